@@ -1,0 +1,52 @@
+# Two commands matter: `make demo` and `make test`. Both do all set-up; the second run starts at once.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+LOCKS := locks/boot.lock locks/dev.lock
+STAMP := $(VENV)/.ready-$(shell cat pyproject.toml $(LOCKS) 2>/dev/null | sha256sum | cut -c1-16)
+
+# The agents' wheels are large.
+export UV_HTTP_TIMEOUT ?= 600
+export UV_NO_PROGRESS ?= 1
+
+.PHONY: help demo test check accept lock clean
+
+help: ## what can be done
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
+
+$(STAMP): $(LOCKS) pyproject.toml
+	@echo "setting up $(VENV)"
+	$(PYTHON) -m venv --clear $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --only-binary :all: -r locks/boot.lock
+	$(BIN)/uv pip sync --quiet --python $(BIN)/python --require-hashes --only-binary :all: locks/dev.lock
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable .
+	@rm -f $(VENV)/.ready-*
+	@touch $@
+
+demo: $(STAMP) ## run four missions through the real Codex, offline
+	$(BIN)/proctor run examples/quickstart.yaml
+
+test: $(STAMP) ## all tests
+	$(BIN)/pytest -n 2
+
+check: $(STAMP) ## format, lint, types, import contracts
+	$(BIN)/ruff format --check
+	$(BIN)/ruff check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+accept: $(STAMP) ## what has a clock in it, on the real agents
+	$(BIN)/pytest -p no:xdist accept
+
+lock: ## resolve the locks again
+	@test -x $(BIN)/uv || { $(PYTHON) -m venv $(VENV) && $(BIN)/python -m pip install --quiet uv; }
+	echo uv | $(BIN)/uv pip compile - --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header --quiet -o locks/boot.lock
+	$(BIN)/uv pip compile pyproject.toml locks/boot.lock --all-extras --group build --group dev --universal --python-version 3.11 \
+	  --generate-hashes --no-emit-index-url --no-annotate --no-header --quiet -o locks/dev.lock
+
+clean: ## remove what set-up made
+	rm -rf $(VENV)

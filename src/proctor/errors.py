@@ -1,0 +1,221 @@
+"""Everything Proctor can say went wrong, in one tree and one table.
+
+ProctorError
+├── InputError                  the user's file or argument        exit 2
+├── MachineError                this machine cannot                exit 3
+├── PeerError                   the other process broke its side   exit 3
+│   ├── WireError               bytes that are not its protocol
+│   ├── RefusedError            a well-formed error reply
+│   ├── HangupError             it died or closed the channel
+│   └── DeadlineError           it did not answer in time
+└── EvidenceError               evidence that cannot be trusted    exit 5
+
+An exception means *we could not observe*. An agent that fails, stalls or refuses is an Outcome, not an exception.
+"""
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import ClassVar
+
+
+class Exit(IntEnum):
+    """What a command tells its caller, the same everywhere."""
+
+    OK = 0
+    JUDGED_NO = 1
+    USAGE = 2
+    INFRASTRUCTURE = 3
+    UNVERIFIED = 4
+    EVIDENCE = 5
+    INTERRUPTED = 130
+
+
+@dataclass(frozen=True, slots=True)
+class Meaning:
+    """One row of the table: what a code means, whether trying again can help, and what to do."""
+
+    means: str
+    todo: str
+    retryable: bool = False
+
+
+CODES: dict[str, Meaning] = {
+    # ── the user's files ──
+    "spec.unreadable": Meaning("The file cannot be read.", "Check the path and its permissions."),
+    "spec.syntax": Meaning("The file is not valid YAML.", "Mend the line named."),
+    "spec.unknown-key": Meaning("A key that Proctor does not know.", "Remove it, or use the key suggested."),
+    "spec.duplicate-key": Meaning("One mapping holds the same key twice.", "Keep one of them."),
+    "spec.type": Meaning("A value of the wrong type or out of range.", "Write the kind of value the message names."),
+    "spec.missing-key": Meaning("A key that is required is absent.", "Add it."),
+    "spec.duplicate-id": Meaning("Two entries have the same id.", "Give each its own id."),
+    "spec.missing-file": Meaning(
+        "The spec names a file or folder that does not exist.", "Create it, or correct the path."
+    ),
+    "spec.version": Meaning(
+        "The spec is of a version this Proctor does not read.", "Use version: 1, or a newer Proctor."
+    ),
+    "spec.secret-literal": Meaning("A secret is written out in the spec.", "Name an environment variable instead."),
+    "spec.unsupported": Meaning("The spec asks for what this runtime cannot do.", "Choose what the message offers."),
+    "spec.unknown-runtime": Meaning("No runtime has this id.", "Run `proctor runtimes list` for the ids."),
+    "script.invalid": Meaning("A model script breaks the script grammar.", "Mend the step named."),
+    "usage": Meaning("The command was called wrongly.", "Run it with --help."),
+    "policy.shared-full-access": Meaning(
+        "A shared server cannot clean one thread's escaped children.",
+        "Use `isolation: process` with danger-full-access.",
+    ),
+    "policy.tmpdir-above-home": Meaning(
+        "A TMPDIR above the agent's home silently disables its sandboxed shell.",
+        "Remove TMPDIR from the flow's env, or point it elsewhere.",
+    ),
+    "policy.login": Meaning("The login asked for is not available.", "Use `login: api-key` or the scripted model."),
+    # ── this machine ──
+    "machine.binary-missing": Meaning("The agent program is not installed.", "Install what the message names."),
+    "machine.binary-too-old": Meaning(
+        "The agent program is older than Proctor supports.", "Install the version named."
+    ),
+    "machine.no-containment": Meaning(
+        "Nothing on this machine can hold a process tree.",
+        "Install bubblewrap or util-linux (unshare, setpriv), or delegate a cgroup v2.",
+    ),
+    "machine.disk-full": Meaning("The disk is full.", "Free space, then run again.", retryable=True),
+    "machine.unwritable": Meaning(
+        "A folder Proctor needs cannot be written.", "Change its permissions, or use --root."
+    ),
+    "machine.locked": Meaning("Another live Proctor holds this campaign.", "Wait for it, or stop it.", retryable=True),
+    "machine.spawn-failed": Meaning("A process could not be started.", "Read the reason given; check the path."),
+    "machine.port": Meaning("No loopback port could be opened.", "Check limits on this machine.", retryable=True),
+    # ── the other process ──
+    "peer.wire": Meaning("The agent sent bytes that are not its protocol.", "Read frames.jsonl at the row named."),
+    "peer.refused": Meaning("The agent answered a request with an error.", "Read the message; see runtimes list."),
+    "peer.hangup": Meaning(
+        "The agent ended or closed its channel.", "Read its stderr rows in frames.jsonl.", retryable=True
+    ),
+    "peer.deadline": Meaning(
+        "The agent did not answer in time.", "Try again; raise the limit if it is slow.", retryable=True
+    ),
+    "peer.overloaded": Meaning(
+        "The agent kept refusing because it is overloaded.", "Lower `parallel`.", retryable=True
+    ),
+    # ── how attempts end ──
+    "agent.turn-failed": Meaning("The agent ended its turn as failed.", "Read the error in the transcript."),
+    "agent.interrupted": Meaning(
+        "The turn ended as interrupted without our asking.", "Read the transcript.", retryable=True
+    ),
+    "limit.turn": Meaning("The turn ran past its limit.", "Raise limits.turn, or make the task smaller."),
+    "limit.attempt": Meaning("The attempt ran past its limit.", "Raise limits.attempt."),
+    "limit.stall": Meaning(
+        "The agent said nothing for too long.", "Raise limits.stall, or see why it hangs.", retryable=True
+    ),
+    "run.cancelled": Meaning("The attempt was cancelled.", "Run again to add an attempt.", retryable=True),
+    "run.harness": Meaning("Proctor itself failed in an unforeseen way.", "Report it with the detail given."),
+    # ── evidence ──
+    "evidence.not-found": Meaning("There is no evidence at this path.", "Run `proctor attempt list`."),
+    "evidence.partial": Meaning("The attempt has no seal: it was cut off.", "Keep it as it is; run the cell again."),
+    "evidence.missing-file": Meaning(
+        "A file of the layout is absent.", "Restore it from a copy; do not edit evidence."
+    ),
+    "evidence.extra-file": Meaning("A file that the seal does not name.", "Remove it, or find who put it there."),
+    "evidence.digest": Meaning("A file's bytes are not those that were sealed.", "Treat the attempt as damaged."),
+    "evidence.seal": Meaning(
+        "The seal does not match its own digest, or is unreadable.", "Treat the attempt as damaged."
+    ),
+    "evidence.chain": Meaning(
+        "A row does not follow from the row before it.", "Treat the rows from there on as damaged."
+    ),
+    "evidence.torn": Meaning(
+        "The last row of a stream is incomplete.", "Expected after a crash; the rest is readable."
+    ),
+    "evidence.syntax": Meaning("A row or file is not valid JSON.", "Treat it as damaged."),
+    "evidence.schema": Meaning("A row or file does not fit its schema.", "Check which Proctor wrote it."),
+    "evidence.ids": Meaning("Files of one attempt disagree about whose they are.", "Treat the attempt as damaged."),
+    "evidence.derived": Meaning("A derived file is not what its frames give.", "Run `proctor attempt rederive`."),
+    "evidence.counts": Meaning("The counts of frames do not add up.", "Treat the run as incomplete."),
+    "evidence.containment": Meaning("A path leads out of the evidence folder.", "Treat the attempt as damaged."),
+}
+
+
+class ProctorError(Exception):
+    """Root of all. Fields, not prose: `code` is a row of CODES, the rest says where and what."""
+
+    exit: ClassVar[Exit] = Exit.INFRASTRUCTURE
+
+    def __init__(
+        self,
+        code: str,
+        what: str,
+        *,
+        file: str | None = None,
+        line: int | None = None,
+        key: str | None = None,
+        suggestion: str | None = None,
+    ) -> None:
+        super().__init__(what)
+        self.code = code
+        self.what = what
+        self.file = file
+        self.line = line
+        self.key = key
+        self.suggestion = suggestion
+
+    @property
+    def meaning(self) -> Meaning:
+        return CODES[self.code]
+
+    @property
+    def where(self) -> str | None:
+        """
+        >>> InputError("spec.type", "not a number", file="a.yaml", line=3, key="limits.turn").where
+        'a.yaml:3 limits.turn'
+        """
+        place = self.file if self.line is None else f"{self.file}:{self.line}"
+        return " ".join(part for part in (place, self.key) if part) or None
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.what}" if self.where else self.what
+
+
+class InputError(ProctorError):
+    """The user's file or argument is at fault."""
+
+    exit = Exit.USAGE
+
+
+class CollectedInputError(InputError):
+    """Several faults of one file, all told at once."""
+
+    def __init__(self, errors: tuple[InputError, ...]) -> None:
+        first = errors[0]
+        super().__init__(
+            first.code, first.what, file=first.file, line=first.line, key=first.key, suggestion=first.suggestion
+        )
+        self.errors = errors
+
+
+class MachineError(ProctorError):
+    """This machine lacks something, or refuses it."""
+
+
+class PeerError(ProctorError):
+    """The other process broke its side of the protocol."""
+
+
+class WireError(PeerError):
+    """Bytes that are not its protocol."""
+
+
+class RefusedError(PeerError):
+    """A well-formed error reply."""
+
+
+class HangupError(PeerError):
+    """It died or closed the channel."""
+
+
+class DeadlineError(PeerError):
+    """It did not answer in time."""
+
+
+class EvidenceError(ProctorError):
+    """Evidence that cannot be trusted."""
+
+    exit = Exit.EVIDENCE

@@ -1,0 +1,267 @@
+"""What happened, in our own words. Left of this module native speech becomes events; right of it events are read."""
+
+from typing import Any, Literal
+
+import msgspec
+
+from proctor.ids import CallId, ItemId, ThreadId, TurnId
+
+
+class Happened(msgspec.Struct, frozen=True, kw_only=True, rename="camel", tag_field="type", omit_defaults=True):
+    """Root of all events. `frame` is the recorded row it comes from, `at_ms` that row's wall time."""
+
+    frame: int
+    at_ms: int
+
+
+# ── the session ──
+
+
+class SessionBegan(Happened, tag="session.began"):
+    """The agent opened a thread for us."""
+
+    thread: ThreadId
+    model: str | None = None
+    cwd: str | None = None
+    ephemeral: bool | None = None
+
+
+class StatusChanged(Happened, tag="status.changed"):
+    """What the agent says of the thread. Process liveness and lane state are other facts."""
+
+    status: str
+    flags: tuple[str, ...] = ()
+
+
+class StreamEnded(Happened, tag="stream.ended"):
+    """The channel closed: nothing more can arrive."""
+
+    cause: str
+
+
+class ProcessExited(Happened, tag="process.exited"):
+    """The agent's process ended."""
+
+    code: int | None
+    signal: int | None = None
+
+
+# ── a turn ──
+
+
+class PromptSent(Happened, tag="prompt.sent"):
+    """We asked."""
+
+    text: str
+
+
+class TurnBegan(Happened, tag="turn.began"):
+    turn: TurnId
+
+
+class TurnEnded(Happened, tag="turn.ended"):
+    """The native end of a turn: a stop reason, never a verdict."""
+
+    turn: TurnId
+    status: Literal["completed", "failed", "interrupted"]
+    error: str | None = None
+    error_class: str | None = None
+
+
+class TextStreamed(Happened, tag="text.streamed"):
+    """A piece of something the agent is saying."""
+
+    turn: TurnId
+    item: ItemId
+    text: str
+
+
+class TextSaid(Happened, tag="text.said"):
+    """A whole message."""
+
+    turn: TurnId
+    item: ItemId
+    text: str
+    phase: str | None = None
+
+
+class ReasoningStreamed(Happened, tag="reasoning.streamed"):
+    turn: TurnId
+    item: ItemId
+    text: str
+
+
+class ReasoningSaid(Happened, tag="reasoning.said"):
+    turn: TurnId
+    item: ItemId
+    text: str
+
+
+# ── tools ──
+
+ToolKind = Literal["command", "patch", "mcp", "web", "dynamic", "other"]
+
+
+class ToolBegan(Happened, tag="tool.began"):
+    """A real tool call started."""
+
+    turn: TurnId
+    call: CallId
+    kind: ToolKind
+    name: str
+    input: Any = None
+
+
+class ToolStreamed(Happened, tag="tool.streamed"):
+    """A piece of a running call's output."""
+
+    turn: TurnId
+    call: CallId
+    text: str
+
+
+class ToolEnded(Happened, tag="tool.ended"):
+    """That call finished. A second record, never an edit of the first."""
+
+    turn: TurnId
+    call: CallId
+    kind: ToolKind
+    name: str
+    ok: bool
+    status: str
+    input: Any = None
+    exit_code: int | None = None
+    output: str | None = None
+    duration_ms: int | None = None
+
+
+# ── questions the agent asks ──
+
+
+class ApprovalAsked(Happened, tag="approval.asked"):
+    request: str
+    about: str
+    call: CallId | None = None
+    detail: str | None = None
+
+
+class ApprovalResolved(Happened, tag="approval.resolved"):
+    """Who answered, and what."""
+
+    request: str
+    decision: str
+    by: str
+
+
+# ── what it cost, what it warned of ──
+
+
+class Tokens(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Cached is a part of input, reasoning a part of output."""
+
+    input: int
+    output: int
+    total: int
+    cached_input: int | None = None
+    reasoning_output: int | None = None
+
+
+class UsageReported(Happened, tag="usage.reported"):
+    """Totals of the thread so far; a turn's usage is a difference of totals."""
+
+    thread_total: Tokens
+    last_call: Tokens | None = None
+
+
+WarningSource = Literal["process", "thread", "config", "history", "provider", "protocol", "mcp", "deprecation"]
+
+
+class WarningRaised(Happened, tag="warning.raised"):
+    source: WarningSource
+    text: str
+    is_inferred: bool = False
+
+
+class ErrorReported(Happened, tag="error.reported"):
+    """Not terminal: only TurnEnded, StreamEnded and ProcessExited end anything."""
+
+    text: str
+    error_class: str | None = None
+    will_retry: bool | None = None
+
+
+# ── what the supervisor saw or decided ──
+
+
+class ClockFired(Happened, tag="clock.fired"):
+    clock: Literal["stall", "turn", "attempt"]
+    limit_ms: int
+
+
+class Cancelled(Happened, tag="cancelled"):
+    why: str
+
+
+class SessionRefused(Happened, tag="session.refused"):
+    """The session could not be had: a code of errors.CODES."""
+
+    code: str
+    detail: str
+
+
+# ── the rest, so that counts add up ──
+
+
+class Replied(Happened, tag="replied"):
+    """The reply to a request of ours; `error` when it was refused."""
+
+    method: str
+    error: str | None = None
+
+
+class Asked(Happened, tag="asked"):
+    """A request or notification of ours that is no prompt."""
+
+    method: str
+
+
+class Noted(Happened, tag="noted"):
+    """A frame we know and draw nothing from."""
+
+    native: str
+
+
+class Unrecognized(Happened, tag="unrecognized"):
+    """A frame we do not know. Kept, counted, never dropped."""
+
+    native: str
+
+
+Event = (
+    SessionBegan
+    | StatusChanged
+    | StreamEnded
+    | ProcessExited
+    | PromptSent
+    | TurnBegan
+    | TurnEnded
+    | TextStreamed
+    | TextSaid
+    | ReasoningStreamed
+    | ReasoningSaid
+    | ToolBegan
+    | ToolStreamed
+    | ToolEnded
+    | ApprovalAsked
+    | ApprovalResolved
+    | UsageReported
+    | WarningRaised
+    | ErrorReported
+    | ClockFired
+    | Cancelled
+    | SessionRefused
+    | Replied
+    | Asked
+    | Noted
+    | Unrecognized
+)
