@@ -31,7 +31,7 @@ demo: $(STAMP) ## run four missions through the real Codex, offline
 	$(BIN)/proctor run examples/quickstart.yaml
 
 test: $(STAMP) ## all tests
-	$(BIN)/pytest -n 2
+	$(BIN)/python tests/offline.py $(BIN)/pytest -n 2
 
 check: $(STAMP) ## format, lint, types, import contracts
 	$(BIN)/ruff format --check

@@ -57,7 +57,21 @@ CODES: dict[str, Meaning] = {
     "spec.secret-literal": Meaning("A secret is written out in the spec.", "Name an environment variable instead."),
     "spec.unsupported": Meaning("The spec asks for what this runtime cannot do.", "Choose what the message offers."),
     "spec.unknown-runtime": Meaning("No runtime has this id.", "Run `proctor runtimes list` for the ids."),
-    "script.invalid": Meaning("A model script breaks the script grammar.", "Mend the step named."),
+    "workspace.link-out": Meaning(
+        "A link in the workspace leads out of it.", "Replace the link by what it leads to, or remove it."
+    ),
+    "workspace.special-file": Meaning(
+        "The workspace holds a socket, pipe or device, which cannot be copied.", "Remove it from the folder."
+    ),
+    "workspace.git": Meaning(
+        "A copy of the workspace would reach into another git repository.",
+        "Copy a folder without `.git`, or a plain clone of its own.",
+    ),
+    "workspace.unreadable": Meaning("Part of the workspace cannot be read.", "Change its permissions."),
+    "workspace.too-large": Meaning("The workspace is too large to copy and hash.", "Leave out what is not needed."),
+    "workspace.inside-itself": Meaning(
+        "The workspace holds the folder it would be copied to.", "Copy a smaller folder, or move the cache folder."
+    ),
     "usage": Meaning("The command was called wrongly.", "Run it with --help."),
     "policy.shared-full-access": Meaning(
         "A shared server cannot clean one thread's escaped children.",
@@ -82,6 +96,10 @@ CODES: dict[str, Meaning] = {
         "A folder Proctor needs cannot be written.", "Change its permissions, or use --root."
     ),
     "machine.locked": Meaning("Another live Proctor holds this campaign.", "Wait for it, or stop it.", retryable=True),
+    "machine.ledger": Meaning(
+        "The campaign's ledger is damaged, of something else, or of a newer Proctor.",
+        "Use the Proctor that wrote it, or move the file away: the sealed attempts are the truth.",
+    ),
     "machine.spawn-failed": Meaning("A process could not be started.", "Read the reason given; check the path."),
     "machine.port": Meaning("No loopback port could be opened.", "Check limits on this machine.", retryable=True),
     # ── the other process ──
@@ -110,10 +128,12 @@ CODES: dict[str, Meaning] = {
     "run.harness": Meaning("Proctor itself failed in an unforeseen way.", "Report it with the detail given."),
     # ── evidence ──
     "evidence.not-found": Meaning("There is no evidence at this path.", "Run `proctor attempt list`."),
+    "evidence.ambiguous": Meaning("The name fits more than one attempt.", "Name one as RUN/ATTEMPT."),
     "evidence.partial": Meaning("The attempt has no seal: it was cut off.", "Keep it as it is; run the cell again."),
     "evidence.missing-file": Meaning(
         "A file of the layout is absent.", "Restore it from a copy; do not edit evidence."
     ),
+    "evidence.unreadable": Meaning("A file of the evidence cannot be read.", "Check its permissions and the disk."),
     "evidence.extra-file": Meaning("A file that the seal does not name.", "Remove it, or find who put it there."),
     "evidence.digest": Meaning("A file's bytes are not those that were sealed.", "Treat the attempt as damaged."),
     "evidence.seal": Meaning(
@@ -129,7 +149,14 @@ CODES: dict[str, Meaning] = {
     "evidence.schema": Meaning("A row or file does not fit its schema.", "Check which Proctor wrote it."),
     "evidence.ids": Meaning("Files of one attempt disagree about whose they are.", "Treat the attempt as damaged."),
     "evidence.derived": Meaning("A derived file is not what its frames give.", "Run `proctor attempt rederive`."),
+    "evidence.laws": Meaning("A recorded stream breaks the grammar of events.", "Report it: a normalizer is at fault."),
     "evidence.counts": Meaning("The counts of frames do not add up.", "Treat the run as incomplete."),
+    "evidence.ledger": Meaning(
+        "The campaign's ledger cannot be read, or disagrees with what is on disk.",
+        "Trust the sealed attempts: the ledger only indexes them.",
+    ),
+    "evidence.bounds": Meaning("A text or a file is longer than its bound.", "Check which Proctor wrote it."),
+    "evidence.gate": Meaning("The report's verdict is not what its probes give.", "Trust probes.jsonl instead."),
     "evidence.containment": Meaning("A path leads out of the evidence folder.", "Treat the attempt as damaged."),
 }
 
@@ -219,3 +246,15 @@ class EvidenceError(ProctorError):
     """Evidence that cannot be trusted."""
 
     exit = Exit.EVIDENCE
+
+
+def lone(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """The only thing that went wrong inside a task group, or the group where it was more than one.
+
+    >>> lone(BaseExceptionGroup("", [BaseExceptionGroup("", [KeyError("a")])]))
+    KeyError('a')
+    """
+    found: BaseException = group
+    while isinstance(found, BaseExceptionGroup) and len(found.exceptions) == 1:
+        found = found.exceptions[0]
+    return found

@@ -17,7 +17,7 @@ class Happened(msgspec.Struct, frozen=True, kw_only=True, rename="camel", tag_fi
 # ── the session ──
 
 
-class SessionBegan(Happened, tag="session.began"):
+class SessionBegan(Happened, tag="session.began", frozen=True, kw_only=True):
     """The agent opened a thread for us."""
 
     thread: ThreadId
@@ -26,20 +26,20 @@ class SessionBegan(Happened, tag="session.began"):
     ephemeral: bool | None = None
 
 
-class StatusChanged(Happened, tag="status.changed"):
+class StatusChanged(Happened, tag="status.changed", frozen=True, kw_only=True):
     """What the agent says of the thread. Process liveness and lane state are other facts."""
 
     status: str
     flags: tuple[str, ...] = ()
 
 
-class StreamEnded(Happened, tag="stream.ended"):
+class StreamEnded(Happened, tag="stream.ended", frozen=True, kw_only=True):
     """The channel closed: nothing more can arrive."""
 
     cause: str
 
 
-class ProcessExited(Happened, tag="process.exited"):
+class ProcessExited(Happened, tag="process.exited", frozen=True, kw_only=True):
     """The agent's process ended."""
 
     code: int | None
@@ -49,17 +49,17 @@ class ProcessExited(Happened, tag="process.exited"):
 # ── a turn ──
 
 
-class PromptSent(Happened, tag="prompt.sent"):
+class PromptSent(Happened, tag="prompt.sent", frozen=True, kw_only=True):
     """We asked."""
 
     text: str
 
 
-class TurnBegan(Happened, tag="turn.began"):
+class TurnBegan(Happened, tag="turn.began", frozen=True, kw_only=True):
     turn: TurnId
 
 
-class TurnEnded(Happened, tag="turn.ended"):
+class TurnEnded(Happened, tag="turn.ended", frozen=True, kw_only=True):
     """The native end of a turn: a stop reason, never a verdict."""
 
     turn: TurnId
@@ -68,7 +68,7 @@ class TurnEnded(Happened, tag="turn.ended"):
     error_class: str | None = None
 
 
-class TextStreamed(Happened, tag="text.streamed"):
+class TextStreamed(Happened, tag="text.streamed", frozen=True, kw_only=True):
     """A piece of something the agent is saying."""
 
     turn: TurnId
@@ -76,7 +76,7 @@ class TextStreamed(Happened, tag="text.streamed"):
     text: str
 
 
-class TextSaid(Happened, tag="text.said"):
+class TextSaid(Happened, tag="text.said", frozen=True, kw_only=True):
     """A whole message."""
 
     turn: TurnId
@@ -85,13 +85,13 @@ class TextSaid(Happened, tag="text.said"):
     phase: str | None = None
 
 
-class ReasoningStreamed(Happened, tag="reasoning.streamed"):
+class ReasoningStreamed(Happened, tag="reasoning.streamed", frozen=True, kw_only=True):
     turn: TurnId
     item: ItemId
     text: str
 
 
-class ReasoningSaid(Happened, tag="reasoning.said"):
+class ReasoningSaid(Happened, tag="reasoning.said", frozen=True, kw_only=True):
     turn: TurnId
     item: ItemId
     text: str
@@ -102,7 +102,7 @@ class ReasoningSaid(Happened, tag="reasoning.said"):
 ToolKind = Literal["command", "patch", "mcp", "web", "dynamic", "other"]
 
 
-class ToolBegan(Happened, tag="tool.began"):
+class ToolBegan(Happened, tag="tool.began", frozen=True, kw_only=True):
     """A real tool call started."""
 
     turn: TurnId
@@ -112,7 +112,7 @@ class ToolBegan(Happened, tag="tool.began"):
     input: Any = None
 
 
-class ToolStreamed(Happened, tag="tool.streamed"):
+class ToolStreamed(Happened, tag="tool.streamed", frozen=True, kw_only=True):
     """A piece of a running call's output."""
 
     turn: TurnId
@@ -120,7 +120,7 @@ class ToolStreamed(Happened, tag="tool.streamed"):
     text: str
 
 
-class ToolEnded(Happened, tag="tool.ended"):
+class ToolEnded(Happened, tag="tool.ended", frozen=True, kw_only=True):
     """That call finished. A second record, never an edit of the first."""
 
     turn: TurnId
@@ -138,14 +138,14 @@ class ToolEnded(Happened, tag="tool.ended"):
 # ── questions the agent asks ──
 
 
-class ApprovalAsked(Happened, tag="approval.asked"):
+class ApprovalAsked(Happened, tag="approval.asked", frozen=True, kw_only=True):
     request: str
     about: str
     call: CallId | None = None
     detail: str | None = None
 
 
-class ApprovalResolved(Happened, tag="approval.resolved"):
+class ApprovalResolved(Happened, tag="approval.resolved", frozen=True, kw_only=True):
     """Who answered, and what."""
 
     request: str
@@ -166,7 +166,7 @@ class Tokens(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     reasoning_output: int | None = None
 
 
-class UsageReported(Happened, tag="usage.reported"):
+class UsageReported(Happened, tag="usage.reported", frozen=True, kw_only=True):
     """Totals of the thread so far; a turn's usage is a difference of totals."""
 
     thread_total: Tokens
@@ -176,13 +176,13 @@ class UsageReported(Happened, tag="usage.reported"):
 WarningSource = Literal["process", "thread", "config", "history", "provider", "protocol", "mcp", "deprecation"]
 
 
-class WarningRaised(Happened, tag="warning.raised"):
+class WarningRaised(Happened, tag="warning.raised", frozen=True, kw_only=True):
     source: WarningSource
     text: str
     is_inferred: bool = False
 
 
-class ErrorReported(Happened, tag="error.reported"):
+class ErrorReported(Happened, tag="error.reported", frozen=True, kw_only=True):
     """Not terminal: only TurnEnded, StreamEnded and ProcessExited end anything."""
 
     text: str
@@ -193,16 +193,16 @@ class ErrorReported(Happened, tag="error.reported"):
 # ── what the supervisor saw or decided ──
 
 
-class ClockFired(Happened, tag="clock.fired"):
+class ClockFired(Happened, tag="clock.fired", frozen=True, kw_only=True):
     clock: Literal["stall", "turn", "attempt"]
     limit_ms: int
 
 
-class Cancelled(Happened, tag="cancelled"):
+class Cancelled(Happened, tag="cancelled", frozen=True, kw_only=True):
     why: str
 
 
-class SessionRefused(Happened, tag="session.refused"):
+class SessionRefused(Happened, tag="session.refused", frozen=True, kw_only=True):
     """The session could not be had: a code of errors.CODES."""
 
     code: str
@@ -212,26 +212,26 @@ class SessionRefused(Happened, tag="session.refused"):
 # ── the rest, so that counts add up ──
 
 
-class Replied(Happened, tag="replied"):
+class Replied(Happened, tag="replied", frozen=True, kw_only=True):
     """The reply to a request of ours; `error` when it was refused."""
 
     method: str
     error: str | None = None
 
 
-class Asked(Happened, tag="asked"):
+class Asked(Happened, tag="asked", frozen=True, kw_only=True):
     """A request or notification of ours that is no prompt."""
 
     method: str
 
 
-class Noted(Happened, tag="noted"):
+class Noted(Happened, tag="noted", frozen=True, kw_only=True):
     """A frame we know and draw nothing from."""
 
     native: str
 
 
-class Unrecognized(Happened, tag="unrecognized"):
+class Unrecognized(Happened, tag="unrecognized", frozen=True, kw_only=True):
     """A frame we do not know. Kept, counted, never dropped."""
 
     native: str

@@ -1,11 +1,18 @@
 """What a user asks for: missions, flows and limits, as the YAML spells them."""
 
 from enum import StrEnum
-from typing import Any
+from typing import Annotated, Any, Literal, TypeAlias
 
 import msgspec
+from msgspec import Meta
 
+from proctor.event.outcome import Outcome
 from proctor.ids import FlowId, MissionId, StrategyId
+
+Duration: TypeAlias = str | int | float
+"""As written: `90s`, `2m`, `500ms` or plain seconds. `spec.duration` turns it into seconds."""
+
+Text: TypeAlias = Annotated[str, Meta(min_length=1)]
 
 
 class Spec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -43,56 +50,60 @@ class Verified(StrEnum):
     UNKNOWN = "unknown"
 
 
-class ExpectSpec(Spec):
+class ExpectSpec(Spec, frozen=True, kw_only=True):
     """What the spec's author says will come out; the run exits 0 when every cell meets it."""
 
     verified: Verified | None = None
-    outcome: str | None = None
+    outcome: Outcome | None = None
     answer: str | None = None
 
 
-class HeadlessRun(Spec, tag_field="kind", tag="headless_run"):
+class HeadlessRun(Spec, tag_field="kind", tag="headless_run", frozen=True, kw_only=True):
     """Runs a command in a copy of the workspace. A list is argv; a string is given to `bash -c`."""
 
-    command: list[str] | str
+    command: Annotated[list[str], Meta(min_length=1)] | Text
     stdout: str | None = None
-    exit: int = 0
-    timeout: str = "30s"
+    exit: Annotated[int, Meta(ge=0, le=255)] = 0
+    timeout: Duration = "30s"
 
 
-ProbeSpec = HeadlessRun
+ProbeSpec: TypeAlias = HeadlessRun
+"""The union of all kinds, told apart by `kind`: another kind is another `| Member`."""
 
 
-class WorkspaceSpec(Spec):
+class WorkspaceSpec(Spec, frozen=True, kw_only=True):
     """Where an attempt works: a copy of a folder, or an empty one."""
 
-    copy: str | None = None
+    copy: Text | None = None
 
 
-class MissionSpec(Spec):
+class MissionSpec(Spec, frozen=True, kw_only=True):
     """One task for an agent."""
 
     id: MissionId
-    prompt: str
+    prompt: Text
     workspace: WorkspaceSpec = WorkspaceSpec()
     probes: list[ProbeSpec] = []
-    script: str | None = None
+    script: Text | None = None
     expect: ExpectSpec = ExpectSpec()
 
 
-class ModelSpec(Spec):
+SCRIPTED = "scripted"
+
+
+class ModelSpec(Spec, frozen=True, kw_only=True):
     """Which model answers. `scripted` plays the mission's script on loopback."""
 
-    provider: str = "scripted"
+    provider: Text = SCRIPTED
     name: str | None = None
     base_url: str | None = None
 
 
-class FlowSpec(Spec):
+class FlowSpec(Spec, frozen=True, kw_only=True):
     """One configuration under comparison."""
 
     id: FlowId
-    runtime: list[StrategyId]
+    runtime: Annotated[list[StrategyId], Meta(min_length=1)]
     isolation: Isolation = Isolation.SHARED
     sandbox: Sandbox = Sandbox.WORKSPACE_WRITE
     approvals: Approvals = Approvals.DENY
@@ -102,28 +113,28 @@ class FlowSpec(Spec):
     env: dict[str, str] = {}
 
 
-class LimitsSpec(Spec):
-    """Three clocks always run. Durations are `90s`, `2m`, `500ms` or plain seconds."""
+class LimitsSpec(Spec, frozen=True, kw_only=True):
+    """Three clocks always run."""
 
-    attempt: str | int | float = "300s"
-    turn: str | int | float = "180s"
-    stall: str | int | float = "60s"
-
-
-class ScheduleSpec(Spec):
-    parallel: int = 4
+    attempt: Duration = "300s"
+    turn: Duration = "180s"
+    stall: Duration = "60s"
 
 
-class CampaignSpec(Spec):
+class ScheduleSpec(Spec, frozen=True, kw_only=True):
+    parallel: Annotated[int, Meta(ge=1, le=256)] = 4
+
+
+class CampaignSpec(Spec, frozen=True, kw_only=True):
     """A whole spec file."""
 
-    version: int
+    version: Literal[1]
     campaign: str
-    missions: list[MissionSpec]
-    flows: list[FlowSpec]
+    missions: Annotated[list[MissionSpec], Meta(min_length=1)]
+    flows: Annotated[list[FlowSpec], Meta(min_length=1)]
     model: ModelSpec = ModelSpec()
     login: Login = Login.NONE
-    repeats: int = 1
+    repeats: Annotated[int, Meta(ge=1, le=1000)] = 1
     limits: LimitsSpec = LimitsSpec()
     schedule: ScheduleSpec = ScheduleSpec()
     secrets: list[str] = []

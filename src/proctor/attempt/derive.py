@@ -1,0 +1,79 @@
+"""Rows in; trace, transcript, metrics, outcome and claim out. One derivation for a live attempt and for a record."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from proctor.event.claim import Claim, ClaimFold
+from proctor.event.metrics import Metrics, MetricsFold
+from proctor.event.model import Event
+from proctor.event.outcome import Ending, OutcomeFold
+from proctor.event.row import Row
+from proctor.event.trace import TraceFold
+from proctor.event.transcript import TranscriptFold
+from proctor.runtime.base import Normalizer
+
+RowSink = Callable[[Iterable[Any]], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Derived:
+    """What the whole record comes to."""
+
+    ending: Ending
+    claim: Claim
+    metrics: Metrics
+
+
+class Derivation:
+    """Feed it recorded rows in order; it hands on the rows of the two derived files as they arise."""
+
+    def __init__(self, normalizer: Normalizer, *, trace: RowSink, transcript: RowSink) -> None:
+        self._normalizer = normalizer
+        self._trace_sink = trace
+        self._transcript_sink = transcript
+        self._trace = TraceFold()
+        self._transcript = TranscriptFold()
+        self._outcome = OutcomeFold()
+        self._claim = ClaimFold()
+        self.metrics = MetricsFold()
+
+    @property
+    def ending(self) -> Ending:
+        return self._outcome.ending
+
+    def feed(self, rows: Iterable[Row]) -> list[Event]:
+        events: list[Event] = []
+        for row in rows:
+            self.metrics.row(row)
+            events += self._normalizer.feed(row)
+        calls, lines = [], []
+        for event in events:
+            self.metrics.feed(event)
+            self._outcome.feed(event)
+            self._claim.feed(event)
+            if (call := self._trace.feed(event)) is not None:
+                calls.append(call)
+            if (line := self._transcript.feed(event)) is not None:
+                lines.append(line)
+        if calls:
+            self._trace_sink(calls)
+        if lines:
+            self._transcript_sink(lines)
+        return events
+
+    def finish(self) -> Derived:
+        """No row will follow: what is still open is told as open."""
+        self._trace_sink(self._trace.finish())
+        derived = Derived(ending=self.ending, claim=self._claim.claim, metrics=self.metrics.finish())
+        self._transcript_sink(self._transcript.finish(derived.ending, summary=_summary(derived)))
+        return derived
+
+
+def _summary(derived: Derived) -> str:
+    metrics = derived.metrics
+    tokens = "unknown" if metrics.usage is None else str(metrics.usage.tokens.total)
+    return (
+        f"{derived.ending.outcome}: {metrics.turns} turns, {metrics.tool_calls} tool calls "
+        f"({metrics.tool_failures} failed), {tokens} tokens, {metrics.unrecognized} unrecognized frames"
+    )

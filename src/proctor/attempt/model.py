@@ -1,0 +1,81 @@
+"""What a campaign hands to the supervisor for one attempt, and what it gets back."""
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import anyio
+
+from proctor.attempt.machine import State
+from proctor.clock import Clock
+from proctor.contain.intent import IntentBook
+from proctor.contain.ladder import Containment
+from proctor.errors import ProctorError
+from proctor.event.model import Event
+from proctor.evidence.artifacts import AttemptReport
+from proctor.evidence.layout import AttemptPaths
+from proctor.evidence.secrets import Secret
+from proctor.fact import Fact
+from proctor.ids import AttemptId, CampaignId, Digest, ProcessId, RunId
+from proctor.plan.model import Cell, Limits, ResolvedFlow
+from proctor.runtime.base import Host, ModelAsk, Runtime
+from proctor.spec.model import MissionSpec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lease:
+    """A place in a running agent process. `rows` counts what the process's own record holds so far."""
+
+    process: ProcessId
+    host: Host
+    rows: Callable[[], int]
+
+
+class Watcher:
+    """Sees an attempt's states and events as they happen; does nothing by itself."""
+
+    def entered(self, attempt: AttemptId, state: State) -> None:
+        """The attempt is in this state now."""
+
+    def saw(self, attempt: AttemptId, event: Event) -> None:
+        """This was recorded."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptAsk:
+    """One claim of a cell: everything the supervisor needs, and nothing it has to look up."""
+
+    attempt_id: AttemptId
+    n: int
+    campaign_id: CampaignId
+    run_id: RunId
+    plan_digest: Digest
+    cell: Cell
+    mission: MissionSpec
+    flow: ResolvedFlow
+    limits: Limits
+    paths: AttemptPaths
+    scratch: Path
+    workspace_source: Path | None
+    runtime: Runtime
+    lease: Callable[[], AbstractAsyncContextManager[Lease]]
+    model: ModelAsk
+    secrets: tuple[Secret, ...]
+    containment: Containment
+    intents: IntentBook
+    clock: Clock
+    watcher: Watcher
+    facts: Mapping[str, Fact] = field(default_factory=dict)
+    stop: anyio.Event = field(default_factory=anyio.Event)
+    is_scratch_kept: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptResult:
+    """Sealed, with its report; or abandoned, with the reason why there is no seal."""
+
+    attempt_id: AttemptId
+    state: State
+    report: AttemptReport | None = None
+    error: ProctorError | None = None

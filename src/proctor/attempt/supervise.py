@@ -1,0 +1,242 @@
+"""One attempt from start to seal: whatever happens to the agent, there is a typed outcome and nothing left running."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import anyio
+import anyio.to_thread
+
+from proctor import canonical
+from proctor.attempt.derive import Derivation
+from proctor.attempt.finalize import Conversation, finalize
+from proctor.attempt.machine import Move, State, after
+from proctor.attempt.model import AttemptAsk, AttemptResult, Lease
+from proctor.attempt.tap import AttemptTap
+from proctor.attempt.watchdog import Fired, Watch, under_watch
+from proctor.errors import HangupError, MachineError, ProctorError
+from proctor.event.claim import with_footer
+from proctor.event.row import ClockRanOut, StepTaken, WasCancelled, WasRefused
+from proctor.evidence import layout
+from proctor.evidence.artifacts import AttemptRecord, LimitsMs
+from proctor.evidence.recorder import ChainedLog, FrameLog
+from proctor.evidence.redact import Redactor
+from proctor.probe.model import Phase, ProbeRow
+from proctor.probe.run import run_probe
+from proctor.runtime.base import Session, SessionAsk
+from proctor.workspace.prepare import prepare
+from proctor.workspace.remove import remove
+from proctor.workspace.snapshot import Snapshot, remove_leftovers, snapshot
+
+TEARDOWN_S = 30.0
+
+
+async def run_attempt(ask: AttemptAsk) -> AttemptResult:
+    """Run it. Cancelling the caller stops the agent and leaves a partial record; setting `ask.stop` ends it sealed."""
+    supervisor = _Supervisor(ask)
+    try:
+        return await supervisor.run()
+    except MachineError as error:
+        # The evidence cannot be kept, so there must be no seal; what was written stays as it is.
+        supervisor.move(Move.ABANDON)
+        return AttemptResult(attempt_id=ask.attempt_id, state=supervisor.state, error=error)
+    finally:
+        if not ask.is_scratch_kept:
+            with anyio.CancelScope(shield=True), anyio.move_on_after(TEARDOWN_S):
+                await anyio.to_thread.run_sync(remove, ask.scratch)
+
+
+class _Supervisor:
+    """The attempt's own state; each step is one method."""
+
+    def __init__(self, ask: AttemptAsk) -> None:
+        self.state = State.QUEUED
+        self._ask = ask
+        self._redactor = Redactor(ask.secrets)
+        self._workspace = ask.scratch / "workspace"
+        self._conversation = Conversation()
+        self._session_now: Session | None = None
+        limits = ask.limits
+        self._began_s = ask.clock.steady_s()
+        self._watch = Watch(
+            now_s=self._began_s, attempt_ms=limits.attempt_ms, turn_ms=limits.turn_ms, stall_ms=limits.stall_ms
+        )
+
+    def move(self, move: Move) -> None:
+        self.state = after(self.state, move)
+        self._ask.watcher.entered(self._ask.attempt_id, self.state)
+
+    async def run(self) -> AttemptResult:
+        ask, paths = self._ask, self._ask.paths
+        self.move(Move.PREPARE)
+        paths.create()
+        with (
+            FrameLog(paths.frames, redactor=self._redactor, clock=ask.clock) as frames,
+            ChainedLog(paths.tool_calls) as calls,
+            ChainedLog(paths.transcript) as transcript,
+            ChainedLog(paths.probes) as probes,
+        ):
+            derivation = Derivation(ask.runtime.normalizer(), trace=calls.append, transcript=transcript.append)
+            tap = AttemptTap(frames, derivation, watcher=lambda event: ask.watcher.saw(ask.attempt_id, event))
+            base = await self._prepare(probes)
+            await self._converse(tap)
+            tap.release("")
+            if tap.failure is not None:
+                raise tap.failure
+            now = await anyio.to_thread.run_sync(self._settled_snapshot, base)
+            rows = self._conversation.probes
+            if ask.mission.probes and not ask.stop.is_set():
+                self.move(Move.PROBE)
+                rows += await self._probe(Phase.FINAL, now, probes)
+            derived = derivation.finish()
+            report = await anyio.to_thread.run_sync(
+                lambda: finalize(
+                    ask,
+                    derived,
+                    self._conversation,
+                    base=base,
+                    now=now,
+                    workspace=self._workspace,
+                    redactor=self._redactor,
+                    duration_ms=round((ask.clock.steady_s() - self._began_s) * 1000),
+                    streams={
+                        layout.FRAMES: frames.head,
+                        layout.TOOL_CALLS: calls.head,
+                        layout.TRANSCRIPT: transcript.head,
+                        layout.PROBES: probes.head,
+                    },
+                )
+            )
+        self.move(Move.SEAL)
+        return AttemptResult(attempt_id=ask.attempt_id, state=self.state, report=report)
+
+    # ── before ──
+
+    async def _prepare(self, probes: ChainedLog) -> Snapshot:
+        ask = self._ask
+        base = await anyio.to_thread.run_sync(self._lay_out)
+        self._conversation.prompt = with_footer(ask.mission.prompt)
+        prompt = self._redactor.text(self._conversation.prompt).text
+        layout.write_text_artifact(ask.paths.prompt, prompt, is_durable=False)
+        flow, limits = ask.flow, ask.limits
+        record = AttemptRecord(
+            attempt_id=ask.attempt_id,
+            cell=ask.cell.id,
+            n=ask.n,
+            campaign_id=ask.campaign_id,
+            run_id=ask.run_id,
+            mission_id=ask.mission.id,
+            flow_id=flow.id,
+            repeat=ask.cell.repeat,
+            strategy=ask.runtime.id,
+            plan_digest=ask.plan_digest,
+            cell_digest=ask.cell.digest,
+            prompt_digest=canonical.digest_bytes(prompt.encode("utf-8", "backslashreplace")),
+            workspace_digest=base.digest,
+            isolation=flow.isolation,
+            sandbox=flow.sandbox,
+            approvals=flow.approvals,
+            limits=LimitsMs(attempt_ms=limits.attempt_ms, turn_ms=limits.turn_ms, stall_ms=limits.stall_ms),
+            secret_names=tuple(secret.name for secret in ask.secrets),
+            created_at_ms=ask.clock.wall_ms(),
+        )
+        layout.write_artifact(ask.paths.attempt, record, is_durable=False)
+        self._conversation.probes += await self._probe(Phase.BASELINE, base, probes)
+        return base
+
+    def _lay_out(self) -> Snapshot:
+        self._ask.scratch.mkdir(mode=0o700, parents=True)
+        for name in ("tmp", "probes"):
+            (self._ask.scratch / name).mkdir(mode=0o700)
+        prepare(self._ask.workspace_source, into=self._workspace)
+        return snapshot(self._workspace)
+
+    # ── the agent ──
+
+    async def _converse(self, tap: AttemptTap) -> None:
+        self.move(Move.START)
+        self._watch.heard(self._ask.clock.steady_s())
+        await under_watch(
+            lambda: self._talk(tap),
+            self._watch,
+            clock=self._ask.clock,
+            heard_s=lambda: self._began_s if self._session_now is None else self._session_now.last_heard_s,
+            failure=lambda: tap.failure,
+            stop=self._ask.stop,
+            on_stop=lambda cause: self._record_stop(tap, cause),
+        )
+        self.move(Move.STOP)
+
+    async def _talk(self, tap: AttemptTap) -> None:
+        async with self._session(tap) as session:
+            self._session_now = session
+            self.move(Move.READY)
+            self.move(Move.ASK)
+            self._watch.turn_began(self._ask.clock.steady_s())
+            try:
+                await session.turn(self._conversation.prompt)
+            finally:
+                # Shielded so that a fired clock cannot leave the turn's children running; bounded in any case.
+                with anyio.CancelScope(shield=True), anyio.move_on_after(TEARDOWN_S):
+                    await session.interrupt()
+                    await session.settle()
+
+    @asynccontextmanager
+    async def _session(self, tap: AttemptTap) -> AsyncIterator[Session]:
+        ask = self._ask
+        async with ask.lease() as lease:
+            self._note_lease(lease)
+            session_ask = SessionAsk(
+                attempt=ask.attempt_id,
+                workspace=self._workspace,
+                tmp=ask.scratch / "tmp",
+                sandbox=ask.flow.sandbox,
+                approvals=ask.flow.approvals,
+                model=ask.model,
+                options=ask.flow.options.get(ask.runtime.id, {}),
+            )
+            async with lease.host.open_session(session_ask, tap) as session:
+                self._conversation.session_id = session.session_id
+                self._conversation.thread = session.thread
+                yield session
+            self._conversation.process_rows_to = lease.rows()
+
+    def _note_lease(self, lease: Lease) -> None:
+        self._conversation.process = lease.process
+        self._conversation.facts = dict(lease.host.facts)
+        self._conversation.process_rows_from = lease.rows()
+
+    def _record_stop(self, tap: AttemptTap, cause: Fired | ProctorError) -> None:
+        match cause:
+            case Fired(clock=None):
+                tap.say(WasCancelled(why="asked to stop"))
+            case Fired(clock=clock, limit_ms=limit_ms) if clock is not None:
+                tap.say(ClockRanOut(clock=clock, limit_ms=limit_ms))
+            case HangupError() if self.state is State.TURN_RUNNING:
+                # The connection has put the end of the channel on record already.
+                tap.say(StepTaken(step="hangup", detail={"what": str(cause)}))
+            case ProctorError():
+                tap.say(WasRefused(code=cause.code, detail=str(cause)))
+
+    # ── after ──
+
+    def _settled_snapshot(self, base: Snapshot) -> Snapshot:
+        remove_leftovers(self._workspace, base)
+        return snapshot(self._workspace)
+
+    async def _probe(self, phase: Phase, subject: Snapshot, log: ChainedLog) -> list[ProbeRow]:
+        ask, rows = self._ask, []
+        for index, spec in enumerate(ask.mission.probes):
+            row = await run_probe(
+                spec,
+                index=index,
+                phase=phase,
+                subject=self._workspace,
+                subject_digest=subject.digest,
+                scratch=ask.scratch / "probes",
+                containment=ask.containment,
+                intents=ask.intents,
+                clock=ask.clock,
+            )
+            rows.append(row)
+            log.append([self._redactor.value(row)])
+        return rows

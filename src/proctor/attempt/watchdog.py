@@ -1,0 +1,102 @@
+"""Three clocks over every attempt: stall, turn, attempt. They count the agent's silence, never our own slowness."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import anyio
+
+from proctor.clock import Clock
+from proctor.errors import ProctorError
+
+ClockName = Literal["stall", "turn", "attempt"]
+
+TICK_S = 0.25
+# A tick that takes longer than this means that we were not listening, so silence then proves nothing.
+LAG_S = 0.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fired:
+    """The clock that ran out, and its limit; no clock where somebody asked to stop."""
+
+    clock: ClockName | None
+    limit_ms: int = 0
+
+
+class Watch:
+    """Pure: told the time, says what has run out. `pardon` moves the clocks that count silence."""
+
+    def __init__(self, *, now_s: float, attempt_ms: int, turn_ms: int, stall_ms: int) -> None:
+        self._limits_ms = {"attempt": attempt_ms, "turn": turn_ms, "stall": stall_ms}
+        self._attempt_began_s = now_s
+        self._turn_began_s: float | None = None
+        self._heard_s = now_s
+
+    def turn_began(self, now_s: float) -> None:
+        self._turn_began_s = now_s
+        self._heard_s = max(self._heard_s, now_s)
+
+    def heard(self, at_s: float) -> None:
+        self._heard_s = max(self._heard_s, at_s)
+
+    def pardon(self, lag_s: float) -> None:
+        """We were away for so long; the agent may have spoken meanwhile."""
+        self._heard_s += lag_s
+
+    def fired(self, now_s: float) -> Fired | None:
+        """
+        >>> watch = Watch(now_s=0, attempt_ms=9000, turn_ms=5000, stall_ms=2000)
+        >>> watch.fired(1.9), watch.fired(2.0)
+        (None, Fired(clock='stall', limit_ms=2000))
+        """
+        since: list[tuple[ClockName, float | None]] = [
+            ("attempt", self._attempt_began_s),
+            ("turn", self._turn_began_s),
+            ("stall", self._heard_s),
+        ]
+        for clock, began_s in since:
+            if began_s is not None and (now_s - began_s) * 1000 >= self._limits_ms[clock]:
+                return Fired(clock=clock, limit_ms=self._limits_ms[clock])
+        return None
+
+
+async def under_watch(
+    work: Callable[[], Awaitable[None]],
+    watch: Watch,
+    *,
+    clock: Clock,
+    heard_s: Callable[[], float],
+    failure: Callable[[], ProctorError | None],
+    stop: anyio.Event,
+    on_stop: Callable[[Fired | ProctorError], None],
+) -> None:
+    """Do the work until it is done, a clock fires, recording fails or `stop` is set.
+
+    What stopped it is told to `on_stop`, once, before the work is cancelled: its clean-up comes after the cause.
+    """
+    result: Fired | ProctorError | None = None
+    async with anyio.create_task_group() as tasks:
+
+        async def tick() -> None:
+            nonlocal result
+            while result is None:
+                before_s = clock.steady_s()
+                with anyio.move_on_after(TICK_S):
+                    await stop.wait()
+                    result = Fired(clock=None)
+                lag_s = clock.steady_s() - before_s - TICK_S
+                if lag_s > LAG_S:
+                    watch.pardon(lag_s)
+                watch.heard(heard_s())
+                result = result or failure() or watch.fired(clock.steady_s())
+            on_stop(result)
+            tasks.cancel_scope.cancel()
+
+        tasks.start_soon(tick)
+        try:
+            await work()
+        except ProctorError as error:
+            if result is None:
+                on_stop(error)
+        tasks.cancel_scope.cancel()

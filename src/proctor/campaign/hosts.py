@@ -1,0 +1,109 @@
+"""The agent processes of a run: one for each shared flow, or one an attempt, each opened and closed in its own task."""
+
+import math
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass, field
+
+import anyio
+from anyio.abc import TaskGroup
+
+from proctor.attempt.model import Lease
+from proctor.errors import DeadlineError, HangupError, ProctorError, lone
+from proctor.ids import FlowId, ProcessId
+from proctor.spec.model import Isolation
+
+OpenHost = Callable[[ProcessId], AbstractAsyncContextManager[Lease]]
+
+START_S = 60.0
+CLOSE_S = 30.0
+
+
+@dataclass(slots=True)
+class _Slot:
+    """One process and who uses it."""
+
+    process: ProcessId
+    users: int = 0
+    lease: Lease | None = None
+    error: ProctorError | None = None
+    ready: anyio.Event = field(default_factory=anyio.Event)
+    retire: anyio.Event = field(default_factory=anyio.Event)
+    gone: anyio.Event = field(default_factory=anyio.Event)
+    opening: anyio.CancelScope = field(default_factory=anyio.CancelScope)
+
+    @property
+    def is_usable(self) -> bool:
+        is_up = self.lease is not None and self.lease.host.is_alive
+        return not self.retire.is_set() and (is_up or not self.ready.is_set())
+
+    def let_go(self) -> None:
+        """End it; one that is not up yet need not come up first."""
+        self.retire.set()
+        if self.lease is None:
+            self.opening.cancel()
+
+
+class HostPool:
+    """Hands out places in processes. One that died or does not answer is replaced for the next one who asks."""
+
+    def __init__(self, tasks: TaskGroup, *, new_id: Callable[[], ProcessId]) -> None:
+        self._tasks = tasks
+        self._new_id = new_id
+        self._shared: dict[FlowId, _Slot] = {}
+
+    @asynccontextmanager
+    async def lease(self, flow: FlowId, isolation: Isolation, open_host: OpenHost) -> AsyncIterator[Lease]:
+        slot = self._slot(flow, isolation, open_host)
+        slot.users += 1
+        try:
+            await slot.ready.wait()
+            if slot.error is not None:
+                raise slot.error
+            if slot.lease is None:
+                raise HangupError("peer.hangup", "the agent's process ended before it was ready")
+            yield slot.lease
+        finally:
+            slot.users -= 1
+            if isolation is Isolation.PROCESS or (not slot.users and not slot.is_usable):
+                slot.let_go()
+                # Shielded so that nothing of this attempt runs on while its workspace is looked at.
+                with anyio.CancelScope(shield=True), anyio.move_on_after(CLOSE_S):
+                    await slot.gone.wait()
+
+    def _slot(self, flow: FlowId, isolation: Isolation, open_host: OpenHost) -> _Slot:
+        old = self._shared.get(flow) if isolation is Isolation.SHARED else None
+        if old is not None and old.is_usable:
+            return old
+        if old is not None and not old.users:
+            old.let_go()
+        slot = _Slot(self._new_id())
+        self._tasks.start_soon(self._serve, slot, open_host)
+        if isolation is Isolation.SHARED:
+            self._shared[flow] = slot
+        return slot
+
+    async def _serve(self, slot: _Slot, open_host: OpenHost) -> None:
+        try:
+            with slot.opening as opening:
+                opening.deadline = anyio.current_time() + START_S
+                async with open_host(slot.process) as lease:
+                    slot.lease = lease
+                    opening.deadline = math.inf
+                    slot.ready.set()
+                    await slot.retire.wait()
+            if slot.lease is None:
+                slot.error = DeadlineError("peer.deadline", f"the agent's process was not ready within {START_S:g} s")
+        except ProctorError as error:
+            slot.error = error
+        except BaseExceptionGroup as group:
+            if not isinstance(only := lone(group), ProctorError):
+                raise
+            slot.error = only
+        finally:
+            slot.ready.set()
+            slot.gone.set()
+
+    def retire_all(self) -> None:
+        for slot in self._shared.values():
+            slot.let_go()

@@ -1,0 +1,90 @@
+"""What must be right before anything runs: programs, containment, environment, credentials."""
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from proctor import places
+from proctor.contain.bundled import bundled_bwrap
+from proctor.contain.ladder import Containment, choose, survey
+from proctor.contain.reap import reap_leftovers
+from proctor.errors import InputError
+from proctor.evidence.secrets import Secret, find_secrets
+from proctor.ids import FlowId
+from proctor.plan.expand import resolve_flow
+from proctor.plan.model import ResolvedFlow
+from proctor.runtime.environment import agent_environment, refuse_tmpdir_above
+from proctor.runtime.resolve import Resolution, resolve
+from proctor.spec.load import LoadedSpec
+from proctor.spec.model import Login
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ready:
+    """What a run starts from."""
+
+    secrets: tuple[Secret, ...]
+    containment: Containment
+    resolutions: Mapping[FlowId, Resolution]
+    environments: Mapping[FlowId, Mapping[str, str]]
+    key_variables: Mapping[FlowId, str | None]
+
+
+def preflight(loaded: LoadedSpec) -> Ready:
+    """Raises what is wrong; ends what an earlier Proctor left running."""
+    flows = [resolve_flow(flow, spec=loaded.spec) for flow in loaded.spec.flows]
+    secrets = find_secrets(os.environ, declared=loaded.spec.secrets)
+    variables = {flow.id: _key_variable(flow, loaded) for flow in flows}
+    resolutions = {flow.id: _resolve(flow, loaded) for flow in flows}
+    environments = {flow.id: _environment(flow, loaded, key_variable=variables[flow.id]) for flow in flows}
+    reap_leftovers(places.state_dir() / "spawns")
+    return Ready(
+        secrets=secrets,
+        containment=choose(survey(bundled_bwrap=bundled_bwrap())),
+        resolutions=resolutions,
+        environments=environments,
+        key_variables=variables,
+    )
+
+
+def _resolve(flow: ResolvedFlow, loaded: LoadedSpec) -> Resolution:
+    with _blamed(flow, loaded, key="runtime"):
+        return resolve(flow.runtime)
+
+
+def _key_variable(flow: ResolvedFlow, loaded: LoadedSpec) -> str | None:
+    """The variable that holds the flow's credential; None where it needs none."""
+    model = flow.model
+    if model.is_scripted:
+        return None
+    variable = f"{model.provider.upper().replace('-', '_')}_API_KEY"
+    with _blamed(flow, loaded, key="id"):
+        if model.name is None:
+            raise InputError("spec.missing-key", f"{model.provider} is a real model and needs a name in `model.name`")
+        if flow.login is not Login.API_KEY:
+            raise InputError("policy.login", f"{model.provider} needs `login: api-key` and ${variable} set")
+        if not os.environ.get(variable):
+            raise InputError("policy.login", f"${variable} is not set")
+    return variable
+
+
+def _environment(flow: ResolvedFlow, loaded: LoadedSpec, *, key_variable: str | None) -> Mapping[str, str]:
+    if "TMPDIR" in flow.env:
+        with _blamed(flow, loaded, key="env"):
+            refuse_tmpdir_above(places.cache_dir() / "home", Path(flow.env["TMPDIR"]))
+    return agent_environment(os.environ, added=flow.env, key_variable=key_variable)
+
+
+@contextmanager
+def _blamed(flow: ResolvedFlow, loaded: LoadedSpec, *, key: str) -> Iterator[None]:
+    """Says which line of the spec an input error comes from."""
+    try:
+        yield
+    except InputError as error:
+        at = next(number for number, each in enumerate(loaded.spec.flows) if each.id == flow.id)
+        path = f"flows[{at}].{key}"
+        raise InputError(
+            error.code, error.what, file=loaded.file, line=loaded.line_of(path), key=path, suggestion=error.suggestion
+        ) from error

@@ -1,0 +1,287 @@
+"""One run of a campaign: every cell is claimed, tried, sealed and put into the ledger, several at a time."""
+
+import fcntl
+import os
+import secrets as chance
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+import anyio
+import anyio.to_thread
+
+from proctor import places
+from proctor.attempt.model import AttemptAsk, AttemptResult, Lease, Watcher
+from proctor.attempt.supervise import run_attempt
+from proctor.campaign import ledger
+from proctor.campaign.freeze import Frozen, freeze
+from proctor.campaign.hosts import HostPool
+from proctor.campaign.ledger import GroupCommit, open_ledger
+from proctor.campaign.preflight import Ready, preflight
+from proctor.campaign.process_tap import ProcessTap
+from proctor.clock import SYSTEM_CLOCK, Clock
+from proctor.contain.intent import IntentBook, open_intents
+from proctor.errors import MachineError, lone
+from proctor.evidence.artifacts import ProcessRecord
+from proctor.evidence.layout import CampaignPaths, RootPaths
+from proctor.evidence.recorder import FrameLog
+from proctor.evidence.redact import Redactor
+from proctor.evidence.seal import seal_process
+from proctor.ids import AttemptId, CampaignId, FlowId, ProcessId, RunId
+from proctor.plan.model import Cell, ResolvedFlow
+from proctor.runtime.base import HostAsk, ModelAsk
+from proctor.spec.load import LoadedSpec
+from proctor.spec.model import MissionSpec
+from proctor.workspace.remove import remove
+
+SCRIPTED_MODEL = "proctor-scripted"
+
+Play = Callable[[AttemptId, MissionSpec], str | None]
+"""Starts a mission's script for an attempt and gives the address it is played at, where the model is scripted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CampaignResult:
+    campaign_id: CampaignId
+    run_id: RunId
+    paths: CampaignPaths
+    attempts: tuple[AttemptResult, ...]
+
+
+@dataclass(slots=True, kw_only=True)
+class Stops:
+    """How a running campaign is stopped from outside: one attempt, or everything still to come."""
+
+    all: anyio.Event = field(default_factory=anyio.Event)
+    one: dict[AttemptId, anyio.Event] = field(default_factory=dict)
+
+    def stop_all(self) -> None:
+        self.all.set()
+        for stop in self.one.values():
+            stop.set()
+
+
+async def run_campaign(
+    loaded: LoadedSpec,
+    *,
+    root: Path,
+    watcher: Watcher,
+    clock: Clock = SYSTEM_CLOCK,
+    stops: Stops | None = None,
+    is_scratch_kept: bool = False,
+) -> CampaignResult:
+    """A new campaign with one run of every cell."""
+    ready = preflight(loaded)
+    campaign_id = CampaignId(f"{loaded.spec.campaign}-{_stamp(clock)}")
+    run_id = RunId(_stamp(clock))
+    paths = RootPaths(root).campaign(campaign_id)
+    paths.create()
+    scratch = places.cache_dir() / "runs" / run_id
+    try:
+        async with AsyncExitStack() as stack:
+            stack.enter_context(_campaign_lock(paths))
+            frozen = await anyio.to_thread.run_sync(
+                lambda: freeze(loaded, paths=paths, workspaces=scratch / "bases", redactor=Redactor(ready.secrets))
+            )
+            book = stack.enter_context(open_ledger(paths.ledger))
+            book.begin(frozen.plan, run=run_id, at_ms=clock.wall_ms())
+            intents = await stack.enter_async_context(open_intents(places.state_dir() / "spawns"))
+            run = _Run(
+                loaded=loaded,
+                ready=ready,
+                frozen=frozen,
+                campaign_id=campaign_id,
+                run_id=run_id,
+                root=RootPaths(root),
+                scratch=scratch,
+                intents=intents,
+                clock=clock,
+                watcher=watcher,
+                stops=stops or Stops(),
+                is_scratch_kept=is_scratch_kept,
+            )
+            results = await run.all_cells(GroupCommit(book, path=paths.ledger))
+            book.end(run_id, at_ms=clock.wall_ms())
+    except BaseExceptionGroup as group:
+        raise lone(group) from group
+    finally:
+        if not is_scratch_kept:
+            remove(scratch)
+    return CampaignResult(campaign_id=campaign_id, run_id=run_id, paths=paths, attempts=results)
+
+
+def _stamp(clock: Clock) -> str:
+    """Sorts by time, and two in one second differ."""
+    at = datetime.fromtimestamp(clock.wall_ms() / 1000, tz=UTC)
+    return f"{at:%Y%m%d-%H%M%S}-{chance.token_hex(3)}"
+
+
+@contextmanager
+def _campaign_lock(paths: CampaignPaths) -> Iterator[None]:
+    """A kernel lock: it dies with its owner, so a dead owner blocks nobody."""
+    file = os.open(paths.folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    except BlockingIOError as error:
+        raise MachineError("machine.locked", f"{paths.folder.name} is being run by another Proctor") from error
+    finally:
+        os.close(file)
+
+
+@dataclass(slots=True, kw_only=True)
+class _Run:
+    """What all attempts of a run share."""
+
+    loaded: LoadedSpec
+    ready: Ready
+    frozen: Frozen
+    campaign_id: CampaignId
+    run_id: RunId
+    root: RootPaths
+    scratch: Path
+    intents: IntentBook
+    clock: Clock
+    watcher: Watcher
+    stops: Stops
+    is_scratch_kept: bool
+
+    async def all_cells(self, commit: GroupCommit) -> tuple[AttemptResult, ...]:
+        plan = self.frozen.plan
+        flows = {flow.id: flow for flow in plan.flows}
+        missions = {mission.id: mission for mission in self.loaded.spec.missions}
+        waiting: Iterator[Cell] = iter(plan.cells)
+        results: dict[AttemptId, AttemptResult] = {}
+        async with AsyncExitStack() as stack:
+            play = await self._open_model(stack, flows)
+            tasks = await stack.enter_async_context(anyio.create_task_group())
+            tasks.start_soon(commit.run)
+            hosts = await stack.enter_async_context(anyio.create_task_group())
+            pool = HostPool(hosts, new_id=lambda: ProcessId(f"p-{chance.token_hex(6)}"))
+
+            async def work() -> None:
+                for cell in waiting:
+                    if self.stops.all.is_set():
+                        return
+                    flow, mission = flows[cell.flow], missions[cell.mission]
+                    result = await self._one_cell(cell, flow, mission, pool=pool, commit=commit, play=play)
+                    results[result.attempt_id] = result
+
+            async with anyio.create_task_group() as workers:
+                for _ in range(min(self.loaded.spec.schedule.parallel, len(plan.cells))):
+                    workers.start_soon(work)
+            pool.retire_all()
+            commit.close()
+        order = {AttemptId(f"{cell.id}.1"): at for at, cell in enumerate(plan.cells)}
+        return tuple(sorted(results.values(), key=lambda result: order[result.attempt_id]))
+
+    async def _one_cell(
+        self,
+        cell: Cell,
+        flow: ResolvedFlow,
+        mission: MissionSpec,
+        *,
+        pool: HostPool,
+        commit: GroupCommit,
+        play: Play,
+    ) -> AttemptResult:
+        n = 1
+        attempt = AttemptId(f"{cell.id}.{n}")
+        stop = self.stops.one[attempt] = anyio.Event()
+        await commit.put(ledger.claim(attempt, cell=cell.id, n=n, run=self.run_id, at_ms=self.clock.wall_ms()))
+        resolution = self.ready.resolutions[flow.id]
+        copied = mission.workspace.copy
+        model = self._model(flow, play(attempt, mission))
+        ask = AttemptAsk(
+            attempt_id=attempt,
+            n=n,
+            campaign_id=self.campaign_id,
+            run_id=self.run_id,
+            plan_digest=self.frozen.plan.digest,
+            cell=cell,
+            mission=mission,
+            flow=flow,
+            limits=self.frozen.plan.limits,
+            paths=self.root.run(self.run_id).attempt(cell.id, n=n),
+            scratch=self.scratch / "attempts" / attempt,
+            workspace_source=None if copied is None else self.frozen.workspaces[copied],
+            runtime=resolution.runtime,
+            lease=lambda: pool.lease(flow.id, flow.isolation, lambda process: self._open_host(flow, process)),
+            model=model,
+            secrets=self.ready.secrets,
+            containment=self.ready.containment,
+            intents=self.intents,
+            clock=self.clock,
+            watcher=self.watcher,
+            facts={"resolution": resolution.fact()},
+            stop=stop,
+            is_scratch_kept=self.is_scratch_kept,
+        )
+        result = await run_attempt(ask)
+        at_ms = self.clock.wall_ms()
+        if result.report is not None:
+            await commit.put(ledger.settle(attempt, result.report, at_ms=at_ms))
+        else:
+            code = "run.harness" if result.error is None else result.error.code
+            await commit.put(ledger.abandon(attempt, code=code, at_ms=at_ms))
+        return result
+
+    # ── agent processes ──
+
+    @asynccontextmanager
+    async def _open_host(self, flow: ResolvedFlow, process: ProcessId) -> AsyncIterator[Lease]:
+        resolution = self.ready.resolutions[flow.id]
+        paths = self.root.run(self.run_id).runtime(process)
+        paths.create()
+        place = self.scratch / "processes" / process
+        ask = HostAsk(
+            process=process,
+            executable=resolution.executable,
+            home=place / "home",
+            tmp=place / "tmp",
+            env=self.ready.environments[flow.id],
+            containment=self.ready.containment,
+            intents=self.intents,
+            clock=self.clock,
+            model=self._model(flow, None),
+        )
+        with FrameLog(paths.frames, redactor=Redactor(self.ready.secrets), clock=self.clock) as log:
+            tap = ProcessTap(log)
+            async with resolution.runtime.open_host(ask, tap) as host:
+                yield Lease(process=process, host=host, rows=lambda: tap.rows)
+            tap.commit()
+            if tap.failure is None:
+                record = ProcessRecord(
+                    process_id=process,
+                    strategy=resolution.runtime.id,
+                    frames_in=host.frames_in,
+                    rows={dir_.value: count for dir_, count in sorted(log.counts.items())},
+                    facts=dict(host.facts),
+                    stream=log.head,
+                    sha256="",
+                )
+                log.sync()
+                seal_process(paths, record)
+
+    def _model(self, flow: ResolvedFlow, base_url: str | None) -> ModelAsk:
+        if flow.model.is_scripted:
+            # A host is told of no model at all: each session brings its own address.
+            return ModelAsk(provider="scripted", name=SCRIPTED_MODEL, base_url=base_url or "http://127.0.0.1:1/v1")
+        return ModelAsk(
+            provider=flow.model.provider,
+            name=flow.model.name or "",
+            base_url=flow.model.base_url,
+            key_variable=self.ready.key_variables[flow.id],
+        )
+
+    async def _open_model(self, stack: AsyncExitStack, flows: Mapping[FlowId, ResolvedFlow]) -> Play:
+        if not any(flow.model.is_scripted for flow in flows.values()):
+            return lambda _attempt, _mission: None
+        # Imported when used: a web server is a heavy thing to start with.
+        from proctor.model.server import open_model
+
+        model = await stack.enter_async_context(open_model(clock=self.clock))
+        scripts = self.frozen.scripts
+        return lambda attempt, mission: None if mission.script is None else model.play(attempt, scripts[mission.script])

@@ -1,0 +1,157 @@
+"""What is about to be spawned and what was: on disk before the process exists, so that a successor can clean up."""
+
+import errno
+import fcntl
+import os
+import secrets
+import tempfile
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+import msgspec
+
+from proctor import canonical
+from proctor.contain.identity import Identity, boot_id
+from proctor.errors import MachineError
+
+_LOCK = "lock"
+_UNBORN = ".unborn-"
+
+
+class Intent(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True, forbid_unknown_fields=True):
+    """One spawn. The identities are unknown until it happened."""
+
+    marker: str
+    argv: tuple[str, ...]
+    boot_id: str
+    wrapper: Identity | None = None
+    agent: Identity | None = None
+
+    @property
+    def identities(self) -> tuple[Identity, ...]:
+        return tuple(each for each in (self.wrapper, self.agent) if each is not None)
+
+
+class IntentBook:
+    """The spawns of one live Proctor, in a folder of its own that only `open_intents` makes."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def declare(self, marker: str, *, argv: Sequence[str]) -> Intent:
+        """Durable when this returns: call it before the spawn. It waits for the disk."""
+        # An argv may hold bytes that are no text; what is kept of it is for people.
+        legible = tuple(os.fsencode(word).decode(errors="replace") for word in argv)
+        intent = Intent(marker=marker, argv=legible, boot_id=boot_id())
+        try:
+            with self._path(marker).open("xb", buffering=0) as file:
+                _write_all(file.fileno(), intent)
+                os.fsync(file.fileno())
+            _sync_folder(self.folder)
+        except OSError as error:
+            if not isinstance(error, FileExistsError):
+                self.settle(marker)
+            raise _disk_error(error, self.folder) from error
+        return intent
+
+    def identify(self, intent: Intent, *, wrapper: Identity, agent: Identity | None) -> None:
+        """Add who it became."""
+        # In place and not synced: a renamed file waits for the disk, and after a power cut there is nobody to look for.
+        try:
+            with self._path(intent.marker).open("r+b", buffering=0) as file:
+                _write_all(file.fileno(), msgspec.structs.replace(intent, wrapper=wrapper, agent=agent))
+        except OSError as error:
+            raise _disk_error(error, self.folder) from error
+
+    def settle(self, marker: str) -> None:
+        """That process is known to be gone. An intent that cannot be removed is left to be reaped, and finds nobody."""
+        with suppress(OSError):
+            self._path(marker).unlink()
+
+    def _path(self, marker: str) -> Path:
+        return self.folder / f"{marker}.json"
+
+
+@asynccontextmanager
+async def open_intents(spawns: Path) -> AsyncIterator[IntentBook]:
+    """A book of our own under `spawns`, locked while we live. What is unsettled at the end is left to be reaped."""
+    folder, lock = _make_owner(spawns)
+    try:
+        yield IntentBook(folder)
+    finally:
+        if not any(folder.glob("*.json")):
+            remove_owner(folder)
+        os.close(lock)
+
+
+def owner_folders(spawns: Path) -> list[Path]:
+    """Owners dead or alive. A folder without a lock is none of ours."""
+    return sorted(lock.parent for lock in spawns.glob(f"*/{_LOCK}") if not lock.parent.name.startswith(_UNBORN))
+
+
+def remove_owner(folder: Path) -> None:
+    """For the holder of its lock, when nothing of it is alive."""
+    with suppress(OSError):
+        for path in (*folder.glob("*.json"), folder / _LOCK):
+            path.unlink(missing_ok=True)
+        folder.rmdir()
+
+
+def read_intents(folder: Path) -> list[Intent]:
+    """All of them, in the order of their markers. Of a torn one the marker is known: it is the file's name."""
+    intents: list[Intent] = []
+    for path in sorted(folder.glob("*.json")):
+        try:
+            intents.append(msgspec.json.decode(path.read_bytes(), type=Intent))
+        except msgspec.MsgspecError:
+            intents.append(Intent(marker=path.stem, argv=(), boot_id=""))
+    return intents
+
+
+def take_lock(folder: Path) -> int | None:
+    """The lock of an owner's folder, held until the descriptor is closed; none while its owner lives."""
+    try:
+        # os.open gives what no child inherits, and the kernel drops the lock with its holder: the dead block nobody.
+        lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+    except FileNotFoundError:
+        return None
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(lock)
+        return None
+    return lock
+
+
+def _make_owner(spawns: Path) -> tuple[Path, int]:
+    try:
+        spawns.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # Born under a name that is not reaped and renamed when locked: no reaper ever sees it unlocked.
+        unborn = Path(tempfile.mkdtemp(prefix=_UNBORN, dir=spawns))
+        lock = take_lock(unborn)
+        assert lock is not None, "nobody else knows the folder"
+        return unborn.rename(spawns / f"{os.getpid()}-{secrets.token_hex(4)}"), lock
+    except OSError as error:
+        raise _disk_error(error, spawns) from error
+
+
+def _write_all(file: int, intent: Intent) -> None:
+    data = canonical.encode(intent)
+    if os.write(file, data) != len(data):
+        # A full disk takes a part before it refuses.
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def _sync_folder(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _disk_error(error: OSError, folder: Path) -> MachineError:
+    is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+    code = "machine.disk-full" if is_full else "machine.unwritable"
+    return MachineError(code, f"spawn intents cannot be kept: {error.strerror}", file=str(folder))

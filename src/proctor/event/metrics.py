@@ -1,0 +1,110 @@
+"""What an attempt cost and did, counted from events; unknown is None, never zero."""
+
+from collections import Counter
+
+import msgspec
+
+from proctor.event.model import (
+    ApprovalAsked,
+    ErrorReported,
+    Event,
+    Replied,
+    Tokens,
+    ToolBegan,
+    ToolEnded,
+    TurnBegan,
+    Unrecognized,
+    UsageReported,
+    WarningRaised,
+)
+from proctor.event.row import Dir, Row
+
+
+class Usage(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Tokens with what they speak of. `turn` scope is a difference of thread totals, so it is inferred by us."""
+
+    tokens: Tokens
+    scope: str = "turn"
+    basis: str = "difference of thread totals"
+    authority: str = "reported"
+
+
+class Metrics(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """The numbers of one attempt."""
+
+    frames: dict[str, int]
+    events: int
+    unrecognized: int
+    replies: int
+    turns: int
+    tool_calls: int
+    tool_failures: int
+    tool_calls_by_kind: dict[str, int]
+    tool_output_bytes: int
+    approvals_asked: int
+    warnings: int
+    errors: int
+    redacted_rows: int
+    span_ms: int | None
+    usage: Usage | None
+
+
+class MetricsFold:
+    """Feed it each row and then that row's events."""
+
+    def __init__(self) -> None:
+        self._frames: Counter[str] = Counter({dir_.value: 0 for dir_ in Dir})
+        self._kinds: Counter[str] = Counter()
+        self._count: Counter[type[Event]] = Counter()
+        self._failures = 0
+        self._output_bytes = 0
+        self._redacted = 0
+        self._first_ms: int | None = None
+        self._last_ms: int | None = None
+        self._total: Tokens | None = None
+
+    @property
+    def tokens(self) -> Tokens | None:
+        return self._total
+
+    @property
+    def tool_calls(self) -> int:
+        return self._count[ToolBegan]
+
+    def row(self, row: Row) -> None:
+        self._frames[row.dir.value] += 1
+        self._redacted += bool(row.redacted)
+        self._first_ms = row.at_ms if self._first_ms is None else self._first_ms
+        self._last_ms = row.at_ms
+
+    def feed(self, event: Event) -> None:
+        self._count[type(event)] += 1
+        if isinstance(event, ToolBegan):
+            self._kinds[event.kind] += 1
+        elif isinstance(event, ToolEnded):
+            self._failures += not event.ok
+            self._output_bytes += len((event.output or "").encode("utf-8", "surrogatepass"))
+        elif isinstance(event, UsageReported):
+            self._total = event.thread_total
+
+    def finish(self) -> Metrics:
+        # An attempt's thread is fresh, so its first total starts at nought and the last total is the difference.
+        usage = None if self._total is None else Usage(tokens=self._total)
+        span_ms = None if self._first_ms is None or self._last_ms is None else self._last_ms - self._first_ms
+        return Metrics(
+            frames=dict(sorted(self._frames.items())),
+            events=self._count.total(),
+            unrecognized=self._count[Unrecognized],
+            replies=self._count[Replied],
+            turns=self._count[TurnBegan],
+            tool_calls=self._count[ToolBegan],
+            tool_failures=self._failures,
+            tool_calls_by_kind=dict(sorted(self._kinds.items())),
+            tool_output_bytes=self._output_bytes,
+            approvals_asked=self._count[ApprovalAsked],
+            warnings=self._count[WarningRaised],
+            errors=self._count[ErrorReported],
+            redacted_rows=self._redacted,
+            span_ms=span_ms,
+            usage=usage,
+        )

@@ -1,0 +1,86 @@
+"""One row of frames.jsonl: what was said on a connection, or what the supervisor saw, as it stands on disk."""
+
+from enum import StrEnum
+from typing import Any, Literal
+
+import msgspec
+
+GENESIS = "0" * 32
+
+
+class Dir(StrEnum):
+    """Who spoke."""
+
+    IN = "in"  # the agent
+    OUT = "out"  # we, to the agent
+    ERR = "err"  # the agent's stderr
+    SELF = "self"  # the supervisor: what it saw or decided
+
+
+class Row(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True, forbid_unknown_fields=True):
+    """`frame` is the JSON value that was said; `text` is said instead where it was no JSON."""
+
+    seq: int
+    at_ms: int
+    dir: Dir
+    prev: str
+    frame: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    text: str | None = None
+    redacted: tuple[str, ...] = ()
+    carried: bool = False
+
+
+# ── what `self` rows say ──
+
+
+class Seen(msgspec.Struct, frozen=True, kw_only=True, rename="camel", tag_field="saw", omit_defaults=True):
+    """Root of what the supervisor puts on record about itself."""
+
+
+class ClockRanOut(Seen, tag="clock.fired", frozen=True, kw_only=True):
+    clock: Literal["stall", "turn", "attempt"]
+    limit_ms: int
+
+
+class WasCancelled(Seen, tag="cancelled", frozen=True, kw_only=True):
+    why: str
+
+
+class WasRefused(Seen, tag="session.refused", frozen=True, kw_only=True):
+    code: str
+    detail: str
+
+
+class ChannelClosed(Seen, tag="stream.ended", frozen=True, kw_only=True):
+    cause: str
+
+
+class ChildExited(Seen, tag="process.exited", frozen=True, kw_only=True):
+    code: int | None = None
+    signal: int | None = None
+
+
+class Answered(Seen, tag="approval.resolved", frozen=True, kw_only=True):
+    """A question of the agent's was answered: by `policy`, by `callback`, or because it was unknown."""
+
+    request: str
+    method: str
+    decision: str
+    by: str
+
+
+class TailReleased(Seen, tag="text.released", frozen=True, kw_only=True):
+    """What redaction held back of a text stream, given out at the stream's end."""
+
+    stream: str
+    text: str
+
+
+class StepTaken(Seen, tag="step", frozen=True, kw_only=True):
+    """Something the supervisor did that explains later rows, such as a signal or a state it entered."""
+
+    step: str
+    detail: dict[str, Any] = {}
+
+
+AnySeen = ClockRanOut | WasCancelled | WasRefused | ChannelClosed | ChildExited | Answered | TailReleased | StepTaken

@@ -1,0 +1,61 @@
+"""From `self` rows to events: what the supervisor saw, told in the same words as everything else."""
+
+import msgspec
+
+from proctor.event.model import (
+    ApprovalResolved,
+    Cancelled,
+    ClockFired,
+    Event,
+    Noted,
+    ProcessExited,
+    SessionRefused,
+    StreamEnded,
+    Unrecognized,
+)
+from proctor.event.row import (
+    Answered,
+    AnySeen,
+    ChannelClosed,
+    ChildExited,
+    ClockRanOut,
+    Row,
+    StepTaken,
+    TailReleased,
+    WasCancelled,
+    WasRefused,
+)
+
+_DECODER = msgspec.json.Decoder(AnySeen)
+
+
+def seen_in(row: Row) -> AnySeen | None:
+    """What a `self` row says, or None where this version does not know it."""
+    try:
+        return _DECODER.decode(row.frame) if isinstance(row.frame, msgspec.Raw) else None
+    except msgspec.DecodeError:
+        return None
+
+
+def witness(row: Row) -> Event:
+    """The event of one `self` row."""
+    seq, at_ms = row.seq, row.at_ms
+    match seen_in(row):
+        case ClockRanOut(clock=clock, limit_ms=limit_ms):
+            return ClockFired(clock=clock, limit_ms=limit_ms, frame=seq, at_ms=at_ms)
+        case WasCancelled(why=why):
+            return Cancelled(why=why, frame=seq, at_ms=at_ms)
+        case WasRefused(code=code, detail=detail):
+            return SessionRefused(code=code, detail=detail, frame=seq, at_ms=at_ms)
+        case ChannelClosed(cause=cause):
+            return StreamEnded(cause=cause, frame=seq, at_ms=at_ms)
+        case ChildExited(code=exit_code, signal=signal):
+            return ProcessExited(code=exit_code, signal=signal, frame=seq, at_ms=at_ms)
+        case Answered(request=request, decision=decision, by=by):
+            return ApprovalResolved(request=request, decision=decision, by=by, frame=seq, at_ms=at_ms)
+        case TailReleased(stream=stream):
+            return Noted(native=f"tail of {stream}", frame=seq, at_ms=at_ms)
+        case StepTaken(step=step):
+            return Noted(native=step, frame=seq, at_ms=at_ms)
+        case None:
+            return Unrecognized(native="self", frame=seq, at_ms=at_ms)

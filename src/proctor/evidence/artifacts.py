@@ -1,0 +1,148 @@
+"""The JSON files of an attempt, each a struct with a schema version."""
+
+from typing import Literal
+
+import msgspec
+
+from proctor.event.metrics import Metrics
+from proctor.event.outcome import Outcome
+from proctor.fact import Fact
+from proctor.ids import (
+    AttemptId,
+    CampaignId,
+    CellId,
+    Digest,
+    FlowId,
+    MissionId,
+    ProcessId,
+    RunId,
+    StrategyId,
+    ThreadId,
+)
+from proctor.spec.model import Approvals, Isolation, Sandbox
+
+
+class Part(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """A part of an artifact."""
+
+
+class Artifact(Part, frozen=True, kw_only=True):
+    """Root of all artifacts. Of another version than ours it does not read."""
+
+    schema_version: Literal[1] = 1
+
+
+class LimitsMs(Part, frozen=True, kw_only=True):
+    """The three clocks."""
+
+    attempt_ms: int
+    turn_ms: int
+    stall_ms: int
+
+
+class AttemptRecord(Artifact, frozen=True, kw_only=True):
+    """attempt.json: who, what, which plan, which workspace. Written before the agent is asked anything."""
+
+    attempt_id: AttemptId
+    cell: CellId
+    n: int
+    campaign_id: CampaignId
+    run_id: RunId
+    mission_id: MissionId
+    flow_id: FlowId
+    repeat: int
+    strategy: StrategyId
+    plan_digest: Digest
+    cell_digest: Digest
+    prompt_digest: Digest
+    workspace_digest: Digest
+    isolation: Isolation
+    sandbox: Sandbox
+    approvals: Approvals
+    limits: LimitsMs
+    secret_names: tuple[str, ...]
+    created_at_ms: int
+
+
+class RunnerRef(Artifact, frozen=True, kw_only=True):
+    """runner.ref.json: which program answered, and what is known of it on whose word."""
+
+    attempt_id: AttemptId
+    strategy: StrategyId
+    transport: str
+    process_id: ProcessId | None
+    session_id: str | None
+    thread_id: ThreadId | None
+    is_fresh_session: bool
+    facts: dict[str, Fact]
+
+
+class Feedback(Artifact, frozen=True, kw_only=True):
+    """feedback.json: what the agent itself claims, at which frame. None is no claim."""
+
+    attempt_id: AttemptId
+    claimed: bool | None
+    answer: str | None
+    frame: int | None
+    problem: str | None
+
+
+class Expectation(Part, frozen=True, kw_only=True):
+    """Whether the spec's expectation came true. None where it has none."""
+
+    met: bool | None
+    misses: tuple[str, ...]
+
+
+class AttemptReport(Artifact, frozen=True, kw_only=True):
+    """attempt.report.json: how it ended, what was claimed, what was verified, what it cost."""
+
+    attempt_id: AttemptId
+    outcome: Outcome
+    code: str | None
+    detail: str | None
+    claimed: bool | None
+    verified: bool | None
+    reasons: tuple[str, ...]
+    expectation: Expectation
+    metrics: Metrics
+    workspace_digest_after: Digest | None
+    duration_ms: int
+
+
+class SealedFile(Part, frozen=True, kw_only=True):
+    sha256: str
+    bytes: int
+
+
+class StreamHead(Part, frozen=True, kw_only=True):
+    """Where a chain ended: its number of rows, and the link of its last line."""
+
+    rows: int
+    head: str
+
+
+class ProcessRecord(Artifact, frozen=True, kw_only=True):
+    """process.json: one runtime process, and how many lines it said, counted apart from any recording.
+
+    Written when the process has ended; `sha256` is of the rest, spelled canonically.
+    """
+
+    process_id: ProcessId
+    strategy: StrategyId
+    frames_in: int
+    rows: dict[str, int]
+    facts: dict[str, Fact]
+    stream: StreamHead
+    sha256: str
+
+
+class Seal(Artifact, frozen=True, kw_only=True):
+    """seal.json: what every other file was when the attempt ended. `sha256` is of the rest, spelled canonically."""
+
+    attempt_id: AttemptId
+    sealed_at_ms: int
+    statement: Literal["integrity only: shows damage, not forgery"] = "integrity only: shows damage, not forgery"
+    files: dict[str, SealedFile]
+    streams: dict[str, StreamHead]
+    sha256: str

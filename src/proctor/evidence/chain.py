@@ -1,0 +1,58 @@
+"""The hash chain of a JSONL stream: each row names the digest of the line before it."""
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from proctor.event.row import GENESIS
+
+# Sorts what has no order of its own (sets, mappings), so that another process writes the same bytes.
+_ENCODER = msgspec.json.Encoder(order="deterministic")
+
+
+def link(line: bytes) -> str:
+    """What the row after this line has as its `prev`.
+
+    >>> link(b"{}")
+    '44136fa355b3678a1146ad16f7e8649e'
+    """
+    return hashlib.sha256(line).hexdigest()[:32]
+
+
+@dataclass(slots=True)
+class ChainHead:
+    """Where a stream stands: how many rows it has, and what the next one must name.
+
+    >>> head = ChainHead()
+    >>> head.advance(b"{}")
+    >>> head
+    ChainHead(rows=1, prev='44136fa355b3678a1146ad16f7e8649e')
+    """
+
+    rows: int = 0
+    prev: str = GENESIS
+
+    def advance(self, line: bytes) -> None:
+        """Take in the next line, without its newline."""
+        self.rows += 1
+        self.prev = link(line)
+
+
+def chain_rows(rows: Iterable[Any], *, head: ChainHead) -> bytes:
+    """The lines of these rows (structs or mappings) after `head`, which moves on; `seq` is the line's number.
+
+    >>> chain_rows([{"a": 1}, {}], head=ChainHead()).decode().splitlines()[0]
+    '{"seq":1,"prev":"00000000000000000000000000000000","a":1}'
+    """
+    lines = bytearray()
+    for row in rows:
+        fields = _ENCODER.encode(row)[1:]
+        comma = b"" if fields == b"}" else b","
+        line = b'{"seq":%d,"prev":"%b"%b%b' % (head.rows + 1, head.prev.encode(), comma, fields)
+        head.advance(line)
+        lines += line
+        lines += b"\n"
+    return bytes(lines)

@@ -1,0 +1,201 @@
+"""Where evidence lives: the name of every file and folder under the evidence root."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from proctor.errors import EvidenceError
+from proctor.evidence.disk import make_folder, replace_file
+from proctor.ids import CampaignId, CellId, ProcessId, RunId
+
+ATTEMPT = "attempt.json"
+PROMPT = "prompt.txt"
+FRAMES = "frames.jsonl"
+TOOL_CALLS = "tool.calls.jsonl"
+TRANSCRIPT = "transcript.jsonl"
+RUNNER_REF = "runner.ref.json"
+FEEDBACK = "feedback.json"
+PROBES = "probes.jsonl"
+WORKSPACE_DIFF = "workspace.diff"
+REPORT = "attempt.report.json"
+SEAL = "seal.json"
+
+STREAMS = (FRAMES, TOOL_CALLS, TRANSCRIPT, PROBES)
+"""The chained files."""
+SEALED = (ATTEMPT, PROMPT, FRAMES, TOOL_CALLS, TRANSCRIPT, RUNNER_REF, FEEDBACK, PROBES, WORKSPACE_DIFF, REPORT)
+"""Every file of an attempt but the seal."""
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+=-]{0,199}")
+
+
+def _inside(folder: Path, name: str) -> Path:
+    """An id becomes a path here and nowhere else, so that none leads out of the root."""
+    if not _NAME.fullmatch(name):
+        raise EvidenceError("evidence.containment", f"{name!r} is no name for a folder of evidence", file=str(folder))
+    return folder / name
+
+
+def _folders(folder: Path) -> Iterator[Path]:
+    if folder.is_dir():
+        yield from sorted(entry for entry in folder.iterdir() if entry.is_dir() and not entry.is_symlink())
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptPaths:
+    """One attempt's folder."""
+
+    folder: Path
+
+    def create(self) -> None:
+        """A folder that exists is an error: attempts are never reused."""
+        make_folder(self.folder)
+
+    @property
+    def attempt(self) -> Path:
+        return self.folder / ATTEMPT
+
+    @property
+    def prompt(self) -> Path:
+        return self.folder / PROMPT
+
+    @property
+    def frames(self) -> Path:
+        return self.folder / FRAMES
+
+    @property
+    def tool_calls(self) -> Path:
+        return self.folder / TOOL_CALLS
+
+    @property
+    def transcript(self) -> Path:
+        return self.folder / TRANSCRIPT
+
+    @property
+    def runner_ref(self) -> Path:
+        return self.folder / RUNNER_REF
+
+    @property
+    def feedback(self) -> Path:
+        return self.folder / FEEDBACK
+
+    @property
+    def probes(self) -> Path:
+        return self.folder / PROBES
+
+    @property
+    def workspace_diff(self) -> Path:
+        return self.folder / WORKSPACE_DIFF
+
+    @property
+    def report(self) -> Path:
+        return self.folder / REPORT
+
+    @property
+    def seal(self) -> Path:
+        return self.folder / SEAL
+
+
+@dataclass(frozen=True, slots=True)
+class RuntimePaths:
+    """What belongs to a runtime process and to no single attempt."""
+
+    folder: Path
+
+    def create(self) -> None:
+        make_folder(self.folder)
+
+    @property
+    def frames(self) -> Path:
+        return self.folder / FRAMES
+
+    @property
+    def record(self) -> Path:
+        return self.folder / "process.json"
+
+
+@dataclass(frozen=True, slots=True)
+class RunPaths:
+    """One run of a campaign."""
+
+    folder: Path
+
+    def attempt(self, cell: CellId, *, n: int) -> AttemptPaths:
+        return AttemptPaths(_inside(self.folder / "attempts", f"{cell}.{n}"))
+
+    def runtime(self, process_id: ProcessId) -> RuntimePaths:
+        return RuntimePaths(_inside(self.folder / "runtimes", process_id))
+
+    def attempts(self) -> Iterator[AttemptPaths]:
+        yield from map(AttemptPaths, _folders(self.folder / "attempts"))
+
+    def runtimes(self) -> Iterator[RuntimePaths]:
+        yield from map(RuntimePaths, _folders(self.folder / "runtimes"))
+
+
+@dataclass(frozen=True, slots=True)
+class CampaignPaths:
+    """One campaign: what was asked, planned and found."""
+
+    folder: Path
+
+    def create(self) -> None:
+        make_folder(self.folder)
+
+    @property
+    def spec_snapshot(self) -> Path:
+        return self.folder / "spec.snapshot"
+
+    @property
+    def plan(self) -> Path:
+        return self.folder / "plan.json"
+
+    @property
+    def ledger(self) -> Path:
+        return self.folder / "ledger.db"
+
+    @property
+    def report(self) -> Path:
+        return self.folder / "report.json"
+
+    @property
+    def results(self) -> Path:
+        return self.folder / "RESULTS.md"
+
+
+@dataclass(frozen=True, slots=True)
+class RootPaths:
+    """The evidence root, `.proctor` unless told otherwise."""
+
+    folder: Path
+
+    def campaign(self, campaign_id: CampaignId) -> CampaignPaths:
+        return CampaignPaths(_inside(self.folder / "campaigns", campaign_id))
+
+    def run(self, run_id: RunId) -> RunPaths:
+        return RunPaths(_inside(self.folder / "runs", run_id))
+
+    def campaigns(self) -> Iterator[CampaignPaths]:
+        yield from map(CampaignPaths, _folders(self.folder / "campaigns"))
+
+    def runs(self) -> Iterator[RunPaths]:
+        yield from map(RunPaths, _folders(self.folder / "runs"))
+
+
+def write_artifact(path: Path, artifact: msgspec.Struct, *, is_durable: bool = True) -> None:
+    """A JSON file to be read by people too, whole or not at all.
+
+    Not durable is right for a file of an attempt that a seal will follow: the seal syncs every file it names.
+    """
+    replace_file(path, render_artifact(artifact), is_durable=is_durable)
+
+
+def render_artifact(artifact: msgspec.Struct) -> bytes:
+    return msgspec.json.format(msgspec.json.encode(artifact), indent=2) + b"\n"
+
+
+def write_text_artifact(path: Path, text: str, *, is_durable: bool = True) -> None:
+    """A text file, whole or not at all. A lone surrogate, which UTF-8 cannot spell, is written as its escape."""
+    replace_file(path, text.encode(errors="backslashreplace"), is_durable=is_durable)

@@ -1,0 +1,177 @@
+"""The recorder: what was said stands on disk, redacted and chained, before anybody reads it."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import msgspec
+
+from proctor.clock import Clock
+from proctor.event.row import Dir, Row, Seen, TailReleased
+from proctor.evidence.artifacts import StreamHead
+from proctor.evidence.chain import ChainHead, chain_rows
+from proctor.evidence.disk import AppendOnly
+from proctor.evidence.redact import RedactedLine, Redactor, TextStream
+
+# Decoders give up at a depth that hangs on the caller's own stack; this bound is the same for every reader.
+_MAX_DEPTH = 128
+
+_LINE = b'{"seq":%d,"atMs":%d,"dir":"%b","prev":"%b","%b":%b%b}'
+
+_decode = msgspec.json.Decoder().decode
+_encode = msgspec.json.encode
+
+
+class _Stream:
+    """A chained file that is being written."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = AppendOnly(path)
+        self._head = ChainHead()
+
+    @property
+    def head(self) -> StreamHead:
+        """Of what was written, not of what is staged."""
+        return StreamHead(rows=self._head.rows, head=self._head.prev)
+
+    def sync(self) -> None:
+        self._file.sync()
+
+    def close(self) -> None:
+        self._file.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class ChainedLog(_Stream):
+    """A stream of our own rows (trace, transcript, probes). They come here redacted."""
+
+    def append(self, rows: Iterable[Any]) -> None:
+        """Structs or mappings, all in one write."""
+        head = ChainHead(self._head.rows, self._head.prev)
+        if data := chain_rows(rows, head=head):
+            self._file.append(data)
+            self._head = head
+
+
+class FrameLog(_Stream):
+    """frames.jsonl of one attempt or of one runtime process."""
+
+    def __init__(self, path: Path, *, redactor: Redactor, clock: Clock) -> None:
+        super().__init__(path)
+        self._redactor = redactor
+        self._clock = clock
+        self._staged: list[tuple[int, Dir, RedactedLine]] = []
+        self._unread: list[Row] = []
+        self._counts: Counter[Dir] = Counter()
+
+    @property
+    def counts(self) -> Mapping[Dir, int]:
+        """Rows written, by who spoke."""
+        return self._counts
+
+    def stage(self, dir: Dir, data: bytes, *, stream: TextStream | None = None) -> None:  # noqa: A002
+        """One line without its newline, to be written by the next commit. `stream` names the text it is a piece of."""
+        self._staged.append((self._clock.wall_ms(), dir, self._redactor.line(data, stream=stream)))
+
+    def commit(self) -> tuple[Row, ...]:
+        """Everything staged, in one write. Gives back, exactly as recorded, the rows nobody was given yet."""
+        self._write()
+        rows, self._unread = tuple(self._unread), []
+        return rows
+
+    def say(self, seen: Seen) -> Row:
+        """A `self` row, written at once. What was staged goes before it, and is given out by the next commit."""
+        self.stage(Dir.SELF, _encode(seen))
+        self._write()
+        return self._unread.pop()
+
+    def release(self, key_prefix: str = "") -> tuple[Row, ...]:
+        """End the text streams whose key begins so: what redaction still holds of them becomes `self` rows."""
+        for key in self._redactor.open_streams():
+            if key.startswith(key_prefix) and (tail := self._redactor.finish(key)) is not None:
+                said = _encode(TailReleased(stream=key, text=tail.text))
+                # Redacted already, and whole: redacting a tail again could only mistake it for something else.
+                line = RedactedLine(raw=said, names=tail.names, carried=False)
+                self._staged.append((self._clock.wall_ms(), Dir.SELF, line))
+        return self.commit()
+
+    def close(self) -> None:
+        try:
+            if not self._file.is_broken:
+                self._write()
+        finally:
+            super().close()
+
+    def _write(self) -> None:
+        if not self._staged:
+            return
+        staged, self._staged = self._staged, []
+        head = ChainHead(self._head.rows, self._head.prev)
+        lines: list[bytes] = []
+        rows: list[Row] = []
+        for at_ms, dir_, said in staged:
+            row, line = _render(said, head=head, at_ms=at_ms, dir_=dir_)
+            head.advance(line)
+            rows.append(row)
+            lines.append(line)
+        lines.append(b"")
+        self._file.append(b"\n".join(lines))
+        self._head = head
+        self._unread += rows
+        self._counts.update(row.dir for row in rows)
+
+
+def _render(said: RedactedLine, *, head: ChainHead, at_ms: int, dir_: Dir) -> tuple[Row, bytes]:
+    """A row and its line, spelled by hand: an encoder would copy and check the frame once more."""
+    seq, prev, names, carried = head.rows + 1, head.prev, said.names, said.carried
+    raw = said.raw.strip(b" \t\r\n")
+    if _is_json(raw):
+        kind = b"frame"
+        # In JSON a bare line end is only ever white space; here it would end the row, for some readers a `\r` too.
+        raw = raw.replace(b"\n", b" ").replace(b"\r", b" ")
+        row = Row(seq=seq, at_ms=at_ms, dir=dir_, prev=prev, frame=msgspec.Raw(raw), redacted=names, carried=carried)
+    else:
+        kind = b"text"
+        text = said.raw.removesuffix(b"\r").decode(errors="replace")
+        raw = _encode(text)
+        row = Row(seq=seq, at_ms=at_ms, dir=dir_, prev=prev, text=text, redacted=names, carried=carried)
+    marks = _marks(names, carried=carried) if names or carried else b""
+    return row, _LINE % (seq, at_ms, dir_.encode(), prev.encode(), kind, raw, marks)
+
+
+def _marks(names: tuple[str, ...], *, carried: bool) -> bytes:
+    redacted = b',"redacted":' + _encode(names) if names else b""
+    return redacted + (b',"carried":true' if carried else b"")
+
+
+def _is_json(raw: bytes) -> bool:
+    """Whether any reader can take it for a JSON value: well-formed, in UTF-8, of numbers that fit, not too deep."""
+    try:
+        value = _decode(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return False
+    is_flat = len(raw) < 2 * _MAX_DEPTH or raw.count(b"[") + raw.count(b"{") < _MAX_DEPTH
+    return is_flat or not _is_deep(value)
+
+
+def _is_deep(value: Any) -> bool:
+    level = [value]
+    for _ in range(_MAX_DEPTH):
+        level = [
+            inner
+            for outer in level
+            if isinstance(outer, (list, dict))
+            for inner in (outer.values() if isinstance(outer, dict) else outer)
+        ]
+        if not level:
+            return False
+    return True

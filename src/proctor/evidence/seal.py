@@ -1,0 +1,167 @@
+"""The seal: the digest of every file of an attempt and of itself. An attempt is complete when it has one."""
+
+import hashlib
+import os
+import stat
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from proctor import canonical
+from proctor.clock import Clock
+from proctor.errors import EvidenceError
+from proctor.evidence.artifacts import ProcessRecord, Seal, SealedFile, StreamHead
+from proctor.evidence.disk import beside, open_regular, refusal, sync_folder, unreadable
+from proctor.evidence.layout import SEAL, SEALED, STREAMS, AttemptPaths, RuntimePaths, render_artifact, write_artifact
+from proctor.evidence.reader import Problem, read_bytes
+from proctor.ids import AttemptId
+
+Stamped = TypeVar("Stamped", Seal, ProcessRecord)
+
+_CHUNK_BYTES = 64 * 1024
+
+
+def seal(paths: AttemptPaths, *, attempt_id: AttemptId, clock: Clock, streams: Mapping[str, StreamHead]) -> Seal:
+    """Make an attempt durable and complete.
+
+    `streams` are the heads the recorder holds in memory: a stream altered before the seal is found when its chain
+    is read and does not end there.
+    """
+    if set(streams) != set(STREAMS):
+        raise EvidenceError("evidence.chain", f"heads of {sorted(streams)}, not of {sorted(STREAMS)}", file=SEAL)
+    entries = _entries(paths)
+    if SEAL in entries:
+        raise EvidenceError("evidence.seal", "the attempt is sealed already", file=SEAL)
+    for problem in _strangers(entries, is_sealed=True):
+        raise EvidenceError(problem.code, problem.detail, file=problem.file)
+    draft = Seal(
+        attempt_id=attempt_id,
+        sealed_at_ms=clock.wall_ms(),
+        files={name: _measure(paths.folder / name, is_synced=True) for name in SEALED},
+        streams={name: streams[name] for name in STREAMS},
+        sha256="",
+    )
+    sealed = stamp(draft)
+    # First the names of the files, then the seal: a seal on disk must mean that the rest is there too.
+    sync_folder(paths.folder)
+    write_artifact(paths.seal, sealed)
+    sync_folder(paths.folder.parent)
+    return sealed
+
+
+def seal_process(paths: RuntimePaths, record: ProcessRecord) -> None:
+    """The last file of a runtime process, which makes its frames complete."""
+    write_artifact(paths.record, stamp(record))
+
+
+def stamp(draft: Stamped) -> Stamped:
+    """The same with its own digest in it."""
+    return msgspec.structs.replace(draft, sha256=_own_digest(draft))
+
+
+def read_seal(path: Path) -> Seal:
+    """A seal that agrees with itself to the byte, or an EvidenceError: `evidence.partial` where there is none."""
+    found = read_stamped(path, Seal)
+    if set(found.files) != set(SEALED) or set(found.streams) != set(STREAMS):
+        raise EvidenceError("evidence.seal", "names other files than an attempt has", file=path.name)
+    return found
+
+
+def read_stamped(path: Path, type_: type[Stamped]) -> Stamped:
+    """A record that agrees with its own digest to the byte, or an EvidenceError."""
+    try:
+        data = read_bytes(path)
+        found = msgspec.json.decode(data, type=type_)
+    except EvidenceError as error:
+        if error.code == "evidence.missing-file":
+            raise EvidenceError("evidence.partial", "no seal", file=path.name) from error
+        raise
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise EvidenceError("evidence.seal", str(error), file=path.name) from error
+    # The digest is of the value; comparing the spelling too finds a changed space or a doubled key.
+    if found.sha256 != _own_digest(found) or data != render_artifact(found):
+        raise EvidenceError("evidence.seal", "not as it was written", file=path.name)
+    return found
+
+
+def check_seal(paths: AttemptPaths) -> tuple[Problem, ...]:
+    """Everything about the folder that is not as it was sealed. Empty means whole."""
+    try:
+        entries = _entries(paths)
+    except EvidenceError as error:
+        return (Problem.of(error),)
+    problems = list(_strangers(entries, is_sealed=SEAL in entries))
+    found = None
+    if entries.get(SEAL, True):
+        try:
+            found = read_seal(paths.seal)
+        except EvidenceError as error:
+            problems.append(Problem.of(error))
+    for name in SEALED:
+        # Without a seal the attempt was cut off, and a file that was never written is no surprise.
+        if name not in entries and SEAL in entries:
+            problems.append(Problem(code="evidence.missing-file", file=name, detail="absent"))
+        if found is not None and entries.get(name):
+            problems.extend(_differences(paths.folder / name, sealed=found.files[name]))
+    return tuple(problems)
+
+
+def _differences(path: Path, *, sealed: SealedFile) -> Iterator[Problem]:
+    try:
+        now = _measure(path)
+    except EvidenceError as error:
+        yield Problem.of(error)
+        return
+    if now != sealed:
+        detail = "altered" if now.bytes == sealed.bytes else f"{now.bytes} bytes, but {sealed.bytes} were sealed"
+        yield Problem(code="evidence.digest", file=path.name, detail=detail)
+
+
+def _entries(paths: AttemptPaths) -> dict[str, bool]:
+    """What the folder holds: each name, and whether it is a regular file."""
+    folder = paths.folder
+    try:
+        if not stat.S_ISDIR(folder.lstat().st_mode):
+            raise EvidenceError("evidence.containment", "not a folder", file=folder.name)
+        with os.scandir(folder) as entries:
+            return {entry.name: entry.is_file(follow_symlinks=False) for entry in entries}
+    except FileNotFoundError as error:
+        raise EvidenceError("evidence.not-found", "no such folder", file=folder.name) from error
+    except OSError as error:
+        raise unreadable(error, path=folder) from error
+
+
+def _strangers(entries: Mapping[str, bool], *, is_sealed: bool) -> Iterator[Problem]:
+    known = {SEAL, *SEALED}
+    if not is_sealed:
+        known |= {beside(Path(name)).name for name in known}  # writes that were cut off
+    for name, is_file in sorted(entries.items()):
+        if not is_file:
+            yield Problem(code="evidence.containment", file=name, detail="not a regular file")
+        elif name not in known:
+            yield Problem(code="evidence.extra-file", file=name, detail="not a file of an attempt")
+
+
+def _measure(path: Path, *, is_synced: bool = False) -> SealedFile:
+    with open_regular(path) as file:
+        if is_synced:
+            try:
+                os.fsync(file.fileno())
+            except OSError as error:
+                raise refusal(error, path=path) from error
+        sha256 = hashlib.sha256()
+        try:
+            # Not hashlib.file_digest(): it clears a buffer of 256 KiB first, which costs more than a small file.
+            while chunk := file.read(_CHUNK_BYTES):
+                sha256.update(chunk)
+        except OSError as error:
+            raise unreadable(error, path=path) from error
+        return SealedFile(sha256=sha256.hexdigest(), bytes=file.tell())
+
+
+def _own_digest(record: Seal | ProcessRecord) -> str:
+    value = msgspec.to_builtins(record)
+    del value["sha256"]
+    return canonical.digest(value).removeprefix("sha256:")

@@ -1,0 +1,193 @@
+"""The Responses wire: requests read, replies as server-sent events."""
+
+from collections.abc import Generator, Iterable, Iterator
+from typing import Any, Final, Literal
+
+import msgspec
+
+from proctor.errors import WireError
+from proctor.model.wire import Ask, Item, Pause, Reply, Text, Thought, Tool, ToolCall
+
+_encode = msgspec.json.Encoder().encode
+_TAIL: Final = b"}\n\n"
+_EMPTY_TAIL: Final = b'""' + _TAIL
+
+
+# ── what an agent asks ──
+
+
+class _Schema(msgspec.Struct):
+    properties: dict[str, Any] = {}
+
+
+class _Tool(msgspec.Struct):
+    type: str
+    name: str | None = None  # tools the provider runs itself have none
+    parameters: _Schema | None = None
+    tools: list["_Tool"] = []
+
+
+class _Request(msgspec.Struct):
+    input: list[msgspec.Raw] | str
+    model: str = ""
+    stream: bool = False
+    tools: list[_Tool] | None = None
+
+
+class _Item(msgspec.Struct):
+    role: str | None = None
+    content: Any = None
+    output: Any = None
+
+
+_read_request = msgspec.json.Decoder(_Request).decode
+_read_item = msgspec.json.Decoder(_Item).decode
+
+
+def read_ask(body: bytes) -> Ask:
+    """Reads a POST to `/responses`; raises WireError where it is none."""
+    try:
+        request = _read_request(body)
+        said = request.input
+        raws = [_encode({"role": "user", "content": said})] if isinstance(said, str) else said
+        items = tuple(_item(bytes(raw)) for raw in raws)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise WireError("peer.wire", f"not a Responses request: {error}") from error
+    if not request.stream:
+        raise WireError("peer.wire", "the scripted model only streams; ask with stream: true")
+    return Ask(model=request.model, tools=tuple(_offers(request.tools or ())), items=items)
+
+
+def _offers(tools: Iterable[_Tool], namespace: str | None = None) -> Iterator[Tool]:
+    for tool in tools:
+        name = tool.name or tool.type
+        if tool.type == "namespace":
+            yield from _offers(tool.tools, name)
+        else:
+            properties = tool.parameters.properties if tool.parameters else {}
+            yield Tool(name=name, namespace=namespace, freeform=tool.type == "custom", properties=properties)
+
+
+def _item(raw: bytes) -> Item:
+    item = _read_item(raw)
+    match item.output if item.content is None else item.content:
+        case str(text):
+            pass
+        case list(parts):
+            text = "".join(
+                part["text"] for part in parts if isinstance(part, dict) and isinstance(part.get("text"), str)
+            )
+        case _:
+            text = ""
+    return Item(raw=raw, is_users=item.role == "user", text=text)
+
+
+# ── what it is told ──
+
+
+def render(reply: Reply) -> Iterator[bytes | Pause]:
+    """The events of one reply. What it holds of a long text is that text, never its events.
+
+    >>> from proctor.model.wire import Tokens
+    >>> tokens = Tokens(input=3, cached=0, output=1, reasoning=0)
+    >>> said = Text(text="Hello", chunk_chars=3)
+    >>> events = list(render(Reply(serial="1", model="m", parts=(said,), tokens=tokens)))
+    >>> b"".join(events[3:5]).decode().split("\\n")[::3]
+    ['event: response.output_text.delta', 'event: response.output_text.delta', '']
+    """
+    response_id = f"resp_{reply.serial}"
+    output: list[msgspec.Raw] = []
+    yield _event("response.created", response=_response(response_id, reply, status="in_progress", output=output))
+    for part in reply.parts:
+        if isinstance(part, Pause):
+            yield part
+            continue
+        name = f"{reply.serial}_{len(output)}"
+        output.append((yield from _item_events(part, name=name, index=len(output))))
+    response = _response(response_id, reply, status="completed", output=output)
+    tokens = reply.tokens
+    response["usage"] = {
+        "input_tokens": tokens.input,
+        "input_tokens_details": {"cached_tokens": tokens.cached},
+        "output_tokens": tokens.output,
+        "output_tokens_details": {"reasoning_tokens": tokens.reasoning},
+        "total_tokens": tokens.input + tokens.output,
+    }
+    yield _event("response.completed", response=response)
+
+
+def render_error(message: str, *, code: str) -> bytes:
+    """The body of an HTTP error."""
+    return _encode({"error": {"message": message, "type": "invalid_request_error", "param": None, "code": code}})
+
+
+def _event(kind: str, **fields: Any) -> bytes:
+    return b"event: %b\ndata: %b\n\n" % (kind.encode(), _encode({"type": kind, **fields}))
+
+
+def _response(
+    response_id: str, reply: Reply, *, status: Literal["in_progress", "completed"], output: list[msgspec.Raw]
+) -> dict[str, Any]:
+    return {"id": response_id, "object": "response", "status": status, "model": reply.model, "output": output}
+
+
+def _item_events(part: Text | Thought | ToolCall, *, name: str, index: int) -> Generator[bytes, None, msgspec.Raw]:
+    match part:
+        case Text():
+            return _message(part, item_id=f"msg_{name}", index=index)
+        case Thought():
+            return _reasoning(part, item_id=f"rs_{name}", index=index)
+        case ToolCall():
+            return _tool_call(part, name=name, index=index)
+
+
+def _message(part: Text, *, item_id: str, index: int) -> Generator[bytes, None, msgspec.Raw]:
+    item = {"type": "message", "id": item_id, "role": "assistant", "status": "in_progress", "content": []}
+    where = {"item_id": item_id, "output_index": index, "content_index": 0}
+    empty = {"type": "output_text", "text": "", "annotations": []}
+    yield _event("response.output_item.added", output_index=index, item=item)
+    yield _event("response.content_part.added", **where, part=empty)
+    # Deltas come by the hundred thousand: all but the piece itself is encoded once.
+    head = _event("response.output_text.delta", **where, delta="").removesuffix(_EMPTY_TAIL)
+    for piece in part.pieces():
+        yield head + _encode(piece) + _TAIL
+    whole = part.whole
+    content = empty | {"text": whole}
+    yield _event("response.output_text.done", **where, text=whole)
+    yield _event("response.content_part.done", **where, part=content)
+    return (yield from _done(item | {"status": "completed", "content": [content]}, index=index))
+
+
+def _reasoning(part: Thought, *, item_id: str, index: int) -> Generator[bytes, None, msgspec.Raw]:
+    item: dict[str, Any] = {"type": "reasoning", "id": item_id, "summary": []}
+    where = {"item_id": item_id, "output_index": index, "summary_index": 0}
+    summary = {"type": "summary_text", "text": part.text}
+    yield _event("response.output_item.added", output_index=index, item=item)
+    yield _event("response.reasoning_summary_part.added", **where, part=summary | {"text": ""})
+    yield _event("response.reasoning_summary_text.delta", **where, delta=part.text)
+    yield _event("response.reasoning_summary_text.done", **where, text=part.text)
+    yield _event("response.reasoning_summary_part.done", **where, part=summary)
+    return (yield from _done(item | {"summary": [summary]}, index=index))
+
+
+def _tool_call(part: ToolCall, *, name: str, index: int) -> Generator[bytes, None, msgspec.Raw]:
+    kind, field, stream = (
+        ("custom_tool_call", "input", "response.custom_tool_call_input")
+        if part.tool.freeform
+        else ("function_call", "arguments", "response.function_call_arguments")
+    )
+    item_id = f"{'ctc' if part.tool.freeform else 'fc'}_{name}"
+    item = {"type": kind, "id": item_id, "call_id": f"call_{name}", "name": part.tool.name, "status": "in_progress"}
+    if part.tool.namespace is not None:
+        item["namespace"] = part.tool.namespace
+    where = {"item_id": item_id, "output_index": index}
+    yield _event("response.output_item.added", output_index=index, item=item | {field: ""})
+    yield _event(f"{stream}.delta", **where, delta=part.payload)
+    yield _event(f"{stream}.done", **where, **{field: part.payload})
+    return (yield from _done(item | {field: part.payload, "status": "completed"}, index=index))
+
+
+def _done(item: dict[str, Any], *, index: int) -> Generator[bytes, None, msgspec.Raw]:
+    raw = msgspec.Raw(_encode(item))
+    yield _event("response.output_item.done", output_index=index, item=raw)
+    return raw

@@ -1,0 +1,83 @@
+"""Missions × flows × repeats = cells, each addressed by its content."""
+
+from msgspec.structs import asdict
+
+from proctor.canonical import digest
+from proctor.ids import CellId, Digest
+from proctor.plan.model import Cell, Contents, Limits, Plan, ResolvedFlow, ResolvedModel
+from proctor.spec.duration import parse_duration_s
+from proctor.spec.model import CampaignSpec, Duration, FlowSpec, LimitsSpec, MissionSpec
+
+
+def expand(spec: CampaignSpec, *, digests: Contents) -> Plan:
+    """The plan of a loaded spec. Repeats go outermost: a campaign cut short has tried everything once."""
+    limits = resolve_limits(spec.limits)
+    flows = tuple(resolve_flow(flow, spec=spec) for flow in spec.flows)
+    cells = tuple(
+        Cell(
+            id=CellId(f"{mission.id}.{flow.id}.r{repeat}"),
+            mission=mission.id,
+            flow=flow.id,
+            repeat=repeat,
+            digest=_digest(mission, flow, limits=limits, repeat=repeat, digests=digests),
+        )
+        for repeat in range(1, spec.repeats + 1)
+        for mission in spec.missions
+        for flow in flows
+    )
+    return Plan(
+        campaign=spec.campaign,
+        digest=digest({"campaign": spec.campaign, "cells": [cell.digest for cell in cells]}),
+        flows=flows,
+        limits=limits,
+        cells=cells,
+    )
+
+
+def resolve_flow(flow: FlowSpec, *, spec: CampaignSpec) -> ResolvedFlow:
+    """The flow with the campaign's model and login where it has none of its own."""
+    model = flow.model or spec.model
+    return ResolvedFlow(
+        id=flow.id,
+        runtime=tuple(flow.runtime),
+        isolation=flow.isolation,
+        sandbox=flow.sandbox,
+        approvals=flow.approvals,
+        model=ResolvedModel(provider=model.provider, name=model.name, base_url=model.base_url),
+        login=flow.login or spec.login,
+        options=flow.options,
+        env=flow.env,
+    )
+
+
+def resolve_limits(limits: LimitsSpec) -> Limits:
+    """
+    >>> resolve_limits(LimitsSpec(attempt="2m", turn=90, stall="1500ms"))
+    Limits(attempt_ms=120000, turn_ms=90000, stall_ms=1500)
+    """
+    return Limits(attempt_ms=_ms(limits.attempt), turn_ms=_ms(limits.turn), stall_ms=_ms(limits.stall))
+
+
+def _ms(written: Duration) -> int:
+    return round(parse_duration_s(written) * 1000)
+
+
+def _digest(mission: MissionSpec, flow: ResolvedFlow, *, limits: Limits, repeat: int, digests: Contents) -> Digest:
+    # Defaults are written out (asdict), so that a default that changes with Proctor changes the digest.
+    # Paths stand for what they lead to: a folder that moved unchanged is the same work.
+    # A real model never reads the script, so it decides nothing there.
+    script = mission.script if flow.model.is_scripted else None
+    copied = mission.workspace.copy
+    return digest(
+        {
+            "mission": mission.id,
+            "prompt": mission.prompt,
+            "probes": [{"kind": type(probe).__struct_config__.tag, **asdict(probe)} for probe in mission.probes],
+            "expect": asdict(mission.expect),
+            "workspace": None if copied is None else digests.workspaces[copied],
+            "script": None if script is None else digests.scripts[script],
+            "flow": flow,
+            "limits": limits,
+            "repeat": repeat,
+        }
+    )

@@ -1,0 +1,82 @@
+"""Runs a command and compares its exit code, and its whole stdout where one is asked for."""
+
+import os
+from typing import Final
+
+from proctor.probe.kind import MAX_OUTPUT_BYTES, Bench, Judgement
+from proctor.probe.model import Verdict
+from proctor.spec.duration import parse_duration_s
+from proctor.spec.model import HeadlessRun
+from proctor.transport.process import Finished
+
+_SHOWN_CHARS: Final = 200
+
+
+async def judge(spec: HeadlessRun, bench: Bench) -> Judgement:
+    # A real shell: split into words, `echo a && false` would print its own `&&` and succeed.
+    argv = ("bash", "-c", spec.command) if isinstance(spec.command, str) else tuple(spec.command)
+    missing = _missing(argv, bench)
+    if missing is not None:
+        return missing
+    expected = None if spec.stdout is None else spec.stdout.encode()
+    timeout_s = parse_duration_s(spec.timeout)
+    finished = await bench.run(
+        argv,
+        timeout_s=timeout_s,
+        # One more than can match, so that longer output never looks equal.
+        max_output_bytes=max(MAX_OUTPUT_BYTES, len(expected or b"") + 1),
+    )
+    summary = _ended(finished, timeout_s=timeout_s)
+    verdict = Verdict.PASS
+    if finished.timed_out:
+        verdict = Verdict.FAIL
+    elif finished.exit is None:
+        verdict = Verdict.UNAVAILABLE
+    elif finished.exit.code != spec.exit:
+        verdict = Verdict.FAIL
+    elif expected is not None and finished.stdout != expected:
+        verdict = Verdict.FAIL
+        summary = f"{summary} and printed {_shown(finished.stdout)}"
+    elif _may_have_been_killed(finished):
+        verdict = Verdict.UNAVAILABLE
+        summary = f"{summary}, which the containment here cannot tell from death by a signal"
+    return Judgement(verdict=verdict, summary=summary, argv=argv, finished=finished)
+
+
+def _missing(argv: tuple[str, ...], bench: Bench) -> Judgement | None:
+    """A tool this machine lacks says nothing of the workspace; a program the workspace lacks is its fault."""
+    program = argv[0]
+    if "/" in program and not program.startswith("/"):
+        place = bench.workspace / program
+        if place.is_file() and os.access(place, os.X_OK):
+            return None
+        what = "is not executable" if place.is_file() else "is not in the workspace"
+        return Judgement(verdict=Verdict.FAIL, summary=f"{program} {what}", argv=argv)
+    if bench.has_tool(program):
+        return None
+    return Judgement(verdict=Verdict.UNAVAILABLE, summary=f"{program} is not on this machine", argv=argv)
+
+
+def _may_have_been_killed(finished: Finished) -> bool:
+    """Whether a kill, by the kernel out of memory say, could look like the very exit code that was asked for."""
+    if finished.exit is None or finished.exit.is_exact:
+        return False
+    # unshare exits 1 when its child was killed by SIGKILL, but complains of it.
+    return finished.exit.signal is not None or finished.stderr_cut or b"unshare: " in finished.stderr
+
+
+def _ended(finished: Finished, *, timeout_s: float) -> str:
+    if finished.timed_out:
+        return f"did not end within {timeout_s:g} s"
+    if finished.exit is None:
+        return "how it ended is not known"
+    # A wrapper may not tell an exit code from a signal; then both are given.
+    code = None if finished.exit.code is None else f"exited {finished.exit.code}"
+    signal = None if finished.exit.signal is None else f"was killed by signal {finished.exit.signal}"
+    return " or ".join(each for each in (code, signal) if each)
+
+
+def _shown(data: bytes) -> str:
+    text = data[: _SHOWN_CHARS * 4].decode(errors="replace")
+    shown = repr(text[:_SHOWN_CHARS])
+    return shown if len(text) <= _SHOWN_CHARS and len(data) <= _SHOWN_CHARS * 4 else f"{shown}… ({len(data)} bytes)"

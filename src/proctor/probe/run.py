@@ -1,0 +1,117 @@
+"""Runs a probe on a fresh copy of the workspace and tells what came of it as a row, whatever happens."""
+
+import os
+import tempfile
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+import anyio
+import anyio.to_thread
+
+from proctor.canonical import digest
+from proctor.clock import SYSTEM_CLOCK, Clock
+from proctor.contain.intent import IntentBook
+from proctor.contain.ladder import Containment
+from proctor.errors import ProctorError
+from proctor.ids import Digest
+from proctor.probe.kind import Bench, Judgement, Kind, sanitised
+from proctor.probe.kinds import KINDS
+from proctor.probe.model import Phase, ProbeRow, Verdict, kind_of
+from proctor.probe.tail import tail
+from proctor.spec.model import ProbeSpec
+from proctor.workspace.copy import copy_tree
+from proctor.workspace.remove import remove
+from proctor.workspace.snapshot import snapshot
+from proctor.workspace.walk import walk
+
+_REMOVAL_S: Final = 30.0
+_SUMMARY_CHARS: Final = 500
+
+
+async def run_probe(
+    spec: ProbeSpec,
+    *,
+    index: int,
+    phase: Phase,
+    subject: Path,
+    subject_digest: Digest,
+    scratch: Path,
+    containment: Containment,
+    intents: IntentBook,
+    search_path: str | None = None,
+    kinds: Mapping[str, Kind] = KINDS,
+    clock: Clock = SYSTEM_CLOCK,
+) -> ProbeRow:
+    """Never raises but for cancellation. `scratch` must exist; nothing of the probe stays in it.
+
+    The subject's digest is taken again afterwards: what was judged must still be what is there.
+    """
+    began_s = clock.steady_s()
+    judged = await _judge(
+        spec,
+        subject=subject,
+        scratch=scratch,
+        containment=containment,
+        intents=intents,
+        search_path=os.environ.get("PATH", os.defpath) if search_path is None else search_path,
+        kinds=kinds,
+    )
+    ended_s = clock.steady_s()
+    after = await anyio.to_thread.run_sync(snapshot, subject)
+    finished = judged.finished
+    ended = finished.exit if finished else None
+    return ProbeRow(
+        phase=phase,
+        index=index,
+        kind=kind_of(spec),
+        probe_digest=digest(spec),
+        workspace_digest=subject_digest,
+        verdict=judged.verdict,
+        summary=judged.summary[:_SUMMARY_CHARS],
+        argv=judged.argv,
+        exit_code=ended.code if ended else None,
+        signal=ended.signal if ended else None,
+        duration_ms=round((ended_s - began_s) * 1000),
+        timed_out=finished.timed_out if finished else False,
+        stdout_tail=tail(finished.stdout, is_cut=finished.stdout_cut) if finished else "",
+        stderr_tail=tail(finished.stderr, is_cut=finished.stderr_cut) if finished else "",
+        mutated=after.digest != subject_digest,
+    )
+
+
+async def _judge(
+    spec: ProbeSpec,
+    *,
+    subject: Path,
+    scratch: Path,
+    containment: Containment,
+    intents: IntentBook,
+    search_path: str,
+    kinds: Mapping[str, Kind],
+) -> Judgement:
+    folder: Path | None = None
+    try:
+        folder = Path(tempfile.mkdtemp(dir=scratch, prefix="probe-"))
+        workspace, home, temporary = (folder / name for name in ("workspace", "home", "tmp"))
+        for each in (workspace, home, temporary):
+            each.mkdir(mode=0o700)
+        await anyio.to_thread.run_sync(lambda: copy_tree(subject, walk(subject), into=workspace))
+        env = sanitised(search_path=search_path, home=home, temporary=temporary)
+        bench = Bench(workspace=workspace, env=env, containment=containment, intents=intents)
+        judged = await kinds[kind_of(spec)](spec, bench)
+        if not isinstance(judged, Judgement):
+            raise TypeError(f"gave {judged!r} for a judgement")
+    except ProctorError as problem:
+        return Judgement(verdict=Verdict.UNAVAILABLE, summary=str(problem))
+    # Around a plugin: whatever it raises becomes a record.
+    except Exception as problem:
+        return Judgement(verdict=Verdict.UNAVAILABLE, summary=f"the probe broke: {type(problem).__name__}: {problem}")
+    else:
+        return judged
+    finally:
+        if folder is not None:
+            # Shielded so that a cancelled caller leaves no copy; bounded because a disk may hang.
+            with anyio.move_on_after(_REMOVAL_S, shield=True), suppress(OSError):
+                await anyio.to_thread.run_sync(remove, folder, abandon_on_cancel=True)

@@ -1,0 +1,77 @@
+"""JSON-RPC as agents speak it over lines: requests out, replies matched, everything else told apart."""
+
+from typing import Any
+
+import msgspec
+
+RequestId = int | str
+
+
+class Failure(msgspec.Struct, frozen=True):
+    """A well-formed error reply."""
+
+    message: str = ""
+    code: int | None = None
+
+
+class Incoming(msgspec.Struct, frozen=True):
+    """What came in: a reply (no method), a notification (no id) or a request (both)."""
+
+    id: RequestId | None = None
+    method: str | None = None
+    params: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    result: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    error: Failure | None = None
+
+    @property
+    def is_reply(self) -> bool:
+        return self.method is None and self.id is not None
+
+    @property
+    def is_request(self) -> bool:
+        return self.method is not None and self.id is not None
+
+
+_DECODER = msgspec.json.Decoder(Incoming)
+_ENCODER = msgspec.json.Encoder()
+
+
+def decode(line: bytes) -> Incoming | None:
+    """The message in a line, or None where it is not one.
+
+    >>> decode(b'{"id":1,"result":{}}').is_reply
+    True
+    >>> decode(b"not json") is None
+    True
+    """
+    try:
+        if not line.isascii():
+            # The decoder does not look into the parts it leaves raw, and a line that is not UTF-8 is recorded as text.
+            line.decode()
+        return _DECODER.decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+
+
+def request(id_: RequestId, method: str, params: Any) -> bytes:
+    """
+    >>> request(1, "initialize", {})
+    b'{"id":1,"method":"initialize","params":{}}'
+    """
+    return _ENCODER.encode({"id": id_, "method": method, "params": params})
+
+
+def notification(method: str, params: Any = None) -> bytes:
+    return _ENCODER.encode({"method": method} if params is None else {"method": method, "params": params})
+
+
+def reply(id_: RequestId, result: Any) -> bytes:
+    return _ENCODER.encode({"id": id_, "result": result})
+
+
+def error_reply(id_: RequestId, code: int, message: str) -> bytes:
+    """
+    >>> error_reply(3, -32601, "unknown")
+    b'{"id":3,"error":{"code":-32601,"message":"unknown"}}'
+    """
+    return _ENCODER.encode({"id": id_, "error": {"code": code, "message": message}})

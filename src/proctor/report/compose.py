@@ -1,0 +1,39 @@
+"""A report of attempts: the rows, and what they come to."""
+
+from collections.abc import Callable, Sequence
+
+from proctor.evidence.reader import Problem
+from proctor.report.query import Found, report_row
+from proctor.report.row import AttemptRow, Evidence, Report, ReportRow
+from proctor.report.verdict import WORDS, judge_all
+
+Check = Callable[[AttemptRow], tuple[Evidence, tuple[Problem, ...]]]
+"""What an inspection of the attempt's folder finds. Reports start nothing, so whoever asks for one brings it."""
+
+
+def unchecked(_: AttemptRow) -> tuple[Evidence, tuple[Problem, ...]]:
+    return "unchecked", ()
+
+
+def compose(
+    found: Found, *, check: Check = unchecked, damage: Sequence[Problem] = (), is_interrupted: bool = False
+) -> Report:
+    """`damage` is what was found wrong beside the attempts and makes the whole invalid."""
+
+    def row_of(row: AttemptRow) -> ReportRow:
+        evidence, problems = check(row)
+        return report_row(row, evidence=evidence, problems=problems)
+
+    rows = tuple(map(row_of, found.rows))
+    code = judge_all(
+        rows, missing=len(found.missing_cells), is_interrupted=is_interrupted, is_damaged=bool(damage or found.problems)
+    )
+    return Report(
+        campaign_id=found.campaign_id,
+        run_ids=found.run_ids,
+        exit=code,
+        verdict=WORDS[code],
+        attempts=rows,
+        missing_cells=found.missing_cells,
+        problems=(*found.problems, *damage),
+    )

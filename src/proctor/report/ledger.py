@@ -1,0 +1,100 @@
+"""A campaign's ledger as a reader sees it: opened read-only; whatever is wrong with it is an EvidenceError."""
+
+import fcntl
+import os
+import sqlite3
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+from urllib.parse import quote
+
+import msgspec
+
+from proctor.errors import EvidenceError
+from proctor.event.outcome import Outcome
+from proctor.evidence.layout import CampaignPaths
+from proctor.ids import AttemptId, CellId, FlowId, MissionId, RunId
+
+_CELLS = "select id from cell order by rowid"
+_RUNS = "select id from run order by began_at_ms, id"
+_ATTEMPTS = """
+select attempt.id, attempt.cell, attempt.n, attempt.run, attempt.state, cell.mission, cell.flow, attempt.outcome,
+       attempt.code, attempt.claimed, attempt.verified, attempt.met, attempt.tool_calls, attempt.tokens,
+       attempt.duration_ms
+from attempt join cell on cell.id = attempt.cell order by cell.rowid, attempt.n
+"""
+
+
+class LedgerAttempt(msgspec.Struct, frozen=True, kw_only=True):
+    """Claimed by a run and, unless that is its state still, ended. Unknown is None."""
+
+    id: AttemptId
+    cell: CellId
+    n: int
+    run: RunId
+    state: Literal["claimed", "sealed", "abandoned"]
+    mission: MissionId
+    flow: FlowId
+    outcome: Outcome | None
+    code: str | None
+    claimed: bool | None
+    verified: bool | None
+    met: bool | None
+    tool_calls: int | None
+    tokens: int | None
+    duration_ms: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerContents:
+    """In the order of the plan."""
+
+    runs: tuple[RunId, ...] = ()
+    cells: tuple[CellId, ...] = ()
+    attempts: tuple[LedgerAttempt, ...] = ()
+
+
+def read_ledger(campaign: CampaignPaths) -> LedgerContents:
+    path = campaign.ledger
+    if not path.is_file():
+        raise EvidenceError("evidence.ledger", "absent", file=path.name)
+    try:
+        with closing(sqlite3.connect(_address(path), uri=True, timeout=5.0)) as connection:
+            # What is in the file is checked here: a damaged one may hold anything anywhere.
+            return LedgerContents(
+                runs=tuple(RunId(str(run)) for (run,) in connection.execute(_RUNS)),
+                cells=tuple(CellId(str(cell)) for (cell,) in connection.execute(_CELLS)),
+                attempts=tuple(_attempt(row) for row in connection.execute(_ATTEMPTS)),
+            )
+    except (sqlite3.Error, msgspec.ValidationError, UnicodeError, OverflowError) as error:
+        raise EvidenceError("evidence.ledger", str(error), file=path.name) from error
+
+
+def is_live(campaign: CampaignPaths) -> bool:
+    """Whether some Proctor holds the campaign's lock now. The kernel drops a dead owner's."""
+    try:
+        file = os.open(campaign.folder / "lock", os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    finally:
+        os.close(file)
+    return False
+
+
+def _address(path: Path) -> str:
+    # A reader of a WAL file makes files beside it and cannot take them away again. Without a log there is no writer,
+    # the file is whole by itself, and nothing need be made: so a copy on a read-only disk can be read too.
+    has_log = path.with_name(f"{path.name}-wal").exists()
+    return f"file:{quote(str(path.absolute()))}?{'mode=ro' if has_log else 'immutable=1'}"
+
+
+def _attempt(row: tuple[Any, ...]) -> LedgerAttempt:
+    fields = zip(LedgerAttempt.__struct_fields__, row, strict=True)
+    return msgspec.convert(dict(fields), LedgerAttempt, strict=False)

@@ -1,0 +1,52 @@
+"""RESULTS.md: a report for people who read it later, or elsewhere."""
+
+from proctor.report.row import Report
+from proctor.report.text import conclude, ending, labels
+from proctor.report.words import count, duration, legible, one_line, plural, yes_no
+
+
+def render_markdown(report: Report) -> str:
+    """The same bytes for the same report."""
+    label = labels(report.attempts)
+    lines = [
+        f"# {_cell(report.campaign_id or 'attempts')}",
+        "",
+        f"{conclude(report)} Verdict: **{report.verdict}** (exit {report.exit}).",
+        "",
+        "| mission/flow | outcome | claimed | verified | tool calls | tokens | wall time | expectation | evidence |",
+        "|---|---|---|---|--:|--:|--:|---|---|",
+    ]
+    for row in report.attempts:
+        verified = "**no**" if row.verified is False else yes_no(row.verified, none="unknown")
+        cells = (
+            *(label(row), ending(row).plain, yes_no(row.claimed, none="–"), verified),
+            *(count(row.tool_calls), count(row.tokens), duration(row.duration_ms)),
+            *(yes_no(row.expectation_met, none="–").replace("yes", "met").replace("no", "**missed**"), row.dir),
+        )
+        lines.append(f"| {' | '.join(_cell(cell) for cell in cells)} |")
+    why = [
+        f"- {_cell(label(row))}: {_cell(text)}"
+        for row in report.attempts
+        for text in (
+            *(f"{problem.code}: {problem.file} {problem.detail}" for problem in row.problems),
+            *((f"{row.code}: {row.detail or ''}",) if row.code else ()),
+            *(f"expectation missed: {miss}" for miss in row.misses),
+            *(f"{'not verified' if row.verified is False else 'cannot be verified'}: {each}" for each in row.reasons),
+        )
+    ]
+    if why:
+        lines += ["", "## Why", "", *why]
+    if report.missing_cells:
+        lines += ["", f"{plural(len(report.missing_cells), 'cell')} never tried: {', '.join(report.missing_cells)}."]
+    if report.problems:
+        lines += ["", *(f"- {each.code}: {_cell(f'{each.file} {each.detail}')}" for each in report.problems)]
+    foot = "Claimed is what the agent said of itself; verified is what a probe found. `report.json` holds the same."
+    return "\n".join([*lines, "", foot, ""])
+
+
+def _cell(text: str) -> str:
+    """No text of an agent's may begin markup of its own."""
+    escaped = one_line(legible(text), limit=300).replace("\\", "\\\\")
+    for char in "|<>`[]":
+        escaped = escaped.replace(char, f"\\{char}")
+    return escaped

@@ -1,0 +1,276 @@
+"""What there is under an evidence root. Whatever a ledger or a folder holds, the answer is rows and problems."""
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from proctor.errors import EvidenceError
+from proctor.evidence.artifacts import AttemptRecord, AttemptReport
+from proctor.evidence.layout import AttemptPaths, CampaignPaths, RootPaths, RunPaths
+from proctor.evidence.reader import Problem, read_artifact
+from proctor.ids import AttemptId, CampaignId, CellId, FlowId, RunId, StrategyId
+from proctor.report.ledger import LedgerAttempt, LedgerContents, is_live, read_ledger
+from proctor.report.row import AttemptRow, Evidence, ReportRow
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """Attempts, cells that were never tried, and what is wrong with what belongs to no single attempt."""
+
+    campaign_id: CampaignId | None = None
+    run_ids: tuple[RunId, ...] = ()
+    rows: tuple[AttemptRow, ...] = ()
+    missing_cells: tuple[CellId, ...] = ()
+    problems: tuple[Problem, ...] = ()
+
+
+class _PlannedFlow(msgspec.Struct, frozen=True):
+    id: FlowId
+    runtime: tuple[StrategyId, ...]
+
+
+class _Plan(msgspec.Struct, frozen=True):
+    flows: tuple[_PlannedFlow, ...]
+
+
+class _PlanFile(msgspec.Struct, frozen=True):
+    plan: _Plan
+
+
+def campaigns_by_age(root: RootPaths) -> list[CampaignPaths]:
+    """The oldest first, by the time that ends a campaign's id."""
+    return sorted(root.campaigns(), key=lambda campaign: campaign.folder.name[-len("YYYYMMDD-hhmmss-xxxxxx") :])
+
+
+def find_all(root: RootPaths) -> Found:
+    """Every attempt of a root. Folders are opened only where no ledger tells how an attempt ended."""
+    rows: list[AttemptRow] = []
+    problems: list[Problem] = []
+    known: list[RunId] = []
+    for campaign in campaigns_by_age(root):
+        found = _from_ledger(root, campaign)
+        if isinstance(found, Found):
+            rows += found.rows
+            known += found.run_ids
+        else:
+            problems.append(found)
+    for run in root.runs():
+        if run.folder.name not in known:
+            found = find_run(run)
+            rows += found.rows
+            problems += found.problems
+    return Found(run_ids=tuple(known), rows=tuple(rows), problems=tuple(problems))
+
+
+def find_campaign(root: RootPaths, campaign: CampaignPaths) -> Found:
+    """Every attempt of a campaign: from its ledger, or from the folders that name it where that cannot be read."""
+    found = _from_ledger(root, campaign)
+    if isinstance(found, Found):
+        return found
+    campaign_id = CampaignId(campaign.folder.name)
+    rows = [row for run in root.runs() for row in find_run(run).rows if row.campaign_id == campaign_id]
+    runs = tuple(dict.fromkeys(row.run_id for row in rows))
+    return Found(campaign_id=campaign_id, run_ids=runs, rows=tuple(rows), problems=(found,))
+
+
+def find_run(run: RunPaths) -> Found:
+    """Every attempt of a run, from the folders themselves."""
+    run_ids = (RunId(run.folder.name),)
+    try:
+        rows = tuple(map(row_of_folder, run.attempts()))
+    except OSError as error:
+        problem = Problem(code="evidence.unreadable", file=run.folder.name, detail=os.strerror(error.errno or 0))
+        return Found(run_ids=run_ids, problems=(problem,))
+    campaigns = {row.campaign_id for row in rows}
+    return Found(campaign_id=campaigns.pop() if len(campaigns) == 1 else None, run_ids=run_ids, rows=rows)
+
+
+def row_of_folder(paths: AttemptPaths) -> AttemptRow:
+    """What an attempt's own folder says, whatever is in it."""
+    return _read_folder(paths)[0]
+
+
+def report_row(row: AttemptRow, *, evidence: Evidence = "unchecked", problems: tuple[Problem, ...] = ()) -> ReportRow:
+    """The row with what its evidence says; where ledger and evidence disagree the evidence is believed, and told.
+
+    `evidence` and `problems` are what a check of the folder found, if there was one.
+    """
+    found, report = row, None
+    told = list(dict.fromkeys((*row.problems, *problems)))
+    if row.state == "sealed":
+        found, report = _read_folder(AttemptPaths(Path(row.dir)))
+        if found.state == "partial":
+            gone = Problem(code="evidence.missing-file", file="seal.json", detail="the ledger says that it was sealed")
+            found = msgspec.structs.replace(row, state="unreadable", problems=(gone,))
+        told += [problem for problem in found.problems if problem not in told]
+        if report is not None and _ending(found) != _ending(row):
+            detail = "it tells another ending than the sealed report"
+            told.append(Problem(code="evidence.ledger", file="ledger.db", detail=detail))
+    is_invalid = evidence == "invalid" or found.state == "unreadable"
+    same = {name: getattr(found, name) for name in AttemptRow.__struct_fields__ if name != "problems"}
+    whole = ReportRow(
+        **same,
+        problems=tuple(told),
+        detail=None if report is None else report.detail,
+        reasons=() if report is None else report.reasons,
+        misses=() if report is None else report.expectation.misses,
+        evidence="invalid" if is_invalid else evidence,
+    )
+    if not is_invalid:
+        return whole
+    # What damaged evidence says is not known, and never verified; whose it is, the ledger may still tell.
+    return msgspec.structs.replace(
+        whole,
+        mission_id=row.mission_id,
+        flow_id=row.flow_id,
+        verified=None,
+        expectation_met=None,
+        reasons=("its evidence is invalid",),
+        misses=(),
+    )
+
+
+def _read_folder(paths: AttemptPaths) -> tuple[AttemptRow, AttemptReport | None]:
+    problems: list[Problem] = []
+    record, report = None, None
+    is_sealed = os.path.lexists(paths.seal)
+    try:
+        record = read_artifact(paths.attempt, AttemptRecord)
+    except EvidenceError as error:
+        # A cut-off attempt may lack any file; a sealed one has them all.
+        if is_sealed or error.code != "evidence.missing-file":
+            problems.append(Problem.of(error))
+    if is_sealed:
+        try:
+            report = read_artifact(paths.report, AttemptReport)
+        except EvidenceError as error:
+            problems.append(Problem.of(error))
+    row = AttemptRow(
+        attempt_id=AttemptId(paths.folder.name),
+        run_id=RunId(paths.folder.absolute().parent.parent.name),
+        state="unreadable" if problems else "sealed" if is_sealed else "partial",
+        dir=str(paths.folder),
+        problems=tuple(problems),
+    )
+    if record is not None:
+        row = msgspec.structs.replace(
+            row,
+            campaign_id=record.campaign_id,
+            cell=record.cell,
+            mission_id=record.mission_id,
+            flow_id=record.flow_id,
+            runtime=record.strategy,
+        )
+    return (row if report is None else _with_report(row, report)), report
+
+
+def _from_ledger(root: RootPaths, campaign: CampaignPaths) -> Found | Problem:
+    try:
+        contents = read_ledger(campaign)
+        chains = _chains(campaign)
+        live = any(attempt.state == "claimed" for attempt in contents.attempts) and is_live(campaign)
+        campaign_id = CampaignId(campaign.folder.name)
+        return Found(
+            campaign_id=campaign_id,
+            run_ids=contents.runs,
+            rows=tuple(_rows(root, campaign_id, contents, chains=chains, is_running=live)),
+            missing_cells=_missing(contents),
+        )
+    except EvidenceError as error:
+        return Problem(code=error.code, file=f"{campaign.folder.name}/{error.file}", detail=error.what)
+
+
+def _missing(contents: LedgerContents) -> tuple[CellId, ...]:
+    tried = {attempt.cell for attempt in contents.attempts}
+    return tuple(cell for cell in contents.cells if cell not in tried)
+
+
+def _chains(campaign: CampaignPaths) -> Mapping[FlowId, tuple[StrategyId, ...]]:
+    try:
+        return {flow.id: flow.runtime for flow in read_artifact(campaign.plan, _PlanFile).plan.flows}
+    except EvidenceError:
+        return {}
+
+
+def _rows(
+    root: RootPaths,
+    campaign_id: CampaignId,
+    contents: LedgerContents,
+    *,
+    chains: Mapping[FlowId, tuple[StrategyId, ...]],
+    is_running: bool,
+) -> Iterator[AttemptRow]:
+    # Joining paths for each of 10,000 rows would take longer than all the rest.
+    places = {run: f"{root.run(run).folder}/attempts/" for run in contents.runs}
+    for attempt in contents.attempts:
+        name = f"{attempt.cell}.{attempt.n}"
+        if attempt.run not in places or "/" in name or name.startswith("."):
+            raise EvidenceError("evidence.ledger", f"no attempt can lie at {attempt.run}/{name}", file="ledger.db")
+        row = _ledger_row(attempt, campaign_id, folder=places[attempt.run] + name)
+        chain = chains.get(attempt.flow, ())
+        if attempt.state == "claimed":
+            yield _unsettled(row, is_running=is_running)
+        elif len(chain) == 1:
+            yield msgspec.structs.replace(row, runtime=chain[0])
+        else:
+            # Which of the chain it was stands only in the folder.
+            yield msgspec.structs.replace(row, runtime=row_of_folder(AttemptPaths(Path(row.dir))).runtime)
+
+
+def _unsettled(row: AttemptRow, *, is_running: bool) -> AttemptRow:
+    """The ledger was not told how it ended; only its folder can say."""
+    found = row_of_folder(AttemptPaths(Path(row.dir)))
+    return msgspec.structs.replace(
+        found,
+        campaign_id=row.campaign_id,
+        cell=row.cell,
+        mission_id=row.mission_id,
+        flow_id=row.flow_id,
+        state="running" if found.state == "partial" and is_running else found.state,
+    )
+
+
+def _ledger_row(attempt: LedgerAttempt, campaign_id: CampaignId, *, folder: str) -> AttemptRow:
+    return AttemptRow(
+        attempt_id=attempt.id,
+        run_id=attempt.run,
+        campaign_id=campaign_id,
+        cell=attempt.cell,
+        mission_id=attempt.mission,
+        flow_id=attempt.flow,
+        state="sealed" if attempt.state == "sealed" else "abandoned",
+        outcome=attempt.outcome,
+        code=attempt.code,
+        claimed=attempt.claimed,
+        verified=attempt.verified,
+        expectation_met=attempt.met,
+        tool_calls=attempt.tool_calls,
+        tokens=attempt.tokens,
+        duration_ms=attempt.duration_ms,
+        dir=folder,
+    )
+
+
+def _with_report(row: AttemptRow, report: AttemptReport) -> AttemptRow:
+    usage = report.metrics.usage
+    return msgspec.structs.replace(
+        row,
+        outcome=report.outcome,
+        code=report.code,
+        claimed=report.claimed,
+        verified=report.verified,
+        expectation_met=report.expectation.met,
+        tool_calls=report.metrics.tool_calls,
+        tokens=None if usage is None else usage.tokens.total,
+        duration_ms=report.duration_ms,
+    )
+
+
+def _ending(row: AttemptRow) -> tuple[object, ...]:
+    return (
+        *(row.outcome, row.code, row.claimed, row.verified, row.expectation_met),
+        *(row.tool_calls, row.tokens, row.duration_ms),
+    )

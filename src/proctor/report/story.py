@@ -1,0 +1,215 @@
+"""One attempt as a story: what was asked, done, claimed and verified, whether that can be trusted, what to do next."""
+
+import msgspec
+
+from proctor.errors import CODES
+from proctor.event.claim import FOOTER, MARKER
+from proctor.event.outcome import Outcome
+from proctor.event.transcript import Line
+from proctor.evidence.reader import Problem
+from proctor.probe.model import Phase, ProbeRow
+from proctor.report.row import Evidence
+from proctor.report.view import AttemptView
+from proctor.report.words import deed
+
+_TAIL = 8
+
+
+class Part(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A part of a story."""
+
+
+class Deed(Part, frozen=True, kw_only=True):
+    """One tool call; `ok` is None where it never ended."""
+
+    name: str
+    what: str
+    ok: bool | None
+    status: str
+    exit_code: int | None
+    duration_ms: int | None
+
+
+class Change(Part, frozen=True, kw_only=True):
+    """One file of the workspace, with how many lines came and went."""
+
+    file: str
+    added: int
+    removed: int
+
+
+class Trial(Part, frozen=True, kw_only=True):
+    """One probe: what it said of the untouched workspace, and of what the agent left."""
+
+    index: int
+    argv: tuple[str, ...]
+    before: str
+    after: str
+
+
+class Story(Part, frozen=True, kw_only=True):
+    """None is not known. `next` is never empty."""
+
+    attempt_id: str
+    dir: str
+    campaign_id: str | None
+    run_id: str | None
+    strategy: str | None
+    version: str | None
+    is_locked: bool | None
+    sandbox: str | None
+    isolation: str | None
+    is_sealed: bool
+    outcome: Outcome | None
+    code: str | None
+    detail: str | None
+    duration_ms: int | None
+    tokens: int | None
+    asked: str | None
+    deeds: tuple[Deed, ...]
+    changes: tuple[Change, ...] | None
+    said_last: str | None
+    claimed: bool | None
+    answer: str | None
+    claim_frame: int | None
+    claim_problem: str | None
+    verified: bool | None
+    reasons: tuple[str, ...]
+    trials: tuple[Trial, ...]
+    expectation_met: bool | None
+    misses: tuple[str, ...]
+    evidence: Evidence
+    problems: tuple[Problem, ...]
+    transcript_rows: int
+    transcript_tail: tuple[Line, ...]
+    next: tuple[str, ...]
+
+
+def tell(view: AttemptView) -> Story:
+    """Whatever of the attempt can be read."""
+    record, report, feedback = view.record, view.report, view.feedback
+    usage = None if report is None else report.metrics.usage
+    version, identity = _fact(view, "version"), _fact(view, "identity")
+    return Story(
+        attempt_id=view.paths.folder.name,
+        dir=str(view.paths.folder),
+        campaign_id=None if record is None else record.campaign_id,
+        run_id=None if record is None else record.run_id,
+        strategy=None if record is None else record.strategy,
+        version=version if isinstance(version, str) else None,
+        is_locked=_is_locked(identity),
+        sandbox=None if record is None else record.sandbox,
+        isolation=None if record is None else record.isolation,
+        is_sealed=view.is_sealed,
+        outcome=None if report is None else report.outcome,
+        code=None if report is None else report.code,
+        detail=None if report is None else report.detail,
+        duration_ms=None if report is None else report.duration_ms,
+        tokens=None if usage is None else usage.tokens.total,
+        asked=None if view.prompt is None else view.prompt.strip().removesuffix(FOOTER).strip(),
+        deeds=tuple(
+            Deed(
+                name=call.name,
+                what=deed(call.name, call.input),
+                ok=call.ok,
+                status=call.status,
+                exit_code=call.exit_code,
+                duration_ms=call.duration_ms,
+            )
+            for call in view.tool_calls
+        ),
+        changes=None if view.diff is None else changes_in(view.diff),
+        said_last=_said_last(view),
+        claimed=None if feedback is None else feedback.claimed,
+        answer=None if feedback is None else feedback.answer,
+        claim_frame=None if feedback is None else feedback.frame,
+        claim_problem=None if feedback is None else feedback.problem,
+        verified=None if report is None else report.verified,
+        reasons=() if report is None else report.reasons,
+        trials=tuple(
+            _trial([row for row in view.probes if row.index == index])
+            for index in sorted({row.index for row in view.probes})
+        ),
+        expectation_met=None if report is None else report.expectation.met,
+        misses=() if report is None else report.expectation.misses,
+        evidence=_evidence(view),
+        problems=view.problems,
+        transcript_rows=len(view.transcript),
+        transcript_tail=view.transcript[-_TAIL:],
+        next=_next(view),
+    )
+
+
+def changes_in(diff: str) -> tuple[Change, ...]:
+    """
+    >>> changes_in("diff --git a/x b/x\\n--- a/x\\n+++ b/x\\n@@ -1 +1,2 @@\\n-a\\n+b\\n+c\\n")
+    (Change(file='x', added=2, removed=1),)
+    """
+    files: dict[str, dict[str, int]] = {}
+    lines: dict[str, int] = {}
+    is_inside = False  # a hunk: before it stand lines that begin with + and - and are no content
+    for line in diff.splitlines():
+        if line.startswith("diff --git "):
+            lines = files.setdefault(line.rsplit(" b/", 1)[-1], {"+": 0, "-": 0})
+            is_inside = False
+        elif line.startswith("@@ "):
+            is_inside = True
+        elif is_inside and line[:1] in lines:
+            lines[line[0]] += 1
+    return tuple(Change(file=file, added=lines["+"], removed=lines["-"]) for file, lines in files.items())
+
+
+def _said_last(view: AttemptView) -> str | None:
+    said = [line for line in view.transcript if line.kind == "message"]
+    if not said:
+        return None
+    return "\n".join(line for line in said[-1].text.splitlines() if MARKER not in line).strip()
+
+
+def _trial(rows: list[ProbeRow]) -> Trial:
+    verdicts = {row.phase: row.verdict.value for row in rows}
+    return Trial(
+        index=rows[0].index,
+        argv=rows[0].argv,
+        before=verdicts.get(Phase.BASELINE, "not_run"),
+        after=verdicts.get(Phase.FINAL, "not_run"),
+    )
+
+
+def _evidence(view: AttemptView) -> Evidence:
+    if not view.problems:
+        return "valid"
+    # A cut-off attempt is no damage, and must not look like it.
+    is_cut_off = {problem.code for problem in view.problems} <= {"evidence.partial", "evidence.torn"}
+    return "partial" if is_cut_off else "invalid"
+
+
+def _next(view: AttemptView) -> tuple[str, ...]:
+    """What a person can do about it, the most urgent first."""
+    steps = [CODES[problem.code].todo for problem in view.problems if problem.code in CODES]
+    report = view.report
+    if report is not None and not view.problems:
+        if report.code in CODES:
+            steps.append(CODES[report.code].todo)
+        if report.claimed and report.verified is False:
+            steps.append("The agent claims what the probe denies: compare workspace.diff with probes.jsonl.")
+        elif report.verified is False:
+            steps.append("Read the probe's output in probes.jsonl, and the change in workspace.diff.")
+        elif report.verified is None and not view.probes:
+            steps.append("Nothing was checked: give the mission a probe, so that `done` can be verified.")
+        elif report.verified is None and report.code is None:
+            steps.append("Mend the probe: it must fail on the untouched workspace and be able to judge what is left.")
+    return tuple(dict.fromkeys(steps)) or ("Nothing: it is verified, and its evidence is whole.",)
+
+
+def _is_locked(identity: object) -> bool | None:
+    match identity:
+        case {"lockedSha256": str(locked), "sha256": str(found)}:
+            return locked == found
+        case _:
+            return None
+
+
+def _fact(view: AttemptView, name: str) -> object:
+    fact = None if view.runner is None else view.runner.facts.get(name)
+    return None if fact is None else fact.value

@@ -1,0 +1,191 @@
+"""Reports and listings for a terminal: pure, legible without colour, at home in 100 columns."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from proctor.errors import CODES, Exit
+from proctor.evidence.reader import Problem
+from proctor.report.row import AttemptRow, Report, ReportRow
+from proctor.report.verdict import judge
+from proctor.report.words import count, duration, legible, one_line, plural, yes_no
+
+MAX_ROWS = 40
+MAX_LISTED = 200
+_INDENT = (0, 0, 0, 2)
+
+STYLE_OF = {
+    Exit.OK: "green",
+    Exit.JUDGED_NO: "bold red",
+    Exit.INFRASTRUCTURE: "bold red",
+    Exit.UNVERIFIED: "yellow",
+    Exit.EVIDENCE: "bold red",
+    Exit.INTERRUPTED: "yellow",
+}
+
+
+def render_report(report: Report, *, title: str) -> RenderableType:
+    """The table of a report, why things are as they are, and what it comes to."""
+    rows = report.attempts
+    shown = rows if len(rows) <= MAX_ROWS else [row for row in rows if judge(row) is not Exit.OK][:MAX_ROWS]
+    label = labels(rows)
+    table = _table("mission/flow", "outcome", "claimed", "verified", ">tools", ">tokens", ">time", "expected")
+    for row in shown:
+        table.add_row(Text(legible(label(row))), ending(row), *_facts(row))
+    parts: list[RenderableType] = [Text(title, style="bold"), Text(), Padding(table, _INDENT)]
+    if len(shown) < len(rows):
+        left_out = plural(len(rows) - len(shown), "more attempt")
+        parts.append(Text(f"  … and {left_out}; `proctor attempt list` shows all", style="dim"))
+    notes = list(_notes(shown, label))
+    if notes:
+        parts += [Text(), Padding(_two_columns(notes), _INDENT)]
+    if report.problems:
+        parts += [Text(), Padding(render_problems(report.problems), _INDENT)]
+    return Group(*parts, Text(), Text(f"  {conclude(report)}", style=STYLE_OF[Exit(report.exit)]))
+
+
+def render_attempts(rows: Sequence[AttemptRow], problems: Sequence[Problem]) -> RenderableType:
+    """The latest attempts, campaign after campaign."""
+    parts: list[RenderableType] = []
+    if len(rows) > MAX_LISTED:
+        parts += [Text(f"The latest {MAX_LISTED} of {len(rows):,}; --json gives all.", style="dim"), Text()]
+        rows = rows[-MAX_LISTED:]
+    for campaign in dict.fromkeys(row.campaign_id for row in rows):
+        of_it = [row for row in rows if row.campaign_id == campaign]
+        table = _table("attempt", "outcome", "claimed", "verified", ">tools", ">tokens", ">time", "expected")
+        for row in of_it:
+            table.add_row(Text(legible(row.attempt_id)), ending(row), *_facts(row))
+        runs = ", ".join(dict.fromkeys(row.run_id for row in of_it))
+        heading = Text.assemble((legible(campaign or "no campaign"), "bold"), (f"   run {legible(runs)}", "dim"))
+        parts += [heading, Padding(table, _INDENT), Text()]
+    if problems:
+        parts += [Padding(render_problems(problems), _INDENT), Text()]
+    return Group(*parts[:-1]) if parts else Text("No attempts yet. `proctor run examples/quickstart.yaml` makes some.")
+
+
+def render_problems(problems: Iterable[Problem]) -> RenderableType:
+    """A line each: the code, where, what."""
+    table = Table.grid(padding=(0, 2))
+    for problem in problems:
+        place = problem.file if problem.line is None else f"{problem.file}:{problem.line}"
+        table.add_row(Text(problem.code, style="red"), Text(legible(place)), Text(one_line(problem.detail, limit=200)))
+    return table
+
+
+def labels(rows: Sequence[AttemptRow]) -> Callable[[AttemptRow], str]:
+    """What tells these rows apart: mission and flow where that is enough, else the attempt's id."""
+    pairs = Counter((row.mission_id, row.flow_id) for row in rows)
+    is_enough = all(number == 1 for number in pairs.values()) and (None, None) not in pairs
+    return lambda row: f"{row.mission_id}/{row.flow_id}" if is_enough else row.attempt_id
+
+
+def ending(row: AttemptRow) -> Text:
+    """How it ended, or the state that it was left in."""
+    if isinstance(row, ReportRow) and row.evidence == "invalid":
+        return Text("DAMAGED", style="bold red")
+    if row.state == "sealed" and row.outcome is not None:
+        return Text(row.outcome.value, style="" if row.outcome == "completed" else "yellow")
+    return Text(row.state, style="cyan" if row.state == "running" else "bold red")
+
+
+def verified_word(value: bool | None) -> Text:
+    word = yes_no(value, none="unknown")
+    style = {True: "green", False: "bold red", None: "yellow"}[value]
+    # In capitals, because without colour it must still catch the eye.
+    return Text("NO" if value is False else word, style=style)
+
+
+def expected_word(value: bool | None) -> Text:
+    if value is None:
+        return Text("–", style="dim")
+    return Text("met", style="green") if value else Text("MISSED", style="bold red")
+
+
+def conclude(report: Report) -> str:
+    """What the whole comes to, in a sentence."""
+    total = len(report.attempts)
+    said = Counter(judge(row) for row in report.attempts)
+    untried = f"{plural(len(report.missing_cells), 'cell')} never tried" if report.missing_cells else ""
+    match Exit(report.exit):
+        case Exit.OK:
+            has_expectations = any(row.expectation_met is not None for row in report.attempts)
+            how = "came out as expected" if has_expectations else "are verified"
+            sentence = f"All is well: {plural(total, 'attempt')} {how}."
+        case Exit.JUDGED_NO:
+            sentence = f"{said[Exit.JUDGED_NO]} of {plural(total, 'attempt')} did not come out as expected."
+        case Exit.INFRASTRUCTURE:
+            sentence = f"{said[Exit.INFRASTRUCTURE]} of {plural(total, 'attempt')} could not be carried out."
+        case Exit.EVIDENCE:
+            bad = f": {said[Exit.EVIDENCE]} of {plural(total, 'attempt')} damaged" if said[Exit.EVIDENCE] else ""
+            sentence = f"The evidence cannot be trusted{bad}."
+        case Exit.INTERRUPTED:
+            sentence = f"Interrupted: {plural(total, 'attempt')} kept."
+        case _:
+            sentence = f"{said[Exit.UNVERIFIED]} of {plural(total, 'attempt')} not verified."
+    return f"{sentence[:-1]}, {untried}." if untried else sentence
+
+
+def _facts(row: AttemptRow) -> tuple[Text, ...]:
+    return (
+        Text(yes_no(row.claimed, none="–")),
+        verified_word(row.verified),
+        Text(count(row.tool_calls)),
+        Text(count(row.tokens)),
+        Text(duration(row.duration_ms)),
+        expected_word(row.expectation_met),
+    )
+
+
+def _notes(rows: Sequence[ReportRow], label: Callable[[AttemptRow], str]) -> Iterator[tuple[Text, Text]]:
+    """What explains a row, each explanation once with all the rows that it explains."""
+    told: dict[tuple[str, str], list[str]] = {}
+    for row in rows:
+        for styled in _explanations(row):
+            told.setdefault(styled, []).append(label(row))
+    for (style, note), whose in told.items():
+        names = ", ".join(whose[:3]) + (f" and {len(whose) - 3} more" if len(whose) > 3 else "")
+        yield Text(legible(names), style="bold"), Text(note, style=style)
+
+
+def _explanations(row: ReportRow) -> Iterator[tuple[str, str]]:
+    for problem in row.problems:
+        yield "red", f"{problem.code}: {legible(problem.file)} {one_line(problem.detail, limit=120)}".rstrip()
+    if row.state == "running":
+        yield "yellow", "still running"
+    elif row.state == "partial" and not row.problems:
+        yield "yellow", CODES["evidence.partial"].means
+    if row.code is not None:
+        means = CODES[row.code].means if row.code in CODES else ""
+        yield "yellow", f"{row.code}: {one_line(row.detail or means, limit=160)}"
+    for miss in row.misses:
+        yield "red", f"expectation missed: {one_line(miss, limit=160)}"
+    for reason in row.reasons:
+        word = "not verified" if row.verified is False else "cannot be verified"
+        yield ("red" if row.verified is False else "dim"), f"{word}: {one_line(reason, limit=160)}"
+
+
+def _two_columns(rows: Iterable[tuple[Text, Text]]) -> Table:
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(no_wrap=True)
+    grid.add_column()
+    for row in rows:
+        grid.add_row(*row)
+    return grid
+
+
+def _table(*columns: str) -> Table:
+    """A column whose name begins with `>` holds numbers."""
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
+    for at, name in enumerate(columns):
+        # The name in the first column may be of any length; it alone gives way.
+        table.add_column(
+            name.removeprefix(">"),
+            justify="right" if name.startswith(">") else "left",
+            no_wrap=at > 0,
+            overflow="fold",
+        )
+    return table

@@ -1,0 +1,67 @@
+"""The exit code of a run or a report, as a pure function of its attempts.
+
+| an attempt                                                                    | says           |
+|-------------------------------------------------------------------------------|----------------|
+| whose evidence is invalid                                                     | evidence       |
+| that could not keep its evidence                                              | infrastructure |
+| still running, cut off, or with nothing to tell                               | unverified     |
+| that meets what its spec expects, whatever that is                            | ok             |
+| that was cancelled: it says nothing of the agent                              | unverified     |
+| that crashed, was refused, stalled or timed out                               | infrastructure |
+| that misses what its spec expects                                             | judged no      |
+| of which nothing is expected: verified yes, no, unknown                       | ok, judged no, unverified |
+
+The worst of them is the whole's: evidence, then infrastructure, judged no, unverified, ok. A cell that was never tried
+makes it unverified, and so does a report of nothing; an interrupted run is interrupted, whatever else it is.
+"""
+
+from collections.abc import Iterable
+
+from proctor.errors import Exit
+from proctor.event.outcome import Outcome
+from proctor.report.row import ReportRow
+
+_WORST_FIRST = (Exit.EVIDENCE, Exit.INFRASTRUCTURE, Exit.JUDGED_NO, Exit.UNVERIFIED, Exit.OK)
+_INFRASTRUCTURE = {Outcome.CRASHED, Outcome.REFUSED, Outcome.STALLED, Outcome.TIMED_OUT}
+
+WORDS = {
+    Exit.OK: "ok",
+    Exit.JUDGED_NO: "judged no",
+    Exit.INFRASTRUCTURE: "infrastructure failed",
+    Exit.UNVERIFIED: "unverified",
+    Exit.EVIDENCE: "evidence invalid",
+    Exit.INTERRUPTED: "interrupted",
+}
+
+
+def judge(row: ReportRow) -> Exit:
+    """What one attempt says."""
+    if row.evidence == "invalid" or row.state == "unreadable":
+        return Exit.EVIDENCE
+    if row.state == "abandoned":
+        return Exit.INFRASTRUCTURE
+    if row.state != "sealed" or row.outcome in (None, Outcome.UNKNOWN):
+        return Exit.UNVERIFIED
+    if row.expectation_met:
+        return Exit.OK
+    if row.outcome is Outcome.CANCELLED:
+        return Exit.UNVERIFIED
+    if row.outcome in _INFRASTRUCTURE:
+        return Exit.INFRASTRUCTURE
+    if row.expectation_met is False:
+        return Exit.JUDGED_NO
+    return {True: Exit.OK, False: Exit.JUDGED_NO, None: Exit.UNVERIFIED}[row.verified]
+
+
+def judge_all(
+    rows: Iterable[ReportRow], *, missing: int = 0, is_interrupted: bool = False, is_damaged: bool = False
+) -> Exit:
+    """What they come to. `missing` cells were never tried; `is_damaged` is about what belongs to no single attempt."""
+    if is_interrupted:
+        return Exit.INTERRUPTED
+    said = {judge(row) for row in rows}
+    if is_damaged:
+        said.add(Exit.EVIDENCE)
+    if missing or not said:
+        said.add(Exit.UNVERIFIED)
+    return next(code for code in _WORST_FIRST if code in said)

@@ -1,0 +1,171 @@
+"""The contract between the supervisor and a way to drive one agent program."""
+
+from collections.abc import Iterable, Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import msgspec
+
+from proctor.clock import Clock
+from proctor.contain.intent import IntentBook
+from proctor.contain.ladder import Containment
+from proctor.event.model import Event
+from proctor.event.row import Dir, Row, Seen
+from proctor.evidence.redact import TextStream
+from proctor.fact import Fact
+from proctor.ids import AttemptId, ProcessId, StrategyId, ThreadId
+from proctor.spec.model import Approvals, Sandbox
+
+
+class Claims(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What a runtime says it can do. A claim is not a proof."""
+
+    thread_start: bool = False
+    thread_resume: bool = False
+    turn_steer: bool = False
+    interrupt: bool = False
+    event_stream: bool = False
+    parallel_sessions: bool = False
+    approvals: bool = False
+    dynamic_tools: bool = False
+    compaction: bool = False
+    structured_output: bool = False
+
+
+class Executable(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """The program itself: which file, which bytes, which version, and how it was found."""
+
+    path: str
+    real_path: str
+    sha256: str
+    size_bytes: int
+    source: str
+    version: str | None = None
+    locked_sha256: str | None = None
+
+    @property
+    def is_locked(self) -> bool | None:
+        """Whether it is the file its wheel's RECORD names; None where there is no record."""
+        return None if self.locked_sha256 is None else self.locked_sha256 == self.sha256
+
+
+class Tap(Protocol):
+    """Where a connection puts what it hears and says, before anyone acts on it."""
+
+    def stage(self, dir_: Dir, data: bytes, *, stream: TextStream | None = None) -> None:
+        """Hold one line until the next commit."""
+
+    def commit(self) -> None:
+        """Write what is held, then interpret it."""
+
+    def say(self, seen: Seen) -> None:
+        """Put on record what we saw or decided."""
+
+    def release(self, key_prefix: str) -> None:
+        """These text streams have ended: give out what redaction holds back of them."""
+
+
+class Normalizer(Protocol):
+    """Recorded rows in, events out: pure, so that another process at another time gets the same."""
+
+    def feed(self, row: Row) -> Iterable[Event]: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelAsk:
+    """Which model a session talks to. `key_variable` names the variable that holds the credential, if any."""
+
+    provider: str
+    name: str
+    base_url: str | None = None
+    key_variable: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostAsk:
+    """What one runtime process needs to start."""
+
+    process: ProcessId
+    executable: Executable
+    home: Path
+    tmp: Path
+    env: Mapping[str, str]
+    containment: Containment
+    intents: IntentBook
+    clock: Clock
+    model: ModelAsk
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionAsk:
+    """What one attempt wants of a runtime process."""
+
+    attempt: AttemptId
+    workspace: Path
+    tmp: Path
+    sandbox: Sandbox
+    approvals: Approvals
+    model: ModelAsk
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Session(Protocol):
+    """Owns one thread of one agent."""
+
+    @property
+    def session_id(self) -> str: ...
+
+    @property
+    def thread(self) -> ThreadId: ...
+
+    @property
+    def last_heard_s(self) -> float:
+        """Steady time of the agent's last frame for this thread."""
+
+    async def turn(self, prompt: str) -> None:
+        """Ask, and wait until the agent ends the turn. HangupError when it goes away instead."""
+
+    async def interrupt(self) -> None:
+        """Ask the agent to end the running turn; bounded, and no error where none runs."""
+
+    async def settle(self) -> None:
+        """End what the turn left running; bounded. Called after every turn, however it ended."""
+
+
+class Host(Protocol):
+    """One running agent process, which carries sessions."""
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether another session may be opened on it: it runs, and it answers."""
+
+    @property
+    def facts(self) -> Mapping[str, Fact]: ...
+
+    @property
+    def frames_in(self) -> int:
+        """Lines read from the agent, counted apart from any recording."""
+
+    def open_session(self, ask: SessionAsk, tap: Tap) -> AbstractAsyncContextManager[Session]: ...
+
+
+class Runtime(Protocol):
+    """A way to drive one agent program; its id is a strategy."""
+
+    @property
+    def id(self) -> StrategyId: ...
+
+    @property
+    def claims(self) -> Claims: ...
+
+    @property
+    def transport(self) -> str: ...
+
+    def locate(self) -> Executable:
+        """The program to run. MachineError where it is missing or too old."""
+
+    def normalizer(self) -> Normalizer: ...
+
+    def open_host(self, ask: HostAsk, tap: Tap) -> AbstractAsyncContextManager[Host]: ...

@@ -1,0 +1,116 @@
+"""Our requests and the replies they wait for: few at a time, each with a deadline, overload backed off."""
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any, Protocol
+
+import anyio
+import msgspec
+
+from proctor.errors import DeadlineError, HangupError, PeerError, RefusedError
+from proctor.protocol import jsonrpc
+from proctor.runtime.base import Tap
+from proctor.runtime.codex_app_server.route import Envelope
+from proctor.spec.model import Approvals
+
+# Past this many at once the server starts to refuse, and past some thousands it forgets to answer.
+IN_FLIGHT = 32
+OVERLOADED = -32001
+OVERLOAD_PAUSES_S = (0.1, 0.25, 0.5, 1.0)
+
+
+class Listener(Protocol):
+    """A session, as the connection knows it."""
+
+    @property
+    def tap(self) -> Tap: ...
+
+    @property
+    def approvals(self) -> Approvals: ...
+
+    def heard(self, envelope: Envelope) -> None: ...
+
+    def hung_up(self) -> None: ...
+
+
+@dataclass(slots=True)
+class Pending:
+    """A request that has no reply yet. It outlives its caller, so that a late reply still finds its owner."""
+
+    method: str
+    listener: Listener | None
+    done: anyio.Event = field(default_factory=anyio.Event)
+    reply: Envelope | None = None
+
+
+class Calls:
+    """`send` records a request and queues it; `settle` is told of each reply. Responsive: none was ever missing."""
+
+    def __init__(
+        self, send: Callable[[bytes, Listener | None], None], *, pauses_s: Sequence[float] = OVERLOAD_PAUSES_S
+    ) -> None:
+        self.is_responsive = True
+        self._send = send
+        self._pauses_s = pauses_s
+        self._ids = count(1)
+        self._pending: dict[int, Pending] = {}
+        self._slots = anyio.Semaphore(IN_FLIGHT)
+        self._hangup: str | None = None
+
+    async def call(
+        self, method: str, params: Any, *, deadline_s: float, listener: Listener | None = None
+    ) -> msgspec.Raw:
+        """Ask and wait for the reply, no longer than the deadline with everything that comes before it."""
+        is_overloaded = False
+        with anyio.move_on_after(deadline_s):
+            for pause_s in (0.0, *self._pauses_s):
+                # Overload may be tried again whatever the method: a request refused so was not begun.
+                await anyio.sleep(pause_s * random.uniform(0.8, 1.2))  # noqa: S311  jitter, not cryptography
+                is_overloaded = False
+                async with self._slots:
+                    reply = await self._ask(method, params, listener)
+                if reply.error is None:
+                    return reply.result if isinstance(reply.result, msgspec.Raw) else msgspec.Raw(b"null")
+                if reply.error.code != OVERLOADED:
+                    raise RefusedError("peer.refused", f"{method}: {reply.error.message}")
+                is_overloaded = True
+        if is_overloaded:
+            raise PeerError("peer.overloaded", f"{method}: refused again and again because the server is overloaded")
+        self.is_responsive = False
+        raise DeadlineError("peer.deadline", f"{method}: no reply within {deadline_s:g} s")
+
+    async def _ask(self, method: str, params: Any, listener: Listener | None) -> Envelope:
+        if self._hangup is None:
+            id_ = next(self._ids)
+            self._send(jsonrpc.request(id_, method, params), listener)
+            pending = self._pending[id_] = Pending(method, listener)
+            await pending.done.wait()
+            if pending.reply is not None:
+                return pending.reply
+        raise HangupError("peer.hangup", f"{method}: {self._hangup}")
+
+    def waiting_for(self, reply: Envelope) -> Pending | None:
+        return self._pending.get(reply.id) if isinstance(reply.id, int) else None
+
+    def unanswered(self, method: str) -> list[Pending]:
+        return [pending for pending in self._pending.values() if pending.method == method]
+
+    def settle(self, reply: Envelope) -> None:
+        pending = self._pending.pop(reply.id, None) if isinstance(reply.id, int) else None
+        if pending is not None:
+            pending.reply = reply
+            pending.done.set()
+
+    def disown(self, listener: Listener) -> None:
+        """Replies to this one's requests are nobody's from now on."""
+        for pending in self._pending.values():
+            if pending.listener is listener:
+                pending.listener = None
+
+    def hang_up(self, cause: str) -> None:
+        """No reply will come any more."""
+        self._hangup = cause
+        for pending in self._pending.values():
+            pending.done.set()

@@ -1,0 +1,348 @@
+"""Codex app-server frames into events: native words meet ours here and nowhere else. Pure."""
+
+from collections.abc import Iterator
+from typing import Any, Literal, TypeVar
+
+import msgspec
+
+from proctor.event.model import (
+    ApprovalAsked,
+    Asked,
+    ErrorReported,
+    Event,
+    Noted,
+    PromptSent,
+    ReasoningSaid,
+    ReasoningStreamed,
+    Replied,
+    SessionBegan,
+    StatusChanged,
+    TextSaid,
+    TextStreamed,
+    Tokens,
+    ToolBegan,
+    ToolEnded,
+    ToolKind,
+    ToolStreamed,
+    TurnBegan,
+    TurnEnded,
+    Unrecognized,
+    UsageReported,
+    WarningRaised,
+    WarningSource,
+)
+from proctor.event.row import Dir, Row, TailReleased
+from proctor.event.witness import seen_in, witness
+from proctor.ids import CallId, ItemId, ThreadId, TurnId
+from proctor.protocol.jsonrpc import Incoming, decode
+from proctor.runtime.codex_app_server import wire
+
+T = TypeVar("T")
+_DECODERS: dict[Any, msgspec.json.Decoder[Any]] = {}
+
+WARNING_SOURCES: dict[str, WarningSource] = {
+    "warning": "thread",
+    "guardianWarning": "thread",
+    "configWarning": "config",
+    "deprecationNotice": "deprecation",
+}
+
+
+def _read(raw: msgspec.Raw | msgspec.UnsetType, type_: type[T]) -> T:
+    decoder = _DECODERS.get(type_)
+    if decoder is None:
+        decoder = _DECODERS[type_] = msgspec.json.Decoder(type_)
+    value: T = decoder.decode(b"{}" if isinstance(raw, msgspec.UnsetType) else raw)
+    return value
+
+
+class CodexNormalizer:
+    """One connection's view of one thread. Remembers our open requests, and what it has already told."""
+
+    def __init__(self) -> None:
+        self._requests: dict[str, str] = {}
+        self._questions: dict[str, str] = {}
+        self._told: set[tuple[str, str]] = set()
+        self._thread: str | None = None
+        self._turn = TurnId("")
+        self._total_tokens = 0
+
+    def feed(self, row: Row) -> Iterator[Event]:
+        if row.dir is Dir.SELF:
+            yield self._witnessed(row)
+            return
+        if row.dir is Dir.ERR:
+            text = bytes(row.frame).decode() if isinstance(row.frame, msgspec.Raw) else row.text or ""
+            yield WarningRaised(source="process", text=text, frame=row.seq, at_ms=row.at_ms)
+            return
+        message = decode(bytes(row.frame)) if isinstance(row.frame, msgspec.Raw) else None
+        try:
+            if message is None:
+                yield Unrecognized(native="not a message", frame=row.seq, at_ms=row.at_ms)
+            elif row.dir is Dir.OUT:
+                yield from self._sent(message, row)
+            elif message.method is None:
+                yield from self._replied(message, row)
+            else:
+                yield self._heard(message.method, message, row)
+        except msgspec.DecodeError:
+            # Known by name, of a shape we do not know: kept and counted like any stranger.
+            yield Unrecognized(native=(message and message.method) or "reply", frame=row.seq, at_ms=row.at_ms)
+
+    def _witnessed(self, row: Row) -> Event:
+        seen = seen_in(row)
+        if isinstance(seen, TailReleased):
+            item, _, method = seen.stream.partition("|")[2].rpartition("|")
+            if method in wire.DELTAS:
+                return self._delta(method, item, seen.text, row, turn=self._turn)
+        return witness(row)
+
+    # ── what we said ──
+
+    def _sent(self, message: Incoming, row: Row) -> Iterator[Event]:
+        if message.method is None:
+            about = self._questions.pop(str(message.id), "unknown request")
+            yield Asked(method=f"reply: {about}", frame=row.seq, at_ms=row.at_ms)
+            return
+        if message.id is not None:
+            self._requests[str(message.id)] = message.method
+        if message.method == "turn/start":
+            text = "\n".join(part.text for part in _read(message.params, wire.TurnStartParams).input)
+            yield PromptSent(text=text, frame=row.seq, at_ms=row.at_ms)
+        else:
+            yield Asked(method=message.method, frame=row.seq, at_ms=row.at_ms)
+
+    # ── what we heard ──
+
+    def _replied(self, message: Incoming, row: Row) -> Iterator[Event]:
+        method = self._requests.pop(str(message.id), None)
+        if method is None:
+            yield Unrecognized(native="reply to nothing", frame=row.seq, at_ms=row.at_ms)
+            return
+        error = None if message.error is None else message.error.message
+        if method == "thread/start" and error is None and self._thread is None:
+            began = _read(message.result, wire.ThreadStarted)
+            self._thread = began.thread.id
+            yield SessionBegan(
+                thread=ThreadId(began.thread.id),
+                model=began.model,
+                cwd=began.cwd,
+                ephemeral=began.thread.ephemeral,
+                frame=row.seq,
+                at_ms=row.at_ms,
+            )
+        yield Replied(method=method, error=error, frame=row.seq, at_ms=row.at_ms)
+
+    def _heard(self, method: str, message: Incoming, row: Row) -> Event:
+        seq, at_ms = row.seq, row.at_ms
+        if message.is_request:
+            return self._question(method, message, row)
+        if method in wire.DELTAS:
+            delta = _read(message.params, wire.DeltaParams)
+            return self._delta(method, delta.item_id, delta.delta, row, turn=TurnId(delta.turn_id) or self._turn)
+        match method:
+            case "turn/started" | "turn/completed":
+                return self._turn_changed(method, _read(message.params, wire.TurnParams), row)
+            case "item/started" | "item/completed":
+                return self._item_changed(method, _read(message.params, wire.ItemParams), row)
+            case "thread/tokenUsage/updated":
+                return self._usage(method, _read(message.params, wire.UsageParams), row)
+            case "thread/status/changed":
+                changed = _read(message.params, wire.StatusParams)
+                if self._is_another(changed.thread_id):
+                    return Noted(native=f"another thread's {method}", frame=seq, at_ms=at_ms)
+                return StatusChanged(
+                    status=changed.status.type, flags=changed.status.active_flags, frame=seq, at_ms=at_ms
+                )
+            case "error":
+                failed = _read(message.params, wire.ErrorParams)
+                return ErrorReported(
+                    text=failed.error.message,
+                    error_class=error_class(failed.error.codex_error_info),
+                    will_retry=failed.will_retry,
+                    frame=seq,
+                    at_ms=at_ms,
+                )
+            case "mcpServer/startupStatus/updated":
+                mcp = _read(message.params, wire.McpStatusParams)
+                if mcp.status != "failed":
+                    return Noted(native=method, frame=seq, at_ms=at_ms)
+                why = mcp.error or mcp.failure_reason or "failed"
+                return WarningRaised(source="mcp", text=f"{mcp.name}: {why}", frame=seq, at_ms=at_ms)
+            case _ if method in WARNING_SOURCES:
+                said = _read(message.params, wire.WarningParams)
+                text = " ".join(part for part in (said.message, said.summary, said.details) if part)
+                return WarningRaised(source=WARNING_SOURCES[method], text=text, frame=seq, at_ms=at_ms)
+            case _ if method in wire.SILENT:
+                return Noted(native=method, frame=seq, at_ms=at_ms)
+            case _:
+                return Unrecognized(native=method, frame=seq, at_ms=at_ms)
+
+    def _question(self, method: str, message: Incoming, row: Row) -> Event:
+        request = str(message.id)
+        self._questions[request] = method
+        about = wire.APPROVALS.get(method)
+        if about is None:
+            return Unrecognized(native=method, frame=row.seq, at_ms=row.at_ms)
+        ask = _read(message.params, wire.AskParams)
+        call = ask.item_id or ask.call_id
+        return ApprovalAsked(
+            request=request,
+            about=about,
+            call=None if call is None else CallId(call),
+            detail=" ".join(ask.command) if isinstance(ask.command, tuple) else ask.command or ask.tool or ask.reason,
+            frame=row.seq,
+            at_ms=row.at_ms,
+        )
+
+    def _delta(self, method: str, item: str, text: str, row: Row, *, turn: TurnId) -> Event:
+        if method in wire.OUTPUT_DELTAS:
+            return ToolStreamed(turn=turn, call=CallId(item), text=text, frame=row.seq, at_ms=row.at_ms)
+        kind = TextStreamed if method in wire.TEXT_DELTAS else ReasoningStreamed
+        return kind(turn=turn, item=ItemId(item), text=text, frame=row.seq, at_ms=row.at_ms)
+
+    def _is_news(self, what: str, id_: str) -> bool:
+        """Whether this is told for the first time; the wire may repeat itself, a stream of events may not."""
+        is_news = (what, id_) not in self._told
+        self._told.add((what, id_))
+        return is_news
+
+    def _is_another(self, thread: str | None) -> bool:
+        """Whether this speaks of a thread that the agent itself started: its turns and totals are not the attempt's."""
+        return thread is not None and self._thread is not None and thread != self._thread
+
+    def _usage(self, method: str, params: wire.UsageParams, row: Row) -> Event:
+        usage = params.token_usage
+        if self._is_another(params.thread_id):
+            return Noted(native=f"another thread's {method}", frame=row.seq, at_ms=row.at_ms)
+        if usage.total.total_tokens < self._total_tokens:
+            return Noted(native=f"outdated {method}", frame=row.seq, at_ms=row.at_ms)
+        self._total_tokens = usage.total.total_tokens
+        last = None if usage.last is None else _tokens(usage.last)
+        return UsageReported(thread_total=_tokens(usage.total), last_call=last, frame=row.seq, at_ms=row.at_ms)
+
+    def _turn_changed(self, method: str, params: wire.TurnParams, row: Row) -> Event:
+        turn = params.turn
+        if self._is_another(params.thread_id):
+            return Noted(native=f"another thread's {method}", frame=row.seq, at_ms=row.at_ms)
+        if not self._is_news(method, turn.id):
+            return Noted(native=f"repeated {method}", frame=row.seq, at_ms=row.at_ms)
+        self._turn = TurnId(turn.id)
+        if method == "turn/started":
+            return TurnBegan(turn=self._turn, frame=row.seq, at_ms=row.at_ms)
+        status: Literal["completed", "failed", "interrupted"]
+        match turn.status:
+            case "completed" | "failed" | "interrupted":
+                status = turn.status
+            case _:
+                return Unrecognized(native=f"turn/completed {turn.status}", frame=row.seq, at_ms=row.at_ms)
+        return TurnEnded(
+            turn=self._turn,
+            status=status,
+            error=None if turn.error is None else turn.error.message,
+            error_class=None if turn.error is None else error_class(turn.error.codex_error_info),
+            frame=row.seq,
+            at_ms=row.at_ms,
+        )
+
+    def _item_changed(self, method: str, params: wire.ItemParams, row: Row) -> Event:
+        item, seq, at_ms = params.item, row.seq, row.at_ms
+        if not self._is_news(method, item.id):
+            return Noted(native=f"repeated {method}", frame=seq, at_ms=at_ms)
+        self._told.add(("item/started", item.id))  # after its end a start is no news
+        turn = TurnId(params.turn_id) if params.turn_id else self._turn
+        tool = _tool(item)
+        if tool is not None:
+            kind, name, given = tool
+            if method == "item/started":
+                return ToolBegan(
+                    turn=turn, call=CallId(item.id), kind=kind, name=name, input=given, frame=seq, at_ms=at_ms
+                )
+            return _tool_ended(item, kind, name, given, turn=turn, row=row)
+        if method == "item/completed" and item.type in {"agentMessage", "plan"}:
+            return TextSaid(
+                turn=turn, item=ItemId(item.id), text=item.text or "", phase=item.phase, frame=seq, at_ms=at_ms
+            )
+        if method == "item/completed" and item.type == "reasoning":
+            text = "\n".join(part for part in (*_texts(item.summary), *_texts(item.content)) if part)
+            return ReasoningSaid(turn=turn, item=ItemId(item.id), text=text, frame=seq, at_ms=at_ms)
+        return Noted(native=f"{method} {item.type}", frame=seq, at_ms=at_ms)
+
+
+def _tool(item: wire.Item) -> tuple[ToolKind, str, Any] | None:
+    """Our words for a tool item: kind, name and input."""
+    match item.type:
+        case "commandExecution":
+            return "command", "shell", {"command": item.command, "cwd": item.cwd}
+        case "fileChange":
+            return "patch", "patch", {"changes": item.changes}
+        case "mcpToolCall":
+            return "mcp", f"{item.server}/{item.tool}", item.arguments
+        case "dynamicToolCall":
+            return "dynamic", item.tool or "", item.arguments
+        case "webSearch":
+            return "web", "search", {"query": item.query}
+        case "collabAgentToolCall" | "imageGeneration" | "imageView" | "sleep":
+            return "other", item.type, item.arguments
+        case _:
+            return None
+
+
+def _tool_ended(item: wire.Item, kind: ToolKind, name: str, given: Any, *, turn: TurnId, row: Row) -> ToolEnded:
+    status = item.status or "completed"
+    ok = status == "completed" and item.success is not False and not item.error and item.exit_code in (None, 0)
+    if kind == "mcp" and isinstance(item.result, dict) and item.result.get("isError"):
+        ok = False
+    result = item.aggregated_output
+    if result is None and (item.result is not None or item.content_items is not None or item.error is not None):
+        spoken = next(part for part in (item.error, item.result, item.content_items) if part is not None)
+        result = msgspec.json.encode(spoken).decode()
+    return ToolEnded(
+        turn=turn,
+        call=CallId(item.id),
+        kind=kind,
+        name=name,
+        ok=ok,
+        status=status,
+        input=given,
+        exit_code=item.exit_code,
+        output=result,
+        duration_ms=item.duration_ms,
+        frame=row.seq,
+        at_ms=row.at_ms,
+    )
+
+
+def _texts(value: Any) -> list[str]:
+    if not isinstance(value, list):
+        return []
+    return [
+        part if isinstance(part, str) else str(part.get("text", "")) for part in value if isinstance(part, str | dict)
+    ]
+
+
+def _tokens(native: wire.Breakdown) -> Tokens:
+    return Tokens(
+        input=native.input_tokens,
+        output=native.output_tokens,
+        total=native.total_tokens,
+        cached_input=native.cached_input_tokens,
+        reasoning_output=native.reasoning_output_tokens,
+    )
+
+
+def error_class(native: Any) -> str | None:
+    """A codexErrorInfo in one word.
+
+    >>> error_class("contextWindowExceeded")
+    'contextWindowExceeded'
+    >>> error_class({"httpConnectionFailed": {"httpStatusCode": 401}})
+    'httpConnectionFailed:401'
+    """
+    if isinstance(native, str):
+        return native
+    if isinstance(native, dict) and native:
+        name, detail = next(iter(native.items()))
+        status = detail.get("httpStatusCode") if isinstance(detail, dict) else None
+        return name if status is None else f"{name}:{status}"
+    return None

@@ -1,0 +1,112 @@
+"""Whose frame is this? The one interpretation allowed before recording, and no more of it than routing needs."""
+
+from typing import Any
+
+import msgspec
+
+from proctor.evidence.redact import TextStream
+from proctor.protocol.jsonrpc import Failure, RequestId, decode
+from proctor.runtime.codex_app_server import wire
+
+
+class _Named(wire.Native, frozen=True):
+    id: str | None = None
+    type: str | None = None
+    parent_thread_id: str | None = None
+
+
+class _Params(wire.Native, frozen=True):
+    thread_id: str | None = None
+    conversation_id: str | None = None  # how the oldest requests spell it
+    turn_id: str | None = None
+    item_id: str | None = None
+    thread: _Named | None = None
+    turn: _Named | None = None
+    item: _Named | None = None
+
+
+class Envelope(wire.Native, frozen=True, kw_only=True):
+    """A message as far as control needs it."""
+
+    id: RequestId | None = None
+    method: str | None = None
+    params: _Params | None = None
+    result: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    error: Failure | None = None
+
+    @property
+    def thread(self) -> str | None:
+        if self.params is None:
+            return None
+        named = self.params.thread_id or self.params.conversation_id
+        return named or (self.params.thread.id if self.params.thread else None)
+
+    @property
+    def parent_thread(self) -> str | None:
+        return self.params.thread.parent_thread_id if self.params and self.params.thread else None
+
+    @property
+    def turn(self) -> str | None:
+        if self.params is None:
+            return None
+        return self.params.turn_id or (self.params.turn.id if self.params.turn else None)
+
+    @property
+    def item(self) -> str | None:
+        if self.params is None:
+            return None
+        return self.params.item_id or (self.params.item.id if self.params.item else None)
+
+    @property
+    def item_type(self) -> str | None:
+        return self.params.item.type if self.params and self.params.item else None
+
+    @property
+    def text_stream(self) -> TextStream | None:
+        """Where this frame carries a piece of a streamed text."""
+        if self.method not in wire.DELTAS:
+            return None
+        return TextStream(key=f"{self.thread}|{self.item}|{self.method}", path=("params", "delta"))
+
+    @property
+    def ended_streams(self) -> str | None:
+        """The prefix of text streams that end with this frame."""
+        if self.method == "item/completed":
+            return f"{self.thread}|{self.item}|"
+        return f"{self.thread}|" if self.method == "turn/completed" else None
+
+
+NOT_A_MESSAGE = Envelope()
+_DECODER = msgspec.json.Decoder(Envelope)
+
+
+def open_envelope(line: bytes) -> Envelope:
+    """The envelope of a line; an empty one where the line is no message of this protocol."""
+    try:
+        if not line.isascii():
+            line.decode()
+        return _DECODER.decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        message = decode(line)
+    if message is None:
+        return NOT_A_MESSAGE
+    params = None if isinstance(message.params, msgspec.UnsetType) else _readable(message.params)
+    return Envelope(id=message.id, method=message.method, params=params, result=message.result, error=message.error)
+
+
+def _readable(raw: msgspec.Raw) -> _Params | None:
+    """Of a shape we may not know: each part by itself, so that one odd field does not hide whose frame it is."""
+    try:
+        value = msgspec.json.decode(raw)
+    except (msgspec.DecodeError, RecursionError):
+        return None
+    parts = value.items() if isinstance(value, dict) else ()
+    return msgspec.convert({name: part for name, part in parts if _is_readable(name, part)}, _Params)
+
+
+def _is_readable(name: str, part: Any) -> bool:
+    try:
+        msgspec.convert({name: part}, _Params)
+    except msgspec.ValidationError:
+        return False
+    return True

@@ -1,0 +1,203 @@
+"""The part of the Codex app-server protocol we read, typed; what we do not read is tolerated."""
+
+from typing import Any
+
+import msgspec
+
+
+class Native(msgspec.Struct, frozen=True, rename="camel"):
+    """Root of native structs: unknown fields are ignored."""
+
+
+# ── what a turn is made of ──
+
+
+class Item(Native, frozen=True):
+    """Any thread item, flattened: each kind fills its own fields."""
+
+    type: str
+    id: str
+    text: str | None = None
+    phase: str | None = None
+    command: str | None = None
+    cwd: str | None = None
+    aggregated_output: str | None = None
+    exit_code: int | None = None
+    duration_ms: int | None = None
+    status: str | None = None
+    changes: Any = None
+    server: str | None = None
+    tool: str | None = None
+    namespace: str | None = None
+    arguments: Any = None
+    result: Any = None
+    error: Any = None
+    success: bool | None = None
+    content_items: Any = None
+    query: str | None = None
+    summary: Any = None
+    content: Any = None
+
+
+class TurnError(Native, frozen=True):
+    message: str
+    codex_error_info: Any = None
+
+
+class Turn(Native, frozen=True):
+    id: str
+    status: str = "inProgress"
+    error: TurnError | None = None
+
+
+class Thread(Native, frozen=True):
+    id: str
+    ephemeral: bool | None = None
+
+
+class ThreadStarted(Native, frozen=True):
+    """The reply to thread/start."""
+
+    thread: Thread
+    model: str | None = None
+    cwd: str | None = None
+
+
+class Initialized(Native, frozen=True):
+    """The reply to initialize. The name inside `user_agent` is our own; only the version is the server's."""
+
+    user_agent: str
+    codex_home: str | None = None
+
+
+# ── parameters of notifications and requests ──
+
+
+class TurnParams(Native, frozen=True):
+    """Also the reply to turn/start."""
+
+    turn: Turn
+    thread_id: str | None = None
+
+
+class ItemParams(Native, frozen=True):
+    item: Item
+    turn_id: str = ""
+
+
+class DeltaParams(Native, frozen=True):
+    item_id: str
+    delta: str
+    turn_id: str = ""
+
+
+class Breakdown(Native, frozen=True):
+    total_tokens: int
+    input_tokens: int
+    output_tokens: int
+    cached_input_tokens: int | None = None
+    reasoning_output_tokens: int | None = None
+
+
+class ThreadUsage(Native, frozen=True):
+    total: Breakdown
+    last: Breakdown | None = None
+
+
+class UsageParams(Native, frozen=True):
+    token_usage: ThreadUsage
+    thread_id: str | None = None
+
+
+class Status(Native, frozen=True):
+    type: str
+    active_flags: tuple[str, ...] = ()
+
+
+class StatusParams(Native, frozen=True):
+    status: Status
+    thread_id: str | None = None
+
+
+class ErrorParams(Native, frozen=True):
+    error: TurnError
+    will_retry: bool | None = None
+
+
+class WarningParams(Native, frozen=True):
+    """`message` of warning and guardianWarning, `summary` of configWarning and deprecationNotice."""
+
+    message: str | None = None
+    summary: str | None = None
+    details: str | None = None
+
+
+class McpStatusParams(Native, frozen=True):
+    name: str = ""
+    status: str = ""
+    error: str | None = None
+    failure_reason: str | None = None
+
+
+class AskParams(Native, frozen=True):
+    """What the agent's own requests have in common."""
+
+    item_id: str | None = None
+    call_id: str | None = None
+    command: str | tuple[str, ...] | None = None
+    reason: str | None = None
+    tool: str | None = None
+
+
+class TurnInput(Native, frozen=True):
+    text: str = ""
+
+
+class TurnStartParams(Native, frozen=True):
+    """Our own request, read back from the record."""
+
+    input: tuple[TurnInput, ...] = ()
+
+
+# Pieces of streamed text: method → what it is a piece of.
+TEXT_DELTAS = frozenset({"item/agentMessage/delta", "item/plan/delta"})
+REASONING_DELTAS = frozenset({"item/reasoning/summaryTextDelta", "item/reasoning/textDelta"})
+OUTPUT_DELTAS = frozenset({"item/commandExecution/outputDelta"})
+DELTAS = TEXT_DELTAS | REASONING_DELTAS | OUTPUT_DELTAS
+
+APPROVALS = {
+    "item/commandExecution/requestApproval": "command",
+    "item/fileChange/requestApproval": "patch",
+    "item/permissions/requestApproval": "permissions",
+    "item/tool/requestUserInput": "input",
+    "item/tool/call": "dynamic tool",
+    "mcpServer/elicitation/request": "mcp elicitation",
+    "account/chatgptAuthTokens/refresh": "token refresh",
+    "attestation/generate": "attestation",
+    "currentTime/read": "time",
+    "applyPatchApproval": "patch",
+    "execCommandApproval": "command",
+}
+
+# Notifications of 0.163 that we know and draw nothing from.
+SILENT = frozenset(
+    """
+    thread/started thread/readState/changed thread/archived thread/deleted thread/unarchived thread/closed
+    thread/reverted skills/changed thread/name/updated thread/attachment/updated thread/goal/updated
+    thread/prediction/updated thread/goal/cleared thread/queue/changed project/changed thread/project/updated
+    thread/environment/connected thread/environment/disconnected thread/settings/updated hook/started hook/completed
+    turn/diff/updated turn/plan/updated item/autoApprovalReview/started item/autoApprovalReview/completed
+    autoApprovalReview/strictReviewRequired command/exec/outputDelta process/outputDelta process/exited
+    item/commandExecution/terminalInteraction item/fileChange/outputDelta item/fileChange/patchUpdated
+    serverRequest/resolved item/mcpToolCall/progress mcpServer/oauthLogin/completed mcpServer/event/stream/notification
+    account/updated account/gatewayOAuth/changed account/rateLimits/updated account/login/completed app/list/updated
+    remoteControl/status/changed externalAgentConfig/import/progress externalAgentConfig/import/completed fs/changed
+    item/reasoning/summaryPartAdded thread/compacted model/rerouted model/verification
+    modelProvider/authRecoveryStarted modelProvider/authRecoveryCompleted turn/moderationMetadata
+    model/safetyBuffering/updated fuzzyFileSearch/sessionUpdated fuzzyFileSearch/sessionCompleted
+    windowsSandbox/setupCompleted windows/worldWritableWarning
+    thread/realtime/started thread/realtime/closed thread/realtime/error thread/realtime/sdp thread/realtime/itemAdded
+    thread/realtime/item/started thread/realtime/item/completed thread/realtime/item/transcript/delta
+    thread/realtime/transcript/delta thread/realtime/transcript/done thread/realtime/outputAudio/delta
+    """.split()
+)

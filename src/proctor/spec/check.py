@@ -1,0 +1,117 @@
+"""What a well-formed spec may still get wrong, each fault with its place."""
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import msgspec
+
+from proctor.errors import InputError
+from proctor.spec.duration import parse_duration_s
+from proctor.spec.literal import literal_secrets
+from proctor.spec.marked import Marked, nearest
+from proctor.spec.model import (
+    SCRIPTED,
+    CampaignSpec,
+    Duration,
+    FlowSpec,
+    Isolation,
+    MissionSpec,
+    Sandbox,
+    Verified,
+)
+from proctor.spec.tree import child_path
+
+_MAX_ID_CHARS: Final = 64  # two ids and a count make a folder's name
+_ID = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+def faults(marked: Marked[CampaignSpec]) -> Iterator[InputError]:
+    """All faults that can be seen without looking at other files."""
+    spec = marked.value
+    yield from _id_faults(marked, "campaign", spec.campaign)
+    yield from _unique_ids(marked, "missions", spec.missions)
+    yield from _unique_ids(marked, "flows", spec.flows)
+    is_scripted = any((flow.model or spec.model).provider == SCRIPTED for flow in spec.flows)
+    for at, mission in enumerate(spec.missions):
+        yield from _mission_faults(marked, f"missions[{at}]", mission, is_scripted=is_scripted)
+    for at, flow in enumerate(spec.flows):
+        yield from _flow_faults(marked, f"flows[{at}]", flow)
+    for key in ("attempt", "turn", "stall"):
+        yield from _duration_faults(marked, f"limits.{key}", getattr(spec.limits, key))
+    yield from _secret_faults(marked)
+
+
+def _id_faults(marked: Marked[CampaignSpec], key: str, id_: str) -> Iterator[InputError]:
+    if _ID.fullmatch(id_) and len(id_) <= _MAX_ID_CHARS:
+        return
+    what = f"an id is lower-case words, digits and single dashes, at most {_MAX_ID_CHARS} characters"
+    slug = re.sub(r"[^a-z0-9]+", "-", id_.lower()).strip("-")[:_MAX_ID_CHARS].rstrip("-")
+    yield marked.problem("spec.type", what, key=key, suggestion=f"Write `{slug}`." if slug else None)
+
+
+def _unique_ids(
+    marked: Marked[CampaignSpec], group: str, entries: Sequence[MissionSpec | FlowSpec]
+) -> Iterator[InputError]:
+    first: dict[str, str] = {}
+    for at, entry in enumerate(entries):
+        key = f"{group}[{at}].id"
+        yield from _id_faults(marked, key, entry.id)
+        if entry.id in first:
+            line = marked.line_of(first[entry.id])
+            yield marked.problem("spec.duplicate-id", f"`{entry.id}` is already on line {line}", key=key)
+        first.setdefault(entry.id, key)
+
+
+def _mission_faults(
+    marked: Marked[CampaignSpec], key: str, mission: MissionSpec, *, is_scripted: bool
+) -> Iterator[InputError]:
+    if is_scripted and mission.script is None:
+        what = "a scripted model needs the mission's `script`"
+        suggestion = "Add `script: scripts/….yaml`, or give every flow a real model."
+        yield marked.problem("spec.missing-key", what, key=f"{key}.script", suggestion=suggestion)
+    if mission.expect.verified in (Verified.YES, Verified.NO) and not mission.probes:
+        what = "without a probe nothing is ever verified, nor found wrong"
+        suggestion = "Add a probe, or expect `unknown`."
+        yield marked.problem("spec.unsupported", what, key=f"{key}.expect.verified", suggestion=suggestion)
+    for at, probe in enumerate(mission.probes):
+        yield from _duration_faults(marked, f"{key}.probes[{at}].timeout", probe.timeout)
+
+
+def _flow_faults(marked: Marked[CampaignSpec], key: str, flow: FlowSpec) -> Iterator[InputError]:
+    if flow.isolation is Isolation.SHARED and flow.sandbox is Sandbox.DANGER_FULL_ACCESS:
+        what = "a shared server cannot clean up what one session left running"
+        suggestion = "Write `isolation: process`."
+        yield marked.problem("policy.shared-full-access", what, key=f"{key}.sandbox", suggestion=suggestion)
+    for runtime in flow.options:
+        if runtime not in flow.runtime:
+            close = nearest(runtime, flow.runtime)
+            suggestion = f"Did you mean `{close}`?" if close else f"Its runtimes: {', '.join(flow.runtime)}."
+            where = child_path(f"{key}.options", runtime)
+            yield marked.problem("spec.unknown-key", "no runtime of this flow", key=where, suggestion=suggestion)
+    for name in flow.env:
+        if not _VARIABLE.fullmatch(name):
+            where = child_path(f"{key}.env", name)
+            yield marked.problem("spec.type", "not a name that a variable can have", key=where)
+
+
+def _duration_faults(marked: Marked[CampaignSpec], key: str, written: Duration) -> Iterator[InputError]:
+    try:
+        parse_duration_s(written)
+    except ValueError as error:
+        yield marked.problem("spec.type", str(error), key=key)
+
+
+def _secret_faults(marked: Marked[CampaignSpec]) -> Iterator[InputError]:
+    # The value itself stays out of the message: messages are printed, logged and pasted.
+    suggestion = "Put the value in an environment variable and list the variable's name under `secrets:`."
+    literal = list(literal_secrets(msgspec.to_builtins(marked.value)))
+    for key in literal:
+        what = "this looks like a secret, written out"
+        yield marked.problem("spec.secret-literal", what, key=key, suggestion=suggestion)
+    for at, name in enumerate(marked.value.secrets):
+        key = f"secrets[{at}]"
+        if key not in literal and not _VARIABLE.fullmatch(name):
+            what = "not the name of an environment variable"
+            yield marked.problem("spec.type", what, key=key, suggestion=suggestion)

@@ -1,0 +1,132 @@
+"""A spec file, read, checked, and joined with the files it names."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from proctor.canonical import digest_bytes
+from proctor.errors import CollectedInputError, InputError
+from proctor.ids import Digest
+from proctor.spec.check import faults
+from proctor.spec.marked import Marked, decode_bytes, nearest, raise_collected, read_source
+from proctor.spec.model import CampaignSpec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadedSpec:
+    """A spec that may be run. Scripts and workspaces are keyed by their path as the spec spells it."""
+
+    spec: CampaignSpec
+    file: str
+    folder: Path
+    source: bytes
+    digest: Digest
+    scripts: Mapping[str, Path]
+    script_digests: Mapping[str, Digest]
+    workspaces: Mapping[str, Path]
+    marked: Marked[CampaignSpec]
+
+    def line_of(self, key_path: str) -> int:
+        return self.marked.line_of(key_path)
+
+
+def load_spec(path: Path) -> LoadedSpec:
+    """Reads a spec, or says all that is wrong with it: first its form and types, then what it means."""
+    source = read_source(path)
+    try:
+        marked = decode_bytes(source, CampaignSpec, file=str(path))
+    except InputError as error:
+        _refuse_other_versions(error)
+        raise
+    files = _Files(marked, spec_path=path)
+    problems = [*faults(marked), *files.read()]
+    if problems:
+        raise_collected(problems)
+    return LoadedSpec(
+        spec=marked.value,
+        file=str(path),
+        folder=files.folder,
+        source=source,
+        digest=digest_bytes(source),
+        scripts=files.scripts,
+        script_digests=files.script_digests,
+        workspaces=files.workspaces,
+        marked=marked,
+    )
+
+
+def _refuse_other_versions(error: InputError) -> None:
+    """In a spec of another version nothing else is worth telling: its other keys may well be right there."""
+    each = error.errors if isinstance(error, CollectedInputError) else (error,)
+    for problem in each:
+        if problem.key == "version" and problem.code == "spec.type":
+            raise InputError(
+                "spec.version",
+                "this Proctor reads version 1",
+                file=problem.file,
+                line=problem.line,
+                key="version",
+                suggestion="Write `version: 1`.",
+            ) from error
+
+
+class _Files:
+    """What the spec names on disk, found and read once."""
+
+    def __init__(self, marked: Marked[CampaignSpec], *, spec_path: Path) -> None:
+        self.folder = spec_path.absolute().parent
+        self.scripts: dict[str, Path] = {}
+        self.script_digests: dict[str, Digest] = {}
+        self.workspaces: dict[str, Path] = {}
+        self._marked = marked
+        self._spec_path = spec_path
+
+    def read(self) -> Iterator[InputError]:
+        missions = self._marked.value.missions
+        for at, mission in enumerate(missions):
+            if mission.script is not None:
+                yield from self._script(mission.script, key=f"missions[{at}].script")
+        for at, mission in enumerate(missions):
+            if mission.workspace.copy is not None:
+                yield from self._workspace(mission.workspace.copy, key=f"missions[{at}].workspace.copy")
+
+    def _script(self, written: str, *, key: str) -> Iterator[InputError]:
+        path = self.folder / written
+        try:
+            self.script_digests[written] = digest_bytes(read_source(path))
+            self.scripts[written] = path
+        except InputError as error:
+            if isinstance(error.__cause__, FileNotFoundError | NotADirectoryError):
+                yield self._missing(written, path, key=key)
+            else:
+                yield self._marked.problem("spec.unreadable", f"`{written}`: {error.what}", key=key)
+
+    def _workspace(self, written: str, *, key: str) -> Iterator[InputError]:
+        path = self.folder / written
+        try:
+            if not path.is_dir():
+                yield self._missing(written, path, key=key)
+                return
+            real = path.resolve()
+        except OSError as error:
+            yield self._marked.problem("spec.unreadable", f"`{written}`: {error.strerror}", key=key)
+            return
+        self.workspaces[written] = path
+        for hidden in (self._spec_path, *self.scripts.values()):
+            if hidden.resolve().is_relative_to(real):
+                what = f"the workspace holds {hidden.name}, which the agent must never see"
+                suggestion = "Move the workspace into a folder of its own, beside the spec and the scripts."
+                yield self._marked.problem("spec.unsupported", what, key=key, suggestion=suggestion)
+                return
+
+    def _missing(self, written: str, path: Path, *, key: str) -> InputError:
+        what = f"`{written}` is a file, not a folder" if path.is_file() else f"there is no `{written}`"
+        try:
+            close = nearest(path.name, sorted(entry.name for entry in path.parent.iterdir()))
+        except OSError:
+            close = None
+        if close is None or close == path.name:
+            suggestion = f"Paths start from the spec's folder, {self.folder}."
+        else:
+            suggestion = f"Did you mean `{Path(written).with_name(close).as_posix()}`?"
+        return self._marked.problem("spec.missing-file", what, key=key, suggestion=suggestion)

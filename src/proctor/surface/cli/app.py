@@ -1,0 +1,139 @@
+"""The command line: which commands there are, and the one place where whatever goes wrong becomes words and a code."""
+
+import difflib
+import importlib
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from types import FrameType
+from typing import NoReturn
+
+from proctor import __version__
+from proctor.errors import Exit, InputError, MachineError, ProctorError
+from proctor.surface.cli.command import Command, call
+from proctor.surface.cli.output import Output, take_streams
+
+HERE = "proctor.surface.cli"
+
+# A command's module is imported when that command is called.
+COMMANDS = {
+    "run": ("run", "Run a campaign, keep its evidence, and judge it."),
+    "report": ("evidence", "Work results out again from their evidence."),
+    "validate": ("evidence", "Say whether evidence is whole."),
+    "attempt list": ("attempt", "Every attempt under the evidence root."),
+    "attempt show": ("attempt", "Everything that an attempt left."),
+    "attempt explain": ("attempt", "The story of an attempt, and what to do next."),
+    "attempt rederive": ("attempt", "Make an attempt's derived files again."),
+    "runtimes list": ("runtimes", "Ways to drive an agent, and the programs found."),
+    "model serve": ("model", "Play a model's script on loopback."),
+    "doctor": ("doctor", "Look at this machine, and clean up after dead runs."),
+}
+
+_HEAD = """\
+usage: proctor COMMAND ...
+
+Run coding agents through their own runtimes, and keep proof of what they did.
+
+commands:
+"""
+_FOOT = """
+options:
+  -h, --help        Show this; after a command, show what it takes.
+  --version         Print the version.
+
+exit codes, everywhere:
+  0 ok, 1 judged no, 2 usage or bad input, 3 infrastructure, 4 unverified or partial,
+  5 evidence invalid, 130 interrupted
+
+example:
+  proctor run examples/quickstart.yaml
+"""
+
+
+def run() -> None:
+    """Do what the command line says, and end the process."""
+    take_streams()
+    signal.signal(signal.SIGTERM, _terminated)
+    words = sys.argv[1:]
+    code = _answer(words, Output(is_json="--json" in words))
+    # All is said: an impatient second Ctrl-C must not change the exit code.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    sys.exit(code)
+
+
+def find_command(name: str) -> Command:
+    """The declaration of a command in COMMANDS."""
+    module = importlib.import_module(f"{HERE}.{COMMANDS[name][0]}")
+    found: Command = module.COMMANDS[name]
+    return found
+
+
+def _terminated(_: int, __: FrameType | None) -> NoReturn:
+    raise KeyboardInterrupt
+
+
+def _answer(words: Sequence[str], output: Output) -> int:
+    try:
+        return _obey(words, output)
+    except KeyboardInterrupt:
+        output.fail(ProctorError("run.cancelled", "interrupted"))
+        return Exit.INTERRUPTED
+    except Exception as error:
+        return output.fail(*_leaves(error))
+
+
+def _obey(words: Sequence[str], output: Output) -> int:
+    for length in (1, 2):
+        name = " ".join(words[:length])
+        if name in COMMANDS:
+            return call(name, find_command(name), words[length:])
+    match words:
+        case ["--version", *_]:
+            output.text(f"proctor {__version__}\n")
+        case [] | ["-h" | "--help", *_]:
+            output.text(_HEAD + _listed(COMMANDS) + _FOOT)
+        case [group] | [group, "-h" | "--help", *_] if members := _members(group):
+            output.text(f"usage: proctor {group} COMMAND ...\n\ncommands:\n{_listed(members)}\n")
+            output.text(f"example:\n  {find_command(members[0]).example}\n")
+        case _:
+            raise _unknown(words)
+    return Exit.OK
+
+
+def _members(group: str) -> list[str]:
+    return [name for name in COMMANDS if name.startswith(f"{group} ")]
+
+
+def _listed(names: Iterable[str]) -> str:
+    return "".join(f"  {name:18}{COMMANDS[name][1]}\n" for name in names)
+
+
+def _unknown(words: Sequence[str]) -> InputError:
+    said = " ".join(words[: 2 if _members(words[0]) else 1])
+    near = difflib.get_close_matches(said, COMMANDS, n=1)
+    return InputError("usage", f"there is no command `{said}`", suggestion=f"proctor {near[0] if near else '--help'}")
+
+
+def _leaves(error: BaseException) -> list[ProctorError]:
+    if isinstance(error, BaseExceptionGroup):
+        return [leaf for each in error.exceptions for leaf in _leaves(each)]
+    return [error if isinstance(error, ProctorError) else _unforeseen(error)]
+
+
+def _unforeseen(error: BaseException) -> ProctorError:
+    """Not a traceback but where it happened: the last line of ours on the way."""
+    if os.environ.get("PROCTOR_DEBUG"):
+        traceback.print_exception(error)
+    ours = Path(__file__).parents[2]
+    steps = traceback.extract_tb(error.__traceback__)
+    step = next((step for step in reversed(steps) if Path(step.filename).is_relative_to(ours)), None)
+    return MachineError(
+        "run.harness",
+        f"{type(error).__name__}: {error}" if str(error) else type(error).__name__,
+        file=None if step is None else str(Path(step.filename).relative_to(ours.parent)),
+        line=None if step is None else step.lineno,
+        suggestion="PROCTOR_DEBUG=1 shows the traceback.",
+    )

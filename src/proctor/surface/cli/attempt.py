@@ -1,0 +1,101 @@
+"""`proctor attempt`: list, show, explain, rederive."""
+
+from pathlib import Path
+
+from proctor.evidence.layout import AttemptPaths, RootPaths
+from proctor.report.place import find_attempt
+from proctor.report.query import find_all
+from proctor.surface.cli.command import JSON, ROOT, Command, argument, root_or_default
+from proctor.surface.cli.output import Output
+
+# What renders or derives is imported where it is used: a listing as JSON needs none of it.
+
+
+def list_attempts(*, root: Path | None, as_json: bool) -> int:
+    """Every attempt under the evidence root, the latest last."""
+    output = Output(is_json=as_json)
+    found = find_all(RootPaths(root_or_default(root)))
+    if as_json:
+        output.json({"attempts": found.rows, **({"problems": found.problems} if found.problems else {})})
+    else:
+        from proctor.report.text import render_attempts
+
+        output.show(render_attempts(found.rows, found.problems))
+    return 0
+
+
+def show(*, ref: str, root: Path | None, as_json: bool) -> int:
+    """Everything that an attempt left, but the frames themselves."""
+    from proctor.report.show import artifacts, render_artifacts
+    from proctor.report.view import view_attempt
+
+    output = Output(is_json=as_json)
+    view = view_attempt(_found(ref, root))
+    if as_json:
+        output.json(artifacts(view))
+    else:
+        output.show(render_artifacts(view), is_wrapped=False)
+    return 0
+
+
+def explain(*, ref: str, root: Path | None, as_json: bool) -> int:
+    """Tell the story of an attempt.
+
+    What was asked, done, claimed and verified, whether that can be trusted, and what to do next.
+    """
+    from proctor.report.story import tell
+    from proctor.report.story_text import render_story
+    from proctor.report.view import view_attempt
+
+    output = Output(is_json=as_json)
+    story = tell(view_attempt(_found(ref, root)))
+    if as_json:
+        output.json(story)
+    else:
+        output.show(render_story(story))
+    return 0
+
+
+def rederive(*, ref: str, is_dry: bool, root: Path | None, as_json: bool) -> int:
+    """Make an attempt's derived files again, from its frames.
+
+    These are tool.calls.jsonl and transcript.jsonl. One that is gone is put back if it is what was
+    sealed. One that is there is only compared; exits 5 where it differs.
+    """
+    from proctor.surface.cli.rederived import render_rederived
+    from proctor.surface.rederive import rederive_files
+
+    output = Output(is_json=as_json)
+    done = rederive_files(_found(ref, root), is_dry=is_dry)
+    if as_json:
+        output.json(done)
+    else:
+        output.show(render_rederived(done))
+    return done.exit
+
+
+def _found(ref: str, root: Path | None) -> AttemptPaths:
+    return find_attempt(ref, root=RootPaths(root_or_default(root)))
+
+
+_REF = argument("ref", metavar="REF", help="Its folder, RUN/ATTEMPT, its id, or a beginning of these that only it has.")
+
+COMMANDS = {
+    "attempt list": Command(call=list_attempts, example="proctor attempt list --json", arguments=(ROOT, JSON)),
+    "attempt show": Command(
+        call=show, example="proctor attempt show fix.codex.r1.1 --json", arguments=(_REF, ROOT, JSON)
+    ),
+    "attempt explain": Command(
+        call=explain, example="proctor attempt explain claim.codex.r1.1", arguments=(_REF, ROOT, JSON)
+    ),
+    "attempt rederive": Command(
+        call=rederive,
+        example="proctor attempt rederive fix.codex.r1.1 --check",
+        arguments=(
+            _REF,
+            argument("--check", dest="is_dry", action="store_true", help="Write nothing."),
+            ROOT,
+            JSON,
+        ),
+    ),
+}

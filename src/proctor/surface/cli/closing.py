@@ -1,0 +1,31 @@
+"""The last words of a run: where everything is, and what to look at first."""
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from proctor.errors import Exit
+from proctor.report.row import Report, ReportRow
+from proctor.report.verdict import judge
+from proctor.report.words import legible
+from proctor.surface.cli.drive import Driven
+
+
+def closing(driven: Driven, *, root_option: str) -> RenderableType:
+    """Where everything is, and what to look at first. In lines of any length, so that they can be copied."""
+    report, campaign = driven.report, driven.campaign
+    runs = campaign.folder.parent.parent / "runs"
+    rows = [("evidence", str(runs / run)) for run in report.run_ids]
+    rows.append(("report", str(campaign.results)))
+    if driven.scratch is not None:
+        rows.append(("scratch", f"{driven.scratch} (yours to remove)"))
+    if (row := _telling(report)) is not None:
+        rows.append(("next", f"proctor attempt explain {row.ref}{root_option}"))
+    rows.append(("" if row else "next", f"proctor validate --strict {campaign.folder}"))
+    return Group(Text(), *(Text.assemble((f"  {name:10}", "dim"), legible(value)) for name, value in rows))
+
+
+def _telling(report: Report) -> ReportRow | None:
+    """The attempt that somebody would want explained first."""
+    rows = [*(row for row in report.attempts if judge(row) is not Exit.OK)]
+    rows += [row for row in report.attempts if row.verified is False]
+    return next(iter((*rows, *report.attempts)), None)

@@ -1,0 +1,28 @@
+"""`proctor doctor`."""
+
+from pathlib import Path
+
+from proctor.errors import Exit
+from proctor.surface.cli.command import JSON, ROOT, Command, root_or_default
+from proctor.surface.cli.output import Output
+from proctor.surface.cli.tables import render_findings
+from proctor.surface.health import check_health
+
+
+def doctor(*, root: Path | None, as_json: bool) -> int:
+    """Look at this machine, and clean up after dead runs.
+
+    What they left running is ended, what they left lying about is removed; a live Proctor is never
+    touched. Exits 3 when something is wrong that Proctor cannot do without.
+    """
+    output = Output(is_json=as_json)
+    findings = tuple(check_health(root_or_default(root)))
+    code = Exit.INFRASTRUCTURE if any(each.status == "fail" for each in findings) else Exit.OK
+    if as_json:
+        output.json({"exit": code, "checks": findings})
+    else:
+        output.show(render_findings(findings))
+    return code
+
+
+COMMANDS = {"doctor": Command(call=doctor, example="proctor doctor", arguments=(ROOT, JSON))}

@@ -1,0 +1,184 @@
+"""Whether this machine can do what Proctor needs, and the leftovers of dead runs, ended and removed on the way."""
+
+import importlib.util
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from proctor import __version__, places
+from proctor.contain.bundled import bundled_bwrap
+from proctor.contain.ladder import choose, survey
+from proctor.contain.reap import Reaped, reap_leftovers
+from proctor.errors import CODES, ProctorError
+from proctor.surface.programs import Program, find_programs
+from proctor.surface.scratch import sweep
+
+_LOW_BYTES = 1 << 30
+_FULL_BYTES = 100 << 20
+
+
+class Finding(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """One thing looked at. `fail` is what Proctor cannot do without; `warn` is worth knowing."""
+
+    name: str
+    status: Literal["ok", "warn", "fail"]
+    what: str
+    more: tuple[str, ...] = ()
+    todo: str | None = None
+    facts: dict[str, Any] = {}
+
+
+def check_health(root: Path) -> Iterator[Finding]:
+    """Everything, in the order in which one would mend it."""
+    yield Finding(
+        name="proctor", status="ok", what=f"{__version__} on Python {sys.version.split()[0]}, {sys.executable}"
+    )
+    yield _containment()
+    yield from map(_runtime, find_programs())
+    yield _model()
+    yield _writable("evidence", root)
+    for name, place in (("cache", places.cache_dir), ("state", places.state_dir)):
+        try:
+            yield _writable(name, place())
+        except ProctorError as error:
+            yield _failed(name, error)
+    yield _disk(root)
+    yield _leftovers()
+    yield _scratch()
+
+
+def _containment() -> Finding:
+    try:
+        findings = survey(bundled_bwrap=bundled_bwrap())
+        chosen = choose(findings)
+    except ProctorError as error:
+        return _failed("containment", error)
+    others = [each for each in findings if each.variant is not chosen.variant]
+    return Finding(
+        name="containment",
+        status="ok",
+        what=f"rung {chosen.rung} of 3, {chosen.variant}, {chosen.program}",
+        more=(
+            *(f"catches {each}" for each in chosen.catches),
+            *(f"but {each}" for each in chosen.misses),
+            *(f"not used: {each.variant} (rung {each.rung}): {each.why}" for each in others),
+        ),
+        facts={
+            "rung": chosen.rung,
+            "variant": chosen.variant,
+            "program": chosen.program,
+            "catches": chosen.catches,
+            "misses": chosen.misses,
+            "survey": [
+                {"variant": each.variant, "rung": each.rung, "isFound": each.is_found, "why": each.why}
+                for each in findings
+            ],
+        },
+    )
+
+
+def _runtime(found: Program) -> Finding:
+    if found.program is None:
+        problem = found.problem
+        assert problem is not None, "a runtime has a program or a reason why not"
+        return Finding(name=found.id, status="fail", what=problem.what, todo=problem.todo)
+    program = found.program
+    facts = msgspec.to_builtins(program)
+    if found.is_locked is False:
+        return Finding(
+            name=found.id,
+            status="fail",
+            what=f"{program.path} is not the file that its package names",
+            todo="Install the package again.",
+            facts=facts,
+        )
+    locked = "the locked program" if found.is_locked else "not pinned by any package"
+    return Finding(name=found.id, status="ok", what=f"{program.path} ({locked})", facts=facts)
+
+
+def _model() -> Finding:
+    missing = [name for name in ("starlette", "uvicorn") if importlib.util.find_spec(name) is None]
+    if not missing:
+        return Finding(name="scripted model", status="ok", what="can be served")
+    what = f"cannot be served: {' and '.join(missing)} not installed"
+    return Finding(name="scripted model", status="warn", what=what, todo="pip install 'proctor[model]'")
+
+
+def _writable(name: str, folder: Path) -> Finding:
+    """Tried, not guessed: permission bits do not tell of a read-only or full disk."""
+    full = folder.absolute()
+    there = next(each for each in (full, *full.parents) if each.is_dir())
+    try:
+        with tempfile.TemporaryFile(dir=there) as file:
+            file.write(b"trial")
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        what = f"{there} cannot be written: {error.strerror}"
+        return Finding(name=name, status="fail", what=what, todo=CODES["machine.unwritable"].todo)
+    made = "" if there == full else " (will be made)"
+    return Finding(name=name, status="ok", what=f"{folder}{made}", facts={"dir": str(folder), "isThere": not made})
+
+
+def _disk(root: Path) -> Finding:
+    full = root.absolute()
+    free = shutil.disk_usage(next(each for each in (full, *full.parents) if each.is_dir())).free
+    status: Literal["ok", "warn", "fail"] = "fail" if free < _FULL_BYTES else "warn" if free < _LOW_BYTES else "ok"
+    todo = None if status == "ok" else CODES["machine.disk-full"].todo
+    return Finding(
+        name="disk", status=status, what=f"{free / (1 << 30):.1f} GiB free", todo=todo, facts={"freeBytes": free}
+    )
+
+
+def _leftovers() -> Finding:
+    try:
+        reaped = reap_leftovers(places.state_dir() / "spawns")
+    except ProctorError as error:
+        return _failed("leftovers", error)
+    killed = [each for each in reaped if each.killed]
+    alive = [each for each in reaped if not each.is_gone]
+    facts = {"reaped": [msgspec.to_builtins(each) for each in reaped]}
+    if alive:
+        todo = "End them by hand; they may belong to another user."
+        return Finding(
+            name="leftovers", status="fail", what="could not be ended", more=_told(alive), todo=todo, facts=facts
+        )
+    if not killed:
+        return Finding(name="leftovers", status="ok", what="nothing of a dead run is alive", facts=facts)
+    pids = sum(len(each.killed) for each in killed)
+    return Finding(name="leftovers", status="ok", what=f"ended {pids} of dead runs", more=_told(killed), facts=facts)
+
+
+def _told(spawns: list[Reaped]) -> tuple[str, ...]:
+    return tuple(f"{', '.join(map(str, each.killed))}: {' '.join(each.argv)[:120]}" for each in spawns)
+
+
+def _scratch() -> Finding:
+    try:
+        swept = sweep(places.cache_dir() / "runs")
+    except (ProctorError, OSError) as error:
+        return Finding(name="scratch", status="fail", what=str(error), todo=CODES["machine.unwritable"].todo)
+    told = [
+        f"{len(names)} {word}"
+        for names, word in (
+            (swept.removed, "of dead runs removed"),
+            (swept.busy, "in use"),
+            (swept.kept, "kept on purpose"),
+            (swept.refused, "could not be removed"),
+        )
+        if names
+    ]
+    facts = {"removed": swept.removed, "busy": swept.busy, "kept": swept.kept, "refused": swept.refused}
+    todo = CODES["machine.unwritable"].todo if swept.refused else None
+    status: Literal["ok", "warn"] = "warn" if swept.refused else "ok"
+    return Finding(name="scratch", status=status, what=", ".join(told) or "nothing left behind", todo=todo, facts=facts)
+
+
+def _failed(name: str, error: ProctorError) -> Finding:
+    return Finding(name=name, status="fail", what=error.what, todo=error.meaning.todo, facts={"code": error.code})

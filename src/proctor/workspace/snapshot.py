@@ -1,0 +1,123 @@
+"""What a workspace holds, in one digest: names, kinds, executable bits, contents and link targets, nothing else."""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Final
+
+from proctor.canonical import digest
+from proctor.ids import Digest
+from proctor.workspace.name import quoted
+from proctor.workspace.walk import MAX_TREE_BYTES, EntryKind, Found, open_regular, walk
+
+# What the Codex sandbox leaves at the top of every workspace it ran a command in, empty.
+LEFTOVERS: Final = (".agents", ".aws", ".codex", ".git")
+
+_CHUNK_BYTES: Final = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One path. `sha256` is a file's; `target` a link's. Where `unread` says why, the content is not in the digest."""
+
+    path: str
+    kind: EntryKind
+    executable: bool = False
+    size_bytes: int = 0
+    sha256: Digest | None = None
+    target: str | None = None
+    unread: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Snapshot:
+    """A tree at one moment."""
+
+    entries: tuple[Entry, ...]
+
+    @cached_property
+    def digest(self) -> Digest:
+        """Equal trees have equal digests, wherever they lie and whenever they were written."""
+        return digest([_row(entry) for entry in self.entries])
+
+    @cached_property
+    def by_path(self) -> dict[str, Entry]:
+        return {entry.path: entry for entry in self.entries}
+
+
+EMPTY: Final = Snapshot(entries=())
+
+
+def snapshot(root: Path, *, max_bytes: int = MAX_TREE_BYTES) -> Snapshot:
+    """Takes it, whatever an agent left there. Files are read in the order of their paths until `max_bytes`."""
+    entries = []
+    for item in walk(root):
+        entry = _entry(root, item, left_bytes=max_bytes)
+        max_bytes -= entry.size_bytes if entry.sha256 else 0
+        entries.append(entry)
+    return Snapshot(entries=tuple(entries))
+
+
+def remove_leftovers(root: Path, base: Snapshot, *, names: Sequence[str] = LEFTOVERS) -> tuple[str, ...]:
+    """Removes the agent's own empty folders and files that the base has not; says which."""
+    if root.is_symlink():
+        return ()
+    return tuple(name for name in names if name not in base.by_path and _remove_if_empty(root / name))
+
+
+def _remove_if_empty(place: Path) -> bool:
+    try:
+        status = place.lstat()
+        if place.is_symlink():
+            return False
+        if place.is_dir():
+            place.rmdir()
+        elif place.is_file() and status.st_size == 0:
+            place.unlink()
+        else:
+            return False
+    except OSError:
+        return False
+    return True
+
+
+def _entry(root: Path, item: Found, *, left_bytes: int) -> Entry:
+    sha256, unread = None, item.denied
+    if item.kind is EntryKind.FILE:
+        sha256, unread = _hash(root / item.path, size_bytes=item.size_bytes, left_bytes=left_bytes)
+    return Entry(
+        path=item.path,
+        kind=item.kind,
+        executable=item.kind is EntryKind.FILE and bool(item.mode & 0o100),
+        size_bytes=item.size_bytes,
+        sha256=sha256,
+        target=item.target,
+        unread=unread,
+    )
+
+
+def _hash(place: Path, *, size_bytes: int, left_bytes: int) -> tuple[Digest | None, str | None]:
+    if size_bytes > left_bytes:
+        return None, "too large"
+    sha256, seen_bytes = hashlib.sha256(), 0
+    try:
+        with open_regular(place) as file:
+            while chunk := file.read(_CHUNK_BYTES):
+                seen_bytes += len(chunk)
+                if seen_bytes > size_bytes:
+                    return None, "it grew while it was read"
+                sha256.update(chunk)
+    except OSError as problem:
+        return None, problem.strerror or "it cannot be read"
+    return Digest("sha256:" + sha256.hexdigest()), None
+
+
+def _row(entry: Entry) -> tuple[str, str, bool, int, str | None]:
+    content: str | None = entry.sha256
+    if entry.target is not None:
+        content = quoted(entry.target)
+    elif entry.unread is not None:
+        content = "unread"
+    return quoted(entry.path), entry.kind.value, entry.executable, entry.size_bytes, content

@@ -1,0 +1,44 @@
+"""An agent that is killed in the middle of a turn: a typed outcome for it, and a fresh agent for the next."""
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from proctor.attempt.model import Watcher
+from proctor.event.model import Event, ToolBegan
+from proctor.event.outcome import Outcome
+from proctor.ids import AttemptId
+from tests.lab import Lab, mission, processes_with, report_of, say_done
+
+pytestmark = pytest.mark.real_agent
+
+
+class KillsTheAgent(Watcher):
+    """kill -9 of the app-server as soon as the first shell runs."""
+
+    def __init__(self, nap: str) -> None:
+        self._nap = nap
+
+    def saw(self, attempt: AttemptId, event: Event) -> None:
+        if isinstance(event, ToolBegan) and self._nap in str(event.input):
+            for pid in processes_with("app-server\0--listen"):
+                if Path(f"/proc/{pid}/exe").readlink().name == "codex" and _is_ours(pid):
+                    os.kill(pid, signal.SIGKILL)
+
+
+def _is_ours(pid: int) -> bool:
+    environ = Path(f"/proc/{pid}/environ").read_bytes()
+    return f"CODEX_HOME={os.environ['XDG_CACHE_HOME']}/".encode() in environ
+
+
+def test_a_killed_agent_is_a_crash_and_the_next_attempt_gets_another(lab: Lab) -> None:
+    nap = f"307.{os.getpid()}"
+    missions = [mission("first", {"run": f"sleep {nap}"}, say_done()), mission("second", say_done("alive"))]
+    lab.run(lab.write_spec(missions, schedule={"parallel": 1}), watcher=KillsTheAgent(nap))
+    reports = {name.partition(".")[0]: report_of(paths) for name, paths in lab.attempts().items()}
+    assert (reports["first"].outcome, reports["first"].code) == (Outcome.CRASHED, "peer.hangup")
+    assert reports["second"].outcome is Outcome.COMPLETED
+    assert processes_with(nap) == []
+    lab.assert_all_evidence_is_valid()

@@ -1,0 +1,54 @@
+"""Whatever the agent or its provider does, an attempt ends by our clocks, typed and sealed."""
+
+import pytest
+
+from proctor.event.outcome import Outcome
+from tests.lab import Lab, jsonl, mission, processes_with, report_of, say_done
+
+pytestmark = pytest.mark.real_agent
+
+
+@pytest.mark.requirement("attempt.clocks")
+@pytest.mark.requirement("attempt.states")
+@pytest.mark.parametrize(
+    ("isolation", "sandbox", "nap"),
+    [("shared", "workspace-write", "301.171"), ("process", "danger-full-access", "301.172")],
+)
+def test_a_turn_that_outlives_its_limit_ends_timed_out_and_leaves_no_child(
+    lab: Lab, isolation: str, sandbox: str, nap: str
+) -> None:
+    napping = f"sleep {nap} & setsid env -i sleep {nap} & sleep {nap}"
+    lab.run(
+        lab.write_spec(
+            [mission("nap", {"run": napping}, say_done(), expect={"outcome": "timed_out"})],
+            flow={"isolation": isolation, "sandbox": sandbox},
+            limits={"turn": "3s", "stall": "20s"},
+        )
+    )
+    [paths] = lab.attempts().values()
+    report = report_of(paths)
+    assert (report.outcome, report.code, report.expectation.met) == (Outcome.TIMED_OUT, "limit.turn", True)
+    assert processes_with(nap) == []
+    [call] = jsonl(paths.tool_calls)
+    assert (call["kind"], call.get("ok")) == ("command", False)
+    lab.assert_all_evidence_is_valid()
+
+
+def test_an_agent_that_hears_nothing_from_its_model_is_stalled(lab: Lab) -> None:
+    lab.run(lab.write_spec([mission("mute", {"fault": "hang"})], limits={"stall": "2s"}))
+    [paths] = lab.attempts().values()
+    assert (report_of(paths).outcome, report_of(paths).code) == (Outcome.STALLED, "limit.stall")
+    lab.assert_all_evidence_is_valid()
+
+
+def test_an_unreachable_provider_ends_by_our_clock(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Nobody listens on port 1; the agent itself would go on trying for ever.
+    monkeypatch.setenv("NOWHERE_API_KEY", "none-needed-here")
+    model = {"provider": "nowhere", "name": "any", "base_url": "http://127.0.0.1:1/v1"}
+    flow = {"model": model, "login": "api-key"}
+    lab.run(lab.write_spec([mission("lost", say_done())], flow=flow, limits={"turn": "4s"}))
+    [paths] = lab.attempts().values()
+    report = report_of(paths)
+    assert (report.outcome, report.code) == (Outcome.TIMED_OUT, "limit.turn")
+    assert "last error" in (report.detail or ""), "what the agent said of its trouble is told"
+    lab.assert_all_evidence_is_valid()

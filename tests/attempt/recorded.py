@@ -1,0 +1,21 @@
+"""The attempts of the recorded run, and how they are examined."""
+
+from proctor.attempt.recheck import examine
+from proctor.errors import CODES
+from proctor.evidence.layout import AttemptPaths
+from proctor.evidence.validate import Validation
+from proctor.ids import AttemptId
+
+FIX = AttemptId("fix.codex.r1.1")
+CLAIM = AttemptId("claim.codex.r1.1")
+NAP = AttemptId("nap.codex.r1.1")
+
+
+def strictly(paths: AttemptPaths) -> Validation:
+    found = examine(paths, is_strict=True)
+    assert {problem.code for problem in found.problems} <= set(CODES)
+    return found
+
+
+def codes(found: Validation) -> set[tuple[str, str]]:
+    return {(problem.code, problem.file) for problem in found.problems}

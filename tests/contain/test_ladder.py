@@ -1,0 +1,195 @@
+import shutil
+from pathlib import Path
+
+import pytest
+
+from proctor.contain.bundled import CODEX_WHEEL, bundled_file
+from proctor.contain.ladder import (
+    FORCE_VARIABLE,
+    Containment,
+    Finding,
+    Variant,
+    bwrap_prefix,
+    choose,
+    survey,
+    unshare_prefix,
+)
+from proctor.errors import InputError, MachineError
+from proctor.fact import Authority, Fact
+
+
+@pytest.fixture
+def bundled_bwrap() -> Path:
+    path = bundled_file(CODEX_WHEEL, "codex-resources/bwrap")
+    assert path is not None
+    return path
+
+
+@pytest.fixture(autouse=True)
+def _nothing_forced(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(FORCE_VARIABLE, raising=False)
+
+
+def found(variant: Variant) -> Finding:
+    return Finding(variant=variant, is_found=True, why="works", prefix=(f"/bin/{variant}", "--"))
+
+
+def absent(variant: Variant) -> Finding:
+    return Finding(variant=variant, is_found=False, why=f"{variant} is broken")
+
+
+ALL_FOUND = tuple(map(found, Variant))
+
+
+def test_a_bwrap_on_the_path_is_found_by_running_it(tmp_path: Path, bundled_bwrap: Path) -> None:
+    bwrap = tmp_path / "bwrap"
+    bwrap.symlink_to(bundled_bwrap)
+
+    finding = survey(search_path=str(tmp_path))[0]
+
+    assert finding == Finding(
+        variant=Variant.BWRAP, is_found=True, why=f"{bwrap} works here", prefix=bwrap_prefix(str(bwrap))
+    )
+
+
+def test_without_bwrap_on_the_path_the_bundled_one_is_found_and_chosen(tmp_path: Path, bundled_bwrap: Path) -> None:
+    findings = survey(search_path=str(tmp_path), bundled_bwrap=bundled_bwrap)
+
+    assert [each.is_found for each in findings[:3]] == [False, True, False]
+    assert choose(findings).program == str(bundled_bwrap)
+
+
+def test_without_any_bwrap_unshare_is_chosen(tmp_path: Path) -> None:
+    for name in ("setpriv", "unshare"):
+        program = shutil.which(name)
+        assert program is not None
+        (tmp_path / name).symlink_to(program)
+
+    chosen = choose(survey(search_path=str(tmp_path)))
+
+    assert (chosen.rung, chosen.variant, chosen.program) == (1, Variant.UNSHARE, str(tmp_path / "setpriv"))
+
+
+def test_a_wrapper_that_fails_is_not_found_and_its_last_words_say_why(tmp_path: Path) -> None:
+    fake = tmp_path / "bwrap"
+    fake.write_text("#!/bin/sh\necho first >&2\necho No permissions to create a namespace >&2\nexit 1\n")
+    fake.chmod(0o755)
+
+    assert survey(search_path=str(tmp_path))[0] == Finding(
+        variant=Variant.BWRAP, is_found=False, why=f"{fake} fails here: No permissions to create a namespace"
+    )
+
+
+def test_a_wrapper_that_cannot_be_executed_is_not_found(tmp_path: Path) -> None:
+    fake = tmp_path / "bwrap"
+    fake.write_text("#!/nonexistent/interpreter\n")
+    fake.chmod(0o755)
+
+    assert survey(search_path=str(tmp_path))[0] == Finding(
+        variant=Variant.BWRAP, is_found=False, why=f"{fake} cannot be started: No such file or directory"
+    )
+
+
+def test_every_way_is_tried_once_a_process(tmp_path: Path, bundled_bwrap: Path) -> None:
+    first = survey(search_path=str(tmp_path), bundled_bwrap=bundled_bwrap)
+
+    assert [each.variant for each in first] == list(Variant)
+    assert survey(search_path=str(tmp_path), bundled_bwrap=bundled_bwrap) is first
+
+
+def test_bwrap_gives_the_tree_its_own_pids_and_proc_and_ties_it_to_us() -> None:
+    assert bwrap_prefix("/b/bwrap") == (
+        *("/b/bwrap", "--dev-bind", "/", "/", "--proc", "/proc", "--unshare-pid", "--die-with-parent", "--"),
+    )
+
+
+def test_root_unshares_without_a_user_namespace() -> None:
+    assert unshare_prefix("/b/setpriv", "/b/unshare", is_root=True) == (
+        *("/b/setpriv", "--pdeathsig", "KILL", "--"),
+        *("/b/unshare", "--pid", "--fork", "--kill-child", "--mount-proc", "--"),
+    )
+
+
+def test_others_unshare_in_a_user_namespace_that_keeps_their_own_id() -> None:
+    assert unshare_prefix("/b/setpriv", "/b/unshare", is_root=False) == (
+        *("/b/setpriv", "--pdeathsig", "KILL", "--"),
+        *("/b/unshare", "--user", "--map-current-user", "--pid", "--fork", "--kill-child", "--mount-proc", "--"),
+    )
+
+
+@pytest.mark.parametrize("lost", [0, 1, 2])
+def test_the_first_way_found_is_chosen(lost: int) -> None:
+    variants = list(Variant)
+    findings = [*map(absent, variants[:lost]), *map(found, variants[lost:])]
+
+    assert choose(findings).variant is variants[lost]
+
+
+@pytest.mark.parametrize("variant", [Variant.BWRAP, Variant.BUNDLED_BWRAP, Variant.UNSHARE])
+def test_one_way_can_be_forced(variant: Variant, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(FORCE_VARIABLE, variant)
+
+    assert choose(ALL_FOUND).variant is variant
+
+
+def test_a_forced_way_that_does_not_work_is_refused_though_another_would(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(FORCE_VARIABLE, "unshare")
+
+    with pytest.raises(MachineError) as refused:
+        choose([found(Variant.BWRAP), absent(Variant.UNSHARE)])
+
+    assert (refused.value.code, refused.value.what) == (
+        "machine.no-containment",
+        "PROCTOR_CONTAINMENT asks for unshare: unshare is broken",
+    )
+
+
+@pytest.mark.parametrize("value", ["docker", "cgroup", "BWRAP"])
+def test_forcing_what_this_version_does_not_use_is_a_usage_error(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(FORCE_VARIABLE, value)
+
+    with pytest.raises(InputError) as refused:
+        choose(ALL_FOUND)
+
+    assert refused.value.code == "usage"
+
+
+def test_where_only_lower_rungs_exist_the_refusal_names_them_and_what_to_install() -> None:
+    findings = [
+        *map(absent, (Variant.BWRAP, Variant.BUNDLED_BWRAP, Variant.UNSHARE)),
+        *map(found, (Variant.CGROUP, Variant.WARDEN)),
+    ]
+
+    with pytest.raises(MachineError) as refused:
+        choose(findings)
+
+    assert refused.value.code == "machine.no-containment"
+    assert refused.value.what == (
+        "no pid namespace can be had (bwrap: bwrap is broken; bundled-bwrap: bundled-bwrap is broken; "
+        "unshare: unshare is broken). This machine does offer cgroup (works) and warden (works), which this version of "
+        "Proctor does not use. Install bubblewrap, or util-linux with setpriv and unshare, or allow user namespaces."
+    )
+
+
+@pytest.mark.requirement("attempt.no-orphans")
+def test_the_containment_is_a_fact_that_states_its_limits() -> None:
+    containment = Containment(
+        variant=Variant.UNSHARE,
+        program="/b/setpriv",
+        prefix=("/b/setpriv", "--"),
+        catches=("a tree",),
+        misses=("a daemon's work",),
+    )
+
+    assert containment.fact() == Fact(
+        value={
+            "rung": 1,
+            "variant": "unshare",
+            "program": "/b/setpriv",
+            "catches": ("a tree",),
+            "misses": ("a daemon's work",),
+        },
+        authority=Authority.OBSERVED,
+        source="trial run on this machine",
+    )
+    assert all("docker" in choose([found(each)]).misses[0] for each in list(Variant)[:3])

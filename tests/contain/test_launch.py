@@ -1,0 +1,80 @@
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from proctor.contain.ladder import Containment, Variant
+from proctor.contain.launch import LaunchPlan, new_marker, wrap
+from proctor.errors import MachineError
+
+CONTAINMENT = Containment(variant=Variant.BWRAP, program="/b/bwrap", prefix=("/b/bwrap", "--"), catches=(), misses=())
+
+
+@pytest.fixture
+def tool(tmp_path: Path) -> Path:
+    path = tmp_path / "bin/tool"
+    path.parent.mkdir()
+    path.write_text("#!/bin/sh\n")
+    path.chmod(0o755)
+    return path
+
+
+def test_a_program_is_looked_up_on_the_childs_own_path_and_then_wrapped(tool: Path, tmp_path: Path) -> None:
+    env = {"PATH": str(tool.parent), "A": "1"}
+
+    assert wrap(CONTAINMENT, ["tool", "--flag"], env=env, cwd=tmp_path, marker="m-1") == LaunchPlan(
+        argv=("/b/bwrap", "--", str(tool), "--flag"),
+        bare_argv=(str(tool), "--flag"),
+        env={"PATH": str(tool.parent), "A": "1", "PROCTOR_SPAWN": "m-1"},
+        cwd=tmp_path,
+        marker="m-1",
+        containment=CONTAINMENT,
+    )
+
+
+def test_a_relative_program_is_one_of_the_childs_folder_not_of_ours(tool: Path, tmp_path: Path) -> None:
+    plan = wrap(CONTAINMENT, ["./tool"], env={}, cwd=tool.parent, marker="m")
+
+    assert plan.bare_argv == (str(tool),)
+
+
+def test_a_link_to_a_program_is_kept_as_a_link(tool: Path, tmp_path: Path) -> None:
+    link = tmp_path / "link"
+    link.symlink_to(tool)
+
+    assert wrap(CONTAINMENT, [str(link)], env={}, cwd=tmp_path, marker="m").bare_argv == (str(link),)
+
+
+@pytest.mark.parametrize("program", ["no-such-program", "./no-such-program", "/no/such/program"])
+def test_a_missing_program_is_told_before_anything_is_spawned(program: str, tmp_path: Path) -> None:
+    with pytest.raises(MachineError) as refused:
+        wrap(CONTAINMENT, [program], env=dict(os.environ), cwd=tmp_path, marker="m")
+
+    assert refused.value.code == "machine.spawn-failed"
+    assert "no-such-program" in refused.value.what or "/no/such/program" in refused.value.what
+
+
+def test_a_file_that_may_not_be_executed_is_no_program(tool: Path, tmp_path: Path) -> None:
+    tool.chmod(0o644)
+
+    with pytest.raises(MachineError):
+        wrap(CONTAINMENT, [str(tool)], env={}, cwd=tmp_path, marker="m")
+
+
+def test_without_a_path_the_systems_own_is_searched(tmp_path: Path) -> None:
+    plan = wrap(CONTAINMENT, ["sh"], env={}, cwd=tmp_path, marker="m")
+
+    assert plan.bare_argv == (shutil.which("sh", path=os.defpath),)
+
+
+@pytest.mark.parametrize("marker", ["", "a/b", "..\n", "a b", "x" * 129])
+def test_a_marker_that_could_not_name_a_file_is_refused(marker: str, tool: Path, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="not a marker"):
+        wrap(CONTAINMENT, [str(tool)], env={}, cwd=tmp_path, marker=marker)
+
+
+def test_new_markers_differ_and_are_accepted(tool: Path, tmp_path: Path) -> None:
+    markers = {new_marker() for _ in range(100)}
+
+    assert len({wrap(CONTAINMENT, [str(tool)], env={}, cwd=tmp_path, marker=each).marker for each in markers}) == 100

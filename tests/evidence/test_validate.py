@@ -1,0 +1,363 @@
+"""Validation without an agent: a small attempt, made whole by the recorder and then made wrong in one thing."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from proctor import canonical
+from proctor.event.bounds import PREVIEW_BYTES, TEXT_BYTES
+from proctor.event.metrics import MetricsFold
+from proctor.event.outcome import Outcome
+from proctor.event.row import StepTaken
+from proctor.event.trace import ToolCall
+from proctor.event.transcript import Line
+from proctor.evidence.artifacts import (
+    AttemptRecord,
+    AttemptReport,
+    Expectation,
+    Feedback,
+    LimitsMs,
+    RunnerRef,
+)
+from proctor.evidence.check_run import validate_run
+from proctor.evidence.layout import (
+    ATTEMPT,
+    FEEDBACK,
+    FRAMES,
+    PROBES,
+    PROMPT,
+    REPORT,
+    RUNNER_REF,
+    SEAL,
+    TOOL_CALLS,
+    TRANSCRIPT,
+    WORKSPACE_DIFF,
+    AttemptPaths,
+    RunPaths,
+    write_artifact,
+)
+from proctor.evidence.reader import Problem
+from proctor.evidence.recorder import ChainedLog, FrameLog
+from proctor.evidence.redact import Redactor
+from proctor.evidence.seal import seal
+from proctor.evidence.validate import Status, Validation, conclude, validate_attempt
+from proctor.ids import (
+    AttemptId,
+    CallId,
+    CampaignId,
+    CellId,
+    Digest,
+    FlowId,
+    MissionId,
+    RunId,
+    StrategyId,
+    TurnId,
+)
+from proctor.spec.model import Approvals, Isolation, Sandbox
+
+A1 = AttemptId("fix.native.r1.1")
+PROMPTED = b"Fix it.\n"
+NOTHING = Digest("sha256:0")
+
+ATTEMPT_RECORD = AttemptRecord(
+    attempt_id=A1,
+    cell=CellId("fix.native.r1"),
+    n=1,
+    campaign_id=CampaignId("c"),
+    run_id=RunId("r"),
+    mission_id=MissionId("fix"),
+    flow_id=FlowId("native"),
+    repeat=1,
+    strategy=StrategyId("some_agent"),
+    plan_digest=NOTHING,
+    cell_digest=NOTHING,
+    prompt_digest=canonical.digest_bytes(PROMPTED),
+    workspace_digest=NOTHING,
+    isolation=Isolation.SHARED,
+    sandbox=Sandbox.WORKSPACE_WRITE,
+    approvals=Approvals.DENY,
+    limits=LimitsMs(attempt_ms=3, turn_ms=2, stall_ms=1),
+    secret_names=(),
+    created_at_ms=0,
+)
+RUNNER = RunnerRef(
+    attempt_id=A1,
+    strategy=StrategyId("some_agent"),
+    transport="stdio",
+    process_id=None,
+    session_id=None,
+    thread_id=None,
+    is_fresh_session=True,
+    facts={},
+)
+CLAIMED = Feedback(attempt_id=A1, claimed=None, answer=None, frame=None, problem=None)
+REPORTED = AttemptReport(
+    attempt_id=A1,
+    outcome=Outcome.UNKNOWN,
+    code=None,
+    detail=None,
+    claimed=None,
+    verified=None,
+    reasons=(),
+    expectation=Expectation(met=None, misses=()),
+    metrics=MetricsFold().finish(),
+    workspace_digest_after=None,
+    duration_ms=0,
+)
+CALL = ToolCall(
+    call=CallId("c1"),
+    turn=TurnId("t1"),
+    kind="command",
+    name="shell",
+    input={"command": "ls"},
+    ok=True,
+    status="completed",
+    began_at_ms=0,
+    output="é" * (PREVIEW_BYTES // 2),
+    output_bytes=PREVIEW_BYTES + 7,
+    cut_output_bytes=7,
+)
+LINE = Line(kind="message", at_ms=0, frame=1, text="x" * TEXT_BYTES)
+
+
+class At:
+    """A clock that stands still."""
+
+    def wall_ms(self) -> int:
+        return 1_700_000_000_000
+
+    def steady_s(self) -> float:
+        return 0.0
+
+
+def make(
+    folder: Path,
+    *,
+    artifacts: Mapping[str, msgspec.Struct] | None = None,
+    prompt: bytes = PROMPTED,
+    changes: bytes = b"",
+    rows: Mapping[str, list[Any]] | None = None,
+) -> AttemptPaths:
+    """A sealed attempt, with these things of it other than they should be."""
+    paths = AttemptPaths(folder)
+    paths.create()
+    whole = {ATTEMPT: ATTEMPT_RECORD, RUNNER_REF: RUNNER, FEEDBACK: CLAIMED, REPORT: REPORTED, **(artifacts or {})}
+    for name, artifact in whole.items():
+        write_artifact(folder / name, artifact)
+    paths.prompt.write_bytes(prompt)
+    paths.workspace_diff.write_bytes(changes)
+    told: dict[str, list[Any]] = {TOOL_CALLS: [CALL], TRANSCRIPT: [LINE], PROBES: [{"any": "thing"}], **(rows or {})}
+    heads = {}
+    if FRAMES not in told:
+        with FrameLog(paths.frames, redactor=Redactor([]), clock=At()) as log:
+            log.say(StepTaken(step="began"))
+            heads[FRAMES] = log.head
+    for name, each in told.items():
+        with ChainedLog(folder / name) as chained:
+            chained.append(each)
+            heads[name] = chained.head
+    seal(paths, attempt_id=A1, clock=At(), streams=heads)
+    return paths
+
+
+def strictly(paths: AttemptPaths) -> Validation:
+    return validate_attempt(paths, is_strict=True)
+
+
+def invalid(*problems: Problem, name: str = A1) -> Validation:
+    return Validation(kind="attempt", name=name, status=Status.INVALID, problems=problems)
+
+
+def test_a_whole_attempt_is_valid(tmp_path: Path) -> None:
+    paths = make(tmp_path / A1)
+    valid = Validation(kind="attempt", name=A1, status=Status.VALID, problems=())
+    assert [validate_attempt(paths, is_strict=is_strict) for is_strict in (True, False)] == [valid, valid]
+
+
+# ── what a seal does not show, because it was sealed so ──
+
+
+def call(**changes: Any) -> list[ToolCall]:
+    return [msgspec.structs.replace(CALL, **changes)]
+
+
+@pytest.mark.requirement("evidence.bounds")
+@pytest.mark.parametrize(
+    ("rows", "detail"),
+    [
+        ({TRANSCRIPT: [msgspec.structs.replace(LINE, text="x" * TEXT_BYTES + "é")]}, "a text of 65538 bytes"),
+        ({TOOL_CALLS: call(input=["x" * TEXT_BYTES])}, "an input of 65540 bytes"),
+        ({TOOL_CALLS: call(input="é" * TEXT_BYTES, cut_input_bytes=1)}, "an input of 131072 bytes"),
+        ({TOOL_CALLS: call(output="x" * (PREVIEW_BYTES + 1))}, "an output of 16385 bytes"),
+        ({TOOL_CALLS: call(cut_output_bytes=8)}, "16384 bytes of output and 8 cut, of 16391"),
+        ({TOOL_CALLS: call(output_bytes=None)}, "16384 bytes of output and 7 cut, of None"),
+    ],
+)
+def test_a_text_over_its_bound_or_cut_by_another_count_is_found(
+    tmp_path: Path, rows: Mapping[str, list[Any]], detail: str
+) -> None:
+    [file] = rows
+    found = strictly(make(tmp_path / A1, rows=rows))
+    assert found == invalid(Problem(code="evidence.bounds", file=file, line=1, detail=detail))
+
+
+def test_an_input_that_was_cut_may_need_more_bytes_as_json_than_as_text(tmp_path: Path) -> None:
+    rows = {TOOL_CALLS: call(input='"' * TEXT_BYTES, cut_input_bytes=1)}
+    assert strictly(make(tmp_path / A1, rows=rows)).status == "valid"
+
+
+OTHER = AttemptId("fix.native.r1.2")
+
+
+@pytest.mark.requirement("evidence.validate")
+@pytest.mark.parametrize(
+    ("artifact", "detail"),
+    [
+        ((RUNNER_REF, {"attempt_id": OTHER}), f"attempt '{OTHER}', but attempt.json says '{A1}'"),
+        ((FEEDBACK, {"attempt_id": OTHER}), f"attempt '{OTHER}', but attempt.json says '{A1}'"),
+        ((REPORT, {"attempt_id": OTHER}), f"attempt '{OTHER}', but attempt.json says '{A1}'"),
+        ((RUNNER_REF, {"strategy": "another"}), "strategy 'another', but attempt.json says 'some_agent'"),
+        ((ATTEMPT, {"n": 3}), f"attempt '{A1}', but the cell says 'fix.native.r1.3'"),
+    ],
+    ids=str,
+)
+def test_files_that_speak_of_different_attempts_are_found(
+    tmp_path: Path, artifact: tuple[str, Mapping[str, Any]], detail: str
+) -> None:
+    name, fields = artifact
+    was = {ATTEMPT: ATTEMPT_RECORD, RUNNER_REF: RUNNER, FEEDBACK: CLAIMED, REPORT: REPORTED}[name]
+    paths = make(tmp_path / A1, artifacts={name: msgspec.structs.replace(was, **fields)})
+    assert strictly(paths) == invalid(Problem(code="evidence.ids", file=name, detail=detail))
+
+
+def test_a_folder_of_another_name_is_found(tmp_path: Path) -> None:
+    detail = f"attempt '{A1}', but the folder says 'elsewhere'"
+    problem = Problem(code="evidence.ids", file=ATTEMPT, detail=detail)
+    assert strictly(make(tmp_path / "elsewhere")) == invalid(problem, name="elsewhere")
+
+
+def test_another_prompt_than_the_one_named_is_found(tmp_path: Path) -> None:
+    problem = Problem(code="evidence.digest", file=PROMPT, detail="not the prompt that attempt.json names")
+    assert strictly(make(tmp_path / A1, prompt=b"Break it.\n")) == invalid(problem)
+
+
+def test_a_text_that_is_none_is_found(tmp_path: Path) -> None:
+    [problem] = strictly(make(tmp_path / A1, changes=b"\xff")).problems
+    assert (problem.code, problem.file) == ("evidence.syntax", WORKSPACE_DIFF)
+
+
+@pytest.mark.parametrize("said", [{}, {"frame": 1, "text": "both"}], ids=["neither", "both"])
+def test_a_row_that_is_neither_a_frame_nor_a_text_is_found(tmp_path: Path, said: dict[str, Any]) -> None:
+    paths = make(tmp_path / A1, rows={FRAMES: [{"atMs": 1, "dir": "in", **said}]})
+    detail = "a row holds either a frame or a text"
+    assert strictly(paths) == invalid(Problem(code="evidence.schema", file=FRAMES, line=1, detail=detail))
+
+
+def test_a_sealed_row_of_another_shape_is_found(tmp_path: Path) -> None:
+    paths = make(tmp_path / A1, rows={FRAMES: [{"atMs": 1, "dir": "sideways", "frame": {}}]})
+    assert [(each.code, each.file, each.line) for each in strictly(paths).problems] == [("evidence.schema", FRAMES, 1)]
+
+
+def test_a_quick_look_does_not_read_what_the_files_say(tmp_path: Path) -> None:
+    paths = make(tmp_path / A1, prompt=b"Break it.\n")
+    assert validate_attempt(paths, is_strict=False).status == "valid"
+
+
+# ── what the machine does not let us read ──
+
+LOOK = """
+import sys
+from pathlib import Path
+import msgspec
+from proctor.evidence.check_run import validate_run
+from proctor.evidence.layout import AttemptPaths, RunPaths
+from proctor.evidence.validate import validate_attempt
+found = [
+    validate_attempt(AttemptPaths(Path(sys.argv[1])), is_strict=True),
+    *validate_run(RunPaths(Path(sys.argv[1]).parent.parent), is_strict=True),
+]
+sys.stdout.buffer.write(msgspec.json.encode(found))
+"""
+
+
+def look_as_anybody(folder: Path) -> list[Validation]:
+    # Root reads everything unless it lays down two capabilities.
+    less = ["setpriv", "--bounding-set=-dac_override,-dac_read_search", "--"] if os.geteuid() == 0 else []
+    done = subprocess.run([*less, sys.executable, "-c", LOOK, str(folder)], capture_output=True, timeout=60)
+    assert done.stderr == b""
+    return msgspec.json.decode(done.stdout, type=list[Validation])
+
+
+def lock_every_file(folder: Path) -> set[str]:
+    for file in folder.iterdir():
+        file.chmod(0)
+    return {ATTEMPT, PROMPT, FRAMES, TOOL_CALLS, TRANSCRIPT, RUNNER_REF, FEEDBACK, PROBES, WORKSPACE_DIFF, REPORT, SEAL}
+
+
+def lock_the_folder(folder: Path) -> set[str]:
+    folder.chmod(0)
+    return {A1}
+
+
+@pytest.mark.requirement("evidence.validate")
+@pytest.mark.parametrize("lock", [lock_every_file, lock_the_folder])
+def test_what_may_not_be_read_is_told(tmp_path: Path, lock: Callable[[Path], set[str]]) -> None:
+    folder = make(tmp_path / "r" / "attempts" / A1).folder
+    files = lock(folder)
+    try:
+        alone, run, in_run = look_as_anybody(folder)
+    finally:
+        folder.chmod(0o700)
+
+    assert alone == in_run
+    assert alone.status == "invalid"
+    assert {(each.code, each.file) for each in alone.problems} == {("evidence.unreadable", file) for file in files}
+    assert run.status == "valid"
+
+
+def test_a_run_that_may_not_be_listed_is_told(tmp_path: Path) -> None:
+    folder = make(tmp_path / "r" / "attempts" / A1).folder
+    folder.parent.chmod(0)
+    try:
+        _, run = look_as_anybody(folder)
+    finally:
+        folder.parent.chmod(0o700)
+    assert {each.code for each in run.problems} == {"evidence.unreadable", "evidence.not-found"}
+
+
+@pytest.mark.requirement("evidence.validate")
+@pytest.mark.parametrize("place", ["nowhere", "file", "empty"])
+def test_a_run_that_is_none_gets_a_code(tmp_path: Path, place: str) -> None:
+    (tmp_path / "file").write_text("")
+    (tmp_path / "empty").mkdir()
+    [found] = validate_run(RunPaths(tmp_path / place), is_strict=True)
+
+    assert (found.kind, found.name, found.status) == ("run", place, "invalid")
+    assert "evidence.not-found" in {problem.code for problem in found.problems}
+
+
+# ── what problems come to ──
+
+
+@pytest.mark.requirement("evidence.integrity")
+@pytest.mark.parametrize(
+    ("codes", "status"),
+    [
+        ([], "valid"),
+        (["evidence.partial"], "partial"),
+        (["evidence.partial", "evidence.torn"], "partial"),
+        (["spec.unknown-runtime"], "partial"),
+        (["evidence.torn"], "invalid"),
+        (["evidence.torn", "spec.unknown-runtime"], "invalid"),
+        (["evidence.partial", "evidence.chain"], "invalid"),
+        (["evidence.partial", "evidence.missing-file"], "invalid"),
+    ],
+)
+def test_only_a_cut_off_explains_a_torn_row_and_nothing_explains_more(codes: list[str], status: str) -> None:
+    assert conclude("attempt", A1, [Problem(code=code, file="f") for code in codes]).status == status

@@ -1,0 +1,74 @@
+"""An intent becomes a call of whatever tool is offered for it."""
+
+import json
+from typing import Any
+
+import pytest
+
+from proctor.model.dialects import express
+from proctor.model.script import Call, Patch, Run, ToolIntent
+from proctor.model.wire import Tool, ToolCall
+
+STRING = {"type": "string"}
+EXEC = Tool(name="exec_command", properties={"cmd": STRING, "yield_time_ms": {"type": "number"}})
+SHELL_COMMAND = Tool(name="shell_command", properties={"command": STRING, "timeout_ms": {"type": "number"}})
+SHELL = Tool(name="shell", properties={"command": {"type": "array"}})
+FREEFORM = Tool(name="apply_patch", freeform=True, properties={})
+FUNCTION = Tool(name="apply_patch", properties={"input": STRING})
+ADD = Tool(name="add", namespace="mcp__kit", properties={})
+PATCH = Patch(file="a.py", old="one\n\ntwo\n", new="three")
+
+
+@pytest.mark.parametrize(
+    ("tool", "intent", "arguments"),
+    [
+        (EXEC, Run(command="ls"), {"cmd": "ls"}),
+        (EXEC, Run(command="ls", wait="1.5s"), {"cmd": "ls", "yield_time_ms": 1500}),
+        (SHELL_COMMAND, Run(command="ls", wait=2), {"command": "ls", "timeout_ms": 2000}),
+        (SHELL, Run(command="a && b", wait=2), {"command": ["bash", "-c", "a && b"]}),
+        (
+            EXEC,
+            Run(command="ls", escalate=True),
+            {"cmd": "ls", "sandbox_permissions": "require_escalated", "justification": "The script asks for it."},
+        ),
+        (ADD, Call(tool="add", arguments={"a": [1, None]}), {"a": [1, None]}),
+        (ADD, Call(tool="mcp__kit.add"), {}),
+        (ADD, Call(tool="kit.add"), {}),
+    ],
+)
+def test_a_function_gets_the_arguments_it_takes(tool: Tool, intent: ToolIntent, arguments: dict[str, Any]) -> None:
+    call = express(intent, [Tool(name="view_image", properties={}), tool])
+    assert call is not None
+    assert (call.tool, json.loads(call.payload)) == (tool, arguments)
+
+
+@pytest.mark.parametrize(
+    ("intent", "lines"),
+    [
+        (PATCH, ["*** Update File: a.py", "@@", "-one", "-", "-two", "+three"]),
+        (Patch(file="a", old="x", new=""), ["*** Update File: a", "@@", "-x"]),
+        (Patch(file="a", content="x\n\n"), ["*** Add File: a", "+x", "+"]),
+        (Patch(file="a", content=""), ["*** Add File: a"]),
+        (Patch(file="a", delete=True), ["*** Delete File: a"]),
+    ],
+)
+def test_a_patch_is_written_in_the_patch_grammar(intent: Patch, lines: list[str]) -> None:
+    text = "\n".join(["*** Begin Patch", *lines, "*** End Patch", ""])
+    assert express(intent, [EXEC, FREEFORM]) == ToolCall(tool=FREEFORM, payload=text)
+    call = express(intent, [FUNCTION])
+    assert call is not None
+    assert json.loads(call.payload) == {"input": text}
+
+
+@pytest.mark.parametrize(
+    ("intent", "tools"),
+    [
+        (Run(command="ls"), [FREEFORM, Tool(name="exec_command", namespace="other", properties={})]),
+        (PATCH, [EXEC]),
+        (Call(tool="sub"), [ADD]),
+        (Call(tool="apply_patch"), [FREEFORM]),
+        (Call(tool="add"), [ADD, Tool(name="add", properties={}), Tool(name="add", namespace="x", properties={})]),
+    ],
+)
+def test_what_no_tool_offered_does_is_not_expressed(intent: ToolIntent, tools: list[Tool]) -> None:
+    assert express(intent, tools) is None

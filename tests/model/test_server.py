@@ -1,0 +1,271 @@
+"""The scripted model over loopback: streams, faults, aborts and an end that nothing can hold up."""
+
+import json
+import signal
+import socket
+import tracemalloc
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+import httpx
+import msgspec
+import pytest
+from anyio.lowlevel import checkpoint
+
+from proctor.errors import MachineError
+from proctor.model.journal import Rows
+from proctor.model.player import Kind
+from proctor.model.script import Script
+from proctor.model.server import ScriptedModel, open_model
+
+DEADLINE_S = 30
+TOOLS = [{"type": "function", "name": "exec_command", "parameters": {"properties": {"cmd": {"type": "string"}}}}]
+
+
+class FixedClock:
+    def wall_ms(self) -> int:
+        return 1234
+
+    def steady_s(self) -> float:
+        return 0
+
+
+def script(*steps: dict[str, Any]) -> Script:
+    return msgspec.convert({"version": 1, "steps": steps}, Script)
+
+
+def question(*texts: str, tools: list[dict[str, Any]] = TOOLS) -> dict[str, Any]:
+    items = [{"type": "message", "role": "user", "content": text} for text in texts]
+    return {"model": "m", "stream": True, "input": items, "tools": tools}
+
+
+def deltas(stream: bytes) -> list[str]:
+    events = (part.split(b"data: ", 1)[1] for part in stream.split(b"\n\n") if part)
+    decoded = [json.loads(event) for event in events]
+    return [event["delta"] for event in decoded if event["type"] == "response.output_text.delta"]
+
+
+@asynccontextmanager
+async def serving() -> AsyncIterator[tuple[ScriptedModel, httpx.AsyncClient]]:
+    with anyio.fail_after(DEADLINE_S):
+        async with open_model(clock=FixedClock()) as model, httpx.AsyncClient(timeout=DEADLINE_S) as client:
+            yield model, client
+
+
+def outline(rows: Rows) -> list[tuple[Kind, int | None, int | None, bool, bool]]:
+    return [(row.kind, row.status, row.step, row.is_complete, row.client_aborted) for row in rows]
+
+
+@pytest.mark.requirement("model.scripted")
+def test_a_script_is_played_and_every_request_is_in_the_journal() -> None:
+    async def main() -> None:
+        async with serving() as (model, client):
+            url = model.play("key", script({"say": {"text": "Hello", "chunk_chars": 2}}))
+            assert url == f"{model.url}/a/key/v1"
+            reply = await client.post(f"{url}/responses", json=question("Go"))
+            assert (reply.status_code, reply.headers["content-type"]) == (200, "text/event-stream")
+            assert deltas(reply.content) == ["He", "ll", "o"]
+            side = await client.post(f"{url}/responses", json=question("Title?", tools=[]))
+            assert deltas(side.content) == ["Noted."]
+            assert (await client.get(f"{url}/models")).json() == {"object": "list", "data": [], "models": []}
+            more = await client.post(f"{url}/responses", json=question("Go", "More"))
+            assert (more.status_code, more.json()["error"]["code"]) == (400, "script_exhausted")
+            assert (await client.post(f"{url}/responses", content=b"{")).json()["error"]["code"] == "invalid_request"
+            assert (await client.post(f"{url}/nothing")).json()["error"]["code"] == "no_endpoint"
+            rows = await model.journal_until("key", lambda rows: len(rows) == 6 and rows[0].is_complete)
+            assert outline(rows) == [
+                (Kind.MAIN, 200, 0, True, False),
+                (Kind.SIDE, 200, None, True, False),
+                (Kind.SIDE, 200, None, True, False),
+                (Kind.EXHAUSTED, 400, None, False, False),
+                (Kind.REFUSED, 400, None, False, False),
+                (Kind.REFUSED, 404, None, False, False),
+            ]
+            first = rows[0]
+            assert (first.at_ms, first.method, first.path) == (1234, "POST", "/a/key/v1/responses")
+            assert (first.model, first.tools, first.heard) == ("m", ("exec_command",), ("Go",))
+            assert "exhausted" in (rows[3].error or "")
+
+    anyio.run(main)
+
+
+def test_an_unknown_or_forgotten_key_is_said_to_be_so() -> None:
+    async def main() -> None:
+        async with serving() as (model, client):
+            url = model.play("key", script({"say": "a"}))
+            model.forget("key")
+            for address in (f"{url}/responses", f"{model.url}/v1/responses", f"{model.url}/b/key/v1/responses"):
+                reply = await client.post(address, json=question("Go"))
+                assert (reply.status_code, reply.json()["error"]["code"]) == (404, "no_script")
+            with pytest.raises(ValueError, match="not fit for a URL"):
+                model.play("a/b", script({"say": "a"}))
+
+    anyio.run(main)
+
+
+def test_twenty_scripts_play_at_once_without_a_word_astray() -> None:
+    async def main() -> None:
+        async with serving() as (model, client), anyio.create_task_group() as tasks:
+
+            async def converse(name: str) -> None:
+                steps = [{"do": [{"say": f"{name}.{n}"}, {"delay": "1ms"}, {"run": "true"}]} for n in range(5)]
+                url = model.play(name, script(*steps))
+                texts = []
+                for n in range(5):
+                    texts.append(f"ask {n}")
+                    reply = await client.post(f"{url}/responses", json=question(*texts))
+                    assert deltas(reply.content) == [f"{name}.{n}"]
+                assert [(row.kind, row.step) for row in model.journal(name)] == [(Kind.MAIN, n) for n in range(5)]
+
+            for number in range(20):
+                tasks.start_soon(converse, f"attempt-{number}")
+
+    anyio.run(main)
+
+
+def test_a_status_fault_comes_with_its_body_and_when_to_try_again() -> None:
+    async def main() -> None:
+        async with serving() as (model, client):
+            fault = {"status": 429, "retry_after": 2, "body": {"error": {"code": "slow_down"}}}
+            url = model.play("key", script({"tries": [{"fault": fault, "delay": "1ms"}, {"say": "a"}]}))
+            reply = await client.post(f"{url}/responses", json=question("Go"))
+            assert (reply.status_code, reply.headers["retry-after"]) == (429, "2")
+            assert reply.json() == {"error": {"code": "slow_down"}}
+            assert deltas((await client.post(f"{url}/responses", json=question("Go"))).content) == ["a"]
+
+    anyio.run(main)
+
+
+@pytest.mark.parametrize("cut_after", [0, 4, 1000])
+def test_a_cut_stream_ends_after_so_many_events_and_without_its_end(cut_after: int) -> None:
+    async def main() -> None:
+        async with serving() as (model, client):
+            url = model.play(
+                "key", script({"say": {"text": "abcd", "chunk_chars": 1}, "fault": {"cut_after": cut_after}})
+            )
+            got = b""
+            async with client.stream("POST", f"{url}/responses", json=question("Go")) as reply:
+                try:
+                    async for chunk in reply.aiter_raw():
+                        got += chunk
+                    pytest.fail("the stream came to its end")
+                except httpx.RemoteProtocolError:
+                    pass
+            assert got.count(b"event: ") == min(cut_after, 11)
+            rows = await model.journal_until("key", bool)
+            assert outline(rows) == [(Kind.FAULT, 200, 0, False, False)]
+
+    anyio.run(main)
+
+
+@pytest.mark.parametrize(
+    "step",
+    [{"fault": "hang"}, {"do": [{"say": "a"}, {"delay": "1h"}]}, {"delay": "1h", "fault": {"status": 500}}],
+    ids=["hang", "in a silence", "before a status"],
+)
+def test_a_client_that_goes_is_noticed(step: dict[str, Any]) -> None:
+    async def main() -> None:
+        async with serving() as (model, client):
+            url = model.play("key", script(step))
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(lambda: client.post(f"{url}/responses", json=question("Go")))
+                await model.journal_until("key", bool)
+                tasks.cancel_scope.cancel()
+            (row,) = await model.journal_until("key", lambda rows: rows[0].client_aborted)
+            assert not row.is_complete
+
+    anyio.run(main)
+
+
+def test_what_is_said_before_a_silence_is_not_held_back() -> None:
+    async def main() -> None:
+        async with serving() as (model, client):
+            url = model.play("key", script({"do": [{"say": "a"}, {"delay": "1h"}, {"say": "b"}]}))
+            async with client.stream("POST", f"{url}/responses", json=question("Go")) as reply:
+                got = b""
+                async for chunk in reply.aiter_raw():
+                    got += chunk
+                    if b"output_item.done" in got:
+                        break
+            assert deltas(got) == ["a"]
+
+    anyio.run(main)
+
+
+def test_a_flood_arrives_whole() -> None:
+    async def main() -> None:
+        async with serving() as (model, client):
+            url = model.play("key", script({"say": {"text": "tok ", "repeat": 100_000}}))
+            reply = await client.post(f"{url}/responses", json=question("Go"))
+            assert reply.content.count(b'"delta":"tok "') == 100_000
+            completed = json.loads(reply.content[reply.content.rindex(b"data: ") + 6 :])
+            assert completed["response"]["output"][0]["content"][0]["text"] == "tok " * 100_000
+
+    anyio.run(main)
+
+
+def test_a_reader_that_stops_reading_stops_the_flood_and_nobody_else() -> None:
+    async def main() -> None:
+        async with serving() as (model, client):
+            flood = model.play("flood", script({"say": {"text": "x" * 1000, "repeat": 1_000_000}}))
+            other = model.play("other", script({"say": "b"}))
+            asking = question("Go")
+            tracemalloc.start()
+            try:
+                async with client.stream("POST", f"{flood}/responses", json=asking) as reply:
+                    chunks = reply.aiter_raw()
+                    await anext(chunks)
+                    for _ in range(3000):  # turns of the event loop, in each of which an unheeded flood would grow
+                        await checkpoint()
+                    assert deltas((await client.post(f"{other}/responses", json=asking)).content) == ["b"]
+                    _, peak_bytes = tracemalloc.get_traced_memory()
+                    assert outline(model.journal("flood")) == [(Kind.MAIN, 200, 0, False, False)]
+            finally:
+                tracemalloc.stop()
+            assert peak_bytes < 8 * 1024 * 1024
+            await model.journal_until("flood", lambda rows: rows[0].client_aborted)
+
+    anyio.run(main)
+
+
+def test_closing_does_not_wait_for_whoever_hangs() -> None:
+    ends: dict[str, int | None] = {}
+
+    async def main() -> None:
+        with anyio.fail_after(DEADLINE_S):
+            async with httpx.AsyncClient(timeout=DEADLINE_S) as client, anyio.create_task_group() as tasks:
+
+                async def ask_and_be_dropped(key: str, url: str) -> None:
+                    try:
+                        ends[key] = (await client.post(f"{url}/responses", json=question("Go"))).status_code
+                    except httpx.TransportError:
+                        ends[key] = None
+
+                async with open_model() as model:
+                    for key, step in (("hang", {"fault": "hang"}), ("slow", {"do": [{"say": "a"}, {"delay": "1h"}]})):
+                        tasks.start_soon(ask_and_be_dropped, key, model.play(key, script(step)))
+                        await model.journal_until(key, bool)
+
+    anyio.run(main)
+    assert ends == {"hang": 500, "slow": None}
+
+
+def test_no_signal_handler_is_touched() -> None:
+    async def main() -> None:
+        before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+        async with serving():
+            assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
+
+    anyio.run(main)
+
+
+def test_a_taken_port_is_an_error_with_a_code() -> None:
+    async def main(port: int) -> None:
+        async with open_model(port=port):
+            pass
+
+    with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(MachineError) as caught:
+        anyio.run(main, taken.getsockname()[1])
+    assert caught.value.code == "machine.port"

@@ -1,0 +1,237 @@
+"""The laws of a plan: every cell once, addressed by what it does, and resume finishes what a crash left."""
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from proctor.ids import CellId, Digest, FlowId, MissionId, StrategyId
+from proctor.plan.expand import expand
+from proctor.plan.model import Cell, Contents, Limits, Plan, ResolvedFlow, ResolvedModel
+from proctor.plan.remaining import remaining
+from proctor.spec.model import (
+    Approvals,
+    CampaignSpec,
+    ExpectSpec,
+    FlowSpec,
+    HeadlessRun,
+    Isolation,
+    LimitsSpec,
+    Login,
+    MissionSpec,
+    ModelSpec,
+    Sandbox,
+    ScheduleSpec,
+    Verified,
+    WorkspaceSpec,
+)
+
+ONE = StrategyId("one")
+CONTENTS = Contents(
+    scripts={"a.yaml": Digest("sha256:a"), "same-a.yaml": Digest("sha256:a"), "b.yaml": Digest("sha256:b")},
+    workspaces={"tree": Digest("sha256:t"), "same-tree": Digest("sha256:t"), "other": Digest("sha256:o")},
+)
+PROBE = HeadlessRun(command=["ls"])
+MISSION = MissionSpec(
+    id=MissionId("m"), prompt="p", workspace=WorkspaceSpec(copy="tree"), probes=[PROBE], script="a.yaml"
+)
+FLOW = FlowSpec(id=FlowId("f"), runtime=[ONE], options={ONE: {"x": 1, "y": 2}}, env={"LANG": "C"})
+SPEC = CampaignSpec(version=1, campaign="c", missions=[MISSION], flows=[FLOW])
+
+
+def of_mission(**changes: Any) -> CampaignSpec:
+    return replace(SPEC, missions=[replace(MISSION, **changes)])
+
+
+def of_flow(**changes: Any) -> CampaignSpec:
+    return replace(SPEC, flows=[replace(FLOW, **changes)])
+
+
+@pytest.mark.requirement("campaign.matrix")
+def test_a_plan_holds_everything_with_its_defaults_filled_in() -> None:
+    spec = replace(
+        SPEC,
+        flows=[FLOW, FlowSpec(id=FlowId("g"), runtime=[ONE], model=ModelSpec(provider="openai", name="n"))],
+        login=Login.API_KEY,
+        limits=LimitsSpec(attempt="2m", turn=90, stall="500ms"),
+        repeats=2,
+    )
+    plan = expand(spec, digests=CONTENTS)
+    assert plan == Plan(
+        campaign="c",
+        digest=plan.digest,
+        flows=(
+            ResolvedFlow(
+                id=FlowId("f"),
+                runtime=(ONE,),
+                isolation=Isolation.SHARED,
+                sandbox=Sandbox.WORKSPACE_WRITE,
+                approvals=Approvals.DENY,
+                model=ResolvedModel(provider="scripted", name=None, base_url=None),
+                login=Login.API_KEY,
+                options={ONE: {"x": 1, "y": 2}},
+                env={"LANG": "C"},
+            ),
+            ResolvedFlow(
+                id=FlowId("g"),
+                runtime=(ONE,),
+                isolation=Isolation.SHARED,
+                sandbox=Sandbox.WORKSPACE_WRITE,
+                approvals=Approvals.DENY,
+                model=ResolvedModel(provider="openai", name="n", base_url=None),
+                login=Login.API_KEY,
+                options={},
+                env={},
+            ),
+        ),
+        limits=Limits(attempt_ms=120_000, turn_ms=90_000, stall_ms=500),
+        cells=tuple(
+            Cell(id=CellId(id_), mission=MissionId("m"), flow=FlowId(flow), repeat=repeat, digest=cell.digest)
+            for (id_, flow, repeat), cell in zip(
+                [("m.f.r1", "f", 1), ("m.g.r1", "g", 1), ("m.f.r2", "f", 2), ("m.g.r2", "g", 2)],
+                plan.cells,
+                strict=True,
+            )
+        ),
+    )
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        of_mission(id=MissionId("n")),
+        of_mission(prompt="q"),
+        of_mission(probes=[]),
+        of_mission(probes=[PROBE, PROBE]),
+        of_mission(probes=[replace(PROBE, stdout="")]),
+        of_mission(probes=[replace(PROBE, timeout="31s")]),
+        of_mission(workspace=WorkspaceSpec()),
+        of_mission(workspace=WorkspaceSpec(copy="other")),
+        of_mission(script="b.yaml"),
+        of_mission(expect=ExpectSpec(verified=Verified.NO)),
+        of_flow(id=FlowId("g")),
+        of_flow(runtime=[ONE, StrategyId("two")]),
+        of_flow(isolation=Isolation.PROCESS),
+        of_flow(sandbox=Sandbox.READ_ONLY),
+        of_flow(approvals=Approvals.ACCEPT),
+        of_flow(model=ModelSpec(name="n")),
+        of_flow(login=Login.API_KEY),
+        of_flow(options={ONE: {"x": 1, "y": 3}}),
+        of_flow(env={"LANG": "D"}),
+        replace(SPEC, model=ModelSpec(base_url="http://localhost:1/v1")),
+        replace(SPEC, login=Login.API_KEY),
+        replace(SPEC, limits=LimitsSpec(turn="181s")),
+    ],
+)
+def test_whatever_decides_what_runs_changes_the_digest(changed: CampaignSpec) -> None:
+    before, after = expand(SPEC, digests=CONTENTS), expand(changed, digests=CONTENTS)
+    assert before.cells[0].digest != after.cells[0].digest
+    assert before.digest != after.digest
+
+
+@pytest.mark.parametrize(
+    "unchanged",
+    [
+        of_mission(script="same-a.yaml"),
+        of_mission(workspace=WorkspaceSpec(copy="same-tree")),
+        of_mission(probes=[replace(PROBE, timeout="30s", exit=0)]),
+        of_flow(options={ONE: {"y": 2, "x": 1}}),
+        of_flow(model=SPEC.model, login=SPEC.login),
+        replace(SPEC, limits=LimitsSpec(attempt="5m", turn=180, stall="60000ms")),
+        replace(SPEC, schedule=ScheduleSpec(parallel=9)),
+        replace(SPEC, secrets=["A_KEY"]),
+    ],
+)
+def test_what_decides_nothing_leaves_the_plan_as_it_was(unchanged: CampaignSpec) -> None:
+    assert expand(unchanged, digests=CONTENTS) == expand(SPEC, digests=CONTENTS)
+
+
+def test_a_script_decides_nothing_for_a_real_model() -> None:
+    real = ModelSpec(provider="openai")
+    plans = [
+        expand(replace(of_mission(script=script), model=real), digests=CONTENTS)
+        for script in ("a.yaml", "b.yaml", None)
+    ]
+    assert plans[0] == plans[1] == plans[2]
+
+
+def test_more_repeats_leave_the_cells_there_were() -> None:
+    few = expand(replace(SPEC, repeats=2), digests=CONTENTS)
+    many = expand(replace(SPEC, repeats=5), digests=CONTENTS)
+    assert many.cells[: len(few.cells)] == few.cells
+    assert many.digest != few.digest
+
+
+_ID = st.from_regex(r"[a-z0-9]{1,4}(-[a-z0-9]{1,3}){0,2}", fullmatch=True)
+
+
+@st.composite
+def specs(draw: st.DrawFn) -> CampaignSpec:
+    missions = draw(st.lists(_ID, min_size=1, max_size=4, unique=True))
+    flows = draw(st.lists(_ID, min_size=1, max_size=4, unique=True))
+    return replace(
+        SPEC,
+        missions=[replace(MISSION, id=MissionId(id_)) for id_ in missions],
+        flows=[replace(FLOW, id=FlowId(id_)) for id_ in flows],
+        repeats=draw(st.integers(1, 4)),
+    )
+
+
+@settings(deadline=None)
+@given(specs())
+def test_every_mission_flow_and_repeat_is_one_cell_with_an_id_that_can_name_a_folder(spec: CampaignSpec) -> None:
+    plan = expand(spec, digests=CONTENTS)
+    wanted = {
+        (mission.id, flow.id, repeat)
+        for mission in spec.missions
+        for flow in spec.flows
+        for repeat in range(1, spec.repeats + 1)
+    }
+    assert {(cell.mission, cell.flow, cell.repeat) for cell in plan.cells} == wanted
+    assert len({cell.id for cell in plan.cells}) == len({cell.digest for cell in plan.cells}) == len(wanted)
+    assert len(plan.cells) == len(wanted)
+    assert all(re.fullmatch(r"[a-z0-9][a-z0-9.-]{0,149}", cell.id) for cell in plan.cells)
+
+
+@settings(deadline=None)
+@given(specs())
+def test_a_plan_is_the_same_each_time_and_after_a_trip_to_disk(spec: CampaignSpec) -> None:
+    plan = expand(spec, digests=CONTENTS)
+    assert expand(spec, digests=CONTENTS) == plan
+    assert msgspec.json.decode(msgspec.json.encode(plan), type=Plan) == plan
+
+
+def run(cells: tuple[Cell, ...], *, seal: Callable[[Cell], None], crash_after: int | None = None) -> None:
+    for cell in cells[:crash_after]:
+        seal(cell)
+
+
+@settings(deadline=None)
+@given(specs(), st.lists(st.integers(0, 12), max_size=5), st.randoms(use_true_random=False))
+def test_run_all_equals_run_some_crash_resume(spec: CampaignSpec, crashes: list[int], chance: Any) -> None:
+    plan = expand(spec, digests=CONTENTS)
+    at_once: list[Cell] = []
+    run(remaining(plan, set()), seal=at_once.append)
+
+    in_pieces: list[Cell] = []
+    for crash_after in (*crashes, None):
+        left = list(remaining(plan, {cell.id for cell in in_pieces}))
+        chance.shuffle(left)  # parallel cells end in any order
+        run(tuple(left), seal=in_pieces.append, crash_after=crash_after)
+
+    assert sorted(in_pieces, key=plan.cells.index) == at_once == list(plan.cells)
+
+
+@settings(deadline=None)
+@given(specs(), st.data())
+def test_what_remains_is_what_has_no_seal_in_the_order_of_the_plan(spec: CampaignSpec, data: st.DataObject) -> None:
+    plan = expand(spec, digests=CONTENTS)
+    sealed = data.draw(st.sets(st.sampled_from([cell.id for cell in plan.cells])))
+    left = remaining(plan, {*sealed, CellId("of.another.r1")})
+    assert {cell.id for cell in left} == {cell.id for cell in plan.cells} - sealed
+    assert list(left) == sorted(left, key=plan.cells.index)

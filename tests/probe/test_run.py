@@ -1,0 +1,310 @@
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+import msgspec
+import pytest
+
+from proctor.canonical import digest, encode
+from proctor.contain.intent import IntentBook, open_intents
+from proctor.contain.ladder import choose, survey
+from proctor.probe.gate import decide
+from proctor.probe.kind import Bench, Judgement, Kind
+from proctor.probe.kinds import KINDS
+from proctor.probe.model import Phase, ProbeRow, Verdict, require
+from proctor.probe.run import run_probe
+from proctor.spec.model import HeadlessRun, Verified
+from proctor.workspace.snapshot import snapshot
+
+Run = Callable[..., ProbeRow]
+
+
+@pytest.fixture
+def subject(tmp_path: Path) -> Path:
+    root = tmp_path / "subject"
+    root.mkdir()
+    (root / "greet.sh").write_text("echo Hello, Bob\n")
+    return root
+
+
+@pytest.fixture
+def run(tmp_path: Path, subject: Path) -> Run:
+    (tmp_path / "scratch").mkdir()
+
+    def run_now(
+        command: str | list[str],
+        *,
+        phase: Phase = Phase.FINAL,
+        kinds: Any = KINDS,
+        search_path: str | None = None,
+        **options: Any,
+    ) -> ProbeRow:
+        async def main() -> ProbeRow:
+            async with open_intents(tmp_path / "spawns") as intents:
+                row = await run_probe(
+                    HeadlessRun(command=command, **options),
+                    index=0,
+                    phase=phase,
+                    subject=subject,
+                    subject_digest=snapshot(subject).digest,
+                    scratch=tmp_path / "scratch",
+                    containment=choose(survey()),
+                    intents=intents,
+                    kinds=kinds,
+                    search_path=search_path,
+                )
+                assert list(intents.folder.glob("*.json")) == []
+                return row
+
+        row = anyio.run(main)
+        assert list((tmp_path / "scratch").iterdir()) == []
+        return row
+
+    return run_now
+
+
+def test_a_row_tells_everything_that_was_seen(run: Run, subject: Path) -> None:
+    row = run("echo out; echo err >&2; exit 3", exit=3)
+    assert msgspec.structs.replace(row, duration_ms=0) == ProbeRow(
+        phase=Phase.FINAL,
+        index=0,
+        kind="headless_run",
+        probe_digest=digest(HeadlessRun(command="echo out; echo err >&2; exit 3", exit=3)),
+        workspace_digest=snapshot(subject).digest,
+        verdict=Verdict.PASS,
+        summary="exited 3",
+        argv=("bash", "-c", "echo out; echo err >&2; exit 3"),
+        exit_code=3,
+        stdout_tail="out\n",
+        stderr_tail="err\n",
+    )
+    assert msgspec.json.decode(encode(row), type=ProbeRow) == row
+    assert '"workspaceDigest"' in encode(row).decode()
+
+
+def test_a_string_is_given_to_a_real_shell_and_a_list_to_none(run: Run) -> None:
+    assert run("echo a && false").verdict is Verdict.FAIL
+    assert run(["echo", "a", "&&", "false"], stdout="a && false\n").verdict is Verdict.PASS
+
+
+def test_a_mismatch_says_what_was_observed_and_never_what_was_expected(run: Run) -> None:
+    row = run(["bash", "greet.sh"], stdout="Hello, Ada\n")
+    assert (row.verdict, row.summary) == (Verdict.FAIL, "exited 0 and printed 'Hello, Bob\\n'")
+    assert "Ada" not in encode(row).decode()
+
+
+async def is_killed(spec: Any, bench: Bench) -> Judgement:
+    """The kind itself, while somebody outside kills what it runs."""
+
+    async def kill() -> None:
+        while not (found := [pid for pid, name in _processes(cwd=bench.workspace) if name == "sleep"]):
+            await anyio.lowlevel.checkpoint()
+        os.kill(found[0], signal.SIGKILL)
+
+    with anyio.fail_after(30):
+        async with anyio.create_task_group() as group:
+            group.start_soon(kill)
+            judged = await KINDS["headless_run"](spec, bench)
+    return judged
+
+
+def test_a_kill_never_passes_for_the_exit_code_that_was_asked_for(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PROCTOR_CONTAINMENT", "unshare")
+    assert run("exit 1", exit=1).verdict is Verdict.PASS
+    killed = run(["sleep", "300"], exit=1, kinds={"headless_run": is_killed})
+    assert (killed.verdict, killed.exit_code) == (Verdict.UNAVAILABLE, 1)
+    assert "cannot tell from death by a signal" in killed.summary
+
+
+def test_stdout_is_compared_to_the_last_byte(run: Run) -> None:
+    assert run("printf x", stdout="x").verdict is Verdict.PASS
+    assert run("echo x", stdout="x").verdict is Verdict.FAIL
+    assert run("true", stdout="").verdict is Verdict.PASS
+    assert run("printf 'é\\xff'", stdout="é").verdict is Verdict.FAIL
+
+
+@pytest.mark.requirement("probe.process")
+def test_a_missing_tool_is_unavailable_and_a_missing_program_of_the_workspace_fails(run: Run, subject: Path) -> None:
+    (subject / "plain").write_text("")
+    told = [
+        run(["no-such-tool-here"]),
+        run(["/no/such/tool"]),
+        run("true", search_path="/nowhere"),
+        run(["./absent"]),
+        run(["./plain"]),
+    ]
+    assert [(row.verdict, row.summary) for row in told] == [
+        (Verdict.UNAVAILABLE, "no-such-tool-here is not on this machine"),
+        (Verdict.UNAVAILABLE, "/no/such/tool is not on this machine"),
+        (Verdict.UNAVAILABLE, "bash is not on this machine"),
+        (Verdict.FAIL, "./absent is not in the workspace"),
+        (Verdict.FAIL, "./plain is not executable"),
+    ]
+
+
+@pytest.mark.requirement("probe.process")
+def test_only_an_allow_list_of_variables_reaches_a_probe(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SERVICE_API_KEY", "do-not-tell-this")
+    monkeypatch.setenv("BASH_ENV", "/dev/null")
+    row = run(["env"])
+    names = {line.partition("=")[0] for line in row.stdout_tail.splitlines()}
+    assert {name for name in names if not name.startswith("PROCTOR_")} == {
+        *("PATH", "HOME", "TMPDIR", "LANG", "PYTHONDONTWRITEBYTECODE"),
+    }
+    assert "do-not-tell-this" not in encode(row).decode()
+
+
+@pytest.mark.requirement("probe.process")
+def test_a_probe_that_hangs_fails_and_its_whole_tree_is_gone(run: Run, tmp_path: Path) -> None:
+    row = run("sleep 300 & setsid env -i sleep 301 & echo begun; wait", timeout="1500ms")
+    assert (row.verdict, row.summary, row.timed_out) == (Verdict.FAIL, "did not end within 1.5 s", True)
+    assert row.stdout_tail == "begun\n"
+    assert _processes(cwd=tmp_path) == []
+
+
+def _processes(*, cwd: Path) -> list[tuple[int, str]]:
+    """Those at work in this folder or below it."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if str((process / "cwd").readlink()).startswith(str(cwd)):
+                found.append((int(process.name), (process / "comm").read_text().strip()))
+        except OSError:
+            continue
+    return found
+
+
+@pytest.mark.requirement("probe.process")
+def test_endless_output_is_bounded_and_the_cut_is_stated(run: Run) -> None:
+    row = run("head -c 20000000 /dev/zero | tr '\\0' x; printf '\\xff\\xfe' >&2")
+    assert row.verdict is Verdict.PASS
+    assert row.stdout_tail.startswith("[1044480 bytes before this left out]\nxxx")
+    assert row.stdout_tail.endswith("xxx\n[output after this left out]")
+    assert len(row.stdout_tail) < 5000
+    assert row.stderr_tail == "\ufffd\ufffd"
+
+
+def test_a_probe_works_on_a_copy_and_what_it_does_to_its_subject_is_seen(run: Run, subject: Path) -> None:
+    clean = run("rm -r * && touch made && mkdir -m 0 locked")
+    assert (clean.verdict, clean.mutated) == (Verdict.PASS, False)
+    before = snapshot(subject).digest
+    dirty = run(f"touch {subject}/made")
+    assert (dirty.verdict, dirty.mutated, dirty.workspace_digest) == (Verdict.PASS, True, before)
+    decision = decide(
+        require([HeadlessRun(command=f"touch {subject}/made")]), [dirty], workspace_digest=before, base_digest=before
+    )
+    assert decision.verified is Verified.NO
+
+
+def test_links_and_pipes_an_agent_left_do_not_stop_a_probe(run: Run, subject: Path) -> None:
+    (subject / "out").symlink_to("/etc")
+    os.mkfifo(subject / "pipe")
+    row = run("test -L out && test ! -e pipe && bash greet.sh", stdout="Hello, Bob\n")
+    assert (row.verdict, row.mutated) == (Verdict.PASS, False)
+
+
+def test_a_workspace_that_cannot_be_copied_whole_cannot_be_judged(run: Run, subject: Path) -> None:
+    with (subject / "huge").open("wb") as file:
+        file.truncate(2**42)
+    row = run("true")
+    assert row.verdict is Verdict.UNAVAILABLE
+    assert "at most" in row.summary
+    (subject / "huge").unlink()
+    (subject / "greet.sh").unlink()
+    subject.rmdir()
+    assert run("true").verdict is Verdict.UNAVAILABLE
+
+
+async def raises(spec: Any, bench: Bench) -> Judgement:
+    raise RuntimeError("it broke")
+
+
+async def gives_nothing(spec: Any, bench: Bench) -> Any:
+    return None
+
+
+@pytest.mark.requirement("probe.gate")
+@pytest.mark.parametrize(
+    ("kinds", "summary"),
+    [
+        ({"headless_run": raises}, "the probe broke: RuntimeError: it broke"),
+        ({"headless_run": gives_nothing}, "the probe broke: TypeError: gave None for a judgement"),
+        ({}, "the probe broke: KeyError: 'headless_run'"),
+    ],
+)
+def test_a_kind_that_breaks_becomes_a_row_that_could_not_judge(run: Run, kinds: dict[str, Kind], summary: str) -> None:
+    row = run("true", kinds=kinds)
+    assert (row.verdict, row.summary) == (Verdict.UNAVAILABLE, summary)
+
+
+def test_a_cancelled_probe_leaves_neither_process_nor_copy(tmp_path: Path, subject: Path) -> None:
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+
+    async def main(intents: IntentBook) -> None:
+        begun = anyio.Event()
+
+        async def sleeps(spec: Any, bench: Bench) -> Judgement:
+            async with anyio.create_task_group() as group:
+                group.start_soon(lambda: bench.run(["sleep", "300"], timeout_s=300))
+                while not _processes(cwd=bench.workspace):
+                    await anyio.lowlevel.checkpoint()
+                begun.set()
+            raise AssertionError("it was not cancelled")
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(
+                lambda: run_probe(
+                    HeadlessRun(command="true"),
+                    index=0,
+                    phase=Phase.FINAL,
+                    subject=subject,
+                    subject_digest=snapshot(subject).digest,
+                    scratch=scratch,
+                    containment=choose(survey()),
+                    intents=intents,
+                    kinds={"headless_run": sleeps},
+                )
+            )
+            with anyio.fail_after(30):
+                await begun.wait()
+            group.cancel_scope.cancel()
+        assert list(scratch.iterdir()) == []
+        assert _processes(cwd=tmp_path) == []
+
+    async def opened() -> None:
+        async with open_intents(tmp_path / "spawns") as intents:
+            await main(intents)
+
+    anyio.run(opened)
+
+
+@pytest.mark.requirement("probe.discrimination")
+@pytest.mark.requirement("evidence.claimed-vs-verified")
+def test_a_fix_is_verified_a_mere_claim_is_not_and_a_probe_that_always_passes_proves_nothing(
+    tmp_path: Path, subject: Path, run: Run
+) -> None:
+    command, base = ["bash", "greet.sh"], snapshot(subject).digest
+    told = HeadlessRun(command=command, stdout="Hello, Ada\n")
+    before = [run(command, stdout="Hello, Ada\n", phase=Phase.BASELINE), run("true", phase=Phase.BASELINE)]
+
+    claimed = [run(command, stdout="Hello, Ada\n")]
+    decision = decide(require([told]), [*before, *claimed], workspace_digest=snapshot(subject).digest, base_digest=base)
+    assert (decision.verified, decision.reasons) == (
+        Verified.NO,
+        ("probe 0 (headless_run): exited 0 and printed 'Hello, Bob\\n'",),
+    )
+
+    (subject / "greet.sh").write_text("echo Hello, Ada\n")
+    now = snapshot(subject).digest
+    stale = decide(require([told]), [*before, *claimed], workspace_digest=now, base_digest=base)
+    assert stale.verified is Verified.UNKNOWN
+    after = [run(command, stdout="Hello, Ada\n"), run("true")]
+    evidence = [*before, *claimed, *after]
+    assert decide(require([told]), evidence, workspace_digest=now, base_digest=base).verified is Verified.YES
+    vacuous = decide(require([HeadlessRun(command="true")]), evidence, workspace_digest=now, base_digest=base)
+    assert vacuous.reasons == ("probe 0 (headless_run): already passes on the untouched workspace",)

@@ -1,0 +1,99 @@
+"""Ledgers and rows that are made, where no agent need have run."""
+
+from pathlib import Path
+from typing import Any
+
+from proctor.campaign import ledger
+from proctor.event.metrics import Metrics, Usage
+from proctor.event.model import Tokens
+from proctor.event.outcome import Outcome
+from proctor.evidence.artifacts import AttemptReport, Expectation
+from proctor.evidence.layout import CampaignPaths, RootPaths
+from proctor.ids import AttemptId, CampaignId, CellId, Digest, FlowId, MissionId, RunId, StrategyId
+from proctor.plan.model import Cell, Limits, Plan
+from proctor.report.row import ReportRow
+
+RUN = RunId("20260101-120000-bbbbbb")
+CAMPAIGN = CampaignId("made-20260101-120000-aaaaaa")
+
+
+def cell(mission: str) -> Cell:
+    return Cell(
+        id=CellId(f"{mission}.codex.r1"),
+        mission=MissionId(mission),
+        flow=FlowId("codex"),
+        repeat=1,
+        digest=Digest("sha256:0"),
+    )
+
+
+def report(attempt: AttemptId, **changes: Any) -> AttemptReport:
+    counts: dict[str, Any] = dict.fromkeys(
+        "events unrecognized replies turns tool_failures tool_output_bytes approvals_asked warnings errors "
+        "redacted_rows".split(),
+        0,
+    )
+    metrics = Metrics(
+        **counts,
+        frames={},
+        tool_calls=2,
+        tool_calls_by_kind={},
+        span_ms=None,
+        usage=Usage(tokens=Tokens(input=5, output=2, total=7)),
+    )
+    fields: dict[str, Any] = {
+        "outcome": Outcome.COMPLETED,
+        "code": None,
+        "detail": None,
+        "claimed": True,
+        "verified": True,
+        "reasons": (),
+        "expectation": Expectation(met=True, misses=()),
+        "metrics": metrics,
+        "workspace_digest_after": None,
+        "duration_ms": 1500,
+    }
+    return AttemptReport(attempt_id=attempt, **{**fields, **changes})
+
+
+def campaign(
+    root: Path, *missions: str, unsettled: tuple[str, ...] = (), untried: tuple[str, ...] = ()
+) -> CampaignPaths:
+    """A campaign whose ledger is all there is: every mission sealed but those that say otherwise."""
+    paths = RootPaths(root).campaign(CAMPAIGN)
+    paths.create()
+    cells = [cell(mission) for mission in (*missions, *unsettled, *untried)]
+    plan = Plan(
+        campaign="made",
+        digest=Digest("sha256:1"),
+        flows=(),
+        limits=Limits(attempt_ms=1, turn_ms=1, stall_ms=1),
+        cells=tuple(cells),
+    )
+    paths.plan.write_text('{"plan": {"flows": [{"id": "codex", "runtime": ["codex_app_server"]}]}}')
+    with ledger.open_ledger(paths.ledger) as book:
+        book.begin(plan, run=RUN, at_ms=1)
+        for each in cells:
+            attempt = AttemptId(f"{each.id}.1")
+            if each.mission not in untried:
+                book.apply([ledger.claim(attempt, cell=each.id, n=1, run=RUN, at_ms=2)])
+            if each.mission in missions:
+                book.apply([ledger.settle(attempt, report(attempt), at_ms=3)])
+    return paths
+
+
+def row(**changes: Any) -> ReportRow:
+    """A row of a sealed attempt that completed and of which nothing else is known."""
+    fields: dict[str, Any] = {
+        "attempt_id": AttemptId("fix.codex.r1.1"),
+        "run_id": RUN,
+        "campaign_id": CAMPAIGN,
+        "cell": CellId("fix.codex.r1"),
+        "mission_id": MissionId("fix"),
+        "flow_id": FlowId("codex"),
+        "runtime": StrategyId("codex_app_server"),
+        "state": "sealed",
+        "outcome": Outcome.COMPLETED,
+        "dir": "runs/r/attempts/fix.codex.r1.1",
+    }
+    return ReportRow(**{**fields, **changes})

@@ -1,0 +1,140 @@
+"""What there is under an evidence root, whatever state it is in."""
+
+import fcntl
+import random
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from proctor.errors import InputError
+from proctor.event.outcome import Outcome
+from proctor.evidence.layout import RootPaths
+from proctor.evidence.reader import Problem
+from proctor.ids import AttemptId, CellId, FlowId, MissionId, StrategyId
+from proctor.report.place import find_attempt, find_place, latest_campaign, place_of
+from proctor.report.query import find_all, find_campaign, report_row
+from proctor.report.row import AttemptRow
+from tests.report.made import CAMPAIGN, RUN, campaign
+
+
+def sealed_row(root: Path, mission: str) -> AttemptRow:
+    return AttemptRow(
+        attempt_id=AttemptId(f"{mission}.codex.r1.1"),
+        run_id=RUN,
+        campaign_id=CAMPAIGN,
+        cell=CellId(f"{mission}.codex.r1"),
+        mission_id=MissionId(mission),
+        flow_id=FlowId("codex"),
+        runtime=StrategyId("codex_app_server"),
+        state="sealed",
+        outcome=Outcome.COMPLETED,
+        claimed=True,
+        verified=True,
+        expectation_met=True,
+        tool_calls=2,
+        tokens=7,
+        duration_ms=1500,
+        dir=str(root / "runs" / RUN / "attempts" / f"{mission}.codex.r1.1"),
+    )
+
+
+def test_what_the_ledger_tells_is_listed_without_opening_any_folder(tmp_path: Path) -> None:
+    campaign(tmp_path, "one", "two", untried=("three",))
+    found = find_all(RootPaths(tmp_path))
+    assert not (tmp_path / "runs").exists()
+    assert found.rows == (sealed_row(tmp_path, "one"), sealed_row(tmp_path, "two"))
+    assert find_campaign(RootPaths(tmp_path), latest_campaign(RootPaths(tmp_path))).missing_cells == ("three.codex.r1",)
+
+
+def test_an_attempt_that_the_ledger_was_not_told_of_is_partial_or_still_running(tmp_path: Path) -> None:
+    paths = campaign(tmp_path, unsettled=("one",))
+    assert [row.state for row in find_all(RootPaths(tmp_path)).rows] == ["partial"]
+    with (paths.folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        assert [row.state for row in find_all(RootPaths(tmp_path)).rows] == ["running"]
+    assert [row.state for row in find_all(RootPaths(tmp_path)).rows] == ["partial"]
+
+
+def test_reading_a_ledger_leaves_nothing_beside_it(tmp_path: Path) -> None:
+    paths = campaign(tmp_path, "one")
+    before = sorted(paths.folder.iterdir())
+    find_all(RootPaths(tmp_path))
+    assert sorted(paths.folder.iterdir()) == before
+
+
+def test_evidence_that_the_ledger_says_was_sealed_and_is_gone_is_invalid(tmp_path: Path) -> None:
+    campaign(tmp_path, "one")
+    [row] = find_all(RootPaths(tmp_path)).rows
+    found = report_row(row)
+    gone = Problem(code="evidence.missing-file", file="seal.json", detail="the ledger says that it was sealed")
+    assert (found.evidence, found.state, found.verified, found.problems) == ("invalid", "unreadable", None, (gone,))
+    assert (found.mission_id, found.flow_id) == ("one", "codex")
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [b"", b"no database at all", b"SQLite format 3\0" + b"\0" * 4096],
+    ids=["empty", "text", "a header and nothing"],
+)
+def test_a_ledger_that_is_none_is_a_problem_and_hides_no_attempt(tmp_path: Path, damage: bytes) -> None:
+    paths = campaign(tmp_path, "one")
+    (tmp_path / "runs" / RUN / "attempts" / "left.codex.r1.1").mkdir(parents=True)
+    paths.ledger.write_bytes(damage)
+    found = find_all(RootPaths(tmp_path))
+    assert [(row.attempt_id, row.state) for row in found.rows] == [("left.codex.r1.1", "partial")]
+    assert [problem.code for problem in found.problems] == ["evidence.ledger"]
+
+
+@settings(max_examples=60, deadline=None)
+@given(seed=st.integers(0, 2**32), flips=st.integers(1, 40))
+def test_a_damaged_ledger_gives_rows_or_a_problem_and_never_an_exception(
+    tmp_path_factory: pytest.TempPathFactory, seed: int, flips: int
+) -> None:
+    root = tmp_path_factory.mktemp("root")
+    paths = campaign(root, "one", "two", unsettled=("three",))
+    chance, data = random.Random(seed), bytearray(paths.ledger.read_bytes())
+    for _ in range(flips):
+        data[chance.randrange(len(data))] ^= 1 << chance.randrange(8)
+    paths.ledger.write_bytes(bytes(data))
+    found = find_all(RootPaths(root))
+    for row in found.rows:
+        assert report_row(row).evidence in ("invalid", "unchecked")
+        assert Path(row.dir).parent.parent.parent == root / "runs"
+    assert msgspec.json.encode(found.rows)
+
+
+def test_names_lead_to_one_attempt_or_to_a_list_of_candidates(tmp_path: Path) -> None:
+    campaign(tmp_path, "fix", "fix-more", "claim")
+    root = RootPaths(tmp_path)
+    folders = {row.attempt_id: Path(row.dir) for row in find_all(root).rows}
+    for folder in folders.values():
+        folder.mkdir(parents=True)
+    fix = folders[AttemptId("fix.codex.r1.1")]
+    for word in ("fix.codex.r1.1", f"{RUN}/fix.codex.r1.1", f"{RUN[:8]}/fix.", "fix.", str(fix)):
+        assert find_attempt(word, root=root).folder == fix
+    with pytest.raises(InputError) as ambiguous:
+        find_attempt("fix", root=root)
+    assert ambiguous.value.code == "evidence.ambiguous"
+    assert f"{RUN}/fix.codex.r1.1, {RUN}/fix-more.codex.r1.1" in ambiguous.value.what
+    for word in ("nobody", "/nowhere", "./nowhere", str(tmp_path)):
+        with pytest.raises(InputError) as absent:
+            find_attempt(word, root=root)
+        assert absent.value.code == "evidence.not-found"
+
+
+def test_a_folder_is_known_by_what_it_holds_or_where_it_lies(tmp_path: Path) -> None:
+    paths = campaign(tmp_path, "fix")
+    attempt = tmp_path / "runs" / RUN / "attempts" / "fix.codex.r1.1"
+    attempt.mkdir(parents=True)
+    root = RootPaths(tmp_path)
+    assert place_of(tmp_path) == root
+    assert place_of(attempt).folder == attempt
+    assert find_place(RUN, root=root) == root.run(RUN)
+    assert find_place(CAMPAIGN, root=root) == paths
+    assert find_place(str(paths.folder), root=root) == paths
+    moved = attempt.rename(tmp_path / "moved")
+    (moved / "seal.json").touch()
+    assert type(place_of(moved)).__name__ == "AttemptPaths"

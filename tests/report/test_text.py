@@ -1,0 +1,128 @@
+"""What reports look like: at 100 columns, without colour, and with nothing an agent could make a terminal obey."""
+
+import io
+
+from rich.console import Console, RenderableType
+
+from proctor.errors import Exit
+from proctor.event.outcome import Outcome
+from proctor.evidence.reader import Problem
+from proctor.ids import AttemptId, FlowId, MissionId
+from proctor.report.markdown import render_markdown
+from proctor.report.row import Report, ReportRow
+from proctor.report.text import render_attempts, render_report
+from proctor.report.verdict import WORDS, judge_all
+from tests.report.made import CAMPAIGN, RUN, row
+
+
+def shown(what: RenderableType) -> str:
+    written = io.StringIO()
+    Console(file=written, width=100, no_color=True, markup=False, emoji=False, highlight=False).print(what)
+    return "".join(f"{line.rstrip()}\n" for line in written.getvalue().splitlines())
+
+
+def report_of(*rows: ReportRow) -> Report:
+    code = judge_all(rows)
+    return Report(campaign_id=CAMPAIGN, run_ids=(RUN,), exit=code, verdict=WORDS[code], attempts=rows)
+
+
+ASK = row(
+    attempt_id=AttemptId("ask.codex.r1.1"),
+    mission_id=MissionId("ask"),
+    claimed=True,
+    expectation_met=True,
+    tool_calls=0,
+    tokens=1785,
+    duration_ms=532,
+    reasons=("no probe is required",),
+)
+CLAIM = row(
+    attempt_id=AttemptId("claim.codex.r1.1"),
+    mission_id=MissionId("claim"),
+    claimed=True,
+    verified=False,
+    expectation_met=False,
+    misses=("verified: expected yes, got no",),
+    tool_calls=1,
+    tokens=None,
+    duration_ms=61_000,
+    reasons=("probe 0 (headless_run): exited 1",),
+)
+LATE = row(
+    attempt_id=AttemptId("late.codex.r1.1"),
+    mission_id=MissionId("late"),
+    outcome=Outcome.TIMED_OUT,
+    code="limit.turn",
+    detail="the turn ran past 3000 ms",
+    tool_calls=1,
+    tokens=9,
+    duration_ms=3100,
+)
+
+
+def test_a_table_tells_what_was_claimed_what_was_verified_and_why() -> None:
+    assert shown(render_report(report_of(ASK, CLAIM, LATE), title="a title")) == (
+        "a title\n"
+        "\n"
+        "  mission/flow  outcome    claimed  verified  tools  tokens        time  expected\n"
+        "  ask/codex     completed  yes      unknown       0   1,785      532 ms  met\n"
+        "  claim/codex   completed  yes      NO            1       ?  1 min 01 s  MISSED\n"
+        "  late/codex    timed_out  –        unknown       1       9       3.1 s  –\n"
+        "\n"
+        "  ask/codex    cannot be verified: no probe is required\n"
+        "  claim/codex  expectation missed: verified: expected yes, got no\n"
+        "  claim/codex  not verified: probe 0 (headless_run): exited 1\n"
+        "  late/codex   limit.turn: the turn ran past 3000 ms\n"
+        "\n"
+        "  1 of 3 attempts could not be carried out.\n"
+    )
+
+
+def test_the_same_report_in_markdown_escapes_what_an_agent_may_have_written() -> None:
+    sly = row(verified=False, reasons=("printed `|<b>x</b>|`\n# Heading",))
+    text = render_markdown(report_of(sly))
+    assert text.startswith(
+        f"# {CAMPAIGN}\n\n1 of 1 attempt did not come out as expected. Verdict: **judged no** (exit 1)."
+    )
+    assert "| fix/codex | completed | – | **no** | ? | ? | ? | – | runs/r/attempts/fix.codex.r1.1 |\n" in text
+    assert "- fix/codex: not verified: printed \\`\\|\\<b\\>x\\</b\\>\\|\\` · # Heading\n" in text
+
+
+def test_escape_sequences_never_reach_the_terminal() -> None:
+    nasty = "\x1b[2J\x1b]0;owned\x07\u202e"
+    sly = row(
+        mission_id=MissionId(nasty),
+        flow_id=FlowId(nasty),
+        code="peer.refused",
+        detail=nasty,
+        reasons=(nasty,),
+        misses=(nasty,),
+        problems=(Problem(code="evidence.digest", file=nasty, detail=nasty),),
+    )
+    out = shown(render_report(report_of(sly), title="t")) + shown(render_attempts([sly], sly.problems))
+    assert not {char for char in out if not char.isprintable()} - {"\n"}
+    assert "\\x1b[2J" in out
+
+
+def test_repeats_are_told_apart_by_their_attempts() -> None:
+    twice = report_of(ASK, row(attempt_id=AttemptId("ask.codex.r2.1"), mission_id=MissionId("ask")))
+    out = shown(render_report(twice, title="t"))
+    assert "  ask.codex.r1.1  completed" in out
+    assert "  ask.codex.r2.1  completed" in out
+
+
+def test_a_long_report_shows_what_is_not_as_it_should_be() -> None:
+    fine = [
+        row(attempt_id=AttemptId(f"m{n}.codex.r1.1"), mission_id=MissionId(f"m{n}"), verified=True) for n in range(60)
+    ]
+    out = shown(render_report(report_of(*fine, CLAIM), title="t"))
+    assert "claim/codex" in out
+    assert "m7/codex" not in out
+    assert "and 60 more attempts" in out
+
+
+def test_damaged_evidence_verifies_nothing() -> None:
+    damaged = row(evidence="invalid", verified=None)
+    out = shown(render_report(report_of(damaged), title="t"))
+    assert "  fix/codex     DAMAGED  –        unknown" in out
+    assert report_of(damaged).exit == Exit.EVIDENCE

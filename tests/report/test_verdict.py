@@ -1,0 +1,100 @@
+"""The exit code, case by case."""
+
+import itertools
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proctor.errors import Exit
+from proctor.event.outcome import Outcome
+from proctor.report.verdict import judge, judge_all
+from tests.report.made import row
+
+INFRASTRUCTURE = [Outcome.CRASHED, Outcome.REFUSED, Outcome.STALLED, Outcome.TIMED_OUT]
+EVERY = [
+    (dict(zip(("outcome", "state", "evidence", "expectation_met", "verified"), values, strict=True)))
+    for values in itertools.product(
+        Outcome,
+        ("sealed", "partial", "abandoned", "unreadable", "running"),
+        ("unchecked", "valid", "invalid"),
+        (True, False, None),
+        (True, False, None),
+    )
+]
+
+
+@pytest.mark.requirement("evidence.claimed-vs-verified")
+@pytest.mark.parametrize(
+    ("attempt", "said"),
+    [
+        # Nothing is expected: what was verified decides, and what was claimed never does.
+        ({"verified": True}, Exit.OK),
+        ({"verified": False}, Exit.JUDGED_NO),
+        ({"verified": None}, Exit.UNVERIFIED),
+        ({"verified": False, "claimed": True}, Exit.JUDGED_NO),
+        ({"verified": None, "claimed": True}, Exit.UNVERIFIED),
+        ({"outcome": Outcome.FAILED, "verified": None}, Exit.UNVERIFIED),
+        ({"outcome": Outcome.FAILED, "verified": False}, Exit.JUDGED_NO),
+        # Something is expected, and nothing else matters.
+        ({"expectation_met": True, "verified": False}, Exit.OK),
+        ({"expectation_met": True, "verified": None}, Exit.OK),
+        ({"expectation_met": False, "verified": True}, Exit.JUDGED_NO),
+        *(({"expectation_met": True, "outcome": outcome}, Exit.OK) for outcome in INFRASTRUCTURE),
+        ({"expectation_met": True, "outcome": Outcome.CANCELLED}, Exit.OK),
+        # It could not be carried out.
+        *(({"outcome": outcome}, Exit.INFRASTRUCTURE) for outcome in INFRASTRUCTURE),
+        *(({"outcome": outcome, "expectation_met": False}, Exit.INFRASTRUCTURE) for outcome in INFRASTRUCTURE),
+        *(({"outcome": outcome, "verified": True}, Exit.INFRASTRUCTURE) for outcome in INFRASTRUCTURE),
+        ({"state": "abandoned", "outcome": Outcome.UNKNOWN}, Exit.INFRASTRUCTURE),
+        # It says nothing yet, or never will.
+        ({"outcome": Outcome.CANCELLED}, Exit.UNVERIFIED),
+        ({"outcome": Outcome.CANCELLED, "expectation_met": False}, Exit.UNVERIFIED),
+        ({"state": "partial", "outcome": None}, Exit.UNVERIFIED),
+        ({"state": "running", "outcome": None}, Exit.UNVERIFIED),
+        ({"outcome": Outcome.UNKNOWN}, Exit.UNVERIFIED),
+        # What it says cannot be believed.
+        ({"evidence": "invalid", "expectation_met": True, "verified": True}, Exit.EVIDENCE),
+        ({"evidence": "invalid", "state": "partial"}, Exit.EVIDENCE),
+        ({"state": "unreadable"}, Exit.EVIDENCE),
+    ],
+)
+def test_one_attempt_says(attempt: dict[str, Any], said: Exit) -> None:
+    assert judge(row(**attempt)) is said
+
+
+@pytest.mark.parametrize(
+    ("attempts", "more", "said"),
+    [
+        ([{"verified": True}, {"expectation_met": True}], {}, Exit.OK),
+        ([{"verified": True}, {"verified": None}], {}, Exit.UNVERIFIED),
+        ([{"verified": None}, {"verified": False}], {}, Exit.JUDGED_NO),
+        ([{"verified": False}, {"outcome": Outcome.CRASHED}], {}, Exit.INFRASTRUCTURE),
+        ([{"outcome": Outcome.CRASHED}, {"evidence": "invalid"}], {}, Exit.EVIDENCE),
+        ([{"verified": True}], {"is_damaged": True}, Exit.EVIDENCE),
+        ([{"verified": True}], {"missing": 1}, Exit.UNVERIFIED),
+        ([{"verified": False}], {"missing": 1}, Exit.JUDGED_NO),
+        ([{"evidence": "invalid"}], {"is_interrupted": True}, Exit.INTERRUPTED),
+        ([], {}, Exit.UNVERIFIED),
+    ],
+)
+def test_the_worst_attempt_decides(attempts: list[dict[str, Any]], more: dict[str, Any], said: Exit) -> None:
+    assert judge_all([row(**attempt) for attempt in attempts], **more) is said
+
+
+@given(st.lists(st.sampled_from(EVERY), max_size=5), st.sampled_from(EVERY))
+def test_another_attempt_never_makes_it_better(attempts: list[dict[str, Any]], another: dict[str, Any]) -> None:
+    order = [Exit.OK, Exit.UNVERIFIED, Exit.JUDGED_NO, Exit.INFRASTRUCTURE, Exit.EVIDENCE]
+    rows = [row(**each) for each in attempts]
+    alone, together = judge(row(**another)), judge_all([*rows, row(**another)])
+    before = judge_all(rows) if rows else Exit.OK
+    assert order.index(together) == max(order.index(before), order.index(alone))
+
+
+@given(st.sampled_from(EVERY))
+def test_only_a_whole_sealed_attempt_that_is_expected_or_verified_is_ok(attempt: dict[str, Any]) -> None:
+    if judge(row(**attempt)) is Exit.OK:
+        assert attempt["state"] == "sealed"
+        assert attempt["evidence"] != "invalid"
+        assert attempt["expectation_met"] or (attempt["expectation_met"] is None and attempt["verified"])

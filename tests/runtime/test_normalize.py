@@ -1,0 +1,403 @@
+"""Codex frames into events, one kind after the other, by frames of the shape that 0.163 was seen to send."""
+
+from typing import Any
+
+import pytest
+
+from proctor.event.model import (
+    ApprovalAsked,
+    ApprovalResolved,
+    Asked,
+    ErrorReported,
+    Event,
+    Noted,
+    ProcessExited,
+    PromptSent,
+    ReasoningSaid,
+    ReasoningStreamed,
+    Replied,
+    SessionBegan,
+    StatusChanged,
+    StreamEnded,
+    TextSaid,
+    TextStreamed,
+    Tokens,
+    ToolBegan,
+    ToolEnded,
+    ToolStreamed,
+    TurnBegan,
+    TurnEnded,
+    Unrecognized,
+    UsageReported,
+    WarningRaised,
+)
+from proctor.event.row import Answered, ChannelClosed, ChildExited, Dir, StepTaken, TailReleased
+from proctor.ids import CallId, ItemId, ThreadId, TurnId
+from tests.runtime.stories import THREAD, TURN, Story, at
+
+T = TurnId(TURN)
+COMMAND: dict[str, Any] = {
+    "command": "/bin/bash -c 'echo $((6 * 7))'",
+    "cwd": "/w",
+    "processId": "95538",
+    "source": "unifiedExecStartup",
+    "commandActions": [{"type": "unknown", "command": "echo $((6 * 7))"}],
+}
+GIVEN = {"command": "/bin/bash -c 'echo $((6 * 7))'", "cwd": "/w"}
+
+
+@pytest.fixture
+def story() -> Story:
+    return Story().begun()
+
+
+def test_a_session_begins_with_the_reply_to_thread_start() -> None:
+    story = Story()
+    assert story.asked(1, "thread/start", cwd="/w") == [Asked(method="thread/start", **at(1))]
+    result = {"thread": {"id": THREAD, "ephemeral": True, "cliVersion": "0.163.0"}, "model": "m", "cwd": "/w"}
+    assert story.row(Dir.IN, {"id": 1, "result": result}) == [
+        SessionBegan(thread=ThreadId(THREAD), model="m", cwd="/w", ephemeral=True, **at(2)),
+        Replied(method="thread/start", **at(2)),
+    ]
+    assert story.heard("thread/started", thread={"id": THREAD}) == [Noted(native="thread/started", **at(3))]
+
+
+def test_a_prompt_is_what_turn_start_says_and_a_turn_has_a_beginning_and_an_end() -> None:
+    story = Story()
+    said = [{"type": "text", "text": "Fix it."}, {"type": "text", "text": "Now."}]
+    assert story.asked(2, "turn/start", threadId=THREAD, input=said) == [PromptSent(text="Fix it.\nNow.", **at(1))]
+    began: dict[str, Any] = {"id": TURN, "items": [], "itemsView": "notLoaded", "status": "inProgress", "error": None}
+    assert story.heard("turn/started", turn=began) == [TurnBegan(turn=T, **at(2))]
+    ended: dict[str, Any] = {
+        "id": TURN,
+        "items": [],
+        "itemsView": "summary",
+        "status": "completed",
+        "error": None,
+        "durationMs": 699,
+    }
+    assert story.heard("turn/completed", turn=ended) == [TurnEnded(turn=T, status="completed", **at(3))]
+
+
+def test_a_refused_request_is_a_reply_with_an_error(story: Story) -> None:
+    story.asked(9, "thread/backgroundTerminals/clean", threadId=THREAD)
+    refusal = {"code": -32600, "message": "thread not found: x"}
+    assert story.row(Dir.IN, {"id": 9, "error": refusal}) == [
+        Replied(method="thread/backgroundTerminals/clean", error="thread not found: x", **at(6))
+    ]
+
+
+@pytest.mark.parametrize(
+    ("info", "error_class"),
+    [
+        (None, None),
+        ("contextWindowExceeded", "contextWindowExceeded"),
+        ({"httpConnectionFailed": {"httpStatusCode": 401}}, "httpConnectionFailed:401"),
+        ({"responseStreamDisconnected": {"httpStatusCode": None}}, "responseStreamDisconnected"),
+        ({"something": "newer"}, "something"),
+        (17, None),
+    ],
+)
+def test_a_failed_turn_says_why(story: Story, info: Any, error_class: str | None) -> None:
+    error = {"message": "no luck", "codexErrorInfo": info, "additionalDetails": None}
+    turn = {"id": TURN, "items": [], "itemsView": "notLoaded", "status": "failed", "error": error}
+    assert story.heard("error", error=error, willRetry=True) == [
+        ErrorReported(text="no luck", error_class=error_class, will_retry=True, **at(5))
+    ]
+    assert story.heard("turn/completed", turn=turn) == [
+        TurnEnded(turn=T, status="failed", error="no luck", error_class=error_class, **at(6))
+    ]
+
+
+def test_messages_and_reasoning_are_streamed_and_then_said(story: Story) -> None:
+    story.item("item/started", "agentMessage", "m", text="", phase=None, memoryCitation=None)
+    assert story.heard("item/agentMessage/delta", itemId="m", delta="The sh") == [
+        TextStreamed(turn=T, item=ItemId("m"), text="The sh", **at(6))
+    ]
+    assert story.item("item/completed", "agentMessage", "m", text="The shell says 42.", phase="final_answer") == [
+        TextSaid(turn=T, item=ItemId("m"), text="The shell says 42.", phase="final_answer", **at(7))
+    ]
+    for seq, method in enumerate(("item/reasoning/summaryTextDelta", "item/reasoning/textDelta"), start=8):
+        assert story.heard(method, itemId="r", delta="Hm", summaryIndex=0) == [
+            ReasoningStreamed(turn=T, item=ItemId("r"), text="Hm", **at(seq))
+        ]
+    assert story.item("item/completed", "reasoning", "r", summary=["One.", "Two."], content=["Three."]) == [
+        ReasoningSaid(turn=T, item=ItemId("r"), text="One.\nTwo.\nThree.", **at(10))
+    ]
+
+
+@pytest.mark.parametrize(
+    ("status", "exit_code", "output", "ok"),
+    [("completed", 0, "42\n", True), ("failed", 1, "no\n", False), ("declined", None, None, False)],
+)
+def test_a_command_begins_streams_and_ends(
+    story: Story, status: str, exit_code: int | None, output: str | None, ok: bool
+) -> None:
+    running = {**COMMAND, "status": "inProgress", "aggregatedOutput": None, "exitCode": None, "durationMs": None}
+    assert story.item("item/started", "commandExecution", "c", **running) == [
+        ToolBegan(turn=T, call=CallId("c"), kind="command", name="shell", input=GIVEN, **at(5))
+    ]
+    assert story.heard("item/commandExecution/outputDelta", itemId="c", delta="4") == [
+        ToolStreamed(turn=T, call=CallId("c"), text="4", **at(6))
+    ]
+    ended = {**COMMAND, "status": status, "aggregatedOutput": output, "exitCode": exit_code, "durationMs": 328}
+    assert story.item("item/completed", "commandExecution", "c", **ended) == [
+        ToolEnded(
+            turn=T,
+            call=CallId("c"),
+            kind="command",
+            name="shell",
+            ok=ok,
+            status=status,
+            input=GIVEN,
+            exit_code=exit_code,
+            output=output,
+            duration_ms=328,
+            **at(7),
+        )
+    ]
+
+
+def test_a_command_that_ends_after_its_turn_belongs_to_that_turn(story: Story) -> None:
+    story.heard("turn/completed", turn={"id": TURN, "status": "completed"})
+    story.heard("turn/started", turn={"id": "next", "status": "inProgress"}, turnId="next")
+    [ended] = story.item("item/completed", "commandExecution", "c", **COMMAND, status="failed", exitCode=-1)
+    [streamed] = story.heard("item/commandExecution/outputDelta", itemId="c", delta="x")
+    assert isinstance(ended, ToolEnded)
+    assert isinstance(streamed, ToolStreamed)
+    assert (ended.turn, streamed.turn) == (T, T)
+
+
+CHANGES = [{"path": "/w/greet.py", "kind": {"type": "update", "move_path": None}, "diff": "@@ -1 +1 @@\n-a\n+b\n"}]
+
+
+@pytest.mark.parametrize(
+    ("type_", "fields", "expected"),
+    [
+        (
+            "fileChange",
+            {"changes": CHANGES, "status": "completed"},
+            {"kind": "patch", "name": "patch", "input": {"changes": CHANGES}, "ok": True, "status": "completed"},
+        ),
+        (
+            "mcpToolCall",
+            {"server": "files", "tool": "read", "arguments": {"path": "a"}, "status": "completed", "durationMs": 3}
+            | {"result": {"content": [{"type": "text", "text": "x"}], "isError": False}},
+            {"kind": "mcp", "name": "files/read", "input": {"path": "a"}, "ok": True, "status": "completed"}
+            | {"duration_ms": 3, "output": '{"content":[{"type":"text","text":"x"}],"isError":false}'},
+        ),
+        (
+            "mcpToolCall",
+            {"server": "files", "tool": "read", "arguments": {}, "status": "completed", "result": {"isError": True}},
+            {"kind": "mcp", "name": "files/read", "input": {}, "ok": False, "status": "completed"}
+            | {"output": '{"isError":true}'},
+        ),
+        (
+            "mcpToolCall",
+            {"server": "files", "tool": "read", "arguments": {}, "status": "failed", "error": {"message": "gone"}},
+            {"kind": "mcp", "name": "files/read", "input": {}, "ok": False, "status": "failed"}
+            | {"output": '{"message":"gone"}'},
+        ),
+        (
+            "dynamicToolCall",
+            {"tool": "add", "arguments": [1], "status": "completed", "success": False, "contentItems": []},
+            {"kind": "dynamic", "name": "add", "input": [1], "ok": False, "status": "completed", "output": "[]"},
+        ),
+        (
+            "webSearch",
+            {"query": "weather", "action": None},
+            {"kind": "web", "name": "search", "input": {"query": "weather"}, "ok": True, "status": "completed"},
+        ),
+    ],
+    ids=["patch", "mcp", "mcp error by its result", "mcp error by its status", "dynamic", "web"],
+)
+def test_the_other_tools_end_as_what_they_are(
+    story: Story, type_: str, fields: dict[str, Any], expected: dict[str, Any]
+) -> None:
+    assert story.item("item/completed", type_, "c", **fields) == [
+        ToolEnded(turn=T, call=CallId("c"), **expected, **at(5))
+    ]
+
+
+@pytest.mark.requirement("runtime.usage")
+def test_usage_is_the_threads_total_and_the_last_call(story: Story) -> None:
+    total = {"totalTokens": 3782, "inputTokens": 3746, "cachedInputTokens": 40, "cacheWriteInputTokens": 0}
+    total |= {"outputTokens": 36, "reasoningOutputTokens": 5}
+    last = {"totalTokens": 20, "inputTokens": 12, "cachedInputTokens": 0, "outputTokens": 8, "reasoningOutputTokens": 0}
+    usage = {"total": total, "last": last, "modelContextWindow": 190000}
+    assert story.heard("thread/tokenUsage/updated", tokenUsage=usage) == [
+        UsageReported(
+            thread_total=Tokens(input=3746, output=36, total=3782, cached_input=40, reasoning_output=5),
+            last_call=Tokens(input=12, output=8, total=20, cached_input=0, reasoning_output=0),
+            **at(5),
+        )
+    ]
+    older = {"total": last, "last": last}
+    assert story.heard("thread/tokenUsage/updated", tokenUsage=older) == [
+        Noted(native="outdated thread/tokenUsage/updated", **at(6))
+    ]
+
+
+@pytest.mark.requirement("runtime.status")
+def test_the_threads_status_is_told_with_its_flags(story: Story) -> None:
+    waiting = {"type": "active", "activeFlags": ["waitingOnApproval"]}
+    assert story.heard("thread/status/changed", status=waiting) == [
+        StatusChanged(status="active", flags=("waitingOnApproval",), **at(5))
+    ]
+    assert story.heard("thread/status/changed", status={"type": "systemError"}) == [
+        StatusChanged(status="systemError", **at(6))
+    ]
+
+
+@pytest.mark.requirement("runtime.warnings")
+@pytest.mark.parametrize(
+    ("method", "params", "source", "text"),
+    [
+        ("warning", {"message": "Careful."}, "thread", "Careful."),
+        ("guardianWarning", {"message": "Careful."}, "thread", "Careful."),
+        (
+            "configWarning",
+            {"summary": "No bubblewrap.", "details": "Install it."},
+            "config",
+            "No bubblewrap. Install it.",
+        ),
+        ("deprecationNotice", {"summary": "Old.", "details": None}, "deprecation", "Old."),
+        ("mcpServer/startupStatus/updated", {"name": "s", "status": "failed", "error": "gone"}, "mcp", "s: gone"),
+    ],
+)
+def test_a_warning_is_attributed_by_the_channel_it_came_through(
+    story: Story, method: str, params: dict[str, Any], source: Any, text: str
+) -> None:
+    assert story.heard(method, **params) == [WarningRaised(source=source, text=text, **at(5))]
+
+
+@pytest.mark.parametrize("said", [{"text": "ERROR no"}, {"frame": {"level": "ERROR"}}], ids=["text", "json"])
+def test_stderr_is_a_warning_of_the_process(said: dict[str, Any]) -> None:
+    text = said.get("text", '{"level":"ERROR"}')
+    assert Story().row(Dir.ERR, **said) == [WarningRaised(source="process", text=text, **at(1))]
+
+
+@pytest.mark.parametrize(
+    ("method", "params", "expected"),
+    [
+        (
+            "item/commandExecution/requestApproval",
+            {"itemId": "c", "command": "touch x", "reason": "to touch"},
+            {"about": "command", "call": CallId("c"), "detail": "touch x"},
+        ),
+        (
+            "item/fileChange/requestApproval",
+            {"itemId": "c", "reason": None, "grantRoot": None},
+            {"about": "patch", "call": CallId("c")},
+        ),
+        (
+            "execCommandApproval",
+            {"callId": "c", "command": ["touch", "x"], "parsedCmd": []},
+            {"about": "command", "call": CallId("c"), "detail": "touch x"},
+        ),
+        ("item/tool/call", {"callId": "c", "tool": "add"}, {"about": "dynamic tool", "call": "c", "detail": "add"}),
+        ("mcpServer/elicitation/request", {"serverName": "s"}, {"about": "mcp elicitation"}),
+        ("currentTime/read", {}, {"about": "time"}),
+    ],
+)
+def test_a_question_is_asked_answered_and_put_to_rest(
+    story: Story, method: str, params: dict[str, Any], expected: dict[str, Any]
+) -> None:
+    question = {"id": 0, "method": method, "params": {"threadId": THREAD, **params}}
+    assert story.row(Dir.IN, question) == [ApprovalAsked(request="0", **expected, **at(5))]
+    answered = Answered(request="0", method=method, decision="decline", by="policy")
+    assert story.saw(answered) == [ApprovalResolved(request="0", decision="decline", by="policy", **at(6))]
+    assert story.row(Dir.OUT, {"id": 0, "result": {}}) == [Asked(method=f"reply: {method}", **at(7))]
+    assert story.heard("serverRequest/resolved", requestId=0) == [Noted(native="serverRequest/resolved", **at(8))]
+
+
+@pytest.mark.parametrize(
+    ("stream", "expected"),
+    [
+        ("t|m|item/agentMessage/delta", TextStreamed(turn=T, item=ItemId("m"), text="sk-li", **at(5))),
+        ("t|a|b|item/plan/delta", TextStreamed(turn=T, item=ItemId("a|b"), text="sk-li", **at(5))),
+        ("t|r|item/reasoning/textDelta", ReasoningStreamed(turn=T, item=ItemId("r"), text="sk-li", **at(5))),
+        ("t|c|item/commandExecution/outputDelta", ToolStreamed(turn=T, call=CallId("c"), text="sk-li", **at(5))),
+        ("of another kind", Noted(native="tail of of another kind", **at(5))),
+    ],
+)
+def test_what_redaction_held_back_is_streamed_at_the_end_as_part_of_its_item(
+    story: Story, stream: str, expected: Event
+) -> None:
+    assert story.saw(TailReleased(stream=stream, text="sk-li")) == [expected]
+
+
+def test_what_the_supervisor_saw_is_told_in_the_same_words(story: Story) -> None:
+    assert [
+        *story.saw(ChannelClosed(cause="gone")),
+        *story.saw(ChildExited(signal=9)),
+        *story.saw(StepTaken(step="hangup")),
+        *story.row(Dir.SELF, {"saw": "something newer"}),
+    ] == [
+        StreamEnded(cause="gone", **at(5)),
+        ProcessExited(code=None, signal=9, **at(6)),
+        Noted(native="hangup", **at(7)),
+        Unrecognized(native="self", **at(8)),
+    ]
+
+
+def test_what_repeats_itself_or_comes_late_is_noted_and_not_told_twice(story: Story) -> None:
+    story.item("item/started", "commandExecution", "c", **COMMAND, status="inProgress")
+    story.item("item/completed", "commandExecution", "d", **COMMAND, status="completed")
+    turn = {"id": TURN, "status": "completed"}
+    story.heard("turn/completed", turn=turn)
+    assert [
+        *story.heard("turn/started", turn=turn),
+        *story.heard("turn/completed", turn=turn),
+        *story.item("item/started", "commandExecution", "c", **COMMAND, status="inProgress"),
+        *story.item("item/started", "commandExecution", "d", **COMMAND, status="inProgress"),
+        *story.item("item/completed", "commandExecution", "d", **COMMAND, status="completed"),
+    ] == [
+        Noted(native="repeated turn/started", **at(8)),
+        Noted(native="repeated turn/completed", **at(9)),
+        Noted(native="repeated item/started", **at(10)),
+        Noted(native="repeated item/started", **at(11)),
+        Noted(native="repeated item/completed", **at(12)),
+    ]
+
+
+def test_what_a_helper_does_is_told_but_its_turns_and_totals_are_not_the_attempts(story: Story) -> None:
+    usage = {"total": {"totalTokens": 9, "inputTokens": 8, "outputTokens": 1}}
+    helper = {"threadId": "helper", "turnId": "helpers"}
+    assert [
+        *story.heard("turn/started", **helper, turn={"id": "helpers", "status": "inProgress"}),
+        *story.heard("thread/tokenUsage/updated", **helper, tokenUsage=usage),
+        *story.heard("thread/status/changed", **helper, status={"type": "idle"}),
+        *story.heard("turn/completed", **helper, turn={"id": "helpers", "status": "completed"}),
+    ] == [
+        Noted(native="another thread's turn/started", **at(5)),
+        Noted(native="another thread's thread/tokenUsage/updated", **at(6)),
+        Noted(native="another thread's thread/status/changed", **at(7)),
+        Noted(native="another thread's turn/completed", **at(8)),
+    ]
+    [began] = story.heard("item/started", **helper, item={"id": "c", "type": "commandExecution", **COMMAND})
+    assert isinstance(began, ToolBegan)
+    assert began.turn == "helpers"
+
+
+@pytest.mark.requirement("runtime.events.lossless")
+@pytest.mark.parametrize(
+    ("frame", "native"),
+    [
+        ({"method": "item/newer", "params": {}}, "item/newer"),
+        ({"method": "turn/completed", "params": {"turn": {"id": TURN, "status": "paused"}}}, "turn/completed paused"),
+        ({"method": "turn/completed", "params": {"turn": "of another shape"}}, "turn/completed"),
+        ({"method": "item/started"}, "item/started"),
+        ({"id": 0, "method": "item/newer/ask", "params": {}}, "item/newer/ask"),
+        ({"id": 77, "result": {}}, "reply to nothing"),
+        ({"id": 2, "result": {}, "error": "of another shape"}, "not a message"),
+        ([1, 2], "not a message"),
+        ("text", "not a message"),
+    ],
+)
+def test_what_we_do_not_know_is_kept_under_its_own_name(story: Story, frame: Any, native: str) -> None:
+    assert story.row(Dir.IN, frame) == [Unrecognized(native=native, **at(5))]
+
+
+def test_a_line_that_is_no_json_is_unrecognized() -> None:
+    assert Story().row(Dir.IN, text="oops") == [Unrecognized(native="not a message", **at(1))]

@@ -1,0 +1,290 @@
+"""One thread: its turn, its interrupt, and an end that takes a few seconds at most, whatever the server does."""
+
+from collections.abc import Callable
+from typing import Any
+
+import anyio
+import pytest
+
+from proctor.errors import DeadlineError, PeerError, RefusedError
+from proctor.event.row import Dir
+from proctor.runtime.codex_app_server.session import CodexSession, Deadlines
+from tests.runtime.twin import (
+    Handler,
+    MemoryTap,
+    Request,
+    Twin,
+    connected,
+    ignore,
+    meanwhile,
+    notification,
+    run,
+    session_ask,
+    turn_completed,
+)
+
+THREAD = "thread-1"
+TURN = "turn-of-thread-1"
+
+
+def asked(tap: MemoryTap) -> list[str]:
+    """The methods of our requests, in order."""
+    return [line.split(b'"method":"')[1].split(b'"')[0].decode() for line in tap.of(Dir.OUT)]
+
+
+def in_order(*chunks: Callable[[Request], Any]) -> Handler:
+    """A handler that says these, each in a chunk of its own."""
+
+    def handle(twin: Twin, request: Request) -> None:
+        for chunk in chunks:
+            twin.say(chunk(request))
+
+    return handle
+
+
+def the_reply(request: Request) -> Any:
+    return {"id": request.id, "result": {"turn": {"id": TURN, "status": "inProgress"}}}
+
+
+def the_start(_: Request) -> Any:
+    return notification("turn/started", threadId=THREAD, turn={"id": TURN})
+
+
+def the_end(_: Request) -> Any:
+    return turn_completed(THREAD)
+
+
+@pytest.mark.parametrize(
+    "order",
+    [
+        (the_reply, the_start, the_end),
+        (the_start, the_reply, the_end),
+        (the_start, the_end, the_reply),
+        (the_end, the_reply, the_start),
+        (the_start, the_start, the_reply, the_end, the_end),
+        (the_reply, the_end),
+    ],
+    ids=lambda order: ", ".join(each.__name__ for each in order),
+)
+def test_a_turn_ends_in_whatever_order_its_frames_come(order: tuple[Callable[[Request], Any], ...]) -> None:
+    async def test() -> list[str]:
+        tap = MemoryTap()
+        async with connected(Twin({"turn/start": in_order(*order)})) as line:
+            async with line.host.open_session(session_ask(), tap) as session:
+                await session.turn("Go on.")
+                await session.interrupt()
+                await session.settle()
+            return asked(tap)
+
+    # Nothing is interrupted that has ended, and terminals are cleaned however it ended.
+    assert run(test) == ["thread/start", "turn/start", "thread/backgroundTerminals/clean", "thread/unsubscribe"]
+
+
+def test_frames_of_an_earlier_turn_do_not_end_the_next_one() -> None:
+    async def test() -> None:
+        turns = iter(["one", "two"])
+
+        def start(twin: Twin, request: Request) -> None:
+            twin.reply(request, {"turn": {"id": next(turns)}})
+
+        async with (
+            connected(Twin({"turn/start": start})) as line,
+            line.host.open_session(session_ask(), MemoryTap()) as session,
+        ):
+            ended: list[str] = []
+
+            async def ask(prompt: str) -> None:
+                await session.turn(prompt)
+                ended.append(prompt)
+
+            async with meanwhile(lambda: ask("First.")):
+                line.twin.say(turn_completed(THREAD, turn="one"))
+                await anyio.wait_all_tasks_blocked()
+            async with meanwhile(lambda: ask("Second.")):
+                line.twin.say(turn_completed(THREAD, turn="one"))
+                await anyio.wait_all_tasks_blocked()
+                assert ended == ["First."]
+                line.twin.say(turn_completed(THREAD, turn="two"))
+                await anyio.wait_all_tasks_blocked()
+                assert ended == ["First.", "Second."]
+
+    run(test)
+
+
+def test_the_end_of_a_helpers_turn_is_not_the_end_of_the_turn() -> None:
+    async def test() -> list[str]:
+        tap = MemoryTap()
+        async with connected() as line, line.host.open_session(session_ask(), tap) as session:
+            line.twin.say(notification("thread/started", thread={"id": "helper", "parentThreadId": THREAD}))
+            async with meanwhile(lambda: session.turn("Go on.")):
+                line.twin.say(turn_completed("helper"))
+                await anyio.wait_all_tasks_blocked()
+                await session.interrupt()
+        return asked(tap)
+
+    assert "turn/interrupt" in run(test), "there was still something to interrupt"
+
+
+@pytest.mark.requirement("attempt.interrupt-one")
+def test_a_turn_cut_off_before_its_id_is_known_is_interrupted_all_the_same() -> None:
+    async def test() -> tuple[list[str], Any]:
+        tap = MemoryTap()
+        interrupts: list[Any] = []
+
+        def interrupt(twin: Twin, request: Request) -> None:
+            interrupts.append(request.params)
+            twin.say({"id": request.id, "result": {}}, turn_completed(THREAD, status="interrupted"))
+
+        twin = Twin({"turn/start": None, "turn/interrupt": interrupt})
+        async with (
+            connected(twin, deadlines=Deadlines()) as line,
+            line.host.open_session(session_ask(), tap) as session,
+        ):
+            async with meanwhile(lambda: session.turn("Go on.")):
+                request = await twin.asked("turn/start")
+            async with meanwhile(session.interrupt):
+                twin.say(the_reply(request), the_start(request))
+                await anyio.wait_all_tasks_blocked()
+        return asked(tap), interrupts
+
+    assert run(test) == (
+        ["thread/start", "turn/start", "turn/interrupt", "thread/unsubscribe"],
+        [{"threadId": THREAD, "turnId": TURN}],
+    )
+
+
+def test_a_turn_that_was_refused_needs_no_interrupt() -> None:
+    async def test() -> list[str]:
+        tap = MemoryTap()
+
+        def refuse(twin: Twin, request: Request) -> None:
+            twin.refuse(request, -32600, "no")
+
+        async with (
+            connected(Twin({"turn/start": refuse})) as line,
+            line.host.open_session(session_ask(), tap) as session,
+        ):
+            with pytest.raises(RefusedError):
+                await session.turn("Go on.")
+            await session.interrupt()
+        return asked(tap)
+
+    assert run(test) == ["thread/start", "turn/start", "thread/unsubscribe"]
+
+
+def test_settling_waits_for_the_late_end_of_a_command() -> None:
+    def command(method: str) -> dict[str, Any]:
+        return notification(method, threadId=THREAD, item={"id": "c", "type": "commandExecution"})
+
+    def clean(twin: Twin, request: Request) -> None:
+        twin.reply(request, {})
+        twin.say(command("item/completed"))
+
+    async def test() -> list[str]:
+        tap = MemoryTap()
+        twin = Twin({"thread/backgroundTerminals/clean": clean})
+        async with (
+            connected(twin, deadlines=Deadlines()) as line,
+            line.host.open_session(session_ask(), tap) as session,
+        ):
+            twin.say(command("item/started"))
+            await twin.taken_in()
+            await session.settle()
+            return [frame["method"] for frame in tap.heard if "method" in frame]
+
+    assert run(test) == ["thread/started", "item/started", "item/completed"]
+
+
+# ── a server that does not answer ──
+
+
+@pytest.mark.requirement("attempt.clocks")
+@pytest.mark.parametrize("is_reading", [True, False], ids=["silent", "deaf"])
+def test_a_server_that_falls_silent_costs_one_deadline_and_not_one_for_each_call(is_reading: bool) -> None:
+    silent: dict[str, Handler | None] = {
+        "turn/interrupt": ignore,
+        "thread/backgroundTerminals/clean": ignore,
+        "thread/unsubscribe": ignore,
+    }
+    deadlines = Deadlines(start_s=5, teardown_s=0.3, late_items_s=0.3, farewell_s=0.01)
+
+    async def test() -> tuple[list[str], float]:
+        tap = MemoryTap()
+        async with connected(Twin(silent), deadlines=deadlines) as line:
+            host = line.host
+            async with host.open_session(session_ask(), tap) as session:
+                async with meanwhile(lambda: session.turn("Go on.")):
+                    item = {"id": "c", "type": "commandExecution"}
+                    line.twin.say(notification("item/started", threadId=THREAD, item=item))
+                    await line.twin.taken_in()
+                if not is_reading:
+                    line.twin.reads = anyio.Event()
+                assert host.is_alive
+                spent_s = await teardown(session)
+            assert not host.is_alive, "it must not be handed to the next attempt"
+        return asked(tap), spent_s
+
+    said, left_s = run(test)
+    assert said[2:] == ["turn/interrupt", "thread/backgroundTerminals/clean", "thread/unsubscribe"]
+    assert left_s <= 0, "the whole purse was spent once"
+
+
+async def teardown(session: CodexSession) -> float:
+    """What the supervisor does after a turn. Gives what is left of the session's patience."""
+    await session.interrupt()
+    await session.settle()
+    return session._patience_s
+
+
+def test_a_thread_that_does_not_start_ends_by_its_deadline_also_for_those_in_line() -> None:
+    async def test() -> list[str]:
+        found: list[str] = []
+        deadlines = Deadlines(start_s=0.05)
+        async with connected(Twin({"thread/start": ignore}), deadlines=deadlines) as line:
+
+            async def attempt() -> None:
+                try:
+                    async with line.host.open_session(session_ask(), MemoryTap()):
+                        pass
+                except DeadlineError as error:
+                    found.append(error.code)
+
+            async with anyio.create_task_group() as attempts:
+                for _ in range(20):
+                    attempts.start_soon(attempt)
+            assert not line.host.is_alive
+        return found
+
+    assert run(test) == ["peer.deadline"] * 20
+
+
+@pytest.mark.parametrize("reply", [None, {}, {"thread": {}}, {"thread": {"id": 5}}, []])
+def test_a_start_of_an_unknown_shape_is_no_session(reply: Any) -> None:
+    async def test() -> None:
+        def start(twin: Twin, request: Request) -> None:
+            twin.reply(request, reply)
+
+        async with connected(Twin({"thread/start": start})) as line:
+            with pytest.raises(PeerError, match="thread/start: ") as refused:
+                async with line.host.open_session(session_ask(), MemoryTap()):
+                    pass
+            assert refused.value.code == "peer.wire"
+
+    run(test)
+
+
+def test_a_cancelled_attempt_still_gives_its_thread_back() -> None:
+    async def test() -> list[str]:
+        tap = MemoryTap()
+        async with connected() as line:
+
+            async def attempt() -> None:
+                async with line.host.open_session(session_ask(), tap) as session:
+                    await session.turn("Go on.")
+
+            async with meanwhile(attempt):
+                pass
+            assert line.host.is_alive
+        return asked(tap)
+
+    assert run(test) == ["thread/start", "turn/start", "thread/unsubscribe"]

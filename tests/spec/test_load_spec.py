@@ -1,0 +1,386 @@
+"""Loading a whole spec: what it means is checked, and each fault is told with its line."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import pytest
+
+from proctor.canonical import digest_bytes
+from proctor.event.outcome import Outcome
+from proctor.ids import FlowId, MissionId, StrategyId
+from proctor.spec.load import load_spec
+from proctor.spec.model import (
+    ExpectSpec,
+    FlowSpec,
+    HeadlessRun,
+    MissionSpec,
+    Verified,
+    WorkspaceSpec,
+)
+
+Told: TypeAlias = Callable[[Callable[[], object]], list[Any]]
+
+GOOD = """\
+version: 1
+campaign: night
+missions:
+  - id: fix-it
+    prompt: Fix it.
+    workspace: {copy: tree}
+    probes:
+      - {kind: headless_run, command: [python3, a.py], stdout: "ok\\n", timeout: 5}
+    script: say.yaml
+    expect: {verified: no, outcome: timed_out}
+flows:
+  - id: native
+    runtime: [one, two]
+    options: {two: {max_turns: 3}}
+    env: {LANG: C, MAX_TOKENS: "200000", KEY_FILE: /run/keys/one.pem}
+limits: {attempt: 2m, turn: 90s, stall: 500ms}
+secrets: [OPENAI_API_KEY]
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "tree").mkdir()
+    (tmp_path / "tree" / "a.py").write_text("print('no')\n")
+    (tmp_path / "say.yaml").write_text("version: 1\nsteps: [{say: hi}]\n")
+    return tmp_path
+
+
+def write(folder: Path, text: str) -> Path:
+    path = folder / "spec.yaml"
+    path.write_text(text)
+    return path
+
+
+@pytest.mark.requirement("campaign.matrix")
+def test_a_good_spec_is_loaded_with_the_files_it_names(folder: Path) -> None:
+    path = write(folder, GOOD)
+    loaded = load_spec(path)
+    assert loaded.spec.missions == [
+        MissionSpec(
+            id=MissionId("fix-it"),
+            prompt="Fix it.",
+            workspace=WorkspaceSpec(copy="tree"),
+            probes=[HeadlessRun(command=["python3", "a.py"], stdout="ok\n", timeout=5)],
+            script="say.yaml",
+            expect=ExpectSpec(verified=Verified.NO, outcome=Outcome.TIMED_OUT),
+        )
+    ]
+    assert loaded.spec.flows[0] == FlowSpec(
+        id=FlowId("native"),
+        runtime=[StrategyId("one"), StrategyId("two")],
+        options={StrategyId("two"): {"max_turns": 3}},
+        env={"LANG": "C", "MAX_TOKENS": "200000", "KEY_FILE": "/run/keys/one.pem"},
+    )
+    assert (loaded.file, loaded.folder) == (str(path), folder)
+    assert (loaded.source, loaded.digest) == (GOOD.encode(), digest_bytes(GOOD.encode()))
+    assert loaded.scripts == {"say.yaml": folder / "say.yaml"}
+    assert loaded.script_digests == {"say.yaml": digest_bytes((folder / "say.yaml").read_bytes())}
+    assert loaded.workspaces == {"tree": folder / "tree"}
+    assert loaded.line_of("missions[0].probes[0].stdout") == 8
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "fault"),
+    [
+        (
+            "version: 1",
+            "version: 2\nfuture: {}",
+            ("spec.version", 1, "version", "this Proctor reads version 1", "Write `version: 1`."),
+        ),
+        (
+            "campaign: night",
+            "campaign: Night Run!",
+            (
+                "spec.type",
+                2,
+                "campaign",
+                "an id is lower-case words, digits and single dashes, at most 64 characters",
+                "Write `night-run`.",
+            ),
+        ),
+        (
+            "id: fix-it",
+            "id: ../../etc",
+            (
+                "spec.type",
+                4,
+                "missions[0].id",
+                "an id is lower-case words, digits and single dashes, at most 64 characters",
+                "Write `etc`.",
+            ),
+        ),
+        (
+            "id: native",
+            "id: ''",
+            (
+                "spec.type",
+                12,
+                "flows[0].id",
+                "an id is lower-case words, digits and single dashes, at most 64 characters",
+                None,
+            ),
+        ),
+        (
+            "flows:\n",
+            "flows:\n  - {id: native, runtime: [one]}\n",
+            ("spec.duplicate-id", 13, "flows[1].id", "`native` is already on line 12", None),
+        ),
+        (
+            "missions:\n",
+            "missions:\n  - {id: fix-it, prompt: x, script: say.yaml}\n",
+            ("spec.duplicate-id", 5, "missions[1].id", "`fix-it` is already on line 4", None),
+        ),
+        (
+            "script: say.yaml",
+            "script: sya.yaml",
+            ("spec.missing-file", 9, "missions[0].script", "there is no `sya.yaml`", "Did you mean `say.yaml`?"),
+        ),
+        (
+            "script: say.yaml",
+            "script: tree",
+            ("spec.unreadable", 9, "missions[0].script", "`tree`: a folder, not a file", None),
+        ),
+        (
+            "{copy: tree}",
+            "{copy: say.yaml}",
+            (
+                "spec.missing-file",
+                6,
+                "missions[0].workspace.copy",
+                "`say.yaml` is a file, not a folder",
+                "Paths start from the spec's folder, {folder}.",
+            ),
+        ),
+        (
+            "{copy: tree}",
+            "{copy: nowhere/at/all}",
+            (
+                "spec.missing-file",
+                6,
+                "missions[0].workspace.copy",
+                "there is no `nowhere/at/all`",
+                "Paths start from the spec's folder, {folder}.",
+            ),
+        ),
+        (
+            "{copy: tree}",
+            "{copy: tree/..}",
+            (
+                "spec.unsupported",
+                6,
+                "missions[0].workspace.copy",
+                "the workspace holds spec.yaml, which the agent must never see",
+                "Move the workspace into a folder of its own, beside the spec and the scripts.",
+            ),
+        ),
+        (
+            "    script: say.yaml\n",
+            "",
+            (
+                "spec.missing-key",
+                4,
+                "missions[0].script",
+                "a scripted model needs the mission's `script`",
+                "Add `script: scripts/….yaml`, or give every flow a real model.",
+            ),
+        ),
+        (
+            '    probes:\n      - {kind: headless_run, command: [python3, a.py], stdout: "ok\\n", timeout: 5}\n',
+            "",
+            (
+                "spec.unsupported",
+                8,
+                "missions[0].expect.verified",
+                "without a probe nothing is ever verified, nor found wrong",
+                "Add a probe, or expect `unknown`.",
+            ),
+        ),
+        (
+            "timeout: 5}",
+            "timeout: soon}",
+            (
+                "spec.type",
+                8,
+                "missions[0].probes[0].timeout",
+                "not a duration: write it like 90s, 2m, 500ms or 1h",
+                None,
+            ),
+        ),
+        (
+            "turn: 90s",
+            "turn: 0",
+            ("spec.type", 16, "limits.turn", "a duration is at least 1ms and at most a week (168h)", None),
+        ),
+        (
+            "stall: 500ms",
+            "stall: -1",
+            ("spec.type", 16, "limits.stall", "not a duration: write it like 90s, 2m, 500ms or 1h", None),
+        ),
+        (
+            "two: {max_turns: 3}",
+            "tow: {max_turns: 3}",
+            ("spec.unknown-key", 14, "flows[0].options.tow", "no runtime of this flow", "Did you mean `two`?"),
+        ),
+        (
+            "LANG: C",
+            "A=B: C",
+            ("spec.type", 15, 'flows[0].env["A=B"]', "not a name that a variable can have", None),
+        ),
+        (
+            "runtime: [one, two]",
+            "runtime: [one, two]\n    sandbox: danger-full-access",
+            (
+                "policy.shared-full-access",
+                14,
+                "flows[0].sandbox",
+                "a shared server cannot clean up what one session left running",
+                "Write `isolation: process`.",
+            ),
+        ),
+        (
+            "campaign: night",
+            "campaign: night\nrepeats: 0",
+            ("spec.type", 3, "repeats", "expected an integer >= 1", None),
+        ),
+        (
+            "campaign: night",
+            "campaign: night\nrepeats: 1001",
+            ("spec.type", 3, "repeats", "expected an integer <= 1000", None),
+        ),
+        (
+            "campaign: night",
+            "campaign: night\nschedule: {parallel: 257}",
+            ("spec.type", 3, "schedule.parallel", "expected an integer <= 256", None),
+        ),
+        (
+            "[python3, a.py]",
+            "[]",
+            ("spec.type", 8, "missions[0].probes[0].command", "expected a list of length >= 1", None),
+        ),
+        (
+            "kind: headless_run",
+            "kind: browser",
+            (
+                "spec.type",
+                8,
+                "missions[0].probes[0].kind",
+                "`browser` is not one of headless_run",
+                "Known: headless_run.",
+            ),
+        ),
+    ],
+)
+def test_a_fault_of_meaning_is_told_with_its_place(
+    folder: Path, told: Told, old: str, new: str, fault: tuple[Any, ...]
+) -> None:
+    assert GOOD.count(old) == 1
+    path = write(folder, GOOD.replace(old, new))
+    *rest, suggestion = fault
+    expected = (*rest, suggestion and suggestion.replace("{folder}", str(folder)))
+    assert told(lambda: load_spec(path)) == [expected]
+
+
+@pytest.mark.parametrize("group", ["missions", "flows"])
+def test_a_campaign_of_nothing_is_refused(folder: Path, told: Told, group: str) -> None:
+    other = {"missions": "flows: [{id: a, runtime: [b]}]", "flows": "missions: [{id: a, prompt: b, script: say.yaml}]"}
+    path = write(folder, f"version: 1\ncampaign: c\n{group}: []\n{other[group]}\n")
+    assert told(lambda: load_spec(path)) == [("spec.type", 3, group, "expected a list of length >= 1", None)]
+
+
+def test_faults_of_meaning_are_told_at_once(folder: Path, told: Told) -> None:
+    text = GOOD.replace("id: fix-it", "id: Fix").replace("script: say", "script: gone").replace("2m", "2 moons")
+    path = write(folder, text)
+    assert [(line, key) for _, line, key, _, _ in told(lambda: load_spec(path))] == [
+        (4, "missions[0].id"),
+        (9, "missions[0].script"),
+        (16, "limits.attempt"),
+    ]
+
+
+def test_a_script_inside_a_workspace_is_refused(folder: Path, told: Told) -> None:
+    (folder / "tree" / "say.yaml").write_text("version: 1\nsteps: [{say: hi}]\n")
+    path = write(folder, GOOD.replace("script: say.yaml", "script: tree/say.yaml"))
+    assert [(code, key, what) for code, _, key, what, _ in told(lambda: load_spec(path))] == [
+        (
+            "spec.unsupported",
+            "missions[0].workspace.copy",
+            "the workspace holds say.yaml, which the agent must never see",
+        )
+    ]
+
+
+def test_a_link_does_not_hide_that_a_workspace_holds_the_spec(folder: Path, told: Told) -> None:
+    (folder / "tree" / "home").symlink_to(folder)
+    path = write(folder, GOOD.replace("{copy: tree}", "{copy: tree/home}"))
+    assert [code for code, *_ in told(lambda: load_spec(path))] == ["spec.unsupported"]
+
+
+def test_one_scripted_flow_is_enough_to_need_a_script(folder: Path, told: Told) -> None:
+    real = "flows:\n  - {id: real, runtime: [one], model: {provider: openai}}\n"
+    path = write(folder, GOOD.replace("    script: say.yaml\n", "").replace("flows:\n", real))
+    assert [(code, key) for code, _, key, _, _ in told(lambda: load_spec(path))] == [
+        ("spec.missing-key", "missions[0].script")
+    ]
+
+
+def test_a_workspace_that_cannot_be_looked_at_is_unreadable(folder: Path, told: Told) -> None:
+    name = "x" * 300
+    path = write(folder, GOOD.replace("{copy: tree}", f"{{copy: {name}}}"))
+    assert [(code, line, what) for code, line, _, what, _ in told(lambda: load_spec(path))] == [
+        ("spec.unreadable", 6, f"`{name}`: File name too long")
+    ]
+
+
+def test_a_real_model_needs_no_script(folder: Path) -> None:
+    text = GOOD.replace("    script: say.yaml\n", "") + "model: {provider: openai, name: some-model}\n"
+    assert load_spec(write(folder, text)).scripts == {}
+
+
+def test_full_access_is_granted_to_a_process_of_its_own(folder: Path) -> None:
+    text = GOOD.replace("id: native", "id: native\n    isolation: process\n    sandbox: danger-full-access")
+    assert load_spec(write(folder, text)).spec.flows[0].sandbox == "danger-full-access"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line", "key"),
+    [
+        ("prompt: Fix it.", "prompt: Use sk-proj-4f9a8b7c6d5e4f3a2b1c to fix it.", 5, "missions[0].prompt"),
+        ("LANG: C", "LANG: ghp_0123456789abcdefghijABCDEFGHIJ", 15, "flows[0].env.LANG"),
+        ("LANG: C", "MY_TOKEN: abcdefghijklmnop", 15, "flows[0].env.MY_TOKEN"),
+        ("LANG: C", "db_password: correct-horse", 15, "flows[0].env.db_password"),
+        ("max_turns: 3", "headers: [{api_key: 0a1b2c3d4e5f6a7b}]", 14, "flows[0].options.two.headers[0].api_key"),
+        ("secrets: [OPENAI_API_KEY]", "secrets: [sk-ant-api03-0123456789abcdef]", 17, "secrets[0]"),
+        (
+            "secrets: [OPENAI_API_KEY]",
+            "model: {base_url: 'https://me:hunter22@proxy.example/v1'}",
+            17,
+            "model.base_url",
+        ),
+    ],
+)
+def test_a_secret_written_out_is_refused_and_not_repeated(
+    folder: Path, told: Told, old: str, new: str, line: int, key: str
+) -> None:
+    path = write(folder, GOOD.replace(old, new))
+    what = "this looks like a secret, written out"
+    suggestion = "Put the value in an environment variable and list the variable's name under `secrets:`."
+    assert told(lambda: load_spec(path)) == [("spec.secret-literal", line, key, what, suggestion)]
+
+
+def test_secrets_are_names_of_variables(folder: Path, told: Told) -> None:
+    path = write(folder, GOOD.replace("[OPENAI_API_KEY]", "[my key]"))
+    assert [(code, key, what) for code, _, key, what, _ in told(lambda: load_spec(path))] == [
+        ("spec.type", "secrets[0]", "not the name of an environment variable")
+    ]
+
+
+def test_a_spec_is_named_as_the_user_named_it(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(folder, GOOD)
+    monkeypatch.chdir(folder)
+    loaded = load_spec(Path("spec.yaml"))
+    assert (loaded.file, loaded.folder) == ("spec.yaml", folder)

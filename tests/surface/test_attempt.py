@@ -1,0 +1,76 @@
+"""`proctor attempt`: list, show, explain."""
+
+import json
+
+import pytest
+
+from tests.surface.conftest import Quickstart
+
+pytestmark = pytest.mark.real_agent
+
+KEYS = (
+    "attemptId runId campaignId cell missionId flowId runtime state outcome code claimed verified expectationMet "
+    "toolCalls tokens durationMs dir problems"
+).split()
+
+
+def test_a_listing_is_one_array_of_rows_with_every_key(quickstart: Quickstart) -> None:
+    said = quickstart.lab.proctor("attempt", "list", "--json")
+    listing = json.loads(said.stdout)
+    assert (said.returncode, said.stderr, list(listing)) == (0, "", ["attempts"])
+    assert [list(row) for row in listing["attempts"]] == [KEYS] * 4
+    [fix] = [row for row in listing["attempts"] if row["missionId"] == "fix"]
+    assert {key: fix[key] for key in KEYS if key not in ("runId", "campaignId", "tokens", "durationMs")} == {
+        "attemptId": "fix.codex.r1.1",
+        "cell": "fix.codex.r1",
+        "missionId": "fix",
+        "flowId": "codex",
+        "runtime": "codex_app_server",
+        "state": "sealed",
+        "outcome": "completed",
+        "code": None,
+        "claimed": True,
+        "verified": True,
+        "expectationMet": True,
+        "toolCalls": 2,
+        "dir": str(quickstart.folder("fix")),
+        "problems": [],
+    }
+
+
+def test_show_gives_every_artifact_as_it_stands(quickstart: Quickstart) -> None:
+    folder = quickstart.folder("fix")
+    shown = json.loads(quickstart.lab.proctor("attempt", "show", "fix", "--json").stdout)
+    files = {
+        "attempt": "attempt.json",
+        "runnerRef": "runner.ref.json",
+        "feedback": "feedback.json",
+        "report": "attempt.report.json",
+        "seal": "seal.json",
+    }
+    assert {key: shown[key] for key in files} == {
+        key: json.loads((folder / name).read_text()) for key, name in files.items()
+    }
+    assert shown["workspaceDiff"] == (folder / "workspace.diff").read_text()
+    assert [call["name"] for call in shown["toolCalls"]] == ["shell", "patch"]
+    assert shown["problems"] == []
+    assert "tool.calls.jsonl\n{" in quickstart.lab.proctor("attempt", "show", "fix").stdout
+
+
+@pytest.mark.requirement("evidence.claimed-vs-verified")
+def test_explain_tells_what_was_asked_done_claimed_and_verified(quickstart: Quickstart) -> None:
+    said = quickstart.lab.proctor("attempt", "explain", "claim")
+    sections = {part.split("\n", 1)[0].split("   ")[0]: part for part in said.stdout.split("\n\n")[1:]}
+    assert list(sections) == "Asked,Did,Said last,Claimed,Verified,Evidence,Transcript,Next".split(",")
+    assert "greet.py should greet Ada by name" in sections["Asked"]
+    assert "1  shell  cat greet.py  exit 0" in sections["Did"]
+    assert "It left the workspace as it was." in sections["Did"]
+    assert sections["Said last"] == "Said last\n  I have fixed greet.py; it now greets Ada."
+    assert "done  (frame" in sections["Claimed"]
+    assert "NO  probe 0 (headless_run): exited 0 and printed 'Hello, world\\n'" in sections["Verified"]
+    assert "`python3 greet.py`  before fail  after fail" in sections["Verified"]
+    assert "whole: 10 files are as they were sealed" in sections["Evidence"]
+    story = json.loads(quickstart.lab.proctor("attempt", "explain", "fix", "--json").stdout)
+    assert (story["claimed"], story["verified"], story["evidence"], story["isLocked"]) == (True, True, "valid", True)
+    assert story["changes"] == [{"file": "greet.py", "added": 1, "removed": 1}]
+    assert story["trials"] == [{"index": 0, "argv": ["python3", "greet.py"], "before": "fail", "after": "pass"}]

@@ -1,0 +1,121 @@
+"""`proctor run`: what it says, what it writes, and how it is stopped."""
+
+import json
+import re
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.lab import Lab, mission, say_done, wait_until
+from tests.surface.conftest import Quickstart, started
+
+pytestmark = pytest.mark.real_agent
+
+NAP = "sleep 307.25"
+
+
+def test_the_quickstart_comes_out_as_expected_and_says_what_to_do_next(quickstart: Quickstart) -> None:
+    said = quickstart.said
+    assert said.returncode == 0, said.stderr
+    plain = re.sub(r"[\d.,]+ (ms|s)\b|\d,\d{3}|\d{8}-\d{6}-[0-9a-f]{6}", "#", said.stdout)
+    lines = [re.sub(r" {2,}", "  ", line).strip() for line in plain.splitlines() if line]
+    assert lines[:9] == [
+        "quickstart-#  in #",
+        "mission/flow  outcome  claimed  verified  tools  tokens  time  expected",
+        "ask/codex  completed  yes  unknown  0  #  #  met",
+        "shell/codex  completed  yes  unknown  1  #  #  met",
+        "fix/codex  completed  yes  yes  2  #  #  met",
+        "claim/codex  completed  yes  NO  1  #  #  met",
+        "ask/codex, shell/codex  cannot be verified: no probe is required",
+        "claim/codex  not verified: probe 0 (headless_run): exited 0 and printed 'Hello,",
+        "world\\n'",
+    ]
+    assert "All is well: 4 attempts came out as expected." in lines
+    assert max(map(len, said.stdout.splitlines()[:-4])) <= 100
+    [explain] = re.findall(r"next +proctor (attempt explain \S+/claim\.codex\.r1\.1)$", said.stdout, re.MULTILINE)
+    assert "The agent claims what the probe denies" in quickstart.lab.proctor(*explain.split()).stdout
+
+
+@pytest.mark.requirement("surface.progress")
+def test_without_a_terminal_progress_is_plain_lines_on_stderr(quickstart: Quickstart) -> None:
+    lines = quickstart.said.stderr.splitlines()
+    assert "\x1b" not in quickstart.said.stderr
+    sealed = sorted(line.split()[2:5] for line in lines if "sealed" in line)
+    assert sealed[0] == ["ask.codex.r1.1", "sealed:", "completed"]
+    assert lines[-1].endswith("(4 of 4)")
+
+
+@pytest.mark.requirement("evidence.claimed-vs-verified")
+def test_the_report_is_kept_beside_the_ledger_and_names_folders_from_the_root_on(quickstart: Quickstart) -> None:
+    [campaign] = (quickstart.lab.root / "campaigns").iterdir()
+    report = json.loads((campaign / "report.json").read_text())
+    told = {row["missionId"]: (row["claimed"], row["verified"], row["expectationMet"]) for row in report["attempts"]}
+    assert told == {
+        "ask": (True, None, True),
+        "shell": (True, None, True),
+        "fix": (True, True, True),
+        "claim": (True, False, True),
+    }
+    assert (report["exit"], report["verdict"]) == (0, "ok")
+    for row in report["attempts"]:
+        assert (quickstart.lab.root / row["dir"] / "seal.json").is_file()
+    results = (campaign / "RESULTS.md").read_text()
+    assert "| claim/codex | completed | yes | **no** | 1 |" in results
+    assert str(quickstart.lab.root) not in results
+
+
+@pytest.mark.requirement("surface.cli")
+def test_a_missed_expectation_exits_1_and_json_is_alone_on_stdout(lab: Lab) -> None:
+    spec = lab.write_spec([mission("ask", say_done("5"), expect={"answer": "4", "verified": "unknown"})])
+    said = lab.proctor("run", str(spec), "--json", "--keep-scratch")
+    report = json.loads(said.stdout)
+    assert (said.returncode, report["exit"], report["verdict"]) == (1, 1, "judged no")
+    [row] = report["attempts"]
+    assert row["misses"] == ["answer: expected '4', got '5'"]
+    assert (Path(row["dir"]) / "seal.json").is_file()
+    again = lab.proctor("report", "--json")
+    assert (again.returncode, json.loads(again.stdout)["attempts"][0]["misses"]) == (1, row["misses"])
+
+
+def test_one_ctrl_c_ends_what_is_running_sealed_as_cancelled(lab: Lab) -> None:
+    missions = [mission("nap", {"run": NAP}, say_done()), mission("next", say_done())]
+    spec = lab.write_spec(missions, schedule={"parallel": 1})
+    code, report = interrupted(lab, spec, signal.SIGINT)
+    [row] = report["attempts"]
+    assert (code, report["exit"], report["missingCells"]) == (130, 130, ["next.codex.r1"])
+    assert (row["outcome"], row["code"], row["state"]) == ("cancelled", "run.cancelled", "sealed")
+    assert lab.proctor("validate", "--strict", row["dir"]).returncode == 0
+    assert lab.proctor("report").returncode == 4
+
+
+@pytest.mark.requirement("evidence.integrity")
+def test_a_sigterm_cuts_off_and_what_was_recorded_reads_as_partial(lab: Lab) -> None:
+    spec = lab.write_spec([mission("nap", {"run": NAP}, say_done())])
+    code, told = interrupted(lab, spec, signal.SIGTERM)
+    assert (code, told["error"]["code"]) == (130, "run.cancelled")
+    [row] = json.loads(lab.proctor("attempt", "list", "--json").stdout)["attempts"]
+    assert (row["state"], row["outcome"], row["tokens"]) == ("partial", None, None)
+    checked = lab.proctor("validate", "--strict", row["dir"], "--json")
+    assert (checked.returncode, json.loads(checked.stdout)["status"]) == (4, "partial")
+    reported = lab.proctor("report", "--strict", "--json")
+    assert (reported.returncode, json.loads(reported.stdout)["attempts"][0]["evidence"]) == (4, "partial")
+    explained = lab.proctor("attempt", "explain", "nap")
+    assert explained.returncode == 0
+    assert "cut off: it has no seal" in explained.stdout
+    assert "evidence.partial" in explained.stdout
+    assert "sleep 307.25" in explained.stdout
+
+
+def interrupted(lab: Lab, spec: Path, number: signal.Signals) -> tuple[int, dict[str, Any]]:
+    """The exit code and the JSON of a run that gets this signal while the agent's command runs."""
+    with started(lab, "run", str(spec), "--json") as running:
+        wait_until(lambda: any(has_begun(each.frames) for each in lab.attempts().values()))
+        running.send_signal(number)
+        stdout, _ = running.communicate(timeout=60)
+    return running.returncode, json.loads(stdout)
+
+
+def has_begun(frames: Path) -> bool:
+    return frames.exists() and NAP.encode() in frames.read_bytes()

@@ -1,0 +1,27 @@
+"""Requirements and tests name each other: a row without a test, or a citation of no row, fails."""
+
+import ast
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+HERE = Path(__file__).parent
+
+
+def test_every_requirement_is_cited_or_listed_as_not_built() -> None:
+    rows = {row["id"] for row in tomllib.loads((HERE / "requirements.toml").read_text())["requirement"]}
+    listed = tomllib.loads((HERE / "not_built.toml").read_text())
+    not_built, partly = set(listed["not_built"]), set(listed["partly"])
+    cited = set(citations())
+    assert sorted((cited | not_built | partly) - rows) == [], "named here, but no row"
+    assert sorted(not_built & cited) == [], "listed as not built, but cited"
+    assert sorted(partly - cited) == [], "listed as partly built, but no test cites it"
+    assert sorted(rows - cited - not_built) == [], "rows with no test"
+
+
+def citations() -> Iterator[str]:
+    """Ids in @pytest.mark.requirement(...), read and not run."""
+    for file in [*HERE.rglob("*.py"), *HERE.parent.joinpath("accept").rglob("*.py")]:
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "requirement":
+                yield from (str(arg.value) for arg in node.args if isinstance(arg, ast.Constant))
