@@ -4,11 +4,10 @@ import re
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
 from proctor.spec.marked import decode_bytes
 from proctor.spec.model import CampaignSpec
-from proctor.surface.cli.app import app
+from proctor.surface.cli.app import COMMANDS
 
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]
@@ -25,13 +24,9 @@ def test_the_spec_in_the_readme_is_one() -> None:
 
 
 def test_every_command_in_the_readme_exists() -> None:
-
-    commands = re.findall(r"^\$ proctor (.*)$", "".join(blocks("console")), re.MULTILINE)
-    assert len(commands) >= 4
-    for words in commands:
-        group = [word for word in words.split() if re.fullmatch(r"[a-z]+", word)][:2]
-        shown = CliRunner().invoke(app, [*group[: 2 if group[0] == "attempt" else 1], "--help"])
-        assert shown.exit_code == 0, words
+    shown = re.findall(r"^\$ proctor ([a-z]+(?: [a-z]+)?)", "".join(blocks("console")), re.MULTILINE)
+    assert len(shown) >= 4
+    assert [words for words in shown if words not in COMMANDS and words.split()[0] not in COMMANDS] == []
 
 
 def test_every_make_target_named_in_a_document_exists() -> None:

@@ -84,6 +84,7 @@ CODES: dict[str, Meaning] = {
     "policy.login": Meaning("The login asked for is not available.", "Use `login: api-key` or the scripted model."),
     # ── this machine ──
     "machine.binary-missing": Meaning("The agent program is not installed.", "Install what the message names."),
+    "machine.extra-missing": Meaning("A part of Proctor is not installed.", "Install what the message names."),
     "machine.binary-too-old": Meaning(
         "The agent program is older than Proctor supports.", "Install the version named."
     ),

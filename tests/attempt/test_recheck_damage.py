@@ -13,7 +13,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from proctor.attempt.recheck import examine
+from proctor.attempt.recheck import examine, recheck
+from proctor.errors import CODES
 from proctor.evidence.layout import (
     FEEDBACK,
     FRAMES,
@@ -226,11 +227,12 @@ def test_a_row_nested_as_deep_as_can_be_read_does_not_raise(fix: AttemptPaths, n
     """Whatever handles a row has less room on the stack than what read it, or more."""
     first = msgspec.json.decode(fix.folder.joinpath(name).read_bytes().splitlines()[0])
     first.pop("frame", None)
-    for depth in range(970, 1000):
+    for depth in range(850, 1000):
         nest = msgspec.Raw(b"[" * depth + b"]" * depth)
         deep = {**first, "input": nest} if name == TOOL_CALLS else {**first, "frame": nest}
         fix.folder.joinpath(name).write_bytes(msgspec.json.encode(deep) + b"\n")
         assert strictly(fix).status == "invalid"
+        assert {problem.code for problem in recheck(fix)} <= set(CODES)
 
 
 @pytest.mark.requirement("evidence.validate")

@@ -133,7 +133,7 @@ def test_whatever_is_wrong_with_a_process_gets_its_code(
 @pytest.mark.requirement("evidence.validate")
 def test_a_record_nested_as_deep_as_can_be_read_does_not_raise(run: RunPaths, process: RuntimePaths) -> None:
     record = msgspec.json.decode(process.record.read_bytes())
-    for depth in range(950, 1000):
+    for depth in range(850, 1000):
         nest = {"value": msgspec.Raw(b"[" * depth + b"]" * depth), "authority": "observed", "source": "a test"}
         process.record.write_bytes(msgspec.json.encode({**record, "facts": {"deep": nest}}))
         assert codes(by_kind(run, is_strict=False)[2]) == {("evidence.seal", RECORD)}

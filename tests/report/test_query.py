@@ -2,6 +2,8 @@
 
 import fcntl
 import random
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import msgspec
@@ -86,6 +88,38 @@ def test_a_ledger_that_is_none_is_a_problem_and_hides_no_attempt(tmp_path: Path,
     found = find_all(RootPaths(tmp_path))
     assert [(row.attempt_id, row.state) for row in found.rows] == [("left.codex.r1.1", "partial")]
     assert [problem.code for problem in found.problems] == ["evidence.ledger"]
+
+
+@pytest.mark.parametrize(
+    "forgery",
+    [
+        "update attempt set state = 'done'",
+        "update attempt set outcome = 'victorious'",
+        "update attempt set tokens = 'many'",
+        "update attempt set verified = 2",
+        "update attempt set cell = '../../..', n = 1; update cell set id = '../../..'",
+        "update attempt set cell = '/etc', n = 1; update cell set id = '/etc'",
+        "update attempt set run = '../..'; update run set id = '../..'",
+        "drop table run",
+    ],
+)
+def test_a_forged_ledger_leads_nowhere_else(tmp_path: Path, forgery: str) -> None:
+    paths = campaign(tmp_path, "one")
+    with closing(sqlite3.connect(paths.ledger)) as book:
+        tables = [sql for (sql,) in book.execute("select sql from sqlite_master where type = 'table'")]
+        rows = {name: book.execute(f"select * from {name}").fetchall() for name in ("cell", "run", "attempt")}
+    paths.ledger.unlink()
+    with closing(sqlite3.connect(paths.ledger)) as book:
+        # Without `strict` a column takes anything.
+        book.executescript(";".join(sql.replace("strict", "").rstrip().rstrip(";") for sql in tables))
+        for name, copied in rows.items():
+            for each in copied:
+                book.execute(f"insert into {name} values ({', '.join('?' * len(each))})", each)
+        book.commit()
+        book.executescript(f"pragma foreign_keys = off; {forgery}")
+    found = find_all(RootPaths(tmp_path))
+    [problem] = found.problems
+    assert (found.rows, problem.code in ("evidence.ledger", "evidence.containment")) == ((), True)
 
 
 @settings(max_examples=60, deadline=None)

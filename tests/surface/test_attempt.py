@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.surface.conftest import Quickstart
+from tests.surface.conftest import Quickstart, ask
 
 pytestmark = pytest.mark.real_agent
 
@@ -40,7 +40,7 @@ def test_a_listing_is_one_array_of_rows_with_every_key(quickstart: Quickstart) -
 
 def test_show_gives_every_artifact_as_it_stands(quickstart: Quickstart) -> None:
     folder = quickstart.folder("fix")
-    shown = json.loads(quickstart.lab.proctor("attempt", "show", "fix", "--json").stdout)
+    shown = ask(quickstart.lab, "attempt", "show", "fix", "--json").json
     files = {
         "attempt": "attempt.json",
         "runnerRef": "runner.ref.json",
@@ -54,12 +54,12 @@ def test_show_gives_every_artifact_as_it_stands(quickstart: Quickstart) -> None:
     assert shown["workspaceDiff"] == (folder / "workspace.diff").read_text()
     assert [call["name"] for call in shown["toolCalls"]] == ["shell", "patch"]
     assert shown["problems"] == []
-    assert "tool.calls.jsonl\n{" in quickstart.lab.proctor("attempt", "show", "fix").stdout
+    assert "tool.calls.jsonl\n{" in ask(quickstart.lab, "attempt", "show", "fix").stdout
 
 
 @pytest.mark.requirement("evidence.claimed-vs-verified")
 def test_explain_tells_what_was_asked_done_claimed_and_verified(quickstart: Quickstart) -> None:
-    said = quickstart.lab.proctor("attempt", "explain", "claim")
+    said = ask(quickstart.lab, "attempt", "explain", "claim")
     sections = {part.split("\n", 1)[0].split("   ")[0]: part for part in said.stdout.split("\n\n")[1:]}
     assert list(sections) == "Asked,Did,Said last,Claimed,Verified,Evidence,Transcript,Next".split(",")
     assert "greet.py should greet Ada by name" in sections["Asked"]
@@ -70,7 +70,7 @@ def test_explain_tells_what_was_asked_done_claimed_and_verified(quickstart: Quic
     assert "NO  probe 0 (headless_run): exited 0 and printed 'Hello, world\\n'" in sections["Verified"]
     assert "`python3 greet.py`  before fail  after fail" in sections["Verified"]
     assert "whole: 10 files are as they were sealed" in sections["Evidence"]
-    story = json.loads(quickstart.lab.proctor("attempt", "explain", "fix", "--json").stdout)
+    story = ask(quickstart.lab, "attempt", "explain", "fix", "--json").json
     assert (story["claimed"], story["verified"], story["evidence"], story["isLocked"]) == (True, True, "valid", True)
     assert story["changes"] == [{"file": "greet.py", "added": 1, "removed": 1}]
     assert story["trials"] == [{"index": 0, "argv": ["python3", "greet.py"], "before": "fail", "after": "pass"}]

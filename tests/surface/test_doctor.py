@@ -1,15 +1,13 @@
 """`proctor doctor` and `proctor runtimes list`: this machine, and what dead runs left."""
 
 import json
-import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from proctor.surface.scratch import Swept, keep, sweep
+from proctor.campaign.scratch import Swept, open_scratch, scratch_of_runs, sweep
+from proctor.ids import RunId
 from tests.lab import Lab
 from tests.locked import locked_codex_sha256
 
@@ -47,7 +45,7 @@ def test_a_missing_program_and_an_unwritable_root_exit_3_and_say_what_to_do(lab:
     assert said.returncode == 3
     assert "fail  codex_app_server  /nowhere/codex: No such file or directory; install" in said.stdout
     assert "fail  evidence          /proc cannot be written" in said.stdout
-    assert said.stdout.endswith("Wrong: codex_app_server, evidence.\n")
+    assert said.stdout.endswith("Wrong: codex_app_server, evidence, disk.\n")
 
 
 def test_runtimes_tell_their_claims_and_the_locked_program_or_what_to_install(lab: Lab) -> None:
@@ -60,25 +58,15 @@ def test_runtimes_tell_their_claims_and_the_locked_program_or_what_to_install(la
     assert "openai-codex-cli-bin" in missing["problem"]["what"]
 
 
-@contextmanager
-def live_campaign(root: Path, *, stamp: str) -> Iterator[None]:
-    folder = root / "campaigns" / f"other-{stamp}-abcdef"
-    folder.mkdir(parents=True)
-    handle = os.open(folder / "lock", os.O_RDWR | os.O_CREAT)
-    try:
-        yield
-    finally:
-        os.close(handle)
-
-
-def test_scratch_of_a_live_run_and_what_was_kept_on_purpose_stay(tmp_path: Path) -> None:
-    runs = tmp_path / "runs"
-    names = ["19700101-000000-aaaaaa", "19710101-000000-bbbbbb", "19720101-000000-cccccc"]
-    for name in names:
-        (runs / name / "attempts").mkdir(parents=True)
-    keep(runs / names[1])
-    with live_campaign(tmp_path, stamp="19711231-235959"):
-        assert sweep(runs) == Swept(removed=(names[0],), kept=(names[1],), busy=(names[2],))
-    # Others that run while this does may be live too, and no older than that.
-    assert names[2] in sweep(runs).removed
-    assert sorted(each.name for each in runs.iterdir()) == [names[1]]
+def test_scratch_of_a_live_run_and_what_was_kept_on_purpose_stay(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    runs = scratch_of_runs()
+    (runs / "dead" / "attempts").mkdir(parents=True)
+    with open_scratch(RunId("kept"), is_kept=True):
+        pass
+    with open_scratch(RunId("live"), is_kept=False) as folder:
+        assert sweep(runs) == Swept(removed=("dead",), kept=("kept",), busy=("live",))
+        assert folder.is_dir()
+    assert sweep(runs) == Swept(kept=("kept",))

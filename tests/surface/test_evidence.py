@@ -1,6 +1,7 @@
 """`proctor validate`, `proctor report` and `proctor attempt rederive`, on evidence of the real agent."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 from proctor.evidence.layout import AttemptPaths
 from tests.attempt.forge import alter_json, reseal
 from tests.lab import Lab
-from tests.surface.conftest import Quickstart
+from tests.surface.conftest import Quickstart, ask
 
 pytestmark = pytest.mark.real_agent
 
@@ -17,8 +18,9 @@ DERIVED = ("tool.calls.jsonl", "transcript.jsonl")
 
 
 def told(lab: Lab, *words: str) -> tuple[int, dict[str, Any]]:
-    said = lab.proctor(*words, "--json")
-    return said.returncode, json.loads(said.stdout)
+    said = ask(lab, *words, "--json")
+    assert said.stderr == ""
+    return said.code, said.json
 
 
 def flip_a_byte(file: Path) -> None:
@@ -41,7 +43,8 @@ def test_every_attempt_of_the_quickstart_is_strictly_valid_by_whatever_name(quic
     for words in ((), (str(lab.root),), (campaign.name,), (str(quickstart.folder("fix")),)):
         code, found = told(lab, "validate", "--strict", *words)
         assert (code, found["status"], problems(found)) == (0, "valid", set())
-    assert "valid  4 attempts and 1 runtime process" in lab.proctor("validate").stdout
+    said = lab.proctor("validate", "--strict", str(lab.root))
+    assert (said.returncode, said.stdout) == (0, "valid  4 attempts and 1 agent server, checked strictly\n")
 
 
 @pytest.mark.requirement("evidence.integrity")
@@ -54,8 +57,9 @@ def test_one_flipped_byte_is_told_with_its_code_by_validate_report_and_explain(q
     code, report = told(lab, "report")
     row = next(row for row in report["attempts"] if row["missionId"] == "fix")
     assert (code, row["evidence"], row["verified"]) == (5, "invalid", None)
-    explained = lab.proctor("attempt", "explain", "fix").stdout
-    assert "DAMAGED\n  evidence.digest  transcript.jsonl  altered\n" in explained
+    assert re.search(
+        r"DAMAGED\n  evidence\.digest +transcript\.jsonl +altered", ask(lab, "attempt", "explain", "fix").stdout
+    )
 
 
 def test_an_attempt_without_its_seal_is_partial_alone_and_invalid_to_a_ledger_that_knew_it(
@@ -117,7 +121,7 @@ def test_a_corrupt_folder_is_told_and_hides_no_other(quickstart: Quickstart) -> 
     code, report = told(lab, "report", "--strict")
     assert (code, [row["state"] for row in report["attempts"]]) == (5, ["sealed", "sealed", "unreadable", "sealed"])
     for command in ("explain", "show"):
-        said = lab.proctor("attempt", command, "fix")
-        assert (said.returncode, said.stderr) == (0, "")
-    said = lab.proctor("attempt", "rederive", "fix")
-    assert (said.returncode, "code   evidence.syntax" in said.stderr) == (5, True)
+        said = ask(lab, "attempt", command, "fix")
+        assert (said.code, said.stderr) == (0, "")
+    said = ask(lab, "attempt", "rederive", "fix")
+    assert (said.code, "code   evidence.syntax" in said.stderr) == (5, True)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.lab import Lab, mission, say_done, wait_until
-from tests.surface.conftest import Quickstart, started
+from tests.surface.conftest import Quickstart, ask, started
 
 pytestmark = pytest.mark.real_agent
 
@@ -35,7 +35,7 @@ def test_the_quickstart_comes_out_as_expected_and_says_what_to_do_next(quickstar
     assert "All is well: 4 attempts came out as expected." in lines
     assert max(map(len, said.stdout.splitlines()[:-4])) <= 100
     [explain] = re.findall(r"next +proctor (attempt explain \S+/claim\.codex\.r1\.1)$", said.stdout, re.MULTILINE)
-    assert "The agent claims what the probe denies" in quickstart.lab.proctor(*explain.split()).stdout
+    assert "The agent claims what the probe denies" in ask(quickstart.lab, *explain.split()).stdout
 
 
 @pytest.mark.requirement("surface.progress")
@@ -60,6 +60,7 @@ def test_the_report_is_kept_beside_the_ledger_and_names_folders_from_the_root_on
     }
     assert (report["exit"], report["verdict"]) == (0, "ok")
     for row in report["attempts"]:
+        assert not Path(row["dir"]).is_absolute()
         assert (quickstart.lab.root / row["dir"] / "seal.json").is_file()
     results = (campaign / "RESULTS.md").read_text()
     assert "| claim/codex | completed | yes | **no** | 1 |" in results
@@ -75,8 +76,8 @@ def test_a_missed_expectation_exits_1_and_json_is_alone_on_stdout(lab: Lab) -> N
     [row] = report["attempts"]
     assert row["misses"] == ["answer: expected '4', got '5'"]
     assert (Path(row["dir"]) / "seal.json").is_file()
-    again = lab.proctor("report", "--json")
-    assert (again.returncode, json.loads(again.stdout)["attempts"][0]["misses"]) == (1, row["misses"])
+    again = ask(lab, "report", "--json")
+    assert (again.code, again.json["attempts"][0]["misses"]) == (1, row["misses"])
 
 
 def test_one_ctrl_c_ends_what_is_running_sealed_as_cancelled(lab: Lab) -> None:
@@ -86,8 +87,8 @@ def test_one_ctrl_c_ends_what_is_running_sealed_as_cancelled(lab: Lab) -> None:
     [row] = report["attempts"]
     assert (code, report["exit"], report["missingCells"]) == (130, 130, ["next.codex.r1"])
     assert (row["outcome"], row["code"], row["state"]) == ("cancelled", "run.cancelled", "sealed")
-    assert lab.proctor("validate", "--strict", row["dir"]).returncode == 0
-    assert lab.proctor("report").returncode == 4
+    assert ask(lab, "validate", "--strict", row["dir"]).code == 0
+    assert ask(lab, "report").code == 4
 
 
 @pytest.mark.requirement("evidence.integrity")
@@ -95,14 +96,14 @@ def test_a_sigterm_cuts_off_and_what_was_recorded_reads_as_partial(lab: Lab) -> 
     spec = lab.write_spec([mission("nap", {"run": NAP}, say_done())])
     code, told = interrupted(lab, spec, signal.SIGTERM)
     assert (code, told["error"]["code"]) == (130, "run.cancelled")
-    [row] = json.loads(lab.proctor("attempt", "list", "--json").stdout)["attempts"]
+    [row] = ask(lab, "attempt", "list", "--json").json["attempts"]
     assert (row["state"], row["outcome"], row["tokens"]) == ("partial", None, None)
-    checked = lab.proctor("validate", "--strict", row["dir"], "--json")
-    assert (checked.returncode, json.loads(checked.stdout)["status"]) == (4, "partial")
-    reported = lab.proctor("report", "--strict", "--json")
-    assert (reported.returncode, json.loads(reported.stdout)["attempts"][0]["evidence"]) == (4, "partial")
-    explained = lab.proctor("attempt", "explain", "nap")
-    assert explained.returncode == 0
+    checked = ask(lab, "validate", "--strict", row["dir"], "--json")
+    assert (checked.code, checked.json["status"]) == (4, "partial")
+    reported = ask(lab, "report", "--strict", "--json")
+    assert (reported.code, reported.json["attempts"][0]["evidence"]) == (4, "partial")
+    explained = ask(lab, "attempt", "explain", "nap")
+    assert explained.code == 0
     assert "cut off: it has no seal" in explained.stdout
     assert "evidence.partial" in explained.stdout
     assert "sleep 307.25" in explained.stdout

@@ -13,7 +13,7 @@ from proctor.attempt.machine import Move, State, after
 from proctor.attempt.model import AttemptAsk, AttemptResult, Lease
 from proctor.attempt.tap import AttemptTap
 from proctor.attempt.watchdog import Fired, Watch, under_watch
-from proctor.errors import HangupError, MachineError, ProctorError
+from proctor.errors import HangupError, ProctorError
 from proctor.event.claim import with_footer
 from proctor.event.row import ClockRanOut, StepTaken, WasCancelled, WasRefused
 from proctor.evidence import layout
@@ -35,7 +35,7 @@ async def run_attempt(ask: AttemptAsk) -> AttemptResult:
     supervisor = _Supervisor(ask)
     try:
         return await supervisor.run()
-    except MachineError as error:
+    except ProctorError as error:
         # The evidence cannot be kept, so there must be no seal; what was written stays as it is.
         supervisor.move(Move.ABANDON)
         return AttemptResult(attempt_id=ask.attempt_id, state=supervisor.state, error=error)

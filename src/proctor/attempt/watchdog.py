@@ -75,28 +75,33 @@ async def under_watch(
 
     What stopped it is told to `on_stop`, once, before the work is cancelled: its clean-up comes after the cause.
     """
-    result: Fired | ProctorError | None = None
+    is_over = False
     async with anyio.create_task_group() as tasks:
 
+        def end(cause: Fired | ProctorError | None) -> None:
+            nonlocal is_over
+            if cause is not None and not is_over:
+                on_stop(cause)
+            is_over = True
+            tasks.cancel_scope.cancel()
+
         async def tick() -> None:
-            nonlocal result
-            while result is None:
+            cause: Fired | ProctorError | None = None
+            while cause is None:
                 before_s = clock.steady_s()
                 with anyio.move_on_after(TICK_S):
                     await stop.wait()
-                    result = Fired(clock=None)
-                lag_s = clock.steady_s() - before_s - TICK_S
+                now_s = clock.steady_s()
+                lag_s = now_s - before_s - TICK_S
                 if lag_s > LAG_S:
                     watch.pardon(lag_s)
                 watch.heard(heard_s())
-                result = result or failure() or watch.fired(clock.steady_s())
-            on_stop(result)
-            tasks.cancel_scope.cancel()
+                cause = Fired(clock=None) if stop.is_set() else failure() or watch.fired(now_s)
+            end(cause)
 
         tasks.start_soon(tick)
         try:
             await work()
+            end(None)
         except ProctorError as error:
-            if result is None:
-                on_stop(error)
-        tasks.cancel_scope.cancel()
+            end(error)

@@ -19,6 +19,7 @@ from proctor.plan.model import Plan
 VERSION = 1
 # "PRCT": how the file says whose it is.
 APPLICATION = 0x50524354
+BUSY_S = 10.0
 
 SCHEMA = """
 create table cell (id text primary key, mission text not null, flow text not null, repeat integer not null,
@@ -40,7 +41,7 @@ def open_ledger(path: Path) -> Iterator["Ledger"]:
     """Open or make it. WAL and FULL: what a commit returned from survives a power cut."""
     try:
         # Only one thread at a time ever uses it: the caller's, then the group commit's.
-        connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=10.0)
+        connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=BUSY_S)
     except sqlite3.Error as error:
         raise _refusal(error, path) from error
     try:
@@ -97,10 +98,12 @@ class Ledger:
         try:
             for sql, values in statements:
                 self._connection.execute(sql, values)
+            self._connection.execute("commit")
         except BaseException:
-            self._connection.execute("rollback")
+            # A full disk ends the transaction by itself, and then there is nothing to roll back.
+            if self._connection.in_transaction:
+                self._connection.execute("rollback")
             raise
-        self._connection.execute("commit")
 
     def begin(self, plan: Plan, *, run: RunId, at_ms: int) -> None:
         """The plan's cells, once, and a new run."""

@@ -1,6 +1,5 @@
 """One run of a campaign: every cell is claimed, tried, sealed and put into the ledger, several at a time."""
 
-import fcntl
 import os
 import secrets as chance
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
@@ -21,8 +20,9 @@ from proctor.campaign.hosts import HostPool
 from proctor.campaign.ledger import GroupCommit, open_ledger
 from proctor.campaign.preflight import Ready, preflight
 from proctor.campaign.process_tap import ProcessTap
+from proctor.campaign.scratch import open_scratch
 from proctor.clock import SYSTEM_CLOCK, Clock
-from proctor.contain.intent import IntentBook, open_intents
+from proctor.contain.intent import IntentBook, open_intents, take_lock
 from proctor.errors import MachineError, lone
 from proctor.evidence.artifacts import ProcessRecord
 from proctor.evidence.layout import CampaignPaths, RootPaths
@@ -34,7 +34,6 @@ from proctor.plan.model import Cell, ResolvedFlow
 from proctor.runtime.base import HostAsk, ModelAsk
 from proctor.spec.load import LoadedSpec
 from proctor.spec.model import MissionSpec
-from proctor.workspace.remove import remove
 
 SCRIPTED_MODEL = "proctor-scripted"
 
@@ -78,10 +77,10 @@ async def run_campaign(
     run_id = RunId(_stamp(clock))
     paths = RootPaths(root).campaign(campaign_id)
     paths.create()
-    scratch = places.cache_dir() / "runs" / run_id
     try:
         async with AsyncExitStack() as stack:
             stack.enter_context(_campaign_lock(paths))
+            scratch = stack.enter_context(open_scratch(run_id, is_kept=is_scratch_kept))
             frozen = await anyio.to_thread.run_sync(
                 lambda: freeze(loaded, paths=paths, workspaces=scratch / "bases", redactor=Redactor(ready.secrets))
             )
@@ -106,9 +105,6 @@ async def run_campaign(
             book.end(run_id, at_ms=clock.wall_ms())
     except BaseExceptionGroup as group:
         raise lone(group) from group
-    finally:
-        if not is_scratch_kept:
-            remove(scratch)
     return CampaignResult(campaign_id=campaign_id, run_id=run_id, paths=paths, attempts=results)
 
 
@@ -121,14 +117,13 @@ def _stamp(clock: Clock) -> str:
 @contextmanager
 def _campaign_lock(paths: CampaignPaths) -> Iterator[None]:
     """A kernel lock: it dies with its owner, so a dead owner blocks nobody."""
-    file = os.open(paths.folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    lock = take_lock(paths.folder)
+    if lock is None:
+        raise MachineError("machine.locked", f"{paths.folder.name} is being run by another Proctor")
     try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield
-    except BlockingIOError as error:
-        raise MachineError("machine.locked", f"{paths.folder.name} is being run by another Proctor") from error
     finally:
-        os.close(file)
+        os.close(lock)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -280,8 +275,10 @@ class _Run:
         if not any(flow.model.is_scripted for flow in flows.values()):
             return lambda _attempt, _mission: None
         # Imported when used: a web server is a heavy thing to start with.
-        from proctor.model.server import open_model
-
+        try:
+            from proctor.model.server import open_model
+        except ModuleNotFoundError as error:
+            raise MachineError("machine.extra-missing", f"no {error.name}: install 'proctor[model]'") from error
         model = await stack.enter_async_context(open_model(clock=self.clock))
         scripts = self.frozen.scripts
         return lambda attempt, mission: None if mission.script is None else model.play(attempt, scripts[mission.script])

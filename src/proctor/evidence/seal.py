@@ -74,14 +74,15 @@ def read_stamped(path: Path, type_: type[Stamped]) -> Stamped:
     try:
         data = read_bytes(path)
         found = msgspec.json.decode(data, type=type_)
+        # The digest is of the value; comparing the spelling too finds a changed space or a doubled key.
+        is_whole = found.sha256 == _own_digest(found) and data == render_artifact(found)
     except EvidenceError as error:
         if error.code == "evidence.missing-file":
             raise EvidenceError("evidence.partial", "no seal", file=path.name) from error
         raise
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise EvidenceError("evidence.seal", str(error), file=path.name) from error
-    # The digest is of the value; comparing the spelling too finds a changed space or a doubled key.
-    if found.sha256 != _own_digest(found) or data != render_artifact(found):
+    if not is_whole:
         raise EvidenceError("evidence.seal", "not as it was written", file=path.name)
     return found
 

@@ -1,6 +1,6 @@
 """A report of attempts: the rows, and what they come to."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from proctor.evidence.reader import Problem
 from proctor.report.query import Found, report_row
@@ -15,10 +15,8 @@ def unchecked(_: AttemptRow) -> tuple[Evidence, tuple[Problem, ...]]:
     return "unchecked", ()
 
 
-def compose(
-    found: Found, *, check: Check = unchecked, damage: Sequence[Problem] = (), is_interrupted: bool = False
-) -> Report:
-    """`damage` is what was found wrong beside the attempts and makes the whole invalid."""
+def compose(found: Found, *, check: Check = unchecked, is_interrupted: bool = False) -> Report:
+    """What was found, each attempt held against its evidence as far as `check` goes."""
 
     def row_of(row: AttemptRow) -> ReportRow:
         evidence, problems = check(row)
@@ -26,7 +24,7 @@ def compose(
 
     rows = tuple(map(row_of, found.rows))
     code = judge_all(
-        rows, missing=len(found.missing_cells), is_interrupted=is_interrupted, is_damaged=bool(damage or found.problems)
+        rows, missing=len(found.missing_cells), is_interrupted=is_interrupted, is_damaged=bool(found.problems)
     )
     return Report(
         campaign_id=found.campaign_id,
@@ -35,5 +33,5 @@ def compose(
         verdict=WORDS[code],
         attempts=rows,
         missing_cells=found.missing_cells,
-        problems=(*found.problems, *damage),
+        problems=found.problems,
     )

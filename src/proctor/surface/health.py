@@ -12,12 +12,12 @@ from typing import Any, Literal
 import msgspec
 
 from proctor import __version__, places
+from proctor.campaign.scratch import scratch_of_runs, sweep
 from proctor.contain.bundled import bundled_bwrap
 from proctor.contain.ladder import choose, survey
 from proctor.contain.reap import Reaped, reap_leftovers
 from proctor.errors import CODES, ProctorError
 from proctor.surface.programs import Program, find_programs
-from proctor.surface.scratch import sweep
 
 _LOW_BYTES = 1 << 30
 _FULL_BYTES = 100 << 20
@@ -161,7 +161,7 @@ def _told(spawns: list[Reaped]) -> tuple[str, ...]:
 
 def _scratch() -> Finding:
     try:
-        swept = sweep(places.cache_dir() / "runs")
+        swept = sweep(scratch_of_runs())
     except (ProctorError, OSError) as error:
         return Finding(name="scratch", status="fail", what=str(error), todo=CODES["machine.unwritable"].todo)
     told = [

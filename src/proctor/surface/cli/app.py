@@ -58,7 +58,7 @@ def run() -> None:
     take_streams()
     signal.signal(signal.SIGTERM, _terminated)
     words = sys.argv[1:]
-    code = _answer(words, Output(is_json="--json" in words))
+    code = answer(words)
     # All is said: an impatient second Ctrl-C must not change the exit code.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     sys.exit(code)
@@ -75,7 +75,9 @@ def _terminated(_: int, __: FrameType | None) -> NoReturn:
     raise KeyboardInterrupt
 
 
-def _answer(words: Sequence[str], output: Output) -> int:
+def answer(words: Sequence[str]) -> int:
+    """Do what these words say; whatever happens, it is told and there is an exit code."""
+    output = Output(is_json="--json" in words)
     try:
         return _obey(words, output)
     except KeyboardInterrupt:

@@ -9,8 +9,8 @@ import anyio
 import anyio.abc
 import msgspec
 
-from proctor import places
 from proctor.campaign.run import CampaignResult, Stops, run_campaign
+from proctor.campaign.scratch import scratch_of_runs
 from proctor.clock import SYSTEM_CLOCK
 from proctor.errors import Exit, MachineError
 from proctor.evidence.layout import CampaignPaths, RootPaths, write_artifact, write_text_artifact
@@ -22,7 +22,6 @@ from proctor.report.row import Report
 from proctor.report.verdict import WORDS
 from proctor.spec.load import LoadedSpec, load_spec
 from proctor.surface.cli.progress import Progress, open_progress
-from proctor.surface.scratch import keep
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,14 +43,11 @@ def drive(spec: Path, *, root: Path, is_scratch_kept: bool) -> Driven:
     if result is None:
         raise KeyboardInterrupt
     report = _report(result, root=RootPaths(root), is_interrupted=stops.all.is_set())
-    scratch = places.cache_dir() / "runs" / result.run_id if is_scratch_kept else None
-    if scratch is not None:
-        keep(scratch)
     return Driven(
         report=_written(report, campaign=result.paths, root=root),
         campaign=result.paths,
         duration_ms=round((SYSTEM_CLOCK.steady_s() - began_s) * 1000),
-        scratch=scratch,
+        scratch=scratch_of_runs() / result.run_id if is_scratch_kept else None,
     )
 
 

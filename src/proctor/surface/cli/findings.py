@@ -14,6 +14,7 @@ from proctor.report.words import legible, plural
 from proctor.surface.examine import Examination, Examined
 
 _MAX_SHOWN = 50
+_NOUNS = {"attempt": "attempt", "process": "agent server"}
 _STYLE = {Status.VALID: "green", Status.PARTIAL: "yellow", Status.INVALID: "bold red"}
 
 
@@ -41,9 +42,7 @@ def _heading(each: Examined) -> Text:
 
 def _sum(found: Examination) -> str:
     kinds = Counter(each.kind for each in found.examined)
-    counted = [
-        plural(kinds[kind], noun) for kind, noun in (("attempt", "attempt"), ("process", "runtime")) if kinds[kind]
-    ]
+    counted = [plural(kinds[kind], noun) for kind, noun in _NOUNS.items() if kinds[kind]]
     return " and ".join(counted) or "nothing there"
 
 

@@ -1,0 +1,75 @@
+"""A run's scratch in the user's cache: workspaces and agent homes, under a kernel lock while the run lives."""
+
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from proctor import places
+from proctor.contain.intent import take_lock
+from proctor.errors import MachineError
+from proctor.ids import RunId
+from proctor.workspace.remove import remove
+
+_KEPT = "kept-on-purpose"
+_UNBORN = ".unborn-"
+
+
+def scratch_of_runs() -> Path:
+    return places.cache_dir() / "runs"
+
+
+@contextmanager
+def open_scratch(run_id: RunId, *, is_kept: bool) -> Iterator[Path]:
+    """The run's own folder, gone afterwards unless it is to be kept."""
+    runs = scratch_of_runs()
+    try:
+        runs.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # Born under a name that is never swept and renamed when locked: no sweep ever sees it unlocked.
+        unborn = Path(tempfile.mkdtemp(prefix=_UNBORN, dir=runs))
+        lock = take_lock(unborn)
+        assert lock is not None, "nobody else knows the folder"
+        if is_kept:
+            (unborn / _KEPT).touch()
+        folder = unborn.rename(runs / run_id)
+    except OSError as error:
+        raise MachineError("machine.unwritable", f"cannot make {runs}: {error.strerror}") from error
+    try:
+        yield folder
+    finally:
+        if not is_kept:
+            remove(folder)
+        os.close(lock)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Swept:
+    """Folders by the id of their run: taken away, kept for a reason, or refused by the machine."""
+
+    removed: tuple[str, ...] = ()
+    kept: tuple[str, ...] = ()
+    busy: tuple[str, ...] = ()
+    refused: tuple[str, ...] = ()
+
+
+def sweep(runs: Path) -> Swept:
+    """Remove what a dead run left. A live one holds its lock, and the kernel drops it with its holder."""
+    removed, kept, busy, refused = [], [], [], []
+    for folder in sorted(runs.iterdir()) if runs.is_dir() else []:
+        if folder.name.startswith(_UNBORN) or not folder.is_dir():
+            continue
+        if (folder / _KEPT).exists():
+            kept.append(folder.name)
+        elif (lock := take_lock(folder)) is None:
+            busy.append(folder.name)
+        else:
+            try:
+                remove(folder)
+                removed.append(folder.name)
+            except OSError:
+                refused.append(folder.name)
+            finally:
+                os.close(lock)
+    return Swept(removed=tuple(removed), kept=tuple(kept), busy=tuple(busy), refused=tuple(refused))
