@@ -13,6 +13,7 @@ ProctorError
 An exception means *we could not observe*. An agent that fails, stalls or refuses is an Outcome, not an exception.
 """
 
+import errno
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import ClassVar
@@ -80,6 +81,9 @@ CODES: dict[str, Meaning] = {
     "policy.tmpdir-above-home": Meaning(
         "A TMPDIR above the agent's home silently disables its sandboxed shell.",
         "Remove TMPDIR from the flow's env, or point it elsewhere.",
+    ),
+    "policy.reserved-variable": Meaning(
+        "A flow sets a variable that the runtime must set itself.", "Remove it from the flow's env."
     ),
     "policy.login": Meaning("The login asked for is not available.", "Use `login: api-key` or the scripted model."),
     # ── this machine ──
@@ -221,6 +225,18 @@ class CollectedInputError(InputError):
 
 class MachineError(ProctorError):
     """This machine lacks something, or refuses it."""
+
+
+def disk_refusal(error: OSError, *, path: object) -> MachineError:
+    """What this machine says when it will not let us write.
+
+    >>> disk_refusal(OSError(errno.ENOSPC, "No space left on device"), path="a").code
+    'machine.disk-full'
+    """
+    is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+    return MachineError(
+        "machine.disk-full" if is_full else "machine.unwritable", error.strerror or str(error), file=str(path)
+    )
 
 
 class PeerError(ProctorError):

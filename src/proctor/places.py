@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from proctor.errors import MachineError
+from proctor.errors import disk_refusal
 
 
 def cache_dir() -> Path:
@@ -24,5 +24,5 @@ def _private(variable: str, default: str) -> Path:
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
-        raise MachineError("machine.unwritable", f"cannot make {folder}: {error.strerror}") from error
+        raise disk_refusal(error, path=folder) from error
     return folder

@@ -89,3 +89,23 @@ def test_a_shared_server_with_full_access_is_refused(lab: Lab) -> None:
     flow = {"isolation": "shared", "sandbox": "danger-full-access"}
     done = lab.proctor("run", str(lab.write_spec([mission("any", say_done())], flow=flow)), "--json")
     assert (done.returncode, error_of(done)) == (2, "policy.shared-full-access")
+
+
+def test_an_option_the_runtime_does_not_have_is_told_with_its_line(lab: Lab) -> None:
+    flow = {"options": {"codex_app_server": {"no_such_option": 7}}}
+    done = lab.proctor("run", str(lab.write_spec([mission("any", say_done())], flow=flow)), "--json")
+    assert (done.returncode, error_of(done)) == (2, "spec.unknown-key")
+    assert json.loads(done.stdout)["error"]["line"] is not None
+
+
+def test_a_variable_that_the_runtime_sets_itself_is_refused(lab: Lab) -> None:
+    flow = {"env": {"CODEX_HOME": "/somewhere/else"}}
+    done = lab.proctor("run", str(lab.write_spec([mission("any", say_done())], flow=flow)), "--json")
+    assert (done.returncode, error_of(done)) == (2, "policy.reserved-variable")
+
+
+def test_a_fault_in_a_script_is_told_before_anything_is_written(lab: Lab) -> None:
+    spec = lab.write_spec([mission("any", {"rum": "echo typo"})])
+    done = lab.proctor("run", str(spec), "--json")
+    assert (done.returncode, error_of(done)) == (2, "spec.unknown-key")
+    assert not lab.root.exists()

@@ -1,8 +1,14 @@
 """Whatever the agent or its provider does, an attempt ends by our clocks, typed and sealed."""
 
+import os
+
 import pytest
 
+from proctor.attempt.machine import State
+from proctor.attempt.model import Watcher
+from proctor.campaign.run import Stops
 from proctor.event.outcome import Outcome
+from proctor.ids import AttemptId
 from tests.lab import Lab, jsonl, mission, processes_with, report_of, say_done
 
 pytestmark = pytest.mark.real_agent
@@ -51,4 +57,39 @@ def test_an_unreachable_provider_ends_by_our_clock(lab: Lab, monkeypatch: pytest
     report = report_of(paths)
     assert (report.outcome, report.code) == (Outcome.TIMED_OUT, "limit.turn")
     assert "last error" in (report.detail or ""), "what the agent said of its trouble is told"
+    lab.assert_all_evidence_is_valid()
+
+
+@pytest.mark.requirement("attempt.clocks")
+def test_the_attempts_clock_covers_its_probes_too(lab: Lab) -> None:
+    nap = f"308.{os.getpid()}"
+    probe = {"kind": "headless_run", "command": f"sleep {nap}", "timeout": "60s"}
+    lab.run(lab.write_spec([mission("slow", say_done(), probes=[probe])], limits={"attempt": "2s"}))
+    [paths] = lab.attempts().values()
+    report = report_of(paths)
+    assert (report.outcome, report.code, report.verified) == (Outcome.TIMED_OUT, "limit.attempt", None)
+    assert processes_with(nap) == []
+    lab.assert_all_evidence_is_valid()
+
+
+class StopsWhilePreparing(Watcher):
+    """Asks for a stop before the agent was asked anything."""
+
+    def __init__(self, stops: Stops) -> None:
+        self._stops = stops
+
+    def entered(self, attempt: AttemptId, state: State) -> None:
+        if state is State.PREPARING:
+            self._stops.one[attempt].set()
+
+
+def test_an_attempt_that_is_stopped_while_a_probe_runs_ends_at_once_and_sealed(lab: Lab) -> None:
+    nap = f"309.{os.getpid()}"
+    probe = {"kind": "headless_run", "command": f"sleep {nap}", "timeout": "60s"}
+    stops = Stops()
+    spec = lab.write_spec([mission("slow", say_done(), probes=[probe])])
+    lab.run(spec, stops=stops, watcher=StopsWhilePreparing(stops))
+    [paths] = lab.attempts().values()
+    assert (report_of(paths).outcome, report_of(paths).metrics.turns) == (Outcome.CANCELLED, 0)
+    assert processes_with(nap) == []
     lab.assert_all_evidence_is_valid()

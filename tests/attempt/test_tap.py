@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from proctor.attempt.derive import Derivation
-from proctor.attempt.tap import AttemptTap
+from proctor.attempt.tap import RecordingTap
 from proctor.event.model import Asked, Event, Noted, TextSaid, TextStreamed
 from proctor.event.row import Dir, Row, StepTaken
 from proctor.evidence.recorder import FrameLog
@@ -38,7 +38,7 @@ class Attempt:
         derivation = Derivation(
             normalizer or CodexNormalizer(), trace=self.derived.extend, transcript=self.derived.extend
         )
-        self.tap = AttemptTap(self.log, derivation, watcher=self.saw)
+        self.tap = RecordingTap(self.log, derivation, watcher=self.saw)
 
     def saw(self, event: Event) -> None:
         self.events.append(event)

@@ -26,11 +26,16 @@ class FakeHost:
     """As much of a host as a pool looks at."""
 
     is_alive: bool = True
+    failure: ProctorError | None = None
     facts: Mapping[str, Fact] = field(default_factory=dict)
     frames_in: int = 0
 
     def open_session(self, ask: SessionAsk, tap: Tap) -> AbstractAsyncContextManager[Session]:
         raise NotImplementedError
+
+
+def lease_of(process: ProcessId, host: FakeHost) -> Lease:
+    return Lease(process=process, host=host, rows=lambda: 0, failure=lambda: host.failure)
 
 
 @dataclass(slots=True)
@@ -52,7 +57,7 @@ class Machine:
             if self.error is not None:
                 raise self.error
             host = self.hosts[process] = FakeHost()
-            yield Lease(process=process, host=host, rows=lambda: 0)
+            yield lease_of(process, host)
         finally:
             with anyio.CancelScope(shield=True):
                 await anyio.lowlevel.checkpoint()
@@ -152,6 +157,46 @@ def test_a_process_that_is_no_good_any_more_is_replaced_for_the_next_who_asks() 
     run(test)
 
 
+def test_a_process_whose_own_record_cannot_be_kept_is_replaced_as_well() -> None:
+    async def test() -> None:
+        async with bench() as on, on.lease():
+            on.machine.hosts["p1"].failure = MachineError("machine.disk-full", "No space left on device")
+            async with on.lease() as second:
+                assert second.process == "p2"
+
+    run(test)
+
+
+def test_a_record_that_cannot_be_closed_is_told_by_the_pool_when_nobody_waits_for_it_any_more() -> None:
+    full = MachineError("machine.disk-full", "No space left on device")
+
+    @asynccontextmanager
+    async def open_host(process: ProcessId) -> AsyncIterator[Lease]:
+        yield lease_of(process, FakeHost())
+        raise full
+
+    async def test() -> ProctorError | None:
+        async with bench() as on:
+            async with on.pool.lease(FLOW, Isolation.PROCESS, open_host):
+                assert on.pool.failure is None
+            return on.pool.failure
+
+    assert run(test) is full
+
+
+def test_a_process_that_was_replaced_ends_with_its_last_user_though_it_answers_again() -> None:
+    async def test() -> None:
+        async with bench() as on:
+            async with on.lease():
+                on.machine.hosts["p1"].is_alive = False
+                async with on.lease():
+                    pass
+                on.machine.hosts["p1"].is_alive = True
+            assert on.machine.running == ["p2"]
+
+    run(test)
+
+
 @pytest.mark.requirement("schedule.recovery")
 def test_a_process_that_dies_while_nobody_uses_it_is_ended_when_it_is_replaced() -> None:
     async def test() -> None:
@@ -201,7 +246,7 @@ def test_a_start_that_fails_inside_task_groups_is_told_as_what_it_is() -> None:
         async with anyio.create_task_group(), anyio.create_task_group():
             if process:
                 raise PeerError("peer.hangup", "gone")
-        yield Lease(process=process, host=FakeHost(), rows=lambda: 0)
+        yield lease_of(process, FakeHost())
 
     async def test() -> str:
         async with bench() as on:

@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proctor.errors import EvidenceError, MachineError
+from proctor.errors import EvidenceError, MachineError, disk_refusal
 from proctor.evidence.artifacts import Feedback
-from proctor.evidence.disk import refusal
 from proctor.evidence.layout import SEAL, SEALED, AttemptPaths, RootPaths, write_artifact, write_text_artifact
 from proctor.evidence.reader import read_artifact
 from proctor.ids import AttemptId, CampaignId, CellId, ProcessId, RunId
@@ -185,6 +184,6 @@ def test_a_folder_that_is_a_file_is_a_typed_refusal(tmp_path: Path) -> None:
     ],
 )
 def test_the_machines_reason_becomes_a_code(number: int, code: str) -> None:
-    told = refusal(OSError(number, os.strerror(number)), path=Path("a.1/frames.jsonl"))
+    told = disk_refusal(OSError(number, os.strerror(number)), path=Path("a.1/frames.jsonl"))
 
     assert (told.code, told.what, told.file) == (code, os.strerror(number), "a.1/frames.jsonl")

@@ -78,6 +78,7 @@ ATTEMPT_RECORD = AttemptRecord(
     plan_digest=NOTHING,
     cell_digest=NOTHING,
     prompt_digest=canonical.digest_bytes(PROMPTED),
+    required_probes=(),
     workspace_digest=NOTHING,
     isolation=Isolation.SHARED,
     sandbox=Sandbox.WORKSPACE_WRITE,

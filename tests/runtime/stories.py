@@ -12,6 +12,14 @@ from proctor.runtime.codex_app_server.normalize import CodexNormalizer
 THREAD = "01a1e119-2eac-7fc0-8948-a387cf5df5ac"
 TURN = "01a1e119-2ec1-7dd0-95dc-ff62292393a0"
 
+COMMAND: dict[str, Any] = {
+    "command": "/bin/bash -c 'echo $((6 * 7))'",
+    "cwd": "/w",
+    "processId": "95538",
+    "source": "unifiedExecStartup",
+    "commandActions": [{"type": "unknown", "command": "echo $((6 * 7))"}],
+}
+
 
 class Story:
     """One attempt's rows, told to one normalizer."""

@@ -65,31 +65,56 @@ def test_overload_is_backed_off_until_the_server_has_room() -> None:
     assert run(test) == ("done", 3)
 
 
-@pytest.mark.parametrize("deadline_s", [5.0, SOON_S], ids=["until the tries are over", "until the deadline"])
-def test_a_server_that_stays_overloaded_is_said_to_be_so(deadline_s: float) -> None:
+@pytest.mark.parametrize(
+    ("pauses_s", "deadline_s"),
+    [((0.001, 0.001), 5.0), ((1000.0,), 0.5)],
+    ids=["until the tries are over", "until the deadline"],
+)
+def test_a_server_that_stays_overloaded_is_said_to_be_so(pauses_s: tuple[float, ...], deadline_s: float) -> None:
     async def test() -> None:
         def overloaded(twin: Twin, request: Request) -> None:
             twin.refuse(request, OVERLOADED, "Server overloaded; retry later.")
 
-        async with connected(Twin({"any": overloaded})) as line:
+        async with connected(Twin({"any": overloaded}), pauses_s=pauses_s) as line:
             with pytest.raises(PeerError) as refused:
                 await call(line, deadline_s=deadline_s)
             assert (type(refused.value), refused.value.code) == (PeerError, "peer.overloaded")
+            assert len(line.tap.of(Dir.OUT)) == len(line.tap.of(Dir.IN)) <= 1 + len(pauses_s)
             assert line.connection.is_usable, "it did answer"
 
     run(test)
 
 
-def test_no_reply_ends_at_the_deadline_and_the_server_is_not_to_be_used_again() -> None:
+def test_no_reply_ends_at_the_deadline() -> None:
     async def test() -> None:
         async with connected(Twin({"any": ignore})) as line:
             with pytest.raises(DeadlineError, match=r"any: no reply within 0\.02 s") as late:
                 await call(line, deadline_s=SOON_S)
             assert late.value.code == "peer.deadline"
-            assert not line.connection.is_usable
-            assert not line.host.is_alive
 
     run(test)
+
+
+@pytest.mark.requirement("schedule.recovery")
+@pytest.mark.parametrize("is_cancelled", [True, False], ids=["cancelled", "at its deadline"])
+def test_a_server_that_owes_an_answer_somebody_gave_up_on_is_not_used_until_it_answers(is_cancelled: bool) -> None:
+    async def test() -> list[bool]:
+        usable = []
+        async with connected(Twin({"any": None})) as line:
+            if is_cancelled:
+                async with meanwhile(lambda: call(line)):
+                    usable.append(line.host.is_alive)
+            else:
+                with pytest.raises(DeadlineError):
+                    await call(line, deadline_s=0.2)
+                usable.append(True)
+            usable.append(line.host.is_alive)
+            line.twin.reply(await line.twin.asked("any"), "late")
+            await line.twin.taken_in()
+            usable.append(line.host.is_alive)
+        return usable
+
+    assert run(test) == [True, False, True]
 
 
 def test_a_reply_that_comes_too_late_goes_to_the_record_of_whoever_asked() -> None:

@@ -33,16 +33,9 @@ from proctor.event.model import (
 )
 from proctor.event.row import Answered, ChannelClosed, ChildExited, Dir, StepTaken, TailReleased
 from proctor.ids import CallId, ItemId, ThreadId, TurnId
-from tests.runtime.stories import THREAD, TURN, Story, at
+from tests.runtime.stories import COMMAND, THREAD, TURN, Story, at
 
 T = TurnId(TURN)
-COMMAND: dict[str, Any] = {
-    "command": "/bin/bash -c 'echo $((6 * 7))'",
-    "cwd": "/w",
-    "processId": "95538",
-    "source": "unifiedExecStartup",
-    "commandActions": [{"type": "unknown", "command": "echo $((6 * 7))"}],
-}
 GIVEN = {"command": "/bin/bash -c 'echo $((6 * 7))'", "cwd": "/w"}
 
 
@@ -314,10 +307,14 @@ def test_a_question_is_asked_answered_and_put_to_rest(
 @pytest.mark.parametrize(
     ("stream", "expected"),
     [
-        ("t|m|item/agentMessage/delta", TextStreamed(turn=T, item=ItemId("m"), text="sk-li", **at(5))),
-        ("t|a|b|item/plan/delta", TextStreamed(turn=T, item=ItemId("a|b"), text="sk-li", **at(5))),
-        ("t|r|item/reasoning/textDelta", ReasoningStreamed(turn=T, item=ItemId("r"), text="sk-li", **at(5))),
-        ("t|c|item/commandExecution/outputDelta", ToolStreamed(turn=T, call=CallId("c"), text="sk-li", **at(5))),
+        (f"{THREAD}|m|item/agentMessage/delta", TextStreamed(turn=T, item=ItemId("m"), text="sk-li", **at(5))),
+        (f"{THREAD}|a|b|item/plan/delta", TextStreamed(turn=T, item=ItemId("a|b"), text="sk-li", **at(5))),
+        (f"{THREAD}|r|item/reasoning/textDelta", ReasoningStreamed(turn=T, item=ItemId("r"), text="sk-li", **at(5))),
+        (
+            f"{THREAD}|c|item/commandExecution/outputDelta",
+            ToolStreamed(turn=T, call=CallId("c"), text="sk-li", **at(5)),
+        ),
+        ("helper|m|item/agentMessage/delta", Noted(native="another thread's item/agentMessage/delta", **at(5))),
         ("of another kind", Noted(native="tail of of another kind", **at(5))),
     ],
 )
@@ -339,65 +336,3 @@ def test_what_the_supervisor_saw_is_told_in_the_same_words(story: Story) -> None
         Noted(native="hangup", **at(7)),
         Unrecognized(native="self", **at(8)),
     ]
-
-
-def test_what_repeats_itself_or_comes_late_is_noted_and_not_told_twice(story: Story) -> None:
-    story.item("item/started", "commandExecution", "c", **COMMAND, status="inProgress")
-    story.item("item/completed", "commandExecution", "d", **COMMAND, status="completed")
-    turn = {"id": TURN, "status": "completed"}
-    story.heard("turn/completed", turn=turn)
-    assert [
-        *story.heard("turn/started", turn=turn),
-        *story.heard("turn/completed", turn=turn),
-        *story.item("item/started", "commandExecution", "c", **COMMAND, status="inProgress"),
-        *story.item("item/started", "commandExecution", "d", **COMMAND, status="inProgress"),
-        *story.item("item/completed", "commandExecution", "d", **COMMAND, status="completed"),
-    ] == [
-        Noted(native="repeated turn/started", **at(8)),
-        Noted(native="repeated turn/completed", **at(9)),
-        Noted(native="repeated item/started", **at(10)),
-        Noted(native="repeated item/started", **at(11)),
-        Noted(native="repeated item/completed", **at(12)),
-    ]
-
-
-def test_what_a_helper_does_is_told_but_its_turns_and_totals_are_not_the_attempts(story: Story) -> None:
-    usage = {"total": {"totalTokens": 9, "inputTokens": 8, "outputTokens": 1}}
-    helper = {"threadId": "helper", "turnId": "helpers"}
-    assert [
-        *story.heard("turn/started", **helper, turn={"id": "helpers", "status": "inProgress"}),
-        *story.heard("thread/tokenUsage/updated", **helper, tokenUsage=usage),
-        *story.heard("thread/status/changed", **helper, status={"type": "idle"}),
-        *story.heard("turn/completed", **helper, turn={"id": "helpers", "status": "completed"}),
-    ] == [
-        Noted(native="another thread's turn/started", **at(5)),
-        Noted(native="another thread's thread/tokenUsage/updated", **at(6)),
-        Noted(native="another thread's thread/status/changed", **at(7)),
-        Noted(native="another thread's turn/completed", **at(8)),
-    ]
-    [began] = story.heard("item/started", **helper, item={"id": "c", "type": "commandExecution", **COMMAND})
-    assert isinstance(began, ToolBegan)
-    assert began.turn == "helpers"
-
-
-@pytest.mark.requirement("runtime.events.lossless")
-@pytest.mark.parametrize(
-    ("frame", "native"),
-    [
-        ({"method": "item/newer", "params": {}}, "item/newer"),
-        ({"method": "turn/completed", "params": {"turn": {"id": TURN, "status": "paused"}}}, "turn/completed paused"),
-        ({"method": "turn/completed", "params": {"turn": "of another shape"}}, "turn/completed"),
-        ({"method": "item/started"}, "item/started"),
-        ({"id": 0, "method": "item/newer/ask", "params": {}}, "item/newer/ask"),
-        ({"id": 77, "result": {}}, "reply to nothing"),
-        ({"id": 2, "result": {}, "error": "of another shape"}, "not a message"),
-        ([1, 2], "not a message"),
-        ("text", "not a message"),
-    ],
-)
-def test_what_we_do_not_know_is_kept_under_its_own_name(story: Story, frame: Any, native: str) -> None:
-    assert story.row(Dir.IN, frame) == [Unrecognized(native=native, **at(5))]
-
-
-def test_a_line_that_is_no_json_is_unrecognized() -> None:
-    assert Story().row(Dir.IN, text="oops") == [Unrecognized(native="not a message", **at(1))]

@@ -104,7 +104,7 @@ def told(rows: list[tuple[Dir, Any]]) -> list[tuple[Dir, list[Event]]]:
 
 
 @pytest.mark.requirement("runtime.events.lossless")
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     st.lists(
         st.tuples(st.sampled_from([Dir.IN, Dir.OUT, Dir.ERR]), FRAMES) | st.tuples(st.just(Dir.SELF), SEEN), max_size=12
@@ -141,7 +141,7 @@ WELL_SHAPED = [
 ]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @example([WELL_SHAPED[at] for at in (0, 2, 1, 3)])
 @given(st.lists(st.sampled_from(WELL_SHAPED), max_size=14))
 def test_frames_that_repeat_themselves_in_any_order_obey_the_laws(rows: list[tuple[Dir, Any]]) -> None:
@@ -156,7 +156,7 @@ def test_a_row_of_plain_text_gives_an_event_too(dir_: Dir, text: str) -> None:
 
 
 @pytest.mark.requirement("runtime.events.pure")
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.lists(st.tuples(st.sampled_from([Dir.IN, Dir.OUT]), FRAMES), max_size=6))
 def test_the_same_record_gives_the_same_events(rows: list[tuple[Dir, Any]]) -> None:
     assert told(rows) == told(rows)

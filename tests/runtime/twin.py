@@ -1,7 +1,7 @@
 """An app-server in memory: the other end of a connection, which says what a test wants and misbehaves on demand."""
 
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,7 +15,7 @@ from proctor.errors import HangupError
 from proctor.event.row import Dir, Seen
 from proctor.evidence.redact import TextStream
 from proctor.ids import AttemptId
-from proctor.runtime.base import ModelAsk, SessionAsk, Tap
+from proctor.runtime.base import ModelAsk, SessionAsk
 from proctor.runtime.codex_app_server.connection import Connection
 from proctor.runtime.codex_app_server.host import CodexHost
 from proctor.runtime.codex_app_server.route import Envelope
@@ -222,8 +222,11 @@ class Twin:
     def complain(self, data: bytes) -> None:
         self._complained.put(data)
 
-    def hang_up(self) -> None:
+    def close_output(self) -> None:
         self._said.close()
+
+    def hang_up(self) -> None:
+        self.close_output()
         self._complained.close()
 
 
@@ -291,16 +294,16 @@ class Line:
 
 @asynccontextmanager
 async def connected(
-    twin: Twin | None = None, *, deadlines: Deadlines = TINY, tap: Tap | None = None
+    twin: Twin | None = None, *, deadlines: Deadlines = TINY, pauses_s: Sequence[float] = (0.001, 0.001, 0.001)
 ) -> AsyncIterator[Line]:
     """A running connection to a twin; on leaving the twin hangs up, as a stopped process does."""
     twin = twin or Twin()
-    own = MemoryTap(twin.journal)
+    tap = MemoryTap(twin.journal)
     clock = FakeClock()
-    connection = Connection(twin, tap or own, clock=clock, pauses_s=(0.001, 0.001, 0.001))
+    connection = Connection(twin, tap, clock=clock, pauses_s=pauses_s)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(connection.run)
-        yield Line(twin=twin, tap=own, connection=connection, clock=clock, deadlines=deadlines)
+        yield Line(twin=twin, tap=tap, connection=connection, clock=clock, deadlines=deadlines)
         twin.hang_up()
         await connection.closed.wait()
 

@@ -15,11 +15,8 @@ from proctor.fact import Authority, Fact
 from proctor.ids import ProcessId, ThreadId
 from proctor.probe.gate import decide
 from proctor.probe.model import ProbeRow, require
-from proctor.spec.model import Verified
 from proctor.workspace.diff import diff
 from proctor.workspace.snapshot import Snapshot
-
-_AS_BOOL = {Verified.YES: True, Verified.NO: False, Verified.UNKNOWN: None}
 
 
 @dataclass(slots=True, kw_only=True)
@@ -70,7 +67,7 @@ def finalize(
         code=ending.code,
         detail=ending.detail,
         claimed=claim.claimed,
-        verified=_AS_BOOL[decision.verified],
+        verified=decision.verified.as_bool,
         reasons=decision.reasons,
         expectation=judge(ask.mission.expect, outcome=ending.outcome, verified=decision.verified, claim=claim),
         metrics=derived.metrics,

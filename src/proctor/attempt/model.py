@@ -25,11 +25,15 @@ from proctor.spec.model import MissionSpec
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lease:
-    """A place in a running agent process. `rows` counts what the process's own record holds so far."""
+    """A place in a running agent process.
+
+    `rows` counts what the process's own record holds so far; `failure` says why it could not be kept, if so.
+    """
 
     process: ProcessId
     host: Host
     rows: Callable[[], int]
+    failure: Callable[[], ProctorError | None]
 
 
 class Watcher:

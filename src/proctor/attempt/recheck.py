@@ -22,11 +22,9 @@ from proctor.evidence.validate import Validation, conclude, validate_attempt
 from proctor.ids import Digest
 from proctor.probe.gate import decide
 from proctor.probe.model import ProbeRow, RequiredProbe
-from proctor.spec.model import Verified
 
 T = TypeVar("T")
 
-_AS_BOOL = {Verified.YES: True, Verified.NO: False, Verified.UNKNOWN: None}
 _SHOWN_CHARS = 120
 
 
@@ -121,11 +119,10 @@ def _check_report(
     yield from _differences(REPORT, report.metrics, derived.metrics)
     yield from _differences(REPORT, report, derived.ending)
     yield from _differences(REPORT, report, derived.claim)
-    # Which probes the mission requires is not on record here, so each that left a row counts as required.
-    required = [RequiredProbe(digest=row.probe_digest, kind=row.kind, index=row.index) for row in rows]
+    required = [RequiredProbe(digest=each, kind="", index=at) for at, each in enumerate(record.required_probes)]
     now = report.workspace_digest_after or Digest("")
     decision = decide(required, rows, workspace_digest=now, base_digest=record.workspace_digest)
-    verified = _AS_BOOL[decision.verified]
+    verified = decision.verified.as_bool
     if report.verified is not verified:
         detail = f"verified is {report.verified}, but the probes give {verified}"
         yield Problem(code="evidence.gate", file=REPORT, detail=detail)

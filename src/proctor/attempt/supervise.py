@@ -1,7 +1,8 @@
 """One attempt from start to seal: whatever happens to the agent, there is a typed outcome and nothing left running."""
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
 
 import anyio
 import anyio.to_thread
@@ -11,16 +12,16 @@ from proctor.attempt.derive import Derivation
 from proctor.attempt.finalize import Conversation, finalize
 from proctor.attempt.machine import Move, State, after
 from proctor.attempt.model import AttemptAsk, AttemptResult, Lease
-from proctor.attempt.tap import AttemptTap
+from proctor.attempt.tap import RecordingTap
 from proctor.attempt.watchdog import Fired, Watch, under_watch
-from proctor.errors import HangupError, ProctorError
+from proctor.errors import HangupError, ProctorError, disk_refusal
 from proctor.event.claim import with_footer
 from proctor.event.row import ClockRanOut, StepTaken, WasCancelled, WasRefused
 from proctor.evidence import layout
 from proctor.evidence.artifacts import AttemptRecord, LimitsMs
 from proctor.evidence.recorder import ChainedLog, FrameLog
 from proctor.evidence.redact import Redactor
-from proctor.probe.model import Phase, ProbeRow
+from proctor.probe.model import Phase, require
 from proctor.probe.run import run_probe
 from proctor.runtime.base import Session, SessionAsk
 from proctor.workspace.prepare import prepare
@@ -41,8 +42,13 @@ async def run_attempt(ask: AttemptAsk) -> AttemptResult:
         return AttemptResult(attempt_id=ask.attempt_id, state=supervisor.state, error=error)
     finally:
         if not ask.is_scratch_kept:
-            with anyio.CancelScope(shield=True), anyio.move_on_after(TEARDOWN_S):
-                await anyio.to_thread.run_sync(remove, ask.scratch)
+            await _remove_scratch(ask.scratch)
+
+
+async def _remove_scratch(folder: Path) -> None:
+    """Shielded and bounded. What cannot be removed is left for the end of the run: the attempt is over all the same."""
+    with anyio.CancelScope(shield=True), anyio.move_on_after(TEARDOWN_S), suppress(OSError):
+        await anyio.to_thread.run_sync(remove, folder, abandon_on_cancel=True)
 
 
 class _Supervisor:
@@ -54,7 +60,8 @@ class _Supervisor:
         self._redactor = Redactor(ask.secrets)
         self._workspace = ask.scratch / "workspace"
         self._conversation = Conversation()
-        self._session_now: Session | None = None
+        self._lease: Lease | None = None
+        self._session: Session | None = None
         limits = ask.limits
         self._began_s = ask.clock.steady_s()
         self._watch = Watch(
@@ -76,17 +83,17 @@ class _Supervisor:
             ChainedLog(paths.probes) as probes,
         ):
             derivation = Derivation(ask.runtime.normalizer(), trace=calls.append, transcript=transcript.append)
-            tap = AttemptTap(frames, derivation, watcher=lambda event: ask.watcher.saw(ask.attempt_id, event))
-            base = await self._prepare(probes)
-            await self._converse(tap)
+            tap = RecordingTap(frames, derivation, watcher=lambda event: ask.watcher.saw(ask.attempt_id, event))
+            base = await self._prepare()
+            await self._watched(tap, lambda: self._work(tap, base, probes))
+            self.move(Move.STOP)
             tap.release("")
-            if tap.failure is not None:
-                raise tap.failure
+            if (failure := self._failure(tap)) is not None:
+                raise failure
             now = await anyio.to_thread.run_sync(self._settled_snapshot, base)
-            rows = self._conversation.probes
             if ask.mission.probes and not ask.stop.is_set():
                 self.move(Move.PROBE)
-                rows += await self._probe(Phase.FINAL, now, probes)
+                await self._watched(tap, lambda: self._probe(Phase.FINAL, now, probes))
             derived = derivation.finish()
             report = await anyio.to_thread.run_sync(
                 lambda: finalize(
@@ -111,7 +118,7 @@ class _Supervisor:
 
     # ── before ──
 
-    async def _prepare(self, probes: ChainedLog) -> Snapshot:
+    async def _prepare(self) -> Snapshot:
         ask = self._ask
         base = await anyio.to_thread.run_sync(self._lay_out)
         self._conversation.prompt = with_footer(ask.mission.prompt)
@@ -132,6 +139,7 @@ class _Supervisor:
             cell_digest=ask.cell.digest,
             prompt_digest=canonical.digest_bytes(prompt.encode("utf-8", "backslashreplace")),
             workspace_digest=base.digest,
+            required_probes=tuple(probe.digest for probe in require(ask.mission.probes)),
             isolation=flow.isolation,
             sandbox=flow.sandbox,
             approvals=flow.approvals,
@@ -140,51 +148,64 @@ class _Supervisor:
             created_at_ms=ask.clock.wall_ms(),
         )
         layout.write_artifact(ask.paths.attempt, record, is_durable=False)
-        self._conversation.probes += await self._probe(Phase.BASELINE, base, probes)
         return base
 
     def _lay_out(self) -> Snapshot:
-        self._ask.scratch.mkdir(mode=0o700, parents=True)
-        for name in ("tmp", "probes"):
-            (self._ask.scratch / name).mkdir(mode=0o700)
+        try:
+            for name in ("tmp", "probes"):
+                (self._ask.scratch / name).mkdir(mode=0o700, parents=True)
+        except OSError as error:
+            raise disk_refusal(error, path=self._ask.scratch) from error
         prepare(self._ask.workspace_source, into=self._workspace)
         return snapshot(self._workspace)
 
-    # ── the agent ──
+    # ── under the clocks ──
 
-    async def _converse(self, tap: AttemptTap) -> None:
-        self.move(Move.START)
-        self._watch.heard(self._ask.clock.steady_s())
+    async def _watched(self, tap: RecordingTap, work: Callable[[], Awaitable[None]]) -> None:
+        """Whatever may take long: a clock that fires ends it, and so does being asked to stop."""
         await under_watch(
-            lambda: self._talk(tap),
+            work,
             self._watch,
             clock=self._ask.clock,
-            heard_s=lambda: self._began_s if self._session_now is None else self._session_now.last_heard_s,
-            failure=lambda: tap.failure,
+            # Silence counts only while there is an agent that could speak.
+            heard_s=lambda: self._ask.clock.steady_s() if self._session is None else self._session.last_heard_s,
+            failure=lambda: self._failure(tap),
             stop=self._ask.stop,
             on_stop=lambda cause: self._record_stop(tap, cause),
         )
-        self.move(Move.STOP)
 
-    async def _talk(self, tap: AttemptTap) -> None:
-        async with self._session(tap) as session:
-            self._session_now = session
+    def _failure(self, tap: RecordingTap) -> ProctorError | None:
+        """Why the record is no longer whole: this attempt's own, or that of the process it has a place in."""
+        return tap.failure or (None if self._lease is None else self._lease.failure())
+
+    async def _work(self, tap: RecordingTap, base: Snapshot, probes: ChainedLog) -> None:
+        await self._probe(Phase.BASELINE, base, probes)
+        self.move(Move.START)
+        await self._talk(tap)
+
+    async def _talk(self, tap: RecordingTap) -> None:
+        async with self._open_session(tap) as session:
             self.move(Move.READY)
             self.move(Move.ASK)
             self._watch.turn_began(self._ask.clock.steady_s())
+            self._session = session
             try:
                 await session.turn(self._conversation.prompt)
             finally:
+                self._session = None
                 # Shielded so that a fired clock cannot leave the turn's children running; bounded in any case.
                 with anyio.CancelScope(shield=True), anyio.move_on_after(TEARDOWN_S):
                     await session.interrupt()
                     await session.settle()
 
     @asynccontextmanager
-    async def _session(self, tap: AttemptTap) -> AsyncIterator[Session]:
-        ask = self._ask
+    async def _open_session(self, tap: RecordingTap) -> AsyncIterator[Session]:
+        ask, conversation = self._ask, self._conversation
         async with ask.lease() as lease:
-            self._note_lease(lease)
+            self._lease = lease
+            conversation.process = lease.process
+            conversation.facts = dict(lease.host.facts)
+            conversation.process_rows_from = lease.rows()
             session_ask = SessionAsk(
                 attempt=ask.attempt_id,
                 workspace=self._workspace,
@@ -194,18 +215,15 @@ class _Supervisor:
                 model=ask.model,
                 options=ask.flow.options.get(ask.runtime.id, {}),
             )
-            async with lease.host.open_session(session_ask, tap) as session:
-                self._conversation.session_id = session.session_id
-                self._conversation.thread = session.thread
-                yield session
-            self._conversation.process_rows_to = lease.rows()
+            try:
+                async with lease.host.open_session(session_ask, tap) as session:
+                    conversation.session_id = session.session_id
+                    conversation.thread = session.thread
+                    yield session
+            finally:
+                conversation.process_rows_to = lease.rows()
 
-    def _note_lease(self, lease: Lease) -> None:
-        self._conversation.process = lease.process
-        self._conversation.facts = dict(lease.host.facts)
-        self._conversation.process_rows_from = lease.rows()
-
-    def _record_stop(self, tap: AttemptTap, cause: Fired | ProctorError) -> None:
+    def _record_stop(self, tap: RecordingTap, cause: Fired | ProctorError) -> None:
         match cause:
             case Fired(clock=None):
                 tap.say(WasCancelled(why="asked to stop"))
@@ -223,8 +241,8 @@ class _Supervisor:
         remove_leftovers(self._workspace, base)
         return snapshot(self._workspace)
 
-    async def _probe(self, phase: Phase, subject: Snapshot, log: ChainedLog) -> list[ProbeRow]:
-        ask, rows = self._ask, []
+    async def _probe(self, phase: Phase, subject: Snapshot, log: ChainedLog) -> None:
+        ask = self._ask
         for index, spec in enumerate(ask.mission.probes):
             row = await run_probe(
                 spec,
@@ -237,6 +255,5 @@ class _Supervisor:
                 intents=ask.intents,
                 clock=ask.clock,
             )
-            rows.append(row)
+            self._conversation.probes.append(row)
             log.append([self._redactor.value(row)])
-        return rows

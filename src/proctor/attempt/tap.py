@@ -1,4 +1,4 @@
-"""An attempt's end of the connection: rows are recorded, then derived from, then shown to whoever watches."""
+"""Our end of a connection: rows are recorded, then derived from, then shown to whoever watches."""
 
 from collections.abc import Callable
 
@@ -9,16 +9,17 @@ from proctor.event.row import Dir, Row, Seen
 from proctor.evidence.recorder import FrameLog
 from proctor.evidence.redact import TextStream
 
-Watcher = Callable[[Event], None]
+OnEvent = Callable[[Event], None]
 
 
-class AttemptTap:
-    """A disk that refuses breaks this attempt and no other: `failure` says so, and the supervisor stops it.
+class RecordingTap:
+    """A disk that refuses breaks this record and no other: `failure` says so, and whoever needs it stops.
 
     So does a normalizer or a watcher that raises: on a shared connection nothing may get past the tap of one attempt.
+    A process's own record has no derivation.
     """
 
-    def __init__(self, log: FrameLog, derivation: Derivation, *, watcher: Watcher | None = None) -> None:
+    def __init__(self, log: FrameLog, derivation: Derivation | None = None, *, watcher: OnEvent | None = None) -> None:
         self.failure: MachineError | None = None
         self._log = log
         self._derivation = derivation
@@ -48,7 +49,8 @@ class AttemptTap:
         if self.failure is not None:
             return
         try:
-            for event in self._derivation.feed(write()):
+            rows = write()
+            for event in self._derivation.feed(rows) if self._derivation is not None else ():
                 if self._watcher is not None:
                     self._watcher(event)
         except Exception as error:

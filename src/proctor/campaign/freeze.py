@@ -10,7 +10,6 @@ from proctor.evidence.disk import make_folder
 from proctor.evidence.layout import CampaignPaths, write_artifact, write_text_artifact
 from proctor.evidence.redact import Redactor
 from proctor.ids import Digest
-from proctor.model.script import Script, load_script
 from proctor.plan.expand import expand
 from proctor.plan.model import Contents, Plan
 from proctor.spec.load import LoadedSpec
@@ -39,13 +38,11 @@ class Frozen:
     """Everything attempts start from; nothing is read from the user's files after this."""
 
     plan: Plan
-    scripts: Mapping[str, Script]
     workspaces: Mapping[str, Path]
 
 
 def freeze(loaded: LoadedSpec, *, paths: CampaignPaths, workspaces: Path, redactor: Redactor) -> Frozen:
     """Copy and digest. Workspaces may hold anything, so their copies go to the cache and not into the evidence."""
-    scripts = {written: load_script(path) for written, path in loaded.scripts.items()}
     copies: dict[str, Path] = {}
     digests: dict[str, Digest] = {}
     for number, (written, source) in enumerate(sorted(loaded.workspaces.items())):
@@ -63,4 +60,4 @@ def freeze(loaded: LoadedSpec, *, paths: CampaignPaths, workspaces: Path, redact
     index = FrozenFiles(spec=loaded.digest, scripts=dict(loaded.script_digests), workspaces=digests)
     write_artifact(paths.spec_snapshot / "index.json", index)
     write_artifact(paths.plan, PlanFile(plan=redactor.value(plan)))
-    return Frozen(plan=plan, scripts=scripts, workspaces=copies)
+    return Frozen(plan=plan, workspaces=copies)

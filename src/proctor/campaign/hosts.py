@@ -34,7 +34,7 @@ class _Slot:
 
     @property
     def is_usable(self) -> bool:
-        is_up = self.lease is not None and self.lease.host.is_alive
+        is_up = self.lease is not None and self.lease.host.is_alive and self.lease.failure() is None
         return not self.retire.is_set() and (is_up or not self.ready.is_set())
 
     def let_go(self) -> None:
@@ -51,6 +51,8 @@ class HostPool:
         self._tasks = tasks
         self._new_id = new_id
         self._shared: dict[FlowId, _Slot] = {}
+        self.failure: ProctorError | None = None
+        """Why the record of a process that did start could not be closed, if so."""
 
     @asynccontextmanager
     async def lease(self, flow: FlowId, isolation: Isolation, open_host: OpenHost) -> AsyncIterator[Lease]:
@@ -65,7 +67,9 @@ class HostPool:
             yield slot.lease
         finally:
             slot.users -= 1
-            if isolation is Isolation.PROCESS or (not slot.users and not slot.is_usable):
+            # A process of its own attempt is in no book; nor is one that was replaced, though it may answer again.
+            is_known = self._shared.get(flow) is slot
+            if not slot.users and not (is_known and slot.is_usable):
                 slot.let_go()
                 # Shielded so that nothing of this attempt runs on while its workspace is looked at.
                 with anyio.CancelScope(shield=True), anyio.move_on_after(CLOSE_S):
@@ -101,6 +105,8 @@ class HostPool:
                 raise
             slot.error = only
         finally:
+            if slot.lease is not None:
+                self.failure = self.failure or slot.error
             slot.ready.set()
             slot.gone.set()
 

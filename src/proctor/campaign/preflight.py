@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from proctor import places
+from proctor.campaign.scratch import scratch_of_runs
 from proctor.contain.bundled import bundled_bwrap
 from proctor.contain.ladder import Containment, choose, survey
 from proctor.contain.reap import reap_leftovers
 from proctor.errors import InputError
 from proctor.evidence.secrets import Secret, find_secrets
 from proctor.ids import FlowId
+from proctor.model.script import Script, load_script
 from proctor.plan.expand import resolve_flow
 from proctor.plan.model import ResolvedFlow
 from proctor.runtime.environment import agent_environment, refuse_tmpdir_above
@@ -30,10 +32,12 @@ class Ready:
     resolutions: Mapping[FlowId, Resolution]
     environments: Mapping[FlowId, Mapping[str, str]]
     key_variables: Mapping[FlowId, str | None]
+    scripts: Mapping[str, Script]
 
 
 def preflight(loaded: LoadedSpec) -> Ready:
     """Raises what is wrong; ends what an earlier Proctor left running."""
+    scripts = {written: load_script(path) for written, path in loaded.scripts.items()}
     flows = [resolve_flow(flow, spec=loaded.spec) for flow in loaded.spec.flows]
     secrets = find_secrets(os.environ, declared=loaded.spec.secrets)
     variables = {flow.id: _key_variable(flow, loaded) for flow in flows}
@@ -46,12 +50,22 @@ def preflight(loaded: LoadedSpec) -> Ready:
         resolutions=resolutions,
         environments=environments,
         key_variables=variables,
+        scripts=scripts,
     )
 
 
 def _resolve(flow: ResolvedFlow, loaded: LoadedSpec) -> Resolution:
     with _blamed(flow, loaded, key="runtime"):
-        return resolve(flow.runtime)
+        resolution = resolve(flow.runtime)
+    runtime = resolution.runtime
+    with _blamed(flow, loaded, key=f"options.{runtime.id}"):
+        for name in sorted(flow.options.get(runtime.id, {}).keys() - runtime.option_names):
+            known = ", ".join(sorted(runtime.option_names)) or "none"
+            raise InputError("spec.unknown-key", f"{runtime.id} has no option {name!r}; it has: {known}")
+    with _blamed(flow, loaded, key="env"):
+        for name in sorted(flow.env.keys() & runtime.reserved_variables):
+            raise InputError("policy.reserved-variable", f"{runtime.id} sets {name} itself")
+    return resolution
 
 
 def _key_variable(flow: ResolvedFlow, loaded: LoadedSpec) -> str | None:
@@ -73,7 +87,7 @@ def _key_variable(flow: ResolvedFlow, loaded: LoadedSpec) -> str | None:
 def _environment(flow: ResolvedFlow, loaded: LoadedSpec, *, key_variable: str | None) -> Mapping[str, str]:
     if "TMPDIR" in flow.env:
         with _blamed(flow, loaded, key="env"):
-            refuse_tmpdir_above(places.cache_dir() / "home", Path(flow.env["TMPDIR"]))
+            refuse_tmpdir_above(scratch_of_runs() / "any-run", Path(flow.env["TMPDIR"]))
     return agent_environment(os.environ, added=flow.env, key_variable=key_variable)
 
 

@@ -2,11 +2,12 @@
 
 import os
 import secrets as chance
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import anyio
 import anyio.to_thread
@@ -19,26 +20,23 @@ from proctor.campaign.freeze import Frozen, freeze
 from proctor.campaign.hosts import HostPool
 from proctor.campaign.ledger import GroupCommit, open_ledger
 from proctor.campaign.preflight import Ready, preflight
-from proctor.campaign.process_tap import ProcessTap
+from proctor.campaign.process import open_recorded_host
 from proctor.campaign.scratch import open_scratch
 from proctor.clock import SYSTEM_CLOCK, Clock
 from proctor.contain.intent import IntentBook, open_intents, take_lock
 from proctor.errors import MachineError, lone
-from proctor.evidence.artifacts import ProcessRecord
 from proctor.evidence.layout import CampaignPaths, RootPaths
-from proctor.evidence.recorder import FrameLog
 from proctor.evidence.redact import Redactor
-from proctor.evidence.seal import seal_process
 from proctor.ids import AttemptId, CampaignId, FlowId, ProcessId, RunId
 from proctor.plan.model import Cell, ResolvedFlow
 from proctor.runtime.base import HostAsk, ModelAsk
 from proctor.spec.load import LoadedSpec
-from proctor.spec.model import MissionSpec
+from proctor.spec.model import SCRIPTED, MissionSpec
+
+if TYPE_CHECKING:
+    from proctor.model.server import ScriptedModel
 
 SCRIPTED_MODEL = "proctor-scripted"
-
-Play = Callable[[AttemptId, MissionSpec], str | None]
-"""Starts a mission's script for an attempt and gives the address it is played at, where the model is scripted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +70,8 @@ async def run_campaign(
     is_scratch_kept: bool = False,
 ) -> CampaignResult:
     """A new campaign with one run of every cell."""
-    ready = preflight(loaded)
+    # In a thread: it hashes programs, tries containment and ends leftovers, which may all take a while.
+    ready = await anyio.to_thread.run_sync(preflight, loaded)
     campaign_id = CampaignId(f"{loaded.spec.campaign}-{_stamp(clock)}")
     run_id = RunId(_stamp(clock))
     paths = RootPaths(root).campaign(campaign_id)
@@ -142,6 +141,7 @@ class _Run:
     watcher: Watcher
     stops: Stops
     is_scratch_kept: bool
+    stage: "ScriptedModel | None" = None
 
     async def all_cells(self, commit: GroupCommit) -> tuple[AttemptResult, ...]:
         plan = self.frozen.plan
@@ -150,7 +150,7 @@ class _Run:
         waiting: Iterator[Cell] = iter(plan.cells)
         results: dict[AttemptId, AttemptResult] = {}
         async with AsyncExitStack() as stack:
-            play = await self._open_model(stack, flows)
+            await self._open_model(stack, flows)
             tasks = await stack.enter_async_context(anyio.create_task_group())
             tasks.start_soon(commit.run)
             hosts = await stack.enter_async_context(anyio.create_task_group())
@@ -161,7 +161,7 @@ class _Run:
                     if self.stops.all.is_set():
                         return
                     flow, mission = flows[cell.flow], missions[cell.mission]
-                    result = await self._one_cell(cell, flow, mission, pool=pool, commit=commit, play=play)
+                    result = await self._one_cell(cell, flow, mission, pool=pool, commit=commit)
                     results[result.attempt_id] = result
 
             async with anyio.create_task_group() as workers:
@@ -169,6 +169,8 @@ class _Run:
                     workers.start_soon(work)
             pool.retire_all()
             commit.close()
+        if pool.failure is not None:
+            raise pool.failure
         order = {AttemptId(f"{cell.id}.1"): at for at, cell in enumerate(plan.cells)}
         return tuple(sorted(results.values(), key=lambda result: order[result.attempt_id]))
 
@@ -180,7 +182,6 @@ class _Run:
         *,
         pool: HostPool,
         commit: GroupCommit,
-        play: Play,
     ) -> AttemptResult:
         n = 1
         attempt = AttemptId(f"{cell.id}.{n}")
@@ -188,33 +189,33 @@ class _Run:
         await commit.put(ledger.claim(attempt, cell=cell.id, n=n, run=self.run_id, at_ms=self.clock.wall_ms()))
         resolution = self.ready.resolutions[flow.id]
         copied = mission.workspace.copy
-        model = self._model(flow, play(attempt, mission))
-        ask = AttemptAsk(
-            attempt_id=attempt,
-            n=n,
-            campaign_id=self.campaign_id,
-            run_id=self.run_id,
-            plan_digest=self.frozen.plan.digest,
-            cell=cell,
-            mission=mission,
-            flow=flow,
-            limits=self.frozen.plan.limits,
-            paths=self.root.run(self.run_id).attempt(cell.id, n=n),
-            scratch=self.scratch / "attempts" / attempt,
-            workspace_source=None if copied is None else self.frozen.workspaces[copied],
-            runtime=resolution.runtime,
-            lease=lambda: pool.lease(flow.id, flow.isolation, lambda process: self._open_host(flow, process)),
-            model=model,
-            secrets=self.ready.secrets,
-            containment=self.ready.containment,
-            intents=self.intents,
-            clock=self.clock,
-            watcher=self.watcher,
-            facts={"resolution": resolution.fact()},
-            stop=stop,
-            is_scratch_kept=self.is_scratch_kept,
-        )
-        result = await run_attempt(ask)
+        with self._playing(attempt, mission, flow) as model:
+            ask = AttemptAsk(
+                attempt_id=attempt,
+                n=n,
+                campaign_id=self.campaign_id,
+                run_id=self.run_id,
+                plan_digest=self.frozen.plan.digest,
+                cell=cell,
+                mission=mission,
+                flow=flow,
+                limits=self.frozen.plan.limits,
+                paths=self.root.run(self.run_id).attempt(cell.id, n=n),
+                scratch=self.scratch / "attempts" / attempt,
+                workspace_source=None if copied is None else self.frozen.workspaces[copied],
+                runtime=resolution.runtime,
+                lease=lambda: pool.lease(flow.id, flow.isolation, lambda process: self._open_host(flow, process)),
+                model=model,
+                secrets=self.ready.secrets,
+                containment=self.ready.containment,
+                intents=self.intents,
+                clock=self.clock,
+                watcher=self.watcher,
+                facts={"resolution": resolution.fact()},
+                stop=stop,
+                is_scratch_kept=self.is_scratch_kept,
+            )
+            result = await run_attempt(ask)
         at_ms = self.clock.wall_ms()
         if result.report is not None:
             await commit.put(ledger.settle(attempt, result.report, at_ms=at_ms))
@@ -225,11 +226,8 @@ class _Run:
 
     # ── agent processes ──
 
-    @asynccontextmanager
-    async def _open_host(self, flow: ResolvedFlow, process: ProcessId) -> AsyncIterator[Lease]:
+    def _open_host(self, flow: ResolvedFlow, process: ProcessId) -> AbstractAsyncContextManager[Lease]:
         resolution = self.ready.resolutions[flow.id]
-        paths = self.root.run(self.run_id).runtime(process)
-        paths.create()
         place = self.scratch / "processes" / process
         ask = HostAsk(
             process=process,
@@ -242,28 +240,13 @@ class _Run:
             clock=self.clock,
             model=self._model(flow, None),
         )
-        with FrameLog(paths.frames, redactor=Redactor(self.ready.secrets), clock=self.clock) as log:
-            tap = ProcessTap(log)
-            async with resolution.runtime.open_host(ask, tap) as host:
-                yield Lease(process=process, host=host, rows=lambda: tap.rows)
-            tap.commit()
-            if tap.failure is None:
-                record = ProcessRecord(
-                    process_id=process,
-                    strategy=resolution.runtime.id,
-                    frames_in=host.frames_in,
-                    rows={dir_.value: count for dir_, count in sorted(log.counts.items())},
-                    facts=dict(host.facts),
-                    stream=log.head,
-                    sha256="",
-                )
-                log.sync()
-                seal_process(paths, record)
+        paths = self.root.run(self.run_id).runtime(process)
+        return open_recorded_host(resolution.runtime, ask, paths=paths, redactor=Redactor(self.ready.secrets))
 
     def _model(self, flow: ResolvedFlow, base_url: str | None) -> ModelAsk:
         if flow.model.is_scripted:
             # A host is told of no model at all: each session brings its own address.
-            return ModelAsk(provider="scripted", name=SCRIPTED_MODEL, base_url=base_url or "http://127.0.0.1:1/v1")
+            return ModelAsk(provider=SCRIPTED, name=SCRIPTED_MODEL, base_url=base_url or "http://127.0.0.1:1/v1")
         return ModelAsk(
             provider=flow.model.provider,
             name=flow.model.name or "",
@@ -271,14 +254,23 @@ class _Run:
             key_variable=self.ready.key_variables[flow.id],
         )
 
-    async def _open_model(self, stack: AsyncExitStack, flows: Mapping[FlowId, ResolvedFlow]) -> Play:
+    async def _open_model(self, stack: AsyncExitStack, flows: Mapping[FlowId, ResolvedFlow]) -> None:
         if not any(flow.model.is_scripted for flow in flows.values()):
-            return lambda _attempt, _mission: None
+            return
         # Imported when used: a web server is a heavy thing to start with.
         try:
             from proctor.model.server import open_model
         except ModuleNotFoundError as error:
             raise MachineError("machine.extra-missing", f"no {error.name}: install 'proctor[model]'") from error
-        model = await stack.enter_async_context(open_model(clock=self.clock))
-        scripts = self.frozen.scripts
-        return lambda attempt, mission: None if mission.script is None else model.play(attempt, scripts[mission.script])
+        self.stage = await stack.enter_async_context(open_model(clock=self.clock))
+
+    @contextmanager
+    def _playing(self, attempt: AttemptId, mission: MissionSpec, flow: ResolvedFlow) -> Iterator[ModelAsk]:
+        """The mission's script is on for this attempt, where its model is scripted."""
+        if self.stage is None or mission.script is None or not flow.model.is_scripted:
+            yield self._model(flow, None)
+            return
+        try:
+            yield self._model(flow, self.stage.play(attempt, self.ready.scripts[mission.script]))
+        finally:
+            self.stage.forget(attempt)

@@ -3,13 +3,13 @@
 import os
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from proctor import places
 from proctor.contain.intent import take_lock
-from proctor.errors import MachineError
+from proctor.errors import disk_refusal
 from proctor.ids import RunId
 from proctor.workspace.remove import remove
 
@@ -35,12 +35,14 @@ def open_scratch(run_id: RunId, *, is_kept: bool) -> Iterator[Path]:
             (unborn / _KEPT).touch()
         folder = unborn.rename(runs / run_id)
     except OSError as error:
-        raise MachineError("machine.unwritable", f"cannot make {runs}: {error.strerror}") from error
+        raise disk_refusal(error, path=runs) from error
     try:
         yield folder
     finally:
         if not is_kept:
-            remove(folder)
+            # What cannot be removed now is swept later: it must not spoil a run that is over.
+            with suppress(OSError):
+                remove(folder)
         os.close(lock)
 
 

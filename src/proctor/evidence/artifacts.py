@@ -56,6 +56,7 @@ class AttemptRecord(Artifact, frozen=True, kw_only=True):
     cell_digest: Digest
     prompt_digest: Digest
     workspace_digest: Digest
+    required_probes: tuple[Digest, ...]
     isolation: Isolation
     sandbox: Sandbox
     approvals: Approvals

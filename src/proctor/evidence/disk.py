@@ -7,7 +7,7 @@ import os
 import stat
 from pathlib import Path
 
-from proctor.errors import EvidenceError, MachineError
+from proctor.errors import EvidenceError, MachineError, disk_refusal
 
 _FILE_MODE = 0o600
 _FOLDER_MODE = 0o700
@@ -17,19 +17,13 @@ _READ_BYTES = 64 * 1024
 MAX_FILE_BYTES = 4 * 1024**3
 
 
-def refusal(error: OSError, *, path: Path) -> MachineError:
-    """What this machine says when it will not let us write."""
-    code = "machine.disk-full" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "machine.unwritable"
-    return MachineError(code, os.strerror(error.errno or errno.EIO), file=str(path))
-
-
 def make_folder(path: Path) -> None:
     """A new private folder, with the private folders it stands in; one that exists is an error."""
     try:
         _make_parents(path)
         path.mkdir(_FOLDER_MODE)
     except OSError as error:
-        raise refusal(error, path=path) from error
+        raise disk_refusal(error, path=path) from error
 
 
 def _make_parents(path: Path) -> None:
@@ -62,7 +56,7 @@ def replace_file(path: Path, data: bytes, *, is_durable: bool = True) -> None:
     except OSError as error:
         with contextlib.suppress(OSError):
             draft.unlink()
-        raise refusal(error, path=path) from error
+        raise disk_refusal(error, path=path) from error
 
 
 def sync_folder(path: Path) -> None:
@@ -70,7 +64,7 @@ def sync_folder(path: Path) -> None:
     try:
         _sync_folder(path)
     except OSError as error:
-        raise refusal(error, path=path) from error
+        raise disk_refusal(error, path=path) from error
 
 
 def _sync_folder(path: Path) -> None:
@@ -98,7 +92,7 @@ class AppendOnly:
         try:
             self._fd = os.open(path, flags, _FILE_MODE)
         except OSError as error:
-            raise refusal(error, path=path) from error
+            raise disk_refusal(error, path=path) from error
 
     def append(self, data: bytes) -> None:
         if self._broken is not None:
@@ -106,7 +100,7 @@ class AppendOnly:
         try:
             _write_all(self._fd, data)
         except OSError as error:
-            problem = refusal(error, path=self.path)
+            problem = disk_refusal(error, path=self.path)
             self._broken = problem.code
             raise problem from error
 
@@ -118,7 +112,7 @@ class AppendOnly:
         try:
             os.fsync(self._fd)
         except OSError as error:
-            raise refusal(error, path=self.path) from error
+            raise disk_refusal(error, path=self.path) from error
 
     def close(self) -> None:
         if self._fd >= 0:

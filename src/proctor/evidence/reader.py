@@ -12,10 +12,12 @@ from proctor.errors import EvidenceError
 from proctor.event.row import GENESIS
 from proctor.evidence.artifacts import StreamHead
 from proctor.evidence.disk import open_regular, unreadable
+from proctor.protocol import lines
 
 T = TypeVar("T")
 
-MAX_LINE_BYTES = 64 * 1024 * 1024
+# Room for the longest line an agent may say with every byte of it escaped.
+MAX_LINE_BYTES = 8 * lines.MAX_LINE_BYTES
 MAX_ARTIFACT_BYTES = 64 * 1024 * 1024
 MAX_PROBLEMS = 1000
 """After so many bad lines a stream is no stream, and the rest of it is not read."""

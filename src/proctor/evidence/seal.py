@@ -11,9 +11,9 @@ import msgspec
 
 from proctor import canonical
 from proctor.clock import Clock
-from proctor.errors import EvidenceError
+from proctor.errors import EvidenceError, disk_refusal
 from proctor.evidence.artifacts import ProcessRecord, Seal, SealedFile, StreamHead
-from proctor.evidence.disk import beside, open_regular, refusal, sync_folder, unreadable
+from proctor.evidence.disk import beside, open_regular, sync_folder, unreadable
 from proctor.evidence.layout import SEAL, SEALED, STREAMS, AttemptPaths, RuntimePaths, render_artifact, write_artifact
 from proctor.evidence.reader import Problem, read_bytes
 from proctor.ids import AttemptId
@@ -151,7 +151,7 @@ def _measure(path: Path, *, is_synced: bool = False) -> SealedFile:
             try:
                 os.fsync(file.fileno())
             except OSError as error:
-                raise refusal(error, path=path) from error
+                raise disk_refusal(error, path=path) from error
         sha256 = hashlib.sha256()
         try:
             # Not hashlib.file_digest(): it clears a buffer of 256 KiB first, which costs more than a small file.

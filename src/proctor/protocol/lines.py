@@ -1,5 +1,8 @@
 """Bytes in, whole lines out: no task, no file, no clock."""
 
+# The longest line an agent may say. What is recorded of one may be longer: its escapes, its placeholders, its row.
+MAX_LINE_BYTES = 32 * 1024 * 1024
+
 
 class LineSplitter:
     """Cuts a stream of chunks at newlines; blank lines are none.

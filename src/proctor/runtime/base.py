@@ -163,6 +163,14 @@ class Runtime(Protocol):
     @property
     def transport(self) -> str: ...
 
+    @property
+    def option_names(self) -> frozenset[str]:
+        """What a flow may say under `options.<id>`."""
+
+    @property
+    def reserved_variables(self) -> frozenset[str]:
+        """Variables this runtime sets itself, which a flow's `env` may therefore not."""
+
     def locate(self) -> Executable:
         """The program to run. MachineError where it is missing or too old."""
 

@@ -49,6 +49,11 @@ class Verified(StrEnum):
     NO = "no"
     UNKNOWN = "unknown"
 
+    @property
+    def as_bool(self) -> bool | None:
+        """As reports and `--json` say it."""
+        return None if self is Verified.UNKNOWN else self is Verified.YES
+
 
 class ExpectSpec(Spec, frozen=True, kw_only=True):
     """What the spec's author says will come out; the run exits 0 when every cell meets it."""

@@ -14,6 +14,8 @@ class CodexAppServer:
     id = ID
     claims = CLAIMS
     transport = TRANSPORT
+    option_names: frozenset[str] = frozenset()
+    reserved_variables = frozenset({"CODEX_HOME", "HOME"})
 
     def locate(self) -> Executable:
         return executable.locate()

@@ -43,21 +43,26 @@ class Pending:
     listener: Listener | None
     done: anyio.Event = field(default_factory=anyio.Event)
     reply: Envelope | None = None
+    is_given_up: bool = False
 
 
 class Calls:
-    """`send` records a request and queues it; `settle` is told of each reply. Responsive: none was ever missing."""
+    """`send` records a request and queues it; `settle` is told of each reply."""
 
     def __init__(
         self, send: Callable[[bytes, Listener | None], None], *, pauses_s: Sequence[float] = OVERLOAD_PAUSES_S
     ) -> None:
-        self.is_responsive = True
         self._send = send
         self._pauses_s = pauses_s
         self._ids = count(1)
         self._pending: dict[int, Pending] = {}
         self._slots = anyio.Semaphore(IN_FLIGHT)
         self._hangup: str | None = None
+
+    @property
+    def is_responsive(self) -> bool:
+        """Whether no reply is missing that somebody was tired of waiting for."""
+        return not any(pending.is_given_up for pending in self._pending.values())
 
     async def call(
         self, method: str, params: Any, *, deadline_s: float, listener: Listener | None = None
@@ -78,7 +83,6 @@ class Calls:
                 is_overloaded = True
         if is_overloaded:
             raise PeerError("peer.overloaded", f"{method}: refused again and again because the server is overloaded")
-        self.is_responsive = False
         raise DeadlineError("peer.deadline", f"{method}: no reply within {deadline_s:g} s")
 
     async def _ask(self, method: str, params: Any, listener: Listener | None) -> Envelope:
@@ -86,7 +90,11 @@ class Calls:
             id_ = next(self._ids)
             self._send(jsonrpc.request(id_, method, params), listener)
             pending = self._pending[id_] = Pending(method, listener)
-            await pending.done.wait()
+            try:
+                await pending.done.wait()
+            except BaseException:
+                pending.is_given_up = True
+                raise
             if pending.reply is not None:
                 return pending.reply
         raise HangupError("peer.hangup", f"{method}: {self._hangup}")

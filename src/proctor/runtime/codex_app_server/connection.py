@@ -11,7 +11,7 @@ from proctor.clock import Clock
 from proctor.errors import DeadlineError, HangupError, PeerError
 from proctor.event.row import Answered, ChannelClosed, ChildExited, Dir, StepTaken
 from proctor.protocol import jsonrpc
-from proctor.protocol.lines import LineSplitter
+from proctor.protocol.lines import MAX_LINE_BYTES, LineSplitter
 from proctor.runtime.base import Tap
 from proctor.runtime.codex_app_server import policy, wire
 from proctor.runtime.codex_app_server.calls import OVERLOAD_PAUSES_S, Calls, Listener
@@ -19,7 +19,6 @@ from proctor.runtime.codex_app_server.route import Envelope, open_envelope
 from proctor.spec.model import Approvals
 from proctor.transport.process import ExitStatus
 
-LINE_LIMIT_BYTES = 64 * 1024 * 1024
 EXIT_S = 2.0
 STDERR_LINGER_S = 0.5
 # One chunk can hold hundreds of questions, and all are answered before the first answer can be sent.
@@ -64,7 +63,7 @@ class Connection:
 
     @property
     def is_usable(self) -> bool:
-        """It is open, and the other end has answered every call in time."""
+        """It is open, and the other end owes nobody an answer who has given up waiting for it."""
         return self.hangup is None and self._calls.is_responsive
 
     # ── tasks ──
@@ -87,14 +86,14 @@ class Connection:
             self.closed.set()
 
     async def _hear(self) -> None:
-        splitter = LineSplitter(limit_bytes=LINE_LIMIT_BYTES)
+        splitter = LineSplitter(limit_bytes=MAX_LINE_BYTES)
         while chunk := await self._channel.receive():
             self._take(splitter.feed(chunk))
         if (torn := splitter.rest()).strip():
             self._take([torn])
 
     async def _hear_complaints(self) -> None:
-        splitter = LineSplitter(limit_bytes=LINE_LIMIT_BYTES)
+        splitter = LineSplitter(limit_bytes=MAX_LINE_BYTES)
         while chunk := await self._channel.receive_err():
             for line in splitter.feed(chunk):
                 self._tap.stage(Dir.ERR, line)
@@ -155,7 +154,7 @@ class Connection:
                 self._bind(_thread_started(envelope), pending.listener)
             return None if pending is None else pending.listener
         thread = envelope.thread
-        if thread is None or thread in self._past:
+        if thread is None:
             return None
         if thread not in self._threads:
             if envelope.parent_thread is not None:

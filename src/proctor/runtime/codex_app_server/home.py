@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from proctor.evidence.disk import refusal
+from proctor.errors import disk_refusal
 from proctor.runtime.base import HostAsk, SessionAsk
 from proctor.runtime.codex_app_server.catalog import catalog
 from proctor.runtime.environment import refuse_tmpdir_above
@@ -23,7 +23,7 @@ def write_home(ask: HostAsk) -> None:
             _models(ask.home).write_bytes(catalog(ask.model.name))
         (ask.home / "config.toml").write_text(_config(ask), encoding="utf-8")
     except OSError as error:
-        raise refusal(error, path=ask.home) from error
+        raise disk_refusal(error, path=ask.home) from error
 
 
 def _models(home: Path) -> Path:

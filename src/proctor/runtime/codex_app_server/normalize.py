@@ -92,9 +92,10 @@ class CodexNormalizer:
     def _witnessed(self, row: Row) -> Event:
         seen = seen_in(row)
         if isinstance(seen, TailReleased):
-            item, _, method = seen.stream.partition("|")[2].rpartition("|")
+            thread, _, rest = seen.stream.partition("|")
+            item, _, method = rest.rpartition("|")
             if method in wire.DELTAS:
-                return self._delta(method, item, seen.text, row, turn=self._turn)
+                return self._delta(method, wire.DeltaParams(item_id=item, delta=seen.text, thread_id=thread), row)
         return witness(row)
 
     # ── what we said ──
@@ -138,8 +139,7 @@ class CodexNormalizer:
         if message.is_request:
             return self._question(method, message, row)
         if method in wire.DELTAS:
-            delta = _read(message.params, wire.DeltaParams)
-            return self._delta(method, delta.item_id, delta.delta, row, turn=TurnId(delta.turn_id) or self._turn)
+            return self._delta(method, _read(message.params, wire.DeltaParams), row)
         match method:
             case "turn/started" | "turn/completed":
                 return self._turn_changed(method, _read(message.params, wire.TurnParams), row)
@@ -195,11 +195,14 @@ class CodexNormalizer:
             at_ms=row.at_ms,
         )
 
-    def _delta(self, method: str, item: str, text: str, row: Row, *, turn: TurnId) -> Event:
+    def _delta(self, method: str, params: wire.DeltaParams, row: Row) -> Event:
+        turn, text, seq, at_ms = TurnId(params.turn_id) or self._turn, params.delta, row.seq, row.at_ms
         if method in wire.OUTPUT_DELTAS:
-            return ToolStreamed(turn=turn, call=CallId(item), text=text, frame=row.seq, at_ms=row.at_ms)
+            return ToolStreamed(turn=turn, call=CallId(params.item_id), text=text, frame=seq, at_ms=at_ms)
+        if self._is_another(params.thread_id):
+            return Noted(native=f"another thread's {method}", frame=seq, at_ms=at_ms)
         kind = TextStreamed if method in wire.TEXT_DELTAS else ReasoningStreamed
-        return kind(turn=turn, item=ItemId(item), text=text, frame=row.seq, at_ms=row.at_ms)
+        return kind(turn=turn, item=ItemId(params.item_id), text=text, frame=seq, at_ms=at_ms)
 
     def _is_news(self, what: str, id_: str) -> bool:
         """Whether this is told for the first time; the wire may repeat itself, a stream of events may not."""
@@ -230,16 +233,18 @@ class CodexNormalizer:
         self._turn = TurnId(turn.id)
         if method == "turn/started":
             return TurnBegan(turn=self._turn, frame=row.seq, at_ms=row.at_ms)
+        error = None if turn.error is None else turn.error.message
         status: Literal["completed", "failed", "interrupted"]
         match turn.status:
             case "completed" | "failed" | "interrupted":
                 status = turn.status
             case _:
-                return Unrecognized(native=f"turn/completed {turn.status}", frame=row.seq, at_ms=row.at_ms)
+                # It is over all the same, and whoever waited for it waits no longer.
+                status, error = "failed", error or f"the turn ended as {turn.status!r}, which Proctor does not know"
         return TurnEnded(
             turn=self._turn,
             status=status,
-            error=None if turn.error is None else turn.error.message,
+            error=error,
             error_class=None if turn.error is None else error_class(turn.error.codex_error_info),
             frame=row.seq,
             at_ms=row.at_ms,
@@ -259,6 +264,9 @@ class CodexNormalizer:
                     turn=turn, call=CallId(item.id), kind=kind, name=name, input=given, frame=seq, at_ms=at_ms
                 )
             return _tool_ended(item, kind, name, given, turn=turn, row=row)
+        if self._is_another(params.thread_id):
+            # What a helper says is said to the agent; only the agent's own words can be a claim.
+            return Noted(native=f"another thread's {item.type}", frame=seq, at_ms=at_ms)
         if method == "item/completed" and item.type in {"agentMessage", "plan"}:
             return TextSaid(
                 turn=turn, item=ItemId(item.id), text=item.text or "", phase=item.phase, frame=seq, at_ms=at_ms

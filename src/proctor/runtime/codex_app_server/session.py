@@ -53,7 +53,7 @@ class CodexSession:
         self._turn_over = anyio.Event()
         self._turn_over.set()
         self._past: set[str] = set()
-        self._is_hung_up = False
+        self._is_cut_off = False
         self._running: set[str] = set()
         self._all_ended = anyio.Event()
 
@@ -99,7 +99,7 @@ class CodexSession:
         with suppress(msgspec.DecodeError):
             self._began(msgspec.json.decode(reply, type=wire.TurnParams).turn.id)
         await self._turn_over.wait()
-        if self._is_hung_up:
+        if self._is_cut_off:
             raise HangupError("peer.hangup", self._connection.hangup or "the channel closed")
 
     async def interrupt(self) -> None:
@@ -166,7 +166,8 @@ class CodexSession:
             self._turn_known.set()
 
     def hung_up(self) -> None:
-        self._is_hung_up = True
+        # A turn that had ended before is not cut off, though whoever waits for it may not have looked yet.
+        self._is_cut_off = not self._turn_over.is_set()
         self._turn_known.set()
         self._turn_over.set()
         self._all_ended.set()

@@ -83,12 +83,14 @@ class TurnParams(Native, frozen=True):
 class ItemParams(Native, frozen=True):
     item: Item
     turn_id: str = ""
+    thread_id: str | None = None
 
 
 class DeltaParams(Native, frozen=True):
     item_id: str
     delta: str
     turn_id: str = ""
+    thread_id: str | None = None
 
 
 class Breakdown(Native, frozen=True):

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import msgspec
 
-from proctor.errors import CollectedInputError, MachineError, ProctorError
-from proctor.evidence.disk import refusal
+from proctor.errors import CollectedInputError, MachineError, ProctorError, disk_refusal
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -129,4 +128,4 @@ def _say(text: str, stream: TextIO) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
         # Where the reader has left, what is still to be done, and the exit code, matter all the same.
         if not isinstance(error, BrokenPipeError):
-            raise refusal(error, path=Path(stream.name)) from error
+            raise disk_refusal(error, path=Path(stream.name)) from error

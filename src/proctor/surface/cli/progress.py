@@ -1,11 +1,13 @@
 """What a running campaign shows: a line for each attempt on a terminal, else a line for each thing that happens."""
 
 import sys
+from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 import anyio
+import anyio.to_thread
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.table import Table
@@ -21,6 +23,9 @@ from proctor.report.words import count, deed, duration, legible, one_line
 from proctor.surface.cli.output import console_on
 
 _REFRESH_S = 0.2
+_LAST_WORDS_S = 2.0
+# Older lines give way to newer ones where nobody reads them.
+_MOST_LINES = 1000
 
 _PHASE = {
     State.SESSION_STARTING: "starting",
@@ -52,6 +57,7 @@ class Progress(Watcher):
         self._running: dict[AttemptId, _Track] = {}
         self._done = 0
         self._stopping = ""
+        self._is_unwatched = False
 
     def entered(self, attempt: AttemptId, state: State) -> None:
         track = self._running.setdefault(attempt, _Track())
@@ -76,7 +82,29 @@ class Progress(Watcher):
     def stopping(self, how: str) -> None:
         self._stopping = how
 
+    async def draw(self, *, is_last: bool = False) -> None:
+        """In a thread, and let go of: a reader who is slow or gone must cost the attempts nothing."""
+        if not self._is_unwatched:
+            await anyio.to_thread.run_sync(self._draw, is_last, abandon_on_cancel=True)
+
+    def _draw(self, is_last: bool) -> None:
+        try:
+            self.paint()
+            if is_last:
+                self.clear()
+        except (OSError, ValueError, SystemExit):  # rich ends the program when a pipe breaks
+            self._is_unwatched = True
+
     # ── what the two ways of showing it do differently ──
+
+    async def show(self) -> None:
+        """Draw whenever there is something new, until cancelled."""
+
+    def paint(self) -> None:
+        """Write what is to be seen now."""
+
+    def clear(self) -> None:
+        """Take away what is not to stay."""
 
     def changed(self, attempt: AttemptId, track: _Track) -> None:
         """An attempt is in another state."""
@@ -87,6 +115,11 @@ class Progress(Watcher):
 
 class PlainProgress(Progress):
     """For a log: short lines that are never rewritten."""
+
+    def __init__(self, console: Console, title: str, *, cells: int) -> None:
+        super().__init__(console, title, cells=cells)
+        self._lines: deque[str] = deque(maxlen=_MOST_LINES)
+        self._news = anyio.Event()
 
     def changed(self, attempt: AttemptId, track: _Track) -> None:
         if track.state is State.TURN_RUNNING:
@@ -100,15 +133,45 @@ class PlainProgress(Progress):
 
     def stopping(self, how: str) -> None:
         super().stopping(how)
-        self._console.print(how)
+        self._put(how)
 
     def _line(self, attempt: AttemptId, what: str) -> None:
         took_ms = round((SYSTEM_CLOCK.steady_s() - self._began_s) * 1000)
-        self._console.print(f"{duration(took_ms):>9}  {legible(attempt)}  {one_line(what, limit=70)}", soft_wrap=True)
+        self._put(f"{duration(took_ms):>9}  {legible(attempt)}  {one_line(what, limit=70)}")
+
+    def _put(self, line: str) -> None:
+        self._lines.append(line)
+        self._news.set()
+
+    async def show(self) -> None:
+        while True:
+            await self._news.wait()
+            self._news = anyio.Event()
+            await self.draw()
+
+    def paint(self) -> None:
+        while self._lines:
+            self._console.print(self._lines.popleft(), soft_wrap=True)
 
 
 class LiveProgress(Progress):
     """For a terminal: drawn again several times a second, gone at the end."""
+
+    def __init__(self, console: Console, title: str, *, cells: int) -> None:
+        super().__init__(console, title, cells=cells)
+        self._live = Live(self, console=console, auto_refresh=False, transient=True)
+
+    async def show(self) -> None:
+        while True:
+            await self.draw()
+            await anyio.sleep(_REFRESH_S)
+
+    def paint(self) -> None:
+        self._live.start()
+        self._live.refresh()
+
+    def clear(self) -> None:
+        self._live.stop()
 
     def __rich__(self) -> RenderableType:
         now_s = SYSTEM_CLOCK.steady_s()
@@ -136,18 +199,11 @@ class LiveProgress(Progress):
 async def open_progress(title: str, *, cells: int) -> AsyncIterator[Progress]:
     """On stderr, whatever becomes of stdout."""
     console = console_on(sys.stderr)
-    if not console.is_terminal:
-        yield PlainProgress(console, title, cells=cells)
-        return
-    progress = LiveProgress(console, title, cells=cells)
-    with Live(progress, console=console, auto_refresh=False, transient=True) as live:
-        async with anyio.create_task_group() as tasks:
-
-            async def redraw() -> None:
-                while True:
-                    live.refresh()
-                    await anyio.sleep(_REFRESH_S)
-
-            tasks.start_soon(redraw)
-            yield progress
-            tasks.cancel_scope.cancel()
+    kind = LiveProgress if console.is_terminal else PlainProgress
+    progress = kind(console, title, cells=cells)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(progress.show)
+        yield progress
+        tasks.cancel_scope.cancel()
+    with anyio.CancelScope(shield=True), anyio.move_on_after(_LAST_WORDS_S):
+        await progress.draw(is_last=True)

@@ -1,0 +1,45 @@
+"""A runtime process with a record of its own: what it says that belongs to no single attempt."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import anyio.to_thread
+
+from proctor.attempt.model import Lease
+from proctor.attempt.tap import RecordingTap
+from proctor.evidence.artifacts import ProcessRecord
+from proctor.evidence.layout import RuntimePaths
+from proctor.evidence.recorder import FrameLog
+from proctor.evidence.redact import Redactor
+from proctor.evidence.seal import seal_process
+from proctor.runtime.base import HostAsk, Runtime
+
+
+@asynccontextmanager
+async def open_recorded_host(
+    runtime: Runtime, ask: HostAsk, *, paths: RuntimePaths, redactor: Redactor
+) -> AsyncIterator[Lease]:
+    """Recorded, not interpreted. Afterwards the count taken at the pipe is sealed beside the record."""
+    paths.create()
+    with FrameLog(paths.frames, redactor=redactor, clock=ask.clock) as log:
+        tap = RecordingTap(log)
+        async with runtime.open_host(ask, tap) as host:
+            yield Lease(process=ask.process, host=host, rows=lambda: log.head.rows, failure=lambda: tap.failure)
+        tap.commit()
+        if tap.failure is not None:
+            raise tap.failure
+        record = ProcessRecord(
+            process_id=ask.process,
+            strategy=runtime.id,
+            frames_in=host.frames_in,
+            rows={dir_.value: count for dir_, count in sorted(log.counts.items())},
+            facts={name: redactor.value(fact) for name, fact in host.facts.items()},
+            stream=log.head,
+            sha256="",
+        )
+
+        def seal() -> None:
+            log.sync()
+            seal_process(paths, record)
+
+        await anyio.to_thread.run_sync(seal)

@@ -1,0 +1,176 @@
+"""What the agent's process starts from: its program, its home, its settings, its environment."""
+
+import hashlib
+import tomllib
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from proctor import places
+from proctor.contain.intent import IntentBook
+from proctor.contain.ladder import Containment, Variant
+from proctor.errors import InputError, MachineError
+from proctor.ids import ProcessId
+from proctor.runtime.base import Executable, HostAsk, ModelAsk
+from proctor.runtime.codex_app_server.executable import OVERRIDE, locate
+from proctor.runtime.codex_app_server.home import thread_params, write_home
+from proctor.runtime.environment import agent_environment
+from proctor.testing.clock import FakeClock
+from tests.runtime.twin import session_ask
+
+SCRIPTED = ModelAsk(provider="scripted", name="a-model", base_url="http://127.0.0.1:1/v1")
+REAL = ModelAsk(provider="openai", name='an "odd"\nname', key_variable="OPENAI_API_KEY")
+
+
+@pytest.fixture
+def ask(tmp_path: Path) -> HostAsk:
+    return HostAsk(
+        process=ProcessId("p"),
+        executable=Executable(path="/c", real_path="/c", sha256="0", size_bytes=1, source="override"),
+        home=tmp_path / "p" / "home",
+        tmp=tmp_path / "p" / "tmp",
+        env={},
+        containment=Containment(variant=Variant.BWRAP, program="bwrap", prefix=(), catches=(), misses=()),
+        intents=IntentBook(tmp_path),
+        clock=FakeClock(),
+        model=SCRIPTED,
+    )
+
+
+# ── home ──
+
+
+def test_a_home_holds_our_settings_and_calls_nobody(ask: HostAsk) -> None:
+    write_home(ask)
+    config = tomllib.loads((ask.home / "config.toml").read_text())
+    models = Path(config.pop("model_catalog_json"))
+    assert config == {
+        "model": "a-model",
+        "model_provider": "proctor",
+        "check_for_update_on_startup": False,
+        "web_search": "disabled",
+        "allow_login_shell": False,
+        "model_providers": {
+            "proctor": {"name": "scripted", "base_url": "http://127.0.0.1:1/v1", "wire_api": "responses"}
+        },
+        "features": {"plugins": False, "shell_snapshot": False},
+        "skills": {"bundled": {"enabled": False}},
+        "analytics": {"enabled": False},
+        "feedback": {"enabled": False},
+    }
+    assert msgspec.json.decode(models.read_bytes())["models"][0]["slug"] == "a-model"
+    assert [folder.stat().st_mode & 0o777 for folder in (ask.home, ask.tmp)] == [0o700, 0o700]
+
+
+def test_a_real_model_needs_no_catalog_and_names_its_key_without_its_value(ask: HostAsk) -> None:
+    write_home(replace(ask, model=REAL, env={"OPENAI_API_KEY": "sk-live-0123"}))
+    text = (ask.home / "config.toml").read_text()
+    config = tomllib.loads(text)
+    assert (config["model"], "model_catalog_json" in config) == ('an "odd"\nname', False)
+    assert config["model_providers"]["proctor"] == {
+        "name": "openai",
+        "wire_api": "responses",
+        "env_key": "OPENAI_API_KEY",
+    }
+    assert "sk-live" not in text
+
+
+@pytest.mark.parametrize("place", ["p", "p/home", "."])
+def test_a_temporary_folder_above_the_home_is_refused(ask: HostAsk, tmp_path: Path, place: str) -> None:
+    with pytest.raises(InputError) as refused:
+        write_home(replace(ask, env={"TMPDIR": str(tmp_path / place)}))
+    assert refused.value.code == "policy.tmpdir-above-home"
+    assert not ask.home.exists()
+
+
+def test_a_home_that_cannot_be_made_is_a_machine_error(ask: HostAsk, tmp_path: Path) -> None:
+    (tmp_path / "p").write_text("in the way")
+    with pytest.raises(MachineError) as refused:
+        write_home(ask)
+    assert (refused.value.code, refused.value.file) == ("machine.unwritable", str(ask.home))
+
+
+def test_a_thread_has_its_own_model_address_marker_and_temporary_folder() -> None:
+    assert thread_params(session_ask("m.f.r1.1"))["config"] == {
+        "shell_environment_policy.set": {"PROCTOR_ATTEMPT": "m.f.r1.1", "TMPDIR": "/tmp-of-it"},
+        "sandbox_workspace_write.exclude_slash_tmp": True,
+        "sandbox_workspace_write.exclude_tmpdir_env_var": True,
+        "sandbox_workspace_write.writable_roots": ["/tmp-of-it"],
+        "model_providers.proctor.base_url": "http://127.0.0.1:1/v1",
+    }
+
+
+def test_the_key_of_a_real_model_is_kept_from_the_agents_shell() -> None:
+    params = thread_params(replace(session_ask(), model=REAL))
+    assert params["config"]["shell_environment_policy.exclude"] == ["OPENAI_API_KEY"]
+    assert params["ephemeral"] is True
+
+
+# ── environment ──
+
+
+@pytest.mark.requirement("runtime.env-policy")
+def test_only_what_is_allowed_or_asked_for_reaches_the_agent() -> None:
+    mine = {"PATH": "/bin", "LANG": "C", "AWS_SECRET_ACCESS_KEY": "x", "OPENAI_API_KEY": "y", "HTTPS_PROXY": "z"}
+    assert agent_environment(mine, added={}, key_variable=None) == {"PATH": "/bin", "LANG": "C"}
+    assert agent_environment(mine, added={"LANG": "de", "MODE": "fast"}, key_variable="OPENAI_API_KEY") == {
+        "PATH": "/bin",
+        "LANG": "de",
+        "OPENAI_API_KEY": "y",
+        "MODE": "fast",
+    }
+
+
+# ── program ──
+
+
+@pytest.fixture
+def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    program = tmp_path / "codex"
+    program.write_bytes(b"#!/bin/sh\n")
+    program.chmod(0o755)
+    monkeypatch.setenv(OVERRIDE, str(program))
+    return program
+
+
+@pytest.mark.requirement("runtime.identity")
+def test_a_program_is_known_by_its_bytes_and_a_change_is_seen(
+    program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    link = tmp_path / "link"
+    link.symlink_to(program)
+    monkeypatch.setenv(OVERRIDE, str(link))
+    found = locate()
+    assert (found.path, found.real_path, found.source) == (str(link), str(program), "override")
+    assert found.sha256 == hashlib.sha256(b"#!/bin/sh\n").hexdigest()
+    program.write_bytes(b"#!/bin/ed\n")
+    assert locate().sha256 == hashlib.sha256(b"#!/bin/ed\n").hexdigest()
+
+
+def test_a_broken_cache_of_hashes_only_costs_time(program: Path) -> None:
+    book = places.cache_dir() / "identities.json"
+    book.write_bytes(b"{torn")
+    assert locate().sha256 == hashlib.sha256(b"#!/bin/sh\n").hexdigest()
+    assert msgspec.json.decode(book.read_bytes(), type=dict[str, str])
+
+
+@pytest.mark.parametrize("kind", ["absent", "a folder", "not executable"])
+def test_a_program_that_cannot_be_run_is_missing_and_the_error_says_what_to_install(program: Path, kind: str) -> None:
+    program.unlink()
+    if kind == "a folder":
+        program.mkdir()
+    elif kind == "not executable":
+        program.write_bytes(b"")
+    with pytest.raises(MachineError, match="install openai-codex-cli-bin") as refused:
+        locate()
+    assert refused.value.code == "machine.binary-missing"
+
+
+@pytest.mark.requirement("runtime.identity")
+def test_the_bundled_program_is_the_one_its_wheel_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(OVERRIDE, raising=False)
+    found = locate()
+    size_bytes = Path(found.real_path).stat().st_size
+    assert (found.source, found.is_locked, found.size_bytes) == ("bundled-package", True, size_bytes)

@@ -1,0 +1,87 @@
+"""What repeats itself, what comes from elsewhere and what nobody knows: kept, counted, and not taken for more."""
+
+from typing import Any
+
+import pytest
+
+from proctor.event.model import Noted, ToolBegan, TurnEnded, Unrecognized
+from proctor.event.row import Dir
+from proctor.ids import TurnId
+from tests.runtime.stories import COMMAND, TURN, Story, at
+
+
+@pytest.fixture
+def story() -> Story:
+    return Story().begun()
+
+
+def test_what_repeats_itself_or_comes_late_is_noted_and_not_told_twice(story: Story) -> None:
+    story.item("item/started", "commandExecution", "c", **COMMAND, status="inProgress")
+    story.item("item/completed", "commandExecution", "d", **COMMAND, status="completed")
+    turn = {"id": TURN, "status": "completed"}
+    story.heard("turn/completed", turn=turn)
+    assert [
+        *story.heard("turn/started", turn=turn),
+        *story.heard("turn/completed", turn=turn),
+        *story.item("item/started", "commandExecution", "c", **COMMAND, status="inProgress"),
+        *story.item("item/started", "commandExecution", "d", **COMMAND, status="inProgress"),
+        *story.item("item/completed", "commandExecution", "d", **COMMAND, status="completed"),
+    ] == [
+        Noted(native="repeated turn/started", **at(8)),
+        Noted(native="repeated turn/completed", **at(9)),
+        Noted(native="repeated item/started", **at(10)),
+        Noted(native="repeated item/started", **at(11)),
+        Noted(native="repeated item/completed", **at(12)),
+    ]
+
+
+def test_what_a_helper_does_is_told_but_its_turns_totals_and_words_are_not_the_attempts(story: Story) -> None:
+    usage = {"total": {"totalTokens": 9, "inputTokens": 8, "outputTokens": 1}}
+    helper = {"threadId": "helper", "turnId": "helpers"}
+    assert [
+        *story.heard("turn/started", **helper, turn={"id": "helpers", "status": "inProgress"}),
+        *story.heard("thread/tokenUsage/updated", **helper, tokenUsage=usage),
+        *story.heard("thread/status/changed", **helper, status={"type": "idle"}),
+        *story.heard("turn/completed", **helper, turn={"id": "helpers", "status": "completed"}),
+        *story.heard("item/agentMessage/delta", **helper, itemId="m", delta="I"),
+        *story.heard("item/completed", **helper, item={"id": "m", "type": "agentMessage", "text": "I am done."}),
+    ] == [
+        Noted(native="another thread's turn/started", **at(5)),
+        Noted(native="another thread's thread/tokenUsage/updated", **at(6)),
+        Noted(native="another thread's thread/status/changed", **at(7)),
+        Noted(native="another thread's turn/completed", **at(8)),
+        Noted(native="another thread's item/agentMessage/delta", **at(9)),
+        Noted(native="another thread's agentMessage", **at(10)),
+    ]
+    [began] = story.heard("item/started", **helper, item={"id": "c", "type": "commandExecution", **COMMAND})
+    assert isinstance(began, ToolBegan)
+    assert began.turn == "helpers"
+
+
+@pytest.mark.requirement("runtime.events.lossless")
+@pytest.mark.parametrize(
+    ("frame", "native"),
+    [
+        ({"method": "item/newer", "params": {}}, "item/newer"),
+        ({"method": "turn/completed", "params": {"turn": "of another shape"}}, "turn/completed"),
+        ({"method": "item/started"}, "item/started"),
+        ({"id": 0, "method": "item/newer/ask", "params": {}}, "item/newer/ask"),
+        ({"id": 77, "result": {}}, "reply to nothing"),
+        ({"id": 2, "result": {}, "error": "of another shape"}, "not a message"),
+        ([1, 2], "not a message"),
+        ("text", "not a message"),
+    ],
+)
+def test_what_we_do_not_know_is_kept_under_its_own_name(story: Story, frame: Any, native: str) -> None:
+    assert story.row(Dir.IN, frame) == [Unrecognized(native=native, **at(5))]
+
+
+def test_a_line_that_is_no_json_is_unrecognized() -> None:
+    assert Story().row(Dir.IN, text="oops") == [Unrecognized(native="not a message", **at(1))]
+
+
+def test_a_turn_that_ended_in_a_way_we_do_not_know_has_ended_and_not_well(story: Story) -> None:
+    why = "the turn ended as 'paused', which Proctor does not know"
+    assert story.heard("turn/completed", turn={"id": TURN, "status": "paused"}) == [
+        TurnEnded(turn=TurnId(TURN), status="failed", error=why, **at(5))
+    ]
