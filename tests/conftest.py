@@ -5,13 +5,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from tests.lab import Lab
 from tests.locked import locked_codex_sha256
 
 # No time is asserted anywhere: this may be a busy machine.
-settings.register_profile("proctor", deadline=None)
+settings.register_profile("proctor", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("proctor")
 
 

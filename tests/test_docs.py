@@ -1,31 +1,113 @@
-"""What the documents show is true: specs load, commands exist, links lead somewhere."""
+"""What the documents show is true: specs and scripts load, keys and files are told, commands exist, links lead on."""
 
 import re
+from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from proctor.evidence import layout
+from proctor.model import script
+from proctor.model.script import Script, load_script
+from proctor.spec import model as spec
+from proctor.spec.check import faults
+from proctor.spec.load import load_spec
 from proctor.spec.marked import decode_bytes
-from proctor.spec.model import CampaignSpec
+from proctor.spec.model import CampaignSpec, Spec
 from proctor.surface.cli.app import COMMANDS
 
 ROOT = Path(__file__).parent.parent
+README = ROOT / "README.md"
+REFERENCE = ROOT / "docs/reference"
+TUTORIAL = ROOT / "docs/howto/first-spec.md"
 DOCUMENTS = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]
+PAGES = [README, *ROOT.glob("docs/**/*.md")]
 
 
-def blocks(language: str) -> list[str]:
-    return re.findall(rf"```{language}\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+def blocks(language: str, file: Path) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", file.read_text(), re.DOTALL | re.MULTILINE)
+
+
+def shown_yaml() -> Iterator[tuple[str, str]]:
+    for file in PAGES:
+        for block in blocks("yaml", file):
+            if block.startswith("version:"):
+                yield file.relative_to(ROOT).as_posix(), block
+
+
+def structs_of(module: str) -> list[type[Spec]]:
+    found, waiting = [], [Spec]
+    while waiting:
+        waiting += (each := waiting.pop(0)).__subclasses__()
+        found += [each] if each is not Spec and each.__module__ == module else []
+    return found
+
+
+def keys_of(module: str) -> Counter[str]:
+    """Every key that a user may write, and how many structs have it."""
+    tags = [tag for struct in structs_of(module) if (tag := struct.__struct_config__.tag_field)]
+    return Counter([*tags, *(key for struct in structs_of(module) for key in vars(struct)["__annotations__"])])
+
+
+def file_names() -> set[str]:
+    """The last part of every path that the layout knows."""
+    places = (layout.AttemptPaths, layout.RuntimePaths, layout.CampaignPaths)
+    return {
+        getattr(place(ROOT), name).name
+        for place in places
+        for name, value in vars(place).items()
+        if isinstance(value, property)
+    }
 
 
 @pytest.mark.requirement("surface.docs")
 def test_the_spec_in_the_readme_is_one() -> None:
-    [shown] = blocks("yaml")
+    [shown] = blocks("yaml", README)
     assert decode_bytes(shown.encode(), CampaignSpec, file="README.md").value.campaign == "hello"
 
 
-def test_every_command_in_the_readme_exists() -> None:
-    shown = re.findall(r"^\$ proctor ([a-z]+(?: [a-z]+)?)", "".join(blocks("console")), re.MULTILINE)
-    assert len(shown) >= 4
+@pytest.mark.requirement("surface.docs")
+def test_every_spec_and_script_that_is_shown_can_be_used() -> None:
+    shown = list(shown_yaml())
+    assert {file for file, _ in shown} >= {"docs/reference/spec.md", "docs/reference/script.md"}
+    for file, block in shown:
+        if re.search(r"^steps:", block, re.MULTILINE):
+            decode_bytes(block.encode(), Script, file=file)
+        else:
+            assert list(faults(decode_bytes(block.encode(), CampaignSpec, file=file))) == []
+
+
+@pytest.mark.requirement("surface.docs")
+@pytest.mark.parametrize(("page", "module"), [("spec.md", spec.__name__), ("script.md", script.__name__)])
+def test_every_key_has_a_row_and_an_example_in_the_reference(page: str, module: str) -> None:
+    keys, file = keys_of(module), REFERENCE / page
+    rows = re.findall(r"^\| `([a-z_]+)` \|", file.read_text(), re.MULTILINE)
+    examples = "".join(blocks("yaml", file))
+    assert Counter(rows) == keys
+    assert [key for key in keys if not re.search(rf"\b{key}:", examples)] == []
+
+
+def test_every_file_of_the_evidence_is_explained() -> None:
+    told = set(re.findall(r"^\| `([A-Za-z.]+)` \|", (REFERENCE / "evidence.md").read_text(), re.MULTILINE))
+    assert {layout.SEAL, *layout.SEALED} <= file_names() <= told
+
+
+def test_the_files_of_the_tutorial_make_a_spec_that_loads(tmp_path: Path) -> None:
+    files = re.findall(r"^`([\w./-]+)`:\n\n```[a-z]+\n(.*?)^```", TUTORIAL.read_text(), re.DOTALL | re.MULTILINE)
+    for name, text in files:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    loaded = load_spec(tmp_path / "spec.yaml")
+    [played] = [load_script(path) for path in loaded.scripts.values()]
+    [patch] = [step.patch for step in played.steps if step.patch]
+    assert f"{patch.old}\n" in (tmp_path / "shop" / patch.file).read_text()
+
+
+@pytest.mark.parametrize("file", PAGES, ids=lambda file: file.name)
+def test_every_command_that_is_shown_exists(file: Path) -> None:
+    shown = re.findall(r"^\$ proctor ([a-z]+(?: [a-z]+)?)", "".join(blocks("console", file)), re.MULTILINE)
+    assert len(shown) >= 4 or file != README
     assert [words for words in shown if words not in COMMANDS and words.split()[0] not in COMMANDS] == []
 
 

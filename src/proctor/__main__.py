@@ -10,10 +10,13 @@ def main() -> None:
     if sys.argv[1:] == ["--version"]:
         sys.stdout.write(f"proctor {__version__}\n")
         return
-    # Imported here so that --version costs no more than the interpreter.
-    from proctor.surface.cli.app import run
+    try:
+        # Imported here so that --version costs no more than the interpreter.
+        from proctor.surface.cli.app import run
 
-    run()
+        run()
+    except KeyboardInterrupt:
+        sys.exit(130)  # errors.Exit.INTERRUPTED, which may not be there yet
 
 
 if __name__ == "__main__":

@@ -87,6 +87,10 @@ CODES: dict[str, Meaning] = {
     ),
     "policy.login": Meaning("The login asked for is not available.", "Use `login: api-key` or the scripted model."),
     # ── this machine ──
+    "workspace.base-changed": Meaning(
+        "An agent or somebody else changed the frozen workspace.",
+        "Do not use danger-full-access beside other attempts.",
+    ),
     "machine.binary-missing": Meaning("The agent program is not installed.", "Install what the message names."),
     "machine.extra-missing": Meaning("A part of Proctor is not installed.", "Install what the message names."),
     "machine.binary-too-old": Meaning(
@@ -98,7 +102,8 @@ CODES: dict[str, Meaning] = {
     ),
     "machine.disk-full": Meaning("The disk is full.", "Free space, then run again.", retryable=True),
     "machine.unwritable": Meaning(
-        "A folder Proctor needs cannot be written.", "Change its permissions, or use --root."
+        "A folder Proctor needs cannot be written.",
+        "Change its permissions, or move it: evidence by --root, the cache by XDG_CACHE_HOME, state by XDG_STATE_HOME.",
     ),
     "machine.locked": Meaning("Another live Proctor holds this campaign.", "Wait for it, or stop it.", retryable=True),
     "machine.ledger": Meaning(
@@ -106,7 +111,7 @@ CODES: dict[str, Meaning] = {
         "Use the Proctor that wrote it, or move the file away: the sealed attempts are the truth.",
     ),
     "machine.spawn-failed": Meaning("A process could not be started.", "Read the reason given; check the path."),
-    "machine.port": Meaning("No loopback port could be opened.", "Check limits on this machine.", retryable=True),
+    "machine.port": Meaning("No loopback port could be opened.", "Choose another port.", retryable=True),
     # ── the other process ──
     "peer.wire": Meaning("The agent sent bytes that are not its protocol.", "Read frames.jsonl at the row named."),
     "peer.refused": Meaning("The agent answered a request with an error.", "Read the message; see runtimes list."),
@@ -129,12 +134,19 @@ CODES: dict[str, Meaning] = {
     "limit.stall": Meaning(
         "The agent said nothing for too long.", "Raise limits.stall, or see why it hangs.", retryable=True
     ),
-    "run.cancelled": Meaning("The attempt was cancelled.", "Run again to add an attempt.", retryable=True),
+    "run.cancelled": Meaning(
+        "The attempt was cancelled.", "Run the spec again: it makes a new campaign.", retryable=True
+    ),
     "run.harness": Meaning("Proctor itself failed in an unforeseen way.", "Report it with the detail given."),
     # ── evidence ──
     "evidence.not-found": Meaning("There is no evidence at this path.", "Run `proctor attempt list`."),
-    "evidence.ambiguous": Meaning("The name fits more than one attempt.", "Name one as RUN/ATTEMPT."),
-    "evidence.partial": Meaning("The attempt has no seal: it was cut off.", "Keep it as it is; run the cell again."),
+    "evidence.ambiguous": Meaning("The name fits more than one attempt.", "Name one of them whole."),
+    "evidence.root": Meaning("The evidence root is not a folder.", "Name a folder with --root; it need not exist."),
+    "evidence.partial": Meaning(
+        "The attempt has no seal: it was cut off.",
+        "Keep it as it is. Run the spec again: it makes a new campaign.",
+    ),
+    "evidence.running": Meaning("It is still running.", "Wait for it to end.", retryable=True),
     "evidence.missing-file": Meaning(
         "A file of the layout is absent.", "Restore it from a copy; do not edit evidence."
     ),

@@ -146,3 +146,38 @@ def test_a_chain_falls_to_the_next_and_says_why(lab: Lab) -> None:
     assert [(each["strategy"], each["code"]) for each in resolution["refused"]] == [
         ("nonsense", "spec.unknown-runtime")
     ]
+
+
+def test_a_link_out_of_the_workspace_cannot_pass_for_a_fix(lab: Lab) -> None:
+    link = "echo 'print(\"Hello, Ada\")' > $TMPDIR/evil.py; rm greet.py; ln -s $TMPDIR/evil.py greet.py"
+    workspace = {"copy": lab.workspace("greeting", {"greet.py": GREET})}
+    lab.run(lab.write_spec([mission("link", {"run": link}, say_done(), workspace=workspace, probes=[PROBE])]))
+    [paths] = lab.attempts().values()
+    assert report_of(paths).verified is None
+    assert "leads out of the workspace" in report_of(paths).reasons[0]
+
+
+def test_an_agent_that_rewrites_its_own_evidence_gets_no_seal(lab: Lab) -> None:
+    forge = f"for f in {lab.root}/runs/*/attempts/*/prompt.txt; do echo nothing > $f; done"
+    flow = {"isolation": "process", "sandbox": "danger-full-access"}
+    result = lab.run(lab.write_spec([mission("forge", {"run": forge}, say_done())], flow=flow))
+    [attempt] = result.attempts
+    assert attempt.error is not None
+    assert attempt.error.code == "evidence.digest"
+    [paths] = lab.attempts().values()
+    assert not paths.seal.exists()
+
+
+def test_an_agent_that_changes_the_frozen_workspace_spoils_no_later_attempt_unnoticed(lab: Lab) -> None:
+    workspace = {"copy": lab.workspace("greeting", {"greet.py": GREET})}
+    pollute = "for f in ../../../bases/*/greet.py; do echo pass > $f; done"
+    missions = [
+        mission("first", {"run": pollute}, say_done(), workspace=workspace),
+        mission("second", say_done(), workspace=workspace),
+    ]
+    flow = {"isolation": "process", "sandbox": "danger-full-access"}
+    result = lab.run(lab.write_spec(missions, flow=flow, schedule={"parallel": 1}))
+    first, second = result.attempts
+    assert first.report is not None
+    assert second.error is not None
+    assert second.error.code == "workspace.base-changed"

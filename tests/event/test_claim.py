@@ -78,11 +78,14 @@ def test_a_marker_that_cannot_be_read_is_a_problem_and_no_claim(rest: str) -> No
     assert claim.problem.startswith("the marker is not readable: ")
 
 
-def test_the_last_marker_counts() -> None:
-    text = f"{marker(done=False, answer='a')}\n{marker(done=True, answer='b')}\nBye."
+def test_only_the_last_line_of_the_last_message_is_a_claim() -> None:
+    text = f"{marker(done=False, answer='a')}\n{marker(done=True, answer='b')}\n"
     assert claim_in(text, frame=1) == Claim(claimed=True, answer="b", frame=1)
+    assert claim_in(f"{text}But it is not finished.", frame=1) == NO_CLAIM
+    assert claim_in(f"I refuse to write {marker(done=True, answer='a')}", frame=1) == NO_CLAIM
     two = (said(marker(done=True, answer="a"), frame=1), said(marker(done=False, answer="b"), frame=2))
-    assert claim_of(*two, said("Bye.", frame=3)) == Claim(claimed=False, answer="b", frame=2)
+    assert claim_of(*two) == Claim(claimed=False, answer="b", frame=2)
+    assert claim_of(*two, said("Actually I failed.", frame=3)) == NO_CLAIM
 
 
 def test_a_new_prompt_forgets_what_was_claimed_before() -> None:

@@ -329,14 +329,20 @@ def test_a_run_that_may_not_be_listed_is_told(tmp_path: Path) -> None:
         _, run = look_as_anybody(folder)
     finally:
         folder.parent.chmod(0o700)
-    assert {each.code for each in run.problems} == {"evidence.unreadable", "evidence.not-found"}
+    assert {each.code for each in run.problems} == {"evidence.unreadable", "evidence.partial"}
+    assert run.status == "invalid"
 
 
 @pytest.mark.requirement("evidence.validate")
-@pytest.mark.parametrize("place", ["nowhere", "file", "empty"])
+def test_a_run_that_was_cut_off_before_its_first_attempt_is_partial(tmp_path: Path) -> None:
+    [found] = validate_run(RunPaths(tmp_path), is_strict=True)
+    assert (found.status, [problem.code for problem in found.problems]) == ("partial", ["evidence.partial"])
+
+
+@pytest.mark.requirement("evidence.validate")
+@pytest.mark.parametrize("place", ["nowhere", "file"])
 def test_a_run_that_is_none_gets_a_code(tmp_path: Path, place: str) -> None:
     (tmp_path / "file").write_text("")
-    (tmp_path / "empty").mkdir()
     [found] = validate_run(RunPaths(tmp_path / place), is_strict=True)
 
     assert (found.kind, found.name, found.status) == ("run", place, "invalid")

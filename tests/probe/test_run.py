@@ -201,10 +201,19 @@ def test_a_probe_works_on_a_copy_and_what_it_does_to_its_subject_is_seen(run: Ru
 
 
 def test_links_and_pipes_an_agent_left_do_not_stop_a_probe(run: Run, subject: Path) -> None:
-    (subject / "out").symlink_to("/etc")
+    (subject / "python").symlink_to("/usr/bin/env")
     os.mkfifo(subject / "pipe")
-    row = run("test -L out && test ! -e pipe && bash greet.sh", stdout="Hello, Bob\n")
+    row = run("test -L python && test ! -e pipe && bash greet.sh", stdout="Hello, Bob\n")
     assert (row.verdict, row.mutated) == (Verdict.PASS, False)
+
+
+def test_a_link_to_content_that_is_in_no_evidence_cannot_be_judged(run: Run, subject: Path, tmp_path: Path) -> None:
+    (tmp_path / "evil.sh").write_text("echo Hello, Bob")
+    (subject / "greet.sh").unlink()
+    (subject / "greet.sh").symlink_to(tmp_path / "evil.sh")
+    row = run("bash greet.sh", stdout="Hello, Bob\n")
+    assert row.verdict is Verdict.UNAVAILABLE
+    assert "greet.sh is a link that leads out of the workspace" in row.summary
 
 
 def test_a_workspace_that_cannot_be_copied_whole_cannot_be_judged(run: Run, subject: Path) -> None:

@@ -16,6 +16,7 @@ from proctor.event.outcome import Outcome
 from proctor.evidence.layout import RootPaths
 from proctor.evidence.reader import Problem
 from proctor.ids import AttemptId, CellId, FlowId, MissionId, StrategyId
+from proctor.report.ambiguous import AmbiguousError
 from proctor.report.place import find_attempt, find_place, latest_campaign, place_of
 from proctor.report.query import find_all, find_campaign, report_row
 from proctor.report.row import AttemptRow
@@ -152,11 +153,33 @@ def test_names_lead_to_one_attempt_or_to_a_list_of_candidates(tmp_path: Path) ->
     with pytest.raises(InputError) as ambiguous:
         find_attempt("fix", root=root)
     assert ambiguous.value.code == "evidence.ambiguous"
-    assert f"{RUN}/fix.codex.r1.1, {RUN}/fix-more.codex.r1.1" in ambiguous.value.what
+    assert isinstance(ambiguous.value, AmbiguousError)
+    assert ambiguous.value.names == (f"{RUN}/fix-more.codex.r1.1", f"{RUN}/fix.codex.r1.1")
     for word in ("nobody", "/nowhere", "./nowhere", str(tmp_path)):
         with pytest.raises(InputError) as absent:
             find_attempt(word, root=root)
         assert absent.value.code == "evidence.not-found"
+
+
+def test_an_id_that_several_runs_have_means_the_latest_and_a_campaign_goes_by_its_name(tmp_path: Path) -> None:
+    old, new = (f"2026010{day}-120000-cccccc" for day in (2, 3))
+    campaigns = [tmp_path / "campaigns" / f"{name}-{old}" for name in ("made", "maid")]
+    for folder in (*campaigns, tmp_path / "campaigns" / f"made-{new}"):
+        folder.mkdir(parents=True)
+    for run in (new, old):
+        (tmp_path / "runs" / run / "attempts" / "fix.codex.r1.1").mkdir(parents=True)
+    root = RootPaths(tmp_path)
+    for word in ("fix.codex.r1.1", "fix", "2026/fix"):
+        assert find_attempt(word, root=root).folder.parent.parent.name == new
+    assert find_attempt(f"{old}/fix", root=root).folder.parent.parent.name == old
+    assert find_place("made", root=root).folder.name == f"made-{new}"
+    assert find_place("mai", root=root).folder.name == f"maid-{old}"
+    with pytest.raises(AmbiguousError) as ambiguous:
+        find_place("ma", root=root)
+    assert set(ambiguous.value.names) == {f"made-{old}", f"made-{new}", f"maid-{old}"}
+    with pytest.raises(InputError) as absent:
+        find_place("nobody", root=root)
+    assert absent.value.what == f"no campaign or attempt under {tmp_path} is called 'nobody'"
 
 
 def test_a_folder_is_known_by_what_it_holds_or_where_it_lies(tmp_path: Path) -> None:

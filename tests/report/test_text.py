@@ -10,14 +10,14 @@ from proctor.evidence.reader import Problem
 from proctor.ids import AttemptId, FlowId, MissionId
 from proctor.report.markdown import render_markdown
 from proctor.report.row import Report, ReportRow
-from proctor.report.text import render_attempts, render_report
+from proctor.report.text import conclude, render_attempts, render_report
 from proctor.report.verdict import WORDS, judge_all
 from tests.report.made import CAMPAIGN, RUN, row
 
 
-def shown(what: RenderableType) -> str:
+def shown(what: RenderableType, *, width: int = 100) -> str:
     written = io.StringIO()
-    Console(file=written, width=100, no_color=True, markup=False, emoji=False, highlight=False).print(what)
+    Console(file=written, width=width, no_color=True, markup=False, emoji=False, highlight=False).print(what)
     return "".join(f"{line.rstrip()}\n" for line in written.getvalue().splitlines())
 
 
@@ -81,9 +81,7 @@ def test_a_table_tells_what_was_claimed_what_was_verified_and_why() -> None:
 def test_the_same_report_in_markdown_escapes_what_an_agent_may_have_written() -> None:
     sly = row(verified=False, reasons=("printed `|<b>x</b>|`\n# Heading",))
     text = render_markdown(report_of(sly))
-    assert text.startswith(
-        f"# {CAMPAIGN}\n\n1 of 1 attempt did not come out as expected. Verdict: **judged no** (exit 1)."
-    )
+    assert text.startswith(f"# {CAMPAIGN}\n\n1 of 1 attempt not verified. Verdict: **judged no** (exit 1).")
     assert "| fix/codex | completed | – | **no** | ? | ? | ? | – | runs/r/attempts/fix.codex.r1.1 |\n" in text
     assert "- fix/codex: not verified: printed \\`\\|\\<b\\>x\\</b\\>\\|\\` · # Heading\n" in text
 
@@ -119,6 +117,29 @@ def test_a_long_report_shows_what_is_not_as_it_should_be() -> None:
     assert "claim/codex" in out
     assert "m7/codex" not in out
     assert "and 60 more attempts" in out
+
+
+def test_a_narrow_terminal_costs_columns_but_never_the_name() -> None:
+    assert shown(render_attempts([CLAIM], ()), width=60).splitlines()[1:] == [
+        "  attempt           outcome    claimed  verified  expected",
+        "  claim.codex.r1.1  completed  yes      NO        MISSED",
+    ]
+    for width in range(20, 100):
+        assert "claim.codex.r1.1" in shown(render_attempts([CLAIM], ()), width=width)
+
+
+def test_a_sentence_speaks_of_expectations_only_where_some_were_written() -> None:
+    yes, no = row(verified=True), row(verified=False)
+    assert conclude(report_of(yes)) == "All is well: 1 attempt is verified."
+    assert conclude(report_of(yes, yes)) == "All is well: 2 attempts are verified."
+    assert conclude(report_of(yes, no)) == "1 of 2 attempts not verified."
+    assert conclude(report_of(yes, CLAIM)) == "1 of 2 attempts did not come out as expected."
+
+
+def test_an_error_that_came_as_json_is_told_by_its_message() -> None:
+    raw = '{"error":{"message":"no such model","type":"invalid_request_error","param":null}}'
+    out = shown(render_report(report_of(row(code="agent.turn-failed", detail=raw)), title="t"))
+    assert "  fix/codex  agent.turn-failed: no such model\n" in out
 
 
 def test_damaged_evidence_verifies_nothing() -> None:

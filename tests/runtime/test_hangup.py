@@ -185,7 +185,7 @@ ODD_LINES = [
 
 
 @pytest.mark.requirement("runtime.events.lossless")
-@settings(max_examples=40)
+@settings(max_examples=30)
 @example([line for line in ODD_LINES for _ in range(2)], [1, 2, 3])
 @given(
     st.lists(st.sampled_from(ODD_LINES) | st.binary(max_size=40), max_size=12),

@@ -94,10 +94,10 @@ def test_a_home_that_cannot_be_made_is_a_machine_error(ask: HostAsk, tmp_path: P
 
 def test_a_thread_has_its_own_model_address_marker_and_temporary_folder() -> None:
     assert thread_params(session_ask("m.f.r1.1"))["config"] == {
-        "shell_environment_policy.set": {"PROCTOR_ATTEMPT": "m.f.r1.1", "TMPDIR": "/tmp-of-it"},
+        "shell_environment_policy.set": {"PROCTOR_ATTEMPT": "m.f.r1.1", "TMPDIR": "/somewhere/tmp"},
         "sandbox_workspace_write.exclude_slash_tmp": True,
         "sandbox_workspace_write.exclude_tmpdir_env_var": True,
-        "sandbox_workspace_write.writable_roots": ["/tmp-of-it"],
+        "sandbox_workspace_write.writable_roots": ["/somewhere/tmp"],
         "model_providers.proctor.base_url": "http://127.0.0.1:1/v1",
     }
 

@@ -104,7 +104,7 @@ def told(rows: list[tuple[Dir, Any]]) -> list[tuple[Dir, list[Event]]]:
 
 
 @pytest.mark.requirement("runtime.events.lossless")
-@settings(max_examples=150)
+@settings(max_examples=100)
 @given(
     st.lists(
         st.tuples(st.sampled_from([Dir.IN, Dir.OUT, Dir.ERR]), FRAMES) | st.tuples(st.just(Dir.SELF), SEEN), max_size=12
@@ -156,7 +156,7 @@ def test_a_row_of_plain_text_gives_an_event_too(dir_: Dir, text: str) -> None:
 
 
 @pytest.mark.requirement("runtime.events.pure")
-@settings(max_examples=50)
+@settings(max_examples=30)
 @given(st.lists(st.tuples(st.sampled_from([Dir.IN, Dir.OUT]), FRAMES), max_size=6))
 def test_the_same_record_gives_the_same_events(rows: list[tuple[Dir, Any]]) -> None:
     assert told(rows) == told(rows)

@@ -201,6 +201,24 @@ def test_settling_waits_for_the_late_end_of_a_command() -> None:
     assert run(test) == ["thread/started", "item/started", "item/completed"]
 
 
+def test_the_terminals_of_a_helper_are_cleaned_as_well() -> None:
+    async def test() -> list[Any]:
+        cleaned: list[Any] = []
+
+        def clean(twin: Twin, request: Request) -> None:
+            cleaned.append(request.params)
+            twin.reply(request, {})
+
+        twin = Twin({"thread/backgroundTerminals/clean": clean})
+        async with connected(twin) as line, line.host.open_session(session_ask(), MemoryTap()) as session:
+            twin.say(notification("thread/started", thread={"id": "helper", "parentThreadId": THREAD}))
+            await twin.taken_in()
+            await session.settle()
+        return cleaned
+
+    assert run(test) == [{"threadId": THREAD}, {"threadId": "helper"}]
+
+
 # ── a server that does not answer ──
 
 

@@ -311,8 +311,8 @@ async def connected(
 def session_ask(name: str = "a.codex.r1.1", *, approvals: Approvals = Approvals.DENY) -> SessionAsk:
     return SessionAsk(
         attempt=AttemptId(name),
-        workspace=Path("/work"),
-        tmp=Path("/tmp-of-it"),
+        workspace=Path("/somewhere/workspace"),
+        tmp=Path("/somewhere/tmp"),
         sandbox=Sandbox.WORKSPACE_WRITE,
         approvals=approvals,
         model=ModelAsk(provider="scripted", name="scripted", base_url="http://127.0.0.1:1/v1"),

@@ -48,6 +48,18 @@ def test_a_missing_program_and_an_unwritable_root_exit_3_and_say_what_to_do(lab:
     assert said.stdout.endswith("Wrong: codex_app_server, evidence, disk.\n")
 
 
+def test_a_file_in_the_place_of_a_folder_fails_and_no_path_is_broken(lab: Lab) -> None:
+    lab.root.write_text("")
+    deep = lab.folder / ("x" * 30) / ("y" * 100)
+    deep.mkdir(parents=True)
+    said = lab.proctor("doctor", XDG_CACHE_HOME=str(deep), XDG_STATE_HOME="/proc/nowhere")
+    assert said.returncode == 3
+    assert f"{lab.root} is a file, not a folder" in " ".join(said.stdout.split())
+    assert f"{deep}/proctor\n" in said.stdout
+    assert "choose another with XDG_STATE_HOME." in said.stdout
+    assert "also works here: warden (rung 3)\n" in said.stdout
+
+
 def test_runtimes_tell_their_claims_and_the_locked_program_or_what_to_install(lab: Lab) -> None:
     [found] = json.loads(lab.proctor("runtimes", "list", "--json").stdout)["runtimes"]
     assert (found["id"], found["transport"], found["problem"]) == ("codex_app_server", "stdio", None)

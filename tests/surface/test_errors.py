@@ -1,14 +1,16 @@
 """Whatever goes wrong: a block for people or JSON for programs, the right exit code, and never a traceback."""
 
+import io
 import json
 import subprocess
 import sys
+from contextlib import redirect_stderr
 from pathlib import Path
 
 import pytest
 
 from proctor.errors import CODES
-from proctor.surface.cli.app import COMMANDS, find_command
+from proctor.surface.cli.app import COMMANDS, answer, find_command
 from proctor.surface.cli.command import call
 from tests.lab import Lab
 from tests.surface.conftest import ask, started
@@ -54,23 +56,81 @@ def test_every_fault_of_a_spec_is_a_block_that_says_where_and_what_to_do(lab: La
     ("words", "code", "suggestion"),
     [
         ("run", "usage", "proctor run --help"),
-        ("rnu", "usage", "proctor run"),
-        ("attempt explian x", "usage", "proctor attempt explain"),
-        ("validate --stric", "usage", "proctor validate --help"),
+        ("rnu x.yaml", "usage", "proctor run x.yaml --json --root ROOT"),
+        ("attempt explian x", "usage", "proctor attempt explain x --json --root ROOT"),
+        ("validate --stric", "usage", "Did you mean `--strict`?"),
+        ("attempt list --jsno", "usage", "Did you mean `--json`?"),
         ("model serve x --port 99999", "usage", "proctor model serve --help"),
         ("run nowhere.yaml", "spec.unreadable", None),
         ("attempt explain nobody", "evidence.not-found", None),
         ("validate ./nowhere", "evidence.not-found", None),
-        ("report", "evidence.not-found", "proctor run examples/quickstart.yaml"),
+        ("report", "evidence.not-found", "proctor run examples/quickstart.yaml --root ROOT"),
     ],
 )
-def test_an_error_as_json_has_every_field(lab: Lab, words: str, code: str, suggestion: str | None) -> None:
+def test_an_error_as_json_has_every_field(
+    lab: Lab, words: str, code: str, suggestion: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(Path(__file__).parents[2])
     said = ask(lab, *words.split(), "--json")
     assert (said.code, said.stderr) == (2, "")
     error = said.json["error"]
     assert list(error) == "code what file line key suggestion means todo retryable".split()
-    assert (error["code"], error["suggestion"]) == (code, suggestion)
-    assert (error["means"], error["todo"]) == (CODES[code].means, CODES[code].todo)
+    told = error["suggestion"] and error["suggestion"].replace(str(lab.root), "ROOT")
+    assert (error["code"], told) == (code, suggestion)
+    todo = CODES[code].todo.replace("list`", f"list --root {lab.root}`")
+    assert (error["means"], error["todo"]) == (CODES[code].means, todo)
+
+
+@pytest.mark.parametrize("words", ["run x.yaml", "report", "validate", "attempt list", "attempt show x"])
+def test_a_file_is_no_evidence_root(lab: Lab, words: str) -> None:
+    lab.root.write_text("")
+    (lab.folder / "x.yaml").write_text(BAD)
+    said = ask(lab, *words.split(), "--json")
+    assert (said.code, said.json["error"]["code"]) == (2, "evidence.root")
+    assert said.json["error"]["what"] == f"{lab.root} is a file, not a folder"
+
+
+def test_nothing_found_names_where_was_looked_and_offers_only_an_example_that_is_there(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(lab.folder)
+    assert ask(lab, "attempt", "list").stdout == f"No attempts in {lab.root}.\n"
+    assert ask(lab, "report", "--json").json["error"]["suggestion"] is None
+    monkeypatch.chdir(Path(__file__).parents[2])
+    first = f"To make some: proctor run examples/quickstart.yaml --root {lab.root}\n"
+    assert ask(lab, "attempt", "list").stdout == f"No attempts in {lab.root}.\n{first}"
+
+
+def test_a_mistake_of_usage_has_one_hint() -> None:
+    stderr = io.StringIO()
+    with redirect_stderr(stderr):
+        assert answer(["rnu"]) == 2
+    assert stderr.getvalue() == "error  there is no command `rnu`\n  try    proctor run\n  code   usage\n"
+
+
+def test_candidates_are_whole_commands_and_at_most_eight(lab: Lab) -> None:
+    run = "20260101-120000-bbbbbb"
+    for n in range(10):
+        (lab.root / "runs" / run / "attempts" / f"fix{n}.codex.r1.1").mkdir(parents=True)
+    tries = ask(lab, "attempt", "explain", "fix", "--json").json["error"]["suggestion"].splitlines()
+    assert tries[0] == f"proctor attempt explain {run}/fix9.codex.r1.1 --json --root {lab.root}"
+    assert (len(tries), tries[-1]) == (9, "and 2 more")
+
+
+def test_ctrl_c_while_modules_are_imported_ends_without_a_traceback() -> None:
+    program = """
+import sys
+class Interrupting:
+    def find_spec(self, name, path=None, target=None):
+        if name == "proctor.surface.cli.app":
+            raise KeyboardInterrupt
+sys.meta_path.insert(0, Interrupting())
+sys.argv = ["proctor", "doctor"]
+from proctor.__main__ import main
+main()
+"""
+    said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert (said.returncode, said.stdout, said.stderr) == (130, "", "")
 
 
 def test_the_unforeseen_is_told_with_its_type_and_place_and_a_traceback_only_on_demand(lab: Lab) -> None:
@@ -118,4 +178,5 @@ def test_the_overview_names_every_command_and_exit_code(lab: Lab) -> None:
     assert said.returncode == 0
     assert all(f"\n  {name} " in said.stdout for name in COMMANDS)
     assert "130 interrupted" in said.stdout
+    assert lab.proctor("help").stdout == said.stdout
     assert lab.proctor("attempt").stdout.startswith("usage: proctor attempt COMMAND")

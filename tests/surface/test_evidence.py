@@ -57,9 +57,17 @@ def test_one_flipped_byte_is_told_with_its_code_by_validate_report_and_explain(q
     code, report = told(lab, "report")
     row = next(row for row in report["attempts"] if row["missionId"] == "fix")
     assert (code, row["evidence"], row["verified"]) == (5, "invalid", None)
-    assert re.search(
-        r"DAMAGED\n  evidence\.digest +transcript\.jsonl +altered", ask(lab, "attempt", "explain", "fix").stdout
+    said = ask(lab, "attempt", "explain", "fix")
+    assert (said.code, said.stdout.split("\n", 1)[0]) == (
+        0,
+        "fix.codex.r1.1   recorded as completed, but the evidence is DAMAGED",
     )
+    assert re.search(r"DAMAGED\n  evidence\.digest +transcript\.jsonl +altered", said.stdout)
+    assert "Verified\n  unknown  the evidence is damaged\n" in said.stdout
+    story = told(lab, "attempt", "explain", "fix")[1]
+    assert (story["verified"], story["expectationMet"], story["evidence"]) == (None, None, "invalid")
+    command = f"proctor attempt rederive {quickstart.folder('fix')} --root {lab.root}"
+    assert story["next"] == [f"Move transcript.jsonl away, then run `{command}`."]
 
 
 def test_an_attempt_without_its_seal_is_partial_alone_and_invalid_to_a_ledger_that_knew_it(
@@ -94,6 +102,8 @@ def test_derived_files_that_are_gone_are_put_back_as_they_were_sealed(quickstart
     sealed = {name: (folder / name).read_bytes() for name in DERIVED}
     for name in DERIVED:
         (folder / name).unlink()
+    command = f"proctor attempt rederive {folder} --root {lab.root}"
+    assert told(lab, "attempt", "explain", "fix")[1]["next"] == [f"Run `{command}`."]
     code, checked = told(lab, "attempt", "rederive", "fix", "--check")
     assert (code, checked["files"]) == (5, dict.fromkeys(DERIVED, "absent"))
     assert not (folder / DERIVED[0]).exists()

@@ -3,7 +3,10 @@
 import json
 import re
 import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from subprocess import Popen
 from typing import Any
 
 import pytest
@@ -34,7 +37,8 @@ def test_the_quickstart_comes_out_as_expected_and_says_what_to_do_next(quickstar
     ]
     assert "All is well: 4 attempts came out as expected." in lines
     assert max(map(len, said.stdout.splitlines()[:-4])) <= 100
-    [explain] = re.findall(r"next +proctor (attempt explain \S+/claim\.codex\.r1\.1)$", said.stdout, re.MULTILINE)
+    commands = r"next +\S+ -m proctor (attempt explain \S+/claim\.codex\.r1\.1) --root \S+\n"
+    [explain] = re.findall(commands, said.stdout)
     assert "The agent claims what the probe denies" in ask(quickstart.lab, *explain.split()).stdout
 
 
@@ -76,14 +80,17 @@ def test_a_missed_expectation_exits_1_and_json_is_alone_on_stdout(lab: Lab) -> N
     [row] = report["attempts"]
     assert row["misses"] == ["answer: expected '4', got '5'"]
     assert (Path(row["dir"]) / "seal.json").is_file()
+    missed = "The expectation was missed: answer: expected '4', got '5'"
+    assert ask(lab, "attempt", "explain", "ask", "--json").json["next"][0] == missed
     again = ask(lab, "report", "--json")
     assert (again.code, again.json["attempts"][0]["misses"]) == (1, row["misses"])
 
 
-def test_one_ctrl_c_ends_what_is_running_sealed_as_cancelled(lab: Lab) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_one_signal_ends_what_is_running_sealed_as_cancelled(lab: Lab, number: signal.Signals) -> None:
     missions = [mission("nap", {"run": NAP}, say_done()), mission("next", say_done())]
     spec = lab.write_spec(missions, schedule={"parallel": 1})
-    code, report = interrupted(lab, spec, signal.SIGINT)
+    code, report = interrupted(lab, spec, number)
     [row] = report["attempts"]
     assert (code, report["exit"], report["missingCells"]) == (130, 130, ["next.codex.r1"])
     assert (row["outcome"], row["code"], row["state"]) == ("cancelled", "run.cancelled", "sealed")
@@ -92,10 +99,13 @@ def test_one_ctrl_c_ends_what_is_running_sealed_as_cancelled(lab: Lab) -> None:
 
 
 @pytest.mark.requirement("evidence.integrity")
-def test_a_sigterm_cuts_off_and_what_was_recorded_reads_as_partial(lab: Lab) -> None:
+def test_a_second_signal_cuts_off_and_what_was_recorded_reads_as_partial(lab: Lab) -> None:
     spec = lab.write_spec([mission("nap", {"run": NAP}, say_done())])
-    code, told = interrupted(lab, spec, signal.SIGTERM)
+    code, told = interrupted(lab, spec, signal.SIGTERM, signal.SIGINT)
     assert (code, told["error"]["code"]) == (130, "run.cancelled")
+    [run], [campaign] = ([*(lab.root / name).iterdir()] for name in ("runs", "campaigns"))
+    assert told["error"]["file"] == str(run)
+    assert told["error"]["suggestion"].endswith(f" report {campaign.name} --root {lab.root}")
     [row] = ask(lab, "attempt", "list", "--json").json["attempts"]
     assert (row["state"], row["outcome"], row["tokens"]) == ("partial", None, None)
     checked = ask(lab, "validate", "--strict", row["dir"], "--json")
@@ -105,15 +115,37 @@ def test_a_sigterm_cuts_off_and_what_was_recorded_reads_as_partial(lab: Lab) -> 
     explained = ask(lab, "attempt", "explain", "nap")
     assert explained.code == 0
     assert "cut off: it has no seal" in explained.stdout
+    assert "Did   1 tool call, " in explained.stdout
+    assert re.search(r"1  shell  sleep 307\.25 +never ended", explained.stdout)
     assert "evidence.partial" in explained.stdout
     assert "sleep 307.25" in explained.stdout
 
 
-def interrupted(lab: Lab, spec: Path, number: signal.Signals) -> tuple[int, dict[str, Any]]:
-    """The exit code and the JSON of a run that gets this signal while the agent's command runs."""
+def test_what_still_runs_is_told_as_running_and_not_as_cut_off(lab: Lab) -> None:
+    spec = lab.write_spec([mission("nap", {"run": NAP}, say_done())])
+    with napping(lab, spec) as running:
+        checked = ask(lab, "validate", "--strict")
+        assert (checked.code, "running attempt nap.codex.r1.1" in checked.stdout) == (4, True)
+        assert "cut off" not in checked.stdout
+        explained = ask(lab, "attempt", "explain", "nap").stdout
+        assert ("still running" in explained, "cut off" in explained) == (True, False)
+        running.send_signal(signal.SIGINT)
+        running.communicate(timeout=60)
+
+
+@contextmanager
+def napping(lab: Lab, spec: Path) -> "Iterator[Popen[str]]":
+    """A run whose agent's command runs."""
     with started(lab, "run", str(spec), "--json") as running:
         wait_until(lambda: any(has_begun(each.frames) for each in lab.attempts().values()))
-        running.send_signal(number)
+        yield running
+
+
+def interrupted(lab: Lab, spec: Path, *numbers: signal.Signals) -> tuple[int, dict[str, Any]]:
+    """The exit code and the JSON of a run that gets these signals while the agent's command runs."""
+    with napping(lab, spec) as running:
+        for number in numbers:
+            running.send_signal(number)
         stdout, _ = running.communicate(timeout=60)
     return running.returncode, json.loads(stdout)
 

@@ -7,8 +7,10 @@ from pathlib import Path
 from proctor.attempt.derive import Derived
 from proctor.attempt.judge import judge
 from proctor.attempt.model import AttemptAsk
+from proctor.errors import EvidenceError
 from proctor.evidence import layout
 from proctor.evidence.artifacts import AttemptReport, Feedback, RunnerRef, StreamHead
+from proctor.evidence.reader import read_bytes
 from proctor.evidence.redact import Redactor
 from proctor.evidence.seal import seal
 from proctor.fact import Authority, Fact
@@ -31,6 +33,7 @@ class Conversation:
     probes: list[ProbeRow] = field(default_factory=list)
     process_rows_from: int | None = None
     process_rows_to: int | None = None
+    written: dict[Path, bytes] = field(default_factory=dict)
 
 
 def finalize(
@@ -46,6 +49,10 @@ def finalize(
     streams: Mapping[str, StreamHead],
 ) -> AttemptReport:
     """Write what is left of the layout and seal it."""
+    for path, data in conversation.written.items():
+        # An agent that may write anywhere could have changed what was written before it began.
+        if read_bytes(path) != data:
+            raise EvidenceError("evidence.digest", "changed before it was sealed", file=path.name)
     claim, ending = derived.claim, derived.ending
     layout.write_artifact(ask.paths.runner_ref, redactor.value(_runner_ref(ask, conversation)), is_durable=False)
     feedback = Feedback(

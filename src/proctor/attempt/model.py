@@ -62,6 +62,7 @@ class AttemptAsk:
     paths: AttemptPaths
     scratch: Path
     workspace_source: Path | None
+    workspace_digest: Digest
     runtime: Runtime
     lease: Callable[[], AbstractAsyncContextManager[Lease]]
     model: ModelAsk

@@ -14,7 +14,7 @@ from proctor.attempt.machine import Move, State, after
 from proctor.attempt.model import AttemptAsk, AttemptResult, Lease
 from proctor.attempt.tap import RecordingTap
 from proctor.attempt.watchdog import Fired, Watch, under_watch
-from proctor.errors import HangupError, ProctorError, disk_refusal
+from proctor.errors import HangupError, MachineError, ProctorError, disk_refusal
 from proctor.event.claim import with_footer
 from proctor.event.row import ClockRanOut, StepTaken, WasCancelled, WasRefused
 from proctor.evidence import layout
@@ -148,6 +148,10 @@ class _Supervisor:
             created_at_ms=ask.clock.wall_ms(),
         )
         layout.write_artifact(ask.paths.attempt, record, is_durable=False)
+        self._conversation.written = {
+            ask.paths.prompt: prompt.encode(errors="backslashreplace"),
+            ask.paths.attempt: layout.render_artifact(record),
+        }
         return base
 
     def _lay_out(self) -> Snapshot:
@@ -157,7 +161,10 @@ class _Supervisor:
         except OSError as error:
             raise disk_refusal(error, path=self._ask.scratch) from error
         prepare(self._ask.workspace_source, into=self._workspace)
-        return snapshot(self._workspace)
+        base = snapshot(self._workspace)
+        if base.digest != self._ask.workspace_digest:
+            raise MachineError("workspace.base-changed", "the frozen workspace is not what it was when the run began")
+        return base
 
     # ── under the clocks ──
 
@@ -193,6 +200,7 @@ class _Supervisor:
                 await session.turn(self._conversation.prompt)
             finally:
                 self._session = None
+                self._watch.turn_ended()
                 # Shielded so that a fired clock cannot leave the turn's children running; bounded in any case.
                 with anyio.CancelScope(shield=True), anyio.move_on_after(TEARDOWN_S):
                     await session.interrupt()

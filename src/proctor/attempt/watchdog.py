@@ -37,6 +37,9 @@ class Watch:
         self._turn_began_s = now_s
         self._heard_s = max(self._heard_s, now_s)
 
+    def turn_ended(self) -> None:
+        self._turn_began_s = None
+
     def heard(self, at_s: float) -> None:
         self._heard_s = max(self._heard_s, at_s)
 

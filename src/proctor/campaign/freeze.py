@@ -39,6 +39,7 @@ class Frozen:
 
     plan: Plan
     workspaces: Mapping[str, Path]
+    workspace_digests: Mapping[str, Digest]
 
 
 def freeze(loaded: LoadedSpec, *, paths: CampaignPaths, workspaces: Path, redactor: Redactor) -> Frozen:
@@ -56,8 +57,7 @@ def freeze(loaded: LoadedSpec, *, paths: CampaignPaths, workspaces: Path, redact
     write_text_artifact(paths.spec_snapshot / "spec.yaml", redactor.text(source_text).text)
     for number, (_, path) in enumerate(sorted(loaded.scripts.items())):
         text = redactor.text(path.read_text(encoding="utf-8")).text
-        write_text_artifact(paths.spec_snapshot / f"script-{number}-{path.name}", text)
+        write_text_artifact(paths.spec_snapshot / f"script-{number}.yaml", text)
     index = FrozenFiles(spec=loaded.digest, scripts=dict(loaded.script_digests), workspaces=digests)
-    write_artifact(paths.spec_snapshot / "index.json", index)
-    write_artifact(paths.plan, PlanFile(plan=redactor.value(plan)))
-    return Frozen(plan=plan, workspaces=copies)
+    write_artifact(paths.spec_snapshot / "index.json", redactor.value(index))
+    return Frozen(plan=plan, workspaces=copies, workspace_digests=digests)

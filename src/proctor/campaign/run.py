@@ -3,7 +3,7 @@
 import os
 import secrets as chance
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, contextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,7 +16,7 @@ from proctor import places
 from proctor.attempt.model import AttemptAsk, AttemptResult, Lease, Watcher
 from proctor.attempt.supervise import run_attempt
 from proctor.campaign import ledger
-from proctor.campaign.freeze import Frozen, freeze
+from proctor.campaign.freeze import Frozen, PlanFile, freeze
 from proctor.campaign.hosts import HostPool
 from proctor.campaign.ledger import GroupCommit, open_ledger
 from proctor.campaign.preflight import Ready, preflight
@@ -25,13 +25,15 @@ from proctor.campaign.scratch import open_scratch
 from proctor.clock import SYSTEM_CLOCK, Clock
 from proctor.contain.intent import IntentBook, open_intents, take_lock
 from proctor.errors import MachineError, lone
-from proctor.evidence.layout import CampaignPaths, RootPaths
+from proctor.evidence.layout import CampaignPaths, RootPaths, write_artifact
 from proctor.evidence.redact import Redactor
 from proctor.ids import AttemptId, CampaignId, FlowId, ProcessId, RunId
 from proctor.plan.model import Cell, ResolvedFlow
 from proctor.runtime.base import HostAsk, ModelAsk
 from proctor.spec.load import LoadedSpec
 from proctor.spec.model import SCRIPTED, MissionSpec
+from proctor.workspace.remove import remove
+from proctor.workspace.snapshot import EMPTY
 
 if TYPE_CHECKING:
     from proctor.model.server import ScriptedModel
@@ -76,6 +78,7 @@ async def run_campaign(
     run_id = RunId(_stamp(clock))
     paths = RootPaths(root).campaign(campaign_id)
     paths.create()
+    is_begun = False
     try:
         async with AsyncExitStack() as stack:
             stack.enter_context(_campaign_lock(paths))
@@ -85,6 +88,9 @@ async def run_campaign(
             )
             book = stack.enter_context(open_ledger(paths.ledger))
             book.begin(frozen.plan, run=run_id, at_ms=clock.wall_ms())
+            is_begun = True
+            # Last of the set-up: a campaign without a plan was cut off before anything ran.
+            write_artifact(paths.plan, PlanFile(plan=Redactor(ready.secrets).value(frozen.plan)))
             intents = await stack.enter_async_context(open_intents(places.state_dir() / "spawns"))
             run = _Run(
                 loaded=loaded,
@@ -104,6 +110,11 @@ async def run_campaign(
             book.end(run_id, at_ms=clock.wall_ms())
     except BaseExceptionGroup as group:
         raise lone(group) from group
+    finally:
+        if not is_begun:
+            # Nothing ran, so there is nothing to keep: half a campaign would only look like damage.
+            with suppress(OSError):
+                remove(paths.folder)
     return CampaignResult(campaign_id=campaign_id, run_id=run_id, paths=paths, attempts=results)
 
 
@@ -203,6 +214,7 @@ class _Run:
                 paths=self.root.run(self.run_id).attempt(cell.id, n=n),
                 scratch=self.scratch / "attempts" / attempt,
                 workspace_source=None if copied is None else self.frozen.workspaces[copied],
+                workspace_digest=EMPTY.digest if copied is None else self.frozen.workspace_digests[copied],
                 runtime=resolution.runtime,
                 lease=lambda: pool.lease(flow.id, flow.isolation, lambda process: self._open_host(flow, process)),
                 model=model,

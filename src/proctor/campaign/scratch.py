@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from proctor import places
-from proctor.contain.intent import take_lock
+from proctor.contain.intent import LOCK, take_lock
 from proctor.errors import disk_refusal
 from proctor.ids import RunId
 from proctor.workspace.remove import remove
@@ -27,10 +27,7 @@ def open_scratch(run_id: RunId, *, is_kept: bool) -> Iterator[Path]:
     runs = scratch_of_runs()
     try:
         runs.mkdir(mode=0o700, parents=True, exist_ok=True)
-        # Born under a name that is never swept and renamed when locked: no sweep ever sees it unlocked.
-        unborn = Path(tempfile.mkdtemp(prefix=_UNBORN, dir=runs))
-        lock = take_lock(unborn)
-        assert lock is not None, "nobody else knows the folder"
+        unborn, lock = _locked_folder(runs)
         if is_kept:
             (unborn / _KEPT).touch()
         folder = unborn.rename(runs / run_id)
@@ -42,8 +39,25 @@ def open_scratch(run_id: RunId, *, is_kept: bool) -> Iterator[Path]:
         if not is_kept:
             # What cannot be removed now is swept later: it must not spoil a run that is over.
             with suppress(OSError):
-                remove(folder)
+                _remove_locked(folder)
         os.close(lock)
+
+
+def _locked_folder(runs: Path) -> tuple[Path, int]:
+    """A new folder that is ours. A sweep may find it before its lock is taken, and then another one is made."""
+    while True:
+        folder = Path(tempfile.mkdtemp(prefix=_UNBORN, dir=runs))
+        if (lock := take_lock(folder)) is not None:
+            return folder, lock
+
+
+def _remove_locked(folder: Path) -> None:
+    """Emptied where it stands, the lock last: whoever looks meanwhile sees a folder that is taken."""
+    for inner in sorted(folder.iterdir()):
+        if inner.name != LOCK:
+            remove(inner)
+    (folder / LOCK).unlink()
+    folder.rmdir()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +74,7 @@ def sweep(runs: Path) -> Swept:
     """Remove what a dead run left. A live one holds its lock, and the kernel drops it with its holder."""
     removed, kept, busy, refused = [], [], [], []
     for folder in sorted(runs.iterdir()) if runs.is_dir() else []:
-        if folder.name.startswith(_UNBORN) or not folder.is_dir():
+        if not folder.is_dir():
             continue
         if (folder / _KEPT).exists():
             kept.append(folder.name)
@@ -68,7 +82,7 @@ def sweep(runs: Path) -> Swept:
             busy.append(folder.name)
         else:
             try:
-                remove(folder)
+                _remove_locked(folder)
                 removed.append(folder.name)
             except OSError:
                 refused.append(folder.name)

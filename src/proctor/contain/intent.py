@@ -15,7 +15,7 @@ from proctor import canonical
 from proctor.contain.identity import Identity, boot_id
 from proctor.errors import MachineError
 
-_LOCK = "lock"
+LOCK = "lock"
 _UNBORN = ".unborn-"
 
 
@@ -87,13 +87,13 @@ async def open_intents(spawns: Path) -> AsyncIterator[IntentBook]:
 
 def owner_folders(spawns: Path) -> list[Path]:
     """Owners dead or alive. A folder without a lock is none of ours."""
-    return sorted(lock.parent for lock in spawns.glob(f"*/{_LOCK}") if not lock.parent.name.startswith(_UNBORN))
+    return sorted(lock.parent for lock in spawns.glob(f"*/{LOCK}") if not lock.parent.name.startswith(_UNBORN))
 
 
 def remove_owner(folder: Path) -> None:
     """For the holder of its lock, when nothing of it is alive."""
     with suppress(OSError):
-        for path in (*folder.glob("*.json"), folder / _LOCK):
+        for path in (*folder.glob("*.json"), folder / LOCK):
             path.unlink(missing_ok=True)
         folder.rmdir()
 
@@ -113,7 +113,7 @@ def take_lock(folder: Path) -> int | None:
     """The lock of an owner's folder, held until the descriptor is closed; none while its owner lives."""
     try:
         # os.open gives what no child inherits, and the kernel drops the lock with its holder: the dead block nobody.
-        lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+        lock = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
     except FileNotFoundError:
         return None
     try:

@@ -39,7 +39,7 @@ def with_footer(prompt: str) -> str:
 
 
 def claim_in(text: str, *, frame: int) -> Claim:
-    """The claim of one message.
+    """The claim of one message: its last line, exactly as the prompt asks for it.
 
     >>> claim_in('Done.\\nPROCTOR-RESULT: {"done": true, "answer": "4"}', frame=7)
     Claim(claimed=True, answer='4', frame=7, problem=None)
@@ -47,20 +47,18 @@ def claim_in(text: str, *, frame: int) -> Claim:
     True
     """
     # Not splitlines(): JSON may hold a bare U+2028, which is a line end to Python.
-    for line in reversed(text.split("\n")):
-        _, found, rest = line.strip().strip("`").partition(MARKER)
-        if not found:
-            continue
-        try:
-            marker = msgspec.json.decode(rest.strip().encode(), type=_Marker)
-        except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
-            return Claim(frame=frame, problem=f"the marker is not readable: {error}")
-        return Claim(claimed=marker.done, answer=marker.answer or None, frame=frame)
-    return NO_CLAIM
+    lines = [stripped for line in text.split("\n") if (stripped := line.strip().strip("`").strip())]
+    if not lines or not lines[-1].startswith(MARKER):
+        return NO_CLAIM
+    try:
+        marker = msgspec.json.decode(lines[-1].removeprefix(MARKER).strip().encode(), type=_Marker)
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+        return Claim(frame=frame, problem=f"the marker is not readable: {error}")
+    return Claim(claimed=marker.done, answer=marker.answer or None, frame=frame)
 
 
 class ClaimFold:
-    """The last claim since the last prompt, and the last message."""
+    """The claim of the last message since the last prompt: whatever is said after a claim takes it back."""
 
     def __init__(self) -> None:
         self.claim = NO_CLAIM
@@ -69,5 +67,4 @@ class ClaimFold:
         if isinstance(event, PromptSent):
             self.claim = NO_CLAIM
         elif isinstance(event, TextSaid):
-            claim = claim_in(event.text, frame=event.frame)
-            self.claim = self.claim if claim == NO_CLAIM else claim
+            self.claim = claim_in(event.text, frame=event.frame)

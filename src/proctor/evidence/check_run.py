@@ -34,7 +34,8 @@ def validate_run(run: RunPaths, *, is_strict: bool, check: Check | None = None) 
     runtimes_in = _Listing(run.folder / "runtimes")
     problems = [*top.not_folders({"attempts", "runtimes"}), *attempts_in.not_folders(), *runtimes_in.not_folders()]
     if not attempts_in.folders:
-        problems.append(Problem(code="evidence.not-found", file=run.folder.name, detail="no attempts here"))
+        code = "evidence.partial" if run.folder.is_dir() else "evidence.not-found"
+        problems.append(Problem(code=code, file=run.folder.name, detail="no attempts here"))
     attempts = [AttemptPaths(folder) for folder in attempts_in.folders]
     processes = [RuntimePaths(folder) for folder in runtimes_in.folders]
     found = [check(paths) if check else validate_attempt(paths, is_strict=is_strict) for paths in attempts]

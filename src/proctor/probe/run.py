@@ -2,7 +2,7 @@
 
 import os
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -22,12 +22,15 @@ from proctor.probe.model import Phase, ProbeRow, Verdict, kind_of
 from proctor.probe.tail import tail
 from proctor.spec.model import ProbeSpec
 from proctor.workspace.copy import copy_tree
+from proctor.workspace.name import quoted
+from proctor.workspace.prepare import leads_out
 from proctor.workspace.remove import remove
 from proctor.workspace.snapshot import snapshot
-from proctor.workspace.walk import walk
+from proctor.workspace.walk import EntryKind, Found, walk
 
 _REMOVAL_S: Final = 30.0
 _SUMMARY_CHARS: Final = 500
+_SYSTEM: Final = ("/usr/", "/bin/", "/sbin/", "/lib/", "/lib64/")
 
 
 async def run_probe(
@@ -81,6 +84,15 @@ async def run_probe(
     )
 
 
+def _link_out(subject: Path, found: Sequence[Found]) -> str | None:
+    """A link to content that is neither the workspace's nor the system's own, such as an interpreter."""
+    for item in found:
+        is_system = (item.target or "").startswith(_SYSTEM)
+        if item.kind is EntryKind.LINK and not is_system and leads_out(subject, item):
+            return quoted(item.path)
+    return None
+
+
 async def _judge(
     spec: ProbeSpec,
     *,
@@ -97,7 +109,11 @@ async def _judge(
         workspace, home, temporary = (folder / name for name in ("workspace", "home", "tmp"))
         for each in (workspace, home, temporary):
             each.mkdir(mode=0o700)
-        await anyio.to_thread.run_sync(lambda: copy_tree(subject, walk(subject), into=workspace))
+        found = await anyio.to_thread.run_sync(walk, subject)
+        if (link := _link_out(subject, found)) is not None:
+            what = f"{link} is a link that leads out of the workspace: what it shows is in no evidence"
+            return Judgement(verdict=Verdict.UNAVAILABLE, summary=what)
+        await anyio.to_thread.run_sync(lambda: copy_tree(subject, found, into=workspace))
         env = sanitised(search_path=search_path, home=home, temporary=temporary)
         bench = Bench(workspace=workspace, env=env, containment=containment, intents=intents)
         judged = await kinds[kind_of(spec)](spec, bench)

@@ -58,7 +58,9 @@ class LedgerContents:
 def read_ledger(campaign: CampaignPaths) -> LedgerContents:
     path = campaign.ledger
     if not path.is_file():
-        raise EvidenceError("evidence.ledger", "absent", file=path.name)
+        # The plan is the last file of the set-up.
+        code = "evidence.ledger" if campaign.plan.exists() else "evidence.partial"
+        raise EvidenceError(code, "absent", file=path.name)
     try:
         with closing(sqlite3.connect(_address(path), uri=True, timeout=5.0)) as connection:
             # What is in the file is checked here: a damaged one may hold anything anywhere.

@@ -2,7 +2,7 @@
 
 from proctor.report.row import Report
 from proctor.report.text import conclude, ending, labels
-from proctor.report.words import count, duration, legible, one_line, plural, yes_no
+from proctor.report.words import count, duration, legible, one_line, plain_error, plural, yes_no
 
 
 def render_markdown(report: Report) -> str:
@@ -29,7 +29,7 @@ def render_markdown(report: Report) -> str:
         for row in report.attempts
         for text in (
             *(f"{problem.code}: {problem.file} {problem.detail}" for problem in row.problems),
-            *((f"{row.code}: {row.detail or ''}",) if row.code else ()),
+            *((f"{row.code}: {plain_error(row.detail or '')}",) if row.code else ()),
             *(f"expectation missed: {miss}" for miss in row.misses),
             *(f"{'not verified' if row.verified is False else 'cannot be verified'}: {each}" for each in row.reasons),
         )

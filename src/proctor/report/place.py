@@ -6,26 +6,44 @@ from pathlib import Path
 
 from proctor.errors import EvidenceError, InputError
 from proctor.evidence.layout import ATTEMPT, SEAL, AttemptPaths, CampaignPaths, RootPaths, RunPaths
-from proctor.report.query import campaigns_by_age, find_all
+from proctor.report.ambiguous import AmbiguousError
+from proctor.report.query import STAMP_CHARS, campaigns_by_age, find_all
 from proctor.report.row import AttemptRow
 
-_MAX_CANDIDATES = 12
+EXAMPLE = Path("examples/quickstart.yaml")
 
 Place = RootPaths | CampaignPaths | RunPaths | AttemptPaths
 
 
 def find_place(word: str, *, root: RootPaths) -> Place:
-    """A folder of evidence by its path; else a campaign's id, a run's id or an attempt."""
+    """A folder of evidence by its path; else a campaign or run by its id, a campaign by its name, or an attempt.
+
+    Of campaigns of one name the latest is meant; else a campaign's id may be cut short where only one begins so.
+    """
     path = Path(word)
     if path.is_dir():
         return place_of(path)
     if path.is_absolute() or word.startswith("."):
         raise _not_found(f"there is no folder {word}")
-    known: list[Place] = [*root.campaigns(), *root.runs()]
+    campaigns = campaigns_by_age(root)
+    known: list[Place] = [*campaigns, *root.runs()]
     for place in known:
         if place.folder.name == word:
             return place
-    return find_attempt(word, root=root)
+    if named := [each for each in campaigns if each.folder.name[: -STAMP_CHARS - 1] == word]:
+        return named[-1]
+    begun = [each for each in campaigns if each.folder.name.startswith(word)]
+    if len(begun) == 1:
+        return begun[0]
+    try:
+        return find_attempt(word, root=root)
+    except InputError as error:
+        if begun and not isinstance(error, AmbiguousError):
+            names = [each.folder.name for each in reversed(begun)]
+            raise AmbiguousError(word, names, kind="campaign") from error
+        if error.code == "evidence.not-found":
+            raise _not_found(f"no campaign or attempt under {root.folder} is called {word!r}") from error
+        raise
 
 
 def place_of(folder: Path) -> Place:
@@ -49,12 +67,20 @@ def root_of(campaign: CampaignPaths) -> RootPaths:
 def latest_campaign(root: RootPaths) -> CampaignPaths:
     campaigns = campaigns_by_age(root)
     if not campaigns:
-        raise _not_found(f"there is no campaign under {root.folder}", suggestion="proctor run examples/quickstart.yaml")
+        raise _not_found(f"there is no campaign under {root.folder}", suggestion=first_command())
     return campaigns[-1]
 
 
+def first_command() -> str | None:
+    """What makes the first evidence, where the example is at hand."""
+    return f"proctor run {EXAMPLE}" if EXAMPLE.is_file() else None
+
+
 def find_attempt(word: str, *, root: RootPaths) -> AttemptPaths:
-    """One attempt: a path, RUN/ATTEMPT, an attempt's id, or a beginning of either that only one attempt has."""
+    """One attempt: a path, RUN/ATTEMPT, an attempt's id, or a beginning of either that only one id has.
+
+    Where several runs have an attempt of this id, the latest run's is meant.
+    """
     path = Path(word)
     if path.is_dir():
         place = place_of(path)
@@ -65,10 +91,11 @@ def find_attempt(word: str, *, root: RootPaths) -> AttemptPaths:
         raise _not_found(f"there is no folder {word}")
     rows = find_all(root).rows
     for matches in (_named(rows, word), _beginning(rows, word)):
-        if len(matches) == 1:
-            return _on_disk(matches[0])
-        if matches:
-            raise _ambiguous(word, matches)
+        latest = {row.attempt_id: row for row in sorted(matches, key=lambda row: row.run_id)}
+        if len(latest) == 1:
+            return _on_disk(*latest.values())
+        if latest:
+            raise AmbiguousError(word, [row.ref for row in reversed(latest.values())], kind="attempt")
     raise _not_found(f"no attempt under {root.folder} is called {word!r}")
 
 
@@ -88,16 +115,6 @@ def _beginning(rows: Sequence[AttemptRow], word: str) -> list[AttemptRow]:
     if slash:
         return [row for row in rows if row.run_id.startswith(run) and row.attempt_id.startswith(attempt)]
     return [row for row in rows if row.attempt_id.startswith(word) or row.run_id.startswith(word)]
-
-
-def _ambiguous(word: str, matches: Sequence[AttemptRow]) -> InputError:
-    latest = matches[-_MAX_CANDIDATES:]
-    more = f" and {len(matches) - len(latest)} more" if len(matches) > len(latest) else ""
-    return InputError(
-        "evidence.ambiguous",
-        f"{word!r} may mean {len(matches)} attempts: {', '.join(row.ref for row in latest)}{more}",
-        suggestion=latest[-1].ref,
-    )
 
 
 def _not_found(what: str, *, suggestion: str | None = None) -> InputError:

@@ -15,6 +15,9 @@ from proctor.ids import AttemptId, CampaignId, CellId, FlowId, RunId, StrategyId
 from proctor.report.ledger import LedgerAttempt, LedgerContents, is_live, read_ledger
 from proctor.report.row import AttemptRow, Evidence, ReportRow
 
+STAMP_CHARS = len("YYYYMMDD-hhmmss-xxxxxx")
+"""Of the time that ends a campaign's id."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
@@ -42,7 +45,7 @@ class _PlanFile(msgspec.Struct, frozen=True):
 
 def campaigns_by_age(root: RootPaths) -> list[CampaignPaths]:
     """The oldest first, by the time that ends a campaign's id."""
-    return sorted(root.campaigns(), key=lambda campaign: campaign.folder.name[-len("YYYYMMDD-hhmmss-xxxxxx") :])
+    return sorted(root.campaigns(), key=lambda campaign: campaign.folder.name[-STAMP_CHARS:])
 
 
 def find_all(root: RootPaths) -> Found:

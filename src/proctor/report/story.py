@@ -1,18 +1,25 @@
 """One attempt as a story: what was asked, done, claimed and verified, whether that can be trusted, what to do next."""
 
+import os
+import shlex
+from dataclasses import replace
+
 import msgspec
 
 from proctor.errors import CODES
 from proctor.event.claim import FOOTER, MARKER
 from proctor.event.outcome import Outcome
 from proctor.event.transcript import Line
+from proctor.evidence.layout import TOOL_CALLS, TRANSCRIPT
 from proctor.evidence.reader import Problem
 from proctor.probe.model import Phase, ProbeRow
+from proctor.report.live import while_running
 from proctor.report.row import Evidence
 from proctor.report.view import AttemptView
-from proctor.report.words import deed
+from proctor.report.words import deed, one_line
 
 _TAIL = 8
+_DERIVED = (TOOL_CALLS, TRANSCRIPT)
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -48,7 +55,7 @@ class Trial(Part, frozen=True, kw_only=True):
 
 
 class Story(Part, frozen=True, kw_only=True):
-    """None is not known. `next` is never empty."""
+    """None is not known. What damaged evidence says is told as recorded, never as verified. `next` is never empty."""
 
     attempt_id: str
     dir: str
@@ -60,6 +67,7 @@ class Story(Part, frozen=True, kw_only=True):
     sandbox: str | None
     isolation: str | None
     is_sealed: bool
+    is_running: bool
     outcome: Outcome | None
     code: str | None
     detail: str | None
@@ -85,8 +93,13 @@ class Story(Part, frozen=True, kw_only=True):
     next: tuple[str, ...]
 
 
-def tell(view: AttemptView) -> Story:
+def tell(view: AttemptView, *, is_running: bool = False) -> Story:
     """Whatever of the attempt can be read."""
+    if is_running:
+        view = replace(view, problems=while_running(view.problems))
+    evidence = _evidence(view)
+    judged = None if evidence == "invalid" else view.report
+    reasons = () if judged is None else judged.reasons
     record, report, feedback = view.record, view.report, view.feedback
     usage = None if report is None else report.metrics.usage
     version, identity = _fact(view, "version"), _fact(view, "identity")
@@ -101,6 +114,7 @@ def tell(view: AttemptView) -> Story:
         sandbox=None if record is None else record.sandbox,
         isolation=None if record is None else record.isolation,
         is_sealed=view.is_sealed,
+        is_running=is_running,
         outcome=None if report is None else report.outcome,
         code=None if report is None else report.code,
         detail=None if report is None else report.detail,
@@ -124,15 +138,15 @@ def tell(view: AttemptView) -> Story:
         answer=None if feedback is None else feedback.answer,
         claim_frame=None if feedback is None else feedback.frame,
         claim_problem=None if feedback is None else feedback.problem,
-        verified=None if report is None else report.verified,
-        reasons=() if report is None else report.reasons,
+        verified=None if judged is None else judged.verified,
+        reasons=("the evidence is damaged",) if evidence == "invalid" else reasons,
         trials=tuple(
             _trial([row for row in view.probes if row.index == index])
             for index in sorted({row.index for row in view.probes})
         ),
-        expectation_met=None if report is None else report.expectation.met,
-        misses=() if report is None else report.expectation.misses,
-        evidence=_evidence(view),
+        expectation_met=None if judged is None else judged.expectation.met,
+        misses=() if judged is None else judged.expectation.misses,
+        evidence=evidence,
         problems=view.problems,
         transcript_rows=len(view.transcript),
         transcript_tail=view.transcript[-_TAIL:],
@@ -180,16 +194,23 @@ def _evidence(view: AttemptView) -> Evidence:
     if not view.problems:
         return "valid"
     # A cut-off attempt is no damage, and must not look like it.
-    is_cut_off = {problem.code for problem in view.problems} <= {"evidence.partial", "evidence.torn"}
-    return "partial" if is_cut_off else "invalid"
+    harmless = {"evidence.partial", "evidence.torn", "evidence.running"}
+    return "partial" if {problem.code for problem in view.problems} <= harmless else "invalid"
 
 
 def _next(view: AttemptView) -> tuple[str, ...]:
     """What a person can do about it, the most urgent first."""
-    steps = [CODES[problem.code].todo for problem in view.problems if problem.code in CODES]
-    report = view.report
-    if report is not None and not view.problems:
-        if report.code in CODES:
+    if view.problems:
+        steps = [_restoration(view)] if {problem.file for problem in view.problems} <= set(_DERIVED) else []
+        steps = steps or [CODES[problem.code].todo for problem in view.problems if problem.code in CODES]
+        return tuple(dict.fromkeys(steps)) or ("Treat the attempt as damaged.",)
+    steps, report = [], view.report
+    if report is not None:
+        steps += [f"The expectation was missed: {one_line(miss, limit=160)}" for miss in report.expectation.misses]
+        if "the script is exhausted" in (report.detail or ""):
+            mission = "the mission" if view.record is None else f"mission `{view.record.mission_id}`"
+            steps.append(f"The script has no further step: add one to the script of {mission}.")
+        elif report.code in CODES:
             steps.append(CODES[report.code].todo)
         if report.claimed and report.verified is False:
             steps.append("The agent claims what the probe denies: compare workspace.diff with probes.jsonl.")
@@ -200,6 +221,14 @@ def _next(view: AttemptView) -> tuple[str, ...]:
         elif report.verified is None and report.code is None:
             steps.append("Mend the probe: it must fail on the untouched workspace and be able to judge what is left.")
     return tuple(dict.fromkeys(steps)) or ("Nothing: it is verified, and its evidence is whole.",)
+
+
+def _restoration(view: AttemptView) -> str:
+    """Of files that the frames give again. One that is there is never overwritten."""
+    there = [name for name in _DERIVED if any(problem.file == name for problem in view.problems)]
+    moved = [name for name in there if os.path.lexists(view.paths.folder / name)]
+    command = f"`proctor attempt rederive {shlex.quote(str(view.paths.folder))}`"
+    return f"Move {' and '.join(moved)} away, then run {command}." if moved else f"Run {command}."
 
 
 def _is_locked(identity: object) -> bool | None:

@@ -10,7 +10,7 @@ from rich.text import Text
 from proctor.evidence.layout import SEALED
 from proctor.report.story import Deed, Story
 from proctor.report.text import expected_word, render_problems, verified_word
-from proctor.report.words import count, duration, legible, one_line, plural
+from proctor.report.words import count, duration, legible, one_line, plain_error, plural
 
 _MAX_DEEDS = 12
 _MAX_CHANGES = 6
@@ -28,8 +28,13 @@ def render_story(story: Story) -> RenderableType:
 
 def _heading(story: Story) -> Iterator[RenderableType]:
     name = Text(legible(story.attempt_id), style="bold")
-    if not story.is_sealed:
+    if story.is_running:
+        name.append("   still running", style="cyan")
+    elif not story.is_sealed:
         name.append("   cut off: it has no seal", style="bold red")
+    elif story.evidence == "invalid":
+        outcome = "" if story.outcome is None else f"recorded as {story.outcome.value}, but "
+        name.append(f"   {outcome}the evidence is DAMAGED", style="bold red")
     elif story.outcome is not None:
         style = "green" if story.outcome == "completed" else "yellow"
         name.append(f"   {story.outcome.value}", style=style).append(f" in {duration(story.duration_ms)}", style="")
@@ -50,7 +55,7 @@ def _sections(story: Story) -> Iterator[tuple[str, RenderableType]]:
     yield "Claimed", _claimed(story)
     yield "Verified", _verified(story)
     if story.code is not None:
-        yield "Ended by", Text(f"{story.code}  {legible(story.detail or '')}", style="yellow")
+        yield "Ended by", Text(f"{story.code}  {legible(plain_error(story.detail or ''))}", style="yellow")
     yield "Evidence", _integrity(story)
     if story.transcript_tail:
         shown = len(story.transcript_tail)
@@ -120,7 +125,8 @@ def _integrity(story: Story) -> RenderableType:
     if story.evidence == "valid":
         return Group(Text(f"whole: {len(SEALED)} files are as they were sealed", style="green"), folder)
     is_partial = story.evidence == "partial"
-    word = Text("partial" if is_partial else "DAMAGED", style="yellow" if is_partial else "bold red")
+    whole = "not sealed yet" if story.is_running else "partial"
+    word = Text(whole if is_partial else "DAMAGED", style="yellow" if is_partial else "bold red")
     return Group(word, render_problems(story.problems), folder)
 
 
@@ -128,5 +134,6 @@ def _transcript(story: Story) -> RenderableType:
     table = Table.grid(padding=(0, 2))
     for line in story.transcript_tail:
         frame = Text(str(line.frame), style="dim", justify="right")
-        table.add_row(frame, Text(line.kind, style="dim"), Text(one_line(line.text, limit=_LINE)))
+        text = plain_error(line.text) if line.kind in ("error", "turn") else line.text
+        table.add_row(frame, Text(line.kind, style="dim"), Text(one_line(text, limit=_LINE)))
     return table

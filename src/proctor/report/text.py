@@ -10,9 +10,10 @@ from rich.text import Text
 
 from proctor.errors import CODES, Exit
 from proctor.evidence.reader import Problem
+from proctor.report.columns import AttemptTable
 from proctor.report.row import AttemptRow, Report, ReportRow
 from proctor.report.verdict import judge
-from proctor.report.words import count, duration, legible, one_line, plural, yes_no
+from proctor.report.words import count, duration, legible, one_line, plain_error, plural, yes_no
 
 MAX_ROWS = 40
 MAX_LISTED = 200
@@ -33,13 +34,13 @@ def render_report(report: Report, *, title: str) -> RenderableType:
     rows = report.attempts
     shown = rows if len(rows) <= MAX_ROWS else [row for row in rows if judge(row) is not Exit.OK][:MAX_ROWS]
     label = labels(rows)
-    table = _table("mission/flow", "outcome", "claimed", "verified", ">tools", ">tokens", ">time", "expected")
+    table = AttemptTable("mission/flow")
     for row in shown:
-        table.add_row(Text(legible(label(row))), ending(row), *_facts(row))
+        table.add(Text(legible(label(row))), **_facts(row))
     parts: list[RenderableType] = [Text(title, style="bold"), Text(), Padding(table, _INDENT)]
     if len(shown) < len(rows):
         left_out = plural(len(rows) - len(shown), "more attempt")
-        parts.append(Text(f"  … and {left_out}; `proctor attempt list` shows all", style="dim"))
+        parts.append(Text(f"  … and {left_out}; --json gives all", style="dim"))
     notes = list(_notes(shown, label))
     if notes:
         parts += [Text(), Padding(_two_columns(notes), _INDENT)]
@@ -56,15 +57,15 @@ def render_attempts(rows: Sequence[AttemptRow], problems: Sequence[Problem]) -> 
         rows = rows[-MAX_LISTED:]
     for campaign in dict.fromkeys(row.campaign_id for row in rows):
         of_it = [row for row in rows if row.campaign_id == campaign]
-        table = _table("attempt", "outcome", "claimed", "verified", ">tools", ">tokens", ">time", "expected")
+        table = AttemptTable("attempt")
         for row in of_it:
-            table.add_row(Text(legible(row.attempt_id)), ending(row), *_facts(row))
+            table.add(Text(legible(row.attempt_id)), **_facts(row))
         runs = ", ".join(dict.fromkeys(row.run_id for row in of_it))
         heading = Text.assemble((legible(campaign or "no campaign"), "bold"), (f"   run {legible(runs)}", "dim"))
         parts += [heading, Padding(table, _INDENT), Text()]
     if problems:
         parts += [Padding(render_problems(problems), _INDENT), Text()]
-    return Group(*parts[:-1]) if parts else Text("No attempts yet. `proctor run examples/quickstart.yaml` makes some.")
+    return Group(*parts[:-1])
 
 
 def render_problems(problems: Iterable[Problem]) -> RenderableType:
@@ -113,10 +114,13 @@ def conclude(report: Report) -> str:
     match Exit(report.exit):
         case Exit.OK:
             has_expectations = any(row.expectation_met is not None for row in report.attempts)
-            how = "came out as expected" if has_expectations else "are verified"
+            how = "came out as expected" if has_expectations else "is verified" if total == 1 else "are verified"
             sentence = f"All is well: {plural(total, 'attempt')} {how}."
         case Exit.JUDGED_NO:
-            sentence = f"{said[Exit.JUDGED_NO]} of {plural(total, 'attempt')} did not come out as expected."
+            judged = [row for row in report.attempts if judge(row) is Exit.JUDGED_NO]
+            is_missed = any(row.expectation_met is False for row in judged)
+            how = "did not come out as expected" if is_missed else "not verified"
+            sentence = f"{len(judged)} of {plural(total, 'attempt')} {how}."
         case Exit.INFRASTRUCTURE:
             sentence = f"{said[Exit.INFRASTRUCTURE]} of {plural(total, 'attempt')} could not be carried out."
         case Exit.EVIDENCE:
@@ -129,15 +133,16 @@ def conclude(report: Report) -> str:
     return f"{sentence[:-1]}, {untried}." if untried else sentence
 
 
-def _facts(row: AttemptRow) -> tuple[Text, ...]:
-    return (
-        Text(yes_no(row.claimed, none="–")),
-        verified_word(row.verified),
-        Text(count(row.tool_calls)),
-        Text(count(row.tokens)),
-        Text(duration(row.duration_ms)),
-        expected_word(row.expectation_met),
-    )
+def _facts(row: AttemptRow) -> dict[str, Text]:
+    return {
+        "outcome": ending(row),
+        "claimed": Text(yes_no(row.claimed, none="–")),
+        "verified": verified_word(row.verified),
+        "tools": Text(count(row.tool_calls)),
+        "tokens": Text(count(row.tokens)),
+        "time": Text(duration(row.duration_ms)),
+        "expected": expected_word(row.expectation_met),
+    }
 
 
 def _notes(rows: Sequence[ReportRow], label: Callable[[AttemptRow], str]) -> Iterator[tuple[Text, Text]]:
@@ -160,7 +165,7 @@ def _explanations(row: ReportRow) -> Iterator[tuple[str, str]]:
         yield "yellow", CODES["evidence.partial"].means
     if row.code is not None:
         means = CODES[row.code].means if row.code in CODES else ""
-        yield "yellow", f"{row.code}: {one_line(row.detail or means, limit=160)}"
+        yield "yellow", f"{row.code}: {one_line(plain_error(row.detail or means), limit=160)}"
     for miss in row.misses:
         yield "red", f"expectation missed: {one_line(miss, limit=160)}"
     for reason in row.reasons:
@@ -175,17 +180,3 @@ def _two_columns(rows: Iterable[tuple[Text, Text]]) -> Table:
     for row in rows:
         grid.add_row(*row)
     return grid
-
-
-def _table(*columns: str) -> Table:
-    """A column whose name begins with `>` holds numbers."""
-    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
-    for at, name in enumerate(columns):
-        # The name in the first column may be of any length; it alone gives way.
-        table.add_column(
-            name.removeprefix(">"),
-            justify="right" if name.startswith(">") else "left",
-            no_wrap=at > 0,
-            overflow="fold",
-        )
-    return table

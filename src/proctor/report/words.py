@@ -1,5 +1,6 @@
 """How values are spelled for people: never a control character, never a zero that means unknown."""
 
+import json
 import re
 import shlex
 from collections.abc import Mapping
@@ -31,6 +32,28 @@ def one_line(text: str, *, limit: int = 72) -> str:
     lines = (line.strip() for line in legible(text).splitlines())
     joined = " · ".join(line for line in lines if line)
     return joined if len(joined) <= limit else joined[: limit - 1].rstrip() + "…"
+
+
+def plain_error(text: str) -> str:
+    """An error with its message in the place of the JSON that it came in.
+
+    >>> plain_error('last error: {"error": {"message": "no more", "param": null}}')
+    'last error: no more'
+    >>> plain_error("{not JSON}")
+    '{not JSON}'
+    """
+    before, brace, _ = text.partition("{")
+    if not brace:
+        return text
+    try:
+        found, end = json.JSONDecoder().raw_decode(text, len(before))
+    except (ValueError, RecursionError):
+        return text
+    match found:
+        case {"error": {"message": str(message)}} if message:
+            return f"{before}{message}{text[end:]}"
+        case _:
+            return text
 
 
 def yes_no(value: bool | None, *, none: str) -> str:

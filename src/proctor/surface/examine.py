@@ -9,7 +9,9 @@ from proctor.attempt.recheck import examine, examine_run
 from proctor.errors import Exit
 from proctor.evidence.layout import AttemptPaths, CampaignPaths, RootPaths, RunPaths
 from proctor.evidence.reader import Problem
-from proctor.evidence.validate import Status, validate_attempt
+from proctor.evidence.validate import Status, Validation, validate_attempt
+from proctor.report.ledger import is_live
+from proctor.report.live import is_run_live, is_running, while_running
 from proctor.report.place import Place, latest_campaign, root_of
 from proctor.report.query import Found, find_campaign, find_run, report_row, row_of_folder
 from proctor.report.row import AttemptRow, Evidence
@@ -26,6 +28,10 @@ class Examined(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     run_id: str | None
     status: Status
     problems: tuple[Problem, ...]
+
+    @property
+    def is_running(self) -> bool:
+        return any(problem.code == "evidence.running" for problem in self.problems)
 
 
 class Examination(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -50,6 +56,8 @@ def examine_place(place: Place, *, is_strict: bool) -> Examination:
 
 def check_row(row: AttemptRow, *, is_strict: bool) -> tuple[Evidence, tuple[Problem, ...]]:
     """Derive everything again and compare. What differs is always told; only strict lets it decide."""
+    if row.state == "running":
+        return "partial", ()
     paths = AttemptPaths(Path(row.dir))
     found = examine(paths, is_strict=True)
     status = found.status if is_strict else validate_attempt(paths, is_strict=False).status
@@ -59,9 +67,9 @@ def check_row(row: AttemptRow, *, is_strict: bool) -> tuple[Evidence, tuple[Prob
 def _examined(place: Place, *, is_strict: bool) -> Iterator[Examined]:
     match place:
         case AttemptPaths():
+            is_live_now = is_running(place)
             found = examine(place, is_strict=is_strict)
-            run = place.folder.absolute().parent.parent.name
-            yield Examined(kind=found.kind, name=found.name, run_id=run, status=found.status, problems=found.problems)
+            yield _told(found, run_id=place.folder.absolute().parent.parent.name, is_live_now=is_live_now)
         case RunPaths():
             yield from _run(place, is_strict=is_strict)
         case CampaignPaths():
@@ -74,14 +82,20 @@ def _examined(place: Place, *, is_strict: bool) -> Iterator[Examined]:
 
 
 def _run(run: RunPaths, *, is_strict: bool) -> Iterator[Examined]:
+    is_live_now = is_run_live(run)  # asked first: what ends meanwhile is then told as running, not as cut off
     for found in examine_run(run, is_strict=is_strict):
-        yield Examined(
-            kind=found.kind,
-            name=found.name,
-            run_id=run.folder.name,
-            status=found.status,
-            problems=found.problems,
-        )
+        yield _told(found, run_id=run.folder.name, is_live_now=is_live_now)
+
+
+def _told(found: Validation, *, run_id: str, is_live_now: bool) -> Examined:
+    is_unfinished = is_live_now and found.status is Status.PARTIAL
+    return Examined(
+        kind=found.kind,
+        name=found.name,
+        run_id=run_id,
+        status=found.status,
+        problems=while_running(found.problems) if is_unfinished else found.problems,
+    )
 
 
 def _campaign(campaign: CampaignPaths, *, is_strict: bool) -> Iterator[Examined]:
@@ -103,10 +117,12 @@ def _ledger(campaign: CampaignPaths) -> Examined:
             for problem in row.problems
         ),
     )
-    status = Status.INVALID if problems else Status.VALID
+    is_cut_off = all(problem.code == "evidence.partial" for problem in problems)
+    status = Status.VALID if not problems else Status.PARTIAL if is_cut_off else Status.INVALID
     if found.missing_cells and not problems:
-        untried = f"{plural(len(found.missing_cells), 'cell')} never tried"
-        problems, status = (Problem(code="evidence.partial", file="ledger.db", detail=untried),), Status.PARTIAL
+        code, how = ("evidence.running", "not tried yet") if is_live(campaign) else ("evidence.partial", "never tried")
+        untried = f"{plural(len(found.missing_cells), 'cell')} {how}"
+        problems, status = (Problem(code=code, file="ledger.db", detail=untried),), Status.PARTIAL
     return Examined(kind="campaign", name=campaign.folder.name, run_id=None, status=status, problems=problems)
 
 

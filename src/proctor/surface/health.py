@@ -22,6 +22,9 @@ from proctor.surface.programs import Program, find_programs
 _LOW_BYTES = 1 << 30
 _FULL_BYTES = 100 << 20
 
+_CHOICE = {"evidence": "--root", "cache": "XDG_CACHE_HOME", "state": "XDG_STATE_HOME"}
+"""What moves each folder."""
+
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """One thing looked at. `fail` is what Proctor cannot do without; `warn` is worth knowing."""
@@ -47,7 +50,7 @@ def check_health(root: Path) -> Iterator[Finding]:
         try:
             yield _writable(name, place())
         except ProctorError as error:
-            yield _failed(name, error)
+            yield msgspec.structs.replace(_failed(name, error), todo=_mend(name))
     yield _disk(root)
     yield _leftovers()
     yield _scratch()
@@ -67,7 +70,8 @@ def _containment() -> Finding:
         more=(
             *(f"catches {each}" for each in chosen.catches),
             *(f"but {each}" for each in chosen.misses),
-            *(f"not used: {each.variant} (rung {each.rung}): {each.why}" for each in others),
+            *(f"also works here: {each.variant} (rung {each.rung})" for each in others if each.is_found),
+            *(f"not here: {each.variant} (rung {each.rung}): {each.why}" for each in others if not each.is_found),
         ),
         facts={
             "rung": chosen.rung,
@@ -113,7 +117,10 @@ def _model() -> Finding:
 def _writable(name: str, folder: Path) -> Finding:
     """Tried, not guessed: permission bits do not tell of a read-only or full disk."""
     full = folder.absolute()
-    there = next(each for each in (full, *full.parents) if each.is_dir())
+    there = _nearest(full)
+    if not there.is_dir():
+        what = f"{there} is a file, not a folder"
+        return Finding(name=name, status="fail", what=what, todo=f"Choose another with {_CHOICE[name]}.")
     try:
         with tempfile.TemporaryFile(dir=there) as file:
             file.write(b"trial")
@@ -121,14 +128,22 @@ def _writable(name: str, folder: Path) -> Finding:
             os.fsync(file.fileno())
     except OSError as error:
         what = f"{there} cannot be written: {error.strerror}"
-        return Finding(name=name, status="fail", what=what, todo=CODES["machine.unwritable"].todo)
+        return Finding(name=name, status="fail", what=what, todo=_mend(name))
     made = "" if there == full else " (will be made)"
     return Finding(name=name, status="ok", what=f"{folder}{made}", facts={"dir": str(folder), "isThere": not made})
 
 
+def _mend(name: str) -> str:
+    return f"Change its permissions, or choose another with {_CHOICE[name]}."
+
+
+def _nearest(full: Path) -> Path:
+    """The path, or what there is of the way to it."""
+    return next(each for each in (full, *full.parents) if each.exists())
+
+
 def _disk(root: Path) -> Finding:
-    full = root.absolute()
-    free = shutil.disk_usage(next(each for each in (full, *full.parents) if each.is_dir())).free
+    free = shutil.disk_usage(_nearest(root.absolute())).free
     status: Literal["ok", "warn", "fail"] = "fail" if free < _FULL_BYTES else "warn" if free < _LOW_BYTES else "ok"
     todo = None if status == "ok" else CODES["machine.disk-full"].todo
     return Finding(

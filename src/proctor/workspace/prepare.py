@@ -51,14 +51,14 @@ def _refuse_what_reaches_out(source: Path, item: Found) -> None:
         case EntryKind.FIFO | EntryKind.SOCKET | EntryKind.DEVICE:
             what = f"{quoted(item.path)} is a {item.kind}, which cannot be copied"
             raise InputError("workspace.special-file", what, file=place)
-        case EntryKind.LINK if _leads_out(source, item):
+        case EntryKind.LINK if leads_out(source, item):
             what = f"{quoted(item.path)} is a link to {quoted(item.target or '')}, outside the workspace"
             raise InputError("workspace.link-out", what, file=place)
         case _ if Path(item.path).name == ".git" and (how := _reaches_a_repository(source / item.path)):
             raise InputError("workspace.git", f"{quoted(item.path)} {how}", file=place)
 
 
-def _leads_out(root: Path, link: Found) -> bool:
+def leads_out(root: Path, link: Found) -> bool:
     """Whether any step of the way leaves the root: a way that leaves and comes back would not do so in a copy."""
     here = link.path.split("/")[:-1]
     way = deque((link.target or "").split("/"))

@@ -231,13 +231,14 @@ class Connection:
                 return await self.call("thread/start", params, deadline_s=left_s, listener=listener)
         raise DeadlineError("peer.deadline", f"thread/start: others before it took {deadline_s:g} s")
 
-    def is_owner(self, thread: str, listener: Listener) -> bool:
-        return self._threads.get(thread) is listener
+    def threads_of(self, listener: Listener) -> list[str]:
+        """Its own thread, and those that its agent started."""
+        return [thread for thread, owner in self._threads.items() if owner is listener]
 
     def forget(self, listener: Listener) -> None:
         """What still comes for this one goes to the process's own record."""
         self._calls.disown(listener)
-        for thread in [thread for thread, owner in self._threads.items() if owner is listener]:
+        for thread in self.threads_of(listener):
             del self._threads[thread]
             self._past.add(thread)
 

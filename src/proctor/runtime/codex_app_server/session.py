@@ -80,7 +80,7 @@ class CodexSession:
             started = msgspec.json.decode(reply, type=wire.ThreadStarted)
         except msgspec.DecodeError as error:
             raise PeerError("peer.wire", f"thread/start: {error}") from error
-        if not self._connection.is_owner(started.thread.id, self):
+        if started.thread.id not in self._connection.threads_of(self):
             raise PeerError("peer.wire", "thread/start: the server gave a thread that was given before")
         self._thread = ThreadId(started.thread.id)
 
@@ -113,9 +113,8 @@ class CodexSession:
 
     async def settle(self) -> None:
         """The shell of an interrupted or yielded command runs on until it is cleaned, turn or no turn."""
-        if self._thread is None:
-            return
-        await self._try("thread/backgroundTerminals/clean", {"threadId": self.thread})
+        for thread in self._connection.threads_of(self):
+            await self._try("thread/backgroundTerminals/clean", {"threadId": thread})
         if self._running:
             await self._wait(self._all_ended, at_most_s=self._deadlines.late_items_s)
 
@@ -167,7 +166,7 @@ class CodexSession:
 
     def hung_up(self) -> None:
         # A turn that had ended before is not cut off, though whoever waits for it may not have looked yet.
-        self._is_cut_off = not self._turn_over.is_set()
+        self._is_cut_off = self._is_cut_off or not self._turn_over.is_set()
         self._turn_known.set()
         self._turn_over.set()
         self._all_ended.set()

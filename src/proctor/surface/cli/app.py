@@ -3,6 +3,7 @@
 import difflib
 import importlib
 import os
+import shlex
 import signal
 import sys
 import traceback
@@ -13,10 +14,13 @@ from typing import NoReturn
 
 from proctor import __version__
 from proctor.errors import Exit, InputError, MachineError, ProctorError
+from proctor.report.ambiguous import AmbiguousError
+from proctor.surface.cli.calling import Calling
 from proctor.surface.cli.command import Command, call
 from proctor.surface.cli.output import Output, take_streams
 
 HERE = "proctor.surface.cli"
+_CANDIDATES = 8
 
 # A command's module is imported when that command is called.
 COMMANDS = {
@@ -56,11 +60,15 @@ example:
 def run() -> None:
     """Do what the command line says, and end the process."""
     take_streams()
-    signal.signal(signal.SIGTERM, _terminated)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        # Whoever started this with nohup wants it to outlive the terminal.
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, _terminated)
     words = sys.argv[1:]
     code = answer(words)
-    # All is said: an impatient second Ctrl-C must not change the exit code.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # All is said: an impatient second signal must not change the exit code.
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
     sys.exit(code)
 
 
@@ -78,13 +86,16 @@ def _terminated(_: int, __: FrameType | None) -> NoReturn:
 def answer(words: Sequence[str]) -> int:
     """Do what these words say; whatever happens, it is told and there is an exit code."""
     output = Output(is_json="--json" in words)
+    calling = Calling.in_words(words)
     try:
         return _obey(words, output)
     except KeyboardInterrupt:
-        output.fail(ProctorError("run.cancelled", "interrupted"))
+        output.fail(ProctorError("run.cancelled", "interrupted"), calling=calling)
         return Exit.INTERRUPTED
+    except AmbiguousError as error:
+        return output.fail(_with_candidates(error, words), calling=calling)
     except Exception as error:
-        return output.fail(*_leaves(error))
+        return output.fail(*_leaves(error), calling=calling)
 
 
 def _obey(words: Sequence[str], output: Output) -> int:
@@ -95,7 +106,9 @@ def _obey(words: Sequence[str], output: Output) -> int:
     match words:
         case ["--version", *_]:
             output.text(f"proctor {__version__}\n")
-        case [] | ["-h" | "--help", *_]:
+        case ["help", word, *rest]:
+            return _obey([word, *rest, "--help"], output)
+        case [] | ["-h" | "--help" | "help", *_]:
             output.text(_HEAD + _listed(COMMANDS) + _FOOT)
         case [group] | [group, "-h" | "--help", *_] if members := _members(group):
             output.text(f"usage: proctor {group} COMMAND ...\n\ncommands:\n{_listed(members)}\n")
@@ -114,9 +127,22 @@ def _listed(names: Iterable[str]) -> str:
 
 
 def _unknown(words: Sequence[str]) -> InputError:
-    said = " ".join(words[: 2 if _members(words[0]) else 1])
+    length = 2 if _members(words[0]) else 1
+    said = " ".join(words[:length])
     near = difflib.get_close_matches(said, COMMANDS, n=1)
-    return InputError("usage", f"there is no command `{said}`", suggestion=f"proctor {near[0] if near else '--help'}")
+    meant = shlex.join([*near[0].split(), *words[length:]]) if near else "--help"
+    return InputError("usage", f"there is no command `{said}`", suggestion=f"proctor {meant}")
+
+
+def _with_candidates(error: AmbiguousError, words: Sequence[str]) -> InputError:
+    """The command once more for each thing that could have been meant."""
+    tries = [
+        f"proctor {shlex.join(name if word == error.word else word for word in words)}"
+        for name in error.names[:_CANDIDATES]
+    ]
+    if len(tries) < len(error.names):
+        tries.append(f"and {len(error.names) - len(tries)} more")
+    return InputError(error.code, error.what, suggestion="\n".join(tries))
 
 
 def _leaves(error: BaseException) -> list[ProctorError]:

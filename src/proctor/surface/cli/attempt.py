@@ -3,9 +3,11 @@
 from pathlib import Path
 
 from proctor.evidence.layout import AttemptPaths, RootPaths
-from proctor.report.place import find_attempt
+from proctor.report.place import find_attempt, first_command
 from proctor.report.query import find_all
-from proctor.surface.cli.command import JSON, ROOT, Command, argument, root_or_default
+from proctor.report.words import legible
+from proctor.surface.cli.calling import Calling
+from proctor.surface.cli.command import JSON, ROOT, Command, argument, evidence_root
 from proctor.surface.cli.output import Output
 
 # What renders or derives is imported where it is used: a listing as JSON needs none of it.
@@ -14,9 +16,15 @@ from proctor.surface.cli.output import Output
 def list_attempts(*, root: Path | None, as_json: bool) -> int:
     """Every attempt under the evidence root, the latest last."""
     output = Output(is_json=as_json)
-    found = find_all(RootPaths(root_or_default(root)))
+    folder = evidence_root(root)
+    found = find_all(RootPaths(folder))
     if as_json:
         output.json({"attempts": found.rows, **({"problems": found.problems} if found.problems else {})})
+    elif not found.rows and not found.problems:
+        first = first_command()
+        output.text(f"No attempts in {legible(str(folder))}.\n")
+        if first is not None:
+            output.text(f"To make some: {Calling.of(root).spell(first)}\n")
     else:
         from proctor.report.text import render_attempts
 
@@ -43,12 +51,11 @@ def explain(*, ref: str, root: Path | None, as_json: bool) -> int:
 
     What was asked, done, claimed and verified, whether that can be trusted, and what to do next.
     """
-    from proctor.report.story import tell
     from proctor.report.story_text import render_story
-    from proctor.report.view import view_attempt
+    from proctor.surface.explain import explain_attempt
 
     output = Output(is_json=as_json)
-    story = tell(view_attempt(_found(ref, root)))
+    story = explain_attempt(_found(ref, root), spell=Calling.of(root).spell)
     if as_json:
         output.json(story)
     else:
@@ -75,7 +82,7 @@ def rederive(*, ref: str, is_dry: bool, root: Path | None, as_json: bool) -> int
 
 
 def _found(ref: str, root: Path | None) -> AttemptPaths:
-    return find_attempt(ref, root=RootPaths(root_or_default(root)))
+    return find_attempt(ref, root=RootPaths(evidence_root(root)))
 
 
 _REF = argument("ref", metavar="REF", help="Its folder, RUN/ATTEMPT, its id, or a beginning of these that only it has.")

@@ -9,18 +9,22 @@ from rich.text import Text
 
 from proctor.errors import ProctorError
 from proctor.report.words import legible
+from proctor.surface.cli.calling import Calling
 
 
-def error_block(error: ProctorError) -> RenderableType:
-    """What, where, what might help, what to do, and the code to look it up by."""
+def error_block(error: ProctorError, calling: Calling) -> RenderableType:
+    """What, where, what might help, what to do, and the code to look it up by. In lines of any length."""
     title = Text("error  ", style="bold red").append(legible(error.what), style="bold")
+    suggestion = calling.spell(error.suggestion or "")
     told = [
-        ("where", error.where),
-        ("try", error.suggestion),
-        ("to do", error.meaning.todo),
+        ("where", error.where or ""),
+        *(("" if at else "try", line) for at, line in enumerate(suggestion.splitlines())),
+        # How a command is to be called, its suggestion tells better.
+        ("to do", "" if suggestion and error.code == "usage" else calling.spell(error.meaning.todo)),
         ("code", error.code),
     ]
-    return Group(title, pairs((name, Text(legible(value))) for name, value in told if value))
+    lines = [Text.assemble((f"  {name:7}", "dim"), legible(value)) for name, value in told if value]
+    return Group(title, *lines)
 
 
 def pairs(rows: Iterable[tuple[str, RenderableType]]) -> RenderableType:

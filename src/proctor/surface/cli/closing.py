@@ -7,10 +7,11 @@ from proctor.errors import Exit
 from proctor.report.row import Report, ReportRow
 from proctor.report.verdict import judge
 from proctor.report.words import legible
+from proctor.surface.cli.calling import Calling
 from proctor.surface.cli.drive import Driven
 
 
-def closing(driven: Driven, *, root_option: str) -> RenderableType:
+def closing(driven: Driven, *, calling: Calling) -> RenderableType:
     """Where everything is, and what to look at first. In lines of any length, so that they can be copied."""
     report, campaign = driven.report, driven.campaign
     runs = campaign.folder.parent.parent / "runs"
@@ -19,8 +20,8 @@ def closing(driven: Driven, *, root_option: str) -> RenderableType:
     if driven.scratch is not None:
         rows.append(("scratch", f"{driven.scratch} (yours to remove)"))
     if (row := _telling(report)) is not None:
-        rows.append(("next", f"proctor attempt explain {row.ref}{root_option}"))
-    rows.append(("" if row else "next", f"proctor validate --strict {campaign.folder}"))
+        rows.append(("next", calling.command("attempt", "explain", row.ref)))
+    rows.append(("" if row else "next", calling.command("validate", "--strict", campaign.folder.name)))
     return Group(Text(), *(Text.assemble((f"  {name:10}", "dim"), legible(value)) for name, value in rows))
 
 

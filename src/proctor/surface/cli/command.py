@@ -1,18 +1,18 @@
 """How a command is declared: a function of keyword arguments, its docstring as help, and the words that fill it."""
 
 import argparse
+import difflib
 import inspect
 import os
-import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
 from proctor.errors import InputError
+from proctor.surface.cli.calling import ROOT_VARIABLE
 
 WIDTH = 100
-ROOT_VARIABLE = "PROCTOR_ROOT"
 DEFAULT_ROOT = ".proctor"
 
 
@@ -51,9 +51,14 @@ def root_or_default(root: Path | None) -> Path:
     return root or Path(os.environ.get(ROOT_VARIABLE) or DEFAULT_ROOT)
 
 
-def root_option(root: Path | None) -> str:
-    """What a suggested command needs in order to find the same evidence."""
-    return "" if root is None else f" --root {shlex.quote(str(root))}"
+def evidence_root(root: Path | None) -> Path:
+    """The same where it is a folder or can become one; else an InputError."""
+    folder = root_or_default(root)
+    full = folder.absolute()
+    there = next(each for each in (full, *full.parents) if each.exists())
+    if not there.is_dir():
+        raise InputError("evidence.root", f"{folder if there == full else there} is a file, not a folder")
+    return folder
 
 
 def call(name: str, command: Command, words: Sequence[str]) -> int:
@@ -69,7 +74,13 @@ def call(name: str, command: Command, words: Sequence[str]) -> int:
     for each in command.arguments:
         parser.add_argument(*each.names, **each.settings)
     parser.add_argument("-h", "--help", action="help", help="Show this and end.")
-    return command.call(**vars(parser.parse_args(words)))
+    given, unknown = parser.parse_known_args(words)
+    if unknown:
+        options = [name for each in command.arguments for name in each.names if name.startswith("-")]
+        near = difflib.get_close_matches(unknown[0].partition("=")[0], [*options, "--help"], n=1)
+        what = f"unrecognized arguments: {' '.join(unknown)}"
+        raise InputError("usage", what, suggestion=f"Did you mean `{near[0]}`?" if near else f"{parser.prog} --help")
+    return command.call(**vars(given))
 
 
 class _Parser(argparse.ArgumentParser):

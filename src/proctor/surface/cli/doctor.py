@@ -21,7 +21,7 @@ def doctor(*, root: Path | None, as_json: bool) -> int:
     if as_json:
         output.json({"exit": code, "checks": findings})
     else:
-        output.show(render_findings(findings))
+        output.show(render_findings(findings), is_wrapped=False)
     return code
 
 

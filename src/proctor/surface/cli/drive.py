@@ -1,6 +1,7 @@
 """A campaign run for somebody who watches and may interrupt, and the report of it, written beside its ledger."""
 
 import os
+import shlex
 import signal
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,16 +13,19 @@ import msgspec
 from proctor.campaign.run import CampaignResult, Stops, run_campaign
 from proctor.campaign.scratch import scratch_of_runs
 from proctor.clock import SYSTEM_CLOCK
-from proctor.errors import Exit, MachineError
+from proctor.errors import Exit, MachineError, ProctorError
 from proctor.evidence.layout import CampaignPaths, RootPaths, write_artifact, write_text_artifact
 from proctor.evidence.reader import Problem
 from proctor.report.compose import compose
+from proctor.report.ledger import is_live
 from proctor.report.markdown import render_markdown
-from proctor.report.query import find_campaign
+from proctor.report.query import campaigns_by_age, find_campaign
 from proctor.report.row import Report
 from proctor.report.verdict import WORDS
 from proctor.spec.load import LoadedSpec, load_spec
 from proctor.surface.cli.progress import Progress, open_progress
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,14 +38,21 @@ class Driven:
     scratch: Path | None
 
 
+class CutOffError(ProctorError):
+    """The user would not wait: what was recorded stays, without a report."""
+
+    exit = Exit.INTERRUPTED
+
+
 def drive(spec: Path, *, root: Path, is_scratch_kept: bool) -> Driven:
-    """Run it to the end. KeyboardInterrupt where it was cut off: then what was recorded stays, without a report."""
+    """Run it to the end, or raise CutOffError."""
     loaded = load_spec(spec)
+    before = set(RootPaths(root).campaigns())
     began_s = SYSTEM_CLOCK.steady_s()
     stops = Stops()
     result = anyio.run(_watched, loaded, root, is_scratch_kept, stops)
     if result is None:
-        raise KeyboardInterrupt
+        raise _cut_off(loaded.spec.campaign, root=RootPaths(root), before=before)
     report = _report(result, root=RootPaths(root), is_interrupted=stops.all.is_set())
     return Driven(
         report=_written(report, campaign=result.paths, root=root),
@@ -69,16 +80,34 @@ async def _obey_signals(
     *,
     task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED,
 ) -> None:
-    """The first Ctrl-C asks; the second, and any SIGTERM, insists."""
-    with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+    """The first signal asks, whichever it is; the second insists."""
+    # One that is ignored was so from the start, by nohup.
+    heeded = [each for each in _SIGNALS if signal.getsignal(each) is not signal.SIG_IGN]
+    with anyio.open_signal_receiver(*heeded) as signals:
         task_status.started()
-        async for number in signals:
-            if number == signal.SIGTERM or stops.all.is_set():
+        async for _ in signals:
+            if stops.all.is_set():
                 progress.stopping("cutting off: what was recorded stays, without a seal")
                 everything.cancel()
             else:
                 progress.stopping("stopping: what is running is sealed as cancelled; Ctrl-C again cuts it off")
             stops.stop_all()
+
+
+def _cut_off(name: str, *, root: RootPaths, before: set[CampaignPaths]) -> CutOffError:
+    """With where the evidence is, if there is any yet."""
+    new = [each for each in campaigns_by_age(root) if each not in before and each.folder.name.startswith(f"{name}-")]
+    ours = [each for each in new if not is_live(each)]  # another Proctor may be at work beside
+    if not ours:
+        return CutOffError("run.cancelled", "interrupted before anything was recorded")
+    campaign = ours[-1]
+    runs = [folder for run in find_campaign(root, campaign).run_ids if (folder := root.run(run).folder).is_dir()]
+    return CutOffError(
+        "run.cancelled",
+        "cut off: what was recorded stays, without a seal",
+        file=str(runs[-1] if runs else campaign.folder),
+        suggestion=f"proctor report {shlex.quote(campaign.folder.name)}",
+    )
 
 
 def _report(result: CampaignResult, *, root: RootPaths, is_interrupted: bool) -> Report:

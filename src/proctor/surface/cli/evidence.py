@@ -7,7 +7,8 @@ from proctor.evidence.layout import RootPaths
 from proctor.report.compose import compose
 from proctor.report.place import find_place, latest_campaign, place_of
 from proctor.report.text import render_report
-from proctor.surface.cli.command import JSON, ROOT, Command, argument, root_or_default
+from proctor.surface.cli.calling import Calling
+from proctor.surface.cli.command import JSON, ROOT, Command, argument, evidence_root
 from proctor.surface.cli.findings import render_examination
 from proctor.surface.cli.output import Output
 from proctor.surface.examine import check_row, examine_place, found_at
@@ -20,7 +21,7 @@ def report(*, path: str | None, is_strict: bool, root: Path | None, as_json: boo
     changed since.
     """
     output = Output(is_json=as_json)
-    paths = RootPaths(root_or_default(root))
+    paths = RootPaths(evidence_root(root))
     place = latest_campaign(paths) if path is None else find_place(path, root=paths)
     composed = compose(found_at(place), check=partial(check_row, is_strict=is_strict))
     if as_json:
@@ -37,13 +38,13 @@ def validate(*, path: str | None, is_strict: bool, root: Path | None, as_json: b
     invalid.
     """
     output = Output(is_json=as_json)
-    paths = RootPaths(root_or_default(root))
+    paths = RootPaths(evidence_root(root))
     place = place_of(paths.folder) if path is None else find_place(path, root=paths)
     examination = examine_place(place, is_strict=is_strict)
     if as_json:
         output.json(examination)
     else:
-        output.show(render_examination(examination))
+        output.show(render_examination(examination, calling=Calling.of(root)))
     return examination.exit
 
 
@@ -56,7 +57,7 @@ COMMANDS = {
                 "path",
                 metavar="PATH|ID",
                 nargs="?",
-                help="A campaign, run or attempt; by default the latest campaign.",
+                help="A campaign's id, a beginning of it or its name; a run; an attempt; else the latest campaign.",
             ),
             argument(
                 "--strict",

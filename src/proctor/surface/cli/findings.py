@@ -11,6 +11,7 @@ from proctor.errors import CODES
 from proctor.evidence.validate import Status
 from proctor.report.text import render_problems
 from proctor.report.words import legible, plural
+from proctor.surface.cli.calling import Calling
 from proctor.surface.examine import Examination, Examined
 
 _MAX_SHOWN = 50
@@ -18,7 +19,7 @@ _NOUNS = {"attempt": "attempt", "process": "agent server"}
 _STYLE = {Status.VALID: "green", Status.PARTIAL: "yellow", Status.INVALID: "bold red"}
 
 
-def render_examination(found: Examination) -> RenderableType:
+def render_examination(found: Examination, *, calling: Calling) -> RenderableType:
     """Each thing that is not whole with what is wrong with it, then the sum."""
     bad = [each for each in found.examined if each.status is not Status.VALID]
     parts: list[RenderableType] = []
@@ -28,15 +29,16 @@ def render_examination(found: Examination) -> RenderableType:
         parts.append(Text(f"  … and {len(bad) - _MAX_SHOWN} more; --json gives all", style="dim"))
     codes = dict.fromkeys(problem.code for each in bad for problem in each.problems)
     if codes:
-        parts += [Text(), Padding(_what_to_do(list(codes)), (0, 0, 0, 2)), Text()]
+        parts += [Text(), Padding(_what_to_do(list(codes), calling), (0, 0, 0, 2)), Text()]
     how = "strictly" if found.is_strict else "by their seals (--strict checks everything)"
-    word = Text(f"{found.status.value}", style=_STYLE[found.status])
+    is_running = bool(bad) and all(each.is_running for each in bad)
+    word = Text("running" if is_running else found.status.value, style=_STYLE[found.status])
     return Group(*parts, word.append(f"  {_sum(found)}, checked {how}", style=""))
 
 
 def _heading(each: Examined) -> Text:
     run = "" if each.run_id is None or each.kind == "run" else f"  run {each.run_id}"
-    heading = Text(f"{each.status.value:8}", style=_STYLE[each.status])
+    heading = Text(f"{'running' if each.is_running else each.status.value:8}", style=_STYLE[each.status])
     return heading.append(f"{each.kind} {legible(each.name)}", style="bold").append(legible(run), style="dim")
 
 
@@ -46,9 +48,9 @@ def _sum(found: Examination) -> str:
     return " and ".join(counted) or "nothing there"
 
 
-def _what_to_do(codes: list[str]) -> Table:
+def _what_to_do(codes: list[str], calling: Calling) -> Table:
     grid = Table.grid(padding=(0, 2))
     for code in codes:
         if code in CODES:
-            grid.add_row(Text(code, style="dim"), Text(f"{CODES[code].means} {CODES[code].todo}"))
+            grid.add_row(Text(code, style="dim"), Text(f"{CODES[code].means} {calling.spell(CODES[code].todo)}"))
     return grid

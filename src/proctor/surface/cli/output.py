@@ -1,5 +1,6 @@
 """Where a command's words go: JSON alone on stdout when asked for, else text for people; the rest to stderr."""
 
+import errno
 import io
 import json
 import os
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 import msgspec
 
 from proctor.errors import CollectedInputError, MachineError, ProctorError, disk_refusal
+from proctor.surface.cli.calling import Calling
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -48,10 +50,10 @@ class Output:
             _say(render(renderables, sys.stdout, is_wrapped=is_wrapped), sys.stdout)
 
     def note(self, *renderables: "RenderableType") -> None:
-        """For people, on stderr."""
-        _say(render(renderables, sys.stderr), sys.stderr)
+        """For people, on stderr, in lines that can be copied whole."""
+        _say(render(renderables, sys.stderr, is_wrapped=False), sys.stderr)
 
-    def fail(self, *errors: ProctorError) -> int:
+    def fail(self, *errors: ProctorError, calling: Calling) -> int:
         """Say what is wrong and what to do about it; gives the exit code."""
         each: list[ProctorError] = []
         for error in errors:
@@ -59,17 +61,17 @@ class Output:
         # Where nothing can be said any more, the exit code still tells.
         with suppress(MachineError):
             if self.is_json:
-                told = [describe(error) for error in each]
+                told = [describe(error, calling) for error in each]
                 self.json({"error": told[0]} if len(told) == 1 else {"errors": told})
             else:
                 from proctor.surface.cli.blocks import error_block
 
-                blocks = [part for error in each for part in ("", error_block(error))]
+                blocks = [part for error in each for part in ("", error_block(error, calling))]
                 self.note(*blocks[1:])
         return each[0].exit
 
 
-def describe(error: ProctorError) -> dict[str, Any]:
+def describe(error: ProctorError, calling: Calling) -> dict[str, Any]:
     """An error as JSON tells it; every field is always there."""
     meaning = error.meaning
     return {
@@ -78,9 +80,9 @@ def describe(error: ProctorError) -> dict[str, Any]:
         "file": error.file,
         "line": error.line,
         "key": error.key,
-        "suggestion": error.suggestion,
+        "suggestion": None if error.suggestion is None else calling.spell(error.suggestion),
         "means": meaning.means,
-        "todo": meaning.todo,
+        "todo": calling.spell(meaning.todo),
         "retryable": meaning.retryable,
     }
 
@@ -127,5 +129,6 @@ def _say(text: str, stream: TextIO) -> None:
         # The interpreter flushes once more at its end and must not stumble over it again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
         # Where the reader has left, what is still to be done, and the exit code, matter all the same.
-        if not isinstance(error, BrokenPipeError):
+        # A terminal that is gone says EIO.
+        if error.errno not in (errno.EPIPE, errno.EIO):
             raise disk_refusal(error, path=Path(stream.name)) from error

@@ -4,8 +4,9 @@ from pathlib import Path
 
 from proctor.report.text import render_report
 from proctor.report.words import duration
+from proctor.surface.cli.calling import Calling
 from proctor.surface.cli.closing import closing
-from proctor.surface.cli.command import JSON, ROOT, Command, argument, root_option, root_or_default
+from proctor.surface.cli.command import JSON, ROOT, Command, argument, evidence_root
 from proctor.surface.cli.drive import drive
 from proctor.surface.cli.output import Output
 
@@ -13,17 +14,17 @@ from proctor.surface.cli.output import Output
 def run(*, spec: Path, root: Path | None, as_json: bool, is_scratch_kept: bool) -> int:
     """Run a campaign, keep its evidence, and judge it.
 
-    Every mission of SPEC goes through every flow. Ctrl-C once stops: what is running ends, sealed as
-    cancelled; twice cuts it off.
+    Every mission of SPEC goes through every flow. Ctrl-C (or SIGTERM, SIGHUP) once
+    stops: what is running ends, sealed as cancelled; twice cuts it off.
     """
     output = Output(is_json=as_json)
-    driven = drive(spec, root=root_or_default(root), is_scratch_kept=is_scratch_kept)
+    driven = drive(spec, root=evidence_root(root), is_scratch_kept=is_scratch_kept)
     report = driven.report
     if as_json:
         output.json(report)
     else:
         output.show(render_report(report, title=f"{report.campaign_id}  in {duration(driven.duration_ms)}"))
-        output.show(closing(driven, root_option=root_option(root)), is_wrapped=False)
+        output.show(closing(driven, calling=Calling.of(root)), is_wrapped=False)
     return report.exit
 
 

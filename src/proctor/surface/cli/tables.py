@@ -1,10 +1,11 @@
 """Runtimes and the doctor's findings, for a terminal."""
 
+import textwrap
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import msgspec
-from rich.console import Group, RenderableType
-from rich.table import Table
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.text import Text
 
 from proctor.report.words import legible
@@ -48,17 +49,29 @@ def _facts(each: Program) -> list[tuple[str, RenderableType]]:
 
 
 def render_findings(findings: Sequence[Finding]) -> RenderableType:
-    grid = Table.grid(padding=(0, 2))
-    grid.add_column(no_wrap=True)
-    grid.add_column(no_wrap=True)
-    grid.add_column(overflow="fold")
-    for each in findings:
-        lines = Text(legible(each.what))
-        for line in each.more:
-            lines.append(f"\n{legible(line)}", style="dim")
-        if each.todo is not None:
-            lines.append(f"\n{each.todo}", style=_STYLE[each.status])
-        grid.add_row(Text(each.status, style=_STYLE[each.status]), Text(legible(each.name)), lines)
+    """To be printed unwrapped: a path that is too long for its line has one of its own, and is never broken."""
     bad = [each.name for each in findings if each.status == "fail"]
     verdict = Text(f"Wrong: {', '.join(bad)}.", style="bold red") if bad else Text("All is well.", style="green")
-    return Group(grid, Text(), verdict)
+    return Group(_Findings(findings), Text(), verdict)
+
+
+@dataclass(frozen=True, slots=True)
+class _Findings:
+    findings: Sequence[Finding]
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        name_width = max(len(legible(each.name)) for each in self.findings)
+        status_width = max(len(each.status) for each in self.findings)
+        indent = " " * (status_width + 2 + name_width + 2)
+        width = max(options.max_width - len(indent), 20)
+        for each in self.findings:
+            style = _STYLE[each.status]
+            told = [(each.what, ""), *((line, "dim") for line in each.more), (each.todo or "", style)]
+            lines = [
+                Text(part, style=style_of_it)
+                for line, style_of_it in told
+                for part in textwrap.wrap(legible(line), width, break_long_words=False, break_on_hyphens=False)
+            ]
+            head = Text.assemble((f"{each.status:{status_width}}", style), f"  {legible(each.name):{name_width}}  ")
+            for at, line in enumerate(lines):
+                yield Text.assemble(indent if at else head, line)

@@ -1,0 +1,46 @@
+"""A table of attempts that fits its terminal: where it is narrow, columns give way, but never the name."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.table import Table
+from rich.text import Text
+
+# The first to go stands first.
+_GIVES_WAY = ("tokens", "time", "tools", "claimed", "expected", "verified", "outcome")
+_NUMBERS = ("tools", "tokens", "time")
+_GAP = 2
+_LEAST_NAME = 16
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptTable:
+    """`name` is what the first column is called; the others have the names that `add` takes."""
+
+    name: str
+    rows: list[dict[str, Text]] = field(default_factory=list)
+
+    def add(self, label: Text, **facts: Text) -> None:
+        self.rows.append({self.name: label, **facts})
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        columns = list(self.rows[0]) if self.rows else [self.name]
+        widths = {each: max(len(each), *(row[each].cell_len for row in self.rows)) for each in columns}
+        least = min(widths[self.name], _LEAST_NAME)
+        for each in _GIVES_WAY:
+            if least + sum(widths[other] + _GAP for other in columns[1:]) <= options.max_width:
+                break
+            columns.remove(each)
+        yield self._table(columns)
+
+    def _table(self, columns: Sequence[str]) -> Table:
+        table = Table(box=None, padding=(0, _GAP, 0, 0), pad_edge=False, header_style="dim")
+        for each in columns:
+            # The name may be of any length; it alone is folded.
+            justify: Literal["left", "right"] = "right" if each in _NUMBERS else "left"
+            table.add_column(each, justify=justify, no_wrap=each != self.name, overflow="fold")
+        for row in self.rows:
+            table.add_row(*(row[each] for each in columns))
+        return table
