@@ -14,7 +14,7 @@ STAMP := $(VENV)/.ready-$(shell { $(PYTHON) -V; cat pyproject.toml $(LOCKS); } 2
 export UV_HTTP_TIMEOUT ?= 600
 export UV_NO_PROGRESS ?= 1
 
-.PHONY: help demo test check accept lock clean
+.PHONY: help demo test check accept contract lock clean
 
 help: ## what can be done
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
@@ -42,6 +42,9 @@ check: $(STAMP) ## format, lint, types, import contracts
 
 accept: $(STAMP) ## what has a clock in it, on the real agents
 	$(BIN)/python tests/offline.py $(BIN)/pytest -p no:xdist accept
+
+contract: $(STAMP) ## write the contract's snapshot and the reference pages again
+	$(BIN)/python -m proctor.surface.reference
 
 lock: ## resolve the locks again
 	@test -x $(BIN)/uv || { $(PYTHON) -m venv $(VENV) && $(BIN)/python -m pip install --quiet uv; }

@@ -86,7 +86,18 @@ CODES: dict[str, Meaning] = {
         "A flow sets a variable that the runtime must set itself.", "Remove it from the flow's env."
     ),
     "policy.login": Meaning("The login asked for is not available.", "Use `login: api-key` or the scripted model."),
+    "sign.key": Meaning(
+        "The key cannot be used to sign.",
+        "Give a private SSH key, or its public half where an agent holds it; `ssh-keygen -t ed25519` makes one.",
+    ),
+    "sign.allowed-signers": Meaning(
+        "The list of allowed signers cannot be read, or is needed and was not given.",
+        "Give a file with a line for each signer: its name, then its public key.",
+    ),
     # ── this machine ──
+    "machine.ssh-keygen": Meaning(
+        "ssh-keygen is missing, too old to sign, or did not answer.", "Install OpenSSH 8.2 or newer."
+    ),
     "workspace.base-changed": Meaning(
         "An agent or somebody else changed the frozen workspace.",
         "Do not use danger-full-access beside other attempts.",
@@ -139,6 +150,16 @@ CODES: dict[str, Meaning] = {
     ),
     "run.harness": Meaning("Proctor itself failed in an unforeseen way.", "Report it with the detail given."),
     # ── evidence ──
+    "evidence.signature": Meaning(
+        "A signature is not of the seal beside it, or cannot be read.",
+        "Treat the evidence as forged until its signer explains.",
+    ),
+    "evidence.signer": Meaning(
+        "The key that signed is of nobody allowed.", "Find out whose key it is before you add it to the list."
+    ),
+    "evidence.unsigned": Meaning(
+        "A signature was demanded, and there is none.", "Ask whoever made the evidence to run `proctor sign`."
+    ),
     "evidence.not-found": Meaning("There is no evidence at this path.", "Run `proctor attempt list`."),
     "evidence.ambiguous": Meaning("The name fits more than one attempt.", "Name one of them whole."),
     "evidence.root": Meaning("The evidence root is not a folder.", "Name a folder with --root; it need not exist."),

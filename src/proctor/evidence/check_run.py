@@ -10,7 +10,7 @@ from proctor.errors import EvidenceError
 from proctor.event.row import Dir, Row
 from proctor.evidence.artifacts import AttemptRecord, ProcessRecord, RunnerRef
 from proctor.evidence.disk import beside, unreadable
-from proctor.evidence.layout import ATTEMPT, FRAMES, AttemptPaths, RunPaths, RuntimePaths
+from proctor.evidence.layout import ATTEMPT, FRAMES, AttemptPaths, RunPaths, RuntimePaths, signature_beside
 from proctor.evidence.reader import Problem, read_artifact, read_rows
 from proctor.evidence.seal import read_stamped
 from proctor.evidence.validate import Validation, conclude, validate_attempt
@@ -126,8 +126,8 @@ def _check_process(paths: RuntimePaths, members: Sequence[_Member] | None) -> It
         record = read_stamped(paths.record, ProcessRecord)
     except EvidenceError as error:
         yield Problem.of(error)
-    known = {FRAMES, paths.record.name}
-    yield from _Listing(paths.folder).not_files(known if record else {*known, beside(paths.record).name})
+    late = signature_beside(paths.record) if record else beside(paths.record)
+    yield from _Listing(paths.folder).not_files({FRAMES, paths.record.name, late.name})
     if members is None:
         return
     reading = read_rows(paths.frames, Row)

@@ -23,12 +23,20 @@ WORKSPACE_DIFF = "workspace.diff"
 REPORT = "attempt.report.json"
 SEAL = "seal.json"
 
+SEAL_SIGNATURE = "seal.json.sig"
+"""Not sealed, because it is made of the seal: the one file that may come after it."""
+
 STREAMS = (FRAMES, TOOL_CALLS, TRANSCRIPT, PROBES)
 """The chained files."""
 SEALED = (ATTEMPT, PROMPT, FRAMES, TOOL_CALLS, TRANSCRIPT, RUNNER_REF, FEEDBACK, PROBES, WORKSPACE_DIFF, REPORT)
 """Every file of an attempt but the seal."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+=-]{0,199}")
+
+
+def signature_beside(path: Path) -> Path:
+    """Where the signature of a seal or of a process's record lies."""
+    return path.with_name(f"{path.name}.sig")
 
 
 def _inside(folder: Path, name: str) -> Path:

@@ -14,7 +14,16 @@ from proctor.clock import Clock
 from proctor.errors import EvidenceError, disk_refusal
 from proctor.evidence.artifacts import ProcessRecord, Seal, SealedFile, StreamHead
 from proctor.evidence.disk import beside, open_regular, sync_folder, unreadable
-from proctor.evidence.layout import SEAL, SEALED, STREAMS, AttemptPaths, RuntimePaths, render_artifact, write_artifact
+from proctor.evidence.layout import (
+    SEAL,
+    SEAL_SIGNATURE,
+    SEALED,
+    STREAMS,
+    AttemptPaths,
+    RuntimePaths,
+    render_artifact,
+    write_artifact,
+)
 from proctor.evidence.reader import Problem, read_bytes
 from proctor.ids import AttemptId
 
@@ -39,7 +48,7 @@ def seal(paths: AttemptPaths, *, attempt_id: AttemptId, clock: Clock, streams: M
     draft = Seal(
         attempt_id=attempt_id,
         sealed_at_ms=clock.wall_ms(),
-        files={name: _measure(paths.folder / name, is_synced=True) for name in SEALED},
+        files={name: measure(paths.folder / name, is_synced=True) for name in SEALED},
         streams={name: streams[name] for name in STREAMS},
         sha256="",
     )
@@ -111,7 +120,7 @@ def check_seal(paths: AttemptPaths) -> tuple[Problem, ...]:
 
 def _differences(path: Path, *, sealed: SealedFile) -> Iterator[Problem]:
     try:
-        now = _measure(path)
+        now = measure(path)
     except EvidenceError as error:
         yield Problem.of(error)
         return
@@ -138,6 +147,8 @@ def _strangers(entries: Mapping[str, bool], *, is_sealed: bool) -> Iterator[Prob
     known = {SEAL, *SEALED}
     if not is_sealed:
         known |= {beside(Path(name)).name for name in known}  # writes that were cut off
+    if SEAL in entries:
+        known.add(SEAL_SIGNATURE)
     for name, is_file in sorted(entries.items()):
         if not is_file:
             yield Problem(code="evidence.containment", file=name, detail="not a regular file")
@@ -145,7 +156,8 @@ def _strangers(entries: Mapping[str, bool], *, is_sealed: bool) -> Iterator[Prob
             yield Problem(code="evidence.extra-file", file=name, detail="not a file of an attempt")
 
 
-def _measure(path: Path, *, is_synced: bool = False) -> SealedFile:
+def measure(path: Path, *, is_synced: bool = False) -> SealedFile:
+    """A file of any size as a seal names it, or an EvidenceError."""
     with open_regular(path) as file:
         if is_synced:
             try:

@@ -27,6 +27,8 @@ COMMANDS = {
     "run": ("run", "Run a campaign, keep its evidence, and judge it."),
     "report": ("evidence", "Work results out again from their evidence."),
     "validate": ("evidence", "Say whether evidence is whole."),
+    "sign": ("verify", "Sign the seals of evidence with an SSH key."),
+    "verify": ("verify", "Say what evidence establishes, and who signed it."),
     "attempt list": ("attempt", "Every attempt under the evidence root."),
     "attempt show": ("attempt", "Everything that an attempt left."),
     "attempt explain": ("attempt", "The story of an attempt, and what to do next."),
@@ -34,6 +36,9 @@ COMMANDS = {
     "runtimes list": ("runtimes", "Ways to drive an agent, and the programs found."),
     "model serve": ("model", "Play a model's script on loopback."),
     "doctor": ("doctor", "Look at this machine, and clean up after dead runs."),
+    "contract": ("contract", "Every file, event, command and code others may rely on."),
+    "schema": ("contract", "The JSON Schema of a file, a row or a spec."),
+    "completion": ("contract", "A script that completes commands in a shell."),
 }
 
 _HEAD = """\

@@ -63,6 +63,11 @@ def evidence_root(root: Path | None) -> Path:
 
 def call(name: str, command: Command, words: Sequence[str]) -> int:
     """Parse the words and do it. InputError where they are not what the command takes."""
+    return command.call(**parse(name, command, words))
+
+
+def parse(name: str, command: Command, words: Sequence[str]) -> dict[str, Any]:
+    """What the words fill in, by the name of the argument."""
     parser = _Parser(
         prog=f"proctor {name}",
         description=inspect.cleandoc(command.call.__doc__ or ""),
@@ -80,7 +85,7 @@ def call(name: str, command: Command, words: Sequence[str]) -> int:
         near = difflib.get_close_matches(unknown[0].partition("=")[0], [*options, "--help"], n=1)
         what = f"unrecognized arguments: {' '.join(unknown)}"
         raise InputError("usage", what, suggestion=f"Did you mean `{near[0]}`?" if near else f"{parser.prog} --help")
-    return command.call(**vars(given))
+    return vars(given)
 
 
 class _Parser(argparse.ArgumentParser):

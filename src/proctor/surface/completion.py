@@ -1,0 +1,118 @@
+"""Shell completion: scripts that know every command, its options and its choices, and start no Proctor to answer."""
+
+from collections.abc import Callable, Iterator, Sequence
+from shlex import quote
+
+from proctor.surface.contract import CommandTold
+
+Commands = Sequence[CommandTold]
+
+_BASH = """\
+# Completion of `proctor` for bash: eval "$(proctor completion bash)"
+_proctor() {{
+    local current="${{COMP_WORDS[COMP_CWORD]}}" before="${{COMP_WORDS[COMP_CWORD-1]}}" words="" options="" valued=""
+    local said="${{COMP_WORDS[*]:1:COMP_CWORD-1}} "
+    case "$said" in
+{cases}
+    esac
+    COMPREPLY=()
+    case " $valued " in *" $before "*) return ;; esac
+    case "$current" in -*) words="$options" ;; esac
+    COMPREPLY=($(compgen -W "$words" -- "$current"))
+}}
+complete -o default -F _proctor proctor
+"""
+
+_ZSH = """\
+#compdef proctor
+# Completion of `proctor` for zsh: source <(proctor completion zsh)
+_proctor() {{
+    local words_="" options="" valued="" said="${{(j: :)words[2,CURRENT-1]}} "
+    case "$said" in
+{cases}
+    esac
+    if [[ " $valued " == *" ${{words[CURRENT-1]}} "* ]]; then _files
+    elif [[ ${{words[CURRENT]}} == -* ]]; then compadd -- ${{=options}}
+    elif [[ -n $words_ ]]; then compadd -- ${{=words_}}
+    else _files
+    fi
+}}
+compdef _proctor proctor
+"""
+
+_FISH = """\
+# Completion of `proctor` for fish: proctor completion fish | source
+function __proctor_said
+    set -l said (commandline -opc)
+    string match -q -- "$argv *" "$said[2..] "
+end
+function __proctor_said_only
+    set -l said (commandline -opc)
+    test "$argv" = "$said[2..]"
+end
+"""
+
+
+def _words(commands: Commands) -> Iterator[tuple[str, list[str]]]:
+    """What may follow: the groups' names and then each group's members, by what was said before."""
+    yield "", list(dict.fromkeys(command.name.partition(" ")[0] for command in commands))
+    for group in dict.fromkeys(command.name.partition(" ")[0] for command in commands if " " in command.name):
+        yield group, [each.name.partition(" ")[2] for each in commands if each.name.startswith(f"{group} ")]
+
+
+def _options(command: CommandTold) -> list[str]:
+    return [each.names[0] for each in command.arguments if not each.is_positional] + ["--help"]
+
+
+def _valued(command: CommandTold) -> list[str]:
+    return [each.names[0] for each in command.arguments if not each.is_positional and each.value is not None]
+
+
+def _choices(command: CommandTold) -> list[str]:
+    return [choice for each in command.arguments if each.is_positional for choice in each.choices]
+
+
+def _cases(commands: Commands, *, words: str) -> str:
+    """One case a command, then one a group: the first that fits counts."""
+    lines = []
+    for command in commands:
+        sets = ((words, _choices(command)), ("options", _options(command)), ("valued", _valued(command)))
+        told = " ".join(f"{name}={quote(' '.join(values))}" for name, values in sets)
+        lines.append(f'        "{command.name} "*) {told} ;;')
+    for said, values in _words(commands):
+        options = "--help" if said else "--help --version"
+        lines.append(f'        "{said} ") {words}={quote(" ".join(values))} options={quote(options)} ;;')
+    return "\n".join(lines)
+
+
+def _bash(commands: Commands) -> str:
+    return _BASH.format(cases=_cases(commands, words="words"))
+
+
+def _zsh(commands: Commands) -> str:
+    return _ZSH.format(cases=_cases(commands, words="words_"))
+
+
+def _fish(commands: Commands) -> str:
+    summaries = {command.name: command.summary for command in commands}
+    lines = []
+    for said, values in _words(commands):
+        for value in values:
+            means = summaries.get(f"{said} {value}".strip(), "")
+            lines.append(_fish_line(f"__proctor_said_only {said}".strip(), f"-f -a {value}", means))
+    for command in commands:
+        condition = f"__proctor_said {command.name}"
+        lines += [_fish_line(condition, f"-f -a {choice}", "") for choice in _choices(command)]
+        for each in command.arguments:
+            if not each.is_positional:
+                option = f"-l {each.names[0].removeprefix('--')}{' -r' if each.value else ''}"
+                lines.append(_fish_line(condition, option, each.help))
+    return _FISH + "".join(lines)
+
+
+def _fish_line(condition: str, what: str, means: str) -> str:
+    described = f" -d {quote(means)}" if means else ""
+    return f"complete -c proctor -n {quote(condition)} {what}{described}\n"
+
+
+SHELLS: dict[str, Callable[[Commands], str]] = {"bash": _bash, "zsh": _zsh, "fish": _fish}

@@ -1,0 +1,198 @@
+"""The reference pages, written from the contract. `python -m proctor.surface.reference` writes them in a checkout."""
+
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from proctor.surface.cli.output import spell
+from proctor.surface.contract import ArgumentTold, CommandTold, Contract, FileTold, VariantTold, contract
+
+_GENERATED = "<!-- Written by `python -m proctor.surface.reference` from the code; changes made here are lost. -->"
+
+_FAMILIES = {
+    "spec": "The user's files",
+    "workspace": "Workspaces",
+    "usage": "The command line",
+    "policy": "Policies",
+    "sign": "Signing",
+    "machine": "This machine",
+    "peer": "The agent",
+    "agent": "How attempts end: the agent",
+    "limit": "How attempts end: limits",
+    "run": "How attempts end: the run",
+    "evidence": "Evidence",
+}
+
+
+def documents(told: Contract) -> dict[str, str]:
+    """Every generated file of a checkout, by its path."""
+    return {
+        "tests/surface/contract.json": spell(told),
+        "SCHEMAS.md": _page("Schemas", _schemas(told)),
+        "docs/reference/cli.md": _page("Commands", _commands(told)),
+        "docs/reference/errors.md": _page("Errors and exit codes", _errors(told)),
+        "docs/reference/events.md": _page("Events", _events(told)),
+    }
+
+
+def write(checkout: Path) -> None:
+    for name, text in documents(contract()).items():
+        path = checkout / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+
+
+def _page(title: str, parts: Iterable[str]) -> str:
+    return "\n\n".join((f"# {title}", _GENERATED, *parts)) + "\n"
+
+
+# ── schemas ──
+
+
+def _schemas(told: Contract) -> Iterator[str]:
+    yield (
+        "Every file of the evidence, field by field. `proctor schema NAME` prints the JSON Schema of one, "
+        "`proctor contract --json` everything. JSON files and rows are UTF-8; a field with a default may be absent."
+    )
+    names = {file.type: file.name for file in told.files if file.type is not None}
+    variants = {each.type for each in (*told.events, *told.self_rows)}
+    for folder in dict.fromkeys(file.folder for file in told.files):
+        yield f"## `{folder}/`" if folder else "## Not in the evidence"
+        for file in told.files:
+            if file.folder == folder:
+                yield from _file(file, told)
+    yield "## Parts of the above"
+    for name, schema in told.types.items():
+        if name not in names and name not in variants:
+            yield f"### {name}"
+            yield from _type(schema)
+
+
+def _file(file: FileTold, told: Contract) -> Iterator[str]:
+    version = "" if file.schema_version is None else f" Version {file.schema_version}."
+    rows = " A row a line, each naming the digest of the line before it." if file.kind == "rows" else ""
+    yield f"### `{file.name}`"
+    yield f"{file.means}{rows}{version}"
+    if file.type is not None:
+        yield _fields(told.types[file.type])
+    elif file.name == "event":
+        yield "One of the [events](docs/reference/events.md)."
+    elif file.name == "self":
+        yield from _variants(told.self_rows, told, field="saw", level=4)
+
+
+def _type(schema: Mapping[str, Any]) -> Iterator[str]:
+    if "description" in schema:
+        yield _flowing(schema["description"])
+    yield f"One of {_spelled(schema)}." if "enum" in schema else _fields(schema)
+
+
+def _fields(schema: Mapping[str, Any]) -> str:
+    required = schema.get("required", ())
+    rows = []
+    for name, field in schema["properties"].items():
+        default = spell(field["default"]).strip() if "default" in field else ""
+        is_needed = "required" if name in required else f"default `{default}`" if default else "may be absent"
+        rows.append((f"`{name}`", _spelled(field), is_needed))
+    return _table(("field", "type", ""), rows)
+
+
+def _spelled(schema: Mapping[str, Any]) -> str:
+    """A JSON Schema in a few words.
+
+    >>> _spelled({"type": "array", "items": {"anyOf": [{"type": "string"}, {"type": "null"}]}})
+    'list of (string or null)'
+    """
+    match schema:
+        case {"$ref": ref}:
+            return str(ref).rpartition("/")[2]
+        case {"anyOf": options}:
+            return " or ".join(map(_spelled, options))
+        case {"enum": values}:
+            return " or ".join(f"`{spell(value).strip()}`" for value in values)
+        case {"type": "array", "items": items}:
+            return f"list of {_grouped(items)}"
+        case {"type": "object", "additionalProperties": dict(values)}:
+            return f"map to {_grouped(values)}"
+        case {"type": kind}:
+            return str(kind)
+        case _:
+            return "anything"
+
+
+def _grouped(schema: Mapping[str, Any]) -> str:
+    return f"({_spelled(schema)})" if "anyOf" in schema or "enum" in schema else _spelled(schema)
+
+
+# ── the other pages ──
+
+
+def _events(told: Contract) -> Iterator[str]:
+    yield (
+        "What happened, in Proctor's own words. Every event names the `frame` (the row of frames.jsonl) it comes from "
+        "and that row's time, `atMs`. A field with a default is left out where it has it."
+    )
+    yield from _variants(told.events, told, field="type", level=2)
+
+
+def _variants(variants: Iterable[VariantTold], told: Contract, *, field: str, level: int) -> Iterator[str]:
+    for each in variants:
+        schema = told.types[each.type]
+        rest = {name: value for name, value in schema["properties"].items() if name not in (field, "frame", "atMs")}
+        yield f"{'#' * level} `{each.tag}`"
+        if each.means:
+            yield each.means
+        if rest:
+            yield _fields({**schema, "properties": rest})
+
+
+def _commands(told: Contract) -> Iterator[str]:
+    yield "Every command takes `--help`. Exit codes are the same everywhere: see [errors](errors.md)."
+    for command in told.commands:
+        yield f"## `proctor {command.name}`"
+        yield command.help
+        yield f"```\nproctor {command.name} {usage(command)}".rstrip() + "\n```"
+        rows = [(f"`{_shown(each)}`", _flowing(each.help)) for each in command.arguments]
+        if rows:
+            yield _table(("argument", ""), rows)
+        yield f"Example: `{command.example}`"
+
+
+def usage(command: CommandTold) -> str:
+    """What a command takes, in a line."""
+    return " ".join(_shown(each) if each.is_required else f"[{_shown(each)}]" for each in command.arguments)
+
+
+def _shown(each: ArgumentTold) -> str:
+    if each.is_positional:
+        return each.value or each.names[0]
+    return each.names[0] if each.value is None else f"{each.names[0]} {each.value}"
+
+
+def _errors(told: Contract) -> Iterator[str]:
+    yield "Every error has a code. With `--json` it comes with all that stands here, and where it happened."
+    yield "## Exit codes"
+    yield _table(("code", "means"), [(str(each.code), each.means) for each in told.exits])
+    for family in dict.fromkeys(row.code.partition(".")[0] for row in told.errors):
+        rows = [
+            (f"`{row.code}`", row.means, row.todo, "yes" if row.retryable else "")
+            for row in told.errors
+            if row.code.partition(".")[0] == family
+        ]
+        yield f"## {_FAMILIES.get(family, family)}"
+        yield _table(("code", "means", "to do", "worth a retry"), rows)
+
+
+def _flowing(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _table(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    lines = [[cell.replace("|", "\\|") for cell in row] for row in (heads, *rows)]
+    lines.insert(1, ["---"] * len(lines[0]))
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+if __name__ == "__main__":
+    write(Path(sys.argv[1] if len(sys.argv) > 1 else "."))
