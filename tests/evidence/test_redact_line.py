@@ -248,3 +248,12 @@ def test_redacted_lines_are_redacted_already() -> None:
     assert msgspec.json.decode(line.raw) == {
         "a": ["[redacted:KEY]", "[redacted:QUOTED]", "[redacted:UMLAUT]", "[redacted:NUMBER]"]
     }
+
+
+@pytest.mark.requirement("evidence.redaction")
+def test_what_an_agent_puts_under_a_protocol_word_is_masked_like_anything_else() -> None:
+    redactor = Redactor([Secret(name="KEY", value="sk-live-0123456789")])
+    item = b'{"type":"mcpToolCall","arguments":{"type":"sk-live-0123456789"}}'
+    raw = b'{"method":"item/completed","params":{"item":%b}}' % item
+    masked = raw.replace(b"sk-live-0123456789", b"[redacted:KEY]")
+    assert redactor.line(raw) == RedactedLine(raw=masked, names=("KEY",), carried=False)

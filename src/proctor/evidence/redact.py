@@ -12,6 +12,7 @@ from proctor.evidence.needles import Masked, Needles, escape, placeholder
 from proctor.evidence.secrets import Secret
 
 # These values say what a frame is: a secret that is spelled like one must not change its meaning.
+_ENVELOPE_DEPTH = 3
 PROTECTED_KEYS = frozenset({"method", "status", "type"})
 
 # At a stream's end, a shorter beginning of a secret is let go.
@@ -211,7 +212,9 @@ class Redactor:
 
 
 def _is_protected(path: _Path) -> bool:
-    return bool(path) and (path[-1] in PROTECTED_KEYS or (len(path) == 1 and path[0] == "id"))
+    # Only where the protocol itself speaks, such as params.item.type: below that an agent may put anything anywhere.
+    is_envelope = 1 <= len(path) <= _ENVELOPE_DEPTH
+    return is_envelope and (path[-1] in PROTECTED_KEYS or (len(path) == 1 and path[0] == "id"))
 
 
 def _spelled(number: float) -> str:
