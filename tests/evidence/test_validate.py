@@ -22,7 +22,6 @@ from proctor.evidence.artifacts import (
     AttemptReport,
     Expectation,
     Feedback,
-    LimitsMs,
     RunnerRef,
 )
 from proctor.evidence.check_run import validate_run
@@ -59,6 +58,7 @@ from proctor.ids import (
     StrategyId,
     TurnId,
 )
+from proctor.plan.model import Limits
 from proctor.spec.model import Approvals, Isolation, Sandbox
 
 A1 = AttemptId("fix.native.r1.1")
@@ -83,7 +83,7 @@ ATTEMPT_RECORD = AttemptRecord(
     isolation=Isolation.SHARED,
     sandbox=Sandbox.WORKSPACE_WRITE,
     approvals=Approvals.DENY,
-    limits=LimitsMs(attempt_ms=3, turn_ms=2, stall_ms=1),
+    limits=Limits(attempt_ms=3, turn_ms=2, stall_ms=1),
     secret_names=(),
     created_at_ms=0,
 )

@@ -18,7 +18,7 @@ from proctor.errors import HangupError, MachineError, ProctorError, disk_refusal
 from proctor.event.claim import with_footer
 from proctor.event.row import ClockRanOut, StepTaken, WasCancelled, WasRefused
 from proctor.evidence import layout
-from proctor.evidence.artifacts import AttemptRecord, LimitsMs
+from proctor.evidence.artifacts import AttemptRecord
 from proctor.evidence.recorder import ChainedLog, FrameLog
 from proctor.evidence.redact import Redactor
 from proctor.probe.model import Phase, require
@@ -124,7 +124,7 @@ class _Supervisor:
         self._conversation.prompt = with_footer(ask.mission.prompt)
         prompt = self._redactor.text(self._conversation.prompt).text
         layout.write_text_artifact(ask.paths.prompt, prompt, is_durable=False)
-        flow, limits = ask.flow, ask.limits
+        flow = ask.flow
         record = AttemptRecord(
             attempt_id=ask.attempt_id,
             cell=ask.cell.id,
@@ -143,7 +143,7 @@ class _Supervisor:
             isolation=flow.isolation,
             sandbox=flow.sandbox,
             approvals=flow.approvals,
-            limits=LimitsMs(attempt_ms=limits.attempt_ms, turn_ms=limits.turn_ms, stall_ms=limits.stall_ms),
+            limits=ask.limits,
             secret_names=tuple(secret.name for secret in ask.secrets),
             created_at_ms=ask.clock.wall_ms(),
         )

@@ -19,6 +19,7 @@ from proctor.ids import (
     StrategyId,
     ThreadId,
 )
+from proctor.plan.model import Limits
 from proctor.spec.model import Approvals, Isolation, Sandbox
 
 
@@ -30,14 +31,6 @@ class Artifact(Part, frozen=True, kw_only=True):
     """Root of all artifacts. Of another version than ours it does not read."""
 
     schema_version: Literal[1] = 1
-
-
-class LimitsMs(Part, frozen=True, kw_only=True):
-    """The three clocks."""
-
-    attempt_ms: int
-    turn_ms: int
-    stall_ms: int
 
 
 class AttemptRecord(Artifact, frozen=True, kw_only=True):
@@ -60,7 +53,7 @@ class AttemptRecord(Artifact, frozen=True, kw_only=True):
     isolation: Isolation
     sandbox: Sandbox
     approvals: Approvals
-    limits: LimitsMs
+    limits: Limits
     secret_names: tuple[str, ...]
     created_at_ms: int
 
