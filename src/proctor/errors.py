@@ -68,6 +68,18 @@ CODES: dict[str, Meaning] = {
         "A copy of the workspace would reach into another git repository.",
         "Copy a folder without `.git`, or a plain clone of its own.",
     ),
+    "workspace.not-a-repository": Meaning(
+        "The path is not the top of a git repository.", "Name its top folder, or use `copy`."
+    ),
+    "workspace.ref": Meaning("The repository has no such commit.", "Name a branch, a tag or the id of a commit."),
+    "workspace.history": Meaning(
+        "The repository does not hold the whole history of the ref.",
+        "Fetch the rest: `git fetch --unshallow`, or clone without a filter.",
+    ),
+    "workspace.submodule": Meaning(
+        "The repository has submodules, which a private clone cannot hold.",
+        "Put what they hold into a folder and use `copy`.",
+    ),
     "workspace.unreadable": Meaning("Part of the workspace cannot be read.", "Change its permissions."),
     "workspace.too-large": Meaning("The workspace is too large to copy and hash.", "Leave out what is not needed."),
     "workspace.inside-itself": Meaning(
@@ -111,6 +123,10 @@ CODES: dict[str, Meaning] = {
         "Nothing on this machine can hold a process tree.",
         "Install bubblewrap or util-linux (unshare, setpriv), or delegate a cgroup v2.",
     ),
+    "machine.no-fences": Meaning(
+        "Files and network cannot be contained on this machine.",
+        "Install bubblewrap, or let the probe say `contain: none`.",
+    ),
     "machine.disk-full": Meaning("The disk is full.", "Free space, then run again.", retryable=True),
     "machine.unwritable": Meaning(
         "A folder Proctor needs cannot be written.",
@@ -121,6 +137,7 @@ CODES: dict[str, Meaning] = {
         "The campaign's ledger is damaged, of something else, or of a newer Proctor.",
         "Use the Proctor that wrote it, or move the file away: the sealed attempts are the truth.",
     ),
+    "machine.git": Meaning("git did not do its part.", "Read the reason given; try the same by hand."),
     "machine.spawn-failed": Meaning("A process could not be started.", "Read the reason given; check the path."),
     "machine.port": Meaning("No loopback port could be opened.", "Choose another port.", retryable=True),
     # ── the other process ──

@@ -112,24 +112,24 @@ def test_descendants_are_listed_generation_by_generation() -> None:
         os.kill(grandchild, signal.SIGKILL)
 
 
-def test_the_agent_is_the_nearest_descendant_with_another_program_even_if_it_is_a_script(tmp_path: Path) -> None:
-    script = tmp_path / "agent"
-    script.write_text("#!/usr/bin/env cat\nup\n")
-    script.chmod(0o755)
-    # As a wrapper does: fork, then execute the agent in the child.
-    code = "import os, sys\nif os.fork() == 0:\n    os.execv(sys.argv[1], sys.argv[1:])\nos.wait()\n"
-    with running([sys.executable, "-c", code, str(script), "-"], says=b"#!/usr/bin/env cat\nup\n") as wrapper:
-        agent = find_agent(wrapper.pid)
+def test_the_agent_is_the_nearest_process_with_another_line_even_if_it_runs_the_wrappers_program() -> None:
+    # As a wrapper does: fork, then execute the agent in the child; the agent has a child of its own.
+    wrap = "import os, sys\nif os.fork() == 0:\n    os.execv(sys.argv[1], sys.argv[1:])\nos.wait()\n"
+    agent = "import subprocess\nwith subprocess.Popen(['cat']):\n    print('up', flush=True)\n"
+    whole = [sys.executable, "-c", wrap, sys.executable, "-c", agent]
+    with running(whole, says=b"up\n") as wrapper:
+        wrapper_line = "".join(f"{word}\0" for word in whole).encode()
+        found = find_agent(wrapper.pid, is_wrapper=lambda line: line == wrapper_line)
 
-        assert agent is not None
-        assert [agent.pid] == list(descendants(wrapper.pid))
-        assert agent.exe is not None
-        assert Path(agent.exe).name in {"cat", "coreutils", "busybox"}
+        assert found is not None
+        assert found.pid == next(descendants(wrapper.pid))
+        assert found.exe == identity_of(wrapper.pid).exe
 
 
-def test_a_wrapper_that_has_not_executed_anything_has_no_agent() -> None:
-    with running(["cat"]) as popen:
-        assert find_agent(popen.pid) is None
+def test_a_wrapper_that_becomes_the_agent_is_the_agent() -> None:
+    with running([sys.executable, "-c", "print('up', flush=True); input()"], says=b"up\n") as popen:
+        assert find_agent(popen.pid, is_wrapper=lambda _: False) == identity_of(popen.pid)
+        assert find_agent(popen.pid, is_wrapper=lambda _: True) is None, "it has not executed anything yet"
 
 
 def test_the_marked_are_found_by_their_environment_and_others_are_not() -> None:

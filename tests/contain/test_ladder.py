@@ -1,4 +1,5 @@
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
@@ -9,10 +10,8 @@ from proctor.contain.ladder import (
     Containment,
     Finding,
     Variant,
-    bwrap_prefix,
     choose,
     survey,
-    unshare_prefix,
 )
 from proctor.errors import InputError, MachineError
 from proctor.fact import Authority, Fact
@@ -31,7 +30,7 @@ def _nothing_forced(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def found(variant: Variant) -> Finding:
-    return Finding(variant=variant, is_found=True, why="works", prefix=(f"/bin/{variant}", "--"))
+    return Finding(variant=variant, is_found=True, why="works", tools=(f"/bin/{variant}",))
 
 
 def absent(variant: Variant) -> Finding:
@@ -47,9 +46,7 @@ def test_a_bwrap_on_the_path_is_found_by_running_it(tmp_path: Path, bundled_bwra
 
     finding = survey(search_path=str(tmp_path))[0]
 
-    assert finding == Finding(
-        variant=Variant.BWRAP, is_found=True, why=f"{bwrap} works here", prefix=bwrap_prefix(str(bwrap))
-    )
+    assert finding == Finding(variant=Variant.BWRAP, is_found=True, why=f"{bwrap} works here", tools=(str(bwrap),))
 
 
 def test_without_bwrap_on_the_path_the_bundled_one_is_found_and_chosen(tmp_path: Path, bundled_bwrap: Path) -> None:
@@ -67,7 +64,30 @@ def test_without_any_bwrap_unshare_is_chosen(tmp_path: Path) -> None:
 
     chosen = choose(survey(search_path=str(tmp_path)))
 
-    assert (chosen.rung, chosen.variant, chosen.program) == (1, Variant.UNSHARE, str(tmp_path / "setpriv"))
+    assert (chosen.rung, chosen.variant, chosen.tools) == (
+        1,
+        Variant.UNSHARE,
+        (str(tmp_path / "setpriv"), str(tmp_path / "unshare")),
+    )
+
+
+def test_where_there_is_no_tool_at_all_a_lower_rung_is_chosen(tmp_path: Path) -> None:
+    findings = survey(search_path=str(tmp_path))
+
+    chosen = choose(findings)
+    assert chosen.variant is (Variant.CGROUP if findings[3].is_found else Variant.WARDEN)
+    assert choose([each for each in findings if each.rung == 3]).tools == (sys.executable,)
+
+
+def test_a_cgroup_is_found_by_putting_a_process_into_one_or_says_why_it_cannot_be_had(tmp_path: Path) -> None:
+    finding = survey(search_path=str(tmp_path))[3]
+
+    if finding.is_found:
+        shell, cgroup = finding.tools
+        assert (shell, finding.why) == ("/bin/sh", f"{Path(cgroup).parent} is delegated")
+        assert not (Path(cgroup).parent / f"{Path(cgroup).name}-trial").exists(), "the trial is gone"
+    else:
+        assert finding.why.endswith(("is mounted", "is needed")) or " is not delegated: " in finding.why
 
 
 def test_a_wrapper_that_fails_is_not_found_and_its_last_words_say_why(tmp_path: Path) -> None:
@@ -97,27 +117,7 @@ def test_every_way_is_tried_once_a_process(tmp_path: Path, bundled_bwrap: Path) 
     assert survey(search_path=str(tmp_path), bundled_bwrap=bundled_bwrap) is first
 
 
-def test_bwrap_gives_the_tree_its_own_pids_and_proc_and_ties_it_to_us() -> None:
-    assert bwrap_prefix("/b/bwrap") == (
-        *("/b/bwrap", "--dev-bind", "/", "/", "--proc", "/proc", "--unshare-pid", "--die-with-parent", "--"),
-    )
-
-
-def test_root_unshares_without_a_user_namespace() -> None:
-    assert unshare_prefix("/b/setpriv", "/b/unshare", is_root=True) == (
-        *("/b/setpriv", "--pdeathsig", "KILL", "--"),
-        *("/b/unshare", "--pid", "--fork", "--kill-child", "--mount-proc", "--"),
-    )
-
-
-def test_others_unshare_in_a_user_namespace_that_keeps_their_own_id() -> None:
-    assert unshare_prefix("/b/setpriv", "/b/unshare", is_root=False) == (
-        *("/b/setpriv", "--pdeathsig", "KILL", "--"),
-        *("/b/unshare", "--user", "--map-current-user", "--pid", "--fork", "--kill-child", "--mount-proc", "--"),
-    )
-
-
-@pytest.mark.parametrize("lost", [0, 1, 2])
+@pytest.mark.parametrize("lost", range(5))
 def test_the_first_way_found_is_chosen(lost: int) -> None:
     variants = list(Variant)
     findings = [*map(absent, variants[:lost]), *map(found, variants[lost:])]
@@ -125,7 +125,7 @@ def test_the_first_way_found_is_chosen(lost: int) -> None:
     assert choose(findings).variant is variants[lost]
 
 
-@pytest.mark.parametrize("variant", [Variant.BWRAP, Variant.BUNDLED_BWRAP, Variant.UNSHARE])
+@pytest.mark.parametrize("variant", Variant)
 def test_one_way_can_be_forced(variant: Variant, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(FORCE_VARIABLE, variant)
 
@@ -144,30 +144,25 @@ def test_a_forced_way_that_does_not_work_is_refused_though_another_would(monkeyp
     )
 
 
-@pytest.mark.parametrize("value", ["docker", "cgroup", "BWRAP"])
-def test_forcing_what_this_version_does_not_use_is_a_usage_error(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("value", ["docker", "BWRAP"])
+def test_forcing_what_there_is_not_is_a_usage_error(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(FORCE_VARIABLE, value)
 
     with pytest.raises(InputError) as refused:
         choose(ALL_FOUND)
 
     assert refused.value.code == "usage"
+    assert refused.value.suggestion == "bwrap, bundled-bwrap, unshare, cgroup, warden"
 
 
-def test_where_only_lower_rungs_exist_the_refusal_names_them_and_what_to_install() -> None:
-    findings = [
-        *map(absent, (Variant.BWRAP, Variant.BUNDLED_BWRAP, Variant.UNSHARE)),
-        *map(found, (Variant.CGROUP, Variant.WARDEN)),
-    ]
-
+def test_where_there_is_no_way_the_refusal_says_what_was_tried() -> None:
     with pytest.raises(MachineError) as refused:
-        choose(findings)
+        choose(map(absent, Variant))
 
     assert refused.value.code == "machine.no-containment"
     assert refused.value.what == (
-        "no pid namespace can be had (bwrap: bwrap is broken; bundled-bwrap: bundled-bwrap is broken; "
-        "unshare: unshare is broken). This machine does offer cgroup (works) and warden (works), which this version of "
-        "Proctor does not use. Install bubblewrap, or util-linux with setpriv and unshare, or allow user namespaces."
+        "nothing here can hold a process tree (bwrap: bwrap is broken; bundled-bwrap: bundled-bwrap is broken; "
+        "unshare: unshare is broken; cgroup: cgroup is broken; warden: warden is broken)"
     )
 
 
@@ -175,8 +170,7 @@ def test_where_only_lower_rungs_exist_the_refusal_names_them_and_what_to_install
 def test_the_containment_is_a_fact_that_states_its_limits() -> None:
     containment = Containment(
         variant=Variant.UNSHARE,
-        program="/b/setpriv",
-        prefix=("/b/setpriv", "--"),
+        tools=("/b/setpriv", "/b/unshare"),
         catches=("a tree",),
         misses=("a daemon's work",),
     )
@@ -192,4 +186,4 @@ def test_the_containment_is_a_fact_that_states_its_limits() -> None:
         authority=Authority.OBSERVED,
         source="trial run on this machine",
     )
-    assert all("docker" in choose([found(each)]).misses[0] for each in list(Variant)[:3])
+    assert all("docker" in choose([found(each)]).misses[0] for each in Variant)

@@ -15,9 +15,9 @@ from proctor.contain.ladder import choose, survey
 from proctor.probe.gate import decide
 from proctor.probe.kind import Bench, Judgement, Kind
 from proctor.probe.kinds import KINDS
-from proctor.probe.model import Phase, ProbeRow, Verdict, require
+from proctor.probe.model import Contained, Phase, ProbeRow, Verdict, require
 from proctor.probe.run import run_probe
-from proctor.spec.model import HeadlessRun, Verified
+from proctor.spec.model import Contain, HeadlessRun, Network, Verified
 from proctor.workspace.snapshot import snapshot
 
 Run = Callable[..., ProbeRow]
@@ -81,6 +81,7 @@ def test_a_row_tells_everything_that_was_seen(run: Run, subject: Path) -> None:
         exit_code=3,
         stdout_tail="out\n",
         stderr_tail="err\n",
+        contained=Contained(by=choose(survey()).variant, files=Contain.FENCED, network=Network.NONE),
     )
     assert msgspec.json.decode(encode(row), type=ProbeRow) == row
     assert '"workspaceDigest"' in encode(row).decode()
@@ -188,14 +189,23 @@ def test_endless_output_is_bounded_and_the_cut_is_stated(run: Run) -> None:
     assert row.stderr_tail == "\ufffd\ufffd"
 
 
-def test_a_probe_works_on_a_copy_and_what_it_does_to_its_subject_is_seen(run: Run, subject: Path) -> None:
+def test_a_row_of_before_containment_was_recorded_reads_as_not_knowing_it(run: Run) -> None:
+    row = run("true")
+    old = {key: value for key, value in msgspec.to_builtins(row).items() if key != "contained"}
+    assert msgspec.convert(old, ProbeRow) == msgspec.structs.replace(row, contained=None)
+
+
+def test_a_probe_works_on_a_copy_and_what_an_open_one_does_to_its_subject_is_seen(run: Run, subject: Path) -> None:
     clean = run("rm -r * && touch made && mkdir -m 0 locked")
     assert (clean.verdict, clean.mutated) == (Verdict.PASS, False)
     before = snapshot(subject).digest
-    dirty = run(f"touch {subject}/made")
+    dirty = run(f"touch {subject}/made", contain=Contain.NONE)
     assert (dirty.verdict, dirty.mutated, dirty.workspace_digest) == (Verdict.PASS, True, before)
     decision = decide(
-        require([HeadlessRun(command=f"touch {subject}/made")]), [dirty], workspace_digest=before, base_digest=before
+        require([HeadlessRun(command=f"touch {subject}/made", contain=Contain.NONE)]),
+        [dirty],
+        workspace_digest=before,
+        base_digest=before,
     )
     assert decision.verified is Verified.NO
 

@@ -32,7 +32,7 @@ def ask(tmp_path: Path) -> HostAsk:
         home=tmp_path / "p" / "home",
         tmp=tmp_path / "p" / "tmp",
         env={},
-        containment=Containment(variant=Variant.BWRAP, program="bwrap", prefix=(), catches=(), misses=()),
+        containment=Containment(variant=Variant.BWRAP, tools=("bwrap",), catches=(), misses=()),
         intents=IntentBook(tmp_path),
         clock=FakeClock(),
         model=SCRIPTED,

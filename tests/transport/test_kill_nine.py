@@ -11,17 +11,16 @@ import pytest
 
 from proctor.contain.identity import is_alive
 from proctor.contain.intent import open_intents, owner_folders
-from proctor.contain.ladder import Variant
 from proctor.contain.launch import LaunchPlan
 from proctor.contain.reap import reap_leftovers
 from proctor.transport.process import open_process
 
+from .ways import WAYS
+
 Plan = Callable[[str], LaunchPlan]
 SettleAt = Callable[[int], Sequence[int]]
 
-every_way = pytest.mark.parametrize(
-    "containment", [Variant.BWRAP, Variant.BUNDLED_BWRAP, Variant.UNSHARE], indirect=True
-)
+every_way = pytest.mark.parametrize("containment", WAYS, indirect=True)
 ORCHESTRATOR = Path(__file__).with_name("orchestrator.py")
 
 
@@ -41,7 +40,7 @@ def orchestrating(spawns: Path, line: str) -> Iterator[tuple[subprocess.Popen[by
 @pytest.mark.usefixtures("containment")
 @pytest.mark.requirement("attempt.no-orphans")
 @pytest.mark.parametrize("agent", ["ends at EOF but is stopped", "ignores EOF"])
-def test_after_kill_nine_the_kernel_ends_the_tree_and_a_reaping_clears_the_books(
+def test_after_kill_nine_the_tree_ends_at_once_and_a_reaping_clears_the_books(
     agent: str, nap: str, settle_at: SettleAt, tmp_path: Path
 ) -> None:
     last = "cat" if "stopped" in agent else f"sleep {nap}"
@@ -61,6 +60,7 @@ def test_after_kill_nine_the_kernel_ends_the_tree_and_a_reaping_clears_the_books
         assert owner_folders(tmp_path / "spawns") == []
 
 
+@every_way
 @pytest.mark.usefixtures("containment")
 def test_an_interrupted_proctor_stops_its_tree_and_settles_its_books(
     nap: str, settle_at: SettleAt, tmp_path: Path

@@ -14,12 +14,12 @@ from proctor.contain.launch import LaunchPlan, new_marker, wrap
 from proctor.errors import HangupError, MachineError
 from proctor.transport.process import AgentProcess, ExitStatus, Patience, open_process
 
+from .ways import WAYS
+
 Plan = Callable[[str], LaunchPlan]
 SettleAt = Callable[[int], Sequence[int]]
 
-every_way = pytest.mark.parametrize(
-    "containment", [Variant.BWRAP, Variant.BUNDLED_BWRAP, Variant.UNSHARE], indirect=True
-)
+every_way = pytest.mark.parametrize("containment", WAYS, indirect=True)
 WAIT_S = 20.0
 LONG = Patience(eof_s=WAIT_S, term_s=WAIT_S)
 SHORT = Patience(eof_s=0.1, term_s=0.1)
@@ -77,6 +77,19 @@ def test_the_child_sees_its_whole_environment_and_nothing_of_ours(
     assert drive(tmp_path / "spawns", plan, act) == [b"A=1", b"PROCTOR_SPAWN=m-env"]
 
 
+# The bundled bwrap ignores SIGPIPE by itself, and is stated to.
+@pytest.mark.parametrize("containment", [way for way in WAYS if way is not Variant.BUNDLED_BWRAP], indirect=True)
+def test_the_agent_has_no_signal_ignored_or_blocked_by_us(shell: Plan, tmp_path: Path) -> None:
+    async def act(process: AgentProcess) -> object:
+        _, blocked, _, ignored = (await read_all(process.receive)).split()
+        # 32 and 33 are the C library's own, which nobody can set back: `make` hands them down ignored.
+        return [int(mask, 16) & 0x7FFFFFFF for mask in (blocked, ignored)]
+
+    plan = shell("exec grep -E '^Sig(Ign|Blk)' /proc/self/status")
+
+    assert drive(tmp_path / "spawns", plan, act) == [0, 0]
+
+
 @every_way
 def test_the_agent_is_known_by_its_host_pid_and_the_intent_names_it(shell: Plan, tmp_path: Path) -> None:
     plan = shell("exec cat")
@@ -87,12 +100,16 @@ def test_the_agent_is_known_by_its_host_pid_and_the_intent_names_it(shell: Plan,
             open_process(plan, intents=book, patience=SHORT) as process,
         ):
             assert process.agent is not None
-            assert process.agent.pid in descendants(process.wrapper.pid)
+            if plan.cgroup is None:
+                assert process.agent.pid in descendants(process.wrapper.pid)
+            else:
+                assert process.agent.pid == process.wrapper.pid, "the wrapper has become the agent"
             assert read_intents(book.folder) == [
                 Intent(
                     marker=plan.marker,
                     argv=plan.bare_argv,
                     boot_id=process.agent.boot_id,
+                    cgroup=None if plan.cgroup is None else str(plan.cgroup),
                     wrapper=process.wrapper,
                     agent=process.agent,
                 )
@@ -117,6 +134,7 @@ def test_nothing_of_a_tree_is_left_when_stop_returns(
     assert drive(tmp_path / "spawns", plan, act) == ExitStatus(code=0)
 
 
+@every_way
 @pytest.mark.requirement("attempt.no-orphans")
 @pytest.mark.parametrize("end", ["error", "cancel", "task.cancel"])
 def test_nothing_of_a_tree_is_left_however_the_block_ends(
@@ -180,7 +198,9 @@ def test_an_agent_that_ignores_eof_is_asked_by_sigterm(shell: Plan, tmp_path: Pa
 
 @every_way
 @pytest.mark.parametrize("obstacle", ["trap '' TERM; echo up; while :; do sleep 0.02; done", "echo up; exec cat"])
-def test_an_agent_that_ignores_sigterm_or_is_stopped_is_killed(obstacle: str, shell: Plan, tmp_path: Path) -> None:
+def test_an_agent_that_ignores_sigterm_or_is_stopped_is_killed(
+    obstacle: str, shell: Plan, containment: Containment, tmp_path: Path
+) -> None:
     async def act(process: AgentProcess) -> object:
         assert await process.receive() == b"up\n"
         assert process.agent is not None
@@ -189,7 +209,11 @@ def test_an_agent_that_ignores_sigterm_or_is_stopped_is_killed(obstacle: str, sh
         assert not is_alive(process.agent)
         return status
 
-    assert drive(tmp_path / "spawns", shell(obstacle), act, SHORT) == ExitStatus(signal=signal.SIGKILL)
+    assert drive(tmp_path / "spawns", shell(obstacle), act, SHORT) == (
+        ExitStatus(code=137, signal=9, is_exact=False)
+        if containment.variant is Variant.WARDEN
+        else ExitStatus(signal=signal.SIGKILL)
+    )
 
 
 @every_way
@@ -201,10 +225,12 @@ def test_a_death_by_signal_is_told_as_far_as_the_wrapper_tells_it(
         os.kill(process.agent.pid, signal.SIGKILL)
         return await process.wait(deadline_s=WAIT_S)
 
-    assert drive(tmp_path / "spawns", shell("exec cat"), act) == (
-        ExitStatus(code=1, is_exact=False)
-        if containment.variant is Variant.UNSHARE
-        else ExitStatus(code=137, signal=9, is_exact=False)
+    told = {
+        Variant.UNSHARE: ExitStatus(code=1, is_exact=False),
+        Variant.CGROUP: ExitStatus(signal=signal.SIGKILL),
+    }
+    assert drive(tmp_path / "spawns", shell("exec cat"), act) == told.get(
+        containment.variant, ExitStatus(code=137, signal=9, is_exact=False)
     )
 
 

@@ -9,16 +9,15 @@ import anyio.to_thread
 import pytest
 
 from proctor.contain.intent import open_intents, owner_folders
-from proctor.contain.ladder import Variant
 from proctor.contain.launch import LaunchPlan
 from proctor.transport.process import ExitStatus, Finished, run_once
+
+from .ways import WAYS
 
 Plan = Callable[[str], LaunchPlan]
 SettleAt = Callable[[int], Sequence[int]]
 
-every_way = pytest.mark.parametrize(
-    "containment", [Variant.BWRAP, Variant.BUNDLED_BWRAP, Variant.UNSHARE], indirect=True
-)
+every_way = pytest.mark.parametrize("containment", WAYS, indirect=True)
 
 
 def run(

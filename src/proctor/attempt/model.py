@@ -71,6 +71,7 @@ class AttemptAsk:
     intents: IntentBook
     clock: Clock
     watcher: Watcher
+    hidden: tuple[Path, ...] = ()  # what a contained process must not see beside what it never does
     facts: Mapping[str, Fact] = field(default_factory=dict)
     stop: anyio.Event = field(default_factory=anyio.Event)
     is_scratch_kept: bool = False

@@ -259,6 +259,7 @@ class _Supervisor:
                 subject=self._workspace,
                 subject_digest=subject.digest,
                 scratch=ask.scratch / "probes",
+                hidden=ask.hidden,
                 containment=ask.containment,
                 intents=ask.intents,
                 clock=ask.clock,

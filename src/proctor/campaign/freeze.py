@@ -1,11 +1,13 @@
 """A campaign is a snapshot: what the spec and its files were when it began."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 
+from proctor.errors import InputError
 from proctor.evidence.disk import make_folder
 from proctor.evidence.layout import CampaignPaths, write_artifact, write_text_artifact
 from proctor.evidence.redact import Redactor
@@ -13,12 +15,13 @@ from proctor.ids import Digest
 from proctor.plan.expand import expand
 from proctor.plan.model import Contents, Plan
 from proctor.spec.load import LoadedSpec
+from proctor.workspace.clone import clone
 from proctor.workspace.prepare import prepare
 from proctor.workspace.snapshot import snapshot
 
 
 class FrozenFiles(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """index.json of the snapshot: digests of the originals, keyed by path as the spec spells it."""
+    """index.json of the snapshot: digests of the originals, keyed as the spec spells them."""
 
     schema_version: int = 1
     spec: Digest
@@ -43,14 +46,9 @@ class Frozen:
 
 
 def freeze(loaded: LoadedSpec, *, paths: CampaignPaths, workspaces: Path, redactor: Redactor) -> Frozen:
-    """Copy and digest. Workspaces may hold anything, so their copies go to the cache and not into the evidence."""
-    copies: dict[str, Path] = {}
-    digests: dict[str, Digest] = {}
-    for number, (written, source) in enumerate(sorted(loaded.workspaces.items())):
-        copies[written] = workspaces / str(number)
-        workspaces.mkdir(mode=0o700, parents=True, exist_ok=True)
-        prepare(source, into=copies[written])
-        digests[written] = snapshot(copies[written]).digest
+    """Copy, clone and digest. A workspace may hold anything, so its copy goes to the cache, not into the evidence."""
+    copies = _freeze_workspaces(loaded, into=workspaces)
+    digests = {key: snapshot(copy).digest for key, copy in copies.items()}
     plan = expand(loaded.spec, digests=Contents(scripts=loaded.script_digests, workspaces=digests))
     make_folder(paths.spec_snapshot)
     source_text = loaded.source.decode("utf-8", "replace")
@@ -61,3 +59,32 @@ def freeze(loaded: LoadedSpec, *, paths: CampaignPaths, workspaces: Path, redact
     index = FrozenFiles(spec=loaded.digest, scripts=dict(loaded.script_digests), workspaces=digests)
     write_artifact(paths.spec_snapshot / "index.json", redactor.value(index))
     return Frozen(plan=plan, workspaces=copies, workspace_digests=digests)
+
+
+def _freeze_workspaces(loaded: LoadedSpec, *, into: Path) -> dict[str, Path]:
+    copies: dict[str, Path] = {}
+    unseen = (Path(loaded.file), *loaded.scripts.values())
+    for at, mission in enumerate(loaded.spec.missions):
+        workspace, key = mission.workspace, mission.workspace.key
+        if key is None or key in copies:
+            continue
+        into.mkdir(mode=0o700, parents=True, exist_ok=True)
+        copies[key] = into / str(len(copies))
+        with _blamed(loaded, key=f"missions[{at}].workspace.{'copy' if workspace.ref is None else 'git'}"):
+            if workspace.ref is None:
+                prepare(loaded.workspaces[key], into=copies[key])
+            else:
+                clone(loaded.workspaces[key], workspace.ref, into=copies[key], unseen=unseen)
+    return copies
+
+
+@contextmanager
+def _blamed(loaded: LoadedSpec, *, key: str) -> Iterator[None]:
+    """Says which line of the spec an input error comes from."""
+    try:
+        yield
+    except InputError as error:
+        at = key.replace(".git", ".ref") if error.code == "workspace.ref" else key
+        raise InputError(
+            error.code, error.what, file=loaded.file, line=loaded.line_of(at), key=at, suggestion=error.suggestion
+        ) from error

@@ -199,7 +199,7 @@ class _Run:
         stop = self.stops.one[attempt] = anyio.Event()
         await commit.put(ledger.claim(attempt, cell=cell.id, n=n, run=self.run_id, at_ms=self.clock.wall_ms()))
         resolution = self.ready.resolutions[flow.id]
-        copied = mission.workspace.copy
+        workspace = mission.workspace.key
         with self._playing(attempt, mission, flow) as model:
             ask = AttemptAsk(
                 attempt_id=attempt,
@@ -213,8 +213,8 @@ class _Run:
                 limits=self.frozen.plan.limits,
                 paths=self.root.run(self.run_id).attempt(cell.id, n=n),
                 scratch=self.scratch / "attempts" / attempt,
-                workspace_source=None if copied is None else self.frozen.workspaces[copied],
-                workspace_digest=EMPTY.digest if copied is None else self.frozen.workspace_digests[copied],
+                workspace_source=None if workspace is None else self.frozen.workspaces[workspace],
+                workspace_digest=EMPTY.digest if workspace is None else self.frozen.workspace_digests[workspace],
                 runtime=resolution.runtime,
                 lease=lambda: pool.lease(flow.id, flow.isolation, lambda process: self._open_host(flow, process)),
                 model=model,
@@ -223,6 +223,7 @@ class _Run:
                 intents=self.intents,
                 clock=self.clock,
                 watcher=self.watcher,
+                hidden=(self.root.folder,),
                 facts={"resolution": resolution.fact()},
                 stop=stop,
                 is_scratch_kept=self.is_scratch_kept,

@@ -1,11 +1,12 @@
 """Which process is meant: a pid is used again, a pid with its start time and boot is not."""
 
-# ruff: noqa: PTH115, PTH116  every spawn looks at /proc a dozen times, and pathlib costs several times the kernel's work
+# ruff: noqa: PTH115  every spawn looks at /proc a dozen times, and pathlib costs several times the kernel's work
 import os
 import signal
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from functools import cache
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -88,15 +89,15 @@ def descendants(pid: int) -> Iterator[int]:
         yield from generation
 
 
-def find_agent(wrapper_pid: int) -> Identity | None:
-    """The agent among the wrapper's descendants: the nearest one that no longer runs the wrapper's program.
-
-    Not by the agent's own path: a script's exe is its interpreter. None until the wrapper has executed the agent.
-    """
-    for pid in descendants(wrapper_pid):
-        # The wrapper's is looked at after it has a child: setpriv has none and becomes unshare first.
-        files = _exe_file(pid), _exe_file(wrapper_pid)
-        if None not in files and files[0] != files[1]:
+def find_agent(wrapper_pid: int, *, is_wrapper: Callable[[bytes], bool]) -> Identity | None:
+    """The nearest process from the wrapper downwards whose command line is not a wrapper's. None until there is one."""
+    for pid in chain((wrapper_pid,), descendants(wrapper_pid)):
+        try:
+            line = _read_proc(f"/proc/{pid}/cmdline")
+        except OSError:
+            continue
+        # A zombie has none, and neither has one that is just being executed.
+        if line and not is_wrapper(line):
             return identify(pid)
     return None
 
@@ -144,12 +145,3 @@ def _read_proc(path: str) -> bytes:
     finally:
         os.close(file)
     return b"".join(parts)
-
-
-def _exe_file(pid: int) -> tuple[int, int] | None:
-    """Device and inode, which bind mounts and symbolic links do not change."""
-    try:
-        stat = os.stat(f"/proc/{pid}/exe")
-    except OSError:
-        return None
-    return stat.st_dev, stat.st_ino

@@ -1,4 +1,4 @@
-"""What is about to be spawned and what was: on disk before the process exists, so that a successor can clean up."""
+"""What is about to be spawned and what was: written before the process exists, so that a successor can clean up."""
 
 import errno
 import fcntl
@@ -25,6 +25,7 @@ class Intent(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_def
     marker: str
     argv: tuple[str, ...]
     boot_id: str
+    cgroup: str | None = None
     wrapper: Identity | None = None
     agent: Identity | None = None
 
@@ -39,16 +40,13 @@ class IntentBook:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
-    def declare(self, marker: str, *, argv: Sequence[str]) -> Intent:
-        """Durable when this returns: call it before the spawn. It waits for the disk."""
+    def declare(self, marker: str, *, argv: Sequence[str], cgroup: Path | None = None) -> Intent:
+        """Call it before the spawn: it outlives us, though not a power cut, which leaves nobody to look for."""
         # An argv may hold bytes that are no text; what is kept of it is for people.
         legible = tuple(os.fsencode(word).decode(errors="replace") for word in argv)
-        intent = Intent(marker=marker, argv=legible, boot_id=boot_id())
+        intent = Intent(marker=marker, argv=legible, boot_id=boot_id(), cgroup=None if cgroup is None else str(cgroup))
         try:
-            with self._path(marker).open("xb", buffering=0) as file:
-                _write_all(file.fileno(), intent)
-                os.fsync(file.fileno())
-            _sync_folder(self.folder)
+            _write(self._path(marker), intent, flags=os.O_CREAT | os.O_EXCL)
         except OSError as error:
             if not isinstance(error, FileExistsError):
                 self.settle(marker)
@@ -57,10 +55,8 @@ class IntentBook:
 
     def identify(self, intent: Intent, *, wrapper: Identity, agent: Identity | None) -> None:
         """Add who it became."""
-        # In place and not synced: a renamed file waits for the disk, and after a power cut there is nobody to look for.
         try:
-            with self._path(intent.marker).open("r+b", buffering=0) as file:
-                _write_all(file.fileno(), msgspec.structs.replace(intent, wrapper=wrapper, agent=agent))
+            _write(self._path(intent.marker), msgspec.structs.replace(intent, wrapper=wrapper, agent=agent))
         except OSError as error:
             raise _disk_error(error, self.folder) from error
 
@@ -136,19 +132,15 @@ def _make_owner(spawns: Path) -> tuple[Path, int]:
         raise _disk_error(error, spawns) from error
 
 
-def _write_all(file: int, intent: Intent) -> None:
+def _write(path: Path, intent: Intent, *, flags: int = 0) -> None:
     data = canonical.encode(intent)
-    if os.write(file, data) != len(data):
-        # A full disk takes a part before it refuses.
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-
-def _sync_folder(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    file = os.open(path, os.O_WRONLY | flags, 0o600)
     try:
-        os.fsync(handle)
+        if os.write(file, data) != len(data):
+            # A full disk takes a part before it refuses.
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     finally:
-        os.close(handle)
+        os.close(file)
 
 
 def _disk_error(error: OSError, folder: Path) -> MachineError:

@@ -7,8 +7,10 @@ from collections.abc import Iterable, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 from proctor.clock import SYSTEM_CLOCK
+from proctor.contain import cgroup
 from proctor.contain.identity import Identity, descendants, find_marked, identify, is_alive, pin, send_signal
 from proctor.contain.intent import owner_folders, read_intents, remove_owner, take_lock
 from proctor.errors import MachineError
@@ -44,10 +46,13 @@ def reap_leftovers(spawns: Path, *, patience_s: float = 5.0) -> tuple[Reaped, ..
                     abandoned[folder] = read_intents(folder)
         except OSError as error:
             raise MachineError("machine.unwritable", f"leftovers cannot be read: {error}", file=str(spawns)) from error
+        everyone = [intent for intents in abandoned.values() for intent in intents]
+        cgroups = {intent.marker: Path(intent.cgroup) for intent in everyone if intent.cgroup is not None}
         deaths = kill_trees(
-            {intent.marker: intent.identities for intents in abandoned.values() for intent in intents},
-            patience_s=patience_s,
+            {intent.marker: intent.identities for intent in everyone}, cgroups=cgroups, patience_s=patience_s
         )
+        for path in cgroups.values():
+            cgroup.remove(path, with_parent=True)
         for folder, intents in abandoned.items():
             if deaths.survived.isdisjoint(intent.marker for intent in intents):
                 remove_owner(folder)
@@ -64,15 +69,19 @@ def reap_leftovers(spawns: Path, *, patience_s: float = 5.0) -> tuple[Reaped, ..
         )
 
 
-def kill_trees(spawns: Mapping[str, Iterable[Identity]], *, patience_s: float) -> Deaths:
-    """SIGKILL what is known of each spawn, what descends from it and what carries its marker, until none is left."""
+def kill_trees(
+    spawns: Mapping[str, Iterable[Identity]], *, cgroups: Mapping[str, Path] = MappingProxyType({}), patience_s: float
+) -> Deaths:
+    """SIGKILL who is known of a spawn, descends from it, carries its marker or is in its cgroup, until none is left."""
     killed: dict[str, list[int]] = {}
     survived: frozenset[str] = frozenset()
     until = SYSTEM_CLOCK.steady_s() + patience_s
-    while targets := _find_targets(spawns):
+    while targets := _find_targets(spawns, cgroups):
         for identity, marker in targets.items():
             if identity.pid not in killed.setdefault(marker, []):
                 killed[marker].append(identity.pid)
+        for path in cgroups.values():
+            cgroup.kill(path)
         _kill(targets, until_s=until)
         if SYSTEM_CLOCK.steady_s() >= until:
             survived = frozenset(marker for identity, marker in targets.items() if is_alive(identity))
@@ -80,8 +89,9 @@ def kill_trees(spawns: Mapping[str, Iterable[Identity]], *, patience_s: float) -
     return Deaths(killed={marker: tuple(pids) for marker, pids in killed.items()}, survived=survived)
 
 
-def _find_targets(spawns: Mapping[str, Iterable[Identity]]) -> dict[Identity, str]:
+def _find_targets(spawns: Mapping[str, Iterable[Identity]], cgroups: Mapping[str, Path]) -> dict[Identity, str]:
     roots = [(marker, each) for marker, known in spawns.items() for each in known if is_alive(each)]
+    roots += [(marker, each) for marker, path in cgroups.items() for each in cgroup.members(path)]
     if spawns:
         roots += find_marked(spawns)
     targets = {}

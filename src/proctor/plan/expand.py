@@ -67,14 +67,14 @@ def _digest(mission: MissionSpec, flow: ResolvedFlow, *, limits: Limits, repeat:
     # Paths stand for what they lead to: a folder that moved unchanged is the same work.
     # A real model never reads the script, so it decides nothing there.
     script = mission.script if flow.model.is_scripted else None
-    copied = mission.workspace.copy
+    workspace = mission.workspace.key
     return digest(
         {
             "mission": mission.id,
             "prompt": mission.prompt,
             "probes": [{"kind": type(probe).__struct_config__.tag, **asdict(probe)} for probe in mission.probes],
             "expect": asdict(mission.expect),
-            "workspace": None if copied is None else digests.workspaces[copied],
+            "workspace": None if workspace is None else digests.workspaces[workspace],
             "script": None if script is None else digests.scripts[script],
             "flow": flow,
             "limits": limits,

@@ -2,11 +2,12 @@
 
 import os
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Protocol
 
+from proctor.contain.fences import Fences
 from proctor.contain.intent import IntentBook
 from proctor.contain.ladder import Containment
 from proctor.contain.launch import new_marker, wrap
@@ -18,19 +19,24 @@ MAX_OUTPUT_BYTES: Final = 1024 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bench:
-    """A fresh copy of the workspace, and the only way to run something in it: contained, with no inherited variable."""
+    """A fresh copy of the workspace, and the only way to run something in it: contained, with no inherited variable.
+
+    `fence` makes the fences for a program; without it files and network are open.
+    """
 
     workspace: Path
     env: Mapping[str, str]
     containment: Containment
     intents: IntentBook
+    fence: Callable[[str], Fences] | None = None
 
     def has_tool(self, program: str) -> bool:
         """Whether the machine, not the workspace, offers it."""
         return shutil.which(program, path=self.env["PATH"]) is not None
 
     async def run(self, argv: Sequence[str], *, timeout_s: float, max_output_bytes: int = MAX_OUTPUT_BYTES) -> Finished:
-        plan = wrap(self.containment, argv, env=self.env, cwd=self.workspace, marker=new_marker())
+        fences = None if self.fence is None else self.fence(argv[0])
+        plan = wrap(self.containment, argv, env=self.env, cwd=self.workspace, marker=new_marker(), fences=fences)
         return await run_once(plan, intents=self.intents, timeout_s=timeout_s, max_output_bytes=max_output_bytes)
 
 

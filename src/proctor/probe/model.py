@@ -8,7 +8,7 @@ import msgspec
 
 from proctor.canonical import digest
 from proctor.ids import Digest
-from proctor.spec.model import ProbeSpec
+from proctor.spec.model import Contain, Network, ProbeSpec
 
 
 class Verdict(StrEnum):
@@ -25,6 +25,14 @@ class Phase(StrEnum):
 
     BASELINE = "baseline"
     FINAL = "final"
+
+
+class Contained(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """What held a probe's processes, and what they could write to and reach."""
+
+    by: str
+    files: Contain
+    network: Network
 
 
 class ProbeRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
@@ -48,6 +56,7 @@ class ProbeRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid
     stdout_tail: str = ""
     stderr_tail: str = ""
     mutated: bool = False
+    contained: Contained | None = None  # none where it could not be as the spec asks, and in rows older than this
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,15 +12,16 @@ import anyio.to_thread
 
 from proctor.canonical import digest
 from proctor.clock import SYSTEM_CLOCK, Clock
+from proctor.contain.fences import fence_in
 from proctor.contain.intent import IntentBook
 from proctor.contain.ladder import Containment
 from proctor.errors import ProctorError
 from proctor.ids import Digest
 from proctor.probe.kind import Bench, Judgement, Kind, sanitised
 from proctor.probe.kinds import KINDS
-from proctor.probe.model import Phase, ProbeRow, Verdict, kind_of
+from proctor.probe.model import Contained, Phase, ProbeRow, Verdict, kind_of
 from proctor.probe.tail import tail
-from proctor.spec.model import ProbeSpec
+from proctor.spec.model import Contain, Network, ProbeSpec
 from proctor.workspace.copy import copy_tree
 from proctor.workspace.name import quoted
 from proctor.workspace.prepare import leads_out
@@ -43,19 +44,23 @@ async def run_probe(
     scratch: Path,
     containment: Containment,
     intents: IntentBook,
+    hidden: Sequence[Path] = (),
     search_path: str | None = None,
     kinds: Mapping[str, Kind] = KINDS,
     clock: Clock = SYSTEM_CLOCK,
 ) -> ProbeRow:
     """Never raises but for cancellation. `scratch` must exist; nothing of the probe stays in it.
 
-    The subject's digest is taken again afterwards: what was judged must still be what is there.
+    Unless the spec says otherwise the probe sees neither the subject, nor what else is in scratch, nor what is hidden,
+    and writes to its own copy only; where that cannot be had here it is unavailable. The subject's digest is taken
+    again afterwards: what was judged must still be what is there.
     """
     began_s = clock.steady_s()
     judged = await _judge(
         spec,
         subject=subject,
         scratch=scratch,
+        hidden=(subject, scratch, *hidden),
         containment=containment,
         intents=intents,
         search_path=os.environ.get("PATH", os.defpath) if search_path is None else search_path,
@@ -81,6 +86,7 @@ async def run_probe(
         stdout_tail=tail(finished.stdout, is_cut=finished.stdout_cut) if finished else "",
         stderr_tail=tail(finished.stderr, is_cut=finished.stderr_cut) if finished else "",
         mutated=after.digest != subject_digest,
+        contained=_contained(spec, containment),
     )
 
 
@@ -98,6 +104,7 @@ async def _judge(
     *,
     subject: Path,
     scratch: Path,
+    hidden: Sequence[Path],
     containment: Containment,
     intents: IntentBook,
     search_path: str,
@@ -115,7 +122,21 @@ async def _judge(
             return Judgement(verdict=Verdict.UNAVAILABLE, summary=what)
         await anyio.to_thread.run_sync(lambda: copy_tree(subject, found, into=workspace))
         env = sanitised(search_path=search_path, home=home, temporary=temporary)
-        bench = Bench(workspace=workspace, env=env, containment=containment, intents=intents)
+        bench = Bench(
+            workspace=workspace,
+            env=env,
+            containment=containment,
+            intents=intents,
+            fence=None
+            if spec.contain is Contain.NONE
+            else lambda program: fence_in(
+                (workspace, home, temporary),
+                hidden=hidden,
+                network=spec.network,
+                search_path=env["PATH"],
+                program=program,
+            ),
+        )
         judged = await kinds[kind_of(spec)](spec, bench)
         if not isinstance(judged, Judgement):
             raise TypeError(f"gave {judged!r} for a judgement")
@@ -131,3 +152,11 @@ async def _judge(
             # Shielded so that a cancelled caller leaves no copy; bounded because a disk may hang.
             with anyio.move_on_after(_REMOVAL_S, shield=True), suppress(OSError):
                 await anyio.to_thread.run_sync(remove, folder, abandon_on_cancel=True)
+
+
+def _contained(spec: ProbeSpec, containment: Containment) -> Contained | None:
+    if spec.contain is Contain.NONE:
+        return Contained(by=containment.variant, files=Contain.NONE, network=Network.HOST)
+    if containment.rung != 1:
+        return None
+    return Contained(by=containment.variant, files=Contain.FENCED, network=spec.network)

@@ -19,6 +19,7 @@ from proctor.spec.model import (
     MissionSpec,
     Sandbox,
     Verified,
+    WorkspaceSpec,
 )
 from proctor.spec.tree import child_path
 
@@ -75,8 +76,21 @@ def _mission_faults(
         what = "without a probe nothing is ever verified, nor found wrong"
         suggestion = "Add a probe, or expect `unknown`."
         yield marked.problem("spec.unsupported", what, key=f"{key}.expect.verified", suggestion=suggestion)
+    yield from _workspace_faults(marked, f"{key}.workspace", mission.workspace)
     for at, probe in enumerate(mission.probes):
         yield from _duration_faults(marked, f"{key}.probes[{at}].timeout", probe.timeout)
+
+
+def _workspace_faults(marked: Marked[CampaignSpec], key: str, workspace: WorkspaceSpec) -> Iterator[InputError]:
+    if workspace.git is not None and workspace.copy is not None:
+        what = "a workspace is a copy of a folder or a clone of a repository"
+        yield marked.problem("spec.unsupported", what, key=f"{key}.copy", suggestion="Keep `copy` or `git`.")
+    if workspace.git is not None and workspace.ref is None:
+        suggestion = "Add `ref:` with a branch, a tag or the id of a commit; HEAD is one."
+        yield marked.problem("spec.missing-key", "a clone needs its `ref`", key=f"{key}.ref", suggestion=suggestion)
+    if workspace.git is None and workspace.ref is not None:
+        what = "only a repository has refs"
+        yield marked.problem("spec.unsupported", what, key=f"{key}.ref", suggestion="Add `git:` with its path.")
 
 
 def _flow_faults(marked: Marked[CampaignSpec], key: str, flow: FlowSpec) -> Iterator[InputError]:

@@ -14,7 +14,7 @@ from proctor.spec.model import CampaignSpec
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadedSpec:
-    """A spec that may be run. Scripts and workspaces are keyed by their path as the spec spells it."""
+    """A spec that may be run. Scripts are keyed by their path as the spec spells it, workspaces by their key."""
 
     spec: CampaignSpec
     file: str
@@ -87,8 +87,11 @@ class _Files:
             if mission.script is not None:
                 yield from self._script(mission.script, key=f"missions[{at}].script")
         for at, mission in enumerate(missions):
-            if mission.workspace.copy is not None:
-                yield from self._workspace(mission.workspace.copy, key=f"missions[{at}].workspace.copy")
+            workspace, key = mission.workspace, f"missions[{at}].workspace"
+            if workspace.copy is not None:
+                yield from self._workspace(workspace.copy, key=f"{key}.copy")
+            elif workspace.git is not None:
+                yield from self._repository(workspace.git, name=workspace.key, key=f"{key}.git")
 
     def _script(self, written: str, *, key: str) -> Iterator[InputError]:
         path = self.folder / written
@@ -100,6 +103,14 @@ class _Files:
                 yield self._missing(written, path, key=key)
             else:
                 yield self._marked.problem("spec.unreadable", f"`{written}`: {error.what}", key=key)
+
+    def _repository(self, written: str, *, name: str | None, key: str) -> Iterator[InputError]:
+        """What it holds is for git to say, when the campaign is frozen."""
+        path = self.folder / written
+        if name is not None and path.is_dir():
+            self.workspaces[name] = path
+        else:
+            yield self._missing(written, path, key=key)
 
     def _workspace(self, written: str, *, key: str) -> Iterator[InputError]:
         path = self.folder / written

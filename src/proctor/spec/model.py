@@ -63,7 +63,28 @@ class ExpectSpec(Spec, frozen=True, kw_only=True):
     answer: str | None = None
 
 
-class HeadlessRun(Spec, tag_field="kind", tag="headless_run", frozen=True, kw_only=True):
+class Network(StrEnum):
+    """What a contained process can reach. Loopback is up either way, its own or the machine's."""
+
+    NONE = "none"
+    HOST = "host"
+
+
+class Contain(StrEnum):
+    """Whether a process sees the machine through fences. `none` leaves files and network open to it."""
+
+    FENCED = "fenced"
+    NONE = "none"
+
+
+class Probing(Spec, frozen=True, kw_only=True):
+    """What all kinds of probe share: how the processes of one are contained."""
+
+    contain: Contain = Contain.FENCED
+    network: Network = Network.NONE
+
+
+class HeadlessRun(Probing, tag_field="kind", tag="headless_run", frozen=True, kw_only=True):
     """Runs a command in a copy of the workspace. A list is argv; a string is given to `bash -c`."""
 
     command: Annotated[list[str], Meta(min_length=1)] | Text
@@ -77,9 +98,20 @@ ProbeSpec: TypeAlias = HeadlessRun
 
 
 class WorkspaceSpec(Spec, frozen=True, kw_only=True):
-    """Where an attempt works: a copy of a folder, or an empty one."""
+    """Where an attempt works: a copy of a folder, a private clone of a repository at a ref, or an empty folder."""
 
     copy: Text | None = None
+    git: Text | None = None
+    ref: Text | None = None
+
+    @property
+    def key(self) -> str | None:
+        """One name for equal workspaces; None for an empty one.
+
+        >>> WorkspaceSpec(git="../mine", ref="v1").key
+        'git:../mine@v1'
+        """
+        return self.copy if self.git is None else f"git:{self.git}@{self.ref}"
 
 
 class MissionSpec(Spec, frozen=True, kw_only=True):

@@ -9,11 +9,12 @@ from typing import IO, NamedTuple
 
 import anyio
 import anyio.lowlevel
-import anyio.to_thread
 
+from proctor.contain import cgroup
 from proctor.contain.identity import Identity
 from proctor.contain.intent import IntentBook
 from proctor.contain.launch import LaunchPlan
+from proctor.contain.prefix import WRAPPERS
 from proctor.errors import HangupError, MachineError
 from proctor.transport.tree import ExitStatus, Patience, ProcessTree
 
@@ -83,7 +84,7 @@ class AgentProcess:
         return await self._tree.wait(deadline_s=deadline_s)
 
     async def stop(self) -> ExitStatus:
-        """Close stdin, then SIGTERM to the agent, then SIGKILL to the wrapper; returns when the whole tree ended."""
+        """Close stdin, then SIGTERM to the agent, then SIGKILL to all; returns when the whole tree has ended."""
         _close(self._pipes.stdin)
         return await self._tree.stop()
 
@@ -93,10 +94,14 @@ async def open_process(
     plan: LaunchPlan, *, intents: IntentBook, patience: Patience | None = None
 ) -> AsyncIterator[AgentProcess]:
     """Spawn, and on leaving stop: nothing of the tree outlives the block, however it ends."""
-    intent = await anyio.to_thread.run_sync(lambda: intents.declare(plan.marker, argv=plan.bare_argv))
+    intent = intents.declare(plan.marker, argv=plan.bare_argv, cgroup=plan.cgroup)
     try:
+        if plan.cgroup is not None:
+            cgroup.make(plan.cgroup)
         tree, pipes = _spawn(plan, patience=patience or Patience())
     except MachineError:
+        if plan.cgroup is not None:
+            cgroup.remove(plan.cgroup)
         intents.settle(plan.marker)
         raise
     try:
@@ -222,7 +227,7 @@ def _refuse_failed_start(tree: ProcessTree, pipes: _Pipes) -> bytes:
         return b""
     said = head.decode(errors="replace").partition("\n")[0]
     # unshare speaks of "sigprocmask" when its child was killed: that one did start.
-    if said.startswith(("bwrap: ", "setpriv: ", "unshare: ")) and "sigprocmask" not in said:
+    if said.startswith(WRAPPERS) and "sigprocmask" not in said:
         raise MachineError("machine.spawn-failed", said)
     return head
 

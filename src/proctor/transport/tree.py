@@ -10,12 +10,13 @@ from dataclasses import dataclass
 import anyio
 import anyio.to_thread
 
+from proctor.contain import cgroup
 from proctor.contain.identity import Identity, children, find_agent, identify, pin, send_signal
 from proctor.contain.ladder import Variant
 from proctor.contain.launch import LaunchPlan
 from proctor.contain.reap import kill_trees
 
-_FIRST_LOOK_S = 0.002
+_FIRST_LOOK_S = 0.004
 _LONGEST_LOOK_S = 0.05
 
 
@@ -48,20 +49,24 @@ def decode_exit(returncode: int, *, variant: Variant) -> ExitStatus:
     ExitStatus(code=137, signal=9, is_exact=False)
     >>> decode_exit(1, variant=Variant.UNSHARE)
     ExitStatus(code=1, signal=None, is_exact=False)
-    >>> decode_exit(-9, variant=Variant.UNSHARE)
+    >>> decode_exit(-9, variant=Variant.CGROUP)
     ExitStatus(code=None, signal=9, is_exact=True)
     """
     if returncode < 0:
         return ExitStatus(signal=-returncode)
     if variant is Variant.UNSHARE:
         return ExitStatus(code=returncode, is_exact=returncode != 1)
-    if 128 < returncode <= 128 + signal.SIGRTMAX:
+    if variant is not Variant.CGROUP and 128 < returncode <= 128 + signal.SIGRTMAX:
         return ExitStatus(code=returncode, signal=returncode - 128, is_exact=False)
     return ExitStatus(code=returncode)
 
 
 class ProcessTree:
-    """The wrapper we spawned, the first process of its namespace, and the agent; each pinned by a pidfd."""
+    """The wrapper we spawned, the first process of its namespace, and the agent; each pinned by a pidfd.
+
+    In a namespace the wrapper's death ends all. A warden has to be asked, and has ended all when it ends; in a cgroup
+    the wrapper has become the agent, and its death ends nobody else.
+    """
 
     def __init__(self, popen: subprocess.Popen[bytes], *, plan: LaunchPlan, patience: Patience) -> None:
         wrapper = identify(popen.pid)
@@ -72,6 +77,7 @@ class ProcessTree:
         self._popen = popen
         self._plan = plan
         self._patience = patience
+        self._is_wrapper = plan.wrapper_test()
         self._leader: Identity | None = None
         self._wrapper_fd: int | None = os.pidfd_open(popen.pid)
         self._leader_fd: int | None = None
@@ -99,24 +105,30 @@ class ProcessTree:
         return self.exit
 
     async def stop(self) -> ExitStatus:
-        """For a tree whose stdin is closed: patience, then SIGTERM to the agent, then SIGKILL to the wrapper."""
+        """For a tree whose stdin is closed: patience, then SIGTERM to the agent, then an end to the whole tree."""
         if await self.wait(deadline_s=self._patience.eof_s) is None:
             self._look()
         if self.exit is None and self._agent_fd is not None and self._patience.term_s > 0:
             # Not to the wrapper: bwrap answers by killing the tree without grace, unshare ignores it.
             send_signal(self._agent_fd, signal.SIGTERM)
             await self.wait(deadline_s=self._patience.term_s)
-        if self.exit is None and self._wrapper_fd is not None:
-            send_signal(self._wrapper_fd, signal.SIGKILL)
+        if self.exit is None:
+            self._strike()
             await self.wait(deadline_s=self._patience.kill_s)
         if not self.is_gone:
-            await self._end_namespace()
+            await self._sweep()
         return self.exit or ExitStatus(is_exact=False)
 
     def put_down(self) -> None:
         """Without awaiting anything: for a tree that was never seen whole, or whose stop was itself cut off."""
+        if self._plan.containment.variant is Variant.WARDEN and self._popen.poll() is None:
+            # Killed with the others, it could not adopt what they leave behind.
+            self._strike()
+            with suppress(subprocess.TimeoutExpired):
+                self._popen.wait(timeout=self._patience.kill_s)
         known = [each for each in (self.wrapper, self._leader, self.agent) if each is not None]
-        deaths = kill_trees({self._plan.marker: known}, patience_s=self._patience.kill_s)
+        cgroups = {} if self._plan.cgroup is None else {self._plan.marker: self._plan.cgroup}
+        deaths = kill_trees({self._plan.marker: known}, cgroups=cgroups, patience_s=self._patience.kill_s)
         with suppress(subprocess.TimeoutExpired):
             self._popen.wait(timeout=self._patience.kill_s)
         self.is_gone = not deaths.survived and self._popen.returncode is not None
@@ -127,24 +139,48 @@ class ProcessTree:
         for pidfd in pins:
             if pidfd is not None:
                 os.close(pidfd)
+        if self.is_gone and self._plan.cgroup is not None:
+            cgroup.remove(self._plan.cgroup)
 
-    async def _end_namespace(self) -> None:
-        """The death of its first process ends a namespace, and that death is over when all the others are."""
+    def _strike(self) -> None:
+        if self._plan.cgroup is not None:
+            cgroup.kill(self._plan.cgroup)
+        elif self._wrapper_fd is not None:
+            if self._plan.containment.variant is Variant.WARDEN:
+                send_signal(self._wrapper_fd, signal.SIGTERM)
+                # A warden that was stopped, by its agent say, would not hear of it.
+                send_signal(self._wrapper_fd, signal.SIGCONT)
+            else:
+                send_signal(self._wrapper_fd, signal.SIGKILL)
+
+    async def _sweep(self) -> None:
+        """What may be left when the wrapper has ended."""
         if self.exit is not None and self._leader_fd is not None:
+            # The death of its first process ends a namespace, and that death is over when all the others are.
             send_signal(self._leader_fd, signal.SIGKILL)
             with anyio.move_on_after(self._patience.kill_s):
                 await _until_dead(self._leader_fd)
                 self.is_gone = True
+        elif self.exit is not None and self._is_empty():
+            self.is_gone = True
         else:
             await anyio.to_thread.run_sync(self.put_down)
 
+    def _is_empty(self) -> bool:
+        if self._plan.cgroup is not None:
+            return not cgroup.members(self._plan.cgroup)
+        # A warden that was killed has left who knows what.
+        return self._plan.containment.variant is Variant.WARDEN and self._popen.returncode >= 0
+
     def _look(self) -> None:
         """Note the namespace's first process, which is the wrapper's child, and the agent, once there are such."""
-        if self._leader_fd is None:
+        if self._leader_fd is None and self._plan.containment.rung == 1:
             for leader in filter(None, map(identify, children(self.wrapper.pid)[:1])):
                 self._leader, self._leader_fd = leader, pin(leader)
-        if self._agent_fd is None and (agent := find_agent(self.wrapper.pid)) is not None:
-            self.agent, self._agent_fd = agent, pin(agent)
+        if self._agent_fd is None:
+            agent = find_agent(self.wrapper.pid, is_wrapper=self._is_wrapper)
+            if agent is not None:
+                self.agent, self._agent_fd = agent, pin(agent)
 
 
 async def _until_dead(pidfd: int) -> None:

@@ -5,8 +5,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from proctor.workspace.commits import tell_repository
 from proctor.workspace.hunks import render_hunks
 from proctor.workspace.name import quoted
+from proctor.workspace.repository import GIT
 from proctor.workspace.snapshot import EMPTY, Entry, Snapshot, snapshot
 from proctor.workspace.walk import EntryKind, open_regular
 
@@ -28,15 +30,16 @@ def diff(
     """A base of None is the empty tree. Snapshots are taken unless given.
 
     `git apply` reads what is text. What is not, or is too large or unreadable, is told by size and digest; what git
-    cannot say (an empty folder, a pipe) stands in lines that begin with `#`, and so does the cut.
+    cannot say (an empty folder, a pipe, what became of `.git`) stands in lines that begin with `#`; so does the cut.
     """
     if base is None:
         base = EMPTY if base_root is None else snapshot(base_root)
     if now is None:
         now = snapshot(now_root)
     paths = _changed(base, now)
-    out: list[bytes] = []
-    left_bytes = max_total_bytes
+    told = tell_repository(base.repository, now.repository, base_root=base_root, now_root=now_root)
+    out = [f"{line}\n".encode() for line in told]
+    left_bytes = max_total_bytes - sum(map(len, out))
     for done, path in enumerate(paths):
         section = b"".join(
             _section(
@@ -78,7 +81,7 @@ class _Side:
         self.entry = entry
         self.name = quoted(prefix + path)
         self.path = quoted(path)
-        self.is_git = entry is not None and entry.kind in _GIT_KINDS
+        self.is_git = entry is not None and entry.kind in _GIT_KINDS and not path.startswith(f"{GIT}/")
         self.text: bytes | None = None
         self.why_not_shown = "not text"
         if entry is not None and self.is_git:
@@ -125,7 +128,7 @@ def _section(old: _Side, new: _Side) -> Iterator[bytes]:
     for side, verb in ((old, "removed"), (new, "new")):
         if side.entry is not None and not side.is_git:
             kind = "folder" if side.entry.kind is EntryKind.DIR else side.entry.kind.value
-            note = side.entry.unread or ("empty" if kind == "folder" else "")
+            note = side.entry.unread or side.entry.sha256 or ("empty" if kind == "folder" else "")
             yield f"# {verb} {kind} {side.path}{note and f' ({note})'}\n".encode()
     if old.is_git:
         yield f"diff --git {old.name} {new.name}\ndeleted file mode {old.mode}\n".encode()

@@ -30,7 +30,7 @@ def prepare(source: Path | None, *, into: Path) -> None:
             raise InputError("workspace.inside-itself", f"{quoted(str(into))} lies inside {quoted(str(source))}")
         found = walk(source)
         for item in found:
-            _refuse_what_reaches_out(source, item)
+            refuse_what_reaches_out(source, item)
     try:
         into.parent.mkdir(parents=True, exist_ok=True)
         into.mkdir(mode=0o700)
@@ -45,7 +45,8 @@ def prepare(source: Path | None, *, into: Path) -> None:
             raise
 
 
-def _refuse_what_reaches_out(source: Path, item: Found) -> None:
+def refuse_what_reaches_out(source: Path, item: Found) -> None:
+    """InputError for an item that would lead out of a copy, or cannot be in one."""
     place = quoted(str(source))
     match item.kind:
         case EntryKind.FIFO | EntryKind.SOCKET | EntryKind.DEVICE:

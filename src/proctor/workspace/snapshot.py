@@ -1,4 +1,4 @@
-"""What a workspace holds, in one digest: names, kinds, executable bits, contents and link targets, nothing else."""
+"""What a workspace holds, in one digest: names, kinds, executable bits, contents, link targets and git refs."""
 
 import hashlib
 from collections.abc import Sequence
@@ -10,6 +10,7 @@ from typing import Final
 from proctor.canonical import digest
 from proctor.ids import Digest
 from proctor.workspace.name import quoted
+from proctor.workspace.repository import Repository, is_storage, read_repository
 from proctor.workspace.walk import MAX_TREE_BYTES, EntryKind, Found, open_regular, walk
 
 # What the Codex sandbox leaves at the top of every workspace it ran a command in, empty.
@@ -33,14 +34,18 @@ class Entry:
 
 @dataclass(frozen=True, kw_only=True)
 class Snapshot:
-    """A tree at one moment."""
+    """A tree at one moment. Of a repository at its top, what is mere storage is not among the entries."""
 
     entries: tuple[Entry, ...]
+    repository: Repository | None = None
 
     @cached_property
     def digest(self) -> Digest:
         """Equal trees have equal digests, wherever they lie and whenever they were written."""
-        return digest([_row(entry) for entry in self.entries])
+        rows: list[object] = [_row(entry) for entry in self.entries]
+        if self.repository is not None:
+            rows.append(["refs", *((quoted(name), quoted(at)) for name, at in self.repository.refs)])
+        return digest(rows)
 
     @cached_property
     def by_path(self) -> dict[str, Entry]:
@@ -52,12 +57,15 @@ EMPTY: Final = Snapshot(entries=())
 
 def snapshot(root: Path, *, max_bytes: int = MAX_TREE_BYTES) -> Snapshot:
     """Takes it, whatever an agent left there. Files are read in the order of their paths until `max_bytes`."""
+    found = walk(root)
+    repository = read_repository(root, found)
     entries = []
-    for item in walk(root):
-        entry = _entry(root, item, left_bytes=max_bytes)
-        max_bytes -= entry.size_bytes if entry.sha256 else 0
-        entries.append(entry)
-    return Snapshot(entries=tuple(entries))
+    for item in found:
+        if repository is None or not is_storage(item):
+            entry = _entry(root, item, left_bytes=max_bytes)
+            max_bytes -= entry.size_bytes if entry.sha256 else 0
+            entries.append(entry)
+    return Snapshot(entries=tuple(entries), repository=repository)
 
 
 def remove_leftovers(root: Path, base: Snapshot, *, names: Sequence[str] = LEFTOVERS) -> tuple[str, ...]:

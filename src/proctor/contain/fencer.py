@@ -1,0 +1,117 @@
+"""A program in a new mount namespace that raises fences and becomes another: where there is unshare but no bwrap.
+
+`fencer.py NETWORK CWD [FENCE PATH]... -- PROGRAM WORD...`, with the words of `fences.py`. It is run by its path and
+imports nothing of ours.
+"""
+
+import ctypes
+import os
+import signal
+import sys
+
+_MS_BIND, _MS_REC = 0x1000, 0x4000
+_MS_NOSUID_NODEV = 0x2 | 0x4
+_AT_FDCWD, _AT_RECURSIVE = -100, 0x8000
+_READ_ONLY = 0x1
+_SYS_MOUNT_SETATTR = 442  # the same on every architecture
+_PR_CAPBSET_DROP, _PR_SET_NO_NEW_PRIVS = 24, 38
+_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL = 47, 4
+_CAPABILITIES_V3 = 0x20080522
+_SIOCGIFFLAGS, _SIOCSIFFLAGS, _IFF_UP = 0x8913, 0x8914, 0x1
+_DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def main(words: list[str]) -> None:
+    end = words.index("--")
+    network, cwd, rules, argv = words[0], words[1], words[2:end], words[end + 1 :]
+    if network == "none":
+        raise_loopback()
+    raise_fences(list(zip(rules[::2], rules[1::2], strict=True)))
+    drop_capabilities()
+    # What it was started in lies outside now.
+    os.chdir(cwd)
+    for number in (signal.SIGPIPE, signal.SIGXFSZ):
+        # An interpreter ignores these two, and what it executes would too.
+        signal.signal(number, signal.SIG_DFL)
+    os.execv(argv[0], argv)  # noqa: S606
+
+
+def raise_fences(rules: list[tuple[str, str]]) -> None:
+    # Held before anything is hidden: a bind takes what a descriptor means, also when its path leads elsewhere by then.
+    held = {path: os.open(path, os.O_PATH) for fence, path in rules if fence != "hidden"}
+    devices = {path: os.open(path, os.O_PATH) for name in _DEVICES if os.path.exists(path := f"/dev/{name}")}  # noqa: PTH110
+    set_read_only("/", is_read_only=True)
+    hide("/dev")
+    for path, descriptor in devices.items():
+        bind(descriptor, path)
+    for name, target in (("fd", ""), ("stdin", "/0"), ("stdout", "/1"), ("stderr", "/2")):
+        os.symlink(f"/proc/self/fd{target}", f"/dev/{name}")  # noqa: PTH211
+    os.mkdir("/dev/shm", 0o1777)  # noqa: PTH102, S108
+    for fence, path in rules:
+        if fence == "hidden":
+            hide(path)
+        else:
+            bind(held[path], path)
+            set_read_only(path, is_read_only=fence == "read-only")
+    for descriptor in (*held.values(), *devices.values()):
+        os.close(descriptor)
+
+
+def hide(path: str) -> None:
+    os.makedirs(path, exist_ok=True)  # noqa: PTH103
+    check(_libc.mount(b"tmpfs", os.fsencode(path), b"tmpfs", _MS_NOSUID_NODEV, b"mode=0755"), path)
+
+
+def bind(descriptor: int, path: str) -> None:
+    source = f"/proc/self/fd/{descriptor}"
+    if not os.path.lexists(path):
+        os.makedirs(os.path.dirname(path), exist_ok=True)  # noqa: PTH103, PTH120
+        os.makedirs(path) if os.path.isdir(source) else os.close(os.open(path, os.O_CREAT))  # noqa: PTH103, PTH112
+    check(_libc.mount(os.fsencode(source), os.fsencode(path), None, _MS_BIND | _MS_REC, None), path)
+
+
+def set_read_only(path: str, *, is_read_only: bool) -> None:
+    attributes = (ctypes.c_uint64 * 4)(*((_READ_ONLY, 0) if is_read_only else (0, _READ_ONLY)), 0, 0)
+    place = ctypes.c_char_p(os.fsencode(path))
+    size = ctypes.c_size_t(ctypes.sizeof(attributes))
+    done = _libc.syscall(_SYS_MOUNT_SETATTR, _AT_FDCWD, place, _AT_RECURSIVE, ctypes.byref(attributes), size)
+    check(done, path)
+
+
+def raise_loopback() -> None:
+    # Imported here for a shorter start without, and before fences hide where they lie.
+    import fcntl
+    import socket
+    import struct
+
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+        request = struct.pack("16sh14x", b"lo", 0)
+        flags = struct.unpack("16sh14x", fcntl.ioctl(any_socket, _SIOCGIFFLAGS, request))[1]
+        fcntl.ioctl(any_socket, _SIOCSIFFLAGS, struct.pack("16sh14x", b"lo", flags | _IFF_UP))
+
+
+def drop_capabilities() -> None:
+    """With one of them left, the agent could undo every fence."""
+    number = 0
+    while _libc.prctl(_PR_CAPBSET_DROP, number, 0, 0, 0) == 0:
+        number += 1
+    _libc.prctl(_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)
+    check(_libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "no_new_privs")
+    header, nothing = (ctypes.c_uint32 * 2)(_CAPABILITIES_V3, 0), (ctypes.c_uint32 * 6)()
+    check(_libc.capset(header, nothing), "capabilities")
+
+
+def check(result: int, what: str) -> None:
+    if result != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number), what)
+
+
+if __name__ == "__main__":
+    try:
+        main(sys.argv[1:])
+    except OSError as error:
+        sys.stderr.write(f"proctor-fencer: {error.filename or sys.argv[2]}: {error.strerror}\n")
+        sys.exit(126)

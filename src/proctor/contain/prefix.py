@@ -1,0 +1,76 @@
+"""What goes before an agent's argv, for each way to hold its process tree."""
+
+import os
+from pathlib import Path
+from typing import Final
+
+from proctor.contain.fences import Fence, Fences
+from proctor.spec.model import Network
+
+FENCER: Final = Path(__file__).with_name("fencer.py")
+WARDEN: Final = Path(__file__).with_name("warden.py")
+
+# The shell joins the cgroup and becomes the agent: nothing of the agent ever runs outside.
+_JOIN: Final = 'echo $$ >"$1" || exit 126; shift; exec "$@"'
+_JOIN_NAME: Final = "proctor-join"
+# How a wrapper begins what it says when it could not do its part.
+WRAPPERS: Final = ("bwrap: ", "setpriv: ", "unshare: ", "proctor-fencer: ", f"{_JOIN_NAME}: ", "proctor-warden: ")
+
+_FLAGS: Final = {Fence.WRITABLE: "--bind", Fence.READ_ONLY: "--ro-bind", Fence.HIDDEN: "--tmpfs"}
+
+
+def bwrap_prefix(bwrap: str) -> tuple[str, ...]:
+    # Without a fresh /proc an agent's own sandboxed shell breaks silently.
+    return (bwrap, "--dev-bind", "/", "/", "--proc", "/proc", "--unshare-pid", "--die-with-parent", "--")
+
+
+def fenced_bwrap_prefix(bwrap: str, *, fences: Fences, cwd: Path, is_root: bool) -> tuple[str, ...]:
+    # A fresh /dev, for root could write to a disk's device whatever its mounts are; and a /proc that is read-only, for
+    # below /proc/sys root needs no capability to set what holds for the whole machine.
+    argv = [bwrap, "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--remount-ro", "/proc"]
+    for path, fence in fences.rules():
+        argv += [_FLAGS[fence], str(path)] if fence is Fence.HIDDEN else [_FLAGS[fence], str(path), str(path)]
+    argv += ["--unshare-pid", "--unshare-ipc"]
+    if fences.network is Network.NONE:
+        argv.append("--unshare-net")
+    if is_root:
+        # bwrap leaves root its capabilities, and with them it would mount everything writable again.
+        argv += ["--cap-drop", "ALL"]
+    return (*argv, "--die-with-parent", "--chdir", str(cwd), "--")
+
+
+def unshare_prefix(setpriv: str, unshare: str, *, is_root: bool) -> tuple[str, ...]:
+    return (*_unshare(setpriv, unshare, is_root=is_root), "--")
+
+
+def fenced_unshare_prefix(
+    setpriv: str, unshare: str, *, fences: Fences, python: str, cwd: Path, is_root: bool
+) -> tuple[str, ...]:
+    argv = [*_unshare(setpriv, unshare, is_root=is_root), "--ipc"]
+    if fences.network is Network.NONE:
+        argv.append("--net")
+    if not is_root:
+        # The fencer needs them to mount, and lays them down before the agent.
+        argv.append("--keep-caps")
+    argv += ["--", python, "-I", "-S", str(FENCER), fences.network.value, str(cwd)]
+    for path, fence in fences.rules():
+        argv += [fence.value, str(path)]
+    return (*argv, "--")
+
+
+def _unshare(setpriv: str, unshare: str, *, is_root: bool) -> tuple[str, ...]:
+    # --kill-child alone does not outlive kill -9 of Proctor when the agent ignores EOF; setpriv's death signal does.
+    # --map-root-user would make an agent refuse its own folders as not user-owned.
+    user = () if is_root else ("--user", "--map-current-user")
+    return (
+        *(setpriv, "--pdeathsig", "KILL", "--"),
+        *(unshare, *user, "--pid", "--fork", "--kill-child", "--mount-proc"),
+    )
+
+
+def cgroup_prefix(shell: str, cgroup: Path) -> tuple[str, ...]:
+    return (shell, "-c", _JOIN, _JOIN_NAME, str(cgroup / "cgroup.procs"))
+
+
+def warden_prefix(python: str) -> tuple[str, ...]:
+    return (python, "-I", "-S", str(WARDEN), str(os.getpid()))
