@@ -166,6 +166,10 @@ CODES: dict[str, Meaning] = {
         "The attempt was cancelled.", "Run the spec again: it makes a new campaign.", retryable=True
     ),
     "run.harness": Meaning("Proctor itself failed in an unforeseen way.", "Report it with the detail given."),
+    "run.redaction": Meaning(
+        "A secret that was planted as a canary reached the disk, so redaction did not work and there is no seal.",
+        "Keep the evidence folder to yourself, and report it with the file named.",
+    ),
     # ── evidence ──
     "evidence.signature": Meaning(
         "A signature is not of the seal beside it, or cannot be read.",

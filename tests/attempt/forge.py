@@ -12,6 +12,7 @@ from proctor.evidence.artifacts import ProcessRecord
 from proctor.evidence.chain import ChainHead, chain_rows
 from proctor.evidence.layout import STREAMS, AttemptPaths, RuntimePaths
 from proctor.evidence.reader import read_rows
+from proctor.evidence.redact import Redactor
 from proctor.evidence.seal import seal, seal_process
 from proctor.ids import AttemptId
 
@@ -55,4 +56,5 @@ def reseal_process(paths: RuntimePaths, **changes: Any) -> None:
     for row in reading:
         rows[row["dir"]] = rows.get(row["dir"], 0) + 1
     record = msgspec.json.decode(paths.record.read_bytes(), type=ProcessRecord)
-    seal_process(paths, msgspec.structs.replace(record, **{"stream": reading.head, "rows": rows, **changes}))
+    changed = msgspec.structs.replace(record, **{"stream": reading.head, "rows": rows, **changes})
+    seal_process(paths, changed, redactor=Redactor([]))

@@ -14,6 +14,7 @@ from proctor.errors import EvidenceError, MachineError, disk_refusal
 from proctor.evidence.artifacts import Feedback
 from proctor.evidence.layout import SEAL, SEALED, AttemptPaths, RootPaths, write_artifact, write_text_artifact
 from proctor.evidence.reader import read_artifact
+from proctor.evidence.redact import Redactor
 from proctor.ids import AttemptId, CampaignId, CellId, ProcessId, RunId
 
 FEEDBACK = Feedback(attempt_id=AttemptId("a.1"), claimed=True, answer="42", frame=7, problem=None)
@@ -85,7 +86,7 @@ def test_folders_and_files_are_private_whatever_the_umask(tmp_path: Path) -> Non
     before = os.umask(0)
     try:
         paths.create()
-        write_artifact(paths.feedback, FEEDBACK)
+        write_artifact(paths.feedback, FEEDBACK, redactor=None)
     finally:
         os.umask(before)
 
@@ -113,7 +114,7 @@ def test_an_attempts_folder_is_never_used_twice(tmp_path: Path) -> None:
 def test_an_artifact_reads_back_and_is_fit_for_human_eyes(tmp_path: Path) -> None:
     path = tmp_path / "feedback.json"
 
-    write_artifact(path, FEEDBACK)
+    write_artifact(path, FEEDBACK, redactor=None)
 
     assert path.read_text() == (
         '{\n  "schemaVersion": 1,\n  "attemptId": "a.1",\n  "claimed": true,\n  "answer": "42",\n'
@@ -128,7 +129,7 @@ def test_an_artifact_takes_the_place_of_an_older_one_even_after_a_write_that_was
     (tmp_path / ".feedback.json.tmp").write_text('{"half": ' * 99)
     path.write_text("old")
 
-    write_artifact(path, FEEDBACK, is_durable=False)
+    write_artifact(path, FEEDBACK, redactor=None, is_durable=False)
 
     assert read_artifact(path, Feedback) == FEEDBACK
     assert list(tmp_path.iterdir()) == [path]
@@ -148,7 +149,7 @@ def test_an_artifact_of_another_schema_is_told_apart(tmp_path: Path, change: dic
 def test_text_that_utf8_cannot_spell_is_written_as_an_escape(tmp_path: Path) -> None:
     path = tmp_path / "workspace.diff"
 
-    write_text_artifact(path, "naïve \udc80\n")
+    write_text_artifact(path, "naïve \udc80\n", redactor=Redactor([]))
 
     assert path.read_bytes() == "naïve \\udc80\n".encode()
 
@@ -158,7 +159,7 @@ def test_a_write_that_fails_leaves_nothing_behind_and_says_why(tmp_path: Path) -
     path.mkdir()
 
     with pytest.raises(MachineError) as refused:
-        write_artifact(path, FEEDBACK)
+        write_artifact(path, FEEDBACK, redactor=None)
 
     assert (refused.value.code, refused.value.file) == ("machine.unwritable", str(path))
     assert list(tmp_path.iterdir()) == [path]

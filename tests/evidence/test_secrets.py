@@ -1,9 +1,12 @@
-"""Which variables are secrets, and which only look so."""
+"""Which variables and files hold secrets, and which only look so."""
+
+from pathlib import Path
 
 import pytest
 
 from proctor.errors import InputError
-from proctor.evidence.secrets import PROTOCOL_WORDS, Secret, find_secrets
+from proctor.evidence.secrets import OUR_WORDS, Secret, find_secrets
+from proctor.runtime.codex_app_server import RUNTIME
 
 VALUE = "s3cr3t-value"
 
@@ -21,6 +24,7 @@ VALUE = "s3cr3t-value"
         "REGISTRY_AUTH",
         "SERVICE_CREDENTIAL",
         "GOOGLE_CREDENTIALS",
+        "SMTP_PASS",
         "SIGNING_PASSPHRASE",
         "SECRET",
         "KEY",
@@ -61,9 +65,20 @@ def test_a_short_value_is_passed_over() -> None:
     assert find_secrets({"API_KEY": "1234567", "OTHER_KEY": " 123456 \n"}, declared=[]) == ()
 
 
-@pytest.mark.parametrize("word", [*sorted(w for w in PROTOCOL_WORDS if len(w) >= 8), "complete", "threadId"])
+@pytest.mark.parametrize("word", ["commandExecution", "complete", "threadId", "account/rateLimits", "aggregatedOutput"])
 def test_a_protocol_word_or_a_part_of_one_is_never_a_secret(word: str) -> None:
+    assert find_secrets({"API_KEY": word}, declared=[], words=RUNTIME.words) == ()
+
+
+@pytest.mark.parametrize("word", ["timed_out", "run.harness", "process.exited", "stream.ended", "redacted"])
+def test_a_word_of_our_own_is_never_a_secret(word: str) -> None:
+    assert word in OUR_WORDS
     assert find_secrets({"API_KEY": word}, declared=[]) == ()
+
+
+def test_the_name_of_a_variable_or_a_part_of_an_id_is_never_a_secret() -> None:
+    environ = {"KEY_NAME": "OPENAI_API_KEY", "OPENAI_API_KEY": VALUE, "APP_TOKEN": "greeting"}
+    assert find_secrets(environ, declared=[], words=["fix-greeting"]) == (Secret(name="OPENAI_API_KEY", value=VALUE),)
 
 
 def test_one_value_under_two_names_is_one_secret_with_the_first_name() -> None:
@@ -89,7 +104,7 @@ def test_white_space_around_a_value_is_no_part_of_it() -> None:
         ({}, "spec.missing-key", "not set"),
         ({"PLAIN": "hunter2"}, "spec.type", "too short to redact safely"),
         ({"PLAIN": "       7"}, "spec.type", "too short to redact safely"),
-        ({"PLAIN": "turn/completed"}, "spec.type", "word of the agent protocol"),
+        ({"PLAIN": "clock.fired"}, "spec.type", "word of the agent protocol"),
     ],
 )
 def test_a_declared_secret_that_cannot_be_redacted_is_refused_without_being_told(
@@ -100,6 +115,41 @@ def test_a_declared_secret_that_cannot_be_redacted_is_refused_without_being_told
     assert (caught.value.code, caught.value.key) == (code, "secrets")
     assert "PLAIN" in caught.value.what
     assert all(value not in caught.value.what for value in environ.values())
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        (
+            '{"OPENAI_API_KEY": null, "tokens": {"access_token": "at-012345", "account_id": "a-0123456"}}',
+            ["access_token"],
+        ),
+        (
+            '{"installed": {"client_secret": "cs-012345"}, "list": [{"refreshToken": "rt-012345"}]}',
+            ["client_secret", "refreshToken"],
+        ),
+        ("# keys\nexport DB_PASSWORD='pw-01234567'\nHOST=example.org\ntoken = tk-0123456", ["DB_PASSWORD", "token"]),
+        ("-----BEGIN KEY-----\nMIIEvQIBADANBg\n-----END KEY-----\n", [""]),
+    ],
+    ids=["auth.json", "nested", "env", "one secret"],
+)
+def test_a_credential_file_holds_secrets_under_names_like_one_or_is_one(
+    tmp_path: Path, text: str, found: list[str]
+) -> None:
+    file = tmp_path / "creds"
+    file.write_text(text)
+    secrets = find_secrets({}, declared=[], files=[file])
+    assert [secret.name for secret in secrets] == [f"creds:{name}".rstrip(":") for name in found]
+    assert all(secret.value in text for secret in secrets)
+
+
+@pytest.mark.parametrize("text", ["", "short", '{"name": "nothing secret"}', "HOST=example.org", '{"key": "threadId"}'])
+def test_a_credential_file_without_a_secret_is_refused(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "creds"
+    file.write_text(text)
+    with pytest.raises(InputError, match="creds holds nothing that can be redacted") as caught:
+        find_secrets({}, declared=[], files=[file], words=["threadId"])
+    assert caught.value.code == "spec.type"
 
 
 def test_a_secret_does_not_show_its_value() -> None:

@@ -150,7 +150,7 @@ def make(
     paths.create()
     whole = {ATTEMPT: ATTEMPT_RECORD, RUNNER_REF: RUNNER, FEEDBACK: CLAIMED, REPORT: REPORTED, **(artifacts or {})}
     for name, artifact in whole.items():
-        write_artifact(folder / name, artifact)
+        write_artifact(folder / name, artifact, redactor=None)
     paths.prompt.write_bytes(prompt)
     paths.workspace_diff.write_bytes(changes)
     told: dict[str, list[Any]] = {TOOL_CALLS: [CALL], TRANSCRIPT: [LINE], PROBES: [{"any": "thing"}], **(rows or {})}

@@ -14,7 +14,8 @@ from proctor.errors import HangupError
 from proctor.event.outcome import Outcome
 from proctor.evidence.recorder import FrameLog
 from proctor.evidence.redact import Redactor
-from proctor.evidence.secrets import Secret
+from proctor.evidence.secrets import find_secrets
+from proctor.runtime.codex_app_server import RUNTIME
 from proctor.runtime.codex_app_server.normalize import CodexNormalizer
 from proctor.testing.clock import FakeClock
 from tests.runtime.twin import Request, Twin, connected, notification, run, session_ask, turn_completed
@@ -69,7 +70,9 @@ def test_a_turn_has_ended_for_whoever_waited_exactly_when_it_has_on_record(
         assert tap.failure is None
         return has_ended, derivation.ending.outcome
 
-    redactor = Redactor([Secret(name=f"S{number}", value=value) for number, value in enumerate(sorted(secrets))])
+    # The words of the protocol among them are never secrets: that is what the law rests on.
+    environ = {f"S{number}_KEY": value for number, value in enumerate(sorted(secrets))}
+    redactor = Redactor(find_secrets(environ, declared=[], words=RUNTIME.words), private=RUNTIME.private)
     with (
         tempfile.TemporaryDirectory() as folder,
         FrameLog(Path(folder) / "frames.jsonl", redactor=redactor, clock=FakeClock()) as log,

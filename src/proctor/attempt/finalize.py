@@ -8,7 +8,7 @@ from proctor.attempt.derive import Derived
 from proctor.attempt.judge import judge
 from proctor.attempt.model import AttemptAsk
 from proctor.errors import EvidenceError
-from proctor.evidence import layout
+from proctor.evidence import canary, layout
 from proctor.evidence.artifacts import AttemptReport, Feedback, RunnerRef, StreamHead
 from proctor.evidence.reader import read_bytes
 from proctor.evidence.redact import Redactor
@@ -54,7 +54,7 @@ def finalize(
         if read_bytes(path) != data:
             raise EvidenceError("evidence.digest", "changed before it was sealed", file=path.name)
     claim, ending = derived.claim, derived.ending
-    layout.write_artifact(ask.paths.runner_ref, redactor.value(_runner_ref(ask, conversation)), is_durable=False)
+    layout.write_artifact(ask.paths.runner_ref, _runner_ref(ask, conversation), redactor=redactor, is_durable=False)
     feedback = Feedback(
         attempt_id=ask.attempt_id,
         claimed=claim.claimed,
@@ -62,9 +62,9 @@ def finalize(
         frame=claim.frame,
         problem=claim.problem,
     )
-    layout.write_artifact(ask.paths.feedback, feedback, is_durable=False)
+    layout.write_artifact(ask.paths.feedback, feedback, redactor=redactor, is_durable=False)
     changes = diff(ask.workspace_source, workspace, base=base, now=now).decode("utf-8", "surrogateescape")
-    layout.write_text_artifact(ask.paths.workspace_diff, redactor.text(changes).text, is_durable=False)
+    layout.write_text_artifact(ask.paths.workspace_diff, changes, redactor=redactor, is_durable=False)
     decision = decide(
         require(ask.mission.probes), conversation.probes, workspace_digest=now.digest, base_digest=base.digest
     )
@@ -81,7 +81,8 @@ def finalize(
         workspace_digest_after=now.digest,
         duration_ms=duration_ms,
     )
-    layout.write_artifact(ask.paths.report, redactor.value(report), is_durable=False)
+    layout.write_artifact(ask.paths.report, report, redactor=redactor, is_durable=False)
+    canary.refuse_leaks(canary.among(ask.secrets), (ask.paths.folder / name for name in layout.SEALED))
     seal(ask.paths, attempt_id=ask.attempt_id, clock=ask.clock, streams=streams)
     return report
 
@@ -106,6 +107,8 @@ def _runner_ref(ask: AttemptAsk, conversation: Conversation) -> RunnerRef:
         ),
     }
     facts.setdefault("containment", ask.containment.fact())
+    if (planted := canary.among(ask.secrets)) is not None:
+        facts["redaction"] = canary.fact(planted)
     return RunnerRef(
         attempt_id=ask.attempt_id,
         strategy=ask.runtime.id,

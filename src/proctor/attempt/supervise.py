@@ -17,7 +17,7 @@ from proctor.attempt.watchdog import Fired, Watch, under_watch
 from proctor.errors import HangupError, MachineError, ProctorError, disk_refusal
 from proctor.event.claim import with_footer
 from proctor.event.row import ClockRanOut, StepTaken, WasCancelled, WasRefused
-from proctor.evidence import layout
+from proctor.evidence import canary, layout
 from proctor.evidence.artifacts import AttemptRecord
 from proctor.evidence.recorder import ChainedLog, FrameLog
 from proctor.evidence.redact import Redactor
@@ -57,7 +57,7 @@ class _Supervisor:
     def __init__(self, ask: AttemptAsk) -> None:
         self.state = State.QUEUED
         self._ask = ask
-        self._redactor = Redactor(ask.secrets)
+        self._redactor = Redactor(ask.secrets, private=ask.runtime.private)
         self._workspace = ask.scratch / "workspace"
         self._conversation = Conversation()
         self._lease: Lease | None = None
@@ -80,10 +80,12 @@ class _Supervisor:
             FrameLog(paths.frames, redactor=self._redactor, clock=ask.clock) as frames,
             ChainedLog(paths.tool_calls) as calls,
             ChainedLog(paths.transcript) as transcript,
-            ChainedLog(paths.probes) as probes,
+            ChainedLog(paths.probes, redactor=self._redactor) as probes,
         ):
             derivation = Derivation(ask.runtime.normalizer(), trace=calls.append, transcript=transcript.append)
             tap = RecordingTap(frames, derivation, watcher=lambda event: ask.watcher.saw(ask.attempt_id, event))
+            if (planted := canary.among(ask.secrets)) is not None:
+                tap.say(canary.shown(planted))
             base = await self._prepare()
             await self._watched(tap, lambda: self._work(tap, base, probes))
             self.move(Move.STOP)
@@ -122,8 +124,9 @@ class _Supervisor:
         ask = self._ask
         base = await anyio.to_thread.run_sync(self._lay_out)
         self._conversation.prompt = with_footer(ask.mission.prompt)
-        prompt = self._redactor.text(self._conversation.prompt).text
-        layout.write_text_artifact(ask.paths.prompt, prompt, is_durable=False)
+        prompt = layout.write_text_artifact(
+            ask.paths.prompt, self._conversation.prompt, redactor=self._redactor, is_durable=False
+        )
         flow = ask.flow
         record = AttemptRecord(
             attempt_id=ask.attempt_id,
@@ -137,7 +140,7 @@ class _Supervisor:
             strategy=ask.runtime.id,
             plan_digest=ask.plan_digest,
             cell_digest=ask.cell.digest,
-            prompt_digest=canonical.digest_bytes(prompt.encode("utf-8", "backslashreplace")),
+            prompt_digest=canonical.digest_bytes(prompt),
             workspace_digest=base.digest,
             required_probes=tuple(probe.digest for probe in require(ask.mission.probes)),
             isolation=flow.isolation,
@@ -147,11 +150,8 @@ class _Supervisor:
             secret_names=tuple(secret.name for secret in ask.secrets),
             created_at_ms=ask.clock.wall_ms(),
         )
-        layout.write_artifact(ask.paths.attempt, record, is_durable=False)
-        self._conversation.written = {
-            ask.paths.prompt: prompt.encode(errors="backslashreplace"),
-            ask.paths.attempt: layout.render_artifact(record),
-        }
+        written = layout.write_artifact(ask.paths.attempt, record, redactor=self._redactor, is_durable=False)
+        self._conversation.written = {ask.paths.prompt: prompt, ask.paths.attempt: written}
         return base
 
     def _lay_out(self) -> Snapshot:
@@ -265,4 +265,4 @@ class _Supervisor:
                 clock=ask.clock,
             )
             self._conversation.probes.append(row)
-            log.append([self._redactor.value(row)])
+            log.append([row])

@@ -52,12 +52,12 @@ def freeze(loaded: LoadedSpec, *, paths: CampaignPaths, workspaces: Path, redact
     plan = expand(loaded.spec, digests=Contents(scripts=loaded.script_digests, workspaces=digests))
     make_folder(paths.spec_snapshot)
     source_text = loaded.source.decode("utf-8", "replace")
-    write_text_artifact(paths.spec_snapshot / "spec.yaml", redactor.text(source_text).text)
+    write_text_artifact(paths.spec_snapshot / "spec.yaml", source_text, redactor=redactor)
     for number, (_, path) in enumerate(sorted(loaded.scripts.items())):
-        text = redactor.text(path.read_text(encoding="utf-8")).text
-        write_text_artifact(paths.spec_snapshot / f"script-{number}.yaml", text)
+        text = path.read_text(encoding="utf-8")
+        write_text_artifact(paths.spec_snapshot / f"script-{number}.yaml", text, redactor=redactor)
     index = FrozenFiles(spec=loaded.digest, scripts=dict(loaded.script_digests), workspaces=digests)
-    write_artifact(paths.spec_snapshot / "index.json", redactor.value(index))
+    write_artifact(paths.spec_snapshot / "index.json", index, redactor=redactor)
     return Frozen(plan=plan, workspaces=copies, workspace_digests=digests)
 
 

@@ -1,7 +1,7 @@
 """What must be right before anything runs: programs, containment, environment, credentials."""
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,12 +12,14 @@ from proctor.contain.bundled import bundled_bwrap
 from proctor.contain.ladder import Containment, choose, survey
 from proctor.contain.reap import reap_leftovers
 from proctor.errors import InputError
+from proctor.evidence import canary
 from proctor.evidence.secrets import Secret, find_secrets
 from proctor.ids import FlowId
 from proctor.model.script import Script, load_script
 from proctor.plan.expand import resolve_flow
 from proctor.plan.model import ResolvedFlow
 from proctor.runtime.environment import agent_environment, refuse_tmpdir_above
+from proctor.runtime.registry import strategy_ids
 from proctor.runtime.resolve import Resolution, resolve
 from proctor.spec.load import LoadedSpec
 from proctor.spec.model import Login
@@ -25,9 +27,10 @@ from proctor.spec.model import Login
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ready:
-    """What a run starts from."""
+    """What a run starts from. The canary is one of the secrets."""
 
     secrets: tuple[Secret, ...]
+    canary: Secret
     containment: Containment
     resolutions: Mapping[FlowId, Resolution]
     environments: Mapping[FlowId, Mapping[str, str]]
@@ -39,19 +42,35 @@ def preflight(loaded: LoadedSpec) -> Ready:
     """Raises what is wrong; ends what an earlier Proctor left running."""
     scripts = {written: load_script(path) for written, path in loaded.scripts.items()}
     flows = [resolve_flow(flow, spec=loaded.spec) for flow in loaded.spec.flows]
-    secrets = find_secrets(os.environ, declared=loaded.spec.secrets)
     variables = {flow.id: _key_variable(flow, loaded) for flow in flows}
     resolutions = {flow.id: _resolve(flow, loaded) for flow in flows}
     environments = {flow.id: _environment(flow, loaded, key_variable=variables[flow.id]) for flow in flows}
+    secrets = _secrets(loaded, resolutions.values())
+    planted = canary.plant()
     reap_leftovers(places.state_dir() / "spawns")
     return Ready(
-        secrets=secrets,
+        secrets=(*secrets, planted),
+        canary=planted,
         containment=choose(survey(bundled_bwrap=bundled_bwrap())),
         resolutions=resolutions,
         environments=environments,
         key_variables=variables,
         scripts=scripts,
     )
+
+
+def _secrets(loaded: LoadedSpec, resolutions: Iterable[Resolution]) -> tuple[Secret, ...]:
+    spec = loaded.spec
+    ids = (spec.campaign, *(mission.id for mission in spec.missions), *(flow.id for flow in spec.flows))
+    words = {*ids, *strategy_ids(), *(word for resolution in resolutions for word in resolution.runtime.words)}
+    names = [secret for secret in spec.secrets if isinstance(secret, str)]
+    try:
+        return find_secrets(os.environ, declared=names, files=loaded.secret_files, words=words)
+    except InputError as error:
+        line = loaded.line_of("secrets")
+        raise InputError(
+            error.code, error.what, file=loaded.file, line=line, key="secrets", suggestion=error.suggestion
+        ) from error
 
 
 def _resolve(flow: ResolvedFlow, loaded: LoadedSpec) -> Resolution:

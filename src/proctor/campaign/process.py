@@ -7,22 +7,25 @@ import anyio.to_thread
 
 from proctor.attempt.model import Lease
 from proctor.attempt.tap import RecordingTap
+from proctor.evidence import canary
 from proctor.evidence.artifacts import ProcessRecord
 from proctor.evidence.layout import RuntimePaths
 from proctor.evidence.recorder import FrameLog
 from proctor.evidence.redact import Redactor
 from proctor.evidence.seal import seal_process
+from proctor.evidence.secrets import Secret
 from proctor.runtime.base import HostAsk, Runtime
 
 
 @asynccontextmanager
 async def open_recorded_host(
-    runtime: Runtime, ask: HostAsk, *, paths: RuntimePaths, redactor: Redactor
+    runtime: Runtime, ask: HostAsk, *, paths: RuntimePaths, redactor: Redactor, planted: Secret
 ) -> AsyncIterator[Lease]:
     """Recorded, not interpreted. Afterwards the count taken at the pipe is sealed beside the record."""
     paths.create()
     with FrameLog(paths.frames, redactor=redactor, clock=ask.clock) as log:
         tap = RecordingTap(log)
+        tap.say(canary.shown(planted))
         async with runtime.open_host(ask, tap) as host:
             yield Lease(process=ask.process, host=host, rows=lambda: log.head.rows, failure=lambda: tap.failure)
         tap.commit()
@@ -33,13 +36,14 @@ async def open_recorded_host(
             strategy=runtime.id,
             frames_in=host.frames_in,
             rows={dir_.value: count for dir_, count in sorted(log.counts.items())},
-            facts={name: redactor.value(fact) for name, fact in host.facts.items()},
+            facts={**host.facts, "redaction": canary.fact(planted)},
             stream=log.head,
             sha256="",
         )
 
         def seal() -> None:
             log.sync()
-            seal_process(paths, record)
+            canary.refuse_leaks(planted, [paths.frames])
+            seal_process(paths, record, redactor=redactor)
 
         await anyio.to_thread.run_sync(seal)

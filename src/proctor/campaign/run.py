@@ -47,6 +47,7 @@ class CampaignResult:
     run_id: RunId
     paths: CampaignPaths
     attempts: tuple[AttemptResult, ...]
+    redactor: Redactor = field(repr=False)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -90,7 +91,7 @@ async def run_campaign(
             book.begin(frozen.plan, run=run_id, at_ms=clock.wall_ms())
             is_begun = True
             # Last of the set-up: a campaign without a plan was cut off before anything ran.
-            write_artifact(paths.plan, PlanFile(plan=Redactor(ready.secrets).value(frozen.plan)))
+            write_artifact(paths.plan, PlanFile(plan=frozen.plan), redactor=Redactor(ready.secrets))
             intents = await stack.enter_async_context(open_intents(places.state_dir() / "spawns"))
             run = _Run(
                 loaded=loaded,
@@ -115,7 +116,9 @@ async def run_campaign(
             # Nothing ran, so there is nothing to keep: half a campaign would only look like damage.
             with suppress(OSError):
                 remove(paths.folder)
-    return CampaignResult(campaign_id=campaign_id, run_id=run_id, paths=paths, attempts=results)
+    return CampaignResult(
+        campaign_id=campaign_id, run_id=run_id, paths=paths, attempts=results, redactor=Redactor(ready.secrets)
+    )
 
 
 def _stamp(clock: Clock) -> str:
@@ -254,7 +257,8 @@ class _Run:
             model=self._model(flow, None),
         )
         paths = self.root.run(self.run_id).runtime(process)
-        return open_recorded_host(resolution.runtime, ask, paths=paths, redactor=Redactor(self.ready.secrets))
+        redactor = Redactor(self.ready.secrets, private=resolution.runtime.private)
+        return open_recorded_host(resolution.runtime, ask, paths=paths, redactor=redactor, planted=self.ready.canary)
 
     def _model(self, flow: ResolvedFlow, base_url: str | None) -> ModelAsk:
         if flow.model.is_scripted:

@@ -9,6 +9,7 @@ import msgspec
 
 from proctor.errors import EvidenceError
 from proctor.evidence.disk import make_folder, replace_file
+from proctor.evidence.redact import Redactor
 from proctor.ids import CampaignId, CellId, ProcessId, RunId
 
 ATTEMPT = "attempt.json"
@@ -192,18 +193,28 @@ class RootPaths:
         yield from map(RunPaths, _folders(self.folder / "runs"))
 
 
-def write_artifact(path: Path, artifact: msgspec.Struct, *, is_durable: bool = True) -> None:
-    """A JSON file to be read by people too, whole or not at all.
+def write_artifact(
+    path: Path, artifact: msgspec.Struct, *, redactor: Redactor | None, is_durable: bool = True
+) -> bytes:
+    """A JSON file to be read by people too, whole or not at all, and what stands in it now.
 
+    No redactor is right for our own numbers and names only.
     Not durable is right for a file of an attempt that a seal will follow: the seal syncs every file it names.
     """
-    replace_file(path, render_artifact(artifact), is_durable=is_durable)
+    data = render_artifact(artifact if redactor is None else redactor.value(artifact))
+    replace_file(path, data, is_durable=is_durable)
+    return data
 
 
 def render_artifact(artifact: msgspec.Struct) -> bytes:
     return msgspec.json.format(msgspec.json.encode(artifact), indent=2) + b"\n"
 
 
-def write_text_artifact(path: Path, text: str, *, is_durable: bool = True) -> None:
-    """A text file, whole or not at all. A lone surrogate, which UTF-8 cannot spell, is written as its escape."""
-    replace_file(path, text.encode(errors="backslashreplace"), is_durable=is_durable)
+def write_text_artifact(path: Path, text: str, *, redactor: Redactor, is_durable: bool = True) -> bytes:
+    """A text file, whole or not at all, and what stands in it now.
+
+    A lone surrogate, which UTF-8 cannot spell, is written as its escape.
+    """
+    data = redactor.text(text).text.encode(errors="backslashreplace")
+    replace_file(path, data, is_durable=is_durable)
+    return data

@@ -1,22 +1,35 @@
-"""The spellings in which known secrets are looked for in a text, and the masking of every place where one stands."""
+"""The spellings in which known secrets are looked for in a text, and every place where one stands."""
 
 import json
 import re
-from collections.abc import Iterator, Sequence
-from heapq import merge
-from itertools import groupby
-from operator import itemgetter
-
-import msgspec
+from base64 import b64encode
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final
+from urllib.parse import quote, quote_plus
 
 from proctor.evidence.secrets import LEAST_CHARS, Secret
+
+Place = tuple[int, int, str]
+"""Where something secret starts and ends, and the name that stands there instead."""
 
 _ESCAPED = json.JSONEncoder(ensure_ascii=False).encode
 _ESCAPED_ASCII = json.JSONEncoder().encode
 
+# So many characters of a needle are looked up in a table, which is quicker than any search.
+GRAM_CHARS: Final = 4
 
-def placeholder(name: str) -> str:
-    return f"[redacted:{name}]"
+# Base64 is wrapped at 64 or 76 columns; a shorter line that ends is only a line that ends.
+LINE_CHARS: Final = 40
+LINE_END: Final = r"(?:[\r\n]|\\{1,3}[rn])"
+_LINE: Final = rf"[A-Za-z0-9+/_-]{{{LINE_CHARS}}}"
+# The line's end comes first, because few texts have one, and of those few have such a line before it.
+_WRAPPED: Final = re.compile(rf"[\r\n\\](?<={_LINE}[\r\n\\])")
+# A backslash before a line's end, and what the next line is indented by, say only how the lines are laid out.
+_BREAK: Final = rf"(?:{LINE_END}|\\(?=[\r\n]))+[ \t]*"
+# The second kind of break is one with the mark of a diff, which is no part of the base64, though it may look so.
+_BREAKS: Final = tuple(re.compile(f"{_BREAK}{mark}") for mark in ("", "[+-]"))
+_LAST_BREAK: Final = re.compile(r"(?:[\r\n]|\\{1,3}[rn]?)+[ \t]*[+-]?\Z")
 
 
 def escape(text: str) -> str:
@@ -33,99 +46,162 @@ def forms(value: str) -> Iterator[str]:
     # A diff, and a stream read line by line, never holds a secret of several lines in one piece.
     for plain in (value, *(line.strip() for line in value.splitlines())):
         if len(plain) >= LEAST_CHARS:
-            yield plain
-            yield escape(plain)
-            yield escape(plain).replace("/", "\\/")
-            yield _ESCAPED_ASCII(plain)[1:-1]
+            once = (escape(plain), escape(plain).replace("/", "\\/"), _ESCAPED_ASCII(plain)[1:-1])
+            yield from (plain, *once, *map(escape, once))
+            # Between the quotes of a shell, where `'` ends the one kind and is put back in one of two ways.
+            yield re.sub(r"[\"$`\\]", r"\\\g<0>", plain)
+            yield from (plain.replace("'", "'\\''"), plain.replace("'", "'\"'\"'"))
+    data = value.encode("utf-8", "surrogateescape")
+    # What is left as it is differs: RFC 3986, paths, JavaScript's encodeURIComponent, HTML forms.
+    for url in (quote(data, safe=""), quote(data, safe="/"), quote(data, safe="!~*'()"), quote_plus(data)):
+        yield url
+        yield re.sub("%..", lambda code: code[0].lower(), url)
+    for coded in in_base64(data):
+        yield coded
+        yield coded.replace("/", "\\/")
 
 
-class Masked(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A text with its secrets replaced, the names of those, and how far into the text the last of them reaches."""
+def in_base64(data: bytes) -> Iterator[str]:
+    """What all base64 texts have in common that hold these bytes at an offset of 0, 1 or 2, in both alphabets."""
+    for offset in range(3):
+        coded = b64encode(bytes(offset) + data).decode()
+        # At either end a character may also hold bits of what stands beside the secret.
+        common = coded[(offset * 8 + 5) // 6 : (offset + len(data)) * 8 // 6]
+        for known in (coded, common) if offset == 0 else (common,):
+            yield known
+            yield known.replace("+", "-").replace("/", "_")
 
-    text: str
-    names: tuple[str, ...]
-    reach: int
-    last: str
+
+class Openings:
+    """Where a text may break off inside a needle.
+
+    >>> Openings(["abcdefgh"]).at("see abcde"), Openings(["abcdefgh"]).at("see abcdX")
+    (4, 9)
+    """
+
+    def __init__(self, needles: Iterable[str]) -> None:
+        self._sorted = sorted(needles)
+        # How long a beginning can be that ends in these characters.
+        sizes: dict[str, set[int]] = {}
+        for needle in self._sorted:
+            for size in range(GRAM_CHARS, len(needle)):
+                sizes.setdefault(needle[size - GRAM_CHARS : size], set()).add(size)
+        self._sizes = {gram: sorted(found, reverse=True) for gram, found in sizes.items()}
+        self._short = {needle[:size] for needle in self._sorted for size in range(1, GRAM_CHARS)}
+
+    def at(self, text: str, *, start: int = 0) -> int:
+        """Where the longest tail begins that the next piece of text may make a needle of; the text's end if none."""
+        end = len(text)
+        for size in self._sizes.get(text[-GRAM_CHARS:], ()):
+            if end - size >= start and self._is_beginning(text[end - size :]):
+                return end - size
+        for at in range(max(start, end - GRAM_CHARS + 1), end):
+            if text[at:] in self._short:
+                return at
+        return end
+
+    def _is_beginning(self, tail: str) -> bool:
+        after = bisect_right(self._sorted, tail)
+        return after < len(self._sorted) and self._sorted[after].startswith(tail)
+
+    def first(self, tail: str) -> str | None:
+        """The needle that a tail begins: the tail itself if it is one, else the first in the alphabet."""
+        at = bisect_left(self._sorted, tail)
+        return self._sorted[at] if at < len(self._sorted) and self._sorted[at].startswith(tail) else None
 
 
 class Needles:
-    """All forms of all secrets.
-
-    Where secrets overlap, everything any of them covers is masked: replacing only the leftmost would leave the rest of
-    the next one standing.
-
-    >>> needles = Needles([Secret(name="A", value="abcd-1234"), Secret(name="B", value="1234-efgh")])
-    >>> needles.mask("see abcd-1234-efgh.").text
-    'see [redacted:A][redacted:B].'
-    """
+    """All forms of all secrets."""
 
     def __init__(self, secrets: Sequence[Secret]) -> None:
         self._names: dict[str, str] = {}
+        self._coded: dict[str, str] = {}
         for secret in secrets:
             for form in forms(secret.value):
                 self._names.setdefault(form, secret.name)
-        self._raw = tuple({**self._names, **dict.fromkeys(map(escape, self._names))})
-        # Any other escape is its character's only spelling, and one like `\\u001b` can hide only a control character.
-        has_controls = any(char < " " for needle in self._names for char in needle)
-        self._hiding = re.compile(r"\\u|\\/" if has_controls else r"\\u(?!00[01])|\\/")
-        self._by_first = {first: tuple(group) for first, group in groupby(sorted(self._names), key=itemgetter(0))}
-        self._firsts = re.compile(f"[{re.escape(''.join(self._by_first))}]" if self._by_first else "(?!)")
-        self._window = max(map(len, self._names), default=1) - 1
+            for form in in_base64(secret.value.encode("utf-8", "surrogateescape")):
+                self._coded.setdefault(form, secret.name)
+        self._by_gram: dict[str, list[str]] = {}
+        for needle in self._names:
+            self._by_gram.setdefault(needle[:GRAM_CHARS], []).append(needle)
+        self._openings = Openings(self._names)
+        self._coded_openings = Openings(self._coded)
+        self.open_at = self._openings.at
+
+    @property
+    def spellings(self) -> frozenset[str]:
+        """All of them as they stand in decoded texts and in undecoded JSON."""
+        return frozenset(self._names) | {escape(needle) for needle in self._names}
 
     def name_of(self, text: str) -> str | None:
         """The secret that this text is, as a whole."""
         return self._names.get(text)
 
     def name_of_start(self, tail: str) -> str:
-        """The secret that an open tail begins: the tail itself if it is one, else the first in the alphabet."""
-        return self._names[next(needle for needle in self._by_first[tail[0]] if needle.startswith(tail))]
+        """The secret that an open tail begins."""
+        whole = _LAST_BREAK.sub("", tail)
+        ways = (tail, *(breaks.sub("", whole) for breaks in _BREAKS))
+        return next(self._names[found] for way in ways if (found := self._openings.first(way)) is not None)
 
-    def may_be_in(self, raw: str) -> bool:
-        """Whether undecoded JSON can hold a needle: one is in it as it stands, or an escape may hide one."""
-        if "\\" in raw and self._hiding.search(raw):
-            return True
-        for needle in self._raw:  # noqa: SIM110  # any() over a generator takes twice as long
-            if needle in raw:
-                return True
-        return False
+    def places(self, text: str, *, start: int = 0, end: int) -> Iterator[Place]:
+        """Every needle that starts in this range; any order, overlaps and all."""
+        if end - start < len(self._names):
+            for at in range(start, end):
+                for needle in self._by_gram.get(text[at : at + GRAM_CHARS], ()):
+                    if text.startswith(needle, at):
+                        yield at, at + len(needle), self._names[needle]
+            return
+        for needle, name in self._names.items():
+            at = text.find(needle, start)
+            while 0 <= at < end:
+                yield at, at + len(needle), name
+                at = text.find(needle, at + 1)
 
-    def open_at(self, text: str) -> int:
-        """Where the longest tail begins that the next piece of text may make a needle of; the text's end if none."""
-        for match in self._firsts.finditer(text, max(0, len(text) - self._window)):
-            at = match.start()
-            tail = text[at:]
-            for needle in self._by_first[tail[0]]:
-                if len(needle) > len(tail) and needle.startswith(tail):
-                    return at
-        return len(text)
-
-    def mask(self, text: str, *, end: int | None = None, reach: int = 0, last: str = "") -> Masked:
-        """Masks the needles that start before `end`, and gives out the text before it.
-
-        `reach` and `last` say how much of the text's head an earlier call has masked already, and under which name.
-        """
-        end = len(text) if end is None else end
-        found = [self._places(text, needle, end=end) for needle in self._names if needle in text]
-        if not found:
-            return Masked(text=text[reach:end], names=(), reach=reach, last=last)
-        pieces: list[str] = []
-        names: dict[str, None] = {}
-        for start, minus_size, name in merge(*found):
-            if start - minus_size <= reach:
+    def wrapped_places(self, text: str, *, start: int = 0, end: int) -> Iterator[Place]:
+        """Every needle in base64 that starts in this range and goes on in the next line."""
+        for breaks in _BREAKS:
+            squeezed, origins = _squeezed(text, breaks)
+            if len(squeezed) == len(text):
                 continue
-            if start > reach:
-                pieces.append(text[reach:start])
-            # One run of the same secret is one placeholder: "--------" as a secret must not multiply a long rule.
-            if start >= reach or name != last:
-                pieces.append(placeholder(name))
-            names[name] = None
-            reach, last = start - minus_size, name
-        pieces.append(text[reach:end])
-        return Masked(text="".join(pieces), names=tuple(names), reach=reach, last=last)
+            for needle, name in self._coded.items():
+                at = squeezed.find(needle)
+                while at >= 0:
+                    if start <= (first := _origin(at, origins)) < end:
+                        yield first, _origin(at + len(needle) - 1, origins) + 1, name
+                    at = squeezed.find(needle, at + 1)
 
-    def _places(self, text: str, needle: str, *, end: int) -> Iterator[tuple[int, int, str]]:
-        """Start, negative size and name of each place, so that merged places come by start, the longest first."""
-        at = text.find(needle)
-        while 0 <= at < end:
-            yield at, -len(needle), self._names[needle]
-            at = text.find(needle, at + 1)
+    def wrapped_open_at(self, text: str, *, start: int = 0) -> int:
+        """Where the first tail begins that may go on as base64 in the next line; the text's end if none does."""
+        last = _LAST_BREAK.search(text)
+        whole = text[: last.start()] if last is not None and _WRAPPED.match(text, last.start()) else text
+        first = len(text)
+        for breaks in _BREAKS:
+            squeezed, origins = _squeezed(whole, breaks)
+            if len(squeezed) < len(text):
+                at = self._coded_openings.at(squeezed)
+                if at < len(squeezed) and start <= (origin := _origin(at, origins)):
+                    first = min(first, origin)
+        return first
+
+
+def is_wrapped(text: str) -> bool:
+    """Whether a long line ends in this text that may go on in the next one."""
+    return ("\n" in text or "\\" in text or "\r" in text) and _WRAPPED.search(text) is not None
+
+
+def _squeezed(text: str, breaks: re.Pattern[str]) -> tuple[str, Mapping[int, int]]:
+    """The text without these breaks, and where each piece of it comes from."""
+    pieces, origins, done, size = [], {0: 0}, 0, 0
+    for wrapped in _WRAPPED.finditer(text):
+        if (found := breaks.match(text, wrapped.start())) is None:
+            continue
+        pieces.append(text[done : found.start()])
+        size += len(pieces[-1])
+        done = origins[size] = found.end()
+    pieces.append(text[done:])
+    return "".join(pieces), origins
+
+
+def _origin(at: int, origins: Mapping[int, int]) -> int:
+    start = max(piece for piece in origins if piece <= at)
+    return origins[start] + at - start

@@ -52,10 +52,16 @@ class _Stream:
 
 
 class ChainedLog(_Stream):
-    """A stream of our own rows (trace, transcript, probes). They come here redacted."""
+    """A stream of our own rows. Those of a fold (trace, transcript) come from redacted frames and need no redactor."""
+
+    def __init__(self, path: Path, *, redactor: Redactor | None = None) -> None:
+        super().__init__(path)
+        self._redactor = redactor
 
     def append(self, rows: Iterable[Any]) -> None:
         """Structs or mappings, all in one write."""
+        if self._redactor is not None:
+            rows = map(self._redactor.value, rows)
         head = ChainHead(self._head.rows, self._head.prev)
         if data := chain_rows(rows, head=head):
             self._file.append(data)
@@ -69,7 +75,9 @@ class FrameLog(_Stream):
         super().__init__(path)
         self._redactor = redactor
         self._clock = clock
-        self._staged: list[tuple[int, Dir, RedactedLine]] = []
+        self._staged: list[tuple[int, Dir]] = []
+        self._said: list[tuple[bytes, TextStream | None]] = []
+        self._redacted: list[RedactedLine] = []
         self._unread: list[Row] = []
         self._counts: Counter[Dir] = Counter()
 
@@ -80,7 +88,8 @@ class FrameLog(_Stream):
 
     def stage(self, dir: Dir, data: bytes, *, stream: TextStream | None = None) -> None:  # noqa: A002
         """One line without its newline, to be written by the next commit. `stream` names the text it is a piece of."""
-        self._staged.append((self._clock.wall_ms(), dir, self._redactor.line(data, stream=stream)))
+        self._staged.append((self._clock.wall_ms(), dir))
+        self._said.append((data, stream))
 
     def commit(self) -> tuple[Row, ...]:
         """Everything staged, in one write. Gives back, exactly as recorded, the rows nobody was given yet."""
@@ -96,12 +105,13 @@ class FrameLog(_Stream):
 
     def release(self, key_prefix: str = "") -> tuple[Row, ...]:
         """End the text streams whose key begins so: what redaction still holds of them becomes `self` rows."""
+        self._redact()
         for key in self._redactor.open_streams():
             if key.startswith(key_prefix) and (tail := self._redactor.finish(key)) is not None:
-                said = _encode(TailReleased(stream=key, text=tail.text))
+                said = _encode(TailReleased(stream=self._redactor.text(key).text, text=tail.text))
                 # Redacted already, and whole: redacting a tail again could only mistake it for something else.
-                line = RedactedLine(raw=said, names=tail.names, carried=False)
-                self._staged.append((self._clock.wall_ms(), Dir.SELF, line))
+                self._staged.append((self._clock.wall_ms(), Dir.SELF))
+                self._redacted.append(RedactedLine(raw=said, names=tail.names, carried=False))
         return self.commit()
 
     def close(self) -> None:
@@ -111,14 +121,21 @@ class FrameLog(_Stream):
         finally:
             super().close()
 
+    def _redact(self) -> None:
+        """All that was staged together, so that a batch without a secret costs one look at its bytes."""
+        said, self._said = self._said, []
+        self._redacted += self._redactor.lines(said)
+
     def _write(self) -> None:
         if not self._staged:
             return
+        self._redact()
         staged, self._staged = self._staged, []
+        redacted, self._redacted = self._redacted, []
         head = ChainHead(self._head.rows, self._head.prev)
         lines: list[bytes] = []
         rows: list[Row] = []
-        for at_ms, dir_, said in staged:
+        for (at_ms, dir_), said in zip(staged, redacted, strict=True):
             row, line = _render(said, head=head, at_ms=at_ms, dir_=dir_)
             head.advance(line)
             rows.append(row)

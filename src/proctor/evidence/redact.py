@@ -1,35 +1,39 @@
-"""The filter every byte passes on its way to the disk: known secrets out, everything else as it was."""
+"""The filter every byte passes on its way to the disk: secrets out, everything else as it was."""
 
 import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from json.encoder import encode_basestring
 from typing import Any
 
 import msgspec
 
-from proctor.evidence.needles import Masked, Needles, escape, placeholder
-from proctor.evidence.secrets import Secret
+from proctor.evidence import scan
+from proctor.evidence.mask import Masker, placeholder
+from proctor.evidence.needles import Needles, escape
+from proctor.evidence.prefilter import Prefilter, in_bytes
+from proctor.evidence.secrets import LEAST_CHARS, Secret
 
-# These values say what a frame is: a secret that is spelled like one must not change its meaning.
-_ENVELOPE_DEPTH = 3
-PROTECTED_KEYS = frozenset({"method", "status", "type"})
-
-# At a stream's end, a shorter beginning of a secret is let go.
-LEAST_TAIL_CHARS = 6
+ACCOUNT = "account"
+"""The name in the place of account data."""
 
 _decode = msgspec.json.Decoder().decode
 _check = msgspec.json.Decoder(msgspec.Raw).decode
-_quote = json.JSONEncoder(ensure_ascii=False).encode
+_quote = encode_basestring
 _unquote = json.JSONDecoder().decode
 
 # The parts of valid JSON: a string, with the colon that makes it a key; a bracket or comma; a number or literal.
 _PART = re.compile(r'("[^"\\]*+(?:\\.[^"\\]*+)*+")(\s*:)?|[{}\[\],]|[^\s"{}\[\],:]+')
 
-# `\u0073` or a surrogate pair, but no lone surrogate.
-_ESCAPE = re.compile(r"(?i)\\u(?:d[89ab][0-9a-f]{2}\\ud[c-f][0-9a-f]{2}|(?!d[89a-f])[0-9a-f]{4})")
+# `\u0073` or a surrogate pair, but no lone surrogate; and as YAML and many languages write it, `\x73`, `\U00000073`.
+_ESCAPE = re.compile(
+    r"\\u(?:[Dd][89ABab][0-9A-Fa-f]{2}\\u[Dd][C-Fc-f][0-9A-Fa-f]{2}|(?![Dd][89A-Fa-f])[0-9A-Fa-f]{4})"
+    r"|\\x[0-9A-Fa-f]{2}|\\U000[01][0-9A-Fa-f]{4}"
+)
 
-_Path = Sequence[str | int]
+Path = tuple[str | int, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +41,7 @@ class TextStream:
     """Says that one leaf of a frame is a piece of a streamed text."""
 
     key: str
-    path: tuple[str | int, ...]
+    path: Path
 
 
 # Results are structs, not dataclasses: one is made for every frame, in a seventh of the time.
@@ -54,25 +58,18 @@ class RedactedText(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     names: tuple[str, ...] = ()
 
 
-class _Held(msgspec.Struct, frozen=True, gc=False):
-    """A stream's tail that may be the beginning of a needle; `reach` of its characters are masked already."""
-
-    tail: str = ""
-    reach: int = 0
-    last: str = ""
-
-    @property
-    def is_waiting(self) -> bool:
-        return self.reach < len(self.tail)
-
-
-_NOTHING = _Held()
+@lru_cache(maxsize=4)
+def _prepared(secrets: tuple[Secret, ...], private: frozenset[tuple[str, ...]]) -> tuple[Needles, Prefilter]:
+    """What takes long to make and never changes, once for all attempts of a run."""
+    needles = Needles(secrets)
+    return needles, Prefilter(needles, keys={path[-1] for path in private})
 
 
 class Redactor:
-    r"""Takes known secrets out of JSON lines, texts, values and text streams.
+    r"""Takes secrets out of JSON lines, texts, values and text streams.
 
     JSON is changed leaf by leaf and key by key, each decoded first; all bytes around a changed leaf stay as they were.
+    `private` are the paths in frames under which everything is account data.
 
     >>> redactor = Redactor([Secret(name="API_KEY", value="sk-live-0123")])
     >>> redactor.line(rb'{"id": 1, "result": {"out": "key: \u0073k-live-0123"}}').raw
@@ -82,72 +79,44 @@ class Redactor:
     [b'{"delta":"my "}', b'{"delta":"[redacted:API_KEY]"}']
     """
 
-    def __init__(self, secrets: Sequence[Secret]) -> None:
-        self._needles = Needles(secrets)
-        self._held: dict[str, _Held] = {}
+    def __init__(self, secrets: Sequence[Secret], *, private: frozenset[tuple[str, ...]] = frozenset()) -> None:
+        self._needles, self._prefilter = _prepared(tuple(secrets), private)
+        self._private = private
+        self._masker = Masker(self._needles)
 
-    def line(self, raw: bytes, *, stream: TextStream | None = None) -> RedactedLine:
-        """One JSON value, or whatever bytes came in place of one."""
-        try:
-            text = raw.decode()
-        except UnicodeDecodeError:
-            return self._garbled(raw)
-        is_suspect = self._needles.may_be_in(text)
-        if not is_suspect:
+    # ── JSON lines ──
+
+    def lines(self, batch: Sequence[tuple[bytes, TextStream | None]]) -> list[RedactedLine]:
+        """Many lines at the price of one look, as long as there is nothing in them."""
+        is_clean = len(batch) > 1 and not self._prefilter.may_hold(b"\n".join([raw for raw, _ in batch]))
+        return [
+            RedactedLine(raw=raw) if is_clean and stream is None else self.line(raw, stream=stream, is_clean=is_clean)
+            for raw, stream in batch
+        ]
+
+    def line(self, raw: bytes, *, stream: TextStream | None = None, is_clean: bool = False) -> RedactedLine:
+        """One JSON value, or whatever bytes came in place of one. `is_clean` says that it has been looked at."""
+        if is_clean or not self._prefilter.may_hold(raw):
             if stream is None:
                 return RedactedLine(raw=raw)
             piece = _leaf(raw, path=stream.path)
             if piece is not None:
-                if stream.key not in self._held and self._needles.open_at(piece) == len(piece):
+                if self._masker.is_plain(stream.key, piece):
                     return RedactedLine(raw=raw)
+                text = raw.decode()
                 part = _sole_value(text, path=stream.path)
                 if part is not None:
-                    return self._rewritten(raw, text=text, leaves=[(part, stream.path)], stream=stream)
+                    masked, is_moved = self._masker.feed(stream.key, piece, is_clean=True)
+                    if masked.text == piece:
+                        return RedactedLine(raw=raw)
+                    new = f"{text[: part.start()]}{_quote(masked.text)}{text[part.end() :]}"
+                    return RedactedLine(raw=new.encode(), names=masked.names, carried=is_moved)
         try:
+            text = raw.decode()
             _check(raw)
-        except (msgspec.DecodeError, RecursionError):
+        except (UnicodeDecodeError, msgspec.DecodeError, RecursionError):
             return self._garbled(raw)
         return self._rewritten(raw, text=text, leaves=_leaves(text), stream=stream)
-
-    def text(self, text: str) -> RedactedText:
-        """Plain text. Where it holds JSON, whole or broken, odd escapes are undone if that uncovers a secret."""
-        masked = self._needles.mask(text)
-        names = masked.names
-        if "\\u" in masked.text:
-            uncovered = self._needles.mask(_ESCAPE.sub(_usual, masked.text))
-            if uncovered.names:
-                masked, names = uncovered, tuple(dict.fromkeys(names + uncovered.names))
-        return RedactedText(text=masked.text, names=names)
-
-    def value(self, value: Any) -> Any:
-        """Any JSON-like value, structs among them: its strings, numbers and keys. What is clean stays as it is."""
-        return self._value(value, path=())
-
-    def finish(self, key: str) -> RedactedText | None:
-        """Ends a text stream and gives out what was held back of it, masked if it tells too much of a secret."""
-        held = self._held.pop(key, _NOTHING)
-        if not held.is_waiting:
-            return None
-        if len(held.tail) < LEAST_TAIL_CHARS:
-            return RedactedText(text=held.tail[held.reach :])
-        name = self._needles.name_of_start(held.tail)
-        is_named = held.reach > 0 and held.last == name
-        return RedactedText(text="" if is_named else placeholder(name), names=(name,))
-
-    def open_streams(self) -> tuple[str, ...]:
-        """The keys of the streams of which something is held back."""
-        return tuple(self._held)
-
-    def _feed(self, key: str, piece: str) -> tuple[Masked, bool]:
-        """What may be said of a stream now, and whether text moves between this piece and its neighbours."""
-        held = self._held.pop(key, _NOTHING)
-        seen = held.tail + piece
-        end = self._needles.open_at(seen)
-        masked = self._needles.mask(seen, end=end, reach=held.reach, last=held.last)
-        kept = _NOTHING
-        if end < len(seen):
-            kept = self._held[key] = _Held(seen[end:], max(0, masked.reach - end), masked.last)
-        return masked, held.is_waiting or kept.is_waiting
 
     def _garbled(self, raw: bytes) -> RedactedLine:
         redacted = self.text(raw.decode(errors="surrogateescape"))
@@ -156,7 +125,12 @@ class Redactor:
         return RedactedLine(raw=redacted.text.encode(errors="surrogateescape"), names=redacted.names)
 
     def _rewritten(
-        self, raw: bytes, *, text: str, leaves: Iterable[tuple[re.Match[str], _Path]], stream: TextStream | None
+        self,
+        raw: bytes,
+        *,
+        text: str,
+        leaves: Iterable[tuple[re.Match[str], Sequence[str | int]]],
+        stream: TextStream | None,
     ) -> RedactedLine:
         """Valid JSON, with those of the given leaves replaced that must be."""
         pieces: list[str] = []
@@ -167,17 +141,13 @@ class Redactor:
             string, colon = part.groups()
             old = part[0] if string is None else _unquoted(string)
             if stream is not None and string and not colon and tuple(path) == stream.path:
-                masked, is_moved = self._feed(stream.key, old)
+                masked, is_moved = self._masker.feed(stream.key, old)
                 new, found = masked.text, masked.names
                 carried = carried or is_moved
-            elif _is_protected(path):
-                continue
-            elif string is None:
-                name = self._needles.name_of(old.lstrip("-"))
-                new, found = (placeholder(name), (name,)) if name else (old, ())
+            elif colon:
+                new, found = self._text(old)
             else:
-                redacted = self.text(old)
-                new, found = redacted.text, redacted.names
+                new, found = self._leaf(old, path=path, is_string=string is not None)
             if new != old:
                 pieces += text[done : part.start()], _quote(new)
                 done = part.end(1) if string else part.end()
@@ -187,34 +157,76 @@ class Redactor:
         pieces.append(text[done:])
         return RedactedLine(raw="".join(pieces).encode(errors="replace"), names=tuple(names), carried=carried)
 
-    def _value(self, value: Any, *, path: tuple[str | int, ...]) -> Any:
+    def _leaf(self, old: str, *, path: Sequence[str | int], is_string: bool) -> tuple[str, tuple[str, ...]]:
+        name: str | None
+        if self._private and self._is_private(path):
+            name = None if old == "null" and not is_string else ACCOUNT
+        elif is_string:
+            name = scan.kind_of(path[-1], old) if path and isinstance(path[-1], str) else None
+            if name is None or self._needles.name_of(old) is not None:
+                return self._text(old)
+        else:
+            name = self._needles.name_of(old.lstrip("-"))
+        return (placeholder(name), (name,)) if name else (old, ())
+
+    def _is_private(self, path: Sequence[str | int]) -> bool:
+        return any(tuple(path[: len(known)]) == known for known in self._private)
+
+    # ── texts ──
+
+    def text(self, text: str) -> RedactedText:
+        """Plain text. Where it holds JSON, whole or broken, odd escapes are undone if that uncovers a secret."""
+        new, names = self._text(text)
+        return RedactedText(text=new, names=names)
+
+    def _text(self, text: str) -> tuple[str, tuple[str, ...]]:
+        if len(text) < LEAST_CHARS or not self._prefilter.may_hold(in_bytes(text)):
+            return text, ()
+        masked = self._masker.whole(text)
+        names = masked.names
+        if "\\u" in masked.text or "\\x" in masked.text or "\\U" in masked.text:
+            uncovered = self._masker.whole(_ESCAPE.sub(_usual, masked.text))
+            if uncovered.names:
+                masked, names = uncovered, tuple(dict.fromkeys(names + uncovered.names))
+        return masked.text, names
+
+    def finish(self, key: str) -> RedactedText | None:
+        """Ends a text stream and gives out what was held back of it, masked if it tells too much of a secret."""
+        rest = self._masker.finish(key)
+        return None if rest is None else RedactedText(text=rest.text, names=rest.names)
+
+    def open_streams(self) -> tuple[str, ...]:
+        """The keys of the streams that have not been finished."""
+        return self._masker.open_streams()
+
+    # ── values ──
+
+    def value(self, value: Any) -> Any:
+        """Any JSON-like value, structs among them: its strings, numbers and keys. What is clean stays as it is."""
+        return self._value(value, key=None)
+
+    def _value(self, value: Any, *, key: str | None) -> Any:
         match value:
             case dict():
-                return {self._value(key, path=()): self._value(item, path=(*path, key)) for key, item in value.items()}
+                return {self._value(name, key=None): self._value(item, key=str(name)) for name, item in value.items()}
             case list():
-                return [self._value(item, path=(*path, index)) for index, item in enumerate(value)]
+                return [self._value(item, key=None) for item in value]
             case tuple():
-                return tuple(self._value(item, path=(*path, index)) for index, item in enumerate(value))
+                return tuple(self._value(item, key=None) for item in value)
             case msgspec.Struct():
                 fields = zip(value.__struct_fields__, value.__struct_encode_fields__, strict=True)
-                clean = {name: self._value(getattr(value, name), path=(*path, key)) for name, key in fields}
+                clean = {name: self._value(getattr(value, name), key=spelled) for name, spelled in fields}
                 return msgspec.structs.replace(value, **clean)
             case str():
-                redacted = self.text(value)
-                return redacted.text if redacted.names and not _is_protected(path) else value
-            case int() | float():
-                name = self._needles.name_of(_spelled(value).lstrip("-"))
-                return placeholder(name) if name and not _is_protected(path) else value
-            case None | msgspec.UNSET:
+                new, names = self._leaf(value, path=() if key is None else (key,), is_string=True)
+                return new if names else value
+            case bool() | None | msgspec.UNSET:
                 return value
+            case int() | float():
+                new, names = self._leaf(_spelled(value), path=(), is_string=False)
+                return new if names else value
             case _:
                 raise TypeError(f"cannot redact a value of type {type(value).__name__}")
-
-
-def _is_protected(path: _Path) -> bool:
-    # Only where the protocol itself speaks, such as params.item.type: below that an agent may put anything anywhere.
-    is_envelope = 1 <= len(path) <= _ENVELOPE_DEPTH
-    return is_envelope and (path[-1] in PROTECTED_KEYS or (len(path) == 1 and path[0] == "id"))
 
 
 def _spelled(number: float) -> str:
@@ -230,21 +242,22 @@ def _unquoted(string: str) -> str:
 
 def _usual(escaped: re.Match[str]) -> str:
     """The usual spelling of an escaped character, which is still an escape if the character needs one."""
-    return escape(_unquoted(f'"{escaped[0]}"'))
+    code = escaped[0]
+    return escape(_unquoted(f'"{code}"') if code[1] == "u" else chr(int(f"0x{code[2:]}", 0)))
 
 
-def _leaf(raw: bytes, *, path: _Path) -> str | None:
+def _leaf(raw: bytes, *, path: Path) -> str | None:
     """The string at a path; nothing if there is none, or if this decoder cannot say."""
     try:
         value = _decode(raw)
         for step in path:
             value = value[step]
-    except (msgspec.DecodeError, RecursionError, LookupError, TypeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, LookupError, TypeError):
         return None
     return value if isinstance(value, str) else None
 
 
-def _sole_value(text: str, *, path: _Path) -> re.Match[str] | None:
+def _sole_value(text: str, *, path: Path) -> re.Match[str] | None:
     """The leaf at a path that surely leads to one, found without a walk if its key is spelled only once in the JSON."""
     spelling = _quote(path[-1]) if path and isinstance(path[-1], str) else ""
     if not spelling or text.count(spelling) != 1:
@@ -252,7 +265,7 @@ def _sole_value(text: str, *, path: _Path) -> re.Match[str] | None:
     return _PART.search(text, text.index(spelling) + len(spelling))
 
 
-def _leaves(text: str) -> Iterator[tuple[re.Match[str], _Path]]:
+def _leaves(text: str) -> Iterator[tuple[re.Match[str], Sequence[str | int]]]:
     """Keys, strings and scalars of valid JSON in order, each with the path where it stands; of a key, its value's."""
     path: list[str | int] = []
     for part in _PART.finditer(text):

@@ -25,6 +25,7 @@ from proctor.evidence.layout import (
     write_artifact,
 )
 from proctor.evidence.reader import Problem, read_bytes
+from proctor.evidence.redact import Redactor
 from proctor.ids import AttemptId
 
 Stamped = TypeVar("Stamped", Seal, ProcessRecord)
@@ -55,14 +56,15 @@ def seal(paths: AttemptPaths, *, attempt_id: AttemptId, clock: Clock, streams: M
     sealed = stamp(draft)
     # First the names of the files, then the seal: a seal on disk must mean that the rest is there too.
     sync_folder(paths.folder)
-    write_artifact(paths.seal, sealed)
+    write_artifact(paths.seal, sealed, redactor=None)
     sync_folder(paths.folder.parent)
     return sealed
 
 
-def seal_process(paths: RuntimePaths, record: ProcessRecord) -> None:
+def seal_process(paths: RuntimePaths, record: ProcessRecord, *, redactor: Redactor) -> None:
     """The last file of a runtime process, which makes its frames complete."""
-    write_artifact(paths.record, stamp(record))
+    # The digest is of what is written, so it comes after redaction, and nothing may change after it.
+    write_artifact(paths.record, stamp(redactor.value(record)), redactor=None)
 
 
 def stamp(draft: Stamped) -> Stamped:

@@ -164,6 +164,14 @@ class Runtime(Protocol):
     def transport(self) -> str: ...
 
     @property
+    def words(self) -> frozenset[str]:
+        """What its frames are made of. No secret may be a part of one: masked, it would change what a frame means."""
+
+    @property
+    def private(self) -> frozenset[tuple[str, ...]]:
+        """The paths in its frames to account data, which is masked whatever it is."""
+
+    @property
     def option_names(self) -> frozenset[str]:
         """What a flow may say under `options.<id>`."""
 

@@ -126,6 +126,6 @@ def _secret_faults(marked: Marked[CampaignSpec]) -> Iterator[InputError]:
         yield marked.problem("spec.secret-literal", what, key=key, suggestion=suggestion)
     for at, name in enumerate(marked.value.secrets):
         key = f"secrets[{at}]"
-        if key not in literal and not _VARIABLE.fullmatch(name):
+        if isinstance(name, str) and key not in literal and not _VARIABLE.fullmatch(name):
             what = "not the name of an environment variable"
             yield marked.problem("spec.type", what, key=key, suggestion=suggestion)

@@ -9,7 +9,7 @@ from proctor.errors import CollectedInputError, InputError
 from proctor.ids import Digest
 from proctor.spec.check import faults
 from proctor.spec.marked import Marked, decode_bytes, nearest, raise_collected, read_source
-from proctor.spec.model import CampaignSpec
+from proctor.spec.model import CampaignSpec, SecretFile
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +24,7 @@ class LoadedSpec:
     scripts: Mapping[str, Path]
     script_digests: Mapping[str, Digest]
     workspaces: Mapping[str, Path]
+    secret_files: tuple[Path, ...]
     marked: Marked[CampaignSpec]
 
     def line_of(self, key_path: str) -> int:
@@ -51,6 +52,7 @@ def load_spec(path: Path) -> LoadedSpec:
         scripts=files.scripts,
         script_digests=files.script_digests,
         workspaces=files.workspaces,
+        secret_files=tuple(files.secret_files),
         marked=marked,
     )
 
@@ -78,10 +80,14 @@ class _Files:
         self.scripts: dict[str, Path] = {}
         self.script_digests: dict[str, Digest] = {}
         self.workspaces: dict[str, Path] = {}
+        self.secret_files: list[Path] = []
         self._marked = marked
         self._spec_path = spec_path
 
     def read(self) -> Iterator[InputError]:
+        for at, secret in enumerate(self._marked.value.secrets):
+            if isinstance(secret, SecretFile):
+                yield from self._secret_file(secret.file, key=f"secrets[{at}].file")
         missions = self._marked.value.missions
         for at, mission in enumerate(missions):
             if mission.script is not None:
@@ -92,6 +98,18 @@ class _Files:
                 yield from self._workspace(workspace.copy, key=f"{key}.copy")
             elif workspace.git is not None:
                 yield from self._repository(workspace.git, name=workspace.key, key=f"{key}.git")
+
+    def _secret_file(self, written: str, *, key: str) -> Iterator[InputError]:
+        """What it holds is read when a campaign begins."""
+        try:
+            path = self.folder / Path(written).expanduser()
+        except RuntimeError as error:  # a user of that name there is not
+            yield self._marked.problem("spec.missing-file", str(error), key=key)
+            return
+        if path.is_file():
+            self.secret_files.append(path)
+        else:
+            yield self._missing(written, path, key=key)
 
     def _script(self, written: str, *, key: str) -> Iterator[InputError]:
         path = self.folder / written

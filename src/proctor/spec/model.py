@@ -162,6 +162,12 @@ class ScheduleSpec(Spec, frozen=True, kw_only=True):
     parallel: Annotated[int, Meta(ge=1, le=256)] = 4
 
 
+class SecretFile(Spec, frozen=True, kw_only=True):
+    """A credential file: one secret, or JSON or lines of NAME=value, of which those named like a secret are."""
+
+    file: Text
+
+
 class CampaignSpec(Spec, frozen=True, kw_only=True):
     """A whole spec file."""
 
@@ -174,4 +180,4 @@ class CampaignSpec(Spec, frozen=True, kw_only=True):
     repeats: Annotated[int, Meta(ge=1, le=1000)] = 1
     limits: LimitsSpec = LimitsSpec()
     schedule: ScheduleSpec = ScheduleSpec()
-    secrets: list[str] = []
+    secrets: list[str | SecretFile] = []

@@ -6,6 +6,7 @@ from proctor.runtime.base import Executable, Host, HostAsk, Normalizer, Runtime,
 from proctor.runtime.codex_app_server import executable, host
 from proctor.runtime.codex_app_server.claims import CLAIMS, ID, TRANSPORT
 from proctor.runtime.codex_app_server.normalize import CodexNormalizer
+from proctor.runtime.codex_app_server.vocabulary import PRIVATE, WORDS
 
 
 class CodexAppServer:
@@ -14,6 +15,8 @@ class CodexAppServer:
     id = ID
     claims = CLAIMS
     transport = TRANSPORT
+    words = WORDS
+    private = PRIVATE
     option_names: frozenset[str] = frozenset()
     reserved_variables = frozenset({"CODEX_HOME", "HOME"})
 

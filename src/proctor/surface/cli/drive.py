@@ -55,7 +55,7 @@ def drive(spec: Path, *, root: Path, is_scratch_kept: bool) -> Driven:
         raise _cut_off(loaded.spec.campaign, root=RootPaths(root), before=before)
     report = _report(result, root=RootPaths(root), is_interrupted=stops.all.is_set())
     return Driven(
-        report=_written(report, campaign=result.paths, root=root),
+        report=_written(report, result, root=root),
         campaign=result.paths,
         duration_ms=round((SYSTEM_CLOCK.steady_s() - began_s) * 1000),
         scratch=scratch_of_runs() / result.run_id if is_scratch_kept else None,
@@ -118,13 +118,14 @@ def _report(result: CampaignResult, *, root: RootPaths, is_interrupted: bool) ->
     return msgspec.structs.replace(report, attempts=tuple(rows))
 
 
-def _written(report: Report, *, campaign: CampaignPaths, root: Path) -> Report:
+def _written(report: Report, result: CampaignResult, *, root: Path) -> Report:
     """What is kept names folders from the evidence root on, so that it stays true when that is moved."""
+    campaign, redactor = result.paths, result.redactor
     rows = (msgspec.structs.replace(row, dir=os.path.relpath(row.dir, root)) for row in report.attempts)
     kept = msgspec.structs.replace(report, attempts=tuple(rows))
     try:
-        write_artifact(campaign.report, kept)
-        write_text_artifact(campaign.results, render_markdown(kept))
+        write_artifact(campaign.report, kept, redactor=redactor)
+        write_text_artifact(campaign.results, render_markdown(redactor.value(kept)), redactor=redactor)
     except MachineError as error:
         problem = Problem(code=error.code, file=error.file or campaign.report.name, detail=error.what)
         code = Exit.INFRASTRUCTURE if report.exit in (Exit.OK, Exit.JUDGED_NO, Exit.UNVERIFIED) else Exit(report.exit)

@@ -1,0 +1,49 @@
+"""A planted canary: a secret of no worth that no agent is given, on record in every run to show that it is masked."""
+
+import mmap
+from collections.abc import Iterable
+from pathlib import Path
+from secrets import token_hex
+
+from proctor.errors import MachineError
+from proctor.event.row import StepTaken
+from proctor.evidence.secrets import Secret
+from proctor.fact import Authority, Fact
+
+NAME = "PROCTOR_CANARY"
+
+
+def plant() -> Secret:
+    return Secret(name=NAME, value=f"canary-{token_hex(16)}")
+
+
+def among(secrets: Iterable[Secret]) -> Secret | None:
+    """The canary, where one was planted."""
+    return next((secret for secret in secrets if secret.name == NAME), None)
+
+
+def shown(canary: Secret) -> StepTaken:
+    """What a record begins with. On disk it says that the value was there, and not what it was."""
+    return StepTaken(step="canary", detail={"planted": canary.value})
+
+
+def fact(canary: Secret) -> Fact:
+    """The same for a JSON file."""
+    source = "planted in this run, and never given to the agent"
+    return Fact(value={"canary": canary.value}, authority=Authority.OBSERVED, source=source)
+
+
+def refuse_leaks(canary: Secret | None, files: Iterable[Path]) -> None:
+    """MachineError where the canary reached the disk: then nothing else that was said is safe there either."""
+    if canary is None:
+        return
+    for path in files:
+        if _holds(path, canary.value.encode()):
+            raise MachineError("run.redaction", "the planted canary was written as it is", file=str(path))
+
+
+def _holds(path: Path, value: bytes) -> bool:
+    if not path.stat().st_size:
+        return False  # and an empty file cannot be mapped
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        return data.find(value) >= 0
