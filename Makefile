@@ -14,7 +14,7 @@ STAMP := $(VENV)/.ready-$(shell { $(PYTHON) -V; cat pyproject.toml $(LOCKS); } 2
 export UV_HTTP_TIMEOUT ?= 600
 export UV_NO_PROGRESS ?= 1
 
-.PHONY: help demo test check accept contract lock clean
+.PHONY: help demo test browser check accept bench contract lock clean
 
 help: ## what can be done
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
@@ -34,6 +34,12 @@ demo: $(STAMP) ## run four missions through the real Codex, offline
 test: $(STAMP) ## all tests
 	$(BIN)/python tests/offline.py $(BIN)/pytest -n 2
 
+browser: $(STAMP) ## reload the example application in a real browser, in the middle of a turn
+	@command -v chromium >/dev/null || { test "$$(id -u)" = 0 && command -v apt-get >/dev/null; } \
+	  || { echo "no chromium here: install Debian's package chromium, or put a chromium on PATH" >&2; exit 1; }
+	@command -v chromium >/dev/null || { apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium >/dev/null; }
+	$(BIN)/python tests/offline.py $(BIN)/pytest -p no:xdist browser
+
 check: $(STAMP) ## format, lint, types, import contracts
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
@@ -42,6 +48,9 @@ check: $(STAMP) ## format, lint, types, import contracts
 
 accept: $(STAMP) ## what has a clock in it, on the real agents
 	$(BIN)/python tests/offline.py $(BIN)/pytest -p no:xdist accept
+
+bench: $(STAMP) ## measure how fast and how small, beside what it is to beat
+	$(BIN)/python tests/offline.py $(BIN)/python -m bench
 
 contract: $(STAMP) ## write the contract's snapshot and the reference pages again
 	$(BIN)/python -m proctor.surface.reference

@@ -16,6 +16,7 @@ import yaml
 
 from proctor.attempt.model import Watcher
 from proctor.attempt.recheck import examine_run
+from proctor.campaign.agents import Between
 from proctor.campaign.run import CampaignResult, Stops, run_campaign
 from proctor.event.row import Row
 from proctor.evidence.artifacts import AttemptReport, RunnerRef
@@ -56,6 +57,9 @@ class Lab:
         place.mkdir(exist_ok=True)
         rows = []
         for each in missions:
+            if not each["steps"]:  # a real model has no script
+                rows.append({key: value for key, value in each.items() if key != "steps"})
+                continue
             script = place / f"{each['id']}.yaml"
             script.write_text(yaml.safe_dump({"version": 1, "steps": each["steps"]}))
             rows.append({**{key: value for key, value in each.items() if key != "steps"}, "script": script.name})
@@ -79,7 +83,13 @@ class Lab:
         return name
 
     def run(
-        self, spec: Path, *, stops: Stops | None = None, watcher: Watcher | None = None, is_scratch_kept: bool = False
+        self,
+        spec: Path,
+        *,
+        stops: Stops | None = None,
+        watcher: Watcher | None = None,
+        between: Between | None = None,
+        is_scratch_kept: bool = False,
     ) -> CampaignResult:
         """The campaign in this process, bounded."""
 
@@ -90,6 +100,7 @@ class Lab:
                     root=self.root,
                     watcher=watcher or Watcher(),
                     stops=stops,
+                    between=between,
                     is_scratch_kept=is_scratch_kept,
                 )
 

@@ -38,7 +38,7 @@ def test_a_killed_agent_is_a_crash_and_the_next_attempt_gets_another(lab: Lab) -
     missions = [mission("first", {"run": f"sleep {nap}"}, say_done()), mission("second", say_done("alive"))]
     lab.run(lab.write_spec(missions, schedule={"parallel": 1}), watcher=KillsTheAgent(nap))
     reports = {name.partition(".")[0]: report_of(paths) for name, paths in lab.attempts().items()}
-    assert (reports["first"].outcome, reports["first"].code) == (Outcome.CRASHED, "peer.hangup")
+    assert (reports["first"].outcome, reports["first"].code) == (Outcome.CRASHED, "peer.killed")
     assert reports["second"].outcome is Outcome.COMPLETED
     assert processes_with(nap) == []
     lab.assert_all_evidence_is_valid()

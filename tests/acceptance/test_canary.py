@@ -5,18 +5,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
 from proctor.campaign import freeze, process, run
 from proctor.campaign.run import CampaignResult
 from proctor.errors import MachineError
 from proctor.evidence import layout
-from proctor.evidence.layout import RootPaths, RuntimePaths
+from proctor.evidence.layout import RuntimePaths
 from proctor.evidence.recorder import ChainedLog, FrameLog
 from proctor.evidence.redact import Redactor
 from proctor.evidence.seal import seal_process
-from proctor.surface.cli import drive
+from proctor.report.keep import keep_report
 from tests.lab import DONE, Lab, mission
 
 pytestmark = pytest.mark.real_agent
@@ -65,8 +64,8 @@ def switch_off(lab: Lab, monkeypatch: pytest.MonkeyPatch, places: set[str]) -> N
 
         return call
 
-    def sealed(paths: RuntimePaths, *rest: Any, redactor: Redactor) -> Any:
-        return seal_process(paths, *rest, redactor=eyes(paths.record, redactor) or redactor)
+    def sealed(paths: RuntimePaths, *rest: Any, redactor: Redactor, **more: Any) -> Any:
+        return seal_process(paths, *rest, redactor=eyes(paths.record, redactor) or redactor, **more)
 
     for kind in (FrameLog, ChainedLog):
         made: Any = kind.__init__
@@ -114,9 +113,8 @@ def test_a_secret_that_flows_through_every_writer_reaches_no_file(lab: Lab, monk
     assert told(lab, masked.search) == {FRAMES, PROCESS_FRAMES, *FOLDS, *OTHERS, "attempts/feedback.json"}
     lab.assert_all_evidence_is_valid()
     # Why an attempt has no seal is told in the campaign's report, and nowhere else.
-    report = drive._report(result, root=RootPaths(lab.root), is_interrupted=False)
-    rows = tuple(msgspec.structs.replace(row, detail=f"ValueError: {SECRET}") for row in report.attempts)
-    drive._written(msgspec.structs.replace(report, attempts=rows), result, root=lab.root)
+    reasons = {each.attempt_id: f"ValueError: {SECRET}" for each in result.attempts}
+    keep_report(result.paths, root=lab.root, redactor=result.redactor, reasons=reasons)
     assert told(lab, PLANTED.search) == set()
     assert told(lab, re.compile(rb"ValueError: \[redacted:CANARY_TOKEN\]").search) == {"campaigns/report.json"}
 

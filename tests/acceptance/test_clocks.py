@@ -47,19 +47,6 @@ def test_an_agent_that_hears_nothing_from_its_model_is_stalled(lab: Lab) -> None
     lab.assert_all_evidence_is_valid()
 
 
-def test_an_unreachable_provider_ends_by_our_clock(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    # Nobody listens on port 1; the agent itself would go on trying for ever.
-    monkeypatch.setenv("NOWHERE_API_KEY", "none-needed-here")
-    model = {"provider": "nowhere", "name": "any", "base_url": "http://127.0.0.1:1/v1"}
-    flow = {"model": model, "login": "api-key"}
-    lab.run(lab.write_spec([mission("lost", say_done())], flow=flow, limits={"turn": "4s"}))
-    [paths] = lab.attempts().values()
-    report = report_of(paths)
-    assert (report.outcome, report.code) == (Outcome.TIMED_OUT, "limit.turn")
-    assert "last error" in (report.detail or ""), "what the agent said of its trouble is told"
-    lab.assert_all_evidence_is_valid()
-
-
 @pytest.mark.requirement("attempt.clocks")
 def test_the_attempts_clock_covers_its_probes_too(lab: Lab) -> None:
     nap = f"308.{os.getpid()}"

@@ -70,6 +70,23 @@ def test_our_own_absence_is_taken_off_the_silence_and_off_nothing_else() -> None
     assert watch.fired(5.0) == TURN
 
 
+def test_all_clocks_stand_while_somebody_else_is_waited_for() -> None:
+    watch = new_watch()
+    watch.turn_began(1.0)
+    watch.hold(2.0)
+    watch.hold(3.0)
+    watch.let_go(50.0)
+    assert watch.fired(1000.0) is None
+    watch.let_go(102.0)
+    watch.heard(103.0)
+    assert (watch.fired(104.9), watch.fired(105.0)) == (None, STALL)
+    watch.heard(105.9)
+    assert (watch.fired(105.9), watch.fired(106.0)) == (None, TURN)
+    watch.turn_ended()
+    watch.heard(108.0)
+    assert (watch.fired(108.9), watch.fired(109.0)) == (None, ATTEMPT)
+
+
 @given(st.lists(st.integers(0, 4000), max_size=8), st.integers(0, 20_000))
 def test_a_stall_is_a_silence_of_at_least_its_limit(heard_ms: list[int], now_ms: int) -> None:
     watch = Watch(now_s=0, attempt_ms=10**9, turn_ms=10**9, stall_ms=2000)

@@ -13,7 +13,6 @@ from proctor.event.model import (
     Event,
     Replied,
     Tokens,
-    ToolBegan,
     ToolEnded,
     TurnBegan,
     Unrecognized,
@@ -21,6 +20,7 @@ from proctor.event.model import (
     WarningRaised,
 )
 from proctor.event.row import GENESIS, Dir, Row
+from proctor.event.trace import TraceFold
 from tests.event.streams import streams, streams_of
 
 rows = st.lists(
@@ -85,7 +85,9 @@ def test_every_event_and_every_row_is_counted_once(events: list[Event], said: li
         count[WarningRaised],
         count[ErrorReported],
     )
-    assert metrics.tool_calls == count[ToolBegan] == sum(metrics.tool_calls_by_kind.values())
+    trace = TraceFold()
+    calls = [call for event in events if (call := trace.feed(event)) is not None] + trace.finish()
+    assert metrics.tool_calls == len(calls) == sum(metrics.tool_calls_by_kind.values())
     assert metrics.tool_failures == sum(not event.ok for event in ended)
     assert metrics.tool_output_bytes == sum(len((event.output or "").encode()) for event in ended)
 

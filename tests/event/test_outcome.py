@@ -10,12 +10,14 @@ from proctor.event.model import (
     ErrorReported,
     Event,
     ProcessExited,
+    PromptSent,
     SessionRefused,
     StreamEnded,
+    TextSaid,
     TurnEnded,
 )
 from proctor.event.outcome import NOT_ENDED, Ending, Outcome, OutcomeFold
-from proctor.ids import TurnId
+from proctor.ids import ItemId, TurnId
 from tests.event.streams import TERMINAL, streams
 
 T1 = TurnId("t1")
@@ -29,14 +31,29 @@ def ending_of(*events: Event) -> Ending:
 
 
 @given(streams)
-def test_the_first_cause_wins_and_nothing_after_it_counts(events: list[Event]) -> None:
-    first = next((at for at, event in enumerate(events) if isinstance(event, TERMINAL)), None)
-    if first is None:
-        assert ending_of(*events) == NOT_ENDED
-    else:
-        assert ending_of(*events) == ending_of(*events[: first + 1])
-        assert ending_of(*events).frame == events[first].frame
-        assert ending_of(*events).outcome is not Outcome.UNKNOWN
+def test_the_first_cause_since_the_last_prompt_wins_unless_nobody_was_left(events: list[Event]) -> None:
+    last = max((at for at, event in enumerate(events) if isinstance(event, PromptSent)), default=0)
+    gone = next((event for event in events[:last] if isinstance(event, StreamEnded | ProcessExited)), None)
+    cause = gone or next((event for event in events[last:] if isinstance(event, TERMINAL)), None)
+    ending = ending_of(*events)
+    assert ending.frame == (None if cause is None else cause.frame)
+    assert (ending == NOT_ENDED) is (cause is None)
+    assert cause is None or ending.outcome is ending_of(cause).outcome
+
+
+def test_in_a_conversation_each_turn_has_its_own_ending_until_the_channel_is_gone() -> None:
+    prompt = PromptSent(text="Go on.", frame=5, at_ms=0)
+    ended = TurnEnded(turn=T1, status="completed", frame=3, at_ms=0)
+    failed = TurnEnded(turn=TurnId("t2"), status="failed", frame=6, at_ms=0)
+    gone = StreamEnded(cause="it closed", frame=4, at_ms=0)
+    assert ending_of(ErrorReported(text="busy", frame=2, at_ms=0), ended, prompt) == NOT_ENDED
+    assert ending_of(ErrorReported(text="busy", frame=2, at_ms=0), ended, prompt, failed) == Ending(
+        outcome=Outcome.FAILED, code="agent.turn-failed", frame=6
+    )
+    assert ending_of(ended, gone) == Ending(outcome=Outcome.COMPLETED, frame=3)
+    assert ending_of(ended, gone, prompt, failed) == Ending(
+        outcome=Outcome.CRASHED, code="peer.hangup", detail="it closed", frame=4
+    )
 
 
 @pytest.mark.parametrize(
@@ -96,7 +113,11 @@ def test_the_first_cause_wins_and_nothing_after_it_counts(events: list[Event]) -
         ),
         (
             ProcessExited(code=None, signal=9, frame=4, at_ms=0),
-            Ending(outcome=Outcome.CRASHED, code="peer.hangup", detail="the agent got signal 9", frame=4),
+            Ending(outcome=Outcome.CRASHED, code="peer.killed", detail="the agent got signal 9 (SIGKILL)", frame=4),
+        ),
+        (
+            ProcessExited(code=None, signal=11, frame=4, at_ms=0),
+            Ending(outcome=Outcome.CRASHED, code="peer.hangup", detail="the agent got signal 11", frame=4),
         ),
     ],
     ids=lambda value: type(value).__name__ if not isinstance(value, Ending) else value.outcome.value,
@@ -109,3 +130,39 @@ def test_each_cause_has_its_outcome_its_code_and_its_detail(event: Event, ending
 
 def test_an_error_that_is_reported_ends_nothing() -> None:
     assert ending_of(ErrorReported(text="busy", will_retry=False, frame=1, at_ms=0)) == NOT_ENDED
+
+
+LOST = ErrorReported(text="no route", will_retry=True, code="provider.unreachable", frame=3, at_ms=0)
+TOO_LONG = ClockFired(clock="turn", limit_ms=5, frame=9, at_ms=0)
+
+
+def test_a_failed_turn_has_the_code_its_runtime_gives_it() -> None:
+    event = TurnEnded(turn=T1, status="failed", error="no", code="provider.quota", frame=4, at_ms=0)
+    assert ending_of(event) == Ending(outcome=Outcome.FAILED, code="provider.quota", detail="no", frame=4)
+
+
+def test_a_clock_that_fires_while_the_agent_struggles_names_the_trouble() -> None:
+    detail = "the turn ran past 5 ms; the agent's last error: no route"
+    assert ending_of(LOST, TOO_LONG) == Ending(
+        outcome=Outcome.TIMED_OUT, code="provider.unreachable", detail=detail, frame=9
+    )
+
+
+def test_an_error_the_agent_got_past_is_not_why_a_clock_fired() -> None:
+    said = TextSaid(turn=T1, item=ItemId("m"), text="Here again.", frame=5, at_ms=0)
+    assert ending_of(LOST, said, TOO_LONG) == Ending(
+        outcome=Outcome.TIMED_OUT, code="limit.turn", detail="the turn ran past 5 ms", frame=9
+    )
+
+
+@pytest.mark.parametrize(
+    ("exited", "code", "how"),
+    [
+        (ProcessExited(code=137, signal=9, frame=5, at_ms=0), "peer.killed", "the agent got signal 9 (SIGKILL)"),
+        (ProcessExited(code=0, frame=5, at_ms=0), "peer.hangup", "the agent exited with code 0"),
+    ],
+)
+def test_a_hangup_says_how_the_process_ended(exited: ProcessExited, code: str, how: str) -> None:
+    closed = StreamEnded(cause="end of stdout", frame=4, at_ms=0)
+    ending = Ending(outcome=Outcome.CRASHED, code=code, detail=f"end of stdout; {how}", frame=4)
+    assert ending_of(closed, exited, exited) == ending

@@ -128,10 +128,11 @@ def test_a_declared_secret_that_cannot_be_redacted_is_refused_without_being_told
             '{"installed": {"client_secret": "cs-012345"}, "list": [{"refreshToken": "rt-012345"}]}',
             ["client_secret", "refreshToken"],
         ),
+        ('{"agent_identity": "eyJhbGciOiJ.eyJhY2NvdW50.c2ln", "agent": "codex-0123"}', ["agent_identity"]),
         ("# keys\nexport DB_PASSWORD='pw-01234567'\nHOST=example.org\ntoken = tk-0123456", ["DB_PASSWORD", "token"]),
         ("-----BEGIN KEY-----\nMIIEvQIBADANBg\n-----END KEY-----\n", [""]),
     ],
-    ids=["auth.json", "nested", "env", "one secret"],
+    ids=["auth.json", "nested", "by shape", "env", "one secret"],
 )
 def test_a_credential_file_holds_secrets_under_names_like_one_or_is_one(
     tmp_path: Path, text: str, found: list[str]

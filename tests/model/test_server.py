@@ -160,10 +160,44 @@ def test_a_cut_stream_ends_after_so_many_events_and_without_its_end(cut_after: i
     anyio.run(main)
 
 
+def test_a_garbled_stream_comes_to_its_end_with_what_is_no_event() -> None:
+    async def main() -> None:
+        async with serving() as (model, client):
+            url = model.play("key", script({"say": "abcd", "fault": {"garbled_after": 1}}))
+            got = (await client.post(f"{url}/responses", json=question("Go"))).content
+            first, garbage, rest = got.split(b"\n\n")
+            assert (first.count(b"response.created"), rest) == (2, b"")
+            with pytest.raises(UnicodeDecodeError):
+                garbage.decode()
+            assert outline(model.journal("key")) == [(Kind.FAULT, 200, 0, False, False)]
+
+    anyio.run(main)
+
+
+def test_a_failed_reply_ends_with_the_providers_word_and_can_be_asked_for_again() -> None:
+    async def main() -> None:
+        async with serving() as (model, client):
+            failed = {"code": "server_error", "message": "out of luck"}
+            url = model.play("key", script({"tries": [{"say": "a", "fault": {"failed": failed}}, {"say": "b"}]}))
+            got = (await client.post(f"{url}/responses", json=question("Go"))).content
+            last = json.loads(got.split(b"data: ")[-1])
+            assert (last["type"], last["response"]["status"]) == ("response.failed", "failed")
+            assert last["response"]["error"] == failed
+            assert deltas(got) == ["a"]
+            assert deltas((await client.post(f"{url}/responses", json=question("Go"))).content) == ["b"]
+
+    anyio.run(main)
+
+
 @pytest.mark.parametrize(
     "step",
-    [{"fault": "hang"}, {"do": [{"say": "a"}, {"delay": "1h"}]}, {"delay": "1h", "fault": {"status": 500}}],
-    ids=["hang", "in a silence", "before a status"],
+    [
+        {"fault": "hang"},
+        {"do": [{"say": "a"}, {"delay": "1h"}]},
+        {"say": "a", "fault": {"silent_after": 2}},
+        {"delay": "1h", "fault": {"status": 500}},
+    ],
+    ids=["hang", "in a silence", "in a silence without end", "before a status"],
 )
 def test_a_client_that_goes_is_noticed(step: dict[str, Any]) -> None:
     async def main() -> None:

@@ -4,7 +4,7 @@ import io
 
 from rich.console import Console, RenderableType
 
-from proctor.errors import Exit
+from proctor.errors import Bucket, Exit
 from proctor.event.outcome import Outcome
 from proctor.evidence.reader import Problem
 from proctor.ids import AttemptId, FlowId, MissionId
@@ -53,6 +53,8 @@ LATE = row(
     mission_id=MissionId("late"),
     outcome=Outcome.TIMED_OUT,
     code="limit.turn",
+    bucket=Bucket.AGENT,
+    todo="Raise it.",
     detail="the turn ran past 3000 ms",
     tool_calls=1,
     tokens=9,
@@ -72,7 +74,8 @@ def test_a_table_tells_what_was_claimed_what_was_verified_and_why() -> None:
         "  ask/codex    cannot be verified: no probe is required\n"
         "  claim/codex  expectation missed: verified: expected yes, got no\n"
         "  claim/codex  not verified: probe 0 (headless_run): exited 1\n"
-        "  late/codex   limit.turn: the turn ran past 3000 ms\n"
+        "  late/codex   limit.turn (agent): the turn ran past 3000 ms\n"
+        "  late/codex   to do: Raise it.\n"
         "\n"
         "  1 of 3 attempts could not be carried out.\n"
     )
@@ -138,8 +141,8 @@ def test_a_sentence_speaks_of_expectations_only_where_some_were_written() -> Non
 
 def test_an_error_that_came_as_json_is_told_by_its_message() -> None:
     raw = '{"error":{"message":"no such model","type":"invalid_request_error","param":null}}'
-    out = shown(render_report(report_of(row(code="agent.turn-failed", detail=raw)), title="t"))
-    assert "  fix/codex  agent.turn-failed: no such model\n" in out
+    out = shown(render_report(report_of(row(code="agent.turn-failed", bucket=Bucket.AGENT, detail=raw)), title="t"))
+    assert "  fix/codex  agent.turn-failed (agent): no such model\n" in out
 
 
 def test_damaged_evidence_verifies_nothing() -> None:

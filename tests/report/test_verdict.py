@@ -7,12 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proctor.errors import Exit
+from proctor.errors import Bucket, Exit
 from proctor.event.outcome import Outcome
 from proctor.report.verdict import judge, judge_all
 from tests.report.made import row
 
 INFRASTRUCTURE = [Outcome.CRASHED, Outcome.REFUSED, Outcome.STALLED, Outcome.TIMED_OUT]
+NOT_THE_AGENTS = [Bucket.INFRA, Bucket.QUOTA, Bucket.AUTH, Bucket.HARNESS]
 EVERY = [
     (dict(zip(("outcome", "state", "evidence", "expectation_met", "verified"), values, strict=True)))
     for values in itertools.product(
@@ -47,6 +48,8 @@ EVERY = [
         *(({"outcome": outcome}, Exit.INFRASTRUCTURE) for outcome in INFRASTRUCTURE),
         *(({"outcome": outcome, "expectation_met": False}, Exit.INFRASTRUCTURE) for outcome in INFRASTRUCTURE),
         *(({"outcome": outcome, "verified": True}, Exit.INFRASTRUCTURE) for outcome in INFRASTRUCTURE),
+        *(({"outcome": Outcome.FAILED, "bucket": bucket}, Exit.INFRASTRUCTURE) for bucket in NOT_THE_AGENTS),
+        ({"outcome": Outcome.FAILED, "bucket": Bucket.AGENT, "verified": False}, Exit.JUDGED_NO),
         ({"state": "abandoned", "outcome": Outcome.UNKNOWN}, Exit.INFRASTRUCTURE),
         # It says nothing yet, or never will.
         ({"outcome": Outcome.CANCELLED}, Exit.UNVERIFIED),

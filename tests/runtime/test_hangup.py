@@ -220,4 +220,4 @@ async def bind(line: Line, thread: str, owner: Bystander) -> None:
         twin.say({"id": 1, "result": {"thread": {"id": thread}}})
 
     line.twin.handlers["thread/start"] = start
-    await line.connection.start_thread({}, listener=owner, deadline_s=5)
+    await line.connection.start_thread("thread/start", {}, listener=owner, deadline_s=5)

@@ -15,8 +15,8 @@ from proctor.errors import InputError, MachineError
 from proctor.ids import ProcessId
 from proctor.runtime.base import Executable, HostAsk, ModelAsk
 from proctor.runtime.codex_app_server.executable import OVERRIDE, locate
-from proctor.runtime.codex_app_server.home import thread_params, write_home
-from proctor.runtime.environment import agent_environment
+from proctor.runtime.codex_app_server.home import overrides, own_variables, return_login, thread_params, write_home
+from proctor.spec.model import Login, Profile
 from proctor.testing.clock import FakeClock
 from tests.runtime.twin import session_ask
 
@@ -55,7 +55,7 @@ def test_a_home_holds_our_settings_and_calls_nobody(ask: HostAsk) -> None:
         "model_providers": {
             "proctor": {"name": "scripted", "base_url": "http://127.0.0.1:1/v1", "wire_api": "responses"}
         },
-        "features": {"plugins": False, "shell_snapshot": False},
+        "features": {"plugins": False, "apps": False, "shell_snapshot": False, "unbounded_connection_retries": False},
         "skills": {"bundled": {"enabled": False}},
         "analytics": {"enabled": False},
         "feedback": {"enabled": False},
@@ -75,6 +75,52 @@ def test_a_real_model_needs_no_catalog_and_names_its_key_without_its_value(ask: 
         "env_key": "OPENAI_API_KEY",
     }
     assert "sk-live" not in text
+
+
+def test_an_inherited_login_is_a_link_to_the_users_own_and_names_no_variable(ask: HostAsk, tmp_path: Path) -> None:
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    (mine / "auth.json").write_text("{}")
+    write_home(replace(ask, model=replace(REAL, key_variable=None, login=Login.INHERIT), user_home=mine))
+    assert (ask.home / "auth.json").readlink() == mine / "auth.json"
+    provider = tomllib.loads((ask.home / "config.toml").read_text())["model_providers"]["proctor"]
+    assert provider == {"name": "openai", "wire_api": "responses", "requires_openai_auth": True}
+
+
+@pytest.mark.parametrize("is_replaced", [False, True])
+def test_a_login_that_is_renewed_in_place_of_the_link_goes_back_to_its_user(
+    ask: HostAsk, tmp_path: Path, is_replaced: bool
+) -> None:
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    (mine / "auth.json").write_text("old")
+    inherited = replace(ask, model=replace(REAL, key_variable=None, login=Login.INHERIT), user_home=mine)
+    write_home(inherited)
+    if is_replaced:
+        (ask.home / "auth.json").unlink()
+        (ask.home / "auth.json").write_text("new")
+        (ask.home / "auth.json").chmod(0o600)
+    return_login(inherited)
+    assert [each.name for each in mine.iterdir()] == ["auth.json"]
+    assert (mine / "auth.json").read_text() == ("new" if is_replaced else "old")
+    assert not is_replaced or (mine / "auth.json").stat().st_mode & 0o777 == 0o600
+
+
+def test_the_users_own_profile_is_left_as_it_is_and_our_model_is_laid_over_it(ask: HostAsk, tmp_path: Path) -> None:
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    asked = replace(ask, model=REAL, profile=Profile.MINE, user_home=mine, env={"HOME": "/home/ada"})
+    write_home(asked)
+    assert (list(mine.iterdir()), list(ask.home.iterdir())) == ([], [])
+    assert own_variables(asked) == {"CODEX_HOME": str(mine), "HOME": "/home/ada", "TMPDIR": str(ask.tmp)}
+    assert overrides(asked)[1::2] == [
+        'model="an \\"odd\\"\\nname"',
+        'model_provider="proctor"',
+        'model_providers.proctor.name="openai"',
+        'model_providers.proctor.wire_api="responses"',
+        'model_providers.proctor.env_key="OPENAI_API_KEY"',
+    ]
+    assert overrides(ask) == []
 
 
 @pytest.mark.parametrize("place", ["p", "p/home", "."])
@@ -102,25 +148,24 @@ def test_a_thread_has_its_own_model_address_marker_and_temporary_folder() -> Non
     }
 
 
+def test_a_flow_sets_how_patient_the_agent_is_with_its_provider() -> None:
+    options = {"stream_max_retries": 2, "unbounded_connection_retries": True}
+    assert thread_params(replace(session_ask(), options=options))["config"] == {
+        **thread_params(session_ask())["config"],
+        "model_providers.proctor.stream_max_retries": 2,
+        "features.unbounded_connection_retries": True,
+    }
+
+
 def test_the_key_of_a_real_model_is_kept_from_the_agents_shell() -> None:
     params = thread_params(replace(session_ask(), model=REAL))
     assert params["config"]["shell_environment_policy.exclude"] == ["OPENAI_API_KEY"]
     assert params["ephemeral"] is True
 
 
-# ── environment ──
-
-
-@pytest.mark.requirement("runtime.env-policy")
-def test_only_what_is_allowed_or_asked_for_reaches_the_agent() -> None:
-    mine = {"PATH": "/bin", "LANG": "C", "AWS_SECRET_ACCESS_KEY": "x", "OPENAI_API_KEY": "y", "HTTPS_PROXY": "z"}
-    assert agent_environment(mine, added={}, key_variable=None) == {"PATH": "/bin", "LANG": "C"}
-    assert agent_environment(mine, added={"LANG": "de", "MODE": "fast"}, key_variable="OPENAI_API_KEY") == {
-        "PATH": "/bin",
-        "LANG": "de",
-        "OPENAI_API_KEY": "y",
-        "MODE": "fast",
-    }
+def test_the_users_own_settings_are_not_told_to_trust_a_workspace_for_good() -> None:
+    mine = replace(session_ask(), profile=Profile.MINE)
+    assert thread_params(mine)["config"]["projects"] == {str(mine.workspace): {"trust_level": "trusted"}}
 
 
 # ── program ──

@@ -81,24 +81,48 @@ def test_a_refused_request_is_a_reply_with_an_error(story: Story) -> None:
 
 
 @pytest.mark.parametrize(
-    ("info", "error_class"),
+    ("info", "error_class", "code"),
     [
-        (None, None),
-        ("contextWindowExceeded", "contextWindowExceeded"),
-        ({"httpConnectionFailed": {"httpStatusCode": 401}}, "httpConnectionFailed:401"),
-        ({"responseStreamDisconnected": {"httpStatusCode": None}}, "responseStreamDisconnected"),
-        ({"something": "newer"}, "something"),
-        (17, None),
+        (None, None, None),
+        ("contextWindowExceeded", "contextWindowExceeded", "provider.context-full"),
+        ({"httpConnectionFailed": {"httpStatusCode": 401}}, "httpConnectionFailed:401", "provider.unauthorized"),
+        ({"responseStreamDisconnected": {"httpStatusCode": None}}, "responseStreamDisconnected", "provider.stream-cut"),
+        ({"something": "newer"}, "something", None),
+        (17, None, None),
     ],
 )
-def test_a_failed_turn_says_why(story: Story, info: Any, error_class: str | None) -> None:
+def test_a_failed_turn_says_why(story: Story, info: Any, error_class: str | None, code: str | None) -> None:
     error = {"message": "no luck", "codexErrorInfo": info, "additionalDetails": None}
     turn = {"id": TURN, "items": [], "itemsView": "notLoaded", "status": "failed", "error": error}
     assert story.heard("error", error=error, willRetry=True) == [
         ErrorReported(text="no luck", error_class=error_class, will_retry=True, **at(5))
     ]
     assert story.heard("turn/completed", turn=turn) == [
-        TurnEnded(turn=T, status="failed", error="no luck", error_class=error_class, **at(6))
+        TurnEnded(turn=T, status="failed", error="no luck", error_class=error_class, code=code, **at(6))
+    ]
+
+
+def test_an_error_that_is_being_retried_says_what_is_wrong_and_not_only_how_often(story: Story) -> None:
+    error = {
+        "message": "Reconnecting... 2/5",
+        "codexErrorInfo": {"responseStreamDisconnected": {"httpStatusCode": None}},
+        "additionalDetails": "Connection failed: error sending request",
+    }
+    assert story.heard("error", error=error, willRetry=True) == [
+        ErrorReported(
+            text="Reconnecting... 2/5: Connection failed: error sending request",
+            error_class="responseStreamDisconnected",
+            will_retry=True,
+            code="provider.unreachable",
+            **at(5),
+        )
+    ]
+
+
+def test_another_model_that_answers_is_a_warning(story: Story) -> None:
+    text = "small answers instead of large: highRiskCyberActivity"
+    assert story.heard("model/rerouted", fromModel="large", toModel="small", reason="highRiskCyberActivity") == [
+        WarningRaised(source="provider", text=text, **at(5))
     ]
 
 

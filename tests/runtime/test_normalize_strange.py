@@ -4,10 +4,19 @@ from typing import Any
 
 import pytest
 
-from proctor.event.model import Noted, ToolBegan, TurnEnded, Unrecognized
+from proctor.event.model import (
+    ApprovalAsked,
+    Noted,
+    PromptSent,
+    Replied,
+    SessionBegan,
+    ToolBegan,
+    TurnEnded,
+    Unrecognized,
+)
 from proctor.event.row import Dir
-from proctor.ids import TurnId
-from tests.runtime.stories import COMMAND, TURN, Story, at
+from proctor.ids import CallId, ThreadId, TurnId
+from tests.runtime.stories import COMMAND, THREAD, TURN, Story, at
 
 
 @pytest.fixture
@@ -85,3 +94,39 @@ def test_a_turn_that_ended_in_a_way_we_do_not_know_has_ended_and_not_well(story:
     assert story.heard("turn/completed", turn={"id": TURN, "status": "paused"}) == [
         TurnEnded(turn=TurnId(TURN), status="failed", error=why, **at(5))
     ]
+
+
+def test_frames_of_the_oldest_protocol_are_counted_unless_they_ask_for_an_answer(story: Story) -> None:
+    old = {"conversationId": THREAD, "id": "0", "msg": {"type": "agent_message", "message": "Hello."}}
+    asks = {"conversationId": THREAD, "callId": "c", "command": ["ls", "-l"], "cwd": "/w", "parsedCmd": []}
+    assert [
+        *story.row(Dir.IN, {"method": "codex/event/agent_message", "params": old}),
+        *story.row(Dir.IN, {"method": "codex/event", "params": old}),
+        *story.row(Dir.IN, {"method": "applyPatchApproval", "params": asks}),
+        *story.row(Dir.IN, {"method": "execCommandApproval", "id": 3, "params": asks}),
+    ] == [
+        Unrecognized(native="codex/event/agent_message", **at(5)),
+        Unrecognized(native="codex/event", **at(6)),
+        Unrecognized(native="applyPatchApproval", **at(7)),
+        ApprovalAsked(request="3", about="command", call=CallId("c"), detail="ls -l", **at(8)),
+    ]
+
+
+@pytest.mark.parametrize("method", ["thread/resume", "thread/fork"])
+def test_a_session_begins_once_however_it_comes_by_its_thread(method: str) -> None:
+    story = Story()
+    reply = {"thread": {"id": THREAD, "ephemeral": False}, "model": "m", "cwd": "/w"}
+    told = []
+    for number in (1, 2):  # the second time after a connection that was lost
+        story.asked(number, method, threadId=THREAD)
+        told += story.row(Dir.IN, {"id": number, "result": reply})
+    assert told == [
+        SessionBegan(thread=ThreadId(THREAD), model="m", cwd="/w", ephemeral=False, **at(2)),
+        Replied(method=method, **at(2)),
+        Replied(method=method, **at(4)),
+    ]
+
+
+def test_what_is_said_into_a_turn_is_a_prompt_too(story: Story) -> None:
+    said = story.asked(3, "turn/steer", threadId=THREAD, expectedTurnId=TURN, input=[{"type": "text", "text": "Left."}])
+    assert said == [PromptSent(text="Left.", **at(5))]

@@ -7,18 +7,33 @@ from typing import Any
 import msgspec
 import pytest
 
+from proctor import places
+from proctor.errors import MachineError
 from proctor.event.model import ApprovalAsked, Unrecognized
-from proctor.event.row import Dir
+from proctor.event.row import Dir, StepTaken
+from proctor.fact import Authority, Fact
+from proctor.ids import ThreadId
+from proctor.runtime.base import Decision, Tool
 from proctor.runtime.codex_app_server import policy, wire
 from proctor.runtime.codex_app_server.executable import locate
-from proctor.runtime.codex_app_server.home import thread_params
+from proctor.runtime.codex_app_server.failures import FAILURES
 from proctor.runtime.codex_app_server.host import HELLO
-from proctor.spec.model import Approvals
-from tests.runtime.schema import Schema
+from proctor.runtime.codex_app_server.opening import opening
+from proctor.runtime.codex_app_server.schema import ESSENTIAL, USEFUL, Spoken, _digested, schema_fact
+from proctor.runtime.failures import diagnose
+from tests.runtime.json_schema import Schema
+from tests.runtime.real import real_server
 from tests.runtime.stories import Story
-from tests.runtime.twin import session_ask
+from tests.runtime.twin import MemoryTap, run, session_ask
 
 pytestmark = pytest.mark.real_agent
+
+
+async def add(arguments: Any) -> str:
+    return str(arguments["a"] + arguments["b"])
+
+
+ADD = Tool(name="add", description="Adds two numbers.", schema={"type": "object"}, call=add)
 
 
 @pytest.fixture(scope="module")
@@ -42,6 +57,16 @@ def test_every_notification_is_understood_or_known_to_say_nothing(folder: Path) 
     assert set(schema.messages()) >= wire.SILENT | wire.DELTAS, "we know notifications that do not exist"
 
 
+@pytest.mark.requirement("schedule.recovery")
+def test_every_class_of_error_has_a_row_in_the_failure_table(folder: Path) -> None:
+    schema = Schema.load(folder / "ServerNotification.json")
+    kinds = schema.root["definitions"]["CodexErrorInfo"]["anyOf"]
+    named = [name for kind in kinds for name in (*kind.get("enum", ()), *kind.get("required", ()))]
+    assert len(named) >= 20
+    without = [each for each in named if diagnose(FAILURES, each, "a new text") is None]
+    assert without == []
+
+
 @pytest.mark.requirement("evidence.trace")
 def test_every_kind_of_item_is_understood_at_its_beginning_and_at_its_end(folder: Path) -> None:
     schema = Schema.load(folder / "ServerNotification.json")
@@ -54,32 +79,40 @@ def test_every_kind_of_item_is_understood_at_its_beginning_and_at_its_end(folder
 
 
 @pytest.mark.requirement("runtime.approvals.answered")
-@pytest.mark.parametrize("approvals", list(Approvals))
-def test_every_question_is_understood_and_its_answer_fits(folder: Path, approvals: Approvals) -> None:
+@pytest.mark.parametrize("decision", list(Decision))
+def test_every_question_is_understood_and_its_answer_fits(folder: Path, decision: Decision) -> None:
     schema = Schema.load(folder / "ServerRequest.json")
     assert set(schema.messages()) == set(wire.APPROVALS)
     for method, params in schema.messages().items():
         [asked] = Story().row(Dir.IN, {"id": 1, "method": method, "params": schema.least(params)})
         assert isinstance(asked, ApprovalAsked), method
-        answer = policy.answer(method, approvals, now_s=1_700_000_000)
         assert isinstance(params, dict)
+        answer = policy.answer(method, decision, params=schema.least(params), now_s=1_700_000_000)
         name = params["$ref"].removeprefix("#/definitions/").replace("Params", "Response")
         response = Schema.load(folder / f"{name}.json")
         assert answer.error is not None or response.fits(answer.result, response.root), method
 
 
+REQUESTS: list[tuple[str, Any]] = [
+    ("initialize", HELLO),
+    opening(session_ask()),
+    ("turn/start", {"threadId": "t", "input": [{"type": "text", "text": "Go on."}]}),
+    ("turn/start", {"threadId": "t", "input": [], "outputSchema": {"type": "object"}}),
+    ("turn/steer", {"threadId": "t", "expectedTurnId": "u", "input": [{"type": "text", "text": "Go on."}]}),
+    opening(session_ask(is_persistent=True, tools=(ADD,))),
+    opening(session_ask(resume=ThreadId("t"))),
+    opening(session_ask(fork=ThreadId("t"))),
+    ("thread/read", {"threadId": "t"}),
+    ("thread/turns/list", {"threadId": "t", "itemsView": "full", "sortDirection": "asc", "cursor": None}),
+    ("thread/compact/start", {"threadId": "t"}),
+    ("turn/interrupt", {"threadId": "t", "turnId": "u"}),
+    ("thread/backgroundTerminals/clean", {"threadId": "t"}),
+    ("thread/unsubscribe", {"threadId": "t"}),
+]
+
+
 @pytest.mark.requirement("runtime.compat")
-@pytest.mark.parametrize(
-    ("method", "params"),
-    [
-        ("initialize", HELLO),
-        ("thread/start", thread_params(session_ask())),
-        ("turn/start", {"threadId": "t", "input": [{"type": "text", "text": "Go on."}]}),
-        ("turn/interrupt", {"threadId": "t", "turnId": "u"}),
-        ("thread/backgroundTerminals/clean", {"threadId": "t"}),
-        ("thread/unsubscribe", {"threadId": "t"}),
-    ],
-)
+@pytest.mark.parametrize(("method", "params"), REQUESTS)
 def test_every_request_of_ours_exists_and_takes_what_we_say(folder: Path, method: str, params: Any) -> None:
     schema = Schema.load(folder / "ClientRequest.json")
     said = msgspec.to_builtins(params)
@@ -89,3 +122,60 @@ def test_every_request_of_ours_exists_and_takes_what_we_say(folder: Path, method
 
 def test_the_greeting_we_send_after_the_first_reply_exists(folder: Path) -> None:
     assert "initialized" in Schema.load(folder / "ClientNotification.json").messages()
+
+
+@pytest.mark.requirement("runtime.compat")
+def test_what_is_checked_before_a_run_is_what_we_use_and_the_program_has_all_of_it(folder: Path) -> None:
+    spoken = _digested(folder)
+    assert spoken is not None
+    assert (spoken.lacks, spoken.strangers) == ([], [])
+    used = ESSENTIAL | USEFUL
+    assert used & spoken.requests == {method for method, _ in REQUESTS}
+    assert used - spoken.requests <= spoken.notifications | spoken.questions
+
+
+@pytest.mark.requirement("runtime.identity")
+def test_the_schema_is_asked_for_once_and_its_digest_is_on_record(tmp_path: Path, folder: Path) -> None:
+    async def test() -> list[Fact]:
+        found = []
+        for _ in range(2):
+            async with real_server(tmp_path) as server:
+                found.append(server.host.facts["schema"])
+        return found
+
+    expected = _digested(folder)
+    assert expected is not None
+    first, second = run(test)
+    assert first == second
+    assert first.value == {"digest": expected.digest, "lacks": [], "strangers": []}
+    book = places.cache_dir() / "schemas"
+    assert [file.name for file in book.iterdir()] == [f"{locate().sha256}.json"]
+
+
+@pytest.mark.requirement("runtime.compat")
+def test_a_program_without_a_method_we_need_is_refused_before_it_is_started(tmp_path: Path) -> None:
+    async def test() -> MemoryTap:
+        async with real_server(tmp_path) as server:
+            return server.tap
+
+    book = places.cache_dir() / "schemas" / f"{locate().sha256}.json"
+    run(test)
+    whole = msgspec.json.decode(book.read_bytes(), type=Spoken)
+    try:
+        less = msgspec.structs.replace(whole, requests=whole.requests - {"turn/steer"})
+        book.write_bytes(msgspec.json.encode(less))
+        [said] = [seen for seen in run(test).of(Dir.SELF) if isinstance(seen, StepTaken)]
+        assert said == StepTaken(step="the program lacks methods", detail={"methods": ["turn/steer"]})
+        book.write_bytes(msgspec.json.encode(msgspec.structs.replace(whole, notifications=frozenset())))
+        with pytest.raises(MachineError, match=r"no item/completed, item/started, turn/completed, .* install openai"):
+            run(test)
+    finally:
+        book.unlink()
+
+
+def test_a_program_that_prints_no_schema_is_not_known_and_not_refused(tmp_path: Path) -> None:
+    for file, text in (("ClientRequest.json", "{}"), ("codex_app_server_protocol.schemas.json", "{}")):
+        assert _digested(tmp_path) is None
+        (tmp_path / file).write_text(text)
+    assert _digested(tmp_path) is None
+    assert schema_fact(None).authority is Authority.UNKNOWN

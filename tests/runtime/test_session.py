@@ -293,7 +293,7 @@ def test_a_start_of_an_unknown_shape_is_no_session(reply: Any) -> None:
     run(test)
 
 
-def test_a_cancelled_attempt_still_gives_its_thread_back() -> None:
+def test_a_cancelled_attempt_ends_its_turn_and_gives_its_thread_back() -> None:
     async def test() -> list[str]:
         tap = MemoryTap()
         async with connected() as line:
@@ -307,4 +307,28 @@ def test_a_cancelled_attempt_still_gives_its_thread_back() -> None:
             assert line.host.is_alive
         return asked(tap)
 
-    assert run(test) == ["thread/start", "turn/start", "thread/unsubscribe"]
+    teardown = ["turn/interrupt", "thread/backgroundTerminals/clean", "thread/unsubscribe"]
+    assert run(test) == ["thread/start", "turn/start", *teardown]
+
+
+@pytest.mark.requirement("attempt.interrupt-one")
+def test_a_turn_of_which_nothing_was_heard_is_interrupted_whatever_its_id() -> None:
+    async def test() -> list[Any]:
+        interrupts: list[Any] = []
+
+        def interrupt(twin: Twin, request: Request) -> None:
+            interrupts.append(request.params)
+            twin.reply(request, {})
+
+        twin = Twin({"turn/start": ignore, "turn/interrupt": interrupt})
+        deadlines = Deadlines(start_s=0.05, teardown_s=0.05)
+        async with (
+            connected(twin, deadlines=deadlines) as line,
+            line.host.open_session(session_ask(), MemoryTap()) as session,
+        ):
+            with pytest.raises(DeadlineError):
+                await session.turn("Go on.")
+            await session.interrupt()
+        return interrupts
+
+    assert run(test) == [{"threadId": THREAD, "turnId": ""}]

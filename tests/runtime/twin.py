@@ -16,6 +16,8 @@ from proctor.event.row import Dir, Seen
 from proctor.evidence.redact import TextStream
 from proctor.ids import AttemptId
 from proctor.runtime.base import ModelAsk, SessionAsk
+from proctor.runtime.codex_app_server.approvals import Desk
+from proctor.runtime.codex_app_server.calls import Ask
 from proctor.runtime.codex_app_server.connection import Connection
 from proctor.runtime.codex_app_server.host import CodexHost
 from proctor.runtime.codex_app_server.route import Envelope
@@ -92,15 +94,28 @@ class Bystander:
     """A listener that only listens."""
 
     tap: MemoryTap = field(default_factory=MemoryTap)
-    approvals: Approvals = Approvals.DENY
     envelopes: list[Envelope] = field(default_factory=list)
     is_hung_up: bool = False
+
+    @property
+    def desk(self) -> Desk:
+        return Desk(None, self.tap, clock=FakeClock())
 
     def heard(self, envelope: Envelope) -> None:
         self.envelopes.append(envelope)
 
-    def hung_up(self) -> None:
+    def hung_up(self, cause: str) -> None:
         self.is_hung_up = True
+
+    @property
+    def is_gone(self) -> bool:
+        return self.is_hung_up
+
+    def dropped(self) -> None:
+        pass
+
+    async def rejoin(self, ask: Ask) -> str | None:
+        return "it only listens"
 
 
 @dataclass(frozen=True, slots=True)
@@ -308,12 +323,19 @@ async def connected(
         await connection.closed.wait()
 
 
-def session_ask(name: str = "a.codex.r1.1", *, approvals: Approvals = Approvals.DENY) -> SessionAsk:
+def session_ask(
+    name: str = "a.codex.r1.1",
+    *,
+    approvals: Approvals = Approvals.DENY,
+    workspace: Path = Path("/somewhere/workspace"),
+    **more: Any,
+) -> SessionAsk:
     return SessionAsk(
         attempt=AttemptId(name),
-        workspace=Path("/somewhere/workspace"),
+        workspace=workspace,
         tmp=Path("/somewhere/tmp"),
         sandbox=Sandbox.WORKSPACE_WRITE,
         approvals=approvals,
         model=ModelAsk(provider="scripted", name="scripted", base_url="http://127.0.0.1:1/v1"),
+        **more,
     )

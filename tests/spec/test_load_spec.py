@@ -321,7 +321,7 @@ def test_a_link_does_not_hide_that_a_workspace_holds_the_spec(folder: Path, told
 
 
 def test_one_scripted_flow_is_enough_to_need_a_script(folder: Path, told: Told) -> None:
-    real = "flows:\n  - {id: real, runtime: [one], model: {provider: openai}}\n"
+    real = "flows:\n  - {id: real, runtime: [one], model: {provider: openai, name: m}, login: inherit}\n"
     path = write(folder, GOOD.replace("    script: say.yaml\n", "").replace("flows:\n", real))
     assert [(code, key) for code, _, key, _, _ in told(lambda: load_spec(path))] == [
         ("spec.missing-key", "missions[0].script")
@@ -337,7 +337,7 @@ def test_a_workspace_that_cannot_be_looked_at_is_unreadable(folder: Path, told: 
 
 
 def test_a_real_model_needs_no_script(folder: Path) -> None:
-    text = GOOD.replace("    script: say.yaml\n", "") + "model: {provider: openai, name: some-model}\n"
+    text = GOOD.replace("    script: say.yaml\n", "") + "model: {provider: openai, name: some-model}\nlogin: api-key\n"
     assert load_spec(write(folder, text)).scripts == {}
 
 
@@ -367,9 +367,14 @@ def test_a_secret_written_out_is_refused_and_not_repeated(
     folder: Path, told: Told, old: str, new: str, line: int, key: str
 ) -> None:
     path = write(folder, GOOD.replace(old, new))
-    what = "this looks like a secret, written out"
-    suggestion = "Put the value in an environment variable and list the variable's name under `secrets:`."
-    assert told(lambda: load_spec(path)) == [("spec.secret-literal", line, key, what, suggestion)]
+    [(code, *place, what, suggestion)] = told(lambda: load_spec(path))
+    assert (code, place, what) == ("spec.secret-literal", [line, key], "this looks like a secret, written out")
+    if ".env." in key:
+        assert suggestion == (
+            "Take it out, set the variable for Proctor itself, and list its name under the flow's `forward:`."
+        )
+    else:
+        assert suggestion == "Put the value in an environment variable and list the variable's name under `secrets:`."
 
 
 def test_secrets_are_names_of_variables(folder: Path, told: Told) -> None:

@@ -9,8 +9,8 @@ from tests.surface.conftest import Quickstart, ask
 pytestmark = pytest.mark.real_agent
 
 KEYS = (
-    "attemptId runId campaignId cell missionId flowId runtime state outcome code claimed verified expectationMet "
-    "toolCalls tokens durationMs dir problems"
+    "attemptId runId campaignId cell missionId flowId runtime state outcome code bucket retryable todo "
+    "claimed verified expectationMet toolCalls tokens durationMs dir problems"
 ).split()
 
 
@@ -29,6 +29,9 @@ def test_a_listing_is_one_array_of_rows_with_every_key(quickstart: Quickstart) -
         "state": "sealed",
         "outcome": "completed",
         "code": None,
+        "bucket": None,
+        "retryable": None,
+        "todo": None,
         "claimed": True,
         "verified": True,
         "expectationMet": True,

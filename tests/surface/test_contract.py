@@ -28,7 +28,7 @@ from tests.surface.conftest import Quickstart
 from tests.surface.schema_check import misfits
 
 CHECKOUT = Path(__file__).parents[2]
-SOURCES = [file for file in (CHECKOUT / "src" / "proctor").rglob("*.py") if file.name != "errors.py"]
+SOURCES = [file for file in (CHECKOUT / "src" / "proctor").rglob("*.py") if file.name != "codes.py"]
 COLLECTED = [str(name) for name in documents(contract())]
 
 

@@ -1,6 +1,7 @@
 """`proctor doctor` and `proctor runtimes list`: this machine, and what dead runs left."""
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +23,12 @@ def by_name(lab: Lab, **env: str) -> tuple[int, dict[str, dict[str, Any]]]:
 def test_a_machine_that_can_do_everything_is_well_and_stale_scratch_is_gone(lab: Lab, tmp_path: Path) -> None:
     stale = tmp_path / "cache" / "proctor" / "runs" / "20200101-000000-abcdef"
     (stale / "attempts" / "a" / "workspace").mkdir(parents=True)
-    code, checks = by_name(lab, XDG_CACHE_HOME=str(tmp_path / "cache"), XDG_STATE_HOME=str(tmp_path / "state"))
+    own = {"XDG_CACHE_HOME": str(tmp_path / "cache"), "XDG_STATE_HOME": str(tmp_path / "state")}
+    code, checks = by_name(lab, **own, SOME_API_KEY="sk-0123456789")
     assert code == 0
     assert {name: check["status"] for name, check in checks.items()} == dict.fromkeys(
         (
-            *("proctor", "containment", "codex_app_server", "scripted model", "evidence", "cache", "state"),
+            *("proctor", "containment", "codex_app_server", "scripted model", "logins", "evidence", "cache", "state"),
             *("disk", "leftovers", "scratch"),
         ),
         "ok",
@@ -37,6 +39,30 @@ def test_a_machine_that_can_do_everything_is_well_and_stale_scratch_is_gone(lab:
         *("bwrap", "bundled-bwrap", "unshare", "cgroup", "warden")
     ]
     assert not lab.root.exists(), "looking at the evidence root does not make it"
+
+
+@pytest.mark.requirement("ops.doctor")
+def test_logins_are_told_by_name_with_what_to_do_where_there_are_none(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in [each for each in os.environ if each.endswith("_API_KEY") or each == "CODEX_ACCESS_TOKEN"]:
+        monkeypatch.delenv(name)
+    home = lab.folder / "mine"
+    home.mkdir()
+    code, checks = by_name(lab, CODEX_HOME=str(home))
+    assert (code, checks["logins"]["status"]) == (0, "warn")
+    assert checks["logins"]["more"] == [
+        "api-key: no key: set the provider's variable, such as OPENAI_API_KEY",
+        f"inherit: no {home}/auth.json: run `codex login`",
+        "token: CODEX_ACCESS_TOKEN is not set; `token:` may name any other variable, or a file",
+    ]
+    (home / "auth.json").write_text('{"OPENAI_API_KEY": "sk-in-a-file"}')
+    held = {"MY_API_KEY": "sk-in-a-variable", "CODEX_ACCESS_TOKEN": "at-in-a-variable"}
+    said = lab.proctor("doctor", "--json", CODEX_HOME=str(home), **held)
+    [logins] = [check for check in json.loads(said.stdout)["checks"] if check["name"] == "logins"]
+    assert [each["isThere"] for each in logins["facts"]["logins"]] == [True, True, True]
+    assert "MY_API_KEY" in said.stdout
+    assert [word for word in ("sk-in-a-file", "sk-in-a-variable", "at-in-a-variable") if word in said.stdout] == []
 
 
 @pytest.mark.requirement("ops.doctor")
@@ -63,7 +89,7 @@ def test_a_file_in_the_place_of_a_folder_fails_and_no_path_is_broken(lab: Lab) -
 def test_runtimes_tell_their_claims_and_the_locked_program_or_what_to_install(lab: Lab) -> None:
     [found] = json.loads(lab.proctor("runtimes", "list", "--json").stdout)["runtimes"]
     assert (found["id"], found["transport"], found["problem"]) == ("codex_app_server", "stdio", None)
-    assert (found["claims"]["interrupt"], found["claims"]["compaction"]) == (True, False)
+    assert (found["claims"]["interrupt"], found["claims"]["compaction"]) == (True, True)
     assert (found["program"]["sha256"], found["isLocked"]) == (locked_codex_sha256(), True)
     [missing] = json.loads(lab.proctor("runtimes", "list", "--json", PROCTOR_CODEX="/nowhere").stdout)["runtimes"]
     assert (missing["program"], missing["problem"]["code"]) == (None, "machine.binary-missing")

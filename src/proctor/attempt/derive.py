@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from proctor.event.claim import Claim, ClaimFold
+from proctor.event.credential import CredentialFold, CredentialSeen
 from proctor.event.metrics import Metrics, MetricsFold
 from proctor.event.model import Event
 from proctor.event.outcome import Ending, OutcomeFold
@@ -23,6 +24,7 @@ class Derived:
     ending: Ending
     claim: Claim
     metrics: Metrics
+    credential: CredentialSeen
 
 
 class Derivation:
@@ -36,6 +38,7 @@ class Derivation:
         self._transcript = TranscriptFold()
         self._outcome = OutcomeFold()
         self._claim = ClaimFold()
+        self._credential = CredentialFold()
         self.metrics = MetricsFold()
 
     @property
@@ -52,6 +55,7 @@ class Derivation:
             self.metrics.feed(event)
             self._outcome.feed(event)
             self._claim.feed(event)
+            self._credential.feed(event)
             if (call := self._trace.feed(event)) is not None:
                 calls.append(call)
             if (line := self._transcript.feed(event)) is not None:
@@ -65,7 +69,9 @@ class Derivation:
     def finish(self) -> Derived:
         """No row will follow: what is still open is told as open."""
         self._trace_sink(self._trace.finish())
-        derived = Derived(ending=self.ending, claim=self._claim.claim, metrics=self.metrics.finish())
+        derived = Derived(
+            ending=self.ending, claim=self._claim.claim, metrics=self.metrics.finish(), credential=self._credential.seen
+        )
         self._transcript_sink(self._transcript.finish(derived.ending, summary=_summary(derived)))
         return derived
 

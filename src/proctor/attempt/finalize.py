@@ -1,22 +1,24 @@
-"""The last files of an attempt, then its seal. Nothing here asks the agent anything."""
+"""The last files of an attempt, all but its seal. Nothing here asks the agent anything."""
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from proctor.attempt.derive import Derived
 from proctor.attempt.judge import judge
-from proctor.attempt.model import AttemptAsk
-from proctor.errors import EvidenceError
+from proctor.attempt.model import AttemptAsk, Lease
+from proctor.errors import EvidenceError, advice
+from proctor.event.credential import CredentialState
 from proctor.evidence import canary, layout
-from proctor.evidence.artifacts import AttemptReport, Feedback, RunnerRef, StreamHead
-from proctor.evidence.reader import read_bytes
+from proctor.evidence.artifacts import AttemptReport, Feedback, RunnerRef, Seal, StreamHead
 from proctor.evidence.redact import Redactor
-from proctor.evidence.seal import seal
-from proctor.fact import Authority, Fact
+from proctor.evidence.seal import draw_up
+from proctor.fact import UNKNOWN, Authority, Fact
 from proctor.ids import ProcessId, ThreadId
 from proctor.probe.gate import decide
 from proctor.probe.model import ProbeRow, require
+from proctor.spec.model import Login
 from proctor.workspace.diff import diff
 from proctor.workspace.snapshot import Snapshot
 
@@ -26,14 +28,16 @@ class Conversation:
     """What the supervisor learned of the session on the way."""
 
     prompt: str = ""
+    lease: Lease | None = None
     process: ProcessId | None = None
     session_id: str | None = None
     thread: ThreadId | None = None
+    is_fresh: bool = True
     facts: dict[str, Fact] = field(default_factory=dict)
     probes: list[ProbeRow] = field(default_factory=list)
     process_rows_from: int | None = None
     process_rows_to: int | None = None
-    written: dict[Path, bytes] = field(default_factory=dict)
+    written: dict[str, bytes] = field(default_factory=dict)
 
 
 def finalize(
@@ -47,14 +51,10 @@ def finalize(
     redactor: Redactor,
     duration_ms: int,
     streams: Mapping[str, StreamHead],
-) -> AttemptReport:
-    """Write what is left of the layout and seal it."""
-    for path, data in conversation.written.items():
-        # An agent that may write anywhere could have changed what was written before it began.
-        if read_bytes(path) != data:
-            raise EvidenceError("evidence.digest", "changed before it was sealed", file=path.name)
+) -> tuple[AttemptReport, Seal]:
+    """Write what is left of the layout, all but the seal, which is drawn up."""
     claim, ending = derived.claim, derived.ending
-    layout.write_artifact(ask.paths.runner_ref, _runner_ref(ask, conversation), redactor=redactor, is_durable=False)
+    ref = _runner_ref(ask, derived, conversation)
     feedback = Feedback(
         attempt_id=ask.attempt_id,
         claimed=claim.claimed,
@@ -62,9 +62,7 @@ def finalize(
         frame=claim.frame,
         problem=claim.problem,
     )
-    layout.write_artifact(ask.paths.feedback, feedback, redactor=redactor, is_durable=False)
     changes = diff(ask.workspace_source, workspace, base=base, now=now).decode("utf-8", "surrogateescape")
-    layout.write_text_artifact(ask.paths.workspace_diff, changes, redactor=redactor, is_durable=False)
     decision = decide(
         require(ask.mission.probes), conversation.probes, workspace_digest=now.digest, base_digest=base.digest
     )
@@ -73,6 +71,7 @@ def finalize(
         outcome=ending.outcome,
         code=ending.code,
         detail=ending.detail,
+        **advice(ending.code),
         claimed=claim.claimed,
         verified=decision.verified.as_bool,
         reasons=decision.reasons,
@@ -81,25 +80,34 @@ def finalize(
         workspace_digest_after=now.digest,
         duration_ms=duration_ms,
     )
-    layout.write_artifact(ask.paths.report, report, redactor=redactor, is_durable=False)
-    canary.refuse_leaks(canary.among(ask.secrets), (ask.paths.folder / name for name in layout.SEALED))
-    seal(ask.paths, attempt_id=ask.attempt_id, clock=ask.clock, streams=streams)
-    return report
+    paths = ask.paths
+    written = {
+        layout.RUNNER_REF: layout.write_artifact(paths.runner_ref, ref, redactor=redactor, is_durable=False),
+        layout.FEEDBACK: layout.write_artifact(paths.feedback, feedback, redactor=redactor, is_durable=False),
+        layout.WORKSPACE_DIFF: layout.write_text_artifact(
+            paths.workspace_diff, changes, redactor=redactor, is_durable=False
+        ),
+        layout.REPORT: layout.write_artifact(paths.report, report, redactor=redactor, is_durable=False),
+    }
+    planted = canary.among(ask.secrets)
+    unsaid = b"" if planted is None else planted.value.encode()
+    sealed = draw_up(paths, attempt_id=ask.attempt_id, clock=ask.clock, streams=streams, unsaid=unsaid, written=written)
+    for name, data in conversation.written.items():
+        # An agent that may write anywhere could have changed what was written before it began.
+        if sealed.files[name].sha256 != hashlib.sha256(data).hexdigest():
+            raise EvidenceError("evidence.digest", "changed before it was sealed", file=name)
+    return report, sealed
 
 
-def _runner_ref(ask: AttemptAsk, conversation: Conversation) -> RunnerRef:
-    model, variable = ask.model, ask.model.key_variable
+def _runner_ref(ask: AttemptAsk, derived: Derived, conversation: Conversation) -> RunnerRef:
+    model = ask.model
     facts = {
         **ask.facts,
         **conversation.facts,
         "model": Fact(
             value={"provider": model.provider, "requested": model.name}, authority=Authority.DECLARED, source="flow"
         ),
-        "credential": Fact(
-            value={"input": variable, "state": "not-needed" if variable is None else "unverified"},
-            authority=Authority.OBSERVED,
-            source="environment",
-        ),
+        "credentialState": _credential_state(ask, derived),
         "processFrames": Fact(
             value={"from": conversation.process_rows_from, "to": conversation.process_rows_to},
             authority=Authority.OBSERVED,
@@ -107,15 +115,29 @@ def _runner_ref(ask: AttemptAsk, conversation: Conversation) -> RunnerRef:
         ),
     }
     facts.setdefault("containment", ask.containment.fact())
+    facts.setdefault("credentialSource", UNKNOWN)
     if (planted := canary.among(ask.secrets)) is not None:
         facts["redaction"] = canary.fact(planted)
     return RunnerRef(
         attempt_id=ask.attempt_id,
         strategy=ask.runtime.id,
-        transport=ask.runtime.transport,
+        # A runtime may have more than one, and the process knows which it was.
+        transport=facts["transport"].value if "transport" in facts else ask.runtime.transport,
         process_id=conversation.process,
         session_id=conversation.session_id,
         thread_id=conversation.thread,
-        is_fresh_session=True,
+        is_fresh_session=conversation.is_fresh,
         facts=facts,
+    )
+
+
+def _credential_state(ask: AttemptAsk, derived: Derived) -> Fact:
+    if ask.model.login is Login.NONE:
+        return Fact(value=CredentialState.NOT_NEEDED.value, authority=Authority.DECLARED, source="flow")
+    seen = derived.credential
+    return Fact(
+        value=seen.state.value,
+        authority=Authority.UNKNOWN if seen.frame is None else Authority.INFERRED,
+        source="whether the model was let speak, or refused with 401 or 403, as the agent told it",
+        refs=() if seen.frame is None else (f"{layout.FRAMES}:{seen.frame}",),
     )

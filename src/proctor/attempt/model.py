@@ -1,6 +1,6 @@
 """What a campaign hands to the supervisor for one attempt, and what it gets back."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,10 +17,13 @@ from proctor.evidence.artifacts import AttemptReport
 from proctor.evidence.layout import AttemptPaths
 from proctor.evidence.secrets import Secret
 from proctor.fact import Fact
-from proctor.ids import AttemptId, CampaignId, Digest, ProcessId, RunId
+from proctor.ids import AttemptId, CampaignId, Digest, ProcessId, RunId, ThreadId
 from proctor.plan.model import Cell, Limits, ResolvedFlow
-from proctor.runtime.base import Host, ModelAsk, Runtime
+from proctor.runtime.base import Decide, Host, ModelAsk, Runtime, Tool
 from proctor.spec.model import MissionSpec
+
+DECIDE_S = 120.0
+"""How long somebody who is asked may take."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,8 +76,19 @@ class AttemptAsk:
     watcher: Watcher
     hidden: tuple[Path, ...] = ()  # what a contained process must not see beside what it never does
     facts: Mapping[str, Fact] = field(default_factory=dict)
+    decide: Decide | None = None
+    decide_deadline_s: float = DECIDE_S
+    tools: tuple[Tool, ...] = ()
+    is_persistent: bool = False
+    resume: ThreadId | None = None
     stop: anyio.Event = field(default_factory=anyio.Event)
     is_scratch_kept: bool = False
+    # Where many attempts share their syncs: returns when what was written until now survives a power cut. The seal
+    # itself is then left to the caller to make durable.
+    make_durable: Callable[[], Awaitable[None]] | None = None
+    at_rest: Callable[[], None] = lambda: (
+        None
+    )  # told when neither agent nor probes run any more, where it comes to that
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

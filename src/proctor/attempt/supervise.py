@@ -1,34 +1,39 @@
 """One attempt from start to seal: whatever happens to the agent, there is a typed outcome and nothing left running."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from pathlib import Path
+from typing import TypeVar
 
 import anyio
 import anyio.to_thread
 
-from proctor import canonical
 from proctor.attempt.derive import Derivation
 from proctor.attempt.finalize import Conversation, finalize
 from proctor.attempt.machine import Move, State, after
-from proctor.attempt.model import AttemptAsk, AttemptResult, Lease
+from proctor.attempt.model import AttemptAsk, AttemptResult
+from proctor.attempt.record import write_record
 from proctor.attempt.tap import RecordingTap
+from proctor.attempt.turn import TEARDOWN_S, open_session, take_turn
 from proctor.attempt.watchdog import Fired, Watch, under_watch
 from proctor.errors import HangupError, MachineError, ProctorError, disk_refusal
 from proctor.event.claim import with_footer
 from proctor.event.row import ClockRanOut, StepTaken, WasCancelled, WasRefused
 from proctor.evidence import canary, layout
-from proctor.evidence.artifacts import AttemptRecord
 from proctor.evidence.recorder import ChainedLog, FrameLog
 from proctor.evidence.redact import Redactor
-from proctor.probe.model import Phase, require
+from proctor.evidence.seal import affix, affix_durably
+from proctor.probe.model import Phase
 from proctor.probe.run import run_probe
-from proctor.runtime.base import Session, SessionAsk
+from proctor.runtime.base import Session
 from proctor.workspace.prepare import prepare
 from proctor.workspace.remove import remove
-from proctor.workspace.snapshot import Snapshot, remove_leftovers, snapshot
+from proctor.workspace.snapshot import EMPTY, Snapshot, is_empty, remove_leftovers, snapshot
 
-TEARDOWN_S = 30.0
+SMALL_BYTES = 256 * 1024
+SCRATCH = ("workspace", "tmp", "probes")
+
+T = TypeVar("T")
 
 
 async def run_attempt(ask: AttemptAsk) -> AttemptResult:
@@ -42,13 +47,23 @@ async def run_attempt(ask: AttemptAsk) -> AttemptResult:
         return AttemptResult(attempt_id=ask.attempt_id, state=supervisor.state, error=error)
     finally:
         if not ask.is_scratch_kept:
-            await _remove_scratch(ask.scratch)
+            await remove_scratch(ask.scratch)
 
 
-async def _remove_scratch(folder: Path) -> None:
+async def remove_scratch(folder: Path) -> None:
     """Shielded and bounded. What cannot be removed is left for the end of the run: the attempt is over all the same."""
+    with suppress(OSError):
+        for name in (*SCRATCH, ""):
+            (folder / name).rmdir()
+        return  # nothing was left in it
     with anyio.CancelScope(shield=True), anyio.move_on_after(TEARDOWN_S), suppress(OSError):
         await anyio.to_thread.run_sync(remove, folder, abandon_on_cancel=True)
+
+
+async def _off_loop(work: Callable[[], T], *, is_small: bool) -> T:
+    """In a thread what may take long. What is small takes longer there: the interpreter's lock changes hands at each
+    of its system calls, and whoever waits for it burns time too."""
+    return work() if is_small else await anyio.to_thread.run_sync(work)
 
 
 class _Supervisor:
@@ -60,7 +75,6 @@ class _Supervisor:
         self._redactor = Redactor(ask.secrets, private=ask.runtime.private)
         self._workspace = ask.scratch / "workspace"
         self._conversation = Conversation()
-        self._lease: Lease | None = None
         self._session: Session | None = None
         limits = ask.limits
         self._began_s = ask.clock.steady_s()
@@ -92,12 +106,13 @@ class _Supervisor:
             tap.release("")
             if (failure := self._failure(tap)) is not None:
                 raise failure
-            now = await anyio.to_thread.run_sync(self._settled_snapshot, base)
+            now = await self._settled_snapshot(base)
             if ask.mission.probes and not ask.stop.is_set():
                 self.move(Move.PROBE)
                 await self._watched(tap, lambda: self._probe(Phase.FINAL, now, probes))
+            ask.at_rest()
             derived = derivation.finish()
-            report = await anyio.to_thread.run_sync(
+            report, sealed = await _off_loop(
                 lambda: finalize(
                     ask,
                     derived,
@@ -113,8 +128,14 @@ class _Supervisor:
                         layout.TRANSCRIPT: transcript.head,
                         layout.PROBES: probes.head,
                     },
-                )
+                ),
+                is_small=now == base and frames.size_bytes < SMALL_BYTES,
             )
+            if ask.make_durable is None:
+                await anyio.to_thread.run_sync(affix_durably, paths, sealed)
+            else:
+                await ask.make_durable()
+                affix(paths, sealed)
         self.move(Move.SEAL)
         return AttemptResult(attempt_id=ask.attempt_id, state=self.state, report=report)
 
@@ -122,45 +143,26 @@ class _Supervisor:
 
     async def _prepare(self) -> Snapshot:
         ask = self._ask
-        base = await anyio.to_thread.run_sync(self._lay_out)
+        base = await _off_loop(self._lay_out, is_small=ask.workspace_source is None)
         self._conversation.prompt = with_footer(ask.mission.prompt)
         prompt = layout.write_text_artifact(
             ask.paths.prompt, self._conversation.prompt, redactor=self._redactor, is_durable=False
         )
-        flow = ask.flow
-        record = AttemptRecord(
-            attempt_id=ask.attempt_id,
-            cell=ask.cell.id,
-            n=ask.n,
-            campaign_id=ask.campaign_id,
-            run_id=ask.run_id,
-            mission_id=ask.mission.id,
-            flow_id=flow.id,
-            repeat=ask.cell.repeat,
-            strategy=ask.runtime.id,
-            plan_digest=ask.plan_digest,
-            cell_digest=ask.cell.digest,
-            prompt_digest=canonical.digest_bytes(prompt),
-            workspace_digest=base.digest,
-            required_probes=tuple(probe.digest for probe in require(ask.mission.probes)),
-            isolation=flow.isolation,
-            sandbox=flow.sandbox,
-            approvals=flow.approvals,
-            limits=ask.limits,
-            secret_names=tuple(secret.name for secret in ask.secrets),
-            created_at_ms=ask.clock.wall_ms(),
-        )
-        written = layout.write_artifact(ask.paths.attempt, record, redactor=self._redactor, is_durable=False)
-        self._conversation.written = {ask.paths.prompt: prompt, ask.paths.attempt: written}
+        written = write_record(ask, base=base.digest, prompt=prompt, redactor=self._redactor)
+        self._conversation.written = {layout.PROMPT: prompt, layout.ATTEMPT: written}
         return base
 
     def _lay_out(self) -> Snapshot:
+        scratch, source = self._ask.scratch, self._ask.workspace_source
         try:
-            for name in ("tmp", "probes"):
-                (self._ask.scratch / name).mkdir(mode=0o700, parents=True)
+            scratch.mkdir(mode=0o700, parents=True)
+            for name in SCRATCH if source is None else SCRATCH[1:]:
+                (scratch / name).mkdir(mode=0o700)
         except OSError as error:
-            raise disk_refusal(error, path=self._ask.scratch) from error
-        prepare(self._ask.workspace_source, into=self._workspace)
+            raise disk_refusal(error, path=scratch) from error
+        if source is None:
+            return EMPTY
+        prepare(source, into=self._workspace)
         base = snapshot(self._workspace)
         if base.digest != self._ask.workspace_digest:
             raise MachineError("workspace.base-changed", "the frozen workspace is not what it was when the run began")
@@ -174,16 +176,22 @@ class _Supervisor:
             work,
             self._watch,
             clock=self._ask.clock,
-            # Silence counts only while there is an agent that could speak.
-            heard_s=lambda: self._ask.clock.steady_s() if self._session is None else self._session.last_heard_s,
+            heard_s=self._heard_s,
             failure=lambda: self._failure(tap),
             stop=self._ask.stop,
             on_stop=lambda cause: self._record_stop(tap, cause),
         )
 
+    def _heard_s(self) -> float:
+        # Silence counts only while there is an agent that could speak.
+        if self._session is None or not self._watch.is_in_turn:
+            return self._ask.clock.steady_s()
+        return self._session.last_heard_s
+
     def _failure(self, tap: RecordingTap) -> ProctorError | None:
         """Why the record is no longer whole: this attempt's own, or that of the process it has a place in."""
-        return tap.failure or (None if self._lease is None else self._lease.failure())
+        lease = self._conversation.lease
+        return tap.failure or (None if lease is None else lease.failure())
 
     async def _work(self, tap: RecordingTap, base: Snapshot, probes: ChainedLog) -> None:
         await self._probe(Phase.BASELINE, base, probes)
@@ -191,45 +199,11 @@ class _Supervisor:
         await self._talk(tap)
 
     async def _talk(self, tap: RecordingTap) -> None:
-        async with self._open_session(tap) as session:
+        async with open_session(self._ask, tap, self._workspace, self._conversation, watch=self._watch) as session:
             self.move(Move.READY)
             self.move(Move.ASK)
-            self._watch.turn_began(self._ask.clock.steady_s())
             self._session = session
-            try:
-                await session.turn(self._conversation.prompt)
-            finally:
-                self._session = None
-                self._watch.turn_ended()
-                # Shielded so that a fired clock cannot leave the turn's children running; bounded in any case.
-                with anyio.CancelScope(shield=True), anyio.move_on_after(TEARDOWN_S):
-                    await session.interrupt()
-                    await session.settle()
-
-    @asynccontextmanager
-    async def _open_session(self, tap: RecordingTap) -> AsyncIterator[Session]:
-        ask, conversation = self._ask, self._conversation
-        async with ask.lease() as lease:
-            self._lease = lease
-            conversation.process = lease.process
-            conversation.facts = dict(lease.host.facts)
-            conversation.process_rows_from = lease.rows()
-            session_ask = SessionAsk(
-                attempt=ask.attempt_id,
-                workspace=self._workspace,
-                tmp=ask.scratch / "tmp",
-                sandbox=ask.flow.sandbox,
-                approvals=ask.flow.approvals,
-                model=ask.model,
-                options=ask.flow.options.get(ask.runtime.id, {}),
-            )
-            try:
-                async with lease.host.open_session(session_ask, tap) as session:
-                    conversation.session_id = session.session_id
-                    conversation.thread = session.thread
-                    yield session
-            finally:
-                conversation.process_rows_to = lease.rows()
+            await take_turn(session, self._conversation.prompt, watch=self._watch, clock=self._ask.clock)
 
     def _record_stop(self, tap: RecordingTap, cause: Fired | ProctorError) -> None:
         match cause:
@@ -245,9 +219,15 @@ class _Supervisor:
 
     # ── after ──
 
-    def _settled_snapshot(self, base: Snapshot) -> Snapshot:
-        remove_leftovers(self._workspace, base)
-        return snapshot(self._workspace)
+    async def _settled_snapshot(self, base: Snapshot) -> Snapshot:
+        if is_empty(self._workspace):
+            return EMPTY
+
+        def settled() -> Snapshot:
+            remove_leftovers(self._workspace, base)
+            return snapshot(self._workspace)
+
+        return await anyio.to_thread.run_sync(settled)
 
     async def _probe(self, phase: Phase, subject: Snapshot, log: ChainedLog) -> None:
         ask = self._ask

@@ -25,13 +25,19 @@ class Fired:
 
 
 class Watch:
-    """Pure: told the time, says what has run out. `pardon` moves the clocks that count silence."""
+    """Pure: told the time, says what has run out. `pardon` moves the clock that counts silence; all stand in a hold."""
 
     def __init__(self, *, now_s: float, attempt_ms: int, turn_ms: int, stall_ms: int) -> None:
         self._limits_ms = {"attempt": attempt_ms, "turn": turn_ms, "stall": stall_ms}
         self._attempt_began_s = now_s
         self._turn_began_s: float | None = None
         self._heard_s = now_s
+        self._holds = 0
+        self._held_s = now_s
+
+    @property
+    def is_in_turn(self) -> bool:
+        return self._turn_began_s is not None
 
     def turn_began(self, now_s: float) -> None:
         self._turn_began_s = now_s
@@ -47,12 +53,34 @@ class Watch:
         """We were away for so long; the agent may have spoken meanwhile."""
         self._heard_s += lag_s
 
+    def hold(self, now_s: float) -> None:
+        """Somebody else is being waited for; whoever holds must let go."""
+        if not self._holds:
+            self._held_s = now_s
+        self._holds += 1
+
+    def let_go(self, now_s: float) -> None:
+        """
+        >>> watch = Watch(now_s=0, attempt_ms=9000, turn_ms=5000, stall_ms=2000)
+        >>> watch.hold(1); watch.fired(100); watch.let_go(100); watch.fired(101.9), watch.fired(102).clock
+        (None, 'stall')
+        """
+        self._holds -= 1
+        if not self._holds:
+            stood_s = now_s - self._held_s
+            self._attempt_began_s += stood_s
+            if self._turn_began_s is not None:
+                self._turn_began_s += stood_s
+            self._heard_s = now_s
+
     def fired(self, now_s: float) -> Fired | None:
         """
         >>> watch = Watch(now_s=0, attempt_ms=9000, turn_ms=5000, stall_ms=2000)
         >>> watch.fired(1.9), watch.fired(2.0)
         (None, Fired(clock='stall', limit_ms=2000))
         """
+        if self._holds:
+            return None
         since: list[tuple[ClockName, float | None]] = [
             ("attempt", self._attempt_began_s),
             ("turn", self._turn_began_s),

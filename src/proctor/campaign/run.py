@@ -2,43 +2,39 @@
 
 import os
 import secrets as chance
-from collections.abc import Iterator, Mapping
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import AsyncExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import anyio
 import anyio.to_thread
 
 from proctor import places
-from proctor.attempt.model import AttemptAsk, AttemptResult, Lease, Watcher
+from proctor.attempt.model import DECIDE_S, AttemptAsk, AttemptResult, Watcher
 from proctor.attempt.supervise import run_attempt
 from proctor.campaign import ledger
+from proctor.campaign.agents import Agents, Between
+from proctor.campaign.durable import SharedSync
 from proctor.campaign.freeze import Frozen, PlanFile, freeze
 from proctor.campaign.hosts import HostPool
 from proctor.campaign.ledger import GroupCommit, open_ledger
 from proctor.campaign.preflight import Ready, preflight
-from proctor.campaign.process import open_recorded_host
 from proctor.campaign.scratch import open_scratch
 from proctor.clock import SYSTEM_CLOCK, Clock
 from proctor.contain.intent import IntentBook, open_intents, take_lock
-from proctor.errors import MachineError, lone
+from proctor.errors import InputError, MachineError, lone
 from proctor.evidence.layout import CampaignPaths, RootPaths, write_artifact
 from proctor.evidence.redact import Redactor
-from proctor.ids import AttemptId, CampaignId, FlowId, ProcessId, RunId
+from proctor.evidence.sync import open_sync
+from proctor.ids import AttemptId, CampaignId, ProcessId, RunId
 from proctor.plan.model import Cell, ResolvedFlow
-from proctor.runtime.base import HostAsk, ModelAsk
+from proctor.runtime.base import Decide
 from proctor.spec.load import LoadedSpec
-from proctor.spec.model import SCRIPTED, MissionSpec
+from proctor.spec.model import Approvals, MissionSpec
 from proctor.workspace.remove import remove
 from proctor.workspace.snapshot import EMPTY
-
-if TYPE_CHECKING:
-    from proctor.model.server import ScriptedModel
-
-SCRIPTED_MODEL = "proctor-scripted"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,13 +66,18 @@ async def run_campaign(
     watcher: Watcher,
     clock: Clock = SYSTEM_CLOCK,
     stops: Stops | None = None,
+    between: Between | None = None,
     is_scratch_kept: bool = False,
+    decide: Decide | None = None,
+    decide_deadline_s: float = DECIDE_S,
 ) -> CampaignResult:
-    """A new campaign with one run of every cell."""
+    """A new campaign with one run of every cell. `decide` is asked where a flow says so."""
+    if decide is None:
+        _refuse_to_ask_nobody(loaded)
     # In a thread: it hashes programs, tries containment and ends leftovers, which may all take a while.
     ready = await anyio.to_thread.run_sync(preflight, loaded)
-    campaign_id = CampaignId(f"{loaded.spec.campaign}-{_stamp(clock)}")
-    run_id = RunId(_stamp(clock))
+    campaign_id = CampaignId(f"{loaded.spec.campaign}-{stamp(clock)}")
+    run_id = RunId(stamp(clock))
     paths = RootPaths(root).campaign(campaign_id)
     paths.create()
     is_begun = False
@@ -93,6 +94,8 @@ async def run_campaign(
             # Last of the set-up: a campaign without a plan was cut off before anything ran.
             write_artifact(paths.plan, PlanFile(plan=frozen.plan), redactor=Redactor(ready.secrets))
             intents = await stack.enter_async_context(open_intents(places.state_dir() / "spawns"))
+            sync = stack.enter_context(open_sync(root))
+            disk = None if sync is None else SharedSync(sync)
             run = _Run(
                 loaded=loaded,
                 ready=ready,
@@ -106,6 +109,18 @@ async def run_campaign(
                 watcher=watcher,
                 stops=stops or Stops(),
                 is_scratch_kept=is_scratch_kept,
+                agents=Agents(
+                    ready=ready,
+                    paths=RootPaths(root).run(run_id),
+                    scratch=scratch,
+                    intents=intents,
+                    clock=clock,
+                    make_durable=None if disk is None else disk.make_durable,
+                    between=between,
+                ),
+                disk=disk,
+                decide=decide,
+                decide_deadline_s=decide_deadline_s,
             )
             results = await run.all_cells(GroupCommit(book, path=paths.ledger))
             book.end(run_id, at_ms=clock.wall_ms())
@@ -121,7 +136,15 @@ async def run_campaign(
     )
 
 
-def _stamp(clock: Clock) -> str:
+def _refuse_to_ask_nobody(loaded: LoadedSpec) -> None:
+    for at, flow in enumerate(loaded.spec.flows):
+        if flow.approvals is Approvals.ASK:
+            key = f"flows[{at}].approvals"
+            what = "somebody is to be asked, and there is nobody: no terminal, and no callback"
+            raise InputError("policy.nobody-to-ask", what, file=loaded.file, line=loaded.line_of(key), key=key)
+
+
+def stamp(clock: Clock) -> str:
     """Sorts by time, and two in one second differ."""
     at = datetime.fromtimestamp(clock.wall_ms() / 1000, tz=UTC)
     return f"{at:%Y%m%d-%H%M%S}-{chance.token_hex(3)}"
@@ -137,6 +160,27 @@ def _campaign_lock(paths: CampaignPaths) -> Iterator[None]:
         yield
     finally:
         os.close(lock)
+
+
+class _Place:
+    """One of so many at a time, given back once: when its attempt is at rest, or over."""
+
+    def __init__(self, places: anyio.Semaphore) -> None:
+        self._places = places
+        self._is_held = False
+
+    async def __aenter__(self) -> "_Place":
+        await self._places.acquire()
+        self._is_held = True
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.leave()
+
+    def leave(self) -> None:
+        if self._is_held:
+            self._is_held = False
+            self._places.release()
 
 
 @dataclass(slots=True, kw_only=True)
@@ -155,7 +199,10 @@ class _Run:
     watcher: Watcher
     stops: Stops
     is_scratch_kept: bool
-    stage: "ScriptedModel | None" = None
+    agents: Agents
+    disk: SharedSync | None
+    decide: Decide | None
+    decide_deadline_s: float
 
     async def all_cells(self, commit: GroupCommit) -> tuple[AttemptResult, ...]:
         plan = self.frozen.plan
@@ -164,22 +211,34 @@ class _Run:
         waiting: Iterator[Cell] = iter(plan.cells)
         results: dict[AttemptId, AttemptResult] = {}
         async with AsyncExitStack() as stack:
-            await self._open_model(stack, flows)
+            await self.agents.open_model(stack, flows)
             tasks = await stack.enter_async_context(anyio.create_task_group())
             tasks.start_soon(commit.run)
+            if self.disk is not None:
+                tasks.start_soon(self.disk.run)
+                # After the agents' processes, whose records are synced last.
+                stack.callback(self.disk.close)
             hosts = await stack.enter_async_context(anyio.create_task_group())
             pool = HostPool(hosts, new_id=lambda: ProcessId(f"p-{chance.token_hex(6)}"))
 
+            # As many attempts again may wait for the disk: an agent need not stand idle while evidence is synced.
+            parallel = self.loaded.spec.schedule.parallel
+            places = anyio.Semaphore(parallel, fast_acquire=True)
+
             async def work() -> None:
-                for cell in waiting:
-                    if self.stops.all.is_set():
-                        return
-                    flow, mission = flows[cell.flow], missions[cell.mission]
-                    result = await self._one_cell(cell, flow, mission, pool=pool, commit=commit)
-                    results[result.attempt_id] = result
+                while True:
+                    async with _Place(places) as place:
+                        cell = next(waiting, None)
+                        if cell is None or self.stops.all.is_set():
+                            return
+                        flow, mission = flows[cell.flow], missions[cell.mission]
+                        result = await self._one_cell(
+                            cell, flow, mission, pool=pool, commit=commit, at_rest=place.leave
+                        )
+                        results[result.attempt_id] = result
 
             async with anyio.create_task_group() as workers:
-                for _ in range(min(self.loaded.spec.schedule.parallel, len(plan.cells))):
+                for _ in range(min(2 * parallel, len(plan.cells))):
                     workers.start_soon(work)
             pool.retire_all()
             commit.close()
@@ -196,6 +255,7 @@ class _Run:
         *,
         pool: HostPool,
         commit: GroupCommit,
+        at_rest: Callable[[], None],
     ) -> AttemptResult:
         n = 1
         attempt = AttemptId(f"{cell.id}.{n}")
@@ -203,7 +263,8 @@ class _Run:
         await commit.put(ledger.claim(attempt, cell=cell.id, n=n, run=self.run_id, at_ms=self.clock.wall_ms()))
         resolution = self.ready.resolutions[flow.id]
         workspace = mission.workspace.key
-        with self._playing(attempt, mission, flow) as model:
+        script = None if mission.script is None else self.ready.scripts[mission.script]
+        with self.agents.playing(attempt, script, flow) as model:
             ask = AttemptAsk(
                 attempt_id=attempt,
                 n=n,
@@ -219,7 +280,7 @@ class _Run:
                 workspace_source=None if workspace is None else self.frozen.workspaces[workspace],
                 workspace_digest=EMPTY.digest if workspace is None else self.frozen.workspace_digests[workspace],
                 runtime=resolution.runtime,
-                lease=lambda: pool.lease(flow.id, flow.isolation, lambda process: self._open_host(flow, process)),
+                lease=lambda: self.agents.lease(flow, pool),
                 model=model,
                 secrets=self.ready.secrets,
                 containment=self.ready.containment,
@@ -227,67 +288,22 @@ class _Run:
                 clock=self.clock,
                 watcher=self.watcher,
                 hidden=(self.root.folder,),
-                facts={"resolution": resolution.fact()},
+                facts=self.agents.facts(flow),
+                decide=self.decide,
+                decide_deadline_s=self.decide_deadline_s,
                 stop=stop,
                 is_scratch_kept=self.is_scratch_kept,
+                make_durable=None if self.disk is None else self.disk.make_durable,
+                at_rest=at_rest,
             )
             result = await run_attempt(ask)
         at_ms = self.clock.wall_ms()
         if result.report is not None:
+            if self.disk is not None:
+                # First the seal is durable, then the ledger says that there is one.
+                await self.disk.make_durable()
             await commit.put(ledger.settle(attempt, result.report, at_ms=at_ms))
         else:
             code = "run.harness" if result.error is None else result.error.code
             await commit.put(ledger.abandon(attempt, code=code, at_ms=at_ms))
         return result
-
-    # ── agent processes ──
-
-    def _open_host(self, flow: ResolvedFlow, process: ProcessId) -> AbstractAsyncContextManager[Lease]:
-        resolution = self.ready.resolutions[flow.id]
-        place = self.scratch / "processes" / process
-        ask = HostAsk(
-            process=process,
-            executable=resolution.executable,
-            home=place / "home",
-            tmp=place / "tmp",
-            env=self.ready.environments[flow.id],
-            containment=self.ready.containment,
-            intents=self.intents,
-            clock=self.clock,
-            model=self._model(flow, None),
-        )
-        paths = self.root.run(self.run_id).runtime(process)
-        redactor = Redactor(self.ready.secrets, private=resolution.runtime.private)
-        return open_recorded_host(resolution.runtime, ask, paths=paths, redactor=redactor, planted=self.ready.canary)
-
-    def _model(self, flow: ResolvedFlow, base_url: str | None) -> ModelAsk:
-        if flow.model.is_scripted:
-            # A host is told of no model at all: each session brings its own address.
-            return ModelAsk(provider=SCRIPTED, name=SCRIPTED_MODEL, base_url=base_url or "http://127.0.0.1:1/v1")
-        return ModelAsk(
-            provider=flow.model.provider,
-            name=flow.model.name or "",
-            base_url=flow.model.base_url,
-            key_variable=self.ready.key_variables[flow.id],
-        )
-
-    async def _open_model(self, stack: AsyncExitStack, flows: Mapping[FlowId, ResolvedFlow]) -> None:
-        if not any(flow.model.is_scripted for flow in flows.values()):
-            return
-        # Imported when used: a web server is a heavy thing to start with.
-        try:
-            from proctor.model.server import open_model
-        except ModuleNotFoundError as error:
-            raise MachineError("machine.extra-missing", f"no {error.name}: install 'proctor[model]'") from error
-        self.stage = await stack.enter_async_context(open_model(clock=self.clock))
-
-    @contextmanager
-    def _playing(self, attempt: AttemptId, mission: MissionSpec, flow: ResolvedFlow) -> Iterator[ModelAsk]:
-        """The mission's script is on for this attempt, where its model is scripted."""
-        if self.stage is None or mission.script is None or not flow.model.is_scripted:
-            yield self._model(flow, None)
-            return
-        try:
-            yield self._model(flow, self.stage.play(attempt, self.ready.scripts[mission.script]))
-        finally:
-            self.stage.forget(attempt)

@@ -18,6 +18,7 @@ from proctor.event.model import (
     WarningRaised,
 )
 from proctor.event.row import Dir, Row
+from proctor.ids import CallId
 
 
 class Usage(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -55,6 +56,7 @@ class MetricsFold:
     def __init__(self) -> None:
         self._frames: Counter[str] = Counter({dir_.value: 0 for dir_ in Dir})
         self._kinds: Counter[str] = Counter()
+        self._open: set[CallId] = set()
         self._count: Counter[type[Event]] = Counter()
         self._failures = 0
         self._output_bytes = 0
@@ -69,7 +71,7 @@ class MetricsFold:
 
     @property
     def tool_calls(self) -> int:
-        return self._count[ToolBegan]
+        return self._kinds.total()
 
     def row(self, row: Row) -> None:
         self._frames[row.dir.value] += 1
@@ -79,9 +81,13 @@ class MetricsFold:
 
     def feed(self, event: Event) -> None:
         self._count[type(event)] += 1
-        if isinstance(event, ToolBegan):
+        if isinstance(event, ToolBegan | ToolEnded) and event.call not in self._open:
+            # A call whose beginning was lost or came late was one all the same.
             self._kinds[event.kind] += 1
+        if isinstance(event, ToolBegan):
+            self._open.add(event.call)
         elif isinstance(event, ToolEnded):
+            self._open.discard(event.call)
             self._failures += not event.ok
             self._output_bytes += len((event.output or "").encode("utf-8", "surrogatepass"))
         elif isinstance(event, UsageReported):
@@ -97,7 +103,7 @@ class MetricsFold:
             unrecognized=self._count[Unrecognized],
             replies=self._count[Replied],
             turns=self._count[TurnBegan],
-            tool_calls=self._count[ToolBegan],
+            tool_calls=self.tool_calls,
             tool_failures=self._failures,
             tool_calls_by_kind=dict(sorted(self._kinds.items())),
             tool_output_bytes=self._output_bytes,

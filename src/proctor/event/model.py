@@ -60,12 +60,13 @@ class TurnBegan(Happened, tag="turn.began", frozen=True, kw_only=True):
 
 
 class TurnEnded(Happened, tag="turn.ended", frozen=True, kw_only=True):
-    """The native end of a turn: a stop reason, never a verdict."""
+    """The native end of a turn: a stop reason, never a verdict. `code` is a row of errors.CODES, where it failed."""
 
     turn: TurnId
     status: Literal["completed", "failed", "interrupted"]
     error: str | None = None
     error_class: str | None = None
+    code: str | None = None
 
 
 class TextStreamed(Happened, tag="text.streamed", frozen=True, kw_only=True):
@@ -183,11 +184,12 @@ class WarningRaised(Happened, tag="warning.raised", frozen=True, kw_only=True):
 
 
 class ErrorReported(Happened, tag="error.reported", frozen=True, kw_only=True):
-    """Not terminal: only TurnEnded, StreamEnded and ProcessExited end anything."""
+    """Not terminal: only TurnEnded, StreamEnded and ProcessExited end anything. `code` as in TurnEnded, if known."""
 
     text: str
     error_class: str | None = None
     will_retry: bool | None = None
+    code: str | None = None
 
 
 # ── what the supervisor saw or decided ──

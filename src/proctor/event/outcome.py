@@ -1,4 +1,4 @@
-"""How an attempt ended, as a fold of what was recorded: the first cause that ends it wins."""
+"""How an attempt ended, as a fold of what was recorded: the first cause since its last prompt that ends it wins."""
 
 from enum import StrEnum
 
@@ -10,9 +10,17 @@ from proctor.event.model import (
     ErrorReported,
     Event,
     ProcessExited,
+    PromptSent,
+    ReasoningSaid,
+    ReasoningStreamed,
     SessionRefused,
     StreamEnded,
+    TextSaid,
+    TextStreamed,
+    ToolBegan,
+    ToolEnded,
     TurnEnded,
+    UsageReported,
 )
 
 
@@ -40,50 +48,89 @@ class Ending(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 NOT_ENDED = Ending(outcome=Outcome.UNKNOWN)
 
+# Nobody does this to itself: SIGHUP, SIGINT, SIGKILL, SIGTERM.
+_FROM_OUTSIDE = {1: "SIGHUP", 2: "SIGINT", 9: "SIGKILL", 15: "SIGTERM"}
 
-def ending_of(event: Event, *, last_error: str | None) -> Ending | None:
-    """What this event ends, if it ends anything."""
+
+def ending_of(event: Event, *, trouble: ErrorReported | None) -> Ending | None:
+    """What this event ends, if it ends anything. `trouble` is the last error, if the agent has not got past it."""
+    last_error = None if trouble is None else trouble.text
     match event:
         case TurnEnded(status="completed", frame=frame):
             return Ending(outcome=Outcome.COMPLETED, frame=frame)
-        case TurnEnded(status="failed", error=error, frame=frame):
-            return Ending(outcome=Outcome.FAILED, code="agent.turn-failed", detail=error or last_error, frame=frame)
+        case TurnEnded(status="failed", error=error, code=code, frame=frame):
+            code = code or "agent.turn-failed"
+            return Ending(outcome=Outcome.FAILED, code=code, detail=error or last_error, frame=frame)
         case TurnEnded(status="interrupted", error=error, frame=frame):
             return Ending(outcome=Outcome.FAILED, code="agent.interrupted", detail=error or last_error, frame=frame)
-        case ClockFired(clock="stall", limit_ms=limit_ms, frame=frame):
-            detail = f"nothing heard for {limit_ms} ms"
-            return Ending(outcome=Outcome.STALLED, code="limit.stall", detail=_and(detail, last_error), frame=frame)
         case ClockFired(clock=clock, limit_ms=limit_ms, frame=frame):
-            detail = f"the {clock} ran past {limit_ms} ms"
-            return Ending(
-                outcome=Outcome.TIMED_OUT, code=f"limit.{clock}", detail=_and(detail, last_error), frame=frame
-            )
+            outcome = Outcome.STALLED if clock == "stall" else Outcome.TIMED_OUT
+            how = "nothing heard for" if clock == "stall" else f"the {clock} ran past"
+            # What it was still struggling with says more than that we would not wait longer.
+            code = (trouble and trouble.code) or f"limit.{clock}"
+            return Ending(outcome=outcome, code=code, detail=_and(f"{how} {limit_ms} ms", last_error), frame=frame)
         case Cancelled(why=why, frame=frame):
             return Ending(outcome=Outcome.CANCELLED, code="run.cancelled", detail=why, frame=frame)
         case SessionRefused(code=code, detail=detail, frame=frame):
             return Ending(outcome=Outcome.REFUSED, code=code, detail=detail, frame=frame)
         case StreamEnded(cause=cause, frame=frame):
             return Ending(outcome=Outcome.CRASHED, code="peer.hangup", detail=cause, frame=frame)
-        case ProcessExited(code=code, signal=signal, frame=frame):
-            detail = f"the agent exited with code {code}" if signal is None else f"the agent got signal {signal}"
-            return Ending(outcome=Outcome.CRASHED, code="peer.hangup", detail=detail, frame=frame)
+        case ProcessExited(signal=signal, frame=frame):
+            code = "peer.killed" if signal in _FROM_OUTSIDE else "peer.hangup"
+            return Ending(outcome=Outcome.CRASHED, code=code, detail=_exit(event), frame=frame)
         case _:
             return None
+
+
+def _exit(event: ProcessExited) -> str:
+    if event.signal is None:
+        return f"the agent exited with code {event.code}"
+    name = _FROM_OUTSIDE.get(event.signal)
+    return f"the agent got signal {event.signal}" + (f" ({name})" if name else "")
 
 
 def _and(detail: str, last_error: str | None) -> str:
     return f"{detail}; the agent's last error: {last_error}" if last_error else detail
 
 
+# What an agent does again when it has got past an error.
+_PROGRESS = (TextStreamed, TextSaid, ReasoningStreamed, ReasoningSaid, ToolBegan, ToolEnded, UsageReported)
+
+
 class OutcomeFold:
-    """Feed it events; `ending` is what they say so far."""
+    """Feed it events; `ending` is what they say so far. In a conversation it is that of the last turn."""
 
     def __init__(self) -> None:
         self.ending = NOT_ENDED
-        self._last_error: str | None = None
+        self._trouble: ErrorReported | None = None
+        self._gone = NOT_ENDED
+        self._is_cut_off = False
 
     def feed(self, event: Event) -> None:
-        if isinstance(event, ErrorReported):
-            self._last_error = event.text
+        match event:
+            case ErrorReported():
+                self._trouble = event
+            case PromptSent():
+                # Another turn, if there is anybody left to take it.
+                self.ending, self._trouble = self._gone, None
+            case StreamEnded() | ProcessExited():
+                self._left(event)
+            case _ if isinstance(event, _PROGRESS):
+                self._trouble = None
+            case _:
+                pass
         if self.ending.outcome is Outcome.UNKNOWN:
-            self.ending = ending_of(event, last_error=self._last_error) or self.ending
+            self.ending = ending_of(event, trouble=self._trouble) or self.ending
+
+    def _left(self, event: StreamEnded | ProcessExited) -> None:
+        """How the process ended is known only after its channel has closed, and says why that was."""
+        ending = ending_of(event, trouble=None)
+        assert ending is not None
+        is_told = self.ending == self._gone
+        if self._gone is NOT_ENDED:
+            self._gone, self._is_cut_off = ending, isinstance(event, StreamEnded)
+        elif self._is_cut_off and isinstance(event, ProcessExited):
+            detail = f"{self._gone.detail}; {ending.detail}"
+            self._gone, self._is_cut_off = msgspec.structs.replace(self._gone, code=ending.code, detail=detail), False
+        if is_told:
+            self.ending = self._gone

@@ -61,7 +61,11 @@ class ChildExited(Seen, tag="process.exited", frozen=True, kw_only=True):
 
 
 class Answered(Seen, tag="approval.resolved", frozen=True, kw_only=True):
-    """A question of the agent's was answered: by `policy`, by `callback`, or because it was unknown."""
+    """A question of the agent's was answered, or went away.
+
+    `by` says who it was: `policy`, `callback`, `tool` (one of ours that it called), `deadline` (nobody said anything in
+    time), `error` (whoever was asked failed), `cancelled` (it went away, and no answer was given).
+    """
 
     request: str
     method: str

@@ -4,6 +4,7 @@ from typing import Literal
 
 import msgspec
 
+from proctor.errors import Bucket
 from proctor.event.metrics import Metrics
 from proctor.event.outcome import Outcome
 from proctor.fact import Fact
@@ -89,12 +90,18 @@ class Expectation(Part, frozen=True, kw_only=True):
 
 
 class AttemptReport(Artifact, frozen=True, kw_only=True):
-    """attempt.report.json: how it ended, what was claimed, what was verified, what it cost."""
+    """attempt.report.json: how it ended, what was claimed, what was verified, what it cost.
+
+    Where a code ended it, `bucket` says whose matter that is and `todo` what to do.
+    """
 
     attempt_id: AttemptId
     outcome: Outcome
     code: str | None
     detail: str | None
+    bucket: Bucket | None = None
+    retryable: bool | None = None
+    todo: str | None = None
     claimed: bool | None
     verified: bool | None
     reasons: tuple[str, ...]

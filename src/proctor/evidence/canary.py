@@ -1,11 +1,8 @@
 """A planted canary: a secret of no worth that no agent is given, on record in every run to show that it is masked."""
 
-import mmap
 from collections.abc import Iterable
-from pathlib import Path
 from secrets import token_hex
 
-from proctor.errors import MachineError
 from proctor.event.row import StepTaken
 from proctor.evidence.secrets import Secret
 from proctor.fact import Authority, Fact
@@ -31,19 +28,3 @@ def fact(canary: Secret) -> Fact:
     """The same for a JSON file."""
     source = "planted in this run, and never given to the agent"
     return Fact(value={"canary": canary.value}, authority=Authority.OBSERVED, source=source)
-
-
-def refuse_leaks(canary: Secret | None, files: Iterable[Path]) -> None:
-    """MachineError where the canary reached the disk: then nothing else that was said is safe there either."""
-    if canary is None:
-        return
-    for path in files:
-        if _holds(path, canary.value.encode()):
-            raise MachineError("run.redaction", "the planted canary was written as it is", file=str(path))
-
-
-def _holds(path: Path, value: bytes) -> bool:
-    if not path.stat().st_size:
-        return False  # and an empty file cannot be mapped
-    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-        return data.find(value) >= 0

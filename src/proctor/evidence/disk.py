@@ -20,8 +20,11 @@ MAX_FILE_BYTES = 4 * 1024**3
 def make_folder(path: Path) -> None:
     """A new private folder, with the private folders it stands in; one that exists is an error."""
     try:
-        _make_parents(path)
-        path.mkdir(_FOLDER_MODE)
+        try:
+            path.mkdir(_FOLDER_MODE)
+        except FileNotFoundError:
+            _make_parents(path)
+            path.mkdir(_FOLDER_MODE)
     except OSError as error:
         raise disk_refusal(error, path=path) from error
 
@@ -41,7 +44,10 @@ def beside(path: Path) -> Path:
 
 def replace_file(path: Path, data: bytes, *, is_durable: bool = True) -> None:
     """The whole file or nothing: written beside, then renamed. Durable unless a later seal will see to that."""
-    draft = beside(path)
+    # Strings from here on: every attempt writes seven of these, and a Path takes longer to make than some of the calls.
+    name = str(path)
+    folder, slash, file = name.rpartition("/")
+    draft = f"{folder}{slash}.{file}.tmp"  # which is beside(path)
     try:
         fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, _FILE_MODE)
         try:
@@ -50,13 +56,24 @@ def replace_file(path: Path, data: bytes, *, is_durable: bool = True) -> None:
                 os.fsync(fd)
         finally:
             os.close(fd)
-        draft.replace(path)
+        os.replace(draft, name)  # noqa: PTH105
         if is_durable:
             _sync_folder(path.parent)
     except OSError as error:
         with contextlib.suppress(OSError):
-            draft.unlink()
+            os.unlink(draft)  # noqa: PTH108
         raise disk_refusal(error, path=path) from error
+
+
+def sync_file(path: Path) -> None:
+    """What was written to it survives a power loss."""
+    fd = open_descriptor(path)
+    try:
+        os.fsync(fd)
+    except OSError as error:
+        raise disk_refusal(error, path=path) from error
+    finally:
+        os.close(fd)
 
 
 def sync_folder(path: Path) -> None:
@@ -83,14 +100,20 @@ def _write_all(fd: int, data: bytes) -> None:
 
 
 class AppendOnly:
-    """A new file that only grows. After one failed write it takes no more, so no whole row follows half a row."""
+    """A new file that only grows. After one failed write it takes no more, so no whole row follows half a row.
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    Without a path it takes everything and keeps nothing.
+    """
+
+    def __init__(self, path: Path | None) -> None:
+        self.path = path or Path(os.devnull)
+        self.size_bytes = 0
         self._broken: str | None = None
-        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        flags = os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+        if path is not None:
+            flags |= os.O_CREAT | os.O_EXCL
         try:
-            self._fd = os.open(path, flags, _FILE_MODE)
+            self._fd = os.open(self.path, flags, _FILE_MODE)
         except OSError as error:
             raise disk_refusal(error, path=path) from error
 
@@ -99,6 +122,7 @@ class AppendOnly:
             raise MachineError(self._broken, "an earlier row could not be written whole", file=str(self.path))
         try:
             _write_all(self._fd, data)
+            self.size_bytes += len(data)
         except OSError as error:
             problem = disk_refusal(error, path=self.path)
             self._broken = problem.code
@@ -122,6 +146,11 @@ class AppendOnly:
 
 def open_regular(path: Path) -> io.BufferedReader:
     """For reading, a file that is really there and really a file; else an EvidenceError."""
+    return io.BufferedReader(io.FileIO(open_descriptor(path)), _READ_BYTES)
+
+
+def open_descriptor(path: Path) -> int:
+    """The same, for whoever reads it in one go and closes it."""
     try:
         # Non-blocking, because opening somebody's FIFO would otherwise wait for a writer for ever.
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -134,7 +163,7 @@ def open_regular(path: Path) -> io.BufferedReader:
     if found.st_size > MAX_FILE_BYTES:
         os.close(fd)
         raise EvidenceError("evidence.bounds", f"over {MAX_FILE_BYTES} bytes", file=path.name)
-    return io.BufferedReader(io.FileIO(fd), _READ_BYTES)
+    return fd
 
 
 def unreadable(error: OSError, *, path: Path) -> EvidenceError:

@@ -4,13 +4,17 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from proctor.errors import EvidenceError
 from proctor.evidence.disk import make_folder, replace_file
-from proctor.evidence.redact import Redactor
 from proctor.ids import CampaignId, CellId, ProcessId, RunId
+
+if TYPE_CHECKING:
+    # A tenth of a second to import, and whoever only reads evidence needs none of it.
+    from proctor.evidence.redact import Redactor
 
 ATTEMPT = "attempt.json"
 PROMPT = "prompt.txt"
@@ -186,15 +190,21 @@ class RootPaths:
     def run(self, run_id: RunId) -> RunPaths:
         return RunPaths(_inside(self.folder / "runs", run_id))
 
+    def session(self, run_id: RunId) -> RunPaths:
+        """Conversations that shared a runtime process lie together, as the attempts of a run do."""
+        return RunPaths(_inside(self.folder / "sessions", run_id))
+
     def campaigns(self) -> Iterator[CampaignPaths]:
         yield from map(CampaignPaths, _folders(self.folder / "campaigns"))
 
     def runs(self) -> Iterator[RunPaths]:
+        """Those of campaigns, then conversations."""
         yield from map(RunPaths, _folders(self.folder / "runs"))
+        yield from map(RunPaths, _folders(self.folder / "sessions"))
 
 
 def write_artifact(
-    path: Path, artifact: msgspec.Struct, *, redactor: Redactor | None, is_durable: bool = True
+    path: Path, artifact: msgspec.Struct, *, redactor: "Redactor | None", is_durable: bool = True
 ) -> bytes:
     """A JSON file to be read by people too, whole or not at all, and what stands in it now.
 
@@ -210,7 +220,7 @@ def render_artifact(artifact: msgspec.Struct) -> bytes:
     return msgspec.json.format(msgspec.json.encode(artifact), indent=2) + b"\n"
 
 
-def write_text_artifact(path: Path, text: str, *, redactor: Redactor, is_durable: bool = True) -> bytes:
+def write_text_artifact(path: Path, text: str, *, redactor: "Redactor", is_durable: bool = True) -> bytes:
     """A text file, whole or not at all, and what stands in it now.
 
     A lone surrogate, which UTF-8 cannot spell, is written as its escape.

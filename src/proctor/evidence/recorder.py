@@ -25,9 +25,9 @@ _encode = msgspec.json.encode
 
 
 class _Stream:
-    """A chained file that is being written."""
+    """A chained file that is being written; without a path it is chained all the same, and not kept."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path | None) -> None:
         self._file = AppendOnly(path)
         self._head = ChainHead()
 
@@ -35,6 +35,10 @@ class _Stream:
     def head(self) -> StreamHead:
         """Of what was written, not of what is staged."""
         return StreamHead(rows=self._head.rows, head=self._head.prev)
+
+    @property
+    def size_bytes(self) -> int:
+        return self._file.size_bytes
 
     def sync(self) -> None:
         self._file.sync()
@@ -54,7 +58,7 @@ class _Stream:
 class ChainedLog(_Stream):
     """A stream of our own rows. Those of a fold (trace, transcript) come from redacted frames and need no redactor."""
 
-    def __init__(self, path: Path, *, redactor: Redactor | None = None) -> None:
+    def __init__(self, path: Path | None, *, redactor: Redactor | None = None) -> None:
         super().__init__(path)
         self._redactor = redactor
 
@@ -71,7 +75,7 @@ class ChainedLog(_Stream):
 class FrameLog(_Stream):
     """frames.jsonl of one attempt or of one runtime process."""
 
-    def __init__(self, path: Path, *, redactor: Redactor, clock: Clock) -> None:
+    def __init__(self, path: Path | None, *, redactor: Redactor, clock: Clock) -> None:
         super().__init__(path)
         self._redactor = redactor
         self._clock = clock
@@ -104,15 +108,20 @@ class FrameLog(_Stream):
         return self._unread.pop()
 
     def release(self, key_prefix: str = "") -> tuple[Row, ...]:
-        """End the text streams whose key begins so: what redaction still holds of them becomes `self` rows."""
+        """End the text streams whose key begins so: what redaction still holds of them becomes `self` rows.
+
+        Where it holds nothing, what was staged stays so.
+        """
         self._redact()
+        is_released = False
         for key in self._redactor.open_streams():
             if key.startswith(key_prefix) and (tail := self._redactor.finish(key)) is not None:
                 said = _encode(TailReleased(stream=self._redactor.text(key).text, text=tail.text))
                 # Redacted already, and whole: redacting a tail again could only mistake it for something else.
                 self._staged.append((self._clock.wall_ms(), Dir.SELF))
                 self._redacted.append(RedactedLine(raw=said, names=tail.names, carried=False))
-        return self.commit()
+                is_released = True
+        return self.commit() if is_released else ()
 
     def close(self) -> None:
         try:

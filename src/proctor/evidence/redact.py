@@ -20,6 +20,7 @@ ACCOUNT = "account"
 """The name in the place of account data."""
 
 _decode = msgspec.json.Decoder().decode
+_encode = msgspec.json.encode
 _check = msgspec.json.Decoder(msgspec.Raw).decode
 _quote = encode_basestring
 _unquote = json.JSONDecoder().decode
@@ -82,6 +83,7 @@ class Redactor:
     def __init__(self, secrets: Sequence[Secret], *, private: frozenset[tuple[str, ...]] = frozenset()) -> None:
         self._needles, self._prefilter = _prepared(tuple(secrets), private)
         self._private = private
+        self._private_roots = frozenset(path[0] for path in private)
         self._masker = Masker(self._needles)
 
     # ── JSON lines ──
@@ -170,6 +172,9 @@ class Redactor:
         return (placeholder(name), (name,)) if name else (old, ())
 
     def _is_private(self, path: Sequence[str | int]) -> bool:
+        # Most paths are told by their first step, and this is asked for every leaf.
+        if not path or path[0] not in self._private_roots:
+            return False
         return any(tuple(path[: len(known)]) == known for known in self._private)
 
     # ── texts ──
@@ -214,6 +219,8 @@ class Redactor:
             case tuple():
                 return tuple(self._value(item, key=None) for item in value)
             case msgspec.Struct():
+                if self._is_clean(value):
+                    return value
                 fields = zip(value.__struct_fields__, value.__struct_encode_fields__, strict=True)
                 clean = {name: self._value(getattr(value, name), key=spelled) for name, spelled in fields}
                 return msgspec.structs.replace(value, **clean)
@@ -227,6 +234,13 @@ class Redactor:
                 return new if names else value
             case _:
                 raise TypeError(f"cannot redact a value of type {type(value).__name__}")
+
+    def _is_clean(self, value: msgspec.Struct) -> bool:
+        """Whether one look at the JSON of it is enough to know that nothing in it must be changed."""
+        try:
+            return not self._prefilter.may_hold(_encode(value))
+        except (TypeError, ValueError):  # it holds what JSON cannot spell: leaf by leaf, then
+            return False
 
 
 def _spelled(number: float) -> str:

@@ -11,9 +11,9 @@ import msgspec
 
 from proctor import canonical
 from proctor.clock import Clock
-from proctor.errors import EvidenceError, disk_refusal
+from proctor.errors import EvidenceError, MachineError
 from proctor.evidence.artifacts import ProcessRecord, Seal, SealedFile, StreamHead
-from proctor.evidence.disk import beside, open_regular, sync_folder, unreadable
+from proctor.evidence.disk import beside, open_descriptor, sync_file, sync_folder, unreadable
 from proctor.evidence.layout import (
     SEAL,
     SEAL_SIGNATURE,
@@ -31,13 +31,37 @@ from proctor.ids import AttemptId
 Stamped = TypeVar("Stamped", Seal, ProcessRecord)
 
 _CHUNK_BYTES = 64 * 1024
+_NOTHING: Mapping[str, bytes] = {}
 
 
-def seal(paths: AttemptPaths, *, attempt_id: AttemptId, clock: Clock, streams: Mapping[str, StreamHead]) -> Seal:
-    """Make an attempt durable and complete.
+def seal(
+    paths: AttemptPaths,
+    *,
+    attempt_id: AttemptId,
+    clock: Clock,
+    streams: Mapping[str, StreamHead],
+    unsaid: bytes = b"",
+) -> Seal:
+    """Make an attempt durable and complete, by itself."""
+    sealed = draw_up(paths, attempt_id=attempt_id, clock=clock, streams=streams, unsaid=unsaid)
+    affix_durably(paths, sealed)
+    return sealed
+
+
+def draw_up(
+    paths: AttemptPaths,
+    *,
+    attempt_id: AttemptId,
+    clock: Clock,
+    streams: Mapping[str, StreamHead],
+    unsaid: bytes = b"",
+    written: Mapping[str, bytes] = _NOTHING,
+) -> Seal:
+    """The seal of what is in the folder now. What was written to it need not be durable yet.
 
     `streams` are the heads the recorder holds in memory: a stream altered before the seal is found when its chain
-    is read and does not end there.
+    is read and does not end there. So is a file altered that was just `written`: the seal is of what was written.
+    MachineError where a file holds the bytes that are to stay unsaid.
     """
     if set(streams) != set(STREAMS):
         raise EvidenceError("evidence.chain", f"heads of {sorted(streams)}, not of {sorted(STREAMS)}", file=SEAL)
@@ -46,25 +70,42 @@ def seal(paths: AttemptPaths, *, attempt_id: AttemptId, clock: Clock, streams: M
         raise EvidenceError("evidence.seal", "the attempt is sealed already", file=SEAL)
     for problem in _strangers(entries, is_sealed=True):
         raise EvidenceError(problem.code, problem.detail, file=problem.file)
+    if gone := [name for name in written if name not in entries]:
+        raise EvidenceError("evidence.missing-file", "absent", file=gone[0])
     draft = Seal(
         attempt_id=attempt_id,
         sealed_at_ms=clock.wall_ms(),
-        files={name: measure(paths.folder / name, is_synced=True) for name in SEALED},
+        files={
+            name: _measured(written[name], path=paths.folder / name, unsaid=unsaid)
+            if name in written
+            else measure(paths.folder / name, unsaid=unsaid)
+            for name in SEALED
+        },
         streams={name: streams[name] for name in STREAMS},
         sha256="",
     )
-    sealed = stamp(draft)
+    return stamp(draft)
+
+
+def affix(paths: AttemptPaths, sealed: Seal) -> None:
+    """Complete the attempt. What the seal names is durable by now; the seal is not, until its folder is synced."""
+    write_artifact(paths.seal, sealed, redactor=None, is_durable=False)
+
+
+def affix_durably(paths: AttemptPaths, sealed: Seal) -> None:
+    """Sync, complete and sync again, where nobody else sees to that."""
+    for name in SEALED:
+        sync_file(paths.folder / name)
     # First the names of the files, then the seal: a seal on disk must mean that the rest is there too.
     sync_folder(paths.folder)
     write_artifact(paths.seal, sealed, redactor=None)
     sync_folder(paths.folder.parent)
-    return sealed
 
 
-def seal_process(paths: RuntimePaths, record: ProcessRecord, *, redactor: Redactor) -> None:
-    """The last file of a runtime process, which makes its frames complete."""
+def seal_process(paths: RuntimePaths, record: ProcessRecord, *, redactor: Redactor, is_durable: bool = True) -> None:
+    """The last file of a runtime process, which makes its frames complete. They are durable by now."""
     # The digest is of what is written, so it comes after redaction, and nothing may change after it.
-    write_artifact(paths.record, stamp(redactor.value(record)), redactor=None)
+    write_artifact(paths.record, stamp(redactor.value(record)), redactor=None, is_durable=is_durable)
 
 
 def stamp(draft: Stamped) -> Stamped:
@@ -158,22 +199,32 @@ def _strangers(entries: Mapping[str, bool], *, is_sealed: bool) -> Iterator[Prob
             yield Problem(code="evidence.extra-file", file=name, detail="not a file of an attempt")
 
 
-def measure(path: Path, *, is_synced: bool = False) -> SealedFile:
-    """A file of any size as a seal names it, or an EvidenceError."""
-    with open_regular(path) as file:
-        if is_synced:
-            try:
-                os.fsync(file.fileno())
-            except OSError as error:
-                raise disk_refusal(error, path=path) from error
-        sha256 = hashlib.sha256()
-        try:
-            # Not hashlib.file_digest(): it clears a buffer of 256 KiB first, which costs more than a small file.
-            while chunk := file.read(_CHUNK_BYTES):
-                sha256.update(chunk)
-        except OSError as error:
-            raise unreadable(error, path=path) from error
-        return SealedFile(sha256=sha256.hexdigest(), bytes=file.tell())
+def measure(path: Path, *, unsaid: bytes = b"") -> SealedFile:
+    """A file of any size as a seal names it, or an EvidenceError; MachineError where it holds what must be unsaid."""
+    fd = open_descriptor(path)
+    sha256, size_bytes, before = hashlib.sha256(), 0, b""
+    try:
+        # Not hashlib.file_digest(), nor a buffered file: both take longer to set up than a small file to be read.
+        while chunk := os.read(fd, _CHUNK_BYTES):
+            sha256.update(chunk)
+            size_bytes += len(chunk)
+            _refuse(unsaid, before + chunk, path=path)
+            before = chunk[1 - len(unsaid) :] if unsaid else b""
+    except OSError as error:
+        raise unreadable(error, path=path) from error
+    finally:
+        os.close(fd)
+    return SealedFile(sha256=sha256.hexdigest(), bytes=size_bytes)
+
+
+def _measured(data: bytes, *, path: Path, unsaid: bytes) -> SealedFile:
+    _refuse(unsaid, data, path=path)
+    return SealedFile(sha256=hashlib.sha256(data).hexdigest(), bytes=len(data))
+
+
+def _refuse(unsaid: bytes, data: bytes, *, path: Path) -> None:
+    if unsaid and unsaid in data:
+        raise MachineError("run.redaction", "the planted canary was written as it is", file=str(path))
 
 
 def _own_digest(record: Seal | ProcessRecord) -> str:

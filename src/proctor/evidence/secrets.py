@@ -10,6 +10,7 @@ from typing import Any, Final
 from proctor.errors import CODES, InputError
 from proctor.event.outcome import Outcome
 from proctor.event.row import Dir, Seen
+from proctor.spec.literal import looks_secret
 from proctor.spec.marked import read_source
 from proctor.spec.model import Approvals, Isolation, Sandbox
 
@@ -146,5 +147,5 @@ def _leaves(value: Any, *, key: str) -> Iterator[tuple[str, str]]:
         case list():
             for item in value:
                 yield from _leaves(item, key=key)
-        case str() if not key or is_named_like_a_secret(key):
+        case str() if not key or is_named_like_a_secret(key) or looks_secret(value):
             yield key, value.strip()

@@ -16,13 +16,14 @@ from proctor.errors import WireError
 from proctor.model import responses
 from proctor.model.journal import Journal, JournalRow, heard
 from proctor.model.player import Hang, Kind, Player, Refusal, Served
-from proctor.model.wire import Ask, Pause, Reply, Wire
+from proctor.model.wire import Ask, BreakOff, Pause, Reply, Wire
 
 WIRES: Final[dict[str, Wire]] = {"responses": responses}
 
 _CHUNK_BYTES: Final = 32 * 1024
 _JSON: Final = "application/json"
 _STREAM_HEADERS: Final = [(b"content-type", b"text/event-stream"), (b"cache-control", b"no-cache")]
+_GARBAGE: Final = b"event: response.output_text.delta\ndata: {no \xff\xfe JSON\n\n"
 _NO_MODELS: Final = b'{"object":"list","data":[],"models":[]}'
 
 
@@ -94,7 +95,7 @@ class Exchange:
         async def deliver() -> None:
             match served.answer:
                 case Reply() as reply:
-                    served.is_complete = await _stream(wire.render(reply), cut_after=reply.cut_after, send=send)
+                    served.is_complete = await _stream(wire.render(reply), break_off=reply.break_off, send=send)
                 case Refusal() as refusal:
                     await anyio.sleep(refusal.delay_s)
                     await _refuse(refusal, wire=wire, request=request, send=send)
@@ -117,6 +118,7 @@ def _journaled(row: JournalRow, ask: Ask, served: Served) -> JournalRow:
         model=ask.model,
         tools=tuple(tool.full_name for tool in ask.tools),
         heard=heard(ask.items),
+        has_output_schema=ask.has_output_schema,
         error=refusal.message if refusal else None,
     )
 
@@ -128,7 +130,7 @@ async def _refuse(refusal: Refusal, *, wire: Wire, request: Request, send: Send)
     await response(request.scope, request.receive, send)
 
 
-async def _stream(pieces: Iterator[bytes | Pause], *, cut_after: int | None, send: Send) -> bool:
+async def _stream(pieces: Iterator[bytes | Pause], *, break_off: BreakOff | None, send: Send) -> bool:
     """Sends events many at a time, but none later than a silence that follows it. True when all was sent."""
     await send({"type": "http.response.start", "status": 200, "headers": _STREAM_HEADERS})
     buffer = bytearray()
@@ -145,15 +147,20 @@ async def _stream(pieces: Iterator[bytes | Pause], *, cut_after: int | None, sen
             await flush()
             await anyio.sleep(piece.delay_s)
             continue
-        if event_count == cut_after:
+        if break_off is not None and event_count == break_off.after:
             break
         event_count += 1
         buffer += piece
         if len(buffer) >= _CHUNK_BYTES:
             await flush()
-    if cut_after is not None:
-        # Left without its end, the stream is cut by the server.
+    if break_off is not None:
+        if break_off.how == "garbled":
+            await send({"type": "http.response.body", "body": bytes(buffer) + _GARBAGE, "more_body": False})
+            return False
         await flush()
+        if break_off.how == "silent":
+            await anyio.sleep_forever()
+        # Left without its end, the stream is cut by the server.
         return False
     await send({"type": "http.response.body", "body": bytes(buffer), "more_body": False})
     return True

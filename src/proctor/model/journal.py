@@ -29,6 +29,7 @@ class JournalRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit
     model: str = ""
     tools: tuple[str, ...] = ()
     heard: tuple[str, ...] = ()
+    has_output_schema: bool = False
     error: str | None = None
     is_complete: bool = False
     client_aborted: bool = False

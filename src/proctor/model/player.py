@@ -11,7 +11,7 @@ from proctor.canonical import digest_bytes
 from proctor.ids import Digest
 from proctor.model.dialects import express
 from proctor.model.script import Call, Fault, Patch, Run, Script, Step, ToolIntent, Usage
-from proctor.model.wire import Ask, Part, Pause, Reply, Text, Thought, Tokens, ToolCall, offered
+from proctor.model.wire import Ask, Failure, Part, Pause, Reply, Text, Thought, Tokens, ToolCall, offered
 
 _BYTES_PER_TOKEN: Final = 4
 _SIDE_WORDS: Final = "Noted."
@@ -107,19 +107,21 @@ class Player:
                 message = f"step {self._step} wants {_name(intent)}, which no tool offered does: {offered(ask.tools)}"
                 return Kind.REFUSED, Refusal(status=400, code="tool_not_offered", message=message)
         if isinstance(step.fault, Fault):
-            return Kind.FAULT, self._reply(ask, parts=parts, usage=step.usage, cut_after=step.fault.cut_after)
+            return Kind.FAULT, self._reply(ask, parts=parts, usage=step.usage, fault=step.fault)
         return (Kind.RETRY if self._try else Kind.MAIN), self._reply(ask, parts=parts, usage=step.usage)
 
     def _reply(
-        self, ask: Ask, *, parts: Sequence[Part], usage: Usage | None = None, cut_after: int | None = None
+        self, ask: Ask, *, parts: Sequence[Part], usage: Usage | None = None, fault: Fault | None = None
     ) -> Reply:
         self._reply_count += 1
+        failed = None if fault is None else fault.failed
         return Reply(
             serial=f"{self._tag}_{self._reply_count}",
             model=ask.model,
             parts=tuple(parts),
             tokens=_tokens(ask, parts, usage or Usage()),
-            cut_after=cut_after,
+            break_off=None if fault is None else fault.break_off,
+            failure=None if failed is None else Failure(code=failed.code, message=failed.message),
         )
 
 

@@ -27,11 +27,20 @@ class _Tool(msgspec.Struct):
     tools: list["_Tool"] = []
 
 
+class _Format(msgspec.Struct):
+    type: str = "text"
+
+
+class _TextWish(msgspec.Struct):
+    format: _Format | None = None
+
+
 class _Request(msgspec.Struct):
     input: list[msgspec.Raw] | str
     model: str = ""
     stream: bool = False
     tools: list[_Tool] | None = None
+    text: _TextWish | None = None
 
 
 class _Item(msgspec.Struct):
@@ -55,7 +64,13 @@ def read_ask(body: bytes) -> Ask:
         raise WireError("peer.wire", f"not a Responses request: {error}") from error
     if not request.stream:
         raise WireError("peer.wire", "the scripted model only streams; ask with stream: true")
-    return Ask(model=request.model, tools=tuple(_offers(request.tools or ())), items=items)
+    wish = request.text.format if request.text is not None else None
+    return Ask(
+        model=request.model,
+        tools=tuple(_offers(request.tools or ())),
+        items=items,
+        has_output_schema=wish is not None and wish.type == "json_schema",
+    )
 
 
 def _offers(tools: Iterable[_Tool], namespace: str | None = None) -> Iterator[Tool]:
@@ -104,6 +119,11 @@ def render(reply: Reply) -> Iterator[bytes | Pause]:
             continue
         name = f"{reply.serial}_{len(output)}"
         output.append((yield from _item_events(part, name=name, index=len(output))))
+    if reply.failure is not None:
+        response = _response(response_id, reply, status="failed", output=output)
+        response["error"] = {"code": reply.failure.code, "message": reply.failure.message}
+        yield _event("response.failed", response=response)
+        return
     response = _response(response_id, reply, status="completed", output=output)
     tokens = reply.tokens
     response["usage"] = {
@@ -126,7 +146,7 @@ def _event(kind: str, **fields: Any) -> bytes:
 
 
 def _response(
-    response_id: str, reply: Reply, *, status: Literal["in_progress", "completed"], output: list[msgspec.Raw]
+    response_id: str, reply: Reply, *, status: Literal["in_progress", "completed", "failed"], output: list[msgspec.Raw]
 ) -> dict[str, Any]:
     return {"id": response_id, "object": "response", "status": status, "model": reply.model, "output": output}
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from msgspec import Meta, field
 
-from proctor.model.wire import Part, Pause, Text, Thought
+from proctor.model.wire import BreakOff, Part, Pause, Text, Thought
 from proctor.spec.duration import parse_duration_s
 from proctor.spec.marked import decode_file
 from proctor.spec.model import Duration, Spec
@@ -70,19 +70,44 @@ class Usage(Spec, frozen=True, kw_only=True):
     reasoning: Count | None = None
 
 
+class Failed(Spec, frozen=True, kw_only=True):
+    """What a provider says in the middle of a reply that it cannot finish, by its own code."""
+
+    code: Words
+    message: str = "a scripted failure"
+
+
 class Fault(Spec, frozen=True, kw_only=True):
-    """An HTTP error instead of a reply, or a reply cut off after so many events."""
+    """What goes wrong with a reply: it comes as an HTTP error; or, after so many events, it is cut off, falls silent or
+    goes on with what is no event; or it ends with the provider's word that it `failed`.
+    """
 
     status: Annotated[int, Meta(ge=400, le=599)] | None = None
     body: dict[str, Any] | str | None = None
     retry_after: Count | None = None
     cut_after: Count | None = None
+    silent_after: Count | None = None
+    garbled_after: Count | None = None
+    failed: Failed | None = None
 
     def __post_init__(self) -> None:
-        if (self.status is None) == (self.cut_after is None):
-            raise ValueError("a fault has `status` or `cut_after`, or is the word `hang`")
+        ways = (self.status, self.cut_after, self.silent_after, self.garbled_after, self.failed)
+        if sum(way is not None for way in ways) != 1:
+            raise ValueError(
+                "a fault has one of `status`, `cut_after`, `silent_after`, `garbled_after`, `failed`, "
+                "or is the word `hang`"
+            )
         if self.status is None and not (self.body is None and self.retry_after is None):
             raise ValueError("`body` and `retry_after` go with `status`")
+
+    @property
+    def break_off(self) -> BreakOff | None:
+        """How the stream of a reply breaks off, if it does."""
+        if self.cut_after is not None:
+            return BreakOff(how="cut", after=self.cut_after)
+        if self.silent_after is not None:
+            return BreakOff(how="silent", after=self.silent_after)
+        return None if self.garbled_after is None else BreakOff(how="garbled", after=self.garbled_after)
 
 
 ToolIntent: TypeAlias = Run | Patch | Call

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from proctor.canonical import digest_bytes
 from proctor.ids import Digest
@@ -38,6 +38,7 @@ class Ask:
     model: str
     tools: tuple[Tool, ...]
     items: tuple[Item, ...]
+    has_output_schema: bool = False
 
     def digest_of(self, count: int) -> Digest:
         """Names the first so many items, so that a longer conversation can be known as a continuation."""
@@ -107,14 +108,31 @@ class Tokens:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BreakOff:
+    """A stream that does not end well after so many events: it ends, falls silent, or says what is no event."""
+
+    how: Literal["cut", "silent", "garbled"]
+    after: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """The provider's word, in place of the end of a reply, that it failed."""
+
+    code: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """A whole model reply. `serial` makes its ids unique; `cut_after` ends the stream early, after so many events."""
+    """A whole model reply. `serial` makes its ids unique."""
 
     serial: str
     model: str
     parts: tuple[Part, ...]
     tokens: Tokens
-    cut_after: int | None = None
+    break_off: BreakOff | None = None
+    failure: Failure | None = None
 
 
 class Wire(Protocol):

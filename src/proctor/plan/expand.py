@@ -35,7 +35,7 @@ def expand(spec: CampaignSpec, *, digests: Contents) -> Plan:
 
 
 def resolve_flow(flow: FlowSpec, *, spec: CampaignSpec) -> ResolvedFlow:
-    """The flow with the campaign's model and login where it has none of its own."""
+    """The flow with the campaign's model, login and token where it has none of its own."""
     model = flow.model or spec.model
     return ResolvedFlow(
         id=flow.id,
@@ -45,8 +45,11 @@ def resolve_flow(flow: FlowSpec, *, spec: CampaignSpec) -> ResolvedFlow:
         approvals=flow.approvals,
         model=ResolvedModel(provider=model.provider, name=model.name, base_url=model.base_url),
         login=flow.login or spec.login,
+        token=flow.token or spec.token,
+        profile=flow.profile,
         options=flow.options,
         env=flow.env,
+        forward=tuple(flow.forward),
     )
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from proctor.ids import CellId, Digest, FlowId, MissionId, StrategyId
-from proctor.spec.model import SCRIPTED, Approvals, Isolation, Login, Sandbox
+from proctor.spec.model import SCRIPTED, Approvals, Isolation, Login, Profile, Sandbox, SecretFile
 
 
 class Planned(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
@@ -44,8 +44,11 @@ class ResolvedFlow(Planned, frozen=True, kw_only=True):
     approvals: Approvals
     model: ResolvedModel
     login: Login
+    token: str | SecretFile | None
+    profile: Profile
     options: dict[StrategyId, dict[str, Any]]
     env: dict[str, str]
+    forward: tuple[str, ...]
 
 
 class Cell(Planned, frozen=True, kw_only=True):

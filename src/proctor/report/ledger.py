@@ -6,7 +6,7 @@ import sqlite3
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 from urllib.parse import quote
 
 import msgspec
@@ -26,8 +26,8 @@ from attempt join cell on cell.id = attempt.cell order by cell.rowid, attempt.n
 """
 
 
-class LedgerAttempt(msgspec.Struct, frozen=True, kw_only=True):
-    """Claimed by a run and, unless that is its state still, ended. Unknown is None."""
+class LedgerAttempt(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A row as it is selected. Claimed by a run and, unless that is its state still, ended. Unknown is None."""
 
     id: AttemptId
     cell: CellId
@@ -67,7 +67,9 @@ def read_ledger(campaign: CampaignPaths) -> LedgerContents:
             return LedgerContents(
                 runs=tuple(RunId(str(run)) for (run,) in connection.execute(_RUNS)),
                 cells=tuple(CellId(str(cell)) for (cell,) in connection.execute(_CELLS)),
-                attempts=tuple(_attempt(row) for row in connection.execute(_ATTEMPTS)),
+                attempts=msgspec.convert(
+                    connection.execute(_ATTEMPTS).fetchall(), tuple[LedgerAttempt, ...], strict=False
+                ),
             )
     except (sqlite3.Error, msgspec.ValidationError, UnicodeError, OverflowError) as error:
         raise EvidenceError("evidence.ledger", str(error), file=path.name) from error
@@ -95,8 +97,3 @@ def _address(path: Path) -> str:
     # the file is whole by itself, and nothing need be made: so a copy on a read-only disk can be read too.
     has_log = path.with_name(f"{path.name}-wal").exists()
     return f"file:{quote(str(path.absolute()))}?{'mode=ro' if has_log else 'immutable=1'}"
-
-
-def _attempt(row: tuple[Any, ...]) -> LedgerAttempt:
-    fields = zip(LedgerAttempt.__struct_fields__, row, strict=True)
-    return msgspec.convert(dict(fields), LedgerAttempt, strict=False)

@@ -29,7 +29,8 @@ def render_markdown(report: Report) -> str:
         for row in report.attempts
         for text in (
             *(f"{problem.code}: {problem.file} {problem.detail}" for problem in row.problems),
-            *((f"{row.code}: {plain_error(row.detail or '')}",) if row.code else ()),
+            *((f"{row.code} ({row.bucket}): {plain_error(row.detail or '')}",) if row.code else ()),
+            *((f"to do: {row.todo}",) if row.todo else ()),
             *(f"expectation missed: {miss}" for miss in row.misses),
             *(f"{'not verified' if row.verified is False else 'cannot be verified'}: {each}" for each in row.reasons),
         )

@@ -51,11 +51,11 @@ def place_of(folder: Path) -> Place:
     above = folder.absolute().parent.name
     if above == "attempts" or any(os.path.lexists(folder / name) for name in (ATTEMPT, SEAL)):
         return AttemptPaths(folder)
-    if above == "runs" or (folder / "attempts").is_dir():
+    if above in ("runs", "sessions") or (folder / "attempts").is_dir():
         return RunPaths(folder)
     if above == "campaigns" or (folder / "ledger.db").exists():
         return CampaignPaths(folder)
-    if (folder / "runs").is_dir() or (folder / "campaigns").is_dir():
+    if any((folder / name).is_dir() for name in ("runs", "campaigns", "sessions")):
         return RootPaths(folder)
     raise _not_found(f"there is no evidence in {folder}")
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from proctor.errors import EvidenceError
+from proctor.errors import EvidenceError, advice
 from proctor.evidence.artifacts import AttemptRecord, AttemptReport
 from proctor.evidence.layout import AttemptPaths, CampaignPaths, RootPaths, RunPaths
 from proctor.evidence.reader import Problem, read_artifact
@@ -212,15 +212,13 @@ def _rows(
         name = f"{attempt.cell}.{attempt.n}"
         if attempt.run not in places or "/" in name or name.startswith("."):
             raise EvidenceError("evidence.ledger", f"no attempt can lie at {attempt.run}/{name}", file="ledger.db")
-        row = _ledger_row(attempt, campaign_id, folder=places[attempt.run] + name)
-        chain = chains.get(attempt.flow, ())
-        if attempt.state == "claimed":
-            yield _unsettled(row, is_running=is_running)
-        elif len(chain) == 1:
-            yield msgspec.structs.replace(row, runtime=chain[0])
-        else:
+        folder, chain = places[attempt.run] + name, chains.get(attempt.flow, ())
+        runtime = chain[0] if len(chain) == 1 else None
+        if attempt.state != "claimed" and runtime is None:
             # Which of the chain it was stands only in the folder.
-            yield msgspec.structs.replace(row, runtime=row_of_folder(AttemptPaths(Path(row.dir))).runtime)
+            runtime = row_of_folder(AttemptPaths(Path(folder))).runtime
+        row = _ledger_row(attempt, campaign_id, runtime=runtime, folder=folder)
+        yield _unsettled(row, is_running=is_running) if attempt.state == "claimed" else row
 
 
 def _unsettled(row: AttemptRow, *, is_running: bool) -> AttemptRow:
@@ -236,7 +234,9 @@ def _unsettled(row: AttemptRow, *, is_running: bool) -> AttemptRow:
     )
 
 
-def _ledger_row(attempt: LedgerAttempt, campaign_id: CampaignId, *, folder: str) -> AttemptRow:
+def _ledger_row(
+    attempt: LedgerAttempt, campaign_id: CampaignId, *, runtime: StrategyId | None, folder: str
+) -> AttemptRow:
     return AttemptRow(
         attempt_id=attempt.id,
         run_id=attempt.run,
@@ -244,9 +244,11 @@ def _ledger_row(attempt: LedgerAttempt, campaign_id: CampaignId, *, folder: str)
         cell=attempt.cell,
         mission_id=attempt.mission,
         flow_id=attempt.flow,
+        runtime=runtime,
         state="sealed" if attempt.state == "sealed" else "abandoned",
         outcome=attempt.outcome,
         code=attempt.code,
+        **advice(attempt.code),
         claimed=attempt.claimed,
         verified=attempt.verified,
         expectation_met=attempt.met,
@@ -263,6 +265,7 @@ def _with_report(row: AttemptRow, report: AttemptReport) -> AttemptRow:
         row,
         outcome=report.outcome,
         code=report.code,
+        **advice(report.code),
         claimed=report.claimed,
         verified=report.verified,
         expectation_met=report.expectation.met,

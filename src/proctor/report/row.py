@@ -4,6 +4,7 @@ from typing import Literal
 
 import msgspec
 
+from proctor.errors import Bucket
 from proctor.event.outcome import Outcome
 from proctor.evidence.artifacts import Artifact
 from proctor.evidence.reader import Problem
@@ -15,7 +16,7 @@ State = Literal["running", "sealed", "partial", "abandoned", "unreadable"]
 Evidence = Literal["unchecked", "valid", "partial", "invalid"]
 
 
-class AttemptRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class AttemptRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel", gc=False):
     """One attempt, as the ledger or its folder tells. None is unknown; `dir` is where it can be read."""
 
     attempt_id: AttemptId
@@ -28,6 +29,9 @@ class AttemptRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     state: State
     outcome: Outcome | None = None
     code: str | None = None
+    bucket: Bucket | None = None
+    retryable: bool | None = None
+    todo: str | None = None
     claimed: bool | None = None
     verified: bool | None = None
     expectation_met: bool | None = None

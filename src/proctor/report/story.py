@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import msgspec
 
-from proctor.errors import CODES
+from proctor.errors import CODES, Bucket, advice
 from proctor.event.claim import FOOTER, MARKER
 from proctor.event.outcome import Outcome
 from proctor.event.transcript import Line
@@ -71,6 +71,9 @@ class Story(Part, frozen=True, kw_only=True):
     outcome: Outcome | None
     code: str | None
     detail: str | None
+    bucket: Bucket | None
+    retryable: bool | None
+    todo: str | None
     duration_ms: int | None
     tokens: int | None
     asked: str | None
@@ -118,6 +121,7 @@ def tell(view: AttemptView, *, is_running: bool = False) -> Story:
         outcome=None if report is None else report.outcome,
         code=None if report is None else report.code,
         detail=None if report is None else report.detail,
+        **advice(None if report is None else report.code),
         duration_ms=None if report is None else report.duration_ms,
         tokens=None if usage is None else usage.tokens.total,
         asked=None if view.prompt is None else view.prompt.strip().removesuffix(FOOTER).strip(),

@@ -55,7 +55,9 @@ def _sections(story: Story) -> Iterator[tuple[str, RenderableType]]:
     yield "Claimed", _claimed(story)
     yield "Verified", _verified(story)
     if story.code is not None:
-        yield "Ended by", Text(f"{story.code}  {legible(plain_error(story.detail or ''))}", style="yellow")
+        retry = ", worth another try" if story.retryable else ""
+        what = f"{story.code} ({story.bucket}{retry})  {legible(plain_error(story.detail or ''))}"
+        yield "Ended by", Text(what, style="yellow")
     yield "Evidence", _integrity(story)
     if story.transcript_tail:
         shown = len(story.transcript_tail)

@@ -165,7 +165,9 @@ def _explanations(row: ReportRow) -> Iterator[tuple[str, str]]:
         yield "yellow", CODES["evidence.partial"].means
     if row.code is not None:
         means = CODES[row.code].means if row.code in CODES else ""
-        yield "yellow", f"{row.code}: {one_line(plain_error(row.detail or means), limit=160)}"
+        yield "yellow", f"{row.code} ({row.bucket}): {one_line(plain_error(row.detail or means), limit=160)}"
+        if row.todo is not None:
+            yield "dim", f"to do: {row.todo}"
     for miss in row.misses:
         yield "red", f"expectation missed: {one_line(miss, limit=160)}"
     for reason in row.reasons:

@@ -7,7 +7,7 @@
 | still running, cut off, or with nothing to tell                               | unverified     |
 | that meets what its spec expects, whatever that is                            | ok             |
 | that was cancelled: it says nothing of the agent                              | unverified     |
-| that crashed, was refused, stalled or timed out                               | infrastructure |
+| that crashed, was refused, stalled or timed out, or failed by no fault of its | infrastructure |
 | that misses what its spec expects                                             | judged no      |
 | of which nothing is expected: verified yes, no, unknown                       | ok, judged no, unverified |
 
@@ -17,12 +17,13 @@ makes it unverified, and so does a report of nothing; an interrupted run is inte
 
 from collections.abc import Iterable
 
-from proctor.errors import Exit
+from proctor.errors import Bucket, Exit
 from proctor.event.outcome import Outcome
 from proctor.report.row import ReportRow
 
 _WORST_FIRST = (Exit.EVIDENCE, Exit.INFRASTRUCTURE, Exit.JUDGED_NO, Exit.UNVERIFIED, Exit.OK)
 _INFRASTRUCTURE = {Outcome.CRASHED, Outcome.REFUSED, Outcome.STALLED, Outcome.TIMED_OUT}
+_OF_THE_AGENT = (None, Bucket.AGENT, Bucket.GATE)
 
 WORDS = {
     Exit.OK: "ok",
@@ -46,7 +47,7 @@ def judge(row: ReportRow) -> Exit:
         return Exit.OK
     if row.outcome is Outcome.CANCELLED:
         return Exit.UNVERIFIED
-    if row.outcome in _INFRASTRUCTURE:
+    if row.outcome in _INFRASTRUCTURE or row.bucket not in _OF_THE_AGENT:
         return Exit.INFRASTRUCTURE
     if row.expectation_met is False:
         return Exit.JUDGED_NO

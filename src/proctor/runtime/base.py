@@ -1,8 +1,9 @@
 """The contract between the supervisor and a way to drive one agent program."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
+from enum import StrEnum
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -15,8 +16,11 @@ from proctor.event.model import Event
 from proctor.event.row import Dir, Row, Seen
 from proctor.evidence.redact import TextStream
 from proctor.fact import Fact
-from proctor.ids import AttemptId, ProcessId, StrategyId, ThreadId
-from proctor.spec.model import Approvals, Sandbox
+from proctor.ids import AttemptId, CallId, ProcessId, StrategyId, ThreadId
+from proctor.runtime.credential import Account
+from proctor.runtime.failures import Failure
+from proctor.spec.model import Approvals, Login, Profile, Sandbox
+from proctor.transport.channel import Channel
 
 
 class Claims(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -75,17 +79,22 @@ class Normalizer(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelAsk:
-    """Which model a session talks to. `key_variable` names the variable that holds the credential, if any."""
+    """Which model a session talks to. `key_variable` names the variable that holds the credential, if one does."""
 
     provider: str
     name: str
     base_url: str | None = None
     key_variable: str | None = None
+    login: Login = Login.NONE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostAsk:
-    """What one runtime process needs to start."""
+    """What one runtime process needs to start.
+
+    `user_home` is the user's own home of the agent's program: it holds the login that is inherited, and stands in for
+    `home` where the profile is the user's own.
+    """
 
     process: ProcessId
     executable: Executable
@@ -96,11 +105,56 @@ class HostAsk:
     intents: IntentBook
     clock: Clock
     model: ModelAsk
+    between: Callable[[Channel], Channel] | None = None  # what stands between the process and us, such as a fault
+    profile: Profile = Profile.FRESH
+    user_home: Path | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Decision(StrEnum):
+    """What whoever is asked can say."""
+
+    ACCEPT = "accept"
+    DENY = "deny"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """A question of the agent's, in our words. `request` is its id on record, `native` the whole of what it said."""
+
+    request: str
+    about: str
+    command: str | None = None
+    cwd: str | None = None
+    paths: tuple[str, ...] = ()
+    reason: str | None = None
+    call: CallId | None = None
+    native: Mapping[str, Any] = field(default_factory=dict)
+
+
+Decide = Callable[[Question], Awaitable[Decision]]
+"""Asked for each question where the policy is `ask`. It may take its time: the agent's clocks stand meanwhile."""
+
+CallTool = Callable[[Any], Awaitable[str]]
+"""Runs a tool that we offer, with the arguments the agent gave. What it raises is told to the agent as a failure."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tool:
+    """A tool of ours that the agent may call. `schema` is the JSON schema of its arguments."""
+
+    name: str
+    description: str
+    schema: Mapping[str, Any]
+    call: CallTool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionAsk:
-    """What one attempt wants of a runtime process."""
+    """What one attempt wants of a runtime process.
+
+    `resume` continues a thread that was persistent, `fork` begins another one with its history; at most one of them.
+    """
 
     attempt: AttemptId
     workspace: Path
@@ -108,7 +162,15 @@ class SessionAsk:
     sandbox: Sandbox
     approvals: Approvals
     model: ModelAsk
+    profile: Profile = Profile.FRESH
     options: Mapping[str, Any] = field(default_factory=dict)
+    decide: Decide | None = None
+    decide_deadline_s: float = 120.0
+    tools: tuple[Tool, ...] = ()
+    tool_deadline_s: float = 120.0
+    is_persistent: bool = False
+    resume: ThreadId | None = None
+    fork: ThreadId | None = None
 
 
 class Session(Protocol):
@@ -122,10 +184,16 @@ class Session(Protocol):
 
     @property
     def last_heard_s(self) -> float:
-        """Steady time of the agent's last frame for this thread."""
+        """Steady time of the agent's last frame for this thread; now, while it waits for an answer of ours."""
 
-    async def turn(self, prompt: str) -> None:
+    async def turn(self, prompt: str, *, output_schema: Mapping[str, Any] | None = None) -> None:
         """Ask, and wait until the agent ends the turn. HangupError when it goes away instead."""
+
+    async def steer(self, text: str) -> None:
+        """Say something into the running turn. RefusedError where none runs or the agent cannot."""
+
+    async def compact(self) -> None:
+        """Have the agent shorten its history, and wait until it has."""
 
     async def interrupt(self) -> None:
         """Ask the agent to end the running turn; bounded, and no error where none runs."""
@@ -172,12 +240,23 @@ class Runtime(Protocol):
         """The paths in its frames to account data, which is masked whatever it is."""
 
     @property
+    def failures(self) -> tuple[Failure, ...]:
+        """How its agent tells of what goes wrong: its rows of the failure table."""
+
+    @property
     def option_names(self) -> frozenset[str]:
         """What a flow may say under `options.<id>`."""
 
     @property
+    def account(self) -> Account | None:
+        """The login that its user may have to the program; None where there is no such thing."""
+
+    @property
     def reserved_variables(self) -> frozenset[str]:
         """Variables this runtime sets itself, which a flow's `env` may therefore not."""
+
+    def check_options(self, options: Mapping[str, Any]) -> None:
+        """InputError where a flow asks by them for what there is not; their names are known already."""
 
     def locate(self) -> Executable:
         """The program to run. MachineError where it is missing or too old."""

@@ -7,6 +7,7 @@ from typing import Final
 import msgspec
 
 from proctor.errors import InputError
+from proctor.spec.check_login import VARIABLE, login_faults, variable_faults
 from proctor.spec.duration import parse_duration_s
 from proctor.spec.literal import literal_secrets
 from proctor.spec.marked import Marked, nearest
@@ -25,7 +26,6 @@ from proctor.spec.tree import child_path
 
 _MAX_ID_CHARS: Final = 64  # two ids and a count make a folder's name
 _ID = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def faults(marked: Marked[CampaignSpec]) -> Iterator[InputError]:
@@ -39,6 +39,7 @@ def faults(marked: Marked[CampaignSpec]) -> Iterator[InputError]:
         yield from _mission_faults(marked, f"missions[{at}]", mission, is_scripted=is_scripted)
     for at, flow in enumerate(spec.flows):
         yield from _flow_faults(marked, f"flows[{at}]", flow)
+    yield from login_faults(marked)
     for key in ("attempt", "turn", "stall"):
         yield from _duration_faults(marked, f"limits.{key}", getattr(spec.limits, key))
     yield from _secret_faults(marked)
@@ -104,10 +105,7 @@ def _flow_faults(marked: Marked[CampaignSpec], key: str, flow: FlowSpec) -> Iter
             suggestion = f"Did you mean `{close}`?" if close else f"Its runtimes: {', '.join(flow.runtime)}."
             where = child_path(f"{key}.options", runtime)
             yield marked.problem("spec.unknown-key", "no runtime of this flow", key=where, suggestion=suggestion)
-    for name in flow.env:
-        if not _VARIABLE.fullmatch(name):
-            where = child_path(f"{key}.env", name)
-            yield marked.problem("spec.type", "not a name that a variable can have", key=where)
+    yield from variable_faults(marked, key, flow)
 
 
 def _duration_faults(marked: Marked[CampaignSpec], key: str, written: Duration) -> Iterator[InputError]:
@@ -123,9 +121,18 @@ def _secret_faults(marked: Marked[CampaignSpec]) -> Iterator[InputError]:
     literal = list(literal_secrets(msgspec.to_builtins(marked.value)))
     for key in literal:
         what = "this looks like a secret, written out"
-        yield marked.problem("spec.secret-literal", what, key=key, suggestion=suggestion)
+        yield marked.problem("spec.secret-literal", what, key=key, suggestion=_instead(key) or suggestion)
     for at, name in enumerate(marked.value.secrets):
         key = f"secrets[{at}]"
-        if isinstance(name, str) and key not in literal and not _VARIABLE.fullmatch(name):
+        if isinstance(name, str) and key not in literal and not VARIABLE.fullmatch(name):
             what = "not the name of an environment variable"
             yield marked.problem("spec.type", what, key=key, suggestion=suggestion)
+
+
+def _instead(key: str) -> str | None:
+    """How a variable's name is written where its value was."""
+    if key.endswith("token"):
+        return "Put the value in an environment variable and write the variable's name here."
+    if re.match(r"flows\[[0-9]+\]\.env\b", key):
+        return "Take it out, set the variable for Proctor itself, and list its name under the flow's `forward:`."
+    return None

@@ -20,8 +20,8 @@ _KEYS = re.compile(
 )
 _URL_WITH_PASSWORD = re.compile(r"[a-z+]+://[^/\s:@]*:[^/\s:@]+@\S*")
 _SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSWORD", re.IGNORECASE)
-# Paths and `$NAMES` say where a secret is, not what it is.
-_TOKEN = re.compile(r"(?![./~$])[^\s$]{12,}")
+# Paths, `$NAMES` and NAMES_OF_VARIABLES say where a secret is, not what it is.
+_TOKEN = re.compile(r"(?![./~$])(?!(?:[A-Z]+|[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+)$)[^\s$]{12,}")
 
 
 def looks_secret(text: str, *, name: str | None = None) -> bool:
@@ -29,6 +29,8 @@ def looks_secret(text: str, *, name: str | None = None) -> bool:
     >>> looks_secret("sk-proj-4f9a8b7c6d5e4f3a"), looks_secret("sk-learn-compatible-estimators")
     (True, False)
     >>> looks_secret("correcthorsebattery"), looks_secret("correcthorsebattery", name="DB_PASSWORD")
+    (False, True)
+    >>> looks_secret("MY_HOST_TOKEN", name="token"), looks_secret("my-host-0123456", name="token")
     (False, True)
     """
     if _KEYS.search(text) or _URL_WITH_PASSWORD.fullmatch(text):

@@ -1,8 +1,12 @@
 """A spec file, read, checked, and joined with the files it names."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
+
+import msgspec
+import yaml
 
 from proctor.canonical import digest_bytes
 from proctor.errors import CollectedInputError, InputError
@@ -26,21 +30,43 @@ class LoadedSpec:
     workspaces: Mapping[str, Path]
     secret_files: tuple[Path, ...]
     marked: Marked[CampaignSpec]
+    is_built: bool = False
 
-    def line_of(self, key_path: str) -> int:
-        return self.marked.line_of(key_path)
+    def line_of(self, key_path: str) -> int | None:
+        """None in a spec that was built, where nobody has seen lines."""
+        return None if self.is_built else self.marked.line_of(key_path)
 
 
 def load_spec(path: Path) -> LoadedSpec:
     """Reads a spec, or says all that is wrong with it: first its form and types, then what it means."""
-    source = read_source(path)
+    return _load(read_source(path), path)
+
+
+def load_built(built: CampaignSpec | Mapping[str, Any], *, name: str, folder: Path, excused: str = "") -> LoadedSpec:
+    """A spec that was built in Python, held to the same rules. Its paths start from `folder`.
+
+    The key `excused` may be missing or wrong.
+    """
+    source = yaml.safe_dump(msgspec.to_builtins(built), sort_keys=False, allow_unicode=True).encode()
+    try:
+        return replace(_load(source, folder / name, excused=excused), file=name, is_built=True)
+    except InputError as error:
+        told = error.errors if isinstance(error, CollectedInputError) else (error,)
+        raise_collected([_without_line(each, file=name) for each in told])
+
+
+def _without_line(error: InputError, *, file: str) -> InputError:
+    return InputError(error.code, error.what, file=file, key=error.key, suggestion=error.suggestion)
+
+
+def _load(source: bytes, path: Path, *, excused: str = "") -> LoadedSpec:
     try:
         marked = decode_bytes(source, CampaignSpec, file=str(path))
     except InputError as error:
         _refuse_other_versions(error)
         raise
     files = _Files(marked, spec_path=path)
-    problems = [*faults(marked), *files.read()]
+    problems = [each for each in (*faults(marked), *files.read()) if not excused or each.key != excused]
     if problems:
         raise_collected(problems)
     return LoadedSpec(
@@ -88,7 +114,12 @@ class _Files:
         for at, secret in enumerate(self._marked.value.secrets):
             if isinstance(secret, SecretFile):
                 yield from self._secret_file(secret.file, key=f"secrets[{at}].file")
-        missions = self._marked.value.missions
+        spec = self._marked.value
+        tokens = (("token", spec.token), *((f"flows[{at}].token", flow.token) for at, flow in enumerate(spec.flows)))
+        for key, token in tokens:
+            if isinstance(token, SecretFile):
+                yield from self._secret_file(token.file, key=f"{key}.file")
+        missions = spec.missions
         for at, mission in enumerate(missions):
             if mission.script is not None:
                 yield from self._script(mission.script, key=f"missions[{at}].script")
@@ -142,7 +173,7 @@ class _Files:
             return
         self.workspaces[written] = path
         for hidden in (self._spec_path, *self.scripts.values()):
-            if hidden.resolve().is_relative_to(real):
+            if hidden.exists() and hidden.resolve().is_relative_to(real):
                 what = f"the workspace holds {hidden.name}, which the agent must never see"
                 suggestion = "Move the workspace into a folder of its own, beside the spec and the scripts."
                 yield self._marked.problem("spec.unsupported", what, key=key, suggestion=suggestion)

@@ -35,11 +35,24 @@ class Approvals(StrEnum):
 
     DENY = "deny"
     ACCEPT = "accept"
+    WORKSPACE = "workspace"  # accept what stays inside the workspace, deny the rest
+    ASK = "ask"  # somebody decides, within a deadline; silence is a denial
 
 
 class Login(StrEnum):
-    NONE = "none"
-    API_KEY = "api-key"
+    """Where a real model's credential comes from."""
+
+    NONE = "none"  # there is none, and the scripted model needs none
+    API_KEY = "api-key"  # the provider's own variable in our environment
+    INHERIT = "inherit"  # the user's own login to the agent program
+    TOKEN = "token"  # noqa: S105 - the variable or file named under `token`
+
+
+class Profile(StrEnum):
+    """Whose settings, hooks and servers the agent runs with."""
+
+    FRESH = "fresh"  # a home of its own with ours alone
+    MINE = "mine"  # the user's own home and all that is in it
 
 
 class Verified(StrEnum):
@@ -136,6 +149,12 @@ class ModelSpec(Spec, frozen=True, kw_only=True):
     base_url: str | None = None
 
 
+class SecretFile(Spec, frozen=True, kw_only=True):
+    """A credential file: one secret, or JSON or lines of NAME=value, of which those named like a secret are."""
+
+    file: Text
+
+
 class FlowSpec(Spec, frozen=True, kw_only=True):
     """One configuration under comparison."""
 
@@ -146,8 +165,11 @@ class FlowSpec(Spec, frozen=True, kw_only=True):
     approvals: Approvals = Approvals.DENY
     model: ModelSpec | None = None
     login: Login | None = None
+    token: Text | SecretFile | None = None
+    profile: Profile = Profile.FRESH
     options: dict[StrategyId, dict[str, Any]] = {}
     env: dict[str, str] = {}
+    forward: list[str] = []
 
 
 class LimitsSpec(Spec, frozen=True, kw_only=True):
@@ -162,12 +184,6 @@ class ScheduleSpec(Spec, frozen=True, kw_only=True):
     parallel: Annotated[int, Meta(ge=1, le=256)] = 4
 
 
-class SecretFile(Spec, frozen=True, kw_only=True):
-    """A credential file: one secret, or JSON or lines of NAME=value, of which those named like a secret are."""
-
-    file: Text
-
-
 class CampaignSpec(Spec, frozen=True, kw_only=True):
     """A whole spec file."""
 
@@ -177,6 +193,7 @@ class CampaignSpec(Spec, frozen=True, kw_only=True):
     flows: Annotated[list[FlowSpec], Meta(min_length=1)]
     model: ModelSpec = ModelSpec()
     login: Login = Login.NONE
+    token: Text | SecretFile | None = None
     repeats: Annotated[int, Meta(ge=1, le=1000)] = 1
     limits: LimitsSpec = LimitsSpec()
     schedule: ScheduleSpec = ScheduleSpec()

@@ -3,6 +3,7 @@
 import inspect
 import typing
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -10,7 +11,7 @@ import msgspec
 
 from proctor.campaign import ledger
 from proctor.campaign.freeze import FrozenFiles, PlanFile
-from proctor.errors import CODES, Exit
+from proctor.errors import CODES, Bucket, Exit, bucket_of
 from proctor.event.model import Event
 from proctor.event.row import AnySeen, Row
 from proctor.event.trace import ToolCall
@@ -23,6 +24,7 @@ from proctor.model.script import Script
 from proctor.probe.model import ProbeRow
 from proctor.report.row import Report
 from proctor.runtime.base import Claims
+from proctor.runtime.failures import EVERYWHERE, Failure
 from proctor.runtime.registry import runtime_by_id, strategy_ids
 from proctor.spec.model import CampaignSpec
 from proctor.surface.cli.app import COMMANDS, find_command
@@ -152,10 +154,25 @@ class CommandTold(Told, frozen=True, kw_only=True):
 
 
 class CodeTold(Told, frozen=True, kw_only=True):
+    """`bucket` says whose matter it is when an attempt ends with it."""
+
     code: str
     means: str
     todo: str
     retryable: bool
+    bucket: Bucket
+
+
+class FailureTold(Told, frozen=True, kw_only=True):
+    """A row of the failure table. `runtime` is None where it holds for all; the patterns are regular expressions."""
+
+    runtime: str | None
+    id: str
+    fault: str
+    retrying: str | None
+    final: str | None
+    says: str | None
+    code: str
 
 
 class ExitTold(Told, frozen=True, kw_only=True):
@@ -182,6 +199,7 @@ class Contract(Told, frozen=True, kw_only=True):
     self_rows: tuple[VariantTold, ...]
     commands: tuple[CommandTold, ...]
     errors: tuple[CodeTold, ...]
+    failures: tuple[FailureTold, ...]
     exits: tuple[ExitTold, ...]
     capabilities: tuple[str, ...]
     strategies: tuple[StrategyTold, ...]
@@ -209,8 +227,10 @@ def contract() -> Contract:
         self_rows=tuple(_variants(AnySeen)),
         commands=tuple(map(_command, COMMANDS)),
         errors=tuple(
-            CodeTold(code=code, means=row.means, todo=row.todo, retryable=row.retryable) for code, row in CODES.items()
+            CodeTold(code=code, means=row.means, todo=row.todo, retryable=row.retryable, bucket=bucket_of(code))
+            for code, row in CODES.items()
         ),
+        failures=tuple(_failures()),
         exits=tuple(ExitTold(code=each, name=each.name.lower(), means=means) for each, means in EXITS.items()),
         capabilities=tuple(field.encode_name for field in msgspec.structs.fields(Claims)),
         strategies=tuple(_strategies()),
@@ -283,6 +303,24 @@ def _strategies() -> Iterator[StrategyTold]:
             yield StrategyTold(id=strategy, transport=runtime.transport, claims=runtime.claims)
         except Exception as error:  # a plugin may do anything
             yield StrategyTold(id=strategy, transport=None, claims=None, problem=f"{type(error).__name__}: {error}")
+
+
+def _failures() -> Iterator[FailureTold]:
+    tables: list[tuple[str | None, tuple[Failure, ...]]] = [(None, EVERYWHERE)]
+    for strategy in strategy_ids():
+        with suppress(Exception):  # a plugin may do anything; `strategies` tells what
+            tables.append((strategy, runtime_by_id(strategy).failures))
+    for runtime, table in tables:
+        for row in table:
+            yield FailureTold(
+                runtime=runtime,
+                id=row.id,
+                fault=row.fault,
+                retrying=row.retrying,
+                final=row.final,
+                says=row.says,
+                code=row.code,
+            )
 
 
 def _tidied(value: Any) -> Any:

@@ -17,6 +17,7 @@ from proctor.contain.bundled import bundled_bwrap
 from proctor.contain.ladder import choose, survey
 from proctor.contain.reap import Reaped, reap_leftovers
 from proctor.errors import CODES, ProctorError
+from proctor.surface.logins import find_logins
 from proctor.surface.programs import Program, find_programs
 
 _LOW_BYTES = 1 << 30
@@ -45,6 +46,7 @@ def check_health(root: Path) -> Iterator[Finding]:
     yield _containment()
     yield from map(_runtime, find_programs())
     yield _model()
+    yield _logins()
     yield _writable("evidence", root)
     for name, place in (("cache", places.cache_dir), ("state", places.state_dir)):
         try:
@@ -112,6 +114,18 @@ def _model() -> Finding:
         return Finding(name="scripted model", status="ok", what="can be served")
     what = f"cannot be served: {' and '.join(missing)} not installed"
     return Finding(name="scripted model", status="warn", what=what, todo="pip install 'proctor[model]'")
+
+
+def _logins() -> Finding:
+    found = find_logins()
+    is_any = any(each.is_there for each in found)
+    return Finding(
+        name="logins",
+        status="ok" if is_any else "warn",
+        what="for a real model" if is_any else "none: only the scripted model can be used",
+        more=tuple(f"{each.login}: {each.what}" for each in found),
+        facts={"logins": [msgspec.to_builtins(each) for each in found]},
+    )
 
 
 def _writable(name: str, folder: Path) -> Finding:

@@ -5,8 +5,18 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from proctor.errors import Bucket
 from proctor.surface.cli.output import spell
-from proctor.surface.contract import ArgumentTold, CommandTold, Contract, FileTold, VariantTold, contract
+from proctor.surface.contract import (
+    ArgumentTold,
+    CodeTold,
+    CommandTold,
+    Contract,
+    FailureTold,
+    FileTold,
+    VariantTold,
+    contract,
+)
 
 _GENERATED = "<!-- Written by `python -m proctor.surface.reference` from the code; changes made here are lost. -->"
 
@@ -18,10 +28,21 @@ _FAMILIES = {
     "sign": "Signing",
     "machine": "This machine",
     "peer": "The agent",
+    "provider": "How attempts end: the model's provider",
     "agent": "How attempts end: the agent",
     "limit": "How attempts end: limits",
     "run": "How attempts end: the run",
     "evidence": "Evidence",
+}
+
+
+_BUCKETS = {
+    Bucket.AGENT: "The agent's own: it counts against it.",
+    Bucket.INFRA: "This machine's, the network's or the provider's: it says nothing of the agent.",
+    Bucket.QUOTA: "The account's: too much was asked of it.",
+    Bucket.AUTH: "The credential's.",
+    Bucket.HARNESS: "That of the spec, or of Proctor itself.",
+    Bucket.GATE: "A probe or a gate said no. No code ends an attempt with it.",
 }
 
 
@@ -33,6 +54,7 @@ def documents(told: Contract) -> dict[str, str]:
         "docs/reference/cli.md": _page("Commands", _commands(told)),
         "docs/reference/errors.md": _page("Errors and exit codes", _errors(told)),
         "docs/reference/events.md": _page("Events", _events(told)),
+        "docs/reference/failures.md": _page("Failures", _failures(told)),
     }
 
 
@@ -182,6 +204,44 @@ def _errors(told: Contract) -> Iterator[str]:
         ]
         yield f"## {_FAMILIES.get(family, family)}"
         yield _table(("code", "means", "to do", "worth a retry"), rows)
+
+
+def _failures(told: Contract) -> Iterator[str]:
+    yield (
+        "How an attempt that did not complete ends: what went wrong, what is seen of it, and the code it comes to. "
+        "`attempt.report.json`, `explain` and every report give the code with its bucket and what to do."
+    )
+    codes = {row.code: row for row in told.errors}
+    for runtime in dict.fromkeys(row.runtime for row in told.failures):
+        rows = [row for row in told.failures if row.runtime == runtime]
+        if runtime is None:
+            yield "## Whatever the agent"
+            yield (
+                "These are seen by the supervisor itself. A clock that fires while the agent still struggles with an "
+                "error that has a code gives that code."
+            )
+            seen = [(row.fault, f"`{row.code}`", codes[row.code].bucket) for row in rows]
+            yield _table(("what happens", "code", "bucket"), seen)
+        else:
+            yield f"## `{runtime}`"
+            yield (
+                "What the agent reports: the class of its errors while it tries again, the class of the error that "
+                "ends the turn, and what the text of either holds. They are patterns, and the first row that fits "
+                "counts. What none fits ends as `agent.turn-failed`."
+            )
+            heads = ("what happens", "while it retries", "at the end", "text", "code", "bucket")
+            yield _table(heads, [_seen(row, codes) for row in rows])
+    yield "## What to do"
+    ends = [codes[code] for code in codes if code in {row.code for row in told.failures}]
+    advice = [(f"`{row.code}`", row.bucket, row.means, row.todo, "yes" if row.retryable else "") for row in ends]
+    yield _table(("code", "bucket", "means", "to do", "worth a retry"), advice)
+    yield "## Buckets"
+    yield _table(("bucket", "whose matter it is"), [(f"`{name}`", means) for name, means in _BUCKETS.items()])
+
+
+def _seen(row: FailureTold, codes: Mapping[str, CodeTold]) -> tuple[str, ...]:
+    patterns = (f"`{each}`" if each else "" for each in (row.retrying, row.final, row.says))
+    return (row.fault, *patterns, f"`{row.code}`", codes[row.code].bucket)
 
 
 def _flowing(text: str) -> str:

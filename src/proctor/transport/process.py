@@ -40,7 +40,7 @@ class AgentProcess:
         self._tree = tree
         self._pipes = pipes
         self._stderr_head = stderr_head
-        self._sending = anyio.Lock()
+        self._sending = anyio.Lock(fast_acquire=True)
 
     @property
     def wrapper(self) -> Identity:

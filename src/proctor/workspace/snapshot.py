@@ -1,6 +1,7 @@
 """What a workspace holds, in one digest: names, kinds, executable bits, contents, link targets and git refs."""
 
 import hashlib
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -66,6 +67,19 @@ def snapshot(root: Path, *, max_bytes: int = MAX_TREE_BYTES) -> Snapshot:
             max_bytes -= entry.size_bytes if entry.sha256 else 0
             entries.append(entry)
     return Snapshot(entries=tuple(entries), repository=repository)
+
+
+def is_empty(root: Path) -> bool:
+    """A folder with nothing in it. A link to one is none, and what cannot be listed is not known to be one."""
+    try:
+        descriptor = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        with os.scandir(descriptor) as entries:
+            return next(entries, None) is None
+    finally:
+        os.close(descriptor)
 
 
 def remove_leftovers(root: Path, base: Snapshot, *, names: Sequence[str] = LEFTOVERS) -> tuple[str, ...]:

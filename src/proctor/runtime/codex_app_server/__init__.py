@@ -1,12 +1,18 @@
-"""The Codex app-server, driven over stdio."""
+"""The Codex app-server, driven over stdio or a websocket."""
 
+from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
+from typing import Any
 
 from proctor.runtime.base import Executable, Host, HostAsk, Normalizer, Runtime, Tap
 from proctor.runtime.codex_app_server import executable, host
 from proctor.runtime.codex_app_server.claims import CLAIMS, ID, TRANSPORT
+from proctor.runtime.codex_app_server.failures import FAILURES
+from proctor.runtime.codex_app_server.home import PATIENCE
+from proctor.runtime.codex_app_server.login import ACCOUNT
 from proctor.runtime.codex_app_server.normalize import CodexNormalizer
 from proctor.runtime.codex_app_server.vocabulary import PRIVATE, WORDS
+from proctor.runtime.credential import Account
 
 
 class CodexAppServer:
@@ -17,8 +23,13 @@ class CodexAppServer:
     transport = TRANSPORT
     words = WORDS
     private = PRIVATE
-    option_names: frozenset[str] = frozenset()
+    failures = FAILURES
+    option_names = frozenset({*PATIENCE, "transport"})
+    account: Account | None = ACCOUNT
     reserved_variables = frozenset({"CODEX_HOME", "HOME"})
+
+    def check_options(self, options: Mapping[str, Any]) -> None:
+        host.transport_in(options)
 
     def locate(self) -> Executable:
         return executable.locate()

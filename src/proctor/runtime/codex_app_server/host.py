@@ -3,6 +3,7 @@
 import re
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from typing import Any
 
 import anyio
 import msgspec
@@ -10,15 +11,21 @@ import msgspec
 from proctor import __version__
 from proctor.clock import Clock
 from proctor.contain.launch import wrap
-from proctor.errors import MachineError, PeerError, lone
+from proctor.errors import InputError, MachineError, PeerError, lone
+from proctor.event.row import StepTaken
 from proctor.fact import Authority, Fact
 from proctor.runtime.base import HostAsk, SessionAsk, Tap
 from proctor.runtime.codex_app_server import wire
-from proctor.runtime.codex_app_server.claims import CLAIMS, INSTALL, MINIMUM_VERSION
+from proctor.runtime.codex_app_server.claims import CLAIMS, INSTALL, MINIMUM_VERSION, TRANSPORTS
 from proctor.runtime.codex_app_server.connection import Connection
-from proctor.runtime.codex_app_server.home import write_home
+from proctor.runtime.codex_app_server.home import overrides, own_variables, return_login, write_home
+from proctor.runtime.codex_app_server.listening import arguments, new_token, open_listening
+from proctor.runtime.codex_app_server.login import observe_login
+from proctor.runtime.codex_app_server.rejoin import Reunion
+from proctor.runtime.codex_app_server.schema import Spoken, read_spoken, refuse_incompatible, schema_fact
 from proctor.runtime.codex_app_server.session import DEADLINES, CodexSession, Deadlines
-from proctor.transport.process import open_process
+from proctor.transport.channel import Channel
+from proctor.transport.process import AgentProcess, Patience, open_process
 
 INITIALIZE_DEADLINE_S = 30.0
 CLOSE_DEADLINE_S = 10.0
@@ -63,31 +70,69 @@ class CodexHost:
 
 @asynccontextmanager
 async def open_host(ask: HostAsk, tap: Tap) -> AsyncIterator[CodexHost]:
+    transport = transport_in(ask.options)
     write_home(ask)
-    env = {**ask.env, "CODEX_HOME": str(ask.home), "HOME": str(ask.home), "TMPDIR": str(ask.env.get("TMPDIR", ask.tmp))}
-    argv = [ask.executable.real_path, "app-server", "--listen", "stdio://"]
-    plan = wrap(ask.containment, argv, env=env, cwd=ask.home, marker=ask.process)
+    spoken = await read_spoken(ask)
+    if spoken is not None:
+        refuse_incompatible(spoken)
+        if spoken.lacks:
+            tap.say(StepTaken(step="the program lacks methods", detail={"methods": spoken.lacks}))
     try:
-        async with open_process(plan, intents=ask.intents) as process, anyio.create_task_group() as tasks:
-            connection = Connection(process, tap, clock=ask.clock)
+        async with _open_channel(ask, transport) as (process, channel, link), anyio.create_task_group() as tasks:
+            heard = channel if ask.between is None else ask.between(channel)
+            connection = Connection(heard, tap, clock=ask.clock, link=link)
             tasks.start_soon(connection.run)
             try:
                 version = await greet(connection)
-                yield CodexHost(connection, _facts(ask, version), clock=ask.clock)
+                facts = _facts(ask, version, transport, spoken)
+                facts["credentialSource"] = await observe_login(connection, ask.model)
+                yield CodexHost(connection, facts, clock=ask.clock)
             finally:
+                connection.is_closing = True
                 # Shielded so that cancellation cannot leave the program running; `stop` is bounded by itself.
                 with anyio.CancelScope(shield=True):
                     await process.stop()
                     with anyio.move_on_after(CLOSE_DEADLINE_S):
                         await connection.closed.wait()
+                return_login(ask)
                 tasks.cancel_scope.cancel()
     except BaseExceptionGroup as group:
         raise lone(group) from group
 
 
+@asynccontextmanager
+async def _open_channel(ask: HostAsk, transport: str) -> AsyncIterator[tuple[AgentProcess, Channel, Reunion | None]]:
+    """The program, contained, and the way to talk to it."""
+    token = new_token()
+    is_listening = transport == "websocket"
+    how = arguments(token) if is_listening else ["--listen", "stdio://"]
+    env = {**ask.env, **own_variables(ask)}
+    argv = [ask.executable.real_path, "app-server", *overrides(ask), *how]
+    plan = wrap(ask.containment, argv, env=env, cwd=ask.home, marker=ask.process)
+    # One that listens does not care for its stdin.
+    patience = Patience(eof_s=0) if is_listening else None
+    async with open_process(plan, intents=ask.intents, patience=patience) as process:
+        if not is_listening:
+            yield process, process, None
+            return
+        async with open_listening(process, token) as server:
+            yield process, server, Reunion(server, greet, clock=ask.clock)
+
+
+def transport_in(options: Mapping[str, Any]) -> str:
+    """
+    >>> transport_in({})
+    'stdio'
+    """
+    transport = options.get("transport", TRANSPORTS[0])
+    if transport not in TRANSPORTS:
+        raise InputError("spec.type", f"transport is one of {', '.join(TRANSPORTS)}, not {transport!r}")
+    return str(transport)
+
+
 async def greet(connection: Connection) -> str:
     """Introduce ourselves, and learn the server's version. MachineError where that is too old."""
-    reply = await connection.call("initialize", HELLO, deadline_s=INITIALIZE_DEADLINE_S)
+    reply = await connection.ask("initialize", HELLO, deadline_s=INITIALIZE_DEADLINE_S)
     try:
         greeting = msgspec.json.decode(reply, type=wire.Initialized)
     except msgspec.DecodeError as error:
@@ -116,7 +161,7 @@ def _numbers(version: str) -> tuple[int, ...]:
     return tuple(int(number) for number in re.findall(r"\d+", version)[:3])
 
 
-def _facts(ask: HostAsk, version: str) -> dict[str, Fact]:
+def _facts(ask: HostAsk, version: str, transport: str, spoken: Spoken | None) -> dict[str, Fact]:
     executable = msgspec.to_builtins(msgspec.structs.replace(ask.executable, version=version))
     is_locked = ask.executable.is_locked
     return {
@@ -126,7 +171,8 @@ def _facts(ask: HostAsk, version: str) -> dict[str, Fact]:
             source="sha256 of the file, compared with its wheel's RECORD" if is_locked else "sha256 of the file",
         ),
         "version": Fact(value=version, authority=Authority.REPORTED, source="initialize.userAgent"),
+        "schema": schema_fact(spoken),
         "capability": Fact(value=msgspec.to_builtins(CLAIMS), authority=Authority.DECLARED, source="claims"),
+        "transport": Fact(value=transport, authority=Authority.OBSERVED, source="how the process was started"),
         "containment": ask.containment.fact(),
-        "environment": Fact(value=sorted(ask.env), authority=Authority.OBSERVED, source="names given to the process"),
     }

@@ -36,6 +36,8 @@ from proctor.event.witness import seen_in, witness
 from proctor.ids import CallId, ItemId, ThreadId, TurnId
 from proctor.protocol.jsonrpc import Incoming, decode
 from proctor.runtime.codex_app_server import wire
+from proctor.runtime.codex_app_server.failures import FAILURES
+from proctor.runtime.failures import diagnose
 
 T = TypeVar("T")
 _DECODERS: dict[Any, msgspec.json.Decoder[Any]] = {}
@@ -107,7 +109,7 @@ class CodexNormalizer:
             return
         if message.id is not None:
             self._requests[str(message.id)] = message.method
-        if message.method == "turn/start":
+        if message.method in wire.PROMPTS:
             text = "\n".join(part.text for part in _read(message.params, wire.TurnStartParams).input)
             yield PromptSent(text=text, frame=row.seq, at_ms=row.at_ms)
         else:
@@ -121,7 +123,7 @@ class CodexNormalizer:
             yield Unrecognized(native="reply to nothing", frame=row.seq, at_ms=row.at_ms)
             return
         error = None if message.error is None else message.error.message
-        if method == "thread/start" and error is None and self._thread is None:
+        if method in wire.OPENINGS and error is None and self._thread is None:
             began = _read(message.result, wire.ThreadStarted)
             self._thread = began.thread.id
             yield SessionBegan(
@@ -155,14 +157,11 @@ class CodexNormalizer:
                     status=changed.status.type, flags=changed.status.active_flags, frame=seq, at_ms=at_ms
                 )
             case "error":
-                failed = _read(message.params, wire.ErrorParams)
-                return ErrorReported(
-                    text=failed.error.message,
-                    error_class=error_class(failed.error.codex_error_info),
-                    will_retry=failed.will_retry,
-                    frame=seq,
-                    at_ms=at_ms,
-                )
+                return _error(_read(message.params, wire.ErrorParams), row)
+            case "model/rerouted":
+                route = _read(message.params, wire.RerouteParams)
+                text = f"{route.to_model} answers instead of {route.from_model}: {route.reason or 'no reason given'}"
+                return WarningRaised(source="provider", text=text, frame=seq, at_ms=at_ms)
             case "mcpServer/startupStatus/updated":
                 mcp = _read(message.params, wire.McpStatusParams)
                 if mcp.status != "failed":
@@ -241,11 +240,14 @@ class CodexNormalizer:
             case _:
                 # It is over all the same, and whoever waited for it waits no longer.
                 status, error = "failed", error or f"the turn ended as {turn.status!r}, which Proctor does not know"
+        class_ = None if turn.error is None else error_class(turn.error.codex_error_info)
+        failure = diagnose(FAILURES, class_, error or "") if status == "failed" else None
         return TurnEnded(
             turn=self._turn,
             status=status,
             error=error,
-            error_class=None if turn.error is None else error_class(turn.error.codex_error_info),
+            error_class=class_,
+            code=None if failure is None else failure.code,
             frame=row.seq,
             at_ms=row.at_ms,
         )
@@ -275,6 +277,21 @@ class CodexNormalizer:
             text = "\n".join(part for part in (*_texts(item.summary), *_texts(item.content)) if part)
             return ReasoningSaid(turn=turn, item=ItemId(item.id), text=text, frame=seq, at_ms=at_ms)
         return Noted(native=f"{method} {item.type}", frame=seq, at_ms=at_ms)
+
+
+def _error(params: wire.ErrorParams, row: Row) -> ErrorReported:
+    error, class_ = params.error, error_class(params.error.codex_error_info)
+    # While it tries again the message only counts the tries; what is wrong stands in the details.
+    what = error.additional_details or error.message
+    failure = diagnose(FAILURES, class_, what, will_retry=bool(params.will_retry))
+    return ErrorReported(
+        text=error.message if what == error.message else f"{error.message}: {what}",
+        error_class=class_,
+        will_retry=params.will_retry,
+        code=None if failure is None else failure.code,
+        frame=row.seq,
+        at_ms=row.at_ms,
+    )
 
 
 def _tool(item: wire.Item) -> tuple[ToolKind, str, Any] | None:

@@ -1,9 +1,10 @@
-"""How the agent's own requests are answered: by declared policy, in the right shape, so that nothing waits for ever."""
+"""How an agent's request is answered: the right shape for each, so that nothing waits for ever."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from proctor.spec.model import Approvals
+from proctor.runtime.base import Decision
 
 METHOD_NOT_FOUND = -32601
 
@@ -17,42 +18,49 @@ class Answer:
     error: str | None = None
 
 
-_COMMAND_OR_PATCH = {"item/commandExecution/requestApproval", "item/fileChange/requestApproval"}
-_LEGACY = {"applyPatchApproval", "execCommandApproval"}
+_COMMAND_OR_PATCH = frozenset({"item/commandExecution/requestApproval", "item/fileChange/requestApproval"})
+_LEGACY = frozenset({"applyPatchApproval", "execCommandApproval"})
+PERMISSIONS = "item/permissions/requestApproval"
+TOOL_CALL = "item/tool/call"
+DECIDABLE = _COMMAND_OR_PATCH | _LEGACY | {PERMISSIONS}
+"""What can be answered with a yes or a no."""
 
 
-def answer(method: str, approvals: Approvals, *, now_s: int) -> Answer:
-    """What is said to a request of the agent.
+def answer(method: str, decision: Decision, *, params: Mapping[str, Any], now_s: int) -> Answer:
+    """What is said to a request of the agent; the decision counts where one can be made.
 
-    >>> answer("item/commandExecution/requestApproval", Approvals.DENY, now_s=0).result
+    >>> answer("item/commandExecution/requestApproval", Decision.DENY, params={}, now_s=0).result
     {'decision': 'decline'}
-    >>> answer("no/such", Approvals.ACCEPT, now_s=0).decision
+    >>> answer("no/such", Decision.ACCEPT, params={}, now_s=0).decision
     'unknown request'
     """
-    is_accepted = approvals is Approvals.ACCEPT
+    is_accepted = decision is Decision.ACCEPT
+    word = "accept" if is_accepted else "decline"
     if method in _COMMAND_OR_PATCH:
-        decision = "accept" if is_accepted else "decline"
-        return Answer(decision=decision, result={"decision": decision})
+        return Answer(decision=word, result={"decision": word})
     if method in _LEGACY:
         spelled: Any = "approved" if is_accepted else {"denied": {"rejection": "declined by policy"}}
-        return Answer(decision="accept" if is_accepted else "decline", result={"decision": spelled})
+        return Answer(decision=word, result={"decision": spelled})
     match method:
         case "item/permissions/requestApproval":
-            # What is left out of the grant is denied; wider permissions are never granted by a policy.
-            return Answer(decision="decline", result={"permissions": {}, "scope": "turn"})
+            # What is left out of the grant is denied.
+            granted = params.get("permissions", {}) if is_accepted else {}
+            return Answer(decision=word, result={"permissions": granted, "scope": "turn"})
         case "item/tool/requestUserInput":
             return Answer(decision="no answer", result={"answers": {}})
         case "mcpServer/elicitation/request":
             return Answer(decision="decline", result={"action": "decline", "content": None})
         case "item/tool/call":
-            text = "No tool of that name is offered."
-            return Answer(
-                decision="no such tool",
-                result={"contentItems": [{"type": "inputText", "text": text}], "success": False},
-            )
+            return tool_answer("No tool of that name is offered.", decision="no such tool", is_success=False)
         case "currentTime/read":
             return Answer(decision="answered", result={"currentTimeAt": now_s})
         case "account/chatgptAuthTokens/refresh" | "attestation/generate":
             return Answer(decision="refused", error="Proctor holds no such credential")
         case _:
             return Answer(decision="unknown request", error=f"Proctor does not know {method}")
+
+
+def tool_answer(text: str, *, decision: str, is_success: bool) -> Answer:
+    """What a tool of ours gave."""
+    content = [{"type": "inputText", "text": text}]
+    return Answer(decision=decision, result={"contentItems": content, "success": is_success})

@@ -1,21 +1,25 @@
 """One thread of the app-server: a prompt, a turn, an interrupt, and nothing left running afterwards."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from typing import Any
 
 import anyio
 import msgspec
 
 from proctor.clock import Clock
-from proctor.errors import DeadlineError, HangupError, PeerError
+from proctor.errors import DeadlineError, HangupError, PeerError, RefusedError
 from proctor.ids import ThreadId
 from proctor.runtime.base import SessionAsk, Tap
 from proctor.runtime.codex_app_server import wire
+from proctor.runtime.codex_app_server.approvals import Desk
+from proctor.runtime.codex_app_server.calls import Ask
 from proctor.runtime.codex_app_server.connection import Connection
-from proctor.runtime.codex_app_server.home import thread_params
+from proctor.runtime.codex_app_server.opening import opening
+from proctor.runtime.codex_app_server.reading import ThreadKept, read_thread
 from proctor.runtime.codex_app_server.route import Envelope
-from proctor.spec.model import Approvals
+from proctor.runtime.codex_app_server.turns import Turns
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +36,12 @@ class Deadlines:
 
 
 DEADLINES = Deadlines()
+CLEAN = "thread/backgroundTerminals/clean"
+
+# Why a thread is not taken up again on a connection that dropped and was opened again.
+LOST = "the connection was lost, and with it a thread that cannot be taken up again"
+LOST_START = "the connection was lost before it was known which turn had begun"
+LOST_END = "the turn ended while the connection was lost"
 
 
 class CodexSession:
@@ -41,27 +51,21 @@ class CodexSession:
         self, connection: Connection, ask: SessionAsk, tap: Tap, *, clock: Clock, deadlines: Deadlines = DEADLINES
     ) -> None:
         self.tap = tap
-        self.last_heard_s = clock.steady_s()
+        self.desk = Desk(ask, tap, clock=clock)
         self._connection = connection
         self._ask = ask
         self._clock = clock
+        self._heard_s = clock.steady_s()
         self._deadlines = deadlines
         self._patience_s = deadlines.teardown_s
         self._thread: ThreadId | None = None
-        self._turn: str | None = None
-        self._turn_known = anyio.Event()
-        self._turn_over = anyio.Event()
-        self._turn_over.set()
-        self._past: set[str] = set()
-        self._is_cut_off = False
+        self._turns = Turns()
+        self._hangup: str | None = None
+        self._was_running = self._was_unknown = False  # when the connection dropped
         self._running: set[str] = set()
         self._all_ended = anyio.Event()
 
     # ── what the supervisor sees ──
-
-    @property
-    def approvals(self) -> Approvals:
-        return self._ask.approvals
 
     @property
     def session_id(self) -> str:
@@ -73,54 +77,98 @@ class CodexSession:
             raise PeerError("peer.wire", "the session has no thread yet")
         return self._thread
 
+    @property
+    def last_heard_s(self) -> float:
+        return max(self._heard_s, self.desk.busy_until_s)
+
     async def start(self) -> None:
-        params = thread_params(self._ask)
-        reply = await self._connection.start_thread(params, listener=self, deadline_s=self._deadlines.start_s)
+        method, params = opening(self._ask)
+        if self._ask.resume is not None:
+            self._connection.claim_thread(self._ask.resume, self)
+        deadline_s = self._deadlines.start_s
+        reply = await self._connection.start_thread(method, params, listener=self, deadline_s=deadline_s)
         try:
             started = msgspec.json.decode(reply, type=wire.ThreadStarted)
         except msgspec.DecodeError as error:
-            raise PeerError("peer.wire", f"thread/start: {error}") from error
+            raise PeerError("peer.wire", f"{method}: {error}") from error
         if started.thread.id not in self._connection.threads_of(self):
-            raise PeerError("peer.wire", "thread/start: the server gave a thread that was given before")
+            raise PeerError("peer.wire", f"{method}: the server gave a thread that was given before")
         self._thread = ThreadId(started.thread.id)
 
-    async def turn(self, prompt: str) -> None:
-        if self._turn is not None:
-            self._past.add(self._turn)
-        self._turn, self._turn_known, self._turn_over = None, anyio.Event(), anyio.Event()
-        self._patience_s = self._deadlines.teardown_s
-        params = {"threadId": self.thread, "input": [{"type": "text", "text": prompt}]}
-        try:
-            reply = await self._connection.call("turn/start", params, deadline_s=self._deadlines.start_s, listener=self)
-        except PeerError as error:
-            if not isinstance(error, DeadlineError):
-                self._turn_over.set()  # it was not begun
-            raise
-        with suppress(msgspec.DecodeError):
-            self._began(msgspec.json.decode(reply, type=wire.TurnParams).turn.id)
-        await self._turn_over.wait()
-        if self._is_cut_off:
-            raise HangupError("peer.hangup", self._connection.hangup or "the channel closed")
+    async def turn(self, prompt: str, *, output_schema: Mapping[str, Any] | None = None) -> None:
+        params: dict[str, Any] = {"threadId": self.thread, "input": _input(prompt)}
+        if output_schema is not None:
+            params["outputSchema"] = output_schema
+        await self._take_turn("turn/start", params)
+
+    async def compact(self) -> None:
+        await self._take_turn("thread/compact/start", {"threadId": self.thread})
+
+    async def steer(self, text: str) -> None:
+        if not self._turns.is_running:
+            raise RefusedError("peer.refused", "turn/steer: no turn runs")
+        with anyio.move_on_after(self._deadlines.start_s):
+            await self._turns.known.wait()
+        params = {"threadId": self.thread, "expectedTurnId": self._turns.current, "input": _input(text)}
+        await self._connection.call("turn/steer", params, deadline_s=self._deadlines.start_s, listener=self)
+
+    async def read(self) -> ThreadKept:
+        """What the server itself keeps of a persistent thread. RefusedError where it keeps none."""
+
+        async def call(method: str, params: Mapping[str, Any]) -> bytes:
+            return await self._connection.call(method, params, deadline_s=self._deadlines.start_s, listener=self)
+
+        return await read_thread(self.thread, call)
 
     async def interrupt(self) -> None:
-        if self._turn_over.is_set():
+        if not self._turns.is_running:
             return
+        self._turns.is_halted = True
         # The turn may have been asked for and its id not be known yet.
-        await self._wait(self._turn_known)
-        if self._turn is not None:
-            await self._try("turn/interrupt", {"threadId": self.thread, "turnId": self._turn})
-            await self._wait(self._turn_over)
+        await self._wait(self._turns.known)
+        # No id means whatever turn there is (seen with 0.163).
+        await self._try("turn/interrupt", {"threadId": self.thread, "turnId": self._turns.current or ""})
+        await self._wait(self._turns.over)
 
     async def settle(self) -> None:
         """The shell of an interrupted or yielded command runs on until it is cleaned, turn or no turn."""
         for thread in self._connection.threads_of(self):
-            await self._try("thread/backgroundTerminals/clean", {"threadId": thread})
-        if self._running:
+            await self._try(CLEAN, {"threadId": thread})
+        # A command that was never allowed to begin is never said to have ended.
+        if self._running - self.desk.withdrawn:
             await self._wait(self._all_ended, at_most_s=self._deadlines.late_items_s)
 
     async def close(self) -> None:
+        if self._turns.is_running and not self._turns.is_halted:
+            # Else it would work on with nobody to hear it.
+            await self.interrupt()
+            await self.settle()
         if self._thread is not None:
             await self._try("thread/unsubscribe", {"threadId": self.thread})
+
+    async def _take_turn(self, method: str, params: dict[str, Any]) -> None:
+        """Ask for a turn and wait until it is over."""
+        if self._turns.is_running:
+            # The server would take it for more words to the turn that runs.
+            raise RefusedError("peer.refused", f"{method}: a turn runs already")
+        if self._hangup is not None:
+            raise self._gone()
+        self._turns.expect()
+        self._patience_s = self._deadlines.teardown_s
+        try:
+            reply = await self._connection.call(method, params, deadline_s=self._deadlines.start_s, listener=self)
+        except PeerError as error:
+            if not isinstance(error, DeadlineError | HangupError):
+                self._turns.give_up()
+            raise
+        with suppress(msgspec.DecodeError):
+            self._turns.began(msgspec.json.decode(reply, type=wire.TurnParams).turn.id)
+        await self._turns.over.wait()
+        if self._turns.is_cut_off:
+            raise self._gone()
+
+    def _gone(self) -> HangupError:
+        return HangupError("peer.hangup", self._hangup or "the channel closed")
 
     # ── waiting after a turn, all of it out of one purse ──
 
@@ -144,12 +192,13 @@ class CodexSession:
     # ── what the connection tells ──
 
     def heard(self, envelope: Envelope) -> None:
-        self.last_heard_s = self._clock.steady_s()
+        self._heard_s = self._clock.steady_s()
+        is_own = envelope.thread == self._thread
         match envelope.method:
-            case "turn/started" | "turn/completed" if envelope.thread == self._thread and envelope.turn is not None:
-                self._began(envelope.turn)
-                if envelope.method == "turn/completed" and envelope.turn == self._turn:
-                    self._turn_over.set()
+            case "turn/started" if is_own and envelope.turn is not None:
+                self._turns.began(envelope.turn)
+            case "turn/completed" if is_own and envelope.turn is not None:
+                self._turns.ended(envelope.turn)
             case "item/started" if envelope.item_type == "commandExecution" and envelope.item:
                 self._running.add(envelope.item)
                 self._all_ended = anyio.Event()
@@ -158,15 +207,46 @@ class CodexSession:
                 if not self._running:
                     self._all_ended.set()
 
-    def _began(self, turn: str) -> None:
-        # A frame of an earlier turn may come late, or twice.
-        if self._turn is None and turn not in self._past:
-            self._turn = turn
-            self._turn_known.set()
-
-    def hung_up(self) -> None:
-        # A turn that had ended before is not cut off, though whoever waits for it may not have looked yet.
-        self._is_cut_off = self._is_cut_off or not self._turn_over.is_set()
-        self._turn_known.set()
-        self._turn_over.set()
+    def hung_up(self, cause: str) -> None:
+        self._hangup = cause
+        self.desk.withdraw_all()
+        self._turns.cut_off()
         self._all_ended.set()
+
+    @property
+    def is_gone(self) -> bool:
+        return self._hangup is not None
+
+    def dropped(self) -> None:
+        self.desk.withdraw_all()
+        self._was_running = self._turns.is_running
+        self._was_unknown = self._was_running and self._turns.current is None
+
+    async def rejoin(self, ask: Ask) -> str | None:
+        if self._thread is None:
+            return None  # it has not been asked for yet
+        try:
+            if self._is_kept and not self._was_unknown:
+                again = {"threadId": self.thread, "excludeTurns": True}
+                reply = await ask("thread/resume", again, deadline_s=self._deadlines.start_s, listener=self)
+                status = msgspec.json.decode(reply, type=wire.ThreadStarted).thread.status
+                is_active = status is not None and status.type == "active"
+                return LOST_END if self._was_running and self._turns.is_running and not is_active else None
+            if self._was_running:
+                # It would work on with nobody to hear it.
+                halt = {"threadId": self.thread, "turnId": self._turns.current or ""}
+                await ask("turn/interrupt", halt, deadline_s=self._deadlines.teardown_s, listener=self)
+                clean = {"threadId": self.thread}
+                await ask(CLEAN, clean, deadline_s=self._deadlines.teardown_s, listener=self)
+        except (RefusedError, DeadlineError, msgspec.DecodeError) as error:
+            return f"{LOST}: {error}"
+        return LOST_START if self._was_unknown else LOST
+
+    @property
+    def _is_kept(self) -> bool:
+        """Whether the server keeps the thread, so that it can be taken up again."""
+        return self._ask.is_persistent or self._ask.resume is not None
+
+
+def _input(text: str) -> list[dict[str, str]]:
+    return [{"type": "text", "text": text}]

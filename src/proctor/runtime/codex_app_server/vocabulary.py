@@ -9,8 +9,9 @@ from proctor.runtime.codex_app_server.route import Envelope
 # What `normalize` and `session` tell apart and what we say ourselves; of the rest, `wire` has lists.
 _TOLD_APART = """
 error initialize initialized item/completed item/started mcpServer/startupStatus/updated
-thread/backgroundTerminals/clean thread/start thread/status/changed thread/tokenUsage/updated thread/unsubscribe
-turn/completed turn/interrupt turn/start turn/started warning guardianWarning configWarning deprecationNotice
+thread/backgroundTerminals/clean thread/compact/start thread/fork thread/read thread/resume thread/start
+thread/status/changed thread/tokenUsage/updated thread/turns/list thread/unsubscribe
+turn/completed turn/interrupt turn/start turn/started turn/steer warning guardianWarning configWarning deprecationNotice
 agentMessage collabAgentToolCall commandExecution dynamicToolCall fileChange imageGeneration imageView mcpToolCall plan
 reasoning sleep userMessage webSearch
 active completed declined failed idle inProgress interrupted notLoaded systemError

@@ -42,6 +42,7 @@ class Item(Native, frozen=True):
 class TurnError(Native, frozen=True):
     message: str
     codex_error_info: Any = None
+    additional_details: str | None = None
 
 
 class Turn(Native, frozen=True):
@@ -50,13 +51,25 @@ class Turn(Native, frozen=True):
     error: TurnError | None = None
 
 
+class Status(Native, frozen=True):
+    type: str
+    active_flags: tuple[str, ...] = ()
+
+
 class Thread(Native, frozen=True):
     id: str
     ephemeral: bool | None = None
+    status: Status | None = None
+
+
+class AuthStatus(Native, frozen=True):
+    """The reply to getAuthStatus: no method is no login."""
+
+    auth_method: str | None = None
 
 
 class ThreadStarted(Native, frozen=True):
-    """The reply to thread/start."""
+    """The reply to thread/start, thread/resume and thread/fork."""
 
     thread: Thread
     model: str | None = None
@@ -111,11 +124,6 @@ class UsageParams(Native, frozen=True):
     thread_id: str | None = None
 
 
-class Status(Native, frozen=True):
-    type: str
-    active_flags: tuple[str, ...] = ()
-
-
 class StatusParams(Native, frozen=True):
     status: Status
     thread_id: str | None = None
@@ -132,6 +140,12 @@ class WarningParams(Native, frozen=True):
     message: str | None = None
     summary: str | None = None
     details: str | None = None
+
+
+class RerouteParams(Native, frozen=True):
+    from_model: str = "?"
+    to_model: str = "?"
+    reason: str | None = None
 
 
 class McpStatusParams(Native, frozen=True):
@@ -156,10 +170,14 @@ class TurnInput(Native, frozen=True):
 
 
 class TurnStartParams(Native, frozen=True):
-    """Our own request, read back from the record."""
+    """Our own request, and that of turn/steer, read back from the record."""
 
     input: tuple[TurnInput, ...] = ()
 
+
+# Requests of ours: those that give a session its thread, and those that say something to the agent.
+OPENINGS = frozenset({"thread/start", "thread/resume", "thread/fork"})
+PROMPTS = frozenset({"turn/start", "turn/steer"})
 
 # Pieces of streamed text: method → what it is a piece of.
 TEXT_DELTAS = frozenset({"item/agentMessage/delta", "item/plan/delta"})
@@ -194,7 +212,7 @@ SILENT = frozenset(
     serverRequest/resolved item/mcpToolCall/progress mcpServer/oauthLogin/completed mcpServer/event/stream/notification
     account/updated account/gatewayOAuth/changed account/rateLimits/updated account/login/completed app/list/updated
     remoteControl/status/changed externalAgentConfig/import/progress externalAgentConfig/import/completed fs/changed
-    item/reasoning/summaryPartAdded thread/compacted model/rerouted model/verification
+    item/reasoning/summaryPartAdded thread/compacted model/verification
     modelProvider/authRecoveryStarted modelProvider/authRecoveryCompleted turn/moderationMetadata
     model/safetyBuffering/updated fuzzyFileSearch/sessionUpdated fuzzyFileSearch/sessionCompleted
     windowsSandbox/setupCompleted windows/worldWritableWarning

@@ -34,6 +34,7 @@ COMMANDS = {
     "attempt explain": ("attempt", "The story of an attempt, and what to do next."),
     "attempt rederive": ("attempt", "Make an attempt's derived files again."),
     "runtimes list": ("runtimes", "Ways to drive an agent, and the programs found."),
+    "runtimes probe": ("runtimes", "Have the real agent show what it is claimed to do."),
     "model serve": ("model", "Play a model's script on loopback."),
     "doctor": ("doctor", "Look at this machine, and clean up after dead runs."),
     "contract": ("contract", "Every file, event, command and code others may rely on."),

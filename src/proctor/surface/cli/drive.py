@@ -1,6 +1,5 @@
 """A campaign run for somebody who watches and may interrupt, and the report of it, written beside its ledger."""
 
-import os
 import shlex
 import signal
 from dataclasses import dataclass
@@ -8,22 +7,21 @@ from pathlib import Path
 
 import anyio
 import anyio.abc
-import msgspec
 
+from proctor.attempt.model import DECIDE_S
 from proctor.campaign.run import CampaignResult, Stops, run_campaign
 from proctor.campaign.scratch import scratch_of_runs
 from proctor.clock import SYSTEM_CLOCK
-from proctor.errors import Exit, MachineError, ProctorError
-from proctor.evidence.layout import CampaignPaths, RootPaths, write_artifact, write_text_artifact
-from proctor.evidence.reader import Problem
-from proctor.report.compose import compose
+from proctor.errors import Exit, InputError, ProctorError
+from proctor.evidence.layout import CampaignPaths, RootPaths
+from proctor.report.keep import keep_report
 from proctor.report.ledger import is_live
-from proctor.report.markdown import render_markdown
 from proctor.report.query import campaigns_by_age, find_campaign
 from proctor.report.row import Report
-from proctor.report.verdict import WORDS
 from proctor.spec.load import LoadedSpec, load_spec
+from proctor.surface.cli.asking import Asking, is_somebody_there
 from proctor.surface.cli.progress import Progress, open_progress
+from proctor.surface.cli.refusals import refused_logins
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -33,6 +31,7 @@ class Driven:
     """What a run left. `scratch` is where its workspaces are, if they were to be kept."""
 
     report: Report
+    refused: tuple[InputError, ...]
     campaign: CampaignPaths
     duration_ms: int
     scratch: Path | None
@@ -53,9 +52,16 @@ def drive(spec: Path, *, root: Path, is_scratch_kept: bool) -> Driven:
     result = anyio.run(_watched, loaded, root, is_scratch_kept, stops)
     if result is None:
         raise _cut_off(loaded.spec.campaign, root=RootPaths(root), before=before)
-    report = _report(result, root=RootPaths(root), is_interrupted=stops.all.is_set())
+    report = keep_report(
+        result.paths,
+        root=root,
+        redactor=result.redactor,
+        reasons={each.attempt_id: str(each.error) for each in result.attempts if each.error is not None},
+        is_interrupted=stops.all.is_set(),
+    )
     return Driven(
-        report=_written(report, result, root=root),
+        refused=refused_logins(loaded, result, root=RootPaths(root)),
+        report=report,
         campaign=result.paths,
         duration_ms=round((SYSTEM_CLOCK.steady_s() - began_s) * 1000),
         scratch=scratch_of_runs() / result.run_id if is_scratch_kept else None,
@@ -68,7 +74,16 @@ async def _watched(loaded: LoadedSpec, root: Path, is_scratch_kept: bool, stops:
     result = None
     async with open_progress(spec.campaign, cells=cells) as progress, anyio.create_task_group() as tasks:
         await tasks.start(_obey_signals, stops, progress, tasks.cancel_scope)
-        result = await run_campaign(loaded, root=root, watcher=progress, stops=stops, is_scratch_kept=is_scratch_kept)
+        asking = Asking(progress, deadline_s=DECIDE_S) if is_somebody_there() else None
+        result = await run_campaign(
+            loaded,
+            root=root,
+            watcher=progress,
+            stops=stops,
+            is_scratch_kept=is_scratch_kept,
+            decide=None if asking is None else asking.decide,
+            decide_deadline_s=DECIDE_S,
+        )
         tasks.cancel_scope.cancel()
     return result
 
@@ -108,26 +123,3 @@ def _cut_off(name: str, *, root: RootPaths, before: set[CampaignPaths]) -> CutOf
         file=str(runs[-1] if runs else campaign.folder),
         suggestion=f"proctor report {shlex.quote(campaign.folder.name)}",
     )
-
-
-def _report(result: CampaignResult, *, root: RootPaths, is_interrupted: bool) -> Report:
-    report = compose(find_campaign(root, result.paths), is_interrupted=is_interrupted)
-    # Why there is no seal stands in no file of an attempt that could not be written.
-    reasons = {each.attempt_id: str(each.error) for each in result.attempts if each.error is not None}
-    rows = (msgspec.structs.replace(row, detail=row.detail or reasons.get(row.attempt_id)) for row in report.attempts)
-    return msgspec.structs.replace(report, attempts=tuple(rows))
-
-
-def _written(report: Report, result: CampaignResult, *, root: Path) -> Report:
-    """What is kept names folders from the evidence root on, so that it stays true when that is moved."""
-    campaign, redactor = result.paths, result.redactor
-    rows = (msgspec.structs.replace(row, dir=os.path.relpath(row.dir, root)) for row in report.attempts)
-    kept = msgspec.structs.replace(report, attempts=tuple(rows))
-    try:
-        write_artifact(campaign.report, kept, redactor=redactor)
-        write_text_artifact(campaign.results, render_markdown(redactor.value(kept)), redactor=redactor)
-    except MachineError as error:
-        problem = Problem(code=error.code, file=error.file or campaign.report.name, detail=error.what)
-        code = Exit.INFRASTRUCTURE if report.exit in (Exit.OK, Exit.JUDGED_NO, Exit.UNVERIFIED) else Exit(report.exit)
-        return msgspec.structs.replace(report, exit=code, verdict=WORDS[code], problems=(*report.problems, problem))
-    return report

@@ -58,6 +58,7 @@ class Progress(Watcher):
         self._done = 0
         self._stopping = ""
         self._is_unwatched = False
+        self._screen = anyio.Lock()
 
     def entered(self, attempt: AttemptId, state: State) -> None:
         track = self._running.setdefault(attempt, _Track())
@@ -85,7 +86,15 @@ class Progress(Watcher):
     async def draw(self, *, is_last: bool = False) -> None:
         """In a thread, and let go of: a reader who is slow or gone must cost the attempts nothing."""
         if not self._is_unwatched:
-            await anyio.to_thread.run_sync(self._draw, is_last, abandon_on_cancel=True)
+            async with self._screen:
+                await anyio.to_thread.run_sync(self._draw, is_last, abandon_on_cancel=True)
+
+    @asynccontextmanager
+    async def aside(self) -> AsyncIterator[None]:
+        """Somebody else has the terminal meanwhile."""
+        async with self._screen:
+            await anyio.to_thread.run_sync(self.clear, abandon_on_cancel=True)
+            yield
 
     def _draw(self, is_last: bool) -> None:
         try:
@@ -125,7 +134,9 @@ class PlainProgress(Progress):
         if track.state is State.TURN_RUNNING:
             self._line(attempt, "working")
         elif track.state in _OVER:
-            ending = track.ending.ending.outcome.value if track.state is State.SEALED else "no evidence could be kept"
+            told = track.ending.ending
+            how = told.outcome.value if told.code is None else f"{told.outcome.value} ({told.code})"
+            ending = how if track.state is State.SEALED else "no evidence could be kept"
             self._line(attempt, f"{track.state}: {ending}   ({self._done} of {self._cells})")
 
     def failed(self, attempt: AttemptId, what: str) -> None:
@@ -159,7 +170,10 @@ class LiveProgress(Progress):
 
     def __init__(self, console: Console, title: str, *, cells: int) -> None:
         super().__init__(console, title, cells=cells)
-        self._live = Live(self, console=console, auto_refresh=False, transient=True)
+        self._live = self._new_live()
+
+    def _new_live(self) -> Live:
+        return Live(self, console=self._console, auto_refresh=False, transient=True)
 
     async def show(self) -> None:
         while True:
@@ -172,6 +186,8 @@ class LiveProgress(Progress):
 
     def clear(self) -> None:
         self._live.stop()
+        # One that was stopped would begin again where it stood, over what was written since.
+        self._live = self._new_live()
 
     def __rich__(self) -> RenderableType:
         now_s = SYSTEM_CLOCK.steady_s()

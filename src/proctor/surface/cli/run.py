@@ -4,6 +4,7 @@ from pathlib import Path
 
 from proctor.report.text import render_report
 from proctor.report.words import duration
+from proctor.surface.cli.blocks import error_block
 from proctor.surface.cli.calling import Calling
 from proctor.surface.cli.closing import closing
 from proctor.surface.cli.command import JSON, ROOT, Command, argument, evidence_root
@@ -25,6 +26,7 @@ def run(*, spec: Path, root: Path | None, as_json: bool, is_scratch_kept: bool) 
     else:
         output.show(render_report(report, title=f"{report.campaign_id}  in {duration(driven.duration_ms)}"))
         output.show(closing(driven, calling=Calling.of(root)), is_wrapped=False)
+    output.note(*(error_block(each, Calling.of(root)) for each in driven.refused))
     return report.exit
 
 

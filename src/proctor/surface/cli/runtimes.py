@@ -1,9 +1,14 @@
-"""`proctor runtimes list`."""
+"""`proctor runtimes list` and `proctor runtimes probe`."""
 
-from proctor.surface.cli.command import JSON, Command
+from proctor.errors import Exit
+from proctor.ids import StrategyId
+from proctor.runtime.registry import runtime_by_id, strategy_ids
+from proctor.surface.cli.command import JSON, Command, argument
 from proctor.surface.cli.output import Output
 from proctor.surface.cli.tables import render_programs
 from proctor.surface.programs import find_programs
+
+_WORST = (Exit.INFRASTRUCTURE, Exit.JUDGED_NO, Exit.UNVERIFIED, Exit.OK)
 
 
 def list_runtimes(*, as_json: bool) -> int:
@@ -17,4 +22,36 @@ def list_runtimes(*, as_json: bool) -> int:
     return 0
 
 
-COMMANDS = {"runtimes list": Command(call=list_runtimes, example="proctor runtimes list --json", arguments=(JSON,))}
+def probe(*, strategy: str | None, as_json: bool) -> int:
+    """Start the real agent offline and have it show what it is claimed to do.
+
+    A claim is not a proof: each is put to the very program that would run, against the scripted
+    model. Exits 0 when all that is claimed was shown, 1 when something was not, 3 when the agent
+    cannot be started, 4 when a claim could not be tried.
+    """
+    # Imported when used: a web server is a heavy thing to start with.
+    from proctor.surface.cli.proof_table import render_proofs
+    from proctor.surface.prove import prove
+
+    output = Output(is_json=as_json)
+    ids = strategy_ids() if strategy is None else [runtime_by_id(StrategyId(strategy)).id]
+    found = tuple(map(prove, ids))
+    code = next(code for code in _WORST if code in {Exit.OK, *(each.exit for each in found)})
+    if as_json:
+        output.json({"exit": code, "runtimes": found})
+    else:
+        output.show(render_proofs(found))
+    return code
+
+
+COMMANDS = {
+    "runtimes list": Command(call=list_runtimes, example="proctor runtimes list --json", arguments=(JSON,)),
+    "runtimes probe": Command(
+        call=probe,
+        example="proctor runtimes probe codex_app_server",
+        arguments=(
+            argument("strategy", metavar="ID", nargs="?", default=None, help="One runtime; by default all."),
+            JSON,
+        ),
+    ),
+}

@@ -1,43 +1,69 @@
-"""Everything Proctor can say went wrong, in one tree and one table.
+"""Every code in one table: what it means, whose matter it is, whether trying again can help, and what to do."""
 
-ProctorError
-├── InputError                  the user's file or argument        exit 2
-├── MachineError                this machine cannot                exit 3
-├── PeerError                   the other process broke its side   exit 3
-│   ├── WireError               bytes that are not its protocol
-│   ├── RefusedError            a well-formed error reply
-│   ├── HangupError             it died or closed the channel
-│   └── DeadlineError           it did not answer in time
-└── EvidenceError               evidence that cannot be trusted    exit 5
-
-An exception means *we could not observe*. An agent that fails, stalls or refuses is an Outcome, not an exception.
-"""
-
-import errno
 from dataclasses import dataclass
-from enum import IntEnum
-from typing import ClassVar
+from enum import StrEnum
+from typing import TypedDict
 
 
-class Exit(IntEnum):
-    """What a command tells its caller, the same everywhere."""
+class Bucket(StrEnum):
+    """Whose matter a failure is. Only the agent's own, and what a gate says, are about the agent."""
 
-    OK = 0
-    JUDGED_NO = 1
-    USAGE = 2
-    INFRASTRUCTURE = 3
-    UNVERIFIED = 4
-    EVIDENCE = 5
-    INTERRUPTED = 130
+    AGENT = "agent"
+    INFRA = "infra"
+    QUOTA = "quota"
+    AUTH = "auth"
+    HARNESS = "harness"
+    GATE = "gate"
 
 
 @dataclass(frozen=True, slots=True)
 class Meaning:
-    """One row of the table: what a code means, whether trying again can help, and what to do."""
+    """One row of the table: what a code means, whether trying again can help, and what to do.
+
+    `bucket` is given where it is not that of the code's family.
+    """
 
     means: str
     todo: str
     retryable: bool = False
+    bucket: Bucket | None = None
+
+
+class Advice(TypedDict):
+    """What a report says beside a code."""
+
+    bucket: Bucket | None
+    retryable: bool | None
+    todo: str | None
+
+
+def advice(code: str | None) -> Advice:
+    """Nothing where there is no code, and only a bucket where it is not in the table."""
+    known = None if code is None else CODES.get(code)
+    return Advice(
+        bucket=None if code is None else bucket_of(code),
+        retryable=None if known is None else known.retryable,
+        todo=None if known is None else known.todo,
+    )
+
+
+_FAMILY_BUCKETS = {
+    "machine": Bucket.INFRA,
+    "peer": Bucket.AGENT,
+    "provider": Bucket.INFRA,
+    "agent": Bucket.AGENT,
+    "limit": Bucket.AGENT,
+}
+
+
+def bucket_of(code: str) -> Bucket:
+    """Whose matter it is when an attempt ends with this code.
+
+    >>> bucket_of("provider.unauthorized"), bucket_of("provider.stream-cut"), bucket_of("workspace.base-changed")
+    (<Bucket.AUTH: 'auth'>, <Bucket.INFRA: 'infra'>, <Bucket.HARNESS: 'harness'>)
+    """
+    own = CODES[code].bucket if code in CODES else None
+    return own or _FAMILY_BUCKETS.get(code.partition(".")[0], Bucket.HARNESS)
 
 
 CODES: dict[str, Meaning] = {
@@ -97,7 +123,28 @@ CODES: dict[str, Meaning] = {
     "policy.reserved-variable": Meaning(
         "A flow sets a variable that the runtime must set itself.", "Remove it from the flow's env."
     ),
-    "policy.login": Meaning("The login asked for is not available.", "Use `login: api-key` or the scripted model."),
+    "policy.blocked-variable": Meaning(
+        "A flow asks for a variable that no agent is handed.",
+        "Take it out; docs/howto/logins.md says what is handed on and what never is.",
+    ),
+    "policy.variable-unset": Meaning("A flow forwards a variable that is not set.", "Set it, or take it out."),
+    "policy.login": Meaning(
+        "The login asked for is not to be had, or not in this way.",
+        "Run `proctor doctor`: it shows which logins are there.",
+    ),
+    "policy.login-refused": Meaning(
+        "The provider refused the credential: it answered 401 or 403.", "Correct or renew it, then run again."
+    ),
+    "policy.nobody-to-ask": Meaning(
+        "A flow says `approvals: ask`, and nobody can be asked.",
+        "Run it on a terminal or give a callback, or write `approvals: deny`, `accept` or `workspace`.",
+    ),
+    "session.over": Meaning("The session has ended.", "Open another one; `resume` continues a persistent thread."),
+    "session.busy": Meaning("A turn is running.", "Wait for its end, steer it, or interrupt it."),
+    "session.idle": Meaning("No turn is running.", "Say something first."),
+    "session.offset": Meaning(
+        "No event of this offset can be read.", "Read from a later one, or keep evidence in memory or on disk."
+    ),
     "sign.key": Meaning(
         "The key cannot be used to sign.",
         "Give a private SSH key, or its public half where an agent holds it; `ssh-keygen -t ed25519` makes one.",
@@ -118,6 +165,10 @@ CODES: dict[str, Meaning] = {
     "machine.extra-missing": Meaning("A part of Proctor is not installed.", "Install what the message names."),
     "machine.binary-too-old": Meaning(
         "The agent program is older than Proctor supports.", "Install the version named."
+    ),
+    "machine.binary-incompatible": Meaning(
+        "The agent program's own schema lacks a method that Proctor cannot do without.",
+        "Install what the message names.",
     ),
     "machine.no-containment": Meaning(
         "Nothing on this machine can hold a process tree.",
@@ -142,21 +193,88 @@ CODES: dict[str, Meaning] = {
     "machine.port": Meaning("No loopback port could be opened.", "Choose another port.", retryable=True),
     # ── the other process ──
     "peer.wire": Meaning("The agent sent bytes that are not its protocol.", "Read frames.jsonl at the row named."),
-    "peer.refused": Meaning("The agent answered a request with an error.", "Read the message; see runtimes list."),
+    "peer.refused": Meaning(
+        "The agent answered a request with an error.", "Read the message; see runtimes list.", bucket=Bucket.HARNESS
+    ),
     "peer.hangup": Meaning(
         "The agent ended or closed its channel.", "Read its stderr rows in frames.jsonl.", retryable=True
+    ),
+    "peer.killed": Meaning(
+        "The agent's process was killed.",
+        "See who did it: somebody's hand, or the kernel where memory ran out (`dmesg`).",
+        retryable=True,
+        bucket=Bucket.INFRA,
+    ),
+    "peer.login": Meaning(
+        "The agent did not take the login it was given.",
+        "Log in anew with the agent's own command, or renew the token.",
+        bucket=Bucket.AUTH,
     ),
     "peer.deadline": Meaning(
         "The agent did not answer in time.", "Try again; raise the limit if it is slow.", retryable=True
     ),
     "peer.overloaded": Meaning(
-        "The agent kept refusing because it is overloaded.", "Lower `parallel`.", retryable=True
+        "The agent kept refusing because it is overloaded.", "Lower `parallel`.", retryable=True, bucket=Bucket.INFRA
     ),
+    # ── the agent's model provider ──
+    "provider.unreachable": Meaning(
+        "The agent could not reach its model provider.", "Check `model.base_url` and the network.", retryable=True
+    ),
+    "provider.key-missing": Meaning(
+        "The agent has no credential for its provider.", "Set the variable that is named.", bucket=Bucket.AUTH
+    ),
+    "provider.unauthorized": Meaning(
+        "The provider does not accept the credential.", "Check the key that the flow's login uses.", bucket=Bucket.AUTH
+    ),
+    "provider.forbidden": Meaning(
+        "The credential does not allow this.", "Give it access to the model, or use another.", bucket=Bucket.AUTH
+    ),
+    "provider.not-found": Meaning(
+        "The provider has no such model or address.", "Check `model.name`, `model.base_url`.", bucket=Bucket.HARNESS
+    ),
+    "provider.bad-request": Meaning(
+        "The provider rejects what the agent asks.", "See which option the detail names.", bucket=Bucket.HARNESS
+    ),
+    "provider.prompt-refused": Meaning(
+        "The provider refuses the prompt.", "Change the mission's prompt.", bucket=Bucket.AGENT
+    ),
+    "provider.policy": Meaning(
+        "The provider's policy stopped the agent.", "Read the detail; change the mission.", bucket=Bucket.AGENT
+    ),
+    "provider.context-full": Meaning(
+        "The conversation outgrew the model's context.", "Make the task smaller.", bucket=Bucket.AGENT
+    ),
+    "provider.rate-limited": Meaning(
+        "The provider is asked too often.", "Wait, or lower `parallel`.", retryable=True, bucket=Bucket.QUOTA
+    ),
+    "provider.usage-limit": Meaning(
+        "The account's usage limit is reached.", "Wait until it resets, or use another account.", bucket=Bucket.QUOTA
+    ),
+    "provider.quota": Meaning("The account's quota is used up.", "Add credit to the account.", bucket=Bucket.QUOTA),
+    "provider.plan": Meaning(
+        "The account's plan does not include this.", "Upgrade it, or use another account.", bucket=Bucket.QUOTA
+    ),
+    "provider.error": Meaning("The provider failed inside.", "Try again later.", retryable=True),
+    "provider.unavailable": Meaning(
+        "The provider, or a gateway before it, is down.", "Try again later.", retryable=True
+    ),
+    "provider.overloaded": Meaning("The provider has no capacity left.", "Try again later.", retryable=True),
+    "provider.stream-cut": Meaning("The provider's reply broke off.", "Try again.", retryable=True),
+    "provider.stream-silent": Meaning(
+        "The provider fell silent in the middle of a reply.", "Try again.", retryable=True
+    ),
+    "provider.stream-garbled": Meaning(
+        "The provider's reply was not of its protocol.", "Check what `model.base_url` leads to.", retryable=True
+    ),
+    "provider.reply-failed": Meaning("The provider gave up on a reply.", "Try again; read the detail.", retryable=True),
     # ── how attempts end ──
     "agent.turn-failed": Meaning("The agent ended its turn as failed.", "Read the error in the transcript."),
     "agent.interrupted": Meaning(
         "The turn ended as interrupted without our asking.", "Read the transcript.", retryable=True
     ),
+    "agent.budget": Meaning("The agent's own budget for a session is used up.", "Raise it, or make the task smaller."),
+    "agent.denials": Meaning("The agent gave up: too much was denied to it.", "Allow what it needs by `approvals`."),
+    "agent.sandbox": Meaning("The agent's own sandbox failed.", "Run `proctor doctor`.", bucket=Bucket.INFRA),
     "limit.turn": Meaning("The turn ran past its limit.", "Raise limits.turn, or make the task smaller."),
     "limit.attempt": Meaning("The attempt ran past its limit.", "Raise limits.attempt."),
     "limit.stall": Meaning(
@@ -218,114 +336,3 @@ CODES: dict[str, Meaning] = {
     "evidence.gate": Meaning("The report's verdict is not what its probes give.", "Trust probes.jsonl instead."),
     "evidence.containment": Meaning("A path leads out of the evidence folder.", "Treat the attempt as damaged."),
 }
-
-
-class ProctorError(Exception):
-    """Root of all. Fields, not prose: `code` is a row of CODES, the rest says where and what."""
-
-    exit: ClassVar[Exit] = Exit.INFRASTRUCTURE
-
-    def __init__(
-        self,
-        code: str,
-        what: str,
-        *,
-        file: str | None = None,
-        line: int | None = None,
-        key: str | None = None,
-        suggestion: str | None = None,
-    ) -> None:
-        super().__init__(what)
-        self.code = code
-        self.what = what
-        self.file = file
-        self.line = line
-        self.key = key
-        self.suggestion = suggestion
-
-    @property
-    def meaning(self) -> Meaning:
-        return CODES[self.code]
-
-    @property
-    def where(self) -> str | None:
-        """
-        >>> InputError("spec.type", "not a number", file="a.yaml", line=3, key="limits.turn").where
-        'a.yaml:3 limits.turn'
-        """
-        place = self.file if self.line is None else f"{self.file}:{self.line}"
-        return " ".join(part for part in (place, self.key) if part) or None
-
-    def __str__(self) -> str:
-        return f"{self.where}: {self.what}" if self.where else self.what
-
-
-class InputError(ProctorError):
-    """The user's file or argument is at fault."""
-
-    exit = Exit.USAGE
-
-
-class CollectedInputError(InputError):
-    """Several faults of one file, all told at once."""
-
-    def __init__(self, errors: tuple[InputError, ...]) -> None:
-        first = errors[0]
-        super().__init__(
-            first.code, first.what, file=first.file, line=first.line, key=first.key, suggestion=first.suggestion
-        )
-        self.errors = errors
-
-
-class MachineError(ProctorError):
-    """This machine lacks something, or refuses it."""
-
-
-def disk_refusal(error: OSError, *, path: object) -> MachineError:
-    """What this machine says when it will not let us write.
-
-    >>> disk_refusal(OSError(errno.ENOSPC, "No space left on device"), path="a").code
-    'machine.disk-full'
-    """
-    is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-    return MachineError(
-        "machine.disk-full" if is_full else "machine.unwritable", error.strerror or str(error), file=str(path)
-    )
-
-
-class PeerError(ProctorError):
-    """The other process broke its side of the protocol."""
-
-
-class WireError(PeerError):
-    """Bytes that are not its protocol."""
-
-
-class RefusedError(PeerError):
-    """A well-formed error reply."""
-
-
-class HangupError(PeerError):
-    """It died or closed the channel."""
-
-
-class DeadlineError(PeerError):
-    """It did not answer in time."""
-
-
-class EvidenceError(ProctorError):
-    """Evidence that cannot be trusted."""
-
-    exit = Exit.EVIDENCE
-
-
-def lone(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    """The only thing that went wrong inside a task group, or the group where it was more than one.
-
-    >>> lone(BaseExceptionGroup("", [BaseExceptionGroup("", [KeyError("a")])]))
-    KeyError('a')
-    """
-    found: BaseException = group
-    while isinstance(found, BaseExceptionGroup) and len(found.exceptions) == 1:
-        found = found.exceptions[0]
-    return found

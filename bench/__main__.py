@@ -1,0 +1,180 @@
+"""`make bench`: the table "How fast, how small", measured side by side. `--quick` only shows that it runs."""
+
+import argparse
+import os
+import platform
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+import msgspec
+
+from bench import codex
+from bench.campaign import campaign_cost, spec_of, write_fake
+from bench.commands import IMPORT_JSON, PROCTOR, command_cost
+from bench.cost import Cost
+from bench.events import rates
+from bench.table import Row, at_least, at_most, render
+
+RESULTS = Path(__file__).parent / "results.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sizes:
+    rounds: int = 3
+    attempts: int = 1000
+    many_attempts: int = 10_000
+    spawned_attempts: int = 150
+    codex_attempts: int = 64
+    turns: int = 2000
+    starts: int = 15
+
+
+QUICK = Sizes(rounds=1, attempts=4, many_attempts=8, spawned_attempts=2, codex_attempts=2, turns=20, starts=1)
+
+
+class Results(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """bench/results.json: of the last run on this machine, and of no other."""
+
+    python: str
+    cores: int
+    load: tuple[float, float, float]
+    rows: tuple[Row, ...]
+
+
+@dataclass(slots=True)
+class Bench:
+    """Each measurement in a fresh folder: deleting the last one's tree slows a file system for a while."""
+
+    folder: Path
+    sizes: Sizes
+    number: int = 0
+
+    def fresh(self) -> Path:
+        self.number += 1
+        return self.folder / str(self.number)
+
+    def fake(self, attempts: int, isolation: str) -> tuple[Path, Cost]:
+        folder, program = self.fresh(), str(self.folder / "fake-codex")
+        return folder / "evidence", campaign_cost(
+            folder, spec=spec_of(attempts, isolation=isolation), env={"PROCTOR_CODEX": program}
+        )
+
+    def run(self, tell: Callable[[str], None]) -> list[Row]:
+        sizes = self.sizes
+        write_fake(self.folder)
+        shared, spawned, events = [], [], []
+        driven: dict[str, list[Cost]] = {"proctor": [], "bare": [], "exec": []}
+        with codex.open_model() as url:
+            for round_ in range(sizes.rounds):
+                tell(f"round {round_ + 1} of {sizes.rounds}")
+                shared.append(self.fake(sizes.attempts, "shared")[1])
+                spawned.append(self.fake(sizes.spawned_attempts, "process")[1])
+                driven["proctor"].append(codex.by_proctor(self.fresh(), sizes.codex_attempts, url))
+                driven["bare"].append(codex.by_bare_driver(self.fresh(), sizes.codex_attempts, url))
+                driven["exec"].append(codex.by_exec(self.fresh(), sizes.codex_attempts, url))
+                place = self.fresh()
+                place.mkdir()
+                events.append(rates(place, sizes.turns))
+        tell(f"{sizes.many_attempts} attempts")
+        root, many = self.fake(sizes.many_attempts, "shared")
+        tell("commands")
+        starts = [(command_cost(*PROCTOR, "--version"), command_cost(*IMPORT_JSON)) for _ in range(sizes.starts)]
+        lists = [command_cost(*PROCTOR, "attempt", "list", "--json", root=root) for _ in range(-(-sizes.starts // 3))]
+        return [
+            *_cpu_rows(shared, spawned, sizes),
+            *_thousand_rows(shared, sizes),
+            *_codex_rows(driven, sizes),
+            at_least(
+                "events recorded, redacted, chained",
+                median(recorded / bare for recorded, bare in events),
+                1 / 3,
+                "x bare",
+                note=f"{median(recorded for recorded, _ in events):,.0f} a second of CPU",
+            ),
+            at_most(
+                f"attempt list --json of {sizes.many_attempts:,}",
+                median(cost.children_cpu_s for cost in lists) * 1000,
+                300,
+                "ms",
+                note=f"CPU; wall {median(cost.wall_s for cost in lists) * 1000:.0f} ms",
+            ),
+            at_most(
+                f"CPU per attempt, {sizes.many_attempts:,} by {sizes.attempts:,}",
+                (many.cpu_s / sizes.many_attempts) / (median(cost.cpu_s for cost in shared) / sizes.attempts),
+                1.1,
+                "x",
+                note=f"{many.peak_bytes / 1e6:.0f} MB at its peak",
+            ),
+            at_most(
+                "proctor --version",
+                median(ours.wall_s / theirs.wall_s for ours, theirs in starts),
+                1.5,
+                "x",
+                note=f"{median(ours.wall_s for ours, _ in starts) * 1000:.0f} ms, import json alone is 1",
+            ),
+        ]
+
+
+def _cpu_rows(shared: Sequence[Cost], spawned: Sequence[Cost], sizes: Sizes) -> Iterable[Row]:
+    kinds = [("one fake agent for all", shared, sizes.attempts), ("a spawn each", spawned, sizes.spawned_attempts)]
+    for name, costs, attempts in kinds:
+        children = median(cost.children_cpu_s for cost in costs) / attempts * 1000
+        yield at_most(
+            f"our CPU per attempt, {name}",
+            median(cost.cpu_s for cost in costs) / attempts * 1000,
+            5,
+            "ms",
+            note=f"children waited for {children:.1f} ms; Inspect 17 ms, Harbor 32 ms",
+        )
+
+
+def _thousand_rows(shared: Sequence[Cost], sizes: Sizes) -> Iterable[Row]:
+    name = f"{sizes.attempts:,} fake attempts"
+    yield at_most(name, median(cost.wall_s for cost in shared), 10, "s")
+    yield at_most(f"{name}, our memory", max(cost.peak_bytes for cost in shared) / 1e6, 80, "MB")
+
+
+def _codex_rows(driven: dict[str, list[Cost]], sizes: Sizes) -> Iterable[Row]:
+    rate = {name: median(sizes.codex_attempts / cost.wall_s for cost in costs) for name, costs in driven.items()}
+    for name, share, title in (("exec", 2.0, "codex exec -P16"), ("bare", 0.9, "a bare driver")):
+        ratios = [theirs.wall_s / ours.wall_s for ours, theirs in zip(driven["proctor"], driven[name], strict=True)]
+        yield at_least(
+            f"Codex attempts a second, by {title}",
+            median(ratios),
+            share,
+            "x",
+            note=f"{rate['proctor']:.1f} by {rate[name]:.1f}",
+        )
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="bench", description=__doc__)
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--results", type=Path, default=RESULTS)
+    asked = parser.parse_args()
+
+    def tell(words: str) -> None:
+        sys.stderr.write(f"bench: {words}\n")
+
+    # Not under /tmp: an agent's home there disables its sandboxed shell.
+    folder = Path(tempfile.mkdtemp(prefix="proctor-bench-", dir="/var/tmp"))
+    os.environ.update(XDG_CACHE_HOME=str(folder / "cache"), XDG_STATE_HOME=str(folder / "state"))
+    try:
+        rows = Bench(folder, QUICK if asked.quick else Sizes()).run(tell)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    results = Results(
+        python=platform.python_version(), cores=os.cpu_count() or 1, load=os.getloadavg(), rows=tuple(rows)
+    )
+    asked.results.write_bytes(msgspec.json.format(msgspec.json.encode(results), indent=2) + b"\n")
+    sys.stdout.write(f"{render(rows)}\n")
+    return 0 if all(row.ok for row in rows) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,80 @@
+"""A real campaign in a process of its own: `python -m bench.campaign SPEC ROOT` runs it and tells what it cost."""
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import anyio
+import msgspec
+
+from bench.cost import Cost, Meter, in_own_process, tell
+from proctor.attempt.machine import State
+from proctor.attempt.model import Watcher
+from proctor.campaign.run import run_campaign
+from proctor.ids import AttemptId
+from proctor.spec.load import load_spec
+
+KEY = "BENCH_API_KEY"
+PARALLEL = 16
+# The spec's own bound on repeats.
+_MOST_REPEATS = 1000
+
+
+def campaign_cost(folder: Path, *, spec: Mapping[str, object], env: Mapping[str, str]) -> Cost:
+    """Of all its attempts, from the first, in a fresh folder. Evidence is kept in `folder`/evidence."""
+    folder.mkdir()
+    file = folder / "spec.yaml"
+    file.write_bytes(msgspec.json.encode(spec))  # which is YAML too
+    return in_own_process("bench.campaign", str(file), str(folder / "evidence"), env={KEY: "none-needed-here", **env})
+
+
+def spec_of(attempts: int, *, isolation: str, base_url: str = "http://127.0.0.1:1/v1") -> dict[str, object]:
+    """Missions with an empty workspace and no probe. The model is not ours, so nobody plays one in this process."""
+    missions = -(-attempts // _MOST_REPEATS)
+    assert attempts % missions == 0
+    return {
+        "version": 1,
+        "campaign": "bench",
+        "missions": [{"id": f"m{number}", "prompt": "Do it."} for number in range(missions)],
+        "flows": [{"id": "f", "runtime": ["codex_app_server"], "isolation": isolation}],
+        "model": {"provider": "bench", "name": "gpt-5", "base_url": base_url},
+        "login": "api-key",
+        "repeats": attempts // missions,
+        "schedule": {"parallel": PARALLEL},
+    }
+
+
+def write_fake(folder: Path) -> Path:
+    """The fake agent as a program, for $PROCTOR_CODEX."""
+    program = folder / "fake-codex"
+    source = (Path(__file__).parent / "fake_agent.py").read_text(encoding="utf-8")
+    program.write_text(f"#!{sys.executable} -IS\n{source}", encoding="utf-8")
+    program.chmod(0o755)
+    return program
+
+
+class FromTheFirst(Watcher):
+    """Starts a meter when the first attempt begins: looking at the machine comes once, and is not of an attempt."""
+
+    def __init__(self) -> None:
+        self.meter: Meter | None = None
+
+    def entered(self, attempt: AttemptId, state: State) -> None:
+        self.meter = self.meter or Meter()
+
+
+def main() -> None:
+    spec, root = map(Path, sys.argv[1:])
+    loaded, watcher = load_spec(spec), FromTheFirst()
+    result = anyio.run(lambda: run_campaign(loaded, root=root, watcher=watcher))
+    assert watcher.meter is not None
+    cost = watcher.meter.read()
+    for attempt in result.attempts:
+        assert attempt.state is State.SEALED, attempt
+        assert attempt.report is not None
+        assert attempt.report.outcome == "completed", attempt
+    tell(cost)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,102 @@
+"""The real Codex, driven three ways against one model: by Proctor, by a bare client, and by `codex exec` in a shell."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from bench.campaign import KEY, PARALLEL, campaign_cost, spec_of
+from bench.cost import DEADLINE_S, ROOT, Cost, Meter, in_own_process
+from bench.model import PROMPT
+from proctor.ids import StrategyId
+from proctor.runtime.registry import runtime_by_id
+
+_VALUE = "none-needed-here"
+
+_CONFIG = """\
+model = "gpt-5"
+model_provider = "proctor"
+check_for_update_on_startup = false
+web_search = "disabled"
+allow_login_shell = false
+[model_providers.proctor]
+name = "bench"
+base_url = "{url}"
+wire_api = "responses"
+env_key = "{key}"
+[features]
+plugins = false
+shell_snapshot = false
+[skills.bundled]
+enabled = false
+[analytics]
+enabled = false
+[feedback]
+enabled = false
+"""
+
+
+def codex_program() -> str:
+    return runtime_by_id(StrategyId("codex_app_server")).locate().real_path
+
+
+def codex_environment(home: str) -> dict[str, str]:
+    """What Proctor gives it too, less what is said per attempt."""
+    return {"PATH": os.environ["PATH"], "CODEX_HOME": home, "HOME": home, KEY: _VALUE}
+
+
+@contextmanager
+def open_model() -> Iterator[str]:
+    """The address of a model in a process of its own."""
+    with subprocess.Popen(
+        [sys.executable, "-m", "bench.model"], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            yield f"http://127.0.0.1:{int(process.stdout.readline())}/v1"
+        finally:
+            process.stdin.close()
+            process.wait(timeout=10)
+
+
+def by_proctor(folder: Path, attempts: int, url: str) -> Cost:
+    return campaign_cost(folder, spec=spec_of(attempts, isolation="shared", base_url=url), env={})
+
+
+def by_bare_driver(folder: Path, attempts: int, url: str) -> Cost:
+    home = _home(folder, url)
+    return in_own_process("bench.bare_driver", str(home), str(attempts), url, env={})
+
+
+def by_exec(folder: Path, attempts: int, url: str) -> Cost:
+    """As many at a time as the others, by xargs; each in an empty folder of its own."""
+    home = _home(folder, url)
+    workspaces = [folder / str(number) for number in range(attempts)]
+    for workspace in workspaces:
+        workspace.mkdir()
+    words = [codex_program(), "exec", "--json", "--ephemeral", "--skip-git-repo-check", "-s", "workspace-write"]
+    meter = Meter()
+    done = subprocess.run(
+        ["xargs", "-P", str(PARALLEL), "-I", "{}", *words, "-C", "{}", PROMPT],
+        input="\n".join(map(str, workspaces)),
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env=codex_environment(str(home)),
+        timeout=DEADLINE_S,
+        check=True,
+    )
+    cost = meter.read()
+    ended = done.stdout.count('"turn.completed"')
+    assert ended == attempts, f"{ended} of {attempts} turns of codex exec ended well"
+    return cost
+
+
+def _home(folder: Path, url: str) -> Path:
+    home = folder / "home"
+    home.mkdir(parents=True)
+    (home / "config.toml").write_text(_CONFIG.format(url=url, key=KEY), encoding="utf-8")
+    return home

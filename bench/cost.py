@@ -1,0 +1,60 @@
+"""What a piece of work cost: wall time, our CPU and that of the children we waited for, apart; and peak memory."""
+
+import os
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+ROOT = Path(__file__).parent.parent
+DEADLINE_S = 280.0
+
+
+class Cost(msgspec.Struct, frozen=True, kw_only=True):
+    wall_s: float
+    cpu_s: float
+    children_cpu_s: float
+    peak_bytes: int
+
+
+class Meter:
+    """Runs from when it is made."""
+
+    def __init__(self) -> None:
+        self._began_s = time.monotonic()
+        self._own_s, self._children_s = _cpu_s(resource.RUSAGE_SELF), _cpu_s(resource.RUSAGE_CHILDREN)
+
+    def read(self) -> Cost:
+        return Cost(
+            wall_s=time.monotonic() - self._began_s,
+            cpu_s=_cpu_s(resource.RUSAGE_SELF) - self._own_s,
+            children_cpu_s=_cpu_s(resource.RUSAGE_CHILDREN) - self._children_s,
+            peak_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+        )
+
+
+def _cpu_s(who: int) -> float:
+    used = resource.getrusage(who)
+    return used.ru_utime + used.ru_stime
+
+
+def in_own_process(module: str, *words: str, env: Mapping[str, str]) -> Cost:
+    """What a module of this package says it cost, run by the same interpreter."""
+    done = subprocess.run(
+        [sys.executable, "-m", module, *words],
+        cwd=ROOT,
+        env={**os.environ, **env},
+        stdout=subprocess.PIPE,
+        timeout=DEADLINE_S,
+        check=True,
+    )
+    return msgspec.json.decode(done.stdout, type=Cost)
+
+
+def tell(cost: Cost) -> None:
+    """To whoever asked with `in_own_process`."""
+    sys.stdout.buffer.write(msgspec.json.encode(cost))

@@ -1,0 +1,90 @@
+"""A program that speaks as much of the app-server's wire as an attempt needs, and thinks nothing: only for benchmarks.
+
+It imports nothing heavy and answers a turn at once with frames of the real wire's shapes and sizes, so what is left to
+measure is what Proctor does with them. That a runtime works is never shown with it.
+"""
+
+import json
+import sys
+from itertools import count
+
+PIECES = 17
+"""Of the answer, so that an attempt hears 30 frames in all."""
+
+_AT = '"emittedAtMs":1794787368557'
+_SAID = "So it is done, and this is the answer to it. " * PIECES + 'PROCTOR-RESULT: {"done": true, "answer": ""}'
+
+
+def reply(id_: int, result: object) -> str:
+    return json.dumps({"id": id_, "result": result}, separators=(",", ":"))
+
+
+def notice(method: str, params: object) -> str:
+    return f'{{"method":"{method}","params":{json.dumps(params, separators=(",", ":"))},{_AT}}}'
+
+
+def thread_of(number: int) -> str:
+    return f"01a1e1a9-ddf0-71c3-af1a-{number:012x}"
+
+
+def started(id_: int, number: int, cwd: str) -> list[str]:
+    thread = {"id": thread_of(number), "cwd": cwd, "ephemeral": True, "modelProvider": "proctor", "turns": []}
+    return [
+        reply(id_, {"thread": thread, "model": "proctor-scripted", "modelProvider": "proctor", "cwd": cwd}),
+        notice("thread/started", {"thread": thread}),
+    ]
+
+
+def answered(id_: int, thread: str) -> list[str]:
+    """All of a turn."""
+    turn_id, item_id = thread.replace("71c3", "7c70"), f"msg_{thread[-12:]}"
+    turn: dict[str, object] = {
+        "id": turn_id,
+        "items": [],
+        "itemsView": "notLoaded",
+        "status": "inProgress",
+        "error": None,
+    }
+    place = {"threadId": thread, "turnId": turn_id}
+    question = {"type": "userMessage", "id": f"ask_{thread[-12:]}", "content": [{"type": "text", "text": "Do it."}]}
+    answer = {"type": "agentMessage", "id": item_id, "text": "", "phase": None, "memoryCitation": None}
+    used = {"totalTokens": 19, "inputTokens": 12, "cachedInputTokens": 0, "outputTokens": 7, "reasoningOutputTokens": 0}
+    # Spelled once a turn and not once a piece: the program must not be what is measured.
+    piece = notice("item/agentMessage/delta", {**place, "itemId": item_id, "delta": _SAID[: len(_SAID) // PIECES]})
+    last = notice("item/agentMessage/delta", {**place, "itemId": item_id, "delta": _SAID[-48:]})
+    return [
+        notice("thread/status/changed", {"threadId": thread, "status": {"type": "active", "activeFlags": []}}),
+        notice("turn/started", {"threadId": thread, "turn": turn}),
+        reply(id_, {"turn": turn}),
+        notice("item/started", {"item": question, **place}),
+        notice("item/completed", {"item": question, **place}),
+        notice("item/started", {"item": answer, **place}),
+        *[piece] * (PIECES - 1),
+        last,
+        notice("item/completed", {"item": {**answer, "text": _SAID}, **place}),
+        notice("thread/tokenUsage/updated", {**place, "tokenUsage": {"total": used, "last": used}}),
+        notice("turn/completed", {"threadId": thread, "turn": {**turn, "status": "completed"}}),
+    ]
+
+
+def main() -> None:
+    numbers = count(1)
+    for line in sys.stdin:
+        ask = json.loads(line)
+        match ask.get("method"):
+            case "initialize":
+                said = [reply(ask["id"], {"userAgent": "fake/0.163.0 (no agent; none) (proctor; 0)"})]
+            case "thread/start":
+                said = started(ask["id"], next(numbers), ask["params"]["cwd"])
+            case "turn/start":
+                said = answered(ask["id"], ask["params"]["threadId"])
+            case _ if "id" in ask:
+                said = [reply(ask["id"], {})]
+            case _:
+                continue
+        sys.stdout.write("\n".join(said) + "\n")
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()

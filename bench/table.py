@@ -1,0 +1,46 @@
+"""What was measured, beside what it is to beat."""
+
+from collections.abc import Iterable
+
+import msgspec
+
+
+class Row(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """`ratio` is what was measured by what is to be beaten; `ok` whether it is beaten."""
+
+    what: str
+    measured: float
+    to_beat: float
+    unit: str
+    ratio: float
+    ok: bool
+    note: str = ""
+
+
+def at_most(what: str, measured: float, to_beat: float, unit: str, *, note: str = "") -> Row:
+    ratio = measured / to_beat
+    return Row(what=what, measured=measured, to_beat=to_beat, unit=unit, ratio=ratio, ok=ratio <= 1, note=note)
+
+
+def at_least(what: str, measured: float, to_beat: float, unit: str, *, note: str = "") -> Row:
+    ratio = measured / to_beat
+    return Row(what=what, measured=measured, to_beat=to_beat, unit=unit, ratio=ratio, ok=ratio >= 1, note=note)
+
+
+def render(rows: Iterable[Row]) -> str:
+    r"""
+    >>> print(render([at_most("a start", 0.03, 0.04, "s", note="of two")]))
+    what     measured  to beat  ratio  ok   note
+    a start    0.03 s   0.04 s   0.75  yes  of two
+    """
+    cells = [("what", "measured", "to beat", "ratio", "ok", "note")]
+    for row in rows:
+        measured, to_beat = (f"{value:.3g} {row.unit}" for value in (row.measured, row.to_beat))
+        cells.append((row.what, measured, to_beat, f"{row.ratio:.2f}", "yes" if row.ok else "NO", row.note))
+    widths = [max(len(line[at]) for line in cells) for at in range(5)]
+    lines = []
+    for what, measured, to_beat, ratio, ok, note in cells:
+        numbers = zip((measured, to_beat, ratio), widths[1:4], strict=True)
+        columns = [what.ljust(widths[0]), *(text.rjust(width) for text, width in numbers), ok.ljust(widths[4]), note]
+        lines.append("  ".join(columns).rstrip())
+    return "\n".join(lines)

@@ -1,0 +1,152 @@
+"""Agents in a web application: sessions on one warm process, events by SSE, approvals as buttons.
+
+Run it with `SCRIPT=examples/scripts/webapp.yaml python examples/webapp/app.py` and open the address it prints; or with
+MODEL=openai/gpt-5.5 and OPENAI_API_KEY set. KEEP=1 keeps the evidence on disk.
+"""
+
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import anyio
+import msgspec
+import uvicorn
+from anyio.abc import TaskGroup, TaskStatus
+from fastapi import Body, FastAPI, Header, HTTPException, Request
+from fastapi.responses import FileResponse, JSONResponse, StreamingResponse
+
+import proctor
+
+SCRIPT, MODEL = os.environ.get("SCRIPT"), os.environ.get("MODEL")
+EVIDENCE: proctor.EvidenceKept = "disk" if "KEEP" in os.environ else "memory"
+PAGE = Path(__file__).with_name("page.html")
+
+
+@dataclass
+class Waiting:
+    """A question that the browser has not answered yet."""
+
+    answered: anyio.Event = field(default_factory=anyio.Event)
+    decision: proctor.Decision = proctor.Decision.DENY
+
+
+@dataclass
+class Room:
+    """One conversation. It lives until it is closed or the server stops, whoever looks at it meanwhile."""
+
+    session: proctor.Session
+    waiting: dict[str, Waiting]
+    closed: anyio.Event = field(default_factory=anyio.Event)
+
+
+@dataclass
+class Rooms:
+    """Every conversation of this server, each in a task of its own."""
+
+    pool: proctor.Pool
+    tasks: TaskGroup
+    open: dict[str, Room] = field(default_factory=dict)
+
+    async def hold(self, *, task_status: TaskStatus[str]) -> None:
+        waiting: dict[str, Waiting] = {}
+
+        async def decide(question: proctor.Question) -> proctor.Decision:
+            asked = waiting[question.request] = Waiting()
+            try:
+                await asked.answered.wait()
+                return asked.decision
+            finally:
+                del waiting[question.request]
+
+        room = None
+        try:
+            async with self.pool.session(approvals=decide, approval_deadline="10m", script=SCRIPT) as session:
+                room = self.open[session.id] = Room(session, waiting)
+                task_status.started(session.id)
+                await room.closed.wait()
+        except proctor.ProctorError as error:
+            if room is None:
+                raise  # whoever wanted to open it is told
+            print(f"{room.session.id} could not be kept: {error}")
+        finally:
+            if room is not None:
+                del self.open[room.session.id]
+
+
+@asynccontextmanager
+async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+    async with (
+        proctor.pool(model=MODEL, login=MODEL and "api-key", evidence=EVIDENCE) as pool,
+        anyio.create_task_group() as tasks,
+    ):
+        app.state.rooms = Rooms(pool, tasks)
+        yield
+        tasks.cancel_scope.cancel()
+
+
+app = FastAPI(lifespan=lifespan)
+
+
+def room_of(request: Request, room: str) -> Room:
+    rooms: Rooms = request.app.state.rooms
+    if (found := rooms.open.get(room)) is None:
+        raise HTTPException(404, "no such session")
+    return found
+
+
+@app.exception_handler(proctor.InputError)
+async def refuse(_: Request, error: proctor.InputError) -> JSONResponse:
+    return JSONResponse({"code": error.code, "what": str(error), "todo": error.meaning.todo}, 409)
+
+
+@app.get("/")
+async def page() -> FileResponse:
+    return FileResponse(PAGE)
+
+
+@app.post("/sessions")
+async def open_session(request: Request) -> dict[str, str]:
+    rooms: Rooms = request.app.state.rooms
+    return {"id": await rooms.tasks.start(rooms.hold)}
+
+
+@app.delete("/sessions/{room}", status_code=204)
+async def close_session(request: Request, room: str) -> None:
+    room_of(request, room).closed.set()
+
+
+@app.post("/sessions/{room}/say", status_code=202)
+async def say(request: Request, room: str, prompt: str = Body(embed=True)) -> None:
+    room_of(request, room).session.say(prompt)
+
+
+@app.post("/sessions/{room}/interrupt", status_code=204)
+async def interrupt(request: Request, room: str) -> None:
+    await room_of(request, room).session.interrupt()
+
+
+@app.post("/sessions/{room}/answers/{question}", status_code=204)
+async def answer(request: Request, room: str, question: str, accept: bool = Body(embed=True)) -> None:
+    if (asked := room_of(request, room).waiting.get(question)) is None:
+        raise HTTPException(409, "nobody waits for this answer any more")
+    asked.decision = proctor.Decision.ACCEPT if accept else proctor.Decision.DENY
+    asked.answered.set()
+
+
+@app.get("/sessions/{room}/events")
+async def events(request: Request, room: str, last_event_id: int = Header(0)) -> StreamingResponse:
+    """A browser that was cut off sends the last offset it saw, and goes on after it."""
+    following = room_of(request, room).session.events(after=last_event_id)
+
+    async def stream() -> AsyncIterator[bytes]:
+        async for offset, event in following:
+            yield b"id: %d\ndata: %b\n\n" % (offset, msgspec.json.encode(event))
+
+    return StreamingResponse(stream(), media_type="text/event-stream")
+
+
+if __name__ == "__main__":
+    # Streams never end by themselves, so a server that stops must not wait for them for long.
+    uvicorn.run(app, port=int(os.environ.get("PORT", "8000")), timeout_graceful_shutdown=1, log_level="info")

@@ -1,0 +1,318 @@
+"""What `import proctor` offers: sessions, pools of them, campaigns, and the words they speak."""
+
+import os
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+from msgspec import to_builtins
+
+from proctor.attempt.converse import LiveSession as Session
+from proctor.attempt.converse import Turn
+from proctor.attempt.hold import Keep
+from proctor.attempt.model import DECIDE_S, Watcher
+from proctor.attempt.stream import Placed
+from proctor.campaign.run import run_campaign
+from proctor.campaign.sessions import Sessions, SessionWish, open_sessions
+from proctor.errors import (
+    DeadlineError,
+    EvidenceError,
+    HangupError,
+    InputError,
+    MachineError,
+    PeerError,
+    ProctorError,
+    RefusedError,
+    WireError,
+)
+from proctor.event.model import (
+    ApprovalAsked,
+    ApprovalResolved,
+    Asked,
+    Cancelled,
+    ClockFired,
+    ErrorReported,
+    Event,
+    Noted,
+    ProcessExited,
+    PromptSent,
+    ReasoningSaid,
+    ReasoningStreamed,
+    Replied,
+    SessionBegan,
+    SessionRefused,
+    StatusChanged,
+    StreamEnded,
+    TextSaid,
+    TextStreamed,
+    ToolBegan,
+    ToolEnded,
+    ToolStreamed,
+    TurnBegan,
+    TurnEnded,
+    Unrecognized,
+    UsageReported,
+    WarningRaised,
+)
+from proctor.event.outcome import Ending, Outcome
+from proctor.ids import FlowId, MissionId, StrategyId, ThreadId
+from proctor.report.keep import keep_report
+from proctor.report.row import Report
+from proctor.runtime.base import Decide, Decision, Question, Tool
+from proctor.spec.duration import parse_duration_s
+from proctor.spec.load import LoadedSpec, load_built, load_spec
+from proctor.spec.model import Approvals, Duration, HeadlessRun
+from proctor.spec.model import CampaignSpec as Campaign
+from proctor.spec.model import ExpectSpec as Expect
+from proctor.spec.model import FlowSpec as Flow
+from proctor.spec.model import LimitsSpec as Limits
+from proctor.spec.model import MissionSpec as Mission
+from proctor.spec.model import ModelSpec as Model
+from proctor.spec.model import WorkspaceSpec as Workspace
+
+__all__ = [
+    "ApprovalAsked", "ApprovalResolved", "Approvals", "Asked", "Campaign", "Cancelled", "ClockFired", "DeadlineError",
+    "Decide", "Decision", "Ending", "ErrorReported", "Event", "EvidenceError", "EvidenceKept", "Expect", "Flow",
+    "FlowId", "HangupError", "HeadlessRun", "InputError", "Limits", "MachineError", "Mission", "MissionId", "Model",
+    "Noted", "Outcome", "PeerError", "Placed", "Pool", "ProcessExited", "ProctorError", "PromptSent", "Question",
+    "ReasoningSaid", "ReasoningStreamed", "RefusedError", "Replied", "Report", "Session", "SessionBegan",
+    "SessionRefused", "StatusChanged", "StrategyId", "StreamEnded", "TextSaid", "TextStreamed", "Tool", "ToolBegan",
+    "ToolEnded", "ToolStreamed", "Turn", "TurnBegan", "TurnEnded", "Unrecognized", "UsageReported", "WarningRaised",
+    "WireError", "Workspace", "pool", "run", "session",
+]  # fmt: skip
+
+EvidenceKept: TypeAlias = Literal["off", "memory", "disk"]
+SandboxName: TypeAlias = Literal["read-only", "workspace-write", "danger-full-access"]
+Approving: TypeAlias = Literal["deny", "accept", "workspace"] | Decide
+"""A policy, or an async function that is asked for each question: `async def decide(question) -> Decision`."""
+
+SESSION_LIMITS = Limits(attempt="1h", turn="10m", stall="2m")
+"""What a conversation gets where nothing is said: `attempt` is the whole of it."""
+
+
+@asynccontextmanager
+async def session(
+    runtime: str = "codex_app_server",
+    *,
+    workspace: str | Path | None = None,
+    model: Model | str | None = None,
+    login: str | None = None,
+    sandbox: SandboxName = "workspace-write",
+    approvals: Approving = "deny",
+    approval_deadline: Duration = DECIDE_S,
+    tools: Sequence[Tool] = (),
+    limits: Limits = SESSION_LIMITS,
+    evidence: EvidenceKept = "off",
+    root: str | Path | None = None,
+    is_persistent: bool = False,
+    resume: str | None = None,
+    script: str | Path | None = None,
+    options: Mapping[str, Any] | None = None,
+    env: Mapping[str, str] | None = None,
+) -> AsyncIterator[Session]:
+    """A conversation with an agent, in a process of its own that ends with the block, whatever happens in it.
+
+        async with proctor.session(workspace="shop", model="openai/gpt-5.5", login="api-key") as s:
+            async for event in s.say("Why does the test fail?"):
+                if isinstance(event, proctor.TextStreamed):
+                    print(event.text, end="")
+            print(s.outcome, s.answer)
+
+    The agent works in `workspace` itself, or in an empty folder that goes with the session. `model` is a Model or
+    "provider/name"; with `script` it is the scripted one, and nothing leaves the machine. `evidence` keeps the last
+    events only (`off`), all of them in `memory`, or a sealed folder under `root` on `disk`.
+    """
+    async with (
+        _open(
+            runtime, isolation="process", sandbox=sandbox, model=model, login=login, script=script, evidence=evidence,
+            root=root, options=options, env=env,
+        ) as opened,
+        opened.session(
+            workspace=workspace, sandbox=sandbox, approvals=approvals, approval_deadline=approval_deadline,
+            tools=tools, limits=limits, is_persistent=is_persistent, resume=resume, script=script,
+        ) as live,
+    ):  # fmt: skip
+        yield live
+
+
+@asynccontextmanager
+async def pool(
+    runtime: str = "codex_app_server",
+    *,
+    model: Model | str | None = None,
+    login: str | None = None,
+    evidence: EvidenceKept = "off",
+    root: str | Path | None = None,
+    options: Mapping[str, Any] | None = None,
+    env: Mapping[str, str] | None = None,
+) -> AsyncIterator["Pool"]:
+    """One warm agent process for many sessions, replaced when it dies, gone with the block. Fit for a lifespan.
+
+        async with proctor.pool(model="openai/gpt-5.5", login="api-key") as pool:
+            async with pool.session(workspace="shop") as s:
+                print((await s.say("What is this?")).outcome, s.answer)
+
+    Without a model its sessions bring scripts.
+    """
+    async with _open(
+        runtime, isolation="shared", model=model, login=login, evidence=evidence, root=root, options=options, env=env
+    ) as opened:
+        yield opened
+
+
+class Pool:
+    """Opens sessions on one process."""
+
+    def __init__(self, sessions: Sessions, spec: Mapping[str, Any]) -> None:
+        self._sessions = sessions
+        self._spec = spec
+
+    def session(
+        self,
+        *,
+        workspace: str | Path | None = None,
+        sandbox: SandboxName = "workspace-write",
+        approvals: Approving = "deny",
+        approval_deadline: Duration = DECIDE_S,
+        tools: Sequence[Tool] = (),
+        limits: Limits = SESSION_LIMITS,
+        is_persistent: bool = False,
+        resume: str | None = None,
+        script: str | Path | None = None,
+    ) -> AbstractAsyncContextManager[Session]:
+        """A conversation, as `proctor.session` opens one. Beside others no agent may have full access."""
+        decide = approvals if callable(approvals) else None
+        written = "ask" if callable(approvals) else approvals
+        spec = _with(self._spec, flow={"sandbox": sandbox, "approvals": written}, script=script, limits=limits)
+        loaded = _loaded(spec)
+        wish = SessionWish(
+            loaded=loaded,
+            workspace=None if workspace is None else _folder(workspace),
+            decide=decide,
+            decide_deadline_s=_seconds(approval_deadline, key="approval_deadline"),
+            tools=tuple(tools),
+            is_persistent=is_persistent,
+            resume=None if resume is None else ThreadId(resume),
+        )
+        return self._sessions.session(wish)
+
+
+async def run(
+    spec: str | Path | Campaign | Mapping[str, Any],
+    *,
+    root: str | Path | None = None,
+    decide: Decide | None = None,
+    approval_deadline: Duration = DECIDE_S,
+) -> Report:
+    """Runs a campaign and keeps its evidence: each attempt with its outcome, what the agent claimed, what was verified,
+    and its folder. It is a file, or a Campaign or mapping built here, which says what a file would.
+
+        report = await proctor.run("examples/quickstart.yaml")
+        for attempt in report.attempts:
+            print(attempt.mission_id, attempt.outcome, attempt.claimed, attempt.verified, attempt.dir)
+
+    `decide` is asked where a flow says `approvals: ask`. Paths of a campaign built here start from the current folder.
+    """
+    if isinstance(spec, str | Path):
+        loaded = load_spec(Path(spec))
+    else:
+        loaded = load_built(spec, name="campaign", folder=Path.cwd())
+    place = _root(root)
+    result = await run_campaign(
+        loaded,
+        root=place,
+        watcher=Watcher(),
+        decide=decide,
+        decide_deadline_s=_seconds(approval_deadline, key="approval_deadline"),
+    )
+    reasons = {each.attempt_id: str(each.error) for each in result.attempts if each.error is not None}
+    return keep_report(result.paths, root=place, redactor=result.redactor, reasons=reasons)
+
+
+# ── what is said in Python, as a spec says it ──
+
+_NAME = "session"
+_SCRIPT_KEY = "missions[0].script"
+
+
+@asynccontextmanager
+async def _open(
+    runtime: str,
+    *,
+    isolation: str,
+    model: Model | str | None,
+    login: str | None,
+    evidence: str,
+    root: str | Path | None,
+    options: Mapping[str, Any] | None,
+    env: Mapping[str, str] | None,
+    sandbox: str = "workspace-write",
+    script: str | Path | None = None,
+) -> AsyncIterator[Pool]:
+    flow = {"id": "flow", "runtime": [runtime], "isolation": isolation, "sandbox": sandbox, "env": dict(env or {})}
+    if login is not None:
+        flow["login"] = login
+    if model is not None:
+        flow["model"] = _model(model)
+    if options is not None:
+        flow["options"] = {runtime: dict(options)}
+    mission = {"id": "conversation", "prompt": "A conversation."}
+    spec = {"version": 1, "campaign": _NAME, "missions": [mission], "flows": [flow]}
+    loaded = load_built(_with(spec, script=script), name=_NAME, folder=Path.cwd(), excused=_SCRIPT_KEY)
+    try:
+        keep = Keep(evidence)
+    except ValueError:
+        raise _wrong("evidence", f"{evidence!r} is none of {', '.join(Keep)}") from None
+    async with open_sessions(loaded, root=_root(root), keep=keep) as sessions:
+        yield Pool(sessions, spec)
+
+
+def _with(
+    spec: Mapping[str, Any],
+    *,
+    flow: Mapping[str, Any] | None = None,
+    script: str | Path | None = None,
+    limits: Limits | None = None,
+) -> dict[str, Any]:
+    """The spec with what one session says beside it."""
+    mission = dict(spec["missions"][0])
+    if script is not None:
+        mission["script"] = str(Path(script).absolute())
+    more = {} if limits is None else {"limits": to_builtins(limits)}
+    return {**spec, "missions": [mission], "flows": [{**spec["flows"][0], **(flow or {})}], **more}
+
+
+def _loaded(spec: Mapping[str, Any]) -> LoadedSpec:
+    return load_built(spec, name=_NAME, folder=Path.cwd())
+
+
+def _model(model: Model | str) -> dict[str, Any]:
+    if isinstance(model, Model):
+        return {"provider": model.provider, **dict(to_builtins(model))}
+    provider, slash, name = model.partition("/")
+    if not slash:
+        raise _wrong("model", f"{model!r} is not of the form provider/name")
+    return {"provider": provider, "name": name}
+
+
+def _folder(workspace: str | Path) -> Path:
+    folder = Path(workspace).expanduser().absolute()
+    if not folder.is_dir():
+        raise InputError("spec.missing-file", f"there is no folder {folder}", file=_NAME, key="workspace")
+    return folder
+
+
+def _seconds(written: Duration, *, key: str) -> float:
+    try:
+        return parse_duration_s(written)
+    except ValueError as error:
+        raise _wrong(key, str(error)) from None
+
+
+def _root(root: str | Path | None) -> Path:
+    return Path(root or os.environ.get("PROCTOR_ROOT") or ".proctor")
+
+
+def _wrong(key: str, what: str) -> InputError:
+    return InputError("spec.type", what, file=_NAME, key=key)

@@ -1,0 +1,60 @@
+"""One sync of the disk at a time, shared by all who asked for it before it began."""
+
+from dataclasses import dataclass, field
+
+import anyio
+import anyio.to_thread
+
+from proctor.errors import MachineError
+from proctor.evidence.sync import Sync
+
+
+@dataclass(slots=True)
+class _Round:
+    """Who waits for the same sync, and what came of it."""
+
+    is_asked: anyio.Event = field(default_factory=anyio.Event)
+    is_over: anyio.Event = field(default_factory=anyio.Event)
+    is_durable: bool = False
+    error: MachineError | None = None
+
+
+class SharedSync:
+    """`run` must be running in a task for anybody to be answered."""
+
+    def __init__(self, sync: Sync) -> None:
+        self._sync = sync
+        self._next = _Round()
+        self._life = anyio.CancelScope()
+
+    async def run(self) -> None:
+        """Sync when asked, until `close`."""
+        round_ = self._next
+        try:
+            with self._life:
+                while True:
+                    await round_.is_asked.wait()
+                    # What is written from here on may come too late for this one.
+                    self._next = _Round()
+                    try:
+                        await anyio.to_thread.run_sync(self._sync)
+                        round_.is_durable = True
+                    except MachineError as error:
+                        round_.error = error
+                    round_.is_over.set()
+                    round_ = self._next
+        finally:
+            # Whoever comes now is answered too: with a refusal.
+            round_.is_over.set()
+            self._next.is_over.set()
+
+    def close(self) -> None:
+        self._life.cancel()
+
+    async def make_durable(self) -> None:
+        """Returns when all that was written before the call survives a power cut; MachineError where it may not."""
+        round_ = self._next
+        round_.is_asked.set()
+        await round_.is_over.wait()
+        if not round_.is_durable:
+            raise round_.error or MachineError("machine.unwritable", "the run ended before the disk was synced")

@@ -1,0 +1,170 @@
+"""Conversations on warm agent processes: what they share, from the first check to the last process."""
+
+import secrets as chance
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+
+import anyio
+import anyio.to_thread
+from msgspec import structs
+
+from proctor import places
+from proctor.attempt.converse import LiveSession
+from proctor.attempt.hold import Keep, hold_session
+from proctor.attempt.model import DECIDE_S, AttemptAsk, Lease, Watcher
+from proctor.campaign.agents import Agents
+from proctor.campaign.hosts import HostPool
+from proctor.campaign.preflight import Ready, preflight
+from proctor.campaign.run import stamp
+from proctor.campaign.scratch import open_scratch
+from proctor.clock import SYSTEM_CLOCK, Clock
+from proctor.contain.intent import open_intents
+from proctor.errors import InputError
+from proctor.evidence.layout import RootPaths, RunPaths
+from proctor.ids import AttemptId, CampaignId, CellId, ProcessId, RunId, ThreadId
+from proctor.model.script import load_script
+from proctor.plan.expand import expand, resolve_flow
+from proctor.plan.model import Contents, ResolvedFlow
+from proctor.runtime.base import Decide, Tool
+from proctor.spec.load import LoadedSpec
+from proctor.spec.model import Isolation
+from proctor.workspace.snapshot import EMPTY
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionWish:
+    """One conversation: `loaded` holds one mission and one flow, and what a spec can say of them."""
+
+    loaded: LoadedSpec
+    workspace: Path | None = None
+    decide: Decide | None = None
+    decide_deadline_s: float = DECIDE_S
+    tools: tuple[Tool, ...] = ()
+    is_persistent: bool = False
+    resume: ThreadId | None = None
+
+
+class Sessions:
+    """Opens conversations. With shared isolation all have one process, which is replaced when it dies."""
+
+    def __init__(
+        self,
+        ready: Ready,
+        agents: Agents,
+        hosts: HostPool,
+        *,
+        flow: ResolvedFlow,
+        run_id: RunId,
+        root: Path,
+        keep: Keep,
+    ) -> None:
+        self._ready = ready
+        self._agents = agents
+        self._hosts = hosts
+        self._flow = flow
+        self._run_id = run_id
+        self._root = root
+        self._keep = keep
+        self._numbers = count(1)
+        self._is_closed = False
+
+    def close(self) -> None:
+        """No process is kept for anybody any more."""
+        self._is_closed = True
+        self._hosts.retire_all()
+
+    @asynccontextmanager
+    async def session(self, wish: SessionWish) -> AsyncIterator[LiveSession]:
+        if self._is_closed:
+            raise InputError("session.over", "the pool is closed")
+        self._keep_evidence_out_of(wish.workspace)
+        spec = wish.loaded.spec
+        plan = expand(spec, digests=Contents(scripts=wish.loaded.script_digests, workspaces={}))
+        [flow], [mission] = plan.flows, spec.missions
+        cell = CellId(f"session-{next(self._numbers)}")
+        attempt = AttemptId(f"{cell}.1")
+        script = None if mission.script is None else load_script(wish.loaded.scripts[mission.script])
+        resolution = self._ready.resolutions[self._flow.id]
+        with self._agents.playing(attempt, script, flow) as model:
+            ask = AttemptAsk(
+                attempt_id=attempt,
+                n=1,
+                campaign_id=CampaignId(spec.campaign),
+                run_id=self._run_id,
+                plan_digest=plan.digest,
+                cell=structs.replace(plan.cells[0], id=cell),
+                mission=mission,
+                flow=flow,
+                limits=plan.limits,
+                paths=self._paths.attempt(cell, n=1),
+                scratch=self._agents.scratch / "attempts" / attempt,
+                workspace_source=None,
+                workspace_digest=EMPTY.digest,
+                runtime=resolution.runtime,
+                lease=self.lease,
+                model=model,
+                secrets=self._ready.secrets,
+                containment=self._ready.containment,
+                intents=self._agents.intents,
+                clock=self._agents.clock,
+                watcher=Watcher(),
+                facts=self._agents.facts(self._flow),
+                decide=wish.decide,
+                decide_deadline_s=wish.decide_deadline_s,
+                tools=wish.tools,
+                is_persistent=wish.is_persistent,
+                resume=wish.resume,
+            )
+            async with hold_session(ask, keep=self._keep, workspace=wish.workspace) as live:
+                yield live
+
+    def _keep_evidence_out_of(self, workspace: Path | None) -> None:
+        if self._keep is not Keep.DISK or workspace is None:
+            return
+        if self._paths.folder.resolve().is_relative_to(workspace.resolve()):
+            what = f"the evidence would lie inside it, in {self._root}, where the agent could change it"
+            suggestion = "Give a `root` outside the workspace."
+            raise InputError("spec.unsupported", what, file="session", key="workspace", suggestion=suggestion)
+
+    @property
+    def _paths(self) -> RunPaths:
+        return RootPaths(self._root).session(self._run_id)
+
+    def lease(self) -> AbstractAsyncContextManager[Lease]:
+        return self._agents.lease(self._flow, self._hosts)
+
+
+@asynccontextmanager
+async def open_sessions(
+    loaded: LoadedSpec, *, root: Path, keep: Keep, clock: Clock = SYSTEM_CLOCK
+) -> AsyncIterator[Sessions]:
+    """For conversations of the one flow of `loaded`. Where they share a process, it is up when this is entered."""
+    # In a thread: it hashes programs, tries containment and ends leftovers, which may all take a while.
+    ready = await anyio.to_thread.run_sync(preflight, loaded)
+    flow = resolve_flow(loaded.spec.flows[0], spec=loaded.spec)
+    run_id = RunId(stamp(clock))
+    problem: Exception | None = None
+    async with AsyncExitStack() as stack:
+        scratch = stack.enter_context(open_scratch(run_id, is_kept=False))
+        intents = await stack.enter_async_context(open_intents(places.state_dir() / "spawns"))
+        paths = RootPaths(root).session(run_id) if keep is Keep.DISK else None
+        agents = Agents(ready=ready, paths=paths, scratch=scratch, intents=intents, clock=clock)
+        await agents.open_model(stack, {flow.id: flow})
+        tasks = await stack.enter_async_context(anyio.create_task_group())
+        hosts = HostPool(tasks, new_id=lambda: ProcessId(f"p-{chance.token_hex(6)}"))
+        sessions = Sessions(ready, agents, hosts, flow=flow, run_id=run_id, root=root, keep=keep)
+        try:
+            if flow.isolation is Isolation.SHARED:
+                async with sessions.lease():
+                    pass
+            yield sessions
+        except Exception as error:
+            # Kept from the task group, which would wrap the caller's own error into another.
+            problem = error
+        finally:
+            sessions.close()
+    if (problem := problem or hosts.failure) is not None:
+        raise problem

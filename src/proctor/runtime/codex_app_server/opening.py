@@ -1,0 +1,26 @@
+"""How a session comes by its thread: a new one, one that is taken up again, or one with the history of another."""
+
+from typing import Any
+
+from proctor.runtime.base import SessionAsk
+from proctor.runtime.codex_app_server.home import thread_params
+from proctor.runtime.codex_app_server.tools import offered
+
+
+def opening(ask: SessionAsk) -> tuple[str, dict[str, Any]]:
+    """The request and its parameters."""
+    params = thread_params(ask)
+    taken_up = {
+        # Turns are paged by requests of their own; without this the reply holds all of them.
+        "excludeTurns": True,
+        # Else the temporary folder of the session before stays writable (seen with 0.163).
+        "runtimeWorkspaceRoots": [str(ask.workspace), str(ask.tmp)],
+    }
+    if ask.resume is not None:
+        del params["ephemeral"]
+        return "thread/resume", {**params, **taken_up, "threadId": ask.resume}
+    if ask.fork is not None:
+        return "thread/fork", {**params, **taken_up, "threadId": ask.fork}
+    if ask.tools:
+        params["dynamicTools"] = offered(ask.tools)
+    return "thread/start", params

@@ -1,0 +1,85 @@
+"""A request of the agent's, read in our words."""
+
+import shlex
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from proctor.ids import CallId
+from proctor.protocol.jsonrpc import RequestId
+from proctor.runtime.base import Question
+from proctor.runtime.codex_app_server import wire
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """One request, of whatever shape: what cannot be read in it is not there."""
+
+    request: RequestId
+    method: str
+    params: Mapping[str, Any]
+
+    @property
+    def call(self) -> str | None:
+        return _text(self.params, "itemId") or _text(self.params, "callId")
+
+    def question(self, *, paths: tuple[str, ...]) -> Question:
+        return Question(
+            request=str(self.request),
+            about=wire.APPROVALS.get(self.method, "unknown"),
+            command=_command(self.params.get("command")),
+            cwd=_text(self.params, "cwd"),
+            paths=paths,
+            reason=_text(self.params, "reason"),
+            call=None if self.call is None else CallId(self.call),
+            native=self.params,
+        )
+
+
+def read_asked(request: RequestId, method: str, line: bytes) -> Asked:
+    return Asked(request=request, method=method, params=params_in(line))
+
+
+def params_in(line: bytes) -> Mapping[str, Any]:
+    """A frame's parameters, empty where they are no object."""
+    try:
+        frame = msgspec.json.decode(line)
+    except (msgspec.DecodeError, RecursionError):
+        return {}
+    params = frame.get("params") if isinstance(frame, dict) else None
+    return params if isinstance(params, dict) else {}
+
+
+def changed_paths(changes: Any) -> tuple[str, ...]:
+    """Every path that a patch touches, the targets of renames among them.
+
+    >>> changed_paths([{"path": "/w/a", "kind": {"type": "update", "move_path": "/w/b"}, "diff": ""}])
+    ('/w/a', '/w/b')
+    >>> changed_paths({"a": {"type": "update", "unified_diff": "", "move_path": None}})
+    ('a',)
+    """
+    return tuple(dict.fromkeys(_touched(changes)))
+
+
+def _touched(changes: Any) -> Iterator[str]:
+    if isinstance(changes, dict):  # how the oldest request spells it
+        changes = [{"path": path, "kind": kind} for path, kind in changes.items()]
+    for change in changes if isinstance(changes, list) else []:
+        kind = change.get("kind") if isinstance(change, dict) else None
+        # A change that cannot be read could be of any file.
+        yield (_text(change, "path") if isinstance(change, dict) else None) or "/"
+        if isinstance(kind, dict) and (moved := kind.get("move_path", kind.get("movePath"))) is not None:
+            yield moved if isinstance(moved, str) else "/"
+
+
+def _command(value: Any) -> str | None:
+    if isinstance(value, list) and all(isinstance(word, str) for word in value):
+        return shlex.join(value)
+    return value if isinstance(value, str) else None
+
+
+def _text(params: Mapping[str, Any], name: str) -> str | None:
+    value = params.get(name)
+    return value if isinstance(value, str) else None

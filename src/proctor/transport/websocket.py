@@ -1,0 +1,79 @@
+"""A websocket to an agent that listens on this machine: whole messages in, whole messages out."""
+
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import anyio
+
+from proctor.errors import HangupError, MachineError, RefusedError
+from proctor.protocol.lines import MAX_LINE_BYTES
+
+if TYPE_CHECKING:
+    from websockets.asyncio.client import ClientConnection
+
+CLOSE_S = 1.0
+
+
+class Socket:
+    """One connection. Made by `connect` only."""
+
+    def __init__(self, connection: "ClientConnection") -> None:
+        self._connection = connection
+
+    async def receive(self) -> bytes:
+        """The next message; empty when there is none any more, however that came about."""
+        from websockets.exceptions import ConnectionClosed
+
+        message: str | bytes = b""
+        with suppress(ConnectionClosed):
+            # An empty message would look like the end.
+            while not message:
+                message = await self._connection.recv()
+        return message.encode() if isinstance(message, str) else message
+
+    async def send(self, message: bytes) -> None:
+        from websockets.exceptions import ConnectionClosed
+
+        try:
+            await self._connection.send(message, text=True)
+        except ConnectionClosed as error:
+            raise HangupError("peer.hangup", "the websocket is closed") from error
+
+    async def close(self) -> None:
+        """With a handshake if the other end takes part in one in time, and in any case."""
+        with anyio.move_on_after(CLOSE_S):
+            await self._connection.close()
+        self._connection.transport.abort()
+
+    def abort(self) -> None:
+        """Cut it off, as a broken network does."""
+        self._connection.transport.abort()
+
+
+async def connect(url: str, *, token: str, deadline_s: float) -> Socket:
+    """HangupError where nobody listens there, RefusedError where the token is not taken."""
+    try:
+        from websockets.asyncio.client import connect as dial
+        from websockets.exceptions import InvalidHandshake, InvalidStatus
+    except ModuleNotFoundError as error:
+        what = "the websocket transport needs websockets (pip install 'proctor[websocket]')"
+        raise MachineError("machine.extra-missing", what) from error
+    try:
+        with anyio.fail_after(deadline_s):
+            connection = await dial(
+                url,
+                additional_headers={"Authorization": f"Bearer {token}"},
+                user_agent_header=None,
+                # On loopback it costs time and saves nothing.
+                compression=None,
+                max_size=MAX_LINE_BYTES,
+                # A busy agent is not a broken connection: our own clocks count its silence.
+                ping_interval=None,
+                close_timeout=CLOSE_S,
+                proxy=None,
+            )
+    except InvalidStatus as error:
+        raise RefusedError("peer.refused", f"{url}: HTTP {error.response.status_code}") from error
+    except (OSError, TimeoutError, InvalidHandshake) as error:
+        raise HangupError("peer.hangup", f"{url}: {type(error).__name__} {error}") from error
+    return Socket(connection)

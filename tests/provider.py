@@ -1,0 +1,91 @@
+"""A model provider on loopback that looks at credentials: it lets one through, and plays a script to each thread."""
+
+import base64
+import json
+import socket
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+import uvicorn
+from starlette.responses import JSONResponse
+from starlette.types import Receive, Scope, Send
+
+from proctor.clock import SYSTEM_CLOCK
+from proctor.model.exchange import Exchange, Stage
+from proctor.model.player import Player
+from proctor.model.script import Script
+
+DEADLINE_S = 10
+
+
+@dataclass(slots=True)
+class Provider:
+    """`asked` is every request: its path, and the credential it came with. `accounts` answers what else is asked."""
+
+    steps: list[Mapping[str, Any]]
+    bearer: str
+    accounts: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    asked: list[tuple[str, str | None]] = field(default_factory=list)
+    url: str = ""
+    _exchange: Exchange = field(default_factory=lambda: Exchange(SYSTEM_CLOCK))
+
+    @property
+    def base_url(self) -> str:
+        return f"{self.url}/v1"
+
+    def model_asked(self) -> set[str | None]:
+        """The credentials that the model was asked with."""
+        return {credential for path, credential in self.asked if path == "/v1/responses"}
+
+    def heard(self) -> str:
+        """What the conversations said to it."""
+        return "\n".join(
+            text for stage in self._exchange.stages.values() for row in stage.journal.rows for text in row.heard
+        )
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        headers = {name.decode(): value.decode() for name, value in scope["headers"]}
+        path, credential = scope["path"], headers.get("authorization")
+        self.asked.append((path, credential))
+        if path in self.accounts:
+            await JSONResponse(self.accounts[path])(scope, receive, send)
+        elif credential != f"Bearer {self.bearer}":
+            refusal = {"error": {"message": "Incorrect API key provided", "code": "invalid_api_key"}}
+            await JSONResponse(refusal, status_code=401)(scope, receive, send)
+        else:
+            key = headers.get("thread-id", "none")
+            if key not in self._exchange.stages:
+                script = msgspec.convert({"version": 1, "steps": self.steps}, Script)
+                self._exchange.stages[key] = Stage(player=Player(key, script))
+            await self._exchange({**scope, "path": f"/a/{key}{path}"}, receive, send)
+
+
+@contextmanager
+def open_provider(
+    *steps: Mapping[str, Any], bearer: str, accounts: Mapping[str, Mapping[str, Any]] | None = None
+) -> Iterator[Provider]:
+    """Served in a thread of its own. What it is asked before it is up waits at the socket."""
+    provider = Provider(list(steps), bearer, accounts or {})
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        provider.url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        config = uvicorn.Config(provider, lifespan="off", log_config=None, ws="none", timeout_graceful_shutdown=1)
+        server = uvicorn.Server(config)
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
+        thread.start()
+        try:
+            yield provider
+        finally:
+            server.should_exit = True
+            thread.join(DEADLINE_S)
+            assert not thread.is_alive()
+
+
+def jwt(**claims: Any) -> str:
+    """A web token that nobody signed. It ends with the world unless told otherwise."""
+    parts = ({"alg": "none"}, {"exp": 4102444800, **claims})
+    coded = [base64.urlsafe_b64encode(json.dumps(part).encode()).decode().rstrip("=") for part in parts]
+    return ".".join((*coded, "c2lnbmF0dXJl"))

@@ -1,0 +1,121 @@
+"""`approvals: ask` on the command line: a person at a real terminal, the real agent, and nobody at all."""
+
+import json
+import os
+import pty
+import re
+import select
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.lab import Lab, jsonl, mission, say_done
+
+DEADLINE_S = 60.0
+
+
+class Terminal:
+    """What a person sees, and the keys they press."""
+
+    def __init__(self, fd: int, process: "subprocess.Popen[bytes]") -> None:
+        self._fd = fd
+        self.process = process
+        self.seen = ""
+
+    def wait_for(self, pattern: str) -> str:
+        """What was seen up to this, gone from `seen` afterwards."""
+        end_s = time.monotonic() + DEADLINE_S
+        while (found := re.search(pattern, self.seen)) is None:
+            assert time.monotonic() < end_s, f"never seen: {pattern}\n{self.seen}"
+            if select.select([self._fd], [], [], 1)[0]:
+                try:
+                    self.seen += re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", os.read(self._fd, 65536).decode()).replace(
+                        "\r", ""
+                    )
+                except OSError:  # a terminal whose last user has left says EIO
+                    pytest.fail(f"it ended before: {pattern}\n{self.seen}")
+        before, self.seen = self.seen[: found.end()], self.seen[found.end() :]
+        return before
+
+    def type(self, keys: str) -> None:
+        os.write(self._fd, keys.encode())
+
+
+@contextmanager
+def at_a_terminal(lab: Lab, *words: str) -> Iterator[Terminal]:
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "proctor", *words],
+        env={**os.environ, "PROCTOR_ROOT": str(lab.root), "TERM": "xterm", "COLUMNS": "200"},
+        cwd=lab.folder,
+        stdin=theirs,
+        stdout=subprocess.DEVNULL,
+        stderr=theirs,
+        start_new_session=True,
+    )
+    os.close(theirs)
+    try:
+        yield Terminal(ours, process)
+    finally:
+        process.kill()
+        process.wait()
+        os.close(ours)
+
+
+def asking_spec(lab: Lab, *names: str) -> Path:
+    missions = [
+        mission(name, {"run": {"command": f"echo {name} > made.txt", "escalate": True}}, say_done()) for name in names
+    ]
+    return lab.write_spec(missions, flow={"approvals": "ask"})
+
+
+def answers(lab: Lab) -> list[tuple[str, str]]:
+    rows = [row for paths in lab.attempts().values() for row in jsonl(paths.transcript)]
+    return [(row["text"], row["status"]) for row in rows if row["kind"] == "approval" and row["status"] != "asked"]
+
+
+@pytest.mark.real_agent
+@pytest.mark.requirement("runtime.approvals.answered")
+def test_questions_are_shown_plainly_one_at_a_time_and_each_gets_its_own_answer(lab: Lab) -> None:
+    with at_a_terminal(lab, "run", str(asking_spec(lab, "one", "two"))) as terminal:
+        terminal.type("y\n")  # before there is a question: no answer to any
+        first = terminal.wait_for(r"within \d+ s: ")
+        assert first.count("The agent asks: command") == 1
+        assert re.search(r"  command  /bin/bash -c 'echo (one|two) > made.txt'\n", first)
+        assert re.search(r"  in       \S+/workspace\n", first)
+        assert "  because  The script asks for it.\n" in first
+        terminal.type("what?\n")
+        assert "The agent asks" not in terminal.wait_for(r"within \d+ s: ")
+        terminal.type("n\n")
+        second = terminal.wait_for(r"within \d+ s: ")
+        assert "denied" in second
+        assert second.count("The agent asks: command") == 1
+        terminal.type("y\n")
+        terminal.wait_for("accepted")
+        terminal.process.wait(timeout=DEADLINE_S)
+    assert sorted(answers(lab)) == [("accept by callback", "accept"), ("decline by callback", "decline")]
+    lab.assert_all_evidence_is_valid()
+
+
+@pytest.mark.real_agent
+def test_a_question_that_nobody_answers_goes_with_the_run(lab: Lab) -> None:
+    with at_a_terminal(lab, "run", str(asking_spec(lab, "one"))) as terminal:
+        terminal.wait_for(r"within \d+ s: ")
+        terminal.process.terminate()
+        assert terminal.process.wait(timeout=DEADLINE_S) == 130
+        terminal.wait_for("no answer: denied")
+    assert answers(lab) == [("none by cancelled", "none")]
+    lab.assert_all_evidence_is_valid()
+
+
+def test_without_a_terminal_nothing_is_run_and_the_message_says_what_to_do(lab: Lab) -> None:
+    said = lab.proctor("run", str(asking_spec(lab, "one")), "--json")
+    told = json.loads(said.stdout)["error"]
+    assert (said.returncode, told["code"], told["key"]) == (2, "policy.nobody-to-ask", "flows[0].approvals")
+    assert "`approvals: deny`, `accept` or `workspace`" in told["todo"]
+    assert not lab.root.exists()

@@ -1,0 +1,53 @@
+"""The benchmark runs and tells what it should. What it measured is nobody's business here: no time is asserted."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from bench.fake_agent import answered, started, thread_of
+
+ROOT = Path(__file__).parent.parent
+ROWS = [
+    "our CPU per attempt, one fake agent for all",
+    "our CPU per attempt, a spawn each",
+    "4 fake attempts",
+    "4 fake attempts, our memory",
+    "Codex attempts a second, by codex exec -P16",
+    "Codex attempts a second, by a bare driver",
+    "events recorded, redacted, chained",
+    "attempt list --json of 8",
+    "CPU per attempt, 8 by 4",
+    "proctor --version",
+]
+
+
+@pytest.mark.real_agent
+def test_a_quick_benchmark_measures_every_row_of_the_table(tmp_path: Path) -> None:
+    file = tmp_path / "results.json"
+    done = subprocess.run(
+        [sys.executable, "-m", "bench", "--quick", "--results", str(file)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=150,
+    )
+    assert done.returncode in (0, 1), done.stderr  # so small a run says nothing about how fast anything is
+    rows = json.loads(file.read_text())["rows"]
+    assert [row["what"] for row in rows] == ROWS
+    for row in rows:
+        assert row["measured"] > 0
+        assert row["ratio"] == pytest.approx(row["measured"] / row["toBeat"])
+        assert row["ok"] in {row["ratio"] <= 1, row["ratio"] >= 1}
+    lines = done.stdout.splitlines()
+    assert lines[0].split() == ["what", "measured", "to", "beat", "ratio", "ok", "note"]
+    assert [line.startswith(what) for line, what in zip(lines[1:], ROWS, strict=True)] == [True] * len(ROWS)
+
+
+def test_the_fake_agent_says_thirty_frames_of_a_real_size() -> None:
+    """Two of a start, these of a turn, and a reply each to the two requests that end an attempt."""
+    turn = answered(2, thread_of(1))
+    assert len(started(1, 1, "/w")) + len(turn) + 2 == 30
+    assert 200 < sum(map(len, turn)) / len(turn) < 400
