@@ -83,7 +83,7 @@ class Redactor:
     def __init__(self, secrets: Sequence[Secret], *, private: frozenset[tuple[str, ...]] = frozenset()) -> None:
         self._needles, self._prefilter = _prepared(tuple(secrets), private)
         self._private = private
-        self._private_roots = frozenset(path[0] for path in private)
+        self._private_sizes = sorted({len(path) for path in private})
         self._masker = Masker(self._needles)
 
     # ── JSON lines ──
@@ -172,10 +172,7 @@ class Redactor:
         return (placeholder(name), (name,)) if name else (old, ())
 
     def _is_private(self, path: Sequence[str | int]) -> bool:
-        # Most paths are told by their first step, and this is asked for every leaf.
-        if not path or path[0] not in self._private_roots:
-            return False
-        return any(tuple(path[: len(known)]) == known for known in self._private)
+        return any(tuple(path[:size]) in self._private for size in self._private_sizes)
 
     # ── texts ──
 
