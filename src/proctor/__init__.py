@@ -17,7 +17,7 @@ _OFFERED = frozenset(
     Limits MachineError Mission MissionId Model Noted Outcome PeerError Placed Pool ProcessExited ProctorError
     PromptSent Question ReasoningSaid ReasoningStreamed RefusedError Replied Report Session SessionBegan
     SessionRefused StatusChanged StrategyId StreamEnded TextSaid TextStreamed Tool ToolBegan ToolEnded ToolStreamed
-    Turn TurnBegan TurnEnded Unrecognized UsageReported WarningRaised WireError Workspace pool run session
+    Turn TurnAsked TurnBegan TurnEnded Unrecognized UsageReported WarningRaised WireError Workspace pool run session
     """.split()
 )
 

@@ -6,6 +6,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
+import anyio.to_thread
 from msgspec import to_builtins
 
 from proctor.attempt.converse import LiveSession as Session
@@ -49,6 +50,7 @@ from proctor.event.model import (
     ToolBegan,
     ToolEnded,
     ToolStreamed,
+    TurnAsked,
     TurnBegan,
     TurnEnded,
     Unrecognized,
@@ -78,8 +80,8 @@ __all__ = [
     "Noted", "Outcome", "PeerError", "Placed", "Pool", "ProcessExited", "ProctorError", "PromptSent", "Question",
     "ReasoningSaid", "ReasoningStreamed", "RefusedError", "Replied", "Report", "Session", "SessionBegan",
     "SessionRefused", "StatusChanged", "StrategyId", "StreamEnded", "TextSaid", "TextStreamed", "Tool", "ToolBegan",
-    "ToolEnded", "ToolStreamed", "Turn", "TurnBegan", "TurnEnded", "Unrecognized", "UsageReported", "WarningRaised",
-    "WireError", "Workspace", "pool", "run", "session",
+    "ToolEnded", "ToolStreamed", "Turn", "TurnAsked", "TurnBegan", "TurnEnded", "Unrecognized", "UsageReported",
+    "WarningRaised", "WireError", "Workspace", "pool", "run", "session",
 ]  # fmt: skip
 
 EvidenceKept: TypeAlias = Literal["off", "memory", "disk"]
@@ -102,11 +104,10 @@ async def session(
     approvals: Approving = "deny",
     approval_deadline: Duration = DECIDE_S,
     tools: Sequence[Tool] = (),
+    tool_deadline: Duration = DECIDE_S,
     limits: Limits = SESSION_LIMITS,
     evidence: EvidenceKept = "off",
     root: str | Path | None = None,
-    is_persistent: bool = False,
-    resume: str | None = None,
     script: str | Path | None = None,
     options: Mapping[str, Any] | None = None,
     env: Mapping[str, str] | None = None,
@@ -130,7 +131,7 @@ async def session(
         ) as opened,
         opened.session(
             workspace=workspace, sandbox=sandbox, approvals=approvals, approval_deadline=approval_deadline,
-            tools=tools, limits=limits, is_persistent=is_persistent, resume=resume, script=script,
+            tools=tools, tool_deadline=tool_deadline, limits=limits, script=script,
         ) as live,
     ):  # fmt: skip
         yield live
@@ -176,12 +177,20 @@ class Pool:
         approvals: Approving = "deny",
         approval_deadline: Duration = DECIDE_S,
         tools: Sequence[Tool] = (),
+        tool_deadline: Duration = DECIDE_S,
         limits: Limits = SESSION_LIMITS,
         is_persistent: bool = False,
         resume: str | None = None,
+        fork: str | None = None,
         script: str | Path | None = None,
     ) -> AbstractAsyncContextManager[Session]:
-        """A conversation, as `proctor.session` opens one. Beside others no agent may have full access."""
+        """A conversation, as `proctor.session` opens one. Beside others no agent may have full access.
+
+        With `is_persistent` the agent keeps the thread; `resume` goes on with one by its name, `Session.thread`, and
+        `fork` begins another with its history, as long as the pool's process lives.
+        """
+        if resume is not None and fork is not None:
+            raise _wrong("fork", "a thread is resumed or forked, not both")
         decide = approvals if callable(approvals) else None
         written = "ask" if callable(approvals) else approvals
         spec = _with(self._spec, flow={"sandbox": sandbox, "approvals": written}, script=script, limits=limits)
@@ -193,7 +202,9 @@ class Pool:
             decide_deadline_s=_seconds(approval_deadline, key="approval_deadline"),
             tools=tuple(tools),
             is_persistent=is_persistent,
+            tool_deadline_s=_seconds(tool_deadline, key="tool_deadline"),
             resume=None if resume is None else ThreadId(resume),
+            fork=None if fork is None else ThreadId(fork),
         )
         return self._sessions.session(wish)
 
@@ -214,8 +225,9 @@ async def run(
 
     `decide` is asked where a flow says `approvals: ask`. Paths of a campaign built here start from the current folder.
     """
+    # Files are read and written in threads: the loop may be somebody's server.
     if isinstance(spec, str | Path):
-        loaded = load_spec(Path(spec))
+        loaded = await anyio.to_thread.run_sync(load_spec, Path(spec))
     else:
         loaded = load_built(spec, name="campaign", folder=Path.cwd())
     place = _root(root)
@@ -227,7 +239,9 @@ async def run(
         decide_deadline_s=_seconds(approval_deadline, key="approval_deadline"),
     )
     reasons = {each.attempt_id: str(each.error) for each in result.attempts if each.error is not None}
-    return keep_report(result.paths, root=place, redactor=result.redactor, reasons=reasons)
+    return await anyio.to_thread.run_sync(
+        lambda: keep_report(result.paths, root=place, redactor=result.redactor, reasons=reasons)
+    )
 
 
 # ── what is said in Python, as a spec says it ──

@@ -1,7 +1,9 @@
 """Scripts for conversations, and what is looked at after them."""
 
 import os
+import signal
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from itertools import count
 from pathlib import Path
 from typing import Any, TypeVar
@@ -48,3 +50,15 @@ def scratch() -> set[str]:
 def assert_gone(command: str) -> None:
     """What was killed is gone a moment later."""
     wait_until(lambda: not processes_with(command), deadline_s=10)
+
+
+def kill_agents() -> None:
+    """The app-servers that this test process started, and what is around them."""
+    for agent in processes_with("app-server\0--listen"):
+        # One that is gone already went with another.
+        with suppress(OSError):
+            above = agent
+            while above > 1 and above != os.getpid():
+                above = int(Path(f"/proc/{above}/stat").read_text().rpartition(")")[2].split()[1])
+            if above == os.getpid():
+                os.kill(agent, signal.SIGKILL)

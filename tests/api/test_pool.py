@@ -1,8 +1,5 @@
 """Many conversations on one warm process, and what somebody who embeds them gives: answers, tools, threads."""
 
-import os
-import signal
-from contextlib import suppress
 from pathlib import Path
 
 import anyio
@@ -11,8 +8,8 @@ import pytest
 import proctor
 from proctor.attempt.recheck import examine_run
 from proctor.evidence.layout import RootPaths
-from tests.api.talk import assert_gone, bounded, nap, script
-from tests.lab import Lab, processes_with
+from tests.api.talk import assert_gone, bounded, kill_agents, nap, script
+from tests.lab import Lab
 
 pytestmark = pytest.mark.real_agent
 
@@ -57,18 +54,6 @@ def test_sessions_share_a_process_and_one_that_died_is_replaced(tmp_path: Path) 
     [run] = RootPaths(root).runs()
     found = examine_run(run, is_strict=True)
     assert [(each.status, each.problems) for each in found] == [("valid", ())] * 9  # the run, 6 sessions, 2 processes
-
-
-def kill_agents() -> None:
-    """The app-servers that this test process started, and what is around them."""
-    for agent in processes_with("app-server\0--listen"):
-        # One that is gone already went with another.
-        with suppress(OSError):
-            above = agent
-            while above > 1 and above != os.getpid():
-                above = int(Path(f"/proc/{above}/stat").read_text().rpartition(")")[2].split()[1])
-            if above == os.getpid():
-                os.kill(agent, signal.SIGKILL)
 
 
 @pytest.mark.requirement("surface.embed")

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proctor.event.claim import FOOTER, MARKER, NO_CLAIM, Claim, ClaimFold, claim_in, with_footer
-from proctor.event.model import Event, PromptSent, TextSaid, TextStreamed, TurnEnded
+from proctor.event.model import Event, PromptSent, TextSaid, TextStreamed, TurnAsked, TurnEnded
 from proctor.ids import ItemId, TurnId
 from tests.event.streams import streams, words
 
@@ -90,7 +90,7 @@ def test_only_the_last_line_of_the_last_message_is_a_claim() -> None:
 
 def test_a_new_prompt_forgets_what_was_claimed_before() -> None:
     claimed = said(marker(done=True, answer="a"), frame=1)
-    assert claim_of(claimed, PromptSent(text="Again.", frame=2, at_ms=2)) == NO_CLAIM
+    assert claim_of(claimed, TurnAsked(text="Again.", frame=2, at_ms=2)) == NO_CLAIM
 
 
 def test_neither_our_prompt_nor_half_a_message_is_a_claim() -> None:

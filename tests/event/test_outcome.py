@@ -14,6 +14,7 @@ from proctor.event.model import (
     SessionRefused,
     StreamEnded,
     TextSaid,
+    TurnAsked,
     TurnEnded,
 )
 from proctor.event.outcome import NOT_ENDED, Ending, Outcome, OutcomeFold
@@ -32,7 +33,7 @@ def ending_of(*events: Event) -> Ending:
 
 @given(streams)
 def test_the_first_cause_since_the_last_prompt_wins_unless_nobody_was_left(events: list[Event]) -> None:
-    last = max((at for at, event in enumerate(events) if isinstance(event, PromptSent)), default=0)
+    last = max((at for at, event in enumerate(events) if isinstance(event, TurnAsked)), default=0)
     gone = next((event for event in events[:last] if isinstance(event, StreamEnded | ProcessExited)), None)
     cause = gone or next((event for event in events[last:] if isinstance(event, TERMINAL)), None)
     ending = ending_of(*events)
@@ -42,7 +43,7 @@ def test_the_first_cause_since_the_last_prompt_wins_unless_nobody_was_left(event
 
 
 def test_in_a_conversation_each_turn_has_its_own_ending_until_the_channel_is_gone() -> None:
-    prompt = PromptSent(text="Go on.", frame=5, at_ms=0)
+    prompt = TurnAsked(text="Go on.", frame=5, at_ms=0)
     ended = TurnEnded(turn=T1, status="completed", frame=3, at_ms=0)
     failed = TurnEnded(turn=TurnId("t2"), status="failed", frame=6, at_ms=0)
     gone = StreamEnded(cause="it closed", frame=4, at_ms=0)
@@ -50,6 +51,8 @@ def test_in_a_conversation_each_turn_has_its_own_ending_until_the_channel_is_gon
     assert ending_of(ErrorReported(text="busy", frame=2, at_ms=0), ended, prompt, failed) == Ending(
         outcome=Outcome.FAILED, code="agent.turn-failed", frame=6
     )
+    steered = PromptSent(text="Faster.", frame=4, at_ms=0)
+    assert ending_of(ended, steered) == Ending(outcome=Outcome.COMPLETED, frame=3), "words into a turn begin none"
     assert ending_of(ended, gone) == Ending(outcome=Outcome.COMPLETED, frame=3)
     assert ending_of(ended, gone, prompt, failed) == Ending(
         outcome=Outcome.CRASHED, code="peer.hangup", detail="it closed", frame=4

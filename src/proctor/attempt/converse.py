@@ -15,9 +15,9 @@ from proctor.attempt.tap import RecordingTap
 from proctor.attempt.turn import TEARDOWN_S, take_turn
 from proctor.attempt.watchdog import Fired, Watch, under_watch
 from proctor.errors import HangupError, InputError, ProctorError
-from proctor.event.model import Event, PromptSent, TextSaid
+from proctor.event.model import Event, TextSaid, TurnAsked
 from proctor.event.outcome import NOT_ENDED, Ending, Outcome
-from proctor.event.row import ClockRanOut, StepTaken, WasCancelled, WasRefused
+from proctor.event.row import ClockRanOut, StepTaken, TurnWanted, WasCancelled, WasRefused
 from proctor.ids import AttemptId, ThreadId
 from proctor.runtime.base import Session
 
@@ -91,7 +91,7 @@ class LiveSession:
         """What the agent said last in the last turn."""
         self.failure: ProctorError | None = None
         """Why the record is no longer whole, if so."""
-        self.conversation = Conversation(is_fresh=ask.resume is None)
+        self.conversation = Conversation(is_fresh=ask.resume is None and ask.fork is None)
         self._ask = ask
         self._watch = watch
         self._stream = stream
@@ -133,8 +133,7 @@ class LiveSession:
     def say(self, prompt: str, *, output_schema: Mapping[str, Any] | None = None) -> Turn:
         """Begin a turn, at once. InputError where one runs already or the session has ended."""
         session = self._ready()
-        watch, clock = self._watch, self._ask.clock
-        return self._begin(lambda: take_turn(session, prompt, watch=watch, clock=clock, output_schema=output_schema))
+        return self._begin(session, lambda: session.turn(prompt, output_schema=output_schema), text=prompt)
 
     async def steer(self, text: str) -> None:
         """Say something into the running turn. RefusedError where the agent will not have it."""
@@ -150,10 +149,10 @@ class LiveSession:
             work.stop.set()
             await work.turn
 
-    async def compact(self) -> None:
-        """Have the agent shorten its history, and wait until it has."""
+    async def compact(self) -> Ending:
+        """Have the agent shorten its history, in a turn of its own, and wait for how that ends."""
         session = self._ready()
-        await self._begin(session.compact)
+        return await self._begin(session, session.compact, text=None)
 
     def events(self, *, after: int = 0) -> AsyncIterator[Placed]:
         """Every event after that offset, then those that happen, to the end of the session, each with its offset.
@@ -196,7 +195,7 @@ class LiveSession:
 
     def saw(self, event: Event) -> None:
         """Keeps the answer, and hands the event on to who reads."""
-        if isinstance(event, PromptSent):
+        if isinstance(event, TurnAsked):
             self.answer = None
         elif isinstance(event, TextSaid):
             self.answer = event.text
@@ -209,9 +208,13 @@ class LiveSession:
             raise InputError("session.busy", "one turn at a time")
         return self._session
 
-    def _begin(self, do: Callable[[], Awaitable[None]]) -> Turn:
+    def _begin(self, session: Session, ask: Callable[[], Awaitable[None]], *, text: str | None) -> Turn:
+        assert self._tap is not None, "a session that is ready has a record"
         turn = Turn(self._stream)
-        self._work = _Work(do=do, turn=turn)
+        # On record before the agent is asked: where nobody is left to ask, the turn was wanted all the same.
+        self._tap.say(TurnWanted(text=text))
+        watch, clock = self._watch, self._ask.clock
+        self._work = _Work(do=lambda: take_turn(session, ask, watch=watch, clock=clock), turn=turn)
         self._wake.set()
         return turn
 

@@ -93,6 +93,7 @@ class _Holder:
         self._source = workspace
         self._redactor = Redactor(ask.secrets, private=ask.runtime.private)
         self._base = EMPTY
+        self._is_given_up = False
         self._lacking: list[str] = []
         self._began_s = ask.clock.steady_s()
         self._stream = EventStream(
@@ -194,6 +195,7 @@ class _Holder:
         with anyio.move_on_after(SEAL_S) as patience:
             await anyio.to_thread.run_sync(self._seal, record, abandon_on_cancel=True)
         if patience.cancelled_caught:
+            self._is_given_up = True
             raise MachineError("machine.unwritable", f"no seal within {SEAL_S:g} s", file=str(self._live.folder))
 
     def _seal(self, record: _Record) -> None:
@@ -212,4 +214,6 @@ class _Holder:
             duration_ms=round((ask.clock.steady_s() - self._began_s) * 1000),
             streams=record.heads(),
         )
-        affix_durably(ask.paths, sealed)
+        # Whoever waited was told that there is no seal.
+        if not self._is_given_up:
+            affix_durably(ask.paths, sealed)

@@ -26,6 +26,10 @@ DECIDE_S = 120.0
 """How long somebody who is asked may take."""
 
 
+def _nothing() -> None:
+    """Nobody wants to know."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lease:
     """A place in a running agent process.
@@ -79,16 +83,16 @@ class AttemptAsk:
     decide: Decide | None = None
     decide_deadline_s: float = DECIDE_S
     tools: tuple[Tool, ...] = ()
+    tool_deadline_s: float = DECIDE_S
     is_persistent: bool = False
     resume: ThreadId | None = None
+    fork: ThreadId | None = None
     stop: anyio.Event = field(default_factory=anyio.Event)
     is_scratch_kept: bool = False
     # Where many attempts share their syncs: returns when what was written until now survives a power cut. The seal
     # itself is then left to the caller to make durable.
     make_durable: Callable[[], Awaitable[None]] | None = None
-    at_rest: Callable[[], None] = lambda: (
-        None
-    )  # told when neither agent nor probes run any more, where it comes to that
+    at_rest: Callable[[], None] = _nothing  # told when neither agent nor probes run any more, if it comes to that
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -129,7 +129,7 @@ class _Supervisor:
                         layout.PROBES: probes.head,
                     },
                 ),
-                is_small=now == base and frames.size_bytes < SMALL_BYTES,
+                is_small=not base.entries and now == base and frames.size_bytes + probes.size_bytes < SMALL_BYTES,
             )
             if ask.make_durable is None:
                 await anyio.to_thread.run_sync(affix_durably, paths, sealed)
@@ -203,7 +203,8 @@ class _Supervisor:
             self.move(Move.READY)
             self.move(Move.ASK)
             self._session = session
-            await take_turn(session, self._conversation.prompt, watch=self._watch, clock=self._ask.clock)
+            prompt = self._conversation.prompt
+            await take_turn(session, lambda: session.turn(prompt), watch=self._watch, clock=self._ask.clock)
 
     def _record_stop(self, tap: RecordingTap, cause: Fired | ProctorError) -> None:
         match cause:

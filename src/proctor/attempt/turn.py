@@ -1,9 +1,10 @@
 """A session of a runtime's for one attempt, and one turn of it: clocks told, nothing left running afterwards."""
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 import anyio
 
@@ -12,9 +13,12 @@ from proctor.attempt.model import AttemptAsk
 from proctor.attempt.tap import RecordingTap
 from proctor.attempt.watchdog import Watch
 from proctor.clock import Clock
-from proctor.runtime.base import Decide, Decision, Question, Session, SessionAsk
+from proctor.runtime.base import Session, SessionAsk
 
 TEARDOWN_S = 30.0
+
+A = TypeVar("A")
+R = TypeVar("R")
 
 
 @asynccontextmanager
@@ -36,11 +40,13 @@ async def open_session(
             model=ask.model,
             profile=ask.flow.profile,
             options=ask.flow.options.get(ask.runtime.id, {}),
-            decide=None if ask.decide is None else _holding(ask.decide, watch, ask.clock),
+            decide=None if ask.decide is None else _held(ask.decide, watch, ask.clock),
             decide_deadline_s=ask.decide_deadline_s,
-            tools=ask.tools,
+            tools=tuple(replace(tool, call=_held(tool.call, watch, ask.clock)) for tool in ask.tools),
+            tool_deadline_s=ask.tool_deadline_s,
             is_persistent=ask.is_persistent,
             resume=ask.resume,
+            fork=ask.fork,
         )
         try:
             async with lease.host.open_session(session_ask, tap) as session:
@@ -51,13 +57,11 @@ async def open_session(
             conversation.process_rows_to = lease.rows()
 
 
-async def take_turn(
-    session: Session, prompt: str, *, watch: Watch, clock: Clock, output_schema: Mapping[str, Any] | None = None
-) -> None:
-    """Ask, and wait for the end of the turn; however it ends, its children end too."""
+async def take_turn(session: Session, ask: Callable[[], Awaitable[None]], *, watch: Watch, clock: Clock) -> None:
+    """Ask for a turn, which returns at its end; however it ends, its children end too."""
     watch.turn_began(clock.steady_s())
     try:
-        await session.turn(prompt, output_schema=output_schema)
+        await ask()
     finally:
         watch.turn_ended()
         # Shielded so that a fired clock cannot leave the turn's children running; bounded in any case.
@@ -66,13 +70,13 @@ async def take_turn(
             await session.settle()
 
 
-def _holding(decide: Decide, watch: Watch, clock: Clock) -> Decide:
-    """The clocks count what the agent takes, not what the one takes whom it asks."""
+def _held(call: Callable[[A], Awaitable[R]], watch: Watch, clock: Clock) -> Callable[[A], Awaitable[R]]:
+    """The clocks count what the agent takes, not what those take whom it asks."""
 
-    async def held(question: Question) -> Decision:
+    async def held(given: A) -> R:
         watch.hold(clock.steady_s())
         try:
-            return await decide(question)
+            return await call(given)
         finally:
             watch.let_go(clock.steady_s())
 

@@ -8,6 +8,9 @@ import anyio.to_thread
 from proctor.errors import MachineError
 from proctor.evidence.sync import Sync
 
+# A disk may be slow, and busy for others; one that takes longer than this is not coming back.
+PATIENCE_S = 300.0
+
 
 @dataclass(slots=True)
 class _Round:
@@ -55,6 +58,9 @@ class SharedSync:
         """Returns when all that was written before the call survives a power cut; MachineError where it may not."""
         round_ = self._next
         round_.is_asked.set()
-        await round_.is_over.wait()
+        with anyio.move_on_after(PATIENCE_S):
+            await round_.is_over.wait()
+        if not round_.is_over.is_set():
+            raise MachineError("machine.unwritable", f"the disk was not synced within {PATIENCE_S:g} s")
         if not round_.is_durable:
             raise round_.error or MachineError("machine.unwritable", "the run ended before the disk was synced")

@@ -43,8 +43,10 @@ class SessionWish:
     decide: Decide | None = None
     decide_deadline_s: float = DECIDE_S
     tools: tuple[Tool, ...] = ()
+    tool_deadline_s: float = DECIDE_S
     is_persistent: bool = False
     resume: ThreadId | None = None
+    fork: ThreadId | None = None
 
 
 class Sessions:
@@ -115,8 +117,10 @@ class Sessions:
                 decide=wish.decide,
                 decide_deadline_s=wish.decide_deadline_s,
                 tools=wish.tools,
+                tool_deadline_s=wish.tool_deadline_s,
                 is_persistent=wish.is_persistent,
                 resume=wish.resume,
+                fork=wish.fork,
             )
             async with hold_session(ask, keep=self._keep, workspace=wish.workspace) as live:
                 yield live

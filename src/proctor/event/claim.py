@@ -2,7 +2,7 @@
 
 import msgspec
 
-from proctor.event.model import Event, PromptSent, TextSaid
+from proctor.event.model import Event, TextSaid, TurnAsked
 
 MARKER = "PROCTOR-RESULT:"
 
@@ -58,13 +58,13 @@ def claim_in(text: str, *, frame: int) -> Claim:
 
 
 class ClaimFold:
-    """The claim of the last message since the last prompt: whatever is said after a claim takes it back."""
+    """The claim of the last message of the last turn: whatever is said after a claim takes it back."""
 
     def __init__(self) -> None:
         self.claim = NO_CLAIM
 
     def feed(self, event: Event) -> None:
-        if isinstance(event, PromptSent):
+        if isinstance(event, TurnAsked):
             self.claim = NO_CLAIM
         elif isinstance(event, TextSaid):
             self.claim = claim_in(event.text, frame=event.frame)

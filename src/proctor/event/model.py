@@ -49,6 +49,12 @@ class ProcessExited(Happened, tag="process.exited", frozen=True, kw_only=True):
 # ── a turn ──
 
 
+class TurnAsked(Happened, tag="turn.asked", frozen=True, kw_only=True):
+    """In a conversation: the caller wants another turn. What came of earlier ones counts no more."""
+
+    text: str | None = None
+
+
 class PromptSent(Happened, tag="prompt.sent", frozen=True, kw_only=True):
     """We asked."""
 
@@ -244,6 +250,7 @@ Event = (
     | StatusChanged
     | StreamEnded
     | ProcessExited
+    | TurnAsked
     | PromptSent
     | TurnBegan
     | TurnEnded

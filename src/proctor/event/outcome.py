@@ -10,7 +10,6 @@ from proctor.event.model import (
     ErrorReported,
     Event,
     ProcessExited,
-    PromptSent,
     ReasoningSaid,
     ReasoningStreamed,
     SessionRefused,
@@ -19,6 +18,7 @@ from proctor.event.model import (
     TextStreamed,
     ToolBegan,
     ToolEnded,
+    TurnAsked,
     TurnEnded,
     UsageReported,
 )
@@ -110,7 +110,7 @@ class OutcomeFold:
         match event:
             case ErrorReported():
                 self._trouble = event
-            case PromptSent():
+            case TurnAsked():
                 # Another turn, if there is anybody left to take it.
                 self.ending, self._trouble = self._gone, None
             case StreamEnded() | ProcessExited():

@@ -37,6 +37,12 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True, rename="camel", tag_field=
     """Root of what the supervisor puts on record about itself."""
 
 
+class TurnWanted(Seen, tag="turn.wanted", frozen=True, kw_only=True):
+    """In a conversation: a turn is asked for, before anything is said to the agent. No text where it is no prompt."""
+
+    text: str | None = None
+
+
 class ClockRanOut(Seen, tag="clock.fired", frozen=True, kw_only=True):
     clock: Literal["stall", "turn", "attempt"]
     limit_ms: int
@@ -87,4 +93,14 @@ class StepTaken(Seen, tag="step", frozen=True, kw_only=True):
     detail: dict[str, Any] = {}
 
 
-AnySeen = ClockRanOut | WasCancelled | WasRefused | ChannelClosed | ChildExited | Answered | TailReleased | StepTaken
+AnySeen = (
+    TurnWanted
+    | ClockRanOut
+    | WasCancelled
+    | WasRefused
+    | ChannelClosed
+    | ChildExited
+    | Answered
+    | TailReleased
+    | StepTaken
+)

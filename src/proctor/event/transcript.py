@@ -24,6 +24,7 @@ from proctor.event.model import (
     TextStreamed,
     ToolBegan,
     ToolEnded,
+    TurnAsked,
     TurnBegan,
     TurnEnded,
     Unrecognized,
@@ -147,6 +148,10 @@ def _plain_line(event: Event) -> Line | None:
     match event:
         case SessionBegan(thread=thread, model=model):
             return _line(event, "session", f"thread {thread} on model {model or 'unknown'}")
+        case TurnAsked(text=asked):
+            return _line(
+                event, "turn", "a turn is asked for" if asked else "shorter history is asked for", status="asked"
+            )
         case PromptSent(text=text):
             return _line(event, "prompt", text)
         case TurnBegan(turn=turn):

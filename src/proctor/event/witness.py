@@ -11,6 +11,7 @@ from proctor.event.model import (
     ProcessExited,
     SessionRefused,
     StreamEnded,
+    TurnAsked,
     Unrecognized,
 )
 from proctor.event.row import (
@@ -22,6 +23,7 @@ from proctor.event.row import (
     Row,
     StepTaken,
     TailReleased,
+    TurnWanted,
     WasCancelled,
     WasRefused,
 )
@@ -41,6 +43,8 @@ def witness(row: Row) -> Event:
     """The event of one `self` row."""
     seq, at_ms = row.seq, row.at_ms
     match seen_in(row):
+        case TurnWanted(text=text):
+            return TurnAsked(text=text, frame=seq, at_ms=at_ms)
         case ClockRanOut(clock=clock, limit_ms=limit_ms):
             return ClockFired(clock=clock, limit_ms=limit_ms, frame=seq, at_ms=at_ms)
         case WasCancelled(why=why):

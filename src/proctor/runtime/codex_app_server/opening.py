@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from proctor.errors import InputError
 from proctor.runtime.base import SessionAsk
 from proctor.runtime.codex_app_server.home import thread_params
 from proctor.runtime.codex_app_server.tools import offered
@@ -16,6 +17,9 @@ def opening(ask: SessionAsk) -> tuple[str, dict[str, Any]]:
         # Else the temporary folder of the session before stays writable (seen with 0.163).
         "runtimeWorkspaceRoots": [str(ask.workspace), str(ask.tmp)],
     }
+    if ask.tools and (ask.resume or ask.fork) is not None:
+        # It would take them without a word and not offer them.
+        raise InputError("spec.unsupported", "Codex takes tools for a new thread only, not for one with a history")
     if ask.resume is not None:
         del params["ephemeral"]
         return "thread/resume", {**params, **taken_up, "threadId": ask.resume}
