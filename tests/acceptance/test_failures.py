@@ -71,6 +71,7 @@ BY_THE_MODEL: dict[str, dict[str, Any]] = {
     "http-500": http(500),
     "http-503": http(503),
     "http-5xx": http(502),
+    "script": {"call": {"tool": "nobody_offers_this"}},
     "quota": failed("insufficient_quota"),
     "plan": http(429, body=error("usage_not_included")),
     "usage-limit": http(429, body=error("usage_limit_reached")),

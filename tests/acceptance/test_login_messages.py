@@ -158,7 +158,7 @@ def test_what_does_not_go_together_is_told_with_its_line(
             "flows[0].forward[0]",
             "no agent is handed AWS_PROFILE: it is a credential of a cloud or of your own session",
         ),
-        ("forward: [HOME]", "policy.reserved-variable", "flows[0].forward", "codex_app_server sets HOME itself"),
+        ("forward: [HOME]", "policy.reserved-variable", "flows[0].forward[0]", "codex_app_server sets HOME itself"),
         (
             "forward: [ABSENT]",
             "policy.variable-unset",

@@ -98,7 +98,7 @@ def test_a_claim_without_a_fix_and_a_probe_that_proves_nothing_are_told_apart(la
         "silent": (None, None),
     }
     assert "already passes on the untouched workspace" in reports["vacuous"].reasons[0]
-    assert reports["silent"].reasons == ("no probe is required",)
+    assert reports["silent"].reasons == ("the mission has no probe",)
 
 
 @pytest.mark.requirement("runtime.approvals.answered")

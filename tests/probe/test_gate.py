@@ -66,7 +66,7 @@ def test_a_probe_that_failed_before_and_passes_now_is_verified() -> None:
 @pytest.mark.requirement("probe.gate")
 def test_zero_required_probes_are_never_verified_whatever_was_seen() -> None:
     decision = decide([], [baseline(ONE), row(ONE, Verdict.PASS)], workspace_digest=NOW, base_digest=BASE)
-    assert decision == Decision(verified=Verified.UNKNOWN, per_probe=(), reasons=("no probe is required",))
+    assert decision == Decision(verified=Verified.UNKNOWN, per_probe=(), reasons=("the mission has no probe",))
 
 
 @pytest.mark.requirement("probe.gate")

@@ -34,7 +34,7 @@ ASK = row(
     tool_calls=0,
     tokens=1785,
     duration_ms=532,
-    reasons=("no probe is required",),
+    reasons=("the mission has no probe",),
 )
 CLAIM = row(
     attempt_id=AttemptId("claim.codex.r1.1"),
@@ -71,7 +71,7 @@ def test_a_table_tells_what_was_claimed_what_was_verified_and_why() -> None:
         "  claim/codex   completed  yes      NO            1       ?  1 min 01 s  MISSED\n"
         "  late/codex    timed_out  –        unknown       1       9       3.1 s  –\n"
         "\n"
-        "  ask/codex    cannot be verified: no probe is required\n"
+        "  ask/codex    cannot be verified: the mission has no probe\n"
         "  claim/codex  expectation missed: verified: expected yes, got no\n"
         "  claim/codex  not verified: probe 0 (headless_run): exited 1\n"
         "  late/codex   limit.turn (agent): the turn ran past 3000 ms\n"

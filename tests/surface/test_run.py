@@ -31,7 +31,7 @@ def test_the_quickstart_comes_out_as_expected_and_says_what_to_do_next(quickstar
         "shell/codex  completed  yes  unknown  1  #  #  met",
         "fix/codex  completed  yes  yes  2  #  #  met",
         "claim/codex  completed  yes  NO  1  #  #  met",
-        "ask/codex, shell/codex  cannot be verified: no probe is required",
+        "ask/codex, shell/codex  cannot be verified: the mission has no probe",
         "claim/codex  not verified: probe 0 (headless_run): exited 0 and printed 'Hello,",
         "world\\n'",
     ]

@@ -80,11 +80,12 @@ def _resolve(at: int, flow: ResolvedFlow, loaded: LoadedSpec) -> Resolution:
             known = ", ".join(sorted(runtime.option_names)) or "none"
             raise InputError("spec.unknown-key", f"{runtime.id} has no option {name!r}; it has: {known}")
         runtime.check_options(flow.options.get(runtime.id, {}))
-    for key, names in (("env", flow.env), ("forward", flow.forward)):
-        with blamed(loaded, key=f"flows[{at}].{key}"):
-            for name in sorted(runtime.reserved_variables.intersection(names)):
+    asked = (*((f"env.{name}", name) for name in flow.env), *((f"forward[{n}]", x) for n, x in enumerate(flow.forward)))
+    for key, name in asked:
+        if name in runtime.reserved_variables:
+            with blamed(loaded, key=f"flows[{at}].{key}"):
                 raise InputError("policy.reserved-variable", f"{runtime.id} sets {name} itself")
     if "TMPDIR" in flow.env:
-        with blamed(loaded, key=f"flows[{at}].env"):
+        with blamed(loaded, key=f"flows[{at}].env.TMPDIR"):
             refuse_tmpdir_above(scratch_of_runs() / "any-run", Path(flow.env["TMPDIR"]))
     return resolution

@@ -235,6 +235,11 @@ CODES: dict[str, Meaning] = {
     "provider.bad-request": Meaning(
         "The provider rejects what the agent asks.", "See which option the detail names.", bucket=Bucket.HARNESS
     ),
+    "script.unfit": Meaning(
+        "The mission's script does not fit what the agent did.",
+        "Change the script as the detail says: add the step that was asked for, or use a tool that is offered.",
+        bucket=Bucket.HARNESS,
+    ),
     "provider.prompt-refused": Meaning(
         "The provider refuses the prompt.", "Change the mission's prompt.", bucket=Bucket.AGENT
     ),

@@ -59,8 +59,6 @@ def sign_files(files: Sequence[Path], *, key: Path) -> PublicKey:
 
     The bytes are copied, and all copies signed by one call, so that a passphrase is asked for once.
     """
-    if not key.is_file():
-        raise InputError("sign.key", "there is no such file", file=str(key))
     signer = None
     for start in range(0, len(files), _AT_ONCE):
         batch = files[start : start + _AT_ONCE]

@@ -68,7 +68,7 @@ def decide(
     reasons = tuple(f"probe {each.index} ({each.kind}): {each.reason}" for each in per_probe if each.reason)
     said = {each.verified for each in per_probe}
     if not per_probe:
-        return Decision(verified=Verified.UNKNOWN, per_probe=(), reasons=("no probe is required",))
+        return Decision(verified=Verified.UNKNOWN, per_probe=(), reasons=("the mission has no probe",))
     for verified in (Verified.NO, Verified.UNKNOWN):
         if verified in said:
             return Decision(verified=verified, per_probe=per_probe, reasons=reasons)

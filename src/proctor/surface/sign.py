@@ -31,6 +31,8 @@ class Signing(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 def sign_place(place: Place, *, key: Path, identity: str | None = None) -> Signing:
     """Sign what is sealed and has no signature yet. EvidenceError where anything is invalid: then nothing is signed."""
+    if not key.is_file():
+        raise InputError("sign.key", "there is no such file", file=str(key))
     name = _identity(key, identity)
     sealed = list(sealed_at(place))
     for paths in sealed:

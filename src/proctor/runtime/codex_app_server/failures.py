@@ -40,6 +40,14 @@ FAILURES = (
         retrying=_RETRYING,
         says="high demand",
     ),
+    # What our own scripted model says of a script that does not fit the agent.
+    Failure(
+        id="script",
+        fault="the script has no step left, or wants a tool that is not offered",
+        code="script.unfit",
+        final="other",
+        says="script_exhausted|tool_not_offered",
+    ),
     # The message is the body of the reply. Where that is neither JSON nor empty it cannot be told from a failure of the
     # agent's own, and ends as agent.turn-failed.
     Failure(id="http-400", fault="HTTP 400", code="provider.bad-request", final="other", says=r"^\s*(\{|$)"),
