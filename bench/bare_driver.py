@@ -1,20 +1,30 @@
-"""The least that can drive the app-server: no record, no fold, no clocks. `python -m bench.bare_driver HOME N URL`."""
+"""The least that can drive the app-server: no record, no fold, no clocks.
+
+`python -m bench.bare_driver HOME N URL least|same`: with the least that can be asked, or with all that Proctor asks.
+"""
 
 import asyncio
 import json
-import os
 import sys
 import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from itertools import count
+from pathlib import Path
 from typing import Any
 
+from bench.campaign import KEY, PARALLEL
 from bench.codex import codex_environment, codex_program
 from bench.cost import Meter, tell
 from bench.model import PROMPT
+from proctor.ids import AttemptId
+from proctor.runtime.base import ModelAsk, SessionAsk
+from proctor.runtime.codex_app_server.home import thread_params
+from proctor.runtime.codex_app_server.host import HELLO
+from proctor.runtime.codex_app_server.session import CLEAN
+from proctor.spec.model import Approvals, Login, Sandbox
 
-PARALLEL = 16
+BARE_HELLO: dict[str, Any] = {"clientInfo": {"name": "bare", "version": "0"}}
 # One line of the agent's may be long.
 _LIMIT_BYTES = 1 << 24
 
@@ -24,6 +34,7 @@ class Server:
         assert process.stdin is not None
         assert process.stdout is not None
         self._stdin, self._stdout = process.stdin, process.stdout
+        self.meter: Meter | None = None  # since the first turn
         self._ids = count(1)
         self._replies: dict[int, asyncio.Future[Any]] = {}
         self._turns: dict[str, asyncio.Future[None]] = {}
@@ -43,10 +54,9 @@ class Server:
         self._stdin.write(json.dumps({"id": id_, "method": method, "params": params}).encode() + b"\n")
         return await reply
 
-    async def attempt(self, folder: str, url: str) -> None:
-        started = await self.call(
-            "thread/start",
-            cwd=folder,
+    async def attempt(self, folder: Path, url: str) -> None:
+        thread = await self._open(
+            cwd=str(folder),
             ephemeral=True,
             model="gpt-5",
             modelProvider="proctor",
@@ -54,14 +64,38 @@ class Server:
             approvalPolicy="on-request",
             config={"model_providers.proctor.base_url": url},
         )
-        thread = started["thread"]["id"]
+        await self._turn(thread)
+
+    async def same_attempt(self, folder: Path, url: str) -> None:
+        """With what Proctor asks for before a turn and after it."""
+        model = ModelAsk(provider="bench", name="gpt-5", base_url=url, key_variable=KEY, login=Login.API_KEY)
+        ask = SessionAsk(
+            attempt=AttemptId(folder.name),
+            workspace=folder,
+            tmp=folder / "tmp",
+            sandbox=Sandbox.WORKSPACE_WRITE,
+            approvals=Approvals.DENY,
+            model=model,
+        )
+        ask.tmp.mkdir()
+        thread = await self._open(**thread_params(ask))
+        await self._turn(thread)
+        await self.call(CLEAN, threadId=thread)
+        await self.call("thread/unsubscribe", threadId=thread)
+
+    async def _open(self, **params: Any) -> str:
+        started = await self.call("thread/start", **params)
+        return str(started["thread"]["id"])
+
+    async def _turn(self, thread: str) -> None:
+        self.meter = self.meter or Meter()
         over = self._turns[thread] = asyncio.get_running_loop().create_future()
         await self.call("turn/start", threadId=thread, input=[{"type": "text", "text": PROMPT}])
         await over
 
 
 @asynccontextmanager
-async def open_server(home: str) -> AsyncIterator[Server]:
+async def open_server(home: str, hello: dict[str, Any]) -> AsyncIterator[Server]:
     process = await asyncio.create_subprocess_exec(
         *(codex_program(), "app-server", "--listen", "stdio://"),
         env=codex_environment(home),
@@ -75,7 +109,7 @@ async def open_server(home: str) -> AsyncIterator[Server]:
     try:
         async with asyncio.TaskGroup() as tasks:
             hearing = tasks.create_task(server.hear())
-            await server.call("initialize", clientInfo={"name": "bare", "version": "0"})
+            await server.call("initialize", **hello)
             yield server
             hearing.cancel()
     finally:
@@ -83,22 +117,23 @@ async def open_server(home: str) -> AsyncIterator[Server]:
         await process.wait()
 
 
-async def main(home: str, attempts: int, url: str) -> None:
-    meter = Meter()
+async def main(home: str, attempts: int, url: str, asks: str) -> None:
     waiting = iter(range(attempts))
-    async with open_server(home) as server:
+    async with open_server(home, HELLO if asks == "same" else BARE_HELLO) as server:
+        attempt = server.same_attempt if asks == "same" else server.attempt
 
         async def work() -> None:
             for _ in waiting:
                 # A workspace each, as everybody else has too.
                 with tempfile.TemporaryDirectory(dir=home) as folder:
-                    await server.attempt(folder, url)
+                    await attempt(Path(folder), url)
 
         async with asyncio.TaskGroup() as workers:
             for _ in range(PARALLEL):
                 workers.create_task(work())
-    tell(meter.read())
+    assert server.meter is not None
+    tell(server.meter.read())
 
 
 if __name__ == "__main__":
-    asyncio.run(main(sys.argv[1], int(sys.argv[2]), os.fsdecode(sys.argv[3])))
+    asyncio.run(main(sys.argv[1], int(sys.argv[2]), sys.argv[3], sys.argv[4]))

@@ -1,4 +1,4 @@
-"""A real campaign in a process of its own: `python -m bench.campaign SPEC ROOT` runs it and tells what it cost."""
+"""A campaign in a process of its own: `python -m bench.campaign SPEC ROOT STATE` runs it and tells what it cost."""
 
 import sys
 from collections.abc import Mapping
@@ -20,12 +20,15 @@ PARALLEL = 16
 _MOST_REPEATS = 1000
 
 
-def campaign_cost(folder: Path, *, spec: Mapping[str, object], env: Mapping[str, str]) -> Cost:
-    """Of all its attempts, from the first, in a fresh folder. Evidence is kept in `folder`/evidence."""
+def campaign_cost(
+    folder: Path, *, spec: Mapping[str, object], env: Mapping[str, str], since: State = State.PREPARING
+) -> Cost:
+    """Of all its attempts, since the first one is in that state. Evidence is kept in `folder`/evidence."""
     folder.mkdir()
     file = folder / "spec.yaml"
     file.write_bytes(msgspec.json.encode(spec))  # which is YAML too
-    return in_own_process("bench.campaign", str(file), str(folder / "evidence"), env={KEY: "none-needed-here", **env})
+    words = (str(file), str(folder / "evidence"), since.value)
+    return in_own_process("bench.campaign", *words, env={KEY: "none-needed-here", **env})
 
 
 def spec_of(attempts: int, *, isolation: str, base_url: str = "http://127.0.0.1:1/v1") -> dict[str, object]:
@@ -54,19 +57,21 @@ def write_fake(folder: Path) -> Path:
 
 
 class FromTheFirst(Watcher):
-    """Starts a meter when the first attempt begins: looking at the machine comes once, and is not of an attempt."""
+    """Starts a meter when the first attempt is so far: looking at the machine comes once, and is not of an attempt."""
 
-    def __init__(self) -> None:
+    def __init__(self, since: State) -> None:
         self.meter: Meter | None = None
+        self._since = since
 
     def entered(self, attempt: AttemptId, state: State) -> None:
-        self.meter = self.meter or Meter()
+        if self.meter is None and state is self._since:
+            self.meter = Meter()
 
 
 def main() -> None:
-    spec, root = map(Path, sys.argv[1:])
-    loaded, watcher = load_spec(spec), FromTheFirst()
-    result = anyio.run(lambda: run_campaign(loaded, root=root, watcher=watcher))
+    spec, root, since = sys.argv[1:]
+    loaded, watcher = load_spec(Path(spec)), FromTheFirst(State(since))
+    result = anyio.run(lambda: run_campaign(loaded, root=Path(root), watcher=watcher))
     assert watcher.meter is not None
     cost = watcher.meter.read()
     for attempt in result.attempts:

@@ -1,4 +1,8 @@
-"""The real Codex, driven three ways against one model: by Proctor, by a bare client, and by `codex exec` in a shell."""
+"""The real Codex, driven against one model: by Proctor, by a bare client, and by `codex exec` in a shell.
+
+Proctor and the bare client are metered since the first turn is asked of an agent that is up. `codex exec` has no such
+moment: it starts an agent for each turn, and is metered from its spawn.
+"""
 
 import os
 import subprocess
@@ -10,6 +14,7 @@ from pathlib import Path
 from bench.campaign import KEY, PARALLEL, campaign_cost, spec_of
 from bench.cost import DEADLINE_S, ROOT, Cost, Meter, in_own_process
 from bench.model import PROMPT
+from proctor.attempt.machine import State
 from proctor.ids import StrategyId
 from proctor.runtime.registry import runtime_by_id
 
@@ -63,16 +68,17 @@ def open_model() -> Iterator[str]:
 
 
 def by_proctor(folder: Path, attempts: int, url: str) -> Cost:
-    return campaign_cost(folder, spec=spec_of(attempts, isolation="shared", base_url=url), env={})
+    spec = spec_of(attempts, isolation="shared", base_url=url)
+    return campaign_cost(folder, spec=spec, env={}, since=State.TURN_RUNNING)
 
 
-def by_bare_driver(folder: Path, attempts: int, url: str) -> Cost:
-    home = _home(folder, url)
-    return in_own_process("bench.bare_driver", str(home), str(attempts), url, env={})
+def by_bare_driver(folder: Path, attempts: int, url: str, *, asks: str) -> Cost:
+    """`asks`: the "least" it can, or the "same" as Proctor."""
+    return in_own_process("bench.bare_driver", str(_home(folder, url)), str(attempts), url, asks, env={})
 
 
 def by_exec(folder: Path, attempts: int, url: str) -> Cost:
-    """As many at a time as the others, by xargs; each in an empty folder of its own."""
+    """As many at a time as the others, by xargs; each in an empty folder of its own. From its spawn."""
     home = _home(folder, url)
     workspaces = [folder / str(number) for number in range(attempts)]
     for workspace in workspaces:

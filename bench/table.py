@@ -6,25 +6,38 @@ import msgspec
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """`ratio` is what was measured by what is to be beaten; `ok` whether it is beaten."""
+    """`ratio` is what was measured by what is to be beaten; `ok` whether it is on the right side of 1."""
 
     what: str
     measured: float
     to_beat: float
     unit: str
+    is_at_most: bool
     ratio: float
     ok: bool
     note: str = ""
 
 
 def at_most(what: str, measured: float, to_beat: float, unit: str, *, note: str = "") -> Row:
-    ratio = measured / to_beat
-    return Row(what=what, measured=measured, to_beat=to_beat, unit=unit, ratio=ratio, ok=ratio <= 1, note=note)
+    return _row(what, measured, to_beat, unit, is_at_most=True, note=note)
 
 
 def at_least(what: str, measured: float, to_beat: float, unit: str, *, note: str = "") -> Row:
+    return _row(what, measured, to_beat, unit, is_at_most=False, note=note)
+
+
+def _row(what: str, measured: float, to_beat: float, unit: str, *, is_at_most: bool, note: str) -> Row:
     ratio = measured / to_beat
-    return Row(what=what, measured=measured, to_beat=to_beat, unit=unit, ratio=ratio, ok=ratio >= 1, note=note)
+    return Row(
+        what=what,
+        measured=measured,
+        to_beat=to_beat,
+        unit=unit,
+        is_at_most=is_at_most,
+        ratio=ratio,
+        ok=ratio <= 1 if is_at_most else ratio >= 1,
+        note=note,
+    )
 
 
 def render(rows: Iterable[Row]) -> str:
