@@ -182,3 +182,12 @@ def wait_until(holds: Callable[[], bool], *, deadline_s: float = 30.0) -> None:
     while not holds():
         assert time.monotonic() < end_s, f"not so within {deadline_s} s"
         time.sleep(0.02)
+
+
+def overloaded(line: bytes) -> bytes:
+    """What a busy app-server answers to a request instead of this reply."""
+    return refusal(line, code=-32001, message="Server overloaded; retry later.")
+
+
+def refusal(line: bytes, *, code: int, message: str) -> bytes:
+    return json.dumps({"id": json.loads(line)["id"], "error": {"code": code, "message": message}}).encode()

@@ -28,7 +28,7 @@ from proctor.spec.model import Login
 from proctor.transport.channel import Channel
 from proctor.transport.fault import Alter, Break, FaultChannel
 from proctor.transport.process import AgentProcess
-from tests.lab import DONE, Lab, mission, processes_with, report_of, rows_of, say_done
+from tests.lab import DONE, Lab, mission, overloaded, processes_with, report_of, rows_of, say_done
 from tests.runtime.real import real_server
 from tests.runtime.twin import run
 
@@ -128,11 +128,6 @@ WITHOUT_KEY = "key-missing"
 
 def altered(text: bytes, to: Callable[[bytes], bytes]) -> list[Break]:
     return [Break(at=lambda line: text in line, how=Alter(to=to), times=None)]
-
-
-def overloaded(line: bytes) -> bytes:
-    refusal = {"code": -32001, "message": "Server overloaded; retry later."}
-    return json.dumps({"id": json.loads(line)["id"], "error": refusal}).encode()
 
 
 STARTED = b'"result":{"thread":'

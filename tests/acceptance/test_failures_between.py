@@ -19,7 +19,18 @@ from proctor.evidence.layout import RootPaths
 from proctor.ids import FlowId
 from proctor.transport.channel import Channel
 from proctor.transport.fault import Alter, Break, Cut, Delay, Duplicate, FaultChannel, Hold, How, Inject
-from tests.lab import DONE, Lab, mission, processes_with, report_of, rows_of, runner_ref_of, say_done
+from tests.lab import (
+    DONE,
+    Lab,
+    mission,
+    overloaded,
+    processes_with,
+    refusal,
+    report_of,
+    rows_of,
+    runner_ref_of,
+    say_done,
+)
 
 pytestmark = pytest.mark.real_agent
 
@@ -43,16 +54,8 @@ def bloated(line: bytes) -> bytes:
     return json.dumps(message).encode()
 
 
-def overloaded(line: bytes) -> bytes:
-    return refusal(line, code=-32001, message="Server overloaded; retry later.")
-
-
 def unwilling(line: bytes) -> bytes:
     return refusal(line, code=-32600, message="not today")
-
-
-def refusal(line: bytes, *, code: int, message: str) -> bytes:
-    return json.dumps({"id": json.loads(line)["id"], "error": {"code": code, "message": message}}).encode()
 
 
 STRANGERS = (

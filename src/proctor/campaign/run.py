@@ -165,12 +165,12 @@ def _campaign_lock(paths: CampaignPaths) -> Iterator[None]:
 class _Place:
     """One of so many at a time, given back once: when its attempt is at rest, or over."""
 
-    def __init__(self, places: anyio.Semaphore) -> None:
-        self._places = places
+    def __init__(self, slots: anyio.Semaphore) -> None:
+        self._slots = slots
         self._is_held = False
 
     async def __aenter__(self) -> "_Place":
-        await self._places.acquire()
+        await self._slots.acquire()
         self._is_held = True
         return self
 
@@ -180,7 +180,7 @@ class _Place:
     def leave(self) -> None:
         if self._is_held:
             self._is_held = False
-            self._places.release()
+            self._slots.release()
 
 
 @dataclass(slots=True, kw_only=True)
@@ -223,11 +223,11 @@ class _Run:
 
             # As many attempts again may wait for the disk: an agent need not stand idle while evidence is synced.
             parallel = self.loaded.spec.schedule.parallel
-            places = anyio.Semaphore(parallel, fast_acquire=True)
+            slots = anyio.Semaphore(parallel, fast_acquire=True)
 
             async def work() -> None:
                 while True:
-                    async with _Place(places) as place:
+                    async with _Place(slots) as place:
                         cell = next(waiting, None)
                         if cell is None or self.stops.all.is_set():
                             return
