@@ -3,17 +3,19 @@
 import pytest
 
 from proctor.event.credential import CredentialFold, CredentialSeen, CredentialState
-from proctor.event.model import ErrorReported, Event, TextSaid, TurnBegan, TurnEnded
-from proctor.ids import ItemId, TurnId
+from proctor.event.model import ErrorReported, Event, TextSaid, Tokens, ToolBegan, TurnBegan, TurnEnded, UsageReported
+from proctor.ids import CallId, ItemId, TurnId
 
 BEGAN = TurnBegan(turn=TurnId("t"), frame=1, at_ms=1)
-SPOKE = TextSaid(turn=TurnId("t"), item=ItemId("i"), text="hi", frame=2, at_ms=1)
-REFUSED = ErrorReported(text="no", error_class="responseStreamDisconnected:401", will_retry=True, frame=3, at_ms=1)
-FORBIDDEN = TurnEnded(
-    turn=TurnId("t"), status="failed", error="no", error_class="httpConnectionFailed:403", frame=4, at_ms=1
-)
-BUSY = ErrorReported(text="busy", error_class="httpConnectionFailed:503", frame=5, at_ms=1)
+USED = UsageReported(thread_total=Tokens(input=1, output=1, total=2), frame=2, at_ms=1)
+USED_NONE = UsageReported(thread_total=Tokens(input=0, output=0, total=0), frame=2, at_ms=1)
+REFUSED = ErrorReported(text="no", code="provider.unauthorized", will_retry=True, frame=3, at_ms=1)
+FORBIDDEN = TurnEnded(turn=TurnId("t"), status="failed", error="no", code="provider.forbidden", frame=4, at_ms=1)
+BUSY = ErrorReported(text="busy", code="provider.unavailable", frame=5, at_ms=1)
 ENDED = TurnEnded(turn=TurnId("t"), status="completed", frame=6, at_ms=1)
+SAID = TextSaid(turn=TurnId("t"), item=ItemId("i"), text="Invalid API key. Please log in.", frame=7, at_ms=1)
+CALLED = ToolBegan(turn=TurnId("t"), call=CallId("c"), kind="command", name="shell", frame=8, at_ms=1)
+STRANGE = ErrorReported(text="no", error_class="someoneElses:401", frame=9, at_ms=1)
 
 
 @pytest.mark.requirement("runtime.credential")
@@ -22,10 +24,14 @@ ENDED = TurnEnded(turn=TurnId("t"), status="completed", frame=6, at_ms=1)
     [
         ([], CredentialState.UNVERIFIED, None),
         ([BEGAN, BUSY, ENDED], CredentialState.UNVERIFIED, None),
-        ([BEGAN, SPOKE, SPOKE, BUSY, ENDED], CredentialState.ACCEPTED, 2),
+        ([BEGAN, STRANGE, ENDED], CredentialState.UNVERIFIED, None),
+        ([BEGAN, SAID, USED_NONE, ENDED], CredentialState.UNVERIFIED, None),
+        ([BEGAN, USED, USED, BUSY, ENDED], CredentialState.ACCEPTED, 2),
+        ([BEGAN, CALLED, USED], CredentialState.ACCEPTED, 8),
         ([BEGAN, REFUSED, FORBIDDEN], CredentialState.REJECTED, 4),
-        ([BEGAN, SPOKE, REFUSED], CredentialState.REJECTED, 3),
-        ([BEGAN, REFUSED, SPOKE], CredentialState.ACCEPTED, 2),
+        ([BEGAN, REFUSED, SAID], CredentialState.REJECTED, 3),
+        ([BEGAN, USED, REFUSED, USED], CredentialState.REJECTED, 3),
+        ([BEGAN, REFUSED, USED], CredentialState.ACCEPTED, 2),
     ],
 )
 def test_the_last_answer_of_the_provider_counts(events: list[Event], state: CredentialState, frame: int | None) -> None:

@@ -3,19 +3,9 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-from proctor.event.model import (
-    ErrorReported,
-    Event,
-    ReasoningStreamed,
-    TextSaid,
-    TextStreamed,
-    ToolBegan,
-    TurnEnded,
-    UsageReported,
-)
+from proctor.event.model import ErrorReported, Event, ToolBegan, TurnEnded, UsageReported
 
-_SPOKEN = (UsageReported, TextStreamed, TextSaid, ReasoningStreamed, ToolBegan)
-_REFUSALS = (":401", ":403", "unauthorized")
+_REFUSALS = frozenset({"provider.unauthorized", "provider.forbidden"})
 
 
 class CredentialState(StrEnum):
@@ -40,12 +30,21 @@ class CredentialFold:
 
     def __init__(self) -> None:
         self.seen = CredentialSeen(state=CredentialState.UNVERIFIED)
+        self._most_tokens = 0
 
     def feed(self, event: Event) -> None:
         match event:
-            case ErrorReported(error_class=str(error_class)) | TurnEnded(error_class=str(error_class)):
-                if error_class.endswith(_REFUSALS):
-                    self.seen = CredentialSeen(state=CredentialState.REJECTED, frame=event.frame)
-            case _ if isinstance(event, _SPOKEN) and self.seen.state is not CredentialState.ACCEPTED:
-                # Only a model that was let speak has anything to say.
-                self.seen = CredentialSeen(state=CredentialState.ACCEPTED, frame=event.frame)
+            case ErrorReported(code=str(code)) | TurnEnded(code=str(code)) if code in _REFUSALS:
+                self.seen = CredentialSeen(state=CredentialState.REJECTED, frame=event.frame)
+            # A total that is told again is no new answer.
+            case UsageReported(thread_total=tokens) if tokens.total > self._most_tokens:
+                self._most_tokens = tokens.total
+                self._accept(event)
+            case ToolBegan():
+                self._accept(event)
+
+    def _accept(self, event: Event) -> None:
+        """Only a model that was let work uses tokens or calls tools. Words prove nothing: an agent may well say its
+        login error as if it were an answer."""
+        if self.seen.state is not CredentialState.ACCEPTED:
+            self.seen = CredentialSeen(state=CredentialState.ACCEPTED, frame=event.frame)
