@@ -144,6 +144,8 @@ def test_every_row_of_the_table_is_driven_here_and_has_a_code() -> None:
     assert sorted([*BY_THE_MODEL, *BY_THE_FLOW, *ON_THE_WAY, *BY_THE_MACHINE, WITHOUT_KEY]) == sorted(TABLE)
     assert len(TABLE) == len((*FAILURES, *EVERYWHERE)), "no two rows have one id"
     assert {row.code for row in TABLE.values()} <= set(CODES)
+    injected = {id_ for id_, step in BY_THE_MODEL.items() if "CLASS " in json.dumps(step)} | set(ON_THE_WAY)
+    assert {row.id for row in TABLE.values() if not row.is_seen} == injected
 
 
 def reclassed(line: bytes) -> bytes:

@@ -11,7 +11,8 @@ class Failure:
 
     `final` is the class of the error that ends a turn, `retrying` that of the errors reported while it still tries; no
     such error fits where that is None. `says` is found in the text of either, whatever it is where that is None. A row
-    without `final` and `retrying` speaks of what the supervisor sees itself.
+    without `final` and `retrying` speaks of what the supervisor sees itself. `is_seen` is False where no real agent was
+    brought to do it, so that the tests put it into what a real one says.
     """
 
     id: str
@@ -20,6 +21,7 @@ class Failure:
     final: str | None = None
     retrying: str | None = None
     says: str | None = None
+    is_seen: bool = True
 
     def fits(self, error_class: str | None, text: str, *, will_retry: bool) -> bool:
         """
@@ -53,9 +55,11 @@ EVERYWHERE = (
     Failure(id="long-turn", fault="the turn's clock fires while the agent works", code="limit.turn"),
     Failure(id="long-attempt", fault="the attempt's clock fires", code="limit.attempt"),
     Failure(id="refused", fault="the agent will not open a session", code="peer.refused"),
-    Failure(id="busy", fault="the agent keeps saying that it is overloaded", code="peer.overloaded"),
-    Failure(id="no-protocol", fault="a reply of the agent's is not of its protocol", code="peer.wire"),
-    Failure(id="too-old", fault="the agent says that it is an older version", code="machine.binary-too-old"),
+    Failure(id="busy", fault="the agent keeps saying that it is overloaded", code="peer.overloaded", is_seen=False),
+    Failure(id="no-protocol", fault="a reply of the agent's is not of its protocol", code="peer.wire", is_seen=False),
+    Failure(
+        id="too-old", fault="the agent says that it is an older version", code="machine.binary-too-old", is_seen=False
+    ),
     Failure(id="cancelled", fault="somebody asks Proctor to stop", code="run.cancelled"),
 )
 """What the supervisor sees by itself, whatever the agent. A clock that fires while the agent still struggles with an

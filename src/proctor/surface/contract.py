@@ -164,7 +164,10 @@ class CodeTold(Told, frozen=True, kw_only=True):
 
 
 class FailureTold(Told, frozen=True, kw_only=True):
-    """A row of the failure table. `runtime` is None where it holds for all; the patterns are regular expressions."""
+    """A row of the failure table. `runtime` is None where it holds for all; the patterns are regular expressions.
+
+    `isSeen` is False where no real agent was brought to do it, and the tests inject it.
+    """
 
     runtime: str | None
     id: str
@@ -173,6 +176,7 @@ class FailureTold(Told, frozen=True, kw_only=True):
     final: str | None
     says: str | None
     code: str
+    is_seen: bool
 
 
 class ExitTold(Told, frozen=True, kw_only=True):
@@ -320,6 +324,7 @@ def _failures() -> Iterator[FailureTold]:
                 final=row.final,
                 says=row.says,
                 code=row.code,
+                is_seen=row.is_seen,
             )
 
 

@@ -211,6 +211,10 @@ def _failures(told: Contract) -> Iterator[str]:
         "How an attempt that did not complete ends: what went wrong, what is seen of it, and the code it comes to. "
         "`attempt.report.json`, `explain` and every report give the code with its bucket and what to do."
     )
+    yield (
+        "Each row is tested on the real agent. A row with * was not seen from it: what it would say is injected into "
+        "what it does say, on the way to Proctor."
+    )
     codes = {row.code: row for row in told.errors}
     for runtime in dict.fromkeys(row.runtime for row in told.failures):
         rows = [row for row in told.failures if row.runtime == runtime]
@@ -220,7 +224,7 @@ def _failures(told: Contract) -> Iterator[str]:
                 "These are seen by the supervisor itself. A clock that fires while the agent still struggles with an "
                 "error that has a code gives that code."
             )
-            seen = [(row.fault, f"`{row.code}`", codes[row.code].bucket) for row in rows]
+            seen = [(_happening(row), f"`{row.code}`", codes[row.code].bucket) for row in rows]
             yield _table(("what happens", "code", "bucket"), seen)
         else:
             yield f"## `{runtime}`"
@@ -241,7 +245,11 @@ def _failures(told: Contract) -> Iterator[str]:
 
 def _seen(row: FailureTold, codes: Mapping[str, CodeTold]) -> tuple[str, ...]:
     patterns = (f"`{each}`" if each else "" for each in (row.retrying, row.final, row.says))
-    return (row.fault, *patterns, f"`{row.code}`", codes[row.code].bucket)
+    return (_happening(row), *patterns, f"`{row.code}`", codes[row.code].bucket)
+
+
+def _happening(row: FailureTold) -> str:
+    return row.fault if row.is_seen else f"{row.fault} *"
 
 
 def _flowing(text: str) -> str:

@@ -22,6 +22,10 @@ def _stream(says: str, code: str, *, id_: str, fault: str) -> Failure:
     return Failure(id=id_, fault=fault, code=code, final="other", retrying=_RETRYING, says=f"^{_BROKEN}{says}")
 
 
+def _unseen(final: str, code: str, *, id_: str, fault: str | None = None) -> Failure:
+    return Failure(id=id_, fault=fault or f"class `{final}`", code=code, final=final, is_seen=False)
+
+
 FAILURES = (
     # ── the provider answers with an HTTP error ──
     _http("401", "provider.unauthorized", id_="http-401"),
@@ -129,30 +133,30 @@ FAILURES = (
         says="^Missing environment variable",
     ),
     # ── classes of its protocol that no provider was seen to bring about ──
-    Failure(id="unauthorized", fault="class `unauthorized`", code="provider.unauthorized", final="unauthorized"),
-    Failure(id="internal", fault="class `internalServerError`", code="provider.error", final="internalServerError"),
-    Failure(id="rate", fault="class `rateLimitExceeded`", code="provider.rate-limited", final="rateLimitExceeded"),
-    Failure(id="bad-request", fault="class `badRequest`", code="provider.bad-request", final="badRequest"),
-    Failure(
-        id="no-connection",
+    _unseen("unauthorized", "provider.unauthorized", id_="unauthorized"),
+    _unseen("internalServerError", "provider.error", id_="internal"),
+    _unseen("rateLimitExceeded", "provider.rate-limited", id_="rate"),
+    _unseen("badRequest", "provider.bad-request", id_="bad-request"),
+    _unseen(
+        "httpConnectionFailed|responseStreamConnectionFailed",
+        "provider.unreachable",
+        id_="no-connection",
         fault="a class of no connection, without a status",
-        code="provider.unreachable",
-        final="httpConnectionFailed|responseStreamConnectionFailed",
     ),
-    Failure(
-        id="disconnected",
+    _unseen(
+        rf"{_RETRYING}(:\d+)?|responseTooManyFailedAttempts",
+        "provider.stream-cut",
+        id_="disconnected",
         fault="a class of a lost connection",
-        code="provider.stream-cut",
-        final=rf"{_RETRYING}(:\d+)?|responseTooManyFailedAttempts",
     ),
-    Failure(id="budget", fault="class `sessionBudgetExceeded`", code="agent.budget", final="sessionBudgetExceeded"),
-    Failure(id="denials", fault="class `tooManyDenials`", code="agent.denials", final="tooManyDenials"),
-    Failure(id="sandbox", fault="class `sandboxError`", code="agent.sandbox", final="sandboxError"),
-    Failure(
-        id="request",
+    _unseen("sessionBudgetExceeded", "agent.budget", id_="budget"),
+    _unseen("tooManyDenials", "agent.denials", id_="denials"),
+    _unseen("sandboxError", "agent.sandbox", id_="sandbox"),
+    _unseen(
+        "threadRollbackFailed|activeTurnNotSteerable",
+        "peer.refused",
+        id_="request",
         fault="a class that answers a request of ours",
-        code="peer.refused",
-        final="threadRollbackFailed|activeTurnNotSteerable",
     ),
     Failure(id="other", fault="anything else", code="agent.turn-failed", final="other"),
 )
