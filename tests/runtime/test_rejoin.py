@@ -5,6 +5,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import anyio
+import msgspec
 import pytest
 
 from proctor.errors import DeadlineError, HangupError
@@ -13,7 +14,7 @@ from proctor.ids import ThreadId
 from proctor.runtime.codex_app_server.connection import Connection
 from proctor.runtime.codex_app_server.host import CodexHost, greet
 from proctor.runtime.codex_app_server.rejoin import TRIES, Reunion
-from proctor.runtime.codex_app_server.session import LOST, LOST_END, LOST_START
+from proctor.runtime.codex_app_server.session import LOST, LOST_END, LOST_START, CodexSession
 from proctor.testing.clock import FakeClock
 from tests.runtime.twin import (
     TINY,
@@ -51,6 +52,13 @@ class Dropping(Twin):
         super().__init__({"initialize": hello, **handlers})
         self.exit = None
         self.reopened = 0
+        self.stuck: anyio.Event | None = None
+
+    async def send(self, data: bytes) -> None:
+        if self.stuck is not None:
+            await self.stuck.wait()
+            raise HangupError("peer.hangup", "cut in the middle")
+        await super().send(data)
 
     def drop(self) -> None:
         self._said.close()
@@ -59,6 +67,9 @@ class Dropping(Twin):
         self.reopened += 1
         await anyio.wait_all_tasks_blocked()
         self._said = Pipe[bytes]()
+        if self.stuck is not None:
+            self.stuck.set()
+            self.stuck = None
         return True
 
 
@@ -242,6 +253,40 @@ def test_what_could_not_be_sent_to_a_dead_channel_does_not_silence_the_next() ->
                 tasks.start_soon(session.turn, "Go on.")
                 await anyio.wait_all_tasks_blocked()
                 twin.say(turn_completed(THREAD))
+
+    run(test)
+
+
+def test_nothing_of_the_old_channel_goes_out_on_the_new_one_and_that_is_on_record() -> None:
+    async def test() -> None:
+        async with dropping(thread_resume=resumed("idle")) as (twin, host, process):
+            tap = MemoryTap()
+            async with host.open_session(session_ask(is_persistent=True), tap) as session:
+                twin.stuck = anyio.Event()
+                session._connection.notify("being/sent")
+                await anyio.wait_all_tasks_blocked()
+                session._connection.notify("still/waiting")
+                async with anyio.create_task_group() as tasks:
+                    tasks.start_soon(lost, session)
+                    await anyio.wait_all_tasks_blocked()
+                    twin.drop()
+                while RESTORED not in tap.of(Dir.SELF):
+                    await anyio.wait_all_tasks_blocked()
+                sent = [msgspec.json.decode(line)["method"] for _, line in twin.journal]
+                assert sent == ["thread/start", "initialize", "initialized", "thread/resume"]
+                assert process.of(Dir.SELF) == [
+                    DROPPED,
+                    unsent("being/sent", why="cut in the middle"),
+                    unsent("still/waiting"),
+                ]
+                assert tap.of(Dir.SELF) == [DROPPED, unsent("turn/steer", request=2), RESTORED]
+
+    async def lost(session: CodexSession) -> None:
+        with pytest.raises(HangupError, match="turn/steer: the connection was lost"):
+            await session._connection.call("turn/steer", {}, deadline_s=5, listener=session)
+
+    def unsent(method: str, *, request: int | None = None, why: str = "the connection was lost") -> StepTaken:
+        return StepTaken(step="not sent", detail={"method": method, "request": request, "why": why})
 
     run(test)
 

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import anyio
@@ -43,6 +44,15 @@ class Link(Protocol):
         """Take up on it what can be taken up, then `resume` the connection."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outgoing:
+    """On record and not sent yet. `channel` counts the channels there were before the one it is meant for."""
+
+    data: bytes
+    listener: Listener | None
+    channel: int
+
+
 class Connection:
     """Carries many sessions. `run` must be running in a task for anything to be heard or said."""
 
@@ -67,7 +77,8 @@ class Connection:
         self._threads = Threads[Listener]()
         self._starting = anyio.Lock(fast_acquire=True)
         self._quiet = anyio.Event()
-        self._outbox, self._to_send = anyio.create_memory_object_stream[bytes](OUTBOX)
+        self._outbox, self._to_send = anyio.create_memory_object_stream[Outgoing](OUTBOX)
+        self._drops = 0
 
     @property
     def is_usable(self) -> bool:
@@ -115,17 +126,21 @@ class Connection:
         self._quiet.set()
 
     async def _send_all(self) -> None:
-        async for data in self._to_send:
+        async for outgoing in self._to_send:
             try:
-                await self._channel.send(data)
-            except HangupError:
+                if outgoing.channel != self._drops:
+                    raise HangupError("peer.hangup", DROPPED)
+                await self._channel.send(outgoing.data + b"\n")
+            except HangupError as error:
                 if self._link is None:
                     return
+                self._record_unsent(outgoing, why=error.what)
 
     async def _came_back(self, link: Link) -> bool:
         """Nothing that was asked on the old channel is answered on the new one."""
         if await self._channel.wait(deadline_s=DROP_S) is not None:
             return False
+        self._drops += 1
         self._calls.lose(DROPPED)
         for listener in self.listeners():
             listener.dropped()
@@ -140,6 +155,14 @@ class Connection:
 
     def note(self, seen: Seen) -> None:
         self._tap.say(seen)
+
+    def _record_unsent(self, outgoing: Outgoing, *, why: str) -> None:
+        """Its row says `out`: this one says that it never was."""
+        envelope = open_envelope(outgoing.data)
+        detail = {"method": envelope.method, "request": envelope.id, "why": why}
+        # Whoever has no thread may be gone by now, and the record closed.
+        owner = outgoing.listener if outgoing.listener in self.listeners() else None
+        self._tap_of(owner).say(StepTaken(step="not sent", detail=detail))
 
     async def _record_end(self, cause: str) -> None:
         self.hangup = cause
@@ -236,7 +259,7 @@ class Connection:
         """Ask and wait for the reply; while the connection is being opened again, first for that."""
         return await self._calls.call(method, params, deadline_s=deadline_s, listener=listener)
 
-    async def ask(
+    async def call_while_reopening(
         self, method: str, params: Any, *, deadline_s: float, listener: Listener | None = None
     ) -> msgspec.Raw:
         """The same at once, for what opens it."""
@@ -251,7 +274,7 @@ class Connection:
         tap.stage(Dir.OUT, data)
         tap.commit()
         try:
-            self._outbox.send_nowait(data + b"\n")
+            self._outbox.send_nowait(Outgoing(data=data, listener=listener, channel=self._drops))
         except anyio.WouldBlock:
             raise DeadlineError("peer.deadline", "the agent does not read its input") from None
         except (anyio.BrokenResourceError, anyio.ClosedResourceError):

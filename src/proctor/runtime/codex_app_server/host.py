@@ -132,7 +132,7 @@ def transport_in(options: Mapping[str, Any]) -> str:
 
 async def greet(connection: Connection) -> str:
     """Introduce ourselves, and learn the server's version. MachineError where that is too old."""
-    reply = await connection.ask("initialize", HELLO, deadline_s=INITIALIZE_DEADLINE_S)
+    reply = await connection.call_while_reopening("initialize", HELLO, deadline_s=INITIALIZE_DEADLINE_S)
     try:
         greeting = msgspec.json.decode(reply, type=wire.Initialized)
     except msgspec.DecodeError as error:

@@ -39,7 +39,7 @@ class Reunion:
         try:
             await self._greet(connection)
             for listener in connection.listeners():
-                why = await listener.rejoin(connection.ask)
+                why = await listener.rejoin(connection.call_while_reopening)
                 if why is None:
                     lost_ms = round((self._clock.steady_s() - self._lost_s) * 1000)
                     listener.tap.say(StepTaken(step="connection restored", detail={"lostMs": lost_ms}))
