@@ -1,7 +1,7 @@
 """The real app-server beside a scripted model: one host, as many sessions as a test wants, their records in memory."""
 
 from collections.abc import AsyncIterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
@@ -94,25 +94,31 @@ class Real:
 
 
 @asynccontextmanager
+async def host_asked(folder: Path, *, home: Path | None = None, **ask: Any) -> AsyncIterator[HostAsk]:
+    """What is asked for the locked program, contained; its home is below the folder unless it is given."""
+    whole: dict[str, Any] = {
+        "process": ProcessId(f"p{next(_PROCESSES)}"),
+        "executable": RUNTIME.locate(),
+        "home": home or folder / "home",
+        "tmp": folder / "process-tmp",
+        "env": agent_environment({"PATH": "/usr/bin:/bin"}, env={}).values,
+        "containment": choose(survey(bundled_bwrap=bundled_bwrap())),
+        "clock": SYSTEM_CLOCK,
+        "model": SCRIPTED,
+    }
+    async with open_intents(places.state_dir() / "spawns") as intents:
+        yield HostAsk(**{**whole, **ask}, intents=intents)
+
+
+@asynccontextmanager
 async def real_server(
     folder: Path, *, home: Path | None = None, model_ask: ModelAsk = SCRIPTED, **ask: Any
 ) -> AsyncIterator[Real]:
-    """An app-server of the locked program, contained; its home is below the folder unless it is given."""
-    async with AsyncExitStack() as stack:
-        model = await stack.enter_async_context(open_model())
-        intents = await stack.enter_async_context(open_intents(places.state_dir() / "spawns"))
-        tap = MemoryTap()
-        host_ask = HostAsk(
-            process=ProcessId(f"p{next(_PROCESSES)}"),
-            executable=RUNTIME.locate(),
-            home=home or folder / "home",
-            tmp=folder / "process-tmp",
-            env=agent_environment({"PATH": "/usr/bin:/bin"}, env={}).values,
-            containment=choose(survey(bundled_bwrap=bundled_bwrap())),
-            intents=intents,
-            clock=SYSTEM_CLOCK,
-            model=model_ask,
-            **ask,
-        )
-        host = await stack.enter_async_context(open_host(host_ask, tap))
+    """An app-server as it is asked for."""
+    tap = MemoryTap()
+    async with (
+        open_model() as model,
+        host_asked(folder, home=home, model=model_ask, **ask) as asked,
+        open_host(asked, tap) as host,
+    ):
         yield Real(host, model, tap, folder)

@@ -4,6 +4,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import anyio
 import msgspec
 import pytest
 
@@ -19,10 +20,10 @@ from proctor.runtime.codex_app_server.executable import locate
 from proctor.runtime.codex_app_server.failures import FAILURES
 from proctor.runtime.codex_app_server.host import HELLO
 from proctor.runtime.codex_app_server.opening import opening
-from proctor.runtime.codex_app_server.schema import ESSENTIAL, USEFUL, Spoken, _digested, schema_fact
+from proctor.runtime.codex_app_server.schema import ESSENTIAL, USEFUL, Spoken, _digested, read_spoken, schema_fact
 from proctor.runtime.failures import diagnose
 from tests.runtime.json_schema import Schema
-from tests.runtime.real import real_server
+from tests.runtime.real import host_asked, real_server
 from tests.runtime.stories import Story
 from tests.runtime.twin import MemoryTap, run, session_ask
 
@@ -150,6 +151,34 @@ def test_the_schema_is_asked_for_once_and_its_digest_is_on_record(tmp_path: Path
     assert first.value == {"digest": expected.digest, "lacks": [], "strangers": []}
     book = places.cache_dir() / "schemas"
     assert [file.name for file in book.iterdir()] == [f"{locate().sha256}.json"]
+
+
+@pytest.mark.parametrize("can_print", [True, False])
+def test_many_who_start_at_once_have_the_program_print_once(tmp_path: Path, can_print: bool) -> None:
+    program, printed = tmp_path / "codex", tmp_path / "home" / "printed"
+    rest = f'exec {locate().real_path} "$@"' if can_print else "exit 1"
+    program.write_text(f"#!/bin/sh\necho once >> {printed}\n{rest}\n")
+    program.chmod(0o755)
+    own = msgspec.structs.replace(locate(), real_path=str(program), sha256=f"of-{tmp_path.name}")
+
+    async def test() -> list[Spoken | None]:
+        async with host_asked(tmp_path, executable=own) as ask:
+            ask.home.mkdir()
+            ask.tmp.mkdir()
+            found: list[Spoken | None] = []
+
+            async def read() -> None:
+                found.append(await read_spoken(ask))
+
+            async with anyio.create_task_group() as tasks:
+                for _ in range(4):
+                    tasks.start_soon(read)
+            return found
+
+    found = run(test)
+    (places.cache_dir() / "schemas" / f"{own.sha256}.json").unlink(missing_ok=True)
+    assert [spoken is not None for spoken in found] == [can_print] * 4
+    assert printed.read_text() == "once\n"
 
 
 @pytest.mark.requirement("runtime.compat")

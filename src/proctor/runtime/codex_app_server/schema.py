@@ -3,11 +3,14 @@
 import tempfile
 from collections.abc import Iterable
 from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+import anyio
 import anyio.to_thread
 import msgspec
+from anyio.lowlevel import RunVar
 
 from proctor import canonical, places
 from proctor.contain.launch import wrap
@@ -46,8 +49,17 @@ _TOLD_APART: Final = frozenset(
 )
 
 
-# Programs that print none, by sha256. Not kept on disk: it may have been the machine's fault.
-_MUTE: set[str] = set()
+@dataclass(slots=True)
+class Printing:
+    """Of one program: only one at a time has it print. That it prints nothing may be the machine's fault, so it is not
+    kept on disk."""
+
+    one: anyio.Lock = field(default_factory=anyio.Lock)
+    is_mute: bool = False
+
+
+# By sha256. A lock belongs to one event loop, and so does this.
+_PRINTINGS = RunVar[dict[str, Printing]]("printings")
 
 
 class Spoken(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -72,11 +84,28 @@ class Spoken(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 async def read_spoken(ask: HostAsk) -> Spoken | None:
     """Asked of the program once, and kept by its sha256. None where it does not print a schema."""
-    book = places.cache_dir() / "schemas" / f"{ask.executable.sha256}.json"
+    sha256 = ask.executable.sha256
+    book = places.cache_dir() / "schemas" / f"{sha256}.json"
+    if (spoken := _kept(book)) is not None:
+        return spoken
+    printings = _PRINTINGS.get({})
+    _PRINTINGS.set(printings)
+    printing = printings.setdefault(sha256, Printing())
+    async with printing.one:
+        if printing.is_mute or (spoken := _kept(book)) is not None:
+            return spoken
+        spoken = await _printed(ask, book)
+        printing.is_mute = spoken is None
+        return spoken
+
+
+def _kept(book: Path) -> Spoken | None:
     with suppress(OSError, msgspec.DecodeError):
         return msgspec.json.decode(book.read_bytes(), type=Spoken)
-    if ask.executable.sha256 in _MUTE:
-        return None
+    return None
+
+
+async def _printed(ask: HostAsk, book: Path) -> Spoken | None:
     try:
         book.parent.mkdir(mode=0o700, exist_ok=True)
         printed = tempfile.TemporaryDirectory(prefix=".printed-", dir=book.parent, ignore_cleanup_errors=True)
@@ -86,9 +115,7 @@ async def read_spoken(ask: HostAsk) -> Spoken | None:
         folder = Path(name)
         await _print_schema(ask, folder)
         spoken = await anyio.to_thread.run_sync(_digested, folder)
-        if spoken is None:
-            _MUTE.add(ask.executable.sha256)
-        else:
+        if spoken is not None:
             draft = folder / book.name
             with suppress(OSError):  # then it is asked again next time
                 draft.write_bytes(msgspec.json.encode(spoken, order="sorted"))
