@@ -248,7 +248,7 @@ def test_an_agent_whose_key_is_not_in_its_environment_says_so(tmp_path: Path) ->
     )
 
     async def main() -> list[TurnEnded]:
-        async with real_server(tmp_path, model_ask=model) as real, real.talk({"say": "hi"}, model=model) as talk:
+        async with real_server(tmp_path, model=model) as real, real.talk({"say": "hi"}, model=model) as talk:
             await talk.session.turn("Say hi.")
         normalizer = CodexNormalizer()
         rows = [

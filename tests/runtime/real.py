@@ -9,25 +9,17 @@ from typing import Any
 
 import msgspec
 
-from proctor import places
-from proctor.clock import SYSTEM_CLOCK
-from proctor.contain.bundled import bundled_bwrap
-from proctor.contain.intent import open_intents
-from proctor.contain.ladder import choose, survey
 from proctor.event.row import Answered, Dir
-from proctor.ids import AttemptId, ProcessId
 from proctor.model.script import Script
 from proctor.model.server import ScriptedModel, open_model
-from proctor.runtime.base import HostAsk, ModelAsk, SessionAsk
 from proctor.runtime.codex_app_server import RUNTIME
 from proctor.runtime.codex_app_server.host import CodexHost, open_host
 from proctor.runtime.codex_app_server.session import CodexSession
 from proctor.runtime.environment import agent_environment
-from proctor.spec.model import Approvals, Sandbox
+from proctor.testing.trial import host_asked, session_asked
 from tests.runtime.twin import MemoryTap
 
 _PROCESSES = count(1)
-SCRIPTED = ModelAsk(provider="scripted", name="scripted", base_url="http://127.0.0.1:1/v1")
 
 
 @dataclass(slots=True)
@@ -77,48 +69,19 @@ class Real:
         """A session whose model plays these steps."""
         key = name or f"talk-{next(self._names)}"
         url = self.model.play(key, msgspec.convert({"version": 1, "steps": list(steps)}, Script))
-        tap = MemoryTap()
-        workspace, tmp = self.folder / key / "workspace", self.folder / key / "tmp"
-        for place in (workspace, tmp):
-            place.mkdir(parents=True, exist_ok=True)
-        whole: dict[str, Any] = {
-            "attempt": AttemptId(key),
-            "workspace": workspace,
-            "tmp": tmp,
-            "sandbox": Sandbox.WORKSPACE_WRITE,
-            "approvals": Approvals.DENY,
-            "model": ModelAsk(provider="scripted", name="scripted", base_url=url),
-        }
-        async with self.host.open_session(SessionAsk(**{**whole, **ask}), tap) as session:
-            yield Talk(session, tap, workspace)
+        asked, tap = session_asked(self.folder, name=key, base_url=url, **ask), MemoryTap()
+        async with self.host.open_session(asked, tap) as session:
+            yield Talk(session, tap, asked.workspace)
 
 
 @asynccontextmanager
-async def host_asked(folder: Path, *, home: Path | None = None, **ask: Any) -> AsyncIterator[HostAsk]:
-    """What is asked for the locked program, contained; its home is below the folder unless it is given."""
-    whole: dict[str, Any] = {
-        "process": ProcessId(f"p{next(_PROCESSES)}"),
-        "executable": RUNTIME.locate(),
-        "home": home or folder / "home",
-        "tmp": folder / "process-tmp",
-        "env": agent_environment({"PATH": "/usr/bin:/bin"}, env={}).values,
-        "containment": choose(survey(bundled_bwrap=bundled_bwrap())),
-        "clock": SYSTEM_CLOCK,
-        "model": SCRIPTED,
-    }
-    async with open_intents(places.state_dir() / "spawns") as intents:
-        yield HostAsk(**{**whole, **ask}, intents=intents)
-
-
-@asynccontextmanager
-async def real_server(
-    folder: Path, *, home: Path | None = None, model_ask: ModelAsk = SCRIPTED, **ask: Any
-) -> AsyncIterator[Real]:
-    """An app-server as it is asked for."""
+async def real_server(folder: Path, **ask: Any) -> AsyncIterator[Real]:
+    """An app-server of the locked program, with an environment that is the same everywhere."""
     tap = MemoryTap()
+    whole = {"env": agent_environment({"PATH": "/usr/bin:/bin"}, env={}).values, **ask}
     async with (
         open_model() as model,
-        host_asked(folder, home=home, model=model_ask, **ask) as asked,
+        host_asked(folder, name=f"p{next(_PROCESSES)}", program=RUNTIME.locate(), **whole) as asked,
         open_host(asked, tap) as host,
     ):
         yield Real(host, model, tap, folder)

@@ -22,8 +22,9 @@ from proctor.runtime.codex_app_server.host import HELLO
 from proctor.runtime.codex_app_server.opening import opening
 from proctor.runtime.codex_app_server.schema import ESSENTIAL, USEFUL, Spoken, _digested, read_spoken, schema_fact
 from proctor.runtime.failures import diagnose
+from proctor.testing.trial import host_asked
 from tests.runtime.json_schema import Schema
-from tests.runtime.real import host_asked, real_server
+from tests.runtime.real import real_server
 from tests.runtime.stories import Story
 from tests.runtime.twin import MemoryTap, run, session_ask
 
@@ -162,7 +163,7 @@ def test_many_who_start_at_once_have_the_program_print_once(tmp_path: Path, can_
     own = msgspec.structs.replace(locate(), real_path=str(program), sha256=f"of-{tmp_path.name}")
 
     async def test() -> list[Spoken | None]:
-        async with host_asked(tmp_path, executable=own) as ask:
+        async with host_asked(tmp_path, name="p", program=own) as ask:
             ask.home.mkdir()
             ask.tmp.mkdir()
             found: list[Spoken | None] = []

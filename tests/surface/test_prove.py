@@ -11,9 +11,9 @@ from proctor.errors import Exit
 from proctor.ids import StrategyId
 from proctor.runtime.base import Claims
 from proctor.surface import prove as prove_module
-from proctor.surface.proofs import CASES, UnprovenError
 from proctor.surface.prove import Proof, prove
-from proctor.surface.trial import Trial
+from proctor.testing.proofs import CASES, UnprovenError
+from proctor.testing.trial import Trial
 from tests.lab import Lab
 
 CODEX = StrategyId("codex_app_server")

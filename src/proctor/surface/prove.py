@@ -8,8 +8,8 @@ from proctor.ids import StrategyId
 from proctor.runtime.base import Executable
 from proctor.runtime.registry import runtime_by_id
 from proctor.surface.programs import Refusal
-from proctor.surface.proofs import CASES, UnprovenError
-from proctor.surface.trial import Trial, open_trial
+from proctor.testing.proofs import CASES, UnprovenError
+from proctor.testing.trial import Trial, open_trial
 
 CASE_S = 30.0
 

@@ -9,7 +9,7 @@ from proctor.event.laws import Laws
 from proctor.event.model import ApprovalResolved, TextSaid, ToolEnded, TurnEnded
 from proctor.runtime.base import Decision, Question, Tool
 from proctor.spec.model import Approvals
-from proctor.surface.trial import EventTap, Trial
+from proctor.testing.trial import EventTap, Trial
 
 WORDS: Final = "Heard and answered."
 _WAIT: Final = {"do": [{"say": "I begin."}, {"delay": "10m"}]}

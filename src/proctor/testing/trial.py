@@ -3,7 +3,7 @@
 import os
 import secrets
 from collections.abc import AsyncIterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -84,21 +84,43 @@ class Trial:
     ) -> AsyncIterator[tuple[Session, EventTap]]:
         """Whose model plays these steps; `name` is also where its journal is found."""
         script = msgspec.convert({"version": 1, "steps": list(steps)}, Script)
-        workspace, tmp = self.folder / name / "workspace", self.folder / name / "tmp"
-        for place in (workspace, tmp):
-            place.mkdir(mode=0o700, parents=True)
         tap = EventTap(self.runtime.normalizer())
-        whole: dict[str, Any] = {
-            "attempt": AttemptId(name),
-            "workspace": workspace,
-            "tmp": tmp,
-            "sandbox": Sandbox.WORKSPACE_WRITE,
-            "approvals": Approvals.DENY,
-            "model": ModelAsk(provider=_MODEL, name=_MODEL, base_url=self.model.play(name, script)),
-            **ask,
-        }
-        async with self.host.open_session(SessionAsk(**whole), tap) as session:
+        asked = session_asked(self.folder, name=name, base_url=self.model.play(name, script), **ask)
+        async with self.host.open_session(asked, tap) as session:
             yield session, tap
+
+
+def session_asked(folder: Path, *, name: str, base_url: str, **ask: Any) -> SessionAsk:
+    """A session in its own places below the folder, which are made; it may do little."""
+    workspace, tmp = folder / name / "workspace", folder / name / "tmp"
+    for place in (workspace, tmp):
+        place.mkdir(mode=0o700, parents=True, exist_ok=True)
+    whole: dict[str, Any] = {
+        "attempt": AttemptId(name),
+        "workspace": workspace,
+        "tmp": tmp,
+        "sandbox": Sandbox.WORKSPACE_WRITE,
+        "approvals": Approvals.DENY,
+        "model": ModelAsk(provider=_MODEL, name=_MODEL, base_url=base_url),
+    }
+    return SessionAsk(**{**whole, **ask})
+
+
+@asynccontextmanager
+async def host_asked(folder: Path, *, name: str, program: Executable, **ask: Any) -> AsyncIterator[HostAsk]:
+    """A process of the program, contained, with its home below the folder and a scripted model."""
+    whole: dict[str, Any] = {
+        "process": ProcessId(name),
+        "executable": program,
+        "home": folder / "home",
+        "tmp": folder / "process-tmp",
+        "env": agent_environment(os.environ, env={}).values,
+        "containment": choose(survey(bundled_bwrap=bundled_bwrap())),
+        "clock": SYSTEM_CLOCK,
+        "model": ModelAsk(provider=_MODEL, name=_MODEL, base_url="http://127.0.0.1:1/v1"),
+    }
+    async with open_intents(places.state_dir() / "spawns") as intents:
+        yield HostAsk(**{**whole, **ask}, intents=intents)
 
 
 @asynccontextmanager
@@ -109,21 +131,11 @@ async def open_trial(runtime: Runtime, program: Executable) -> AsyncIterator[Tri
         from proctor.model.server import open_model
     except ModuleNotFoundError as error:
         raise MachineError("machine.extra-missing", f"no {error.name}: install 'proctor[model]'") from error
-    async with AsyncExitStack() as stack:
-        name = f"probe-{secrets.token_hex(4)}"
-        folder = stack.enter_context(open_scratch(RunId(name), is_kept=False))
-        intents = await stack.enter_async_context(open_intents(places.state_dir() / "spawns"))
-        model = await stack.enter_async_context(open_model())
-        ask = HostAsk(
-            process=ProcessId(name),
-            executable=program,
-            home=folder / "home",
-            tmp=folder / "process-tmp",
-            env=agent_environment(os.environ, env={}).values,
-            containment=choose(survey(bundled_bwrap=bundled_bwrap())),
-            intents=intents,
-            clock=SYSTEM_CLOCK,
-            model=ModelAsk(provider=_MODEL, name=_MODEL, base_url="http://127.0.0.1:1/v1"),
-        )
-        host = await stack.enter_async_context(runtime.open_host(ask, EventTap(runtime.normalizer())))
-        yield Trial(runtime=runtime, host=host, model=model, folder=folder)
+    name = f"probe-{secrets.token_hex(4)}"
+    with open_scratch(RunId(name), is_kept=False) as folder:
+        async with (
+            open_model() as model,
+            host_asked(folder, name=name, program=program) as asked,
+            runtime.open_host(asked, EventTap(runtime.normalizer())) as host,
+        ):
+            yield Trial(runtime=runtime, host=host, model=model, folder=folder)
