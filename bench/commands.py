@@ -1,19 +1,26 @@
-"""What a command costs from start to end, in a process of its own each time."""
+"""What commands cost from start to end, in a process of their own each time."""
 
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from bench.cost import DEADLINE_S, Cost, Meter
 
-PROCTOR = (str(Path(sys.executable).with_name("proctor")),)
+_PROCTOR = str(Path(sys.executable).with_name("proctor"))
+VERSION = (_PROCTOR, "--version")
+LIST = (_PROCTOR, "attempt", "list", "--json")
 IMPORT_JSON = (sys.executable, "-c", "import json")
 
 
-def command_cost(*words: str, root: Path | None = None) -> Cost:
-    """`children_cpu_s` is the command's own."""
+def command_costs(times: int, *commands: Sequence[str], root: Path | None = None) -> list[tuple[Cost, ...]]:
+    """Side by side, so many times; `children_cpu_s` is a command's own. Each is run once before, to be compiled."""
     env = os.environ if root is None else {**os.environ, "PROCTOR_ROOT": str(root)}
-    meter = Meter()
-    subprocess.run(words, env=env, stdout=subprocess.DEVNULL, timeout=DEADLINE_S, check=True)
-    return meter.read()
+
+    def cost(words: Sequence[str]) -> Cost:
+        meter = Meter()
+        subprocess.run(words, env=env, stdout=subprocess.DEVNULL, timeout=DEADLINE_S, check=True)
+        return meter.read()
+
+    return [tuple(map(cost, commands)) for _ in range(1 + times)][1:]
