@@ -13,8 +13,9 @@ from proctor.evidence.chain import ChainHead, chain_rows
 from proctor.evidence.layout import STREAMS, AttemptPaths, RuntimePaths
 from proctor.evidence.reader import read_rows
 from proctor.evidence.redact import Redactor
-from proctor.evidence.seal import seal, seal_process
+from proctor.evidence.seal import seal_process
 from proctor.ids import AttemptId
+from tests.sealed import seal
 
 Row = dict[str, Any]
 

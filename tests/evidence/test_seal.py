@@ -17,8 +17,9 @@ from proctor.evidence.chain import ChainHead, chain_rows
 from proctor.evidence.layout import SEAL, SEALED, STREAMS, AttemptPaths, render_artifact
 from proctor.evidence.reader import Problem, read_rows
 from proctor.evidence.recorder import ChainedLog
-from proctor.evidence.seal import _own_digest, check_seal, read_seal, seal
+from proctor.evidence.seal import _own_digest, check_seal, read_seal
 from proctor.ids import AttemptId
+from tests.sealed import seal
 
 A1 = AttemptId("fix.native.1.1")
 EMPTY = StreamHead(rows=0, head="0" * 32)

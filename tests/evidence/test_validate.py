@@ -44,7 +44,6 @@ from proctor.evidence.layout import (
 from proctor.evidence.reader import Problem
 from proctor.evidence.recorder import ChainedLog, FrameLog
 from proctor.evidence.redact import Redactor
-from proctor.evidence.seal import seal
 from proctor.evidence.validate import Status, Validation, conclude, validate_attempt
 from proctor.ids import (
     AttemptId,
@@ -60,6 +59,7 @@ from proctor.ids import (
 )
 from proctor.plan.model import Limits
 from proctor.spec.model import Approvals, Isolation, Sandbox
+from tests.sealed import seal
 
 A1 = AttemptId("fix.native.r1.1")
 PROMPTED = b"Fix it.\n"

@@ -26,7 +26,7 @@ from proctor.evidence import canary, layout
 from proctor.evidence.artifacts import StreamHead
 from proctor.evidence.recorder import ChainedLog, FrameLog
 from proctor.evidence.redact import Redactor
-from proctor.evidence.seal import affix_durably
+from proctor.evidence.seal import affix
 from proctor.workspace.prepare import prepare
 from proctor.workspace.snapshot import EMPTY, LEFTOVERS, remove_leftovers, snapshot
 
@@ -216,4 +216,4 @@ class _Holder:
         )
         # Whoever waited was told that there is no seal.
         if not self._is_given_up:
-            affix_durably(ask.paths, sealed)
+            affix(ask.paths, sealed, is_durable=True)

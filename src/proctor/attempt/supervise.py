@@ -22,7 +22,7 @@ from proctor.event.row import ClockRanOut, StepTaken, WasCancelled, WasRefused
 from proctor.evidence import canary, layout
 from proctor.evidence.recorder import ChainedLog, FrameLog
 from proctor.evidence.redact import Redactor
-from proctor.evidence.seal import affix, affix_durably
+from proctor.evidence.seal import affix
 from proctor.probe.model import Phase
 from proctor.probe.run import run_probe
 from proctor.runtime.base import Session
@@ -132,10 +132,10 @@ class _Supervisor:
                 is_small=not base.entries and now == base and frames.size_bytes + probes.size_bytes < SMALL_BYTES,
             )
             if ask.make_durable is None:
-                await anyio.to_thread.run_sync(affix_durably, paths, sealed)
+                await anyio.to_thread.run_sync(lambda: affix(paths, sealed, is_durable=True))
             else:
                 await ask.make_durable()
-                affix(paths, sealed)
+                affix(paths, sealed, is_durable=False)
         self.move(Move.SEAL)
         return AttemptResult(attempt_id=ask.attempt_id, state=self.state, report=report)
 

@@ -34,20 +34,6 @@ _CHUNK_BYTES = 64 * 1024
 _NOTHING: Mapping[str, bytes] = {}
 
 
-def seal(
-    paths: AttemptPaths,
-    *,
-    attempt_id: AttemptId,
-    clock: Clock,
-    streams: Mapping[str, StreamHead],
-    unsaid: bytes = b"",
-) -> Seal:
-    """Make an attempt durable and complete, by itself."""
-    sealed = draw_up(paths, attempt_id=attempt_id, clock=clock, streams=streams, unsaid=unsaid)
-    affix_durably(paths, sealed)
-    return sealed
-
-
 def draw_up(
     paths: AttemptPaths,
     *,
@@ -87,19 +73,19 @@ def draw_up(
     return stamp(draft)
 
 
-def affix(paths: AttemptPaths, sealed: Seal) -> None:
-    """Complete the attempt. What the seal names is durable by now; the seal is not, until its folder is synced."""
-    write_artifact(paths.seal, sealed, redactor=None, is_durable=False)
+def affix(paths: AttemptPaths, sealed: Seal, *, is_durable: bool) -> None:
+    """Put the seal in its place, which completes the attempt.
 
-
-def affix_durably(paths: AttemptPaths, sealed: Seal) -> None:
-    """Sync, complete and sync again, where nobody else sees to that."""
-    for name in SEALED:
-        sync_file(paths.folder / name)
-    # First the names of the files, then the seal: a seal on disk must mean that the rest is there too.
-    sync_folder(paths.folder)
-    write_artifact(paths.seal, sealed, redactor=None)
-    sync_folder(paths.folder.parent)
+    Where this does not make it durable, the caller has synced all that the seal names, and syncs the seal afterwards.
+    """
+    if is_durable:
+        for name in SEALED:
+            sync_file(paths.folder / name)
+        # First the names of the files, then the seal: a seal on disk must mean that the rest is there too.
+        sync_folder(paths.folder)
+    write_artifact(paths.seal, sealed, redactor=None, is_durable=is_durable)
+    if is_durable:
+        sync_folder(paths.folder.parent)
 
 
 def seal_process(paths: RuntimePaths, record: ProcessRecord, *, redactor: Redactor, is_durable: bool = True) -> None:
