@@ -92,6 +92,7 @@ class AttemptAsk:
     # Where many attempts share their syncs: returns when what was written until now survives a power cut. The seal
     # itself is then left to the caller to make durable.
     make_durable: Callable[[], Awaitable[None]] | None = None
+    plan_file_digest: Digest | None = None
     at_rest: Callable[[], None] = _nothing  # told when neither agent nor probes run any more, if it comes to that
 
 

@@ -23,6 +23,7 @@ def write_record(ask: AttemptAsk, *, base: Digest, prompt: bytes, redactor: Reda
         repeat=ask.cell.repeat,
         strategy=ask.runtime.id,
         plan_digest=ask.plan_digest,
+        plan_file_digest=ask.plan_file_digest,
         cell_digest=ask.cell.digest,
         prompt_digest=canonical.digest_bytes(prompt),
         workspace_digest=base,

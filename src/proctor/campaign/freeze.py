@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 
+from proctor.canonical import digest_bytes
 from proctor.errors import InputError
 from proctor.evidence.disk import make_folder
 from proctor.evidence.layout import CampaignPaths, write_artifact, write_text_artifact
@@ -29,18 +30,12 @@ class FrozenFiles(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     workspaces: dict[str, Digest]
 
 
-class PlanFile(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """plan.json."""
-
-    schema_version: int = 1
-    plan: Plan
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Frozen:
     """Everything attempts start from; nothing is read from the user's files after this."""
 
     plan: Plan
+    snapshot: Mapping[str, Digest]
     workspaces: Mapping[str, Path]
     workspace_digests: Mapping[str, Digest]
 
@@ -52,13 +47,18 @@ def freeze(loaded: LoadedSpec, *, paths: CampaignPaths, workspaces: Path, redact
     plan = expand(loaded.spec, digests=Contents(scripts=loaded.script_digests, workspaces=digests))
     make_folder(paths.spec_snapshot)
     source_text = loaded.source.decode("utf-8", "replace")
-    write_text_artifact(paths.spec_snapshot / "spec.yaml", source_text, redactor=redactor)
+    written = {"spec.yaml": write_text_artifact(paths.spec_snapshot / "spec.yaml", source_text, redactor=redactor)}
     for number, (_, path) in enumerate(sorted(loaded.scripts.items())):
-        text = path.read_text(encoding="utf-8")
-        write_text_artifact(paths.spec_snapshot / f"script-{number}.yaml", text, redactor=redactor)
+        text, name = path.read_text(encoding="utf-8"), f"script-{number}.yaml"
+        written[name] = write_text_artifact(paths.spec_snapshot / name, text, redactor=redactor)
     index = FrozenFiles(spec=loaded.digest, scripts=dict(loaded.script_digests), workspaces=digests)
-    write_artifact(paths.spec_snapshot / "index.json", index, redactor=redactor)
-    return Frozen(plan=plan, workspaces=copies, workspace_digests=digests)
+    written["index.json"] = write_artifact(paths.spec_snapshot / "index.json", index, redactor=redactor)
+    return Frozen(
+        plan=plan,
+        snapshot={name: digest_bytes(data) for name, data in written.items()},
+        workspaces=copies,
+        workspace_digests=digests,
+    )
 
 
 def _freeze_workspaces(loaded: LoadedSpec, *, into: Path) -> dict[str, Path]:

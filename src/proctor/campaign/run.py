@@ -17,18 +17,20 @@ from proctor.attempt.supervise import run_attempt
 from proctor.campaign import ledger
 from proctor.campaign.agents import Agents, Between
 from proctor.campaign.durable import SharedSync
-from proctor.campaign.freeze import Frozen, PlanFile, freeze
+from proctor.campaign.freeze import Frozen, freeze
 from proctor.campaign.hosts import HostPool
 from proctor.campaign.ledger import GroupCommit, open_ledger
 from proctor.campaign.preflight import Ready, preflight
 from proctor.campaign.scratch import open_scratch
+from proctor.canonical import digest_bytes
 from proctor.clock import SYSTEM_CLOCK, Clock
 from proctor.contain.intent import IntentBook, open_intents, take_lock
 from proctor.errors import InputError, MachineError, lone
+from proctor.evidence.artifacts import PlanFile
 from proctor.evidence.layout import CampaignPaths, RootPaths, write_artifact
 from proctor.evidence.redact import Redactor
 from proctor.evidence.sync import open_sync
-from proctor.ids import AttemptId, CampaignId, ProcessId, RunId
+from proctor.ids import AttemptId, CampaignId, Digest, ProcessId, RunId
 from proctor.plan.model import Cell, ResolvedFlow
 from proctor.runtime.base import Decide
 from proctor.spec.load import LoadedSpec
@@ -92,7 +94,8 @@ async def run_campaign(
             book.begin(frozen.plan, run=run_id, at_ms=clock.wall_ms())
             is_begun = True
             # Last of the set-up: a campaign without a plan was cut off before anything ran.
-            write_artifact(paths.plan, PlanFile(plan=frozen.plan), redactor=Redactor(ready.secrets))
+            plan_file = PlanFile(plan=frozen.plan, snapshot=dict(frozen.snapshot))
+            plan_bytes = write_artifact(paths.plan, plan_file, redactor=Redactor(ready.secrets))
             intents = await stack.enter_async_context(open_intents(places.state_dir() / "spawns"))
             sync = stack.enter_context(open_sync(root))
             disk = None if sync is None else SharedSync(sync)
@@ -100,6 +103,7 @@ async def run_campaign(
                 loaded=loaded,
                 ready=ready,
                 frozen=frozen,
+                plan_file_digest=digest_bytes(plan_bytes),
                 campaign_id=campaign_id,
                 run_id=run_id,
                 root=RootPaths(root),
@@ -190,6 +194,7 @@ class _Run:
     loaded: LoadedSpec
     ready: Ready
     frozen: Frozen
+    plan_file_digest: Digest
     campaign_id: CampaignId
     run_id: RunId
     root: RootPaths
@@ -271,6 +276,7 @@ class _Run:
                 campaign_id=self.campaign_id,
                 run_id=self.run_id,
                 plan_digest=self.frozen.plan.digest,
+                plan_file_digest=self.plan_file_digest,
                 cell=cell,
                 mission=mission,
                 flow=flow,

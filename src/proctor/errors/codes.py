@@ -337,6 +337,14 @@ CODES: dict[str, Meaning] = {
         "The campaign's ledger cannot be read, or disagrees with what is on disk.",
         "Trust the sealed attempts: the ledger only indexes them.",
     ),
+    "evidence.plan": Meaning(
+        "The campaign's plan or frozen spec is not the one that its attempts were made from.",
+        "Treat the campaign's folder as damaged: the sealed attempts name the plan that was run.",
+    ),
+    "evidence.report": Meaning(
+        "A campaign's report is not what its attempts give.",
+        "Trust `proctor report` instead: it works the report out again.",
+    ),
     "evidence.bounds": Meaning("A text or a file is longer than its bound.", "Check which Proctor wrote it."),
     "evidence.gate": Meaning("The report's verdict is not what its probes give.", "Trust probes.jsonl instead."),
     "evidence.containment": Meaning("A path leads out of the evidence folder.", "Treat the attempt as damaged."),

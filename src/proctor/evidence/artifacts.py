@@ -20,7 +20,7 @@ from proctor.ids import (
     StrategyId,
     ThreadId,
 )
-from proctor.plan.model import Limits
+from proctor.plan.model import Limits, Plan
 from proctor.spec.model import Approvals, Isolation, Sandbox
 
 
@@ -34,8 +34,18 @@ class Artifact(Part, frozen=True, kw_only=True):
     schema_version: Literal[1] = 1
 
 
+class PlanFile(Artifact, frozen=True, kw_only=True):
+    """plan.json. `snapshot` holds the digest of every file of spec.snapshot, as it was written there."""
+
+    plan: Plan
+    snapshot: dict[str, Digest]
+
+
 class AttemptRecord(Artifact, frozen=True, kw_only=True):
-    """attempt.json: who, what, which plan, which workspace. Written before the agent is asked anything."""
+    """attempt.json: who, what, which plan, which workspace. Written before the agent is asked anything.
+
+    `plan_file_digest` is of plan.json's bytes, so that the attempt's seal vouches for the campaign's plan and spec too.
+    """
 
     attempt_id: AttemptId
     cell: CellId
@@ -47,6 +57,7 @@ class AttemptRecord(Artifact, frozen=True, kw_only=True):
     repeat: int
     strategy: StrategyId
     plan_digest: Digest
+    plan_file_digest: Digest | None = None  # a conversation has no such file
     cell_digest: Digest
     prompt_digest: Digest
     workspace_digest: Digest

@@ -47,10 +47,13 @@ class Status(StrEnum):
     INVALID = "invalid"
 
 
-class Validation(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What was found about one attempt, one runtime process, or the folder of a run."""
+Kind = Literal["attempt", "process", "run", "campaign"]
 
-    kind: Literal["attempt", "process", "run"]
+
+class Validation(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What was found about one attempt, one runtime process, or the folder of a run or of a campaign."""
+
+    kind: Kind
     name: str
     status: Status
     problems: tuple[Problem, ...]
@@ -74,7 +77,7 @@ def validate_attempt(paths: AttemptPaths, *, is_strict: bool) -> Validation:
     return conclude("attempt", name, problems)
 
 
-def conclude(kind: Literal["attempt", "process", "run"], name: str, problems: Iterable[Problem]) -> Validation:
+def conclude(kind: Kind, name: str, problems: Iterable[Problem]) -> Validation:
     """Each problem once, in words that can be printed anywhere, and their sum."""
     told = tuple(
         msgspec.structs.replace(problem, file=_printable(problem.file), detail=_printable(problem.detail))

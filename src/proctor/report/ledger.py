@@ -14,9 +14,9 @@ import msgspec
 from proctor.errors import EvidenceError
 from proctor.event.outcome import Outcome
 from proctor.evidence.layout import CampaignPaths
-from proctor.ids import AttemptId, CellId, FlowId, MissionId, RunId
+from proctor.ids import AttemptId, CellId, Digest, FlowId, MissionId, RunId
 
-_CELLS = "select id from cell order by rowid"
+_CELLS = "select id, mission, flow, repeat, digest from cell order by rowid"
 _RUNS = "select id from run order by began_at_ms, id"
 _ATTEMPTS = """
 select attempt.id, attempt.cell, attempt.n, attempt.run, attempt.state, cell.mission, cell.flow, attempt.outcome,
@@ -24,6 +24,16 @@ select attempt.id, attempt.cell, attempt.n, attempt.run, attempt.state, cell.mis
        attempt.duration_ms
 from attempt join cell on cell.id = attempt.cell order by cell.rowid, attempt.n
 """
+
+
+class LedgerCell(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A cell of the plan, field for field."""
+
+    id: CellId
+    mission: MissionId
+    flow: FlowId
+    repeat: int
+    digest: Digest
 
 
 class LedgerAttempt(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -51,7 +61,7 @@ class LedgerContents:
     """In the order of the plan."""
 
     runs: tuple[RunId, ...] = ()
-    cells: tuple[CellId, ...] = ()
+    cells: tuple[LedgerCell, ...] = ()
     attempts: tuple[LedgerAttempt, ...] = ()
 
 
@@ -59,20 +69,22 @@ def read_ledger(campaign: CampaignPaths) -> LedgerContents:
     path = campaign.ledger
     if not path.is_file():
         # The plan is the last file of the set-up.
-        code = "evidence.ledger" if campaign.plan.exists() else "evidence.partial"
+        code = "evidence.ledger" if os.path.lexists(campaign.plan) else "evidence.partial"
         raise EvidenceError(code, "absent", file=path.name)
     try:
         with closing(sqlite3.connect(_address(path), uri=True, timeout=5.0)) as connection:
             # What is in the file is checked here: a damaged one may hold anything anywhere.
             return LedgerContents(
                 runs=tuple(RunId(str(run)) for (run,) in connection.execute(_RUNS)),
-                cells=tuple(CellId(str(cell)) for (cell,) in connection.execute(_CELLS)),
+                cells=msgspec.convert(connection.execute(_CELLS).fetchall(), tuple[LedgerCell, ...]),
                 attempts=msgspec.convert(
                     connection.execute(_ATTEMPTS).fetchall(), tuple[LedgerAttempt, ...], strict=False
                 ),
             )
     except (sqlite3.Error, msgspec.ValidationError, UnicodeError, OverflowError) as error:
-        raise EvidenceError("evidence.ledger", str(error), file=path.name) from error
+        # Killed while it was being made, before the plan, it may have no tables yet.
+        code = "evidence.ledger" if os.path.lexists(campaign.plan) else "evidence.partial"
+        raise EvidenceError(code, str(error), file=path.name) from error
 
 
 def is_live(campaign: CampaignPaths) -> bool:

@@ -188,7 +188,7 @@ def _from_ledger(root: RootPaths, campaign: CampaignPaths) -> Found | Problem:
 
 def _missing(contents: LedgerContents) -> tuple[CellId, ...]:
     tried = {attempt.cell for attempt in contents.attempts}
-    return tuple(cell for cell in contents.cells if cell not in tried)
+    return tuple(cell.id for cell in contents.cells if cell.id not in tried)
 
 
 def _chains(campaign: CampaignPaths) -> Mapping[FlowId, tuple[StrategyId, ...]]:

@@ -10,14 +10,14 @@ from typing import Any, Literal
 import msgspec
 
 from proctor.campaign import ledger
-from proctor.campaign.freeze import FrozenFiles, PlanFile
+from proctor.campaign.freeze import FrozenFiles
 from proctor.errors import CODES, Bucket, Exit, bucket_of
 from proctor.event.model import Event
 from proctor.event.row import AnySeen, Row
 from proctor.event.trace import ToolCall
 from proctor.event.transcript import Line
 from proctor.evidence import layout
-from proctor.evidence.artifacts import AttemptRecord, AttemptReport, Feedback, ProcessRecord, RunnerRef, Seal
+from proctor.evidence.artifacts import AttemptRecord, AttemptReport, Feedback, PlanFile, ProcessRecord, RunnerRef, Seal
 from proctor.evidence.sign import NAMESPACE
 from proctor.evidence.statement import Statement
 from proctor.model.script import Script

@@ -1,5 +1,6 @@
 """What can be said of the evidence at a place, and how a report is held against it."""
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,7 +10,8 @@ from proctor.attempt.recheck import examine, examine_run
 from proctor.errors import Exit
 from proctor.evidence.layout import AttemptPaths, CampaignPaths, RootPaths, RunPaths
 from proctor.evidence.reader import Problem
-from proctor.evidence.validate import Status, Validation, validate_attempt
+from proctor.evidence.validate import Status, Validation, conclude, validate_attempt
+from proctor.report.check_campaign import check_campaign
 from proctor.report.ledger import is_live
 from proctor.report.live import is_run_live, is_running, while_running
 from proctor.report.place import Place, latest_campaign, root_of
@@ -102,28 +104,37 @@ def _campaign(campaign: CampaignPaths, *, is_strict: bool) -> Iterator[Examined]
     yield _ledger(campaign)
     root = root_of(campaign)
     for run_id in find_campaign(root, campaign).run_ids:
-        yield from _run(root.run(run_id), is_strict=is_strict)
+        run = root.run(run_id)
+        if os.path.lexists(run.folder):
+            yield from _run(run, is_strict=is_strict)
+        else:
+            # Killed before its first attempt; that it had sealed ones the ledger would say.
+            gone = Problem(code="evidence.partial", file=run_id, detail="nothing was recorded")
+            yield Examined(kind="run", name=run_id, run_id=run_id, status=Status.PARTIAL, problems=(gone,))
 
 
 def _ledger(campaign: CampaignPaths) -> Examined:
-    """Whether the ledger reads, and the evidence is what it says."""
-    found = find_campaign(root_of(campaign), campaign)
+    """Whether the ledger reads, the evidence is what it says, and the files beside it are what the evidence gives."""
+    root = root_of(campaign)
+    found = find_campaign(root, campaign)
     rows = [report_row(row) for row in found.rows]
-    problems = (
+    problems = [
         *found.problems,
         *(
             Problem(code=problem.code, file=f"{row.attempt_id}/{problem.file}", detail=problem.detail)
             for row in rows
             for problem in row.problems
         ),
-    )
-    is_cut_off = all(problem.code == "evidence.partial" for problem in problems)
-    status = Status.VALID if not problems else Status.PARTIAL if is_cut_off else Status.INVALID
-    if found.missing_cells and not problems:
+        *check_campaign(campaign, root=root, found=found),
+    ]
+    is_cut_off = all(problem.code in ("evidence.partial", "evidence.running") for problem in problems)
+    if found.missing_cells and is_cut_off:
         code, how = ("evidence.running", "not tried yet") if is_live(campaign) else ("evidence.partial", "never tried")
         untried = f"{plural(len(found.missing_cells), 'cell')} {how}"
-        problems, status = (Problem(code=code, file="ledger.db", detail=untried),), Status.PARTIAL
-    return Examined(kind="campaign", name=campaign.folder.name, run_id=None, status=status, problems=problems)
+        problems.append(Problem(code=code, file="ledger.db", detail=untried))
+    told = conclude("campaign", campaign.folder.name, problems)
+    status = Status.VALID if not problems else Status.PARTIAL if is_cut_off else Status.INVALID
+    return Examined(kind="campaign", name=told.name, run_id=None, status=status, problems=told.problems)
 
 
 def found_at(place: Place) -> Found:

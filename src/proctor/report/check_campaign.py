@@ -1,0 +1,141 @@
+"""Whether a campaign's own folder says what its attempts' seals vouch for: the plan, the frozen spec, the report."""
+
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from msgspec.structs import asdict, replace
+
+from proctor.canonical import digest_bytes
+from proctor.errors import EvidenceError, Exit
+from proctor.evidence.artifacts import AttemptRecord, PlanFile
+from proctor.evidence.disk import beside, unreadable
+from proctor.evidence.layout import CampaignPaths, RootPaths
+from proctor.evidence.reader import Problem, read_artifact, read_bytes
+from proctor.report.compose import compose
+from proctor.report.ledger import is_live, read_ledger
+from proctor.report.markdown import render_markdown
+from proctor.report.query import Found
+from proctor.report.row import Report, ReportRow
+
+
+def check_campaign(campaign: CampaignPaths, *, root: RootPaths, found: Found) -> Iterator[Problem]:
+    """What is wrong with the files beside the ledger, where `found` is what is on record. Never raises."""
+    # Asked first: what is written meanwhile is then told as not there yet, not as cut off.
+    unfinished = "evidence.running" if is_live(campaign) else "evidence.partial"
+    known = {campaign.spec_snapshot, campaign.plan, campaign.ledger, campaign.report, campaign.results}
+    drafts = {beside(path) for path in (campaign.plan, campaign.report, campaign.results) if not path.exists()}
+    logs = {f"{campaign.ledger.name}{end}" for end in ("-wal", "-shm", "-journal")}
+    yield from _strangers(campaign.folder, known={path.name for path in (*known, *drafts)} | logs | {"lock"})
+    yield from _check_plan(campaign, root=root, found=found, unfinished=unfinished)
+    yield from _check_report(campaign, root=root, found=found, unfinished=unfinished)
+
+
+def _check_plan(campaign: CampaignPaths, *, root: RootPaths, found: Found, unfinished: str) -> Iterator[Problem]:
+    try:
+        data = read_bytes(campaign.plan)
+        file = read_artifact(campaign.plan, PlanFile)
+    except EvidenceError as error:
+        # The plan is the last file of the set-up: without any attempt it may not have come to that.
+        is_early = error.code == "evidence.missing-file" and not found.rows
+        yield Problem(code=unfinished if is_early else error.code, file=campaign.plan.name, detail=error.what)
+        return
+    with suppress(EvidenceError):  # whoever reads the attempts from it has said so
+        if [asdict(cell) for cell in read_ledger(campaign).cells] != [asdict(cell) for cell in file.plan.cells]:
+            detail = f"its cells are not those of {campaign.plan.name}"
+            yield Problem(code="evidence.ledger", file=campaign.ledger.name, detail=detail)
+    for record in _records(root, found):
+        if (record.plan_digest, record.plan_file_digest) != (file.plan.digest, digest_bytes(data)):
+            detail = f"not the plan that {record.attempt_id} names"
+            yield Problem(code="evidence.plan", file=campaign.plan.name, detail=detail)
+            return  # what it says of the frozen spec is worth nothing
+    yield from _check_snapshot(campaign.spec_snapshot, file)
+
+
+def _records(root: RootPaths, found: Found) -> Iterator[AttemptRecord]:
+    """Of every attempt that has one; what is wrong with the others, their own examination tells."""
+    for run_id in found.run_ids:
+        with suppress(OSError):
+            for paths in root.run(run_id).attempts():
+                with suppress(EvidenceError):
+                    yield read_artifact(paths.attempt, AttemptRecord)
+
+
+def _check_snapshot(folder: Path, file: PlanFile) -> Iterator[Problem]:
+    yield from _strangers(folder, known=set(file.snapshot), prefix=f"{folder.name}/")
+    for name, due in file.snapshot.items():
+        try:
+            is_same = digest_bytes(read_bytes(folder / name)) == due
+        except EvidenceError as error:
+            yield Problem(code=error.code, file=f"{folder.name}/{name}", detail=error.what)
+            continue
+        if not is_same:
+            yield Problem(
+                code="evidence.plan", file=f"{folder.name}/{name}", detail="not the file that plan.json names"
+            )
+
+
+def _check_report(campaign: CampaignPaths, *, root: RootPaths, found: Found, unfinished: str) -> Iterator[Problem]:
+    try:
+        kept = read_artifact(campaign.report, Report)
+    except EvidenceError as error:
+        is_early = error.code == "evidence.missing-file" and not os.path.lexists(campaign.results)
+        yield Problem(code=unfinished if is_early else error.code, file=campaign.report.name, detail=error.what)
+        return
+    if not found.problems:  # else there is nothing whole to hold it against, and that is told
+        yield from _differences(campaign.report.name, kept, root=root, found=found)
+    try:
+        results = read_bytes(campaign.results)
+    except EvidenceError as error:
+        is_early = error.code == "evidence.missing-file"
+        yield Problem(code=unfinished if is_early else error.code, file=campaign.results.name, detail=error.what)
+        return
+    if results != render_markdown(kept).encode(errors="backslashreplace"):
+        detail = f"not what {campaign.report.name} gives"
+        yield Problem(code="evidence.report", file=campaign.results.name, detail=detail)
+
+
+def _differences(name: str, kept: Report, *, root: RootPaths, found: Found) -> Iterator[Problem]:
+    """The report composed again, and compared field by field."""
+    # That somebody interrupted it stands nowhere else.
+    again = compose(found, is_interrupted=kept.exit == Exit.INTERRUPTED)
+    told = {row.ref: row for row in kept.attempts}
+    whole = replace(kept, attempts=())
+    if any(row.problems for row in again.attempts):
+        # The verdict was of what the damaged attempts said then, and their own problems are told.
+        whole = replace(whole, exit=again.exit, verdict=again.verdict)
+    differing = _fields(whole, replace(again, attempts=()))
+    if [row.ref for row in kept.attempts] != [row.ref for row in again.attempts]:
+        differing.append("attempts")
+    if differing:
+        detail = f"not what the attempts give: {', '.join(differing)}"
+        yield Problem(code="evidence.report", file=name, detail=detail)
+    for row in again.attempts:
+        there = told.get(row.ref)
+        if there is not None and not row.problems and (wrong := _fields(there, _as_kept(row, there, root=root))):
+            detail = f"not what {row.attempt_id} says: {', '.join(wrong)}"
+            yield Problem(code="evidence.report", file=name, detail=detail)
+
+
+def _as_kept(row: ReportRow, kept: ReportRow, *, root: RootPaths) -> ReportRow:
+    # Why an attempt has no seal stands in no file of its own.
+    detail = row.detail if row.state == "sealed" else kept.detail
+    return replace(row, dir=os.path.relpath(row.dir, root.folder), detail=detail)
+
+
+def _fields(one: Report | ReportRow, other: Report | ReportRow) -> list[str]:
+    return [name for name in one.__struct_fields__ if getattr(one, name) != getattr(other, name)]
+
+
+def _strangers(folder: Path, *, known: set[str], prefix: str = "") -> Iterator[Problem]:
+    try:
+        names = sorted(path.name for path in folder.iterdir())
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        yield Problem.of(unreadable(error, path=folder))
+        return
+    for name in names:
+        if name not in known:
+            yield Problem(code="evidence.extra-file", file=f"{prefix}{name}", detail="not a part of a campaign")
