@@ -20,7 +20,7 @@ from tests.surface.conftest import Quickstart, ask
 
 pytestmark = pytest.mark.real_agent
 
-Damage = Callable[[CampaignPaths], None]
+Damage = Callable[[CampaignPaths], object]
 Told = set[tuple[str, str]]
 
 
