@@ -180,7 +180,9 @@ class UsageReported(Happened, tag="usage.reported", frozen=True, kw_only=True):
     last_call: Tokens | None = None
 
 
-WarningSource = Literal["process", "thread", "config", "history", "provider", "protocol", "mcp", "deprecation"]
+WarningSource = Literal[
+    "process", "thread", "config", "history", "provider", "protocol", "mcp", "deprecation", "callback"
+]
 
 
 class WarningRaised(Happened, tag="warning.raised", frozen=True, kw_only=True):

@@ -93,6 +93,11 @@ class StepTaken(Seen, tag="step", frozen=True, kw_only=True):
     detail: dict[str, Any] = {}
 
 
+# Steps that are told as warnings: code of the caller's that raised, gave what it may not, or would not end.
+CALLBACK_FAILED = "callback failed"
+CALLBACK_GIVEN_UP = "callback given up"
+
+
 AnySeen = (
     TurnWanted
     | ClockRanOut

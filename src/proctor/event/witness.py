@@ -13,8 +13,11 @@ from proctor.event.model import (
     StreamEnded,
     TurnAsked,
     Unrecognized,
+    WarningRaised,
 )
 from proctor.event.row import (
+    CALLBACK_FAILED,
+    CALLBACK_GIVEN_UP,
     Answered,
     AnySeen,
     ChannelClosed,
@@ -59,6 +62,8 @@ def witness(row: Row) -> Event:
             return ApprovalResolved(request=request, decision=decision, by=by, frame=seq, at_ms=at_ms)
         case TailReleased(stream=stream):
             return Noted(native=f"tail of {stream}", frame=seq, at_ms=at_ms)
+        case StepTaken(step=step, detail={"what": str(what)}) if step in (CALLBACK_FAILED, CALLBACK_GIVEN_UP):
+            return WarningRaised(source="callback", text=f"{step}: {what}", frame=seq, at_ms=at_ms)
         case StepTaken(step=step):
             return Noted(native=step, frame=seq, at_ms=at_ms)
         case None:

@@ -2,15 +2,15 @@
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from functools import partial
 
 import anyio
 
 from proctor.clock import Clock
-from proctor.event.row import Answered, StepTaken
+from proctor.event.row import CALLBACK_FAILED, CALLBACK_GIVEN_UP, Answered, Seen, StepTaken
 from proctor.protocol.jsonrpc import RequestId
 from proctor.runtime.base import Decision, SessionAsk, Tap
-from proctor.runtime.codex_app_server import policy, tools
+from proctor.runtime.codex_app_server import callbacks, policy, tools
 from proctor.runtime.codex_app_server.inside import stays_inside
 from proctor.runtime.codex_app_server.policy import Answer
 from proctor.runtime.codex_app_server.questions import Asked, changed_paths, params_in
@@ -19,11 +19,14 @@ from proctor.spec.model import Approvals
 
 _PATCHES = frozenset({"item/fileChange/requestApproval", "applyPatchApproval"})
 
+Tell = Callable[[Seen], None]
+Thought = Callable[[Asked, Tell], Awaitable[tuple[Answer, str]]]
+
 
 @dataclass(slots=True)
 class _Open:
     asked: Asked
-    thought: Callable[[Asked], Awaitable[tuple[Answer, str]]]
+    thought: Thought
     scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
 
 
@@ -59,13 +62,16 @@ class Desk:
         self._open[asked.request] = _Open(asked, thought)
         return None
 
-    async def consider(self, asked: Asked) -> Answer | None:
-        """What comes of it, or None where the question was withdrawn meanwhile."""
+    async def consider(self, asked: Asked, *, tell: Tell) -> Answer | None:
+        """What comes of it, or None where the question was withdrawn meanwhile.
+
+        A callback may outlive its session, so `tell` finds the record in which its trouble belongs.
+        """
         opened = self._open.get(asked.request)
         if opened is None or opened.asked is not asked:
             return None
         with opened.scope:
-            answer, by = await opened.thought(asked)
+            answer, by = await opened.thought(asked, tell)
             # It may have been withdrawn too late to be stopped.
             if self._close(asked.request) is opened:
                 self._record(asked, answer.decision, by=by)
@@ -126,7 +132,7 @@ class Desk:
 
     # ── by thought ──
 
-    def _thought(self, asked: Asked) -> Callable[[Asked], Awaitable[tuple[Answer, str]]] | None:
+    def _thought(self, asked: Asked) -> Thought | None:
         if self._ask is None:
             return None
         if asked.method == policy.TOOL_CALL and tools.named(self._ask.tools, asked.params) is not None:
@@ -135,34 +141,40 @@ class Desk:
             return self._decide
         return None
 
-    async def _decide(self, asked: Asked) -> tuple[Answer, str]:
+    async def _decide(self, asked: Asked, tell: Tell) -> tuple[Answer, str]:
         assert self._ask is not None
         assert self._ask.decide is not None
-        decision, by = Decision.DENY, "deadline"
+        decision: Decision | None = None
         try:
-            with anyio.move_on_after(self._ask.decide_deadline_s):
-                decision = Decision(await self._ask.decide(asked.question(paths=self._paths(asked))))
-                by = "callback"
-        except Exception as error:
-            self._tell_failure(asked, error)
+            decision = await callbacks.call(
+                partial(self._ask.decide, asked.question(paths=self._paths(asked))),
+                read=Decision,
+                deadline_s=self._ask.decide_deadline_s,
+                on_given_up=lambda: tell(_trouble(CALLBACK_GIVEN_UP, asked, "it does not end when it is cancelled")),
+            )
+            by = "deadline" if decision is None else "callback"
+        except callbacks.CallbackError as error:
+            tell(_trouble(CALLBACK_FAILED, asked, str(error)))
             by = "error"
-        return self._shape(asked, decision), by
+        return self._shape(asked, decision or Decision.DENY), by
 
-    async def _call_tool(self, asked: Asked) -> tuple[Answer, str]:
+    async def _call_tool(self, asked: Asked, tell: Tell) -> tuple[Answer, str]:
         assert self._ask is not None
         tool = tools.named(self._ask.tools, asked.params)
         assert tool is not None
         try:
-            with anyio.move_on_after(self._ask.tool_deadline_s):
-                return await tools.called(tool, asked.params), "tool"
-        except Exception as error:
-            self._tell_failure(asked, error)
-            return tools.failed(f"{type(error).__name__}: {error}"), "error"
-        return tools.failed(f"no answer within {self._ask.tool_deadline_s:g} s"), "deadline"
-
-    def _tell_failure(self, asked: Asked, error: Exception) -> None:
-        detail: dict[str, Any] = {"request": str(asked.request), "what": f"{type(error).__name__}: {error}"}
-        self._tap.say(StepTaken(step="callback failed", detail=detail))
+            answer = await callbacks.call(
+                partial(tool.call, asked.params.get("arguments")),
+                read=tools.answered,
+                deadline_s=self._ask.tool_deadline_s,
+                on_given_up=lambda: tell(_trouble(CALLBACK_GIVEN_UP, asked, "it does not end when it is cancelled")),
+            )
+        except callbacks.CallbackError as error:
+            tell(_trouble(CALLBACK_FAILED, asked, str(error)))
+            return tools.failed(str(error)), "error"
+        if answer is None:
+            return tools.failed(f"no answer within {self._ask.tool_deadline_s:g} s"), "deadline"
+        return answer, "tool"
 
     # ── the book ──
 
@@ -179,3 +191,7 @@ class Desk:
 
     def _record(self, asked: Asked, decision: str, *, by: str) -> None:
         self._tap.say(Answered(request=str(asked.request), method=asked.method, decision=decision, by=by))
+
+
+def _trouble(step: str, asked: Asked, what: str) -> StepTaken:
+    return StepTaken(step=step, detail={"request": str(asked.request), "what": what})

@@ -236,7 +236,11 @@ class Connection:
             listener.heard(envelope)
 
     async def _consider(self, asked: Asked, desk: Desk, listener: Listener | None) -> None:
-        if (answer := await desk.consider(asked)) is not None:
+        def tell(seen: Seen) -> None:
+            # The record of a session that is over may be sealed.
+            self._tap_of(listener if listener in self.listeners() else None).say(seen)
+
+        if (answer := await desk.consider(asked, tell=tell)) is not None:
             self._reply(asked, answer, listener)
 
     def _reply(self, asked: Asked, answer: policy.Answer, listener: Listener | None) -> None:

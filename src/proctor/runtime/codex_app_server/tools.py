@@ -20,8 +20,14 @@ def named(tools: Sequence[Tool], params: Mapping[str, Any]) -> Tool | None:
     return next((tool for tool in tools if tool.name == params.get("tool")), None)
 
 
-async def called(tool: Tool, params: Mapping[str, Any]) -> Answer:
-    return tool_answer(await tool.call(params.get("arguments")), decision="answered", is_success=True)
+def answered(given: Any) -> Answer:
+    """What a tool gave. Raises where it is no text, or none that can be sent."""
+    if not isinstance(given, str):
+        raise TypeError(f"a tool gives a str, not {type(given).__name__}")
+    # A subclass may say of itself what it likes.
+    text = str.__str__(given)
+    text.encode()
+    return tool_answer(text, decision="answered", is_success=True)
 
 
 def failed(why: str) -> Answer:
