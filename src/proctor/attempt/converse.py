@@ -179,15 +179,19 @@ class LiveSession:
                             await self._watched(work.do, stop=work.stop)
                         self._settle(work)
         finally:
-            self._over = self._over or "it was closed"
+            self._over = self._over or "the session was closed"
             self._done.set()
 
-    async def close(self) -> None:
-        """End what runs, as cancelled, and take no more; bounded."""
-        self._over = self._over or "it was closed"
-        if self._work is not None:
-            self._work.why = "the session was closed"
+    async def close(self, *, why: str | None = None) -> None:
+        """End what runs, as cancelled, and take no more; bounded. `why` where it is not for its user to end it."""
+        is_cut_off = why is not None and self._over is None
+        said = why or "the session was closed"
+        self._over = self._over or said
+        if self._work is not None and not self._work.stop.is_set():
+            self._work.why = said
             self._work.stop.set()
+        elif is_cut_off and self.ending is NOT_ENDED and self._tap is not None:
+            self._tap.say(WasCancelled(why=said))
         self._wake.set()
         with anyio.move_on_after(2 * TEARDOWN_S):
             await self._done.wait()

@@ -1,10 +1,8 @@
 """A session of a runtime's for one attempt, and one turn of it: clocks told, nothing left running afterwards."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
-from dataclasses import replace
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import TypeVar
 
 import anyio
 
@@ -16,9 +14,6 @@ from proctor.clock import Clock
 from proctor.runtime.base import Session, SessionAsk
 
 TEARDOWN_S = 30.0
-
-A = TypeVar("A")
-R = TypeVar("R")
 
 
 @asynccontextmanager
@@ -40,10 +35,11 @@ async def open_session(
             model=ask.model,
             profile=ask.flow.profile,
             options=ask.flow.options.get(ask.runtime.id, {}),
-            decide=None if ask.decide is None else _held(ask.decide, watch, ask.clock),
+            decide=ask.decide,
             decide_deadline_s=ask.decide_deadline_s,
-            tools=tuple(replace(tool, call=_held(tool.call, watch, ask.clock)) for tool in ask.tools),
+            tools=ask.tools,
             tool_deadline_s=ask.tool_deadline_s,
+            thinking=lambda: _held(watch, ask.clock),
             is_persistent=ask.is_persistent,
             resume=ask.resume,
             fork=ask.fork,
@@ -70,14 +66,11 @@ async def take_turn(session: Session, ask: Callable[[], Awaitable[None]], *, wat
             await session.settle()
 
 
-def _held(call: Callable[[A], Awaitable[R]], watch: Watch, clock: Clock) -> Callable[[A], Awaitable[R]]:
+@contextmanager
+def _held(watch: Watch, clock: Clock) -> Iterator[None]:
     """The clocks count what the agent takes, not what those take whom it asks."""
-
-    async def held(given: A) -> R:
-        watch.hold(clock.steady_s())
-        try:
-            return await call(given)
-        finally:
-            watch.let_go(clock.steady_s())
-
-    return held
+    watch.hold(clock.steady_s())
+    try:
+        yield
+    finally:
+        watch.let_go(clock.steady_s())

@@ -30,12 +30,14 @@ class _Slot:
     ready: anyio.Event = field(default_factory=anyio.Event)
     retire: anyio.Event = field(default_factory=anyio.Event)
     gone: anyio.Event = field(default_factory=anyio.Event)
-    opening: anyio.CancelScope = field(default_factory=anyio.CancelScope)
+    is_orphan: bool = False
+    # Shielded so that a run that is cancelled leaves sealed records: a process ends when it is let go, and only then.
+    opening: anyio.CancelScope = field(default_factory=lambda: anyio.CancelScope(shield=True))
 
     @property
     def is_usable(self) -> bool:
         is_up = self.lease is not None and self.lease.host.is_alive and self.lease.failure() is None
-        return not self.retire.is_set() and (is_up or not self.ready.is_set())
+        return not self.retire.is_set() and not self.is_orphan and (is_up or not self.ready.is_set())
 
     def let_go(self) -> None:
         """End it; one that is not up yet need not come up first."""
@@ -83,6 +85,7 @@ class HostPool:
             old.let_go()
         slot = _Slot(self._new_id())
         self._tasks.start_soon(self._serve, slot, open_host)
+        self._tasks.start_soon(self._let_go_when_cancelled, slot)
         if isolation is Isolation.SHARED:
             self._shared[flow] = slot
         return slot
@@ -109,6 +112,15 @@ class HostPool:
                 self.failure = self.failure or slot.error
             slot.ready.set()
             slot.gone.set()
+
+    async def _let_go_when_cancelled(self, slot: _Slot) -> None:
+        """It goes with the last who uses it, and who may have something left to say to it."""
+        try:
+            await slot.gone.wait()
+        finally:
+            slot.is_orphan = True
+            if not slot.users:
+                slot.let_go()
 
     def retire_all(self) -> None:
         for slot in self._shared.values():

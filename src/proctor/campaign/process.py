@@ -3,10 +3,12 @@
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
+import anyio
 import anyio.to_thread
 
 from proctor.attempt.model import Lease
 from proctor.attempt.tap import RecordingTap
+from proctor.errors import MachineError
 from proctor.evidence import canary
 from proctor.evidence.artifacts import ProcessRecord
 from proctor.evidence.layout import RuntimePaths
@@ -17,6 +19,7 @@ from proctor.evidence.secrets import Secret
 from proctor.runtime.base import HostAsk, Runtime
 
 SMALL_BYTES = 256 * 1024
+SEAL_S = 300.0
 
 
 @asynccontextmanager
@@ -56,16 +59,19 @@ async def open_recorded_host(
         )
 
         unsaid = planted.value.encode()
-        if make_durable is not None and log.size_bytes < SMALL_BYTES:
-            measure(paths.frames, unsaid=unsaid)
-            await make_durable()
-            seal_process(paths, record, redactor=redactor, is_durable=False)
-            await make_durable()
-            return
 
         def seal() -> None:
             log.sync()
             measure(paths.frames, unsaid=unsaid)
             seal_process(paths, record, redactor=redactor)
 
-        await anyio.to_thread.run_sync(seal)
+        with anyio.move_on_after(SEAL_S) as patience:
+            if make_durable is not None and log.size_bytes < SMALL_BYTES:
+                measure(paths.frames, unsaid=unsaid)
+                await make_durable()
+                seal_process(paths, record, redactor=redactor, is_durable=False)
+                await make_durable()
+            else:
+                await anyio.to_thread.run_sync(seal, abandon_on_cancel=True)
+        if patience.cancelled_caught:
+            raise MachineError("machine.unwritable", f"no seal within {SEAL_S:g} s", file=str(paths.folder))

@@ -4,6 +4,7 @@ import secrets as chance
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from itertools import count
 from pathlib import Path
 
@@ -32,6 +33,9 @@ from proctor.runtime.base import Decide, Tool
 from proctor.spec.load import LoadedSpec
 from proctor.spec.model import Isolation
 from proctor.workspace.snapshot import EMPTY
+
+# What whoever holds a session open has to leave it, and to have it sealed, when its pool is closed.
+LEAVE_S = 15.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,12 +75,24 @@ class Sessions:
         self._root = root
         self._keep = keep
         self._numbers = count(1)
+        self._open: dict[AttemptId, LiveSession] = {}
+        self._all_left = anyio.Event()
         self._is_closed = False
 
-    def close(self) -> None:
-        """No process is kept for anybody any more."""
+    async def close(self) -> None:
+        """No process is kept for anybody any more. Who still talks to one is ended first: it did not crash."""
         self._is_closed = True
-        self._hosts.retire_all()
+        try:
+            # Shielded so that it is on record why each ended; `LiveSession.close` is bounded by itself.
+            with anyio.CancelScope(shield=True):
+                async with anyio.create_task_group() as closing:
+                    for live in self._open.values():
+                        closing.start_soon(partial(live.close, why="the pool was closed"))
+                if self._open:
+                    with anyio.move_on_after(LEAVE_S):
+                        await self._all_left.wait()
+        finally:
+            self._hosts.retire_all()
 
     @asynccontextmanager
     async def session(self, wish: SessionWish) -> AsyncIterator[LiveSession]:
@@ -122,8 +138,14 @@ class Sessions:
                 resume=wish.resume,
                 fork=wish.fork,
             )
-            async with hold_session(ask, keep=self._keep, workspace=wish.workspace) as live:
-                yield live
+            try:
+                async with hold_session(ask, keep=self._keep, workspace=wish.workspace) as live:
+                    self._open[attempt] = live
+                    yield live
+            finally:
+                self._open.pop(attempt, None)
+                if self._is_closed and not self._open:
+                    self._all_left.set()
 
     def _keep_evidence_out_of(self, workspace: Path | None) -> None:
         if self._keep is not Keep.DISK or workspace is None:
@@ -169,6 +191,6 @@ async def open_sessions(
             # Kept from the task group, which would wrap the caller's own error into another.
             problem = error
         finally:
-            sessions.close()
+            await sessions.close()
     if (problem := problem or hosts.failure) is not None:
         raise problem

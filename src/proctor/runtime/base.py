@@ -1,7 +1,7 @@
 """The contract between the supervisor and a way to drive one agent program."""
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -168,6 +168,7 @@ class SessionAsk:
     decide_deadline_s: float = 120.0
     tools: tuple[Tool, ...] = ()
     tool_deadline_s: float = 120.0
+    thinking: Callable[[], AbstractContextManager[None]] = nullcontext  # entered while one of these is waited for
     is_persistent: bool = False
     resume: ThreadId | None = None
     fork: ThreadId | None = None

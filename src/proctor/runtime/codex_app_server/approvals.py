@@ -70,8 +70,10 @@ class Desk:
         opened = self._open.get(asked.request)
         if opened is None or opened.asked is not asked:
             return None
+        assert self._ask is not None, "who asks nobody has nothing to consider"
         with opened.scope:
-            answer, by = await opened.thought(asked, tell)
+            with self._ask.thinking():
+                answer, by = await opened.thought(asked, tell)
             # It may have been withdrawn too late to be stopped.
             if self._close(asked.request) is opened:
                 self._record(asked, answer.decision, by=by)

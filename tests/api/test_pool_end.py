@@ -1,0 +1,98 @@
+"""How a pool ends: by its own block under open sessions, by Ctrl-C, and beside callbacks that misbehave."""
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import anyio
+import pytest
+
+import proctor
+from proctor.attempt.recheck import examine_run
+from proctor.evidence.layout import RootPaths
+from tests.api.talk import assert_gone, bounded, nap, script
+
+pytestmark = pytest.mark.real_agent
+
+
+def assert_strictly_valid(root: Path, *, parts: int) -> None:
+    [run] = RootPaths(root).runs()
+    found = examine_run(run, is_strict=True)
+    assert [(each.status, each.problems) for each in found] == [("valid", ())] * parts
+
+
+@pytest.mark.requirement("surface.embed")
+def test_sessions_under_which_the_pool_is_closed_are_cancelled_and_sealed(tmp_path: Path) -> None:
+    napping, root = script(tmp_path, {"run": (command := nap())}), tmp_path / "root"
+    sessions: list[proctor.Session] = []
+
+    async def talk(pool: proctor.Pool, is_ready: anyio.Event) -> None:
+        async with pool.session(script=napping) as s:
+            sessions.append(s)
+            async for event in s.say("Take a nap."):
+                if isinstance(event, proctor.ToolBegan):
+                    is_ready.set()
+
+    async def listen(pool: proctor.Pool, is_ready: anyio.Event) -> None:
+        async with pool.session(script=napping) as s:
+            sessions.append(s)
+            is_ready.set()
+            async for _ in s.events():
+                if s.outcome is not proctor.Outcome.UNKNOWN:
+                    break
+
+    async def test() -> None:
+        async with anyio.create_task_group() as talks, proctor.pool(evidence="disk", root=root) as pool:
+            for work in (talk, listen):
+                talks.start_soon(work, pool, is_ready := anyio.Event())
+                await is_ready.wait()
+
+    bounded(test)
+    assert_gone(command)
+    assert [(s.ending.outcome, s.ending.code, s.ending.detail) for s in sessions] == [
+        (proctor.Outcome.CANCELLED, "run.cancelled", "the pool was closed")
+    ] * 2
+    assert_strictly_valid(root, parts=4)  # the run, 2 sessions, the process
+
+
+PROGRAM = """
+import asyncio, sys, proctor
+
+async def main():
+    async with proctor.pool(evidence="disk", root=sys.argv[1]) as pool, pool.session(script=sys.argv[2]) as s:
+        async for event in s.say("Take a nap."):
+            if isinstance(event, proctor.ToolBegan):
+                print("napping", flush=True)
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.requirement("surface.embed")
+def test_a_pool_that_is_interrupted_from_the_keyboard_leaves_sealed_evidence(tmp_path: Path) -> None:
+    napping, root = script(tmp_path, {"run": (command := nap())}), tmp_path / "root"
+    argv = [sys.executable, "-c", PROGRAM, str(root), str(napping)]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
+        assert running.stdout is not None
+        assert running.stdout.readline() == "napping\n"
+        running.send_signal(signal.SIGINT)
+        _, told = running.communicate(timeout=60)
+    assert told.splitlines()[-1:] == ["KeyboardInterrupt"]
+    assert_gone(command)
+    assert_strictly_valid(root, parts=3)
+
+
+def test_a_pool_that_is_cancelled_from_around_it_leaves_sealed_evidence(tmp_path: Path) -> None:
+    napping, root = script(tmp_path, {"run": (command := nap())}), tmp_path / "root"
+
+    async def test() -> None:
+        with anyio.CancelScope() as around:
+            async with proctor.pool(evidence="disk", root=root) as pool, pool.session(script=napping) as s:
+                async for event in s.say("Take a nap."):
+                    if isinstance(event, proctor.ToolBegan):
+                        around.cancel()
+
+    bounded(test)
+    assert_gone(command)
+    assert_strictly_valid(root, parts=3)
