@@ -192,7 +192,10 @@ class Pool:
         if resume is not None and fork is not None:
             raise _wrong("fork", "a thread is resumed or forked, not both")
         decide = approvals if callable(approvals) else None
-        written = "ask" if callable(approvals) else approvals
+        written = "ask" if callable(approvals) else str(approvals)
+        if decide is None and written == Approvals.ASK:
+            what = "somebody is to be asked, and there is nobody: give an async function instead"
+            raise InputError("policy.nobody-to-ask", what, file=_NAME, key="approvals")
         spec = _with(self._spec, flow={"sandbox": sandbox, "approvals": written}, script=script, limits=limits)
         loaded = _loaded(spec)
         wish = SessionWish(

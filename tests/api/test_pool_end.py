@@ -4,6 +4,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
@@ -96,3 +97,55 @@ def test_a_pool_that_is_cancelled_from_around_it_leaves_sealed_evidence(tmp_path
     bounded(test)
     assert_gone(command)
     assert_strictly_valid(root, parts=3)
+
+
+@pytest.mark.requirement("runtime.approvals.answered")
+def test_callbacks_that_fail_are_warned_of_and_the_other_session_goes_on(tmp_path: Path) -> None:
+    risky = {"run": {"command": "echo out > made.txt", "escalate": True}}
+    trouble = script(tmp_path, {"call": {"tool": "odd", "arguments": {}}}, risky, {"say": "Done."})
+    hello = script(tmp_path, {"say": "Hello."})
+
+    async def odd(_: object) -> str:
+        return "\udc80 bad"
+
+    def hasty(_: proctor.Question) -> Any:
+        return proctor.Decision.ACCEPT
+
+    tool = proctor.Tool(name="odd", description="Odd.", schema={"type": "object"}, call=odd)
+
+    async def test() -> None:
+        async with (
+            proctor.pool() as pool,
+            pool.session(script=trouble, tools=[tool], approvals=hasty) as s,
+            pool.session(script=hello) as other,
+        ):
+            said = [event async for event in s.say("Go on.")]
+            warned = [event.text for event in said if isinstance(event, proctor.WarningRaised) and is_ours(event)]
+            assert [text.partition(" can't")[0] for text in warned] == [
+                "callback failed: UnicodeEncodeError: 'utf-8' codec",
+                "callback failed: TypeError: object Decision",
+            ]
+            assert [(event.ok) for event in said if isinstance(event, proctor.ToolEnded)] == [False, False]
+            assert [(event.decision, event.by) for event in said if isinstance(event, proctor.ApprovalResolved)] == [
+                ("failed", "error"),
+                ("decline", "error"),
+            ]
+            assert (s.outcome, s.answer) == (proctor.Outcome.COMPLETED, "Done.")
+            assert (await other.say("Hello?")).outcome is proctor.Outcome.COMPLETED
+
+    bounded(test)
+
+
+def is_ours(event: proctor.WarningRaised) -> bool:
+    return event.source == "callback"
+
+
+def test_to_ask_with_nobody_to_be_asked_is_refused(tmp_path: Path) -> None:
+    async def test() -> None:
+        ask: Any = "ask"
+        async with proctor.session(script=script(tmp_path, {"say": "Hello."}), approvals=ask):
+            raise AssertionError("it was opened")
+
+    with pytest.raises(proctor.InputError) as nobody:
+        bounded(test)
+    assert (nobody.value.code, nobody.value.where) == ("policy.nobody-to-ask", "session approvals")

@@ -110,6 +110,23 @@ def test_a_batch_is_applied_whole_or_not_at_all(book: Ledger, path: Path) -> Non
     assert len(attempts(path)) == 1
 
 
+def test_a_number_that_no_column_can_hold_is_refused_in_plain_words(path: Path) -> None:
+    enormous: ledger.Statement = ("update attempt set tokens = ?", (10**30,))
+
+    async def test() -> MachineError:
+        with open_ledger(path) as book:
+            async with committing(book, path) as commit:
+                with pytest.raises(MachineError) as refused:
+                    await commit.put(enormous)
+            book.apply([enormous])
+        return refused.value
+
+    with pytest.raises(MachineError) as directly:
+        run(test)
+    what = "the ledger cannot hold it: Python int too large to convert to SQLite INTEGER"
+    assert (directly.value.code, directly.value.what, directly.value.file) == ("run.harness", what, str(path))
+
+
 def test_a_second_run_adds_no_second_cells(path: Path) -> None:
     for number in range(2):
         with open_ledger(path) as book:

@@ -67,6 +67,14 @@ def test_what_a_helper_does_is_told_but_its_turns_totals_and_words_are_not_the_a
     assert began.turn == "helpers"
 
 
+DONE = {"id": "c", "type": "commandExecution", **COMMAND}
+
+
+def used(total: int) -> dict[str, Any]:
+    usage = {"total": {"totalTokens": total, "inputTokens": 1, "outputTokens": 1}}
+    return {"method": "thread/tokenUsage/updated", "params": {"threadId": THREAD, "tokenUsage": usage}}
+
+
 @pytest.mark.requirement("runtime.events.lossless")
 @pytest.mark.parametrize(
     ("frame", "native"),
@@ -75,6 +83,11 @@ def test_what_a_helper_does_is_told_but_its_turns_totals_and_words_are_not_the_a
         ({"method": "turn/completed", "params": {"turn": "of another shape"}}, "turn/completed"),
         ({"method": "item/started"}, "item/started"),
         ({"id": 0, "method": "item/newer/ask", "params": {}}, "item/newer/ask"),
+        (used(10**30), "thread/tokenUsage/updated"),
+        (used(2**53 + 1), "thread/tokenUsage/updated"),
+        (used(-1), "thread/tokenUsage/updated"),
+        ({"method": "item/completed", "params": {"item": {**DONE, "durationMs": 10**30}}}, "item/completed"),
+        ({"method": "item/completed", "params": {"item": {**DONE, "exitCode": -(10**30)}}}, "item/completed"),
         ({"id": 77, "result": {}}, "reply to nothing"),
         ({"id": 2, "result": {}, "error": "of another shape"}, "not a message"),
         ([1, 2], "not a message"),

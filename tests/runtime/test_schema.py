@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from proctor import places
-from proctor.errors import MachineError
+from proctor.errors import MachineError, PeerError
 from proctor.event.model import ApprovalAsked, Unrecognized
 from proctor.event.row import Dir, StepTaken
 from proctor.fact import Authority, Fact
@@ -209,3 +209,21 @@ def test_a_program_that_prints_no_schema_is_not_known_and_not_refused(tmp_path: 
         (tmp_path / file).write_text(text)
     assert _digested(tmp_path) is None
     assert schema_fact(None).authority is Authority.UNKNOWN
+
+
+def test_what_is_printed_lies_in_the_scratch_of_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tmp_path / "codex"
+    program.write_text(
+        f'#!/bin/sh\nfor last; do :; done\nmkdir "{tmp_path}/asked"; echo "$last" > "{tmp_path}/asked/$2"\n'
+    )
+    program.chmod(0o700)
+    monkeypatch.setenv("PROCTOR_CODEX", str(program))
+
+    async def test() -> None:
+        async with real_server(tmp_path):
+            pass
+
+    with pytest.raises(PeerError):
+        run(test)
+    printed = Path((tmp_path / "asked" / "generate-json-schema").read_text().strip())
+    assert (printed.parent, printed.exists()) == (tmp_path / "process-tmp", False)

@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
+from proctor.campaign.preflight import preflight
 from proctor.campaign.scratch import Swept, open_scratch, scratch_of_runs, sweep
 from proctor.ids import RunId
+from proctor.spec.load import load_spec
 from tests.lab import Lab
 from tests.locked import locked_codex_sha256
 
@@ -108,3 +110,10 @@ def test_scratch_of_a_live_run_and_what_was_kept_on_purpose_stay(
         assert sweep(runs) == Swept(removed=("dead",), kept=("kept",), busy=("live",))
         assert folder.is_dir()
     assert sweep(runs) == Swept(kept=("kept",))
+
+
+def test_the_next_run_sweeps_what_a_killed_one_left() -> None:
+    dead = scratch_of_runs() / "dead" / "attempts"
+    dead.mkdir(parents=True)
+    preflight(load_spec(Path(__file__).parents[2] / "examples" / "quickstart.yaml"))
+    assert not dead.parent.exists()

@@ -53,7 +53,7 @@ def open_ledger(path: Path) -> Iterator["Ledger"]:
             marks = f"pragma application_id = {APPLICATION}; pragma user_version = {VERSION};"
             connection.executescript(f"begin; {SCHEMA} {marks} commit;")
         yield Ledger(connection)
-    except sqlite3.Error as error:
+    except _REFUSALS as error:
         raise _refusal(error, path) from error
     finally:
         connection.close()
@@ -81,7 +81,13 @@ _CODES = {
 }
 
 
-def _refusal(error: sqlite3.Error, path: Path) -> MachineError:
+# A number that is too large for a column is no error of sqlite's own.
+_REFUSALS = (sqlite3.Error, OverflowError)
+
+
+def _refusal(error: sqlite3.Error | OverflowError, path: Path) -> MachineError:
+    if isinstance(error, OverflowError):
+        return MachineError("run.harness", f"the ledger cannot hold it: {error}", file=str(path))
     # The name may have a third word that says more, as in SQLITE_CORRUPT_INDEX.
     name = "_".join(getattr(error, "sqlite_errorname", "").split("_")[:2])
     return MachineError(_CODES.get(name, "machine.unwritable"), str(error), file=str(path))
@@ -197,7 +203,7 @@ class GroupCommit:
             await anyio.to_thread.run_sync(self._ledger.apply, statements)
             for put in batch:
                 put.is_durable = True
-        except sqlite3.Error as error:
+        except _REFUSALS as error:
             for put in batch:
                 put.error = _refusal(error, self._path)
         finally:

@@ -2,13 +2,14 @@
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from proctor import places
 from proctor.campaign.blame import blamed
 from proctor.campaign.logins import Identity, find_identities
-from proctor.campaign.scratch import scratch_of_runs
+from proctor.campaign.scratch import scratch_of_runs, sweep
 from proctor.contain.bundled import bundled_bwrap
 from proctor.contain.ladder import Containment, choose, survey
 from proctor.contain.reap import reap_leftovers
@@ -41,7 +42,7 @@ class Ready:
 
 
 def preflight(loaded: LoadedSpec) -> Ready:
-    """Raises what is wrong; ends what an earlier Proctor left running."""
+    """Raises what is wrong; ends what an earlier Proctor left running, and removes its scratch."""
     scripts = {written: load_script(path) for written, path in loaded.scripts.items()}
     flows = [resolve_flow(flow, spec=loaded.spec) for flow in loaded.spec.flows]
     resolutions = {flow.id: _resolve(at, flow, loaded) for at, flow in enumerate(flows)}
@@ -50,6 +51,9 @@ def preflight(loaded: LoadedSpec) -> Ready:
     secrets = _secrets(loaded, runtimes.values(), [each.credential for each in identities.values()])
     planted = canary.plant()
     reap_leftovers(places.state_dir() / "spawns")
+    # What cannot be looked at now is told by `doctor`: it must not keep another run from starting.
+    with suppress(OSError):
+        sweep(scratch_of_runs())
     return Ready(
         secrets=(*secrets, planted),
         canary=planted,

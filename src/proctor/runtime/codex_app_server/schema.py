@@ -108,9 +108,10 @@ def _kept(book: Path) -> Spoken | None:
 async def _printed(ask: HostAsk, book: Path) -> Spoken | None:
     try:
         book.parent.mkdir(mode=0o700, exist_ok=True)
-        printed = tempfile.TemporaryDirectory(prefix=".printed-", dir=book.parent, ignore_cleanup_errors=True)
+        # In the run's own scratch, which is swept when the run was killed.
+        printed = tempfile.TemporaryDirectory(prefix="printed-", dir=ask.tmp, ignore_cleanup_errors=True)
     except OSError as error:
-        raise disk_refusal(error, path=book.parent) from error
+        raise disk_refusal(error, path=ask.tmp) from error
     with printed as name:
         folder = Path(name)
         await _print_schema(ask, folder)

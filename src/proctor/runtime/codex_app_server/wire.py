@@ -1,8 +1,12 @@
 """The part of the Codex app-server protocol we read, typed; what we do not read is tolerated."""
 
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
+
+# Numbers that every reader of JSON and every database can hold; a frame with one beyond is of a shape we do not know.
+Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
+Number = Annotated[int, msgspec.Meta(ge=-(2**53), le=2**53)]
 
 
 class Native(msgspec.Struct, frozen=True, rename="camel"):
@@ -22,8 +26,8 @@ class Item(Native, frozen=True):
     command: str | None = None
     cwd: str | None = None
     aggregated_output: str | None = None
-    exit_code: int | None = None
-    duration_ms: int | None = None
+    exit_code: Number | None = None
+    duration_ms: Count | None = None
     status: str | None = None
     changes: Any = None
     server: str | None = None
@@ -107,11 +111,11 @@ class DeltaParams(Native, frozen=True):
 
 
 class Breakdown(Native, frozen=True):
-    total_tokens: int
-    input_tokens: int
-    output_tokens: int
-    cached_input_tokens: int | None = None
-    reasoning_output_tokens: int | None = None
+    total_tokens: Count
+    input_tokens: Count
+    output_tokens: Count
+    cached_input_tokens: Count | None = None
+    reasoning_output_tokens: Count | None = None
 
 
 class ThreadUsage(Native, frozen=True):
