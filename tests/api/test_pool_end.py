@@ -1,5 +1,6 @@
 """How a pool ends: by its own block under open sessions, by Ctrl-C, and beside callbacks that misbehave."""
 
+import asyncio
 import signal
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import pytest
 import proctor
 from proctor.attempt.recheck import examine_run
 from proctor.evidence.layout import RootPaths
+from proctor.runtime.codex_app_server import callbacks
 from tests.api.talk import assert_gone, bounded, nap, script
 
 pytestmark = pytest.mark.real_agent
@@ -134,6 +136,40 @@ def test_callbacks_that_fail_are_warned_of_and_the_other_session_goes_on(tmp_pat
             assert (await other.say("Hello?")).outcome is proctor.Outcome.COMPLETED
 
     bounded(test)
+
+
+def test_a_tool_that_will_not_end_stops_neither_the_clocks_nor_the_end_of_the_pool(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(callbacks, "GRACE_S", 0.1)
+    steps = script(tmp_path, {"call": {"tool": "stuck", "arguments": {}}}, {"run": (command := nap())})
+
+    async def test() -> None:
+        it_may_end = anyio.Event()
+
+        async def stuck(_: object) -> str:
+            while not it_may_end.is_set():
+                try:
+                    await it_may_end.wait()
+                except asyncio.CancelledError:
+                    continue
+            return "too late"
+
+        tool = proctor.Tool(name="stuck", description="Stuck.", schema={"type": "object"}, call=stuck)
+        limits = proctor.Limits(stall="20s", turn="3s", attempt="60s")
+        async with (
+            proctor.pool() as pool,
+            pool.session(script=steps, tools=[tool], tool_deadline="100ms", limits=limits) as s,
+        ):
+            said = [event async for event in s.say("Go on.")]
+            warned = [event.text for event in said if isinstance(event, proctor.WarningRaised) and is_ours(event)]
+            assert warned == ["callback given up: it does not end when it is cancelled"]
+            assert (s.ending.outcome, s.ending.code) == (proctor.Outcome.TIMED_OUT, "limit.turn")
+        assert not it_may_end.is_set()
+        it_may_end.set()
+
+    bounded(test)
+    assert_gone(command)
 
 
 def is_ours(event: proctor.WarningRaised) -> bool:
