@@ -156,7 +156,7 @@ def test_a_tool_that_will_not_end_stops_neither_the_clocks_nor_the_end_of_the_po
             return "too late"
 
         tool = proctor.Tool(name="stuck", description="Stuck.", schema={"type": "object"}, call=stuck)
-        limits = proctor.Limits(stall="20s", turn="3s", attempt="60s")
+        limits = proctor.Limits(stall="20s", turn="5s", attempt="60s")
         async with (
             proctor.pool() as pool,
             pool.session(script=steps, tools=[tool], tool_deadline="100ms", limits=limits) as s,

@@ -30,14 +30,13 @@ class _Slot:
     ready: anyio.Event = field(default_factory=anyio.Event)
     retire: anyio.Event = field(default_factory=anyio.Event)
     gone: anyio.Event = field(default_factory=anyio.Event)
-    is_orphan: bool = False
     # Shielded so that a run that is cancelled leaves sealed records: a process ends when it is let go, and only then.
     opening: anyio.CancelScope = field(default_factory=lambda: anyio.CancelScope(shield=True))
 
     @property
     def is_usable(self) -> bool:
         is_up = self.lease is not None and self.lease.host.is_alive and self.lease.failure() is None
-        return not self.retire.is_set() and not self.is_orphan and (is_up or not self.ready.is_set())
+        return not self.retire.is_set() and (is_up or not self.ready.is_set())
 
     def let_go(self) -> None:
         """End it; one that is not up yet need not come up first."""
@@ -114,13 +113,11 @@ class HostPool:
             slot.gone.set()
 
     async def _let_go_when_cancelled(self, slot: _Slot) -> None:
-        """It goes with the last who uses it, and who may have something left to say to it."""
+        """At once, whoever uses it: a run is cancelled by those who will not wait."""
         try:
             await slot.gone.wait()
         finally:
-            slot.is_orphan = True
-            if not slot.users:
-                slot.let_go()
+            slot.let_go()
 
     def retire_all(self) -> None:
         for slot in self._shared.values():
