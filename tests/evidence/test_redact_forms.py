@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from proctor.evidence.needles import forms
 from proctor.evidence.redact import Redactor, TextStream
-from proctor.evidence.secrets import LEAST_CHARS, Secret
+from proctor.evidence.secrets import Secret
+from proctor.spec.literal import LEAST_CHARS
 
 VALUE = 'zk7/Qm+9 "päss"\\w0rd?>~'
 SAID = TextStream(key="k", path=("delta",))

@@ -346,37 +346,6 @@ def test_full_access_is_granted_to_a_process_of_its_own(folder: Path) -> None:
     assert load_spec(write(folder, text)).spec.flows[0].sandbox == "danger-full-access"
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "line", "key"),
-    [
-        ("prompt: Fix it.", "prompt: Use sk-proj-4f9a8b7c6d5e4f3a2b1c to fix it.", 5, "missions[0].prompt"),
-        ("LANG: C", "LANG: ghp_0123456789abcdefghijABCDEFGHIJ", 15, "flows[0].env.LANG"),
-        ("LANG: C", "MY_TOKEN: abcdefghijklmnop", 15, "flows[0].env.MY_TOKEN"),
-        ("LANG: C", "db_password: correct-horse", 15, "flows[0].env.db_password"),
-        ("max_turns: 3", "headers: [{api_key: 0a1b2c3d4e5f6a7b}]", 14, "flows[0].options.two.headers[0].api_key"),
-        ("secrets: [OPENAI_API_KEY]", "secrets: [sk-ant-api03-0123456789abcdef]", 17, "secrets[0]"),
-        (
-            "secrets: [OPENAI_API_KEY]",
-            "model: {base_url: 'https://me:hunter22@proxy.example/v1'}",
-            17,
-            "model.base_url",
-        ),
-    ],
-)
-def test_a_secret_written_out_is_refused_and_not_repeated(
-    folder: Path, told: Told, old: str, new: str, line: int, key: str
-) -> None:
-    path = write(folder, GOOD.replace(old, new))
-    [(code, *place, what, suggestion)] = told(lambda: load_spec(path))
-    assert (code, place, what) == ("spec.secret-literal", [line, key], "this looks like a secret, written out")
-    if ".env." in key:
-        assert suggestion == (
-            "Take it out, set the variable for Proctor itself, and list its name under the flow's `forward:`."
-        )
-    else:
-        assert suggestion == "Put the value in an environment variable and list the variable's name under `secrets:`."
-
-
 def test_secrets_are_names_of_variables(folder: Path, told: Told) -> None:
     path = write(folder, GOOD.replace("[OPENAI_API_KEY]", "[my key]"))
     assert [(code, key, what) for code, _, key, what, _ in told(lambda: load_spec(path))] == [

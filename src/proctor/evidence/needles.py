@@ -8,7 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 from urllib.parse import quote, quote_plus
 
-from proctor.evidence.secrets import LEAST_CHARS, Secret
+from proctor.evidence.secrets import Secret
+from proctor.spec.literal import LEAST_CHARS
 
 Place = tuple[int, int, str]
 """Where something secret starts and ends, and the name that stands there instead."""

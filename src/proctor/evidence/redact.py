@@ -14,7 +14,8 @@ from proctor.evidence import scan
 from proctor.evidence.mask import Masker, placeholder
 from proctor.evidence.needles import Needles, escape
 from proctor.evidence.prefilter import Prefilter, in_bytes
-from proctor.evidence.secrets import LEAST_CHARS, Secret
+from proctor.evidence.secrets import Secret
+from proctor.spec.literal import LEAST_CHARS
 
 ACCOUNT = "account"
 """The name in the place of account data."""

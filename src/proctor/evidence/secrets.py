@@ -10,24 +10,13 @@ from typing import Any, Final
 from proctor.errors import CODES, InputError
 from proctor.event.outcome import Outcome
 from proctor.event.row import Dir, Seen
-from proctor.spec.literal import looks_secret
+from proctor.spec.literal import LEAST_CHARS, is_named_like_a_secret, looks_secret
 from proctor.spec.marked import read_source
 from proctor.spec.model import Approvals, Isolation, Sandbox
-
-# Shorter values occur in innocent text, and masking them there would spoil the evidence.
-LEAST_CHARS = 8
-
-_KEY_WORDS = frozenset(
-    """
-    APIKEY AUTH AUTHTOKEN CREDENTIAL CREDENTIALS KEY KEYS PASS PASSPHRASE PASSWD PASSWORD PGPASSWORD SECRET SECRETS
-    TOKEN
-    """.split()
-)
 
 # A variable that ends in one of these and holds an absolute path says where a secret is, and is none itself.
 _PLACE_WORDS = frozenset("CREDENTIALS DIR FILE HOME PATH SOCK SOCKET".split())
 
-_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 _LINE = re.compile(r"(?m)^\s*(?:export\s+)?([A-Za-z_][\w.-]*)\s*[:=]\s*[\"']?(.*?)[\"']?\s*$")
 
 
@@ -81,14 +70,6 @@ def find_secrets(
         for name, value in _held_by(path, taken):
             names.setdefault(value, name)
     return tuple(Secret(name=name, value=value) for value, name in names.items())
-
-
-def is_named_like_a_secret(name: str) -> bool:
-    """
-    >>> is_named_like_a_secret("refreshToken"), is_named_like_a_secret("MAX_TOKENS")
-    (True, False)
-    """
-    return any(word.upper() in _KEY_WORDS for word in _WORD.findall(name))
 
 
 def _is_maskable(value: str, taken: str) -> bool:

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from proctor.errors import InputError
-from proctor.evidence.secrets import LEAST_CHARS
 from proctor.fact import Authority, Fact
 from proctor.spec.check_login import key_variable
+from proctor.spec.literal import LEAST_CHARS
 from proctor.spec.marked import read_source
 from proctor.spec.model import Login, Profile
 

@@ -8,6 +8,7 @@ from typing import Final
 
 from proctor.errors import InputError
 from proctor.fact import Authority, Fact
+from proctor.spec.check_login import MODEL_VARIABLES
 
 # Everything else in the user's environment stays out of the agent's unless a flow asks for it by name.
 ALLOWED: Final = (
@@ -30,12 +31,7 @@ BLOCKED: Final[Mapping[str, tuple[str, ...]]] = {
         *("KUBECONFIG", "DOCKER_*", "VAULT_*", "SSH_AUTH_SOCK", "SSH_AGENT_PID", "GPG_AGENT_INFO", "KRB5CCNAME"),
         *("DBUS_SESSION_BUS_ADDRESS", "XAUTHORITY", "NETRC"),
     ),
-    OF_A_MODEL: (
-        *("OPENAI_*KEY", "OPENAI_*TOKEN*", "CODEX_API_KEY", "CODEX_ACCESS_TOKEN", "ANTHROPIC_*", "CLAUDE_CODE_*TOKEN"),
-        *("GEMINI_API_KEY", "MISTRAL_API_KEY", "GROQ_API_KEY", "XAI_API_KEY", "DEEPSEEK_API_KEY", "COHERE_API_KEY"),
-        *("OPENROUTER_API_KEY", "TOGETHER_API_KEY", "FIREWORKS_API_KEY", "CEREBRAS_API_KEY", "PERPLEXITY_API_KEY"),
-        *("HF_TOKEN", "COPILOT_*TOKEN", "CURSOR_API_KEY"),
-    ),
+    OF_A_MODEL: MODEL_VARIABLES,
     "it says where an agent keeps its settings and logins": (
         *("HOME", "CODEX_HOME", "CODEX_SQLITE_HOME", "CLAUDE_CONFIG_DIR", "GEMINI_*_HOME", "OPENCODE_*", "GOOSE_*"),
         *("XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME"),

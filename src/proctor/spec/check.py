@@ -7,9 +7,9 @@ from typing import Final
 import msgspec
 
 from proctor.errors import InputError
-from proctor.spec.check_login import VARIABLE, login_faults, variable_faults
+from proctor.spec.check_login import VARIABLE, is_of_a_model, login_faults, variable_faults
 from proctor.spec.duration import parse_duration_s
-from proctor.spec.literal import literal_secrets
+from proctor.spec.literal import INSTEAD, WRITTEN_OUT, literal_secrets
 from proctor.spec.marked import Marked, nearest
 from proctor.spec.model import (
     SCRIPTED,
@@ -117,22 +117,23 @@ def _duration_faults(marked: Marked[CampaignSpec], key: str, written: Duration) 
 
 def _secret_faults(marked: Marked[CampaignSpec]) -> Iterator[InputError]:
     # The value itself stays out of the message: messages are printed, logged and pasted.
-    suggestion = "Put the value in an environment variable and list the variable's name under `secrets:`."
     literal = list(literal_secrets(msgspec.to_builtins(marked.value)))
     for key in literal:
-        what = "this looks like a secret, written out"
-        yield marked.problem("spec.secret-literal", what, key=key, suggestion=_instead(key) or suggestion)
+        instead = _instead(marked.value, key) or INSTEAD
+        yield marked.problem("spec.secret-literal", WRITTEN_OUT, key=key, suggestion=instead)
     for at, name in enumerate(marked.value.secrets):
         key = f"secrets[{at}]"
         if isinstance(name, str) and key not in literal and not VARIABLE.fullmatch(name):
             what = "not the name of an environment variable"
-            yield marked.problem("spec.type", what, key=key, suggestion=suggestion)
+            yield marked.problem("spec.type", what, key=key, suggestion=INSTEAD)
 
 
-def _instead(key: str) -> str | None:
+def _instead(spec: CampaignSpec, key: str) -> str | None:
     """How a variable's name is written where its value was."""
-    if key.endswith("token"):
+    if re.fullmatch(r"(flows\[[0-9]+\]\.)?token", key):
         return "Put the value in an environment variable and write the variable's name here."
-    if re.match(r"flows\[[0-9]+\]\.env\b", key):
+    if (variable := re.match(r"flows\[[0-9]+\]\.env\b\W*(\w*)", key)) is not None:
+        if is_of_a_model(variable[1], spec):
+            return f"Take it out, set {variable[1]} for Proctor itself, and write `login: api-key`, which hands it on."
         return "Take it out, set the variable for Proctor itself, and list its name under the flow's `forward:`."
     return None

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from fnmatch import fnmatchcase
 from typing import Final
 
 from proctor.errors import InputError
@@ -12,6 +13,14 @@ from proctor.spec.tree import child_path
 
 VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
+MODEL_VARIABLES: Final = (
+    *("OPENAI_*KEY", "OPENAI_*TOKEN*", "CODEX_API_KEY", "CODEX_ACCESS_TOKEN", "ANTHROPIC_*", "CLAUDE_CODE_*TOKEN"),
+    *("GEMINI_API_KEY", "MISTRAL_API_KEY", "GROQ_API_KEY", "XAI_API_KEY", "DEEPSEEK_API_KEY", "COHERE_API_KEY"),
+    *("OPENROUTER_API_KEY", "TOGETHER_API_KEY", "FIREWORKS_API_KEY", "CEREBRAS_API_KEY", "PERPLEXITY_API_KEY"),
+    *("HF_TOKEN", "COPILOT_*TOKEN", "CURSOR_API_KEY"),
+)
+"""The credentials of models, which only a flow's `login` hands on."""
+
 
 def key_variable(provider: str) -> str:
     """The variable of ours that holds a provider's API key.
@@ -20,6 +29,13 @@ def key_variable(provider: str) -> str:
     'MY_HOST_API_KEY'
     """
     return f"{re.sub(r'[^A-Za-z0-9]', '_', provider).upper()}_API_KEY"
+
+
+def is_of_a_model(variable: str, spec: CampaignSpec) -> bool:
+    """Whether a variable is the credential of a known provider, or of one that the spec names."""
+    providers = {(flow.model or spec.model).provider for flow in spec.flows}
+    own = map(key_variable, providers - {SCRIPTED})
+    return variable in own or any(fnmatchcase(variable, pattern) for pattern in MODEL_VARIABLES)
 
 
 def inherited_key(spec: CampaignSpec, at: int, key: str) -> str:

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Final, Generic, Literal, NoReturn, TypeVar, U
 import msgspec
 
 from proctor.errors import CollectedInputError, InputError
+from proctor.spec.literal import INSTEAD, WRITTEN_OUT, looks_secret, unspoken
 from proctor.spec.tree import Node, child_path, read_tree
 
 MAX_FILE_BYTES: Final = 4 * 1024 * 1024
@@ -109,8 +110,17 @@ def decode_bytes(data: bytes, type_: type[T], *, file: str) -> Marked[T]:
 
 def raise_collected(problems: Iterable[InputError]) -> NoReturn:
     """One fault as itself, several as one error in the order of the file."""
-    ordered = sorted(problems, key=lambda problem: problem.line or 0)[:MAX_PROBLEMS]
+    ordered = [_unspoken(each) for each in sorted(problems, key=lambda problem: problem.line or 0)[:MAX_PROBLEMS]]
     raise ordered[0] if len(ordered) == 1 else CollectedInputError(tuple(ordered))
+
+
+def _unspoken(problem: InputError) -> InputError:
+    """The same without a secret, which may stand where a name, an id or a path was meant to."""
+    key, suggestion = (text and unspoken(text) for text in (problem.key, problem.suggestion))
+    what = unspoken(problem.what)
+    if (what, key, suggestion) == (problem.what, problem.key, problem.suggestion):
+        return problem
+    return InputError(problem.code, what, file=problem.file, line=problem.line, key=key, suggestion=suggestion)
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
@@ -213,6 +223,9 @@ class _Walk:
         """Says in the user's words why a value does not fit."""
         leaf = node.value
         words = _words(type_)
+        if isinstance(leaf, str) and looks_secret(leaf):
+            self._report(node, "spec.secret-literal", WRITTEN_OUT, path=path, suggestion=INSTEAD)
+            return
         if isinstance(leaf, str) and words:
             what = f"`{leaf[:_MAX_WORD]}` is not {_expected(type_)}"
             self._report(node, "spec.type", what, path=path, suggestion=_suggest(leaf, words, noun="Known"))
@@ -265,6 +278,10 @@ class _Walk:
         named = entries[field]
         if isinstance(named.value, str) and named.value in known:
             return known[named.value]
+        if isinstance(named.value, str) and looks_secret(named.value):
+            where = child_path(path, field)
+            self._report(named, "spec.secret-literal", WRITTEN_OUT, path=where, suggestion=INSTEAD)
+            return None
         what = f"expected one of {choice}, found {_found(named)}"
         suggestion = None
         if isinstance(named.value, str):
