@@ -17,6 +17,7 @@ from proctor.contain.bundled import bundled_bwrap
 from proctor.contain.fences import Fences
 from proctor.contain.intent import open_intents
 from proctor.contain.ladder import Containment, Variant, choose, survey
+from proctor.evidence.redact import Redactor
 from proctor.probe.kind import Bench, Judgement
 from proctor.probe.kinds import KINDS
 from proctor.probe.model import Contained, Phase, ProbeRow, Verdict
@@ -79,6 +80,7 @@ def runner(containment: Containment, subject: Path, folder: Path) -> Run:
                     hidden=[folder / "evidence"],
                     containment=containment,
                     intents=intents,
+                    redactor=Redactor([]),
                     search_path=search_path,
                     kinds=kinds,
                 )

@@ -12,6 +12,7 @@ import pytest
 from proctor.canonical import digest, encode
 from proctor.contain.intent import IntentBook, open_intents
 from proctor.contain.ladder import choose, survey
+from proctor.evidence.redact import Redactor
 from proctor.probe.gate import decide
 from proctor.probe.kind import Bench, Judgement, Kind
 from proctor.probe.kinds import KINDS
@@ -54,6 +55,7 @@ def run(tmp_path: Path, subject: Path) -> Run:
                     scratch=tmp_path / "scratch",
                     containment=choose(survey()),
                     intents=intents,
+                    redactor=Redactor([]),
                     kinds=kinds,
                     search_path=search_path,
                 )
@@ -286,6 +288,7 @@ def test_a_cancelled_probe_leaves_neither_process_nor_copy(tmp_path: Path, subje
                     scratch=scratch,
                     containment=choose(survey()),
                     intents=intents,
+                    redactor=Redactor([]),
                     kinds={"headless_run": sleeps},
                 )
             )

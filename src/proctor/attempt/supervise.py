@@ -243,6 +243,7 @@ class _Supervisor:
                 hidden=ask.hidden,
                 containment=ask.containment,
                 intents=ask.intents,
+                redactor=self._redactor,
                 clock=ask.clock,
             )
             self._conversation.probes.append(row)

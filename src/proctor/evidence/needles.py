@@ -4,7 +4,8 @@ import json
 import re
 from base64 import b64encode
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from operator import itemgetter
 from typing import Final
 from urllib.parse import quote, quote_plus
 
@@ -13,6 +14,9 @@ from proctor.spec.literal import LEAST_CHARS
 
 Place = tuple[int, int, str]
 """Where something secret starts and ends, and the name that stands there instead."""
+
+_Origins = list[tuple[int, int]]
+"""Where each piece of a text starts, in it and in the text it was taken from; in order."""
 
 _ESCAPED = json.JSONEncoder(ensure_ascii=False).encode
 _ESCAPED_ASCII = json.JSONEncoder().encode
@@ -190,19 +194,21 @@ def is_wrapped(text: str) -> bool:
     return ("\n" in text or "\\" in text or "\r" in text) and _WRAPPED.search(text) is not None
 
 
-def _squeezed(text: str, breaks: re.Pattern[str]) -> tuple[str, Mapping[int, int]]:
+def _squeezed(text: str, breaks: re.Pattern[str]) -> tuple[str, _Origins]:
     """The text without these breaks, and where each piece of it comes from."""
-    pieces, origins, done, size = [], {0: 0}, 0, 0
+    pieces: list[str] = []
+    origins, done, size = [(0, 0)], 0, 0
     for wrapped in _WRAPPED.finditer(text):
         if (found := breaks.match(text, wrapped.start())) is None:
             continue
         pieces.append(text[done : found.start()])
         size += len(pieces[-1])
-        done = origins[size] = found.end()
+        done = found.end()
+        origins.append((size, done))
     pieces.append(text[done:])
     return "".join(pieces), origins
 
 
-def _origin(at: int, origins: Mapping[int, int]) -> int:
-    start = max(piece for piece in origins if piece <= at)
-    return origins[start] + at - start
+def _origin(at: int, origins: _Origins) -> int:
+    start, origin = origins[bisect_right(origins, at, key=itemgetter(0)) - 1]
+    return origin + at - start

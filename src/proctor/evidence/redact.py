@@ -182,6 +182,12 @@ class Redactor:
         new, names = self._text(text)
         return RedactedText(text=new, names=names)
 
+    def broken_off(self, text: str) -> RedactedText:
+        """A text that was cut at its end: what may be the beginning of something secret there is left out."""
+        whole, _ = Masker(self._needles).feed("", text)
+        redacted = self.text(whole.text)
+        return RedactedText(text=redacted.text, names=tuple(dict.fromkeys(whole.names + redacted.names)))
+
     def _text(self, text: str) -> tuple[str, tuple[str, ...]]:
         if len(text) < LEAST_CHARS or not self._prefilter.may_hold(in_bytes(text)):
             return text, ()

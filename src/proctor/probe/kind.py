@@ -11,6 +11,7 @@ from proctor.contain.fences import Fences
 from proctor.contain.intent import IntentBook
 from proctor.contain.ladder import Containment
 from proctor.contain.launch import new_marker, wrap
+from proctor.evidence.redact import Redactor
 from proctor.probe.model import Verdict
 from proctor.transport.process import Finished, run_once
 
@@ -21,13 +22,15 @@ MAX_OUTPUT_BYTES: Final = 1024 * 1024
 class Bench:
     """A fresh copy of the workspace, and the only way to run something in it: contained, with no inherited variable.
 
-    `fence` makes the fences for a program; without it files and network are open.
+    `fence` makes the fences for a program; without it files and network are open. What a kind shows of an output it
+    redacts before it cuts: half a secret is not recognised.
     """
 
     workspace: Path
     env: Mapping[str, str]
     containment: Containment
     intents: IntentBook
+    redactor: Redactor
     fence: Callable[[str], Fences] | None = None
 
     def has_tool(self, program: str) -> bool:

@@ -16,12 +16,14 @@ from proctor.contain.fences import fence_in
 from proctor.contain.intent import IntentBook
 from proctor.contain.ladder import Containment
 from proctor.errors import ProctorError
+from proctor.evidence.redact import Redactor
 from proctor.ids import Digest
 from proctor.probe.kind import Bench, Judgement, Kind, sanitised
 from proctor.probe.kinds import KINDS
 from proctor.probe.model import Contained, Phase, ProbeRow, Verdict, kind_of
 from proctor.probe.tail import tail
 from proctor.spec.model import Contain, Network, ProbeSpec
+from proctor.transport.process import Finished
 from proctor.workspace.copy import copy_tree
 from proctor.workspace.name import quoted
 from proctor.workspace.prepare import leads_out
@@ -44,6 +46,7 @@ async def run_probe(
     scratch: Path,
     containment: Containment,
     intents: IntentBook,
+    redactor: Redactor,
     hidden: Sequence[Path] = (),
     search_path: str | None = None,
     kinds: Mapping[str, Kind] = KINDS,
@@ -53,7 +56,7 @@ async def run_probe(
 
     Unless the spec says otherwise the probe sees neither the subject, nor what else is in scratch, nor what is hidden,
     and writes to its own copy only; where that cannot be had here it is unavailable. The subject's digest is taken
-    again afterwards: what was judged must still be what is there.
+    again afterwards: what was judged must still be what is there. What the row shows of texts is redacted, then cut.
     """
     began_s = clock.steady_s()
     judged = await _judge(
@@ -63,6 +66,7 @@ async def run_probe(
         hidden=(subject, scratch, *hidden),
         containment=containment,
         intents=intents,
+        redactor=redactor,
         search_path=os.environ.get("PATH", os.defpath) if search_path is None else search_path,
         kinds=kinds,
     )
@@ -70,6 +74,7 @@ async def run_probe(
     after = await anyio.to_thread.run_sync(snapshot, subject)
     finished = judged.finished
     ended = finished.exit if finished else None
+    stdout_tail, stderr_tail = await anyio.to_thread.run_sync(lambda: _tails(finished, redactor))
     return ProbeRow(
         phase=phase,
         index=index,
@@ -77,16 +82,25 @@ async def run_probe(
         probe_digest=digest(spec),
         workspace_digest=subject_digest,
         verdict=judged.verdict,
-        summary=judged.summary[:_SUMMARY_CHARS],
+        summary=redactor.text(judged.summary).text[:_SUMMARY_CHARS],
         argv=judged.argv,
         exit_code=ended.code if ended else None,
         signal=ended.signal if ended else None,
         duration_ms=round((ended_s - began_s) * 1000),
         timed_out=finished.timed_out if finished else False,
-        stdout_tail=tail(finished.stdout, is_cut=finished.stdout_cut) if finished else "",
-        stderr_tail=tail(finished.stderr, is_cut=finished.stderr_cut) if finished else "",
+        stdout_tail=stdout_tail,
+        stderr_tail=stderr_tail,
         mutated=after.digest != subject_digest,
         contained=_contained(spec, containment),
+    )
+
+
+def _tails(finished: Finished | None, redactor: Redactor) -> tuple[str, str]:
+    if finished is None:
+        return "", ""
+    return (
+        tail(finished.stdout, redactor=redactor, is_cut=finished.stdout_cut),
+        tail(finished.stderr, redactor=redactor, is_cut=finished.stderr_cut),
     )
 
 
@@ -107,6 +121,7 @@ async def _judge(
     hidden: Sequence[Path],
     containment: Containment,
     intents: IntentBook,
+    redactor: Redactor,
     search_path: str,
     kinds: Mapping[str, Kind],
 ) -> Judgement:
@@ -127,6 +142,7 @@ async def _judge(
             env=env,
             containment=containment,
             intents=intents,
+            redactor=redactor,
             fence=None
             if spec.contain is Contain.NONE
             else lambda program: fence_in(

@@ -5,6 +5,7 @@ from typing import Final
 
 from proctor.probe.kind import MAX_OUTPUT_BYTES, Bench, Judgement
 from proctor.probe.model import Verdict
+from proctor.probe.tail import head
 from proctor.spec.duration import parse_duration_s
 from proctor.spec.model import HeadlessRun
 from proctor.transport.process import Finished
@@ -36,7 +37,7 @@ async def judge(spec: HeadlessRun, bench: Bench) -> Judgement:
         verdict = Verdict.FAIL
     elif expected is not None and finished.stdout != expected:
         verdict = Verdict.FAIL
-        summary = f"{summary} and printed {_shown(finished.stdout)}"
+        summary = f"{summary} and printed {_shown(finished, bench)}"
     elif _may_have_been_killed(finished):
         verdict = Verdict.UNAVAILABLE
         summary = f"{summary}, which the containment here cannot tell from death by a signal"
@@ -76,7 +77,8 @@ def _ended(finished: Finished, *, timeout_s: float) -> str:
     return " or ".join(each for each in (code, signal) if each)
 
 
-def _shown(data: bytes) -> str:
-    text = data[: _SHOWN_CHARS * 4].decode(errors="replace")
+def _shown(finished: Finished, bench: Bench) -> str:
+    data = finished.stdout
+    text = head(data, redactor=bench.redactor, limit_chars=_SHOWN_CHARS + 1, is_cut=finished.stdout_cut)
     shown = repr(text[:_SHOWN_CHARS])
-    return shown if len(text) <= _SHOWN_CHARS and len(data) <= _SHOWN_CHARS * 4 else f"{shown}… ({len(data)} bytes)"
+    return shown if len(text) <= _SHOWN_CHARS and not finished.stdout_cut else f"{shown}… ({len(data)} bytes)"
