@@ -1,5 +1,7 @@
 """The other end goes away, or says what nobody can read: that is on record, and nobody waits for it."""
 
+from base64 import encodebytes
+
 import anyio
 import msgspec
 import pytest
@@ -8,6 +10,8 @@ from hypothesis import strategies as st
 
 from proctor.errors import HangupError
 from proctor.event.row import ChannelClosed, ChildExited, Dir
+from proctor.evidence.redact import Redactor
+from proctor.evidence.secrets import Secret
 from proctor.runtime.codex_app_server.connection import Connection
 from proctor.testing.clock import FakeClock
 from proctor.transport.process import ExitStatus
@@ -123,6 +127,46 @@ def test_complaints_are_recorded_line_by_line_with_a_torn_one_at_the_end() -> No
         return line.tap.of(Dir.ERR)
 
     assert run(test) == [b"ERROR one", b"ERROR two", b"ERROR thr"]
+
+
+def test_a_secret_that_is_wrapped_over_complaints_is_masked_however_they_arrive() -> None:
+    value = "Zq81-value-xx77-kk/" * 7
+    pem = b"-----BEGIN PRIVATE KEY-----\n" + encodebytes(bytes(range(120))) + b"-----END PRIVATE KEY-----\n"
+    said = b"ERROR one\n" + encodebytes(value.encode()) + b"ERROR two\n" + pem + b"ERROR three\n"
+
+    def recorded(size: int) -> list[bytes]:
+        async def test() -> list[bytes]:
+            async with connected() as line:
+                for at in range(0, len(said), size):
+                    line.twin.complain(said[at : at + size])
+            return line.tap.of(Dir.ERR)
+
+        redactor = Redactor([Secret(name="MINE", value=value)])
+        return [redactor.line(each).raw for each in run(test)]
+
+    for size in (7, 77, 1000):
+        assert recorded(size) == [
+            b"ERROR one",
+            b"[redacted:MINE]",
+            b"ERROR two",
+            b"-----BEGIN PRIVATE KEY-----[redacted:scan:private-key]",
+            b"-----END PRIVATE KEY-----",
+            b"ERROR three",
+        ]
+
+
+def test_a_complaint_that_may_go_on_is_recorded_when_the_connection_is_given_up() -> None:
+    async def test() -> list[bytes]:
+        twin, tap = Twin(), MemoryTap()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(Connection(twin, tap, clock=FakeClock()).run)
+            twin.complain(b"a" * 76 + b"\n")
+            await anyio.wait_all_tasks_blocked()
+            assert tap.of(Dir.ERR) == []
+            tasks.cancel_scope.cancel()
+        return tap.of(Dir.ERR)
+
+    assert run(test) == [b"a" * 76]
 
 
 # ── bytes of any kind ──

@@ -34,6 +34,7 @@ _WRAPPED: Final = re.compile(rf"[\r\n\\](?<={_LINE}[\r\n\\])")
 _BREAK: Final = rf"(?:{LINE_END}|\\(?=[\r\n]))+[ \t]*"
 # The second kind of break is one with the mark of a diff, which is no part of the base64, though it may look so.
 _BREAKS: Final = tuple(re.compile(f"{_BREAK}{mark}") for mark in ("", "[+-]"))
+_KEY_BEGINS: Final = re.compile(rb"-----BEGIN [A-Z0-9 ]{0,24}PRIVATE KEY-----\s*\Z")
 _LAST_BREAK: Final = re.compile(r"(?:[\r\n]|\\{1,3}[rn]?)+[ \t]*[+-]?\Z")
 
 
@@ -192,6 +193,11 @@ class Needles:
 def is_wrapped(text: str) -> bool:
     """Whether a long line ends in this text that may go on in the next one."""
     return ("\n" in text or "\\" in text or "\r" in text) and _WRAPPED.search(text) is not None
+
+
+def may_go_on(line: bytes) -> bool:
+    """Whether base64, or a private key, may go on in the line after this one."""
+    return _KEY_BEGINS.search(line) is not None or is_wrapped(f"{line[-LINE_CHARS - 1 :].decode('latin-1')}\n")
 
 
 def _squeezed(text: str, breaks: re.Pattern[str]) -> tuple[str, _Origins]:

@@ -18,6 +18,7 @@ from proctor.runtime.base import Tap
 from proctor.runtime.codex_app_server import policy, wire
 from proctor.runtime.codex_app_server.approvals import Desk
 from proctor.runtime.codex_app_server.calls import OVERLOAD_PAUSES_S, Calls, Listener
+from proctor.runtime.codex_app_server.complaints import Complaints
 from proctor.runtime.codex_app_server.questions import Asked, read_asked
 from proctor.runtime.codex_app_server.route import Envelope, open_envelope
 from proctor.runtime.codex_app_server.threads import Threads
@@ -115,15 +116,19 @@ class Connection:
             self._take([torn], tasks)
 
     async def _hear_complaints(self) -> None:
-        splitter = LineSplitter(limit_bytes=MAX_LINE_BYTES)
-        while chunk := await self._channel.receive_err():
-            for line in splitter.feed(chunk):
-                self._tap.stage(Dir.ERR, line)
+        complaints = Complaints()
+        try:
+            while chunk := await self._channel.receive_err():
+                self._complain(complaints.feed(chunk))
+        finally:
+            self._complain(complaints.rest())
+            self._quiet.set()
+
+    def _complain(self, lines: list[bytes]) -> None:
+        for line in lines:
+            self._tap.stage(Dir.ERR, line)
+        if lines:
             self._tap.commit()
-        if (torn := splitter.rest()).strip():
-            self._tap.stage(Dir.ERR, torn)
-            self._tap.commit()
-        self._quiet.set()
 
     async def _send_all(self) -> None:
         async for outgoing in self._to_send:
