@@ -216,3 +216,35 @@ def test_a_key_that_the_provider_refuses_is_told_with_its_variable_and_line(lab:
         "  code   policy.login-refused\n"
     )
     assert "the-wrong-one" not in said.stdout + said.stderr
+
+
+@pytest.mark.requirement("runtime.login")
+@pytest.mark.parametrize("text", ["{}", '{"tokens": {"access_token": "x"}}'])
+def test_a_login_file_without_a_credential_is_blamed_on_the_login(tmp_path: Path, text: str) -> None:
+    log_in(tmp_path)
+    (tmp_path / "mine" / "auth.json").write_text(text)
+    assert refused(tmp_path, SPEC.replace("api-key", "inherit")) == (
+        *("policy.login", 9, "flows[0].login"),
+        f"you are not logged in: {tmp_path}/mine/auth.json holds no credential",
+        "Run `codex login`, then try again. A login kept in a keyring needs `profile: mine`.",
+    )
+
+
+@pytest.mark.real_agent
+@pytest.mark.requirement("runtime.credential")
+def test_a_login_of_ones_own_that_the_provider_refuses_is_told_with_its_command(lab: Lab, tmp_path: Path) -> None:
+    log_in(tmp_path)
+    with open_provider(say_done(), bearer="the-right-one") as provider:
+        spec = lab.folder / "spec.yaml"
+        model = f"model: {{provider: openai, name: x, base_url: '{provider.base_url}'}}"
+        text = SPEC.replace("model: {provider: openai, name: some-model}", model).replace("api-key", "inherit")
+        # Whatever else it would ask OpenAI is refused here, and at once.
+        spec.write_text(f"{text}    env: {{HTTPS_PROXY: '{provider.url}'}}\n")
+        said = lab.proctor("run", str(spec), CODEX_HOME=str(tmp_path / "mine"))
+    assert said.stderr.endswith(
+        "error  openai refused the credential from file $CODEX_HOME/auth.json\n"
+        f"  where  {spec}:9 flows[0].login\n"
+        "  try    Run `codex login`, then try again.\n"
+        "  to do  Correct or renew it, then run again.\n"
+        "  code   policy.login-refused\n"
+    )

@@ -1,6 +1,7 @@
 """Where a login is looked for, and what is said where it is not."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -76,13 +77,24 @@ def test_a_token_too_short_to_be_masked_is_refused(tmp_path: Path) -> None:
 
 def test_the_users_own_login_is_their_file_where_the_program_would_look(home: Path) -> None:
     mine = Credential(login=Login.INHERIT, source="file .codex/auth.json", file=home / "auth.json")
-    assert find(Login.INHERIT, {"CODEX_HOME": str(home)}) == mine
+    elsewhere = replace(mine, source="file $CODEX_HOME/auth.json")
+    assert find(Login.INHERIT, {"CODEX_HOME": str(home)}) == elsewhere
     assert find(Login.INHERIT, {"HOME": str(home.parent)}) == mine
-    assert find(Login.INHERIT, {"HOME": "/nowhere", "CODEX_HOME": str(home)}) == mine
+    assert find(Login.INHERIT, {"HOME": "/nowhere", "CODEX_HOME": str(home)}) == elsewhere
 
 
-@pytest.mark.parametrize("text", [None, "", "{", "[]", "{}", '{"OPENAI_API_KEY": null}'])
-def test_where_there_is_no_login_it_says_which_command_makes_one(home: Path, text: str | None) -> None:
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        (None, "there is no FILE"),
+        ("", "FILE cannot be read as a login: Expecting value: line 1 column 1 (char 0)"),
+        ("[]", "FILE holds no credential"),
+        ("{}", "FILE holds no credential"),
+        ('{"OPENAI_API_KEY": null}', "FILE holds no credential"),
+        ('{"tokens": {"access_token": "x"}}', "FILE holds no credential"),
+    ],
+)
+def test_where_there_is_no_login_it_says_which_command_makes_one(home: Path, text: str | None, fault: str) -> None:
     (home / "auth.json").unlink()
     if text is not None:
         (home / "auth.json").write_text(text)
@@ -90,11 +102,14 @@ def test_where_there_is_no_login_it_says_which_command_makes_one(home: Path, tex
         find(Login.INHERIT, {"CODEX_HOME": str(home)})
     assert refused.value.code == "policy.login"
     assert "codex login" in str(refused.value.suggestion)
-    assert "auth.json" in refused.value.what
+    assert refused.value.what == f"you are not logged in: {fault.replace('FILE', str(home / 'auth.json'))}"
 
 
-def test_a_keyring_may_hold_it_where_the_profile_is_the_users_own(home: Path) -> None:
+@pytest.mark.parametrize("text", [None, "{}"])
+def test_a_keyring_may_hold_it_where_the_profile_is_the_users_own(home: Path, text: str | None) -> None:
     (home / "auth.json").unlink()
+    if text is not None:
+        (home / "auth.json").write_text(text)
     found = find(Login.INHERIT, {"CODEX_HOME": str(home)}, profile=Profile.MINE)
     assert found == Credential(login=Login.INHERIT, source="your own .codex")
 

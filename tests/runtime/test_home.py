@@ -87,23 +87,35 @@ def test_an_inherited_login_is_a_link_to_the_users_own_and_names_no_variable(ask
     assert provider == {"name": "openai", "wire_api": "responses", "requires_openai_auth": True}
 
 
-@pytest.mark.parametrize("is_replaced", [False, True])
-def test_a_login_that_is_renewed_in_place_of_the_link_goes_back_to_its_user(
-    ask: HostAsk, tmp_path: Path, is_replaced: bool
+OLD = '{"tokens": {"refresh_token": "old-0123456789"}}'
+NEW = '{"tokens": {"refresh_token": "new-0123456789"}}'
+
+
+@pytest.mark.parametrize("is_linked", [False, True])
+@pytest.mark.parametrize(
+    ("put", "kept"),
+    [(None, OLD), (NEW, NEW), ("{}", OLD), ('{"tokens": null}', OLD), (NEW[:-1], OLD), ("", OLD), ('"sk"', OLD)],
+)
+def test_a_login_that_is_renewed_in_place_of_the_link_goes_back_to_its_user_if_it_is_one(
+    ask: HostAsk, tmp_path: Path, put: str | None, kept: str, is_linked: bool
 ) -> None:
-    mine = tmp_path / "mine"
+    mine, dotfiles = tmp_path / "mine", tmp_path / "dotfiles"
     mine.mkdir()
-    (mine / "auth.json").write_text("old")
+    dotfiles.mkdir()
+    if is_linked:
+        (mine / "auth.json").symlink_to("../dotfiles/codex.json")
+    (mine / "auth.json").write_text(OLD)
     inherited = replace(ask, model=replace(REAL, key_variable=None, login=Login.INHERIT), user_home=mine)
     write_home(inherited)
-    if is_replaced:
+    if put is not None:
         (ask.home / "auth.json").unlink()
-        (ask.home / "auth.json").write_text("new")
+        (ask.home / "auth.json").write_text(put)
         (ask.home / "auth.json").chmod(0o600)
     return_login(inherited)
     assert [each.name for each in mine.iterdir()] == ["auth.json"]
-    assert (mine / "auth.json").read_text() == ("new" if is_replaced else "old")
-    assert not is_replaced or (mine / "auth.json").stat().st_mode & 0o777 == 0o600
+    assert [each.name for each in dotfiles.iterdir()] == (["codex.json"] if is_linked else [])
+    assert ((mine / "auth.json").is_symlink(), (mine / "auth.json").read_text()) == (is_linked, kept)
+    assert kept == OLD or (mine / "auth.json").stat().st_mode & 0o777 == 0o600
 
 
 def test_the_users_own_profile_is_left_as_it_is_and_our_model_is_laid_over_it(ask: HostAsk, tmp_path: Path) -> None:

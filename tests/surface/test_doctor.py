@@ -55,9 +55,13 @@ def test_logins_are_told_by_name_with_what_to_do_where_there_are_none(
     assert (code, checks["logins"]["status"]) == (0, "warn")
     assert checks["logins"]["more"] == [
         "api-key: no key: set the provider's variable, such as OPENAI_API_KEY",
-        f"inherit: no {home}/auth.json: run `codex login`",
+        f"inherit: there is no {home}/auth.json: run `codex login`",
         "token: CODEX_ACCESS_TOKEN is not set; `token:` may name any other variable, or a file",
     ]
+    (home / "auth.json").write_text("{bad")
+    assert by_name(lab, CODEX_HOME=str(home))[1]["logins"]["more"][1].startswith(
+        f"inherit: {home}/auth.json cannot be read as a login: Expecting property name"
+    )
     (home / "auth.json").write_text('{"OPENAI_API_KEY": "sk-in-a-file"}')
     held = {"MY_API_KEY": "sk-in-a-variable", "CODEX_ACCESS_TOKEN": "at-in-a-variable"}
     said = lab.proctor("doctor", "--json", CODEX_HOME=str(home), **held)

@@ -120,6 +120,19 @@ def _held_by(path: Path, taken: str) -> list[tuple[str, str]]:
     return found
 
 
+def holds_credential(data: bytes) -> bool:
+    """Whether this is a JSON mapping with a secret in it that is long enough to be one.
+
+    >>> holds_credential(b'{"tokens": {"access_token": "0123-abcd"}}'), holds_credential(b'{"tokens": {}}')
+    (True, False)
+    """
+    try:
+        held = json.loads(data)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(held, dict) and any(len(value) >= LEAST_CHARS for _, value in _leaves(held, key="."))
+
+
 def _leaves(value: Any, *, key: str) -> Iterator[tuple[str, str]]:
     match value:
         case dict():

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from proctor.errors import InputError
+from proctor.evidence.secrets import holds_credential
 from proctor.fact import Authority, Fact
 from proctor.spec.check_login import key_variable
 from proctor.spec.literal import LEAST_CHARS
@@ -129,23 +130,30 @@ def _inherited(provider: str, *, account: Account | None, profile: Profile, envi
         whose = "this runtime has no login of its own" if account is None else f"your login is for {account.provider}"
         raise InputError("policy.login", f"{whose}, not for {provider}", suggestion="Write `login: api-key`.")
     file = account.file(environ)
+    fault = login_fault(file)
     if profile is Profile.MINE:
         # A keyring may hold it instead: the program itself will tell.
-        return Credential(login=Login.INHERIT, source=f"your own {account.home_name}", file=_if_there(file))
-    try:
-        held = json.loads(read_source(file)) if file.is_file() else None
-    except (ValueError, RecursionError, InputError) as error:
-        raise InputError(
-            "policy.login", f"{file} cannot be read as a login: {error}", suggestion=f"Run `{account.command}`."
-        ) from error
-    if not isinstance(held, dict) or not any(held.values()):
+        return Credential(login=Login.INHERIT, source=f"your own {account.home_name}", file=None if fault else file)
+    if fault is not None:
         raise InputError(
             "policy.login",
-            f"you are not logged in: there is no {file}",
+            f"you are not logged in: {fault}",
             suggestion=f"Run `{account.command}`, then try again. A login kept in a keyring needs `profile: mine`.",
         )
-    return Credential(login=Login.INHERIT, source=f"file {account.home_name}/{account.file_name}", file=file)
+    # Not the path itself, which would tell the evidence whose machine this was.
+    folder = f"${account.home_variable}" if environ.get(account.home_variable) else account.home_name
+    return Credential(login=Login.INHERIT, source=f"file {folder}/{account.file_name}", file=file)
 
 
-def _if_there(file: Path) -> Path | None:
-    return file if file.is_file() else None
+def login_fault(file: Path) -> str | None:
+    """Why a file is not one that an agent program keeps a login in."""
+    if not file.is_file():
+        return f"there is no {file}"
+    try:
+        data = read_source(file)
+        json.loads(data)
+    except (ValueError, RecursionError) as error:
+        return f"{file} cannot be read as a login: {error}"
+    except InputError as error:
+        return f"{file} cannot be read as a login: {error.what}"
+    return None if holds_credential(data) else f"{file} holds no credential"

@@ -5,7 +5,7 @@ import os
 import msgspec
 
 from proctor.ids import StrategyId
-from proctor.runtime.credential import Account
+from proctor.runtime.credential import Account, login_fault
 from proctor.runtime.registry import runtime_by_id, strategy_ids
 from proctor.spec.model import Login
 
@@ -32,12 +32,12 @@ def find_logins() -> tuple[FoundLogin, ...]:
     accounts = dict.fromkeys(account for strategy in strategy_ids() if (account := _account(strategy)) is not None)
     for account in accounts:
         file, token = account.file(os.environ), account.token_variable
-        is_in, has_token = file.is_file(), bool(os.environ.get(token, "").strip())
+        fault, has_token = login_fault(file), bool(os.environ.get(token, "").strip())
         found += [
             FoundLogin(
                 login=Login.INHERIT,
-                is_there=is_in,
-                what=f"{account.provider}: {file}" if is_in else f"no {file}: run `{account.command}`",
+                is_there=fault is None,
+                what=f"{account.provider}: {file}" if fault is None else f"{fault}: run `{account.command}`",
             ),
             FoundLogin(
                 login=Login.TOKEN,

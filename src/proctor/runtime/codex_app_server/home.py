@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from proctor.errors import disk_refusal
+from proctor.evidence.secrets import holds_credential
 from proctor.runtime.base import HostAsk, SessionAsk
 from proctor.runtime.codex_app_server.catalog import catalog
 from proctor.runtime.codex_app_server.login import ACCOUNT, uses_account
@@ -54,14 +55,18 @@ def write_home(ask: HostAsk) -> None:
 def return_login(ask: HostAsk) -> None:
     """What a renewal has put in the place of the link belongs to the user, who would be logged out without it.
 
-    The version we know writes through the link, so that there is nothing to do.
+    What holds no credential stays here: theirs may still be good. The version we know writes through the link, so that
+    there is nothing to do.
     """
     ours = ask.home / ACCOUNT.file_name
     if ask.model.login is not Login.INHERIT or ask.user_home is None or ours.is_symlink() or not ours.is_file():
         return
-    theirs = ask.user_home / ACCOUNT.file_name
+    # It may be a link of the user's own, which stays one.
+    theirs = (ask.user_home / ACCOUNT.file_name).resolve()
     draft = theirs.with_name(f"{theirs.name}.{ask.process}")
     try:
+        if not holds_credential(ours.read_bytes()):
+            return
         shutil.copy2(ours, draft)
         draft.replace(theirs)
     except OSError as error:

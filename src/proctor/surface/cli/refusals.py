@@ -1,5 +1,8 @@
 """The logins that a provider refused in a run, each with the line of the spec that asks for it."""
 
+from collections.abc import Mapping
+from typing import Any
+
 import msgspec
 
 from proctor.campaign.run import CampaignResult
@@ -9,8 +12,10 @@ from proctor.event.outcome import Outcome
 from proctor.evidence.artifacts import RunnerRef
 from proctor.evidence.layout import RootPaths
 from proctor.evidence.reader import read_bytes
+from proctor.runtime.registry import runtime_by_id
 from proctor.spec.check_login import inherited_key
 from proctor.spec.load import LoadedSpec
+from proctor.spec.model import Login
 
 
 def refused_logins(loaded: LoadedSpec, result: CampaignResult, *, root: RootPaths) -> tuple[InputError, ...]:
@@ -24,18 +29,24 @@ def refused_logins(loaded: LoadedSpec, result: CampaignResult, *, root: RootPath
         if facts["credentialState"].value == CredentialState.REJECTED:
             flow = paths.folder.name.split(".")[1]
             at = next(number for number, each in enumerate(loaded.spec.flows) if each.id == flow)
-            told.setdefault(at, _refusal(loaded, at, source=facts["credentialInput"].value["from"]))
+            told.setdefault(at, _refusal(loaded, at, used=facts["credentialInput"].value))
     return tuple(told.values())
 
 
-def _refusal(loaded: LoadedSpec, at: int, *, source: str) -> InputError:
+def _refusal(loaded: LoadedSpec, at: int, *, used: Mapping[str, Any]) -> InputError:
+    source = used["from"]
     provider = (loaded.spec.flows[at].model or loaded.spec.model).provider
     key = inherited_key(loaded.spec, at, "login")
+    todo = f"See that {source} holds a credential of {provider}'s, whole and not expired."
+    if used["login"] == Login.INHERIT:
+        accounts = (runtime_by_id(strategy).account for strategy in loaded.spec.flows[at].runtime)
+        command = next((account.command for account in accounts if account is not None), None)
+        todo = f"Run `{command}`, then try again." if command else todo
     return InputError(
         "policy.login-refused",
         f"{provider} refused the credential from {source}",
         file=loaded.file,
         line=loaded.line_of(key),
         key=key,
-        suggestion=f"See that {source} holds a credential of {provider}'s, whole and not expired.",
+        suggestion=todo,
     )
