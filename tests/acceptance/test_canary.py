@@ -92,7 +92,8 @@ def run_with_a_secret_everywhere(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> C
                 {"run": f"printf '%s\\n' {SECRET} | tee {SECRET}.txt"},
                 {"say": {"text": said, "chunk_chars": 3}},
                 prompt=f"The password is {SECRET}; keep it.",
-                probes=[{"kind": "headless_run", "command": "cat *.txt"}],
+                # What it prints is redacted before it is cut; its words, by the writer.
+                probes=[{"kind": "headless_run", "command": f"cat *.txt; : {SECRET}"}],
                 expect={"answer": f"not {SECRET}"},
             )
         ],
