@@ -14,7 +14,7 @@ STAMP := $(VENV)/.ready-$(shell { $(PYTHON) -V; cat pyproject.toml $(LOCKS); } 2
 export UV_HTTP_TIMEOUT ?= 600
 export UV_NO_PROGRESS ?= 1
 
-.PHONY: help demo test browser check accept bench contract lock clean
+.PHONY: help demo test browser check accept chaos bench contract lock clean
 
 help: ## what can be done
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
@@ -48,6 +48,9 @@ check: $(STAMP) ## format, lint, types, import contracts
 
 accept: $(STAMP) ## what has a clock in it, on the real agents
 	$(BIN)/python tests/offline.py $(BIN)/pytest -p no:xdist accept
+
+chaos: $(STAMP) ## what takes minutes: 12,000 interleaved streams with planted secrets
+	PROCTOR_STREAMS=12000 $(BIN)/pytest -p no:xdist --timeout 900 tests/evidence/test_redact_many.py
 
 bench: $(STAMP) ## measure how fast and how small, beside what it is to beat
 	$(BIN)/python tests/offline.py $(BIN)/python -m bench

@@ -1,6 +1,6 @@
 """Thousands of interleaved streams with planted secrets: nothing leaks, and all comes out as the redacted whole does.
 
-A slice of them runs here; `PROCTOR_STREAMS=12000 pytest tests/evidence/test_redact_many.py` runs them all.
+A slice of them runs here; `make chaos` runs them all.
 """
 
 import base64
