@@ -36,6 +36,7 @@ def test_nothing_is_left_after_kill_nine(lab: Lab, tmp_path: Path, way: str) -> 
         victim.wait(timeout=10)
         # Before any other Proctor is started.
         wait_until(lambda: processes_with(f"sleep\0{nap}") == [], deadline_s=10.0)
+        assert processes_with(nap) == []
     finally:
         if victim.poll() is None:
             victim.kill()

@@ -31,7 +31,7 @@ class FakeHost:
     frames_in: int = 0
 
     def open_session(self, ask: SessionAsk, tap: Tap) -> AbstractAsyncContextManager[Session]:
-        raise NotImplementedError
+        raise AssertionError("a pool opens no session")
 
 
 def lease_of(process: ProcessId, host: FakeHost) -> Lease:

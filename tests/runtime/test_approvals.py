@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import msgspec
 import pytest
 
 from proctor.event.row import Answered, Dir, StepTaken
@@ -275,20 +276,23 @@ def test_a_request_id_that_is_used_again_is_another_question() -> None:
 
 
 def test_a_command_that_was_never_allowed_is_not_waited_for() -> None:
-    async def whole() -> None:
+    tap = MemoryTap()
+
+    async def whole() -> list[str]:
         item = {"id": "i", "type": "commandExecution"}
         deadlines = Deadlines(teardown_s=1000, late_items_s=1000)
         async with (
             connected(deadlines=deadlines) as line,
-            line.host.open_session(session_ask(approvals=Approvals.ASK, decide=forever), MemoryTap()) as session,
+            line.host.open_session(session_ask(approvals=Approvals.ASK, decide=forever), tap) as session,
         ):
             async with meanwhile(lambda: session.turn("Go on.")):
                 line.twin.say(notification("item/started", threadId=THREAD, item=item), ask(7))
                 await line.twin.taken_in()
                 await session.interrupt()
             await session.settle()
+            return [msgspec.json.decode(line).get("method") for line in tap.of(Dir.OUT)]
 
-    run(whole)
+    assert run(whole)[-2:] == ["turn/interrupt", "thread/backgroundTerminals/clean"]
 
 
 # ── tools of ours ──

@@ -241,10 +241,12 @@ def test_what_is_asked_while_it_is_down_is_asked_when_it_is_up_and_old_debts_are
 
 
 def test_what_could_not_be_sent_to_a_dead_channel_does_not_silence_the_next() -> None:
+    tap = MemoryTap()
+
     async def test() -> None:
         async with (
             dropping(thread_resume=resumed("idle")) as (twin, host, _),
-            host.open_session(session_ask(is_persistent=True), MemoryTap()) as session,
+            host.open_session(session_ask(is_persistent=True), tap) as session,
         ):
             twin.drop()
             session._connection.notify("said/too/late")
@@ -255,6 +257,7 @@ def test_what_could_not_be_sent_to_a_dead_channel_does_not_silence_the_next() ->
                 twin.say(turn_completed(THREAD))
 
     run(test)
+    assert asked(tap)[1:3] == ["thread/resume", "turn/start"]
 
 
 def test_nothing_of_the_old_channel_goes_out_on_the_new_one_and_that_is_on_record() -> None:

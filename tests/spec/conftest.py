@@ -1,6 +1,7 @@
 """What the tests of specs share."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import TypeAlias
 
 import pytest
@@ -22,3 +23,11 @@ def told() -> Callable[[Callable[[], object]], list[Told]]:
         return [(one.code, one.line, one.key, one.what, one.suggestion) for one in each]
 
     return ask
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "tree").mkdir()
+    (tmp_path / "tree" / "a.py").write_text("print('no')\n")
+    (tmp_path / "say.yaml").write_text("version: 1\nsteps: [{say: hi}]\n")
+    return tmp_path

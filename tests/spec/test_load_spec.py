@@ -18,42 +18,9 @@ from proctor.spec.model import (
     Verified,
     WorkspaceSpec,
 )
+from tests.spec.good import GOOD, write
 
 Told: TypeAlias = Callable[[Callable[[], object]], list[Any]]
-
-GOOD = """\
-version: 1
-campaign: night
-missions:
-  - id: fix-it
-    prompt: Fix it.
-    workspace: {copy: tree}
-    probes:
-      - {kind: headless_run, command: [python3, a.py], stdout: "ok\\n", timeout: 5}
-    script: say.yaml
-    expect: {verified: no, outcome: timed_out}
-flows:
-  - id: native
-    runtime: [one, two]
-    options: {two: {max_turns: 3}}
-    env: {LANG: C, MAX_TOKENS: "200000", KEY_FILE: /run/keys/one.pem}
-limits: {attempt: 2m, turn: 90s, stall: 500ms}
-secrets: [OPENAI_API_KEY]
-"""
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    (tmp_path / "tree").mkdir()
-    (tmp_path / "tree" / "a.py").write_text("print('no')\n")
-    (tmp_path / "say.yaml").write_text("version: 1\nsteps: [{say: hi}]\n")
-    return tmp_path
-
-
-def write(folder: Path, text: str) -> Path:
-    path = folder / "spec.yaml"
-    path.write_text(text)
-    return path
 
 
 @pytest.mark.requirement("campaign.matrix")
