@@ -1,9 +1,9 @@
 """Holds a conversation open: workspace, record, session, clocks. Whatever happens inside, nothing is left behind."""
 
 import os
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import AsyncIterator
+from contextlib import AbstractContextManager, asynccontextmanager
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 
@@ -11,20 +11,17 @@ import anyio
 import anyio.to_thread
 
 from proctor.attempt.converse import LiveSession
-from proctor.attempt.derive import Derivation
 from proctor.attempt.finalize import finalize
 from proctor.attempt.model import AttemptAsk
 from proctor.attempt.record import write_record
+from proctor.attempt.recording import Recording, open_recording
 from proctor.attempt.stream import EventStream, replayed
 from proctor.attempt.supervise import remove_scratch
-from proctor.attempt.tap import RecordingTap
 from proctor.attempt.turn import open_session
 from proctor.attempt.watchdog import Watch
 from proctor.errors import MachineError, ProctorError, disk_refusal
 from proctor.event.row import WasRefused
-from proctor.evidence import canary, layout
-from proctor.evidence.artifacts import StreamHead
-from proctor.evidence.recorder import ChainedLog, FrameLog
+from proctor.evidence import layout
 from proctor.evidence.redact import Redactor
 from proctor.evidence.seal import affix
 from proctor.workspace.prepare import prepare
@@ -52,7 +49,7 @@ async def hold_session(ask: AttemptAsk, *, keep: Keep, workspace: Path | None) -
     holder = _Holder(ask, keep=keep, workspace=workspace)
     try:
         await anyio.to_thread.run_sync(holder.lay_out)
-        with holder.open_record() as record:
+        with holder.open_recording() as record:
             try:
                 async with holder.talk(record) as live:
                     yield live
@@ -62,26 +59,6 @@ async def hold_session(ask: AttemptAsk, *, keep: Keep, workspace: Path | None) -
                     await holder.finish(record)
     finally:
         await remove_scratch(ask.scratch)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Record:
-    """The streams of a conversation, on disk or nowhere, and what is made of them."""
-
-    frames: FrameLog
-    calls: ChainedLog
-    transcript: ChainedLog
-    probes: ChainedLog
-    derivation: Derivation
-    tap: RecordingTap
-
-    def heads(self) -> dict[str, StreamHead]:
-        return {
-            layout.FRAMES: self.frames.head,
-            layout.TOOL_CALLS: self.calls.head,
-            layout.TRANSCRIPT: self.transcript.head,
-            layout.PROBES: self.probes.head,
-        }
 
 
 class _Holder:
@@ -138,30 +115,13 @@ class _Holder:
         """The caller's folder as it was, to tell what changed."""
         return self._ask.scratch / "base"
 
-    @contextmanager
-    def open_record(self) -> Iterator[_Record]:
-        ask, paths = self._ask, self._ask.paths
-        with (
-            FrameLog(self._kept(paths.frames), redactor=self._redactor, clock=ask.clock) as frames,
-            ChainedLog(self._kept(paths.tool_calls)) as calls,
-            ChainedLog(self._kept(paths.transcript)) as transcript,
-            ChainedLog(self._kept(paths.probes), redactor=self._redactor) as probes,
-        ):
-            derivation = Derivation(ask.runtime.normalizer(), trace=calls.append, transcript=transcript.append)
-            tap = RecordingTap(frames, derivation, watcher=self._live.saw)
-            if (planted := canary.among(ask.secrets)) is not None:
-                tap.say(canary.shown(planted))
-            yield _Record(
-                frames=frames, calls=calls, transcript=transcript, probes=probes, derivation=derivation, tap=tap
-            )
-
-    def _kept(self, path: Path) -> Path | None:
-        return path if self._is_on_disk else None
+    def open_recording(self) -> AbstractContextManager[Recording]:
+        return open_recording(self._ask, redactor=self._redactor, watcher=self._live.saw, is_on_disk=self._is_on_disk)
 
     # ── meanwhile ──
 
     @asynccontextmanager
-    async def talk(self, record: _Record) -> AsyncIterator[LiveSession]:
+    async def talk(self, record: Recording) -> AsyncIterator[LiveSession]:
         live, tap = self._live, record.tap
         problem: Exception | None = None
         async with anyio.create_task_group() as tasks:
@@ -189,7 +149,7 @@ class _Holder:
 
     # ── after ──
 
-    async def finish(self, record: _Record) -> None:
+    async def finish(self, record: Recording) -> None:
         record.tap.release("")
         self._stream.close()
         with anyio.move_on_after(SEAL_S) as patience:
@@ -198,7 +158,7 @@ class _Holder:
             self._is_given_up = True
             raise MachineError("machine.unwritable", f"no seal within {SEAL_S:g} s", file=str(self._live.folder))
 
-    def _seal(self, record: _Record) -> None:
+    def _seal(self, record: Recording) -> None:
         ask, live = self._ask, self._live
         remove_leftovers(live.workspace, EMPTY, names=self._lacking)
         if not self._is_on_disk or live.failure is not None or live.broken() is not None:

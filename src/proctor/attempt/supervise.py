@@ -8,19 +8,20 @@ from typing import TypeVar
 import anyio
 import anyio.to_thread
 
-from proctor.attempt.derive import Derivation
 from proctor.attempt.finalize import Conversation, finalize
 from proctor.attempt.machine import Move, State, after
 from proctor.attempt.model import AttemptAsk, AttemptResult
 from proctor.attempt.record import write_record
+from proctor.attempt.recording import open_recording
 from proctor.attempt.tap import RecordingTap
 from proctor.attempt.turn import TEARDOWN_S, open_session, take_turn
 from proctor.attempt.watchdog import Fired, Watch, under_watch
 from proctor.errors import HangupError, MachineError, ProctorError, disk_refusal
 from proctor.event.claim import with_footer
+from proctor.event.model import Event
 from proctor.event.row import ClockRanOut, StepTaken, WasCancelled, WasRefused
-from proctor.evidence import canary, layout
-from proctor.evidence.recorder import ChainedLog, FrameLog
+from proctor.evidence import layout
+from proctor.evidence.recorder import ChainedLog
 from proctor.evidence.redact import Redactor
 from proctor.evidence.seal import affix
 from proctor.probe.model import Phase
@@ -90,16 +91,12 @@ class _Supervisor:
         ask, paths = self._ask, self._ask.paths
         self.move(Move.PREPARE)
         paths.create()
-        with (
-            FrameLog(paths.frames, redactor=self._redactor, clock=ask.clock) as frames,
-            ChainedLog(paths.tool_calls) as calls,
-            ChainedLog(paths.transcript) as transcript,
-            ChainedLog(paths.probes, redactor=self._redactor) as probes,
-        ):
-            derivation = Derivation(ask.runtime.normalizer(), trace=calls.append, transcript=transcript.append)
-            tap = RecordingTap(frames, derivation, watcher=lambda event: ask.watcher.saw(ask.attempt_id, event))
-            if (planted := canary.among(ask.secrets)) is not None:
-                tap.say(canary.shown(planted))
+
+        def saw(event: Event) -> None:
+            ask.watcher.saw(ask.attempt_id, event)
+
+        with open_recording(ask, redactor=self._redactor, watcher=saw) as streams:
+            frames, probes, tap = streams.frames, streams.probes, streams.tap
             base = await self._prepare()
             await self._watched(tap, lambda: self._work(tap, base, probes))
             self.move(Move.STOP)
@@ -111,7 +108,7 @@ class _Supervisor:
                 self.move(Move.PROBE)
                 await self._watched(tap, lambda: self._probe(Phase.FINAL, now, probes))
             ask.at_rest()
-            derived = derivation.finish()
+            derived = streams.derivation.finish()
             report, sealed = await _off_loop(
                 lambda: finalize(
                     ask,
@@ -122,12 +119,7 @@ class _Supervisor:
                     workspace=self._workspace,
                     redactor=self._redactor,
                     duration_ms=round((ask.clock.steady_s() - self._began_s) * 1000),
-                    streams={
-                        layout.FRAMES: frames.head,
-                        layout.TOOL_CALLS: calls.head,
-                        layout.TRANSCRIPT: transcript.head,
-                        layout.PROBES: probes.head,
-                    },
+                    streams=streams.heads(),
                 ),
                 is_small=not base.entries and now == base and frames.size_bytes + probes.size_bytes < SMALL_BYTES,
             )
