@@ -18,10 +18,11 @@ Start = Callable[..., subprocess.Popen[bytes]]
 
 @pytest.fixture
 def start() -> Iterator[Start]:
-    """Starts `cat`, or a shell line that says `up` when it is; all are killed at the end."""
+    """Starts a shell that waits, or a line that says `up` when it is; all are killed at the end."""
     started: list[subprocess.Popen[bytes]] = []
 
-    def start(line: str = "echo up; exec cat", *, env: Mapping[str, str] | None = None) -> subprocess.Popen[bytes]:
+    # Not `exec cat`: for a moment a process that is being executed shows no environment at all.
+    def start(line: str = "echo up; read -r _", *, env: Mapping[str, str] | None = None) -> subprocess.Popen[bytes]:
         popen = subprocess.Popen(
             ["sh", "-c", line],
             stdin=subprocess.PIPE,
