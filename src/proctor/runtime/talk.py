@@ -75,6 +75,8 @@ class Talk:
     hangup: str | None = None
     closed: anyio.Event = field(default_factory=anyio.Event)
     _quiet: anyio.Event = field(default_factory=anyio.Event)
+    # Shielded so that what a cancelled caller leaves is heard out; `stop` is what ends it.
+    _hearing: anyio.CancelScope = field(default_factory=lambda: anyio.CancelScope(shield=True))
 
     async def say(self, data: bytes) -> None:
         """One line, on record first. HangupError where nobody is left to read it."""
@@ -96,20 +98,22 @@ class Talk:
         await self.process.stop()
         with anyio.move_on_after(EXIT_S + STDERR_LINGER_S):
             await self.closed.wait()
+        self._hearing.cancel()
 
     # ── tasks ──
 
     async def run(self) -> None:
         """Hear it out."""
         try:
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(self._hear_complaints)
-                await self._hear()
-                self.exit = await self.channel.wait(deadline_s=EXIT_S)
-                # A grandchild may hold stderr open for ever: what arrives soon is enough.
-                with anyio.move_on_after(STDERR_LINGER_S):
-                    await self._quiet.wait()
-                tasks.cancel_scope.cancel()
+            with self._hearing:
+                async with anyio.create_task_group() as tasks:
+                    tasks.start_soon(self._hear_complaints)
+                    await self._hear()
+                    self.exit = await self.channel.wait(deadline_s=EXIT_S)
+                    # A grandchild may hold stderr open for ever: what arrives soon is enough.
+                    with anyio.move_on_after(STDERR_LINGER_S):
+                        await self._quiet.wait()
+                    tasks.cancel_scope.cancel()
             self._record_end("the agent closed its output")
         finally:
             self.hangup = self.hangup or "the process was given up"
@@ -207,6 +211,5 @@ async def open_talk(
                 # Shielded so that a cancelled caller cannot leak the tree; every wait inside is bounded.
                 with anyio.CancelScope(shield=True):
                     await talk.stop()
-                tasks.cancel_scope.cancel()
     except BaseExceptionGroup as group:
         raise lone(group) from group

@@ -25,6 +25,7 @@ _CANDIDATES = 8
 # A command's module is imported when that command is called.
 COMMANDS = {
     "run": ("run", "Run a campaign, keep its evidence, and judge it."),
+    "parity": ("parity", "Run the same missions through two runtimes, and compare."),
     "report": ("evidence", "Work results out again from their evidence."),
     "validate": ("evidence", "Say whether evidence is whole."),
     "sign": ("verify", "Sign the seals of evidence with an SSH key."),

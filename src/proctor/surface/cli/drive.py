@@ -18,7 +18,7 @@ from proctor.report.keep import keep_report
 from proctor.report.ledger import is_live
 from proctor.report.query import campaigns_by_age, find_campaign
 from proctor.report.row import Report
-from proctor.spec.load import LoadedSpec, load_spec
+from proctor.spec.load import LoadedSpec
 from proctor.surface.cli.asking import Asking, is_somebody_there
 from proctor.surface.cli.progress import Progress, open_progress
 from proctor.surface.cli.refusals import refused_logins
@@ -43,9 +43,8 @@ class CutOffError(ProctorError):
     exit = Exit.INTERRUPTED
 
 
-def drive(spec: Path, *, root: Path, is_scratch_kept: bool) -> Driven:
+def drive(loaded: LoadedSpec, *, root: Path, is_scratch_kept: bool) -> Driven:
     """Run it to the end, or raise CutOffError."""
-    loaded = load_spec(spec)
     before = set(RootPaths(root).campaigns())
     began_s = SYSTEM_CLOCK.steady_s()
     stops = Stops()

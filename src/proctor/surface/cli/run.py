@@ -4,6 +4,7 @@ from pathlib import Path
 
 from proctor.report.text import render_report
 from proctor.report.words import duration
+from proctor.spec.load import load_spec
 from proctor.surface.cli.blocks import error_block
 from proctor.surface.cli.calling import Calling
 from proctor.surface.cli.closing import closing
@@ -19,7 +20,8 @@ def run(*, spec: Path, root: Path | None, as_json: bool, is_scratch_kept: bool) 
     stops: what is running ends, sealed as cancelled; twice cuts it off.
     """
     output = Output(is_json=as_json)
-    driven = drive(spec, root=evidence_root(root), is_scratch_kept=is_scratch_kept)
+    folder = evidence_root(root)
+    driven = drive(load_spec(spec), root=folder, is_scratch_kept=is_scratch_kept)
     report = driven.report
     if as_json:
         output.json(report)

@@ -1,0 +1,189 @@
+"""Two attempts at the same mission side by side: what is the same, what differs, and what explains it."""
+
+import shlex
+from collections.abc import Callable, Iterator
+from enum import StrEnum
+from pathlib import PurePosixPath
+from typing import Any, Final
+
+import msgspec
+
+from proctor.event.trace import ToolCall
+from proctor.ids import AttemptId, FlowId, MissionId
+from proctor.report.view import AttemptView
+
+_SHELLS: Final = frozenset({"sh", "bash", "zsh", "dash"})
+
+
+class Aspect(StrEnum):
+    """What is compared, in the order of how much it matters."""
+
+    OUTCOME = "outcome"
+    VERIFIED = "verified"
+    CLAIM = "claim"
+    WORKSPACE = "workspace"
+    TOOL_CALLS = "toolCalls"
+    USAGE = "usage"
+    METRICS = "metrics"
+
+
+class Compared(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """One aspect. Where the two differ, `why` explains it, if a rule of ours knows."""
+
+    aspect: Aspect
+    left: Any
+    right: Any
+    is_equal: bool
+    why: str | None = None
+
+    @property
+    def is_explained(self) -> bool:
+        return self.is_equal or self.why is not None
+
+
+class Pair(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """One mission, tried by both."""
+
+    mission_id: MissionId
+    repeat: int
+    left: AttemptId
+    right: AttemptId
+    compared: tuple[Compared, ...]
+
+
+class Parity(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A suite through two flows. `exit` is 0 where every difference is explained."""
+
+    exit: int
+    left: FlowId
+    right: FlowId
+    pairs: tuple[Pair, ...]
+    problems: tuple[str, ...] = ()
+
+
+def compare(left: AttemptView, right: AttemptView, *, is_usage_scripted: bool) -> tuple[Compared, ...]:
+    """Both are sealed. `is_usage_scripted` where the model was told what each reply costs, whatever was asked."""
+    rules: dict[Aspect, Callable[[], str | None]] = {
+        Aspect.TOOL_CALLS: lambda: _blind(left, right),
+        Aspect.METRICS: lambda: _blind(left, right),
+        Aspect.USAGE: lambda: _tokens_apart(left, right, is_usage_scripted=is_usage_scripted),
+    }
+    return tuple(_compared(aspect, of(left), of(right), rules.get(aspect)) for aspect, of in ASPECTS.items())
+
+
+def _compared(aspect: Aspect, left: Any, right: Any, rule: Callable[[], str | None] | None) -> Compared:
+    is_equal = left == right
+    why = None if is_equal or rule is None else rule()
+    return Compared(aspect=aspect, left=left, right=right, is_equal=is_equal, why=why)
+
+
+# ── what is compared ──
+
+
+def _outcome(view: AttemptView) -> Any:
+    return None if view.report is None else {"outcome": view.report.outcome.value, "code": view.report.code}
+
+
+def _verified(view: AttemptView) -> Any:
+    return None if view.report is None else view.report.verified
+
+
+def _claim(view: AttemptView) -> Any:
+    return None if view.feedback is None else {"claimed": view.feedback.claimed, "answer": view.feedback.answer}
+
+
+def _workspace(view: AttemptView) -> Any:
+    return None if view.report is None else view.report.workspace_digest_after
+
+
+def _tool_calls(view: AttemptView) -> Any:
+    return [{"kind": call.kind, "what": what_of(call), "ok": call.ok} for call in view.tool_calls]
+
+
+def _usage(view: AttemptView) -> Any:
+    usage = None if view.report is None else view.report.metrics.usage
+    if usage is None or usage.tokens is None:
+        return None
+    return {"input": usage.tokens.input, "output": usage.tokens.output}
+
+
+def _metrics(view: AttemptView) -> Any:
+    if view.report is None:
+        return None
+    metrics = view.report.metrics
+    return {"turns": metrics.turns, "toolCalls": metrics.tool_calls, "toolFailures": metrics.tool_failures}
+
+
+ASPECTS: Final[dict[Aspect, Callable[[AttemptView], Any]]] = {
+    Aspect.OUTCOME: _outcome,
+    Aspect.VERIFIED: _verified,
+    Aspect.CLAIM: _claim,
+    Aspect.WORKSPACE: _workspace,
+    Aspect.TOOL_CALLS: _tool_calls,
+    Aspect.USAGE: _usage,
+    Aspect.METRICS: _metrics,
+}
+
+
+def what_of(call: ToolCall) -> Any:
+    """What a call was about, however its agent spells it: a command as it was meant, the names of the files changed."""
+    match call.kind, call.input:
+        case "command", {"command": str(command)}:
+            return bare_command(command)
+        case "patch", {"changes": [*changes]}:
+            return sorted(_file_name(change) for change in changes)
+        case _:
+            return call.name
+
+
+def bare_command(command: str) -> str:
+    """Without the shell that an agent wraps around it.
+
+    >>> bare_command("/bin/bash -lc 'echo $((6 * 7))'")
+    'echo $((6 * 7))'
+    >>> bare_command("bash -n script.sh"), bare_command("echo 'unclosed")
+    ('bash -n script.sh', "echo 'unclosed")
+    """
+    try:
+        words = shlex.split(command)
+    except ValueError:
+        return command
+    match words:
+        case [shell, "-c" | "-lc", inner] if PurePosixPath(shell).name in _SHELLS:
+            return inner
+        case _:
+            return command
+
+
+def _file_name(change: Any) -> str:
+    """The folders before it are those of a workspace of the attempt's own."""
+    return PurePosixPath(str(change.get("path"))).name if isinstance(change, dict) else ""
+
+
+# ── what explains a difference ──
+
+
+def _blind(left: AttemptView, right: AttemptView) -> str | None:
+    for view in (left, right):
+        fact = None if view.runner is None else view.runner.facts.get("toolCalls")
+        if fact is not None and fact.value == "unseen":
+            return f"{_strategy(view)} sees what its command prints, and not which tools it uses"
+    return None
+
+
+def _tokens_apart(left: AttemptView, right: AttemptView, *, is_usage_scripted: bool) -> str | None:
+    silent = [_strategy(view) for view in (left, right) if _usage(view) is None]
+    if silent:
+        return f"{' and '.join(silent)} did not say what it cost"
+    if not is_usage_scripted:
+        return "the scripted model counts by the size of what it is asked, and the two agents ask in different words"
+    return None
+
+
+def _strategy(view: AttemptView) -> str:
+    return "?" if view.record is None else str(view.record.strategy)
+
+
+def differences(parity: Parity) -> Iterator[tuple[Pair, Compared]]:
+    """All that is not the same, explained or not."""
+    return ((pair, each) for pair in parity.pairs for each in pair.compared if not each.is_equal)

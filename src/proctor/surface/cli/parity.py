@@ -1,0 +1,83 @@
+"""`proctor parity`."""
+
+from pathlib import Path
+
+import msgspec
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from proctor.report.parity import Aspect, Compared, Parity, differences
+from proctor.report.words import legible
+from proctor.surface.cli.command import JSON, ROOT, Command, argument, evidence_root
+from proctor.surface.cli.drive import drive
+from proctor.surface.cli.output import Output
+from proctor.surface.parity import compare_flows, suite_of_two
+
+
+def parity(*, left: str, right: str, suite: Path, root: Path | None, as_json: bool) -> int:
+    """Run the same missions through two flows or runtimes, and compare what came of it.
+
+    A and B name flows of SUITE, or runtimes: then its first flow is run with each. Compared are how
+    attempts ended, what was verified and claimed, the workspaces left, the tools used, and the cost.
+    """
+    output = Output(is_json=as_json)
+    loaded = suite_of_two(suite, left, right)
+    driven = drive(loaded, root=evidence_root(root), is_scratch_kept=False)
+    found = compare_flows(loaded, driven.report)
+    if as_json:
+        output.json(found)
+    else:
+        output.show(render_parity(found))
+    return found.exit
+
+
+def render_parity(parity: Parity) -> RenderableType:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("mission")
+    for aspect in Aspect:
+        table.add_column(aspect.value)
+    for pair in parity.pairs:
+        table.add_row(legible(pair.mission_id), *(_mark(each) for each in pair.compared))
+    parts: list[RenderableType] = [Text(f"{parity.left} by {parity.right}", style="bold"), table]
+    for pair, each in differences(parity):
+        parts += [Text(), Text(f"{pair.mission_id}: {each.aspect}", style="bold"), *_sides(parity, each)]
+    parts += [Text(legible(problem), style="red") for problem in parity.problems]
+    return Group(*parts, Text(), _verdict(parity))
+
+
+def _mark(each: Compared) -> Text:
+    if each.is_equal:
+        return Text("same", style="green")
+    return Text("explained", style="yellow") if each.why else Text("DIFFERS", style="bold red")
+
+
+def _sides(parity: Parity, each: Compared) -> list[Text]:
+    sides = [(parity.left, each.left), (parity.right, each.right)]
+    lines = [Text(f"  {name}: {legible(msgspec.json.encode(value).decode())}") for name, value in sides]
+    why = Text(f"  why: {each.why}", style="yellow") if each.why else Text("  nothing explains it", style="red")
+    return [*lines, why]
+
+
+def _verdict(parity: Parity) -> Text:
+    every = [each for pair in parity.pairs for each in pair.compared]
+    apart = sum(not each.is_explained for each in every)
+    explained = sum(each.is_explained and not each.is_equal for each in every)
+    same = len(every) - apart - explained
+    told = f"{len(parity.pairs)} missions: {same} aspects the same, {explained} explained, {apart} different"
+    return Text(told, style="bold green" if parity.exit == 0 else "bold red")
+
+
+COMMANDS = {
+    "parity": Command(
+        call=parity,
+        example="proctor parity codex_app_server codex_exec examples/parity/suite.yaml",
+        arguments=(
+            argument("left", metavar="A", help="A flow of the suite, or a runtime."),
+            argument("right", metavar="B", help="Another one."),
+            argument("suite", metavar="SUITE", type=Path, help="The missions: a YAML file like that of a campaign."),
+            ROOT,
+            JSON,
+        ),
+    )
+}

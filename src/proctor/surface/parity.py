@@ -1,0 +1,88 @@
+"""A suite of missions through two flows or runtimes, and the two compared."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from proctor.errors import Exit, InputError
+from proctor.evidence.layout import AttemptPaths
+from proctor.ids import FlowId, MissionId, StrategyId
+from proctor.model.script import load_script
+from proctor.report.parity import Pair, Parity, compare
+from proctor.report.row import Report, ReportRow
+from proctor.report.view import AttemptView, view_attempt
+from proctor.runtime.registry import strategy_ids
+from proctor.spec.load import LoadedSpec, load_built, load_spec
+from proctor.spec.model import CampaignSpec, FlowSpec
+
+
+def suite_of_two(suite: Path, left: str, right: str) -> LoadedSpec:
+    """The suite with these two flows alone. InputError where there is neither such a flow nor such a runtime."""
+    if left == right:
+        raise InputError("usage", f"{left} cannot differ from itself", suggestion="Name two flows, or two runtimes.")
+    loaded = load_spec(suite)
+    spec = loaded.spec
+    flows = [_flow(spec, name, file=str(suite)) for name in (left, right)]
+    both = msgspec.structs.replace(spec, campaign=f"{spec.campaign}-parity", flows=flows)
+    return load_built(both, name=suite.name, folder=loaded.folder)
+
+
+def _flow(spec: CampaignSpec, name: str, *, file: str) -> FlowSpec:
+    """The suite's flow of that id, else its first flow with another runtime."""
+    known = {flow.id: flow for flow in spec.flows}
+    if FlowId(name) in known:
+        return known[FlowId(name)]
+    if StrategyId(name) in strategy_ids():
+        return msgspec.structs.replace(spec.flows[0], id=FlowId(name), runtime=[StrategyId(name)])
+    there = ", ".join((*known, *strategy_ids()))
+    raise InputError("spec.unknown-runtime", f"{file} has no flow {name!r}, and no runtime is called so: {there}")
+
+
+def compare_flows(loaded: LoadedSpec, report: Report) -> Parity:
+    """What came of it. A pair of which one has no sealed evidence is a problem, not a difference."""
+    left, right = (flow.id for flow in loaded.spec.flows)
+    scripted = {mission.id: _is_usage_scripted(loaded, mission.id) for mission in loaded.spec.missions}
+    pairs: list[Pair] = []
+    problems: list[str] = []
+    for one, other in _side_by_side(report, left, right):
+        views = [view_attempt(AttemptPaths(Path(row.dir))) for row in (one, other)]
+        if lacking := [row.attempt_id for row, view in zip((one, other), views, strict=True) if not view.is_whole]:
+            problems.append(f"{' and '.join(lacking)}: no whole evidence to compare")
+            continue
+        assert one.mission_id is not None
+        pairs.append(_pair(one, other, *views, is_usage_scripted=scripted[one.mission_id]))
+    is_alike = all(each.is_explained for pair in pairs for each in pair.compared)
+    code = Exit.INFRASTRUCTURE if problems or not pairs else Exit.OK if is_alike else Exit.JUDGED_NO
+    return Parity(exit=code, left=left, right=right, pairs=tuple(pairs), problems=tuple(problems))
+
+
+def _pair(one: ReportRow, other: ReportRow, left: AttemptView, right: AttemptView, *, is_usage_scripted: bool) -> Pair:
+    assert one.mission_id is not None
+    assert left.record is not None
+    return Pair(
+        mission_id=one.mission_id,
+        repeat=left.record.repeat,
+        left=one.attempt_id,
+        right=other.attempt_id,
+        compared=compare(left, right, is_usage_scripted=is_usage_scripted),
+    )
+
+
+def _side_by_side(report: Report, left: FlowId, right: FlowId) -> Iterator[tuple[ReportRow, ReportRow]]:
+    rows = {row.cell: row for row in report.attempts}
+    for row in report.attempts:
+        if row.flow_id == left and row.cell is not None and row.mission_id is not None:
+            repeat = row.cell.rpartition(".")[2]
+            twin = next((each for cell, each in rows.items() if cell == f"{row.mission_id}.{right}.{repeat}"), None)
+            if twin is not None:
+                yield row, twin
+
+
+def _is_usage_scripted(loaded: LoadedSpec, mission: MissionId) -> bool:
+    script = next(each.script for each in loaded.spec.missions if each.id == mission)
+    if script is None:
+        return False
+    steps = load_script(loaded.scripts[script]).steps
+    tries = [each for step in steps for each in (step.tries or [step])]
+    return all(each.usage is not None for each in tries if not each.replaces_reply)
