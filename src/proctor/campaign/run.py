@@ -18,6 +18,7 @@ from proctor.campaign import ledger
 from proctor.campaign.agents import Agents, Between
 from proctor.campaign.durable import SharedSync
 from proctor.campaign.freeze import Frozen, freeze
+from proctor.campaign.health import HealthBook
 from proctor.campaign.hosts import HostPool
 from proctor.campaign.ledger import GroupCommit, open_ledger
 from proctor.campaign.preflight import Ready, preflight
@@ -46,6 +47,7 @@ class CampaignResult:
     paths: CampaignPaths
     attempts: tuple[AttemptResult, ...]
     redactor: Redactor = field(repr=False)
+    warnings: tuple[str, ...] = ()
 
 
 @dataclass(slots=True, kw_only=True)
@@ -77,7 +79,7 @@ async def run_campaign(
     if decide is None:
         _refuse_to_ask_nobody(loaded)
     # In a thread: it hashes programs, tries containment and ends leftovers, which may all take a while.
-    ready = await anyio.to_thread.run_sync(preflight, loaded)
+    ready = await anyio.to_thread.run_sync(lambda: preflight(loaded, root=root, clock=clock))
     campaign_id = CampaignId(f"{loaded.spec.campaign}-{stamp(clock)}")
     run_id = RunId(stamp(clock))
     paths = RootPaths(root).campaign(campaign_id)
@@ -99,6 +101,7 @@ async def run_campaign(
             intents = await stack.enter_async_context(open_intents(places.state_dir() / "spawns"))
             sync = stack.enter_context(open_sync(root))
             disk = None if sync is None else SharedSync(sync)
+            health = HealthBook(path=RootPaths(root).health, clock=clock)
             run = _Run(
                 loaded=loaded,
                 ready=ready,
@@ -119,15 +122,18 @@ async def run_campaign(
                     scratch=scratch,
                     intents=intents,
                     clock=clock,
+                    health=health,
                     make_durable=None if disk is None else disk.make_durable,
                     between=between,
                 ),
+                health=health,
                 disk=disk,
                 decide=decide,
                 decide_deadline_s=decide_deadline_s,
             )
             results = await run.all_cells(GroupCommit(book, path=paths.ledger))
             book.end(run_id, at_ms=clock.wall_ms())
+            await health.write(least=1)
     except BaseExceptionGroup as group:
         raise lone(group) from group
     finally:
@@ -136,7 +142,12 @@ async def run_campaign(
             with suppress(OSError):
                 remove(paths.folder)
     return CampaignResult(
-        campaign_id=campaign_id, run_id=run_id, paths=paths, attempts=results, redactor=Redactor(ready.secrets)
+        campaign_id=campaign_id,
+        run_id=run_id,
+        paths=paths,
+        attempts=results,
+        redactor=Redactor(ready.secrets),
+        warnings=(*ready.warnings, *health.warnings),
     )
 
 
@@ -205,6 +216,7 @@ class _Run:
     stops: Stops
     is_scratch_kept: bool
     agents: Agents
+    health: HealthBook
     disk: SharedSync | None
     decide: Decide | None
     decide_deadline_s: float
@@ -266,7 +278,7 @@ class _Run:
         attempt = AttemptId(f"{cell.id}.{n}")
         stop = self.stops.one[attempt] = anyio.Event()
         await commit.put(ledger.claim(attempt, cell=cell.id, n=n, run=self.run_id, at_ms=self.clock.wall_ms()))
-        resolution = self.ready.resolutions[flow.id]
+        candidate = await self.agents.choose(flow, pool)
         workspace = mission.workspace.key
         script = None if mission.script is None else self.ready.scripts[mission.script]
         with self.agents.playing(attempt, script, flow) as model:
@@ -285,7 +297,7 @@ class _Run:
                 scratch=self.scratch / "attempts" / attempt,
                 workspace_source=None if workspace is None else self.frozen.workspaces[workspace],
                 workspace_digest=EMPTY.digest if workspace is None else self.frozen.workspace_digests[workspace],
-                runtime=resolution.runtime,
+                runtime=candidate.runtime,
                 lease=lambda: self.agents.lease(flow, pool),
                 model=model,
                 secrets=self.ready.secrets,
@@ -305,6 +317,8 @@ class _Run:
             result = await run_attempt(ask)
         at_ms = self.clock.wall_ms()
         if result.report is not None:
+            self.health.ended(candidate.key, outcome=result.report.outcome, code=result.report.code)
+            await self.health.write()
             if self.disk is not None:
                 # First the seal is durable, then the ledger says that there is one.
                 await self.disk.make_durable()
