@@ -60,9 +60,14 @@ class Config:
     home: Path
     files: tuple[Marked[ConfigFile], ...] = ()
 
+    @property
+    def plugins(self) -> list[StrategyId]:
+        """All that are named, once each."""
+        return list(dict.fromkeys(name for file in self.files for name in file.value.plugins))
+
     def names(self, strategy: StrategyId) -> bool:
         """Whether a plugin may be loaded and run: one file that names it is enough."""
-        return any(strategy in file.value.plugins for file in self.files)
+        return strategy in self.plugins
 
     def is_enabled(self, strategy: StrategyId) -> Setting[bool]:
         for file in self.files:

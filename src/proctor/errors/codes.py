@@ -102,6 +102,9 @@ CODES: dict[str, Meaning] = {
     "runtime.not-served": Meaning(
         "The runtime does not claim the flow's provider and model.", "Choose a runtime that does, or another model."
     ),
+    "runtime.capability": Meaning(
+        "The runtime cannot do what is asked of it.", "Choose a runtime that can: see `proctor runtimes list`."
+    ),
     "runtime.none": Meaning(
         "No runtime of the flow's chain can be used.", "Do what is said of one of them, or add another to the chain."
     ),
