@@ -9,10 +9,10 @@ from proctor.config.load import load_config
 from proctor.config.model import Rollout, Setting
 from proctor.errors import InputError, MachineError, ProctorError
 from proctor.evidence.health import LaneHealth, LaneKey
-from proctor.ids import FlowId, StrategyId
+from proctor.ids import FlowId, MissionId, StrategyId
 from proctor.plan.expand import resolve_flow
 from proctor.plan.model import ResolvedFlow
-from proctor.runtime.codex_app_server.executable import OVERRIDE
+from proctor.runtime.codex.program import OVERRIDE
 from proctor.runtime.lane import Lane
 from proctor.runtime.registry import runtime_by_id
 from proctor.runtime.resolve import Candidate, Chain, Link, Refused, links, needs, none_left, prefer_healthy
@@ -25,7 +25,7 @@ HOUR_MS = 60 * 60 * 1000
 
 def flow(*chain: str, **more: Any) -> ResolvedFlow:
     written = FlowSpec(id=FlowId("f"), runtime=[StrategyId(id_) for id_ in chain], **more)
-    spec = CampaignSpec(version=1, campaign="c", missions=[MissionSpec(id="m", prompt="p")], flows=[written])
+    spec = CampaignSpec(version=1, campaign="c", missions=[MissionSpec(id=MissionId("m"), prompt="p")], flows=[written])
     return resolve_flow(written, spec=spec)
 
 
@@ -60,7 +60,9 @@ def health(name: str, *, failing_since_ms: int | None) -> LaneHealth:
 def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Two plugins, only one of which is named; the current folder is the project."""
     folder = tmp_path / "site"
-    limited = LIKE_CODEX.format(id="limited") + "from proctor.runtime.base import Claims\nLike.claims = Claims()\n"
+    limited = (
+        LIKE_CODEX.format(id="limited") + "from proctor.runtime.capability import Claims\nLike.claims = Claims()\n"
+    )
     install(folder, "limited", points={"limited": "limited_like:RUNTIME"}, modules={"limited_like": limited})
     install(folder, "uninvited", points={"uninvited": "uninvited_like:RUNTIME"}, modules={})
     monkeypatch.syspath_prepend(folder)
@@ -83,7 +85,10 @@ def test_each_reason_before_a_start_falls_to_the_next_and_is_kept(site: Path) ->
     assert fact.value["chosen"] == CODEX
     assert [(each["strategy"], each["code"]) for each in fact.value["refused"]] == told(chain)[:-1]
     assert fact.value["refused"][1]["todo"].startswith("Make line 1 of ")
-    assert fact.value["refused"][2]["what"] == "limited has no parallel_sessions, which `isolation: shared` needs"
+    assert (
+        fact.value["refused"][2]["what"]
+        == "limited cannot carry several sessions at once, which `isolation: shared` needs"
+    )
 
 
 @pytest.mark.requirement("runtime.strategy.auto-is-honest")

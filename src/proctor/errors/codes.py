@@ -102,9 +102,6 @@ CODES: dict[str, Meaning] = {
     "runtime.not-served": Meaning(
         "The runtime does not claim the flow's provider and model.", "Choose a runtime that does, or another model."
     ),
-    "runtime.capability": Meaning(
-        "The runtime cannot do what is asked of it.", "Choose a runtime that can: see `proctor runtimes list`."
-    ),
     "runtime.none": Meaning(
         "No runtime of the flow's chain can be used.", "Do what is said of one of them, or add another to the chain."
     ),
@@ -134,6 +131,10 @@ CODES: dict[str, Meaning] = {
     "workspace.too-large": Meaning("The workspace is too large to copy and hash.", "Leave out what is not needed."),
     "workspace.inside-itself": Meaning(
         "The workspace holds the folder it would be copied to.", "Copy a smaller folder, or move the cache folder."
+    ),
+    "runtime.capability": Meaning(
+        "The runtime cannot do what was asked of it.",
+        "Ask for something else, or choose a runtime that claims it: `proctor runtimes list`.",
     ),
     "usage": Meaning("The command was called wrongly.", "Run it with --help."),
     "policy.shared-full-access": Meaning(

@@ -13,7 +13,8 @@ from proctor.config.load import load_config
 from proctor.config.model import Config
 from proctor.errors import InputError, MachineError
 from proctor.ids import StrategyId
-from proctor.runtime.base import Claims, Runtime
+from proctor.runtime.base import Runtime
+from proctor.runtime.capability import Claims
 
 GROUP = "proctor.runtimes"
 OURS = "proctor"

@@ -11,9 +11,10 @@ from proctor.fact import UNKNOWN, Authority, Fact
 from proctor.ids import StrategyId
 from proctor.plan.model import ResolvedFlow, ResolvedModel
 from proctor.runtime.base import Executable, Runtime
+from proctor.runtime.capability import WORDS
 from proctor.runtime.lane import DEFAULT_LANE, Lane, Member, lane_of, spell_out
 from proctor.runtime.registry import runtime_by_id, strategy_ids
-from proctor.spec.model import AUTO, Approvals, Isolation
+from proctor.spec.model import AUTO, Approvals, Isolation, Persistence
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,8 +145,8 @@ def _candidate(member: Member, flow: ResolvedFlow, config: Config) -> Candidate:
         raise InputError("runtime.not-served", f"{strategy} does not serve {_spelled(flow.model)}")
     for claim, why in needs(flow).items():
         if not getattr(runtime.claims, claim):
-            raise InputError("runtime.capability", f"{strategy} has no {claim}, which {why} needs")
-    return Candidate(lane=lane, runtime=runtime, executable=runtime.locate())
+            raise InputError("runtime.capability", f"{strategy} cannot {WORDS[claim]}, which {why} needs")
+    return Candidate(lane=lane, runtime=runtime, executable=runtime.locate(flow.options.get(strategy, {})))
 
 
 def needs(flow: ResolvedFlow) -> dict[str, str]:
@@ -153,13 +154,14 @@ def needs(flow: ResolvedFlow) -> dict[str, str]:
     asked = {
         "parallel_sessions": ("`isolation: shared`", flow.isolation is Isolation.SHARED),
         "approvals": ("`approvals: ask`", flow.approvals is Approvals.ASK),
+        "thread_resume": ("`persistence: persistent`", flow.persistence is Persistence.PERSISTENT),
     }
     return {claim: why for claim, (why, is_asked) in asked.items() if is_asked}
 
 
 def serves(runtime: Runtime, model: ResolvedModel) -> bool:
-    """Whether the runtime takes the model: one that names no provider takes any."""
-    return getattr(runtime, "serves", None) is None or _is_named(runtime, model)
+    """Whether the runtime takes the model. One that names no provider takes any, and all take the scripted one."""
+    return model.is_scripted or runtime.serves is None or _is_named(runtime, model)
 
 
 def _claims(strategy: StrategyId, model: ResolvedModel, config: Config) -> bool:
@@ -170,7 +172,7 @@ def _claims(strategy: StrategyId, model: ResolvedModel, config: Config) -> bool:
 
 
 def _is_named(runtime: Runtime, model: ResolvedModel) -> bool:
-    patterns = (getattr(runtime, "serves", None) or {}).get(model.provider)
+    patterns = (runtime.serves or {}).get(model.provider)
     return patterns is not None and any(fnmatchcase(model.name or "", each) for each in patterns)
 
 

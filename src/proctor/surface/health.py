@@ -127,14 +127,13 @@ def _runtime(found: Program, health: Mapping[LaneKey, LaneHealth]) -> Finding:
     # Only what `auto` may come to is what Proctor cannot do without.
     is_default = found.lane.is_enabled and found.lane.rollout is Rollout.DEFAULT
     lane = (_lane(found),)
-    if found.problem is not None and found.problem.code == "runtime.uninvited":
-        return Finding(name=found.id, status="ok", what=found.problem.what, more=(*lane, found.problem.todo))
-    if found.program is None:
-        problem = found.problem
-        assert problem is not None, "a runtime has a program or a reason why not"
-        status: Literal["fail", "warn"] = "fail" if is_default else "warn"
-        return Finding(name=found.id, status=status, what=problem.what, more=lane, todo=problem.todo)
-    program = found.program
+    bad: Literal["fail", "warn"] = "fail" if is_default else "warn"
+    if (problem := found.problem) is not None:
+        if problem.code == "runtime.uninvited":
+            return Finding(name=found.id, status="ok", what=problem.what, more=(*lane, problem.todo))
+        return Finding(name=found.id, status=bad, what=problem.what, more=lane, todo=problem.todo)
+    if (program := found.program) is None:
+        return Finding(name=found.id, status="ok", what="has no program of its own", more=lane)
     its = health.get(LaneKey(found.id, program.sha256))
     facts = {**msgspec.to_builtins(program), "lane": found.lane, "health": its}
     more = lane if its is None else (*lane, _counts(its))
@@ -150,7 +149,7 @@ def _runtime(found: Program, health: Mapping[LaneKey, LaneHealth]) -> Finding:
     if its is not None and its.is_degraded(now_ms=SYSTEM_CLOCK.wall_ms()):
         return Finding(
             name=found.id,
-            status="fail" if is_default else "warn",
+            status=bad,
             what=f"{program.path} failed to start again and again",
             more=more,
             todo=CODES[its.last_code].todo if its.last_code in CODES else None,

@@ -5,7 +5,8 @@ import msgspec
 from proctor.config.model import Config, Rollout
 from proctor.errors import ProctorError
 from proctor.ids import StrategyId
-from proctor.runtime.base import Claims, Executable
+from proctor.runtime.base import Executable
+from proctor.runtime.capability import Capability, Claims
 from proctor.runtime.lane import lane_of
 from proctor.runtime.registry import Offer, offers, runtime_by_id
 
@@ -38,7 +39,8 @@ class Program(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     is_built_in: bool
     is_named: bool
     lane: LaneTold
-    transport: str | None = None
+    transports: tuple[str, ...] = ()
+    capability: Capability | None = None
     claims: Claims | None = None
     program: Executable | None = None
     is_locked: bool | None = None
@@ -66,8 +68,10 @@ def _find(offer: Offer, config: Config) -> Program:
     )
     try:
         runtime = runtime_by_id(offer.id, config)
-        found = msgspec.structs.replace(found, transport=runtime.transport, claims=runtime.claims)
-        program = runtime.locate()
+        found = msgspec.structs.replace(
+            found, transports=runtime.transports, capability=runtime.capability, claims=runtime.claims
+        )
+        program = runtime.locate({})
     except ProctorError as error:
         todo = error.suggestion or error.meaning.todo
         return msgspec.structs.replace(found, problem=Refusal(code=error.code, what=error.what, todo=todo))
@@ -75,4 +79,4 @@ def _find(offer: Offer, config: Config) -> Program:
         what = f"{type(error).__name__}: {error}"
         todo = "Report it to whoever made this runtime."
         return msgspec.structs.replace(found, problem=Refusal(code="run.harness", what=what, todo=todo))
-    return msgspec.structs.replace(found, program=program, is_locked=program.is_locked)
+    return msgspec.structs.replace(found, program=program, is_locked=None if program is None else program.is_locked)
