@@ -1,14 +1,16 @@
 """proctor.toml: the nearest upwards over the user's own; what is wrong with it is told with file, line and key."""
 
+import re
 from pathlib import Path
 
 import pytest
 
 from proctor import places
 from proctor.config.load import load_config
-from proctor.config.model import Config, Rollout, Setting
+from proctor.config.model import Config, ConfigFile, LaneSettings, Rollout, Setting
 from proctor.errors import CollectedInputError, InputError
 from proctor.ids import StrategyId
+from proctor.runtime.lane import check_config
 
 PI, EXEC = StrategyId("pi"), StrategyId("codex_exec")
 
@@ -96,6 +98,19 @@ def test_a_hostile_file_is_a_fault_of_its_form(project: Path, data: bytes) -> No
     with pytest.raises(InputError) as refused:
         load_config(project)
     assert refused.value.code == "config.syntax"
+
+
+@pytest.mark.requirement("surface.docs")
+def test_the_file_that_the_documents_show_is_one_with_every_key(project: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs/howto/choose-agents.md").read_text()
+    [shown] = re.findall(r"^```toml\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
+    (project / "proctor.toml").write_text(shown)
+    config = load_config(project)
+    check_config(config)
+    assert config.names(PI)
+    keys = [*ConfigFile.__struct_fields__, *LaneSettings.__struct_fields__]
+    assert [key for key in keys if key not in shown] == []
+    assert [word for word in Rollout if f"`{word}`" not in page] == []
 
 
 def test_an_invitation_is_a_line_that_works_once_it_is_followed(project: Path, own: Path) -> None:

@@ -16,7 +16,7 @@ from proctor.runtime.codex.program import OVERRIDE
 from proctor.runtime.lane import Lane
 from proctor.runtime.registry import runtime_by_id
 from proctor.runtime.resolve import Candidate, Chain, Link, Refused, links, needs, none_left, prefer_healthy
-from proctor.spec.model import Approvals, CampaignSpec, FlowSpec, Isolation, MissionSpec
+from proctor.spec.model import Approvals, CampaignSpec, FlowSpec, Isolation, MissionSpec, Persistence
 from tests.plugins import LIKE_CODEX, install
 
 CODEX, NONSENSE = StrategyId("codex_app_server"), StrategyId("nonsense")
@@ -118,6 +118,7 @@ def test_auto_comes_to_the_default_lane_with_flag_program_and_rollout_reported(t
     assert found.executable is not None
     facts = found.facts()
     assert {name: (fact.value, fact.source) for name, fact in facts.items()} == {
+        "laneState": ("ready", "its last starts, when the run began"),
         "laneFlag": (True, "built in"),
         "laneBinary": (found.executable.sha256, "sha256 of the program that was found"),
         "laneHealth": (None, "nobody said"),
@@ -154,6 +155,9 @@ def test_one_refusal_alone_is_raised_as_it_is_and_faults_of_the_spec_alone_are_i
 @pytest.mark.requirement("runtime.capability.contract")
 def test_what_a_flow_asks_for_needs_a_capability() -> None:
     assert needs(flow("a")) == {"parallel_sessions": "`isolation: shared`"}
+    assert needs(flow("a", isolation=Isolation.PROCESS, persistence=Persistence.PERSISTENT)) == {
+        "thread_resume": "`persistence: persistent`"
+    }
     assert needs(flow("a", isolation=Isolation.PROCESS, approvals=Approvals.ASK)) == {"approvals": "`approvals: ask`"}
 
 
@@ -172,6 +176,7 @@ def test_a_start_that_fails_is_kept_in_its_place_of_the_chain() -> None:
 
 
 @pytest.mark.requirement("runtime.strategy.fallback")
+@pytest.mark.requirement("runtime.status")
 def test_a_degraded_lane_falls_to_the_next_and_alone_is_tried_with_a_warning() -> None:
     now_ms = 10 * HOUR_MS
     sick = {LaneKey(StrategyId("a"), ""): health("a", failing_since_ms=now_ms - HOUR_MS + 1)}
@@ -180,6 +185,7 @@ def test_a_degraded_lane_falls_to_the_next_and_alone_is_tried_with_a_warning() -
     assert warnings == ()
     alone, warnings = prefer_healthy([candidate("a")], health=sick, now_ms=now_ms)
     assert told(list(alone)) == [("a", None)]
+    assert [each.facts()["laneState"].value for each in alone if isinstance(each, Candidate)] == ["degraded"]
     assert warnings == ("a failed to start again and again, last with peer.hangup",)
     later, warnings = prefer_healthy([candidate("a"), candidate("b")], health=sick, now_ms=now_ms + 1)
     assert (told(list(later)), warnings) == ([("a", None), ("b", None)], ())

@@ -25,7 +25,7 @@ from proctor.campaign.preflight import Ready, preflight
 from proctor.campaign.scratch import open_scratch
 from proctor.canonical import digest_bytes
 from proctor.clock import SYSTEM_CLOCK, Clock
-from proctor.contain.intent import IntentBook, open_intents, take_lock
+from proctor.contain.intent import open_intents, take_lock
 from proctor.errors import InputError, MachineError, lone
 from proctor.evidence.artifacts import PlanFile
 from proctor.evidence.layout import CampaignPaths, RootPaths, write_artifact
@@ -84,6 +84,7 @@ async def run_campaign(
     run_id = RunId(stamp(clock))
     paths = RootPaths(root).campaign(campaign_id)
     paths.create()
+    health = HealthBook(path=RootPaths(root).health, clock=clock)
     is_begun = False
     try:
         async with AsyncExitStack() as stack:
@@ -101,7 +102,6 @@ async def run_campaign(
             intents = await stack.enter_async_context(open_intents(places.state_dir() / "spawns"))
             sync = stack.enter_context(open_sync(root))
             disk = None if sync is None else SharedSync(sync)
-            health = HealthBook(path=RootPaths(root).health, clock=clock)
             run = _Run(
                 loaded=loaded,
                 ready=ready,
@@ -111,7 +111,6 @@ async def run_campaign(
                 run_id=run_id,
                 root=RootPaths(root),
                 scratch=scratch,
-                intents=intents,
                 clock=clock,
                 watcher=watcher,
                 stops=stops or Stops(),
@@ -126,14 +125,12 @@ async def run_campaign(
                     make_durable=None if disk is None else disk.make_durable,
                     between=between,
                 ),
-                health=health,
                 disk=disk,
                 decide=decide,
                 decide_deadline_s=decide_deadline_s,
             )
             results = await run.all_cells(GroupCommit(book, path=paths.ledger))
             book.end(run_id, at_ms=clock.wall_ms())
-            await health.write(least=1)
     except BaseExceptionGroup as group:
         raise lone(group) from group
     finally:
@@ -141,13 +138,10 @@ async def run_campaign(
             # Nothing ran, so there is nothing to keep: half a campaign would only look like damage.
             with suppress(OSError):
                 remove(paths.folder)
+    told = (*ready.warnings, *health.warnings)
+    redactor = Redactor(ready.secrets)
     return CampaignResult(
-        campaign_id=campaign_id,
-        run_id=run_id,
-        paths=paths,
-        attempts=results,
-        redactor=Redactor(ready.secrets),
-        warnings=(*ready.warnings, *health.warnings),
+        campaign_id=campaign_id, run_id=run_id, paths=paths, attempts=results, redactor=redactor, warnings=told
     )
 
 
@@ -210,13 +204,11 @@ class _Run:
     run_id: RunId
     root: RootPaths
     scratch: Path
-    intents: IntentBook
     clock: Clock
     watcher: Watcher
     stops: Stops
     is_scratch_kept: bool
     agents: Agents
-    health: HealthBook
     disk: SharedSync | None
     decide: Decide | None
     decide_deadline_s: float
@@ -259,6 +251,7 @@ class _Run:
                     workers.start_soon(work)
             pool.retire_all()
             commit.close()
+            await self.agents.health.write(least=1)
         if pool.failure is not None:
             raise pool.failure
         order = {AttemptId(f"{cell.id}.1"): at for at, cell in enumerate(plan.cells)}
@@ -302,7 +295,7 @@ class _Run:
                 model=model,
                 secrets=self.ready.secrets,
                 containment=self.ready.containment,
-                intents=self.intents,
+                intents=self.agents.intents,
                 clock=self.clock,
                 watcher=self.watcher,
                 hidden=(self.root.folder,),
@@ -318,8 +311,8 @@ class _Run:
             result = await run_attempt(ask)
         at_ms = self.clock.wall_ms()
         if result.report is not None:
-            self.health.ended(candidate.key, outcome=result.report.outcome, code=result.report.code)
-            await self.health.write()
+            self.agents.health.ended(candidate.key, outcome=result.report.outcome, code=result.report.code)
+            await self.agents.health.write()
             if self.disk is not None:
                 # First the seal is durable, then the ledger says that there is one.
                 await self.disk.make_durable()

@@ -37,6 +37,7 @@ class Candidate:
     runtime: Runtime
     executable: Executable | None
     health: LaneHealth | None = None
+    is_degraded: bool = False
 
     @property
     def strategy(self) -> StrategyId:
@@ -48,9 +49,14 @@ class Candidate:
         return LaneKey(self.strategy, "" if self.executable is None else self.executable.sha256)
 
     def facts(self) -> dict[str, Fact]:
-        """Flag, program and rollout, each by itself. The credential is a fact of the flow's own."""
+        """State, flag, program, health and rollout, each by itself. The credential is a fact of the flow's own."""
         enabled = self.lane.is_enabled
         return {
+            "laneState": Fact(
+                value="degraded" if self.is_degraded else "ready",
+                authority=Authority.INFERRED,
+                source="its last starts, when the run began",
+            ),
             "laneFlag": Fact(value=enabled.value, authority=Authority.DECLARED, source=enabled.source),
             "laneBinary": Fact(
                 value=None if self.executable is None else self.executable.sha256,
@@ -184,21 +190,27 @@ def prefer_healthy(
     chain: Sequence[Link], *, health: Mapping[LaneKey, LaneHealth], now_ms: int
 ) -> tuple[tuple[Link, ...], tuple[str, ...]]:
     """The chain with its degraded candidates refused, unless no other is left; and then a warning for each of them."""
-    known = [replace(link, health=health.get(link.key)) if isinstance(link, Candidate) else link for link in chain]
+    known = [
+        _with_health(link, health.get(link.key), now_ms) if isinstance(link, Candidate) else link for link in chain
+    ]
     candidates = [link for link in known if isinstance(link, Candidate)]
-    degraded = {
-        each.strategy: f"{each.strategy} failed to start again and again, last with {each.health.last_code}"
-        for each in candidates
-        if each.health is not None and each.health.is_degraded(now_ms=now_ms)
-    }
-    if len(degraded) == len(candidates):
-        return tuple(known), tuple(degraded.values())
+    if all(each.is_degraded for each in candidates):
+        return tuple(known), tuple(map(_sickness, candidates))
     return tuple(
-        Refused(strategy=link.strategy, error=MachineError("runtime.degraded", degraded[link.strategy]))
-        if isinstance(link, Candidate) and link.strategy in degraded
+        Refused(strategy=link.strategy, error=MachineError("runtime.degraded", _sickness(link)))
+        if isinstance(link, Candidate) and link.is_degraded
         else link
         for link in known
     ), ()
+
+
+def _with_health(candidate: Candidate, health: LaneHealth | None, now_ms: int) -> Candidate:
+    return replace(candidate, health=health, is_degraded=health is not None and health.is_degraded(now_ms=now_ms))
+
+
+def _sickness(candidate: Candidate) -> str:
+    code = None if candidate.health is None else candidate.health.last_code
+    return f"{candidate.strategy} failed to start again and again, last with {code}"
 
 
 def none_left(flow: ResolvedFlow, chain: Sequence[Link]) -> ProctorError | None:

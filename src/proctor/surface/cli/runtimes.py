@@ -16,10 +16,10 @@ _WORST = (Exit.INFRASTRUCTURE, Exit.JUDGED_NO, Exit.UNVERIFIED, Exit.OK)
 
 
 def list_runtimes(*, as_json: bool) -> int:
-    """Every runtime: what it claims to do, who may use it, and the program it would run or why there is none.
+    """Every runtime: its claims, who may use it, and the program it would run or why there is none.
 
-    A plugin is listed with the package that it comes from, and loaded only where proctor.toml, or your own
-    config, names it.
+    A plugin is listed with the package that it comes from, and loaded only where proctor.toml, or
+    your own config, names it.
     """
     output = Output(is_json=as_json)
     config = load_config(Path.cwd())
