@@ -11,6 +11,7 @@ from proctor.campaign.run import CampaignResult
 from proctor.event.outcome import Outcome
 from proctor.evidence.health import read_health
 from proctor.evidence.layout import RootPaths
+from proctor.runtime.registry import built_in_ids
 from tests.lab import Lab, mission, runner_ref_of, say_done
 from tests.plugins import LIKE_CODEX, install
 
@@ -64,9 +65,9 @@ def test_an_unknown_and_an_absent_agent_are_passed_over_and_the_evidence_says_wh
     install(lab.folder / "site", "absent", points={"absent": "absent_codex:RUNTIME"}, modules={"absent_codex": absent})
     monkeypatch.syspath_prepend(lab.folder / "site")
     (lab.folder / "proctor.toml").write_text('plugins = ["absent"]\n')
-    spec = lab.write_spec(
-        [mission("hello", say_done("hi"))], flow={"runtime": ["nonsense", "absent", "codex_app_server"]}
-    )
+    monkeypatch.setenv("PROCTOR_CLAUDE", "/nowhere/claude")
+    chain = ["nonsense", "absent", "claude_code", "codex_app_server"]
+    spec = lab.write_spec([mission("hello", say_done("hi"))], flow={"runtime": chain})
     assert outcomes(lab.run(spec)) == [Outcome.COMPLETED]
     ref = runner_ref_of(lab.attempts()["hello.codex.r1.1"])
     found = resolution(lab)
@@ -74,6 +75,7 @@ def test_an_unknown_and_an_absent_agent_are_passed_over_and_the_evidence_says_wh
     assert [(each["strategy"], each["code"]) for each in found["refused"]] == [
         ("nonsense", "spec.unknown-runtime"),
         ("absent", "machine.binary-missing"),
+        ("claude_code", "machine.binary-missing" if "claude_code" in built_in_ids() else "spec.unknown-runtime"),
     ]
     assert found["refused"][1]["what"] == "no Absent: install absent==1.0"
     assert (ref.facts["laneFlag"].value, ref.facts["rollout"].value["state"]) == (True, "default")
@@ -98,6 +100,24 @@ def test_an_agent_that_fails_to_start_is_passed_over_once_for_all_attempts(
     lab.assert_all_evidence_is_valid()
     counts = {key.strategy: (its.starts, its.failed_starts) for key, its in read_health(lab.root / "health.db").items()}
     assert counts == {"broken": (1, 1), "codex_app_server": (3, 0)}
+
+
+@pytest.mark.real_agent
+@pytest.mark.requirement("runtime.strategy.fallback")
+@pytest.mark.parametrize(("isolation", "processes"), [("shared", 1), ("process", 3)])
+def test_a_first_one_that_starts_is_kept_and_whoever_is_behind_it_never_runs(
+    lab: Lab, broken: Path, isolation: str, processes: int
+) -> None:
+    chain = {"runtime": ["codex_app_server", "broken"], "isolation": isolation}
+    spec = lab.write_spec([mission("hello", say_done("hi"))], flow=chain, repeats=2, schedule={"parallel": 2})
+    assert outcomes(lab.run(spec)) == [Outcome.COMPLETED] * 2
+    assert [resolution(lab, attempt)["refused"] for attempt in lab.attempts()] == [[], []]
+    [run] = RootPaths(lab.root).runs()
+    assert len(list(run.runtimes())) == processes, "shared, the one that was tried is the one that is used"
+    assert {key.strategy: its.starts for key, its in read_health(lab.root / "health.db").items()} == {
+        "codex_app_server": 3
+    }
+    lab.assert_all_evidence_is_valid()
 
 
 @pytest.mark.real_agent

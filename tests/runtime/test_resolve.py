@@ -58,26 +58,29 @@ def health(name: str, *, failing_since_ms: int | None) -> LaneHealth:
 
 @pytest.fixture
 def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Two plugins, only one of which is named; the current folder is the project."""
+    """Three plugins, one of which is not named; the current folder is the project."""
     folder = tmp_path / "site"
     limited = (
         LIKE_CODEX.format(id="limited") + "from proctor.runtime.capability import Claims\nLike.claims = Claims()\n"
     )
     install(folder, "limited", points={"limited": "limited_like:RUNTIME"}, modules={"limited_like": limited})
+    moody = LIKE_CODEX.format(id="moody") + "Like.locate = lambda self, options: 1 / 0\n"
+    install(folder, "moody", points={"moody": "moody_like:RUNTIME"}, modules={"moody_like": moody})
     install(folder, "uninvited", points={"uninvited": "uninvited_like:RUNTIME"}, modules={})
     monkeypatch.syspath_prepend(folder)
     monkeypatch.chdir(tmp_path)
-    Path("proctor.toml").write_text('plugins = ["limited"]\n')
+    Path("proctor.toml").write_text('plugins = ["limited", "moody"]\n')
     return folder
 
 
 @pytest.mark.requirement("runtime.strategy.fallback")
 def test_each_reason_before_a_start_falls_to_the_next_and_is_kept(site: Path) -> None:
-    chain = list(links(flow("nonsense", "uninvited", "limited", "codex_app_server"), config=load_config(site)))
+    chain = list(links(flow("nonsense", "uninvited", "limited", "moody", "codex_app_server"), config=load_config(site)))
     assert told(chain) == [
         (NONSENSE, "spec.unknown-runtime"),
         ("uninvited", "runtime.uninvited"),
         ("limited", "runtime.capability"),
+        ("moody", "runtime.broken"),
         (CODEX, None),
     ]
     assert none_left(flow("nonsense"), chain) is None

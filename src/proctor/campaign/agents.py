@@ -43,8 +43,12 @@ class _Choice:
     """A flow's chain, and whether the one in use has shown that it starts. One at a time tries it."""
 
     chain: Chain
-    is_made: bool = False
+    has_started: bool = False
     trial: anyio.Lock = field(default_factory=anyio.Lock)
+
+    @property
+    def is_open(self) -> bool:
+        return self.chain.has_more and not self.has_started
 
 
 @dataclass(slots=True, kw_only=True)
@@ -70,17 +74,21 @@ class Agents:
         left, which is not put to the trial.
         """
         choice = self._choices[flow.id]
-        async with choice.trial:
-            while choice.chain.has_more and not choice.is_made:
-                tried = choice.chain.current
-                try:
-                    async with self.lease(flow, pool):
-                        choice.is_made = True
-                    self.health.started(tried.key)
-                except ProctorError as error:
-                    self.health.started(tried.key, code=error.code)
-                    choice.chain.refuse(error)
+        while choice.is_open:
+            async with choice.trial:
+                if choice.is_open:
+                    await self._try(choice, flow, pool)
         return choice.chain.current
+
+    async def _try(self, choice: "_Choice", flow: ResolvedFlow, pool: HostPool) -> None:
+        tried = choice.chain.current
+        try:
+            async with self.lease(flow, pool):
+                choice.has_started = True
+            self.health.started(tried.key)
+        except ProctorError as error:
+            self.health.started(tried.key, code=error.code)
+            choice.chain.refuse(error)
 
     def _candidate(self, flow: ResolvedFlow) -> Candidate:
         return self._choices[flow.id].chain.current

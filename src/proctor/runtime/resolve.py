@@ -137,6 +137,9 @@ def links(flow: ResolvedFlow, *, config: Config) -> Iterator[Link]:
             yield _candidate(member, flow, config)
         except ProctorError as error:
             yield Refused(strategy=member.strategy, error=error)
+        except Exception as error:  # a plugin may do anything
+            broken = MachineError("runtime.broken", f"{member.strategy}: {type(error).__name__}: {error}")
+            yield Refused(strategy=member.strategy, error=broken)
 
 
 def _candidate(member: Member, flow: ResolvedFlow, config: Config) -> Candidate:
