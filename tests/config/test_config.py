@@ -70,6 +70,7 @@ def test_the_nearest_file_upwards_is_read_over_the_users_own_key_by_key(project:
         ("\nplugins = [2026-01-01]\nplugins = 1\n", "config.syntax", 3, None, "Cannot overwrite"),
         ("plugins = [\n", "config.syntax", 1, None, "Invalid value"),
         ("lanes = 1\n", "spec.type", 1, "lanes", "expected a mapping"),
+        ("[[lanes]]\na = 1\n[[lanes]]\na = 2\n", "spec.type", 1, "lanes", "found a list"),
         ("[lanes]\npi = [1]\n", "spec.type", 2, "lanes.pi", "found a list"),
     ],
 )

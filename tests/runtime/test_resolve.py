@@ -16,7 +16,7 @@ from proctor.runtime.codex.program import OVERRIDE
 from proctor.runtime.lane import Lane
 from proctor.runtime.registry import runtime_by_id
 from proctor.runtime.resolve import Candidate, Chain, Link, Refused, links, needs, none_left, prefer_healthy
-from proctor.spec.model import Approvals, CampaignSpec, FlowSpec, Isolation, MissionSpec, Persistence
+from proctor.spec.model import Approvals, CampaignSpec, FlowSpec, Isolation, Login, MissionSpec, ModelSpec, Persistence
 from tests.plugins import LIKE_CODEX, install
 
 CODEX, NONSENSE = StrategyId("codex_app_server"), StrategyId("nonsense")
@@ -112,6 +112,32 @@ def test_a_lane_that_is_closed_is_refused_by_its_setting_though_it_could_run(
     [none] = links(flow("auto"), config=load_config(tmp_path))
     assert isinstance(none, Refused)
     assert (none.strategy, none.error.code) == ("auto", "runtime.no-lane")
+
+
+@pytest.mark.requirement("runtime.strategy.auto-is-honest")
+def test_who_claims_a_model_is_asked_first_and_what_nobody_claims_goes_to_the_named_lane(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    claims = LIKE_CODEX.format(id="claiming") + "Like.serves = {'anthropic': ('claude-*', 'opus')}\n"
+    install(tmp_path / "site", "claiming", points={"claiming": "claims_it:RUNTIME"}, modules={"claims_it": claims})
+    monkeypatch.syspath_prepend(tmp_path / "site")
+    (tmp_path / "proctor.toml").write_text('plugins = ["claiming"]\nlanes.claiming.rollout = "default"\n')
+    config = load_config(tmp_path)
+
+    def chain(member: str, provider: str, name: str | None) -> list[tuple[str, str | None]]:
+        model = ModelSpec(provider=provider, name=name)
+        return told(list(links(flow(member, model=model, login=Login.API_KEY), config=config)))
+
+    for name in ("claude-4", "opus"):
+        assert chain("auto", "anthropic", name) == [("claiming", None), (CODEX, None)]
+        assert chain("claiming", "anthropic", name) == [("claiming", None)]
+    for provider, name in (("anthropic", "gpt-5"), ("openai", "claude-4")):
+        assert chain("auto", provider, name) == [(CODEX, None)]
+        assert chain("claiming", provider, name) == [("claiming", "runtime.not-served")]
+    assert chain("claiming", "scripted", None) == [("claiming", None)]
+    (tmp_path / "proctor.toml").write_text('default_lane = "claiming"\n' + (tmp_path / "proctor.toml").read_text())
+    config = load_config(tmp_path)
+    assert chain("auto", "openai", "gpt-5") == [("claiming", None)], "it is named for what nobody claims"
 
 
 @pytest.mark.requirement("runtime.strategy.auto-is-honest")
