@@ -17,11 +17,12 @@ settings.load_profile("proctor")
 
 @pytest.fixture(scope="session", autouse=True)
 def _own_folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """No test reads or writes the user's own cache, state or evidence."""
+    """No test reads or writes the user's own cache, state, config or evidence."""
     # One cache for the session: hashing the agent's program takes half a second, once.
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
         patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+        patch.setenv("XDG_CONFIG_HOME", str(tmp_path_factory.mktemp("config")))
         for name in [name for name in os.environ if name.startswith("PROCTOR_")]:
             patch.delenv(name)
         yield

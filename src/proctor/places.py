@@ -1,4 +1,4 @@
-"""The user's own folders: scratch and homes in the cache, spawn intents in the state; never the evidence root."""
+"""The user's own folders: scratch and homes in the cache, spawn intents in the state, settings in the config."""
 
 import os
 from pathlib import Path
@@ -16,11 +16,19 @@ def state_dir() -> Path:
     return _private("XDG_STATE_HOME", ".local/state")
 
 
-def _private(variable: str, default: str) -> Path:
+def config_file() -> Path:
+    """The user's own settings, whether there are any or not: nothing is made."""
+    return _folder("XDG_CONFIG_HOME", ".config") / "config.toml"
+
+
+def _folder(variable: str, default: str) -> Path:
     base = os.environ.get(variable)
     # A relative path in an XDG variable is to be ignored, says its specification.
-    home = Path(base) if base and Path(base).is_absolute() else Path.home() / default
-    folder = home / "proctor"
+    return (Path(base) if base and Path(base).is_absolute() else Path.home() / default) / "proctor"
+
+
+def _private(variable: str, default: str) -> Path:
+    folder = _folder(variable, default)
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:

@@ -7,6 +7,7 @@ import pytest
 
 import proctor
 from proctor.attempt.recheck import examine_run
+from proctor.evidence.health import read_health
 from proctor.evidence.layout import RootPaths
 from tests.api.talk import assert_gone, bounded, kill_agents, nap, script
 from tests.lab import Lab
@@ -51,6 +52,8 @@ def test_sessions_share_a_process_and_one_that_died_is_replaced(tmp_path: Path) 
 
     bounded(test)
     assert_gone(command)
+    [its] = read_health(root / "health.db").values()
+    assert (its.starts, its.failed_starts, its.crashes, its.last_code) == (6, 0, 2, "peer.killed")
     [run] = RootPaths(root).runs()
     found = examine_run(run, is_strict=True)
     assert [(each.status, each.problems) for each in found] == [("valid", ())] * 9  # the run, 6 sessions, 2 processes

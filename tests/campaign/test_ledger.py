@@ -15,6 +15,7 @@ from proctor.campaign.ledger import VERSION, GroupCommit, Ledger, open_ledger
 from proctor.errors import MachineError
 from proctor.event.metrics import MetricsFold
 from proctor.event.outcome import Outcome
+from proctor.evidence import database
 from proctor.evidence.artifacts import AttemptReport, Expectation
 from proctor.ids import AttemptId, CellId, Digest, FlowId, MissionId, RunId
 from proctor.plan.model import Cell, Limits, Plan
@@ -123,7 +124,7 @@ def test_a_number_that_no_column_can_hold_is_refused_in_plain_words(path: Path) 
 
     with pytest.raises(MachineError) as directly:
         run(test)
-    what = "the ledger cannot hold it: Python int too large to convert to SQLite INTEGER"
+    what = "it cannot hold it: Python int too large to convert to SQLite INTEGER"
     assert (directly.value.code, directly.value.what, directly.value.file) == ("run.harness", what, str(path))
 
 
@@ -325,7 +326,7 @@ def test_a_place_where_no_file_can_be_is_a_machine_error(tmp_path: Path) -> None
 
 
 def test_a_ledger_that_another_holds_is_said_to_be_locked(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ledger, "BUSY_S", 0.01)
+    monkeypatch.setattr(database, "BUSY_S", 0.01)
     with open_ledger(path), busy_disk(path), pytest.raises(MachineError) as refused, open_ledger(path) as again:
         again.begin(PLAN, run=RUN, at_ms=1)
     assert refused.value.code == "machine.locked"

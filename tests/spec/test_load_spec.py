@@ -194,6 +194,17 @@ def test_a_good_spec_is_loaded_with_the_files_it_names(folder: Path) -> None:
             ("spec.unknown-key", 14, "flows[0].options.tow", "no runtime of this flow", "Did you mean `two`?"),
         ),
         (
+            "two: {max_turns: 3}",
+            "auto: {max_turns: 3}",
+            (
+                "spec.unknown-key",
+                14,
+                "flows[0].options.auto",
+                "`auto` is no runtime, and has no options",
+                "Give them under the id of a runtime that it may come to.",
+            ),
+        ),
+        (
             "LANG: C",
             "A=B: C",
             ("spec.type", 15, 'flows[0].env["A=B"]', "not a name that a variable can have", None),

@@ -9,16 +9,25 @@ import pytest
 
 from proctor.campaign.preflight import preflight
 from proctor.campaign.scratch import Swept, open_scratch, scratch_of_runs, sweep
-from proctor.ids import RunId
+from proctor.clock import SYSTEM_CLOCK
+from proctor.evidence.health import Happening, LaneKey, write_health
+from proctor.ids import RunId, StrategyId
+from proctor.runtime.registry import built_in_ids
 from proctor.spec.load import load_spec
 from tests.lab import Lab
 from tests.locked import locked_codex_sha256
+from tests.plugins import LIKE_CODEX, install
 
 
 def by_name(lab: Lab, **env: str) -> tuple[int, dict[str, dict[str, Any]]]:
     said = lab.proctor("doctor", "--json", **env)
     assert said.stderr == ""
     return said.returncode, {check["name"]: check for check in json.loads(said.stdout)["checks"]}
+
+
+def runtimes(lab: Lab, **env: str) -> dict[str, dict[str, Any]]:
+    said = lab.proctor("runtimes", "list", "--json", **env)
+    return {each["id"]: each for each in json.loads(said.stdout)["runtimes"]}
 
 
 @pytest.mark.requirement("ops.doctor")
@@ -28,10 +37,11 @@ def test_a_machine_that_can_do_everything_is_well_and_stale_scratch_is_gone(lab:
     own = {"XDG_CACHE_HOME": str(tmp_path / "cache"), "XDG_STATE_HOME": str(tmp_path / "state")}
     code, checks = by_name(lab, **own, SOME_API_KEY="sk-0123456789")
     assert code == 0
-    assert {name: check["status"] for name, check in checks.items()} == dict.fromkeys(
+    not_needed = set(built_in_ids()) - {"codex_app_server"}
+    assert {name: check["status"] for name, check in checks.items() if name not in not_needed} == dict.fromkeys(
         (
-            *("proctor", "containment", "codex_app_server", "scripted model", "logins", "evidence", "cache", "state"),
-            *("disk", "leftovers", "scratch"),
+            *("proctor", "containment", "config", "codex_app_server", "scripted model", "logins", "evidence", "cache"),
+            *("state", "disk", "leftovers", "scratch"),
         ),
         "ok",
     )
@@ -93,13 +103,74 @@ def test_a_file_in_the_place_of_a_folder_fails_and_no_path_is_broken(lab: Lab) -
 
 
 def test_runtimes_tell_their_claims_and_the_locked_program_or_what_to_install(lab: Lab) -> None:
-    [found] = json.loads(lab.proctor("runtimes", "list", "--json").stdout)["runtimes"]
+    found = runtimes(lab)["codex_app_server"]
     assert (found["id"], found["transports"], found["problem"]) == ("codex_app_server", ["stdio", "websocket"], None)
     assert (found["claims"]["interrupt"], found["claims"]["compaction"]) == (True, True)
     assert (found["program"]["sha256"], found["isLocked"]) == (locked_codex_sha256(), True)
-    [missing] = json.loads(lab.proctor("runtimes", "list", "--json", PROCTOR_CODEX="/nowhere").stdout)["runtimes"]
+    missing = runtimes(lab, PROCTOR_CODEX="/nowhere")["codex_app_server"]
     assert (missing["program"], missing["problem"]["code"]) == (None, "machine.binary-missing")
     assert "openai-codex-cli-bin" in missing["problem"]["what"]
+
+
+@pytest.mark.requirement("ops.doctor")
+def test_counts_of_starts_last_and_a_default_lane_that_keeps_failing_exits_3(lab: Lab) -> None:
+    lane = LaneKey(StrategyId("codex_app_server"), locked_codex_sha256())
+    now_ms = SYSTEM_CLOCK.wall_ms()
+    write_health(lab.root / "health.db", [Happening(lane=lane, at_ms=now_ms, code=None)])
+    code, checks = by_name(lab)
+    assert (code, checks["codex_app_server"]["more"]) == (
+        0,
+        ["lane: default (built in)", "health: 1 starts, 0 failed, 0 crashes"],
+    )
+    write_health(lab.root / "health.db", [Happening(lane=lane, at_ms=now_ms, code="peer.hangup")] * 3)
+    code, checks = by_name(lab)
+    found = checks["codex_app_server"]
+    assert (code, found["status"], found["facts"]["health"]["failedStarts"]) == (3, "fail", 3)
+    assert found["more"][1] == "health: 4 starts, 3 failed, 0 crashes, last trouble peer.hangup"
+    (lab.folder / "proctor.toml").write_text('lanes.codex_app_server.rollout = "selectable"\n')
+    code, checks = by_name(lab)
+    assert (code, checks["codex_app_server"]["status"]) == (0, "warn"), "what is not the default can be done without"
+    (lab.root / "health.db").write_text("no database, though it looks like one from afar")
+    code, checks = by_name(lab)
+    assert (code, checks["health"]["status"], checks["codex_app_server"]["status"]) == (0, "warn", "ok")
+
+
+@pytest.mark.requirement("runtime.strategy.ids")
+@pytest.mark.requirement("ops.doctor")
+def test_plugins_are_listed_with_their_package_and_one_that_fails_hides_no_other(lab: Lab) -> None:
+    site = lab.folder / "site"
+    install(site, "pi-for-proctor", points={"pi": "pi_plugin:RUNTIME"}, modules={"pi_plugin": "raise OSError('no')"})
+    install(site, "twin", points={"twin": "twin_plugin:RUNTIME"}, modules={"twin_plugin": LIKE_CODEX.format(id="twin")})
+    config = lab.folder / "proctor.toml"
+    config.write_text('plugins = ["pi", "gone"]\n[lanes.twin]\nenabled = false\n')
+    listed = runtimes(lab, PYTHONPATH=str(site))
+    codex, pi, twin = (listed[name] for name in ("codex_app_server", "pi", "twin"))
+    assert [(each["distributions"], each["isBuiltIn"], each["isNamed"]) for each in (codex, pi, twin)] == [
+        (["proctor"], True, False),
+        (["pi-for-proctor"], False, True),
+        (["twin"], False, False),
+    ]
+    assert (codex["problem"], codex["isLocked"]) == (None, True)
+    assert (pi["problem"]["code"], pi["claims"]) == ("runtime.broken", None)
+    assert (twin["problem"]["code"], twin["claims"]) == ("runtime.uninvited", None)
+    assert twin["lane"] == {
+        "isEnabled": False,
+        "enabledBy": "proctor.toml:3",
+        "rollout": "selectable",
+        "rolloutBy": "built in",
+    }
+    shown = lab.proctor("runtimes", "list", PYTHONPATH=str(site)).stdout
+    assert "twin: a plugin, which no config names" in shown
+    code, checks = by_name(lab, PYTHONPATH=str(site))
+    assert code == 0
+    assert {name: checks[name]["status"] for name in ("config", "codex_app_server", "pi", "twin")} == {
+        "config": "warn",
+        "codex_app_server": "ok",
+        "pi": "warn",
+        "twin": "ok",
+    }
+    assert checks["config"]["more"] == ["gone is named, but no package offers it"]
+    assert checks["twin"]["more"][1] == f'Make line 1 of {config} say `plugins = ["pi", "gone", "twin"]`.'
 
 
 def test_scratch_of_a_live_run_and_what_was_kept_on_purpose_stay(

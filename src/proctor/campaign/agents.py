@@ -2,18 +2,22 @@
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import anyio
+
 from proctor.attempt.model import Lease
+from proctor.campaign.health import HealthBook
 from proctor.campaign.hosts import HostPool
+from proctor.campaign.logins import Identity
 from proctor.campaign.preflight import Ready
 from proctor.campaign.process import open_recorded_host
 from proctor.clock import Clock
 from proctor.contain.intent import IntentBook
-from proctor.errors import MachineError
+from proctor.errors import MachineError, ProctorError
 from proctor.evidence.layout import RunPaths
 from proctor.evidence.redact import Redactor
 from proctor.fact import Authority, Fact
@@ -21,6 +25,7 @@ from proctor.ids import AttemptId, FlowId, ProcessId
 from proctor.model.script import Script
 from proctor.plan.model import ResolvedFlow
 from proctor.runtime.base import HostAsk, ModelAsk
+from proctor.runtime.resolve import Candidate, Chain
 from proctor.spec.model import SCRIPTED
 from proctor.transport.channel import Channel
 
@@ -34,6 +39,19 @@ Between = Callable[[FlowId, Channel], Channel]
 
 
 @dataclass(slots=True, kw_only=True)
+class _Choice:
+    """A flow's chain, and whether the one in use has shown that it starts. One at a time tries it."""
+
+    chain: Chain
+    has_started: bool = False
+    trial: anyio.Lock = field(default_factory=anyio.Lock)
+
+    @property
+    def is_open(self) -> bool:
+        return self.chain.has_more and not self.has_started
+
+
+@dataclass(slots=True, kw_only=True)
 class Agents:
     """How agent processes are opened and models played. Without `paths` nothing is kept of what a process says."""
 
@@ -42,15 +60,48 @@ class Agents:
     scratch: Path
     intents: IntentBook
     clock: Clock
+    health: HealthBook
     make_durable: Callable[[], Awaitable[None]] | None = None
     between: Between | None = None
     stage: "ScriptedModel | None" = None
+    _choices: dict[FlowId, "_Choice"] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._choices = {id_: _Choice(chain=Chain(links)) for id_, links in self.ready.chains.items()}
+
+    async def choose(self, flow: ResolvedFlow, pool: HostPool) -> Candidate:
+        """The agent of a flow, from its first attempt on: the first of its chain that really starts, or the last one
+        left, which is not put to the trial.
+        """
+        choice = self._choices[flow.id]
+        while choice.is_open:
+            async with choice.trial:
+                if choice.is_open:
+                    await self._try(choice, flow, pool)
+        return choice.chain.current
+
+    async def _try(self, choice: "_Choice", flow: ResolvedFlow, pool: HostPool) -> None:
+        tried = choice.chain.current
+        try:
+            async with self.lease(flow, pool):
+                choice.has_started = True
+            self.health.started(tried.key)
+        except ProctorError as error:
+            self.health.started(tried.key, code=error.code)
+            choice.chain.refuse(error)
+
+    def _candidate(self, flow: ResolvedFlow) -> Candidate:
+        return self._choices[flow.id].chain.current
+
+    def _identity(self, flow: ResolvedFlow) -> Identity:
+        return self.ready.identities[flow.id, self._candidate(flow).strategy]
 
     def facts(self, flow: ResolvedFlow) -> dict[str, Fact]:
         """What is known of a flow's agent before there is one."""
-        identity = self.ready.identities[flow.id]
+        identity = self._identity(flow)
         return {
-            "resolution": self.ready.resolutions[flow.id].fact(),
+            "resolution": self._choices[flow.id].chain.fact(),
+            **self._candidate(flow).facts(),
             "environment": identity.environment.fact(),
             "credentialInput": identity.credential.fact(),
             "profile": Fact(value=flow.profile.value, authority=Authority.DECLARED, source="flow"),
@@ -58,16 +109,16 @@ class Agents:
 
     def lease(self, flow: ResolvedFlow, pool: HostPool) -> AbstractAsyncContextManager[Lease]:
         """A place in a process of the flow's, or of another's whose login it shares."""
-        process = self.ready.identities[flow.id].process
+        process = self._identity(flow).process
         return pool.lease(process, flow.isolation, lambda id_: self.open_host(flow, id_))
 
     def open_host(self, flow: ResolvedFlow, process: ProcessId) -> AbstractAsyncContextManager[Lease]:
-        resolution = self.ready.resolutions[flow.id]
-        identity = self.ready.identities[flow.id]
+        candidate, identity = self._candidate(flow), self._identity(flow)
+        runtime = candidate.runtime
         place = self.scratch / "processes" / process
         ask = HostAsk(
             process=process,
-            executable=resolution.executable,
+            executable=candidate.executable,
             home=place / "home",
             tmp=place / "tmp",
             env=identity.environment.values,
@@ -78,12 +129,12 @@ class Agents:
             between=None if self.between is None else partial(self.between, flow.id),
             profile=flow.profile,
             user_home=identity.user_home,
-            options=flow.options.get(resolution.runtime.id, {}),
+            options=flow.options.get(runtime.id, {}),
         )
         paths = None if self.paths is None else self.paths.runtime(process)
-        redactor = Redactor(self.ready.secrets, private=resolution.runtime.private)
+        redactor = Redactor(self.ready.secrets, private=runtime.private)
         return open_recorded_host(
-            resolution.runtime,
+            runtime,
             ask,
             paths=paths,
             redactor=redactor,
@@ -95,7 +146,7 @@ class Agents:
         if flow.model.is_scripted:
             # A host is told of no model at all: each session brings its own address.
             return ModelAsk(provider=SCRIPTED, name=SCRIPTED_MODEL, base_url=base_url or "http://127.0.0.1:1/v1")
-        credential = self.ready.identities[flow.id].credential
+        credential = self._identity(flow).credential
         return ModelAsk(
             provider=flow.model.provider,
             name=flow.model.name or "",

@@ -1,7 +1,7 @@
 """The agent processes of a run: one for each shared flow, or one an attempt, each opened and closed in its own task."""
 
 import math
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Hashable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 
@@ -10,7 +10,7 @@ from anyio.abc import TaskGroup
 
 from proctor.attempt.model import Lease
 from proctor.errors import DeadlineError, HangupError, ProctorError, lone
-from proctor.ids import FlowId, ProcessId
+from proctor.ids import ProcessId
 from proctor.spec.model import Isolation
 
 OpenHost = Callable[[ProcessId], AbstractAsyncContextManager[Lease]]
@@ -51,13 +51,14 @@ class HostPool:
     def __init__(self, tasks: TaskGroup, *, new_id: Callable[[], ProcessId]) -> None:
         self._tasks = tasks
         self._new_id = new_id
-        self._shared: dict[FlowId, _Slot] = {}
+        self._shared: dict[Hashable, _Slot] = {}
         self.failure: ProctorError | None = None
         """Why the record of a process that did start could not be closed, if so."""
 
     @asynccontextmanager
-    async def lease(self, flow: FlowId, isolation: Isolation, open_host: OpenHost) -> AsyncIterator[Lease]:
-        slot = self._slot(flow, isolation, open_host)
+    async def lease(self, whose: Hashable, isolation: Isolation, open_host: OpenHost) -> AsyncIterator[Lease]:
+        """`whose` is what those have in common who share a process."""
+        slot = self._slot(whose, isolation, open_host)
         slot.users += 1
         try:
             await slot.ready.wait()
@@ -69,15 +70,15 @@ class HostPool:
         finally:
             slot.users -= 1
             # A process of its own attempt is in no book; nor is one that was replaced, though it may answer again.
-            is_known = self._shared.get(flow) is slot
+            is_known = self._shared.get(whose) is slot
             if not slot.users and not (is_known and slot.is_usable):
                 slot.let_go()
                 # Shielded so that nothing of this attempt runs on while its workspace is looked at.
                 with anyio.CancelScope(shield=True), anyio.move_on_after(CLOSE_S):
                     await slot.gone.wait()
 
-    def _slot(self, flow: FlowId, isolation: Isolation, open_host: OpenHost) -> _Slot:
-        old = self._shared.get(flow) if isolation is Isolation.SHARED else None
+    def _slot(self, whose: Hashable, isolation: Isolation, open_host: OpenHost) -> _Slot:
+        old = self._shared.get(whose) if isolation is Isolation.SHARED else None
         if old is not None and old.is_usable:
             return old
         if old is not None and not old.users:
@@ -86,7 +87,7 @@ class HostPool:
         self._tasks.start_soon(self._serve, slot, open_host)
         self._tasks.start_soon(self._let_go_when_cancelled, slot)
         if isolation is Isolation.SHARED:
-            self._shared[flow] = slot
+            self._shared[whose] = slot
         return slot
 
     async def _serve(self, slot: _Slot, open_host: OpenHost) -> None:

@@ -13,13 +13,13 @@ import anyio.to_thread
 from proctor.errors import MachineError
 from proctor.event.outcome import Outcome
 from proctor.evidence.artifacts import AttemptReport
+from proctor.evidence.database import REFUSALS, Database
 from proctor.ids import AttemptId, CellId, RunId
 from proctor.plan.model import Plan
 
 VERSION = 1
 # "PRCT": how the file says whose it is.
 APPLICATION = 0x50524354
-BUSY_S = 10.0
 
 SCHEMA = """
 create table cell (id text primary key, mission text not null, flow text not null, repeat integer not null,
@@ -36,61 +36,21 @@ create index attempt_state on attempt (state);
 Statement = tuple[str, Sequence[Any]]
 
 
+DATABASE = Database(
+    application=APPLICATION,
+    version=VERSION,
+    schema=SCHEMA,
+    code="machine.ledger",
+    # With WAL: what a commit returned from survives a power cut.
+    synchronous="full",
+)
+
+
 @contextmanager
 def open_ledger(path: Path) -> Iterator["Ledger"]:
-    """Open or make it. WAL and FULL: what a commit returned from survives a power cut."""
-    try:
-        # Only one thread at a time ever uses it: the caller's, then the group commit's.
-        connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=BUSY_S)
-    except sqlite3.Error as error:
-        raise _refusal(error, path) from error
-    try:
-        is_new = _is_new(connection, path)
-        connection.execute("pragma journal_mode = wal")
-        connection.execute("pragma synchronous = full")
-        connection.execute("pragma foreign_keys = on")
-        if is_new:
-            marks = f"pragma application_id = {APPLICATION}; pragma user_version = {VERSION};"
-            connection.executescript(f"begin; {SCHEMA} {marks} commit;")
+    """Open or make it. Only one thread at a time ever uses it: the caller's, then the group commit's."""
+    with DATABASE.open(path) as connection:
         yield Ledger(connection)
-    except _REFUSALS as error:
-        raise _refusal(error, path) from error
-    finally:
-        connection.close()
-
-
-def _is_new(connection: sqlite3.Connection, path: Path) -> bool:
-    """Whether the file is still empty. Looked at before anything is changed: it may be somebody else's."""
-    [tables] = connection.execute("select count(*) from sqlite_master").fetchone()
-    [application] = connection.execute("pragma application_id").fetchone()
-    [version] = connection.execute("pragma user_version").fetchone()
-    if tables and application != APPLICATION:
-        raise MachineError("machine.ledger", "a database of something else", file=str(path))
-    if version > VERSION:
-        what = f"of version {version}; this Proctor knows up to {VERSION}"
-        raise MachineError("machine.ledger", what, file=str(path))
-    return not tables
-
-
-_CODES = {
-    "SQLITE_FULL": "machine.disk-full",
-    "SQLITE_BUSY": "machine.locked",
-    "SQLITE_NOTADB": "machine.ledger",
-    "SQLITE_CORRUPT": "machine.ledger",
-    "SQLITE_CONSTRAINT": "run.harness",
-}
-
-
-# A number that is too large for a column is no error of sqlite's own.
-_REFUSALS = (sqlite3.Error, OverflowError)
-
-
-def _refusal(error: sqlite3.Error | OverflowError, path: Path) -> MachineError:
-    if isinstance(error, OverflowError):
-        return MachineError("run.harness", f"the ledger cannot hold it: {error}", file=str(path))
-    # The name may have a third word that says more, as in SQLITE_CORRUPT_INDEX.
-    name = "_".join(getattr(error, "sqlite_errorname", "").split("_")[:2])
-    return MachineError(_CODES.get(name, "machine.unwritable"), str(error), file=str(path))
 
 
 class Ledger:
@@ -203,9 +163,9 @@ class GroupCommit:
             await anyio.to_thread.run_sync(self._ledger.apply, statements)
             for put in batch:
                 put.is_durable = True
-        except _REFUSALS as error:
+        except REFUSALS as error:
             for put in batch:
-                put.error = _refusal(error, self._path)
+                put.error = DATABASE.refusal(error, self._path)
         finally:
             for put in batch:
                 put.done.set()

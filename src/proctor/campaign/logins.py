@@ -7,58 +7,87 @@ from pathlib import Path
 
 from proctor.campaign.blame import blamed
 from proctor.errors import InputError
-from proctor.ids import FlowId
+from proctor.ids import FlowId, StrategyId
 from proctor.plan.model import ResolvedFlow
 from proctor.runtime.base import Runtime
 from proctor.runtime.credential import NO_CREDENTIAL, Account, Credential, find_credential
 from proctor.runtime.environment import Environment, agent_environment
+from proctor.runtime.resolve import Candidate
 from proctor.spec.check_login import inherited_key
 from proctor.spec.load import LoadedSpec
 from proctor.spec.model import Login, Profile, SecretFile
+
+Place = tuple[FlowId, StrategyId]
+"""A flow as far as it runs on one of the strategies of its chain."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """A login that is to be had, and the user's own home of the agent's program where the flow needs that."""
+
+    credential: Credential
+    user_home: Path | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
     """Who a flow's agent is to others: its login, its environment, the user's own home where it needs that.
 
-    `process` is the flow in whose process it runs: its own, unless several share the user's login.
+    `process` is the place in whose process it runs: its own, unless several flows share the user's login.
     """
 
     credential: Credential
     environment: Environment
     user_home: Path | None
-    process: FlowId
+    process: Place
+
+
+def find_login(loaded: LoadedSpec, at: int, flow: ResolvedFlow, runtime: Runtime) -> Found:
+    """InputError, with its line, where it is not to be had."""
+    credential = _credential(loaded, at, flow, runtime)
+    with blamed(loaded, key=f"flows[{at}]"):
+        return Found(credential=credential, user_home=_user_home(flow, runtime, credential))
 
 
 def find_identities(
-    loaded: LoadedSpec, flows: Sequence[ResolvedFlow], runtimes: Mapping[FlowId, Runtime]
-) -> dict[FlowId, Identity]:
-    """InputError, with its line, for the first login that is not to be had and the first variable that is refused."""
-    credentials = [_credential(loaded, at, flow, runtimes[flow.id]) for at, flow in enumerate(flows)]
-    variables = {name for credential in credentials if (name := credential.source_variable) is not None}
-    found: dict[FlowId, Identity] = {}
+    loaded: LoadedSpec,
+    flows: Sequence[ResolvedFlow],
+    *,
+    chains: Mapping[FlowId, Sequence[Candidate]],
+    logins: Mapping[Place, Found],
+) -> dict[Place, Identity]:
+    """InputError, with its line, for the first variable that is refused, and for flows that cannot share a login."""
+    variables = {name for found in logins.values() if (name := found.credential.source_variable) is not None}
+    identities: dict[Place, Identity] = {}
     sharer: dict[Account | None, ResolvedFlow] = {}
-    for at, (flow, credential) in enumerate(zip(flows, credentials, strict=True)):
-        runtime = runtimes[flow.id]
-        first = sharer.setdefault(runtime.account, flow) if credential.login is Login.INHERIT else flow
-        with blamed(loaded, key=f"flows[{at}]"):
-            _refuse_different(flow, first)
-            if runtimes[first.id].id != runtime.id:
-                raise _unlike("runtime", first)
-            found[flow.id] = Identity(
-                credential=credential,
-                environment=agent_environment(
+    for at, flow in enumerate(flows):
+        for candidate in chains[flow.id]:
+            found = logins[flow.id, candidate.strategy]
+            account = candidate.runtime.account
+            first = sharer.setdefault(account, flow) if found.credential.login is Login.INHERIT else flow
+            with blamed(loaded, key=f"flows[{at}]"):
+                _refuse_different(flow, first)
+                if _with_account(account, chains[flow.id]) != _with_account(account, chains[first.id]):
+                    raise _unlike("runtime", first)
+                environment = agent_environment(
                     os.environ,
                     env=flow.env,
                     forward=flow.forward,
-                    credential=credential.given,
+                    credential=found.credential.given,
                     profile={"HOME": str(Path.home())} if flow.profile is Profile.MINE else {},
                     logins=variables,
-                ),
-                user_home=_user_home(flow, runtime, credential),
-                process=first.id,
+                )
+            identities[flow.id, candidate.strategy] = Identity(
+                credential=found.credential,
+                environment=environment,
+                user_home=found.user_home,
+                process=(first.id, candidate.strategy),
             )
-    return found
+    return identities
+
+
+def _with_account(account: Account | None, chain: Sequence[Candidate]) -> list[StrategyId]:
+    return [candidate.strategy for candidate in chain if candidate.runtime.account == account]
 
 
 def _credential(loaded: LoadedSpec, at: int, flow: ResolvedFlow, runtime: Runtime) -> Credential:

@@ -8,13 +8,18 @@ from pathlib import Path
 
 from proctor import places
 from proctor.campaign.blame import blamed
-from proctor.campaign.logins import Identity, find_identities
+from proctor.campaign.logins import Found, Identity, Place, find_identities, find_login
 from proctor.campaign.scratch import scratch_of_runs, sweep
+from proctor.clock import SYSTEM_CLOCK, Clock
+from proctor.config.load import load_config
+from proctor.config.model import Config
 from proctor.contain.bundled import bundled_bwrap
 from proctor.contain.ladder import Containment, choose, survey
 from proctor.contain.reap import reap_leftovers
-from proctor.errors import InputError
+from proctor.errors import InputError, MachineError
 from proctor.evidence import canary
+from proctor.evidence.health import LaneHealth, LaneKey, read_health
+from proctor.evidence.layout import RootPaths
 from proctor.evidence.secrets import Secret, find_secrets
 from proctor.ids import FlowId
 from proctor.model.script import Script, load_script
@@ -23,32 +28,41 @@ from proctor.plan.model import ResolvedFlow
 from proctor.runtime.base import Runtime
 from proctor.runtime.credential import Credential
 from proctor.runtime.environment import refuse_tmpdir_above
-from proctor.runtime.registry import strategy_ids
-from proctor.runtime.resolve import Resolution, resolve
+from proctor.runtime.lane import check_config
+from proctor.runtime.registry import offers
+from proctor.runtime.resolve import Candidate, Link, Refused, links, none_left, prefer_healthy
 from proctor.spec.load import LoadedSpec
 from proctor.spec.model import Login
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ready:
-    """What a run starts from. The canary is one of the secrets."""
+    """What a run starts from. The canary is one of the secrets; `warnings` are for whoever started it."""
 
     secrets: tuple[Secret, ...]
     canary: Secret
     containment: Containment
-    resolutions: Mapping[FlowId, Resolution]
-    identities: Mapping[FlowId, Identity]
+    chains: Mapping[FlowId, tuple[Link, ...]]
+    identities: Mapping[Place, Identity]
     scripts: Mapping[str, Script]
+    warnings: tuple[str, ...] = ()
 
 
-def preflight(loaded: LoadedSpec) -> Ready:
-    """Raises what is wrong; ends what an earlier Proctor left running, and removes its scratch."""
+def preflight(loaded: LoadedSpec, *, root: Path | None = None, clock: Clock = SYSTEM_CLOCK) -> Ready:
+    """Raises what is wrong; ends what an earlier Proctor left running, and removes its scratch.
+
+    The evidence root tells how healthy the agents were until now.
+    """
     scripts = {written: load_script(path) for written, path in loaded.scripts.items()}
     flows = [resolve_flow(flow, spec=loaded.spec) for flow in loaded.spec.flows]
-    resolutions = {flow.id: _resolve(at, flow, loaded) for at, flow in enumerate(flows)}
-    runtimes = {id_: resolution.runtime for id_, resolution in resolutions.items()}
-    identities = find_identities(loaded, flows, runtimes)
-    secrets = _secrets(loaded, runtimes.values(), [each.credential for each in identities.values()])
+    config = load_config(loaded.folder)
+    check_config(config)
+    joining = _Joining(loaded, config=config, health=_health(root), now_ms=clock.wall_ms())
+    chains = {flow.id: joining.chain(at, flow) for at, flow in enumerate(flows)}
+    candidates = {id_: [link for link in chain if isinstance(link, Candidate)] for id_, chain in chains.items()}
+    identities = find_identities(loaded, flows, chains=candidates, logins=joining.logins)
+    runtimes = [candidate.runtime for chain in candidates.values() for candidate in chain]
+    secrets = _secrets(loaded, runtimes, [each.credential for each in identities.values()])
     planted = canary.plant()
     reap_leftovers(places.state_dir() / "spawns")
     # What cannot be looked at now is told by `doctor`: it must not keep another run from starting.
@@ -58,16 +72,24 @@ def preflight(loaded: LoadedSpec) -> Ready:
         secrets=(*secrets, planted),
         canary=planted,
         containment=choose(survey(bundled_bwrap=bundled_bwrap())),
-        resolutions=resolutions,
+        chains=chains,
         identities=identities,
         scripts=scripts,
+        warnings=tuple(dict.fromkeys(joining.warnings)),
     )
+
+
+def _health(root: Path | None) -> Mapping[LaneKey, LaneHealth]:
+    # Counts that cannot be read are told by `doctor` as well.
+    with suppress(MachineError):
+        return {} if root is None else read_health(RootPaths(root).health)
+    return {}
 
 
 def _secrets(loaded: LoadedSpec, runtimes: Iterable[Runtime], credentials: Sequence[Credential]) -> tuple[Secret, ...]:
     spec = loaded.spec
     ids = (spec.campaign, *(mission.id for mission in spec.missions), *(flow.id for flow in spec.flows))
-    words = {*ids, *strategy_ids(), *(word for runtime in runtimes for word in runtime.words)}
+    words = {*ids, *offers(), *(word for runtime in runtimes for word in runtime.words)}
     names = [secret for secret in spec.secrets if isinstance(secret, str)]
     names += [each.source_variable for each in credentials if each.login is Login.TOKEN and each.source_variable]
     files = [*loaded.secret_files, *(each.file for each in credentials if each.file is not None)]
@@ -75,10 +97,44 @@ def _secrets(loaded: LoadedSpec, runtimes: Iterable[Runtime], credentials: Seque
         return find_secrets(os.environ, declared=names, files=list(dict.fromkeys(files)), words=words)
 
 
-def _resolve(at: int, flow: ResolvedFlow, loaded: LoadedSpec) -> Resolution:
-    with blamed(loaded, key=f"flows[{at}].runtime"):
-        resolution = resolve(flow.runtime, options=flow.options)
-    runtime = resolution.runtime
+class _Joining:
+    """Puts each flow's chain together; finds the logins of those that may be tried."""
+
+    def __init__(
+        self, loaded: LoadedSpec, *, config: Config, health: Mapping[LaneKey, LaneHealth], now_ms: int
+    ) -> None:
+        self._loaded = loaded
+        self._config = config
+        self._health = health
+        self._now_ms = now_ms
+        self.logins: dict[Place, Found] = {}
+        self.warnings: list[str] = []
+
+    def chain(self, at: int, flow: ResolvedFlow) -> tuple[Link, ...]:
+        """Raises where nobody may be tried, and where the spec is at fault for one who is there."""
+        judged = [self._with_login(at, flow, link) for link in links(flow, config=self._config)]
+        if (error := none_left(flow, judged)) is not None:
+            if error.file is not None:
+                raise error
+            with blamed(self._loaded, key=f"flows[{at}].runtime"):
+                raise error
+        chain, warnings = prefer_healthy(judged, health=self._health, now_ms=self._now_ms)
+        self.warnings += warnings
+        return chain
+
+    def _with_login(self, at: int, flow: ResolvedFlow, link: Link) -> Link:
+        if isinstance(link, Refused):
+            return link
+        _check_flow(at, flow, link.runtime, self._loaded)
+        try:
+            self.logins[flow.id, link.strategy] = find_login(self._loaded, at, flow, link.runtime)
+        except InputError as error:
+            return Refused(strategy=link.strategy, error=error)
+        return link
+
+
+def _check_flow(at: int, flow: ResolvedFlow, runtime: Runtime, loaded: LoadedSpec) -> None:
+    """InputError where the flow asks of a runtime what it has not."""
     with blamed(loaded, key=f"flows[{at}].options.{runtime.id}"):
         for name in sorted(flow.options.get(runtime.id, {}).keys() - runtime.option_names):
             known = ", ".join(sorted(runtime.option_names)) or "none"
@@ -92,4 +148,3 @@ def _resolve(at: int, flow: ResolvedFlow, loaded: LoadedSpec) -> Resolution:
     if "TMPDIR" in flow.env:
         with blamed(loaded, key=f"flows[{at}].env.TMPDIR"):
             refuse_tmpdir_above(scratch_of_runs() / "any-run", Path(flow.env["TMPDIR"]))
-    return resolution

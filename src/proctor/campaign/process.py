@@ -8,7 +8,8 @@ import anyio.to_thread
 
 from proctor.attempt.model import Lease
 from proctor.attempt.tap import RecordingTap
-from proctor.errors import MachineError
+from proctor.errors import MachineError, ProctorError
+from proctor.event.row import Dir
 from proctor.evidence import canary
 from proctor.evidence.artifacts import ProcessRecord
 from proctor.evidence.layout import RuntimePaths
@@ -16,10 +17,13 @@ from proctor.evidence.recorder import FrameLog
 from proctor.evidence.redact import Redactor
 from proctor.evidence.seal import measure, seal_process
 from proctor.evidence.secrets import Secret
-from proctor.runtime.base import HostAsk, Runtime
+from proctor.fact import Authority, Fact
+from proctor.runtime.base import Host, HostAsk, Runtime
 
 SMALL_BYTES = 256 * 1024
 SEAL_S = 300.0
+
+MakeDurable = Callable[[], Awaitable[None]]
 
 
 @asynccontextmanager
@@ -30,48 +34,78 @@ async def open_recorded_host(
     paths: RuntimePaths | None,
     redactor: Redactor,
     planted: Secret,
-    make_durable: Callable[[], Awaitable[None]] | None = None,
+    make_durable: MakeDurable | None = None,
 ) -> AsyncIterator[Lease]:
     """Recorded, not interpreted. Afterwards the count taken at the pipe is sealed beside the record.
 
-    Without paths nothing is kept of it.
+    One that never got ready has its record sealed too. Without paths nothing is kept of any.
     """
     if paths is not None:
         paths.create()
     with FrameLog(None if paths is None else paths.frames, redactor=redactor, clock=ask.clock) as log:
         tap = RecordingTap(log)
         tap.say(canary.shown(planted))
-        async with runtime.open_host(ask, tap) as host:
-            yield Lease(process=ask.process, host=host, rows=lambda: log.head.rows, failure=lambda: tap.failure)
+        host: Host | None = None
+        refusal: BaseException | None = None
+        try:
+            async with runtime.open_host(ask, tap) as host:
+                yield Lease(process=ask.process, host=host, rows=lambda: log.head.rows, failure=lambda: tap.failure)
+        except BaseException as error:
+            if host is not None:
+                raise
+            refusal = error
         tap.commit()
         if tap.failure is not None:
-            raise tap.failure
-        if paths is None:
-            return
-        record = ProcessRecord(
-            process_id=ask.process,
-            strategy=runtime.id,
-            frames_in=host.frames_in,
-            rows={dir_.value: count for dir_, count in sorted(log.counts.items())},
-            facts={**host.facts, "redaction": canary.fact(planted)},
-            stream=log.head,
-            sha256="",
-        )
+            raise tap.failure from refusal
+        if paths is not None:
+            record = ProcessRecord(
+                process_id=ask.process,
+                strategy=runtime.id,
+                # Nobody else had a part of what was said before it was ready.
+                frames_in=log.counts[Dir.IN] if host is None else host.frames_in,
+                rows={dir_.value: count for dir_, count in sorted(log.counts.items())},
+                facts={**(_no_start(refusal) if host is None else host.facts), "redaction": canary.fact(planted)},
+                stream=log.head,
+                sha256="",
+            )
+            # Shielded so that a start that took too long leaves a sealed record as well; bounded.
+            with anyio.CancelScope(shield=refusal is not None):
+                await _seal(paths, record, log, redactor=redactor, planted=planted, make_durable=make_durable)
+        if refusal is not None:
+            raise refusal
 
-        unsaid = planted.value.encode()
 
-        def seal() -> None:
-            log.sync()
+def _no_start(refusal: BaseException | None) -> dict[str, Fact]:
+    code, what = None, "it was not waited for"
+    if isinstance(refusal, ProctorError):
+        code, what = refusal.code, refusal.what
+    value = {"code": code, "what": what}
+    return {"noStart": Fact(value=value, authority=Authority.OBSERVED, source="opening the process")}
+
+
+async def _seal(
+    paths: RuntimePaths,
+    record: ProcessRecord,
+    log: FrameLog,
+    *,
+    redactor: Redactor,
+    planted: Secret,
+    make_durable: MakeDurable | None,
+) -> None:
+    unsaid = planted.value.encode()
+
+    def seal() -> None:
+        log.sync()
+        measure(paths.frames, unsaid=unsaid)
+        seal_process(paths, record, redactor=redactor)
+
+    with anyio.move_on_after(SEAL_S) as patience:
+        if make_durable is not None and log.size_bytes < SMALL_BYTES:
             measure(paths.frames, unsaid=unsaid)
-            seal_process(paths, record, redactor=redactor)
-
-        with anyio.move_on_after(SEAL_S) as patience:
-            if make_durable is not None and log.size_bytes < SMALL_BYTES:
-                measure(paths.frames, unsaid=unsaid)
-                await make_durable()
-                seal_process(paths, record, redactor=redactor, is_durable=False)
-                await make_durable()
-            else:
-                await anyio.to_thread.run_sync(seal, abandon_on_cancel=True)
-        if patience.cancelled_caught:
-            raise MachineError("machine.unwritable", f"no seal within {SEAL_S:g} s", file=str(paths.folder))
+            await make_durable()
+            seal_process(paths, record, redactor=redactor, is_durable=False)
+            await make_durable()
+        else:
+            await anyio.to_thread.run_sync(seal, abandon_on_cancel=True)
+    if patience.cancelled_caught:
+        raise MachineError("machine.unwritable", f"no seal within {SEAL_S:g} s", file=str(paths.folder))

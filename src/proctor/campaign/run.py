@@ -18,13 +18,14 @@ from proctor.campaign import ledger
 from proctor.campaign.agents import Agents, Between
 from proctor.campaign.durable import SharedSync
 from proctor.campaign.freeze import Frozen, freeze
+from proctor.campaign.health import HealthBook
 from proctor.campaign.hosts import HostPool
 from proctor.campaign.ledger import GroupCommit, open_ledger
 from proctor.campaign.preflight import Ready, preflight
 from proctor.campaign.scratch import open_scratch
 from proctor.canonical import digest_bytes
 from proctor.clock import SYSTEM_CLOCK, Clock
-from proctor.contain.intent import IntentBook, open_intents, take_lock
+from proctor.contain.intent import open_intents, take_lock
 from proctor.errors import InputError, MachineError, lone
 from proctor.evidence.artifacts import PlanFile
 from proctor.evidence.layout import CampaignPaths, RootPaths, write_artifact
@@ -46,6 +47,7 @@ class CampaignResult:
     paths: CampaignPaths
     attempts: tuple[AttemptResult, ...]
     redactor: Redactor = field(repr=False)
+    warnings: tuple[str, ...] = ()
 
 
 @dataclass(slots=True, kw_only=True)
@@ -77,11 +79,12 @@ async def run_campaign(
     if decide is None:
         _refuse_to_ask_nobody(loaded)
     # In a thread: it hashes programs, tries containment and ends leftovers, which may all take a while.
-    ready = await anyio.to_thread.run_sync(preflight, loaded)
+    ready = await anyio.to_thread.run_sync(lambda: preflight(loaded, root=root, clock=clock))
     campaign_id = CampaignId(f"{loaded.spec.campaign}-{stamp(clock)}")
     run_id = RunId(stamp(clock))
     paths = RootPaths(root).campaign(campaign_id)
     paths.create()
+    health = HealthBook(path=RootPaths(root).health, clock=clock)
     is_begun = False
     try:
         async with AsyncExitStack() as stack:
@@ -108,7 +111,6 @@ async def run_campaign(
                 run_id=run_id,
                 root=RootPaths(root),
                 scratch=scratch,
-                intents=intents,
                 clock=clock,
                 watcher=watcher,
                 stops=stops or Stops(),
@@ -119,6 +121,7 @@ async def run_campaign(
                     scratch=scratch,
                     intents=intents,
                     clock=clock,
+                    health=health,
                     make_durable=None if disk is None else disk.make_durable,
                     between=between,
                 ),
@@ -135,8 +138,10 @@ async def run_campaign(
             # Nothing ran, so there is nothing to keep: half a campaign would only look like damage.
             with suppress(OSError):
                 remove(paths.folder)
+    told = (*ready.warnings, *health.warnings)
+    redactor = Redactor(ready.secrets)
     return CampaignResult(
-        campaign_id=campaign_id, run_id=run_id, paths=paths, attempts=results, redactor=Redactor(ready.secrets)
+        campaign_id=campaign_id, run_id=run_id, paths=paths, attempts=results, redactor=redactor, warnings=told
     )
 
 
@@ -199,7 +204,6 @@ class _Run:
     run_id: RunId
     root: RootPaths
     scratch: Path
-    intents: IntentBook
     clock: Clock
     watcher: Watcher
     stops: Stops
@@ -247,6 +251,7 @@ class _Run:
                     workers.start_soon(work)
             pool.retire_all()
             commit.close()
+            await self.agents.health.write(least=1)
         if pool.failure is not None:
             raise pool.failure
         order = {AttemptId(f"{cell.id}.1"): at for at, cell in enumerate(plan.cells)}
@@ -266,7 +271,7 @@ class _Run:
         attempt = AttemptId(f"{cell.id}.{n}")
         stop = self.stops.one[attempt] = anyio.Event()
         await commit.put(ledger.claim(attempt, cell=cell.id, n=n, run=self.run_id, at_ms=self.clock.wall_ms()))
-        resolution = self.ready.resolutions[flow.id]
+        candidate = await self.agents.choose(flow, pool)
         workspace = mission.workspace.key
         script = None if mission.script is None else self.ready.scripts[mission.script]
         with self.agents.playing(attempt, script, flow) as model:
@@ -285,12 +290,12 @@ class _Run:
                 scratch=self.scratch / "attempts" / attempt,
                 workspace_source=None if workspace is None else self.frozen.workspaces[workspace],
                 workspace_digest=EMPTY.digest if workspace is None else self.frozen.workspace_digests[workspace],
-                runtime=resolution.runtime,
+                runtime=candidate.runtime,
                 lease=lambda: self.agents.lease(flow, pool),
                 model=model,
                 secrets=self.ready.secrets,
                 containment=self.ready.containment,
-                intents=self.intents,
+                intents=self.agents.intents,
                 clock=self.clock,
                 watcher=self.watcher,
                 hidden=(self.root.folder,),
@@ -306,6 +311,8 @@ class _Run:
             result = await run_attempt(ask)
         at_ms = self.clock.wall_ms()
         if result.report is not None:
+            self.agents.health.ended(candidate.key, outcome=result.report.outcome, code=result.report.code)
+            await self.agents.health.write()
             if self.disk is not None:
                 # First the seal is durable, then the ledger says that there is one.
                 await self.disk.make_durable()

@@ -17,13 +17,15 @@ from proctor.attempt.converse import LiveSession
 from proctor.attempt.hold import Keep, hold_session
 from proctor.attempt.model import DECIDE_S, AttemptAsk, Lease, Watcher
 from proctor.campaign.agents import Agents
+from proctor.campaign.health import HealthBook
 from proctor.campaign.hosts import HostPool
 from proctor.campaign.preflight import Ready, preflight
 from proctor.campaign.run import stamp
 from proctor.campaign.scratch import open_scratch
 from proctor.clock import SYSTEM_CLOCK, Clock
 from proctor.contain.intent import open_intents
-from proctor.errors import InputError
+from proctor.errors import InputError, ProctorError
+from proctor.event.outcome import Outcome
 from proctor.evidence.layout import RootPaths, RunPaths
 from proctor.ids import AttemptId, CampaignId, CellId, ProcessId, RunId, ThreadId
 from proctor.model.script import load_script
@@ -105,7 +107,7 @@ class Sessions:
         cell = CellId(f"session-{next(self._numbers)}")
         attempt = AttemptId(f"{cell}.1")
         script = None if mission.script is None else load_script(wish.loaded.scripts[mission.script])
-        resolution = self._ready.resolutions[self._flow.id]
+        candidate = await self._agents.choose(self._flow, self._hosts)
         with self._agents.playing(attempt, script, flow) as model:
             ask = AttemptAsk(
                 attempt_id=attempt,
@@ -121,7 +123,7 @@ class Sessions:
                 scratch=self._agents.scratch / "attempts" / attempt,
                 workspace_source=None,
                 workspace_digest=EMPTY.digest,
-                runtime=resolution.runtime,
+                runtime=candidate.runtime,
                 lease=self.lease,
                 model=model,
                 secrets=self._ready.secrets,
@@ -138,11 +140,19 @@ class Sessions:
                 resume=wish.resume,
                 fork=wish.fork,
             )
+            health, live = self._agents.health, None
             try:
                 async with hold_session(ask, keep=self._keep, workspace=wish.workspace) as live:
                     self._open[attempt] = live
+                    health.started(candidate.key)
                     yield live
+            except ProctorError as error:
+                if live is None:
+                    health.started(candidate.key, code=error.code)
+                raise
             finally:
+                if live is not None and live.outcome is Outcome.CRASHED:
+                    health.crashed(candidate.key, code=live.ending.code)
                 self._open.pop(attempt, None)
                 if self._is_closed and not self._open:
                     self._all_left.set()
@@ -169,7 +179,7 @@ async def open_sessions(
 ) -> AsyncIterator[Sessions]:
     """For conversations of the one flow of `loaded`. Where they share a process, it is up when this is entered."""
     # In a thread: it hashes programs, tries containment and ends leftovers, which may all take a while.
-    ready = await anyio.to_thread.run_sync(preflight, loaded)
+    ready = await anyio.to_thread.run_sync(lambda: preflight(loaded, root=root, clock=clock))
     flow = resolve_flow(loaded.spec.flows[0], spec=loaded.spec)
     run_id = RunId(stamp(clock))
     problem: Exception | None = None
@@ -177,12 +187,14 @@ async def open_sessions(
         scratch = stack.enter_context(open_scratch(run_id, is_kept=False))
         intents = await stack.enter_async_context(open_intents(places.state_dir() / "spawns"))
         paths = RootPaths(root).session(run_id) if keep is Keep.DISK else None
-        agents = Agents(ready=ready, paths=paths, scratch=scratch, intents=intents, clock=clock)
+        health = HealthBook(path=None if paths is None else RootPaths(root).health, clock=clock)
+        agents = Agents(ready=ready, paths=paths, scratch=scratch, intents=intents, clock=clock, health=health)
         await agents.open_model(stack, {flow.id: flow})
         tasks = await stack.enter_async_context(anyio.create_task_group())
         hosts = HostPool(tasks, new_id=lambda: ProcessId(f"p-{chance.token_hex(6)}"))
         sessions = Sessions(ready, agents, hosts, flow=flow, run_id=run_id, root=root, keep=keep)
         try:
+            await agents.choose(flow, hosts)
             if flow.isolation is Isolation.SHARED:
                 async with sessions.lease():
                     pass
@@ -192,5 +204,6 @@ async def open_sessions(
             problem = error
         finally:
             await sessions.close()
+    await health.write(least=1)
     if (problem := problem or hosts.failure) is not None:
         raise problem

@@ -84,6 +84,27 @@ CODES: dict[str, Meaning] = {
     "spec.secret-literal": Meaning("A secret is written out in the spec.", "Name an environment variable instead."),
     "spec.unsupported": Meaning("The spec asks for what this runtime cannot do.", "Choose what the message offers."),
     "spec.unknown-runtime": Meaning("No runtime has this id.", "Run `proctor runtimes list` for the ids."),
+    "config.syntax": Meaning("The config file is not valid TOML.", "Mend the line named."),
+    "runtime.uninvited": Meaning(
+        "The runtime is a plugin that is installed, but that no config names, so nothing of it is run.",
+        "Add the line that the message gives, if you trust it.",
+    ),
+    "runtime.locked": Meaning(
+        "The runtime's lane is locked: nobody may use it.", "Choose another, or change the setting that is named."
+    ),
+    "runtime.disabled": Meaning(
+        "The runtime's lane is switched off.", "Choose another, or change the setting that is named."
+    ),
+    "runtime.no-lane": Meaning(
+        "`auto` may choose default lanes only, and there is none for this model.",
+        "Name a runtime, or make a lane the default in the config.",
+    ),
+    "runtime.not-served": Meaning(
+        "The runtime does not claim the flow's provider and model.", "Choose a runtime that does, or another model."
+    ),
+    "runtime.none": Meaning(
+        "No runtime of the flow's chain can be used.", "Do what is said of one of them, or add another to the chain."
+    ),
     "workspace.link-out": Meaning(
         "A link in the workspace leads out of it.", "Replace the link by what it leads to, or remove it."
     ),
@@ -173,6 +194,19 @@ CODES: dict[str, Meaning] = {
     "machine.binary-incompatible": Meaning(
         "The agent program's own schema lacks a method that Proctor cannot do without.",
         "Install what the message names.",
+    ),
+    "runtime.ambiguous": Meaning("Two packages offer a runtime of the same id.", "Uninstall one of them."),
+    "runtime.broken": Meaning(
+        "The runtime cannot be loaded, or is not what a runtime must be.", "Report it to whoever made it."
+    ),
+    "runtime.degraded": Meaning(
+        "The runtime's program failed to start several times in a row, a short while ago.",
+        "Run `proctor doctor` for the reason; it is tried again when an hour has passed, or alone in its chain.",
+        retryable=True,
+    ),
+    "machine.health": Meaning(
+        "The record of how agents start is damaged, of something else, or of a newer Proctor.",
+        "Move the file away: it holds nothing but counts.",
     ),
     "machine.no-containment": Meaning(
         "Nothing on this machine can hold a process tree.",

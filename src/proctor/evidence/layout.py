@@ -194,6 +194,11 @@ class RootPaths:
         """Conversations that shared a runtime process lie together, as the attempts of a run do."""
         return RunPaths(_inside(self.folder / "sessions", run_id))
 
+    @property
+    def health(self) -> Path:
+        """How the agents' programs started, over all runs."""
+        return self.folder / "health.db"
+
     def campaigns(self) -> Iterator[CampaignPaths]:
         yield from map(CampaignPaths, _folders(self.folder / "campaigns"))
 

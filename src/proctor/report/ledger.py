@@ -5,14 +5,13 @@ import os
 import sqlite3
 from contextlib import closing
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal
-from urllib.parse import quote
 
 import msgspec
 
 from proctor.errors import EvidenceError
 from proctor.event.outcome import Outcome
+from proctor.evidence.database import address
 from proctor.evidence.layout import CampaignPaths
 from proctor.ids import AttemptId, CellId, Digest, FlowId, MissionId, RunId
 
@@ -72,7 +71,7 @@ def read_ledger(campaign: CampaignPaths) -> LedgerContents:
         code = "evidence.ledger" if os.path.lexists(campaign.plan) else "evidence.partial"
         raise EvidenceError(code, "absent", file=path.name)
     try:
-        with closing(sqlite3.connect(_address(path), uri=True, timeout=5.0)) as connection:
+        with closing(sqlite3.connect(address(path), uri=True, timeout=5.0)) as connection:
             # What is in the file is checked here: a damaged one may hold anything anywhere.
             return LedgerContents(
                 runs=tuple(RunId(str(run)) for (run,) in connection.execute(_RUNS)),
@@ -102,10 +101,3 @@ def is_live(campaign: CampaignPaths) -> bool:
     finally:
         os.close(file)
     return False
-
-
-def _address(path: Path) -> str:
-    # A reader of a WAL file makes files beside it and cannot take them away again. Without a log there is no writer,
-    # the file is whole by itself, and nothing need be made: so a copy on a read-only disk can be read too.
-    has_log = path.with_name(f"{path.name}-wal").exists()
-    return f"file:{quote(str(path.absolute()))}?{'mode=ro' if has_log else 'immutable=1'}"

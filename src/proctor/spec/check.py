@@ -12,6 +12,7 @@ from proctor.spec.duration import parse_duration_s
 from proctor.spec.literal import INSTEAD, WRITTEN_OUT, literal_secrets
 from proctor.spec.marked import Marked, nearest
 from proctor.spec.model import (
+    AUTO,
     SCRIPTED,
     CampaignSpec,
     Duration,
@@ -100,7 +101,11 @@ def _flow_faults(marked: Marked[CampaignSpec], key: str, flow: FlowSpec) -> Iter
         suggestion = "Write `isolation: process`."
         yield marked.problem("policy.shared-full-access", what, key=f"{key}.sandbox", suggestion=suggestion)
     for runtime in flow.options:
-        if runtime not in flow.runtime:
+        if runtime == AUTO:
+            what = "`auto` is no runtime, and has no options"
+            suggestion = "Give them under the id of a runtime that it may come to."
+            yield marked.problem("spec.unknown-key", what, key=f"{key}.options.{AUTO}", suggestion=suggestion)
+        elif runtime not in flow.runtime and AUTO not in flow.runtime:
             close = nearest(runtime, flow.runtime)
             suggestion = f"Did you mean `{close}`?" if close else f"Its runtimes: {', '.join(flow.runtime)}."
             where = child_path(f"{key}.options", runtime)

@@ -101,10 +101,15 @@ def decode_bytes(data: bytes, type_: type[T], *, file: str) -> Marked[T]:
     root, problems = read_tree(text, file=file)
     if root is None:
         raise_collected(problems)
-    walk = _Walk(file, problems)
-    value = walk.decode(root, type_, path="")
-    if problems:
-        raise_collected(problems)
+    return decode_tree(root, type_, file=file, problems=problems)
+
+
+def decode_tree(root: Node, type_: type[T], *, file: str, problems: Iterable[InputError] = ()) -> Marked[T]:
+    """Decodes a tree, whatever it was written in; `problems` are those found when it was read."""
+    found = list(problems)
+    value = _Walk(file, found).decode(root, type_, path="")
+    if found:
+        raise_collected(found)
     return Marked(value=value, file=file, root=root)
 
 

@@ -147,6 +147,9 @@ class MissionSpec(Spec, frozen=True, kw_only=True):
 
 SCRIPTED = "scripted"
 
+AUTO = StrategyId("auto")
+"""In a chain: whichever default lane is there. It is no strategy itself."""
+
 
 class ModelSpec(Spec, frozen=True, kw_only=True):
     """Which model answers. `scripted` plays the mission's script on loopback."""

@@ -11,12 +11,13 @@ import msgspec
 
 from proctor.campaign import ledger
 from proctor.campaign.freeze import FrozenFiles
+from proctor.config.model import ConfigFile
 from proctor.errors import CODES, Bucket, Exit, bucket_of
 from proctor.event.model import Event
 from proctor.event.row import AnySeen, Row
 from proctor.event.trace import ToolCall
 from proctor.event.transcript import Line
-from proctor.evidence import layout
+from proctor.evidence import health, layout
 from proctor.evidence.artifacts import AttemptRecord, AttemptReport, Feedback, PlanFile, ProcessRecord, RunnerRef, Seal
 from proctor.evidence.sign import NAMESPACE
 from proctor.evidence.statement import Statement
@@ -25,7 +26,7 @@ from proctor.probe.model import ProbeRow
 from proctor.report.row import Report
 from proctor.runtime.capability import Capability, Claims
 from proctor.runtime.failures import EVERYWHERE, Failure
-from proctor.runtime.registry import runtime_by_id, strategy_ids
+from proctor.runtime.registry import built_in_ids, runtime_by_id
 from proctor.spec.model import CampaignSpec
 from proctor.surface.cli.app import COMMANDS, find_command
 from proctor.surface.cli.command import Argument
@@ -92,6 +93,10 @@ _FILES = (
     _File("index.json", "artifact", _SNAPSHOT, FrozenFiles, "Digests of the spec and of the files it names."),
     _File("spec.yaml", "text", _SNAPSHOT, means="The spec as it was, redacted."),
     _File("script-N.yaml", "text", _SNAPSHOT, means="A script as it was, redacted."),
+    _File(
+        "health.db", "database", "", None, "SQLite: how the agents' programs started, over all runs.", health.VERSION
+    ),
+    _File("config", "spec", None, ConfigFile, "proctor.toml of a project, and config.toml of a user."),
     _File("spec", "spec", None, CampaignSpec, "What `proctor run` takes: a YAML file."),
     _File("script", "spec", None, Script, "What the scripted model says: a YAML file."),
     _File("event", "value", None, Event, "What happened, in our own words; folds and watchers read these."),
@@ -302,7 +307,7 @@ def _argument(each: Argument) -> ArgumentTold:
 
 
 def _strategies() -> Iterator[StrategyTold]:
-    for strategy in strategy_ids():
+    for strategy in built_in_ids():
         try:
             runtime = runtime_by_id(strategy)
             yield StrategyTold(
@@ -315,7 +320,7 @@ def _strategies() -> Iterator[StrategyTold]:
 
 def _failures() -> Iterator[FailureTold]:
     tables: list[tuple[str | None, tuple[Failure, ...]]] = [(None, EVERYWHERE)]
-    for strategy in strategy_ids():
+    for strategy in built_in_ids():
         with suppress(Exception):  # a plugin may do anything; `strategies` tells what
             tables.append((strategy, runtime_by_id(strategy).failures))
     for runtime, table in tables:

@@ -5,7 +5,7 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,10 +13,17 @@ import msgspec
 
 from proctor import __version__, places
 from proctor.campaign.scratch import scratch_of_runs, sweep
+from proctor.clock import SYSTEM_CLOCK
+from proctor.config.load import load_config
+from proctor.config.model import Config, Rollout
 from proctor.contain.bundled import bundled_bwrap
 from proctor.contain.ladder import choose, survey
 from proctor.contain.reap import Reaped, reap_leftovers
-from proctor.errors import CODES, ProctorError
+from proctor.errors import CODES, InputError, MachineError, ProctorError
+from proctor.evidence.health import LaneHealth, LaneKey, read_health
+from proctor.evidence.layout import RootPaths
+from proctor.runtime.lane import check_config
+from proctor.runtime.registry import offers
 from proctor.surface.logins import find_logins
 from proctor.surface.programs import Program, find_programs
 
@@ -44,9 +51,16 @@ def check_health(root: Path) -> Iterator[Finding]:
         name="proctor", status="ok", what=f"{__version__} on Python {sys.version.split()[0]}, {sys.executable}"
     )
     yield _containment()
-    yield from map(_runtime, find_programs())
+    config, finding = _config()
+    yield finding
+    health: Mapping[LaneKey, LaneHealth] = {}
+    try:
+        health = read_health(RootPaths(root).health)
+    except MachineError as error:
+        yield msgspec.structs.replace(_failed("health", error), status="warn")
+    yield from (_runtime(each, health) for each in find_programs(config))
     yield _model()
-    yield _logins()
+    yield _logins(config)
     yield _writable("evidence", root)
     for name, place in (("cache", places.cache_dir), ("state", places.state_dir)):
         try:
@@ -89,23 +103,76 @@ def _containment() -> Finding:
     )
 
 
-def _runtime(found: Program) -> Finding:
-    if found.program is None:
-        problem = found.problem
-        assert problem is not None, "a runtime has a program or a reason why not"
-        return Finding(name=found.id, status="fail", what=problem.what, todo=problem.todo)
-    program = found.program
-    facts = msgspec.to_builtins(program)
+def _config() -> tuple[Config, Finding]:
+    """What holds in the current folder. Where it cannot be read, what is built in, so that the rest can be told."""
+    here = Path.cwd()
+    try:
+        config = load_config(here)
+        check_config(config)
+    except InputError as error:
+        what, todo = str(error), error.suggestion or error.meaning.todo
+        return Config(home=here), Finding(name="config", status="fail", what=what, todo=todo)
+    absent = [f"{name} is named, but no package offers it" for name in config.plugins if name not in offers()]
+    return config, Finding(
+        name="config",
+        status="warn" if absent else "ok",
+        what=", ".join(file.file for file in config.files) or "none: everything is as built in",
+        more=tuple(absent),
+        todo="Install them, or take them out of `plugins`." if absent else None,
+        facts={"files": [file.file for file in config.files], "plugins": config.plugins},
+    )
+
+
+def _runtime(found: Program, health: Mapping[LaneKey, LaneHealth]) -> Finding:
+    # Only what `auto` may come to is what Proctor cannot do without.
+    is_default = found.lane.is_enabled and found.lane.rollout is Rollout.DEFAULT
+    lane = (_lane(found),)
+    bad: Literal["fail", "warn"] = "fail" if is_default else "warn"
+    if (problem := found.problem) is not None:
+        if problem.code == "runtime.uninvited":
+            return Finding(name=found.id, status="ok", what=problem.what, more=(*lane, problem.todo))
+        return Finding(name=found.id, status=bad, what=problem.what, more=lane, todo=problem.todo)
+    if (program := found.program) is None:
+        return Finding(name=found.id, status="ok", what="has no program of its own", more=lane)
+    its = health.get(LaneKey(found.id, program.sha256))
+    facts = {**msgspec.to_builtins(program), "lane": found.lane, "health": its}
+    more = lane if its is None else (*lane, _counts(its))
     if found.is_locked is False:
         return Finding(
             name=found.id,
             status="fail",
             what=f"{program.path} is not the file that its package names",
+            more=more,
             todo="Install the package again.",
             facts=facts,
         )
+    if its is not None and its.is_degraded(now_ms=SYSTEM_CLOCK.wall_ms()):
+        return Finding(
+            name=found.id,
+            status=bad,
+            what=f"{program.path} failed to start again and again",
+            more=more,
+            todo=CODES[its.last_code].todo if its.last_code in CODES else None,
+            facts=facts,
+        )
     locked = "the locked program" if found.is_locked else "not pinned by any package"
-    return Finding(name=found.id, status="ok", what=f"{program.path} ({locked})", facts=facts)
+    return Finding(name=found.id, status="ok", what=f"{program.path} ({locked})", more=more, facts=facts)
+
+
+def _lane(found: Program) -> str:
+    lane = found.lane
+    switched = "" if lane.is_enabled else f"switched off ({lane.enabled_by}), "
+    return f"lane: {switched}{lane.rollout} ({lane.rollout_by})"
+
+
+def _counts(its: LaneHealth) -> str:
+    """
+    >>> told = {"strategy": "a", "sha256": "", "starts": 4, "failed_starts": 1, "crashes": 0, "last_at_ms": 0}
+    >>> _counts(LaneHealth(**told, last_code="peer.hangup"))
+    'health: 4 starts, 1 failed, 0 crashes, last trouble peer.hangup'
+    """
+    trouble = "" if its.last_code is None else f", last trouble {its.last_code}"
+    return f"health: {its.starts} starts, {its.failed_starts} failed, {its.crashes} crashes{trouble}"
 
 
 def _model() -> Finding:
@@ -116,8 +183,8 @@ def _model() -> Finding:
     return Finding(name="scripted model", status="warn", what=what, todo="pip install 'proctor[model]'")
 
 
-def _logins() -> Finding:
-    found = find_logins()
+def _logins(config: Config) -> Finding:
+    found = find_logins(config)
     is_any = any(each.is_there for each in found)
     return Finding(
         name="logins",

@@ -4,6 +4,7 @@ import os
 
 import msgspec
 
+from proctor.config.model import Config
 from proctor.ids import StrategyId
 from proctor.runtime.credential import Account, login_fault
 from proctor.runtime.registry import runtime_by_id, strategy_ids
@@ -18,7 +19,7 @@ class FoundLogin(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     what: str
 
 
-def find_logins() -> tuple[FoundLogin, ...]:
+def find_logins(config: Config) -> tuple[FoundLogin, ...]:
     """Keys by their variables; each agent program's own login, and the token that it takes."""
     keys = sorted(name for name, value in os.environ.items() if name.endswith("_API_KEY") and value.strip())
     found = [
@@ -29,7 +30,8 @@ def find_logins() -> tuple[FoundLogin, ...]:
         )
     ]
     # Runtimes of one program have one account.
-    accounts = dict.fromkeys(account for strategy in strategy_ids() if (account := _account(strategy)) is not None)
+    each = (_account(strategy, config) for strategy in strategy_ids(config))
+    accounts = dict.fromkeys(account for account in each if account is not None)
     for account in accounts:
         file, token = account.file(os.environ), account.token_variable
         fault, has_token = login_fault(file), bool(os.environ.get(token, "").strip())
@@ -50,8 +52,8 @@ def find_logins() -> tuple[FoundLogin, ...]:
     return tuple(found)
 
 
-def _account(strategy: StrategyId) -> Account | None:
+def _account(strategy: StrategyId, config: Config) -> Account | None:
     try:
-        return runtime_by_id(strategy).account
+        return runtime_by_id(strategy, config).account
     except Exception:  # a plugin may do anything; what is wrong with it is told where programs are
         return None

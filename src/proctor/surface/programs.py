@@ -1,12 +1,14 @@
-"""The runtimes there are, and the agent program that each would run."""
+"""The runtimes there are, where each comes from, who may use it, and the agent program that it would run."""
 
 import msgspec
 
+from proctor.config.model import Config, Rollout
 from proctor.errors import ProctorError
 from proctor.ids import StrategyId
 from proctor.runtime.base import Executable
 from proctor.runtime.capability import Capability, Claims
-from proctor.runtime.registry import runtime_by_id, strategy_ids
+from proctor.runtime.lane import lane_of
+from proctor.runtime.registry import Offer, offers, runtime_by_id
 
 
 class Refusal(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -17,10 +19,26 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     todo: str
 
 
+class LaneTold(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What was decided about a runtime, and by which line of which file."""
+
+    is_enabled: bool
+    enabled_by: str
+    rollout: Rollout
+    rollout_by: str
+
+
 class Program(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """One runtime. The program's version is not known until it runs and says it."""
+    """One runtime. The program's version is not known until it runs and says it.
+
+    `is_named` says whether a config names it, without which a plugin is not loaded.
+    """
 
     id: StrategyId
+    distributions: tuple[str, ...]
+    is_built_in: bool
+    is_named: bool
+    lane: LaneTold
     transports: tuple[str, ...] = ()
     capability: Capability | None = None
     claims: Claims | None = None
@@ -29,23 +47,34 @@ class Program(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     problem: Refusal | None = None
 
 
-def find_programs() -> tuple[Program, ...]:
+def find_programs(config: Config) -> tuple[Program, ...]:
     """Every runtime by its id; one that fails is told, and hides no other."""
-    return tuple(map(_find, strategy_ids()))
+    return tuple(_find(offer, config) for offer in offers().values())
 
 
-def _find(strategy: StrategyId) -> Program:
-    found = Program(id=strategy)
+def _find(offer: Offer, config: Config) -> Program:
+    lane = lane_of(offer.id, config)
+    found = Program(
+        id=offer.id,
+        distributions=offer.distributions,
+        is_built_in=offer.is_built_in,
+        is_named=config.names(offer.id),
+        lane=LaneTold(
+            is_enabled=lane.is_enabled.value,
+            enabled_by=lane.is_enabled.source,
+            rollout=lane.rollout.value,
+            rollout_by=lane.rollout.source,
+        ),
+    )
     try:
-        runtime = runtime_by_id(strategy)
-        found = Program(
-            id=strategy, transports=runtime.transports, capability=runtime.capability, claims=runtime.claims
+        runtime = runtime_by_id(offer.id, config)
+        found = msgspec.structs.replace(
+            found, transports=runtime.transports, capability=runtime.capability, claims=runtime.claims
         )
         program = runtime.locate({})
     except ProctorError as error:
-        return msgspec.structs.replace(
-            found, problem=Refusal(code=error.code, what=error.what, todo=error.meaning.todo)
-        )
+        todo = error.suggestion or error.meaning.todo
+        return msgspec.structs.replace(found, problem=Refusal(code=error.code, what=error.what, todo=todo))
     except Exception as error:  # a plugin may do anything
         what = f"{type(error).__name__}: {error}"
         todo = "Report it to whoever made this runtime."

@@ -35,6 +35,7 @@ class Driven:
     campaign: CampaignPaths
     duration_ms: int
     scratch: Path | None
+    warnings: tuple[str, ...]
 
 
 class CutOffError(ProctorError):
@@ -64,6 +65,7 @@ def drive(loaded: LoadedSpec, *, root: Path, is_scratch_kept: bool) -> Driven:
         campaign=result.paths,
         duration_ms=round((SYSTEM_CLOCK.steady_s() - began_s) * 1000),
         scratch=scratch_of_runs() / result.run_id if is_scratch_kept else None,
+        warnings=result.warnings,
     )
 
 

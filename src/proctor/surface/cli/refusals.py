@@ -6,12 +6,14 @@ from typing import Any
 import msgspec
 
 from proctor.campaign.run import CampaignResult
+from proctor.config.load import load_config
 from proctor.errors import InputError
 from proctor.event.credential import CredentialState
 from proctor.event.outcome import Outcome
 from proctor.evidence.artifacts import RunnerRef
 from proctor.evidence.layout import RootPaths
 from proctor.evidence.reader import read_bytes
+from proctor.ids import StrategyId
 from proctor.runtime.registry import runtime_by_id
 from proctor.spec.check_login import inherited_key
 from proctor.spec.load import LoadedSpec
@@ -25,23 +27,23 @@ def refused_logins(loaded: LoadedSpec, result: CampaignResult, *, root: RootPath
     for paths in root.run(result.run_id).attempts():
         if paths.folder.name not in failed:
             continue
-        facts = msgspec.json.decode(read_bytes(paths.runner_ref), type=RunnerRef).facts
+        ref = msgspec.json.decode(read_bytes(paths.runner_ref), type=RunnerRef)
+        facts = ref.facts
         if facts["credentialState"].value == CredentialState.REJECTED:
             flow = paths.folder.name.split(".")[1]
             at = next(number for number, each in enumerate(loaded.spec.flows) if each.id == flow)
-            told.setdefault(at, _refusal(loaded, at, used=facts["credentialInput"].value))
+            told.setdefault(at, _refusal(loaded, at, strategy=ref.strategy, used=facts["credentialInput"].value))
     return tuple(told.values())
 
 
-def _refusal(loaded: LoadedSpec, at: int, *, used: Mapping[str, Any]) -> InputError:
+def _refusal(loaded: LoadedSpec, at: int, *, strategy: StrategyId, used: Mapping[str, Any]) -> InputError:
     source = used["from"]
     provider = (loaded.spec.flows[at].model or loaded.spec.model).provider
     key = inherited_key(loaded.spec, at, "login")
     todo = f"See that {source} holds a credential of {provider}'s, whole and not expired."
     if used["login"] == Login.INHERIT:
-        accounts = (runtime_by_id(strategy).account for strategy in loaded.spec.flows[at].runtime)
-        command = next((account.command for account in accounts if account is not None), None)
-        todo = f"Run `{command}`, then try again." if command else todo
+        account = runtime_by_id(strategy, load_config(loaded.folder)).account
+        todo = todo if account is None else f"Run `{account.command}`, then try again."
     return InputError(
         "policy.login-refused",
         f"{provider} refused the credential from {source}",

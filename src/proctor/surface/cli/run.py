@@ -28,6 +28,7 @@ def run(*, spec: Path, root: Path | None, as_json: bool, is_scratch_kept: bool) 
     else:
         output.show(render_report(report, title=f"{report.campaign_id}  in {duration(driven.duration_ms)}"))
         output.show(closing(driven, calling=Calling.of(root)), is_wrapped=False)
+    output.note(*(f"warning: {each}" for each in driven.warnings))
     output.note(*(error_block(each, Calling.of(root)) for each in driven.refused))
     return report.exit
 

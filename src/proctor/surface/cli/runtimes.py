@@ -1,7 +1,11 @@
 """`proctor runtimes list` and `proctor runtimes probe`."""
 
+from pathlib import Path
+
+from proctor.config.load import load_config
 from proctor.errors import Exit
 from proctor.ids import StrategyId
+from proctor.runtime.lane import check_config
 from proctor.runtime.registry import runtime_by_id, strategy_ids
 from proctor.surface.cli.command import JSON, Command, argument
 from proctor.surface.cli.output import Output
@@ -12,9 +16,15 @@ _WORST = (Exit.INFRASTRUCTURE, Exit.JUDGED_NO, Exit.UNVERIFIED, Exit.OK)
 
 
 def list_runtimes(*, as_json: bool) -> int:
-    """Every runtime: what it claims to do, and the program it would run or why there is none."""
+    """Every runtime: its claims, who may use it, and the program it would run or why there is none.
+
+    A plugin is listed with the package that it comes from, and loaded only where proctor.toml, or
+    your own config, names it.
+    """
     output = Output(is_json=as_json)
-    programs = find_programs()
+    config = load_config(Path.cwd())
+    check_config(config)
+    programs = find_programs(config)
     if as_json:
         output.json({"runtimes": programs})
     else:

@@ -25,7 +25,13 @@ def render_programs(programs: Sequence[Program]) -> RenderableType:
 
 
 def _facts(each: Program) -> list[tuple[str, RenderableType]]:
-    rows: list[tuple[str, RenderableType]] = []
+    lane, whose = each.lane, "Proctor's own" if each.is_built_in else "a plugin"
+    named = "" if each.is_built_in else ", named in the config" if each.is_named else ", which no config names"
+    rollout = f"{lane.rollout} ({lane.rollout_by})"
+    rows: list[tuple[str, RenderableType]] = [
+        ("from", Text(legible(f"{', '.join(each.distributions)}: {whose}{named}"))),
+        ("lane", Text(rollout if lane.is_enabled else f"switched off ({lane.enabled_by}); {rollout}")),
+    ]
     if each.claims is not None:
         claims = msgspec.structs.asdict(each.claims)
         rows.append(("profile", Text(each.capability or "")))
@@ -43,7 +49,7 @@ def _facts(each: Program) -> list[tuple[str, RenderableType]]:
     if each.problem is not None:
         rows += [
             ("program", Text(legible(each.problem.what), style="red")),
-            ("to do", Text(each.problem.todo)),
+            ("to do", Text(legible(each.problem.todo))),
             ("code", Text(each.problem.code)),
         ]
     return rows

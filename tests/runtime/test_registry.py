@@ -1,0 +1,110 @@
+"""Runtimes by entry point: ours are always there, a plugin runs only where the config names it."""
+
+from pathlib import Path
+
+import pytest
+
+from proctor.config.load import load_config
+from proctor.errors import InputError, MachineError, ProctorError
+from proctor.ids import StrategyId
+from proctor.runtime.registry import built_in_ids, offers, runtime_by_id, strategy_ids
+from tests.plugins import LIKE_CODEX, install
+
+CODEX, PI = StrategyId("codex_app_server"), StrategyId("pi")
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of packages on the path; the current folder is the project."""
+    folder = tmp_path / "site"
+    folder.mkdir()
+    monkeypatch.syspath_prepend(folder)
+    monkeypatch.chdir(tmp_path)
+    return folder
+
+
+def name(*plugins: str) -> None:
+    Path("proctor.toml").write_text(f"plugins = {list(plugins)}\n".replace("'", '"'))
+
+
+def refusal(strategy: StrategyId) -> ProctorError:
+    with pytest.raises(ProctorError) as refused:
+        runtime_by_id(strategy)
+    return refused.value
+
+
+@pytest.mark.requirement("runtime.strategy.ids")
+def test_a_runtime_is_found_by_its_id_and_an_unknown_id_gets_the_nearest() -> None:
+    assert CODEX in built_in_ids()
+    assert runtime_by_id(CODEX).id == CODEX
+    error = refusal(StrategyId("codex_app_sever"))
+    assert (type(error), error.code, error.suggestion) == (InputError, "spec.unknown-runtime", CODEX)
+
+
+@pytest.mark.requirement("runtime.strategy.ids")
+def test_a_plugin_is_listed_but_nothing_of_it_runs_until_the_config_names_it(site: Path) -> None:
+    marker = site / "was-imported"
+    source = f"open({str(marker)!r}, 'w').close()\n{LIKE_CODEX.format(id='pi')}"
+    install(site, "proctor-pi", points={"pi": "listed_plugin:RUNTIME"}, modules={"listed_plugin": source})
+    assert (offers()[PI].distributions, offers()[PI].is_built_in) == (("proctor-pi",), False)
+    assert PI not in strategy_ids()
+    error = refusal(PI)
+    assert (type(error), error.code) == (InputError, "runtime.uninvited")
+    assert error.suggestion == f'Write `plugins = ["pi"]` as the first line of {Path("proctor.toml").absolute()}.'
+    assert not marker.exists()
+    Path("proctor.toml").write_text('plugins = ["pi"]')
+    assert PI in strategy_ids()
+    assert not marker.exists(), "listing imports nothing"
+    assert (runtime_by_id(PI).id, marker.exists()) == (PI, True)
+
+
+@pytest.mark.requirement("runtime.strategy.ids")
+@pytest.mark.parametrize("strategy", [PI, CODEX])
+def test_two_packages_that_offer_one_id_are_both_named(site: Path, strategy: StrategyId) -> None:
+    points = {str(strategy): "one_plugin:RUNTIME"}
+    install(site, "one", points=points, modules={"one_plugin": LIKE_CODEX.format(id=strategy)})
+    if strategy != CODEX:
+        install(site, "other", points=points, modules={})
+    name(strategy)
+    error = refusal(strategy)
+    both = "one and other" if strategy == PI else "one and proctor"
+    assert (type(error), error.code) == (MachineError, "runtime.ambiguous")
+    assert error.what == f"{strategy} is offered by {both}; uninstall one of them"
+
+
+@pytest.mark.parametrize(
+    ("module", "source", "says"),
+    [
+        ("absent_plugin", None, "ModuleNotFoundError: No module named 'absent_plugin'"),
+        ("raising_plugin", "raise RuntimeError('no luck')", "RuntimeError: no luck"),
+        ("leaving_plugin", "import sys; sys.exit(7)", "SystemExit: 7"),
+        ("empty_plugin", "", "AttributeError: module 'empty_plugin' has no attribute 'RUNTIME'"),
+        ("wrong_plugin", "RUNTIME = object()", "it has no `id`"),
+        ("lying_plugin", LIKE_CODEX.format(id="codex"), "it calls itself 'codex'"),
+        ("unclaimed_plugin", LIKE_CODEX.format(id="pi") + "Like.claims = {}\n", "its `claims` are no Claims"),
+        ("hollow_plugin", LIKE_CODEX.format(id="pi") + "Like.open_host = 1\n", "its `open_host` cannot be called"),
+        (
+            "moody_plugin",
+            LIKE_CODEX.format(id="pi") + "Like.claims = property(lambda self: 1 / 0)\n",
+            "ZeroDivisionError: division by zero",
+        ),
+    ],
+)
+def test_a_plugin_that_is_no_runtime_is_told_as_that(site: Path, module: str, source: str | None, says: str) -> None:
+    modules = {} if source is None else {module: source}
+    install(site, "proctor-pi", points={"pi": f"{module}:RUNTIME"}, modules=modules)
+    name("pi")
+    error = refusal(PI)
+    assert (type(error), error.code) == (MachineError, "runtime.broken")
+    assert error.what == f"pi ({module}:RUNTIME, from proctor-pi): {says}"
+
+
+def test_a_config_given_is_the_one_that_counts(site: Path, tmp_path: Path) -> None:
+    install(
+        site, "given", points={"given": "given_plugin:RUNTIME"}, modules={"given_plugin": LIKE_CODEX.format(id="given")}
+    )
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "proctor.toml").write_text('plugins = ["given"]')
+    given = StrategyId("given")
+    assert runtime_by_id(given, load_config(tmp_path / "elsewhere")).id == given
+    assert refusal(given).code == "runtime.uninvited"
