@@ -1,10 +1,11 @@
 """A suite of missions through two flows or runtimes, and the two compared."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import msgspec
 
+from proctor.config.load import load_config
 from proctor.errors import Exit, InputError
 from proctor.evidence.layout import AttemptPaths
 from proctor.ids import FlowId, MissionId, StrategyId
@@ -23,19 +24,20 @@ def suite_of_two(suite: Path, left: str, right: str) -> LoadedSpec:
         raise InputError("usage", f"{left} cannot differ from itself", suggestion="Name two flows, or two runtimes.")
     loaded = load_spec(suite)
     spec = loaded.spec
-    flows = [_flow(spec, name, file=str(suite)) for name in (left, right)]
+    runtimes = strategy_ids(load_config(loaded.folder))
+    flows = [_flow(spec, name, runtimes=runtimes, file=str(suite)) for name in (left, right)]
     both = msgspec.structs.replace(spec, campaign=f"{spec.campaign}-parity", flows=flows)
     return load_built(both, name=suite.name, folder=loaded.folder)
 
 
-def _flow(spec: CampaignSpec, name: str, *, file: str) -> FlowSpec:
+def _flow(spec: CampaignSpec, name: str, *, runtimes: Sequence[StrategyId], file: str) -> FlowSpec:
     """The suite's flow of that id, else its first flow with another runtime."""
     known = {flow.id: flow for flow in spec.flows}
     if FlowId(name) in known:
         return known[FlowId(name)]
-    if StrategyId(name) in strategy_ids():
+    if StrategyId(name) in runtimes:
         return msgspec.structs.replace(spec.flows[0], id=FlowId(name), runtime=[StrategyId(name)])
-    there = ", ".join((*known, *strategy_ids()))
+    there = ", ".join((*known, *runtimes))
     raise InputError("spec.unknown-runtime", f"{file} has no flow {name!r}, and no runtime is called so: {there}")
 
 
