@@ -2,7 +2,7 @@
 
 from enum import Enum, auto
 
-from proctor_pi.wire import Frame
+from proctor_pi.wire import Frame, read_state
 
 CHECK = "rest-"
 """How the ids of our questions begin whether it is at rest."""
@@ -43,8 +43,10 @@ class Course:
             case "compaction_end" if not frame.will_retry:
                 return self._stop()
             case "response" if self.is_stopped and frame.id == self.check:
-                self.is_stopped = False
-                return Move.OVER
+                state = read_state(frame)
+                if state is None or not (state.is_streaming or state.is_compacting):
+                    self.is_stopped = False
+                    return Move.OVER
         return Move.NONE
 
     def _stop(self) -> Move:

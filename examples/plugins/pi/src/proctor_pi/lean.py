@@ -12,18 +12,13 @@ import msgspec
 from proctor.protocol.lines import MAX_LINE_BYTES, LineSplitter
 from proctor.transport.channel import Channel
 from proctor.transport.tree import ExitStatus
-from proctor_pi.wire import Result
+from proctor_pi.wire import Result, name_of
 
 _Fields = dict[str, msgspec.Raw]
 _encode = msgspec.json.encode
 _EMPTY = msgspec.Raw(b"[]")
 
 
-class _Typed(msgspec.Struct):
-    type: str
-
-
-_read_type = msgspec.json.Decoder(_Typed).decode
 _read_fields = msgspec.json.Decoder(_Fields).decode
 
 
@@ -41,7 +36,7 @@ class Lean:
 
     def line(self, line: bytes) -> bytes:
         try:
-            way = self._ways.get(_read_type(line).type)
+            way = self._ways.get(name_of(line))
             if way is None:
                 return line
             fields = _read_fields(line)

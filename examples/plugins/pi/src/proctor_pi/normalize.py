@@ -39,7 +39,7 @@ from proctor_pi.course import Course, Move
 from proctor_pi.failures import FAILURES, error_class
 from proctor_pi.places import Replies, is_reply
 from proctor_pi.tools import ASKING, DIALOGS, Call
-from proctor_pi.wire import Frame, Message, Result, State, Usage, read_frame
+from proctor_pi.wire import Frame, Message, Result, Usage, name_of, read_frame, read_state
 
 # What it says when a reply that it was about to ask for again is not wanted any more.
 RETRY_CANCELLED = "Retry cancelled"
@@ -81,7 +81,8 @@ class PiNormalizer:
             return
         frame = read_frame(row.frame) if isinstance(row.frame, msgspec.Raw) else None
         if frame is None:
-            yield Unrecognized(native="not a frame that we can read", **at)
+            native = name_of(row.frame) if isinstance(row.frame, msgspec.Raw) else "not a frame"
+            yield Unrecognized(native=native, **at)
         elif row.dir is Dir.OUT:
             yield self._said(frame, at)
         else:
@@ -148,8 +149,7 @@ class PiNormalizer:
         if method is None:
             yield Unrecognized(native="reply to nothing", **at)
             return
-        if method == "get_state" and self._thread is None and isinstance(frame.data, msgspec.Raw):
-            state = msgspec.json.decode(frame.data, type=State)
+        if method == "get_state" and self._thread is None and (state := read_state(frame)) is not None:
             self._thread = state.session_id
             yield SessionBegan(
                 thread=ThreadId(state.session_id),

@@ -25,7 +25,7 @@ from proctor_pi.course import Course, Move
 from proctor_pi.leftovers import end_leftovers
 from proctor_pi.places import Replies
 from proctor_pi.tools import ASKING, DIALOGS, Call
-from proctor_pi.wire import Frame, State, read_frame
+from proctor_pi.wire import Frame, State, read_frame, read_state
 
 START_S: Final = 30.0
 TEARDOWN_S: Final = 5.0
@@ -70,12 +70,7 @@ class PiSession:
     @property
     def facts(self) -> Mapping[str, Fact]:
         how = {"files": "fenced" if self._is_fenced else "open", "network": "host"}
-        fences = Fact(value=how, authority=Authority.OBSERVED, source="how the process was started")
-        model = None if self._state is None else self._state.model
-        if model is None:
-            return {"fences": fences}
-        value = {"provider": self._ask.model.provider, "requested": self._ask.model.name, "effective": model.id}
-        return {"fences": fences, "model": Fact(value=value, authority=Authority.REPORTED, source="get_state")}
+        return {"fences": Fact(value=how, authority=Authority.OBSERVED, source="how the process was started")}
 
     @property
     def last_heard_s(self) -> float:
@@ -84,12 +79,9 @@ class PiSession:
     async def start(self, talk: Talk, tasks: TaskGroup) -> None:
         self._talk, self._tasks = talk, tasks
         reply = await self._call("get_state", deadline_s=START_S)
-        try:
-            self._state = msgspec.json.decode(reply.data, type=State) if isinstance(reply.data, msgspec.Raw) else None
-        except msgspec.DecodeError as error:
-            raise PeerError("peer.wire", f"get_state: {error}") from error
+        self._state = read_state(reply)
         if self._state is None:
-            raise PeerError("peer.wire", "get_state: a reply without data")
+            raise PeerError("peer.wire", "get_state: not a reply that we can read")
 
     async def turn(self, prompt: str, *, output_schema: Mapping[str, Any] | None = None) -> None:
         if self._over is not None:

@@ -70,6 +70,8 @@ class State(Native, frozen=True, kw_only=True):
     session_file: str | None = None
     model: Model | None = None
     message_count: int = 0
+    is_streaming: bool = False
+    is_compacting: bool = False
 
 
 class Frame(Native, frozen=True, kw_only=True):
@@ -101,7 +103,13 @@ class Frame(Native, frozen=True, kw_only=True):
     title: str | None = None
 
 
+class _Typed(Native, frozen=True, kw_only=True):
+    type: str
+
+
 _DECODER = msgspec.json.Decoder(Frame)
+_TYPED = msgspec.json.Decoder(_Typed)
+_STATE = msgspec.json.Decoder(State)
 
 
 def read_frame(line: bytes | msgspec.Raw) -> Frame | None:
@@ -109,4 +117,20 @@ def read_frame(line: bytes | msgspec.Raw) -> Frame | None:
     try:
         return _DECODER.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+
+
+def name_of(line: bytes | msgspec.Raw) -> str:
+    """What to call a line that is no frame for us."""
+    try:
+        return _TYPED.decode(line).type
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return "not a frame"
+
+
+def read_state(frame: Frame) -> State | None:
+    """What a reply to `get_state` says; None where it says nothing of that kind."""
+    try:
+        return None if isinstance(frame.data, msgspec.UnsetType) else _STATE.decode(frame.data)
+    except msgspec.DecodeError:
         return None
