@@ -105,6 +105,7 @@ def test_policy_allows_what_is_held(
     assert given == [*allowed, False]
 
 
+@pytest.mark.requirement("attempt.contain")
 def test_the_fences_hold_a_command(tmp_path: Path, program: Executable, monkeypatch: pytest.MonkeyPatch) -> None:
     home = tmp_path / "user"
     home.mkdir()

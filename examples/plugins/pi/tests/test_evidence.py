@@ -50,6 +50,7 @@ def campaign(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.requirement("runtime.strategy.ids")
 def test_a_campaign_leaves_whole_evidence_and_no_secret_in_it(campaign: Path, program: Executable) -> None:
     proctor("run", "spec.yaml", folder=campaign)
 
