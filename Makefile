@@ -7,14 +7,20 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 LOCKS := locks/boot.lock locks/dev.lock
+PLUGIN := examples/plugins/pi
 # By content, not by date: a checkout that comes back to the same locks is ready.
-STAMP := $(VENV)/.ready-$(shell { $(PYTHON) -V; cat pyproject.toml $(LOCKS); } 2>/dev/null | sha256sum | cut -c1-16)
+STAMP := $(VENV)/.ready-$(shell { $(PYTHON) -V; cat pyproject.toml $(PLUGIN)/pyproject.toml $(LOCKS); } 2>/dev/null | sha256sum | cut -c1-16)
+
+# The other agents, pinned, in the user's cache: a folder for each content of their locks.
+AGENT_LOCKS := locks/agents.lock locks/pi/package.json locks/pi/package-lock.json
+AGENTS := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/proctor/agents/$(shell cat $(AGENT_LOCKS) | sha256sum | cut -c1-16)
+test accept bench browser: export PROCTOR_AGENTS ?= $(shell test -d "$(AGENTS)" && echo "$(AGENTS)")
 
 # The agents' wheels are large.
 export UV_HTTP_TIMEOUT ?= 600
 export UV_NO_PROGRESS ?= 1
 
-.PHONY: help demo test browser check accept chaos bench contract lock clean
+.PHONY: help agents demo test browser check accept chaos bench contract lock clean
 
 help: ## what can be done
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
@@ -24,9 +30,12 @@ $(STAMP):
 	$(PYTHON) -m venv --clear $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --only-binary :all: -r locks/boot.lock
 	$(BIN)/uv pip sync --quiet --python $(BIN)/python --require-hashes --only-binary :all: locks/dev.lock
-	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable .
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable . --editable $(PLUGIN)
 	@rm -f $(VENV)/.ready-*
 	@touch $@
+
+agents: $(STAMP) ## install the other agents, pinned, into the user's cache
+	@$(BIN)/python locks/install.py "$(AGENTS)" $(BIN)/uv
 
 demo: $(STAMP) ## run four missions through the real Codex, offline
 	$(BIN)/proctor run examples/quickstart.yaml
@@ -63,6 +72,10 @@ lock: ## resolve the locks again
 	echo uv | $(BIN)/uv pip compile - --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header --quiet -o locks/boot.lock
 	$(BIN)/uv pip compile pyproject.toml locks/boot.lock --all-extras --group build --group dev --universal --python-version 3.11 \
 	  --generate-hashes --no-emit-index-url --no-annotate --no-header --quiet -o locks/dev.lock
+	echo claude-agent-sdk==0.2.182 | $(BIN)/uv pip compile - --no-deps --universal --python-version 3.11 \
+	  --generate-hashes --no-emit-index-url --no-annotate --no-header --quiet -o locks/agents.lock
+	cd locks/pi && rm -f package-lock.json && npm install --package-lock-only --omit-lockfile-registry-resolved --ignore-scripts --no-audit --no-fund
+	$(PYTHON) locks/no_addresses.py locks/pi/package-lock.json
 
 clean: ## remove what set-up made
 	rm -rf $(VENV)

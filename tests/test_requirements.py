@@ -21,7 +21,7 @@ def test_every_requirement_is_cited_or_listed_as_not_built() -> None:
 
 def citations() -> Iterator[str]:
     """Ids in @pytest.mark.requirement(...), read and not run."""
-    for file in [*HERE.rglob("*.py"), *HERE.parent.joinpath("accept").rglob("*.py")]:
+    for file in [file for folder in ("tests", "accept", "examples") for file in (HERE.parent / folder).rglob("*.py")]:
         for node in ast.walk(ast.parse(file.read_text())):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "requirement":
                 yield from (str(arg.value) for arg in node.args if isinstance(arg, ast.Constant))

@@ -5,7 +5,7 @@ from typing import Final, Protocol
 
 import msgspec
 
-from proctor.model.dialects import codex
+from proctor.model.dialects import codex, pi
 from proctor.model.script import Call, Patch, Run, ToolIntent
 from proctor.model.wire import Tool, ToolCall
 
@@ -19,7 +19,7 @@ class Dialect(Protocol):
 
 
 # A module is a dialect; the first that knows a tool offered speaks.
-DIALECTS: Final[tuple[Dialect, ...]] = (codex,)
+DIALECTS: Final[tuple[Dialect, ...]] = (codex, pi)
 
 
 def express(intent: ToolIntent, tools: Sequence[Tool]) -> ToolCall | None:

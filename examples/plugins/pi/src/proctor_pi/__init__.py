@@ -1,0 +1,45 @@
+"""pi as a runtime of Proctor: the real program, driven over its RPC, one process a session."""
+
+from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager
+from typing import Any
+
+from proctor.ids import StrategyId
+from proctor.runtime.base import Executable, Host, HostAsk, Normalizer, Runtime, Tap
+from proctor.runtime.capability import Capability
+from proctor.runtime.credential import Account
+from proctor_pi import home, host, program
+from proctor_pi.failures import FAILURES
+from proctor_pi.normalize import PiNormalizer
+from proctor_pi.vocabulary import WORDS
+
+
+class Pi:
+    """What Proctor asks of a runtime."""
+
+    id = StrategyId("pi")
+    claims = host.CLAIMS
+    capability = Capability.INTERACTIVE_APPROVALS
+    serves: Mapping[str, tuple[str, ...]] | None = None
+    transports = (host.TRANSPORT,)
+    words = WORDS
+    private: frozenset[tuple[str, ...]] = frozenset()
+    failures = FAILURES
+    option_names = home.OPTIONS
+    account: Account | None = None
+    reserved_variables = home.OWN_VARIABLES
+
+    def check_options(self, options: Mapping[str, Any]) -> None:
+        home.check_options(options)
+
+    def locate(self, options: Mapping[str, Any]) -> Executable:
+        return program.locate(options)
+
+    def normalizer(self) -> Normalizer:
+        return PiNormalizer()
+
+    def open_host(self, ask: HostAsk, tap: Tap) -> AbstractAsyncContextManager[Host]:
+        return host.open_host(ask, tap)
+
+
+RUNTIME: Runtime = Pi()

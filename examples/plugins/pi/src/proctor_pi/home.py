@@ -1,0 +1,139 @@
+"""What one session of pi is given: a home of its own, its words on the command line, and what it may touch."""
+
+import dataclasses
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from proctor.contain.fences import Fences, fence_in
+from proctor.errors import InputError, disk_refusal
+from proctor.runtime.base import HostAsk, ModelAsk, SessionAsk
+from proctor.spec.model import Contain, Network, Sandbox
+from proctor_pi import kept
+from proctor_pi.program import installation
+
+PROVIDER: Final = "proctor"
+APIS: Final = ("openai-responses", "openai-completions", "anthropic-messages")
+OPTIONS: Final = frozenset({"api", "max_retries", "retry_delay_ms"})
+OWN_VARIABLES: Final = frozenset({"HOME", "PI_CODING_AGENT_DIR", "PI_OFFLINE"})
+
+# What is found in a workspace's own `.pi` folder would be run, or would change what a prompt means.
+_PLAIN: Final = ("--no-extensions", "--no-skills", "--no-prompt-templates", "--no-themes")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Home:
+    """How to start pi for one session. `moved` is the kept session that was told of another workspace, if one was."""
+
+    argv: tuple[str, ...]
+    env: Mapping[str, str]
+    fences: Fences | None
+    moved: Path | None = None
+
+
+def check_options(options: Mapping[str, Any]) -> None:
+    """InputError where an option has a value that means nothing."""
+    api = options.get("api", APIS[0])
+    if api not in APIS:
+        raise InputError("spec.type", f"api is one of {', '.join(APIS)}, not {api!r}")
+    for name in ("max_retries", "retry_delay_ms"):
+        value = options.get(name, 0)
+        if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+            raise InputError("spec.type", f"{name} is a whole number, not {value!r}")
+
+
+def lay_out(host: HostAsk, ask: SessionAsk) -> Home:
+    """Written anew for each session: no two share a setting."""
+    sessions = host.home / "sessions"
+    try:
+        sessions.mkdir(mode=0o700, parents=True, exist_ok=True)
+        own = Path(tempfile.mkdtemp(prefix="pi-", dir=host.home))
+        ask.tmp.mkdir(mode=0o700, parents=True, exist_ok=True)
+        settings = _settings(ask.model, ask.options)
+        (own / "settings.json").write_bytes(msgspec.json.encode(settings))
+        (own / "models.json").write_bytes(msgspec.json.encode(_models(ask.model, ask.options)))
+        (own / "ask.js").write_bytes(resources.files("proctor_pi").joinpath("ask.js").read_bytes())
+    except OSError as error:
+        raise disk_refusal(error, path=host.home) from error
+    taken_up, moved = _taken_up(ask, sessions)
+    is_kept = ask.is_persistent or bool(taken_up)
+    provider = ask.model.provider if ask.model.base_url is None else PROVIDER
+    return Home(
+        argv=(
+            *("node", host.program.real_path, "--mode", "rpc", *_PLAIN, "--extension", str(own / "ask.js")),
+            *("--provider", provider, "--model", ask.model.name),
+            *(("--session-dir", str(sessions)) if is_kept else ("--no-session",)),
+            *taken_up,
+        ),
+        env={
+            "HOME": str(own),
+            "PI_CODING_AGENT_DIR": str(own),
+            # Else it looks for updates of itself, and reports that it was installed.
+            "PI_OFFLINE": "1",
+            "TMPDIR": host.env.get("TMPDIR", str(ask.tmp)),
+        },
+        fences=_fences(host, ask, writable=(own, sessions) if is_kept else (own,)),
+        moved=moved,
+    )
+
+
+def _taken_up(ask: SessionAsk, sessions: Path) -> tuple[tuple[str, ...], Path | None]:
+    if ask.fork is not None:
+        return ("--fork", str(kept.find(sessions, ask.fork))), None
+    if ask.resume is None:
+        return (), None
+    file = kept.find(sessions, ask.resume)
+    return ("--session", str(file)), file if kept.move(file, ask.workspace) else None
+
+
+def _settings(model: ModelAsk, options: Mapping[str, Any]) -> dict[str, Any]:
+    retry = {
+        "maxRetries": options.get("max_retries"),
+        "baseDelayMs": options.get("retry_delay_ms"),
+        # What the library below it retries by itself nobody hears of.
+        "provider": {"maxRetries": 0},
+    }
+    settings: dict[str, Any] = {
+        "retry": {key: value for key, value in retry.items() if value is not None},
+        "enableInstallTelemetry": False,
+    }
+    if model.key_variable is not None:
+        # Without this it hands its provider's key to every shell child.
+        settings["shellCommandPrefix"] = f"unset {model.key_variable}"
+    return settings
+
+
+def _models(model: ModelAsk, options: Mapping[str, Any]) -> dict[str, Any]:
+    if model.base_url is None:
+        return {"providers": {}}
+    return {
+        "providers": {
+            PROVIDER: {
+                "baseUrl": model.base_url,
+                "api": options.get("api", APIS[0]),
+                # The name of a variable, or, where there is no variable of that name, the key itself.
+                "apiKey": model.key_variable or "none",
+                "models": [{"id": model.name}],
+            }
+        }
+    }
+
+
+def _fences(host: HostAsk, ask: SessionAsk, *, writable: tuple[Path, ...]) -> Fences | None:
+    """pi has no sandbox of its own."""
+    if ask.contain is Contain.NONE or ask.sandbox is Sandbox.DANGER_FULL_ACCESS:
+        return None
+    works_in = () if ask.sandbox is Sandbox.READ_ONLY else (ask.workspace,)
+    fences = fence_in(
+        (*works_in, ask.tmp, *writable),
+        hidden=ask.hidden,
+        network=Network.HOST,
+        search_path=host.env.get("PATH", ""),
+    )
+    readable = (installation(host.program), *(() if works_in else (ask.workspace,)))
+    return dataclasses.replace(fences, read_only=(*fences.read_only, *readable))

@@ -1,0 +1,218 @@
+"""One process of pi and the thread in it: prompts, questions, an interrupt, and nothing left running afterwards."""
+
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
+from typing import Any, Final
+
+import anyio
+import anyio.to_thread
+import msgspec
+from anyio.abc import TaskGroup
+
+from proctor.clock import Clock
+from proctor.errors import DeadlineError, HangupError, PeerError, RefusedError
+from proctor.event.row import HistoryKept
+from proctor.fact import Authority, Fact
+from proctor.ids import ThreadId
+from proctor.runtime.base import SessionAsk, Tap
+from proctor.runtime.talk import PLAIN, Routed, Talk
+from proctor_pi import kept
+from proctor_pi.approvals import Desk
+from proctor_pi.course import Course, Move
+from proctor_pi.leftovers import end_leftovers
+from proctor_pi.places import Replies
+from proctor_pi.tools import ASKING, DIALOGS, Call
+from proctor_pi.wire import Frame, State, read_frame, read_state
+
+START_S: Final = 30.0
+TEARDOWN_S: Final = 5.0
+
+
+@dataclass(slots=True)
+class _Request:
+    command: str
+    answered: anyio.Event = field(default_factory=anyio.Event)
+    reply: Frame | None = None
+
+
+class PiSession:
+    """Control runs on raw frames; what they mean is folded from the record."""
+
+    def __init__(self, ask: SessionAsk, tap: Tap, *, clock: Clock, is_fenced: bool) -> None:
+        self._ask = ask
+        self._tap = tap
+        self._is_fenced = is_fenced
+        self._desk = Desk(ask, tap, clock=clock, is_fenced=is_fenced)
+        self._ids = count(1)
+        self._requests: dict[str, _Request] = {}
+        self._replies = Replies()
+        self._course = Course()
+        self._calls: dict[str, Call] = {}
+        self._state: State | None = None
+        self._over: anyio.Event | None = None
+        self._hangup: str | None = None
+        self._talk: Talk
+        self._tasks: TaskGroup
+
+    # ── what the supervisor sees ──
+
+    @property
+    def session_id(self) -> str:
+        return f"{self._ask.attempt}/{self.thread}"
+
+    @property
+    def thread(self) -> ThreadId | None:
+        return None if self._state is None else ThreadId(self._state.session_id)
+
+    @property
+    def facts(self) -> Mapping[str, Fact]:
+        how = {"files": "fenced" if self._is_fenced else "open", "network": "host"}
+        return {"fences": Fact(value=how, authority=Authority.OBSERVED, source="how the process was started")}
+
+    @property
+    def last_heard_s(self) -> float:
+        return max(self._talk.heard_s, self._desk.busy_until_s)
+
+    async def start(self, talk: Talk, tasks: TaskGroup) -> None:
+        self._talk, self._tasks = talk, tasks
+        reply = await self._call("get_state", deadline_s=START_S)
+        self._state = read_state(reply)
+        if self._state is None:
+            raise PeerError("peer.wire", "get_state: not a reply that we can read")
+
+    async def turn(self, prompt: str, *, output_schema: Mapping[str, Any] | None = None) -> None:
+        if self._over is not None:
+            raise RefusedError("peer.refused", "prompt: a turn runs already")
+        over = self._over = anyio.Event()
+        try:
+            await self._call("prompt", deadline_s=START_S, message=prompt)
+        except RefusedError:
+            self._over = None
+            raise
+        await over.wait()
+        if self._hangup is not None:
+            raise HangupError("peer.hangup", self._hangup)
+
+    async def steer(self, text: str) -> None:
+        if self._over is None or self._course.is_stopped:
+            # It would be kept for the turn after this one.
+            raise RefusedError("peer.refused", "steer: no turn runs")
+        await self._call("steer", deadline_s=START_S, message=text)
+
+    async def compact(self) -> None:
+        raise RefusedError("runtime.capability", "pi shortens its history by itself only")
+
+    async def interrupt(self) -> None:
+        if (over := self._over) is None:
+            return
+        with anyio.move_on_after(TEARDOWN_S), suppress(PeerError):
+            await self._call("abort", deadline_s=TEARDOWN_S)
+            await over.wait()
+
+    async def settle(self) -> None:
+        """A command's background processes outlive its end; those in a session of their own outlive an abort too."""
+        await end_leftovers(self._talk.process)
+
+    async def read_history(self) -> None:
+        file = None if self._state is None else self._state.session_file
+        if file is None:
+            raise RefusedError("peer.refused", "pi keeps nothing of an ephemeral session")
+        items = await anyio.to_thread.run_sync(kept.read, Path(file))
+        self._tap.say(HistoryKept(source=kept.SOURCE, items=items))
+
+    async def close(self) -> None:
+        """Bounded. What the process does not end by itself goes with it."""
+        self._desk.withdraw()
+        await self.interrupt()
+
+    # ── requests ──
+
+    async def _call(self, command: str, *, deadline_s: float, **params: Any) -> Frame:
+        id_ = str(next(self._ids))
+        request = self._requests[id_] = _Request(command)
+        try:
+            await self._say({"id": id_, "type": command, **params})
+            with anyio.move_on_after(deadline_s):
+                await request.answered.wait()
+        finally:
+            self._requests.pop(id_, None)
+        if request.reply is None:
+            if self._hangup is not None:
+                raise HangupError("peer.hangup", self._hangup)
+            raise DeadlineError("peer.deadline", f"{command}: no reply within {deadline_s:g} s")
+        if not request.reply.success:
+            raise RefusedError("peer.refused", f"{command}: {request.reply.error}")
+        return request.reply
+
+    async def _say(self, message: Mapping[str, Any]) -> None:
+        await self._talk.say(msgspec.json.encode(message))
+
+    # ── what is heard ──
+
+    def route(self, line: bytes) -> Routed:
+        frame = read_frame(line)
+        if frame is None:
+            return PLAIN
+        self._replies.feed(frame)
+        return self._replies.route(frame)
+
+    def heard(self, line: bytes) -> None:
+        frame = read_frame(line)
+        if frame is None:
+            return
+        move = self._course.feed(frame)
+        match frame.type:
+            case "response":
+                self._answered(frame)
+            case "tool_execution_start" if frame.tool_call_id:
+                self._calls[frame.tool_call_id] = Call(
+                    id=frame.tool_call_id, name=frame.tool_name or "", args=frame.args or {}
+                )
+            case "tool_execution_end" if frame.tool_call_id:
+                self._calls.pop(frame.tool_call_id, None)
+                self._desk.withdraw(frame.tool_call_id)
+            case "extension_ui_request" if frame.id and frame.method in DIALOGS:
+                about = frame.message if frame.title == ASKING and isinstance(frame.message, str) else ""
+                self._tasks.start_soon(self._answer, frame.id, self._calls.get(about))
+        if move is Move.STOPPED:
+            self._tasks.start_soon(self._check, self._course.check)
+        elif move is Move.OVER:
+            self._end_turn()
+
+    def hung_up(self, cause: str) -> None:
+        self._hangup = cause
+        self._desk.withdraw()
+        for request in self._requests.values():
+            request.answered.set()
+        self._end_turn()
+
+    def _answered(self, frame: Frame) -> None:
+        # To a command that it does not know it replies without an id.
+        request = self._requests.get(frame.id) if frame.id else self._oldest(frame.command)
+        if request is not None and request.reply is None:
+            request.reply = frame
+            request.answered.set()
+
+    def _oldest(self, command: str | None) -> _Request | None:
+        return next((request for request in self._requests.values() if request.command == command), None)
+
+    def _end_turn(self) -> None:
+        if self._over is not None:
+            self._over.set()
+            self._over = None
+
+    # ── tasks ──
+
+    async def _check(self, id_: str) -> None:
+        with suppress(PeerError):
+            await self._say({"id": id_, "type": "get_state"})
+
+    async def _answer(self, request: str, call: Call | None) -> None:
+        with suppress(PeerError):
+            await self._desk.take(request, call, give=self._give)
+
+    async def _give(self, request: str, is_allowed: bool) -> None:
+        await self._say({"type": "extension_ui_response", "id": request, "confirmed": is_allowed})

@@ -1,0 +1,36 @@
+"""pi's own words: no secret may be a part of one, or a frame would mean something else when it is masked."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from proctor_pi import course, kept, normalize, places, tools, wire
+
+_TOLD_APART = """
+agent_end agent_start auto_retry_end auto_retry_start compaction_end compaction_start extension_error
+extension_ui_request extension_ui_response message_end message_start message_update response
+tool_execution_end tool_execution_start tool_execution_update
+abort confirm get_state prompt steer
+assistant toolResult user custom
+text thinking toolCall aborted error length stop toolUse
+confirmed cancelled partial bash edit write read
+""".split()
+
+
+def _fields() -> Iterator[str]:
+    """The names of all fields that we read: behind a masked name nothing is found."""
+    kinds: list[type[wire.Native]] = [wire.Native]
+    for kind in kinds:
+        kinds += kind.__subclasses__()
+        yield from kind.__struct_encode_fields__
+
+
+WORDS: Final = frozenset(
+    (
+        *_TOLD_APART,
+        *_fields(),
+        *normalize.UNTOLD,
+        *tools.DIALOGS,
+        *(tools.ASKING, course.CHECK, kept.SOURCE, normalize.RETRY_CANCELLED),
+        *(places.TEXT, places.THINKING, places.CALL),
+    )
+)

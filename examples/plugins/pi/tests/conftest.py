@@ -1,0 +1,59 @@
+"""What the plugin's tests share: folders of their own, and the real pi where it is installed."""
+
+import os
+from collections.abc import Iterator
+from typing import Final
+
+import pytest
+
+from proctor.errors import MachineError
+from proctor.runtime.base import Executable
+from proctor_pi import RUNTIME
+
+# Read before any other conftest takes Proctor's own variables away.
+AGENTS: Final = os.environ.get("PROCTOR_AGENTS", "")
+NEEDS: Final = "program"
+
+
+def _program() -> Executable | None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PROCTOR_AGENTS", AGENTS)
+        try:
+            return RUNTIME.locate({})
+        except MachineError:
+            return None
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Tests that need pi are left out where it is not there."""
+    here = os.fspath(config.rootpath / "examples")
+    needing = [
+        item
+        for item in items
+        if os.fspath(item.path).startswith(here) and NEEDS in getattr(item, "fixturenames", ()) and _program() is None
+    ]
+    if needing:
+        config.hook.pytest_deselected(items=needing)
+        items[:] = [item for item in items if item not in needing]
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    if _program() is None:
+        terminalreporter.write_line("not tested, because not installed: pi (`make agents` does that)")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _own_folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """No test reads or writes the user's own cache or state."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+        patch.setenv("PROCTOR_AGENTS", AGENTS)
+        yield
+
+
+@pytest.fixture
+def program() -> Executable:
+    found = _program()
+    assert found is not None, "this test should have been left out"
+    return found

@@ -1,0 +1,128 @@
+"""Who decides what the real pi may do, and what holds it when nobody is asked."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from examples.plugins.pi.tests.real import open_pi, run
+
+from proctor.clock import SYSTEM_CLOCK
+from proctor.event.model import ApprovalAsked, ApprovalResolved, ToolEnded
+from proctor.runtime.base import Decision, Executable, Question
+from proctor.spec.model import Approvals, Sandbox
+from proctor.testing.trial import EventTap, session_asked
+from proctor_pi import RUNTIME
+from proctor_pi.approvals import Desk
+from proctor_pi.tools import Call
+
+OUTSIDE = {"patch": {"file": "../outside.txt", "content": "x"}}
+INSIDE = {"patch": {"file": "inside.txt", "content": "x"}}
+DONE = {"say": "Done."}
+
+
+async def outcome(pi: Any, *steps: Any, name: str, **ask: Any) -> list[tuple[str, str, str]]:
+    """What was decided by whom, and what became of the call."""
+    async with pi.session(*steps, DONE, name=name, **ask) as (session, tap):
+        await session.turn("Go on.")
+        decided = [(each.decision, each.by) for each in tap.of(ApprovalResolved)]
+        assert len(tap.of(ApprovalAsked)) == len(decided)
+        return [(*each, tool.status) for each, tool in zip(decided, tap.of(ToolEnded), strict=True)]
+
+
+def test_whoever_is_asked_decides(tmp_path: Path, program: Executable) -> None:
+    asked: list[Question] = []
+
+    async def decide(question: Question) -> Decision:
+        asked.append(question)
+        if question.command == "false":
+            raise ValueError("no idea")
+        return Decision.ACCEPT if question.command == "true" else Decision.DENY
+
+    async def test() -> None:
+        async with open_pi(tmp_path, program) as pi:
+            steps = ({"run": "true"}, {"run": "touch denied"}, INSIDE, {"run": "false"})
+            ask = {"approvals": Approvals.ASK, "decide": decide}
+            assert await outcome(pi, *steps, name="ask", **ask) == [
+                ("accept", "callback", "completed"),
+                ("decline", "callback", "declined"),
+                ("decline", "callback", "declined"),
+                ("decline", "error", "declined"),
+            ]
+            assert list((tmp_path / "ask" / "workspace").iterdir()) == []
+            told = [(question.about, question.command, question.paths) for question in asked]
+            assert told == [
+                ("command", "true", ()),
+                ("command", "touch denied", ()),
+                ("patch", None, ("inside.txt",)),
+                ("command", "false", ()),
+            ]
+
+    run(test)
+
+
+def test_what_is_denied_is_what_leads_out(tmp_path: Path, program: Executable) -> None:
+    async def test() -> None:
+        async with open_pi(tmp_path, program) as pi:
+            assert await outcome(pi, {"run": "true"}, INSIDE, OUTSIDE, name="fenced") == [
+                ("accept", "policy", "completed"),
+                ("accept", "policy", "completed"),
+                ("decline", "policy", "declined"),
+            ]
+
+    run(test)
+
+
+@pytest.mark.parametrize(
+    ("ask", "is_fenced", "allowed"),
+    [
+        ({}, True, (True, True, False)),
+        ({}, False, (False, True, False)),  # nothing holds a command
+        ({"approvals": Approvals.WORKSPACE}, False, (False, True, False)),
+        ({"sandbox": Sandbox.READ_ONLY}, True, (True, False, False)),
+        ({"sandbox": Sandbox.DANGER_FULL_ACCESS}, False, (True, True, True)),
+        ({"approvals": Approvals.ACCEPT}, False, (True, True, True)),
+        ({"approvals": Approvals.ASK}, True, (True, True, False)),  # and nobody to ask
+    ],
+)
+def test_policy_allows_what_is_held(
+    ask: dict[str, Any], is_fenced: bool, allowed: tuple[bool, ...], tmp_path: Path
+) -> None:
+    given: list[bool] = []
+
+    async def give(_: str, is_allowed: bool) -> None:
+        given.append(is_allowed)
+
+    async def test() -> None:
+        asked = session_asked(tmp_path, name="a", base_url="", **ask)
+        desk = Desk(asked, EventTap(RUNTIME.normalizer()), clock=SYSTEM_CLOCK, is_fenced=is_fenced)
+        (asked.workspace / "link").symlink_to("/etc")
+        await desk.take("1", Call(id="c", name="bash", args={"command": "true"}), give=give)
+        await desk.take("2", Call(id="c", name="edit", args={"path": "a/b"}), give=give)
+        await desk.take("3", Call(id="c", name="write", args={"path": "link/passwd"}), give=give)
+        await desk.take("4", None, give=give)
+
+    run(test)
+    assert given == [*allowed, False]
+
+
+@pytest.mark.requirement("attempt.contain")
+def test_the_fences_hold_a_command(tmp_path: Path, program: Executable, monkeypatch: pytest.MonkeyPatch) -> None:
+    home = tmp_path / "user"
+    home.mkdir()
+    (home / "diary").write_text("private")
+    monkeypatch.setenv("HOME", str(home))
+    tries = f"touch inside; touch $TMPDIR/inside; touch /etc/outside; touch {tmp_path}/outside; cat {home}/diary; true"
+
+    async def test() -> None:
+        held = {"run": tries}
+        async with open_pi(tmp_path, program) as pi, pi.session(held, DONE, name="held") as (session, tap):
+            await session.turn("Go on.")
+            [tool] = tap.of(ToolEnded)
+            refused = [line.rpartition(": ")[2] for line in (tool.output or "").splitlines()]
+            assert refused == ["Read-only file system", "No such file or directory"]
+            # There was a folder of that name, of its own.
+            assert not (tmp_path / "outside").exists()
+            assert (tmp_path / "held" / "workspace" / "inside").exists()
+            assert session.facts["fences"].value == {"files": "fenced", "network": "host"}
+
+    run(test)

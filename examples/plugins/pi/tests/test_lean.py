@@ -1,0 +1,79 @@
+"""What pi repeats is left out, and nothing else."""
+
+from typing import Any
+
+import msgspec
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proctor_pi.lean import Lean
+
+USAGE = {"input": 0, "output": 0}
+
+
+def lean(*frames: Any) -> list[Any]:
+    one = Lean()
+    return [msgspec.json.decode(one.line(msgspec.json.encode(frame))) for frame in frames]
+
+
+def reply(text: str) -> dict[str, Any]:
+    return {"role": "assistant", "content": [{"type": "text", "text": text}], "usage": USAGE}
+
+
+def output(text: str) -> dict[str, Any]:
+    content = [{"type": "text", "text": text}]
+    return {
+        "type": "tool_execution_update",
+        "toolCallId": "c",
+        "toolName": "bash",
+        "partialResult": {"content": content},
+    }
+
+
+def test_a_piece_comes_without_what_it_is_a_piece_of() -> None:
+    piece = {"type": "text_delta", "contentIndex": 1, "delta": "lo"}
+    frame = {
+        "type": "message_update",
+        "assistantMessageEvent": {**piece, "partial": reply("Hello th")},
+        "message": reply("Hello th"),
+    }
+
+    assert lean(frame) == [{"type": "message_update", "assistantMessageEvent": piece}]
+
+
+def test_a_reply_is_announced_empty_and_a_prompt_whole() -> None:
+    begun = {"type": "message_start", "message": reply("Hel")}
+    prompt = {"type": "message_start", "message": {"role": "user", "content": [{"type": "text", "text": "Hi"}]}}
+
+    assert lean(begun, prompt) == [{"type": "message_start", "message": {**reply(""), "content": []}}, prompt]
+
+
+@given(st.lists(st.text(max_size=5), max_size=8))
+def test_growths_of_an_output_add_up_to_the_output(pieces: list[str]) -> None:
+    so_far = ["".join(pieces[: count + 1]) for count in range(len(pieces))]
+
+    grown = [frame["partialResult"]["content"][0]["text"] for frame in lean(*map(output, so_far))]
+
+    assert grown == pieces
+
+
+def test_an_output_whose_beginning_was_dropped_does_not_grow() -> None:
+    end = {"type": "tool_execution_end", "toolCallId": "c", "result": {"content": []}}
+
+    assert lean(output("one two"), output("two three"), end, output("two three")) == [
+        output("one two"),
+        output(""),
+        end,
+        output("two three"),
+    ]
+
+
+def test_what_is_not_as_expected_stays_as_it_is() -> None:
+    for line in (
+        b"no JSON",
+        b'{"type":7}',
+        b'{"type":"message_update"}',
+        b'{"type":"message_start","message":"x"}',
+        b"\xff",
+    ):
+        assert Lean().line(line) == line

@@ -1,0 +1,130 @@
+"""pi's frames in our words, where the real program cannot be brought to say them at the right moment."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from proctor.event.model import (
+    Asked,
+    ErrorReported,
+    Event,
+    Noted,
+    PromptSent,
+    ReasoningStreamed,
+    Replied,
+    TextStreamed,
+    ToolStreamed,
+    TurnBegan,
+    TurnEnded,
+    Unrecognized,
+    WarningRaised,
+)
+from proctor.event.row import GENESIS, Dir, Row, TailReleased
+from proctor.ids import CallId, ItemId, TurnId
+from proctor_pi.normalize import PiNormalizer
+
+STATE = {"type": "response", "command": "get_state", "success": True, "data": {"sessionId": "s"}}
+
+
+def events(*said: tuple[Dir, Any]) -> list[Event]:
+    normalizer = PiNormalizer()
+    rows = [
+        Row(seq=seq, at_ms=0, dir=dir_, prev=GENESIS, frame=msgspec.Raw(msgspec.json.encode(frame)))
+        for seq, (dir_, frame) in enumerate(said, start=1)
+    ]
+    return [event for row in rows for event in normalizer.feed(row)]
+
+
+def ended_with(*frames: dict[str, Any]) -> TurnEnded:
+    prompt = (Dir.OUT, {"id": "1", "type": "prompt", "message": "Go on."})
+    heard = [(Dir.IN, frame) for frame in ({"type": "agent_start"}, *frames)]
+    *_, ended = events(prompt, *heard)
+    assert isinstance(ended, TurnEnded)
+    return ended
+
+
+def reply(stop_reason: str, error: str | None = None) -> dict[str, Any]:
+    return {"type": "message_end", "message": {"role": "assistant", "stopReason": stop_reason, "errorMessage": error}}
+
+
+def test_a_turn_is_named_by_its_prompt_and_a_steered_message_is_a_prompt_too() -> None:
+    told = events(
+        (Dir.OUT, {"id": "1", "type": "prompt", "message": "Go on."}),
+        (Dir.IN, {"type": "agent_start"}),
+        (Dir.OUT, {"id": "2", "type": "steer", "message": "Otherwise."}),
+        (Dir.OUT, {"id": "3", "type": "abort"}),
+    )
+
+    assert told == [
+        PromptSent(text="Go on.", frame=1, at_ms=0),
+        TurnBegan(turn=TurnId("1"), frame=2, at_ms=0),
+        PromptSent(text="Otherwise.", frame=3, at_ms=0),
+        Asked(method="abort", frame=4, at_ms=0),
+    ]
+
+
+def test_a_reply_without_an_id_is_that_to_the_command_it_names() -> None:
+    refused = {"type": "response", "command": "sing", "success": False, "error": "Unknown command: sing"}
+
+    assert events((Dir.OUT, {"id": "1", "type": "sing"}), (Dir.IN, refused), (Dir.IN, refused))[1:] == [
+        Replied(method="sing", error="Unknown command: sing", frame=2, at_ms=0),
+        Unrecognized(native="reply to nothing", frame=3, at_ms=0),
+    ]
+
+
+def test_a_retry_that_we_cancel_is_an_interrupt_and_no_failure() -> None:
+    ended = ended_with(
+        reply("error", "429 slow down"),
+        {"type": "agent_end"},
+        {"type": "auto_retry_start", "errorMessage": "429 slow down"},
+        {"type": "auto_retry_end", "success": False, "finalError": "Retry cancelled"},
+        {**STATE, "id": "rest-2"},
+    )
+
+    assert (ended.status, ended.code) == ("interrupted", None)
+
+
+@pytest.mark.parametrize(
+    ("last", "status", "code"),
+    [
+        (reply("stop"), "completed", None),
+        (reply("length"), "completed", None),
+        (reply("error", "no idea"), "failed", "agent.turn-failed"),
+        (reply("aborted", "Request was aborted"), "interrupted", None),
+        ({"type": "turn_start"}, "failed", "agent.turn-failed"),  # without any reply
+    ],
+)
+def test_a_turn_ends_as_its_last_reply_does(last: dict[str, Any], status: str, code: str | None) -> None:
+    ended = ended_with(last, {"type": "agent_end"}, {**STATE, "id": "rest-1"})
+
+    assert (ended.status, ended.code) == (status, code)
+
+
+def test_trouble_that_is_over_is_only_noted() -> None:
+    told = events(
+        (Dir.IN, {"type": "auto_retry_end", "success": True}),
+        (Dir.IN, {"type": "compaction_end", "aborted": False}),
+        (Dir.IN, {"type": "compaction_end", "errorMessage": "Auto-compaction failed: no"}),
+        (Dir.IN, {"type": "extension_error", "error": "oops"}),
+    )
+
+    assert told == [
+        Noted(native="auto_retry_end", frame=1, at_ms=0),
+        Noted(native="compaction_end", frame=2, at_ms=0),
+        ErrorReported(text="Auto-compaction failed: no", will_retry=False, code="agent.turn-failed", frame=3, at_ms=0),
+        WarningRaised(source="process", text="oops", channel="extension_error", frame=4, at_ms=0),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("stream", "told"),
+    [
+        ("3.0|text_delta", TextStreamed(turn=TurnId(""), item=ItemId("3.0"), text="rest", frame=1, at_ms=0)),
+        ("3.1|thinking_delta", ReasoningStreamed(turn=TurnId(""), item=ItemId("3.1"), text="rest", frame=1, at_ms=0)),
+        ("a|b|output", ToolStreamed(turn=TurnId(""), call=CallId("a|b"), text="rest", frame=1, at_ms=0)),
+        ("3.2|toolcall_delta", Noted(native="tail of 3.2|toolcall_delta", frame=1, at_ms=0)),
+    ],
+)
+def test_what_redaction_held_back_belongs_to_its_text(stream: str, told: Event) -> None:
+    assert events((Dir.SELF, TailReleased(stream=stream, text="rest"))) == [told]

@@ -1,0 +1,43 @@
+"""The tools pi offers: bash, write, and edit with a list of replacements."""
+
+import shlex
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from proctor.model.script import Patch, Run
+from proctor.model.wire import Tool, ToolCall
+from proctor.spec.duration import parse_duration_s
+
+
+def run(intent: Run, tools: Sequence[Tool]) -> ToolCall | None:
+    arguments: dict[str, Any] = {"command": intent.command}
+    if intent.wait is not None:
+        arguments["timeout"] = parse_duration_s(intent.wait)
+    return _call("bash", arguments, tools)
+
+
+def patch(intent: Patch, tools: Sequence[Tool]) -> ToolCall | None:
+    if intent.delete:
+        return _call("bash", {"command": f"rm -- {shlex.quote(intent.file)}"}, tools)
+    if intent.content is not None:
+        return _call("write", {"path": intent.file, "content": _lines(intent.content)}, tools)
+    change = {"oldText": _lines(intent.old or ""), "newText": _lines(intent.new or "")}
+    return _call("edit", {"path": intent.file, "edits": [change]}, tools)
+
+
+def _call(name: str, arguments: dict[str, Any], tools: Sequence[Tool]) -> ToolCall | None:
+    """With the tool of that name, if it takes such arguments: another agent may have one with others."""
+    offered = (tool for tool in tools if tool.name == name and arguments.keys() <= tool.properties.keys())
+    tool = next(offered, None)
+    return None if tool is None else ToolCall(tool=tool, payload=msgspec.json.encode(arguments).decode())
+
+
+def _lines(text: str) -> str:
+    r"""Whole lines: what is written ends with a newline.
+
+    >>> _lines("one"), _lines("one\n"), _lines("")
+    ('one\n', 'one\n', '')
+    """
+    return text if text.endswith("\n") or not text else text + "\n"
