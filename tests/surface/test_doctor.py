@@ -21,6 +21,11 @@ def by_name(lab: Lab, **env: str) -> tuple[int, dict[str, dict[str, Any]]]:
     return said.returncode, {check["name"]: check for check in json.loads(said.stdout)["checks"]}
 
 
+def runtimes(lab: Lab, **env: str) -> dict[str, dict[str, Any]]:
+    said = lab.proctor("runtimes", "list", "--json", **env)
+    return {each["id"]: each for each in json.loads(said.stdout)["runtimes"]}
+
+
 @pytest.mark.requirement("ops.doctor")
 def test_a_machine_that_can_do_everything_is_well_and_stale_scratch_is_gone(lab: Lab, tmp_path: Path) -> None:
     stale = tmp_path / "cache" / "proctor" / "runs" / "20200101-000000-abcdef"
@@ -30,8 +35,8 @@ def test_a_machine_that_can_do_everything_is_well_and_stale_scratch_is_gone(lab:
     assert code == 0
     assert {name: check["status"] for name, check in checks.items()} == dict.fromkeys(
         (
-            *("proctor", "containment", "codex_app_server", "scripted model", "logins", "evidence", "cache", "state"),
-            *("disk", "leftovers", "scratch"),
+            *("proctor", "containment", "codex_app_server", "codex_exec", "scripted model", "logins", "evidence"),
+            *("cache", "state", "disk", "leftovers", "scratch"),
         ),
         "ok",
     )
@@ -77,7 +82,7 @@ def test_a_missing_program_and_an_unwritable_root_exit_3_and_say_what_to_do(lab:
     assert said.returncode == 3
     assert "fail  codex_app_server  /nowhere/codex: No such file or directory; install" in said.stdout
     assert "fail  evidence          /proc cannot be written" in said.stdout
-    assert said.stdout.endswith("Wrong: codex_app_server, evidence, disk.\n")
+    assert said.stdout.endswith("Wrong: codex_app_server, codex_exec, evidence, disk.\n")
 
 
 def test_a_file_in_the_place_of_a_folder_fails_and_no_path_is_broken(lab: Lab) -> None:
@@ -93,11 +98,11 @@ def test_a_file_in_the_place_of_a_folder_fails_and_no_path_is_broken(lab: Lab) -
 
 
 def test_runtimes_tell_their_claims_and_the_locked_program_or_what_to_install(lab: Lab) -> None:
-    [found] = json.loads(lab.proctor("runtimes", "list", "--json").stdout)["runtimes"]
+    found = runtimes(lab)["codex_app_server"]
     assert (found["id"], found["transports"], found["problem"]) == ("codex_app_server", ["stdio", "websocket"], None)
     assert (found["claims"]["interrupt"], found["claims"]["compaction"]) == (True, True)
     assert (found["program"]["sha256"], found["isLocked"]) == (locked_codex_sha256(), True)
-    [missing] = json.loads(lab.proctor("runtimes", "list", "--json", PROCTOR_CODEX="/nowhere").stdout)["runtimes"]
+    missing = runtimes(lab, PROCTOR_CODEX="/nowhere")["codex_app_server"]
     assert (missing["program"], missing["problem"]["code"]) == (None, "machine.binary-missing")
     assert "openai-codex-cli-bin" in missing["problem"]["what"]
 

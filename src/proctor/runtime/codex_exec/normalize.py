@@ -51,6 +51,7 @@ class ExecNormalizer:
         self._is_resumed = False
         self._is_halted = False
         self._stood: Tokens | None = None
+        self._total_tokens = 0
         self._complaints: list[str] = []
 
     @property
@@ -161,15 +162,22 @@ class ExecNormalizer:
     def _baseline(self, row: Row) -> Iterator[Event]:
         """Told once there is a session to tell it of, and before the turn begins."""
         if self._stood is not None:
-            yield UsageReported(
-                tokens=self._stood,
-                scope="thread",
-                basis="cumulative",
-                authority=UsageAuthority.RESTORED_ON_RESUME,
-                frame=row.seq,
-                at_ms=row.at_ms,
-            )
+            yield self._cumulative(self._stood, UsageAuthority.RESTORED_ON_RESUME, row, turn=None)
             self._stood = None
+
+    def _cumulative(self, tokens: Tokens, authority: UsageAuthority, row: Row, *, turn: TurnId | None) -> Event:
+        if tokens.total < self._total_tokens:
+            return Noted(native="outdated usage", frame=row.seq, at_ms=row.at_ms)
+        self._total_tokens = tokens.total
+        return UsageReported(
+            tokens=tokens,
+            scope="thread",
+            basis="cumulative",
+            authority=authority,
+            turn=turn,
+            frame=row.seq,
+            at_ms=row.at_ms,
+        )
 
     def _ended(self, type_: str, raw: bytes, row: Row) -> Iterator[Event]:
         seq, at_ms = row.seq, row.at_ms
@@ -178,7 +186,7 @@ class ExecNormalizer:
             if usage is None:
                 yield Unrecognized(native="usage of a turn", frame=seq, at_ms=at_ms)
             else:
-                yield self._usage(usage.usage, row)
+                yield self._cumulative(_tokens(usage.usage), UsageAuthority.LIVE_TURN_COMPLETED, row, turn=self._turn)
             yield TurnEnded(turn=self._turn, status="completed", frame=seq, at_ms=at_ms)
             return
         told = _decoded(raw, wire.TurnFailed)
@@ -191,23 +199,6 @@ class ExecNormalizer:
             code=None if failure is None else failure.code,
             frame=seq,
             at_ms=at_ms,
-        )
-
-    def _usage(self, usage: wire.Usage, row: Row) -> Event:
-        return UsageReported(
-            tokens=Tokens(
-                input=usage.input_tokens,
-                output=usage.output_tokens,
-                total=usage.input_tokens + usage.output_tokens,
-                cached_input=usage.cached_input_tokens,
-                reasoning_output=usage.reasoning_output_tokens,
-            ),
-            scope="thread",
-            basis="cumulative",
-            authority=UsageAuthority.LIVE_TURN_COMPLETED,
-            turn=self._turn,
-            frame=row.seq,
-            at_ms=row.at_ms,
         )
 
     def _item(self, type_: str, item: wire.Item, row: Row) -> Event:
@@ -253,6 +244,16 @@ def _decoded(raw: bytes, type_: type[T]) -> T | None:
         return msgspec.json.decode(raw, type=type_)
     except msgspec.DecodeError:
         return None
+
+
+def _tokens(usage: wire.Usage) -> Tokens:
+    return Tokens(
+        input=usage.input_tokens,
+        output=usage.output_tokens,
+        total=usage.input_tokens + usage.output_tokens,
+        cached_input=usage.cached_input_tokens,
+        reasoning_output=usage.reasoning_output_tokens,
+    )
 
 
 def _error(line: wire.ErrorLine, row: Row) -> ErrorReported:
