@@ -2,6 +2,7 @@
 
 import os
 import signal
+from dataclasses import replace
 from pathlib import Path
 
 import anyio
@@ -26,7 +27,9 @@ from proctor.event.model import (
     WarningRaised,
 )
 from proctor.ids import ThreadId
-from proctor.spec.model import Approvals
+from proctor.model.script import Script, Step
+from proctor.runtime.base import ModelAsk
+from proctor.spec.model import Approvals, Login
 from proctor.testing.trial import EventTap, Trial
 from tests.lab import processes_with, wait_until
 from tests.runtime.codex_exec.real import costs, real_exec
@@ -261,6 +264,22 @@ def test_a_program_that_will_not_start_a_turn_tells_why_on_stderr(tmp_path: Path
                 assert tap.events == []
 
     run(test)
+
+
+def test_a_key_that_is_missing_is_told_and_one_that_is_there_is_kept_from_the_shell(tmp_path: Path) -> None:
+    model = ModelAsk(provider="scripted", name="scripted", key_variable="NOWHERE_API_KEY", login=Login.API_KEY)
+
+    async def told(**env: str) -> tuple[list[str | None], list[str | None]]:
+        async with real_exec(tmp_path, model=model, env={"PATH": "/usr/bin:/bin", **env}) as trial:
+            url = trial.model.play("shell", Script(version=1, steps=[Step(run="env"), Step(say="Done.")]))
+            ask = {"model": replace(model, base_url=url)}
+            async with trial.session({"say": "Not this."}, name="k", **ask) as (session, tap):
+                await session.turn("Go on.")
+        return [end.code for end in tap.of(TurnEnded)], [tool.output for tool in tap.of(ToolEnded)]
+
+    assert run(told) == (["provider.key-missing"], [])
+    ends, [shown] = run(lambda: told(NOWHERE_API_KEY="pk-nowhere-0123"))
+    assert (ends, "PROCTOR_ATTEMPT=k" in str(shown), "pk-nowhere" in str(shown)) == ([None], True, False)
 
 
 def test_nobody_is_asked_and_what_leaves_the_sandbox_fails_there_untold(tmp_path: Path) -> None:
