@@ -19,8 +19,8 @@ from bench.cost import Meter, tell
 from bench.model import PROMPT
 from proctor.ids import AttemptId
 from proctor.runtime.base import ModelAsk, SessionAsk
-from proctor.runtime.codex_app_server.home import thread_params
 from proctor.runtime.codex_app_server.host import HELLO
+from proctor.runtime.codex_app_server.opening import thread_params
 from proctor.runtime.codex_app_server.session import CLEAN
 from proctor.spec.model import Approvals, Login, Sandbox
 

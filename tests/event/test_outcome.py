@@ -169,3 +169,18 @@ def test_a_hangup_says_how_the_process_ended(exited: ProcessExited, code: str, h
     closed = StreamEnded(cause="end of stdout", frame=4, at_ms=0)
     ending = Ending(outcome=Outcome.CRASHED, code=code, detail=f"end of stdout; {how}", frame=4)
     assert ending_of(closed, exited, exited) == ending
+
+
+def test_a_process_of_one_turn_that_ends_by_itself_ends_for_the_reason_it_gave() -> None:
+    why = ErrorReported(text="Error: no such thread", code="peer.refused", frame=1, at_ms=0)
+    by_itself = ProcessExited(code=1, is_turns_own=True, frame=2, at_ms=0)
+    killed = ProcessExited(code=None, signal=9, is_turns_own=True, frame=2, at_ms=0)
+    said = "the agent's last error: Error: no such thread"
+    assert [ending_of(why, by_itself), ending_of(why, killed), ending_of(by_itself)] == [
+        Ending(outcome=Outcome.CRASHED, code=code, detail=detail, frame=2)
+        for code, detail in (
+            ("peer.refused", f"the agent exited with code 1; {said}"),
+            ("peer.killed", f"the agent got signal 9 (SIGKILL); {said}"),
+            ("peer.hangup", "the agent exited with code 1"),
+        )
+    ]

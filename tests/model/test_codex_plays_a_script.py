@@ -18,7 +18,7 @@ from proctor.model.journal import JournalRow
 from proctor.model.player import Kind
 from proctor.model.script import Script
 from proctor.model.server import ScriptedModel, open_model
-from proctor.runtime.codex_app_server.catalog import catalog
+from proctor.runtime.codex.catalog import catalog
 
 DEADLINE_S = 60
 CONFIG = """

@@ -9,7 +9,7 @@ import pytest
 
 from proctor.errors import InputError
 from proctor.fact import Authority, Fact
-from proctor.runtime.codex_app_server.login import ACCOUNT
+from proctor.runtime.codex.account import ACCOUNT
 from proctor.runtime.credential import NO_CREDENTIAL, Credential, find_credential
 from proctor.spec.model import Login, Profile
 

@@ -14,8 +14,9 @@ from proctor.contain.ladder import Containment, Variant
 from proctor.errors import InputError, MachineError
 from proctor.ids import ProcessId
 from proctor.runtime.base import Executable, HostAsk, ModelAsk
+from proctor.runtime.codex.home import overrides, own_variables, return_login, write_home
 from proctor.runtime.codex.program import OVERRIDE, locate
-from proctor.runtime.codex_app_server.home import overrides, own_variables, return_login, thread_params, write_home
+from proctor.runtime.codex_app_server.opening import thread_params
 from proctor.spec.model import Login, Profile
 from proctor.testing.clock import FakeClock
 from tests.runtime.twin import session_ask

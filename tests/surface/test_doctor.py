@@ -87,7 +87,7 @@ def test_a_missing_program_and_an_unwritable_root_exit_3_and_say_what_to_do(lab:
     assert said.returncode == 3
     assert "fail  codex_app_server  /nowhere/codex: No such file or directory; install" in said.stdout
     assert "fail  evidence          /proc cannot be written" in said.stdout
-    assert said.stdout.endswith("Wrong: codex_app_server, evidence, disk.\n")
+    assert said.stdout.endswith("Wrong: codex_app_server, codex_exec, evidence, disk.\n")
 
 
 def test_a_file_in_the_place_of_a_folder_fails_and_no_path_is_broken(lab: Lab) -> None:

@@ -25,7 +25,8 @@ def test_every_claim_is_shown_by_the_locked_program_and_nothing_is_left(lab: Lab
     done = lab.proctor("runtimes", "probe", CODEX, "--json")
     told = json.loads(done.stdout)
     [found] = told["runtimes"]
-    [listed] = json.loads(lab.proctor("runtimes", "list", "--json").stdout)["runtimes"]
+    every = json.loads(lab.proctor("runtimes", "list", "--json").stdout)["runtimes"]
+    [listed] = [each for each in every if each["id"] == CODEX]
     assert (done.returncode, told["exit"], found["exit"], found["problem"]) == (0, 0, 0, None)
     assert found["program"] == listed["program"]
     shown = {proof["name"]: proof["isProven"] for proof in found["proofs"]}
@@ -36,7 +37,7 @@ def test_every_claim_is_shown_by_the_locked_program_and_nothing_is_left(lab: Lab
 
 
 def test_an_agent_that_cannot_be_started_is_told_and_an_unknown_one_is_a_mistake(lab: Lab) -> None:
-    done = lab.proctor("runtimes", "probe", "--json", PROCTOR_CODEX="/nowhere/codex")
+    done = lab.proctor("runtimes", "probe", CODEX, "--json", PROCTOR_CODEX="/nowhere/codex")
     [found] = json.loads(done.stdout)["runtimes"]
     assert (done.returncode, found["problem"]["code"], found["proofs"]) == (3, "machine.binary-missing", [])
     wrong = lab.proctor("runtimes", "probe", "codex_app_sever", "--json")

@@ -76,8 +76,8 @@ def ending_of(event: Event, *, trouble: ErrorReported | None) -> Ending | None:
         case StreamEnded(cause=cause, frame=frame):
             return Ending(outcome=Outcome.CRASHED, code="peer.hangup", detail=cause, frame=frame)
         case ProcessExited(signal=signal, frame=frame):
-            code = "peer.killed" if signal in _FROM_OUTSIDE else "peer.hangup"
-            return Ending(outcome=Outcome.CRASHED, code=code, detail=_exit(event), frame=frame)
+            code = "peer.killed" if signal in _FROM_OUTSIDE else (trouble and trouble.code) or "peer.hangup"
+            return Ending(outcome=Outcome.CRASHED, code=code, detail=_and(_exit(event), last_error), frame=frame)
         case _:
             return None
 

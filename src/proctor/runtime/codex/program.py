@@ -1,7 +1,9 @@
 """Which Codex program runs."""
 
+import re
 from typing import Final
 
+from proctor.errors import MachineError
 from proctor.runtime.base import Executable
 from proctor.runtime.executable import Program, find
 
@@ -23,3 +25,20 @@ CODEX: Final = Program(
 def locate() -> Executable:
     """$PROCTOR_CODEX, else the installed wheel's own binary, else `codex` on PATH."""
     return find(CODEX)
+
+
+def refuse_too_old(version: str | None, *, said: str) -> str:
+    """The version, where it will do. `said` is what it was read from.
+
+    >>> refuse_too_old("0.163.1", said="codex-cli 0.163.1")
+    '0.163.1'
+    """
+    if version is None or _numbers(version) < _numbers(MINIMUM_VERSION):
+        found = version or f"unknown ({said!r})"
+        what = f"Codex {found} is older than {MINIMUM_VERSION}; install {INSTALL}"
+        raise MachineError("machine.binary-too-old", what)
+    return version
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(number) for number in re.findall(r"\d+", version)[:3])

@@ -6,12 +6,12 @@ from typing import Any
 
 from proctor.runtime.base import Executable, Host, HostAsk, Normalizer, Runtime, Tap
 from proctor.runtime.capability import Capability
+from proctor.runtime.codex.account import ACCOUNT
+from proctor.runtime.codex.home import PATIENCE
 from proctor.runtime.codex.program import locate
 from proctor.runtime.codex_app_server import host
 from proctor.runtime.codex_app_server.claims import CLAIMS, ID, TRANSPORTS
 from proctor.runtime.codex_app_server.failures import FAILURES
-from proctor.runtime.codex_app_server.home import PATIENCE
-from proctor.runtime.codex_app_server.login import ACCOUNT
 from proctor.runtime.codex_app_server.normalize import CodexNormalizer
 from proctor.runtime.codex_app_server.vocabulary import PRIVATE, WORDS
 from proctor.runtime.credential import Account

@@ -11,15 +11,15 @@ import msgspec
 from proctor import __version__
 from proctor.clock import Clock
 from proctor.contain.launch import wrap
-from proctor.errors import InputError, MachineError, PeerError, lone
+from proctor.errors import InputError, PeerError, lone
 from proctor.event.row import StepTaken
 from proctor.fact import Authority, Fact
 from proctor.runtime.base import HostAsk, SessionAsk, Tap
-from proctor.runtime.codex.program import INSTALL, MINIMUM_VERSION
+from proctor.runtime.codex.home import overrides, own_variables, return_login, write_home
+from proctor.runtime.codex.program import refuse_too_old
 from proctor.runtime.codex_app_server import wire
 from proctor.runtime.codex_app_server.claims import CLAIMS, TRANSPORTS
 from proctor.runtime.codex_app_server.connection import Connection
-from proctor.runtime.codex_app_server.home import overrides, own_variables, return_login, write_home
 from proctor.runtime.codex_app_server.listening import arguments, new_token, open_listening
 from proctor.runtime.codex_app_server.login import observe_login
 from proctor.runtime.codex_app_server.rejoin import Reunion
@@ -140,11 +140,7 @@ async def greet(connection: Connection) -> str:
     except msgspec.DecodeError as error:
         raise PeerError("peer.wire", f"initialize: {error}") from error
     version = version_in(greeting.user_agent)
-    if version is None or _numbers(version) < _numbers(MINIMUM_VERSION):
-        found = version or f"unknown ({greeting.user_agent!r})"
-        raise MachineError(
-            "machine.binary-too-old", f"Codex {found} is older than {MINIMUM_VERSION}; install {INSTALL}"
-        )
+    version = refuse_too_old(version, said=greeting.user_agent)
     connection.notify("initialized")
     return version
 
@@ -157,10 +153,6 @@ def version_in(user_agent: str) -> str | None:
     """
     found = re.match(r"[^/]*/(\d+\.\d+\.\d+\S*)", user_agent)
     return None if found is None else found[1]
-
-
-def _numbers(version: str) -> tuple[int, ...]:
-    return tuple(int(number) for number in re.findall(r"\d+", version)[:3])
 
 
 def _facts(ask: HostAsk, version: str, transport: str, spoken: Spoken | None) -> dict[str, Fact]:

@@ -4,7 +4,7 @@ from typing import Any
 
 from proctor.errors import InputError
 from proctor.runtime.base import SessionAsk
-from proctor.runtime.codex_app_server.home import thread_params
+from proctor.runtime.codex.home import PROVIDER, thread_settings
 from proctor.runtime.codex_app_server.tools import offered
 
 
@@ -28,3 +28,17 @@ def opening(ask: SessionAsk) -> tuple[str, dict[str, Any]]:
     if ask.tools:
         params["dynamicTools"] = offered(ask.tools)
     return "thread/start", params
+
+
+def thread_params(ask: SessionAsk) -> dict[str, Any]:
+    """thread/start."""
+    return {
+        "cwd": str(ask.workspace),
+        "ephemeral": not ask.is_persistent,
+        "model": ask.model.name,
+        "modelProvider": PROVIDER,
+        "sandbox": ask.sandbox.value,
+        # The agent is told to ask, and the policy answers, so that a denial is evidence.
+        "approvalPolicy": "on-request",
+        "config": thread_settings(ask),
+    }

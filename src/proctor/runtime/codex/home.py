@@ -10,8 +10,8 @@ import msgspec
 from proctor.errors import disk_refusal
 from proctor.evidence.secrets import holds_credential
 from proctor.runtime.base import HostAsk, SessionAsk
-from proctor.runtime.codex_app_server.catalog import catalog
-from proctor.runtime.codex_app_server.login import ACCOUNT, uses_account
+from proctor.runtime.codex.account import ACCOUNT, uses_account
+from proctor.runtime.codex.catalog import catalog
 from proctor.runtime.environment import refuse_tmpdir_above
 from proctor.spec.model import Login, Profile
 
@@ -44,7 +44,7 @@ def write_home(ask: HostAsk) -> None:
             _models(ask.home).write_bytes(catalog(ask.model.name))
         if codex_home(ask) != ask.home:
             return
-        lines = [f"{key} = {_toml(value)}" for key, value in {**_model(ask), **_OURS}.items()]
+        lines = [f"{key} = {toml(value)}" for key, value in {**_model(ask), **_OURS}.items()]
         (ask.home / "config.toml").write_text("\n".join(lines) + "\n", encoding="utf-8")
         if ask.model.login is Login.INHERIT and ask.user_home is not None:
             (ask.home / ACCOUNT.file_name).symlink_to(ask.user_home / ACCOUNT.file_name)
@@ -84,7 +84,7 @@ def overrides(ask: HostAsk) -> list[str]:
     """Arguments that lay our model over the user's own settings, whose file is left alone."""
     if codex_home(ask) == ask.home:
         return []
-    return [word for key, value in _model(ask).items() for word in ("-c", f"{key}={_toml(value)}")]
+    return as_arguments(_model(ask))
 
 
 def _models(home: Path) -> Path:
@@ -123,14 +123,27 @@ def _model(ask: HostAsk) -> dict[str, Any]:
     return {key: value for key, value in settings.items() if value is not None}
 
 
-def _toml(value: str | bool) -> str:
-    # A TOML basic string is spelled like a JSON one.
-    return msgspec.json.encode(value).decode()
+def toml(value: Any) -> str:
+    """
+    >>> toml({"A b": ["x", True, 1]})
+    '{"A b"=["x",true,1]}'
+    """
+    if isinstance(value, Mapping):
+        return "{" + ",".join(f"{toml(str(key))}={toml(each)}" for key, each in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ",".join(map(toml, value)) + "]"
+    # A TOML basic string is spelled like a JSON one, but for DEL.
+    return msgspec.json.encode(value).decode().replace("\x7f", "\\u007f")
 
 
-def thread_params(ask: SessionAsk) -> dict[str, Any]:
-    """thread/start: own model URL, own marker, own temporary folder as the only extra writable root."""
-    config: dict[str, Any] = {
+def as_arguments(settings: Mapping[str, Any]) -> list[str]:
+    """How settings are given on the command line, where they outweigh those in files."""
+    return [word for key, value in settings.items() for word in ("-c", f"{key}={toml(value)}")]
+
+
+def thread_settings(ask: SessionAsk) -> dict[str, Any]:
+    """What is set for one thread: own model URL, own marker, own temporary folder as the only extra writable root."""
+    settings: dict[str, Any] = {
         "shell_environment_policy.set": {"PROCTOR_ATTEMPT": ask.attempt, "TMPDIR": str(ask.tmp)},
         "sandbox_workspace_write.exclude_slash_tmp": True,
         "sandbox_workspace_write.exclude_tmpdir_env_var": True,
@@ -138,20 +151,11 @@ def thread_params(ask: SessionAsk) -> dict[str, Any]:
     }
     if ask.model.key_variable is not None:
         # Without this the program hands its provider key to every shell child.
-        config["shell_environment_policy.exclude"] = [ask.model.key_variable]
+        settings["shell_environment_policy.exclude"] = [ask.model.key_variable]
     if ask.model.base_url is not None:
-        config[f"model_providers.{PROVIDER}.base_url"] = ask.model.base_url
-    config |= {key: ask.options[name] for name, key in PATIENCE.items() if name in ask.options}
+        settings[f"model_providers.{PROVIDER}.base_url"] = ask.model.base_url
+    settings |= {key: ask.options[name] for name, key in PATIENCE.items() if name in ask.options}
     if ask.profile is Profile.MINE:
         # Said here, and as a table, it is not written into the user's own config.toml.
-        config["projects"] = {str(ask.workspace.resolve()): {"trust_level": "trusted"}}
-    return {
-        "cwd": str(ask.workspace),
-        "ephemeral": not ask.is_persistent,
-        "model": ask.model.name,
-        "modelProvider": PROVIDER,
-        "sandbox": ask.sandbox.value,
-        # The agent is told to ask, and the policy answers, so that a denial is evidence.
-        "approvalPolicy": "on-request",
-        "config": config,
-    }
+        settings["projects"] = {str(ask.workspace.resolve()): {"trust_level": "trusted"}}
+    return settings

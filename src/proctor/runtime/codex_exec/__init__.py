@@ -1,0 +1,51 @@
+"""`codex exec`, a process a turn."""
+
+from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager
+from typing import Any
+
+from proctor.errors import InputError
+from proctor.runtime.base import Executable, Host, HostAsk, Normalizer, Runtime, Tap
+from proctor.runtime.capability import Capability
+from proctor.runtime.codex.account import ACCOUNT
+from proctor.runtime.codex.home import PATIENCE
+from proctor.runtime.codex.program import locate
+from proctor.runtime.codex_exec import host
+from proctor.runtime.codex_exec.claims import CLAIMS, ID, TRANSPORTS
+from proctor.runtime.codex_exec.failures import FAILURES
+from proctor.runtime.codex_exec.normalize import ExecNormalizer
+from proctor.runtime.codex_exec.vocabulary import WORDS
+from proctor.runtime.credential import Account
+from proctor.runtime.failures import Failure
+
+
+class CodexExec:
+    """Headless: it asks nobody, and is spoken to once a turn."""
+
+    id = ID
+    claims = CLAIMS
+    capability = Capability.HEADLESS_LIMITED
+    serves: Mapping[str, tuple[str, ...]] | None = None
+    transports = TRANSPORTS
+    words = WORDS
+    private: frozenset[tuple[str, ...]] = frozenset()
+    failures: tuple[Failure, ...] = FAILURES
+    option_names = frozenset({*PATIENCE, "transport"})
+    account: Account | None = ACCOUNT
+    reserved_variables = frozenset({"CODEX_HOME", "HOME"})
+
+    def check_options(self, options: Mapping[str, Any]) -> None:
+        if (transport := options.get("transport", TRANSPORTS[0])) not in TRANSPORTS:
+            raise InputError("spec.type", f"transport is one of {', '.join(TRANSPORTS)}, not {transport!r}")
+
+    def locate(self, options: Mapping[str, Any]) -> Executable:
+        return locate()
+
+    def normalizer(self) -> Normalizer:
+        return ExecNormalizer()
+
+    def open_host(self, ask: HostAsk, tap: Tap) -> AbstractAsyncContextManager[Host]:
+        return host.open_host(ask, tap)
+
+
+RUNTIME: Runtime = CodexExec()

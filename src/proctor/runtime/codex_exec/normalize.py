@@ -1,0 +1,308 @@
+"""Lines of `codex exec --json` into events: native words meet ours here and nowhere else. Pure."""
+
+import re
+from collections.abc import Iterator
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from proctor.event.model import (
+    ErrorReported,
+    Event,
+    Noted,
+    PromptSent,
+    ReasoningSaid,
+    SessionBegan,
+    TextSaid,
+    Tokens,
+    ToolBegan,
+    ToolEnded,
+    ToolKind,
+    TurnBegan,
+    TurnEnded,
+    Unrecognized,
+    UsageAuthority,
+    UsageReported,
+    WarningRaised,
+)
+from proctor.event.row import ChildExited, Dir, Row, StepTaken
+from proctor.event.witness import seen_in, witness
+from proctor.ids import CallId, ItemId, ThreadId, TurnId
+from proctor.runtime.codex_exec import steps, wire
+from proctor.runtime.codex_exec.failures import FAILURES, NOT_STARTED
+from proctor.runtime.failures import diagnose
+
+T = TypeVar("T")
+
+_AGAIN: Final = re.compile(r"Reconnecting\.\.\. (?:\d+/\d+ \()?(.*?)\)?", re.DOTALL)
+_MOST_COMPLAINTS: Final = 20
+
+
+class ExecNormalizer:
+    """One session. Turns have no ids on this wire: they are numbered by the processes that were started for them.
+
+    Each process counts its items from nought, so that only turn and item together name one.
+    """
+
+    def __init__(self) -> None:
+        self._told: set[tuple[TurnId, str, str]] = set()
+        self._thread: str | None = None
+        self._number = 0
+        self._is_resumed = False
+        self._is_halted = False
+        self._stood: Tokens | None = None
+        self._total_tokens = 0
+        self._complaints: list[str] = []
+
+    @property
+    def _turn(self) -> TurnId:
+        return TurnId(f"turn-{self._number}")
+
+    def feed(self, row: Row) -> Iterator[Event]:
+        match row.dir:
+            case Dir.SELF:
+                yield from self._witnessed(row)
+            case Dir.ERR:
+                text = _text(row)
+                self._complaints = [*self._complaints, text][-_MOST_COMPLAINTS:]
+                yield WarningRaised(source="process", text=text, channel="stderr", frame=row.seq, at_ms=row.at_ms)
+            case Dir.OUT:
+                yield PromptSent(text=_text(row), frame=row.seq, at_ms=row.at_ms)
+            case Dir.IN:
+                yield from self._heard(row)
+
+    # ── what the session saw or did ──
+
+    def _witnessed(self, row: Row) -> Iterator[Event]:
+        seen = seen_in(row)
+        match seen:
+            case StepTaken(step=steps.STARTED, detail=detail):
+                self._number += 1
+                self._is_halted, self._stood, self._complaints = False, None, []
+                self._is_resumed = detail.get("how") != "start"
+            case StepTaken(step=steps.HALTED):
+                self._is_halted = True
+            case StepTaken(step=steps.STOOD, detail=detail):
+                self._stood = steps.tokens_in(detail)
+            case StepTaken(step=steps.COST, detail=detail) if (cost := steps.tokens_in(detail)) is not None:
+                yield UsageReported(
+                    tokens=cost,
+                    scope="turn",
+                    basis="absolute",
+                    authority=UsageAuthority.ROLLOUT_RECORD,
+                    turn=self._turn,
+                    frame=row.seq,
+                    at_ms=row.at_ms,
+                )
+                return
+            case ChildExited(is_turns_own=True):
+                yield from self._left(row)
+        yield witness(row)
+
+    def _left(self, row: Row) -> Iterator[Event]:
+        """The turn's process is gone. Where it had not ended the turn, that was us, or it says why on stderr."""
+        if not self._is_news("end", ""):
+            return
+        if self._is_halted:
+            yield TurnEnded(turn=self._turn, status="interrupted", frame=row.seq, at_ms=row.at_ms)
+        elif self._complaints:
+            text = "\n".join(self._complaints)
+            failure = diagnose(NOT_STARTED, None, text)
+            code = None if failure is None else failure.code
+            yield ErrorReported(text=text, will_retry=False, code=code, frame=row.seq, at_ms=row.at_ms)
+
+    # ── what we heard ──
+
+    def _heard(self, row: Row) -> Iterator[Event]:
+        raw = bytes(row.frame) if isinstance(row.frame, msgspec.Raw) else b""
+        try:
+            type_ = msgspec.json.decode(raw, type=wire.Envelope).type
+        except msgspec.DecodeError:
+            yield Unrecognized(native="not a message", frame=row.seq, at_ms=row.at_ms)
+            return
+        try:
+            yield from self._line(type_, raw, row)
+        except msgspec.DecodeError:
+            # Known by name, of a shape we do not know: kept and counted like any stranger.
+            yield Unrecognized(native=type_, frame=row.seq, at_ms=row.at_ms)
+
+    def _line(self, type_: str, raw: bytes, row: Row) -> Iterator[Event]:
+        seq, at_ms = row.seq, row.at_ms
+        match type_:
+            case "thread.started":
+                yield self._thread_started(msgspec.json.decode(raw, type=wire.ThreadStarted), row)
+                yield from self._baseline(row)
+            case "turn.started" if self._is_news(type_, ""):
+                yield from self._baseline(row)
+                yield TurnBegan(turn=self._turn, frame=seq, at_ms=at_ms)
+            case "item.started" | "item.completed":
+                yield self._item(type_, msgspec.json.decode(raw, type=wire.ItemLine).item, row)
+            case "error":
+                yield _error(msgspec.json.decode(raw, type=wire.ErrorLine), row)
+            case "turn.completed" | "turn.failed" if self._is_news("end", ""):
+                # Whatever else it says, the turn is over: whoever waited for it waits no longer.
+                yield from self._ended(type_, raw, row)
+            case "turn.started" | "turn.completed" | "turn.failed":
+                yield Noted(native=f"repeated {type_}", frame=seq, at_ms=at_ms)
+            case "item.updated":
+                yield Noted(native=type_, frame=seq, at_ms=at_ms)
+            case _:
+                yield Unrecognized(native=type_, frame=seq, at_ms=at_ms)
+
+    def _thread_started(self, started: wire.ThreadStarted, row: Row) -> Event:
+        seq, at_ms = row.seq, row.at_ms
+        if self._thread is None:
+            self._thread = started.thread_id
+            return SessionBegan(thread=ThreadId(started.thread_id), is_resumed=self._is_resumed, frame=seq, at_ms=at_ms)
+        if started.thread_id != self._thread:
+            text = f"it went on in thread {started.thread_id} instead of {self._thread}"
+            return WarningRaised(source="thread", text=text, channel="thread.started", frame=seq, at_ms=at_ms)
+        return Noted(native="thread.started", frame=seq, at_ms=at_ms)
+
+    def _baseline(self, row: Row) -> Iterator[Event]:
+        """Told once there is a session to tell it of, and before the turn begins."""
+        if self._stood is not None:
+            yield self._cumulative(self._stood, UsageAuthority.RESTORED_ON_RESUME, row, turn=None)
+            self._stood = None
+
+    def _cumulative(self, tokens: Tokens, authority: UsageAuthority, row: Row, *, turn: TurnId | None) -> Event:
+        if tokens.total < self._total_tokens:
+            return Noted(native="outdated usage", frame=row.seq, at_ms=row.at_ms)
+        self._total_tokens = tokens.total
+        return UsageReported(
+            tokens=tokens,
+            scope="thread",
+            basis="cumulative",
+            authority=authority,
+            turn=turn,
+            frame=row.seq,
+            at_ms=row.at_ms,
+        )
+
+    def _ended(self, type_: str, raw: bytes, row: Row) -> Iterator[Event]:
+        seq, at_ms = row.seq, row.at_ms
+        if type_ == "turn.completed":
+            usage = _decoded(raw, wire.TurnCompleted)
+            if usage is None:
+                yield Unrecognized(native="usage of a turn", frame=seq, at_ms=at_ms)
+            else:
+                yield self._cumulative(_tokens(usage.usage), UsageAuthority.LIVE_TURN_COMPLETED, row, turn=self._turn)
+            yield TurnEnded(turn=self._turn, status="completed", frame=seq, at_ms=at_ms)
+            return
+        told = _decoded(raw, wire.TurnFailed)
+        error = None if told is None else told.error.message
+        failure = diagnose(FAILURES, None, error) if error is not None else None
+        yield TurnEnded(
+            turn=self._turn,
+            status="failed",
+            error=error,
+            code=None if failure is None else failure.code,
+            frame=seq,
+            at_ms=at_ms,
+        )
+
+    def _item(self, type_: str, item: wire.Item, row: Row) -> Event:
+        turn, seq, at_ms = self._turn, row.seq, row.at_ms
+        if not self._is_news(type_, item.id):
+            return Noted(native=f"repeated {type_}", frame=seq, at_ms=at_ms)
+        self._told.add((turn, "item.started", item.id))  # after its end a start is no news
+        id_, is_over = f"{turn}/{item.id}", type_ == "item.completed"
+        tool = _tool(item)
+        if tool is not None:
+            kind, name, given = tool
+            if is_over:
+                return _tool_ended(item, kind, name, given, turn=turn, row=row)
+            return ToolBegan(turn=turn, call=CallId(id_), kind=kind, name=name, input=given, frame=seq, at_ms=at_ms)
+        match item.type:
+            case "agent_message" if is_over:
+                return TextSaid(turn=turn, item=ItemId(id_), text=item.text or "", frame=seq, at_ms=at_ms)
+            case "reasoning" if is_over:
+                return ReasoningSaid(turn=turn, item=ItemId(id_), text=item.text or "", frame=seq, at_ms=at_ms)
+            case "error":
+                # It is how exec tells of what the app-server calls a warning.
+                text = item.message or ""
+                return WarningRaised(source="thread", text=text, channel="item error", frame=seq, at_ms=at_ms)
+            case "agent_message" | "reasoning" | "todo_list":
+                return Noted(native=f"{type_} {item.type}", frame=seq, at_ms=at_ms)
+            case _:
+                return Unrecognized(native=f"{type_} {item.type}", frame=seq, at_ms=at_ms)
+
+    def _is_news(self, what: str, id_: str) -> bool:
+        """Whether its turn tells it for the first time; the wire may repeat itself, a stream of events may not."""
+        key = (self._turn, what, id_)
+        is_news = key not in self._told
+        self._told.add(key)
+        return is_news
+
+
+def _text(row: Row) -> str:
+    return bytes(row.frame).decode() if isinstance(row.frame, msgspec.Raw) else row.text or ""
+
+
+def _decoded(raw: bytes, type_: type[T]) -> T | None:
+    try:
+        return msgspec.json.decode(raw, type=type_)
+    except msgspec.DecodeError:
+        return None
+
+
+def _tokens(usage: wire.Usage) -> Tokens:
+    return Tokens(
+        input=usage.input_tokens,
+        output=usage.output_tokens,
+        total=usage.input_tokens + usage.output_tokens,
+        cached_input=usage.cached_input_tokens,
+        reasoning_output=usage.reasoning_output_tokens,
+    )
+
+
+def _error(line: wire.ErrorLine, row: Row) -> ErrorReported:
+    """Not terminal. That it tries again is told by its words alone, and what is wrong stands in brackets there."""
+    again = _AGAIN.fullmatch(line.message)
+    what = line.message if again is None else again[1]
+    failure = diagnose(FAILURES, None, what, will_retry=again is not None)
+    return ErrorReported(
+        text=line.message,
+        will_retry=None if again is None else True,
+        code=None if failure is None else failure.code,
+        frame=row.seq,
+        at_ms=row.at_ms,
+    )
+
+
+def _tool(item: wire.Item) -> tuple[ToolKind, str, Any] | None:
+    """Our words for a tool item: kind, name and input."""
+    match item.type:
+        case "command_execution":
+            return "command", "shell", {"command": item.command}
+        case "file_change":
+            return "patch", "patch", {"changes": item.changes}
+        case "mcp_tool_call":
+            return "mcp", f"{item.server}/{item.tool}", item.arguments
+        case "web_search":
+            return "web", "search", {"query": item.query}
+        case "collab_tool_call":
+            return "other", item.tool or item.type, {"prompt": item.prompt}
+        case _:
+            return None
+
+
+def _tool_ended(item: wire.Item, kind: ToolKind, name: str, given: Any, *, turn: TurnId, row: Row) -> ToolEnded:
+    status = item.status or "completed"
+    output = item.aggregated_output
+    spoken = item.error if item.error is not None else item.result
+    if output is None and spoken is not None:
+        output = msgspec.json.encode(spoken).decode()
+    return ToolEnded(
+        turn=turn,
+        call=CallId(f"{turn}/{item.id}"),
+        kind=kind,
+        name=name,
+        ok=status == "completed" and not item.error and item.exit_code in (None, 0),
+        status=status,
+        input=given,
+        exit_code=item.exit_code,
+        output=output,
+        frame=row.seq,
+        at_ms=row.at_ms,
+    )

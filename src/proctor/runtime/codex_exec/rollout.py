@@ -1,0 +1,184 @@
+"""The file in which Codex keeps a persistent thread: what it says of usage, model, version and items."""
+
+import os
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from proctor.event.model import KeptItem, Tokens
+from proctor.event.usage import NOTHING
+from proctor.ids import ThreadId
+from proctor.runtime.codex_exec.wire import Count
+
+MAX_BYTES: Final = 256 * 1024 * 1024
+
+_KINDS: Final = {
+    "UserMessage": "prompt",
+    "AgentMessage": "message",
+    "Plan": "message",
+    "Reasoning": "reasoning",
+    "CommandExecution": "tool",
+    "FileChange": "tool",
+    "McpToolCall": "tool",
+    "DynamicToolCall": "tool",
+    "CollabAgentToolCall": "tool",
+    "WebSearch": "tool",
+}
+
+
+class _Native(msgspec.Struct, frozen=True):
+    """Unknown fields are ignored."""
+
+
+class _Breakdown(_Native, frozen=True):
+    input_tokens: Count
+    output_tokens: Count
+    total_tokens: Count
+    cached_input_tokens: Count | None = None
+    reasoning_output_tokens: Count | None = None
+
+    @property
+    def tokens(self) -> Tokens:
+        return Tokens(
+            input=self.input_tokens,
+            output=self.output_tokens,
+            total=self.total_tokens,
+            cached_input=self.cached_input_tokens,
+            reasoning_output=self.reasoning_output_tokens,
+        )
+
+
+class _Record(_Native, frozen=True):
+    """A token_usage_record: one reply of the model's, and what its turn comes to with it."""
+
+    turn_id: str
+    turn_token_usage: _Breakdown
+
+
+class _Totals(_Native, frozen=True):
+    total_token_usage: _Breakdown
+
+
+class _Counted(_Native, frozen=True):
+    info: _Totals | None = None
+
+
+class _Kept(_Native, frozen=True):
+    item: dict[str, Any]
+
+
+class _Context(_Native, frozen=True):
+    turn_id: str
+    model: str | None = None
+    approval_policy: Any = None
+
+
+class _Meta(_Native, frozen=True):
+    id: str
+    cli_version: str | None = None
+
+
+class _Line(_Native, frozen=True):
+    type: str
+    payload: msgspec.Raw
+
+
+class _Tagged(_Native, frozen=True):
+    type: str
+
+
+@dataclass(slots=True)
+class Rollout:
+    """`total` is what the next turn on the wire is counted from, `turns` what each turn cost by its own records.
+
+    The two may differ: of a turn whose process was killed there is a record, and its cost is in no total (seen).
+    """
+
+    total: Tokens = NOTHING
+    turns: dict[str, Tokens] = field(default_factory=dict)
+    items: list[KeptItem] = field(default_factory=list)
+    thread: str | None = None
+    version: str | None = None
+    model: str | None = None
+    approvals: Any = None
+
+    def take(self, line: bytes) -> None:
+        """One line of the file. msgspec.DecodeError where it is of no shape that we know."""
+        row = msgspec.json.decode(line, type=_Line)
+        match row.type:
+            case "session_meta":
+                meta = msgspec.json.decode(row.payload, type=_Meta)
+                self.thread, self.version = meta.id, meta.cli_version
+            case "turn_context":
+                context = msgspec.json.decode(row.payload, type=_Context)
+                self.model, self.approvals = context.model, context.approval_policy
+            case "token_usage_record":
+                record = msgspec.json.decode(row.payload, type=_Record)
+                self.turns[record.turn_id] = record.turn_token_usage.tokens
+            case "event_msg":
+                self._take_event(row.payload)
+
+    def _take_event(self, payload: msgspec.Raw) -> None:
+        match msgspec.json.decode(payload, type=_Tagged).type:
+            case "token_count":
+                counted = msgspec.json.decode(payload, type=_Counted)
+                if counted.info is not None:
+                    self.total = counted.info.total_token_usage.tokens
+            case "item_completed":
+                self.items.append(_kept(msgspec.json.decode(payload, type=_Kept).item))
+
+
+def find_rollout(home: Path, thread: ThreadId) -> Path | None:
+    """Where the thread is kept, if it is. The id is one of Codex's own, which needs no escape."""
+    return next(iter((home / "sessions").glob(f"*/*/*/rollout-*-{thread}.jsonl")), None)
+
+
+def read_rollout(path: Path) -> Rollout | None:
+    """What is in it by now; None where it cannot be read. Lines that are torn or of another shape say nothing."""
+    rollout = Rollout()
+    try:
+        for line in _lines(path):
+            try:
+                rollout.take(line)
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+                continue
+    except OSError:
+        return None
+    return rollout
+
+
+def _lines(path: Path) -> Iterator[bytes]:
+    # An agent with full access may have put a link or a pipe in its place.
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(descriptor, "rb") as file:
+        status = os.fstat(file.fileno())
+        if not stat.S_ISREG(status.st_mode) or status.st_size > MAX_BYTES:
+            raise OSError("no rollout")
+        yield from file
+
+
+def _kept(item: dict[str, Any]) -> KeptItem:
+    """Without its id: the stream counts its items by itself, so that the two cannot be compared.
+
+    >>> _kept({"type": "AgentMessage", "id": "msg_1", "content": [{"type": "Text", "text": "done"}]})
+    KeptItem(kind='message', id=None, text='done')
+    """
+    kind = _KINDS.get(str(item.get("type")), "other")
+    texts = (part for name in ("content", "summary_text", "raw_content") for part in _texts(item.get(name)))
+    spoken = "\n".join(texts) if kind in ("prompt", "message", "reasoning") else None
+    return msgspec.convert({"kind": kind, "text": spoken}, KeptItem)
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """
+    >>> list(_texts(["a", {"type": "text", "text": "b"}, 7])), list(_texts(None))
+    (['a', 'b'], [])
+    """
+    for part in value if isinstance(value, list) else ():
+        text = part.get("text") if isinstance(part, dict) else part
+        if isinstance(text, str):
+            yield text

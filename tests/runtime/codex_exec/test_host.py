@@ -1,0 +1,105 @@
+"""What is found out of the program before a turn is asked of it, and how a turn is asked."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from proctor.errors import MachineError, PeerError
+from proctor.fact import Authority, Fact
+from proctor.ids import ThreadId
+from proctor.runtime.base import ModelAsk
+from proctor.runtime.capability import LEAST
+from proctor.runtime.codex.program import locate
+from proctor.runtime.codex_exec import RUNTIME
+from proctor.runtime.codex_exec.command import Opening, arguments
+from proctor.runtime.executable import identify
+from proctor.spec.model import Login
+from proctor.testing.trial import EventTap, host_asked
+from tests.runtime.codex_exec.real import real_exec
+from tests.runtime.twin import run, session_ask
+
+MINE = ModelAsk(provider="openai", name="gpt-5.5", login=Login.INHERIT)
+THREAD = ThreadId("01a1e25f-d177-7d92-b886-5d5369682cdf")
+
+
+def test_it_claims_what_its_profile_needs_and_nothing_interactive() -> None:
+    claimed = {name for name, is_claimed in msgspec.to_builtins(RUNTIME.claims).items() if is_claimed}
+    assert claimed == {
+        *("threadStart", "threadResume", "interrupt", "eventStream", "parallelSessions", "structuredOutput")
+    }
+    assert all(getattr(RUNTIME.claims, name) for name in LEAST[RUNTIME.capability])
+
+
+def test_a_turn_is_a_command_line_without_the_prompt(tmp_path: Path) -> None:
+    program = locate()
+    ask = session_ask(options={"stream_max_retries": 2})
+    resumed = replace(ask, is_persistent=True)
+
+    async def test() -> list[Sequence[str]]:
+        async with host_asked(tmp_path, name="p", program=program) as host:
+            return [
+                arguments(host, ask, Opening(), schema=tmp_path / "s.json"),
+                arguments(host, resumed, Opening(how="resume", of=THREAD), schema=None),
+            ]
+
+    new, again = run(test)
+    settings = [
+        'shell_environment_policy.set={"PROCTOR_ATTEMPT"="a.codex.r1.1","TMPDIR"="/somewhere/tmp"}',
+        "sandbox_workspace_write.exclude_slash_tmp=true",
+        "sandbox_workspace_write.exclude_tmpdir_env_var=true",
+        'sandbox_workspace_write.writable_roots=["/somewhere/tmp"]',
+        'model_providers.proctor.base_url="http://127.0.0.1:1/v1"',
+        "model_providers.proctor.stream_max_retries=2",
+        'model_provider="proctor"',
+    ]
+    where = ["--sandbox", "workspace-write", "--cd", "/somewhere/workspace", "--model", "scripted"]
+    given = [word for setting in settings for word in ("-c", setting)]
+    head = [program.real_path, "exec", "--json", "--skip-git-repo-check"]
+    assert new == [*head, "--ephemeral", *where, *given, "--output-schema", str(tmp_path / "s.json"), "-"]
+    assert again == [*head, *where, *given, "resume", THREAD, "-"]
+
+
+@pytest.mark.real_agent
+@pytest.mark.requirement("runtime.identity")
+def test_the_locked_program_says_its_version_and_one_that_is_older_is_refused(tmp_path: Path) -> None:
+    old = tmp_path / "codex"
+    old.write_text("#!/bin/sh\necho codex-cli 0.162.9\n")
+    old.chmod(0o755)
+
+    async def facts() -> dict[str, Fact]:
+        async with real_exec(tmp_path / "real") as trial:
+            return dict(trial.host.facts)
+
+    async def too_old() -> None:
+        program = identify(old, source="env-override", install="")
+        async with (
+            host_asked(tmp_path / "old", name="old", program=program) as ask,
+            RUNTIME.open_host(ask, EventTap(RUNTIME.normalizer())),
+        ):
+            pass
+
+    found = run(facts)
+    assert found["version"] == Fact(value="0.163.0", authority=Authority.REPORTED, source="--version")
+    assert (found["identity"].value["version"], found["identity"].authority) == ("0.163.0", Authority.VERIFIED)
+    with pytest.raises(MachineError) as refused:
+        run(too_old)
+    assert refused.value.code == "machine.binary-too-old"
+
+
+@pytest.mark.real_agent
+@pytest.mark.requirement("runtime.credential")
+def test_a_login_is_reported_without_a_letter_of_it_and_none_is_refused(tmp_path: Path) -> None:
+    async def source(**ask: Any) -> Fact:
+        async with real_exec(tmp_path / "own", model=MINE, user_home=tmp_path, **ask) as trial:
+            return trial.host.facts["credentialSource"]
+
+    with pytest.raises(PeerError, match="run `codex login`") as refused:
+        run(source)
+    assert refused.value.code == "peer.login"
+    (tmp_path / "auth.json").write_text('{"OPENAI_API_KEY": "sk-own-0123456789"}')
+    (tmp_path / "own" / "home" / "auth.json").unlink()
+    assert run(source) == Fact(value="apikey", authority=Authority.REPORTED, source="codex login status")

@@ -1,0 +1,306 @@
+"""Turns of the real `codex exec`: what they cost, what they leave behind, and how they are ended."""
+
+import os
+import signal
+from dataclasses import replace
+from pathlib import Path
+
+import anyio
+import anyio.to_thread
+import pytest
+
+from proctor.errors import HangupError, RefusedError
+from proctor.event.laws import Laws
+from proctor.event.model import (
+    ErrorReported,
+    HistoryRead,
+    KeptItem,
+    ProcessExited,
+    PromptSent,
+    ReasoningSaid,
+    SessionBegan,
+    TextSaid,
+    ToolBegan,
+    ToolEnded,
+    TurnEnded,
+    UsageReported,
+    WarningRaised,
+)
+from proctor.ids import ThreadId
+from proctor.model.script import Script, Step
+from proctor.runtime.base import ModelAsk
+from proctor.spec.model import Approvals, Login
+from proctor.testing.trial import EventTap, Trial
+from tests.lab import processes_with, wait_until
+from tests.runtime.codex_exec.real import costs, real_exec
+from tests.runtime.twin import run
+
+pytestmark = [pytest.mark.real_agent, pytest.mark.requirement("runtime.codex-exec")]
+
+HUNDRED = {"usage": {"input": 80, "cached": 30, "output": 20, "reasoning": 5}}
+CROSS_CHECKED = (100, "rollout-record", "equal")
+THREE = [{"say": word, **HUNDRED} for word in ("One.", "Two.", "Three.")]
+
+
+def on_the_wire(tap: EventTap) -> list[int]:
+    return [each.tokens.total for each in tap.of(UsageReported) if each.authority == "live-turn-completed"]
+
+
+def ends(tap: EventTap) -> list[str]:
+    return [event.status for event in tap.of(TurnEnded)]
+
+
+def assert_lawful(tap: EventTap) -> None:
+    laws = Laws()
+    assert [law for event in tap.events if (law := laws.feed(event)) is not None] == []
+
+
+@pytest.mark.requirement("runtime.usage")
+def test_each_turn_of_a_conversation_costs_its_own_though_the_wire_counts_on(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with real_exec(tmp_path) as trial, trial.session(*THREE, name="k", is_persistent=True) as (session, tap):
+            for prompt in ("First.", "Second.", "Third."):
+                await session.turn(prompt)
+            assert (on_the_wire(tap), costs(tap)) == ([100, 200, 300], [CROSS_CHECKED] * 3)
+            assert [said.text for said in tap.of(TextSaid)] == ["One.", "Two.", "Three."]
+            assert {"First.", "One.", "Second.", "Two.", "Third."} <= {*trial.model.journal("k")[-1].heard}
+            assert [(began.thread, began.is_resumed) for began in tap.of(SessionBegan)] == [(session.thread, False)]
+            assert [each.code for each in tap.of(ProcessExited) if each.is_turns_own] == [0, 0, 0]
+            assert_lawful(tap)
+
+    run(test)
+
+
+@pytest.mark.requirement("runtime.usage")
+def test_sessions_that_take_a_thread_up_again_pay_for_their_own_turn_only(tmp_path: Path) -> None:
+    async def test() -> None:
+        told, thread = [], None
+        for number, step in enumerate(THREE):
+            async with (
+                real_exec(tmp_path) as trial,
+                trial.session(step, name=f"s{number}", is_persistent=True, resume=thread) as (session, tap),
+            ):
+                await session.turn(f"Turn {number}.")
+                thread = thread or session.thread
+                told.append((session.thread, on_the_wire(tap), costs(tap)))
+                assert [began.is_resumed for began in tap.of(SessionBegan)] == [number > 0]
+        async with real_exec(tmp_path) as trial, trial.session(THREE[0], name="f", fork=thread) as (session, tap):
+            await session.turn("Another way.")
+            assert session.thread != thread
+            # Nothing is kept of it, so that the wire is all there is.
+            assert (on_the_wire(tap), costs(tap)) == ([400], [(100, "live-turn-completed", None)])
+            assert {"Turn 2.", "Three.", "Another way."} <= {*trial.model.journal("f")[-1].heard}
+        assert told == [(thread, [total], [CROSS_CHECKED]) for total in (100, 200, 300)]
+
+    run(test)
+
+
+@pytest.mark.requirement("runtime.usage")
+def test_a_turn_whose_process_is_killed_is_paid_for_once_though_the_wire_forgets_it(tmp_path: Path) -> None:
+    async def test() -> None:
+        steps = ({"run": "sleep 341.5", **HUNDRED}, {"say": "Well.", **HUNDRED})
+        async with real_exec(tmp_path) as trial:
+            async with trial.session(*steps, name="k", is_persistent=True) as (session, tap):
+
+                async def kill() -> None:
+                    await until(tap, ToolBegan)
+                    [agent] = [pid for pid in processes_with("exec\x00--json") if is_own(pid, tmp_path)]
+                    os.kill(agent, signal.SIGKILL)
+
+                async with anyio.create_task_group() as tasks:
+                    tasks.start_soon(kill)
+                    with pytest.raises(HangupError):
+                        await session.turn("Go on.")
+                assert [each.signal for each in tap.of(ProcessExited)] == [signal.SIGKILL]
+                assert processes_with("sleep\x00341.5") == []
+                await session.turn("Once more.")
+            assert (on_the_wire(tap), costs(tap)) == ([100], [(100, "rollout-record", None), CROSS_CHECKED])
+
+    run(test)
+
+
+def is_own(pid: int, folder: Path) -> bool:
+    """Whether it is Codex itself, and not what is around it, working below this folder."""
+    process = Path(f"/proc/{pid}")
+    return (
+        process.joinpath("exe").readlink().name == "codex"
+        and str(folder).encode() in (process / "cmdline").read_bytes()
+    )
+
+
+async def until(tap: EventTap, kind: type[ToolBegan]) -> None:
+    await anyio.to_thread.run_sync(lambda: wait_until(lambda: bool(tap.of(kind))))
+
+
+def test_an_ephemeral_thread_leaves_nothing_and_takes_no_second_turn(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with real_exec(tmp_path) as trial, trial.session(*THREE, name="k") as (session, tap):
+            await session.turn("Remember 4711.")
+            with pytest.raises(RefusedError, match="make the session persistent") as refused:
+                await session.turn("Which?")
+            assert refused.value.code == "runtime.capability"
+            assert (len(tap.of(PromptSent)), len(trial.model.journal("k"))) == (1, 1), "nothing was sent"
+            with pytest.raises(RefusedError, match="keeps nothing"):
+                await session.read_history()
+            assert session.facts["persistence"].value == "ephemeral"
+            assert costs(tap) == [(100, "live-turn-completed", None)]
+        assert [
+            file for file in (tmp_path / "home").rglob("*") if file.is_file() and b"4711" in file.read_bytes()
+        ] == []
+
+    run(test)
+
+
+def test_an_interrupted_turn_leaves_no_child_and_a_thread_that_goes_on_and_its_sibling_works_on(tmp_path: Path) -> None:
+    nap, other = f"342.{os.getpid()}", f"343.{os.getpid()}"
+
+    async def test() -> None:
+        steps = ({"run": f"sleep {nap} & sleep {nap}", **HUNDRED}, {"say": "Well.", **HUNDRED})
+        async with (
+            real_exec(tmp_path) as trial,
+            trial.session(*steps, name="k", is_persistent=True) as (session, tap),
+            trial.session({"run": f"sleep {other}"}, name="sibling") as (sibling, sibling_tap),
+        ):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(sibling.turn, "Go on.")
+                tasks.start_soon(session.turn, "Go on.")
+                await until(tap, ToolBegan)
+                await until(sibling_tap, ToolBegan)
+                await session.interrupt()
+                await session.settle()
+                assert (processes_with(f"sleep\x00{nap}"), ends(tap)) == ([], ["interrupted"])
+                assert (len(processes_with(f"sleep\x00{other}")) > 0, ends(sibling_tap)) == (True, [])
+                await session.turn("Once more.")
+                await sibling.interrupt()
+            assert (ends(tap), costs(tap)) == (
+                ["interrupted", "completed"],
+                [(100, "rollout-record", None), CROSS_CHECKED],
+            )
+            assert_lawful(tap)
+        wait_until(lambda: processes_with(f"sleep\x00{other}") == [])
+
+    run(test)
+
+
+def test_what_is_kept_of_a_thread_is_what_was_heard_of_it(tmp_path: Path) -> None:
+    async def test() -> None:
+        steps = (
+            {"think": "First I look.", "run": "echo out"},
+            {"patch": {"file": "made.txt", "content": "by the model\n"}},
+            {"say": "Done.\nAll of it."},
+        )
+        prompts = ('{"not": "a message"}', "-", "two\nlines, and a last empty one\n")
+        async with (
+            real_exec(tmp_path) as trial,
+            trial.session(*steps, *THREE, name="k", is_persistent=True) as (session, tap),
+        ):
+            for prompt in prompts:
+                await session.turn(prompt)
+            await session.read_history()
+            assert [prompt.text for prompt in tap.of(PromptSent)] == list(prompts)
+            heard = {text for row in trial.model.journal("k") for text in row.heard}
+            assert {*prompts} <= heard, "to the last character and no further"
+            assert [(tool.kind, tool.ok, tool.output) for tool in tap.of(ToolEnded)] == [
+                ("command", True, "out\n"),
+                ("patch", True, None),
+            ]
+            [history] = tap.of(HistoryRead)
+            assert history.items == (
+                KeptItem(kind="prompt", text=prompts[0]),
+                KeptItem(kind="reasoning", text="First I look."),
+                KeptItem(kind="tool"),
+                KeptItem(kind="tool"),
+                KeptItem(kind="message", text="Done.\nAll of it."),
+                KeptItem(kind="prompt", text=prompts[1]),
+                KeptItem(kind="message", text="One."),
+                KeptItem(kind="prompt", text=prompts[2]),
+                KeptItem(kind="message", text="Two."),
+            )
+            said = [event.text for event in tap.events if isinstance(event, TextSaid | ReasoningSaid)]
+            assert said == [item.text for item in history.items if item.kind in ("message", "reasoning")]
+
+    run(test)
+
+
+def test_a_schema_reaches_the_model_in_the_first_turn_and_in_one_that_goes_on(tmp_path: Path) -> None:
+    schema = {"type": "object", "properties": {}, "required": [], "additionalProperties": False}
+
+    async def test() -> None:
+        async with (
+            real_exec(tmp_path) as trial,
+            trial.session({"say": "{}"}, {"say": "{}"}, {"say": "No."}, name="k", is_persistent=True) as (session, _),
+        ):
+            for wanted in (schema, schema, None):
+                await session.turn("Go on.", output_schema=wanted)
+            assert [row.has_output_schema for row in trial.model.journal("k")] == [True, True, False]
+        assert list((tmp_path / "process-tmp").glob("schema-*")) == []
+
+    run(test)
+
+
+GONE = ThreadId("00000000-0000-7000-8000-000000000000")
+
+
+def test_a_program_that_will_not_start_a_turn_tells_why_on_stderr(tmp_path: Path) -> None:
+    async def told(trial: Trial, **ask: object) -> list[object]:
+        async with trial.session({"say": "Never."}, name=f"n{len(ask)}-{next(iter(ask))}", **ask) as (session, tap):
+            with pytest.raises(HangupError):
+                await session.turn("Go on.")
+            assert (session.thread, [each.code for each in tap.of(ProcessExited)]) == (None, [1])
+            [error] = tap.of(ErrorReported)
+            assert error.text == "\n".join(each.text for each in tap.of(WarningRaised))
+            return [error.code, error.text.partition("\n")[0]]
+
+    async def test() -> None:
+        async with real_exec(tmp_path) as trial:
+            missing = f"no rollout found for thread id {GONE} (code -32600)"
+            assert [await told(trial, resume=GONE), await told(trial, options={"stream_max_retries": "many"})] == [
+                ["peer.refused", f"Error: thread/resume: thread/resume failed: {missing}"],
+                ["peer.refused", 'Error loading config.toml: invalid type: string "many", expected u64'],
+            ]
+            async with trial.session({"say": "Never."}, name="odd", resume=ThreadId("--last")) as (session, tap):
+                with pytest.raises(RefusedError, match="not the id of a thread"):
+                    await session.turn("Go on.")
+                assert tap.events == []
+
+    run(test)
+
+
+def test_a_key_that_is_missing_is_told_and_one_that_is_there_is_kept_from_the_shell(tmp_path: Path) -> None:
+    model = ModelAsk(provider="scripted", name="scripted", key_variable="NOWHERE_API_KEY", login=Login.API_KEY)
+
+    async def told(**env: str) -> tuple[list[str | None], list[str | None]]:
+        async with real_exec(tmp_path, model=model, env={"PATH": "/usr/bin:/bin", **env}) as trial:
+            url = trial.model.play("shell", Script(version=1, steps=[Step(run="env"), Step(say="Done.")]))
+            ask = {"model": replace(model, base_url=url)}
+            async with trial.session({"say": "Not this."}, name="k", **ask) as (session, tap):
+                await session.turn("Go on.")
+        return [end.code for end in tap.of(TurnEnded)], [tool.output for tool in tap.of(ToolEnded)]
+
+    assert run(told) == (["provider.key-missing"], [])
+    ends, [shown] = run(lambda: told(NOWHERE_API_KEY="pk-nowhere-0123"))
+    assert (ends, "PROCTOR_ATTEMPT=k" in str(shown), "pk-nowhere" in str(shown)) == ([None], True, False)
+
+
+def test_nobody_is_asked_and_what_leaves_the_sandbox_fails_there_untold(tmp_path: Path) -> None:
+    async def test() -> None:
+        outside, home = tmp_path / "outside.txt", tmp_path / "home"
+        steps = (
+            {"run": {"command": f"touch {outside}", "escalate": True}},
+            {"run": f"touch {home}/own || touch {outside} || echo $PROCTOR_ATTEMPT; touch $TMPDIR/mine"},
+            {"say": "Done."},
+        )
+        async with real_exec(tmp_path) as trial:
+            ask = {"approvals": Approvals.ACCEPT, "is_persistent": True}
+            async with trial.session(*steps, name="k", **ask) as (session, tap):
+                await session.turn("Go on.")
+                assert [tool.output and tool.output.splitlines()[-1] for tool in tap.of(ToolEnded)] == ["k"]
+                assert "approval policy is Never" in tap.of(WarningRaised)[0].text
+                assert session.facts["approvals"].value == {
+                    "policy": "accept",
+                    "effective": "never",
+                    "areDenialsTold": False,
+                }
+        assert (outside.exists(), (home / "own").exists(), (tmp_path / "k/tmp/mine").exists()) == (False, False, True)
+
+    run(test)
