@@ -36,7 +36,7 @@ def _flow(spec: CampaignSpec, name: str, *, runtimes: Sequence[StrategyId], file
     if FlowId(name) in known:
         return known[FlowId(name)]
     if StrategyId(name) in runtimes:
-        return msgspec.structs.replace(spec.flows[0], id=FlowId(name), runtime=[StrategyId(name)])
+        return msgspec.structs.replace(spec.flows[0], id=FlowId(name.replace("_", "-")), runtime=[StrategyId(name)])
     there = ", ".join((*known, *runtimes))
     raise InputError("spec.unknown-runtime", f"{file} has no flow {name!r}, and no runtime is called so: {there}")
 
