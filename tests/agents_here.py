@@ -1,4 +1,4 @@
-"""Which of the agents that `make agents` installs are here. Tests of the others are left out, and the last lines say so.
+"""Which agents that `make agents` installs are here. Tests of the others are left out, and the last lines say so.
 
 A test that needs one is marked `@pytest.mark.agent("claude_code")`; a module whose tests all do has a `pytestmark`.
 """
