@@ -44,7 +44,9 @@ enabled = false
 
 
 def codex_program() -> str:
-    return runtime_by_id(StrategyId("codex_app_server")).locate().real_path
+    program = runtime_by_id(StrategyId("codex_app_server")).locate({})
+    assert program is not None
+    return program.real_path
 
 
 def codex_environment(home: str) -> dict[str, str]:

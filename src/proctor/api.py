@@ -35,6 +35,8 @@ from proctor.event.model import (
     ClockFired,
     ErrorReported,
     Event,
+    FactsStated,
+    HistoryRead,
     Noted,
     ProcessExited,
     PromptSent,
@@ -75,13 +77,13 @@ from proctor.spec.model import WorkspaceSpec as Workspace
 
 __all__ = [
     "ApprovalAsked", "ApprovalResolved", "Approvals", "Asked", "Campaign", "Cancelled", "ClockFired", "DeadlineError",
-    "Decide", "Decision", "Ending", "ErrorReported", "Event", "EvidenceError", "EvidenceKept", "Expect", "Flow",
-    "FlowId", "HangupError", "HeadlessRun", "InputError", "Limits", "MachineError", "Mission", "MissionId", "Model",
-    "Noted", "Outcome", "PeerError", "Placed", "Pool", "ProcessExited", "ProctorError", "PromptSent", "Question",
-    "ReasoningSaid", "ReasoningStreamed", "RefusedError", "Replied", "Report", "Session", "SessionBegan",
-    "SessionRefused", "StatusChanged", "StrategyId", "StreamEnded", "TextSaid", "TextStreamed", "Tool", "ToolBegan",
-    "ToolEnded", "ToolStreamed", "Turn", "TurnAsked", "TurnBegan", "TurnEnded", "Unrecognized", "UsageReported",
-    "WarningRaised", "WireError", "Workspace", "pool", "run", "session",
+    "Decide", "Decision", "Ending", "ErrorReported", "Event", "EvidenceError", "EvidenceKept", "Expect", "FactsStated",
+    "Flow", "FlowId", "HangupError", "HeadlessRun", "HistoryRead", "InputError", "Limits", "MachineError", "Mission",
+    "MissionId", "Model", "Noted", "Outcome", "PeerError", "Placed", "Pool", "ProcessExited", "ProctorError",
+    "PromptSent", "Question", "ReasoningSaid", "ReasoningStreamed", "RefusedError", "Replied", "Report", "Session",
+    "SessionBegan", "SessionRefused", "StatusChanged", "StrategyId", "StreamEnded", "TextSaid", "TextStreamed", "Tool",
+    "ToolBegan", "ToolEnded", "ToolStreamed", "Turn", "TurnAsked", "TurnBegan", "TurnEnded", "Unrecognized",
+    "UsageReported", "WarningRaised", "WireError", "Workspace", "pool", "run", "session",
 ]  # fmt: skip
 
 EvidenceKept: TypeAlias = Literal["off", "memory", "disk"]

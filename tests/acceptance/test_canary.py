@@ -25,11 +25,12 @@ PLANTED = re.compile(rb"canary-[0-9a-f]{32}|" + SECRET.encode())
 
 PROCESS_FRAMES = "runtimes/frames.jsonl"
 FRAMES = "attempts/frames.jsonl"
+# Made of what is masked already.
+CLAIMED = {"attempts/feedback.json", "attempts/runner.ref.json"}
 FOLDS = {"attempts/tool.calls.jsonl", "attempts/transcript.jsonl"}
 OTHERS = {
     "attempts/prompt.txt",
     "attempts/probes.jsonl",
-    "attempts/runner.ref.json",
     "attempts/workspace.diff",
     "attempts/attempt.report.json",
     "campaigns/plan.json",
@@ -111,7 +112,7 @@ def test_a_secret_that_flows_through_every_writer_reaches_no_file(lab: Lab, monk
     result = run_with_a_secret_everywhere(lab, monkeypatch)
     assert told(lab, PLANTED.search) == set()
     masked = re.compile(rb"\[redacted:(CANARY_TOKEN|PROCTOR_CANARY)\]")
-    assert told(lab, masked.search) == {FRAMES, PROCESS_FRAMES, *FOLDS, *OTHERS, "attempts/feedback.json"}
+    assert told(lab, masked.search) == {FRAMES, PROCESS_FRAMES, *FOLDS, *OTHERS, *CLAIMED}
     lab.assert_all_evidence_is_valid()
     # Why an attempt has no seal is told in the campaign's report, and nowhere else.
     reasons = {each.attempt_id: f"ValueError: {SECRET}" for each in result.attempts}
@@ -134,5 +135,5 @@ def test_a_writer_that_does_not_redact_leaks_into_its_own_file(
         code = error.code
     assert told(lab, PLANTED.search) == ({off, *FOLDS} if off == FRAMES else {off})
     # Where the canary that every run plants comes by, the run itself finds out.
-    assert code == ("run.redaction" if off in {FRAMES, PROCESS_FRAMES, "attempts/runner.ref.json"} else None)
-    assert ("attempts/seal.json" in told(lab, bytes)) == (off not in {FRAMES, "attempts/runner.ref.json"})
+    assert code == ("run.redaction" if off in {FRAMES, PROCESS_FRAMES} else None)
+    assert ("attempts/seal.json" in told(lab, bytes)) == (off != FRAMES)

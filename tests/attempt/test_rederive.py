@@ -128,8 +128,8 @@ class LosesMessages(Mutant):
 class CountsTokensTwice(Mutant):
     def tell(self, event: Event) -> Iterable[Event]:
         if isinstance(event, UsageReported):
-            total = msgspec.structs.replace(event.thread_total, total=event.thread_total.total * 2)
-            yield msgspec.structs.replace(event, thread_total=total)
+            tokens = msgspec.structs.replace(event.tokens, total=event.tokens.total * 2)
+            yield msgspec.structs.replace(event, tokens=tokens)
         else:
             yield event
 

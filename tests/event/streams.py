@@ -13,6 +13,8 @@ from proctor.event.model import (
     ClockFired,
     ErrorReported,
     Event,
+    FactsStated,
+    HistoryRead,
     Noted,
     ProcessExited,
     PromptSent,
@@ -33,9 +35,12 @@ from proctor.event.model import (
     TurnBegan,
     TurnEnded,
     Unrecognized,
+    UsageAuthority,
     UsageReported,
     WarningRaised,
 )
+from proctor.fact import Authority, Fact
+from proctor.ids import TurnId
 
 TERMINAL = (TurnEnded, ClockFired, Cancelled, SessionRefused, StreamEnded, ProcessExited)
 
@@ -63,6 +68,8 @@ _KINDS = (
     ClockFired,
     Cancelled,
     SessionRefused,
+    FactsStated,
+    HistoryRead,
     Replied,
     Asked,
     Noted,
@@ -80,8 +87,8 @@ _BY_FIELD: dict[str, st.SearchStrategy[Any]] = {
     "at_ms": st.just(0),
     "input": st.none() | st.dictionaries(words, words, max_size=2),
     **dict.fromkeys(("output", "error"), st.none() | words),
-    "thread_total": tokens,
-    "last_call": st.none() | tokens,
+    "tokens": tokens,
+    "facts": st.dictionaries(ids, st.builds(Fact, value=words, authority=st.sampled_from(Authority), source=words)),
 }
 
 
@@ -102,3 +109,16 @@ def streams_of(*kinds: type[Any], max_size: int = 20) -> st.SearchStrategy[list[
 
 
 streams = streams_of()
+
+
+def total(tokens: int, *, frame: int, turn: str | None = None) -> UsageReported:
+    """A thread's total so far."""
+    return UsageReported(
+        tokens=Tokens(input=tokens, output=0, total=tokens),
+        scope="thread",
+        basis="cumulative",
+        authority=UsageAuthority.LIVE_THREAD_USAGE,
+        turn=None if turn is None else TurnId(turn),
+        frame=frame,
+        at_ms=0,
+    )

@@ -3,12 +3,13 @@
 import pytest
 
 from proctor.event.credential import CredentialFold, CredentialSeen, CredentialState
-from proctor.event.model import ErrorReported, Event, TextSaid, Tokens, ToolBegan, TurnBegan, TurnEnded, UsageReported
+from proctor.event.model import ErrorReported, Event, TextSaid, ToolBegan, TurnBegan, TurnEnded
 from proctor.ids import CallId, ItemId, TurnId
+from tests.event.streams import total
 
 BEGAN = TurnBegan(turn=TurnId("t"), frame=1, at_ms=1)
-USED = UsageReported(thread_total=Tokens(input=1, output=1, total=2), frame=2, at_ms=1)
-USED_NONE = UsageReported(thread_total=Tokens(input=0, output=0, total=0), frame=2, at_ms=1)
+USED = total(2, frame=2)
+USED_NONE = total(0, frame=2)
 REFUSED = ErrorReported(text="no", code="provider.unauthorized", will_retry=True, frame=3, at_ms=1)
 FORBIDDEN = TurnEnded(turn=TurnId("t"), status="failed", error="no", code="provider.forbidden", frame=4, at_ms=1)
 BUSY = ErrorReported(text="busy", code="provider.unavailable", frame=5, at_ms=1)

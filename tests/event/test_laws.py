@@ -11,14 +11,13 @@ from proctor.event.model import (
     StatusChanged,
     StreamEnded,
     TextSaid,
-    Tokens,
     ToolBegan,
     ToolEnded,
     TurnBegan,
     TurnEnded,
-    UsageReported,
 )
 from proctor.ids import CallId, ItemId, ThreadId, TurnId
+from tests.event.streams import total
 
 T1, C1, I1 = TurnId("t1"), CallId("c1"), ItemId("i1")
 
@@ -27,8 +26,8 @@ BEGAN = TurnBegan(turn=T1, frame=2, at_ms=0)
 TOOL = ToolBegan(turn=T1, call=C1, kind="command", name="shell", frame=3, at_ms=0)
 TOOL_DONE = ToolEnded(turn=T1, call=C1, kind="command", name="shell", ok=True, status="completed", frame=4, at_ms=0)
 SAID = TextSaid(turn=T1, item=I1, text="Hello", frame=5, at_ms=0)
-SPENT = UsageReported(thread_total=Tokens(input=8, output=2, total=10), frame=6, at_ms=0)
-SPENT_LESS = UsageReported(thread_total=Tokens(input=7, output=2, total=9), frame=7, at_ms=0)
+SPENT = total(10, frame=6)
+SPENT_LESS = total(9, frame=7)
 ENDED = TurnEnded(turn=T1, status="completed", frame=8, at_ms=0)
 CLOSED = StreamEnded(cause="end of stdout", frame=9, at_ms=0)
 

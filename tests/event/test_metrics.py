@@ -6,22 +6,20 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proctor.event.metrics import Metrics, MetricsFold, Usage
+from proctor.event.metrics import Metrics, MetricsFold
 from proctor.event.model import (
     ApprovalAsked,
     ErrorReported,
     Event,
     Replied,
-    Tokens,
     ToolEnded,
     TurnBegan,
     Unrecognized,
-    UsageReported,
     WarningRaised,
 )
 from proctor.event.row import GENESIS, Dir, Row
 from proctor.event.trace import TraceFold
-from tests.event.streams import streams, streams_of
+from tests.event.streams import streams
 
 rows = st.lists(
     st.builds(
@@ -93,17 +91,6 @@ def test_every_event_and_every_row_is_counted_once(events: list[Event], said: li
 
 
 @given(streams)
-def test_usage_is_the_last_total_and_without_one_it_is_unknown(events: list[Event]) -> None:
-    totals = [event.thread_total for event in events if isinstance(event, UsageReported)]
-    assert measured(events).usage == (Usage(tokens=totals[-1]) if totals else None)
-
-
-@given(streams_of(UsageReported))
-def test_a_part_of_usage_that_nobody_reported_stays_unknown_on_disk(events: list[Event]) -> None:
+def test_metrics_are_the_same_after_a_way_over_the_disk(events: list[Event]) -> None:
     metrics = measured(events)
     assert msgspec.json.decode(msgspec.json.encode(metrics), type=Metrics) == metrics
-    bare = Tokens(input=1, output=2, total=3)
-    told = measured([*events, UsageReported(thread_total=bare, frame=99, at_ms=0)])
-    assert told.usage == Usage(tokens=bare)
-    assert told.usage.tokens.cached_input is None
-    assert told.usage.tokens.reasoning_output is None

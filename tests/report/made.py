@@ -4,9 +4,10 @@ from pathlib import Path
 from typing import Any
 
 from proctor.campaign import ledger
-from proctor.event.metrics import Metrics, Usage
-from proctor.event.model import Tokens
+from proctor.event.metrics import Metrics
+from proctor.event.model import Tokens, UsageAuthority
 from proctor.event.outcome import Outcome
+from proctor.event.usage import Usage
 from proctor.evidence.artifacts import AttemptReport, Expectation
 from proctor.evidence.layout import CampaignPaths, RootPaths
 from proctor.ids import AttemptId, CampaignId, CellId, Digest, FlowId, MissionId, RunId, StrategyId
@@ -39,7 +40,13 @@ def report(attempt: AttemptId, **changes: Any) -> AttemptReport:
         tool_calls=2,
         tool_calls_by_kind={},
         span_ms=None,
-        usage=Usage(tokens=Tokens(input=5, output=2, total=7)),
+        usage=Usage(
+            tokens=Tokens(input=5, output=2, total=7),
+            scope="turn",
+            basis="cumulative",
+            authority=UsageAuthority.LIVE_THREAD_USAGE,
+            turns=(),
+        ),
     )
     fields: dict[str, Any] = {
         "outcome": Outcome.COMPLETED,

@@ -81,7 +81,7 @@ async def real_server(folder: Path, **ask: Any) -> AsyncIterator[Real]:
     whole = {"env": agent_environment({"PATH": "/usr/bin:/bin"}, env={}).values, **ask}
     async with (
         open_model() as model,
-        host_asked(folder, name=f"p{next(_PROCESSES)}", program=RUNTIME.locate(), **whole) as asked,
+        host_asked(folder, name=f"p{next(_PROCESSES)}", program=RUNTIME.locate({}), **whole) as asked,
         open_host(asked, tap) as host,
     ):
         yield Real(host, model, tap, folder)

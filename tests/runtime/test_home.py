@@ -14,7 +14,7 @@ from proctor.contain.ladder import Containment, Variant
 from proctor.errors import InputError, MachineError
 from proctor.ids import ProcessId
 from proctor.runtime.base import Executable, HostAsk, ModelAsk
-from proctor.runtime.codex_app_server.executable import OVERRIDE, locate
+from proctor.runtime.codex.program import OVERRIDE, locate
 from proctor.runtime.codex_app_server.home import overrides, own_variables, return_login, thread_params, write_home
 from proctor.spec.model import Login, Profile
 from proctor.testing.clock import FakeClock
@@ -200,8 +200,8 @@ def test_a_program_is_known_by_its_bytes_and_a_change_is_seen(
     link.symlink_to(program)
     monkeypatch.setenv(OVERRIDE, str(link))
     found = locate()
-    assert (found.path, found.real_path, found.source) == (str(link), str(program), "override")
-    assert found.sha256 == hashlib.sha256(b"#!/bin/sh\n").hexdigest()
+    assert (found.path, found.real_path, found.source) == (str(link), str(program), "env-override")
+    assert (found.sha256, found.shims) == (hashlib.sha256(b"#!/bin/sh\n").hexdigest(), (str(program),))
     program.write_bytes(b"#!/bin/ed\n")
     assert locate().sha256 == hashlib.sha256(b"#!/bin/ed\n").hexdigest()
 

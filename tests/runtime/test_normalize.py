@@ -28,6 +28,7 @@ from proctor.event.model import (
     TurnBegan,
     TurnEnded,
     Unrecognized,
+    UsageAuthority,
     UsageReported,
     WarningRaised,
 )
@@ -122,7 +123,7 @@ def test_an_error_that_is_being_retried_says_what_is_wrong_and_not_only_how_ofte
 def test_another_model_that_answers_is_a_warning(story: Story) -> None:
     text = "small answers instead of large: highRiskCyberActivity"
     assert story.heard("model/rerouted", fromModel="large", toModel="small", reason="highRiskCyberActivity") == [
-        WarningRaised(source="provider", text=text, **at(5))
+        WarningRaised(source="provider", text=text, channel="model/rerouted", **at(5))
     ]
 
 
@@ -237,15 +238,18 @@ def test_the_other_tools_end_as_what_they_are(
 
 
 @pytest.mark.requirement("runtime.usage")
-def test_usage_is_the_threads_total_and_the_last_call(story: Story) -> None:
+def test_usage_is_the_threads_total_so_far(story: Story) -> None:
     total = {"totalTokens": 3782, "inputTokens": 3746, "cachedInputTokens": 40, "cacheWriteInputTokens": 0}
     total |= {"outputTokens": 36, "reasoningOutputTokens": 5}
     last = {"totalTokens": 20, "inputTokens": 12, "cachedInputTokens": 0, "outputTokens": 8, "reasoningOutputTokens": 0}
     usage = {"total": total, "last": last, "modelContextWindow": 190000}
     assert story.heard("thread/tokenUsage/updated", tokenUsage=usage) == [
         UsageReported(
-            thread_total=Tokens(input=3746, output=36, total=3782, cached_input=40, reasoning_output=5),
-            last_call=Tokens(input=12, output=8, total=20, cached_input=0, reasoning_output=0),
+            tokens=Tokens(input=3746, output=36, total=3782, cached_input=40, reasoning_output=5),
+            scope="thread",
+            basis="cumulative",
+            authority=UsageAuthority.LIVE_THREAD_USAGE,
+            turn=T,
             **at(5),
         )
     ]
@@ -285,13 +289,13 @@ def test_the_threads_status_is_told_with_its_flags(story: Story) -> None:
 def test_a_warning_is_attributed_by_the_channel_it_came_through(
     story: Story, method: str, params: dict[str, Any], source: Any, text: str
 ) -> None:
-    assert story.heard(method, **params) == [WarningRaised(source=source, text=text, **at(5))]
+    assert story.heard(method, **params) == [WarningRaised(source=source, text=text, channel=method, **at(5))]
 
 
 @pytest.mark.parametrize("said", [{"text": "ERROR no"}, {"frame": {"level": "ERROR"}}], ids=["text", "json"])
 def test_stderr_is_a_warning_of_the_process(said: dict[str, Any]) -> None:
     text = said.get("text", '{"level":"ERROR"}')
-    assert Story().row(Dir.ERR, **said) == [WarningRaised(source="process", text=text, **at(1))]
+    assert Story().row(Dir.ERR, **said) == [WarningRaised(source="process", text=text, channel="stderr", **at(1))]
 
 
 @pytest.mark.parametrize(

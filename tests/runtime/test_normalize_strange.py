@@ -134,7 +134,14 @@ def test_a_session_begins_once_however_it_comes_by_its_thread(method: str) -> No
         story.asked(number, method, threadId=THREAD)
         told += story.row(Dir.IN, {"id": number, "result": reply})
     assert told == [
-        SessionBegan(thread=ThreadId(THREAD), model="m", cwd="/w", ephemeral=False, **at(2)),
+        SessionBegan(
+            thread=ThreadId(THREAD),
+            model="m",
+            cwd="/w",
+            ephemeral=False,
+            is_resumed=method != "thread/start",
+            **at(2),
+        ),
         Replied(method=method, **at(2)),
         Replied(method=method, **at(4)),
     ]

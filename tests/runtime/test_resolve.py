@@ -4,7 +4,7 @@ import pytest
 
 from proctor.errors import InputError, MachineError
 from proctor.ids import StrategyId
-from proctor.runtime.codex_app_server.executable import OVERRIDE
+from proctor.runtime.codex.program import OVERRIDE
 from proctor.runtime.registry import runtime_by_id, strategy_ids
 from proctor.runtime.resolve import Refusal, resolve
 
@@ -23,7 +23,7 @@ def test_a_runtime_is_found_by_its_id_and_an_unknown_id_gets_the_nearest() -> No
 
 @pytest.mark.requirement("runtime.strategy.fallback")
 def test_the_first_of_a_chain_that_can_start_is_taken_and_refusals_are_kept() -> None:
-    found = resolve([UNKNOWN, CODEX])
+    found = resolve([UNKNOWN, CODEX], options={})
     assert found.runtime.id == CODEX
     [refusal] = found.refusals
     assert (refusal.strategy, refusal.code) == (UNKNOWN, "spec.unknown-runtime")
@@ -34,5 +34,5 @@ def test_the_first_of_a_chain_that_can_start_is_taken_and_refusals_are_kept() ->
 def test_a_chain_of_which_none_can_start_raises_the_last_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(OVERRIDE, "/nowhere/codex")
     with pytest.raises(MachineError) as refused:
-        resolve([UNKNOWN, CODEX])
+        resolve([UNKNOWN, CODEX], options={})
     assert refused.value.code == "machine.binary-missing"

@@ -15,8 +15,8 @@ from proctor.event.row import Dir, StepTaken
 from proctor.fact import Authority, Fact
 from proctor.ids import ThreadId
 from proctor.runtime.base import Decision, Tool
+from proctor.runtime.codex.program import locate
 from proctor.runtime.codex_app_server import policy, wire
-from proctor.runtime.codex_app_server.executable import locate
 from proctor.runtime.codex_app_server.failures import FAILURES
 from proctor.runtime.codex_app_server.host import HELLO
 from proctor.runtime.codex_app_server.opening import opening

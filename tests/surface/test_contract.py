@@ -17,7 +17,7 @@ import pytest
 
 from proctor.errors import CODES, Exit
 from proctor.evidence.layout import SEAL, SEAL_SIGNATURE, SEALED
-from proctor.runtime.base import Claims
+from proctor.runtime.capability import Claims
 from proctor.surface.cli.app import COMMANDS, answer, find_command
 from proctor.surface.cli.command import parse
 from proctor.surface.completion import SHELLS

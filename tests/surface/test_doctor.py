@@ -94,7 +94,7 @@ def test_a_file_in_the_place_of_a_folder_fails_and_no_path_is_broken(lab: Lab) -
 
 def test_runtimes_tell_their_claims_and_the_locked_program_or_what_to_install(lab: Lab) -> None:
     [found] = json.loads(lab.proctor("runtimes", "list", "--json").stdout)["runtimes"]
-    assert (found["id"], found["transport"], found["problem"]) == ("codex_app_server", "stdio", None)
+    assert (found["id"], found["transports"], found["problem"]) == ("codex_app_server", ["stdio", "websocket"], None)
     assert (found["claims"]["interrupt"], found["claims"]["compaction"]) == (True, True)
     assert (found["program"]["sha256"], found["isLocked"]) == (locked_codex_sha256(), True)
     [missing] = json.loads(lab.proctor("runtimes", "list", "--json", PROCTOR_CODEX="/nowhere").stdout)["runtimes"]

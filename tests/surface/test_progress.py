@@ -6,9 +6,10 @@ import pytest
 from rich.console import Console
 
 from proctor.attempt.machine import State
-from proctor.event.model import Tokens, ToolBegan, UsageReported
+from proctor.event.model import ToolBegan, TurnBegan
 from proctor.ids import AttemptId, CallId, TurnId
 from proctor.surface.cli.progress import LiveProgress
+from tests.event.streams import total
 
 FIX, ASK = AttemptId("fix.codex.r1.1"), AttemptId("ask.codex.r1.1")
 
@@ -35,7 +36,8 @@ def test_each_running_attempt_has_a_line_with_phase_tool_tokens_and_age() -> Non
     assert first[1].split()[:6] == ["fix.codex.r1.1", "working", "shell:", "cat", "greet.py\\x1b[2J", "?"]
     assert first[1].rstrip().endswith("ms ago")
     assert first[2].split()[:2] == ["ask.codex.r1.1", "preparing"]
-    progress.saw(FIX, UsageReported(frame=2, at_ms=2, thread_total=Tokens(input=1700, output=85, total=1785)))
+    progress.saw(FIX, TurnBegan(frame=2, at_ms=2, turn=TurnId("t")))
+    progress.saw(FIX, total(1785, frame=3))
     progress.entered(ASK, State.SEALED)
     second = drawn(progress)
     assert second[0].startswith("quickstart  1 of 2 done  ")

@@ -9,7 +9,7 @@ import pytest
 from proctor import places
 from proctor.errors import Exit
 from proctor.ids import StrategyId
-from proctor.runtime.base import Claims
+from proctor.runtime.capability import Claims
 from proctor.surface import prove as prove_module
 from proctor.surface.prove import Proof, prove
 from proctor.testing.proofs import CASES, UnprovenError

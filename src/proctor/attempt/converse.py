@@ -20,6 +20,7 @@ from proctor.event.outcome import NOT_ENDED, Ending, Outcome
 from proctor.event.row import ClockRanOut, StepTaken, TurnWanted, WasCancelled, WasRefused
 from proctor.ids import AttemptId, ThreadId
 from proctor.runtime.base import Session
+from proctor.runtime.capability import demand
 
 
 class Turn:
@@ -113,7 +114,7 @@ class LiveSession:
     @property
     def thread(self) -> ThreadId | None:
         """The agent's own name for the conversation, with which a persistent one is resumed."""
-        return self.conversation.thread
+        return None if self._session is None else self._session.thread
 
     @property
     def offset(self) -> int:
@@ -133,12 +134,15 @@ class LiveSession:
     def say(self, prompt: str, *, output_schema: Mapping[str, Any] | None = None) -> Turn:
         """Begin a turn, at once. InputError where one runs already or the session has ended."""
         session = self._ready()
+        if output_schema is not None:
+            self._demand("structured_output")
         return self._begin(session, lambda: session.turn(prompt, output_schema=output_schema), text=prompt)
 
     async def steer(self, text: str) -> None:
         """Say something into the running turn. RefusedError where the agent will not have it."""
         if self._work is None or self._session is None:
             raise InputError("session.idle", "there is no turn to steer")
+        self._demand("turn_steer")
         await self._session.steer(text)
 
     async def interrupt(self) -> None:
@@ -152,6 +156,7 @@ class LiveSession:
     async def compact(self) -> Ending:
         """Have the agent shorten its history, in a turn of its own, and wait for how that ends."""
         session = self._ready()
+        self._demand("compaction")
         return await self._begin(session, session.compact, text=None)
 
     def events(self, *, after: int = 0) -> AsyncIterator[Placed]:
@@ -204,6 +209,9 @@ class LiveSession:
         elif isinstance(event, TextSaid):
             self.answer = event.text
         self._stream.publish(event)
+
+    def _demand(self, capability: str) -> None:
+        demand(self._ask.runtime.claims, capability, strategy=self._ask.runtime.id)
 
     def _ready(self) -> Session:
         if self._over is not None or self._session is None:

@@ -6,12 +6,14 @@ from typing import Any
 
 from proctor.event.claim import Claim, ClaimFold
 from proctor.event.credential import CredentialFold, CredentialSeen
+from proctor.event.facts import FactsFold
 from proctor.event.metrics import Metrics, MetricsFold
 from proctor.event.model import Event
 from proctor.event.outcome import Ending, OutcomeFold
 from proctor.event.row import Row
 from proctor.event.trace import TraceFold
 from proctor.event.transcript import TranscriptFold
+from proctor.fact import Fact
 from proctor.runtime.base import Normalizer
 
 RowSink = Callable[[Iterable[Any]], None]
@@ -25,6 +27,7 @@ class Derived:
     claim: Claim
     metrics: Metrics
     credential: CredentialSeen
+    facts: dict[str, Fact]
 
 
 class Derivation:
@@ -39,6 +42,7 @@ class Derivation:
         self._outcome = OutcomeFold()
         self._claim = ClaimFold()
         self._credential = CredentialFold()
+        self._facts = FactsFold()
         self.metrics = MetricsFold()
 
     @property
@@ -56,6 +60,7 @@ class Derivation:
             self._outcome.feed(event)
             self._claim.feed(event)
             self._credential.feed(event)
+            self._facts.feed(event)
             if (call := self._trace.feed(event)) is not None:
                 calls.append(call)
             if (line := self._transcript.feed(event)) is not None:
@@ -70,7 +75,11 @@ class Derivation:
         """No row will follow: what is still open is told as open."""
         self._trace_sink(self._trace.finish())
         derived = Derived(
-            ending=self.ending, claim=self._claim.claim, metrics=self.metrics.finish(), credential=self._credential.seen
+            ending=self.ending,
+            claim=self._claim.claim,
+            metrics=self.metrics.finish(),
+            credential=self._credential.seen,
+            facts=self._facts.facts,
         )
         self._transcript_sink(self._transcript.finish(derived.ending, summary=_summary(derived)))
         return derived
@@ -78,7 +87,7 @@ class Derivation:
 
 def _summary(derived: Derived) -> str:
     metrics = derived.metrics
-    tokens = "unknown" if metrics.usage is None else str(metrics.usage.tokens.total)
+    tokens = "unknown" if metrics.total_tokens is None else str(metrics.total_tokens)
     return (
         f"{derived.ending.outcome}: {metrics.turns} turns, {metrics.tool_calls} tool calls "
         f"({metrics.tool_failures} failed), {tokens} tokens, {metrics.unrecognized} unrecognized frames"

@@ -33,10 +33,8 @@ class Conversation:
     session_id: str | None = None
     thread: ThreadId | None = None
     is_fresh: bool = True
-    facts: dict[str, Fact] = field(default_factory=dict)
+    is_open: bool = False
     probes: list[ProbeRow] = field(default_factory=list)
-    process_rows_from: int | None = None
-    process_rows_to: int | None = None
     written: dict[str, bytes] = field(default_factory=dict)
 
 
@@ -100,29 +98,13 @@ def finalize(
 
 
 def _runner_ref(ask: AttemptAsk, derived: Derived, conversation: Conversation) -> RunnerRef:
-    model = ask.model
-    facts = {
-        **ask.facts,
-        **conversation.facts,
-        "model": Fact(
-            value={"provider": model.provider, "requested": model.name}, authority=Authority.DECLARED, source="flow"
-        ),
-        "credentialState": _credential_state(ask, derived),
-        "processFrames": Fact(
-            value={"from": conversation.process_rows_from, "to": conversation.process_rows_to},
-            authority=Authority.OBSERVED,
-            source="rows of the runtime process while this attempt had its lease",
-        ),
-    }
-    facts.setdefault("containment", ask.containment.fact())
+    facts = {**derived.facts, "credentialState": _credential_state(ask, derived)}
     facts.setdefault("credentialSource", UNKNOWN)
-    if (planted := canary.among(ask.secrets)) is not None:
-        facts["redaction"] = canary.fact(planted)
     return RunnerRef(
         attempt_id=ask.attempt_id,
         strategy=ask.runtime.id,
         # A runtime may have more than one, and the process knows which it was.
-        transport=facts["transport"].value if "transport" in facts else ask.runtime.transport,
+        transport=facts["transport"].value if "transport" in facts else ask.runtime.transports[0],
         process_id=conversation.process,
         session_id=conversation.session_id,
         thread_id=conversation.thread,

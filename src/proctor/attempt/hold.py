@@ -140,7 +140,7 @@ class _Holder:
             except Exception as error:
                 # Kept from the task group, which would wrap the caller's own error into another.
                 problem = error
-        if isinstance(problem, ProctorError) and live.conversation.thread is None:
+        if isinstance(problem, ProctorError) and not live.conversation.is_open:
             tap.say(WasRefused(code=problem.code, detail=str(problem)))
         if problem is not None:
             raise problem

@@ -140,7 +140,7 @@ def claim(attempt: AttemptId, *, cell: CellId, n: int, run: RunId, at_ms: int) -
 
 def settle(attempt: AttemptId, report: AttemptReport, *, at_ms: int) -> Statement:
     """The seal is on disk; the ledger follows it."""
-    tokens = None if report.metrics.usage is None else report.metrics.usage.tokens.total
+    tokens = report.metrics.total_tokens
     columns = "ended_at_ms outcome code claimed verified met tool_calls tokens duration_ms".split()
     return (
         f"update attempt set state = 'sealed', {', '.join(f'{column} = ?' for column in columns)} where id = ?",  # noqa: S608

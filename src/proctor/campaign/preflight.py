@@ -77,7 +77,7 @@ def _secrets(loaded: LoadedSpec, runtimes: Iterable[Runtime], credentials: Seque
 
 def _resolve(at: int, flow: ResolvedFlow, loaded: LoadedSpec) -> Resolution:
     with blamed(loaded, key=f"flows[{at}].runtime"):
-        resolution = resolve(flow.runtime)
+        resolution = resolve(flow.runtime, options=flow.options)
     runtime = resolution.runtime
     with blamed(loaded, key=f"flows[{at}].options.{runtime.id}"):
         for name in sorted(flow.options.get(runtime.id, {}).keys() - runtime.option_names):

@@ -34,7 +34,7 @@ from proctor.ids import AttemptId, CampaignId, Digest, ProcessId, RunId
 from proctor.plan.model import Cell, ResolvedFlow
 from proctor.runtime.base import Decide
 from proctor.spec.load import LoadedSpec
-from proctor.spec.model import Approvals, MissionSpec
+from proctor.spec.model import Approvals, MissionSpec, Persistence
 from proctor.workspace.remove import remove
 from proctor.workspace.snapshot import EMPTY
 
@@ -295,6 +295,7 @@ class _Run:
                 watcher=self.watcher,
                 hidden=(self.root.folder,),
                 facts=self.agents.facts(flow),
+                is_persistent=flow.persistence is Persistence.PERSISTENT,
                 decide=self.decide,
                 decide_deadline_s=self.decide_deadline_s,
                 stop=stop,

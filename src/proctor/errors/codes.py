@@ -111,6 +111,10 @@ CODES: dict[str, Meaning] = {
     "workspace.inside-itself": Meaning(
         "The workspace holds the folder it would be copied to.", "Copy a smaller folder, or move the cache folder."
     ),
+    "runtime.capability": Meaning(
+        "The runtime cannot do what was asked of it.",
+        "Ask for something else, or choose a runtime that claims it: `proctor runtimes list`.",
+    ),
     "usage": Meaning("The command was called wrongly.", "Run it with --help."),
     "policy.shared-full-access": Meaning(
         "A shared server cannot clean one thread's escaped children.",

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-from proctor.event.model import ErrorReported, Event, ToolBegan, TurnEnded, UsageReported
+from proctor.event.model import ErrorReported, Event, ToolBegan, TurnEnded, UsageAuthority, UsageReported
 
 _REFUSALS = frozenset({"provider.unauthorized", "provider.forbidden"})
 
@@ -37,8 +37,10 @@ class CredentialFold:
             case ErrorReported(code=str(code)) | TurnEnded(code=str(code)) if code in _REFUSALS:
                 self.seen = CredentialSeen(state=CredentialState.REJECTED, frame=event.frame)
             # A total that is told again is no new answer.
-            case UsageReported(thread_total=tokens) if tokens.total > self._most_tokens:
-                self._most_tokens = tokens.total
+            case UsageReported(tokens=tokens, authority=authority) if (
+                tokens.total > self._most_tokens and authority is not UsageAuthority.RESTORED_ON_RESUME
+            ):
+                self._most_tokens = tokens.total if event.basis == "cumulative" else 0
                 self._accept(event)
             case ToolBegan():
                 self._accept(event)

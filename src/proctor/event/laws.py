@@ -56,9 +56,9 @@ class Laws:
                 broken = f"message {item} was said twice" if item in self._said else None
                 self._said.add(item)
                 return broken or self._after_end("a message was said")
-            case UsageReported(thread_total=total):
-                broken = "a thread's total shrank" if total.total < self._total_tokens else None
-                self._total_tokens = total.total
+            case UsageReported(basis="cumulative", tokens=tokens):
+                broken = "a thread's total shrank" if tokens.total < self._total_tokens else None
+                self._total_tokens = tokens.total
                 return broken
             case StreamEnded():
                 self._has_stream_ended = True

@@ -14,20 +14,11 @@ from proctor.event.model import (
     ToolEnded,
     TurnBegan,
     Unrecognized,
-    UsageReported,
     WarningRaised,
 )
 from proctor.event.row import Dir, Row
+from proctor.event.usage import Usage, UsageFold
 from proctor.ids import CallId
-
-
-class Usage(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Tokens with what they speak of. `turn` scope is a difference of thread totals, so it is inferred by us."""
-
-    tokens: Tokens
-    scope: str = "turn"
-    basis: str = "difference of thread totals"
-    authority: str = "reported"
 
 
 class Metrics(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -49,6 +40,10 @@ class Metrics(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     span_ms: int | None
     usage: Usage | None
 
+    @property
+    def total_tokens(self) -> int | None:
+        return None if self.usage is None or self.usage.tokens is None else self.usage.tokens.total
+
 
 class MetricsFold:
     """Feed it each row and then that row's events."""
@@ -63,11 +58,11 @@ class MetricsFold:
         self._redacted = 0
         self._first_ms: int | None = None
         self._last_ms: int | None = None
-        self._total: Tokens | None = None
+        self._usage = UsageFold()
 
     @property
     def tokens(self) -> Tokens | None:
-        return self._total
+        return self._usage.tokens
 
     @property
     def tool_calls(self) -> int:
@@ -90,12 +85,9 @@ class MetricsFold:
             self._open.discard(event.call)
             self._failures += not event.ok
             self._output_bytes += len((event.output or "").encode("utf-8", "surrogatepass"))
-        elif isinstance(event, UsageReported):
-            self._total = event.thread_total
+        self._usage.feed(event)
 
     def finish(self) -> Metrics:
-        # An attempt's thread is fresh, so its first total starts at nought and the last total is the difference.
-        usage = None if self._total is None else Usage(tokens=self._total)
         span_ms = None if self._first_ms is None or self._last_ms is None else self._last_ms - self._first_ms
         return Metrics(
             frames=dict(sorted(self._frames.items())),
@@ -112,5 +104,5 @@ class MetricsFold:
             errors=self._count[ErrorReported],
             redacted_rows=self._redacted,
             span_ms=span_ms,
-            usage=usage,
+            usage=self._usage.finish(),
         )

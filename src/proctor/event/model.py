@@ -1,9 +1,11 @@
 """What happened, in our own words. Left of this module native speech becomes events; right of it events are read."""
 
+from enum import StrEnum
 from typing import Any, Literal
 
 import msgspec
 
+from proctor.fact import Fact
 from proctor.ids import CallId, ItemId, ThreadId, TurnId
 
 
@@ -18,12 +20,13 @@ class Happened(msgspec.Struct, frozen=True, kw_only=True, rename="camel", tag_fi
 
 
 class SessionBegan(Happened, tag="session.began", frozen=True, kw_only=True):
-    """The agent opened a thread for us."""
+    """The agent opened a thread for us, or took up one that it had kept."""
 
     thread: ThreadId
     model: str | None = None
     cwd: str | None = None
     ephemeral: bool | None = None
+    is_resumed: bool = False
 
 
 class StatusChanged(Happened, tag="status.changed", frozen=True, kw_only=True):
@@ -40,10 +43,11 @@ class StreamEnded(Happened, tag="stream.ended", frozen=True, kw_only=True):
 
 
 class ProcessExited(Happened, tag="process.exited", frozen=True, kw_only=True):
-    """The agent's process ended."""
+    """The agent's process ended. Where each turn has a process of its own, only that turn ends with it."""
 
     code: int | None
     signal: int | None = None
+    is_turns_own: bool = False
 
 
 # ── a turn ──
@@ -173,11 +177,34 @@ class Tokens(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     reasoning_output: int | None = None
 
 
-class UsageReported(Happened, tag="usage.reported", frozen=True, kw_only=True):
-    """Totals of the thread so far; a turn's usage is a difference of totals."""
+class UsageAuthority(StrEnum):
+    """Whose word a count of tokens is, the strongest last."""
 
-    thread_total: Tokens
-    last_call: Tokens | None = None
+    NONE = "none"
+    ESTIMATED = "estimated"
+    TRANSCRIPT_PARSED = "transcript-parsed"
+    RESTORED_ON_RESUME = "restored-on-resume"
+    LIVE_THREAD_USAGE = "live-thread-usage"
+    LIVE_TURN_COMPLETED = "live-turn-completed"
+    ROLLOUT_RECORD = "rollout-record"
+    PROVIDER_RESPONSE = "provider-response"
+
+
+UsageScope = Literal["call", "turn", "thread"]
+UsageBasis = Literal["absolute", "cumulative", "delta"]
+
+
+class UsageReported(Happened, tag="usage.reported", frozen=True, kw_only=True):
+    """Tokens, and what they speak of. No `turn` is the one that runs, or none: then it is where a thread stood before.
+
+    `cumulative` is all of its thread so far, so that a turn's is a difference; `delta` is to be added to what there is.
+    """
+
+    tokens: Tokens
+    scope: UsageScope
+    basis: UsageBasis
+    authority: UsageAuthority
+    turn: TurnId | None = None
 
 
 WarningSource = Literal[
@@ -186,9 +213,16 @@ WarningSource = Literal[
 
 
 class WarningRaised(Happened, tag="warning.raised", frozen=True, kw_only=True):
+    """Whose it is follows from the channel it came by; where a rule of ours read that from its text, it is inferred."""
+
     source: WarningSource
     text: str
-    is_inferred: bool = False
+    channel: str
+    rule: str | None = None
+
+    @property
+    def is_inferred(self) -> bool:
+        return self.rule is not None
 
 
 class ErrorReported(Happened, tag="error.reported", frozen=True, kw_only=True):
@@ -217,6 +251,31 @@ class SessionRefused(Happened, tag="session.refused", frozen=True, kw_only=True)
 
     code: str
     detail: str
+
+
+# ── what became known ──
+
+
+class FactsStated(Happened, tag="facts.stated", frozen=True, kw_only=True):
+    """Statements with their authority; `event.facts` settles which of them holds."""
+
+    facts: dict[str, Fact]
+
+
+class KeptItem(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """One item of the history that an agent keeps by itself, as it was read back."""
+
+    kind: Literal["prompt", "message", "reasoning", "tool", "other"]
+    id: str | None = None
+    text: str | None = None
+
+
+class HistoryRead(Happened, tag="history.read", frozen=True, kw_only=True):
+    """What the agent itself keeps of the thread, or the next part of it; `source` says where it was read."""
+
+    source: str
+    items: tuple[KeptItem, ...]
+    is_last: bool = True
 
 
 # ── the rest, so that counts add up ──
@@ -271,6 +330,8 @@ Event = (
     | ClockFired
     | Cancelled
     | SessionRefused
+    | FactsStated
+    | HistoryRead
     | Replied
     | Asked
     | Noted

@@ -113,7 +113,7 @@ class OutcomeFold:
             case TurnAsked():
                 # Another turn, if there is anybody left to take it.
                 self.ending, self._trouble = self._gone, None
-            case StreamEnded() | ProcessExited():
+            case StreamEnded() | ProcessExited(is_turns_own=False):
                 self._left(event)
             case _ if isinstance(event, _PROGRESS):
                 self._trouble = None

@@ -5,6 +5,9 @@ from typing import Any, Literal
 
 import msgspec
 
+from proctor.event.model import KeptItem
+from proctor.fact import Fact
+
 GENESIS = "0" * 32
 
 
@@ -62,8 +65,11 @@ class ChannelClosed(Seen, tag="stream.ended", frozen=True, kw_only=True):
 
 
 class ChildExited(Seen, tag="process.exited", frozen=True, kw_only=True):
+    """`is_turns_own` where the process was that of one turn, and the session goes on without it."""
+
     code: int | None = None
     signal: int | None = None
+    is_turns_own: bool = False
 
 
 class Answered(Seen, tag="approval.resolved", frozen=True, kw_only=True):
@@ -93,9 +99,24 @@ class StepTaken(Seen, tag="step", frozen=True, kw_only=True):
     detail: dict[str, Any] = {}
 
 
+class FactsLearned(Seen, tag="facts", frozen=True, kw_only=True):
+    """What we know of the agent and its session, and on whose word."""
+
+    facts: dict[str, Fact]
+
+
+class HistoryKept(Seen, tag="history", frozen=True, kw_only=True):
+    """What an agent has written of its thread into a file of its own, as we read it there."""
+
+    source: str
+    items: tuple[KeptItem, ...]
+
+
 # Steps that are told as warnings: code of the caller's that raised, gave what it may not, or would not end.
 CALLBACK_FAILED = "callback failed"
 CALLBACK_GIVEN_UP = "callback given up"
+
+HISTORY_UNREAD = "history not read"
 
 
 AnySeen = (
@@ -108,4 +129,6 @@ AnySeen = (
     | Answered
     | TailReleased
     | StepTaken
+    | FactsLearned
+    | HistoryKept
 )

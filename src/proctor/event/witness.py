@@ -7,6 +7,8 @@ from proctor.event.model import (
     Cancelled,
     ClockFired,
     Event,
+    FactsStated,
+    HistoryRead,
     Noted,
     ProcessExited,
     SessionRefused,
@@ -23,6 +25,8 @@ from proctor.event.row import (
     ChannelClosed,
     ChildExited,
     ClockRanOut,
+    FactsLearned,
+    HistoryKept,
     Row,
     StepTaken,
     TailReleased,
@@ -56,14 +60,18 @@ def witness(row: Row) -> Event:
             return SessionRefused(code=code, detail=detail, frame=seq, at_ms=at_ms)
         case ChannelClosed(cause=cause):
             return StreamEnded(cause=cause, frame=seq, at_ms=at_ms)
-        case ChildExited(code=exit_code, signal=signal):
-            return ProcessExited(code=exit_code, signal=signal, frame=seq, at_ms=at_ms)
+        case ChildExited(code=exit_code, signal=signal, is_turns_own=is_turns_own):
+            return ProcessExited(code=exit_code, signal=signal, is_turns_own=is_turns_own, frame=seq, at_ms=at_ms)
         case Answered(request=request, decision=decision, by=by):
             return ApprovalResolved(request=request, decision=decision, by=by, frame=seq, at_ms=at_ms)
         case TailReleased(stream=stream):
             return Noted(native=f"tail of {stream}", frame=seq, at_ms=at_ms)
         case StepTaken(step=step, detail={"what": str(what)}) if step in (CALLBACK_FAILED, CALLBACK_GIVEN_UP):
-            return WarningRaised(source="callback", text=f"{step}: {what}", frame=seq, at_ms=at_ms)
+            return WarningRaised(source="callback", text=f"{step}: {what}", channel="self", frame=seq, at_ms=at_ms)
+        case FactsLearned(facts=facts):
+            return FactsStated(facts=facts, frame=seq, at_ms=at_ms)
+        case HistoryKept(source=source, items=items):
+            return HistoryRead(source=source, items=items, frame=seq, at_ms=at_ms)
         case StepTaken(step=step):
             return Noted(native=step, frame=seq, at_ms=at_ms)
         case None:

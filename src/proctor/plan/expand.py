@@ -47,6 +47,8 @@ def resolve_flow(flow: FlowSpec, *, spec: CampaignSpec) -> ResolvedFlow:
         login=flow.login or spec.login,
         token=flow.token or spec.token,
         profile=flow.profile,
+        persistence=flow.persistence,
+        contain=flow.contain,
         options=flow.options,
         env=flow.env,
         forward=tuple(flow.forward),

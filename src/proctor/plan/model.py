@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from proctor.ids import CellId, Digest, FlowId, MissionId, StrategyId
-from proctor.spec.model import SCRIPTED, Approvals, Isolation, Login, Profile, Sandbox, SecretFile
+from proctor.spec.model import SCRIPTED, Approvals, Contain, Isolation, Login, Persistence, Profile, Sandbox, SecretFile
 
 
 class Planned(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
@@ -46,6 +46,8 @@ class ResolvedFlow(Planned, frozen=True, kw_only=True):
     login: Login
     token: str | SecretFile | None
     profile: Profile
+    persistence: Persistence
+    contain: Contain
     options: dict[StrategyId, dict[str, Any]]
     env: dict[str, str]
     forward: tuple[str, ...]

@@ -260,7 +260,6 @@ def _ledger_row(
 
 
 def _with_report(row: AttemptRow, report: AttemptReport) -> AttemptRow:
-    usage = report.metrics.usage
     return msgspec.structs.replace(
         row,
         outcome=report.outcome,
@@ -270,7 +269,7 @@ def _with_report(row: AttemptRow, report: AttemptReport) -> AttemptRow:
         verified=report.verified,
         expectation_met=report.expectation.met,
         tool_calls=report.metrics.tool_calls,
-        tokens=None if usage is None else usage.tokens.total,
+        tokens=report.metrics.total_tokens,
         duration_ms=report.duration_ms,
     )
 

@@ -104,7 +104,6 @@ def tell(view: AttemptView, *, is_running: bool = False) -> Story:
     judged = None if evidence == "invalid" else view.report
     reasons = () if judged is None else judged.reasons
     record, report, feedback = view.record, view.report, view.feedback
-    usage = None if report is None else report.metrics.usage
     version, identity = _fact(view, "version"), _fact(view, "identity")
     return Story(
         attempt_id=view.paths.folder.name,
@@ -123,7 +122,7 @@ def tell(view: AttemptView, *, is_running: bool = False) -> Story:
         detail=None if report is None else report.detail,
         **advice(None if report is None else report.code),
         duration_ms=None if report is None else report.duration_ms,
-        tokens=None if usage is None else usage.tokens.total,
+        tokens=None if report is None else report.metrics.total_tokens,
         asked=None if view.prompt is None else view.prompt.strip().removesuffix(FOOTER).strip(),
         deeds=tuple(
             Deed(

@@ -17,29 +17,18 @@ from proctor.event.row import Dir, Row, Seen
 from proctor.evidence.redact import TextStream
 from proctor.fact import Fact
 from proctor.ids import AttemptId, CallId, ProcessId, StrategyId, ThreadId
+from proctor.runtime.capability import Capability, Claims
 from proctor.runtime.credential import Account
 from proctor.runtime.failures import Failure
-from proctor.spec.model import Approvals, Login, Profile, Sandbox
+from proctor.spec.model import Approvals, Contain, Login, Profile, Sandbox
 from proctor.transport.channel import Channel
 
 
-class Claims(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What a runtime says it can do. A claim is not a proof."""
-
-    thread_start: bool = False
-    thread_resume: bool = False
-    turn_steer: bool = False
-    interrupt: bool = False
-    event_stream: bool = False
-    parallel_sessions: bool = False
-    approvals: bool = False
-    dynamic_tools: bool = False
-    compaction: bool = False
-    structured_output: bool = False
-
-
 class Executable(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """The program itself: which file, which bytes, which version, and how it was found."""
+    """The program itself: which file, which bytes, which version, and how it was found.
+
+    `shims` are the links that lead from the path to the real file; `package` is what it was installed with.
+    """
 
     path: str
     real_path: str
@@ -48,6 +37,8 @@ class Executable(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit
     source: str
     version: str | None = None
     locked_sha256: str | None = None
+    shims: tuple[str, ...] = ()
+    package: str | None = None
 
     @property
     def is_locked(self) -> bool | None:
@@ -90,14 +81,14 @@ class ModelAsk:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostAsk:
-    """What one runtime process needs to start.
+    """What one runtime process needs to start; of a program that runs once a session, what all its sessions need.
 
     `user_home` is the user's own home of the agent's program: it holds the login that is inherited, and stands in for
     `home` where the profile is the user's own.
     """
 
     process: ProcessId
-    executable: Executable
+    executable: Executable | None
     home: Path
     tmp: Path
     env: Mapping[str, str]
@@ -109,6 +100,12 @@ class HostAsk:
     profile: Profile = Profile.FRESH
     user_home: Path | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def program(self) -> Executable:
+        """For a runtime that has one."""
+        assert self.executable is not None, "a runtime that located a program was given none"
+        return self.executable
 
 
 class Decision(StrEnum):
@@ -154,6 +151,7 @@ class SessionAsk:
     """What one attempt wants of a runtime process.
 
     `resume` continues a thread that was persistent, `fork` begins another one with its history; at most one of them.
+    An agent without a sandbox of its own is fenced in, unless `contain` says otherwise, and then does not see `hidden`.
     """
 
     attempt: AttemptId
@@ -172,16 +170,23 @@ class SessionAsk:
     is_persistent: bool = False
     resume: ThreadId | None = None
     fork: ThreadId | None = None
+    contain: Contain = Contain.FENCED
+    hidden: tuple[Path, ...] = ()
 
 
 class Session(Protocol):
-    """Owns one thread of one agent."""
+    """Owns one thread of one agent. What its runtime does not claim is never asked of it."""
 
     @property
     def session_id(self) -> str: ...
 
     @property
-    def thread(self) -> ThreadId: ...
+    def thread(self) -> ThreadId | None:
+        """None until the agent has named it, which some do with their first turn."""
+
+    @property
+    def facts(self) -> Mapping[str, Fact]:
+        """What is known of it by now beside what stands in its frames; read once, when its last turn is over."""
 
     @property
     def last_heard_s(self) -> float:
@@ -202,9 +207,12 @@ class Session(Protocol):
     async def settle(self) -> None:
         """End what the turn left running; bounded. Called after every turn, however it ended."""
 
+    async def read_history(self) -> None:
+        """Put on record what the agent itself keeps of the thread, read anew. RefusedError where it keeps nothing."""
+
 
 class Host(Protocol):
-    """One running agent process, which carries sessions."""
+    """One running agent process, which carries sessions; or none yet, where each session has its own."""
 
     @property
     def is_alive(self) -> bool:
@@ -215,7 +223,7 @@ class Host(Protocol):
 
     @property
     def frames_in(self) -> int:
-        """Lines read from the agent, counted apart from any recording."""
+        """Lines read from the agent for all its sessions, counted apart from any recording."""
 
     def open_session(self, ask: SessionAsk, tap: Tap) -> AbstractAsyncContextManager[Session]: ...
 
@@ -230,7 +238,16 @@ class Runtime(Protocol):
     def claims(self) -> Claims: ...
 
     @property
-    def transport(self) -> str: ...
+    def capability(self) -> Capability:
+        """The profile that its claims come to."""
+
+    @property
+    def serves(self) -> Mapping[str, tuple[str, ...]] | None:
+        """Patterns of model names by provider, as it claims them; None where it takes whatever it is given."""
+
+    @property
+    def transports(self) -> tuple[str, ...]:
+        """The ways to talk to it. The first is meant where a flow's option `transport` names none."""
 
     @property
     def words(self) -> frozenset[str]:
@@ -259,8 +276,8 @@ class Runtime(Protocol):
     def check_options(self, options: Mapping[str, Any]) -> None:
         """InputError where a flow asks by them for what there is not; their names are known already."""
 
-    def locate(self) -> Executable:
-        """The program to run. MachineError where it is missing or too old."""
+    def locate(self, options: Mapping[str, Any]) -> Executable | None:
+        """The program to run, None where there is none. MachineError where it is missing or too old."""
 
     def normalizer(self) -> Normalizer: ...
 

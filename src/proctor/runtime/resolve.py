@@ -1,7 +1,8 @@
 """From a chain of strategy ids to one runtime that can really start; every refusal on the way is kept."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from proctor.errors import ProctorError
 from proctor.fact import Authority, Fact
@@ -22,7 +23,7 @@ class Resolution:
     """The runtime chosen, its program, and who was passed over and why."""
 
     runtime: Runtime
-    executable: Executable
+    executable: Executable | None
     refusals: tuple[Refusal, ...]
 
     def fact(self) -> Fact:
@@ -34,14 +35,15 @@ class Resolution:
         )
 
 
-def resolve(chain: Sequence[StrategyId]) -> Resolution:
+def resolve(chain: Sequence[StrategyId], *, options: Mapping[StrategyId, Mapping[str, Any]]) -> Resolution:
     """The first of the chain that is known and installed; the last refusal is raised where none is."""
     refusals: list[Refusal] = []
     last: ProctorError | None = None
     for strategy in chain:
         try:
             runtime = runtime_by_id(strategy)
-            return Resolution(runtime=runtime, executable=runtime.locate(), refusals=tuple(refusals))
+            program = runtime.locate(options.get(strategy, {}))
+            return Resolution(runtime=runtime, executable=program, refusals=tuple(refusals))
         except ProctorError as error:
             refusals.append(Refusal(strategy=strategy, code=error.code, what=error.what))
             last = error

@@ -55,6 +55,13 @@ class Profile(StrEnum):
     MINE = "mine"  # the user's own home and all that is in it
 
 
+class Persistence(StrEnum):
+    """Whether the agent keeps the thread, so that it can be read back and taken up again."""
+
+    EPHEMERAL = "ephemeral"
+    PERSISTENT = "persistent"
+
+
 class Verified(StrEnum):
     """What a probe established. `unknown` is a value."""
 
@@ -167,6 +174,8 @@ class FlowSpec(Spec, frozen=True, kw_only=True):
     login: Login | None = None
     token: Text | SecretFile | None = None
     profile: Profile = Profile.FRESH
+    persistence: Persistence = Persistence.EPHEMERAL
+    contain: Contain = Contain.FENCED
     options: dict[StrategyId, dict[str, Any]] = {}
     env: dict[str, str] = {}
     forward: list[str] = []

@@ -23,7 +23,7 @@ from proctor.evidence.statement import Statement
 from proctor.model.script import Script
 from proctor.probe.model import ProbeRow
 from proctor.report.row import Report
-from proctor.runtime.base import Claims
+from proctor.runtime.capability import Capability, Claims
 from proctor.runtime.failures import EVERYWHERE, Failure
 from proctor.runtime.registry import runtime_by_id, strategy_ids
 from proctor.spec.model import CampaignSpec
@@ -189,7 +189,8 @@ class StrategyTold(Told, frozen=True, kw_only=True):
     """A runtime that is installed; `claims` is None where it cannot even be imported, and `problem` says why."""
 
     id: str
-    transport: str | None
+    transports: tuple[str, ...]
+    capability: Capability | None
     claims: Claims | None
     problem: str | None = None
 
@@ -304,9 +305,12 @@ def _strategies() -> Iterator[StrategyTold]:
     for strategy in strategy_ids():
         try:
             runtime = runtime_by_id(strategy)
-            yield StrategyTold(id=strategy, transport=runtime.transport, claims=runtime.claims)
+            yield StrategyTold(
+                id=strategy, transports=runtime.transports, capability=runtime.capability, claims=runtime.claims
+            )
         except Exception as error:  # a plugin may do anything
-            yield StrategyTold(id=strategy, transport=None, claims=None, problem=f"{type(error).__name__}: {error}")
+            problem = f"{type(error).__name__}: {error}"
+            yield StrategyTold(id=strategy, transports=(), capability=None, claims=None, problem=problem)
 
 
 def _failures() -> Iterator[FailureTold]:

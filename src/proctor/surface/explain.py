@@ -27,8 +27,7 @@ def explain_attempt(paths: AttemptPaths, *, spell: Callable[[str], str]) -> Stor
         else:
             calls = tuple(_call(line) for line in again.files[TOOL_CALLS].splitlines())
             feedback = Feedback(attempt_id=AttemptId(paths.folder.name), **msgspec.structs.asdict(again.derived.claim))
-            usage = again.derived.metrics.usage
-            tokens = None if usage is None else usage.tokens.total
+            tokens = again.derived.metrics.total_tokens
             view = replace(view, tool_calls=calls, feedback=view.feedback or feedback)
     story = tell(view, is_running=is_running(paths))
     return msgspec.structs.replace(

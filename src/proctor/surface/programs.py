@@ -4,7 +4,8 @@ import msgspec
 
 from proctor.errors import ProctorError
 from proctor.ids import StrategyId
-from proctor.runtime.base import Claims, Executable
+from proctor.runtime.base import Executable
+from proctor.runtime.capability import Capability, Claims
 from proctor.runtime.registry import runtime_by_id, strategy_ids
 
 
@@ -20,7 +21,8 @@ class Program(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """One runtime. The program's version is not known until it runs and says it."""
 
     id: StrategyId
-    transport: str | None = None
+    transports: tuple[str, ...] = ()
+    capability: Capability | None = None
     claims: Claims | None = None
     program: Executable | None = None
     is_locked: bool | None = None
@@ -36,8 +38,10 @@ def _find(strategy: StrategyId) -> Program:
     found = Program(id=strategy)
     try:
         runtime = runtime_by_id(strategy)
-        found = Program(id=strategy, transport=runtime.transport, claims=runtime.claims)
-        program = runtime.locate()
+        found = Program(
+            id=strategy, transports=runtime.transports, capability=runtime.capability, claims=runtime.claims
+        )
+        program = runtime.locate({})
     except ProctorError as error:
         return msgspec.structs.replace(
             found, problem=Refusal(code=error.code, what=error.what, todo=error.meaning.todo)
@@ -46,4 +50,4 @@ def _find(strategy: StrategyId) -> Program:
         what = f"{type(error).__name__}: {error}"
         todo = "Report it to whoever made this runtime."
         return msgspec.structs.replace(found, problem=Refusal(code="run.harness", what=what, todo=todo))
-    return msgspec.structs.replace(found, program=program, is_locked=program.is_locked)
+    return msgspec.structs.replace(found, program=program, is_locked=None if program is None else program.is_locked)

@@ -42,7 +42,7 @@ def prove(strategy: StrategyId) -> Proven:
     runtime = runtime_by_id(strategy)
     program: Executable | None = None
     try:
-        program = runtime.locate()
+        program = runtime.locate({})
         version, proofs = anyio.run(_tried, strategy, program)
     except ProctorError as error:
         problem = Refusal(code=error.code, what=error.what, todo=error.meaning.todo)
@@ -58,7 +58,7 @@ def _exit(proofs: tuple[Proof, ...]) -> Exit:
     return Exit.UNVERIFIED if None in claimed else Exit.OK
 
 
-async def _tried(strategy: StrategyId, program: Executable) -> tuple[str | None, tuple[Proof, ...]]:
+async def _tried(strategy: StrategyId, program: Executable | None) -> tuple[str | None, tuple[Proof, ...]]:
     runtime = runtime_by_id(strategy)
     async with open_trial(runtime, program) as trial:
         version = trial.host.facts.get("version")

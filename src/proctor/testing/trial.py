@@ -107,7 +107,7 @@ def session_asked(folder: Path, *, name: str, base_url: str, **ask: Any) -> Sess
 
 
 @asynccontextmanager
-async def host_asked(folder: Path, *, name: str, program: Executable, **ask: Any) -> AsyncIterator[HostAsk]:
+async def host_asked(folder: Path, *, name: str, program: Executable | None, **ask: Any) -> AsyncIterator[HostAsk]:
     """A process of the program, contained, with its home below the folder and a scripted model."""
     whole: dict[str, Any] = {
         "process": ProcessId(name),
@@ -124,7 +124,7 @@ async def host_asked(folder: Path, *, name: str, program: Executable, **ask: Any
 
 
 @asynccontextmanager
-async def open_trial(runtime: Runtime, program: Executable) -> AsyncIterator[Trial]:
+async def open_trial(runtime: Runtime, program: Executable | None) -> AsyncIterator[Trial]:
     """Contained, in a scratch folder of its own; nothing of it is left."""
     try:
         # Imported when used: a web server is a heavy thing to start with.

@@ -5,8 +5,10 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 from proctor.runtime.base import Executable, Host, HostAsk, Normalizer, Runtime, Tap
-from proctor.runtime.codex_app_server import executable, host
-from proctor.runtime.codex_app_server.claims import CLAIMS, ID, TRANSPORT
+from proctor.runtime.capability import Capability
+from proctor.runtime.codex.program import locate
+from proctor.runtime.codex_app_server import host
+from proctor.runtime.codex_app_server.claims import CLAIMS, ID, TRANSPORTS
 from proctor.runtime.codex_app_server.failures import FAILURES
 from proctor.runtime.codex_app_server.home import PATIENCE
 from proctor.runtime.codex_app_server.login import ACCOUNT
@@ -20,7 +22,9 @@ class CodexAppServer:
 
     id = ID
     claims = CLAIMS
-    transport = TRANSPORT
+    capability = Capability.FULL_APP_SERVER
+    serves: Mapping[str, tuple[str, ...]] | None = None
+    transports = TRANSPORTS
     words = WORDS
     private = PRIVATE
     failures = FAILURES
@@ -31,8 +35,8 @@ class CodexAppServer:
     def check_options(self, options: Mapping[str, Any]) -> None:
         host.transport_in(options)
 
-    def locate(self) -> Executable:
-        return executable.locate()
+    def locate(self, options: Mapping[str, Any]) -> Executable:
+        return locate()
 
     def normalizer(self) -> Normalizer:
         return CodexNormalizer()

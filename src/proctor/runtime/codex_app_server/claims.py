@@ -1,13 +1,10 @@
-"""What driving the Codex app-server can do, as we claim it, and the versions we know."""
+"""What driving the Codex app-server can do, as we claim it."""
 
 from proctor.ids import StrategyId
-from proctor.runtime.base import Claims
+from proctor.runtime.capability import Claims
 
 ID = StrategyId("codex_app_server")
-TRANSPORT = "stdio"
-TRANSPORTS = (TRANSPORT, "websocket")
-MINIMUM_VERSION = "0.163.0"
-INSTALL = "openai-codex-cli-bin==0.163.0 from PyPI (pip install 'proctor[codex]')"
+TRANSPORTS = ("stdio", "websocket")
 
 CLAIMS = Claims(
     thread_start=True,

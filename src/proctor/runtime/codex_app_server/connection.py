@@ -18,10 +18,10 @@ from proctor.runtime.base import Tap
 from proctor.runtime.codex_app_server import policy, wire
 from proctor.runtime.codex_app_server.approvals import Desk
 from proctor.runtime.codex_app_server.calls import OVERLOAD_PAUSES_S, Calls, Listener
-from proctor.runtime.codex_app_server.complaints import Complaints
 from proctor.runtime.codex_app_server.questions import Asked, read_asked
 from proctor.runtime.codex_app_server.route import Envelope, open_envelope
 from proctor.runtime.codex_app_server.threads import Threads
+from proctor.runtime.complaints import Complaints
 from proctor.transport.channel import Channel
 
 EXIT_S = 2.0

@@ -15,8 +15,9 @@ from proctor.errors import InputError, MachineError, PeerError, lone
 from proctor.event.row import StepTaken
 from proctor.fact import Authority, Fact
 from proctor.runtime.base import HostAsk, SessionAsk, Tap
+from proctor.runtime.codex.program import INSTALL, MINIMUM_VERSION
 from proctor.runtime.codex_app_server import wire
-from proctor.runtime.codex_app_server.claims import CLAIMS, INSTALL, MINIMUM_VERSION, TRANSPORTS
+from proctor.runtime.codex_app_server.claims import CLAIMS, TRANSPORTS
 from proctor.runtime.codex_app_server.connection import Connection
 from proctor.runtime.codex_app_server.home import overrides, own_variables, return_login, write_home
 from proctor.runtime.codex_app_server.listening import arguments, new_token, open_listening
@@ -24,6 +25,7 @@ from proctor.runtime.codex_app_server.login import observe_login
 from proctor.runtime.codex_app_server.rejoin import Reunion
 from proctor.runtime.codex_app_server.schema import Spoken, read_spoken, refuse_incompatible, schema_fact
 from proctor.runtime.codex_app_server.session import DEADLINES, CodexSession, Deadlines
+from proctor.runtime.executable import identity_fact
 from proctor.transport.channel import Channel
 from proctor.transport.process import AgentProcess, Patience, open_process
 
@@ -107,7 +109,7 @@ async def _open_channel(ask: HostAsk, transport: str) -> AsyncIterator[tuple[Age
     is_listening = transport == "websocket"
     how = arguments(token) if is_listening else ["--listen", "stdio://"]
     env = {**ask.env, **own_variables(ask)}
-    argv = [ask.executable.real_path, "app-server", *overrides(ask), *how]
+    argv = [ask.program.real_path, "app-server", *overrides(ask), *how]
     plan = wrap(ask.containment, argv, env=env, cwd=ask.home, marker=ask.process)
     # One that listens does not care for its stdin.
     patience = Patience(eof_s=0) if is_listening else None
@@ -162,14 +164,8 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 
 def _facts(ask: HostAsk, version: str, transport: str, spoken: Spoken | None) -> dict[str, Fact]:
-    executable = msgspec.to_builtins(msgspec.structs.replace(ask.executable, version=version))
-    is_locked = ask.executable.is_locked
     return {
-        "identity": Fact(
-            value=executable,
-            authority=Authority.VERIFIED if is_locked else Authority.OBSERVED,
-            source="sha256 of the file, compared with its wheel's RECORD" if is_locked else "sha256 of the file",
-        ),
+        "identity": identity_fact(msgspec.structs.replace(ask.program, version=version)),
         "version": Fact(value=version, authority=Authority.REPORTED, source="initialize.userAgent"),
         "schema": schema_fact(spoken),
         "capability": Fact(value=msgspec.to_builtins(CLAIMS), authority=Authority.DECLARED, source="claims"),

@@ -27,6 +27,7 @@ from proctor.event.model import (
     TurnBegan,
     TurnEnded,
     Unrecognized,
+    UsageAuthority,
     UsageReported,
     WarningRaised,
     WarningSource,
@@ -75,7 +76,7 @@ class CodexNormalizer:
             return
         if row.dir is Dir.ERR:
             text = bytes(row.frame).decode() if isinstance(row.frame, msgspec.Raw) else row.text or ""
-            yield WarningRaised(source="process", text=text, frame=row.seq, at_ms=row.at_ms)
+            yield WarningRaised(source="process", text=text, channel="stderr", frame=row.seq, at_ms=row.at_ms)
             return
         message = decode(bytes(row.frame)) if isinstance(row.frame, msgspec.Raw) else None
         try:
@@ -131,6 +132,7 @@ class CodexNormalizer:
                 model=began.model,
                 cwd=began.cwd,
                 ephemeral=began.thread.ephemeral,
+                is_resumed=method != "thread/start",
                 frame=row.seq,
                 at_ms=row.at_ms,
             )
@@ -161,17 +163,17 @@ class CodexNormalizer:
             case "model/rerouted":
                 route = _read(message.params, wire.RerouteParams)
                 text = f"{route.to_model} answers instead of {route.from_model}: {route.reason or 'no reason given'}"
-                return WarningRaised(source="provider", text=text, frame=seq, at_ms=at_ms)
+                return WarningRaised(source="provider", text=text, channel=method, frame=seq, at_ms=at_ms)
             case "mcpServer/startupStatus/updated":
                 mcp = _read(message.params, wire.McpStatusParams)
                 if mcp.status != "failed":
                     return Noted(native=method, frame=seq, at_ms=at_ms)
                 why = mcp.error or mcp.failure_reason or "failed"
-                return WarningRaised(source="mcp", text=f"{mcp.name}: {why}", frame=seq, at_ms=at_ms)
+                return WarningRaised(source="mcp", text=f"{mcp.name}: {why}", channel=method, frame=seq, at_ms=at_ms)
             case _ if method in WARNING_SOURCES:
                 said = _read(message.params, wire.WarningParams)
                 text = " ".join(part for part in (said.message, said.summary, said.details) if part)
-                return WarningRaised(source=WARNING_SOURCES[method], text=text, frame=seq, at_ms=at_ms)
+                return WarningRaised(source=WARNING_SOURCES[method], text=text, channel=method, frame=seq, at_ms=at_ms)
             case _ if method in wire.SILENT:
                 return Noted(native=method, frame=seq, at_ms=at_ms)
             case _:
@@ -220,8 +222,15 @@ class CodexNormalizer:
         if usage.total.total_tokens < self._total_tokens:
             return Noted(native=f"outdated {method}", frame=row.seq, at_ms=row.at_ms)
         self._total_tokens = usage.total.total_tokens
-        last = None if usage.last is None else _tokens(usage.last)
-        return UsageReported(thread_total=_tokens(usage.total), last_call=last, frame=row.seq, at_ms=row.at_ms)
+        return UsageReported(
+            tokens=_tokens(usage.total),
+            scope="thread",
+            basis="cumulative",
+            authority=UsageAuthority.LIVE_THREAD_USAGE,
+            turn=TurnId(params.turn_id) if params.turn_id else None,
+            frame=row.seq,
+            at_ms=row.at_ms,
+        )
 
     def _turn_changed(self, method: str, params: wire.TurnParams, row: Row) -> Event:
         turn = params.turn

@@ -18,8 +18,8 @@ from proctor.errors import MachineError, disk_refusal
 from proctor.fact import Authority, Fact
 from proctor.ids import Digest
 from proctor.runtime.base import HostAsk
+from proctor.runtime.codex.program import INSTALL
 from proctor.runtime.codex_app_server import wire
-from proctor.runtime.codex_app_server.claims import INSTALL
 from proctor.transport.process import run_once
 
 TIMEOUT_S = 20.0
@@ -84,7 +84,7 @@ class Spoken(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 async def read_spoken(ask: HostAsk) -> Spoken | None:
     """Asked of the program once, and kept by its sha256. None where it does not print a schema."""
-    sha256 = ask.executable.sha256
+    sha256 = ask.program.sha256
     book = places.cache_dir() / "schemas" / f"{sha256}.json"
     if (spoken := _kept(book)) is not None:
         return spoken
@@ -126,7 +126,7 @@ async def _printed(ask: HostAsk, book: Path) -> Spoken | None:
 
 async def _print_schema(ask: HostAsk, folder: Path) -> None:
     """Contained like everything that is run of it."""
-    argv = [ask.executable.real_path, "app-server", "generate-json-schema", "--experimental", "--out", str(folder)]
+    argv = [ask.program.real_path, "app-server", "generate-json-schema", "--experimental", "--out", str(folder)]
     env = {**ask.env, "CODEX_HOME": str(ask.home), "HOME": str(ask.home), "TMPDIR": str(ask.tmp)}
     plan = wrap(ask.containment, argv, env=env, cwd=ask.home, marker=f"{ask.process}-schema")
     await run_once(plan, intents=ask.intents, timeout_s=TIMEOUT_S, max_output_bytes=1 << 16)

@@ -10,6 +10,7 @@ import msgspec
 
 from proctor.clock import Clock
 from proctor.errors import DeadlineError, HangupError, PeerError, RefusedError
+from proctor.fact import Fact
 from proctor.ids import ThreadId
 from proctor.runtime.base import SessionAsk, Tap
 from proctor.runtime.codex_app_server import wire
@@ -72,6 +73,10 @@ class CodexSession:
         return f"{self._ask.attempt}/{self.thread}"
 
     @property
+    def facts(self) -> Mapping[str, Fact]:
+        return {}
+
+    @property
     def thread(self) -> ThreadId:
         if self._thread is None:
             raise PeerError("peer.wire", "the session has no thread yet")
@@ -119,6 +124,9 @@ class CodexSession:
             return await self._connection.call(method, params, deadline_s=self._deadlines.start_s, listener=self)
 
         return await read_thread(self.thread, call)
+
+    async def read_history(self) -> None:
+        await self.read()
 
     async def interrupt(self) -> None:
         if not self._turns.is_running:

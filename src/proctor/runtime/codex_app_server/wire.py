@@ -126,6 +126,7 @@ class ThreadUsage(Native, frozen=True):
 class UsageParams(Native, frozen=True):
     token_usage: ThreadUsage
     thread_id: str | None = None
+    turn_id: str | None = None
 
 
 class StatusParams(Native, frozen=True):

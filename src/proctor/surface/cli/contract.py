@@ -53,7 +53,7 @@ def _overview(told: Contract) -> RenderableType:
         ("commands", [(each.name, each.summary) for each in told.commands]),
         ("exit codes", [(str(each.code), each.means) for each in told.exits]),
         ("error codes", [(each.code, each.means) for each in told.errors]),
-        ("runtimes", [(each.id, each.problem or each.transport or "") for each in told.strategies]),
+        ("runtimes", [(each.id, each.problem or ", ".join(each.transports)) for each in told.strategies]),
     )
     parts: list[RenderableType] = []
     for title, rows in sections:

@@ -16,8 +16,9 @@ from rich.text import Text
 from proctor.attempt.machine import State
 from proctor.attempt.model import Watcher
 from proctor.clock import SYSTEM_CLOCK
-from proctor.event.model import Event, ToolBegan, ToolEnded, UsageReported
+from proctor.event.model import Event, ToolBegan, ToolEnded, TurnBegan, UsageReported
 from proctor.event.outcome import OutcomeFold
+from proctor.event.usage import UsageFold
 from proctor.ids import AttemptId
 from proctor.report.words import count, deed, duration, legible, one_line
 from proctor.surface.cli.output import console_on
@@ -42,6 +43,7 @@ class _Track:
     state: State = State.QUEUED
     doing: str = ""
     tokens: int | None = None
+    usage: UsageFold = field(default_factory=UsageFold)
     heard_s: float = field(default_factory=SYSTEM_CLOCK.steady_s)
     ending: OutcomeFold = field(default_factory=OutcomeFold)
 
@@ -77,8 +79,9 @@ class Progress(Watcher):
                 track.doing = f"{name}: {deed(name, given)}"
             case ToolEnded(ok=False, name=name, status=status):
                 self.failed(attempt, f"{name} {status}: {track.doing.partition(': ')[2]}")
-            case UsageReported(thread_total=total):
-                track.tokens = total.total
+            case TurnBegan() | UsageReported():
+                track.usage.feed(event)
+                track.tokens = None if (tokens := track.usage.tokens) is None else tokens.total
 
     def stopping(self, how: str) -> None:
         self._stopping = how

@@ -19,7 +19,7 @@ _STYLE = {"ok": "green", "warn": "yellow", "fail": "bold red"}
 def render_programs(programs: Sequence[Program]) -> RenderableType:
     parts: list[RenderableType] = []
     for each in programs:
-        title = Text(legible(each.id), style="bold").append(f"   {each.transport or ''}", style="dim")
+        title = Text(legible(each.id), style="bold").append(f"   {', '.join(each.transports)}", style="dim")
         parts += [title, pairs(_facts(each)), Text()]
     return Group(*parts[:-1]) if parts else Text("No runtime is installed.")
 
@@ -28,6 +28,7 @@ def _facts(each: Program) -> list[tuple[str, RenderableType]]:
     rows: list[tuple[str, RenderableType]] = []
     if each.claims is not None:
         claims = msgspec.structs.asdict(each.claims)
+        rows.append(("profile", Text(each.capability or "")))
         rows.append(("claims", Text(", ".join(name.replace("_", " ") for name, can in claims.items() if can))))
         rows.append(("cannot", Text(", ".join(name.replace("_", " ") for name, can in claims.items() if not can))))
     if each.program is not None:

@@ -1,0 +1,1 @@
+"""What the two ways to drive Codex have in common."""
