@@ -35,6 +35,7 @@ USAGE = {
     "cache_creation_input_tokens": 0,
     "cache_read_input_tokens": 4,
     "output_tokens": 7,
+    "output_tokens_details": {"thinking_tokens": 2},
 }
 FIELDS = {"thinking_delta": "thinking", "signature_delta": "signature", "text_delta": "text"}
 

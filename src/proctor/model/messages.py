@@ -189,13 +189,14 @@ def _stop_reason(reply: Reply) -> str:
     return "tool_use" if any(isinstance(part, ToolCall) for part in reply.parts) else "end_turn"
 
 
-def _usage(tokens: Tokens, *, output: int) -> dict[str, int]:
+def _usage(tokens: Tokens, *, output: int) -> dict[str, Any]:
     """On this wire what was read from a cache is no part of the input."""
     return {
         "input_tokens": max(tokens.input - tokens.cached, 0),
         "cache_creation_input_tokens": 0,
         "cache_read_input_tokens": tokens.cached,
         "output_tokens": output,
+        "output_tokens_details": {"thinking_tokens": tokens.reasoning},
     }
 
 

@@ -200,10 +200,16 @@ class ClaudeNormalizer:
             frame=row.seq,
             at_ms=row.at_ms,
         )
-        if init.claude_code_version is not None:
-            source = "system/init.claude_code_version"
-            version = Fact(value=init.claude_code_version, authority=Authority.REPORTED, source=source)
-            yield FactsStated(facts={"version": version}, frame=row.seq, at_ms=row.at_ms)
+        told = {
+            "version": ("claude_code_version", init.claude_code_version),
+            "credentialSource": ("apiKeySource", init.api_key_source),
+        }
+        facts = {
+            name: Fact(value=value, authority=Authority.REPORTED, source=f"system/init.{native}")
+            for name, (native, value) in told.items()
+            if value is not None
+        }
+        yield FactsStated(facts=facts, frame=row.seq, at_ms=row.at_ms)
 
     def _streamed(self, envelope: wire.Envelope, row: Row) -> Event:
         event = envelope.event

@@ -125,6 +125,7 @@ class Init(Native, frozen=True):
     model: str | None = None
     cwd: str | None = None
     claude_code_version: str | None = None
+    api_key_source: str | None = msgspec.field(default=None, name="apiKeySource")
 
 
 class Retry(Native, frozen=True):
