@@ -219,7 +219,7 @@ class ClaudeNormalizer:
         if field in ("text", "thinking"):
             piece = event.delta.text if field == "text" else event.delta.thinking
             return self._piece(f"{envelope.api_message_id or ''}/{event.index}", field, piece or "", row)
-        return Noted(native=f"stream_event {event.delta.type}", frame=row.seq, at_ms=row.at_ms)
+        return Noted(native=_name(envelope), frame=row.seq, at_ms=row.at_ms)
 
     def _piece(self, item: str, field: str, text: str, row: Row) -> Event:
         kind = TextStreamed if field == "text" else ReasoningStreamed
