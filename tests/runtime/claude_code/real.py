@@ -15,7 +15,7 @@ from proctor.event.model import ApprovalResolved, Event, Noted, TextSaid, ToolEn
 from proctor.model.journal import JournalRow
 from proctor.model.script import Script
 from proctor.model.server import ScriptedModel, open_model
-from proctor.runtime.base import Host
+from proctor.runtime.base import Host, ModelAsk
 from proctor.runtime.claude_code import RUNTIME
 from proctor.runtime.claude_code.session import ClaudeSession
 from proctor.runtime.environment import agent_environment
@@ -103,6 +103,11 @@ class Real:
     model: ScriptedModel
     folder: Path
     _names: Any = field(default_factory=lambda: count(1))
+
+    def provider(self, name: str, **more: Any) -> ModelAsk:
+        """A provider that wants a key, played by the script of that name."""
+        url = f"{self.model.url}/a/{name}/v1"
+        return ModelAsk(provider="anthropic", name="claude-sonnet-4-5", base_url=url, **more)
 
     @asynccontextmanager
     async def talk(self, *steps: Mapping[str, Any], name: str | None = None, **ask: Any) -> AsyncIterator[Talk]:

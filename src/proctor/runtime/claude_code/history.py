@@ -50,7 +50,7 @@ def items_in(lines: bytes) -> Iterator[KeptItem]:
             entry = _DECODER.decode(line)
         except (msgspec.DecodeError, UnicodeDecodeError):
             continue  # a line of another shape, or one that is still being written
-        if entry.message is None or entry.is_sidechain or entry.is_meta:
+        if entry.message is None or entry.is_sidechain or entry.is_meta or entry.type not in ("user", "assistant"):
             continue
         for block in entry.message.blocks:
             if entry.type == "user":
