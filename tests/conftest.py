@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests import agents_here
+from tests.agents_here import pytest_collection_modifyitems, pytest_terminal_summary  # noqa: F401  hooks of pytest's
 from tests.lab import Lab
 from tests.locked import locked_codex_sha256
 
@@ -25,6 +27,8 @@ def _own_folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         patch.setenv("XDG_CONFIG_HOME", str(tmp_path_factory.mktemp("config")))
         for name in [name for name in os.environ if name.startswith("PROCTOR_")]:
             patch.delenv(name)
+        if agents_here.FOLDER is not None:
+            patch.setenv("PROCTOR_AGENTS", str(agents_here.FOLDER))
         yield
 
 

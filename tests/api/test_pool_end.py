@@ -13,7 +13,7 @@ import pytest
 import proctor
 from proctor.attempt.recheck import examine_run
 from proctor.evidence.layout import RootPaths
-from proctor.runtime.codex_app_server import callbacks
+from proctor.runtime import callbacks
 from tests.api.talk import assert_gone, bounded, nap, script
 
 pytestmark = pytest.mark.real_agent

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from proctor.model.dialects import express
+from proctor.model.dialects import answer, express
 from proctor.model.script import Call, Patch, Run, ToolIntent
-from proctor.model.wire import Tool, ToolCall
+from proctor.model.wire import Text, Tool, ToolCall
 
 STRING = {"type": "string"}
 EXEC = Tool(name="exec_command", properties={"cmd": STRING, "yield_time_ms": {"type": "number"}})
@@ -15,6 +15,8 @@ SHELL_COMMAND = Tool(name="shell_command", properties={"command": STRING, "timeo
 SHELL = Tool(name="shell", properties={"command": {"type": "array"}})
 FREEFORM = Tool(name="apply_patch", freeform=True, properties={})
 FUNCTION = Tool(name="apply_patch", properties={"input": STRING})
+BASH, READ, WRITE, EDIT = (Tool(name=name, properties={}) for name in ("Bash", "Read", "Write", "Edit"))
+ANSWER = Tool(name="StructuredOutput", properties={})
 ADD = Tool(name="add", namespace="mcp__kit", properties={})
 PATCH = Patch(file="a.py", old="one\n\ntwo\n", new="three")
 
@@ -37,8 +39,7 @@ PATCH = Patch(file="a.py", old="one\n\ntwo\n", new="three")
     ],
 )
 def test_a_function_gets_the_arguments_it_takes(tool: Tool, intent: ToolIntent, arguments: dict[str, Any]) -> None:
-    call = express(intent, [Tool(name="view_image", properties={}), tool])
-    assert call is not None
+    (call,) = express(intent, [Tool(name="view_image", properties={}), tool])
     assert (call.tool, json.loads(call.payload)) == (tool, arguments)
 
 
@@ -54,9 +55,8 @@ def test_a_function_gets_the_arguments_it_takes(tool: Tool, intent: ToolIntent, 
 )
 def test_a_patch_is_written_in_the_patch_grammar(intent: Patch, lines: list[str]) -> None:
     text = "\n".join(["*** Begin Patch", *lines, "*** End Patch", ""])
-    assert express(intent, [EXEC, FREEFORM]) == ToolCall(tool=FREEFORM, payload=text)
-    call = express(intent, [FUNCTION])
-    assert call is not None
+    assert express(intent, [EXEC, FREEFORM]) == (ToolCall(tool=FREEFORM, payload=text),)
+    (call,) = express(intent, [FUNCTION])
     assert json.loads(call.payload) == {"input": text}
 
 
@@ -65,10 +65,41 @@ def test_a_patch_is_written_in_the_patch_grammar(intent: Patch, lines: list[str]
     [
         (Run(command="ls"), [FREEFORM, Tool(name="exec_command", namespace="other", properties={})]),
         (PATCH, [EXEC]),
+        (PATCH, [BASH, EDIT]),
         (Call(tool="sub"), [ADD]),
         (Call(tool="apply_patch"), [FREEFORM]),
         (Call(tool="add"), [ADD, Tool(name="add", properties={}), Tool(name="add", namespace="x", properties={})]),
     ],
 )
 def test_what_no_tool_offered_does_is_not_expressed(intent: ToolIntent, tools: list[Tool]) -> None:
-    assert express(intent, tools) is None
+    assert express(intent, tools) == ()
+
+
+@pytest.mark.parametrize(
+    ("intent", "calls"),
+    [
+        (Run(command="ls"), [(BASH, {"command": "ls"})]),
+        (Run(command="ls", wait="1.5s"), [(BASH, {"command": "ls", "timeout": 1500})]),
+        (Run(command="ls", escalate=True), [(BASH, {"command": "ls", "dangerouslyDisableSandbox": True})]),
+        (Patch(file="a b", content="x"), [(WRITE, {"file_path": "a b", "content": "x\n"})]),
+        (Patch(file="a b", delete=True), [(BASH, {"command": "rm -- 'a b'"})]),
+        (
+            PATCH,
+            [
+                (READ, {"file_path": "a.py"}),
+                (EDIT, {"file_path": "a.py", "old_string": "one\n\ntwo\n", "new_string": "three\n"}),
+            ],
+        ),
+    ],
+)
+def test_claude_code_reads_a_file_before_it_edits_it(
+    intent: ToolIntent, calls: list[tuple[Tool, dict[str, Any]]]
+) -> None:
+    expressed = express(intent, [BASH, READ, WRITE, EDIT])
+    assert [(call.tool, json.loads(call.payload)) for call in expressed] == calls
+
+
+def test_an_answer_of_a_form_is_given_by_the_tool_for_it_if_there_is_one() -> None:
+    said = Text(text='{"a": 1}')
+    assert answer(said, [BASH, ANSWER]) == (ToolCall(tool=ANSWER, payload='{"a": 1}'),)
+    assert answer(said, [BASH]) == answer(Text(text="Well."), [BASH, ANSWER]) == ()

@@ -172,4 +172,4 @@ def test_what_is_no_request_is_refused_in_words(body: bytes, said: str) -> None:
 
 def test_an_error_has_the_form_clients_look_for() -> None:
     fields = {"message": "why", "type": "invalid_request_error", "param": None, "code": "c"}
-    assert json.loads(render_error("why", code="c")) == {"error": fields}
+    assert json.loads(render_error("why", code="c", status=429)) == {"error": fields}

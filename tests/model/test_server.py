@@ -69,7 +69,7 @@ def test_a_script_is_played_and_every_request_is_in_the_journal() -> None:
             assert deltas(reply.content) == ["He", "ll", "o"]
             side = await client.post(f"{url}/responses", json=question("Title?", tools=[]))
             assert deltas(side.content) == ["Noted."]
-            assert (await client.get(f"{url}/models")).json() == {"object": "list", "data": [], "models": []}
+            assert (await client.get(f"{url}/models")).json()["data"] == []
             more = await client.post(f"{url}/responses", json=question("Go", "More"))
             assert (more.status_code, more.json()["error"]["code"]) == (400, "script_exhausted")
             assert (await client.post(f"{url}/responses", content=b"{")).json()["error"]["code"] == "invalid_request"

@@ -126,6 +126,19 @@ def test_calls_that_a_runtime_cannot_see_are_explained_by_its_own_fact() -> None
     assert set(apart(SAME, with_metrics(view(), tool_calls=0)).values()) == {None}
 
 
+def test_a_look_that_changes_nothing_is_explained_and_a_failure_beside_it_is_not() -> None:
+    look = msgspec.structs.replace(call("", kind="other"), name="Read")
+    looking = with_metrics(view(call("echo hi"), look), tool_calls=3)
+    assert {aspect: bool(why) for aspect, why in apart(SAME, looking).items()} == {
+        Aspect.TOOL_CALLS: True,
+        Aspect.METRICS: True,
+    }
+    failing = with_metrics(looking, tool_failures=1)
+    assert apart(SAME, failing)[Aspect.METRICS] is None
+    elsewhere = view(call("echo hi"), look, workspace_digest_after=Digest("sha256:1"))
+    assert apart(SAME, elsewhere) == {Aspect.WORKSPACE: None, Aspect.TOOL_CALLS: None}
+
+
 def test_what_is_not_the_same_counts_as_explained_only_with_a_reason() -> None:
     told = Compared(aspect=Aspect.USAGE, left=1, right=2, is_equal=False)
     assert (told.is_explained, msgspec.structs.replace(told, why="so").is_explained) == (False, True)

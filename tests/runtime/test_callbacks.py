@@ -7,8 +7,8 @@ import anyio
 import pytest
 
 from proctor.event.row import Answered, Dir, Seen, StepTaken
+from proctor.runtime import callbacks
 from proctor.runtime.base import Decision, Question, Tool
-from proctor.runtime.codex_app_server import callbacks
 from proctor.spec.model import Approvals
 from tests.runtime.twin import MemoryTap, connected, run, session_ask
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from proctor.runtime.codex_app_server.inside import stays_inside
 from proctor.runtime.codex_app_server.questions import changed_paths
+from proctor.runtime.inside import stays_inside
 
 
 @pytest.fixture

@@ -75,8 +75,9 @@ class ChildExited(Seen, tag="process.exited", frozen=True, kw_only=True):
 class Answered(Seen, tag="approval.resolved", frozen=True, kw_only=True):
     """A question of the agent's was answered, or went away.
 
-    `by` says who it was: `policy`, `callback`, `tool` (one of ours that it called), `deadline` (nobody said anything in
-    time), `error` (whoever was asked failed), `cancelled` (it went away, and no answer was given).
+    `by` says who it was: `policy`, `sandbox` (what the fences allow needs no more), `callback`, `tool` (one of ours
+    that it called), `deadline` (nobody said anything in time), `error` (whoever was asked failed), `cancelled` (it went
+    away, and no answer was given).
     """
 
     request: str

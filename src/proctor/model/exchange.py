@@ -1,6 +1,6 @@
 """The HTTP side of the scripted model: one request in, one answer out, by ASGI."""
 
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -13,18 +13,17 @@ from starlette.types import Receive, Scope, Send
 
 from proctor.clock import Clock
 from proctor.errors import WireError
-from proctor.model import responses
+from proctor.model import messages, responses
 from proctor.model.journal import Journal, JournalRow, heard
 from proctor.model.player import Hang, Kind, Player, Refusal, Served
-from proctor.model.wire import Ask, BreakOff, Pause, Reply, Wire
+from proctor.model.wire import Ask, Pause, Reply, Wire
 
-WIRES: Final[dict[str, Wire]] = {"responses": responses}
+WIRES: Final[dict[str, Wire]] = {"responses": responses, "messages": messages}
 
 _CHUNK_BYTES: Final = 32 * 1024
 _JSON: Final = "application/json"
 _STREAM_HEADERS: Final = [(b"content-type", b"text/event-stream"), (b"cache-control", b"no-cache")]
-_GARBAGE: Final = b"event: response.output_text.delta\ndata: {no \xff\xfe JSON\n\n"
-_NO_MODELS: Final = b'{"object":"list","data":[],"models":[]}'
+_NO_MODELS: Final = b'{"object":"list","data":[],"models":[],"has_more":false}'
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,15 +62,24 @@ class Exchange:
         path: str = request.scope["path"]
         _, first, key, version, endpoint = (path.split("/", 4) + [""] * 4)[:5]
         stage = self.stages.get(key)
-        if stage is None or (first, version) != ("a", "v1"):
+        wire = WIRES.get(endpoint)
+        if stage is None or first != "a" or (version != "v1" and request.method != "HEAD"):
             refusal = Refusal(status=404, code="no_script", message=f"no script is played at {path}")
-            await _refuse(refusal, wire=responses, request=request, send=send)
+            await _refuse(refusal, wire=wire or responses, request=request, send=send)
             return
         row = JournalRow(at_ms=self._clock.wall_ms(), method=request.method, path=path, kind=Kind.SIDE)
-        wire = WIRES.get(endpoint)
-        if request.method == "GET" and endpoint == "models":
+        if request.method == "HEAD" or (request.method, endpoint) == ("GET", "models"):
+            # A HEAD only looks whether anybody is there.
             stage.journal.add(replace(row, status=200, is_complete=True))
             await Response(_NO_MODELS, media_type=_JSON)(request.scope, request.receive, send)
+        elif (request.method, endpoint) == ("POST", "messages/count_tokens"):
+            try:
+                counted = messages.count_tokens(body)
+            except WireError as error:
+                await _refuse_unread(stage, row, error, wire=messages, request=request, send=send)
+                return
+            stage.journal.add(replace(row, status=200, is_complete=True))
+            await Response(counted, media_type=_JSON)(request.scope, request.receive, send)
         elif wire is None or request.method != "POST":
             refusal = Refusal(status=404, code="no_endpoint", message=f"no {request.method} of {endpoint} here")
             stage.journal.add(replace(row, kind=Kind.REFUSED, status=404, error=refusal.message))
@@ -85,17 +93,18 @@ class Exchange:
         try:
             ask = wire.read_ask(body)
         except WireError as error:
-            refusal = Refusal(status=400, code="invalid_request", message=error.what)
-            stage.journal.add(replace(row, kind=Kind.REFUSED, status=400, error=error.what))
-            await _refuse(refusal, wire=wire, request=request, send=send)
+            await _refuse_unread(stage, row, error, wire=wire, request=request, send=send)
             return
         served = stage.player.serve(ask)
         number = stage.journal.add(_journaled(row, ask, served))
 
         async def deliver() -> None:
             match served.answer:
+                case Reply(failure=failure) if failure is not None and not ask.is_streamed:
+                    refusal = Refusal(status=500, code=failure.code, message=failure.message)
+                    await _refuse(refusal, wire=wire, request=request, send=send)
                 case Reply() as reply:
-                    served.is_complete = await _stream(wire.render(reply), break_off=reply.break_off, send=send)
+                    served.is_complete = await _stream(wire, reply, is_streamed=ask.is_streamed, send=send)
                 case Refusal() as refusal:
                     await anyio.sleep(refusal.delay_s)
                     await _refuse(refusal, wire=wire, request=request, send=send)
@@ -123,16 +132,27 @@ def _journaled(row: JournalRow, ask: Ask, served: Served) -> JournalRow:
     )
 
 
+async def _refuse_unread(
+    stage: Stage, row: JournalRow, error: WireError, *, wire: Wire, request: Request, send: Send
+) -> None:
+    stage.journal.add(replace(row, kind=Kind.REFUSED, status=400, error=error.what))
+    refusal = Refusal(status=400, code="invalid_request", message=error.what)
+    await _refuse(refusal, wire=wire, request=request, send=send)
+
+
 async def _refuse(refusal: Refusal, *, wire: Wire, request: Request, send: Send) -> None:
-    body = refusal.body if refusal.body is not None else wire.render_error(refusal.message, code=refusal.code)
+    body = refusal.body
+    if body is None:
+        body = wire.render_error(refusal.message, code=refusal.code, status=refusal.status)
     headers = {} if refusal.retry_after_s is None else {"retry-after": str(refusal.retry_after_s)}
     response = Response(body, status_code=refusal.status, headers=headers, media_type=_JSON)
     await response(request.scope, request.receive, send)
 
 
-async def _stream(pieces: Iterator[bytes | Pause], *, break_off: BreakOff | None, send: Send) -> bool:
+async def _stream(wire: Wire, reply: Reply, *, is_streamed: bool, send: Send) -> bool:
     """Sends events many at a time, but none later than a silence that follows it. True when all was sent."""
-    await send({"type": "http.response.start", "status": 200, "headers": _STREAM_HEADERS})
+    headers = _STREAM_HEADERS if is_streamed else [(b"content-type", _JSON.encode())]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
     buffer = bytearray()
     event_count = 0
 
@@ -142,7 +162,8 @@ async def _stream(pieces: Iterator[bytes | Pause], *, break_off: BreakOff | None
         # The server's send waits only when the client is slow; other streams must have their turn too.
         await checkpoint()
 
-    for piece in pieces:
+    break_off = reply.break_off
+    for piece in wire.render(reply) if is_streamed else messages.render_whole(reply):
         if isinstance(piece, Pause):
             await flush()
             await anyio.sleep(piece.delay_s)
@@ -155,7 +176,9 @@ async def _stream(pieces: Iterator[bytes | Pause], *, break_off: BreakOff | None
             await flush()
     if break_off is not None:
         if break_off.how == "garbled":
-            await send({"type": "http.response.body", "body": bytes(buffer) + _GARBAGE, "more_body": False})
+            await send(
+                {"type": "http.response.body", "body": bytes(buffer) + wire.render_garbage(), "more_body": False}
+            )
             return False
         await flush()
         if break_off.how == "silent":

@@ -9,7 +9,7 @@ import msgspec
 
 from proctor.canonical import digest_bytes
 from proctor.ids import Digest
-from proctor.model.dialects import express
+from proctor.model.dialects import answer, express
 from proctor.model.script import Call, Fault, Patch, Run, Script, Step, ToolIntent, Usage
 from proctor.model.wire import Ask, Failure, Part, Pause, Reply, Text, Thought, Tokens, ToolCall, offered
 
@@ -99,10 +99,12 @@ class Player:
             return Kind.FAULT, _fault(step)
         parts: list[Part] = []
         for intent in step.intents():
-            if not isinstance(intent, ToolIntent):
+            if isinstance(intent, Text):
+                parts += answer(intent, ask.tools) or (intent,)
+            elif not isinstance(intent, ToolIntent):
                 parts.append(intent)
-            elif (call := express(intent, ask.tools)) is not None:
-                parts.append(call)
+            elif calls := express(intent, ask.tools):
+                parts += calls
             else:
                 message = f"step {self._step} wants {_name(intent)}, which no tool offered does: {offered(ask.tools)}"
                 return Kind.REFUSED, Refusal(status=400, code="tool_not_offered", message=message)

@@ -136,9 +136,13 @@ def render(reply: Reply) -> Iterator[bytes | Pause]:
     yield _event("response.completed", response=response)
 
 
-def render_error(message: str, *, code: str) -> bytes:
+def render_error(message: str, *, code: str, status: int) -> bytes:
     """The body of an HTTP error."""
     return _encode({"error": {"message": message, "type": "invalid_request_error", "param": None, "code": code}})
+
+
+def render_garbage() -> bytes:
+    return b"event: response.output_text.delta\ndata: {no \xff\xfe JSON\n\n"
 
 
 def _event(kind: str, **fields: Any) -> bytes:

@@ -39,6 +39,7 @@ class Ask:
     tools: tuple[Tool, ...]
     items: tuple[Item, ...]
     has_output_schema: bool = False
+    is_streamed: bool = True
 
     def digest_of(self, count: int) -> Digest:
         """Names the first so many items, so that a longer conversation can be known as a continuation."""
@@ -146,7 +147,11 @@ class Wire(Protocol):
         """The events of a stream, one at a time, and the silences between them."""
         ...
 
-    def render_error(self, message: str, *, code: str) -> bytes: ...
+    def render_error(self, message: str, *, code: str, status: int) -> bytes: ...
+
+    def render_garbage(self) -> bytes:
+        """What begins like an event in the middle of a stream, and is none."""
+        ...
 
 
 def offered(tools: Sequence[Tool]) -> str:

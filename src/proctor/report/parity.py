@@ -64,8 +64,8 @@ class Parity(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 def compare(left: AttemptView, right: AttemptView, *, is_usage_scripted: bool) -> tuple[Compared, ...]:
     """Both are sealed. `is_usage_scripted` where the model was told what each reply costs, whatever was asked."""
     rules: dict[Aspect, Callable[[], str | None]] = {
-        Aspect.TOOL_CALLS: lambda: _blind(left, right),
-        Aspect.METRICS: lambda: _blind(left, right),
+        Aspect.TOOL_CALLS: lambda: _blind(left, right) or _looks(left, right),
+        Aspect.METRICS: lambda: _blind(left, right) or _counts_looks(left, right),
         Aspect.USAGE: lambda: _tokens_apart(left, right, is_usage_scripted=is_usage_scripted),
     }
     return tuple(_compared(aspect, of(left), of(right), rules.get(aspect)) for aspect, of in ASPECTS.items())
@@ -169,6 +169,29 @@ def _blind(left: AttemptView, right: AttemptView) -> str | None:
         if fact is not None and fact.value == "unseen":
             return f"{_strategy(view)} sees what its command prints, and not which tools it uses"
     return None
+
+
+def _looks(left: AttemptView, right: AttemptView) -> str | None:
+    """Calls that are neither a command nor a change, and that one of the two does without."""
+    if _workspace(left) != _workspace(right) or _deeds(left) != _deeds(right):
+        return None
+    told = [f"{_strategy(view)} also uses {' and '.join(names)}" for view in (left, right) if (names := _others(view))]
+    return f"{', and '.join(told)}, and the workspaces are the same" if told else None
+
+
+def _counts_looks(left: AttemptView, right: AttemptView) -> str | None:
+    one, other = _metrics(left), _metrics(right)
+    if one is None or other is None or any(one[key] != other[key] for key in ("turns", "toolFailures")):
+        return None
+    return _looks(left, right)
+
+
+def _deeds(view: AttemptView) -> list[Any]:
+    return [call for call in _tool_calls(view) if call["kind"] != "other"]
+
+
+def _others(view: AttemptView) -> list[str]:
+    return sorted({call.name for call in view.tool_calls if call.kind == "other"})
 
 
 def _tokens_apart(left: AttemptView, right: AttemptView, *, is_usage_scripted: bool) -> str | None:

@@ -13,10 +13,10 @@ _SHELLS: Final = ("exec_command", "shell_command", "shell")
 _WAITS: Final = ("yield_time_ms", "timeout_ms")
 
 
-def run(intent: Run, tools: Sequence[Tool]) -> ToolCall | None:
+def run(intent: Run, tools: Sequence[Tool]) -> tuple[ToolCall, ...]:
     tool = _find(tools, _SHELLS)
     if tool is None:
-        return None
+        return ()
     accepts = tool.properties
     arguments: dict[str, Any]
     if "cmd" in accepts:
@@ -29,15 +29,15 @@ def run(intent: Run, tools: Sequence[Tool]) -> ToolCall | None:
         arguments |= {"sandbox_permissions": "require_escalated", "justification": "The script asks for it."}
     if intent.wait is not None:
         arguments |= {name: round(parse_duration_s(intent.wait) * 1000) for name in _WAITS if name in accepts}
-    return _call(tool, arguments)
+    return (_call(tool, arguments),)
 
 
-def patch(intent: Patch, tools: Sequence[Tool]) -> ToolCall | None:
+def patch(intent: Patch, tools: Sequence[Tool]) -> tuple[ToolCall, ...]:
     tool = _find(tools, ("apply_patch",))
     if tool is None:
-        return None
+        return ()
     text = "\n".join(("*** Begin Patch", *_hunk(intent), "*** End Patch", ""))
-    return ToolCall(tool=tool, payload=text) if tool.freeform else _call(tool, {"input": text})
+    return (ToolCall(tool=tool, payload=text) if tool.freeform else _call(tool, {"input": text}),)
 
 
 def _find(tools: Sequence[Tool], names: Sequence[str]) -> Tool | None:

@@ -11,14 +11,14 @@ from proctor.model.wire import Tool, ToolCall
 from proctor.spec.duration import parse_duration_s
 
 
-def run(intent: Run, tools: Sequence[Tool]) -> ToolCall | None:
+def run(intent: Run, tools: Sequence[Tool]) -> tuple[ToolCall, ...]:
     arguments: dict[str, Any] = {"command": intent.command}
     if intent.wait is not None:
         arguments["timeout"] = parse_duration_s(intent.wait)
     return _call("bash", arguments, tools)
 
 
-def patch(intent: Patch, tools: Sequence[Tool]) -> ToolCall | None:
+def patch(intent: Patch, tools: Sequence[Tool]) -> tuple[ToolCall, ...]:
     if intent.delete:
         return _call("bash", {"command": f"rm -- {shlex.quote(intent.file)}"}, tools)
     if intent.content is not None:
@@ -27,11 +27,11 @@ def patch(intent: Patch, tools: Sequence[Tool]) -> ToolCall | None:
     return _call("edit", {"path": intent.file, "edits": [change]}, tools)
 
 
-def _call(name: str, arguments: dict[str, Any], tools: Sequence[Tool]) -> ToolCall | None:
+def _call(name: str, arguments: dict[str, Any], tools: Sequence[Tool]) -> tuple[ToolCall, ...]:
     """With the tool of that name, if it takes such arguments: another agent may have one with others."""
     offered = (tool for tool in tools if tool.name == name and arguments.keys() <= tool.properties.keys())
-    tool = next(offered, None)
-    return None if tool is None else ToolCall(tool=tool, payload=msgspec.json.encode(arguments).decode())
+    payload = msgspec.json.encode(arguments).decode()
+    return tuple(ToolCall(tool=tool, payload=payload) for tool in offered)[:1]
 
 
 def _lines(text: str) -> str:

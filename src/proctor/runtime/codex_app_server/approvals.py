@@ -1,33 +1,19 @@
-"""The agent's open questions to one session: each answered once, by policy, by whoever is asked, or by the clock."""
+"""The agent's questions to one session: each answered once, by policy, by whoever is asked, or by the clock."""
 
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 
-import anyio
-
 from proctor.clock import Clock
-from proctor.event.row import CALLBACK_FAILED, CALLBACK_GIVEN_UP, Answered, Seen, StepTaken
-from proctor.protocol.jsonrpc import RequestId
+from proctor.runtime import callbacks
 from proctor.runtime.base import Decision, SessionAsk, Tap
-from proctor.runtime.codex_app_server import callbacks, policy, tools
-from proctor.runtime.codex_app_server.inside import stays_inside
+from proctor.runtime.codex_app_server import policy, tools
 from proctor.runtime.codex_app_server.policy import Answer
 from proctor.runtime.codex_app_server.questions import Asked, changed_paths, params_in
 from proctor.runtime.codex_app_server.route import Envelope
+from proctor.runtime.desk import Book, Tell, Thought, decide, failed, given_up
+from proctor.runtime.inside import stays_inside
 from proctor.spec.model import Approvals
 
 _PATCHES = frozenset({"item/fileChange/requestApproval", "applyPatchApproval"})
-
-Tell = Callable[[Seen], None]
-Thought = Callable[[Asked, Tell], Awaitable[tuple[Answer, str]]]
-
-
-@dataclass(slots=True)
-class _Open:
-    asked: Asked
-    thought: Thought
-    scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
 
 
 class Desk:
@@ -35,18 +21,17 @@ class Desk:
 
     def __init__(self, ask: SessionAsk | None, tap: Tap, *, clock: Clock) -> None:
         self._ask = ask
-        self._tap = tap
         self._clock = clock
-        self._open: dict[RequestId, _Open] = {}
-        self._busy_until_s = float("-inf")
+        self._book = Book[Asked, Answer](tap, clock=clock)
         self._patches: dict[str, tuple[str, ...]] = {}
-        self.withdrawn: set[str] = set()
-        """Items that were asked about, and for which no answer was given."""
 
     @property
     def busy_until_s(self) -> float:
-        """Steady time until which the agent waited for us: now, while it does."""
-        return self._clock.steady_s() if self._open else self._busy_until_s
+        return self._book.busy_until_s
+
+    @property
+    def withdrawn(self) -> set[str]:
+        return self._book.withdrawn
 
     # ── answers ──
 
@@ -55,34 +40,18 @@ class Desk:
         thought = self._thought(asked)
         if thought is None:
             answer = self._shape(asked, self._by_policy(asked))
-            self._record(asked, answer.decision, by="policy")
+            self._book.record(asked, answer.decision, by="policy")
             return answer
-        self._withdraw([asked.request])
-        self.withdrawn.discard(asked.call or "")
-        self._open[asked.request] = _Open(asked, thought)
+        self._book.enter(asked, thought)
         return None
 
     async def consider(self, asked: Asked, *, tell: Tell) -> Answer | None:
-        """What comes of it, or None where the question was withdrawn meanwhile.
-
-        A callback may outlive its session, so `tell` finds the record in which its trouble belongs.
-        """
-        opened = self._open.get(asked.request)
-        if opened is None or opened.asked is not asked:
-            return None
+        """What comes of it, or None where the question was withdrawn meanwhile."""
         assert self._ask is not None, "who asks nobody has nothing to consider"
-        with opened.scope:
-            with self._ask.thinking():
-                answer, by = await opened.thought(asked, tell)
-            # It may have been withdrawn too late to be stopped.
-            if self._close(asked.request) is opened:
-                self._record(asked, answer.decision, by=by)
-                return answer
-        return None
+        return await self._book.consider(asked, ask=self._ask, tell=tell)
 
     def withdraw_all(self) -> None:
-        """Nobody waits for an answer any more."""
-        self._withdraw(list(self._open))
+        self._book.withdraw_all()
 
     def heard(self, envelope: Envelope, line: bytes) -> None:
         """Frames that say what a question is about, or that it is over."""
@@ -96,14 +65,10 @@ class Desk:
             case "serverRequest/resolved":
                 # It also comes after an answer of ours, and then finds nothing open.
                 request = params_in(line).get("requestId")
-                self._withdraw([request] if isinstance(request, int | str) else [])
+                self._book.withdraw([request] if isinstance(request, int | str) else [])
             case "turn/completed":
-                self._withdraw(
-                    [
-                        each.asked.request
-                        for each in self._open.values()
-                        if each.asked.params.get("turnId") == envelope.turn
-                    ]
+                self._book.withdraw(
+                    [each.request for each in self._book.questions if each.params.get("turnId") == envelope.turn]
                 )
 
     # ── by policy ──
@@ -134,7 +99,7 @@ class Desk:
 
     # ── by thought ──
 
-    def _thought(self, asked: Asked) -> Thought | None:
+    def _thought(self, asked: Asked) -> Thought[Asked, Answer] | None:
         if self._ask is None:
             return None
         if asked.method == policy.TOOL_CALL and tools.named(self._ask.tools, asked.params) is not None:
@@ -145,20 +110,8 @@ class Desk:
 
     async def _decide(self, asked: Asked, tell: Tell) -> tuple[Answer, str]:
         assert self._ask is not None
-        assert self._ask.decide is not None
-        decision: Decision | None = None
-        try:
-            decision = await callbacks.call(
-                partial(self._ask.decide, asked.question(paths=self._paths(asked))),
-                read=Decision,
-                deadline_s=self._ask.decide_deadline_s,
-                on_given_up=lambda: tell(_trouble(CALLBACK_GIVEN_UP, asked, "it does not end when it is cancelled")),
-            )
-            by = "deadline" if decision is None else "callback"
-        except callbacks.CallbackError as error:
-            tell(_trouble(CALLBACK_FAILED, asked, str(error)))
-            by = "error"
-        return self._shape(asked, decision or Decision.DENY), by
+        decision, by = await decide(self._ask, asked.question(paths=self._paths(asked)), tell=tell)
+        return self._shape(asked, decision), by
 
     async def _call_tool(self, asked: Asked, tell: Tell) -> tuple[Answer, str]:
         assert self._ask is not None
@@ -169,31 +122,11 @@ class Desk:
                 partial(tool.call, asked.params.get("arguments")),
                 read=tools.answered,
                 deadline_s=self._ask.tool_deadline_s,
-                on_given_up=lambda: tell(_trouble(CALLBACK_GIVEN_UP, asked, "it does not end when it is cancelled")),
+                on_given_up=lambda: tell(given_up(asked.request)),
             )
         except callbacks.CallbackError as error:
-            tell(_trouble(CALLBACK_FAILED, asked, str(error)))
+            tell(failed(asked.request, error))
             return tools.failed(str(error)), "error"
         if answer is None:
             return tools.failed(f"no answer within {self._ask.tool_deadline_s:g} s"), "deadline"
         return answer, "tool"
-
-    # ── the book ──
-
-    def _withdraw(self, requests: Sequence[RequestId]) -> None:
-        for request in requests:
-            if (opened := self._close(request)) is not None:
-                self._record(opened.asked, "none", by="cancelled")
-                self.withdrawn.add(opened.asked.call or "")
-                opened.scope.cancel()
-
-    def _close(self, request: RequestId) -> _Open | None:
-        self._busy_until_s = self.busy_until_s
-        return self._open.pop(request, None)
-
-    def _record(self, asked: Asked, decision: str, *, by: str) -> None:
-        self._tap.say(Answered(request=str(asked.request), method=asked.method, decision=decision, by=by))
-
-
-def _trouble(step: str, asked: Asked, what: str) -> StepTaken:
-    return StepTaken(step=step, detail={"request": str(asked.request), "what": what})

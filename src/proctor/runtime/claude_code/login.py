@@ -1,0 +1,14 @@
+"""Claude Code's own login: where its user's is kept, and how it takes a token."""
+
+from typing import Final
+
+from proctor.runtime.credential import Account
+
+ACCOUNT: Final = Account(
+    provider="anthropic",
+    home_variable="CLAUDE_CONFIG_DIR",
+    home_name=".claude",
+    file_name=".credentials.json",
+    command="claude auth login",
+    token_variable="CLAUDE_CODE_OAUTH_TOKEN",  # noqa: S106 - a name
+)

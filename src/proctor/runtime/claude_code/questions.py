@@ -1,0 +1,91 @@
+"""A question of the agent's, read in our words, and the answers it understands."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from proctor.ids import CallId
+from proctor.runtime.base import Decision, Question
+from proctor.runtime.claude_code import wire
+from proctor.runtime.claude_code.results import PATCHES, called
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """A wish to use a tool. What cannot be read in it is not there."""
+
+    request: str
+    tool: str
+    input: Mapping[str, Any]
+    call: str | None
+    reason: str | None = None
+    method: str = "can_use_tool"
+
+    @property
+    def is_command(self) -> bool:
+        return called(self.tool, self.input).kind == "command"
+
+    @property
+    def is_escalated(self) -> bool:
+        """Whether it wants to leave the sandbox, as the program thinks of one."""
+        return self.input.get("dangerouslyDisableSandbox") is True
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """The files it will change, as far as it says so."""
+        path = self.input.get(PATCHES.get(self.tool, ""))
+        return (path,) if isinstance(path, str) else ()
+
+    def question(self, *, cwd: str) -> Question:
+        command = self.input.get("command")
+        return Question(
+            request=self.request,
+            about=called(self.tool, self.input).kind,
+            command=command if isinstance(command, str) else None,
+            cwd=cwd,
+            paths=self.paths,
+            reason=self.reason,
+            call=None if self.call is None else CallId(self.call),
+            native={"tool": self.tool, "input": self.input},
+        )
+
+
+def read_asked(envelope: wire.Envelope) -> Asked:
+    request = envelope.request or wire.Request()
+    return Asked(
+        request=envelope.request_id or "",
+        tool=request.tool_name or "",
+        input=request.input if isinstance(request.input, dict) else {},
+        call=request.tool_use_id,
+        reason=request.decision_reason,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    decision: str
+    body: Mapping[str, Any]
+
+
+def answer(asked: Asked, decision: Decision) -> Answer:
+    """
+    >>> asked = Asked(request="r", tool="Bash", input={"command": "ls"}, call=None)
+    >>> answer(asked, Decision.ACCEPT).body
+    {'behavior': 'allow', 'updatedInput': {'command': 'ls'}}
+    """
+    if decision is Decision.ACCEPT:
+        return Answer(decision="accept", body={"behavior": "allow", "updatedInput": asked.input})
+    return Answer(decision="decline", body={"behavior": "deny", "message": "Declined by Proctor's policy."})
+
+
+def hook_answer(input_: Any) -> Mapping[str, Any]:
+    """What is said to the hook before each call of a tool: nothing, but that leaving the sandbox must be asked for.
+
+    The program lets commands that it takes for harmless run without a question, also such a one (seen with 2.1.325).
+    """
+    given = input_.get("tool_input") if isinstance(input_, dict) else None
+    if not isinstance(given, dict) or given.get("dangerouslyDisableSandbox") is not True:
+        return {}
+    reason = "It wants to run outside the sandbox."
+    wish = {"hookEventName": "PreToolUse", "permissionDecision": "ask", "permissionDecisionReason": reason}
+    return {"hookSpecificOutput": wish}

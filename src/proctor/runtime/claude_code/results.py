@@ -1,0 +1,101 @@
+"""What comes back from a tool, and what a turn cost, in our words. Pure."""
+
+import re
+from collections.abc import Iterable
+from typing import Any, Final, NamedTuple
+
+from proctor.event.model import Tokens, ToolKind
+from proctor.runtime.claude_code import wire
+
+PATCHES: Final = {"Write": "file_path", "Edit": "file_path", "MultiEdit": "file_path", "NotebookEdit": "notebook_path"}
+"""Tools that change a file, and the argument that names it."""
+
+_COMMANDS: Final = frozenset({"Bash", "PowerShell"})
+_WEB: Final = frozenset({"WebFetch", "WebSearch", "web_search", "web_fetch"})
+_EXIT: Final = re.compile(r"Exit code (\d+)\b")
+_STATUSES: Final = {"permission-rule": "declined", "user-rejected": "interrupted"}
+
+
+class Called(NamedTuple):
+    """A call of a tool."""
+
+    kind: ToolKind
+    name: str
+    input: Any
+
+
+def called(name: str, given: Any) -> Called:
+    """
+    >>> called("mcp__kit__add", {"a": 1})
+    Called(kind='mcp', name='kit/add', input={'a': 1})
+    >>> called("Write", {"file_path": "a"}).input
+    {'changes': [{'path': 'a'}], 'file_path': 'a'}
+    """
+    if name in _COMMANDS:
+        return Called("command", name, given)
+    if name in PATCHES and isinstance(given, dict):
+        return Called("patch", name, {"changes": [{"path": given.get(PATCHES[name])}], **given})
+    if name.startswith("mcp__"):
+        server, _, tool = name.removeprefix("mcp__").partition("__")
+        return Called("mcp", f"{server}/{tool}", given)
+    return Called("web" if name in _WEB else "other", name, given)
+
+
+class Ended(NamedTuple):
+    """How that call came out."""
+
+    ok: bool
+    status: str
+    exit_code: int | None
+    output: str
+
+
+def ended(kind: ToolKind, result: wire.Block, unrun: Iterable[wire.Unrun]) -> Ended:
+    """
+    >>> block = wire.Block(type="tool_result", tool_use_id="t", content="Exit code 3\\nno", is_error=True)
+    >>> ended("command", block, ())
+    Ended(ok=False, status='failed', exit_code=3, output='Exit code 3\\nno')
+    """
+    output, ok = text_of(result.content), not result.is_error
+    why = next((each.non_execution_kind for each in unrun if each.id == result.tool_use_id), None)
+    status = "completed" if ok else _STATUSES.get(why or "", "failed")
+    exit_code = None
+    if kind == "command" and why is None:
+        found = _EXIT.match(output)
+        exit_code = 0 if ok else int(found[1]) if found else None
+    return Ended(ok, status, exit_code, output)
+
+
+def text_of(content: Any) -> str:
+    """The words in a block's content, whatever its shape."""
+    if isinstance(content, str):
+        return content
+    parts = content if isinstance(content, list) else []
+    return "".join(part["text"] for part in parts if isinstance(part, dict) and isinstance(part.get("text"), str))
+
+
+def tokens(usage: wire.Usage) -> Tokens:
+    """On the wire what was read from a cache, or written to it, stands beside the input; with us it is a part of it."""
+    cached = usage.cache_read_input_tokens or 0
+    whole = usage.input_tokens + cached + (usage.cache_creation_input_tokens or 0)
+    details = usage.output_tokens_details
+    return Tokens(
+        input=whole,
+        output=usage.output_tokens,
+        total=whole + usage.output_tokens,
+        cached_input=cached,
+        reasoning_output=None if details is None else details.thinking_tokens,
+    )
+
+
+def plus(one: Tokens, other: Tokens) -> Tokens:
+    def part(a: int | None, b: int | None) -> int | None:
+        return None if a is None or b is None else a + b
+
+    return Tokens(
+        input=one.input + other.input,
+        output=one.output + other.output,
+        total=one.total + other.total,
+        cached_input=part(one.cached_input, other.cached_input),
+        reasoning_output=part(one.reasoning_output, other.reasoning_output),
+    )

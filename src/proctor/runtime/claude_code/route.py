@@ -1,0 +1,42 @@
+"""What a line is: the one look before it is recorded, and what control acts on afterwards."""
+
+from typing import Final
+
+import msgspec
+
+from proctor.evidence.redact import TextStream
+from proctor.runtime.claude_code import wire
+from proctor.runtime.talk import PLAIN, Routed
+
+NOT_A_FRAME: Final = wire.Envelope()
+_DECODER: Final = msgspec.json.Decoder(wire.Envelope)
+
+
+def open_envelope(line: bytes) -> wire.Envelope:
+    """The envelope of a line; an empty one where it is no frame, or one of a shape we do not know."""
+    try:
+        return _DECODER.decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return NOT_A_FRAME
+
+
+def routed(envelope: wire.Envelope) -> Routed:
+    """Which text a frame carries a piece of, and which texts end with it."""
+    event = envelope.event
+    if envelope.type != "stream_event" or event is None:
+        return Routed(ended="") if envelope.type == "result" else PLAIN
+    message = envelope.api_message_id or ""
+    match event.type:
+        case "content_block_delta" if event.delta is not None and (field := wire.STREAMED.get(event.delta.type)):
+            key = stream_key(message, event.index, field)
+            return Routed(stream=TextStream(key=key, path=("event", "delta", field)))
+        case "content_block_stop":
+            return Routed(ended=f"{message}|{event.index}|")
+        case "message_stop":
+            return Routed(ended=f"{message}|")
+        case _:
+            return PLAIN
+
+
+def stream_key(message: str, index: int, field: str) -> str:
+    return f"{message}|{index}|{field}"

@@ -1,0 +1,327 @@
+"""One session of Claude Code in a process of its own: a prompt, a turn, an interrupt, and nothing left running."""
+
+from collections import deque
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import anyio
+import anyio.to_thread
+import msgspec
+from anyio.abc import TaskGroup
+
+from proctor.clock import Clock
+from proctor.errors import DeadlineError, HangupError, PeerError, RefusedError
+from proctor.event.row import Answered, HistoryKept
+from proctor.fact import Authority, Fact
+from proctor.ids import ThreadId
+from proctor.runtime.base import SessionAsk, Tap
+from proctor.runtime.claude_code import wire
+from proctor.runtime.claude_code.approvals import Desk
+from proctor.runtime.claude_code.history import read_session, session_file
+from proctor.runtime.claude_code.questions import Asked, hook_answer, read_asked
+from proctor.runtime.claude_code.route import open_envelope, routed
+from proctor.runtime.claude_code.turns import Turns
+from proctor.runtime.talk import Routed, Talk
+from proctor.spec.model import Persistence
+
+_encode = msgspec.json.Encoder().encode
+
+HOOK = "proctor-pre-tool-use"
+SOURCE = "session file"
+# What was said while it was interrupted makes a turn of its own, which must be interrupted too.
+INTERRUPTS = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deadlines:
+    """How long the program may take: to greet us, and for all that is asked after a turn together.
+
+    `farewell_s` is what each further request gets when that is used up: it is still said, but hardly waited for.
+    """
+
+    start_s: float = 60.0
+    teardown_s: float = 5.0
+    farewell_s: float = 0.1
+
+
+DEADLINES = Deadlines()
+
+
+@dataclass(slots=True)
+class _Pending:
+    done: anyio.Event = field(default_factory=anyio.Event)
+    reply: wire.Response | None = None
+
+
+class ClaudeSession:
+    """Control runs on raw frames and acts only through the talk; what it means is folded from the record."""
+
+    def __init__(
+        self,
+        ask: SessionAsk,
+        tap: Tap,
+        *,
+        clock: Clock,
+        tasks: TaskGroup,
+        config: Path,
+        fences_fact: Fact,
+        deadlines: Deadlines = DEADLINES,
+    ) -> None:
+        self.talk: Talk | None = None
+        self.thread: ThreadId | None = None
+        self._ask = ask
+        self._tap = tap
+        self._tasks = tasks
+        self._config = config
+        self._fences_fact = fences_fact
+        self._deadlines = deadlines
+        self._patience_s = deadlines.teardown_s
+        self._desk = Desk(ask, tap, clock=clock, is_fenced=fences_fact.value is not None)
+        self._ids = count(1)
+        self._pending: dict[str, _Pending] = {}
+        self._opened: deque[wire.Envelope] = deque()
+        self._turns = Turns()
+        self._over = anyio.Event()
+        self._news = anyio.Event()
+        self._hangup: str | None = None
+        self._last_errors: tuple[str, ...] = ()
+        self._schema: Mapping[str, Any] | None = None
+        self._is_greeted = self._is_cut_off = self._is_halted = self._is_at_tools = False
+        self._background: set[str] = set()
+
+    # ── what the supervisor sees ──
+
+    @property
+    def session_id(self) -> str:
+        return f"{self._ask.attempt}/{self.thread or 'unnamed'}"
+
+    @property
+    def last_heard_s(self) -> float:
+        assert self.talk is not None
+        return max(self.talk.heard_s, self._desk.book.busy_until_s)
+
+    @property
+    def facts(self) -> Mapping[str, Fact]:
+        facts = {"fences": self._fences_fact}
+        if self.thread is not None:
+            is_kept = session_file(self._config, self.thread) is not None
+            facts["persistence"] = Fact(
+                value=(Persistence.PERSISTENT if is_kept else Persistence.EPHEMERAL).value,
+                authority=Authority.OBSERVED,
+                source=f"there is {'a' if is_kept else 'no'} file of the session among the program's own",
+            )
+        return facts
+
+    async def turn(self, prompt: str, *, output_schema: Mapping[str, Any] | None = None) -> None:
+        if self._turns.current is not None:
+            raise RefusedError("peer.refused", "a turn runs already")
+        await self._greet(output_schema)
+        self._patience_s = self._deadlines.teardown_s
+        self._over, self._is_halted = anyio.Event(), False
+        await self._say_user(prompt)
+        await self._over.wait()
+        if self._is_cut_off:
+            raise self._gone()
+
+    async def steer(self, text: str) -> None:
+        """It reaches the model with the next request. A reply that is being said is broken off for it, no tool is."""
+        if self._turns.current is None:
+            raise RefusedError("peer.refused", "no turn runs")
+        await self._say_user(text, **({} if self._is_at_tools else {"priority": "now"}))
+
+    async def compact(self) -> None:
+        raise RefusedError("runtime.capability", "compaction is not among the claims")
+
+    async def interrupt(self) -> None:
+        for _ in range(INTERRUPTS):
+            if self._turns.current is None or self._hangup is not None:
+                return
+            self._is_halted = True
+            self._news = anyio.Event()
+            await self._try("interrupt")
+            with self._spending() as left_s, anyio.move_on_after(left_s):
+                await self._news.wait()
+
+    async def settle(self) -> None:
+        """Commands that were sent to the background run on, turn or no turn."""
+        for task in sorted(self._background):
+            await self._try("stop_task", task_id=task)
+        while self._background and self._hangup is None and self._patience_s > 0:
+            self._news = anyio.Event()
+            with self._spending() as left_s, anyio.move_on_after(left_s):
+                await self._news.wait()
+
+    async def read_history(self) -> None:
+        if self.thread is None:
+            raise RefusedError("peer.refused", "the session has no name yet")
+        items = await anyio.to_thread.run_sync(read_session, self._config, self.thread)
+        self._tap.say(HistoryKept(source=SOURCE, items=items))
+
+    async def close(self) -> None:
+        if self._turns.current is not None and not self._is_halted:
+            # Else it would work on with nobody to hear it.
+            await self.interrupt()
+            await self.settle()
+
+    # ── saying ──
+
+    async def _greet(self, schema: Mapping[str, Any] | None) -> None:
+        """It takes a schema with the greeting and at no other time, so that must wait until the first turn."""
+        if self._is_greeted:
+            if schema != self._schema:
+                raise RefusedError(
+                    "peer.refused", "Claude Code answers by one schema a session, from its first turn on"
+                )
+            return
+        hooks = {"PreToolUse": [{"matcher": None, "hookCallbackIds": [HOOK]}]}
+        wish = {} if schema is None else {"jsonSchema": schema}
+        try:
+            await self._call("initialize", deadline_s=self._deadlines.start_s, hooks=hooks, **wish)
+        except HangupError as error:
+            if self._last_errors:
+                raise RefusedError("peer.refused", "; ".join(self._last_errors)) from error
+            raise
+        self._is_greeted, self._schema = True, schema
+
+    async def _say_user(self, text: str, **more: Any) -> None:
+        message = str(uuid4())
+        frame = {
+            "type": "user",
+            "message": {"role": "user", "content": [{"type": "text", "text": text}]},
+            "parent_tool_use_id": None,
+            "session_id": self.thread or "",
+            "uuid": message,
+            **more,
+        }
+        # Counted before it is said: its end may be heard before saying it returns.
+        self._turns.said(message)
+        await self._say(frame)
+
+    async def _say(self, frame: Mapping[str, Any]) -> None:
+        assert self.talk is not None
+        await self.talk.say(_encode(frame))
+
+    async def _call(self, subtype: str, *, deadline_s: float, **fields: Any) -> None:
+        """A request of ours. RefusedError where it is answered with an error."""
+        if self._hangup is not None:
+            raise self._gone()
+        request = f"proctor-{next(self._ids)}"
+        pending = self._pending[request] = _Pending()
+        frame = {"type": "control_request", "request_id": request, "request": {"subtype": subtype, **fields}}
+        with anyio.move_on_after(deadline_s):
+            await self._say(frame)
+            await pending.done.wait()
+        self._pending.pop(request, None)
+        if pending.reply is None:
+            if self._hangup is not None:
+                raise self._gone()
+            raise DeadlineError("peer.deadline", f"{subtype}: no reply within {deadline_s:g} s")
+        if pending.reply.subtype == "error":
+            raise RefusedError("peer.refused", f"{subtype}: {pending.reply.error}")
+
+    async def _try(self, subtype: str, **fields: Any) -> None:
+        """A request whose refusal changes nothing: the reply, or that there was none, is on record."""
+        with self._spending() as left_s, suppress(PeerError):
+            await self._call(subtype, deadline_s=left_s, **fields)
+
+    @contextmanager
+    def _spending(self) -> Iterator[float]:
+        """Waiting after a turn, all of it out of one purse."""
+        began_s = anyio.current_time()
+        try:
+            yield max(self._patience_s, self._deadlines.farewell_s)
+        finally:
+            self._patience_s -= anyio.current_time() - began_s
+
+    def _gone(self) -> HangupError:
+        return HangupError("peer.hangup", self._hangup or "the channel closed")
+
+    # ── hearing ──
+
+    def route(self, line: bytes) -> Routed:
+        envelope = open_envelope(line)
+        self._opened.append(envelope)
+        return routed(envelope)
+
+    def heard(self, line: bytes) -> None:
+        envelope = self._opened.popleft()
+        match envelope.type:
+            case "stream_event" if envelope.event is not None and envelope.parent_tool_use_id is None:
+                delta = envelope.event.delta
+                if envelope.event.type == "message_start":
+                    self._is_at_tools = False
+                elif delta is not None and delta.stop_reason is not None:
+                    self._is_at_tools = delta.stop_reason == "tool_use"
+            case "result":
+                self._is_at_tools = False
+                self._last_errors = envelope.errors or ()
+                self._ended(is_over=self._turns.heard_result())
+            case "command_lifecycle":
+                self._ended(is_over=self._turns.heard_state(envelope.command_uuid or "", envelope.state or ""))
+            case "control_response" if envelope.response is not None:
+                if (pending := self._pending.get(envelope.response.request_id)) is not None:
+                    pending.reply = envelope.response
+                    pending.done.set()
+            case "control_request":
+                self._asked(envelope)
+            case "control_cancel_request":
+                self._desk.book.withdraw([envelope.request_id or ""])
+            case "system" if envelope.subtype == "init" and envelope.session_id:
+                self.thread = self.thread or ThreadId(envelope.session_id)
+            case "system" if envelope.subtype == "status":
+                self._is_at_tools = False
+            case "system" if envelope.tasks is not None:
+                self._background = {task.task_id for task in envelope.tasks}
+                self._news.set()
+
+    def _ended(self, *, is_over: bool) -> None:
+        self._news.set()
+        if is_over:
+            self._desk.book.withdraw_all()
+            self._over.set()
+
+    def hung_up(self, cause: str) -> None:
+        self._hangup = cause
+        self._desk.book.withdraw_all()
+        self._is_cut_off = self._turns.current is not None
+        self._background.clear()
+        for pending in self._pending.values():
+            pending.done.set()
+        self._over.set()
+        self._news.set()
+
+    # ── answering ──
+
+    def _asked(self, envelope: wire.Envelope) -> None:
+        request, subtype = envelope.request_id or "", (envelope.request or wire.Request()).subtype
+        if subtype == "hook_callback":
+            assert envelope.request is not None
+            self._reply(request, hook_answer(envelope.request.input))
+        elif subtype == "can_use_tool":
+            asked = read_asked(envelope)
+            if (answer := self._desk.take(asked)) is not None:
+                self._reply(request, answer.body)
+            else:
+                self._tasks.start_soon(self._consider, asked)
+        else:
+            self._tap.say(Answered(request=request, method=subtype, decision="unknown request", by="policy"))
+            error = {"subtype": "error", "request_id": request, "error": f"Proctor does not know {subtype}"}
+            self._tasks.start_soon(self._answer, {"type": "control_response", "response": error})
+
+    async def _consider(self, asked: Asked) -> None:
+        if (answer := await self._desk.consider(asked, tell=self._tap.say)) is not None:
+            self._reply(asked.request, answer.body)
+
+    def _reply(self, request: str, body: Mapping[str, Any]) -> None:
+        response = {"subtype": "success", "request_id": request, "response": body}
+        self._tasks.start_soon(self._answer, {"type": "control_response", "response": response})
+
+    async def _answer(self, frame: Mapping[str, Any]) -> None:
+        # Whoever waits for the turn is told that the program is gone, or reads nothing any more.
+        with suppress(PeerError):
+            await self._say(frame)

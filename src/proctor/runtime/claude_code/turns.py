@@ -1,0 +1,59 @@
+"""When a turn of ours begins and is over, told from what we said and what became of it. Pure.
+
+What we say while a turn runs is put into the next request to the model; but where no request comes any more the program
+makes a turn of its own of it, with a result of its own. Ours is over when all that was said in it has been dealt with.
+"""
+
+from typing import Final
+
+_OPEN_STATES: Final = frozenset({"queued", "started"})
+
+
+class Turns:
+    """
+    >>> turns = Turns()
+    >>> turns.said("a"), turns.said("b")
+    (True, False)
+    >>> turns.heard_state("b", "queued"), turns.heard_result()
+    (False, False)
+    >>> turns.heard_state("b", "started"), turns.heard_result(), turns.heard_state("b", "completed")
+    (False, False, True)
+    >>> turns.current is None
+    True
+    """
+
+    def __init__(self) -> None:
+        self.current: str | None = None
+        self._added: set[str] = set()
+        self._has_result = False
+        self._are_states_told = False
+
+    def said(self, message: str) -> bool:
+        """A message of ours. True where a turn begins with it."""
+        if self.current is None:
+            self.current, self._has_result = message, False
+            return True
+        self._added.add(message)
+        return False
+
+    def heard_result(self) -> bool:
+        """True where the turn is over with it."""
+        self._has_result = True
+        return self._over()
+
+    def heard_state(self, message: str, state: str) -> bool:
+        """What the program says of one of our messages. True where the turn is over with it."""
+        self._are_states_told = True
+        if message in self._added:
+            if state not in _OPEN_STATES:
+                self._added.discard(message)
+            elif state == "started":
+                self._has_result = False
+        return self._over()
+
+    def _over(self) -> bool:
+        if self.current is None or not self._has_result or (self._added and self._are_states_told):
+            return False
+        self.current = None
+        self._added.clear()
+        return True

@@ -1,0 +1,37 @@
+"""Claude Code's own words, and where in its frames account data stands."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from proctor.runtime.claude_code import wire
+
+# What `normalize` and `session` tell apart and what we say ourselves; of the rest, `wire` has lists.
+_TOLD_APART = """
+assistant command_lifecycle control_request control_response control_cancel_request result stream_event system user
+init api_retry status permission_denied success error error_during_execution error_max_turns
+can_use_tool hook_callback initialize interrupt stop_task PreToolUse hookCallbackIds hookSpecificOutput
+message_start message_delta message_stop content_block_start content_block_delta content_block_stop
+text thinking tool_use tool_result server_tool_use text_delta thinking_delta input_json_delta signature_delta
+aborted_streaming aborted_tools completed api_error prompt_too_long permission-rule user-rejected
+queued started cancelled requesting compacting behavior allow deny updatedInput message
+Bash Read Write Edit MultiEdit NotebookEdit WebFetch WebSearch StructuredOutput
+""".split()
+
+
+def _fields() -> Iterator[str]:
+    """The names of all fields that we read: behind a masked name nothing is found."""
+    kinds: list[type[wire.Native]] = [wire.Native]
+    for kind in kinds:
+        kinds += kind.__subclasses__()
+        yield from kind.__struct_encode_fields__
+
+
+WORDS: Final = frozenset((*_TOLD_APART, *wire.STREAMED, *wire.SILENT, *_fields()))
+
+_ACCOUNT = {
+    "": "rate_limit_info",
+    "response response account": "email organization organizationUuid accountUuid subscriptionType",
+}
+
+PRIVATE: Final = frozenset((*above.split(), name) for above, names in _ACCOUNT.items() for name in names.split())
+"""Paths to account data, whatever frame they are in; everything under one of them is."""

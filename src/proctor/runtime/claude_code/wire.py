@@ -1,0 +1,185 @@
+"""The part of Claude Code's stream that we read. Whatever else a frame holds is left alone."""
+
+from typing import Any, Final
+
+import msgspec
+
+
+class Native(msgspec.Struct, frozen=True, kw_only=True):
+    """Root of all native structs, which tolerate fields they do not know."""
+
+
+# ── an envelope: as far as routing and control need it ──
+
+
+class Delta(Native, frozen=True):
+    type: str = ""
+    text: str | None = None
+    thinking: str | None = None
+    partial_json: str | None = None
+    stop_reason: str | None = None
+
+
+class _Started(Native, frozen=True):
+    id: str | None = None
+
+
+class StreamEvent(Native, frozen=True):
+    type: str = ""
+    index: int = 0
+    delta: Delta | None = None
+    message: _Started | None = None
+
+
+class Request(Native, frozen=True):
+    """What the agent asks of us."""
+
+    subtype: str = ""
+    tool_name: str | None = None
+    input: Any = None
+    tool_use_id: str | None = None
+    decision_reason: str | None = None
+
+
+class Response(Native, frozen=True):
+    """What it says to a request of ours."""
+
+    subtype: str = ""
+    request_id: str = ""
+    error: str | None = None
+
+
+class Task(Native, frozen=True):
+    task_id: str
+
+
+class Envelope(Native, frozen=True):
+    """Any frame. `api_message_id` names the model's message that a stream event is a part of."""
+
+    type: str = ""
+    subtype: str | None = None
+    session_id: str | None = None
+    parent_tool_use_id: str | None = None
+    api_message_id: str | None = None
+    event: StreamEvent | None = None
+    request_id: str | None = None
+    request: Request | None = None
+    response: Response | None = None
+    command_uuid: str | None = None
+    state: str | None = None
+    tasks: tuple[Task, ...] | None = None
+    errors: tuple[str, ...] | None = None
+    uuid: str | None = None
+
+
+STREAMED: Final = {"text_delta": "text", "thinking_delta": "thinking", "input_json_delta": "partial_json"}
+"""The field in which a delta of each type carries its piece."""
+
+
+# ── whole frames, as normalizing needs them ──
+
+
+class Block(Native, frozen=True):
+    type: str
+    id: str | None = None
+    name: str | None = None
+    input: Any = None
+    text: str | None = None
+    thinking: str | None = None
+    tool_use_id: str | None = None
+    content: Any = None
+    is_error: bool | None = None
+
+
+class Message(Native, frozen=True):
+    id: str = ""
+    model: str | None = None
+    content: str | tuple[Block, ...] = ()
+
+    @property
+    def blocks(self) -> tuple[Block, ...]:
+        return (Block(type="text", text=self.content),) if isinstance(self.content, str) else self.content
+
+
+class Unrun(Native, frozen=True):
+    """Why a call did not run, where it did not."""
+
+    id: str = ""
+    non_execution_kind: str | None = None
+
+
+class Said(Native, frozen=True):
+    """An `assistant` or `user` frame; `error` where the program speaks for a provider that failed."""
+
+    message: Message
+    parent_tool_use_id: str | None = None
+    error: str | None = None
+    api_error_status: int | None = None
+    api_error: str | None = None
+    tool_result_meta: tuple[Unrun, ...] = ()
+    uuid: str = ""
+
+
+class Init(Native, frozen=True):
+    session_id: str
+    model: str | None = None
+    cwd: str | None = None
+    claude_code_version: str | None = None
+    api_key_source: str | None = msgspec.field(default=None, name="apiKeySource")
+
+
+class Retry(Native, frozen=True):
+    attempt: int = 0
+    max_retries: int = 0
+    error_status: int | None = None
+    error: str | None = None
+
+
+class Status(Native, frozen=True):
+    status: str | None = None
+
+
+class _OutputDetails(Native, frozen=True):
+    thinking_tokens: int | None = None
+
+
+class Usage(Native, frozen=True):
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cache_creation_input_tokens: int | None = None
+    cache_read_input_tokens: int | None = None
+    output_tokens_details: _OutputDetails | None = None
+
+
+class Result(Native, frozen=True):
+    """The end of what one message of ours set going."""
+
+    subtype: str = ""
+    is_error: bool = False
+    api_error_status: int | None = None
+    terminal_reason: str | None = None
+    result: str | None = None
+    errors: tuple[str, ...] = ()
+    structured_output: Any = None
+    usage: Usage | None = None
+    uuid: str = ""
+
+
+class Denied(Native, frozen=True):
+    """A call that was refused without anybody being asked."""
+
+    tool_name: str = ""
+    message: str | None = None
+
+
+SILENT: Final = frozenset(
+    """
+    system/background_tasks_changed system/commands_changed system/compact_boundary system/files_persisted
+    system/hook_progress system/hook_response system/hook_started system/local_command_output
+    system/per_turn_effort_changed system/session_state_changed system/task_notification system/task_progress
+    system/task_started system/task_updated system/thinking_tokens system/turn_duration
+    auth_status command_lifecycle control_cancel_request keep_alive prompt_suggestion rate_limit_event
+    tool_progress tool_use_summary
+    """.split()
+)
+"""Frames we know and draw nothing from."""
