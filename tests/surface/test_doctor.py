@@ -30,8 +30,8 @@ def test_a_machine_that_can_do_everything_is_well_and_stale_scratch_is_gone(lab:
     assert code == 0
     assert {name: check["status"] for name, check in checks.items()} == dict.fromkeys(
         (
-            *("proctor", "containment", "codex_app_server", "scripted model", "logins", "evidence", "cache", "state"),
-            *("disk", "leftovers", "scratch"),
+            *("proctor", "containment", "codex_app_server", "process", "replay", "scripted model", "logins"),
+            *("evidence", "cache", "state", "disk", "leftovers", "scratch"),
         ),
         "ok",
     )
@@ -92,12 +92,17 @@ def test_a_file_in_the_place_of_a_folder_fails_and_no_path_is_broken(lab: Lab) -
     assert "also works here: warden (rung 3)\n" in said.stdout
 
 
+def listed(lab: Lab, **env: str) -> dict[str, Any]:
+    told = json.loads(lab.proctor("runtimes", "list", "--json", **env).stdout)
+    return {each["id"]: each for each in told["runtimes"]}
+
+
 def test_runtimes_tell_their_claims_and_the_locked_program_or_what_to_install(lab: Lab) -> None:
-    [found] = json.loads(lab.proctor("runtimes", "list", "--json").stdout)["runtimes"]
+    found = listed(lab)["codex_app_server"]
     assert (found["id"], found["transports"], found["problem"]) == ("codex_app_server", ["stdio", "websocket"], None)
     assert (found["claims"]["interrupt"], found["claims"]["compaction"]) == (True, True)
     assert (found["program"]["sha256"], found["isLocked"]) == (locked_codex_sha256(), True)
-    [missing] = json.loads(lab.proctor("runtimes", "list", "--json", PROCTOR_CODEX="/nowhere").stdout)["runtimes"]
+    missing = listed(lab, PROCTOR_CODEX="/nowhere")["codex_app_server"]
     assert (missing["program"], missing["problem"]["code"]) == (None, "machine.binary-missing")
     assert "openai-codex-cli-bin" in missing["problem"]["what"]
 

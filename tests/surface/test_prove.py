@@ -25,7 +25,8 @@ def test_every_claim_is_shown_by_the_locked_program_and_nothing_is_left(lab: Lab
     done = lab.proctor("runtimes", "probe", CODEX, "--json")
     told = json.loads(done.stdout)
     [found] = told["runtimes"]
-    [listed] = json.loads(lab.proctor("runtimes", "list", "--json").stdout)["runtimes"]
+    all_listed = json.loads(lab.proctor("runtimes", "list", "--json").stdout)["runtimes"]
+    [listed] = [each for each in all_listed if each["id"] == CODEX]
     assert (done.returncode, told["exit"], found["exit"], found["problem"]) == (0, 0, 0, None)
     assert found["program"] == listed["program"]
     shown = {proof["name"]: proof["isProven"] for proof in found["proofs"]}

@@ -92,7 +92,8 @@ def _containment() -> Finding:
 def _runtime(found: Program) -> Finding:
     if found.program is None:
         problem = found.problem
-        assert problem is not None, "a runtime has a program or a reason why not"
+        if problem is None:
+            return Finding(name=found.id, status="ok", what="no program of its own: its options say what is run")
         return Finding(name=found.id, status="fail", what=problem.what, todo=problem.todo)
     program = found.program
     facts = msgspec.to_builtins(program)

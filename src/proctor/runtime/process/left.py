@@ -38,19 +38,19 @@ class Place:
         source = f"file {self.file}"
 
         def none(code: str, problem: str) -> ResultRead:
-            return ResultRead(source=source, code=f"agent.result-{code}", problem=problem)
+            return ResultRead(source=source, code=code, problem=problem)
 
         now = self.stamp()
         if now is None:
-            return none("missing", f"there is no {self.file}")
+            return none("agent.result-missing", f"there is no {self.file}")
         if now == before:
-            return none("missing", f"{self.file} is as it was before")
+            return none("agent.result-missing", f"{self.file} is as it was before")
         try:
             left = read_left(self._bytes())
         except OSError as error:
-            return none("invalid", f"{self.file}: {error.strerror}")
+            return none("agent.result-invalid", f"{self.file}: {error.strerror}")
         except ValueError as error:
-            return none("invalid", f"{self.file}: {error}")
+            return none("agent.result-invalid", f"{self.file}: {error}")
         return ResultRead(source=source, done=left.done, answer=left.answer, result=left.result)
 
     def _bytes(self) -> bytes:
