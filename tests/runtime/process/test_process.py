@@ -1,5 +1,6 @@
 """Any command as a runtime, from YAML to sealed evidence."""
 
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -50,6 +51,23 @@ def test_a_command_leaves_the_evidence_that_every_agent_leaves(lab: Lab) -> None
     assert told(paths) == [("warning", "working")]
     # Which of two pipes is heard first is chance.
     assert sorted(row.dir.value for row in rows_of(paths) if row.dir.value != "self") == ["err", "in", "out"]
+
+
+@pytest.mark.requirement("surface.docs")
+def test_what_the_how_to_shows_is_verified_when_it_is_run(lab: Lab) -> None:
+    lab.is_other_agent_allowed = True
+    page = (Path(__file__).parents[3] / "docs/howto/any-command.md").read_text()
+    spec, script = re.findall(r"^```yaml\n(version: .*?)^```", page, re.DOTALL | re.MULTILINE)
+    (lab.folder / "spec.yaml").write_text(spec)
+    (lab.folder / "script.yaml").write_text(script)
+    done = lab.proctor("run", "spec.yaml")
+
+    assert (done.returncode, "All is well" in done.stdout) == (0, True), done.stderr
+    [paths] = lab.attempts().values()
+    assert (feedback_of(paths).result, told(paths)) == (
+        {"bytes": 11},
+        [("note", "as told: Write a greeting to Ada into greeting.txt.")],
+    )
 
 
 def test_how_a_command_exits_is_how_its_attempt_ends(lab: Lab) -> None:

@@ -68,7 +68,8 @@ class Process:
         """None where no command is named yet, or one of the workspace, which does not exist yet."""
         if "command" not in options:
             return None
-        program = read_options(options).argv[0]
+        # The rest of the options is judged by `check_options`, when their names are known to be right.
+        program = read_options({"command": options["command"]}).argv[0]
         if "/" in program and not program.startswith("/"):
             return None
         found = shutil.which(program)
