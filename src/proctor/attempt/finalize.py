@@ -59,6 +59,7 @@ def finalize(
         answer=claim.answer,
         frame=claim.frame,
         problem=claim.problem,
+        result=claim.result,
     )
     changes = diff(ask.workspace_source, workspace, base=base, now=now).decode("utf-8", "surrogateescape")
     decision = decide(

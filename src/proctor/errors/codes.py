@@ -315,6 +315,18 @@ CODES: dict[str, Meaning] = {
     "agent.interrupted": Meaning(
         "The turn ended as interrupted without our asking.", "Read the transcript.", retryable=True
     ),
+    "agent.exit-status": Meaning(
+        "The command ended with an exit status that does not mean success.",
+        "Read what it said; name the status under `options.process.exit` if it is a good one.",
+    ),
+    "agent.result-missing": Meaning(
+        "There is no result where the agent was to leave it.",
+        "See what it said instead; PROCTOR_RESULT names the file.",
+    ),
+    "agent.result-invalid": Meaning(
+        "What the agent left as its result is none.",
+        'Have it write {"done": true or false, "answer": "…", "result": …}, at most 64 KiB.',
+    ),
     "agent.budget": Meaning("The agent's own budget for a session is used up.", "Raise it, or make the task smaller."),
     "agent.denials": Meaning("The agent gave up: too much was denied to it.", "Allow what it needs by `approvals`."),
     "agent.sandbox": Meaning("The agent's own sandbox failed.", "Run `proctor doctor`.", bucket=Bucket.INFRA),
@@ -322,6 +334,9 @@ CODES: dict[str, Meaning] = {
     "limit.attempt": Meaning("The attempt ran past its limit.", "Raise limits.attempt."),
     "limit.stall": Meaning(
         "The agent said nothing for too long.", "Raise limits.stall, or see why it hangs.", retryable=True
+    ),
+    "run.no-attempt": Meaning(
+        "No attempt listens for this command.", "Call it from the command that an attempt runs, while it runs."
     ),
     "run.cancelled": Meaning(
         "The attempt was cancelled.", "Run the spec again: it makes a new campaign.", retryable=True

@@ -278,6 +278,26 @@ class HistoryRead(Happened, tag="history.read", frozen=True, kw_only=True):
     is_last: bool = True
 
 
+class ResultFound(Happened, tag="result.found", frozen=True, kw_only=True):
+    """What the agent handed in as its result otherwise than by its words: a claim. `code` is said of one that is none.
+
+    `source` says how: a file, or a command of ours that it called while it ran.
+    """
+
+    source: str
+    done: bool | None = None
+    answer: str | None = None
+    result: Any = None
+    code: str | None = None
+    problem: str | None = None
+
+
+class NoteMade(Happened, tag="note.made", frozen=True, kw_only=True):
+    """Something that the agent wanted on record while it ran."""
+
+    text: str
+
+
 # ── the rest, so that counts add up ──
 
 
@@ -332,6 +352,8 @@ Event = (
     | SessionRefused
     | FactsStated
     | HistoryRead
+    | ResultFound
+    | NoteMade
     | Replied
     | Asked
     | Noted

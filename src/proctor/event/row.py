@@ -113,11 +113,31 @@ class HistoryKept(Seen, tag="history", frozen=True, kw_only=True):
     items: tuple[KeptItem, ...]
 
 
+class ResultRead(Seen, tag="result", frozen=True, kw_only=True):
+    """What an agent gave as its result, by a file or by `proctor feedback`; a code and a problem where it is none."""
+
+    source: str
+    done: bool | None = None
+    answer: str | None = None
+    result: Any = None
+    code: str | None = None
+    problem: str | None = None
+
+
+class NoteHeard(Seen, tag="note", frozen=True, kw_only=True):
+    """What an agent said by `proctor note`."""
+
+    text: str
+
+
 # Steps that are told as warnings: code of the caller's that raised, gave what it may not, or would not end.
 CALLBACK_FAILED = "callback failed"
 CALLBACK_GIVEN_UP = "callback given up"
 
 HISTORY_UNREAD = "history not read"
+
+# A step that is told as a warning: what arrived beside the agent's words was no message, or one too many.
+MESSAGE_REFUSED = "message refused"
 
 
 AnySeen = (
@@ -132,4 +152,6 @@ AnySeen = (
     | StepTaken
     | FactsLearned
     | HistoryKept
+    | ResultRead
+    | NoteHeard
 )

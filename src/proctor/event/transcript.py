@@ -13,6 +13,7 @@ from proctor.event.model import (
     ClockFired,
     ErrorReported,
     Event,
+    NoteMade,
     PromptSent,
     ReasoningSaid,
     ReasoningStreamed,
@@ -180,6 +181,8 @@ def _plain_line(event: Event) -> Line | None:
             return _line(event, "end", detail, source=code)
         case StreamEnded(cause=cause):
             return _line(event, "end", cause, source="channel")
+        case NoteMade(text=text):
+            return _line(event, "note", text, source="agent")
         case Unrecognized(native=native):
             return _line(event, "note", f"unrecognized frame: {native}")
         case _:

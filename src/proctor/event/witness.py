@@ -10,7 +10,9 @@ from proctor.event.model import (
     FactsStated,
     HistoryRead,
     Noted,
+    NoteMade,
     ProcessExited,
+    ResultFound,
     SessionRefused,
     StreamEnded,
     TurnAsked,
@@ -20,6 +22,7 @@ from proctor.event.model import (
 from proctor.event.row import (
     CALLBACK_FAILED,
     CALLBACK_GIVEN_UP,
+    MESSAGE_REFUSED,
     Answered,
     AnySeen,
     ChannelClosed,
@@ -27,6 +30,8 @@ from proctor.event.row import (
     ClockRanOut,
     FactsLearned,
     HistoryKept,
+    NoteHeard,
+    ResultRead,
     Row,
     StepTaken,
     TailReleased,
@@ -72,6 +77,12 @@ def witness(row: Row) -> Event:
             return FactsStated(facts=facts, frame=seq, at_ms=at_ms)
         case HistoryKept(source=source, items=items):
             return HistoryRead(source=source, items=items, frame=seq, at_ms=at_ms)
+        case StepTaken(step=step, detail={"what": str(what)}) if step == MESSAGE_REFUSED:
+            return WarningRaised(source="process", text=f"{step}: {what}", channel="self", frame=seq, at_ms=at_ms)
+        case ResultRead() as read:
+            return ResultFound(**msgspec.structs.asdict(read), frame=seq, at_ms=at_ms)
+        case NoteHeard(text=text):
+            return NoteMade(text=text, frame=seq, at_ms=at_ms)
         case StepTaken(step=step):
             return Noted(native=step, frame=seq, at_ms=at_ms)
         case None:

@@ -1,6 +1,6 @@
 """The JSON files of an attempt, each a struct with a schema version."""
 
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -84,13 +84,17 @@ class RunnerRef(Artifact, frozen=True, kw_only=True):
 
 
 class Feedback(Artifact, frozen=True, kw_only=True):
-    """feedback.json: what the agent itself claims, at which frame. None is no claim."""
+    """feedback.json: what the agent itself claims, at which frame. None is no claim.
+
+    `result` is what it handed in beside its answer, whatever that is.
+    """
 
     attempt_id: AttemptId
     claimed: bool | None
     answer: str | None
     frame: int | None
     problem: str | None
+    result: Any = None
 
 
 class Expectation(Part, frozen=True, kw_only=True):

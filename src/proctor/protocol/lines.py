@@ -5,7 +5,7 @@ MAX_LINE_BYTES = 32 * 1024 * 1024
 
 
 class LineSplitter:
-    """Cuts a stream of chunks at newlines; blank lines are none.
+    """Cuts a stream of chunks at newlines; blank lines are none, unless it is verbatim: then a line is all between two.
 
     A line over the limit is given out in pieces of that length, so that one long line costs neither the bytes in it nor
     the lines after it, and memory stays bounded.
@@ -19,8 +19,9 @@ class LineSplitter:
     b''
     """
 
-    def __init__(self, *, limit_bytes: int) -> None:
+    def __init__(self, *, limit_bytes: int, is_verbatim: bool = False) -> None:
         self._limit_bytes = limit_bytes
+        self._is_verbatim = is_verbatim
         self._open: list[bytes] = []
         self._open_bytes = 0
 
@@ -33,7 +34,9 @@ class LineSplitter:
             if self._open or len(end) > self._limit_bytes:
                 lines += self._grow(end)
                 line = self.rest()
-            if line.strip():
+            if self._is_verbatim:
+                lines.append(line)
+            elif line.strip():
                 lines.append(line.removesuffix(b"\r"))
         return lines + self._grow(tail)
 

@@ -1,4 +1,4 @@
-"""The lines of an agent's stderr; those that one secret may be spread over are one, so that it can be recognised."""
+"""The lines of an agent that speaks no protocol; those that one secret may be spread over are one, to be recognised."""
 
 from typing import Final
 
@@ -18,8 +18,8 @@ class Complaints:
     [b'ERR']
     """
 
-    def __init__(self) -> None:
-        self._splitter = LineSplitter(limit_bytes=MAX_LINE_BYTES)
+    def __init__(self, *, is_verbatim: bool = False) -> None:
+        self._splitter = LineSplitter(limit_bytes=MAX_LINE_BYTES, is_verbatim=is_verbatim)
         self._held: list[bytes] = []
         self._held_bytes = 0
 

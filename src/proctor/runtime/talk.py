@@ -70,6 +70,8 @@ class Talk:
     clock: Clock
     count: Count
     is_turns_own: bool
+    is_text: bool
+    exit_s: float
     heard_s: float
     exit: ExitStatus | None = None
     hangup: str | None = None
@@ -109,7 +111,7 @@ class Talk:
                 async with anyio.create_task_group() as tasks:
                     tasks.start_soon(self._hear_complaints)
                     await self._hear()
-                    self.exit = await self.channel.wait(deadline_s=EXIT_S)
+                    self.exit = await self.channel.wait(deadline_s=self.exit_s)
                     # A grandchild may hold stderr open for ever: what arrives soon is enough.
                     with anyio.move_on_after(STDERR_LINGER_S):
                         await self._quiet.wait()
@@ -121,11 +123,21 @@ class Talk:
             self.closed.set()
 
     async def _hear(self) -> None:
+        if self.is_text:
+            await self._hear_text()
+            return
         splitter = LineSplitter(limit_bytes=MAX_LINE_BYTES)
         while chunk := await self.channel.receive():
             self._take(splitter.feed(chunk))
         if (torn := splitter.rest()).strip():
             self._take([torn])
+
+    async def _hear_text(self) -> None:
+        text = Complaints(is_verbatim=True)
+        while chunk := await self.channel.receive():
+            self.heard_s = self.clock.steady_s()  # it need not be a line yet
+            self._take(text.feed(chunk))
+        self._take(text.rest())
 
     def _take(self, lines: list[bytes]) -> None:
         if not lines:
@@ -145,6 +157,7 @@ class Talk:
         complaints = Complaints()
         try:
             while chunk := await self.channel.receive_err():
+                self.heard_s = self.clock.steady_s() if self.is_text else self.heard_s
                 self._complain(complaints.feed(chunk))
         finally:
             self._complain(complaints.rest())
@@ -180,12 +193,16 @@ async def open_talk(
     cwd: Path,
     fences: Fences | None = None,
     is_turns_own: bool = False,
+    is_text: bool = False,
+    exit_s: float = EXIT_S,
     patience: Patience | None = None,
     wrap_channel: Callable[[Channel], Channel] | None = None,
 ) -> AsyncIterator[Talk]:
     """The program, started in the containment and heard; on leaving, the whole of it has ended and that is on record.
 
     `env` is added to what every process of the host is given. `is_turns_own` where the session outlives the process.
+    `is_text` where it speaks no protocol: then its lines are kept as they are, blank ones too, and what it complains of
+    counts as speaking. `exit_s` is how long it may live on when it has closed its output.
     """
     between = wrap_channel or ask.between
     plan = wrap(ask.containment, argv, env={**ask.env, **env}, cwd=cwd, marker=new_marker(), fences=fences)
@@ -202,6 +219,8 @@ async def open_talk(
                 clock=ask.clock,
                 count=count,
                 is_turns_own=is_turns_own,
+                is_text=is_text,
+                exit_s=exit_s,
                 heard_s=ask.clock.steady_s(),
             )
             tasks.start_soon(talk.run)

@@ -36,6 +36,8 @@ COMMANDS = {
     "attempt rederive": ("attempt", "Make an attempt's derived files again."),
     "runtimes list": ("runtimes", "Ways to drive an agent, and the programs found."),
     "runtimes probe": ("runtimes", "Have the real agent show what it is claimed to do."),
+    "feedback": ("feedback", "From inside an attempt: claim how the task went."),
+    "note": ("note", "From inside an attempt: put a note on record."),
     "model serve": ("model", "Play a model's script on loopback."),
     "doctor": ("doctor", "Look at this machine, and clean up after dead runs."),
     "contract": ("contract", "Every file, event, command and code others may rely on."),

@@ -6,7 +6,7 @@ from proctor.config.load import load_config
 from proctor.errors import Exit
 from proctor.ids import StrategyId
 from proctor.runtime.lane import check_config
-from proctor.runtime.registry import runtime_by_id, strategy_ids
+from proctor.runtime.registry import runtime_by_id
 from proctor.surface.cli.command import JSON, Command, argument
 from proctor.surface.cli.output import Output
 from proctor.surface.cli.tables import render_programs
@@ -44,7 +44,12 @@ def probe(*, strategy: str | None, as_json: bool) -> int:
     from proctor.surface.prove import prove
 
     output = Output(is_json=as_json)
-    ids = strategy_ids() if strategy is None else [runtime_by_id(StrategyId(strategy)).id]
+    # One without a program of its own has nothing to show until a flow says what it is to run.
+    ids = (
+        [each.id for each in find_programs() if each.program is not None or each.problem is not None]
+        if strategy is None
+        else [runtime_by_id(StrategyId(strategy)).id]
+    )
     found = tuple(map(prove, ids))
     code = next(code for code in _WORST if code in {Exit.OK, *(each.exit for each in found)})
     if as_json:

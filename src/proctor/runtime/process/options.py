@@ -1,0 +1,86 @@
+"""What a flow says of its command: what to run, how it gets the prompt, where its result is, which exits are good."""
+
+from collections.abc import Mapping
+from pathlib import PurePosixPath
+from typing import Annotated, Any, Final, Literal
+
+import msgspec
+from msgspec import Meta
+
+from proctor.errors import InputError
+from proctor.event.claim import MARKER
+
+Text = Annotated[str, Meta(min_length=1)]
+Status = Annotated[int, Meta(ge=0, le=255)]
+
+PROMPT: Final = "{prompt}"
+PROMPT_FILE: Final = "{prompt_file}"
+
+
+class ResultFrom(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A file that the command leaves, or the beginning of its last line."""
+
+    file: Text | None = None
+    marker: Text | None = None
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`command` is argv as a list, and given to `bash -c` as a string."""
+
+    command: Annotated[list[Text], Meta(min_length=1)] | Text
+    prompt: Literal["stdin", "argument", "file"] = "stdin"
+    result: ResultFrom = ResultFrom(marker=MARKER)
+    exit: Status | Annotated[list[Status], Meta(min_length=1)] = 0
+
+    @property
+    def argv(self) -> list[str]:
+        # What follows the name are the shell's own arguments.
+        return ["bash", "-c", self.command, "bash"] if isinstance(self.command, str) else self.command
+
+    @property
+    def good_exits(self) -> list[int]:
+        return [self.exit] if isinstance(self.exit, int) else self.exit
+
+    def argv_with(self, prompt: str, *, file: str) -> list[str]:
+        """Where the prompt is an argument, or a file that is named by one: in its place in a list, else at the end.
+
+        >>> Options(command=["agent", "-p", "{prompt}", "-v"], prompt="argument").argv_with("Go.", file="")
+        ['agent', '-p', 'Go.', '-v']
+        >>> Options(command='agent "$1"', prompt="file").argv_with("Go.", file="/tmp/p")
+        ['bash', '-c', 'agent "$1"', 'bash', '/tmp/p']
+        """
+        if self.prompt == "stdin":
+            return self.argv
+        place, given = (PROMPT, prompt) if self.prompt == "argument" else (PROMPT_FILE, file)
+        # Not in a string: there it would be read as shell.
+        if isinstance(self.command, list) and any(place in word for word in self.command):
+            return [word.replace(place, given) for word in self.command]
+        return [*self.argv, given]
+
+
+NAMES: Final = frozenset(Options.__struct_fields__)
+
+
+def read_options(options: Mapping[str, Any]) -> Options:
+    """InputError where they are not what a command needs."""
+    if "command" not in options:
+        what = "a process needs `command`: a list of words, or a line for bash"
+        raise InputError("spec.missing-key", what, key="command")
+    try:
+        read = msgspec.convert(options, Options)
+    except msgspec.ValidationError as error:
+        raise InputError("spec.type", str(error)) from error
+    if (read.result.file is None) == (read.result.marker is None):
+        raise InputError("spec.type", "`result` names a file or a marker", key="result")
+    if read.result.file is not None and not _is_inside(read.result.file):
+        raise InputError("spec.type", f"{read.result.file!r} does not lie in the workspace", key="result.file")
+    return read
+
+
+def _is_inside(path: str) -> bool:
+    """
+    >>> _is_inside("out/result.json"), _is_inside("../result.json"), _is_inside("/result.json")
+    (True, False, False)
+    """
+    parts = PurePosixPath(path).parts
+    return bool(parts) and parts[0] != "/" and ".." not in parts

@@ -1,0 +1,79 @@
+"""A recorded attempt as a runtime: no program, no model, and the same evidence again."""
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any
+
+import msgspec
+
+from proctor.fact import Authority, Fact
+from proctor.ids import StrategyId
+from proctor.runtime.base import Executable, Host, HostAsk, Normalizer, Runtime, Session, SessionAsk, Tap
+from proctor.runtime.capability import Capability
+from proctor.runtime.credential import Account
+from proctor.runtime.failures import Failure
+from proctor.runtime.registry import runtime_by_id
+from proctor.runtime.replay.claims import CLAIMS, ID, TRANSPORTS
+from proctor.runtime.replay.normalize import ReplayNormalizer
+from proctor.runtime.replay.options import NAMES, read_options
+from proctor.runtime.replay.recording import read_attempt
+from proctor.runtime.replay.session import open_session
+from proctor.runtime.talk import Count
+
+
+def reader_of(strategy: StrategyId) -> Normalizer:
+    return runtime_by_id(strategy).normalizer()
+
+
+class ReplayHost:
+    """Starts nothing."""
+
+    is_alive = True
+
+    def __init__(self, ask: HostAsk) -> None:
+        self._ask = ask
+        self._count = Count()
+
+    @property
+    def frames_in(self) -> int:
+        return self._count.lines
+
+    @property
+    def facts(self) -> Mapping[str, Fact]:
+        return {
+            "capability": Fact(value=msgspec.to_builtins(CLAIMS), authority=Authority.DECLARED, source="claims"),
+            "transport": Fact(value=TRANSPORTS[0], authority=Authority.OBSERVED, source="there is no process"),
+        }
+
+    def open_session(self, ask: SessionAsk, tap: Tap) -> AbstractAsyncContextManager[Session]:
+        return open_session(self._ask, ask, tap, reader_of=reader_of, count=self._count)
+
+
+class Replay:
+    id = ID
+    claims = CLAIMS
+    capability = Capability.REPLAY_ONLY
+    serves: Mapping[str, tuple[str, ...]] | None = None
+    transports = TRANSPORTS
+    words: frozenset[str] = frozenset()
+    private: frozenset[tuple[str, ...]] = frozenset()
+    failures: tuple[Failure, ...] = ()
+    option_names = NAMES
+    account: Account | None = None
+    reserved_variables: frozenset[str] = frozenset()
+
+    def check_options(self, options: Mapping[str, Any]) -> None:
+        runtime_by_id(read_attempt(read_options(options)).strategy)
+
+    def locate(self, options: Mapping[str, Any]) -> Executable | None:
+        return None
+
+    def normalizer(self) -> Normalizer:
+        return ReplayNormalizer(reader_of)
+
+    @asynccontextmanager
+    async def open_host(self, ask: HostAsk, tap: Tap) -> AsyncIterator[Host]:
+        yield ReplayHost(ask)
+
+
+RUNTIME: Runtime = Replay()

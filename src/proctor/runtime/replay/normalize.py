@@ -1,0 +1,53 @@
+"""Replayed rows into events, by the words of the runtime that was recorded. Pure."""
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Protocol
+
+import msgspec
+
+from proctor.event.model import Event, Noted, Unrecognized, WarningRaised
+from proctor.event.row import Dir, Row, StepTaken
+from proctor.event.witness import seen_in, witness
+from proctor.ids import StrategyId
+
+REPLAY_OF = "replay of"  # the detail names the strategy that was recorded
+REPLAYED = "replayed"  # the detail is what the supervisor saw then
+NOT_REPLAYED = "not replayed"  # the detail says what had no place, or did not come
+
+
+class Reader(Protocol):
+    """A normalizer, as far as one of them needs another."""
+
+    def feed(self, row: Row) -> Iterable[Event]: ...
+
+
+class ReplayNormalizer:
+    """The first row of a replay says whose words follow, so that the record alone is enough to read it."""
+
+    def __init__(self, reader_of: Callable[[StrategyId], Reader]) -> None:
+        self._reader_of = reader_of
+        self._original: Reader | None = None
+
+    def feed(self, row: Row) -> Iterator[Event]:
+        if row.dir is Dir.SELF:
+            yield from self._witnessed(row)
+        elif self._original is None:
+            yield Unrecognized(native="before it is known what is replayed", frame=row.seq, at_ms=row.at_ms)
+        else:
+            yield from self._original.feed(row)
+
+    def _witnessed(self, row: Row) -> Iterator[Event]:
+        match seen_in(row):
+            case StepTaken(step=step, detail={"strategy": str(strategy)}) if step == REPLAY_OF:
+                self._original = self._original or self._reader_of(StrategyId(strategy))
+                yield Noted(native=step, frame=row.seq, at_ms=row.at_ms)
+            case StepTaken(step=step, detail=detail) if step == REPLAYED and self._original is not None:
+                yield from self._original.feed(
+                    msgspec.structs.replace(row, frame=msgspec.Raw(msgspec.json.encode(detail)))
+                )
+            case StepTaken(step=step, detail={"what": str(what)}) if step == NOT_REPLAYED:
+                yield WarningRaised(
+                    source="protocol", text=f"{step}: {what}", channel="self", frame=row.seq, at_ms=row.at_ms
+                )
+            case _:
+                yield witness(row)

@@ -1,0 +1,115 @@
+"""A recorded attempt, read to be replayed: its rows in order, up to where the agent is to die this time."""
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from proctor.errors import EvidenceError, InputError
+from proctor.event.row import Dir, Row
+from proctor.evidence.artifacts import AttemptRecord
+from proctor.evidence.layout import AttemptPaths
+from proctor.evidence.reader import read_artifact, read_bytes, read_rows
+from proctor.runtime.replay.options import AtByte, Options
+from proctor.transport.replay import Said
+
+# What a row shows of bytes that are no UTF-8; as itself it might turn what was not JSON into JSON.
+_NO_UTF8 = "\ufffd".encode()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """A row, and what it was on the channel; nothing there where the supervisor put it on record."""
+
+    row: Row
+    said: Said | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recording:
+    """`steps` end where the kill point is, if it is reached; `rows` is how many there are in all."""
+
+    attempt: AttemptRecord
+    frames_sha256: str
+    prompt: str | None
+    steps: tuple[Step, ...]
+    rows: int
+    is_killed: bool
+    problems: tuple[str, ...]
+
+
+def read_attempt(options: Options) -> AttemptRecord:
+    """InputError where there is no attempt in that folder."""
+    try:
+        return read_artifact(_paths(options).attempt, AttemptRecord)
+    except EvidenceError as error:
+        raise InputError("spec.missing-file", f"{options.attempt} is no attempt's folder: {error}") from error
+
+
+def read_recording(options: Options) -> Recording:
+    """The whole of it, damaged as it may be: what cannot be read is among its problems."""
+    paths, attempt = _paths(options), read_attempt(options)
+    reading = read_rows(paths.frames, Row)
+    steps = [_step(row) for row in reading]
+    kept = list(_until(steps, options.kill_at))
+    is_killed = len(kept) < len(steps) or any(each.said is not None and each.said.is_torn for each in kept)
+    problems = [f"{problem.file}:{problem.line}: {problem.detail}" for problem in reading.problems]
+    if options.kill_at is not None and not is_killed:
+        problems.append("the recording ends before kill_at")
+    return Recording(
+        attempt=attempt,
+        frames_sha256=_sha256(paths.frames),
+        prompt=_prompt(paths),
+        steps=tuple(kept),
+        rows=len(steps),
+        is_killed=is_killed,
+        problems=tuple(problems),
+    )
+
+
+def _paths(options: Options) -> AttemptPaths:
+    return AttemptPaths(Path(options.attempt).expanduser())
+
+
+def _sha256(frames: Path) -> str:
+    try:
+        with frames.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        return f"unreadable: {error.strerror}"
+
+
+def _prompt(paths: AttemptPaths) -> str | None:
+    try:
+        return read_bytes(paths.prompt).decode(errors="replace")
+    except EvidenceError:
+        return None
+
+
+def _step(row: Row) -> Step:
+    if row.dir is Dir.SELF:
+        return Step(row=row)
+    if isinstance(row.frame, msgspec.Raw):
+        data = bytes(row.frame)
+    else:
+        data = (row.text or "").encode(errors="replace").replace(_NO_UTF8, b"\xff")
+    return Step(row=row, said=Said(dir=row.dir, data=data, at_ms=row.at_ms))
+
+
+def _until(steps: list[Step], kill_at: Any) -> Iterator[Step]:
+    """Those before the kill point; the line that it lies in is torn."""
+    left = kill_at.byte if isinstance(kill_at, AtByte) else None
+    for step in steps:
+        if isinstance(kill_at, int) and step.row.seq >= kill_at:
+            return
+        said = step.said
+        if left is not None and said is not None and said.dir is Dir.IN:
+            if left < len(said.whole):
+                if left:
+                    yield replace(step, said=replace(said, data=said.data[:left], is_torn=True))
+                return
+            left -= len(said.whole)
+        yield step
