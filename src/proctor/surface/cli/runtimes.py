@@ -46,7 +46,11 @@ def probe(*, strategy: str | None, as_json: bool) -> int:
     output = Output(is_json=as_json)
     # One without a program of its own has nothing to show until a flow says what it is to run.
     ids = (
-        [each.id for each in find_programs() if each.program is not None or each.problem is not None]
+        [
+            each.id
+            for each in find_programs(load_config(Path.cwd()))
+            if each.program is not None or each.problem is not None
+        ]
         if strategy is None
         else [runtime_by_id(StrategyId(strategy)).id]
     )
