@@ -2,7 +2,7 @@
 
 import hashlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
@@ -19,6 +19,7 @@ from proctor.evidence.layout import ATTEMPT, FEEDBACK, FRAMES, REPORT, RUNNER_RE
 from proctor.evidence.reader import Problem, read_artifact, read_rows
 from proctor.evidence.seal import read_seal
 from proctor.evidence.validate import Validation, conclude, validate_attempt
+from proctor.fact import Fact
 from proctor.ids import Digest
 from proctor.probe.gate import decide
 from proctor.probe.model import ProbeRow, RequiredProbe
@@ -65,6 +66,8 @@ def recheck(paths: AttemptPaths) -> tuple[Problem, ...]:
     if ref is not None and ref.thread_id not in (None, again.thread):
         detail = f"thread {ref.thread_id!r}, but the frames say {again.thread!r}"
         problems.append(Problem(code="evidence.ids", file=RUNNER_REF, detail=detail))
+    if ref is not None:
+        problems += _check_facts(ref.facts, again.derived.facts)
     probes = read_rows(paths.probes, ProbeRow)
     rows = list(probes)
     problems += probes.problems
@@ -110,6 +113,20 @@ def _check_files(paths: AttemptPaths, again: Rederived, *, is_sealed: bool) -> I
                 yield Problem(code="evidence.derived", file=name, detail="not what the frames give")
         except EvidenceError as error:
             yield Problem.of(error)
+
+
+def _check_facts(told: Mapping[str, Fact], derived: Mapping[str, Fact]) -> Iterator[Problem]:
+    """Every fact of runner.ref.json is the fold of what was recorded: on the same word, with the same conflicts."""
+    # Spelled and read back, as those of the file were.
+    given = msgspec.json.decode(msgspec.json.encode(derived), type=dict[str, Fact])
+    for name in sorted({*told, *given}):
+        if (here := told.get(name)) != (there := given.get(name)):
+            detail = f"fact {name} is {_stated(here)}, but the frames give {_stated(there)}"
+            yield Problem(code="evidence.derived", file=RUNNER_REF, detail=detail)
+
+
+def _stated(fact: Fact | None) -> str:
+    return "absent" if fact is None else f"{_shown(fact.value)} ({fact.authority})"
 
 
 def _check_report(
