@@ -15,6 +15,7 @@ from proctor.event.model import (
     Event,
     FactsStated,
     HistoryRead,
+    ModelRerouted,
     Noted,
     ProcessExited,
     PromptSent,
@@ -47,6 +48,7 @@ TERMINAL = (TurnEnded, ClockFired, Cancelled, SessionRefused, StreamEnded, Proce
 _KINDS = (
     SessionBegan,
     StatusChanged,
+    ModelRerouted,
     StreamEnded,
     ProcessExited,
     PromptSent,

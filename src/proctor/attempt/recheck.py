@@ -10,6 +10,7 @@ from typing import TypeVar
 
 import msgspec
 
+from proctor import canonical
 from proctor.attempt.rederive import Rederived, rederive
 from proctor.errors import EvidenceError, ProctorError
 from proctor.evidence.artifacts import AttemptRecord, AttemptReport, Feedback, RunnerRef, Seal, SealedFile
@@ -117,12 +118,15 @@ def _check_files(paths: AttemptPaths, again: Rederived, *, is_sealed: bool) -> I
 
 def _check_facts(told: Mapping[str, Fact], derived: Mapping[str, Fact]) -> Iterator[Problem]:
     """Every fact of runner.ref.json is the fold of what was recorded: on the same word, with the same conflicts."""
-    # Spelled and read back, as those of the file were.
-    given = msgspec.json.decode(msgspec.json.encode(derived), type=dict[str, Fact])
-    for name in sorted({*told, *given}):
-        if (here := told.get(name)) != (there := given.get(name)):
+    for name in sorted({*told, *derived}):
+        here, there = told.get(name), derived.get(name)
+        try:
+            if canonical.encode(here) == canonical.encode(there):
+                continue
             detail = f"fact {name} is {_stated(here)}, but the frames give {_stated(there)}"
-            yield Problem(code="evidence.derived", file=RUNNER_REF, detail=detail)
+        except RecursionError:  # nested as deep as can be read is deeper than can be compared
+            detail = f"fact {name} is nested too deeply"
+        yield Problem(code="evidence.derived", file=RUNNER_REF, detail=detail)
 
 
 def _stated(fact: Fact | None) -> str:
