@@ -7,16 +7,25 @@ from typing import Any
 from proctor.event.credential import CredentialFold
 from proctor.event.history import HistoryFold
 from proctor.event.model import (
+    Asked,
     Event,
     FactsStated,
     ModelRerouted,
+    Noted,
+    ReasoningSaid,
+    ReasoningStreamed,
     SessionBegan,
+    TextStreamed,
+    ToolStreamed,
     UsageAuthority,
     WarningRaised,
 )
 from proctor.event.status import StatusFold
 from proctor.event.usage import Usage
 from proctor.fact import UNKNOWN, Authority, Fact, settle
+
+# Most events of a turn; they say nothing of any fact.
+_SILENT = frozenset({TextStreamed, ReasoningStreamed, ReasoningSaid, ToolStreamed, Noted, Asked})
 
 _NUMBER = re.compile(r"\d+\.\d+\S*")
 
@@ -34,6 +43,8 @@ class FactsFold:
         self._credential = CredentialFold()
 
     def feed(self, event: Event) -> None:
+        if type(event) in _SILENT:
+            return
         match event:
             case FactsStated(facts=facts):
                 for name, fact in facts.items():

@@ -90,8 +90,10 @@ class CodexNormalizer:
                 yield from self._sent(message, row)
             elif message.method is None:
                 yield from self._replied(message, row)
+            elif message.method == "model/rerouted" and not message.is_request:
+                yield from _rerouted(message.method, _read(message.params, wire.RerouteParams), row)
             else:
-                yield from self._heard(message.method, message, row)
+                yield self._heard(message.method, message, row)
         except msgspec.DecodeError:
             # Known by name, of a shape we do not know: kept and counted like any stranger.
             yield Unrecognized(native=(message and message.method) or "reply", frame=row.seq, at_ms=row.at_ms)
@@ -151,16 +153,7 @@ class CodexNormalizer:
             )
         yield Replied(method=method, error=error, frame=row.seq, at_ms=row.at_ms)
 
-    def _heard(self, method: str, message: Incoming, row: Row) -> Iterator[Event]:
-        if method == "model/rerouted" and not message.is_request:
-            route = _read(message.params, wire.RerouteParams)
-            yield ModelRerouted(to=route.to_model, frame=row.seq, at_ms=row.at_ms)
-            text = f"{route.to_model} answers instead of {route.from_model}: {route.reason or 'no reason given'}"
-            yield _warning(method, text, row)
-            return
-        yield self._told_of(method, message, row)
-
-    def _told_of(self, method: str, message: Incoming, row: Row) -> Event:
+    def _heard(self, method: str, message: Incoming, row: Row) -> Event:
         seq, at_ms = row.seq, row.at_ms
         if message.is_request:
             return self._question(method, message, row)
@@ -312,6 +305,12 @@ class CodexNormalizer:
 def _warning(channel: str, text: str, row: Row) -> WarningRaised:
     source, rule = attributed(channel, text)
     return WarningRaised(source=source, text=text, channel=channel, rule=rule, frame=row.seq, at_ms=row.at_ms)
+
+
+def _rerouted(method: str, route: wire.RerouteParams, row: Row) -> Iterator[Event]:
+    yield ModelRerouted(to=route.to_model, frame=row.seq, at_ms=row.at_ms)
+    text = f"{route.to_model} answers instead of {route.from_model}: {route.reason or 'no reason given'}"
+    yield _warning(method, text, row)
 
 
 def _error(params: wire.ErrorParams, row: Row) -> ErrorReported:
