@@ -130,7 +130,7 @@ def _identity_after(facts: Mapping[str, Fact]) -> dict[str, Fact]:
 
 async def _read_history(ask: AttemptAsk, session: Session, tap: RecordingTap) -> None:
     """Of a thread that is kept: whether all of it is, is then a matter of comparing."""
-    if not ask.is_persistent:
+    if not ask.is_persistent and ask.resume is None:
         return
     with anyio.move_on_after(HISTORY_S) as patience:
         try:

@@ -7,12 +7,13 @@ from typing import Final
 from proctor.event.model import WarningSource
 
 STDERR: Final = "stderr"
-ERROR_ITEM: Final = "item.error"
+ERROR_ITEM: Final = "item error"
 """What `codex exec` says of whatever it wants to warn of, before a turn or within one."""
 
 CHANNELS: Final[dict[str, WarningSource]] = {
     STDERR: "process",
     ERROR_ITEM: "thread",
+    "thread.started": "thread",
     "warning": "thread",
     "guardianWarning": "thread",
     "configWarning": "config",
