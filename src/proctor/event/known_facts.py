@@ -59,6 +59,12 @@ FACTS: Final[dict[str, Known]] = {
         derivation="Counted. The channel says whose a warning is; what a rule attributed is counted as inferred.",
         authority="observed",
     ),
+    "thread": Known(values="an id", derivation="The agent's own name for the thread.", authority="reported"),
+    "approvals": Known(
+        values="{policy, effective, areDenialsTold}",
+        derivation="Of an agent that asks nobody: what it does instead.",
+        authority="reported, or inferred",
+    ),
     # ── the process and the program ──
     "processState": Known(
         values=ProcessState,
@@ -104,11 +110,28 @@ FACTS: Final[dict[str, Known]] = {
         authority="observed",
     ),
     "laneState": Known(
-        values="as the lane is", derivation="Whether the runtime's lane is open to this flow.", authority="observed"
+        values="ready, degraded",
+        derivation="How the last starts of the runtime went, when the run began. Neither a thread's status nor a "
+        "process's state.",
+        authority="inferred",
     ),
+    "laneFlag": Known(values="a boolean", derivation="Whether the config enables the lane.", authority="declared"),
+    "laneBinary": Known(values="a sha256", derivation="The program that was found for the lane.", authority="observed"),
+    "laneHealth": Known(values="counters", derivation="Starts of the lane that are remembered.", authority="observed"),
+    "rollout": Known(
+        values="locked, internal, selectable, default",
+        derivation="Who may use the lane.",
+        authority="declared",
+    ),
+    "recording": Known(values="an attempt", derivation="What is replayed, where nothing runs.", authority="observed"),
     "containment": Known(
         values="{rung, variant, program, catches, misses}",
         derivation="A trial run on this machine.",
+        authority="observed",
+    ),
+    "fences": Known(
+        values="what is hidden and what is written",
+        derivation="Around an agent without a sandbox of its own.",
         authority="observed",
     ),
     "environment": Known(
