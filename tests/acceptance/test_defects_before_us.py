@@ -39,7 +39,7 @@ def test_r3_the_blanks_of_each_delta_were_stripped_and_every_one_is_kept(lab: La
     fold = TranscriptFold()
     for at, piece in enumerate(["The answer", " is ", "forty", "  two\n", "\tand "], 1):
         fold.feed(TextStreamed(turn=TurnId("t"), item=ItemId("i"), text=piece, frame=at, at_ms=at))
-    [draft, _] = fold.finish(NOT_ENDED, summary="")
+    [draft, _] = fold.finish(NOT_ENDED, summary="", facts={})
     assert draft.text == "The answer is forty  two\n\tand "
 
     [paths] = run_flows(lab, {"one": flow(r"printf '  The answer\n\n\n is \n\tforty two and '")}).values()

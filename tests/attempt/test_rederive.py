@@ -21,7 +21,7 @@ from proctor.errors import EvidenceError
 from proctor.event.model import Event, TextSaid, ToolEnded, TurnBegan, UsageReported
 from proctor.event.row import Row
 from proctor.evidence.chain import ChainHead, chain_rows
-from proctor.evidence.layout import FEEDBACK, REPORT, TOOL_CALLS, TRANSCRIPT, AttemptPaths, RunPaths
+from proctor.evidence.layout import FEEDBACK, REPORT, RUNNER_REF, TOOL_CALLS, TRANSCRIPT, AttemptPaths, RunPaths
 from proctor.evidence.reader import Problem
 from proctor.runtime.base import Normalizer
 from proctor.runtime.codex_app_server import RUNTIME
@@ -158,7 +158,7 @@ class _MutantRuntime:
     [
         (SwapsOk, {TOOL_CALLS, TRANSCRIPT, REPORT}),
         (LosesMessages, {TRANSCRIPT, FEEDBACK, REPORT}),
-        (CountsTokensTwice, {TRANSCRIPT, REPORT}),
+        (CountsTokensTwice, {TRANSCRIPT, REPORT, RUNNER_REF}),
         (Fails, {"frames.jsonl"}),
     ],
 )

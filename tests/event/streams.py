@@ -15,6 +15,7 @@ from proctor.event.model import (
     Event,
     FactsStated,
     HistoryRead,
+    ModelRerouted,
     Noted,
     NoteMade,
     ProcessExited,
@@ -48,6 +49,7 @@ TERMINAL = (TurnEnded, ClockFired, Cancelled, SessionRefused, StreamEnded, Proce
 _KINDS = (
     SessionBegan,
     StatusChanged,
+    ModelRerouted,
     StreamEnded,
     ProcessExited,
     PromptSent,

@@ -80,7 +80,7 @@ def test_a_message_that_never_ended_is_kept_as_far_as_the_bound_however_it_was_s
     streamed, said = TranscriptFold(), TranscriptFold()
     for piece in pieces:
         assert streamed.feed(TextStreamed(turn=T1, item=I1, text=piece, frame=1, at_ms=1)) is None
-    draft, _ = streamed.finish(NOT_ENDED, summary="")
+    draft, _ = streamed.finish(NOT_ENDED, summary="", facts={})
     message = said.feed(TextSaid(turn=T1, item=I1, text=whole, frame=1, at_ms=1))
 
     assert message is not None
@@ -96,5 +96,5 @@ def test_reasoning_is_bounded_like_any_message() -> None:
         kind="reasoning", at_ms=1, frame=1, text="r" * TEXT_BYTES, cut_bytes=3
     )
     fold.feed(ReasoningStreamed(turn=T1, item=ItemId("i2"), text=text, frame=2, at_ms=2))
-    draft, _ = fold.finish(NOT_ENDED, summary="")
+    draft, _ = fold.finish(NOT_ENDED, summary="", facts={})
     assert draft == Line(kind="reasoning", at_ms=2, frame=2, text="r" * TEXT_BYTES, partial=True, cut_bytes=3)

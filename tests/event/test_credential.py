@@ -4,6 +4,7 @@ import pytest
 
 from proctor.event.credential import CredentialFold, CredentialSeen, CredentialState
 from proctor.event.model import ErrorReported, Event, TextSaid, ToolBegan, TurnBegan, TurnEnded
+from proctor.fact import Authority, Fact
 from proctor.ids import CallId, ItemId, TurnId
 from tests.event.streams import total
 
@@ -40,3 +41,14 @@ def test_the_last_answer_of_the_provider_counts(events: list[Event], state: Cred
     for event in events:
         fold.feed(event)
     assert fold.seen == CredentialSeen(state=state, frame=frame)
+    fact = fold.fact(None)
+    assert (fact.value, fact.authority) == (state, "unknown" if frame is None else "inferred")
+    assert fact.refs == (() if frame is None else (f"frames.jsonl:{frame}",))
+
+
+@pytest.mark.requirement("runtime.credential")
+def test_where_no_login_is_needed_nothing_was_accepted() -> None:
+    fold = CredentialFold()
+    fold.feed(USED)
+    given = Fact(value={"login": "none", "from": None}, authority=Authority.OBSERVED, source="flow")
+    assert fold.fact(given) == Fact(value="not-needed", authority=Authority.DECLARED, source="flow")

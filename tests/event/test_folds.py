@@ -37,7 +37,7 @@ def traced(events: Iterable[Event]) -> tuple[list[ToolCall], list[ToolCall]]:
 def transcribed(events: Iterable[Event]) -> tuple[list[Line], list[Line]]:
     fold = TranscriptFold()
     rows = [row for event in events if (row := fold.feed(event)) is not None]
-    return rows, list(fold.finish(ENDED, summary="the sum"))
+    return rows, list(fold.finish(ENDED, summary="the sum", facts={}))
 
 
 @pytest.mark.requirement("runtime.events.pure")
@@ -129,7 +129,13 @@ def test_a_message_is_told_once_whole_or_at_the_end_as_a_draft(events: list[Even
     assert all(line.partial for line in drafts)
     last = events[-1].frame if events else 0
     assert summary == Line(
-        kind="summary", at_ms=10 * last, frame=last, text="the sum", status="stalled", source="limit.stall"
+        kind="summary",
+        at_ms=10 * last,
+        frame=last,
+        text="the sum",
+        status="stalled",
+        source="limit.stall",
+        facts={"thread": None},
     )
 
 

@@ -17,6 +17,7 @@ from proctor.runtime.base import Executable, HostAsk, ModelAsk
 from proctor.runtime.codex.home import overrides, own_variables, return_login, write_home
 from proctor.runtime.codex.program import OVERRIDE, locate
 from proctor.runtime.codex_app_server.opening import thread_params
+from proctor.runtime.executable import recheck
 from proctor.spec.model import Login, Profile
 from proctor.testing.clock import FakeClock
 from tests.runtime.twin import session_ask
@@ -205,6 +206,18 @@ def test_a_program_is_known_by_its_bytes_and_a_change_is_seen(
     assert (found.sha256, found.shims) == (hashlib.sha256(b"#!/bin/sh\n").hexdigest(), (str(program),))
     program.write_bytes(b"#!/bin/ed\n")
     assert locate().sha256 == hashlib.sha256(b"#!/bin/ed\n").hexdigest()
+
+
+@pytest.mark.requirement("runtime.identity")
+def test_a_program_is_looked_at_again_and_a_change_to_it_is_told(program: Path) -> None:
+    found = locate()
+    assert recheck(found).value == "same"
+    program.touch()
+    assert recheck(found).value == "same"
+    program.write_bytes(b"#!/bin/ed\n")
+    assert recheck(found).value == f"changed: {hashlib.sha256(b'#!/bin/ed' + bytes([10])).hexdigest()}"
+    program.unlink()
+    assert recheck(found).value.startswith("changed: gone: ")
 
 
 def test_a_broken_cache_of_hashes_only_costs_time(program: Path) -> None:

@@ -10,6 +10,7 @@ from proctor.event.model import (
     Asked,
     ErrorReported,
     Event,
+    ModelRerouted,
     Noted,
     ProcessExited,
     PromptSent,
@@ -123,7 +124,8 @@ def test_an_error_that_is_being_retried_says_what_is_wrong_and_not_only_how_ofte
 def test_another_model_that_answers_is_a_warning(story: Story) -> None:
     text = "small answers instead of large: highRiskCyberActivity"
     assert story.heard("model/rerouted", fromModel="large", toModel="small", reason="highRiskCyberActivity") == [
-        WarningRaised(source="provider", text=text, channel="model/rerouted", **at(5))
+        ModelRerouted(to="small", **at(5)),
+        WarningRaised(source="provider", text=text, channel="model/rerouted", **at(5)),
     ]
 
 
@@ -263,10 +265,10 @@ def test_usage_is_the_threads_total_so_far(story: Story) -> None:
 def test_the_threads_status_is_told_with_its_flags(story: Story) -> None:
     waiting = {"type": "active", "activeFlags": ["waitingOnApproval"]}
     assert story.heard("thread/status/changed", status=waiting) == [
-        StatusChanged(status="active", flags=("waitingOnApproval",), **at(5))
+        StatusChanged(status="active", flags=("waitingOnApproval",), channel="thread/status/changed", **at(5))
     ]
     assert story.heard("thread/status/changed", status={"type": "systemError"}) == [
-        StatusChanged(status="systemError", **at(6))
+        StatusChanged(status="system-error", channel="thread/status/changed", **at(6))
     ]
 
 

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from proctor.event.laws import Laws
 from proctor.event.model import Event
 from proctor.event.row import GENESIS, Dir, Row
+from proctor.runtime.codex.warnings import CHANNELS
 from proctor.runtime.codex_app_server import wire
-from proctor.runtime.codex_app_server.normalize import WARNING_SOURCES, CodexNormalizer
+from proctor.runtime.codex_app_server.normalize import CodexNormalizer
 
 ANYTHING = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**63), 2**64) | st.floats(allow_nan=False) | st.text(max_size=8),
@@ -34,7 +35,7 @@ HANDLED = """
 turn/started turn/completed item/started item/completed thread/tokenUsage/updated thread/status/changed error
 mcpServer/startupStatus/updated thread/started newer/than/this
 """.split()
-METHODS = st.sampled_from([*HANDLED, *sorted(wire.DELTAS), *WARNING_SOURCES, *wire.APPROVALS])
+METHODS = st.sampled_from([*HANDLED, *sorted(wire.DELTAS), *CHANNELS, *wire.APPROVALS])
 
 
 def mostly(right: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from proctor.event.claim import Claim, ClaimFold
-from proctor.event.credential import CredentialFold, CredentialSeen
 from proctor.event.facts import FactsFold
 from proctor.event.metrics import Metrics, MetricsFold
 from proctor.event.model import Event
@@ -26,7 +25,6 @@ class Derived:
     ending: Ending
     claim: Claim
     metrics: Metrics
-    credential: CredentialSeen
     facts: dict[str, Fact]
 
 
@@ -41,7 +39,6 @@ class Derivation:
         self._transcript = TranscriptFold()
         self._outcome = OutcomeFold()
         self._claim = ClaimFold()
-        self._credential = CredentialFold()
         self._facts = FactsFold()
         self.metrics = MetricsFold()
 
@@ -59,7 +56,6 @@ class Derivation:
             self.metrics.feed(event)
             self._outcome.feed(event)
             self._claim.feed(event)
-            self._credential.feed(event)
             self._facts.feed(event)
             if (call := self._trace.feed(event)) is not None:
                 calls.append(call)
@@ -74,14 +70,14 @@ class Derivation:
     def finish(self) -> Derived:
         """No row will follow: what is still open is told as open."""
         self._trace_sink(self._trace.finish())
+        metrics = self.metrics.finish()
         derived = Derived(
             ending=self.ending,
             claim=self._claim.claim,
-            metrics=self.metrics.finish(),
-            credential=self._credential.seen,
-            facts=self._facts.facts,
+            metrics=metrics,
+            facts=self._facts.finish(metrics.usage),
         )
-        self._transcript_sink(self._transcript.finish(derived.ending, summary=_summary(derived)))
+        self._transcript_sink(self._transcript.finish(derived.ending, summary=_summary(derived), facts=derived.facts))
         return derived
 
 

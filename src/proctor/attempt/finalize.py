@@ -9,16 +9,13 @@ from proctor.attempt.derive import Derived
 from proctor.attempt.judge import judge
 from proctor.attempt.model import AttemptAsk, Lease
 from proctor.errors import EvidenceError, advice
-from proctor.event.credential import CredentialState
 from proctor.evidence import canary, layout
 from proctor.evidence.artifacts import AttemptReport, Feedback, RunnerRef, Seal, StreamHead
 from proctor.evidence.redact import Redactor
 from proctor.evidence.seal import draw_up
-from proctor.fact import UNKNOWN, Authority, Fact
 from proctor.ids import ProcessId, ThreadId
 from proctor.probe.gate import decide
 from proctor.probe.model import ProbeRow, require
-from proctor.spec.model import Login
 from proctor.workspace.diff import diff
 from proctor.workspace.snapshot import Snapshot
 
@@ -99,8 +96,7 @@ def finalize(
 
 
 def _runner_ref(ask: AttemptAsk, derived: Derived, conversation: Conversation) -> RunnerRef:
-    facts = {**derived.facts, "credentialState": _credential_state(ask, derived)}
-    facts.setdefault("credentialSource", UNKNOWN)
+    facts = derived.facts
     return RunnerRef(
         attempt_id=ask.attempt_id,
         strategy=ask.runtime.id,
@@ -111,16 +107,4 @@ def _runner_ref(ask: AttemptAsk, derived: Derived, conversation: Conversation) -
         thread_id=conversation.thread,
         is_fresh_session=conversation.is_fresh,
         facts=facts,
-    )
-
-
-def _credential_state(ask: AttemptAsk, derived: Derived) -> Fact:
-    if ask.model.login is Login.NONE:
-        return Fact(value=CredentialState.NOT_NEEDED.value, authority=Authority.DECLARED, source="flow")
-    seen = derived.credential
-    return Fact(
-        value=seen.state.value,
-        authority=Authority.UNKNOWN if seen.frame is None else Authority.INFERRED,
-        source="whether the model was let speak, or refused with 401 or 403, as the agent told it",
-        refs=() if seen.frame is None else (f"{layout.FRAMES}:{seen.frame}",),
     )

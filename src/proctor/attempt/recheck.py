@@ -2,7 +2,7 @@
 
 import hashlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
@@ -10,6 +10,7 @@ from typing import TypeVar
 
 import msgspec
 
+from proctor import canonical
 from proctor.attempt.rederive import Rederived, rederive
 from proctor.errors import EvidenceError, ProctorError
 from proctor.evidence.artifacts import AttemptRecord, AttemptReport, Feedback, RunnerRef, Seal, SealedFile
@@ -19,6 +20,7 @@ from proctor.evidence.layout import ATTEMPT, FEEDBACK, FRAMES, REPORT, RUNNER_RE
 from proctor.evidence.reader import Problem, read_artifact, read_rows
 from proctor.evidence.seal import read_seal
 from proctor.evidence.validate import Validation, conclude, validate_attempt
+from proctor.fact import Fact
 from proctor.ids import Digest
 from proctor.probe.gate import decide
 from proctor.probe.model import ProbeRow, RequiredProbe
@@ -65,6 +67,8 @@ def recheck(paths: AttemptPaths) -> tuple[Problem, ...]:
     if ref is not None and ref.thread_id not in (None, again.thread):
         detail = f"thread {ref.thread_id!r}, but the frames say {again.thread!r}"
         problems.append(Problem(code="evidence.ids", file=RUNNER_REF, detail=detail))
+    if ref is not None:
+        problems += _check_facts(ref.facts, again.derived.facts)
     probes = read_rows(paths.probes, ProbeRow)
     rows = list(probes)
     problems += probes.problems
@@ -110,6 +114,23 @@ def _check_files(paths: AttemptPaths, again: Rederived, *, is_sealed: bool) -> I
                 yield Problem(code="evidence.derived", file=name, detail="not what the frames give")
         except EvidenceError as error:
             yield Problem.of(error)
+
+
+def _check_facts(told: Mapping[str, Fact], derived: Mapping[str, Fact]) -> Iterator[Problem]:
+    """Every fact of runner.ref.json is the fold of what was recorded: on the same word, with the same conflicts."""
+    for name in sorted({*told, *derived}):
+        here, there = told.get(name), derived.get(name)
+        try:
+            if canonical.encode(here) == canonical.encode(there):
+                continue
+            detail = f"fact {name} is {_stated(here)}, but the frames give {_stated(there)}"
+        except RecursionError:  # nested as deep as can be read is deeper than can be compared
+            detail = f"fact {name} is nested too deeply"
+        yield Problem(code="evidence.derived", file=RUNNER_REF, detail=detail)
+
+
+def _stated(fact: Fact | None) -> str:
+    return "absent" if fact is None else f"{_shown(fact.value)} ({fact.authority})"
 
 
 def _check_report(

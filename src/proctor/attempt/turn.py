@@ -1,10 +1,11 @@
 """A session of a runtime's for one attempt, and one turn of it: clocks told, nothing left running afterwards."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
 import anyio
+import msgspec
 
 from proctor.attempt.finalize import Conversation
 from proctor.attempt.model import AttemptAsk
@@ -15,8 +16,9 @@ from proctor.errors import PeerError
 from proctor.event.row import HISTORY_UNREAD, FactsLearned, StepTaken
 from proctor.evidence import canary
 from proctor.fact import Authority, Fact
-from proctor.runtime.base import Session, SessionAsk
+from proctor.runtime.base import Executable, Session, SessionAsk
 from proctor.runtime.capability import demand
+from proctor.runtime.executable import recheck
 from proctor.spec.model import Approvals, Persistence
 
 TEARDOWN_S = 30.0
@@ -48,7 +50,8 @@ async def open_session(
                 finally:
                     conversation.session_id = session.session_id
                     conversation.thread = session.thread
-                    tap.say(FactsLearned(facts={**session.facts, "processFrames": _rows_fact(rows_from, lease.rows())}))
+                    rows = {"processFrames": _rows_fact(rows_from, lease.rows())}
+                    tap.say(FactsLearned(facts={**session.facts, **rows, **_identity_after(lease.host.facts)}))
     finally:
         if known:
             tap.say(FactsLearned(facts=known))
@@ -116,9 +119,18 @@ def _rows_fact(rows_from: int, rows_to: int) -> Fact:
     )
 
 
+def _identity_after(facts: Mapping[str, Fact]) -> dict[str, Fact]:
+    """Whether the program's file is still the one that was started, where there is one."""
+    identity = facts.get("identity")
+    try:
+        return {} if identity is None else {"identityAfter": recheck(msgspec.convert(identity.value, Executable))}
+    except msgspec.ValidationError:  # a plugin may state what it likes
+        return {}
+
+
 async def _read_history(ask: AttemptAsk, session: Session, tap: RecordingTap) -> None:
     """Of a thread that is kept: whether all of it is, is then a matter of comparing."""
-    if not ask.is_persistent:
+    if not ask.is_persistent and ask.resume is None:
         return
     with anyio.move_on_after(HISTORY_S) as patience:
         try:

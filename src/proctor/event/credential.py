@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from proctor.event.model import ErrorReported, Event, ToolBegan, TurnEnded, UsageAuthority, UsageReported
+from proctor.fact import Authority, Fact
 
 _REFUSALS = frozenset({"provider.unauthorized", "provider.forbidden"})
 
@@ -44,6 +45,18 @@ class CredentialFold:
                 self._accept(event)
             case ToolBegan():
                 self._accept(event)
+
+    def fact(self, given: Fact | None) -> Fact:
+        """`given` is what was found for the flow before the run; where it needs nothing, there is nothing to accept."""
+        if given is not None and isinstance(given.value, dict) and given.value.get("login") == "none":
+            return Fact(value=CredentialState.NOT_NEEDED.value, authority=Authority.DECLARED, source="flow")
+        seen = self.seen
+        return Fact(
+            value=seen.state.value,
+            authority=Authority.UNKNOWN if seen.frame is None else Authority.INFERRED,
+            source="whether the model was let speak, or refused with 401 or 403, as the agent told it",
+            refs=() if seen.frame is None else (f"frames.jsonl:{seen.frame}",),
+        )
 
     def _accept(self, event: Event) -> None:
         """Only a model that was let work uses tokens or calls tools. Words prove nothing: an agent may well say its

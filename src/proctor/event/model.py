@@ -30,10 +30,20 @@ class SessionBegan(Happened, tag="session.began", frozen=True, kw_only=True):
 
 
 class StatusChanged(Happened, tag="status.changed", frozen=True, kw_only=True):
-    """What the agent says of the thread. Process liveness and lane state are other facts."""
+    """What the agent says of the thread. Process liveness and lane state are other facts.
+
+    In words of `event.status.ThreadStatus`; one that is none of them is kept, and tells nothing.
+    """
 
     status: str
     flags: tuple[str, ...] = ()
+    channel: str | None = None
+
+
+class ModelRerouted(Happened, tag="model.rerouted", frozen=True, kw_only=True):
+    """Another model answers than the one that was asked."""
+
+    to: str
 
 
 class StreamEnded(Happened, tag="stream.ended", frozen=True, kw_only=True):
@@ -263,11 +273,15 @@ class FactsStated(Happened, tag="facts.stated", frozen=True, kw_only=True):
 
 
 class KeptItem(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """One item of the history that an agent keeps by itself, as it was read back."""
+    """One item of the history that an agent keeps by itself, as it was read back.
+
+    `digest` is `event.history.tool_digest` of a tool call, where the agent keeps that in the words it told it in.
+    """
 
     kind: Literal["prompt", "message", "reasoning", "tool", "other"]
     id: str | None = None
     text: str | None = None
+    digest: str | None = None
 
 
 class HistoryRead(Happened, tag="history.read", frozen=True, kw_only=True):
@@ -329,6 +343,7 @@ class Unrecognized(Happened, tag="unrecognized", frozen=True, kw_only=True):
 Event = (
     SessionBegan
     | StatusChanged
+    | ModelRerouted
     | StreamEnded
     | ProcessExited
     | TurnAsked

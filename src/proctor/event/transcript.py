@@ -1,7 +1,7 @@
 """transcript.jsonl: what was said, with status, warning and summary rows, folded from events."""
 
-from collections.abc import Iterator
-from typing import Literal
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal
 
 import msgspec
 
@@ -13,6 +13,7 @@ from proctor.event.model import (
     ClockFired,
     ErrorReported,
     Event,
+    FactsStated,
     NoteMade,
     PromptSent,
     ReasoningSaid,
@@ -32,9 +33,11 @@ from proctor.event.model import (
     WarningRaised,
 )
 from proctor.event.outcome import Ending
-from proctor.ids import ItemId
+from proctor.fact import Fact
+from proctor.ids import ItemId, ThreadId
 
 Kind = Literal[
+    "facts",
     "session",
     "prompt",
     "turn",
@@ -51,12 +54,26 @@ Kind = Literal[
 ]
 
 
+_TOLD = ("persistence", "history", "threadStatus", "processState", "laneState", "version")
+_TOLD_OF = {
+    "modelRequested": ("model", "requested"),
+    "modelEffective": ("model", "effective"),
+    "usageAuthority": ("usage", "authority"),
+    "executableSha256": ("identity", "sha256"),
+    "executableSource": ("identity", "source"),
+    "executableVersion": ("identity", "version"),
+}
+
 # Enough of a call to recognise it by; the whole of it is in the trace.
 DEED_BYTES = 500
 
 
 class Line(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """One row of the transcript. `partial` marks a message the agent began and never finished."""
+    """One row of the transcript. `partial` marks a message the agent began and never finished.
+
+    `channel` is what a status or a warning came by, `rule` what attributed a warning by its text. `facts` are those
+    that matter to a reader, as they were stated first, and in the summary as they were settled.
+    """
 
     kind: Kind
     at_ms: int
@@ -64,6 +81,9 @@ class Line(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defau
     text: str
     source: str | None = None
     status: str | None = None
+    channel: str | None = None
+    rule: str | None = None
+    facts: dict[str, Any] | None = None
     partial: bool = False
     cut_bytes: int = 0
 
@@ -104,6 +124,8 @@ class TranscriptFold:
     def __init__(self) -> None:
         self._drafts: dict[ItemId, _Draft] = {}
         self._last = (0, 0)
+        self._thread: ThreadId | None = None
+        self._has_facts = False
 
     def feed(self, event: Event) -> Line | None:
         self._last = (event.at_ms, event.frame)
@@ -115,15 +137,45 @@ class TranscriptFold:
                 self._drafts.pop(event.item, None)
                 kind: Kind = "message" if isinstance(event, TextSaid) else "reasoning"
                 return _line(event, kind, event.text, source=event.phase if isinstance(event, TextSaid) else None)
+            case FactsStated(facts=facts):
+                if self._has_facts or not (stated := _telling(facts)):
+                    return None
+                self._has_facts = True
+                return _facts_line(event, stated)
+            case SessionBegan(thread=thread):
+                self._thread = thread
+                return _plain_line(event)
             case _:
                 return _plain_line(event)
 
-    def finish(self, ending: Ending, *, summary: str) -> Iterator[Line]:
+    def finish(self, ending: Ending, *, summary: str, facts: Mapping[str, Fact]) -> Iterator[Line]:
         for draft in self._drafts.values():
             yield draft.line()
         self._drafts.clear()
         at_ms, frame = self._last
-        yield Line(kind="summary", at_ms=at_ms, frame=frame, text=summary, status=ending.outcome, source=ending.code)
+        yield Line(
+            kind="summary",
+            at_ms=at_ms,
+            frame=frame,
+            text=summary,
+            status=ending.outcome,
+            source=ending.code,
+            facts={"thread": self._thread, **_telling(facts)},
+        )
+
+
+def _telling(facts: Mapping[str, Fact]) -> dict[str, Any]:
+    """The facts that say what the rows between are worth, in as few words as there are."""
+    told = {name: facts[name].value for name in _TOLD if name in facts}
+    for name, (fact, key) in _TOLD_OF.items():
+        if fact in facts and isinstance(value := facts[fact].value, dict) and key in value:
+            told[name] = value[key]
+    return told
+
+
+def _facts_line(event: Event, facts: dict[str, Any]) -> Line:
+    text = ", ".join(f"{name} {value}" for name, value in facts.items())
+    return msgspec.structs.replace(_line(event, "facts", text), facts=facts)
 
 
 def _line(event: Event, kind: Kind, text: str, *, source: str | None = None, status: str | None = None) -> Line:
@@ -147,8 +199,9 @@ def _deed(event: ToolBegan) -> str:
 
 def _plain_line(event: Event) -> Line | None:
     match event:
-        case SessionBegan(thread=thread, model=model):
-            return _line(event, "session", f"thread {thread} on model {model or 'unknown'}")
+        case SessionBegan(thread=thread, model=model, cwd=cwd):
+            line = _line(event, "session", f"thread {thread} on model {model or 'unknown'}")
+            return msgspec.structs.replace(line, facts={"thread": thread, "modelEffective": model, "cwd": cwd})
         case TurnAsked(text=asked):
             return _line(
                 event, "turn", "a turn is asked for" if asked else "shorter history is asked for", status="asked"
@@ -164,9 +217,10 @@ def _plain_line(event: Event) -> Line | None:
         case ToolEnded(call=call, name=name, kind=kind, status=status):
             return _line(event, "tool", f"{name} {status}", source=f"{kind}:{call}", status=status)
         case StatusChanged(status=status, flags=flags):
-            return _line(event, "status", " ".join((status, *flags)), status=status)
-        case WarningRaised(source=source, text=text):
-            return _line(event, "warning", text, source=source)
+            line = _line(event, "status", " ".join((status, *flags)), status=status)
+            return msgspec.structs.replace(line, channel=event.channel)
+        case WarningRaised(source=source, text=text, channel=channel, rule=rule):
+            return msgspec.structs.replace(_line(event, "warning", text, source=source), channel=channel, rule=rule)
         case ErrorReported(text=text, error_class=error_class, will_retry=will_retry):
             return _line(event, "error", text, source=error_class, status="retrying" if will_retry else None)
         case ApprovalAsked(request=request, about=about, detail=detail):

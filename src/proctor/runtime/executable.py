@@ -116,26 +116,31 @@ def identity_fact(executable: Executable) -> Fact:
 
 def recheck(executable: Executable) -> Fact:
     """Whether the file is still the one that was started; said after a session."""
+    real = Path(executable.real_path)
     try:
-        real = Path(executable.real_path)
         now = _cached_sha256(real, real.stat())
     except (OSError, MachineError) as error:
         now = f"gone: {error}"
     return Fact(
         value="same" if now == executable.sha256 else f"changed: {now}",
         authority=Authority.OBSERVED,
-        source="sha256 of the file after the session",
+        source="the file after the session: hashed again where anything about it has changed",
     )
 
 
 # ── what is remembered of a file ──
 
 
+# What this process itself has looked up, and asks for again with every session: sha256 by file, version by sha256.
+_identities: dict[str, str] = {}
+_versions: dict[str, str] = {}
+
+
 def _cached_sha256(file: Path, status: os.stat_result) -> str:
     # Hashing 300 MB takes 0.4 s; every kind of change to the file changes one of these five numbers.
-    key = "-".join(
-        str(n) for n in (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
-    )
+    key = f"{status.st_dev}-{status.st_ino}-{status.st_size}-{status.st_mtime_ns}-{status.st_ctime_ns}"
+    if (digest := _identities.get(key)) is not None:
+        return digest
     known = _remembered("identities.json")
     if key not in known:
         try:
@@ -144,12 +149,15 @@ def _cached_sha256(file: Path, status: os.stat_result) -> str:
         except OSError as error:
             raise MachineError("machine.binary-missing", f"{file} cannot be read: {error.strerror}") from error
         _remember("identities.json", known)
+    _identities[key] = known[key]
     return known[key]
 
 
 async def reported_version(ask: HostAsk, *, env: Mapping[str, str]) -> str | None:
     """What the program says to `--version`, asked once for each digest; None where it says nothing of use."""
     digest = ask.program.sha256
+    if (version := _versions.get(digest)) is not None:
+        return version
     known = await anyio.to_thread.run_sync(_remembered, "versions.json")
     if digest not in known:
         argv = [ask.program.real_path, "--version"]
@@ -160,6 +168,7 @@ async def reported_version(ask: HostAsk, *, env: Mapping[str, str]) -> str | Non
             return None
         known[digest] = said
         await anyio.to_thread.run_sync(_remember, "versions.json", known)
+    _versions[digest] = known[digest]
     return known[digest]
 
 

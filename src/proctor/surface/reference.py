@@ -2,10 +2,13 @@
 
 import sys
 from collections.abc import Iterable, Iterator, Mapping
+from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
 from proctor.errors import Bucket
+from proctor.event.known_facts import FACTS
+from proctor.fact import Authority
 from proctor.surface.cli.output import spell
 from proctor.surface.contract import (
     ArgumentTold,
@@ -56,6 +59,7 @@ def documents(told: Contract) -> dict[str, str]:
         "docs/reference/cli.md": _page("Commands", _commands(told)),
         "docs/reference/errors.md": _page("Errors and exit codes", _errors(told)),
         "docs/reference/events.md": _page("Events", _events(told)),
+        "docs/reference/facts.md": _page("Facts", _facts()),
         "docs/reference/failures.md": _page("Failures", _failures(told)),
     }
 
@@ -206,6 +210,25 @@ def _errors(told: Contract) -> Iterator[str]:
         ]
         yield f"## {_FAMILIES.get(family, family)}"
         yield _table(("code", "means", "to do", "worth a retry"), rows)
+
+
+def _facts() -> Iterator[str]:
+    yield (
+        "What is known of an attempt's agent and session, as `runner.ref.json` holds it under `facts`. Each is a value "
+        "with an `authority`, a `source`, `refs` to the rows of frames.jsonl it comes from, and the `conflicts` it "
+        "won over. All of them are folded from the frames, and `proctor validate --strict` folds them again."
+    )
+    yield (
+        "Authority, the strongest last: "
+        + ", ".join(f"`{each}`" for each in Authority)
+        + ". A weaker word never overwrites a stronger one, and unknown is a value."
+    )
+    rows = [(f"`{name}`", _values(fact.values), fact.derivation, fact.authority) for name, fact in FACTS.items()]
+    yield _table(("fact", "values", "what it follows from", "authority"), rows)
+
+
+def _values(values: type[StrEnum] | str) -> str:
+    return values if isinstance(values, str) else ", ".join(f"`{each}`" for each in values)
 
 
 def _failures(told: Contract) -> Iterator[str]:

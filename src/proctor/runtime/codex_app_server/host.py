@@ -25,7 +25,7 @@ from proctor.runtime.codex_app_server.login import observe_login
 from proctor.runtime.codex_app_server.rejoin import Reunion
 from proctor.runtime.codex_app_server.schema import Spoken, read_spoken, refuse_incompatible, schema_fact
 from proctor.runtime.codex_app_server.session import DEADLINES, CodexSession, Deadlines
-from proctor.runtime.executable import identity_fact
+from proctor.runtime.executable import identity_fact, reported_version
 from proctor.transport.channel import Channel
 from proctor.transport.process import AgentProcess, Patience, open_process
 
@@ -86,7 +86,9 @@ async def open_host(ask: HostAsk, tap: Tap) -> AsyncIterator[CodexHost]:
             tasks.start_soon(connection.run)
             try:
                 version = await greet(connection)
-                facts = _facts(ask, version, transport, spoken)
+                # One that prints no schema may not know this either, and would be waited for.
+                said = None if spoken is None else await reported_version(ask, env=own_variables(ask))
+                facts = _facts(ask, version, transport, spoken, said=said)
                 facts["credentialSource"] = await observe_login(connection, ask.model)
                 yield CodexHost(connection, facts, clock=ask.clock)
             finally:
@@ -155,9 +157,9 @@ def version_in(user_agent: str) -> str | None:
     return None if found is None else found[1]
 
 
-def _facts(ask: HostAsk, version: str, transport: str, spoken: Spoken | None) -> dict[str, Fact]:
+def _facts(ask: HostAsk, version: str, transport: str, spoken: Spoken | None, *, said: str | None) -> dict[str, Fact]:
     return {
-        "identity": identity_fact(msgspec.structs.replace(ask.program, version=version)),
+        "identity": identity_fact(msgspec.structs.replace(ask.program, version=said)),
         "version": Fact(value=version, authority=Authority.REPORTED, source="initialize.userAgent"),
         "schema": schema_fact(spoken),
         "capability": Fact(value=msgspec.to_builtins(CLAIMS), authority=Authority.DECLARED, source="claims"),

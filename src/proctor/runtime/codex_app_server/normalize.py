@@ -10,6 +10,8 @@ from proctor.event.model import (
     Asked,
     ErrorReported,
     Event,
+    HistoryRead,
+    ModelRerouted,
     Noted,
     PromptSent,
     ReasoningSaid,
@@ -21,8 +23,6 @@ from proctor.event.model import (
     TextStreamed,
     Tokens,
     ToolBegan,
-    ToolEnded,
-    ToolKind,
     ToolStreamed,
     TurnBegan,
     TurnEnded,
@@ -30,24 +30,28 @@ from proctor.event.model import (
     UsageAuthority,
     UsageReported,
     WarningRaised,
-    WarningSource,
 )
 from proctor.event.row import Dir, Row, TailReleased
+from proctor.event.status import ThreadStatus
 from proctor.event.witness import seen_in, witness
 from proctor.ids import CallId, ItemId, ThreadId, TurnId
 from proctor.protocol.jsonrpc import Incoming, decode
+from proctor.runtime.codex.warnings import STDERR, attributed
 from proctor.runtime.codex_app_server import wire
 from proctor.runtime.codex_app_server.failures import FAILURES
+from proctor.runtime.codex_app_server.items import MESSAGES, kept_items, reasoning, tool_ended, tool_of
 from proctor.runtime.failures import diagnose
 
 T = TypeVar("T")
 _DECODERS: dict[Any, msgspec.json.Decoder[Any]] = {}
 
-WARNING_SOURCES: dict[str, WarningSource] = {
-    "warning": "thread",
-    "guardianWarning": "thread",
-    "configWarning": "config",
-    "deprecationNotice": "deprecation",
+_SPOKEN_WARNINGS = frozenset({"warning", "guardianWarning", "configWarning", "deprecationNotice"})
+
+_STATUSES = {
+    "notLoaded": ThreadStatus.NOT_LOADED,
+    "idle": ThreadStatus.IDLE,
+    "active": ThreadStatus.ACTIVE,
+    "systemError": ThreadStatus.SYSTEM_ERROR,
 }
 
 
@@ -76,7 +80,7 @@ class CodexNormalizer:
             return
         if row.dir is Dir.ERR:
             text = bytes(row.frame).decode() if isinstance(row.frame, msgspec.Raw) else row.text or ""
-            yield WarningRaised(source="process", text=text, channel="stderr", frame=row.seq, at_ms=row.at_ms)
+            yield _warning(STDERR, text, row)
             return
         message = decode(bytes(row.frame)) if isinstance(row.frame, msgspec.Raw) else None
         try:
@@ -86,6 +90,8 @@ class CodexNormalizer:
                 yield from self._sent(message, row)
             elif message.method is None:
                 yield from self._replied(message, row)
+            elif message.method == "model/rerouted" and not message.is_request:
+                yield from _rerouted(message.method, _read(message.params, wire.RerouteParams), row)
             else:
                 yield self._heard(message.method, message, row)
         except msgspec.DecodeError:
@@ -136,6 +142,15 @@ class CodexNormalizer:
                 frame=row.seq,
                 at_ms=row.at_ms,
             )
+        elif method == wire.READ_TURNS and error is None:
+            page = _read(message.result, wire.TurnsPage)
+            yield HistoryRead(
+                source=method,
+                items=tuple(kept_items(page)),
+                is_last=page.next_cursor is None,
+                frame=row.seq,
+                at_ms=row.at_ms,
+            )
         yield Replied(method=method, error=error, frame=row.seq, at_ms=row.at_ms)
 
     def _heard(self, method: str, message: Incoming, row: Row) -> Event:
@@ -156,24 +171,24 @@ class CodexNormalizer:
                 if self._is_another(changed.thread_id):
                     return Noted(native=f"another thread's {method}", frame=seq, at_ms=at_ms)
                 return StatusChanged(
-                    status=changed.status.type, flags=changed.status.active_flags, frame=seq, at_ms=at_ms
+                    status=_STATUSES.get(changed.status.type, changed.status.type),
+                    flags=changed.status.active_flags,
+                    channel=method,
+                    frame=seq,
+                    at_ms=at_ms,
                 )
             case "error":
                 return _error(_read(message.params, wire.ErrorParams), row)
-            case "model/rerouted":
-                route = _read(message.params, wire.RerouteParams)
-                text = f"{route.to_model} answers instead of {route.from_model}: {route.reason or 'no reason given'}"
-                return WarningRaised(source="provider", text=text, channel=method, frame=seq, at_ms=at_ms)
             case "mcpServer/startupStatus/updated":
                 mcp = _read(message.params, wire.McpStatusParams)
                 if mcp.status != "failed":
                     return Noted(native=method, frame=seq, at_ms=at_ms)
                 why = mcp.error or mcp.failure_reason or "failed"
-                return WarningRaised(source="mcp", text=f"{mcp.name}: {why}", channel=method, frame=seq, at_ms=at_ms)
-            case _ if method in WARNING_SOURCES:
+                return _warning(method, f"{mcp.name}: {why}", row)
+            case _ if method in _SPOKEN_WARNINGS:
                 said = _read(message.params, wire.WarningParams)
                 text = " ".join(part for part in (said.message, said.summary, said.details) if part)
-                return WarningRaised(source=WARNING_SOURCES[method], text=text, channel=method, frame=seq, at_ms=at_ms)
+                return _warning(method, text, row)
             case _ if method in wire.SILENT:
                 return Noted(native=method, frame=seq, at_ms=at_ms)
             case _:
@@ -267,25 +282,35 @@ class CodexNormalizer:
             return Noted(native=f"repeated {method}", frame=seq, at_ms=at_ms)
         self._told.add(("item/started", item.id))  # after its end a start is no news
         turn = TurnId(params.turn_id) if params.turn_id else self._turn
-        tool = _tool(item)
+        tool = tool_of(item)
         if tool is not None:
             kind, name, given = tool
             if method == "item/started":
                 return ToolBegan(
                     turn=turn, call=CallId(item.id), kind=kind, name=name, input=given, frame=seq, at_ms=at_ms
                 )
-            return _tool_ended(item, kind, name, given, turn=turn, row=row)
+            return tool_ended(item, kind, name, given, turn=turn, row=row)
         if self._is_another(params.thread_id):
             # What a helper says is said to the agent; only the agent's own words can be a claim.
             return Noted(native=f"another thread's {item.type}", frame=seq, at_ms=at_ms)
-        if method == "item/completed" and item.type in {"agentMessage", "plan"}:
+        if method == "item/completed" and item.type in MESSAGES:
             return TextSaid(
                 turn=turn, item=ItemId(item.id), text=item.text or "", phase=item.phase, frame=seq, at_ms=at_ms
             )
         if method == "item/completed" and item.type == "reasoning":
-            text = "\n".join(part for part in (*_texts(item.summary), *_texts(item.content)) if part)
-            return ReasoningSaid(turn=turn, item=ItemId(item.id), text=text, frame=seq, at_ms=at_ms)
+            return ReasoningSaid(turn=turn, item=ItemId(item.id), text=reasoning(item), frame=seq, at_ms=at_ms)
         return Noted(native=f"{method} {item.type}", frame=seq, at_ms=at_ms)
+
+
+def _warning(channel: str, text: str, row: Row) -> WarningRaised:
+    source, rule = attributed(channel, text)
+    return WarningRaised(source=source, text=text, channel=channel, rule=rule, frame=row.seq, at_ms=row.at_ms)
+
+
+def _rerouted(method: str, route: wire.RerouteParams, row: Row) -> Iterator[Event]:
+    yield ModelRerouted(to=route.to_model, frame=row.seq, at_ms=row.at_ms)
+    text = f"{route.to_model} answers instead of {route.from_model}: {route.reason or 'no reason given'}"
+    yield _warning(method, text, row)
 
 
 def _error(params: wire.ErrorParams, row: Row) -> ErrorReported:
@@ -301,58 +326,6 @@ def _error(params: wire.ErrorParams, row: Row) -> ErrorReported:
         frame=row.seq,
         at_ms=row.at_ms,
     )
-
-
-def _tool(item: wire.Item) -> tuple[ToolKind, str, Any] | None:
-    """Our words for a tool item: kind, name and input."""
-    match item.type:
-        case "commandExecution":
-            return "command", "shell", {"command": item.command, "cwd": item.cwd}
-        case "fileChange":
-            return "patch", "patch", {"changes": item.changes}
-        case "mcpToolCall":
-            return "mcp", f"{item.server}/{item.tool}", item.arguments
-        case "dynamicToolCall":
-            return "dynamic", item.tool or "", item.arguments
-        case "webSearch":
-            return "web", "search", {"query": item.query}
-        case "collabAgentToolCall" | "imageGeneration" | "imageView" | "sleep":
-            return "other", item.type, item.arguments
-        case _:
-            return None
-
-
-def _tool_ended(item: wire.Item, kind: ToolKind, name: str, given: Any, *, turn: TurnId, row: Row) -> ToolEnded:
-    status = item.status or "completed"
-    ok = status == "completed" and item.success is not False and not item.error and item.exit_code in (None, 0)
-    if kind == "mcp" and isinstance(item.result, dict) and item.result.get("isError"):
-        ok = False
-    result = item.aggregated_output
-    if result is None and (item.result is not None or item.content_items is not None or item.error is not None):
-        spoken = next(part for part in (item.error, item.result, item.content_items) if part is not None)
-        result = msgspec.json.encode(spoken).decode()
-    return ToolEnded(
-        turn=turn,
-        call=CallId(item.id),
-        kind=kind,
-        name=name,
-        ok=ok,
-        status=status,
-        input=given,
-        exit_code=item.exit_code,
-        output=result,
-        duration_ms=item.duration_ms,
-        frame=row.seq,
-        at_ms=row.at_ms,
-    )
-
-
-def _texts(value: Any) -> list[str]:
-    if not isinstance(value, list):
-        return []
-    return [
-        part if isinstance(part, str) else str(part.get("text", "")) for part in value if isinstance(part, str | dict)
-    ]
 
 
 def _tokens(native: wire.Breakdown) -> Tokens:

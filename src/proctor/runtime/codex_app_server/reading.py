@@ -36,7 +36,7 @@ async def read_thread(thread: ThreadId, call: Callable[[str, Mapping[str, Any]],
         while True:
             # thread/read would give turns too, at the cost of a deprecation notice.
             asks = {"threadId": thread, "itemsView": "full", "sortDirection": "asc", "cursor": cursor}
-            page = msgspec.json.decode(await call("thread/turns/list", asks), type=_Page)
+            page = msgspec.json.decode(await call(wire.READ_TURNS, asks), type=_Page)
             turns += page.data
             # A cursor that does not move would lead round in circles.
             if page.next_cursor is None or page.next_cursor == cursor:

@@ -55,6 +55,17 @@ class Turn(Native, frozen=True):
     error: TurnError | None = None
 
 
+class KeptTurn(Native, frozen=True):
+    items: tuple[Item, ...] = ()
+
+
+class TurnsPage(Native, frozen=True):
+    """The reply to thread/turns/list."""
+
+    data: tuple[KeptTurn, ...]
+    next_cursor: str | None = None
+
+
 class Status(Native, frozen=True):
     type: str
     active_flags: tuple[str, ...] = ()
@@ -183,6 +194,7 @@ class TurnStartParams(Native, frozen=True):
 # Requests of ours: those that give a session its thread, and those that say something to the agent.
 OPENINGS = frozenset({"thread/start", "thread/resume", "thread/fork"})
 PROMPTS = frozenset({"turn/start", "turn/steer"})
+READ_TURNS = "thread/turns/list"
 
 # Pieces of streamed text: method → what it is a piece of.
 TEXT_DELTAS = frozenset({"item/agentMessage/delta", "item/plan/delta"})

@@ -34,6 +34,7 @@ COMMANDS = {
     "attempt show": ("attempt", "Everything that an attempt left."),
     "attempt explain": ("attempt", "The story of an attempt, and what to do next."),
     "attempt rederive": ("attempt", "Make an attempt's derived files again."),
+    "attempt export": ("export", "Write an attempt as rows that other readers know."),
     "runtimes list": ("runtimes", "Ways to drive an agent, and the programs found."),
     "runtimes probe": ("runtimes", "Have the real agent show what it is claimed to do."),
     "feedback": ("feedback", "From inside an attempt: claim how the task went."),

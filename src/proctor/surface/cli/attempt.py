@@ -85,7 +85,8 @@ def _found(ref: str, root: Path | None) -> AttemptPaths:
     return find_attempt(ref, root=RootPaths(evidence_root(root)))
 
 
-_REF = argument("ref", metavar="REF", help="Its folder, RUN/ATTEMPT, its id, or a beginning of these that only it has.")
+REF_HELP = "Its folder, RUN/ATTEMPT, its id, or a beginning of these that only it has."
+_REF = argument("ref", metavar="REF", help=REF_HELP)
 
 COMMANDS = {
     "attempt list": Command(call=list_attempts, example="proctor attempt list --json", arguments=(ROOT, JSON)),

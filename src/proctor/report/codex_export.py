@@ -1,0 +1,184 @@
+"""An attempt of Codex's told in `codex_native_*` rows, for readers that know no other."""
+
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+
+from proctor.errors import EvidenceError, InputError
+from proctor.event.history import Completeness
+from proctor.event.model import Tokens, UsageAuthority
+from proctor.event.outcome import Outcome
+from proctor.event.transcript import Line
+from proctor.evidence.artifacts import AttemptRecord, AttemptReport, RunnerRef
+from proctor.evidence.layout import TRANSCRIPT
+from proctor.evidence.reader import Problem
+from proctor.report.codex_native import (
+    STATUS,
+    SUMMARY,
+    WARNING,
+    AssistantRow,
+    Message,
+    Row,
+    Spent,
+    StatusRow,
+    SummaryRow,
+    Text,
+    WarningRow,
+)
+from proctor.report.view import AttemptView
+
+# Those readers know two words, and neither says that a history was read.
+_HISTORY: dict[str, str] = {Completeness.LIVE_ONLY: "live-only", Completeness.UNKNOWN: "unknown"}
+_RUN_STATES = {Outcome.COMPLETED: "completed", Outcome.CANCELLED: "interrupted", Outcome.UNKNOWN: "abandoned"}
+_UNKNOWN_MODEL = "<unknown>"
+
+
+def codex_native(view: AttemptView) -> bytes:
+    """The rows of a Codex attempt; the same bytes however often. EvidenceError where it is not whole."""
+    record, runner, report = view.record, view.runner, view.report
+    if view.problems or record is None or runner is None or report is None:
+        problem = view.problems[0] if view.problems else Problem(code="evidence.partial", file="", detail="not sealed")
+        raise EvidenceError(problem.code, problem.detail, file=str(view.paths.folder / problem.file))
+    if not record.strategy.startswith("codex_"):
+        raise InputError("usage", f"{record.attempt_id} is no attempt of Codex's but of {record.strategy}")
+    export = _Export(record=record, runner=runner, report=report)
+    return b"".join(msgspec.json.encode(row) + b"\n" for row in export.rows(view.transcript))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Export:
+    record: AttemptRecord
+    runner: RunnerRef
+    report: AttemptReport
+
+    def rows(self, transcript: tuple[Line, ...]) -> Iterator[Row]:
+        said = [line for line in transcript if line.kind == "message"]
+        cwds = [line.facts.get("cwd") for line in transcript if line.kind == "session" and line.facts]
+        envelope = self._enveloped(str((*cwds, "")[0] or ""))
+        parent: str | None = None
+        for number, line in enumerate(transcript):
+            place = envelope(number, line.at_ms)
+            match line.kind:
+                case "session":
+                    yield self._status(place, "running", "started")
+                case "warning":
+                    yield WarningRow(
+                        **place,
+                        type="system",
+                        subtype=WARNING,
+                        level="warning",
+                        content=line.text,
+                        codex_native_warning_source=line.source or "unclassified",
+                        codex_native_thread_id=self.runner.thread_id or msgspec.UNSET,
+                    )
+                case "message":
+                    row = self._message(place, line, parent=parent, is_last=line is said[-1])
+                    parent = row.uuid
+                    yield row
+                case "summary":
+                    yield self._summary(place)
+                    state = _RUN_STATES.get(self.report.outcome, "failed")
+                    yield self._status(envelope(number + 1, line.at_ms), state, state)
+
+    def _enveloped(self, cwd: str) -> Callable[[int, int], dict[str, Any]]:
+        # What makes this attempt this one, and no other that says the same.
+        seed = uuid.uuid5(
+            uuid.NAMESPACE_OID, f"{self.record.run_id}/{self.record.attempt_id}/{self.record.cell_digest}"
+        )
+
+        def envelope(number: int, at_ms: int) -> dict[str, Any]:
+            return {
+                "is_sidechain": False,
+                "user_type": "external",
+                "cwd": cwd,
+                "session_id": self.runner.session_id or self.record.attempt_id,
+                "version": str(self._value("version") or "unknown"),
+                "git_branch": "",
+                "uuid": str(uuid.uuid5(seed, str(number))),
+                "timestamp": _time(at_ms),
+            }
+
+        return envelope
+
+    def _status(self, place: dict[str, Any], status: str, word: str) -> StatusRow:
+        thread = self.runner.thread_id or ""
+        return StatusRow(
+            **place,
+            type="system",
+            subtype=STATUS,
+            level="info",
+            content=f"Codex native thread {word}: {thread}",
+            codex_native_thread_status=status,
+            codex_native_thread_id=thread,
+        )
+
+    def _message(self, place: dict[str, Any], line: Line, *, parent: str | None, is_last: bool) -> AssistantRow:
+        usage = self.report.metrics.usage
+        message = Message(
+            model=str(self._value("model", "effective") or self._value("model", "requested") or _UNKNOWN_MODEL),
+            id=f"msg_{place['uuid']}",
+            # Of what all messages cost together no part is known; readers add them up.
+            usage=_spent(usage.tokens) if is_last and usage is not None and usage.tokens else msgspec.UNSET,
+            content=(Text(text=line.text),),
+        )
+        return AssistantRow(
+            **place, parent_uuid=parent, type="assistant", request_id=f"req_{place['uuid']}", message=message
+        )
+
+    def _summary(self, place: dict[str, Any]) -> SummaryRow:
+        history = str(self._value("history") or Completeness.UNKNOWN)
+        told = _HISTORY.get(history, "explicit-hydration-required")
+        policy = str(self._value("persistence") or "unknown")
+        authority = str(self._value("usage", "authority") or UsageAuthority.NONE)
+        version = self._value("identity", "version") or self._value("version")
+        thread = self.runner.thread_id or ""
+        content = (
+            f"Codex native execution summary: thread={thread}, completion={policy}, history={told}, "
+            f"usageAuthority={authority}, binary={version or 'unknown'}"
+        )
+        return SummaryRow(
+            **place,
+            type="system",
+            subtype=SUMMARY,
+            level="info",
+            content=content,
+            codex_native_thread_id=thread,
+            codex_native_completion_policy=policy,
+            codex_native_history_completeness=told,
+            codex_native_final_usage_authority=authority,
+            codex_native_executable_source=str(self._value("identity", "source") or "not-found"),
+            codex_native_executable_version=None if version is None else str(version),
+            proctor_history_completeness=history,
+        )
+
+    def _value(self, name: str, part: str | None = None) -> Any:
+        fact = self.runner.facts.get(name)
+        value = None if fact is None else fact.value
+        if part is None:
+            return value
+        return value.get(part) if isinstance(value, dict) else None
+
+
+def _time(at_ms: int) -> str:
+    """
+    >>> _time(1776592800007)
+    '2026-04-19T10:00:00.007Z'
+    """
+    try:
+        time = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=at_ms)
+    except OverflowError as error:
+        raise EvidenceError("evidence.schema", f"atMs {at_ms} is no time", file=TRANSCRIPT) from error
+    return time.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _spent(tokens: Tokens) -> Spent:
+    """
+    >>> _spent(Tokens(input=12, output=2, total=14, cached_input=4))
+    Spent(input_tokens=8, cache_read_input_tokens=4, output_tokens=2)
+    """
+    cached = tokens.cached_input or 0
+    return Spent(input_tokens=tokens.input - cached, cache_read_input_tokens=cached, output_tokens=tokens.output)

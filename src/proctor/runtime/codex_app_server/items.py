@@ -1,0 +1,93 @@
+"""Thread items of the app-server in our words: live ones and those it kept. Pure."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from proctor.event.history import tool_digest
+from proctor.event.model import KeptItem, ToolEnded, ToolKind
+from proctor.event.row import Row
+from proctor.ids import CallId, TurnId
+from proctor.runtime.codex_app_server import wire
+
+MESSAGES = frozenset({"agentMessage", "plan"})
+
+
+def tool_of(item: wire.Item) -> tuple[ToolKind, str, Any] | None:
+    """Our words for a tool item: kind, name and input."""
+    match item.type:
+        case "commandExecution":
+            return "command", "shell", {"command": item.command, "cwd": item.cwd}
+        case "fileChange":
+            return "patch", "patch", {"changes": item.changes}
+        case "mcpToolCall":
+            return "mcp", f"{item.server}/{item.tool}", item.arguments
+        case "dynamicToolCall":
+            return "dynamic", item.tool or "", item.arguments
+        case "webSearch":
+            return "web", "search", {"query": item.query}
+        case "collabAgentToolCall" | "imageGeneration" | "imageView" | "sleep":
+            return "other", item.type, item.arguments
+        case _:
+            return None
+
+
+def tool_ended(item: wire.Item, kind: ToolKind, name: str, given: Any, *, turn: TurnId, row: Row) -> ToolEnded:
+    status = item.status or "completed"
+    ok = status == "completed" and item.success is not False and not item.error and item.exit_code in (None, 0)
+    if kind == "mcp" and isinstance(item.result, dict) and item.result.get("isError"):
+        ok = False
+    return ToolEnded(
+        turn=turn,
+        call=CallId(item.id),
+        kind=kind,
+        name=name,
+        ok=ok,
+        status=status,
+        input=given,
+        exit_code=item.exit_code,
+        output=_output(item),
+        duration_ms=item.duration_ms,
+        frame=row.seq,
+        at_ms=row.at_ms,
+    )
+
+
+def texts(value: Any) -> list[str]:
+    if not isinstance(value, list):
+        return []
+    return [
+        part if isinstance(part, str) else str(part.get("text", "")) for part in value if isinstance(part, str | dict)
+    ]
+
+
+def reasoning(item: wire.Item) -> str:
+    return "\n".join(part for part in (*texts(item.summary), *texts(item.content)) if part)
+
+
+def _output(item: wire.Item) -> str | None:
+    if item.aggregated_output is not None:
+        return item.aggregated_output
+    spoken = next((part for part in (item.error, item.result, item.content_items) if part is not None), None)
+    return None if spoken is None else msgspec.json.encode(spoken).decode()
+
+
+def kept_items(page: wire.TurnsPage) -> Iterator[KeptItem]:
+    """What a page of the thread's turns holds, in order."""
+    for turn in page.data:
+        for item in turn.items:
+            yield _kept(item)
+
+
+def _kept(item: wire.Item) -> KeptItem:
+    if (tool := tool_of(item)) is not None:
+        _, name, given = tool
+        return KeptItem(kind="tool", id=item.id, text=name, digest=tool_digest(name, given, _output(item)))
+    if item.type == "userMessage":
+        return KeptItem(kind="prompt", id=item.id, text="\n".join(texts(item.content)))
+    if item.type in MESSAGES:
+        return KeptItem(kind="message", id=item.id, text=item.text or "")
+    if item.type == "reasoning":
+        return KeptItem(kind="reasoning", id=item.id, text=reasoning(item))
+    return KeptItem(kind="other", id=item.id, text=item.type)

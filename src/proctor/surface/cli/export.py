@@ -1,0 +1,76 @@
+"""`proctor attempt export`."""
+
+from pathlib import Path
+
+from proctor.errors import Exit, InputError
+from proctor.evidence.disk import replace_file
+from proctor.evidence.layout import RootPaths
+from proctor.report.codex_export import codex_native
+from proctor.report.codex_native import read_codex_native
+from proctor.report.place import find_attempt
+from proctor.report.view import view_attempt
+from proctor.report.words import legible, plural
+from proctor.surface.cli.attempt import REF_HELP
+from proctor.surface.cli.command import JSON, ROOT, Command, argument, evidence_root
+from proctor.surface.cli.output import Output
+
+
+def export(
+    *, ref: str | None, is_codex_native: bool, file: Path | None, check: Path | None, root: Path | None, as_json: bool
+) -> int:
+    """Write an attempt as rows that other readers know.
+
+    These are the `codex_native_*` rows of a Claude-style session log. With --check, read such a file
+    instead and name every line that gives no row; exits 5 where there is one.
+    """
+    output = Output(is_json=as_json)
+    if check is not None:
+        return _check(check, output)
+    if ref is None or not is_codex_native:
+        raise InputError(
+            "usage", "say which attempt, and as what", suggestion="proctor attempt export REF --codex-native"
+        )
+    paths = find_attempt(ref, root=RootPaths(evidence_root(root)))
+    data = codex_native(view_attempt(paths))
+    if file is None:
+        output.text(data.decode())
+        return Exit.OK
+    replace_file(file, data, is_durable=False)
+    rows = data.count(b"\n")
+    if as_json:
+        output.json({"attemptId": paths.folder.name, "file": str(file), "rows": rows})
+    else:
+        output.text(f"{plural(rows, 'row')} in {legible(str(file))}\n")
+    return Exit.OK
+
+
+def _check(file: Path, output: Output) -> int:
+    if not file.exists():
+        raise InputError("evidence.not-found", f"there is no file {file}")
+    found = read_codex_native(file)
+    if output.is_json:
+        output.json({"file": str(file), "rows": len(found.rows), "skipped": found.skipped})
+    else:
+        for each in found.skipped:
+            output.text(f"{legible(str(file))}:{each.line}: {legible(each.reason)}\n")
+        skipped = plural(len(found.skipped), "line")
+        output.text(f"{plural(len(found.rows), 'row')}, {skipped} skipped\n")
+    return Exit.EVIDENCE if found.skipped else Exit.OK
+
+
+COMMANDS = {
+    "attempt export": Command(
+        call=export,
+        example="proctor attempt export fix.codex.r1.1 --codex-native -o session.jsonl",
+        arguments=(
+            argument("ref", metavar="REF", nargs="?", help=REF_HELP),
+            argument(
+                "--codex-native", dest="is_codex_native", action="store_true", help="As `codex_native_*` rows of JSON."
+            ),
+            argument("-o", "--output", dest="file", metavar="FILE", type=Path, help="Write there; else to stdout."),
+            argument("--check", metavar="FILE", type=Path, help="Read a file of such rows, and name what it skips."),
+            ROOT,
+            JSON,
+        ),
+    ),
+}
