@@ -43,7 +43,10 @@ OTHERS = {
 
 def place(lab: Lab, file: Path) -> str:
     """A file of evidence without the ids on the way to it."""
-    campaign_or_run, _, *rest = file.relative_to(lab.root).parts
+    campaign_or_run, *more = file.relative_to(lab.root).parts
+    if not more:
+        return campaign_or_run
+    _, *rest = more
     return "/".join([rest[0], *rest[2:]] if campaign_or_run == "runs" else [campaign_or_run, *rest])
 
 

@@ -12,6 +12,7 @@ from proctor.evidence.health import LaneHealth, LaneKey
 from proctor.ids import FlowId, MissionId, StrategyId
 from proctor.plan.expand import resolve_flow
 from proctor.plan.model import ResolvedFlow
+from proctor.runtime.base import Runtime
 from proctor.runtime.codex.program import OVERRIDE
 from proctor.runtime.lane import Lane
 from proctor.runtime.registry import runtime_by_id
@@ -226,3 +227,19 @@ def test_a_degraded_lane_falls_to_the_next_and_alone_is_tried_with_a_warning() -
         "crashes": 0,
         "lastCode": "peer.hangup",
     }
+
+
+def test_a_fault_of_the_spec_is_told_before_a_program_is_looked_for_and_is_no_refusal(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv(OVERRIDE, "/nowhere/codex")
+    fault = InputError("spec.unknown-key", "codex_app_server has no option 'colour'")
+    asked: list[str] = []
+
+    def check(runtime: Runtime) -> None:
+        asked.append(runtime.id)
+        raise fault
+
+    with pytest.raises(InputError) as raised:
+        list(links(flow("nonsense", "codex_app_server"), config=load_config(tmp_path), check=check))
+    assert (raised.value, asked) == (fault, [CODEX])

@@ -112,7 +112,8 @@ class _Joining:
 
     def chain(self, at: int, flow: ResolvedFlow) -> tuple[Link, ...]:
         """Raises where nobody may be tried, and where the spec is at fault for one who is there."""
-        judged = [self._with_login(at, flow, link) for link in links(flow, config=self._config)]
+        found = links(flow, config=self._config, check=lambda runtime: _check_flow(at, flow, runtime, self._loaded))
+        judged = [self._with_login(at, flow, link) for link in found]
         if (error := none_left(flow, judged)) is not None:
             if error.file is not None:
                 raise error
@@ -125,7 +126,6 @@ class _Joining:
     def _with_login(self, at: int, flow: ResolvedFlow, link: Link) -> Link:
         if isinstance(link, Refused):
             return link
-        _check_flow(at, flow, link.runtime, self._loaded)
         try:
             self.logins[flow.id, link.strategy] = find_login(self._loaded, at, flow, link.runtime)
         except InputError as error:

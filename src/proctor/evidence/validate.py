@@ -88,8 +88,8 @@ def conclude(kind: Kind, name: str, problems: Iterable[Problem]) -> Validation:
 
 def _status(problems: Iterable[Problem]) -> Status:
     codes = {problem.code for problem in problems}
-    # A runtime that is not installed here says nothing against what it recorded.
-    explained = {"spec.unknown-runtime"}
+    # A runtime that cannot be had here says nothing against what it recorded.
+    explained = {"spec.unknown-runtime", "runtime.uninvited", "runtime.ambiguous", "runtime.broken"}
     if "evidence.partial" in codes:
         explained |= {"evidence.partial", "evidence.torn"}
     if not codes:

@@ -1,6 +1,5 @@
 """Runtimes by strategy id, found by entry point and imported when used; a plugin only where the config names it."""
 
-import difflib
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from proctor.errors import InputError, MachineError
 from proctor.ids import StrategyId
 from proctor.runtime.base import Runtime
 from proctor.runtime.capability import Claims
+from proctor.spec.marked import nearest
 
 GROUP = "proctor.runtimes"
 OURS = "proctor"
@@ -68,11 +68,11 @@ def runtime_by_id(strategy: StrategyId, config: Config | None = None) -> Runtime
     """
     offer = offers().get(strategy)
     if offer is None:
-        near = difflib.get_close_matches(strategy, offers(), n=1)
+        near = nearest(strategy, offers())
         raise InputError(
             "spec.unknown-runtime",
             f"no runtime is called {strategy!r}; there are: {', '.join(offers())}",
-            suggestion=near[0] if near else None,
+            suggestion=f"Did you mean `{near}`?" if near else None,
         )
     if len(offer.points) > 1:
         both = " and ".join(offer.distributions)

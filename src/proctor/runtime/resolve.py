@@ -1,6 +1,6 @@
 """From a chain of strategies to a runtime that really starts; every refusal on the way is kept."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
@@ -123,8 +123,15 @@ def _told(link: Link) -> dict[str, str]:
     return {"strategy": link.strategy, "code": link.error.code, "what": link.error.what, "todo": link.todo}
 
 
-def links(flow: ResolvedFlow, *, config: Config) -> Iterator[Link]:
-    """Each of the flow's chain, as far as it can be judged before a credential is looked for."""
+def _nothing(_: Runtime) -> None:
+    """There is nothing else to be said against anybody."""
+
+
+def links(flow: ResolvedFlow, *, config: Config, check: Callable[[Runtime], None] = _nothing) -> Iterator[Link]:
+    """Each of the flow's chain, as far as it can be judged before a credential is looked for.
+
+    `check` is asked about each that is let in, before its program is looked for: what it raises is no refusal.
+    """
     lanes = [lane_of(strategy, config) for strategy in strategy_ids(config)]
     chain = spell_out(
         flow.runtime,
@@ -134,28 +141,37 @@ def links(flow: ResolvedFlow, *, config: Config) -> Iterator[Link]:
     )
     for member in chain:
         try:
-            yield _candidate(member, flow, config)
+            runtime = _let_in(member, flow, config)
         except ProctorError as error:
             yield Refused(strategy=member.strategy, error=error)
-        except Exception as error:  # a plugin may do anything
-            broken = MachineError("runtime.broken", f"{member.strategy}: {type(error).__name__}: {error}")
-            yield Refused(strategy=member.strategy, error=broken)
+        else:
+            check(runtime)
+            yield _with_program(runtime, flow, config)
 
 
-def _candidate(member: Member, flow: ResolvedFlow, config: Config) -> Candidate:
+def _let_in(member: Member, flow: ResolvedFlow, config: Config) -> Runtime:
     strategy = member.strategy
     if strategy == AUTO:
-        what = f"no default lane is there for {_spelled(flow.model)}"
-        raise InputError("runtime.no-lane", what)
+        raise InputError("runtime.no-lane", f"no default lane is there for {_spelled(flow.model)}")
     runtime = runtime_by_id(strategy, config)
-    lane = lane_of(strategy, config)
-    lane.admit()
+    lane_of(strategy, config).admit()
     if not member.is_unclaimed and not serves(runtime, flow.model):
         raise InputError("runtime.not-served", f"{strategy} does not serve {_spelled(flow.model)}")
     for claim, why in needs(flow).items():
         if not getattr(runtime.claims, claim):
             raise InputError("runtime.capability", f"{strategy} cannot {WORDS[claim]}, which {why} needs")
-    return Candidate(lane=lane, runtime=runtime, executable=runtime.locate(flow.options.get(strategy, {})))
+    return runtime
+
+
+def _with_program(runtime: Runtime, flow: ResolvedFlow, config: Config) -> Link:
+    try:
+        program = runtime.locate(flow.options.get(runtime.id, {}))
+    except ProctorError as error:
+        return Refused(strategy=runtime.id, error=error)
+    except Exception as error:  # a plugin may do anything
+        broken = MachineError("runtime.broken", f"{runtime.id}: {type(error).__name__}: {error}")
+        return Refused(strategy=runtime.id, error=broken)
+    return Candidate(lane=lane_of(runtime.id, config), runtime=runtime, executable=program)
 
 
 def needs(flow: ResolvedFlow) -> dict[str, str]:
