@@ -50,7 +50,7 @@ def test_a_mission_is_verified_and_its_evidence_is_derived_again_to_the_byte(
     assert [type(seen_in(row)) for row in rows_of(greeted)].count(HistoryKept) == 1
     words = next(line["text"] for line in jsonl(greeted.transcript) if line["kind"] == "message")
     assert words == "The word is [redacted:MY_TOKEN]."
-    again = lab.proctor("attempt", "rederive", greeted.folder.name)
+    again = lab.proctor("attempt", "rederive", greeted.folder.name, "--check")
     assert (again.returncode, again.stderr) == (0, "")
     for file in lab.root.rglob("*"):
         assert not file.is_file() or SECRET.encode() not in file.read_bytes(), file

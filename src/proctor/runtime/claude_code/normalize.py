@@ -130,15 +130,16 @@ class ClaudeNormalizer:
         match envelope.type:
             case "stream_event":
                 yield self._streamed(envelope, row)
-            case "assistant":
+            case "assistant" | "user":
+                said = _read(raw, wire.Said)
                 yield from self._begun(row)
-                yield from self._assistant(_read(raw, wire.Said), row)
-            case "user":
-                yield from self._begun(row)
-                yield from self._results(_read(raw, wire.Said), row)
+                if not said.message.blocks:
+                    yield Noted(native=f"empty {envelope.type}", frame=row.seq, at_ms=row.at_ms)
+                yield from self._assistant(said, row) if envelope.type == "assistant" else self._results(said, row)
             case "result":
+                result = _read(raw, wire.Result)
                 yield from self._begun(row)
-                yield from self._resulted(_read(raw, wire.Result), row)
+                yield from self._resulted(result, row)
             case "control_request":
                 yield self._question(envelope, row)
             case "control_response":
