@@ -167,6 +167,13 @@ def test_only_the_agents_own_words_are_its_words() -> None:
     assert (error.error_class, error.will_retry) == ("rate_limit:429", False)
 
 
+def test_what_is_said_twice_is_told_once() -> None:
+    again = says({"type": "text", "text": "a"}, uuid="x")
+    done = result(uuid="y", structured_output={}, result="{}")
+    events = events_of([prompt(), INIT, again, again, done, done])
+    assert [event.frame for event in of(events, TextSaid, TurnEnded)] == [3, 5, 5]
+
+
 def test_what_redaction_held_back_is_told_at_its_place() -> None:
     delta = {"type": "content_block_delta", "index": 2, "delta": {"type": "text_delta", "text": "my se"}}
     told: list[Said] = [

@@ -68,6 +68,7 @@ class ClaudeNormalizer:
         self._requests: dict[str, str] = {}
         self._calls: dict[str, Called] = {}
         self._ended: set[str] = set()
+        self._told: set[str] = set()
         self._blocks: dict[str, int] = {}
         self._used: Tokens | None = None
         self._is_usage_known = True
@@ -133,8 +134,12 @@ class ClaudeNormalizer:
             case "assistant" | "user":
                 said = _read(raw, wire.Said)
                 yield from self._begun(row)
-                if not said.message.blocks:
-                    yield Noted(native=f"empty {envelope.type}", frame=row.seq, at_ms=row.at_ms)
+                if said.uuid in self._told or not said.message.blocks:
+                    kind = "repeated" if said.message.blocks else "empty"
+                    yield Noted(native=f"{kind} {envelope.type}", frame=row.seq, at_ms=row.at_ms)
+                    return
+                if said.uuid:
+                    self._told.add(said.uuid)
                 yield from self._assistant(said, row) if envelope.type == "assistant" else self._results(said, row)
             case "result":
                 result = _read(raw, wire.Result)
