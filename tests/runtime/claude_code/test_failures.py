@@ -9,6 +9,8 @@ from proctor.event.model import ErrorReported, TurnEnded
 from proctor.runtime.base import ModelAsk
 from proctor.runtime.claude_code.failures import FAILURES
 from proctor.runtime.failures import diagnose
+from proctor.transport.channel import Channel
+from proctor.transport.fault import Alter, Break, FaultChannel
 from tests.runtime.claude_code.real import Talk, claude, run
 
 pytestmark = [pytest.mark.real_agent, pytest.mark.agent("claude_code")]
@@ -104,6 +106,21 @@ def test_without_a_provider_or_a_key_it_says_so(tmp_path: Path) -> None:
             async with real.talk({"say": "a"}, name="keyless", model=real.provider("keyless")) as talk:
                 await talk.session.turn("Go on.")
                 assert (found(talk), talk.ends) == (["key-missing"], [("failed", "provider.key-missing")])
+
+    run(main)
+
+
+def test_an_end_of_a_kind_that_nobody_knows_is_a_failure_of_the_agents(tmp_path: Path) -> None:
+    def worse(line: bytes) -> bytes:
+        return line.replace(b'"subtype":"success"', b'"subtype":"error_of_tomorrow"').replace(b"is_error", b"was_error")
+
+    def between(channel: Channel) -> Channel:
+        return FaultChannel(channel, [Break(at=lambda line: b'"type":"result"' in line, how=Alter(to=worse))])
+
+    async def main() -> None:
+        async with claude(tmp_path, between=between) as real, real.talk({"say": "Done."}) as talk:
+            await talk.session.turn("Go on.")
+            assert (found(talk), talk.ends) == (["other"], [("failed", "agent.turn-failed")])
 
     run(main)
 

@@ -1,5 +1,6 @@
 """The fences around the real Claude Code, which has no sandbox of its own, and what it is not handed."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -92,5 +93,31 @@ def test_its_commands_are_not_handed_the_key(tmp_path: Path) -> None:
             (output,) = outputs(talk.of(ToolEnded))
             assert (key in output, 'a  "b"' in output, talk.said) == (False, True, ["Done."])
             assert f"PROCTOR_ATTEMPT={talk.name}" in output
+
+    run(main)
+
+
+def test_an_inherited_login_is_used_where_the_users_home_is_hidden(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    token = "sk-ant-oat01-of-nobody-0123456789"
+    expires_ms = 32_503_680_000_000
+    oauth = {"accessToken": token, "refreshToken": token, "expiresAt": expires_ms, "scopes": ["user:inference"]}
+    own = tmp_path / "user" / ".claude"
+    own.mkdir(parents=True)
+    (own / ".credentials.json").write_text(json.dumps({"claudeAiOauth": oauth}))
+    (own / "settings.json").write_text("{}")
+    monkeypatch.setenv("HOME", str(own.parent))
+    model = ModelAsk(provider="anthropic", name="claude-sonnet-4-5", login=Login.INHERIT)
+    look = {"run": f"ls -A {own}; env"}
+
+    async def main() -> None:
+        async with (
+            claude(tmp_path / "run", model=model, user_home=own) as real,
+            real.talk(look, {"say": "Done."}, name="mine", model=real.provider("mine", login=Login.INHERIT)) as talk,
+        ):
+            await talk.session.turn("Go on.")
+            (output,) = outputs(talk.of(ToolEnded))
+            assert (talk.said, output.splitlines()[0], token in output) == (["Done."], ".credentials.json", False)
 
     run(main)

@@ -95,5 +95,5 @@ FAILURES: Final = (
         code="agent.budget",
         final="error_max_turns|max_turns",
     ),
-    Failure(id="other", fault="anything else", code="agent.turn-failed", final=".*"),
+    Failure(id="other", fault="anything else", code="agent.turn-failed", final=".*", is_seen=False),
 )

@@ -68,6 +68,7 @@ class ClaudeNormalizer:
         self._requests: dict[str, str] = {}
         self._calls: dict[str, Called] = {}
         self._ended: set[str] = set()
+        self._told: set[str] = set()
         self._blocks: dict[str, int] = {}
         self._used: Tokens | None = None
         self._is_usage_known = True
@@ -130,15 +131,20 @@ class ClaudeNormalizer:
         match envelope.type:
             case "stream_event":
                 yield self._streamed(envelope, row)
-            case "assistant":
+            case "assistant" | "user":
+                said = _read(raw, wire.Said)
                 yield from self._begun(row)
-                yield from self._assistant(_read(raw, wire.Said), row)
-            case "user":
-                yield from self._begun(row)
-                yield from self._results(_read(raw, wire.Said), row)
+                if said.uuid in self._told or not said.message.blocks:
+                    kind = "repeated" if said.message.blocks else "empty"
+                    yield Noted(native=f"{kind} {envelope.type}", frame=row.seq, at_ms=row.at_ms)
+                    return
+                if said.uuid:
+                    self._told.add(said.uuid)
+                yield from self._assistant(said, row) if envelope.type == "assistant" else self._results(said, row)
             case "result":
+                result = _read(raw, wire.Result)
                 yield from self._begun(row)
-                yield from self._resulted(_read(raw, wire.Result), row)
+                yield from self._resulted(result, row)
             case "control_request":
                 yield self._question(envelope, row)
             case "control_response":
