@@ -103,6 +103,19 @@ def test_a_turn_of_a_thread_that_goes_on_is_told_with_where_the_thread_stood() -
     ]
 
 
+def test_where_a_thread_stood_is_told_before_its_turn_also_where_its_beginning_is_lost() -> None:
+    events = told(started("resume"), steps.counted(steps.STOOD, HUNDRED), {"type": "turn.started"})
+    assert [type(event) for event in events] == [Noted, Noted, UsageReported, TurnBegan]
+
+
+def test_a_total_that_shrinks_is_believed_by_nobody() -> None:
+    end = {"type": "turn.completed", "usage": USAGE}
+    less = {"type": "turn.completed", "usage": {**USAGE, "input_tokens": 1}}
+    events = told(started(), end, started("resume"), less)
+    assert [event.tokens for event in events if isinstance(event, UsageReported)] == [HUNDRED]
+    assert [event.turn for event in events if isinstance(event, TurnEnded)] == [ONE, TurnId("turn-2")]
+
+
 def test_warnings_come_as_items_and_an_error_is_not_the_end() -> None:
     words = "Reconnecting... 1/2 (unexpected status 401 Unauthorized: no, url: u)"
     assert told(

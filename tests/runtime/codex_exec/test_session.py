@@ -20,7 +20,6 @@ from proctor.event.model import (
     ReasoningSaid,
     SessionBegan,
     TextSaid,
-    ToolBegan,
     ToolEnded,
     TurnEnded,
     UsageReported,
@@ -31,6 +30,7 @@ from proctor.model.script import Script, Step
 from proctor.runtime.base import ModelAsk
 from proctor.spec.model import Approvals, Login
 from proctor.testing.trial import EventTap, Trial
+from proctor.transport.fault import Break, Cut, FaultChannel
 from tests.lab import processes_with, wait_until
 from tests.runtime.codex_exec.real import costs, real_exec
 from tests.runtime.twin import run
@@ -58,14 +58,19 @@ def assert_lawful(tap: EventTap) -> None:
 @pytest.mark.requirement("runtime.usage")
 def test_each_turn_of_a_conversation_costs_its_own_though_the_wire_counts_on(tmp_path: Path) -> None:
     async def test() -> None:
-        async with real_exec(tmp_path) as trial, trial.session(*THREE, name="k", is_persistent=True) as (session, tap):
-            for prompt in ("First.", "Second.", "Third."):
+        fails = {"fault": {"status": 400}}
+        async with (
+            real_exec(tmp_path) as trial,
+            trial.session(*THREE, fails, name="k", is_persistent=True) as (session, tap),
+        ):
+            for prompt in ("First.", "Second.", "Third.", "Another, which costs nothing."):
                 await session.turn(prompt)
+            assert ends(tap) == ["completed", "completed", "completed", "failed"]
             assert (on_the_wire(tap), costs(tap)) == ([100, 200, 300], [CROSS_CHECKED] * 3)
             assert [said.text for said in tap.of(TextSaid)] == ["One.", "Two.", "Three."]
-            assert {"First.", "One.", "Second.", "Two.", "Third."} <= {*trial.model.journal("k")[-1].heard}
+            assert {"First.", "One.", "Second.", "Two.", "Third."} <= {*trial.model.journal("k")[2].heard}
             assert [(began.thread, began.is_resumed) for began in tap.of(SessionBegan)] == [(session.thread, False)]
-            assert [each.code for each in tap.of(ProcessExited) if each.is_turns_own] == [0, 0, 0]
+            assert [each.code for each in tap.of(ProcessExited) if each.is_turns_own] == [0, 0, 0, 1]
             assert_lawful(tap)
 
     run(test)
@@ -103,7 +108,7 @@ def test_a_turn_whose_process_is_killed_is_paid_for_once_though_the_wire_forgets
             async with trial.session(*steps, name="k", is_persistent=True) as (session, tap):
 
                 async def kill() -> None:
-                    await until(tap, ToolBegan)
+                    await running("341.5")
                     [agent] = [pid for pid in processes_with("exec\x00--json") if is_own(pid, tmp_path)]
                     os.kill(agent, signal.SIGKILL)
 
@@ -119,6 +124,23 @@ def test_a_turn_whose_process_is_killed_is_paid_for_once_though_the_wire_forgets
     run(test)
 
 
+def test_a_turn_whose_output_closes_while_it_works_is_ended_and_its_end_is_on_record(tmp_path: Path) -> None:
+    nap = f"346.{os.getpid()}"
+
+    async def test() -> None:
+        broken = [Break(at=lambda line: b"item.started" in line, how=Cut())]
+        async with (
+            real_exec(tmp_path, between=lambda channel: FaultChannel(channel, broken)) as trial,
+            trial.session({"run": f"sleep {nap}"}, name="k") as (session, tap),
+        ):
+            with pytest.raises(HangupError):
+                await session.turn("Go on.")
+            assert [(each.signal, each.is_turns_own) for each in tap.of(ProcessExited)] == [(signal.SIGTERM, True)]
+            assert processes_with(f"sleep\x00{nap}") == []
+
+    run(test)
+
+
 def is_own(pid: int, folder: Path) -> bool:
     """Whether it is Codex itself, and not what is around it, working below this folder."""
     process = Path(f"/proc/{pid}")
@@ -128,8 +150,9 @@ def is_own(pid: int, folder: Path) -> bool:
     )
 
 
-async def until(tap: EventTap, kind: type[ToolBegan]) -> None:
-    await anyio.to_thread.run_sync(lambda: wait_until(lambda: bool(tap.of(kind))))
+async def running(nap: str) -> None:
+    """Until the shell sleeps: that it is about to was told before."""
+    await anyio.to_thread.run_sync(lambda: wait_until(lambda: bool(processes_with(f"sleep\x00{nap}"))))
 
 
 def test_an_ephemeral_thread_leaves_nothing_and_takes_no_second_turn(tmp_path: Path) -> None:
@@ -164,12 +187,14 @@ def test_an_interrupted_turn_leaves_no_child_and_a_thread_that_goes_on_and_its_s
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(sibling.turn, "Go on.")
                 tasks.start_soon(session.turn, "Go on.")
-                await until(tap, ToolBegan)
-                await until(sibling_tap, ToolBegan)
+                await running(nap)
+                await running(other)
                 await session.interrupt()
                 await session.settle()
                 assert (processes_with(f"sleep\x00{nap}"), ends(tap)) == ([], ["interrupted"])
                 assert (len(processes_with(f"sleep\x00{other}")) > 0, ends(sibling_tap)) == (True, [])
+                [rollout] = (tmp_path / "home" / "sessions").rglob("rollout-*.jsonl")
+                assert '"type":"turn_aborted"' in rollout.read_text(), "it was given the time to note it"
                 await session.turn("Once more.")
                 await sibling.interrupt()
             assert (ends(tap), costs(tap)) == (

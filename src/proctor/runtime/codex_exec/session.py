@@ -27,7 +27,7 @@ from proctor.runtime.talk import PLAIN, SEND_S, Count, Routed, Talk, open_talk
 from proctor.transport.process import Patience
 
 # Its stdin is closed from the start: what it gets at the end is the time to leave by itself.
-PATIENCE: Final = Patience(eof_s=5.0)
+PATIENCE: Final = Patience(eof_s=2.0)
 INTERRUPT_S: Final = 3.0
 SETTLE_S: Final = 15.0
 
