@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Final
 
 import pytest
@@ -12,26 +13,26 @@ from proctor_pi import RUNTIME
 
 # Read before any other conftest takes Proctor's own variables away.
 AGENTS: Final = os.environ.get("PROCTOR_AGENTS", "")
-NEEDS: Final = "program"
+HERE: Final = Path(__file__).parent
 
 
 def _program() -> Executable | None:
+    """The pinned one, and no other that may be on this machine."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PROCTOR_AGENTS", AGENTS)
         try:
-            return RUNTIME.locate({})
+            found = RUNTIME.locate({})
         except MachineError:
             return None
+    return found if found is not None and AGENTS and found.path.startswith(AGENTS) else None
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Tests that need pi are left out where it is not there."""
-    here = os.fspath(config.rootpath / "examples")
-    needing = [
-        item
-        for item in items
-        if os.fspath(item.path).startswith(here) and NEEDS in getattr(item, "fixturenames", ()) and _program() is None
-    ]
+    if _program() is not None:
+        return
+    ours = [item for item in items if item.path.is_relative_to(HERE)]
+    needing = [item for item in ours if "program" in getattr(item, "fixturenames", ())]
     if needing:
         config.hook.pytest_deselected(items=needing)
         items[:] = [item for item in items if item not in needing]

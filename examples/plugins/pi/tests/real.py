@@ -14,7 +14,7 @@ from proctor.runtime.base import Executable
 from proctor.testing.trial import EventTap, Trial, host_asked
 from proctor_pi import RUNTIME
 
-DEADLINE_S: Final = 60.0
+DEADLINE_S: Final = 120.0
 # No test waits for what is tried again, and pi never waits long.
 OPTIONS: Final = {"max_retries": 1, "retry_delay_ms": 1}
 

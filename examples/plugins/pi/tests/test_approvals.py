@@ -1,5 +1,6 @@
 """Who decides what the real pi may do, and what holds it when nobody is asked."""
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -8,8 +9,8 @@ from examples.plugins.pi.tests.real import open_pi, run
 
 from proctor.clock import SYSTEM_CLOCK
 from proctor.event.model import ApprovalAsked, ApprovalResolved, ToolEnded
-from proctor.runtime.base import Decision, Executable, Question
-from proctor.spec.model import Approvals, Sandbox
+from proctor.runtime.base import Decision, Executable, ModelAsk, Question
+from proctor.spec.model import Approvals, Login, Sandbox
 from proctor.testing.trial import EventTap, session_asked
 from proctor_pi import RUNTIME
 from proctor_pi.approvals import Desk
@@ -60,18 +61,6 @@ def test_whoever_is_asked_decides(tmp_path: Path, program: Executable) -> None:
     run(test)
 
 
-def test_what_is_denied_is_what_leads_out(tmp_path: Path, program: Executable) -> None:
-    async def test() -> None:
-        async with open_pi(tmp_path, program) as pi:
-            assert await outcome(pi, {"run": "true"}, INSIDE, OUTSIDE, name="fenced") == [
-                ("accept", "policy", "completed"),
-                ("accept", "policy", "completed"),
-                ("decline", "policy", "declined"),
-            ]
-
-    run(test)
-
-
 @pytest.mark.parametrize(
     ("ask", "is_fenced", "allowed"),
     [
@@ -106,23 +95,31 @@ def test_policy_allows_what_is_held(
 
 
 @pytest.mark.requirement("attempt.contain")
-def test_the_fences_hold_a_command(tmp_path: Path, program: Executable, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_by_policy_all_is_done_that_the_fences_hold(
+    tmp_path: Path, program: Executable, monkeypatch: pytest.MonkeyPatch
+) -> None:
     home = tmp_path / "user"
     home.mkdir()
     (home / "diary").write_text("private")
     monkeypatch.setenv("HOME", str(home))
-    tries = f"touch inside; touch $TMPDIR/inside; touch /etc/outside; touch {tmp_path}/outside; cat {home}/diary; true"
+    tries = f"touch inside $TMPDIR/inside {tmp_path}/outside; touch /etc/outside; cat {home}/diary; env | grep -c KEY"
+    env = {"PATH": os.environ["PATH"], "MY_KEY": "sk-0123456789"}
 
     async def test() -> None:
-        held = {"run": tries}
-        async with open_pi(tmp_path, program) as pi, pi.session(held, DONE, name="held") as (session, tap):
-            await session.turn("Go on.")
-            [tool] = tap.of(ToolEnded)
-            refused = [line.rpartition(": ")[2] for line in (tool.output or "").splitlines()]
-            assert refused == ["Read-only file system", "No such file or directory"]
-            # There was a folder of that name, of its own.
-            assert not (tmp_path / "outside").exists()
-            assert (tmp_path / "held" / "workspace" / "inside").exists()
-            assert session.facts["fences"].value == {"files": "fenced", "network": "host"}
+        async with open_pi(tmp_path, program, env=env) as pi:
+            url = f"{pi.model.url}/a/held/v1"
+            model = ModelAsk(provider="mine", name="m", base_url=url, key_variable="MY_KEY", login=Login.API_KEY)
+            async with pi.session({"run": tries}, INSIDE, OUTSIDE, DONE, name="held", model=model) as (session, tap):
+                await session.turn("Go on.")
+                assert [each.by for each in tap.of(ApprovalResolved)] == ["policy"] * 3
+                command, inside, outside = tap.of(ToolEnded)
+                assert [tool.status for tool in (inside, outside)] == ["completed", "declined"]
+                refused = [line.rpartition(": ")[2] for line in (command.output or "").splitlines()]
+                # The key of its provider is in its own environment, and not in its commands'.
+                assert refused[:3] == ["Read-only file system", "No such file or directory", "0"]
+                # There was a folder of that name, of its own.
+                assert not (tmp_path / "outside").exists()
+                assert (tmp_path / "held" / "workspace" / "inside").exists()
+                assert session.facts["fences"].value == {"writable": ["workspace", "tmp", "home"], "network": "host"}
 
     run(test)

@@ -3,14 +3,12 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-import pytest
 from examples.plugins.pi.tests.real import broken_laws, open_pi, run
 
-from proctor.errors import HangupError
-from proctor.event.model import StreamEnded, TextSaid, ToolEnded, TurnEnded, Unrecognized, UsageReported
+from proctor.event.model import TextSaid, ToolEnded, TurnEnded, Unrecognized, UsageReported
 from proctor.runtime.base import Executable
 from proctor.transport.channel import Channel
-from proctor.transport.fault import Alter, Break, Cut, Duplicate, FaultChannel, Hold, Inject
+from proctor.transport.fault import Alter, Break, Duplicate, FaultChannel, Hold, Inject
 
 STRANGERS = (
     b'{"type":"message_from_mars","id":7}\n',
@@ -58,19 +56,5 @@ def test_repeated_late_and_strange_frames_change_nothing(tmp_path: Path, program
                 "not a frame",
                 "tool_execution_end",
             ]
-
-    run(test)
-
-
-def test_a_channel_that_closes_in_a_turn_is_a_hangup(tmp_path: Path, program: Executable) -> None:
-    plan = (Break(at=lambda line: line.startswith(b'{"type":"turn_start"'), how=Cut(keep_bytes=9)),)
-
-    async def test() -> None:
-        async with open_pi(tmp_path, program, **between(plan)) as pi:
-            async with pi.session({"say": "-"}, name="cut") as (session, tap):
-                with pytest.raises(HangupError):
-                    await session.turn("Go on.")
-            assert len(tap.of(StreamEnded)) == 1
-            assert broken_laws(tap.events) == []
 
     run(test)

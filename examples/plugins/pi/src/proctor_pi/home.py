@@ -12,6 +12,7 @@ import msgspec
 
 from proctor.contain.fences import Fences, fence_in
 from proctor.errors import InputError, disk_refusal
+from proctor.fact import Authority, Fact
 from proctor.runtime.base import HostAsk, ModelAsk, SessionAsk
 from proctor.spec.model import Contain, Network, Sandbox
 from proctor_pi import kept
@@ -137,3 +138,12 @@ def _fences(host: HostAsk, ask: SessionAsk, *, writable: tuple[Path, ...]) -> Fe
     )
     readable = (installation(host.program), *(() if works_in else (ask.workspace,)))
     return dataclasses.replace(fences, read_only=(*fences.read_only, *readable))
+
+
+def fences_fact(ask: SessionAsk, *, is_fenced: bool) -> Fact:
+    kept = ["tmp", "home"] if ask.sandbox is Sandbox.READ_ONLY else ["workspace", "tmp", "home"]
+    return Fact(
+        value={"writable": kept, "network": Network.HOST.value} if is_fenced else None,
+        authority=Authority.OBSERVED,
+        source="how the process was started",
+    )

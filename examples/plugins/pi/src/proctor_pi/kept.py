@@ -8,7 +8,7 @@ import msgspec
 from proctor.errors import RefusedError, disk_refusal
 from proctor.event.model import KeptItem
 from proctor.ids import ThreadId
-from proctor_pi.wire import Block, Native
+from proctor_pi.wire import BROKEN_OFF, Block, Native
 
 SOURCE = "pi session file"
 
@@ -20,6 +20,7 @@ class _Part(Block, frozen=True, kw_only=True):
 class _Message(Native, frozen=True, kw_only=True):
     role: str
     content: tuple[_Part, ...] | str = ()
+    stop_reason: str | None = None
 
 
 class _Entry(Native, frozen=True, kw_only=True):
@@ -71,6 +72,9 @@ def _items(line: bytes) -> Iterator[KeptItem]:
     message = entry.message
     if message is None or message.role == "toolResult":
         return  # a result belongs to the call that is there already
+    if message.stop_reason in BROKEN_OFF:
+        yield KeptItem(kind="other", text="a reply that broke off")
+        return
     parts = message.content if isinstance(message.content, tuple) else (_Part(type="text", text=message.content),)
     for part in parts:
         match part.type:

@@ -39,7 +39,7 @@ from proctor_pi.course import Course, Move
 from proctor_pi.failures import FAILURES, error_class
 from proctor_pi.places import Replies, is_reply
 from proctor_pi.tools import ASKING, DIALOGS, Call
-from proctor_pi.wire import Frame, Message, Result, Usage, name_of, read_frame, read_state
+from proctor_pi.wire import BROKEN_OFF, Frame, Message, Result, Usage, name_of, read_frame, read_state
 
 # What it says when a reply that it was about to ask for again is not wanted any more.
 RETRY_CANCELLED = "Retry cancelled"
@@ -185,7 +185,7 @@ class PiNormalizer:
             yield Noted(native=f"repeated {frame.type}", **at)
             return
         self._last = message
-        if message.stop_reason in ("error", "aborted"):
+        if message.stop_reason in BROKEN_OFF:
             # What there is of it was streamed. It is no whole message, and its count of tokens is nought for unknown.
             yield Noted(native=f"{frame.type} {message.stop_reason}", **at)
             return

@@ -15,13 +15,14 @@ from anyio.abc import TaskGroup
 from proctor.clock import Clock
 from proctor.errors import DeadlineError, HangupError, PeerError, RefusedError
 from proctor.event.row import HistoryKept
-from proctor.fact import Authority, Fact
+from proctor.fact import Fact
 from proctor.ids import ThreadId
 from proctor.runtime.base import SessionAsk, Tap
 from proctor.runtime.talk import PLAIN, Routed, Talk
 from proctor_pi import kept
 from proctor_pi.approvals import Desk
 from proctor_pi.course import Course, Move
+from proctor_pi.home import fences_fact
 from proctor_pi.leftovers import end_leftovers
 from proctor_pi.places import Replies
 from proctor_pi.tools import ASKING, DIALOGS, Call
@@ -69,8 +70,7 @@ class PiSession:
 
     @property
     def facts(self) -> Mapping[str, Fact]:
-        how = {"files": "fenced" if self._is_fenced else "open", "network": "host"}
-        return {"fences": Fact(value=how, authority=Authority.OBSERVED, source="how the process was started")}
+        return {"fences": fences_fact(self._ask, is_fenced=self._is_fenced)}
 
     @property
     def last_heard_s(self) -> float:

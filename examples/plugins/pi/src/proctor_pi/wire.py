@@ -4,6 +4,9 @@ from typing import Any
 
 import msgspec
 
+BROKEN_OFF = ("error", "aborted")
+"""The stop reasons of a reply that is not whole."""
+
 
 class Native(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Root of what pi says."""
