@@ -15,6 +15,7 @@ from proctor.event.outcome import Outcome
 from proctor.evidence.artifacts import Feedback
 from proctor.evidence.layout import SEAL, SEALED, AttemptPaths
 from proctor.runtime.process import RUNTIME
+from proctor.transport.fault import Break, Cut, FaultChannel
 from tests.lab import Lab, jsonl, processes_with, report_of, rows_of, runner_ref_of
 from tests.runtime.process.commands import flow, open_command, run_flows
 from tests.runtime.twin import run
@@ -197,8 +198,10 @@ def test_an_interrupt_ends_the_whole_tree_and_the_next_turn_has_its_own(tmp_path
 
 def test_a_command_that_closes_its_output_is_heard_until_it_ends(tmp_path: Path) -> None:
     async def main() -> tuple[list[str], list[str], list[int | None]]:
-        command = "echo last; exec >&-; sleep 2.6; echo still >&2; exit 3"
-        async with open_command(tmp_path, command) as (session, tap):
+        # Cut on its way to us: in most containments a wrapper holds the pipe open as long as the command lives.
+        cut = [Break(at=2, how=Cut())]
+        command = "echo last; echo lost; sleep 2.6; echo still >&2; exit 3"
+        async with open_command(tmp_path, command, between=lambda each: FaultChannel(each, cut)) as (session, tap):
             await session.turn("Go on.")
             said = [event.text for event in tap.of(TextSaid)]
             return said, [event.text for event in tap.of(WarningRaised)], [each.code for each in tap.of(ProcessExited)]
