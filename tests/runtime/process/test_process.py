@@ -1,6 +1,7 @@
 """Any command as a runtime, from YAML to sealed evidence."""
 
 import re
+import shlex
 import sys
 from pathlib import Path
 from typing import Any
@@ -14,9 +15,10 @@ from proctor.event.model import NoteMade, ProcessExited, PromptSent, SessionBega
 from proctor.event.outcome import Outcome
 from proctor.evidence.artifacts import Feedback
 from proctor.evidence.layout import SEAL, SEALED, AttemptPaths
+from proctor.runtime.codex.program import locate
 from proctor.runtime.process import RUNTIME
 from proctor.transport.fault import Break, Cut, FaultChannel
-from tests.lab import Lab, jsonl, processes_with, report_of, rows_of, runner_ref_of
+from tests.lab import Lab, jsonl, mission, processes_with, report_of, rows_of, runner_ref_of, say_done
 from tests.runtime.process.commands import flow, open_command, run_flows
 from tests.runtime.twin import run
 
@@ -128,6 +130,30 @@ def test_a_command_finds_the_scripted_model_where_the_clients_of_either_provider
     [paths] = run_flows(lab, {"one": flow(["python3", "-c", ask])}).values()
 
     assert messages(paths) == ["True\nTrue\nscripted"]
+
+
+@pytest.mark.real_agent
+@pytest.mark.requirement("runtime.process")
+def test_a_real_agent_works_as_a_command_inside_the_fences(lab: Lab) -> None:
+    lab.is_other_agent_allowed = True
+    provider = 'model_providers.p={name="p", base_url="%s", wire_api="responses", env_key="OPENAI_API_KEY"}'
+    codex = (
+        f'provider=$(printf {shlex.quote(provider)} "$OPENAI_BASE_URL")\n'
+        f"CODEX_HOME=$HOME exec {locate().real_path} exec --skip-git-repo-check --sandbox danger-full-access \\\n"
+        """-c model_provider='"p"' -c "$provider" -c "model=\\"$PROCTOR_MODEL\\"" -"""
+    )
+    work = mission(
+        "m",
+        {"run": "echo made by its shell >made"},
+        say_done("made"),
+        probes=[{"kind": "headless_run", "command": ["cat", "made"], "stdout": "made by its shell\n"}],
+    )
+    lab.run(lab.write_spec([work], flows=[{"id": "exec", **flow(codex)}]))
+
+    [paths] = lab.attempts().values()
+    report = report_of(paths)
+    assert (report.outcome, report.claimed, report.verified) == (Outcome.COMPLETED, True, True)
+    lab.assert_all_evidence_is_valid()
 
 
 # ── what it may touch ──

@@ -70,7 +70,7 @@ class ProcessSession:
             "ownVariables": Fact(
                 value=sorted(self._env),
                 authority=Authority.OBSERVED,
-                source="names set for each process by its runtime",
+                source="what its runtime sets itself",
             ),
         }
 
