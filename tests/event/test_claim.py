@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proctor.event.claim import FOOTER, MARKER, NO_CLAIM, Claim, ClaimFold, claim_in, with_footer
-from proctor.event.model import Event, PromptSent, TextSaid, TextStreamed, TurnAsked, TurnEnded
+from proctor.event.model import Event, PromptSent, ResultFound, TextSaid, TextStreamed, TurnAsked, TurnEnded
 from proctor.ids import ItemId, TurnId
 from tests.event.streams import streams, words
 
@@ -101,3 +101,18 @@ def test_neither_our_prompt_nor_half_a_message_is_a_claim() -> None:
 
 def test_an_agent_that_only_repeats_the_request_claims_nothing() -> None:
     assert claim_in(FOOTER, frame=1).claimed is None
+
+
+@pytest.mark.requirement("evidence.claimed-vs-verified")
+def test_a_result_that_was_handed_in_stands_until_another_is_and_one_that_is_none_takes_nothing_back() -> None:
+    handed_in = ResultFound(source="feedback", done=True, answer="4", result=[4], frame=1, at_ms=1)
+    missing = ResultFound(source="file", code="agent.result-missing", problem="no file", frame=3, at_ms=3)
+    later = ResultFound(source="feedback", done=False, frame=4, at_ms=4)
+    words = said(marker(done=False, answer="no"), frame=2)
+    claim = Claim(claimed=True, answer="4", frame=1, result=[4])
+
+    assert claim_of(handed_in, words) == claim
+    assert claim_of(handed_in, missing) == msgspec.structs.replace(claim, problem="agent.result-missing: no file")
+    assert claim_of(words, missing) == Claim(frame=3, problem="agent.result-missing: no file")
+    assert claim_of(handed_in, words, later) == Claim(claimed=False, frame=4)
+    assert claim_of(handed_in, TurnAsked(text="x", frame=2, at_ms=2), said("Hm.", frame=3)) == NO_CLAIM

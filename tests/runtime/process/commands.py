@@ -55,9 +55,10 @@ async def open_command(
 ) -> AsyncIterator[tuple[Session, WaitingTap]]:
     """A session of a command, in its own places below the folder."""
     options = {"command": command, **ask.pop("options", {})}
+    between = ask.pop("between", None)
     tap = WaitingTap(RUNTIME.normalizer())
     async with (
-        host_asked(folder / name, name=name, program=RUNTIME.locate(options)) as asked,
+        host_asked(folder / name, name=name, program=RUNTIME.locate(options), between=between) as asked,
         RUNTIME.open_host(asked, tap) as host,
         host.open_session(session_asked(folder, name=name, base_url=NOWHERE, options=options, **ask), tap) as session,
     ):

@@ -1,6 +1,7 @@
 """Any command as a runtime, from YAML to sealed evidence."""
 
 import re
+import shlex
 import sys
 from pathlib import Path
 from typing import Any
@@ -14,8 +15,10 @@ from proctor.event.model import NoteMade, ProcessExited, PromptSent, SessionBega
 from proctor.event.outcome import Outcome
 from proctor.evidence.artifacts import Feedback
 from proctor.evidence.layout import SEAL, SEALED, AttemptPaths
+from proctor.runtime.codex.program import locate
 from proctor.runtime.process import RUNTIME
-from tests.lab import Lab, jsonl, processes_with, report_of, rows_of, runner_ref_of
+from proctor.transport.fault import Break, Cut, FaultChannel
+from tests.lab import Lab, jsonl, mission, processes_with, report_of, rows_of, runner_ref_of, say_done
 from tests.runtime.process.commands import flow, open_command, run_flows
 from tests.runtime.twin import run
 
@@ -129,6 +132,30 @@ def test_a_command_finds_the_scripted_model_where_the_clients_of_either_provider
     assert messages(paths) == ["True\nTrue\nscripted"]
 
 
+@pytest.mark.real_agent
+@pytest.mark.requirement("runtime.process")
+def test_a_real_agent_works_as_a_command_inside_the_fences(lab: Lab) -> None:
+    lab.is_other_agent_allowed = True
+    provider = 'model_providers.p={name="p", base_url="%s", wire_api="responses", env_key="OPENAI_API_KEY"}'
+    codex = (
+        f'provider=$(printf {shlex.quote(provider)} "$OPENAI_BASE_URL")\n'
+        f"CODEX_HOME=$HOME exec {locate().real_path} exec --skip-git-repo-check --sandbox danger-full-access \\\n"
+        """-c model_provider='"p"' -c "$provider" -c "model=\\"$PROCTOR_MODEL\\"" -"""
+    )
+    work = mission(
+        "m",
+        {"run": "echo made by its shell >made"},
+        say_done("made"),
+        probes=[{"kind": "headless_run", "command": ["cat", "made"], "stdout": "made by its shell\n"}],
+    )
+    lab.run(lab.write_spec([work], flows=[{"id": "exec", **flow(codex)}]))
+
+    [paths] = lab.attempts().values()
+    report = report_of(paths)
+    assert (report.outcome, report.claimed, report.verified) == (Outcome.COMPLETED, True, True)
+    lab.assert_all_evidence_is_valid()
+
+
 # ── what it may touch ──
 
 
@@ -197,8 +224,10 @@ def test_an_interrupt_ends_the_whole_tree_and_the_next_turn_has_its_own(tmp_path
 
 def test_a_command_that_closes_its_output_is_heard_until_it_ends(tmp_path: Path) -> None:
     async def main() -> tuple[list[str], list[str], list[int | None]]:
-        command = "echo last; exec >&-; sleep 2.6; echo still >&2; exit 3"
-        async with open_command(tmp_path, command) as (session, tap):
+        # Cut on its way to us: in most containments a wrapper holds the pipe open as long as the command lives.
+        cut = [Break(at=2, how=Cut())]
+        command = "echo last; echo lost; sleep 2.6; echo still >&2; exit 3"
+        async with open_command(tmp_path, command, between=lambda each: FaultChannel(each, cut)) as (session, tap):
             await session.turn("Go on.")
             said = [event.text for event in tap.of(TextSaid)]
             return said, [event.text for event in tap.of(WarningRaised)], [each.code for each in tap.of(ProcessExited)]

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from proctor.errors import InputError, RefusedError
 from proctor.event.model import TurnEnded
 from proctor.event.outcome import Outcome
+from proctor.event.row import Dir
 from proctor.evidence.layout import AttemptPaths
 from proctor.runtime.replay import RUNTIME
 from proctor.testing.trial import EventTap, host_asked, session_asked
@@ -69,6 +71,15 @@ def derived(paths: AttemptPaths) -> tuple[list[dict[str, Any]], list[dict[str, A
     )
 
 
+def said(paths: AttemptPaths) -> list[tuple[str, str | None, bytes | None]]:
+    """What was on the channel, as it was recorded."""
+    return [
+        (row.dir.value, row.text, bytes(row.frame) if isinstance(row.frame, msgspec.Raw) else None)
+        for row in rows_of(paths)
+        if row.dir is not Dir.SELF
+    ]
+
+
 def ending(paths: AttemptPaths) -> tuple[Any, ...]:
     report, metrics = report_of(paths), report_of(paths).metrics
     counts = {name: count for name, count in metrics.frames.items() if name != "self"}
@@ -91,6 +102,7 @@ def test_a_replay_leaves_the_trace_the_transcript_and_the_end_of_what_was_record
 
     for id_, (name, _) in names.items():
         assert (derived(again[id_]), ending(again[id_])) == (derived(recorded[name]), ending(recorded[name])), id_
+        assert said(again[id_]) == said(recorded[name]), id_
         assert WORD not in again[id_].frames.read_text()
     ref = runner_ref_of(again["tells-codex-whole"])
     assert (ref.strategy, ref.thread_id) == ("replay", runner_ref_of(recorded["tells.codex"]).thread_id)

@@ -83,14 +83,15 @@ class Desk:
 async def open_desk(folder: Path, tap: Tap, *, clock: Clock) -> AsyncIterator[Desk]:
     """Open while the block runs, at SOCKET in the folder."""
     desk = Desk(tap, clock=clock)
-    held = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        # By the descriptor: the path of a socket may have 107 bytes, and ours may be longer.
-        listener = await anyio.create_unix_listener(f"/proc/self/fd/{held}/{SOCKET}", mode=0o600)
+        held = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            # By the descriptor: the path of a socket may have 107 bytes, and ours may be longer.
+            listener = await anyio.create_unix_listener(f"/proc/self/fd/{held}/{SOCKET}", mode=0o600)
+        finally:
+            os.close(held)
     except OSError as error:
         raise disk_refusal(error, path=folder / SOCKET) from error
-    finally:
-        os.close(held)
     try:
         async with listener, anyio.create_task_group() as tasks:
             tasks.start_soon(desk.serve, listener)

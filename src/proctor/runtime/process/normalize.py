@@ -15,6 +15,7 @@ from proctor.event.model import (
     TextStreamed,
     TurnBegan,
     TurnEnded,
+    Unrecognized,
     WarningRaised,
 )
 from proctor.event.row import ChildExited, Dir, Row, StepTaken
@@ -71,6 +72,12 @@ class ProcessNormalizer:
                 yield from self._heard(_text(row), row)
 
     def _witnessed(self, row: Row) -> Iterator[Event]:
+        try:
+            yield from self._seen(row)
+        except msgspec.ValidationError:
+            yield Unrecognized(native="self", frame=row.seq, at_ms=row.at_ms)
+
+    def _seen(self, row: Row) -> Iterator[Event]:
         match seen_in(row):
             case StepTaken(step=step, detail=detail) if step == OPENED:
                 opened = msgspec.convert(detail, Opened)

@@ -1,6 +1,7 @@
 """One attempt of a command: a process a turn, fenced in, and whatever it hands in on record."""
 
 import math
+import os
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -65,7 +66,12 @@ class ProcessSession:
                 value={"files": files.value, "network": Network.HOST.value},
                 authority=Authority.OBSERVED,
                 source="how each process was started",
-            )
+            ),
+            "ownVariables": Fact(
+                value=sorted(self._env),
+                authority=Authority.OBSERVED,
+                source="what its runtime sets itself",
+            ),
         }
 
     @property
@@ -179,12 +185,17 @@ class ProcessSession:
             marker=self._options.result.marker,
         )
 
+    @property
+    def _search_path(self) -> str:
+        # An empty part of it would be the workspace.
+        return self._host.env.get("PATH") or os.defpath
+
     def _variables(self) -> dict[str, str]:
         model, script = self._ask.model, write_launcher(self._home / "bin")
         variables = {
             "HOME": str(self._home),
             "TMPDIR": str(self._ask.tmp),
-            "PATH": f"{script.parent}:{self._host.env.get('PATH', '')}",
+            "PATH": f"{script.parent}:{self._search_path}",
             "PROCTOR_ATTEMPT": self._ask.attempt,
             "PROCTOR_BIN": str(script),
             "PROCTOR_MODEL": model.name,
@@ -202,7 +213,7 @@ class ProcessSession:
 
     def _fenced(self) -> Fences | None:
         program = self._options.argv[0] if self._host.executable is None else self._host.executable.path
-        search_path = f"{self._host.env.get('PATH', '')}:{interpreter_folder()}"
+        search_path = f"{self._search_path}:{interpreter_folder()}"
         return agent_fences(self._ask, home=self._home, program=program, search_path=search_path, readable=packages())
 
     # ── what the talk tells ──
