@@ -58,7 +58,10 @@ class HealthBook:
         if len(self._waiting) < least or self.path is None:
             return
         async with self._lock:
+            # Another one may have written it meanwhile.
             batch, self._waiting = self._waiting, []
+            if not batch:
+                return
             try:
                 await anyio.to_thread.run_sync(write_health, self.path, batch)
             except MachineError as error:
