@@ -20,6 +20,8 @@ ENV = {"run": "env; cat /proc/self/environ | tr '\\0' '\\n'"}
 RENEWAL = "CODEX_REFRESH_TOKEN_URL_OVERRIDE"
 CLAIMS = {"email": "ada@example.com", "https://api.openai.com/auth": {"chatgpt_account_id": "acc-1"}}
 
+either = pytest.mark.parametrize("runtime", ["codex_app_server", "codex_exec"])
+
 
 def write(lab: Lab, provider: Provider, *missions: dict[str, Any], name: str = "loopback", **flow: Any) -> Path:
     model = {"provider": name, "name": "gpt-5.5", "base_url": provider.base_url}
@@ -115,8 +117,9 @@ def test_a_token_is_shown_to_the_provider_it_is_for(lab: Lab, monkeypatch: pytes
 
 @pytest.mark.requirement("runtime.login")
 @pytest.mark.requirement("runtime.credential")
+@either
 def test_codex_takes_an_access_token_of_openais_as_its_own_login(
-    lab: Lab, user: Path, monkeypatch: pytest.MonkeyPatch
+    lab: Lab, user: Path, monkeypatch: pytest.MonkeyPatch, runtime: str
 ) -> None:
     monkeypatch.setenv("WORK_ACCESS", TOKEN)
     who = {"email": "ada@example.com", "chatgpt_user_id": "u", "chatgpt_account_id": "a", "chatgpt_plan_type": "plus"}
@@ -124,7 +127,7 @@ def test_codex_takes_an_access_token_of_openais_as_its_own_login(
     with open_provider(ENV, say_done(), bearer=TOKEN, accounts=accounts) as provider:
         # Else it would wait some seconds for OpenAI itself.
         (user / "config.toml").write_text(f'chatgpt_base_url = "{provider.url}"\n')
-        flow = {"login": "token", "token": "WORK_ACCESS", "profile": "mine"}
+        flow = {"login": "token", "token": "WORK_ACCESS", "profile": "mine", "runtime": [runtime]}
         lab.run(write(lab, provider, name="openai", env={"CODEX_AUTHAPI_BASE_URL": provider.url}, **flow))
     assert provider.model_asked() == {f"Bearer {TOKEN}"}
     assert facts_of(lab) == {
@@ -137,13 +140,14 @@ def test_codex_takes_an_access_token_of_openais_as_its_own_login(
 
 
 @pytest.mark.requirement("runtime.login")
+@either
 def test_a_token_that_codex_does_not_take_refuses_the_session_before_the_model_is_asked(
-    lab: Lab, monkeypatch: pytest.MonkeyPatch
+    lab: Lab, monkeypatch: pytest.MonkeyPatch, runtime: str
 ) -> None:
     monkeypatch.setenv("WORK_ACCESS", TOKEN)
     with open_provider(say_done(), bearer=TOKEN) as provider:
         env = {"CODEX_AUTHAPI_BASE_URL": f"{provider.url}/nowhere"}
-        lab.run(write(lab, provider, name="openai", login="token", token="WORK_ACCESS", env=env))
+        lab.run(write(lab, provider, name="openai", login="token", token="WORK_ACCESS", env=env, runtime=[runtime]))
     assert provider.model_asked() == set()
     [paths] = lab.attempts().values()
     report = report_of(paths)
@@ -153,8 +157,9 @@ def test_a_token_that_codex_does_not_take_refuses_the_session_before_the_model_i
 
 @pytest.mark.requirement("runtime.login")
 @pytest.mark.requirement("runtime.credential")
+@either
 def test_the_users_own_login_is_renewed_in_place_and_nothing_of_it_is_kept(
-    lab: Lab, user: Path, monkeypatch: pytest.MonkeyPatch
+    lab: Lab, user: Path, monkeypatch: pytest.MonkeyPatch, runtime: str
 ) -> None:
     stale, fresh = jwt(exp=1000, **CLAIMS), jwt(n=2, **CLAIMS)
     tokens = {"id_token": jwt(**CLAIMS), "access_token": stale, "refresh_token": "rt-loopback-0001", "account_id": "a"}
@@ -168,7 +173,7 @@ def test_the_users_own_login_is_renewed_in_place_and_nothing_of_it_is_kept(
         monkeypatch.setenv(RENEWAL, f"{provider.url}/oauth/token")
         # Whatever else it would ask OpenAI is refused here, and at once.
         env = {"HTTPS_PROXY": provider.url}
-        lab.run(write(lab, provider, name="openai", login="inherit", forward=[RENEWAL], env=env))
+        lab.run(write(lab, provider, name="openai", login="inherit", forward=[RENEWAL], env=env, runtime=[runtime]))
     assert provider.model_asked() == {f"Bearer {fresh}"}
     assert facts_of(lab) == {
         "input": {"login": "inherit", "from": "file .codex/auth.json", "givenIn": None},

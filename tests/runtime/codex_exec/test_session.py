@@ -29,10 +29,10 @@ from proctor.ids import ThreadId
 from proctor.model.script import Script, Step
 from proctor.runtime.base import ModelAsk
 from proctor.spec.model import Approvals, Login
-from proctor.testing.trial import EventTap, Trial
+from proctor.testing.trial import EventTap
 from proctor.transport.fault import Break, Cut, FaultChannel
 from tests.lab import processes_with, wait_until
-from tests.runtime.codex_exec.real import costs, real_exec
+from tests.runtime.codex_exec.real import Exec, costs, real_exec
 from tests.runtime.twin import run
 
 pytestmark = [pytest.mark.real_agent, pytest.mark.requirement("runtime.codex-exec")]
@@ -267,7 +267,7 @@ GONE = ThreadId("00000000-0000-7000-8000-000000000000")
 
 
 def test_a_program_that_will_not_start_a_turn_tells_why_on_stderr(tmp_path: Path) -> None:
-    async def told(trial: Trial, **ask: object) -> list[object]:
+    async def told(trial: Exec, **ask: object) -> list[object]:
         async with trial.session({"say": "Never."}, name=f"n{len(ask)}-{next(iter(ask))}", **ask) as (session, tap):
             with pytest.raises(HangupError):
                 await session.turn("Go on.")

@@ -21,8 +21,8 @@ from proctor.runtime.talk import Count
 from proctor.transport.process import run_once
 
 LOGIN_DEADLINE_S: Final = 30.0
-# `codex login status` also shows a part of the key, which is not read.
-_LOGINS: Final = {"ChatGPT": "chatgpt", "an API key": "apikey", "access token": "accessToken"}
+# What `codex login status` says, and the app-server's word for it. It also shows a part of a key, which is not read.
+_LOGINS: Final = {"ChatGPT": "chatgpt", "an API key": "apikey", "personal access token": "personalAccessToken"}
 
 
 class ExecHost:
