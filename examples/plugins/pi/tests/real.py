@@ -1,17 +1,20 @@
 """The real pi beside a scripted model."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import anyio
+import msgspec
 
 from proctor.event.laws import Laws
 from proctor.event.model import Event
-from proctor.model.server import open_model
-from proctor.runtime.base import Executable
-from proctor.testing.trial import EventTap, Trial, host_asked
+from proctor.model.script import Script
+from proctor.model.server import ScriptedModel, open_model
+from proctor.runtime.base import Executable, Host, Session
+from proctor.testing.trial import EventTap, host_asked, session_asked
 from proctor_pi import RUNTIME
 
 DEADLINE_S: Final = 120.0
@@ -29,14 +32,34 @@ def run(test: Callable[[], Awaitable[None]]) -> None:
     anyio.run(bounded)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Room:
+    """Where sessions of pi are opened, each with its own places below the folder."""
+
+    host: Host
+    model: ScriptedModel
+    folder: Path
+
+    @asynccontextmanager
+    async def session(
+        self, *steps: Mapping[str, Any], name: str, **ask: Any
+    ) -> AsyncIterator[tuple[Session, EventTap]]:
+        """Whose model plays these steps; `name` is also where its journal is found."""
+        url = self.model.play(name, msgspec.convert({"version": 1, "steps": list(steps)}, Script))
+        tap = EventTap(RUNTIME.normalizer())
+        asked = session_asked(self.folder, name=name, base_url=url, **ask)
+        async with self.host.open_session(asked, tap) as session:
+            yield session, tap
+
+
 @asynccontextmanager
-async def open_pi(folder: Path, program: Executable, **ask: Any) -> AsyncIterator[Trial]:
+async def open_pi(folder: Path, program: Executable, **ask: Any) -> AsyncIterator[Room]:
     async with (
         open_model() as model,
         host_asked(folder, name="pi", program=program, **ask) as asked,
         RUNTIME.open_host(asked, EventTap(RUNTIME.normalizer())) as host,
     ):
-        yield Trial(runtime=RUNTIME, host=host, model=model, folder=folder)
+        yield Room(host=host, model=model, folder=folder)
 
 
 def broken_laws(events: list[Event]) -> list[str]:

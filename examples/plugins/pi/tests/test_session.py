@@ -89,7 +89,7 @@ def test_an_interrupt_ends_a_turn_and_all_that_it_left_and_nobody_elses(tmp_path
         async with (
             open_pi(tmp_path, program) as pi,
             pi.session({"run": command}, {"say": "I am here."}, name="busy") as (busy, busy_tap),
-            pi.session(WAITS, name="sibling") as (sibling, sibling_tap),
+            pi.session(WAITS, WAITS, name="sibling") as (sibling, sibling_tap),
             anyio.create_task_group() as tasks,
         ):
             tasks.start_soon(sibling.turn, "Go on.")
@@ -110,6 +110,11 @@ def test_an_interrupt_ends_a_turn_and_all_that_it_left_and_nobody_elses(tmp_path
             assert sibling_tap.of(TurnEnded) == []
             await sibling.interrupt()
             assert [ended.status for ended in sibling_tap.of(TurnEnded)] == ["interrupted"]
+            # At once, before pi has begun.
+            tasks.start_soon(sibling.turn, "Go on.")
+            await anyio.wait_all_tasks_blocked()
+            await sibling.interrupt()
+            assert [ended.status for ended in sibling_tap.of(TurnEnded)] == ["interrupted"] * 2
             wrappers = [_process(busy).wrapper, _process(sibling).wrapper]
         assert not any(map(is_alive, wrappers))
 

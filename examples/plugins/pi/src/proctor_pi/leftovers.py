@@ -6,7 +6,7 @@ from typing import Final
 
 import anyio
 
-from proctor.contain.identity import descendants, identify, pin, send_signal
+from proctor.contain.identity import descendants, identify, is_alive, pin, send_signal
 from proctor.transport.process import AgentProcess
 
 _ROUNDS: Final = 20
@@ -20,21 +20,26 @@ async def end_leftovers(process: AgentProcess) -> None:
     there is none, they are not, and go with the session.
     """
     for _ in range(_ROUNDS):
-        left = _leftovers(process)
-        if not left:
+        pins = {pid: pidfd for pid in _leftovers(process) if (pidfd := _pinned(pid)) is not None}
+        if not pins:
             return
-        for pid in left:
-            identity = identify(pid)
-            pidfd = None if identity is None else pin(identity)
-            if pidfd is not None:
+        # Looked at again now that they are pinned: a pid may have been given to somebody else meanwhile.
+        still = _leftovers(process)
+        for pid, pidfd in pins.items():
+            if pid in still:
                 send_signal(pidfd, signal.SIGKILL)
-                os.close(pidfd)
+            os.close(pidfd)
         await anyio.sleep(_PAUSE_S)
+
+
+def _pinned(pid: int) -> int | None:
+    identity = identify(pid)
+    return None if identity is None else pin(identity)
 
 
 def _leftovers(process: AgentProcess) -> list[int]:
     agent = process.agent
-    if agent is None:
+    if agent is None or not is_alive(process.wrapper):
         return []
     everybody = list(descendants(process.wrapper.pid))
     return [pid for pid in everybody if pid != agent.pid and agent.pid not in descendants(pid)]

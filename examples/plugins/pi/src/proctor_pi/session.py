@@ -54,6 +54,7 @@ class PiSession:
         self._calls: dict[str, Call] = {}
         self._state: State | None = None
         self._over: anyio.Event | None = None
+        self._accepted = anyio.Event()
         self._hangup: str | None = None
         self._talk: Talk
         self._tasks: TaskGroup
@@ -86,12 +87,14 @@ class PiSession:
     async def turn(self, prompt: str, *, output_schema: Mapping[str, Any] | None = None) -> None:
         if self._over is not None:
             raise RefusedError("peer.refused", "prompt: a turn runs already")
-        over = self._over = anyio.Event()
+        over, self._accepted = anyio.Event(), anyio.Event()
+        self._over = over
         try:
             await self._call("prompt", deadline_s=START_S, message=prompt)
-        except RefusedError:
+        except (RefusedError, HangupError):
             self._over = None
             raise
+        self._accepted.set()
         await over.wait()
         if self._hangup is not None:
             raise HangupError("peer.hangup", self._hangup)
@@ -109,6 +112,8 @@ class PiSession:
         if (over := self._over) is None:
             return
         with anyio.move_on_after(TEARDOWN_S), suppress(PeerError):
+            # An abort that comes before the turn has begun aborts nothing.
+            await self._accepted.wait()
             await self._call("abort", deadline_s=TEARDOWN_S)
             await over.wait()
 
@@ -187,6 +192,7 @@ class PiSession:
         self._desk.withdraw()
         for request in self._requests.values():
             request.answered.set()
+        self._accepted.set()
         self._end_turn()
 
     def _answered(self, frame: Frame) -> None:
