@@ -1,5 +1,6 @@
 """Any command as a runtime, from YAML to sealed evidence."""
 
+import os
 import re
 import shlex
 import sys
@@ -10,6 +11,7 @@ import anyio
 import msgspec
 import pytest
 
+from proctor.contain.ladder import FORCE_VARIABLE, Variant
 from proctor.errors import InputError, MachineError, ProctorError, RefusedError
 from proctor.event.model import NoteMade, ProcessExited, PromptSent, SessionBegan, TextSaid, TurnEnded, WarningRaised
 from proctor.event.outcome import Outcome
@@ -21,6 +23,7 @@ from proctor.transport.fault import Break, Cut, FaultChannel
 from tests.lab import Lab, jsonl, mission, processes_with, report_of, rows_of, runner_ref_of, say_done
 from tests.runtime.process.commands import flow, open_command, run_flows
 from tests.runtime.twin import run
+from tests.transport.ways import WAYS
 
 CLAIM = """echo 'PROCTOR-RESULT: {"done": true, "answer": "%s"}'"""
 
@@ -192,11 +195,26 @@ def test_a_command_writes_where_its_flow_lets_it_and_sees_no_home(
 def test_where_nothing_can_be_hidden_a_command_is_refused_unless_its_flow_says_contain_none(
     lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("PROCTOR_CONTAINMENT", "warden")
+    monkeypatch.setenv(FORCE_VARIABLE, "warden")
     found = run_flows(lab, {"fenced": flow("touch made"), "open": flow("touch made", contain="none")})
 
     ended = {name: (report_of(paths).outcome, report_of(paths).code) for name, paths in found.items()}
     assert ended == {"fenced": (Outcome.REFUSED, "machine.no-fences"), "open": (Outcome.COMPLETED, None)}
+
+
+@pytest.mark.requirement("attempt.no-orphans")
+@pytest.mark.parametrize("way", WAYS)
+def test_what_a_command_leaves_running_ends_with_it_and_keeps_nobody_waiting(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch, way: Variant
+) -> None:
+    monkeypatch.setenv(FORCE_VARIABLE, way)
+    nap = f"309.{os.getpid()}{len(way)}"
+    [paths] = run_flows(
+        lab, {"one": flow(f"setsid sleep {nap} & echo bye; proctor note left", contain="none")}
+    ).values()
+
+    assert (report_of(paths).outcome, messages(paths), told(paths)) == (Outcome.COMPLETED, ["bye"], [("note", "left")])
+    assert processes_with(nap) == []
 
 
 # ── sessions ──
