@@ -21,8 +21,7 @@ from proctor.runtime.codex.program import locate
 from proctor.runtime.process import RUNTIME
 from proctor.transport.fault import Break, Cut, FaultChannel
 from tests.lab import Lab, jsonl, mission, processes_with, report_of, rows_of, runner_ref_of, say_done
-from tests.runtime.process.commands import flow, open_command, run_flows
-from tests.runtime.twin import run
+from tests.runtime.process.commands import flow, open_command, run_flows, run_long
 from tests.transport.ways import WAYS
 
 CLAIM = """echo 'PROCTOR-RESULT: {"done": true, "answer": "%s"}'"""
@@ -237,7 +236,7 @@ def test_an_interrupt_ends_the_whole_tree_and_the_next_turn_has_its_own(tmp_path
             await session.turn("go")
             return [event.status for event in tap.of(TurnEnded)]
 
-    assert run(main) == ["interrupted", "completed"]
+    assert run_long(main) == ["interrupted", "completed"]
 
 
 def test_a_command_that_closes_its_output_is_heard_until_it_ends(tmp_path: Path) -> None:
@@ -250,7 +249,7 @@ def test_a_command_that_closes_its_output_is_heard_until_it_ends(tmp_path: Path)
             said = [event.text for event in tap.of(TextSaid)]
             return said, [event.text for event in tap.of(WarningRaised)], [each.code for each in tap.of(ProcessExited)]
 
-    assert run(main) == (["last"], ["still"], [3])
+    assert run_long(main) == (["last"], ["still"], [3])
 
 
 def test_a_command_that_reads_no_prompt_is_no_failure_and_its_program_may_lie_in_the_workspace(tmp_path: Path) -> None:
@@ -264,7 +263,7 @@ def test_a_command_that_reads_no_prompt_is_no_failure_and_its_program_may_lie_in
             asked = sum(len(event.text) for event in tap.of(PromptSent))
             return [each.text for each in tap.of(TextSaid)], [each.status for each in tap.of(TurnEnded)], asked
 
-    assert run(main) == (["mine"], ["completed"], 1_000_000)
+    assert run_long(main) == (["mine"], ["completed"], 1_000_000)
 
 
 @pytest.mark.requirement("runtime.capability.contract")
@@ -279,7 +278,7 @@ def test_what_a_command_cannot_do_is_refused_with_a_code(tmp_path: Path) -> None
                 codes.append(refused.value.code)
             return codes
 
-    assert run(main) == ["runtime.capability", "runtime.capability", "peer.refused"]
+    assert run_long(main) == ["runtime.capability", "runtime.capability", "peer.refused"]
 
 
 @pytest.mark.parametrize(
