@@ -16,8 +16,7 @@ from proctor.evidence.artifacts import Feedback
 from proctor.ids import ItemId, TurnId
 from proctor.runtime.codex_app_server import RUNTIME as CODEX
 from tests.lab import Lab, jsonl, mission, processes_with, report_of, rows_of, say_done
-from tests.runtime.process.commands import flow, open_command, run_flows
-from tests.runtime.twin import run
+from tests.runtime.process.commands import flow, open_command, run_flows, run_long
 
 BURST = "for i in $(seq 100); do printf '%0599d\\n' $i; done"
 
@@ -31,7 +30,7 @@ def test_r1_a_burst_of_60_000_bytes_was_shortened_in_9_of_40_runs_and_is_never(t
             assert [event.status for event in tap.of(TurnEnded)] == ["completed"] * 40
             return [len(event.text) + 1 for event in tap.of(TextSaid)]
 
-    assert run(main) == [60_000] * 40
+    assert run_long(main) == [60_000] * 40
 
 
 @pytest.mark.requirement("runtime.process")

@@ -78,3 +78,13 @@ def test_a_claim_that_is_not_shown_or_cannot_be_tried_is_no_proof(monkeypatch: p
 
 def test_there_is_a_case_for_everything_that_can_be_claimed() -> None:
     assert set(CASES) == {field.name for field in msgspec.structs.fields(Claims)}
+
+
+def test_what_runs_only_what_a_flow_names_is_not_tried_and_not_disproved() -> None:
+    found = prove(StrategyId("process"))
+    assert (found.exit, found.program, found.problem) == (Exit.UNVERIFIED, None, None)
+    claimed = [proof for proof in found.proofs if proof.is_claimed and proof.name != "handshake"]
+    assert {proof.is_proven for proof in claimed} == {None}
+    assert {proof.what for proof in claimed} == {
+        "command: a process needs `command`: a list of words, or a line for bash"
+    }

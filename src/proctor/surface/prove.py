@@ -3,7 +3,7 @@
 import anyio
 import msgspec
 
-from proctor.errors import Exit, ProctorError, lone
+from proctor.errors import Exit, InputError, ProctorError, lone
 from proctor.ids import StrategyId
 from proctor.runtime.base import Executable
 from proctor.runtime.registry import runtime_by_id
@@ -81,6 +81,9 @@ async def _proof(claim: msgspec.structs.FieldInfo, trial: Trial) -> Proof:
             await case(trial)
     except TimeoutError:
         what = f"no end within {CASE_S:g} s"
+    except InputError as error:
+        # Not tried: it wants to be told by a flow what to run.
+        return Proof(name=name, is_claimed=True, what=str(error))
     except (ProctorError, UnprovenError) as error:
         what = str(error)
     except Exception as error:  # a plugin may do anything

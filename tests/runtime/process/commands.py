@@ -1,9 +1,9 @@
 """Commands under Proctor: as flows of one campaign, or as sessions of one host whose events are kept."""
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import anyio
 
@@ -12,7 +12,9 @@ from proctor.evidence.layout import AttemptPaths
 from proctor.runtime.base import Session
 from proctor.runtime.process import RUNTIME
 from proctor.testing.trial import EventTap, host_asked, session_asked
-from tests.lab import Lab, mission, say_done
+from tests.lab import DEADLINE_S, Lab, mission, say_done
+
+T = TypeVar("T")
 
 NOWHERE = "http://127.0.0.1:1/v1"
 
@@ -32,6 +34,16 @@ def run_flows(
     lab.run(lab.write_spec([work], flows=rows, **top))
     lab.assert_all_evidence_is_valid()
     return {name.split(".")[1]: paths for name, paths in lab.attempts().items()}
+
+
+def run_long(test: Callable[[], Awaitable[T]]) -> T:
+    """The test in an event loop, bounded for a busy machine."""
+
+    async def bounded() -> T:
+        with anyio.fail_after(DEADLINE_S):
+            return await test()
+
+    return anyio.run(bounded)
 
 
 class WaitingTap(EventTap):

@@ -22,8 +22,7 @@ from proctor.runtime.process.normalize import ProcessNormalizer
 from proctor.testing.clock import FakeClock
 from proctor.testing.trial import EventTap
 from tests.lab import Lab, jsonl, report_of
-from tests.runtime.process.commands import flow, run_flows
-from tests.runtime.twin import run
+from tests.runtime.process.commands import flow, run_flows, run_long
 
 LEAVE = "import json, os; json.dump({!r}, open(os.environ['PROCTOR_RESULT'], 'w'))"
 
@@ -114,7 +113,7 @@ def test_what_is_no_message_is_refused_and_on_record_and_the_next_one_is_taken(t
         assert [event.text for event in tap.of(WarningRaised)] == refused
         assert [event.text for event in tap.of(NoteMade)] == ["good"]
 
-    run(main)
+    run_long(main)
 
 
 def test_after_so_many_messages_the_rest_is_refused_and_that_is_said_once(tmp_path: Path) -> None:
@@ -130,7 +129,7 @@ def test_after_so_many_messages_the_rest_is_refused_and_that_is_said_once(tmp_pa
             "message refused: more than 1000 messages: the rest is not kept"
         ]
 
-    run(main)
+    run_long(main)
 
 
 LEAVES = st.none() | st.booleans() | st.integers() | st.text()

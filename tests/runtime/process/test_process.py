@@ -1,5 +1,6 @@
 """Any command as a runtime, from YAML to sealed evidence."""
 
+import os
 import re
 import shlex
 import sys
@@ -10,6 +11,7 @@ import anyio
 import msgspec
 import pytest
 
+from proctor.contain.ladder import FORCE_VARIABLE, Variant
 from proctor.errors import InputError, MachineError, ProctorError, RefusedError
 from proctor.event.model import NoteMade, ProcessExited, PromptSent, SessionBegan, TextSaid, TurnEnded, WarningRaised
 from proctor.event.outcome import Outcome
@@ -19,8 +21,8 @@ from proctor.runtime.codex.program import locate
 from proctor.runtime.process import RUNTIME
 from proctor.transport.fault import Break, Cut, FaultChannel
 from tests.lab import Lab, jsonl, mission, processes_with, report_of, rows_of, runner_ref_of, say_done
-from tests.runtime.process.commands import flow, open_command, run_flows
-from tests.runtime.twin import run
+from tests.runtime.process.commands import flow, open_command, run_flows, run_long
+from tests.transport.ways import WAYS
 
 CLAIM = """echo 'PROCTOR-RESULT: {"done": true, "answer": "%s"}'"""
 
@@ -192,11 +194,26 @@ def test_a_command_writes_where_its_flow_lets_it_and_sees_no_home(
 def test_where_nothing_can_be_hidden_a_command_is_refused_unless_its_flow_says_contain_none(
     lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("PROCTOR_CONTAINMENT", "warden")
+    monkeypatch.setenv(FORCE_VARIABLE, "warden")
     found = run_flows(lab, {"fenced": flow("touch made"), "open": flow("touch made", contain="none")})
 
     ended = {name: (report_of(paths).outcome, report_of(paths).code) for name, paths in found.items()}
     assert ended == {"fenced": (Outcome.REFUSED, "machine.no-fences"), "open": (Outcome.COMPLETED, None)}
+
+
+@pytest.mark.requirement("attempt.no-orphans")
+@pytest.mark.parametrize("way", WAYS)
+def test_what_a_command_leaves_running_ends_with_it_and_keeps_nobody_waiting(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch, way: Variant
+) -> None:
+    monkeypatch.setenv(FORCE_VARIABLE, way)
+    nap = f"309.{os.getpid()}{len(way)}"
+    [paths] = run_flows(
+        lab, {"one": flow(f"setsid sleep {nap} & echo bye; proctor note left", contain="none")}
+    ).values()
+
+    assert (report_of(paths).outcome, messages(paths), told(paths)) == (Outcome.COMPLETED, ["bye"], [("note", "left")])
+    assert processes_with(nap) == []
 
 
 # ── sessions ──
@@ -219,7 +236,7 @@ def test_an_interrupt_ends_the_whole_tree_and_the_next_turn_has_its_own(tmp_path
             await session.turn("go")
             return [event.status for event in tap.of(TurnEnded)]
 
-    assert run(main) == ["interrupted", "completed"]
+    assert run_long(main) == ["interrupted", "completed"]
 
 
 def test_a_command_that_closes_its_output_is_heard_until_it_ends(tmp_path: Path) -> None:
@@ -232,7 +249,7 @@ def test_a_command_that_closes_its_output_is_heard_until_it_ends(tmp_path: Path)
             said = [event.text for event in tap.of(TextSaid)]
             return said, [event.text for event in tap.of(WarningRaised)], [each.code for each in tap.of(ProcessExited)]
 
-    assert run(main) == (["last"], ["still"], [3])
+    assert run_long(main) == (["last"], ["still"], [3])
 
 
 def test_a_command_that_reads_no_prompt_is_no_failure_and_its_program_may_lie_in_the_workspace(tmp_path: Path) -> None:
@@ -246,7 +263,7 @@ def test_a_command_that_reads_no_prompt_is_no_failure_and_its_program_may_lie_in
             asked = sum(len(event.text) for event in tap.of(PromptSent))
             return [each.text for each in tap.of(TextSaid)], [each.status for each in tap.of(TurnEnded)], asked
 
-    assert run(main) == (["mine"], ["completed"], 1_000_000)
+    assert run_long(main) == (["mine"], ["completed"], 1_000_000)
 
 
 @pytest.mark.requirement("runtime.capability.contract")
@@ -261,7 +278,7 @@ def test_what_a_command_cannot_do_is_refused_with_a_code(tmp_path: Path) -> None
                 codes.append(refused.value.code)
             return codes
 
-    assert run(main) == ["runtime.capability", "runtime.capability", "peer.refused"]
+    assert run_long(main) == ["runtime.capability", "runtime.capability", "peer.refused"]
 
 
 @pytest.mark.parametrize(

@@ -17,8 +17,7 @@ from proctor.evidence.layout import AttemptPaths
 from proctor.runtime.replay import RUNTIME
 from proctor.testing.trial import EventTap, host_asked, session_asked
 from tests.lab import Lab, jsonl, mission, report_of, rows_of, runner_ref_of, say_done
-from tests.runtime.process.commands import flow
-from tests.runtime.twin import run
+from tests.runtime.process.commands import flow, run_long
 
 pytestmark = pytest.mark.real_agent
 
@@ -46,7 +45,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> dict[str, AttemptPaths
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MY_WORD", WORD)
         spec = lab.write_spec(
-            missions, flows=flows, limits={"stall": "3s"}, schedule={"parallel": 9}, secrets=["MY_WORD"]
+            missions, flows=flows, limits={"stall": "6s"}, schedule={"parallel": 9}, secrets=["MY_WORD"]
         )
         lab.run(spec)
     lab.assert_all_evidence_is_valid()
@@ -212,7 +211,7 @@ def test_what_a_recording_cannot_do_is_refused_with_a_code(recorded: dict[str, A
                 codes.append(refused.value.code)
             return codes
 
-    assert run(main) == ["runtime.capability", "runtime.capability", "peer.refused", "peer.refused"]
+    assert run_long(main) == ["runtime.capability", "runtime.capability", "peer.refused", "peer.refused"]
 
 
 @pytest.mark.parametrize(

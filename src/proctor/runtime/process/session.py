@@ -129,6 +129,9 @@ class ProcessSession:
                 self._tap.stage(Dir.OUT, prompt)
                 self._tap.commit()
             await self._talk.end_input()
+            await self._talk.process.wait(deadline_s=math.inf)
+            # What it left running may hold its output open, and ends with it. What it said is in the pipe all the same.
+            await self._talk.process.stop()
             await self._talk.closed.wait()
 
     async def _tell(self, talk: Talk, prompt: bytes) -> None:
