@@ -17,6 +17,7 @@ CODEX: Final = Program(
     module="codex_cli_bin",
     file="bin/codex",
     install=INSTALL,
+    is_package_itself=True,
 )
 
 
