@@ -37,6 +37,7 @@ from proctor.event.model import (
     Event,
     FactsStated,
     HistoryRead,
+    ModelRerouted,
     Noted,
     NoteMade,
     ProcessExited,
@@ -81,11 +82,12 @@ __all__ = [
     "ApprovalAsked", "ApprovalResolved", "Approvals", "Asked", "Campaign", "Cancelled", "ClockFired", "DeadlineError",
     "Decide", "Decision", "Ending", "ErrorReported", "Event", "EvidenceError", "EvidenceKept", "Expect", "FactsStated",
     "Flow", "FlowId", "HangupError", "HeadlessRun", "HistoryRead", "InputError", "Limits", "MachineError", "Mission",
-    "MissionId", "Model", "NoteMade", "Noted", "Outcome", "PeerError", "Placed", "Pool", "ProcessExited",
-    "ProctorError", "PromptSent", "Question", "ReasoningSaid", "ReasoningStreamed", "RefusedError", "Replied", "Report",
-    "ResultFound", "Session", "SessionBegan", "SessionRefused", "StatusChanged", "StrategyId", "StreamEnded",
-    "TextSaid", "TextStreamed", "Tool", "ToolBegan", "ToolEnded", "ToolStreamed", "Turn", "TurnAsked", "TurnBegan",
-    "TurnEnded", "Unrecognized", "UsageReported", "WarningRaised", "WireError", "Workspace", "pool", "run", "session",
+    "MissionId", "Model", "ModelRerouted", "NoteMade", "Noted", "Outcome", "PeerError", "Placed", "Pool",
+    "ProcessExited", "ProctorError", "PromptSent", "Question", "ReasoningSaid", "ReasoningStreamed", "RefusedError",
+    "Replied", "Report", "ResultFound", "Session", "SessionBegan", "SessionRefused", "StatusChanged", "StrategyId",
+    "StreamEnded", "TextSaid", "TextStreamed", "Tool", "ToolBegan", "ToolEnded", "ToolStreamed", "Turn", "TurnAsked",
+    "TurnBegan", "TurnEnded", "Unrecognized", "UsageReported", "WarningRaised", "WireError", "Workspace", "pool",
+    "run", "session",
 ]  # fmt: skip
 
 EvidenceKept: TypeAlias = Literal["off", "memory", "disk"]

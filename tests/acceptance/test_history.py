@@ -1,7 +1,6 @@
 """What is said of a thread's history, on the real agent: read back where it is kept, and compared by content."""
 
 import json
-from collections.abc import Callable
 
 import pytest
 
@@ -12,7 +11,11 @@ from tests.lab import Lab, jsonl, mission, runner_ref_of, say_done
 
 pytestmark = pytest.mark.real_agent
 
-PERSISTENT = ("kept", "altered", "emptied")
+PERSISTENT = ("kept", "altered", "emptied", "denied")
+
+
+def _is_opening(line: bytes) -> bool:
+    return b'"ephemeral":false' in line and line.startswith(b'{"id"')
 
 
 def _is_page(line: bytes) -> bool:
@@ -34,12 +37,20 @@ def _emptied(line: bytes) -> bytes:
     return json.dumps(reply).encode()
 
 
-ON_THE_WAY: dict[str, Callable[[bytes], bytes]] = {"altered": _reworded, "emptied": _emptied}
+def _denied(line: bytes) -> bytes:
+    return line.replace(b'"ephemeral":false', b'"ephemeral":true')
+
+
+ON_THE_WAY = {
+    "altered": Break(at=_is_page, how=Alter(to=_reworded)),
+    "emptied": Break(at=_is_page, how=Alter(to=_emptied)),
+    "denied": Break(at=_is_opening, how=Alter(to=_denied)),
+}
 
 
 def _between(flow: FlowId, channel: Channel) -> Channel:
-    to = ON_THE_WAY.get(flow)
-    return channel if to is None else FaultChannel(channel, [Break(at=_is_page, how=Alter(to=to))])
+    fault = ON_THE_WAY.get(flow)
+    return channel if fault is None else FaultChannel(channel, [fault])
 
 
 @pytest.mark.requirement("runtime.history")
@@ -61,7 +72,10 @@ def test_a_history_is_live_only_or_read_back_and_compared(lab: Lab) -> None:
         "kept": ("persistent", "hydrated-verified"),
         "altered": ("persistent", "hydrated-divergent"),
         "emptied": ("persistent", "truncated"),
+        "denied": ("ephemeral", "hydrated-verified"),
     }
+    [conflict] = facts["denied"]["persistence"].conflicts
+    assert (conflict.value, conflict.authority) == ("persistent", "declared")
     assert {each["persistence"].authority for each in facts.values()} == {"reported"}
     assert facts["kept"]["history"].authority == "verified"
     [difference] = facts["altered"]["historyDifferences"].value

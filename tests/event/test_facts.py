@@ -143,9 +143,9 @@ def test_warnings_are_counted_by_source_and_channel_and_the_inferred_apart() -> 
 @pytest.mark.parametrize(
     ("identity", "version", "agree", "authority"),
     [
-        ({"version": "codex-cli 0.163.0", "package": "openai-codex-cli-bin 0.163.0"}, "0.163.0", True, "verified"),
-        ({"version": "codex-cli 0.163.0", "package": "openai-codex-cli-bin 0.163.0"}, "0.166.0", False, "reported"),
-        ({"version": "codex-cli 0.162.0", "package": "openai-codex-cli-bin 0.163.0"}, "0.163.0", False, "reported"),
+        ({"version": "codex-cli 0.163.0", "packageVersion": "0.163.0"}, "0.163.0", True, "verified"),
+        ({"version": "codex-cli 0.163.0", "packageVersion": "0.163.0"}, "0.166.0", False, "reported"),
+        ({"version": "codex-cli 0.162.0", "packageVersion": "0.163.0"}, "0.163.0", False, "reported"),
         ({}, "0.163.0", None, "reported"),
     ],
 )
@@ -154,7 +154,7 @@ def test_versions_agree_or_are_said_not_to(
 ) -> None:
     reported = Fact(value=version, authority=Authority.REPORTED, source="handshake")
     fact = folded(stated(identity=declared(identity), version=reported))["versions"]
-    names = {"version": "--version", "package": "package"}
+    names = {"version": "--version", "packageVersion": "package"}
     told = {names[name]: value for name, value in identity.items()}
     assert fact.value == {**told, "handshake": version, "agree": agree}
     assert fact.authority == authority

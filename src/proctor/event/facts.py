@@ -141,10 +141,10 @@ class FactsFold:
 
 def _versions_in(identity: dict[str, Any]) -> dict[str, str]:
     """
-    >>> _versions_in({"version": "codex-cli 0.163.0", "package": "openai-codex-cli-bin 0.163.0"})
-    {'--version': 'codex-cli 0.163.0', 'package': 'openai-codex-cli-bin 0.163.0'}
+    >>> _versions_in({"version": "codex-cli 0.163.0", "packageVersion": "0.163.0"})
+    {'--version': 'codex-cli 0.163.0', 'package': '0.163.0'}
     """
-    sources = {"--version": identity.get("version"), "package": identity.get("package")}
+    sources = {"--version": identity.get("version"), "package": identity.get("packageVersion")}
     return {source: value for source, value in sources.items() if isinstance(value, str)}
 
 

@@ -77,7 +77,7 @@ FACTS: Final[dict[str, Known]] = {
         authority="observed",
     ),
     "identity": Known(
-        values="{path, realPath, shims, sha256, sizeBytes, source, version, package, lockedSha256}",
+        values="{path, realPath, shims, sha256, sizeBytes, source, version, package, packageVersion, lockedSha256}",
         derivation="The file that was started, hashed. `version` is what it says to `--version`.",
         authority="verified where its package's record has the same sha256, else observed",
     ),
@@ -91,7 +91,8 @@ FACTS: Final[dict[str, Known]] = {
     ),
     "versions": Known(
         values="{source: version, agree}",
-        derivation="Every version that the program or its package gives. `agree` is null where there is only one.",
+        derivation="Every version that the program gives, and that of its package where that should be the same. "
+        "`agree` is null where there is only one.",
         authority="verified where they agree, else reported",
     ),
     "schema": Known(

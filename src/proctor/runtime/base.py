@@ -27,7 +27,8 @@ from proctor.transport.channel import Channel
 class Executable(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """The program itself: which file, which bytes, which version, and how it was found.
 
-    `shims` are the links that lead from the path to the real file; `package` is what it was installed with.
+    `shims` are the links that lead from the path to the real file; `package` is what it was installed with, and
+    `package_version` that package's version, where it should be the program's own.
     """
 
     path: str
@@ -39,6 +40,7 @@ class Executable(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit
     locked_sha256: str | None = None
     shims: tuple[str, ...] = ()
     package: str | None = None
+    package_version: str | None = None
 
     @property
     def is_locked(self) -> bool | None:

@@ -31,7 +31,10 @@ _VERSION_S: Final = 30.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
-    """A program that a wheel carries, and everywhere else to look for it. `install` says how it is to be had."""
+    """A program that a wheel carries, and everywhere else to look for it. `install` says how it is to be had.
+
+    `is_package_itself` where the wheel is nothing but the program, and has its version.
+    """
 
     name: str
     command: str
@@ -40,6 +43,7 @@ class Program:
     module: str
     file: str
     install: str
+    is_package_itself: bool = False
 
 
 def agents_dir() -> Path | None:
@@ -75,7 +79,12 @@ def _of_wheel(program: Program, path: Path, *, in_folder: Path | None) -> Execut
     locked = None
     if recorded is not None and recorded.mode == "sha256":
         locked = base64.urlsafe_b64decode(recorded.value + "=" * (-len(recorded.value) % 4)).hex()
-    return msgspec.structs.replace(found, locked_sha256=locked, package=f"{program.package} {wheel.version}")
+    return msgspec.structs.replace(
+        found,
+        locked_sha256=locked,
+        package=f"{program.package} {wheel.version}",
+        package_version=wheel.version if program.is_package_itself else None,
+    )
 
 
 def identify(path: Path, *, source: str, install: str) -> Executable:

@@ -19,6 +19,7 @@ CODEX: Final = Program(
     module="codex_cli_bin",
     file="bin/codex",
     install=INSTALL,
+    is_package_itself=True,
 )
 
 
