@@ -341,7 +341,12 @@ class ClaudeNormalizer:
         request = envelope.request or wire.Request()
         self._requests[envelope.request_id or ""] = request.subtype
         if request.subtype == "hook_callback":
-            return Noted(native="hook_callback", frame=row.seq, at_ms=row.at_ms)
+            hook = msgspec.convert(request.input, wire.Hook)
+            if not hook.tool_use_id or hook.tool_use_id in self._calls:
+                return Noted(native="hook_callback", frame=row.seq, at_ms=row.at_ms)
+            # The message it stands in was lost, or is a helper's and was never told.
+            block = wire.Block(type="tool_use", id=hook.tool_use_id, name=hook.tool_name, input=hook.tool_input)
+            return self._tool_began(block, row)
         if request.subtype != "can_use_tool":
             return Unrecognized(native=f"control_request/{request.subtype}", frame=row.seq, at_ms=row.at_ms)
         call = called(request.tool_name or "", request.input)

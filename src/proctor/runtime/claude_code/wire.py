@@ -128,6 +128,14 @@ class Init(Native, frozen=True):
     api_key_source: str | None = msgspec.field(default=None, name="apiKeySource")
 
 
+class Hook(Native, frozen=True):
+    """What is told before a tool is used, whoever wants to use it."""
+
+    tool_name: str = ""
+    tool_input: Any = None
+    tool_use_id: str | None = None
+
+
 class Retry(Native, frozen=True):
     attempt: int = 0
     max_retries: int = 0
