@@ -45,6 +45,7 @@ def test_what_the_fences_allow_needs_no_approval_and_the_rest_is_denied_on_recor
                 ("Bash", "declined"),
                 ("Write", "declined"),
                 ("Bash", "completed"),
+                ("Read", "completed"),
             ]
             assert [(event.about, event.detail) for event in talk.of(ApprovalAsked)][2] == (
                 "command",

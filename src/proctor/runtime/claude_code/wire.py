@@ -117,6 +117,7 @@ class Said(Native, frozen=True):
     api_error_status: int | None = None
     api_error: str | None = None
     tool_result_meta: tuple[Unrun, ...] = ()
+    tool_use_result: Any = None
     uuid: str = ""
 
 
