@@ -10,6 +10,9 @@ from proctor.runtime.claude_code import wire
 PATCHES: Final = {"Write": "file_path", "Edit": "file_path", "MultiEdit": "file_path", "NotebookEdit": "notebook_path"}
 """Tools that change a file, and the argument that names it."""
 
+READS: Final = frozenset({"Read", "Glob", "Grep", "LS"})
+"""Tools that only look; outside the workspace it asks for them too."""
+
 _COMMANDS: Final = frozenset({"Bash", "PowerShell"})
 _WEB: Final = frozenset({"WebFetch", "WebSearch", "web_search", "web_fetch"})
 _EXIT: Final = re.compile(r"Exit code (\d+)\b")
