@@ -79,6 +79,7 @@ def test_what_no_tool_offered_does_is_not_expressed(intent: ToolIntent, tools: l
     ("intent", "calls"),
     [
         (Run(command="ls"), [(BASH, {"command": "ls"})]),
+        (Run(command="sleep 300"), [(BASH, {"command": ": ; sleep 300"})]),
         (Run(command="ls", wait="1.5s"), [(BASH, {"command": "ls", "timeout": 1500})]),
         (Run(command="ls", escalate=True), [(BASH, {"command": "ls", "dangerouslyDisableSandbox": True})]),
         (Patch(file="a b", content="x"), [(WRITE, {"file_path": "a b", "content": "x\n"})]),

@@ -29,6 +29,7 @@ def test_what_the_fences_allow_needs_no_approval_and_the_rest_is_denied_on_recor
                 ESCALATED,
                 {"patch": {"file": str(outside), "content": "a"}},
                 {"run": "true"},
+                {"call": {"tool": "Read", "arguments": {"file_path": "/etc/hostname"}}},
                 {"say": "Done."},
             ) as talk,
         ):
@@ -38,6 +39,7 @@ def test_what_the_fences_allow_needs_no_approval_and_the_rest_is_denied_on_recor
                 ("accept", "sandbox"),
                 ("decline", "policy"),
                 ("decline", "policy"),
+                ("accept", "sandbox"),
             ]
             assert talk.deeds == [
                 ("Bash", "completed"),
@@ -45,6 +47,7 @@ def test_what_the_fences_allow_needs_no_approval_and_the_rest_is_denied_on_recor
                 ("Bash", "declined"),
                 ("Write", "declined"),
                 ("Bash", "completed"),
+                ("Read", "completed"),
             ]
             assert [(event.about, event.detail) for event in talk.of(ApprovalAsked)][2] == (
                 "command",

@@ -62,7 +62,7 @@ def test_an_interrupted_turn_ends_with_its_children_and_the_session_goes_on(tmp_
             await gone("7707")
             await talk.session.turn("Still there?")
             assert talk.said[-1] == "I am still here."
-            assert [event.status for event in talk.of(ToolEnded)] == ["interrupted", "completed"]
+            assert [event.status for event in talk.of(ToolEnded)] == ["interrupted", "backgrounded"]
             assert [row.client_aborted for row in talk.journal] == [True, False, False, False, False]
             # What a reply cost that was broken off is not known, and that is not nought.
             turns = [event.turn for event in talk.of(TurnBegan)]

@@ -167,6 +167,19 @@ def test_only_the_agents_own_words_are_its_words() -> None:
     assert (error.error_class, error.will_retry) == ("rate_limit:429", False)
 
 
+def test_a_call_that_only_the_hook_tells_of_is_told() -> None:
+    hook = {"tool_name": "Bash", "tool_input": {"command": "ls"}, "tool_use_id": "t"}
+    asks = heard("control_request", request_id="r", request={"subtype": "hook_callback", "input": hook})
+    gives = heard("user", message={"content": [{"type": "tool_result", "tool_use_id": "t", "content": "x"}]})
+    events = events_of([prompt(), INIT, asks, asks, gives])
+    assert [(event.name, event.frame) for event in events if isinstance(event, ToolBegan | ToolEnded)] == [
+        ("Bash", 3),
+        ("Bash", 5),
+    ]
+    odd = heard("control_request", request_id="r", request={"subtype": "hook_callback", "input": 7})
+    assert [type(event) for event in events_of([odd])] == [Unrecognized]
+
+
 def test_what_is_said_twice_is_told_once() -> None:
     again = says({"type": "text", "text": "a"}, uuid="x")
     done = result(uuid="y", structured_output={}, result="{}")

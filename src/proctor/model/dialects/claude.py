@@ -14,7 +14,9 @@ ANSWER_TOOL: Final = "StructuredOutput"
 
 
 def run(intent: Run, tools: Sequence[Tool]) -> tuple[ToolCall, ...]:
-    arguments: dict[str, Any] = {"command": intent.command}
+    # A command that begins with a long sleep it refuses to run (seen with 2.1.325); a script may well mean it.
+    waits = intent.command.lstrip().startswith("sleep ")
+    arguments: dict[str, Any] = {"command": f": ; {intent.command}" if waits else intent.command}
     if intent.escalate:
         arguments["dangerouslyDisableSandbox"] = True
     if intent.wait is not None:

@@ -38,7 +38,7 @@ class Desk:
         if self._ask.sandbox is Sandbox.DANGER_FULL_ACCESS:
             return True
         is_patch_inside = self._ask.sandbox is Sandbox.WORKSPACE_WRITE and self._is_inside(asked)
-        return self._is_fenced and (asked.is_command or is_patch_inside)
+        return self._is_fenced and (asked.is_command or asked.is_reading or is_patch_inside)
 
     def _by_policy(self, asked: Asked) -> Decision:
         match self._ask.approvals:

@@ -253,7 +253,7 @@ class ClaudeNormalizer:
             elif block.type == "thinking":
                 yield ReasoningSaid(turn=self._turn, item=item, text=block.thinking or "", frame=seq, at_ms=at_ms)
             elif block.type.endswith("_tool_result") and block.tool_use_id in self._calls:
-                yield self._tool_ended(block, (), row)
+                yield self._tool_ended(block, said, row)
             else:
                 yield Noted(native=f"assistant {block.type}", frame=seq, at_ms=at_ms)
 
@@ -268,17 +268,17 @@ class ClaudeNormalizer:
         """A `user` frame is what tools gave, or words that the program itself puts into the conversation."""
         for block in said.message.blocks:
             if block.type == "tool_result" and block.tool_use_id in self._calls:
-                yield self._tool_ended(block, said.tool_result_meta, row)
+                yield self._tool_ended(block, said, row)
             else:
                 yield Noted(native=f"user {block.type}", frame=row.seq, at_ms=row.at_ms)
 
-    def _tool_ended(self, block: wire.Block, unrun: tuple[wire.Unrun, ...], row: Row) -> Event:
+    def _tool_ended(self, block: wire.Block, said: wire.Said, row: Row) -> Event:
         id_ = block.tool_use_id or ""
         if id_ in self._ended:
             return Noted(native="repeated tool_result", frame=row.seq, at_ms=row.at_ms)
         self._ended.add(id_)
         call = self._calls[id_]
-        end = ended(call.kind, block, unrun)
+        end = ended(call.kind, block, unrun=said.tool_result_meta, details=said.tool_use_result)
         return ToolEnded(
             turn=self._turn, call=CallId(id_), **call._asdict(), **end._asdict(), frame=row.seq, at_ms=row.at_ms
         )
@@ -341,7 +341,12 @@ class ClaudeNormalizer:
         request = envelope.request or wire.Request()
         self._requests[envelope.request_id or ""] = request.subtype
         if request.subtype == "hook_callback":
-            return Noted(native="hook_callback", frame=row.seq, at_ms=row.at_ms)
+            hook = msgspec.convert(request.input, wire.Hook)
+            if not hook.tool_use_id or hook.tool_use_id in self._calls:
+                return Noted(native="hook_callback", frame=row.seq, at_ms=row.at_ms)
+            # The message it stands in was lost, or is a helper's and was never told.
+            block = wire.Block(type="tool_use", id=hook.tool_use_id, name=hook.tool_name, input=hook.tool_input)
+            return self._tool_began(block, row)
         if request.subtype != "can_use_tool":
             return Unrecognized(native=f"control_request/{request.subtype}", frame=row.seq, at_ms=row.at_ms)
         call = called(request.tool_name or "", request.input)

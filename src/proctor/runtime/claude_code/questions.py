@@ -7,7 +7,7 @@ from typing import Any
 from proctor.ids import CallId
 from proctor.runtime.base import Decision, Question
 from proctor.runtime.claude_code import wire
-from proctor.runtime.claude_code.results import PATCHES, called
+from proctor.runtime.claude_code.results import PATCHES, READS, called
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +24,10 @@ class Asked:
     @property
     def is_command(self) -> bool:
         return called(self.tool, self.input).kind == "command"
+
+    @property
+    def is_reading(self) -> bool:
+        return self.tool in READS
 
     @property
     def is_escalated(self) -> bool:

@@ -10,6 +10,9 @@ from proctor.runtime.claude_code import wire
 PATCHES: Final = {"Write": "file_path", "Edit": "file_path", "MultiEdit": "file_path", "NotebookEdit": "notebook_path"}
 """Tools that change a file, and the argument that names it."""
 
+READS: Final = frozenset({"Read", "Glob", "Grep", "LS"})
+"""Tools that only look; outside the workspace it asks for them too."""
+
 _COMMANDS: Final = frozenset({"Bash", "PowerShell"})
 _WEB: Final = frozenset({"WebFetch", "WebSearch", "web_search", "web_fetch"})
 _EXIT: Final = re.compile(r"Exit code (\d+)\b")
@@ -50,17 +53,20 @@ class Ended(NamedTuple):
     output: str
 
 
-def ended(kind: ToolKind, result: wire.Block, unrun: Iterable[wire.Unrun]) -> Ended:
-    """
+def ended(kind: ToolKind, result: wire.Block, *, unrun: Iterable[wire.Unrun] = (), details: Any = None) -> Ended:
+    """`details` are the tool's own; a command that runs on in the background has come to no end.
+
     >>> block = wire.Block(type="tool_result", tool_use_id="t", content="Exit code 3\\nno", is_error=True)
-    >>> ended("command", block, ())
+    >>> ended("command", block)
     Ended(ok=False, status='failed', exit_code=3, output='Exit code 3\\nno')
     """
     output, ok = text_of(result.content), not result.is_error
     why = next((each.non_execution_kind for each in unrun if each.id == result.tool_use_id), None)
     status = "completed" if ok else _STATUSES.get(why or "", "failed")
     exit_code = None
-    if kind == "command" and why is None:
+    if isinstance(details, dict) and details.get("backgroundTaskId") is not None:
+        status = "backgrounded"
+    elif kind == "command" and why is None:
         found = _EXIT.match(output)
         exit_code = 0 if ok else int(found[1]) if found else None
     return Ended(ok, status, exit_code, output)

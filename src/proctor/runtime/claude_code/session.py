@@ -260,6 +260,7 @@ class ClaudeSession:
             case "result":
                 self._is_at_tools = False
                 self._last_errors = envelope.errors or ()
+                self._news.set()
                 self._ended(is_over=self._turns.heard_result())
             case "command_lifecycle":
                 self._ended(is_over=self._turns.heard_state(envelope.command_uuid or "", envelope.state or ""))
@@ -280,10 +281,10 @@ class ClaudeSession:
                 self._news.set()
 
     def _ended(self, *, is_over: bool) -> None:
-        self._news.set()
         if is_over:
             self._desk.book.withdraw_all()
             self._over.set()
+            self._news.set()
 
     def hung_up(self, cause: str) -> None:
         self._hangup = cause

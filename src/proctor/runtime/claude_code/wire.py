@@ -117,6 +117,7 @@ class Said(Native, frozen=True):
     api_error_status: int | None = None
     api_error: str | None = None
     tool_result_meta: tuple[Unrun, ...] = ()
+    tool_use_result: Any = None
     uuid: str = ""
 
 
@@ -126,6 +127,14 @@ class Init(Native, frozen=True):
     cwd: str | None = None
     claude_code_version: str | None = None
     api_key_source: str | None = msgspec.field(default=None, name="apiKeySource")
+
+
+class Hook(Native, frozen=True):
+    """What is told before a tool is used, whoever wants to use it."""
+
+    tool_name: str = ""
+    tool_input: Any = None
+    tool_use_id: str | None = None
 
 
 class Retry(Native, frozen=True):
