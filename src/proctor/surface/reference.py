@@ -80,7 +80,7 @@ def _schemas(told: Contract) -> Iterator[str]:
     names = {file.type: file.name for file in told.files if file.type is not None}
     variants = {each.type for each in (*told.events, *told.self_rows)}
     for folder in dict.fromkeys(file.folder for file in told.files):
-        yield f"## `{folder}/`" if folder else "## Not in the evidence"
+        yield f"## `{folder}/`" if folder else "## Not in the evidence" if folder is None else "## The evidence root"
         for file in told.files:
             if file.folder == folder:
                 yield from _file(file, told)

@@ -34,7 +34,8 @@ COMMANDS = {
     "attempt explain": ("attempt", "The story of an attempt, and what to do next."),
     "attempt rederive": ("attempt", "Make an attempt's derived files again."),
     "runtimes list": ("runtimes", "Ways to drive an agent, and the programs found."),
-    "runtimes probe": ("runtimes", "Have the real agent show what it is claimed to do."),
+    "runtimes conformance": ("runtimes", "Have the real agent show what it is claimed to do."),
+    "runtimes matrix": ("runtimes", "What runtimes claim, and what they have shown."),
     "model serve": ("model", "Play a model's script on loopback."),
     "doctor": ("doctor", "Look at this machine, and clean up after dead runs."),
     "contract": ("contract", "Every file, event, command and code others may rely on."),
@@ -51,8 +52,8 @@ commands:
 """
 _FOOT = """
 options:
-  -h, --help        Show this; after a command, show what it takes.
-  --version         Print the version.
+  -h, --help            Show this; after a command, show what it takes.
+  --version             Print the version.
 
 exit codes, everywhere:
   0 ok, 1 judged no, 2 usage or bad input, 3 infrastructure, 4 unverified or partial,
@@ -129,7 +130,7 @@ def _members(group: str) -> list[str]:
 
 
 def _listed(names: Iterable[str]) -> str:
-    return "".join(f"  {name:18}{COMMANDS[name][1]}\n" for name in names)
+    return "".join(f"  {name:22}{COMMANDS[name][1]}\n" for name in names)
 
 
 def _unknown(words: Sequence[str]) -> InputError:
