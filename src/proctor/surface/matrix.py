@@ -1,4 +1,4 @@
-"""What runtimes claim against what they have shown; `python -m proctor.surface.matrix` tries all and writes the page."""
+"""What runtimes claim against what they have shown; run as a module it tries them all and writes the page."""
 
 import sys
 import tempfile

@@ -3,6 +3,7 @@
 from secrets import token_hex
 
 from proctor.attempt.rederive import rederive
+from proctor.event.model import TextStreamed, ToolStreamed
 from proctor.event.outcome import Outcome
 from proctor.testing.conformance.case import must
 from proctor.testing.conformance.subject import DONE, Subject
@@ -23,6 +24,9 @@ async def canary(subject: Subject) -> None:
     kept.must_end(Outcome.COMPLETED)
     told = [path for path in kept.root.rglob("*") if path.is_file() and planted.encode() in path.read_bytes()]
     must(not told, f"the secret stands in {', '.join(path.name for path in told)}")
+    pieces = [event.text for event in kept.of(TextStreamed)], [event.text for event in kept.of(ToolStreamed)]
+    is_split = any(planted in "".join(each) for each in pieces)
+    must(not is_split, "the secret can be put together from the pieces of a text")
     masked = f"[redacted:{_FILE}:{_NAME}]".encode()
     for path in (kept.paths.prompt, kept.paths.frames, kept.paths.tool_calls, kept.paths.transcript):
         must(masked in path.read_bytes(), f"the secret never came by {path.name}, so nothing was shown")

@@ -28,10 +28,17 @@ _CASES: Final = (
         supply="a session, a normalizer, and a dialect of the model's wire that the program speaks",
     ),
     Case(
+        id="event-stream",
+        sentence="What the agent says is told while its turn still runs.",
+        run=turns.event_stream,
+        proves="event_stream",
+        needs=("thread_start",),
+        supply="`TextStreamed` or `TextSaid` from its frames, as they come",
+    ),
+    Case(
         id="tool-call",
         sentence="A command that the agent runs is in the trace once, with its output.",
         run=turns.tool_call,
-        proves="event_stream",
         needs=("thread_start",),
         supply="`ToolBegan` and `ToolEnded` from its frames; what the program's tools are called, for the dialect",
     ),

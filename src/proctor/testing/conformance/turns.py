@@ -6,12 +6,12 @@ import anyio
 import msgspec
 
 from proctor.event.laws import Laws
-from proctor.event.model import TextSaid, ToolEnded, TurnEnded
+from proctor.event.model import TextSaid, TextStreamed, ToolEnded, TurnEnded
 from proctor.event.outcome import Outcome
 from proctor.event.trace import ToolCall
 from proctor.runtime.base import Session, Tool
 from proctor.testing.conformance.case import must
-from proctor.testing.conformance.look import new_nap, until_asleep, until_gone
+from proctor.testing.conformance.look import new_nap, until, until_asleep, until_gone
 from proctor.testing.conformance.subject import DONE, Subject
 from proctor.testing.trial import EventTap
 
@@ -38,6 +38,26 @@ async def one_turn(subject: Subject) -> None:
         must([said.text for said in tap.of(TextSaid)] == [WORDS], "its words did not come as an event")
         must(ended(tap) == ["completed"], f"the turn ended as {ended(tap)}")
         must_be_lawful(tap)
+
+
+async def event_stream(subject: Subject) -> None:
+    nap = new_nap()
+    steps = {"do": [{"say": WORDS}, {"run": f"sleep {nap}"}]}
+    async with (
+        subject.trial() as trial,
+        trial.session(steps, name="stream") as (session, tap),
+        anyio.create_task_group() as tasks,
+    ):
+        tasks.start_soon(session.turn, "Go on.")
+        await until_asleep(nap)
+
+        def is_told() -> bool:
+            streamed = "".join(event.text for event in tap.of(TextStreamed))
+            return WORDS in streamed or WORDS in [event.text for event in tap.of(TextSaid)]
+
+        await until(is_told, "what it said is not told while its turn runs")
+        must(ended(tap) == [], "the turn had ended by then, so nothing was shown")
+        tasks.cancel_scope.cancel()
 
 
 async def tool_call(subject: Subject) -> None:
