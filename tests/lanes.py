@@ -20,7 +20,7 @@ class Lane(NamedTuple):
 @cache
 def absent() -> dict[str, str]:
     """Runtimes whose program is not here, and why."""
-    found = {}
+    found: dict[str, str] = {}
     for strategy in strategy_ids():
         try:
             runtime_by_id(strategy).locate({})

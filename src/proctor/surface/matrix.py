@@ -74,7 +74,8 @@ def _lanes(strategy: StrategyId, rows: Sequence[ProofRow]) -> Iterator[Lane]:
         program = runtime.locate({})
         subject, is_locked = digest_of(runtime, program), None if program is None else program.is_locked
     except ProctorError as error:
-        problem = f"{error.code}: {error.what}"
+        # Not what it says of this machine: the page is for all.
+        problem = f"{error.code}: {error.meaning.means}"
     except Exception as error:  # a plugin may do anything
         problem = f"{type(error).__name__}: {error}"
     for transport in runtime.transports:

@@ -37,7 +37,7 @@ async def crash(subject: Subject) -> None:
 
 
 async def hang(subject: Subject) -> None:
-    kept = await subject.mission({"fault": "hang"}, limits={"stall": "2s"})
+    kept = await subject.mission({"fault": "hang"}, limits={"stall": "1s"})
     kept.must_end(Outcome.STALLED, "limit.stall")
 
 

@@ -14,7 +14,7 @@ from proctor.transport.fault import Alter, Break, Delay, Duplicate, Hold, Inject
 PIECES: Final = 3_000
 BALLAST_BYTES: Final = 20_000_000
 _PIECE: Final = "word "
-_SLOW_LINES: Final = 20
+_SLOW_LINES: Final = 12
 _SLOW_S: Final = 0.05
 _TASK: Final = ({"run": "echo out"}, {"say": {"text": DONE, "chunk_chars": 9}})
 _GARBAGE: Final = (b"[1, 2", b"not JSON at all", b'{"half":"\xff\x00', b'"a text"', b"17", b"{}")
