@@ -6,7 +6,16 @@ from proctor import places
 from proctor.campaign.scratch import scratch_of_runs
 from proctor.event.outcome import Outcome
 from proctor.testing.conformance.case import must
-from proctor.testing.conformance.look import agents_of, kill, new_nap, processes_with, until_asleep, until_gone
+from proctor.testing.conformance.look import (
+    agents_of,
+    kill,
+    napping,
+    new_nap,
+    parent_of,
+    processes_with,
+    until_asleep,
+    until_gone,
+)
 from proctor.testing.conformance.subject import DONE, Subject
 from proctor.transport.fault import Break, Cut
 
@@ -25,13 +34,13 @@ async def crash(subject: Subject) -> None:
 
     async def kill_the_agent() -> None:
         await until_asleep(nap)
-        agents = [pid for pid in agents_of(subject.program) if pid not in before]
+        agents = [pid for pid in agents_of(subject.program) or parent_of(nap) if pid not in before]
         must(bool(agents), "the agent's process is not to be found")
         kill(agents[0])
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(kill_the_agent)
-        kept = await subject.mission({"run": f"sleep {nap}"}, {"say": DONE})
+        kept = await subject.mission({"run": napping(nap)}, {"say": DONE})
     kept.must_end(Outcome.CRASHED, "peer.hangup", "peer.killed")
     await until_gone(nap)
 
@@ -44,7 +53,7 @@ async def hang(subject: Subject) -> None:
 async def teardown(subject: Subject) -> None:
     nap = new_nap()
     before = set(agents_of(subject.program))
-    kept_open = {"run": f"sleep {nap} & setsid sleep {nap} & sleep {nap}"}
+    kept_open = {"run": f"{napping(nap)} & setsid {napping(nap)} & {napping(nap)}"}
     async with subject.trial(is_own=True) as trial, trial.session(kept_open, name="left") as (session, _):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(session.turn, "Go on.")

@@ -8,17 +8,23 @@ from pathlib import Path
 
 import anyio
 
-from proctor.contain.identity import descendants
+from proctor.contain.identity import children, descendants
 from proctor.runtime.base import Executable
-from proctor.testing.conformance.case import NotApplicableError, must
+from proctor.testing.conformance.case import must
 
 WAIT_S = 20.0
 _LOOK_S = 0.02
 
 
 def new_nap() -> str:
-    """How long a `sleep` sleeps: some minutes, and by its fraction no other one's."""
-    return f"321.{secrets.randbelow(10**9):09d}"
+    """By this a command that lasts is known from all others on the machine."""
+    return f"nap-{secrets.token_hex(8)}"
+
+
+def napping(nap: str) -> str:
+    """A command that lasts until it is ended."""
+    # Not `sleep`: some agents will not have it (seen with Claude Code 2.1).
+    return f"tail -F {nap}"
 
 
 def processes_with(text: str) -> list[int]:
@@ -37,7 +43,7 @@ async def until(holds: Callable[[], bool], what: str) -> None:
 
 async def until_asleep(nap: str) -> None:
     # The command itself: an agent's sandbox has it on its command line long before it runs.
-    line = f"sleep {nap}".encode()
+    line = napping(nap).encode()
     await until(
         lambda: any(b" ".join(_words(pid)).strip() == line for pid in processes_with(nap)),
         "the agent's command does not run",
@@ -51,10 +57,16 @@ async def until_gone(nap: str) -> None:
 def agents_of(program: Executable | None) -> list[int]:
     """Processes below us that run the program, by its own file or as the script of an interpreter, parents first."""
     if program is None:
-        raise NotApplicableError("there is no program whose process could be told from others")
+        return []
     paths = {program.path.encode(), program.real_path.encode()}
     # A wrapper has it further back on its command line.
     return [pid for pid in descendants(os.getpid()) if paths & set(_words(pid)[:3])]
+
+
+def parent_of(nap: str) -> list[int]:
+    """Of the command itself: whoever runs it, where that is no program of its own."""
+    commands = [pid for pid in processes_with(nap) if b" ".join(_words(pid)).strip() == napping(nap).encode()]
+    return [pid for pid in descendants(os.getpid()) if set(children(pid)) & set(commands)]
 
 
 def kill(pid: int) -> None:

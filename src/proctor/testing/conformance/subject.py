@@ -33,7 +33,7 @@ from proctor.runtime.samples import Samples, samples_of
 from proctor.spec.load import LoadedSpec, load_built
 from proctor.spec.model import Isolation
 from proctor.testing.conformance.case import NotApplicableError, UnprovenError, must
-from proctor.testing.conformance.stage import STAGES, Stage
+from proctor.testing.conformance.stage import HEARD, STAGES, Stage
 from proctor.testing.conformance.wire import Wire
 from proctor.testing.trial import Trial, open_trial
 from proctor.transport.channel import Channel
@@ -119,7 +119,7 @@ class Subject:
 
     @property
     def digest(self) -> str:
-        return digest_of(self.runtime, self.program)
+        return digest_of(self.runtime, None if self.stage is not None else self.program)
 
     @property
     def samples(self) -> Samples:
@@ -127,6 +127,11 @@ class Subject:
         if samples is None:
             raise NotApplicableError("the runtime gives no samples of its lines")
         return samples
+
+    def must_speak(self) -> None:
+        """NotApplicableError where its lines are no messages that could be told from others."""
+        if self.stage is not None:
+            raise NotApplicableError("its lines are its words, whatever they are")
 
     @property
     def can_share(self) -> bool:
@@ -136,15 +141,20 @@ class Subject:
     @asynccontextmanager
     async def trial(self, *, is_own: bool = False) -> AsyncIterator[Trial]:
         """An agent for sessions: the one that all share, unless it has died, or a new one."""
-        if self.stage is not None:
-            raise NotApplicableError("it has no model that could be told what to do in a conversation")
         if self.running is not None and self.running.host.is_alive and not is_own:
             yield self.running
             return
-        async with open_trial(self.runtime, self.program, options=self.options) as trial:
+        staged = None if self.stage is None else self.stage.options
+        async with open_trial(self.runtime, self.program, staged=staged, options=self.options) as trial:
             if (version := trial.host.facts.get("version")) is not None:
                 self.version = str(version.value)
             yield trial
+
+    def heard(self, trial: Trial, name: str) -> tuple[str, ...]:
+        """What a session's model was told last; of an agent that asks none, what it was told itself."""
+        if self.stage is not None:
+            return ((trial.workspace(name) / HEARD).read_text(),)
+        return trial.model.journal(name)[-1].heard
 
     async def mission(
         self,
@@ -208,7 +218,7 @@ class Subject:
     ) -> LoadedSpec:
         script = folder / "script.yaml"
         script.write_bytes(msgspec.json.encode({"version": 1, "steps": steps}))
-        options = {**self.options, **({} if self.stage is None else self.stage.options(steps, folder=folder))}
+        options = {**self.options, **({} if self.stage is None else self.stage.options(steps))}
         flow: dict[str, Any] = {
             "id": "flow",
             "runtime": [self.runtime.id],
@@ -234,8 +244,10 @@ async def open_subject(
         known = ", ".join(runtime.transports)
         raise InputError("usage", f"{strategy} is talked to over {known}, not over {transport!r}")
     by_default = Isolation.SHARED if runtime.claims.parallel_sessions else Isolation.PROCESS
+    stage = stage or STAGES.get(runtime.id)
     # In a thread: it hashes the program.
-    program = await anyio.to_thread.run_sync(partial(runtime.locate, {}))
+    options = {} if stage is None else stage.options([])
+    program = await anyio.to_thread.run_sync(partial(runtime.locate, options))
     with open_scratch(RunId(f"conformance-{secrets.token_hex(4)}"), is_kept=False) as folder:
         yield Subject(
             runtime=runtime,
@@ -243,7 +255,7 @@ async def open_subject(
             transport=transport or runtime.transports[0],
             isolation=by_default if isolation is None else Isolation(isolation),
             folder=folder,
-            stage=stage or STAGES.get(runtime.id),
+            stage=stage,
             version=None if program is None else program.version,
         )
 

@@ -258,7 +258,7 @@ async def run_suite(
     """Each case in turn. Where sessions are shared, their one process is started first: ProctorError if it is not."""
     verdicts = []
     async with AsyncExitStack() as stack:
-        if subject.isolation is Isolation.SHARED and subject.stage is None and subject.runtime.claims.thread_start:
+        if subject.isolation is Isolation.SHARED and subject.runtime.claims.thread_start:
             subject.running = await stack.enter_async_context(subject.trial())
         for case in only:
             verdicts.append(await run_case(case, subject))

@@ -11,7 +11,7 @@ from proctor.event.outcome import Outcome
 from proctor.event.trace import ToolCall
 from proctor.runtime.base import Session, Tool
 from proctor.testing.conformance.case import must
-from proctor.testing.conformance.look import new_nap, until, until_asleep, until_gone
+from proctor.testing.conformance.look import napping, new_nap, until, until_asleep, until_gone
 from proctor.testing.conformance.subject import DONE, Subject
 from proctor.testing.trial import EventTap
 
@@ -33,7 +33,7 @@ async def one_turn(subject: Subject) -> None:
     async with subject.trial() as trial, trial.session({"say": WORDS}, name="one-turn") as (session, tap):
         await session.turn("Say that 4711 was heard.")
         must(bool(session.thread), "the thread has no name after its first turn")
-        heard = trial.model.journal("one-turn")[0].heard
+        heard = subject.heard(trial, "one-turn")
         must(any("4711" in text for text in heard), "the prompt did not reach the model")
         must([said.text for said in tap.of(TextSaid)] == [WORDS], "its words did not come as an event")
         must(ended(tap) == ["completed"], f"the turn ended as {ended(tap)}")
@@ -42,7 +42,7 @@ async def one_turn(subject: Subject) -> None:
 
 async def event_stream(subject: Subject) -> None:
     nap = new_nap()
-    steps = {"do": [{"say": WORDS}, {"run": f"sleep {nap}"}]}
+    steps = {"do": [{"say": WORDS}, {"run": napping(nap)}]}
     async with (
         subject.trial() as trial,
         trial.session(steps, name="stream") as (session, tap),
@@ -61,6 +61,7 @@ async def event_stream(subject: Subject) -> None:
 
 
 async def tool_call(subject: Subject) -> None:
+    subject.must_speak()
     kept = await subject.mission({"run": "echo $((6 * 7))"}, {"say": DONE})
     kept.must_end(Outcome.COMPLETED)
     rows = [msgspec.json.decode(line, type=ToolCall) for line in kept.paths.tool_calls.read_bytes().splitlines()]
@@ -75,19 +76,19 @@ async def steer(subject: Subject) -> None:
             tasks.start_soon(session.turn, "Go on.")
             await trial.model.journal_until("steer", lambda rows: len(rows) == 1)
             await session.steer("Another way.")
-        heard = trial.model.journal("steer")[-1].heard
+        heard = subject.heard(trial, "steer")
         must(any("Another way." in text for text in heard), "what was said did not reach the model")
         must(ended(tap) == ["completed"], f"the turn ended as {ended(tap)}")
 
 
 async def interrupt(subject: Subject) -> None:
     nap, other_nap = new_nap(), new_nap()
-    async with subject.trial() as trial, trial.session({"run": f"sleep {nap}"}, name="halted") as (session, tap):
+    async with subject.trial() as trial, trial.session({"run": napping(nap)}, name="halted") as (session, tap):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(session.turn, "Go on.")
             await until_asleep(nap)
             if subject.can_share:
-                async with trial.session({"run": f"sleep {other_nap}"}, name="sibling") as (sibling, sibling_tap):
+                async with trial.session({"run": napping(other_nap)}, name="sibling") as (sibling, sibling_tap):
                     tasks.start_soon(sibling.turn, "Go on.")
                     await until_asleep(other_nap)
                     await _halt(session, nap)
@@ -115,20 +116,21 @@ async def resume(subject: Subject) -> None:
         must(thread is not None, "the thread has no name to resume it by")
         async with trial.session({"say": WORDS}, name="resumed", resume=thread) as (session, tap):
             await session.turn("Which?")
-            heard = trial.model.journal("resumed")[-1].heard
+            heard = subject.heard(trial, "resumed")
             must("4711 it is." in heard, "the model was not told of what was said before")
             must(ended(tap) == ["completed"], f"the turn ended as {ended(tap)}")
 
 
 async def parallel_sessions(subject: Subject) -> None:
+    nap = new_nap()
     async with (
         subject.trial() as trial,
-        trial.session(_WAIT, name="first") as (first, first_tap),
+        trial.session({"run": napping(nap)}, name="first") as (first, first_tap),
         trial.session({"say": WORDS}, name="second") as (second, second_tap),
         anyio.create_task_group() as tasks,
     ):
         tasks.start_soon(first.turn, "Go on.")
-        await trial.model.journal_until("first", lambda rows: len(rows) == 1)
+        await until_asleep(nap)
         await second.turn("Go on.")
         must(ended(first_tap) == [] and ended(second_tap) == ["completed"], "one had to wait for the other")
         said = [event.text for event in first_tap.of(TextSaid)]
@@ -145,7 +147,7 @@ async def dynamic_tools(subject: Subject) -> None:
     steps = {"call": {"tool": "proctor_case"}}, {"say": WORDS}
     async with subject.trial() as trial, trial.session(*steps, name="tools", tools=(tool,)) as (session, tap):
         await session.turn("Go on.")
-        heard = trial.model.journal("tools")[-1].heard
+        heard = subject.heard(trial, "tools")
         must(any("forty-two" in text for text in heard), "its answer did not reach the model")
         must([call.ok for call in tap.of(ToolEnded)] == [True], "the call is not among the events")
 
@@ -156,7 +158,7 @@ async def compaction(subject: Subject) -> None:
         await session.turn("Remember 4711.")
         await session.compact()
         await session.turn("Go on.")
-        must("4711 it is." not in trial.model.journal("compact")[-1].heard, "the history is as long as it was")
+        must("4711 it is." not in subject.heard(trial, "compact"), "the history is as long as it was")
 
 
 async def structured_output(subject: Subject) -> None:
