@@ -8,7 +8,6 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.lab import Lab
-from tests.lanes import absent
 from tests.locked import locked_codex_sha256
 
 # No time is asserted anywhere: this may be a busy machine.
@@ -37,9 +36,3 @@ def lab(tmp_path: Path) -> Iterator[Lab]:
         assert laboratory.agents_used() <= {locked_codex_sha256()}, (
             "an attempt ran on another program than the locked one"
         )
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """What could not be tried here is said, and not passed over."""
-    for strategy, why in absent().items():
-        terminalreporter.write_line(f"not installed, so not put to the conformance suite: {strategy} ({why})")

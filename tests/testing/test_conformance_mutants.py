@@ -26,12 +26,14 @@ from tests.testing.mutants import ID, Changed, Mutant, losing, mute, overrun, re
 pytestmark = pytest.mark.real_agent
 
 
-@pytest.fixture(autouse=True)
-def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What never comes is not waited for as long as on a busy machine."""
-    monkeypatch.setattr(suite_module, "CASE_S", 8.0)
-    monkeypatch.setattr(look_module, "WAIT_S", 2.0)
-    monkeypatch.setattr(subject_module, "_LIMITS", {"stall": "4s", "turn": "5s", "attempt": "7s"})
+# What never comes is not waited for as long as it would be on a busy machine.
+IMPATIENT: dict[str, tuple[Any, str, Any]] = {
+    "will not be steered": (suite_module, "CASE_S", 8.0),
+    "one at a time": (suite_module, "CASE_S", 8.0),
+    "tells nothing": (look_module, "WAIT_S", 6.0),
+    "leaves a child": (look_module, "WAIT_S", 6.0),
+    "always heard": (subject_module, "_LIMITS", {"stall": "20s", "turn": "4s", "attempt": "28s"}),
+}
 
 
 def tried(monkeypatch: pytest.MonkeyPatch, runtime: Any, *names: str) -> list[Verdict]:
@@ -187,7 +189,7 @@ MUTANTS: dict[str, tuple[str, Callable[[], Mutant], str]] = {
     "wants its order": ("reordered-frames", lambda: Mutant(events=DropsOne(2)), "in another order were lost"),
     "wants JSON": ("malformed-frames", lambda: Mutant(channel=losing(lambda it: it[:1] != b"{")), "lines were told"),
     "knows all": ("unknown-frames", lambda: Mutant(channel=losing(lambda it: b"no/such" in it)), "lines were told"),
-    "short of breath": ("long-line", lambda: Mutant(tap=short_of_breath), "frames came in"),
+    "short of breath": ("long-line", lambda: Mutant(tap=short_of_breath), "it ended as unknown"),
     "silent about its end": ("disconnect", lambda: Mutant(tap=silent_about_ends), "it ended as unknown"),
     "silent about ends": ("crash", lambda: Mutant(tap=silent_about_ends), "it ended as unknown"),
     "always heard": (
@@ -214,6 +216,8 @@ def losing_once(words: bytes) -> Callable[[Any], Any]:
 @pytest.mark.parametrize("name", MUTANTS)
 def test_a_runtime_that_does_it_wrong_fails(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     case, make, words = MUTANTS[name]
+    if name in IMPATIENT:
+        monkeypatch.setattr(*IMPATIENT[name])
     [verdict] = tried(monkeypatch, make(), case)
     assert (verdict.result, words in (verdict.what or "")) == (Result.FAILED, True), verdict
 

@@ -50,5 +50,17 @@ def _spelled(deeds: Sequence[tuple[str, Any]]) -> Iterator[str]:
                 raise NotApplicableError(f"a command cannot be made to do {name}")
 
 
-STAGES: Final[dict[StrategyId, Stage]] = {StrategyId("process"): CommandStage()}
+class NoStage:
+    """For a runtime that does what was done before, and nothing else."""
+
+    def options(self, steps: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+        if steps:
+            raise NotApplicableError("it cannot be told what to do: it replays what another runtime did")
+        return {}
+
+
+STAGES: Final[dict[StrategyId, Stage]] = {
+    StrategyId("process"): CommandStage(),
+    StrategyId("replay"): NoStage(),
+}
 """Those of our own runtimes."""

@@ -131,7 +131,7 @@ class Subject:
     def must_speak(self) -> None:
         """NotApplicableError where its lines are no messages that could be told from others."""
         if self.stage is not None:
-            raise NotApplicableError("its lines are its words, whatever they are")
+            raise NotApplicableError("it has no protocol of its own: no line of it is wrong")
 
     @property
     def can_share(self) -> bool:
