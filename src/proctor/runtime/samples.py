@@ -20,6 +20,10 @@ class Samples:
     is_delta: Callable[[bytes], bool]
     is_turn_end: Callable[[bytes], bool]
 
+    def is_of_turn(self, line: bytes) -> bool:
+        """Whether it comes only while a turn runs, or as its last."""
+        return self.is_delta(line) or self.is_turn_end(line)
+
 
 def samples_of(runtime: object) -> Samples | None:
     """They are optional: a runtime that does not speak lines has none."""

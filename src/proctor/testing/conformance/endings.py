@@ -21,9 +21,9 @@ from proctor.transport.fault import Break, Cut
 
 
 async def disconnect(subject: Subject) -> None:
-    plan = [Break(at=subject.samples.is_delta, how=Cut(keep_bytes=9))]
+    plan = [Break(at=subject.samples.is_of_turn, how=Cut(keep_bytes=9))]
     before = agents_of(subject.program)
-    kept = await subject.mission({"do": [{"say": "I begin."}, {"delay": "10m"}]}, plan=plan)
+    kept = await subject.mission({"say": DONE}, plan=plan)
     kept.must_end(Outcome.CRASHED, "peer.hangup")
     must(agents_of(subject.program) == before, "the agent that was cut off still runs")
 

@@ -43,18 +43,12 @@ async def _is_done(subject: Subject, decision: Decision) -> bool:
 
 
 async def unknown_request(subject: Subject) -> None:
-    samples = subject.samples
-    if samples.unknown_request is None:
+    request = subject.samples.unknown_request
+    if request is None:
         raise NotApplicableError("this agent never asks")
-    plan = [Break(at=lambda line: samples.is_delta(line) or samples.is_turn_end(line), how=_inject(subject))]
+    plan = [Break(at=subject.samples.is_of_turn, how=Inject(lines=(request,)))]
     kept = await subject.mission({"say": {"text": DONE, "chunk_chars": 9}}, plan=plan)
     kept.must_end(Outcome.COMPLETED)
     must(kept.has_on_record(STRANGER.encode()), "the request is not on record")
     answers = sum(bytes(wire.sent).count(STRANGER.encode()) for wire in kept.wires)
     must(answers == 1, f"a request that nobody knows was answered {answers} times, not once")
-
-
-def _inject(subject: Subject) -> Inject:
-    request = subject.samples.unknown_request
-    assert request is not None
-    return Inject(lines=(request,))

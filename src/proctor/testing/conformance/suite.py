@@ -17,7 +17,6 @@ from proctor.testing.conformance.subject import Subject
 CASE_S: Final = 60.0
 
 _LINES: Final = "`HostAsk.between` is put between the program's lines and you"
-_DELTA: Final = f"`samples.is_delta`; {_LINES}"
 
 _CASES: Final = (
     Case(
@@ -63,7 +62,7 @@ _CASES: Final = (
         sentence="A request that nobody knows is answered, once, and nothing waits for it.",
         run=questions.unknown_request,
         needs=("thread_start",),
-        supply=f"`samples.unknown_request`; {_LINES}",
+        supply=f"`samples.unknown_request`, and `is_delta` or `is_turn_end` to know a turn by; {_LINES}",
     ),
     Case(
         id="steer",
@@ -147,7 +146,7 @@ _CASES: Final = (
         sentence="Pieces that come in another order are all there, and the whole is what was said.",
         run=frames.reordered_frames,
         needs=("thread_start",),
-        supply=_DELTA,
+        supply=f"`samples.is_delta`; {_LINES}",
     ),
     Case(
         id="malformed-frames",
@@ -175,7 +174,7 @@ _CASES: Final = (
         sentence="A channel that breaks in the middle of a turn is a typed end, and the agent is gone.",
         run=endings.disconnect,
         needs=("thread_start",),
-        supply=f"`ChannelClosed` on record, `HangupError` from the turn; {_DELTA}",
+        supply=f"`ChannelClosed` on record, `HangupError` from the turn; `samples.is_delta` or `is_turn_end`; {_LINES}",
     ),
     Case(
         id="crash",
