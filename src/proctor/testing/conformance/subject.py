@@ -228,7 +228,8 @@ class Subject:
         }
         mission = {"id": "mission", "prompt": prompt, "script": str(script)}
         spec = {"version": 1, "campaign": "conformance", "missions": [mission], "flows": [flow], "limits": dict(limits)}
-        return load_built({**spec, **top}, name="conformance", folder=folder)
+        # Nothing in it is found by way of a folder; the user's own is where settings are looked for.
+        return load_built({**spec, **top}, name="conformance", folder=Path.cwd())
 
 
 @asynccontextmanager
