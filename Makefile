@@ -20,7 +20,7 @@ test accept bench browser: export PROCTOR_AGENTS ?= $(shell test -d "$(AGENTS)" 
 export UV_HTTP_TIMEOUT ?= 600
 export UV_NO_PROGRESS ?= 1
 
-.PHONY: help agents demo test browser check accept chaos bench contract lock clean
+.PHONY: help agents demo test browser check accept chaos bench contract matrix lock clean
 
 help: ## what can be done
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
@@ -66,6 +66,9 @@ bench: $(STAMP) ## measure how fast and how small, beside what it is to beat
 
 contract: $(STAMP) ## write the contract's snapshot and the reference pages again
 	$(BIN)/python -m proctor.surface.reference
+
+matrix: $(STAMP) ## have every runtime show what it claims, and write the matrix again
+	$(BIN)/python tests/offline.py $(BIN)/python -m proctor.surface.matrix
 
 lock: ## resolve the locks again
 	@test -x $(BIN)/uv || { $(PYTHON) -m venv $(VENV) && $(BIN)/python -m pip install --quiet uv; }

@@ -226,6 +226,10 @@ CODES: dict[str, Meaning] = {
         "The campaign's ledger is damaged, of something else, or of a newer Proctor.",
         "Use the Proctor that wrote it, or move the file away: the sealed attempts are the truth.",
     ),
+    "machine.proofs": Meaning(
+        "proofs.db is damaged, of something else, or of a newer Proctor.",
+        "Use the Proctor that wrote it, or move the file away and run the conformance suite again.",
+    ),
     "machine.git": Meaning("git did not do its part.", "Read the reason given; try the same by hand."),
     "machine.spawn-failed": Meaning("A process could not be started.", "Read the reason given; check the path."),
     "machine.port": Meaning("No loopback port could be opened.", "Choose another port.", retryable=True),

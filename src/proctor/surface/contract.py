@@ -17,7 +17,7 @@ from proctor.event.model import Event
 from proctor.event.row import AnySeen, Row
 from proctor.event.trace import ToolCall
 from proctor.event.transcript import Line
-from proctor.evidence import health, layout
+from proctor.evidence import health, layout, proofs
 from proctor.evidence.artifacts import AttemptRecord, AttemptReport, Feedback, PlanFile, ProcessRecord, RunnerRef, Seal
 from proctor.evidence.sign import NAMESPACE
 from proctor.evidence.statement import Statement
@@ -90,6 +90,7 @@ _FILES = (
     _File("RESULTS.md", "text", _CAMPAIGN, means="The report for people."),
     _File("ledger.db", "database", _CAMPAIGN, None, "SQLite: which cells were tried, and how.", ledger.VERSION),
     _File("lock", "text", _CAMPAIGN, means="Empty; locked by the Proctor that runs the campaign, while it lives."),
+    _File(proofs.NAME, "database", "", None, "SQLite: what runtimes have shown, on which program.", proofs.VERSION),
     _File("index.json", "artifact", _SNAPSHOT, FrozenFiles, "Digests of the spec and of the files it names."),
     _File("spec.yaml", "text", _SNAPSHOT, means="The spec as it was, redacted."),
     _File("script-N.yaml", "text", _SNAPSHOT, means="A script as it was, redacted."),

@@ -20,6 +20,7 @@ from proctor.surface.contract import (
     VariantTold,
     contract,
 )
+from proctor.surface.onboarding import onboarding
 
 _GENERATED = "<!-- Written by `python -m proctor.surface.reference` from the code; changes made here are lost. -->"
 
@@ -61,6 +62,7 @@ def documents(told: Contract) -> dict[str, str]:
         "docs/reference/events.md": _page("Events", _events(told)),
         "docs/reference/facts.md": _page("Facts", _facts()),
         "docs/reference/failures.md": _page("Failures", _failures(told)),
+        "docs/howto/onboard-a-runtime.md": _page("Bring a runtime", onboarding()),
     }
 
 

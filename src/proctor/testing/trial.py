@@ -2,7 +2,7 @@
 
 import os
 import secrets
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 
 E = TypeVar("E", bound=Event)
 _MODEL = "scripted"
+
+Staged = Callable[[Sequence[Mapping[str, Any]]], Mapping[str, Any]]
+"""Options with which an agent that asks no model does what these steps say."""
 
 
 class EventTap:
@@ -77,6 +80,12 @@ class Trial:
     host: Host
     model: "ScriptedModel"
     folder: Path
+    options: Mapping[str, Any]
+    staged: Staged | None = None
+
+    def workspace(self, name: str) -> Path:
+        """Of the session of that name."""
+        return self.folder / name / "workspace"
 
     @asynccontextmanager
     async def session(
@@ -85,6 +94,8 @@ class Trial:
         """Whose model plays these steps; `name` is also where its journal is found."""
         script = msgspec.convert({"version": 1, "steps": list(steps)}, Script)
         tap = EventTap(self.runtime.normalizer())
+        staged = {} if self.staged is None else self.staged(steps)
+        ask = {"options": {**self.options, **staged}, **ask}
         asked = session_asked(self.folder, name=name, base_url=self.model.play(name, script), **ask)
         async with self.host.open_session(asked, tap) as session:
             yield session, tap
@@ -124,18 +135,20 @@ async def host_asked(folder: Path, *, name: str, program: Executable | None, **a
 
 
 @asynccontextmanager
-async def open_trial(runtime: Runtime, program: Executable | None) -> AsyncIterator[Trial]:
-    """Contained, in a scratch folder of its own; nothing of it is left."""
+async def open_trial(
+    runtime: Runtime, program: Executable | None, *, staged: Staged | None = None, **ask: Any
+) -> AsyncIterator[Trial]:
+    """Contained, in a scratch folder of its own; nothing of it is left. `ask` is what else to say in the HostAsk."""
     try:
         # Imported when used: a web server is a heavy thing to start with.
         from proctor.model.server import open_model
     except ModuleNotFoundError as error:
         raise MachineError("machine.extra-missing", f"no {error.name}: install 'proctor[model]'") from error
-    name = f"probe-{secrets.token_hex(4)}"
+    name = f"trial-{secrets.token_hex(4)}"
     with open_scratch(RunId(name), is_kept=False) as folder:
         async with (
             open_model() as model,
-            host_asked(folder, name=name, program=program) as asked,
+            host_asked(folder, name=name, program=program, **ask) as asked,
             runtime.open_host(asked, EventTap(runtime.normalizer())) as host,
         ):
-            yield Trial(runtime=runtime, host=host, model=model, folder=folder)
+            yield Trial(runtime=runtime, host=host, model=model, folder=folder, options=asked.options, staged=staged)

@@ -13,6 +13,7 @@ from proctor.runtime.codex_app_server import host
 from proctor.runtime.codex_app_server.claims import CLAIMS, ID, TRANSPORTS
 from proctor.runtime.codex_app_server.failures import FAILURES
 from proctor.runtime.codex_app_server.normalize import CodexNormalizer
+from proctor.runtime.codex_app_server.samples import SAMPLES
 from proctor.runtime.codex_app_server.vocabulary import PRIVATE, WORDS
 from proctor.runtime.credential import Account
 
@@ -31,6 +32,7 @@ class CodexAppServer:
     option_names = frozenset({*PATIENCE, "transport"})
     account: Account | None = ACCOUNT
     reserved_variables = frozenset({"CODEX_HOME", "HOME"})
+    samples = SAMPLES
 
     def check_options(self, options: Mapping[str, Any]) -> None:
         host.transport_in(options)

@@ -28,6 +28,7 @@ from proctor.event.model import (
 from proctor.event.row import ChildExited, Dir, Row, StepTaken
 from proctor.event.witness import seen_in, witness
 from proctor.ids import CallId, ItemId, ThreadId, TurnId
+from proctor.runtime.codex.warnings import ERROR_ITEM, STDERR, attributed
 from proctor.runtime.codex_exec import steps, wire
 from proctor.runtime.codex_exec.failures import FAILURES, NOT_STARTED
 from proctor.runtime.failures import diagnose
@@ -65,7 +66,7 @@ class ExecNormalizer:
             case Dir.ERR:
                 text = _text(row)
                 self._complaints = [*self._complaints, text][-_MOST_COMPLAINTS:]
-                yield WarningRaised(source="process", text=text, channel="stderr", frame=row.seq, at_ms=row.at_ms)
+                yield _warned(STDERR, text, row)
             case Dir.OUT:
                 yield PromptSent(text=_text(row), frame=row.seq, at_ms=row.at_ms)
             case Dir.IN:
@@ -156,7 +157,7 @@ class ExecNormalizer:
             return SessionBegan(thread=ThreadId(started.thread_id), is_resumed=self._is_resumed, frame=seq, at_ms=at_ms)
         if started.thread_id != self._thread:
             text = f"it went on in thread {started.thread_id} instead of {self._thread}"
-            return WarningRaised(source="thread", text=text, channel="thread.started", frame=seq, at_ms=at_ms)
+            return _warned("thread.started", text, row)
         return Noted(native="thread.started", frame=seq, at_ms=at_ms)
 
     def _baseline(self, row: Row) -> Iterator[Event]:
@@ -221,7 +222,7 @@ class ExecNormalizer:
             case "error":
                 # It is how exec tells of what the app-server calls a warning.
                 text = item.message or ""
-                return WarningRaised(source="thread", text=text, channel="item error", frame=seq, at_ms=at_ms)
+                return _warned(ERROR_ITEM, text, row)
             case "agent_message" | "reasoning" | "todo_list":
                 return Noted(native=f"{type_} {item.type}", frame=seq, at_ms=at_ms)
             case _:
@@ -244,6 +245,11 @@ def _decoded(raw: bytes, type_: type[T]) -> T | None:
         return msgspec.json.decode(raw, type=type_)
     except msgspec.DecodeError:
         return None
+
+
+def _warned(channel: str, text: str, row: Row) -> WarningRaised:
+    source, rule = attributed(channel, text)
+    return WarningRaised(source=source, text=text, channel=channel, rule=rule, frame=row.seq, at_ms=row.at_ms)
 
 
 def _tokens(usage: wire.Usage) -> Tokens:

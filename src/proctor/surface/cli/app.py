@@ -36,7 +36,8 @@ COMMANDS = {
     "attempt rederive": ("attempt", "Make an attempt's derived files again."),
     "attempt export": ("export", "Write an attempt as rows that other readers know."),
     "runtimes list": ("runtimes", "Ways to drive an agent, and the programs found."),
-    "runtimes probe": ("runtimes", "Have the real agent show what it is claimed to do."),
+    "runtimes conformance": ("runtimes", "Have the real agent show what it is claimed to do."),
+    "runtimes matrix": ("runtimes", "What runtimes claim, and what they have shown."),
     "feedback": ("feedback", "From inside an attempt: claim how the task went."),
     "note": ("note", "From inside an attempt: put a note on record."),
     "model serve": ("model", "Play a model's script on loopback."),
@@ -55,8 +56,8 @@ commands:
 """
 _FOOT = """
 options:
-  -h, --help        Show this; after a command, show what it takes.
-  --version         Print the version.
+  -h, --help            Show this; after a command, show what it takes.
+  --version             Print the version.
 
 exit codes, everywhere:
   0 ok, 1 judged no, 2 usage or bad input, 3 infrastructure, 4 unverified or partial,
@@ -133,7 +134,7 @@ def _members(group: str) -> list[str]:
 
 
 def _listed(names: Iterable[str]) -> str:
-    return "".join(f"  {name:18}{COMMANDS[name][1]}\n" for name in names)
+    return "".join(f"  {name:22}{COMMANDS[name][1]}\n" for name in names)
 
 
 def _unknown(words: Sequence[str]) -> InputError:

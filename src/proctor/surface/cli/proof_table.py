@@ -1,47 +1,42 @@
-"""What was claimed and what was shown, side by side, for a terminal."""
+"""What came of the conformance suite, for a terminal."""
 
-import re
-from collections.abc import Sequence
+from collections import Counter
 
 from rich.console import Group, RenderableType
 from rich.text import Text
 
 from proctor.report.words import legible
 from proctor.surface.cli.blocks import pairs
-from proctor.surface.prove import Proof, Proven
+from proctor.surface.prove import Proven
+from proctor.testing.conformance import Result, Verdict
+
+_STYLE = {
+    Result.PASSED: "green",
+    Result.FAILED: "bold red",
+    Result.REFUSED: "dim",
+    Result.NOT_APPLICABLE: "yellow",
+}
 
 
-def render_proofs(found: Sequence[Proven]) -> RenderableType:
-    parts: list[RenderableType] = []
-    for each in found:
-        title = Text(legible(each.id), style="bold").append(f"   {each.version or ''}", style="dim")
-        parts += [title, pairs(_rows(each)), Text()]
-    return Group(*parts[:-1]) if parts else Text("No runtime is installed.")
+def render_verdict(verdict: Verdict) -> RenderableType:
+    why = "" if verdict.what is None else f"  {legible(verdict.what)}"
+    head = Text.assemble((f"{verdict.result:15}", _STYLE[verdict.result]), f"{verdict.case:20}")
+    return head.append(f"{verdict.duration_ms / 1000:6.1f} s", style="dim").append(why)
 
 
-def _rows(each: Proven) -> list[tuple[str, RenderableType]]:
+def render_summary(proven: Proven) -> RenderableType:
+    where = ", ".join(part for part in (proven.version, proven.transport, proven.isolation) if part)
+    title = Text(legible(proven.id), style="bold").append(f"   {where}", style="dim")
     rows: list[tuple[str, RenderableType]] = []
-    if each.program is not None:
-        rows.append(("program", Text(f"{legible(each.program.path)}  sha256 {each.program.sha256[:12]}")))
-    if each.problem is not None:
-        rows.append(("problem", Text(legible(each.problem.what), style="red")))
-        rows.append(("to do", Text(each.problem.todo)))
-        rows.append(("code", Text(each.problem.code)))
-    return rows + [(_words(proof.name), _told(proof)) for proof in each.proofs]
-
-
-def _words(name: str) -> str:
-    """
-    >>> _words("threadStart")
-    'thread start'
-    """
-    return re.sub(r"([A-Z])", r" \1", name).lower()
-
-
-def _told(proof: Proof) -> Text:
-    why = "" if proof.what is None else f": {legible(proof.what)}"
-    if not proof.is_claimed:
-        return Text("not claimed", style="dim")
-    if proof.is_proven is None:
-        return Text(f"claimed, not tried{why}", style="yellow")
-    return Text("proven", style="green") if proof.is_proven else Text(f"claimed, NOT SHOWN{why}", style="bold red")
+    if proven.program is not None:
+        rows.append(("program", Text(f"{legible(proven.program.path)}  sha256 {proven.program.sha256[:12]}")))
+    if proven.problem is not None:
+        rows.append(("problem", Text(legible(proven.problem.what), style="red")))
+        rows.append(("to do", Text(proven.problem.todo)))
+        rows.append(("code", Text(proven.problem.code)))
+    if proven.verdicts:
+        counts = Counter(each.result for each in proven.verdicts)
+        told = [f"{counts[result]} {result}" for result in Result if counts[result]]
+        style = _STYLE[Result.FAILED if counts[Result.FAILED] else Result.PASSED]
+        rows.append(("cases", Text(", ".join(told), style=style)))
+    return Group(Text(), title, pairs(rows))

@@ -1,18 +1,14 @@
-"""`proctor runtimes list` and `proctor runtimes probe`."""
+"""`proctor runtimes list`, `proctor runtimes conformance` and `proctor runtimes matrix`."""
 
 from pathlib import Path
 
 from proctor.config.load import load_config
-from proctor.errors import Exit
-from proctor.ids import StrategyId
 from proctor.runtime.lane import check_config
-from proctor.runtime.registry import runtime_by_id
-from proctor.surface.cli.command import JSON, Command, argument
+from proctor.spec.model import Isolation
+from proctor.surface.cli.command import JSON, ROOT, Command, argument, evidence_root
 from proctor.surface.cli.output import Output
 from proctor.surface.cli.tables import render_programs
 from proctor.surface.programs import find_programs
-
-_WORST = (Exit.INFRASTRUCTURE, Exit.JUDGED_NO, Exit.UNVERIFIED, Exit.OK)
 
 
 def list_runtimes(*, as_json: bool) -> int:
@@ -32,44 +28,88 @@ def list_runtimes(*, as_json: bool) -> int:
     return 0
 
 
-def probe(*, strategy: str | None, as_json: bool) -> int:
-    """Start the real agent offline and have it show what it is claimed to do.
+def conformance(
+    *, strategy: str, transport: str | None, isolation: str | None, case: str | None, root: Path | None, as_json: bool
+) -> int:
+    """Put a runtime to the conformance suite: the real agent, offline, beside the scripted model.
 
-    A claim is not a proof: each is put to the very program that would run, against the scripted
-    model. Exits 0 when all that is claimed was shown, 1 when something was not, 3 when the agent
-    cannot be started, 4 when a claim could not be tried.
+    Each case passes, fails, is refused (what it shows is not claimed, and refused as such when it
+    is asked for) or is not applicable (it could not be tried, which is never a pass). What came of
+    it is kept in proofs.db, by the digest of the program. Exits 0 when no case failed, 1 when one
+    did, 3 when the agent cannot be started.
     """
     # Imported when used: a web server is a heavy thing to start with.
-    from proctor.surface.cli.proof_table import render_proofs
+    from proctor.surface.cli.proof_table import render_summary, render_verdict
     from proctor.surface.prove import prove
+    from proctor.testing.conformance import Verdict, case_by_id
 
     output = Output(is_json=as_json)
-    # One without a program of its own has nothing to show until a flow says what it is to run.
-    ids = (
-        [
-            each.id
-            for each in find_programs(load_config(Path.cwd()))
-            if each.program is not None or each.problem is not None
-        ]
-        if strategy is None
-        else [runtime_by_id(StrategyId(strategy)).id]
+
+    def ended(verdict: Verdict) -> None:
+        # As it happens; with --json that is no part of the answer.
+        (output.note if as_json else output.show)(render_verdict(verdict))
+
+    proven = prove(
+        strategy,
+        root=evidence_root(root),
+        transport=transport,
+        isolation=isolation,
+        only=None if case is None else [case_by_id(case)],
+        ended=ended,
     )
-    found = tuple(map(prove, ids))
-    code = next(code for code in _WORST if code in {Exit.OK, *(each.exit for each in found)})
     if as_json:
-        output.json({"exit": code, "runtimes": found})
+        output.json(proven)
     else:
-        output.show(render_proofs(found))
-    return code
+        output.show(render_summary(proven))
+    return proven.exit
+
+
+def show_matrix(*, root: Path | None, as_json: bool, as_markdown: bool) -> int:
+    """What every runtime claims against what it has shown, on the program there is now.
+
+    A claim is proven when every case of the conformance suite for it passed on the same program;
+    what another program had shown is stale.
+    """
+    from proctor.surface.matrix import matrix, render_markdown
+
+    output = Output(is_json=as_json)
+    found = matrix(evidence_root(root))
+    if as_json:
+        output.json(found)
+    elif as_markdown:
+        output.text(render_markdown(found))
+    else:
+        from proctor.surface.cli.matrix import render_matrix
+
+        output.show(render_matrix(found))
+    return 0
 
 
 COMMANDS = {
     "runtimes list": Command(call=list_runtimes, example="proctor runtimes list --json", arguments=(JSON,)),
-    "runtimes probe": Command(
-        call=probe,
-        example="proctor runtimes probe codex_app_server",
+    "runtimes conformance": Command(
+        call=conformance,
+        example="proctor runtimes conformance codex_app_server --transport websocket",
         arguments=(
-            argument("strategy", metavar="ID", nargs="?", default=None, help="One runtime; by default all."),
+            argument("strategy", metavar="ID", help="The runtime."),
+            argument("--transport", metavar="NAME", default=None, help="How to talk to it; else its first way."),
+            argument(
+                "--isolation",
+                choices=[each.value for each in Isolation],
+                default=None,
+                help="One process for all sessions, or one each; else shared where it says that it can.",
+            ),
+            argument("--case", metavar="NAME", default=None, help="One case; else all."),
+            ROOT,
+            JSON,
+        ),
+    ),
+    "runtimes matrix": Command(
+        call=show_matrix,
+        example="proctor runtimes matrix --markdown",
+        arguments=(
+            argument("--markdown", dest="as_markdown", action="store_true", help="Print a page of Markdown."),
+            ROOT,
             JSON,
         ),
     ),

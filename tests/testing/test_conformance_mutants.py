@@ -1,0 +1,280 @@
+"""Every case of the conformance suite can fail: a runtime that does that one thing wrong does not get past it."""
+
+import os
+import signal
+import subprocess
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import anyio
+import msgspec
+import pytest
+
+from proctor.event.model import Event, Noted, TextSaid, TextStreamed, ToolEnded
+from proctor.event.row import ChannelClosed, ChildExited, Seen
+from proctor.ids import ItemId, TurnId
+from proctor.runtime.base import Decide, Decision, HostAsk, Question, Session, SessionAsk, Tap
+from proctor.runtime.capability import Claims
+from proctor.runtime.samples import STRANGER
+from proctor.testing.conformance import Result, Verdict, case_by_id, cases, open_subject, run_case
+from proctor.testing.conformance import look as look_module
+from proctor.testing.conformance import subject as subject_module
+from proctor.testing.conformance import suite as suite_module
+from tests.testing.mutants import ID, Changed, Mutant, losing, mute, overrun, register
+
+pytestmark = pytest.mark.real_agent
+
+
+# What never comes is not waited for as long as it would be on a busy machine.
+IMPATIENT: dict[str, tuple[Any, str, Any]] = {
+    "will not be steered": (suite_module, "CASE_S", 8.0),
+    "one at a time": (suite_module, "CASE_S", 8.0),
+    "tells nothing": (look_module, "WAIT_S", 6.0),
+    "leaves a child": (look_module, "WAIT_S", 6.0),
+    "always heard": (subject_module, "_LIMITS", {"stall": "20s", "turn": "4s", "attempt": "28s"}),
+}
+
+
+def tried(monkeypatch: pytest.MonkeyPatch, runtime: Any, *names: str) -> list[Verdict]:
+    register(monkeypatch, runtime)
+
+    async def run() -> list[Verdict]:
+        async with open_subject(ID) as subject:
+            return [await run_case(case_by_id(name), subject) for name in names]
+
+    return anyio.run(run)
+
+
+# ── what can be wrong ──
+
+
+def without(*kinds: type) -> Callable[[Iterable[Event]], Iterable[Event]]:
+    return lambda events: [event for event in events if not isinstance(event, kinds)]
+
+
+class DropsOne:
+    """The so-manieth piece of every text is lost."""
+
+    def __init__(self, at: int) -> None:
+        self._at = at
+        self._count = 0
+
+    def __call__(self, events: Iterable[Event]) -> Iterator[Event]:
+        for event in events:
+            self._count += isinstance(event, TextStreamed)
+            if not (isinstance(event, TextStreamed) and self._count % self._at == 0):
+                yield event
+
+
+def repeats(events: Iterable[Event]) -> Iterator[Event]:
+    """Takes what it is told again for news."""
+    for event in events:
+        yield event
+        if isinstance(event, Noted) and event.native.startswith("repeated item/completed"):
+            item = ItemId(f"again-{event.frame}")
+            yield TextSaid(turn=TurnId(""), item=item, text="again", frame=event.frame, at_ms=event.at_ms)
+
+
+class Remembers:
+    """What it says depends on what it was told in other attempts."""
+
+    def __init__(self) -> None:
+        self._said = 0
+
+    def __call__(self, events: Iterable[Event]) -> Iterator[Event]:
+        for event in events:
+            self._said += isinstance(event, TextSaid)
+            yield msgspec.structs.replace(event, text=f"{self._said}") if isinstance(event, TextSaid) else event
+
+
+def decides(decision: Decision) -> Callable[[SessionAsk], SessionAsk]:
+    """Asks, and does as it likes."""
+
+    def change(ask: SessionAsk) -> SessionAsk:
+        given: Decide | None = ask.decide
+
+        async def decide(question: Question) -> Decision:
+            assert given is not None
+            await given(question)
+            return decision
+
+        return replace(ask, decide=decide)
+
+    return change
+
+
+async def nothing(*_: Any, **__: Any) -> None:
+    """Does not do it."""
+
+
+def without_schema(session: Session) -> Any:
+    async def turn(prompt: str, **_: Any) -> None:
+        await session.turn(prompt)
+
+    return Changed(session, turn=turn)
+
+
+class OneAtATime:
+    def __init__(self) -> None:
+        self._lock = anyio.Lock()
+
+    def __call__(self, session: Session) -> Any:
+        async def turn(prompt: str) -> None:
+            async with self._lock:
+                await session.turn(prompt)
+
+        return Changed(session, turn=turn)
+
+
+class InterruptsAll:
+    def __init__(self) -> None:
+        self._sessions: list[Session] = []
+
+    def __call__(self, session: Session) -> Any:
+        self._sessions.append(session)
+
+        async def interrupt() -> None:
+            for each in self._sessions:
+                await each.interrupt()
+
+        return Changed(session, interrupt=interrupt)
+
+
+def silent_about_ends(tap: Tap) -> Any:
+    def say(seen: Seen) -> None:
+        if not isinstance(seen, ChannelClosed | ChildExited):
+            tap.say(seen)
+
+    return Changed(tap, say=say)
+
+
+def short_of_breath(tap: Tap) -> Any:
+    """Keeps no long line."""
+
+    def stage(dir_: Any, data: bytes, **more: Any) -> None:
+        if len(data) < 10**6:
+            tap.stage(dir_, data, **more)
+
+    return Changed(tap, stage=stage)
+
+
+def blind_to_streams(tap: Tap) -> Any:
+    def stage(dir_: Any, data: bytes, **_: Any) -> None:
+        tap.stage(dir_, data)
+
+    return Changed(tap, stage=stage)
+
+
+MUTANTS: dict[str, tuple[str, Callable[[], Mutant], str]] = {
+    "says nothing": ("one-turn", lambda: Mutant(events=without(TextSaid)), "did not come as an event"),
+    "tells nothing": ("event-stream", lambda: Mutant(events=without(TextSaid, TextStreamed)), "not told while"),
+    "never ends a tool": ("tool-call", lambda: Mutant(events=without(ToolEnded)), "the trace says None"),
+    "denies by itself": ("approval-accepted", lambda: Mutant(ask=decides(Decision.DENY)), "did not happen"),
+    "accepts by itself": ("approval-denied", lambda: Mutant(ask=decides(Decision.ACCEPT)), "happened all the same"),
+    "never asks": ("approval-denied", lambda: Mutant(ask=lambda ask: replace(ask, decide=None)), "asked 0 times"),
+    "answers nothing": ("unknown-request", lambda: Mutant(channel=mute(STRANGER.encode())), "answered 0 times"),
+    "will not be steered": ("steer", lambda: Mutant(session=lambda it: Changed(it, steer=nothing)), "no end within"),
+    "leaves a child": ("interrupt", lambda: Mutant(session=lambda it: Changed(it, settle=nothing)), "still runs"),
+    "interrupts all": ("interrupt", lambda: Mutant(session=InterruptsAll()), "a sibling's turn ended"),
+    "forgets": ("resume", lambda: Mutant(ask=lambda ask: replace(ask, resume=None)), "not told of what was said"),
+    "one at a time": ("parallel-sessions", lambda: Mutant(session=OneAtATime()), "no end within"),
+    "offers no tool": ("dynamic-tools", lambda: Mutant(ask=lambda ask: replace(ask, tools=())), "did not reach"),
+    "keeps all": ("compaction", lambda: Mutant(session=lambda it: Changed(it, compact=nothing)), "as long as it was"),
+    "has no schema": ("structured-output", lambda: Mutant(session=without_schema), "did not reach the model"),
+    "drops a piece": ("flood", lambda: Mutant(events=DropsOne(1000)), "the pieces of 15000 characters come to 14985"),
+    "loses a frame": ("flood", lambda: Mutant(channel=losing_once(b"agentMessage/delta")), "lines were told"),
+    "overruns": ("slow-consumer", lambda: Mutant(channel=overrun), "lines were told"),
+    "counts twice": ("duplicate-frames", lambda: Mutant(events=repeats), "'again'"),
+    "wants its order": ("reordered-frames", lambda: Mutant(events=DropsOne(2)), "in another order were lost"),
+    "wants JSON": ("malformed-frames", lambda: Mutant(channel=losing(lambda it: it[:1] != b"{")), "lines were told"),
+    "knows all": ("unknown-frames", lambda: Mutant(channel=losing(lambda it: b"no/such" in it)), "lines were told"),
+    "short of breath": ("long-line", lambda: Mutant(tap=short_of_breath), "it ended as unknown"),
+    "silent about its end": ("disconnect", lambda: Mutant(tap=silent_about_ends), "it ended as unknown"),
+    "silent about ends": ("crash", lambda: Mutant(tap=silent_about_ends), "it ended as unknown"),
+    "always heard": (
+        "hang",
+        lambda: Mutant(session=lambda it: Changed(it, last_heard_s=1e12)),
+        "it ended as timed_out",
+    ),
+    "blind to streams": ("canary", lambda: Mutant(tap=blind_to_streams), "put together"),
+    "remembers": ("rederive", lambda: Mutant(events=Remembers()), "not what"),
+}
+
+
+def losing_once(words: bytes) -> Callable[[Any], Any]:
+    left = [1]
+
+    def is_lost(line: bytes) -> bool:
+        left[0] -= words in line
+        return left[0] == 0 and words in line
+
+    return losing(is_lost)
+
+
+@pytest.mark.requirement("runtime.conformance")
+@pytest.mark.parametrize("name", MUTANTS)
+def test_a_runtime_that_does_it_wrong_fails(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    case, make, words = MUTANTS[name]
+    if name in IMPATIENT:
+        monkeypatch.setattr(*IMPATIENT[name])
+    [verdict] = tried(monkeypatch, make(), case)
+    assert (verdict.result, words in (verdict.what or "")) == (Result.FAILED, True), verdict
+
+
+@pytest.mark.requirement("runtime.conformance")
+def test_a_runtime_that_leaves_its_agent_running_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    left: list[subprocess.Popen[bytes]] = []
+
+    def leave(ask: HostAsk) -> None:
+        argv, home = [ask.program.real_path, "app-server"], {**os.environ, "CODEX_HOME": str(ask.home.parent)}
+        left.append(subprocess.Popen(argv, env=home, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL))
+
+    try:
+        [verdict] = tried(monkeypatch, Mutant(host=leave), "teardown")
+        assert (verdict.result, verdict.what) == (Result.FAILED, "the agent still runs")
+    finally:
+        for child in left:
+            child.send_signal(signal.SIGKILL)
+            child.communicate()
+
+
+def test_every_case_has_somebody_who_fails_it() -> None:
+    assert {case for case, _, _ in MUTANTS.values()} | {"teardown"} == {case.id for case in cases()}
+
+
+# ── what is not claimed ──
+
+CLAIMLESS = Claims(thread_start=True)
+
+
+@pytest.mark.requirement("runtime.conformance")
+@pytest.mark.requirement("runtime.capability.contract")
+def test_what_is_not_claimed_is_refused_before_anything_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    unclaimed = [case.id for case in cases() if case.proves not in (None, "thread_start")]
+    verdicts = tried(monkeypatch, Mutant(claims=CLAIMLESS), *unclaimed)
+    assert {verdict.result for verdict in verdicts} == {Result.REFUSED}
+    cannot_be_asked = {verdict.case for verdict in verdicts if "cannot be asked for" in (verdict.what or "")}
+    assert cannot_be_asked == {"event-stream", "interrupt", "parallel-sessions"}
+
+
+@pytest.mark.requirement("runtime.capability.contract")
+@pytest.mark.parametrize("case", ["steer", "compaction", "resume"])
+def test_a_refusal_that_does_not_come_fails(monkeypatch: pytest.MonkeyPatch, case: str) -> None:
+    for module in ("proctor.attempt.converse", "proctor.attempt.turn"):
+        monkeypatch.setattr(f"{module}.demand", lambda *_, **__: None)
+    [verdict] = tried(monkeypatch, Mutant(claims=CLAIMLESS), case)
+    assert verdict.result is Result.FAILED, verdict
+
+
+# ── what cannot be tried ──
+
+
+def test_a_runtime_without_samples_or_a_channel_to_break_is_told_as_not_applicable(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    [verdict] = tried(monkeypatch, Changed(Mutant(), samples=None), "reordered-frames")
+    assert (verdict.result, verdict.what) == (
+        Result.NOT_APPLICABLE,
+        "the runtime gives no samples of its lines",
+    )
