@@ -119,6 +119,13 @@ def test_usage_names_its_scope_basis_authority_and_check_and_none_is_not_zero() 
     value = {"totalTokens": 9, "scope": "turn", "basis": "delta", "authority": "provider-response", "check": "equal"}
     assert folded(turn, total(9, frame=2), exact)["usage"].value == value
     assert folded(turn, total(8, frame=2), exact)["usage"].value == {**value, "check": "divergent"}
+    later = (
+        TurnBegan(turn=TurnId("u"), frame=4, at_ms=1),
+        total(21, frame=5),
+        msgspec.structs.replace(exact, frame=6),
+    )
+    both = folded(turn, total(9, frame=2), exact, *later)["usage"].value
+    assert (both["scope"], both["totalTokens"], both["check"]) == ("session", 18, "divergent")
     alone = folded(turn, total(8, frame=2))["usage"].value
     assert alone == {**value, "totalTokens": 8, "basis": "cumulative", "authority": "live-thread-usage", "check": None}
 

@@ -87,7 +87,7 @@ def facts_of(events: Iterable[Event], *, persistence: Fact = PERSISTENT) -> dict
             Completeness.HYDRATED_VERIFIED,
             "verified",
         ),
-        ((*LIVE, kept(), kept(PROMPT, TOOL, MESSAGE)), PERSISTENT, Completeness.HYDRATED_VERIFIED, "verified"),
+        ((*LIVE, kept(PROMPT), kept(PROMPT, TOOL, MESSAGE)), PERSISTENT, Completeness.HYDRATED_VERIFIED, "verified"),
         # Nothing in it that could be compared.
         ((BEGAN, kept(THOUGHT)), PERSISTENT, Completeness.HYDRATED, "observed"),
     ],
@@ -113,7 +113,10 @@ def test_a_history_is_what_policy_and_reading_it_say(
             ["tool c is kept with another content"],
         ),
         ((PROMPT, TOOL, MESSAGE, KeptItem(kind="message", text="More.")), ["message is kept and was not heard"]),
-        ((PROMPT, TOOL, TOOL, MESSAGE, KeptItem(kind="tool", id="d")), ["tool d is kept and was not heard"]),
+        (
+            (PROMPT, TOOL, TOOL, MESSAGE, KeptItem(kind="tool", id="d")),
+            ["tool c is kept and was not heard", "tool d is kept and was not heard"],
+        ),
     ],
 )
 def test_whatever_differs_makes_it_divergent_and_is_named(items: tuple[KeptItem, ...], differences: list[str]) -> None:

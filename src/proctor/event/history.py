@@ -165,17 +165,16 @@ def _compare(heard: Sequence[_Item], kept: Sequence[_Item]) -> tuple[list[_Item]
     >>> [len(part) for part in _compare([said], [other])], [len(part) for part in _compare([said], [])]
     ([0, 0, 1], [1, 0, 0])
     """
-    by_id = {item.id: item for item in kept if item.id is not None}
-    paired = {item.id for item in heard if item.id in by_id}
-    altered = [
-        item
-        for item in heard
-        if item.id in paired
-        and None not in (item.digest, by_id[item.id].digest)
-        and item.digest != by_id[item.id].digest
-    ]
-    alone = [item for item in heard if item.id not in paired]
-    others = [item for item in kept if item.id not in paired]
+    ids = {item.id for item in heard if item.id is not None}
+    by_id: dict[str | None, _Item] = {}
+    others = []
+    for item in kept:
+        if item.id in ids and item.id not in by_id:
+            by_id[item.id] = item
+        else:
+            others.append(item)
+    altered = [item for item in heard if _differ(item, by_id.get(item.id))]
+    alone = [item for item in heard if item.id not in by_id]
     left = Counter(item.digest for item in others)
     missing = []
     for item in alone:
@@ -191,6 +190,10 @@ def _compare(heard: Sequence[_Item], kept: Sequence[_Item]) -> tuple[list[_Item]
             left[item.digest] -= 1
             strange.append(item)
     return missing, strange[::-1], altered
+
+
+def _differ(heard: _Item, kept: _Item | None) -> bool:
+    return kept is not None and None not in (heard.digest, kept.digest) and heard.digest != kept.digest
 
 
 def _said(state: Completeness, authority: Authority, source: str, refs: tuple[str, ...] = ()) -> Fact:
