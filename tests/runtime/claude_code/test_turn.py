@@ -18,6 +18,7 @@ from proctor.event.model import (
     UsageAuthority,
     UsageReported,
 )
+from proctor.model.player import Kind
 from proctor.runtime.claude_code.program import MINIMUM_VERSION
 from tests.runtime.claude_code.real import claude, run
 
@@ -150,5 +151,20 @@ def test_words_to_a_running_turn_reach_its_next_request_and_stop_no_tool(tmp_pat
             assert talk.said[-1] == "Another way."
             # What the reply that was broken off cost is not known, and so not what the turn did.
             assert [event.turn for event in talk.of(UsageReported)] == [talk.of(TurnBegan)[0].turn]
+
+    run(main)
+
+
+def test_a_shortened_history_is_shorter_and_its_cost_is_not_told(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with claude(tmp_path) as real, real.talk({"say": "4711 it is."}, {"say": "Which?"}) as talk:
+            await talk.session.turn("Remember 4711.")
+            await talk.session.compact()
+            await talk.session.turn("Go on.")
+            assert talk.ends == [("completed", None)] * 3
+            assert [row.kind for row in talk.journal if row.step is not None] == [Kind.MAIN] * 2
+            assert ("4711 it is." in talk.journal[1].heard, "4711 it is." in talk.journal[-1].heard) == (True, False)
+            turns = [turn.turn for turn in talk.of(TurnBegan)]
+            assert [event.turn for event in talk.of(UsageReported)] == [turns[0], turns[2]]
 
     run(main)

@@ -17,5 +17,6 @@ CLAIMS: Final = Claims(
     event_stream=True,
     parallel_sessions=True,
     approvals=True,
+    compaction=True,
     structured_output=True,
 )

@@ -289,8 +289,8 @@ class ClaudeNormalizer:
             return
         self._result = result
         used = tokens(result.usage or wire.Usage())
-        if (result.is_error or result.terminal_reason in _ABORTED) and not used.total:
-            self._is_usage_known = False  # it counts only what was finished
+        if not used.total:
+            self._is_usage_known = False  # it counts neither a reply that was broken off nor a summary
         else:
             self._used = used if self._used is None else plus(self._used, used)
         if result.structured_output is not None:
