@@ -22,7 +22,7 @@ class ClaudeCode:
 
     id = ID
     claims = CLAIMS
-    capability = Capability.INTERACTIVE_APPROVALS
+    capability = Capability.FULL_APP_SERVER
     serves: Mapping[str, tuple[str, ...]] | None = SERVES
     transports = TRANSPORTS
     words = WORDS

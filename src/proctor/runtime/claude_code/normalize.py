@@ -347,6 +347,8 @@ class ClaudeNormalizer:
             # The message it stands in was lost, or is a helper's and was never told.
             block = wire.Block(type="tool_use", id=hook.tool_use_id, name=hook.tool_name, input=hook.tool_input)
             return self._tool_began(block, row)
+        if request.subtype == "mcp_message":
+            return Noted(native="mcp_message", frame=row.seq, at_ms=row.at_ms)
         if request.subtype != "can_use_tool":
             return Unrecognized(native=f"control_request/{request.subtype}", frame=row.seq, at_ms=row.at_ms)
         call = called(request.tool_name or "", request.input)

@@ -313,6 +313,12 @@ class ClaudeSession:
                 self._reply(request, answer.body)
             else:
                 self._tasks.start_soon(self._consider, asked)
+        elif subtype == "mcp_message" and isinstance(message := (envelope.request or wire.Request()).message, dict):
+            taken = self._desk.take_call(request, message)
+            if isinstance(taken, Asked):
+                self._tasks.start_soon(self._consider, taken)
+            else:
+                self._reply(request, taken)
         else:
             self._tap.say(Answered(request=request, method=subtype, decision="unknown request", by="policy"))
             error = {"subtype": "error", "request_id": request, "error": f"Proctor does not know {subtype}"}
