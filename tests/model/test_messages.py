@@ -167,6 +167,13 @@ def test_an_answer_of_a_form_is_asked_for_by_a_format_or_by_a_tool() -> None:
     assert not read_ask(body(output_config={})).has_output_schema
 
 
+def test_a_summary_is_asked_for_on_the_side() -> None:
+    wish = {"role": "user", "content": "CRITICAL: Respond with TEXT ONLY. Do NOT call any tools.\n\nSum up."}
+    reminder = {"role": "system", "content": "Be good."}
+    assert read_ask(body(wish, reminder)).is_side
+    assert not read_ask(body(wish, {"role": "user", "content": "Go on."})).is_side
+
+
 def test_a_request_may_want_no_stream() -> None:
     assert [read_ask(body(stream=wish)).is_streamed for wish in (True, False)] == [True, False]
 

@@ -56,6 +56,8 @@ def test_only_a_request_with_tools_takes_a_step() -> None:
             assert counted.json()["input_tokens"] > 0
             title = await client.post(f"{url}/v1/messages", json=question("Title?", tools=[]))
             assert "Noted." in title.text
+            wish = "CRITICAL: Respond with TEXT ONLY. Do NOT call any tools."
+            assert "Noted." in (await client.post(f"{url}/v1/messages", json=question("Go", wish))).text
             first = await client.post(f"{url}/v1/messages?beta=true", json=question("Go"))
             assert (first.headers["content-type"], '"name":"Bash"' in first.text) == ("text/event-stream", True)
             whole = await client.post(f"{url}/v1/messages", json=question("Go", "On", stream=False))
@@ -66,12 +68,13 @@ def test_only_a_request_with_tools_takes_a_step() -> None:
             wrong = await client.post(f"{url}/v1/messages", content=b"{")
             assert (wrong.status_code, wrong.json()["error"]["type"]) == (400, "invalid_request_error")
             assert (await client.post(f"{url}/v1/messages/count_tokens", content=b"{")).status_code == 400
-            rows = await model.journal_until("key", lambda rows: len(rows) == 10 and rows[6].is_complete)
+            rows = await model.journal_until("key", lambda rows: len(rows) == 11 and rows[7].is_complete)
             assert outline(rows) == [
                 ("", Kind.SIDE, 200, None, True, False),
                 ("/api/hello", Kind.SIDE, 200, None, True, False),
                 ("/v1/models", Kind.SIDE, 200, None, True, False),
                 ("/v1/messages/count_tokens", Kind.SIDE, 200, None, True, False),
+                ("/v1/messages", Kind.SIDE, 200, None, True, False),
                 ("/v1/messages", Kind.SIDE, 200, None, True, False),
                 ("/v1/messages", Kind.MAIN, 200, 0, True, False),
                 ("/v1/messages", Kind.MAIN, 200, 1, True, False),

@@ -6,7 +6,7 @@ from typing import Any, Final
 import msgspec
 
 from proctor.errors import WireError
-from proctor.model.dialects.claude import ANSWER_TOOL
+from proctor.model.dialects.claude import ANSWER_TOOL, SUMMARY_PROMPT
 from proctor.model.wire import Ask, Item, Pause, Reply, Text, Thought, Tokens, Tool, ToolCall
 
 _encode = msgspec.json.Encoder().encode
@@ -69,13 +69,15 @@ def read_ask(body: bytes) -> Ask:
     request = _read(body)
     wish = request.output_config.format if request.output_config is not None else None
     tools = tuple(_offer(tool) for tool in request.tools or ())
+    items = _items(request)
     has_answer_tool = any(tool.full_name == ANSWER_TOOL for tool in tools)
     return Ask(
         model=request.model,
         tools=tools,
-        items=_items(request),
+        items=items,
         has_output_schema=has_answer_tool or (wish is not None and wish.type == "json_schema"),
         is_streamed=request.stream,
+        is_side=next((item.text for item in reversed(items) if item.is_users), "").startswith(SUMMARY_PROMPT),
     )
 
 

@@ -75,8 +75,8 @@ class Player:
     def serve(self, ask: Ask) -> Served:
         """The answer to a request. A side request leaves the script where it is."""
         digest = ask.digest_of(len(ask.items))
-        # The main loop of an agent offers tools; titles, summaries and compactions are asked for without.
-        if not ask.tools:
+        # The main loop of an agent offers tools; titles, summaries and compactions are mostly asked for without.
+        if not ask.tools or ask.is_side:
             reply = self._reply(ask, parts=(Text(text=_SIDE_WORDS),))
             return Served(kind=Kind.SIDE, answer=reply, digest=digest, item_count=len(ask.items))
         if self._last is not None and _is_retry(ask, digest, self._last):

@@ -33,13 +33,14 @@ class Item:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ask:
-    """One request for a reply."""
+    """One request for a reply. `is_side` is one that the agent makes for ends of its own, though it offers tools."""
 
     model: str
     tools: tuple[Tool, ...]
     items: tuple[Item, ...]
     has_output_schema: bool = False
     is_streamed: bool = True
+    is_side: bool = False
 
     def digest_of(self, count: int) -> Digest:
         """Names the first so many items, so that a longer conversation can be known as a continuation."""

@@ -14,6 +14,8 @@ from tests.runtime.claude_code.real import claude, run
 
 pytestmark = [pytest.mark.real_agent, pytest.mark.agent("claude_code")]
 
+# The program would let this run without a question.
+HARMLESS = {"run": {"command": "true", "escalate": True}}
 ESCALATED = {"run": {"command": "touch escalated", "escalate": True}}
 
 
@@ -70,13 +72,13 @@ def test_whoever_is_asked_decides(tmp_path: Path) -> None:
     async def main() -> None:
         async with (
             claude(tmp_path) as real,
-            real.talk(ESCALATED, ESCALATED, {"say": "Done."}, approvals=Approvals.ASK, decide=decide) as talk,
+            real.talk(HARMLESS, HARMLESS, {"say": "Done."}, approvals=Approvals.ASK, decide=decide) as talk,
         ):
             await talk.session.turn("Go on.")
             assert talk.answers == [("accept", "callback"), ("decline", "callback")]
             assert talk.deeds == [("Bash", "completed"), ("Bash", "declined")]
             first = asked[0]
-            assert (first.about, first.command, first.cwd) == ("command", "touch escalated", str(talk.workspace))
+            assert (first.about, first.command, first.cwd) == ("command", "true", str(talk.workspace))
             assert first.native["input"]["dangerouslyDisableSandbox"] is True
             assert {question.request for question in asked} == {event.request for event in talk.of(ApprovalAsked)}
 

@@ -1,6 +1,7 @@
 """Turns of the real Claude Code: what it does is told in full, and what it costs."""
 
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
@@ -17,7 +18,10 @@ from proctor.event.model import (
     TurnBegan,
     UsageAuthority,
     UsageReported,
+    WarningRaised,
 )
+from proctor.model.player import Kind
+from proctor.runtime.base import Tool
 from proctor.runtime.claude_code.program import MINIMUM_VERSION
 from tests.runtime.claude_code.real import claude, run
 
@@ -150,5 +154,49 @@ def test_words_to_a_running_turn_reach_its_next_request_and_stop_no_tool(tmp_pat
             assert talk.said[-1] == "Another way."
             # What the reply that was broken off cost is not known, and so not what the turn did.
             assert [event.turn for event in talk.of(UsageReported)] == [talk.of(TurnBegan)[0].turn]
+
+    run(main)
+
+
+def test_a_shortened_history_is_shorter_and_its_cost_is_not_told(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with claude(tmp_path) as real, real.talk({"say": "4711 it is."}, {"say": "Which?"}) as talk:
+            await talk.session.turn("Remember 4711.")
+            await talk.session.compact()
+            await talk.session.turn("Go on.")
+            assert talk.ends == [("completed", None)] * 3
+            assert [row.kind for row in talk.journal if row.step is not None] == [Kind.MAIN] * 2
+            assert ("4711 it is." in talk.journal[1].heard, "4711 it is." in talk.journal[-1].heard) == (True, False)
+            turns = [turn.turn for turn in talk.of(TurnBegan)]
+            assert [event.turn for event in talk.of(UsageReported)] == [turns[0], turns[2]]
+
+    run(main)
+
+
+def test_tools_of_ours_are_called_and_one_that_fails_hinders_nothing(tmp_path: Path) -> None:
+    given: list[Any] = []
+
+    async def answer(arguments: Any) -> str:
+        given.append(arguments)
+        if len(given) > 1:
+            raise ValueError("out of luck")
+        return "forty-two"
+
+    schema = {"type": "object", "properties": {"a": {"type": "integer"}}}
+    tool = Tool(name="lookup", description="Looks up.", schema=schema, call=answer)
+    asks = {"call": {"tool": "lookup", "arguments": {"a": 1}}}
+
+    async def main() -> None:
+        async with claude(tmp_path) as real, real.talk(asks, asks, {"say": "Done."}, tools=(tool,)) as talk:
+            await talk.session.turn("Go on.")
+            assert given == [{"a": 1}] * 2
+            assert [(end.kind, end.name, end.ok) for end in talk.of(ToolEnded)] == [
+                ("dynamic", "lookup", True),
+                ("dynamic", "lookup", False),
+            ]
+            assert [end.output for end in talk.of(ToolEnded)] == ["forty-two", "ValueError: out of luck"]
+            assert talk.answers == [("accept", "tool"), ("answered", "tool"), ("accept", "tool"), ("failed", "error")]
+            assert (talk.said, talk.ends) == (["Done."], [("completed", None)])
+            assert [event.source for event in talk.of(WarningRaised)].count("callback") == 1
 
     run(main)

@@ -11,6 +11,8 @@ from proctor.model.wire import Text, Tool, ToolCall
 from proctor.spec.duration import parse_duration_s
 
 ANSWER_TOOL: Final = "StructuredOutput"
+SUMMARY_PROMPT: Final = "CRITICAL: Respond with TEXT ONLY. Do NOT call any tools."
+"""How it asks for a summary to shorten its history by, while it offers its tools all the same."""
 
 
 def run(intent: Run, tools: Sequence[Tool]) -> tuple[ToolCall, ...]:

@@ -17,5 +17,7 @@ CLAIMS: Final = Claims(
     event_stream=True,
     parallel_sessions=True,
     approvals=True,
+    dynamic_tools=True,
+    compaction=True,
     structured_output=True,
 )

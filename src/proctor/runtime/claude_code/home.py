@@ -9,6 +9,7 @@ from proctor.contain.fences import Fences, fence_in
 from proctor.errors import InputError, disk_refusal
 from proctor.fact import Authority, Fact
 from proctor.runtime.base import HostAsk, SessionAsk
+from proctor.runtime.claude_code import tools
 from proctor.runtime.claude_code.claims import TRANSPORTS
 from proctor.runtime.claude_code.login import ACCOUNT
 from proctor.runtime.environment import refuse_tmpdir_above
@@ -80,6 +81,8 @@ def arguments(program: str, ask: SessionAsk) -> list[str]:
     words += ["--include-partial-messages", "--permission-prompt-tool", "stdio", "--model", ask.model.name]
     if ask.profile is not Profile.MINE:
         words += ["--setting-sources=", "--strict-mcp-config"]
+    if ask.tools:
+        words += ["--mcp-config", tools.offered()]
     if "max_turns" in ask.options:
         words += ["--max-turns", str(ask.options["max_turns"])]
     if (thread := ask.resume or ask.fork) is not None:

@@ -289,8 +289,8 @@ class ClaudeNormalizer:
             return
         self._result = result
         used = tokens(result.usage or wire.Usage())
-        if (result.is_error or result.terminal_reason in _ABORTED) and not used.total:
-            self._is_usage_known = False  # it counts only what was finished
+        if not used.total:
+            self._is_usage_known = False  # it counts neither a reply that was broken off nor a summary
         else:
             self._used = used if self._used is None else plus(self._used, used)
         if result.structured_output is not None:
@@ -347,6 +347,8 @@ class ClaudeNormalizer:
             # The message it stands in was lost, or is a helper's and was never told.
             block = wire.Block(type="tool_use", id=hook.tool_use_id, name=hook.tool_name, input=hook.tool_input)
             return self._tool_began(block, row)
+        if request.subtype == "mcp_message":
+            return Noted(native="mcp_message", frame=row.seq, at_ms=row.at_ms)
         if request.subtype != "can_use_tool":
             return Unrecognized(native=f"control_request/{request.subtype}", frame=row.seq, at_ms=row.at_ms)
         call = called(request.tool_name or "", request.input)

@@ -26,6 +26,11 @@ class Asked:
         return called(self.tool, self.input).kind == "command"
 
     @property
+    def is_ours(self) -> bool:
+        """Whether the tool is one of ours."""
+        return called(self.tool, self.input).kind == "dynamic"
+
+    @property
     def is_reading(self) -> bool:
         return self.tool in READS
 

@@ -10,6 +10,9 @@ from proctor.runtime.claude_code import wire
 PATCHES: Final = {"Write": "file_path", "Edit": "file_path", "MultiEdit": "file_path", "NotebookEdit": "notebook_path"}
 """Tools that change a file, and the argument that names it."""
 
+SERVER: Final = "proctor"
+"""The server that tools of ours come from."""
+
 READS: Final = frozenset({"Read", "Glob", "Grep", "LS"})
 """Tools that only look; outside the workspace it asks for them too."""
 
@@ -40,7 +43,7 @@ def called(name: str, given: Any) -> Called:
         return Called("patch", name, {"changes": [{"path": given.get(PATCHES[name])}], **given})
     if name.startswith("mcp__"):
         server, _, tool = name.removeprefix("mcp__").partition("__")
-        return Called("mcp", f"{server}/{tool}", given)
+        return Called("dynamic", tool, given) if server == SERVER else Called("mcp", f"{server}/{tool}", given)
     return Called("web" if name in _WEB else "other", name, given)
 
 

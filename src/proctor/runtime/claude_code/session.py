@@ -33,6 +33,7 @@ _encode = msgspec.json.Encoder().encode
 
 HOOK = "proctor-pre-tool-use"
 SOURCE = "session file"
+COMPACT = "/compact"
 # What was said while it was interrupted makes a turn of its own, which must be interrupted too.
 INTERRUPTS = 3
 
@@ -118,9 +119,15 @@ class ClaudeSession:
         return facts
 
     async def turn(self, prompt: str, *, output_schema: Mapping[str, Any] | None = None) -> None:
+        await self._take_turn(prompt, schema=output_schema)
+
+    async def compact(self) -> None:
+        await self._take_turn(COMPACT, schema=self._schema)
+
+    async def _take_turn(self, prompt: str, *, schema: Mapping[str, Any] | None) -> None:
         if self._turns.current is not None:
             raise RefusedError("peer.refused", "a turn runs already")
-        await self._greet(output_schema)
+        await self._greet(schema)
         self._patience_s = self._deadlines.teardown_s
         self._over, self._is_halted = anyio.Event(), False
         await self._say_user(prompt)
@@ -133,9 +140,6 @@ class ClaudeSession:
         if self._turns.current is None:
             raise RefusedError("peer.refused", "no turn runs")
         await self._say_user(text, **({} if self._is_at_tools else {"priority": "now"}))
-
-    async def compact(self) -> None:
-        raise RefusedError("runtime.capability", "compaction is not among the claims")
 
     async def interrupt(self) -> None:
         for _ in range(INTERRUPTS):
@@ -309,6 +313,12 @@ class ClaudeSession:
                 self._reply(request, answer.body)
             else:
                 self._tasks.start_soon(self._consider, asked)
+        elif subtype == "mcp_message" and isinstance(message := (envelope.request or wire.Request()).message, dict):
+            taken = self._desk.take_call(request, message)
+            if isinstance(taken, Asked):
+                self._tasks.start_soon(self._consider, taken)
+            else:
+                self._reply(request, taken)
         else:
             self._tap.say(Answered(request=request, method=subtype, decision="unknown request", by="policy"))
             error = {"subtype": "error", "request_id": request, "error": f"Proctor does not know {subtype}"}

@@ -39,6 +39,7 @@ class Request(Native, frozen=True):
     input: Any = None
     tool_use_id: str | None = None
     decision_reason: str | None = None
+    message: Any = None
 
 
 class Response(Native, frozen=True):
