@@ -57,26 +57,30 @@ def test_a_machine_that_can_do_everything_is_well_and_stale_scratch_is_gone(lab:
 def test_logins_are_told_by_name_with_what_to_do_where_there_are_none(
     lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in [each for each in os.environ if each.endswith("_API_KEY") or each == "CODEX_ACCESS_TOKEN"]:
+    tokens = ("CODEX_ACCESS_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN")
+    for name in [each for each in os.environ if each.endswith("_API_KEY") or each in tokens]:
         monkeypatch.delenv(name)
     home = lab.folder / "mine"
     home.mkdir()
+    monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(home))
     code, checks = by_name(lab, CODEX_HOME=str(home))
     assert (code, checks["logins"]["status"]) == (0, "warn")
     assert checks["logins"]["more"] == [
         "api-key: no key: set the provider's variable, such as OPENAI_API_KEY",
+        f"inherit: there is no {home}/.credentials.json: run `claude auth login`",
+        "token: CLAUDE_CODE_OAUTH_TOKEN is not set; `token:` may name any other variable, or a file",
         f"inherit: there is no {home}/auth.json: run `codex login`",
         "token: CODEX_ACCESS_TOKEN is not set; `token:` may name any other variable, or a file",
     ]
     (home / "auth.json").write_text("{bad")
-    assert by_name(lab, CODEX_HOME=str(home))[1]["logins"]["more"][1].startswith(
+    assert by_name(lab, CODEX_HOME=str(home))[1]["logins"]["more"][3].startswith(
         f"inherit: {home}/auth.json cannot be read as a login: Expecting property name"
     )
     (home / "auth.json").write_text('{"OPENAI_API_KEY": "sk-in-a-file"}')
     held = {"MY_API_KEY": "sk-in-a-variable", "CODEX_ACCESS_TOKEN": "at-in-a-variable"}
     said = lab.proctor("doctor", "--json", CODEX_HOME=str(home), **held)
     [logins] = [check for check in json.loads(said.stdout)["checks"] if check["name"] == "logins"]
-    assert [each["isThere"] for each in logins["facts"]["logins"]] == [True, True, True]
+    assert [each["isThere"] for each in logins["facts"]["logins"]] == [True, False, False, True, True]
     assert "MY_API_KEY" in said.stdout
     assert [word for word in ("sk-in-a-file", "sk-in-a-variable", "at-in-a-variable") if word in said.stdout] == []
 
