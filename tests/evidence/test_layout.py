@@ -118,7 +118,7 @@ def test_an_artifact_reads_back_and_is_fit_for_human_eyes(tmp_path: Path) -> Non
 
     assert path.read_text() == (
         '{\n  "schemaVersion": 1,\n  "attemptId": "a.1",\n  "claimed": true,\n  "answer": "42",\n'
-        '  "frame": 7,\n  "problem": null\n}\n'
+        '  "frame": 7,\n  "problem": null,\n  "result": null\n}\n'
     )
     assert read_artifact(path, Feedback) == FEEDBACK
     assert list(tmp_path.iterdir()) == [path]

@@ -126,6 +126,15 @@ def test_calls_that_a_runtime_cannot_see_are_explained_by_its_own_fact() -> None
     assert set(apart(SAME, with_metrics(view(), tool_calls=0)).values()) == {None}
 
 
+def test_why_a_command_failed_need_not_be_known_but_that_it_failed_must() -> None:
+    unseen = {"toolCalls": Fact(value="unseen", authority=Authority.DECLARED, source="claims")}
+    refused = view(outcome=Outcome.FAILED, code="provider.unauthorized")
+    exited = view(facts=unseen, outcome=Outcome.FAILED, code="agent.exit-status")
+    assert bool(apart(refused, exited)[Aspect.OUTCOME])
+    assert apart(SAME, exited)[Aspect.OUTCOME] is None
+    assert apart(refused, view(outcome=Outcome.FAILED, code="agent.exit-status")) == {Aspect.OUTCOME: None}
+
+
 def test_a_look_that_changes_nothing_is_explained_and_a_failure_beside_it_is_not() -> None:
     look = msgspec.structs.replace(call("", kind="other"), name="Read")
     looking = with_metrics(view(call("echo hi"), look), tool_calls=3)

@@ -10,7 +10,7 @@ from proctor.ids import StrategyId
 from proctor.runtime.registry import built_in_ids, offers, runtime_by_id, strategy_ids
 from tests.plugins import LIKE_CODEX, install
 
-CODEX, PI = StrategyId("codex_app_server"), StrategyId("pi")
+CODEX, TAU = StrategyId("codex_app_server"), StrategyId("tau")
 
 
 @pytest.fixture
@@ -45,22 +45,22 @@ def test_a_runtime_is_found_by_its_id_and_an_unknown_id_gets_the_nearest() -> No
 @pytest.mark.requirement("runtime.strategy.ids")
 def test_a_plugin_is_listed_but_nothing_of_it_runs_until_the_config_names_it(site: Path) -> None:
     marker = site / "was-imported"
-    source = f"open({str(marker)!r}, 'w').close()\n{LIKE_CODEX.format(id='pi')}"
-    install(site, "proctor-pi", points={"pi": "listed_plugin:RUNTIME"}, modules={"listed_plugin": source})
-    assert (offers()[PI].distributions, offers()[PI].is_built_in) == (("proctor-pi",), False)
-    assert PI not in strategy_ids()
-    error = refusal(PI)
+    source = f"open({str(marker)!r}, 'w').close()\n{LIKE_CODEX.format(id='tau')}"
+    install(site, "proctor-tau", points={"tau": "listed_plugin:RUNTIME"}, modules={"listed_plugin": source})
+    assert (offers()[TAU].distributions, offers()[TAU].is_built_in) == (("proctor-tau",), False)
+    assert TAU not in strategy_ids()
+    error = refusal(TAU)
     assert (type(error), error.code) == (InputError, "runtime.uninvited")
-    assert error.suggestion == f'Write `plugins = ["pi"]` as the first line of {Path("proctor.toml").absolute()}.'
+    assert error.suggestion == f'Write `plugins = ["tau"]` as the first line of {Path("proctor.toml").absolute()}.'
     assert not marker.exists()
-    Path("proctor.toml").write_text('plugins = ["pi"]')
-    assert PI in strategy_ids()
+    Path("proctor.toml").write_text('plugins = ["tau"]')
+    assert TAU in strategy_ids()
     assert not marker.exists(), "listing imports nothing"
-    assert (runtime_by_id(PI).id, marker.exists()) == (PI, True)
+    assert (runtime_by_id(TAU).id, marker.exists()) == (TAU, True)
 
 
 @pytest.mark.requirement("runtime.strategy.ids")
-@pytest.mark.parametrize("strategy", [PI, CODEX])
+@pytest.mark.parametrize("strategy", [TAU, CODEX])
 def test_two_packages_that_offer_one_id_are_both_named(site: Path, strategy: StrategyId) -> None:
     points = {str(strategy): "one_plugin:RUNTIME"}
     install(site, "one", points=points, modules={"one_plugin": LIKE_CODEX.format(id=strategy)})
@@ -68,7 +68,7 @@ def test_two_packages_that_offer_one_id_are_both_named(site: Path, strategy: Str
         install(site, "other", points=points, modules={})
     name(strategy)
     error = refusal(strategy)
-    both = "one and other" if strategy == PI else "one and proctor"
+    both = "one and other" if strategy == TAU else "one and proctor"
     assert (type(error), error.code) == (MachineError, "runtime.ambiguous")
     assert error.what == f"{strategy} is offered by {both}; uninstall one of them"
 
@@ -82,22 +82,22 @@ def test_two_packages_that_offer_one_id_are_both_named(site: Path, strategy: Str
         ("empty_plugin", "", "AttributeError: module 'empty_plugin' has no attribute 'RUNTIME'"),
         ("wrong_plugin", "RUNTIME = object()", "it has no `id`"),
         ("lying_plugin", LIKE_CODEX.format(id="codex"), "it calls itself 'codex'"),
-        ("unclaimed_plugin", LIKE_CODEX.format(id="pi") + "Like.claims = {}\n", "its `claims` are no Claims"),
-        ("hollow_plugin", LIKE_CODEX.format(id="pi") + "Like.open_host = 1\n", "its `open_host` cannot be called"),
+        ("unclaimed_plugin", LIKE_CODEX.format(id="tau") + "Like.claims = {}\n", "its `claims` are no Claims"),
+        ("hollow_plugin", LIKE_CODEX.format(id="tau") + "Like.open_host = 1\n", "its `open_host` cannot be called"),
         (
             "moody_plugin",
-            LIKE_CODEX.format(id="pi") + "Like.claims = property(lambda self: 1 / 0)\n",
+            LIKE_CODEX.format(id="tau") + "Like.claims = property(lambda self: 1 / 0)\n",
             "ZeroDivisionError: division by zero",
         ),
     ],
 )
 def test_a_plugin_that_is_no_runtime_is_told_as_that(site: Path, module: str, source: str | None, says: str) -> None:
     modules = {} if source is None else {module: source}
-    install(site, "proctor-pi", points={"pi": f"{module}:RUNTIME"}, modules=modules)
-    name("pi")
-    error = refusal(PI)
+    install(site, "proctor-tau", points={"tau": f"{module}:RUNTIME"}, modules=modules)
+    name("tau")
+    error = refusal(TAU)
     assert (type(error), error.code) == (MachineError, "runtime.broken")
-    assert error.what == f"pi ({module}:RUNTIME, from proctor-pi): {says}"
+    assert error.what == f"tau ({module}:RUNTIME, from proctor-tau): {says}"
 
 
 def test_a_config_given_is_the_one_that_counts(site: Path, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from proctor.campaign.scratch import Swept, open_scratch, scratch_of_runs, sweep
 from proctor.clock import SYSTEM_CLOCK
 from proctor.evidence.health import Happening, LaneKey, write_health
 from proctor.ids import RunId, StrategyId
-from proctor.runtime.registry import built_in_ids
+from proctor.runtime.registry import offers
 from proctor.spec.load import load_spec
 from tests.lab import Lab
 from tests.locked import locked_codex_sha256
@@ -37,7 +37,7 @@ def test_a_machine_that_can_do_everything_is_well_and_stale_scratch_is_gone(lab:
     own = {"XDG_CACHE_HOME": str(tmp_path / "cache"), "XDG_STATE_HOME": str(tmp_path / "state")}
     code, checks = by_name(lab, **own, SOME_API_KEY="sk-0123456789")
     assert code == 0
-    not_needed = set(built_in_ids()) - {"codex_app_server"}
+    not_needed = set(offers()) - {"codex_app_server"}
     assert {name: check["status"] for name, check in checks.items() if name not in not_needed} == dict.fromkeys(
         (
             *("proctor", "containment", "config", "codex_app_server", "scripted model", "logins", "evidence", "cache"),
@@ -91,7 +91,7 @@ def test_a_missing_program_and_an_unwritable_root_exit_3_and_say_what_to_do(lab:
     assert said.returncode == 3
     assert "fail  codex_app_server  /nowhere/codex: No such file or directory; install" in said.stdout
     assert "fail  evidence          /proc cannot be written" in said.stdout
-    assert said.stdout.endswith("Wrong: codex_app_server, codex_exec, evidence, disk.\n")
+    assert said.stdout.endswith("Wrong: codex_app_server, evidence, disk.\n")
 
 
 def test_a_file_in_the_place_of_a_folder_fails_and_no_path_is_broken(lab: Lab) -> None:
@@ -143,19 +143,21 @@ def test_counts_of_starts_last_and_a_default_lane_that_keeps_failing_exits_3(lab
 @pytest.mark.requirement("ops.doctor")
 def test_plugins_are_listed_with_their_package_and_one_that_fails_hides_no_other(lab: Lab) -> None:
     site = lab.folder / "site"
-    install(site, "pi-for-proctor", points={"pi": "pi_plugin:RUNTIME"}, modules={"pi_plugin": "raise OSError('no')"})
+    install(
+        site, "tau-for-proctor", points={"tau": "tau_plugin:RUNTIME"}, modules={"tau_plugin": "raise OSError('no')"}
+    )
     install(site, "twin", points={"twin": "twin_plugin:RUNTIME"}, modules={"twin_plugin": LIKE_CODEX.format(id="twin")})
     config = lab.folder / "proctor.toml"
-    config.write_text('plugins = ["pi", "gone"]\n[lanes.twin]\nenabled = false\n')
+    config.write_text('plugins = ["tau", "gone"]\n[lanes.twin]\nenabled = false\n')
     listed = runtimes(lab, PYTHONPATH=str(site))
-    codex, pi, twin = (listed[name] for name in ("codex_app_server", "pi", "twin"))
-    assert [(each["distributions"], each["isBuiltIn"], each["isNamed"]) for each in (codex, pi, twin)] == [
+    codex, tau, twin = (listed[name] for name in ("codex_app_server", "tau", "twin"))
+    assert [(each["distributions"], each["isBuiltIn"], each["isNamed"]) for each in (codex, tau, twin)] == [
         (["proctor"], True, False),
-        (["pi-for-proctor"], False, True),
+        (["tau-for-proctor"], False, True),
         (["twin"], False, False),
     ]
     assert (codex["problem"], codex["isLocked"]) == (None, True)
-    assert (pi["problem"]["code"], pi["claims"]) == ("runtime.broken", None)
+    assert (tau["problem"]["code"], tau["claims"]) == ("runtime.broken", None)
     assert (twin["problem"]["code"], twin["claims"]) == ("runtime.uninvited", None)
     assert twin["lane"] == {
         "isEnabled": False,
@@ -167,14 +169,14 @@ def test_plugins_are_listed_with_their_package_and_one_that_fails_hides_no_other
     assert "twin: a plugin, which no config names" in shown
     code, checks = by_name(lab, PYTHONPATH=str(site))
     assert code == 0
-    assert {name: checks[name]["status"] for name in ("config", "codex_app_server", "pi", "twin")} == {
+    assert {name: checks[name]["status"] for name in ("config", "codex_app_server", "tau", "twin")} == {
         "config": "warn",
         "codex_app_server": "ok",
-        "pi": "warn",
+        "tau": "warn",
         "twin": "ok",
     }
     assert checks["config"]["more"] == ["gone is named, but no package offers it"]
-    assert checks["twin"]["more"][1] == f'Make line 1 of {config} say `plugins = ["pi", "gone", "twin"]`.'
+    assert checks["twin"]["more"][1] == f'Make line 1 of {config} say `plugins = ["tau", "gone", "twin"]`.'
 
 
 def test_scratch_of_a_live_run_and_what_was_kept_on_purpose_stay(

@@ -17,11 +17,11 @@ import errno
 from enum import IntEnum
 from typing import ClassVar
 
+from proctor.errors.advice import advice as advice
+from proctor.errors.advice import bucket_of as bucket_of
 from proctor.errors.codes import CODES as CODES
-from proctor.errors.codes import Bucket as Bucket
-from proctor.errors.codes import Meaning as Meaning
-from proctor.errors.codes import advice as advice
-from proctor.errors.codes import bucket_of as bucket_of
+from proctor.errors.meaning import Bucket as Bucket
+from proctor.errors.meaning import Meaning as Meaning
 
 
 class Exit(IntEnum):

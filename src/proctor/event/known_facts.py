@@ -124,6 +124,11 @@ FACTS: Final[dict[str, Known]] = {
         derivation="Who may use the lane.",
         authority="declared",
     ),
+    "toolCalls": Known(
+        values="unseen",
+        derivation="Only of a command, which is heard by what it prints.",
+        authority="declared",
+    ),
     "recording": Known(values="an attempt", derivation="What is replayed, where nothing runs.", authority="observed"),
     "containment": Known(
         values="{rung, variant, program, catches, misses}",

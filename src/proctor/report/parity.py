@@ -64,6 +64,7 @@ class Parity(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 def compare(left: AttemptView, right: AttemptView, *, is_usage_scripted: bool) -> tuple[Compared, ...]:
     """Both are sealed. `is_usage_scripted` where the model was told what each reply costs, whatever was asked."""
     rules: dict[Aspect, Callable[[], str | None]] = {
+        Aspect.OUTCOME: lambda: _blind_to_why(left, right),
         Aspect.TOOL_CALLS: lambda: _blind(left, right) or _looks(left, right),
         Aspect.METRICS: lambda: _blind(left, right) or _counts_looks(left, right),
         Aspect.USAGE: lambda: _tokens_apart(left, right, is_usage_scripted=is_usage_scripted),
@@ -169,6 +170,15 @@ def _blind(left: AttemptView, right: AttemptView) -> str | None:
         if fact is not None and fact.value == "unseen":
             return f"{_strategy(view)} sees what its command prints, and not which tools it uses"
     return None
+
+
+def _blind_to_why(left: AttemptView, right: AttemptView) -> str | None:
+    """Both failed, and one of them can only say with which exit code."""
+    codes = {view.report.code for view in (left, right) if view.report is not None}
+    outcomes = {view.report.outcome for view in (left, right) if view.report is not None}
+    if len(outcomes) != 1 or "agent.exit-status" not in codes or _blind(left, right) is None:
+        return None
+    return "of a command that failed only its exit code is known, and not why it failed"
 
 
 def _looks(left: AttemptView, right: AttemptView) -> str | None:

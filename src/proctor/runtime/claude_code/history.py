@@ -42,7 +42,7 @@ def items_in(lines: bytes) -> Iterator[KeptItem]:
 
     >>> line = b'{"type":"user","message":{"role":"user","content":"Go"}}'
     >>> list(items_in(line + b"\\n{torn"))
-    [KeptItem(kind='prompt', id=None, text='Go')]
+    [KeptItem(kind='prompt', id=None, text='Go', digest=None)]
     """
     counts: dict[str, int] = {}
     for line in lines.splitlines():

@@ -165,7 +165,7 @@ def _kept(item: dict[str, Any]) -> KeptItem:
     """Without its id: the stream counts its items by itself, so that the two cannot be compared.
 
     >>> _kept({"type": "AgentMessage", "id": "msg_1", "content": [{"type": "Text", "text": "done"}]})
-    KeptItem(kind='message', id=None, text='done')
+    KeptItem(kind='message', id=None, text='done', digest=None)
     """
     kind = _KINDS.get(str(item.get("type")), "other")
     texts = (part for name in ("content", "summary_text", "raw_content") for part in _texts(item.get(name)))

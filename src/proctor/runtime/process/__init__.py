@@ -42,6 +42,7 @@ class ProcessHost:
             "capability": Fact(value=msgspec.to_builtins(CLAIMS), authority=Authority.DECLARED, source="claims"),
             "transport": Fact(value=TRANSPORTS[0], authority=Authority.OBSERVED, source="how each process is started"),
             "containment": self._ask.containment.fact(),
+            "toolCalls": Fact(value="unseen", authority=Authority.DECLARED, source="it is heard by what it prints"),
         }
 
     def open_session(self, ask: SessionAsk, tap: Tap) -> AbstractAsyncContextManager[Session]:
