@@ -12,6 +12,7 @@ from proctor.runtime.claude_code.failures import FAILURES
 from proctor.runtime.claude_code.login import ACCOUNT
 from proctor.runtime.claude_code.normalize import ClaudeNormalizer
 from proctor.runtime.claude_code.program import locate
+from proctor.runtime.claude_code.samples import SAMPLES
 from proctor.runtime.claude_code.vocabulary import PRIVATE, WORDS
 from proctor.runtime.credential import Account
 
@@ -30,6 +31,7 @@ class ClaudeCode:
     option_names = frozenset({*home.OPTIONS, "transport"})
     account: Account | None = ACCOUNT
     reserved_variables = home.RESERVED
+    samples = SAMPLES
 
     def check_options(self, options: Mapping[str, Any]) -> None:
         home.check_options(options)
