@@ -28,7 +28,6 @@ pytestmark = pytest.mark.real_agent
 
 # What never comes is not waited for as long as it would be on a busy machine.
 IMPATIENT: dict[str, tuple[Any, str, Any]] = {
-    "will not be steered": (suite_module, "CASE_S", 8.0),
     "one at a time": (suite_module, "CASE_S", 8.0),
     "tells nothing": (look_module, "WAIT_S", 6.0),
     "leaves a child": (look_module, "WAIT_S", 6.0),
@@ -174,7 +173,11 @@ MUTANTS: dict[str, tuple[str, Callable[[], Mutant], str]] = {
     "accepts by itself": ("approval-denied", lambda: Mutant(ask=decides(Decision.ACCEPT)), "happened all the same"),
     "never asks": ("approval-denied", lambda: Mutant(ask=lambda ask: replace(ask, decide=None)), "asked 0 times"),
     "answers nothing": ("unknown-request", lambda: Mutant(channel=mute(STRANGER.encode())), "answered 0 times"),
-    "will not be steered": ("steer", lambda: Mutant(session=lambda it: Changed(it, steer=nothing)), "no end within"),
+    "will not be steered": (
+        "steer",
+        lambda: Mutant(session=lambda it: Changed(it, steer=nothing)),
+        "did not reach the model",
+    ),
     "leaves a child": ("interrupt", lambda: Mutant(session=lambda it: Changed(it, settle=nothing)), "still runs"),
     "interrupts all": ("interrupt", lambda: Mutant(session=InterruptsAll()), "a sibling's turn ended"),
     "forgets": ("resume", lambda: Mutant(ask=lambda ask: replace(ask, resume=None)), "not told of what was said"),
