@@ -58,6 +58,7 @@ def is_claimed(case: Case, strategy: StrategyId) -> bool:
 
 @pytest.mark.requirement("runtime.conformance")
 @pytest.mark.requirement("runtime.capability.proven")
+@pytest.mark.timeout(600)  # a case takes a second, and several on a busy machine
 @pytest.mark.parametrize(("strategy", "transport", "isolation"), list(lanes()))
 def test_a_runtime_shows_what_it_claims_and_refuses_what_it_does_not(
     strategy: StrategyId, transport: str, isolation: Isolation

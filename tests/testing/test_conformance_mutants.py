@@ -5,6 +5,7 @@ import signal
 import subprocess
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -21,6 +22,7 @@ from proctor.testing.conformance import Result, Verdict, case_by_id, cases, open
 from proctor.testing.conformance import look as look_module
 from proctor.testing.conformance import subject as subject_module
 from proctor.testing.conformance import suite as suite_module
+from proctor.testing.conformance.endings import NOT_FOUND
 from tests.testing.mutants import ID, Changed, Mutant, losing, mute, overrun, register
 
 pytestmark = pytest.mark.real_agent
@@ -240,6 +242,18 @@ def test_a_runtime_that_leaves_its_agent_running_fails(monkeypatch: pytest.Monke
         for child in left:
             child.send_signal(signal.SIGKILL)
             child.communicate()
+
+
+@pytest.mark.requirement("runtime.conformance")
+@pytest.mark.parametrize("case", ["disconnect", "crash", "teardown"])
+def test_where_no_process_is_found_nothing_is_taken_for_gone(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, case: str
+) -> None:
+    def spawn_off_the_books(ask: HostAsk) -> None:
+        ask.intents.folder = tmp_path
+
+    [verdict] = tried(monkeypatch, Mutant(host=spawn_off_the_books), case)
+    assert (verdict.result, verdict.what) == (Result.FAILED, NOT_FOUND)
 
 
 def test_every_case_has_somebody_who_fails_it() -> None:
