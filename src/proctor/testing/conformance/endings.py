@@ -23,10 +23,7 @@ from proctor.testing.conformance.subject import DONE, Subject
 from proctor.transport.fault import Break, Cut, Delay
 
 NOT_FOUND = "the agent's process is not on the books of what was spawned, so nothing could be shown"
-
-
-_KILL_AT = 12
-"""A row in the middle of a turn on record."""
+_KILL_AT = 12  # a row in the middle of a turn on record
 
 
 async def disconnect(subject: Subject) -> None:
@@ -63,11 +60,11 @@ async def hang(subject: Subject) -> None:
 
 
 async def teardown(subject: Subject) -> None:
-    nap = new_nap()
-    before, strays = set(booked()), strays_of(subject.program)
     if not subject.has_process:
         await _nothing_started(subject)
         return
+    nap = new_nap()
+    before, strays = set(booked()), strays_of(subject.program)
     kept_open = {"run": f"{napping(nap)} & setsid {napping(nap)} & {napping(nap)}"}
     async with subject.trial(is_own=True) as trial, trial.session(kept_open, name="left") as (session, _):
         async with anyio.create_task_group() as tasks:
@@ -84,13 +81,11 @@ async def teardown(subject: Subject) -> None:
 
 
 async def _nothing_started(subject: Subject) -> None:
+    """What is left in the middle of a turn that has no process leaves nothing, and had started nothing."""
     late = Break(at=subject.samples.is_turn_end, how=Delay(delay_s=600))
     async with (
         subject.trial(is_own=True, plan=[late]) as trial,
-        trial.session({"say": DONE}, name="left") as (
-            session,
-            tap,
-        ),
+        trial.session({"say": DONE}, name="left") as (session, tap),
     ):
         before = set(booked())
         async with anyio.create_task_group() as tasks:

@@ -83,11 +83,11 @@ def _deeds(steps: Sequence[Mapping[str, Any]]) -> list[tuple[str, Any]]:
 def _spelled(deeds: Sequence[tuple[str, Any]]) -> Iterator[str]:
     for name, what in deeds:
         match name, what:
-            case "say", str():
-                yield f"printf '%s\\n' {quote(what)}"
-            case "say", dict():
+            case "say", {"text": str(text), "repeat": int(times)}:
                 # Not as one word: the kernel takes none of more than 128 kB.
-                yield f"yes {quote(what['text'])} | head -n {what.get('repeat', 1)} | tr -d '\\n'; echo"
+                yield f"yes {quote(text)} | head -n {times} | tr -d '\\n'; echo"
+            case "say", str(text) | {"text": str(text)}:
+                yield f"printf '%s\\n' {quote(text)}"
             case "run", str():
                 yield f"{{ {what}; }} > /dev/null 2>&1"
             case "delay", str():
