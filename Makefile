@@ -14,7 +14,7 @@ STAMP := $(VENV)/.ready-$(shell { $(PYTHON) -V; cat pyproject.toml $(PLUGIN)/pyp
 # The other agents, pinned, in the user's cache: a folder for each content of their locks.
 AGENT_LOCKS := locks/agents.lock locks/pi/package.json locks/pi/package-lock.json
 AGENTS := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/proctor/agents/$(shell cat $(AGENT_LOCKS) | sha256sum | cut -c1-16)
-test accept bench browser: export PROCTOR_AGENTS ?= $(shell test -d "$(AGENTS)" && echo "$(AGENTS)")
+test accept chaos bench browser matrix: export PROCTOR_AGENTS ?= $(shell test -d "$(AGENTS)" && echo "$(AGENTS)")
 
 # The agents' wheels are large.
 export UV_HTTP_TIMEOUT ?= 600
@@ -58,8 +58,9 @@ check: $(STAMP) ## format, lint, types, import contracts
 accept: $(STAMP) ## what has a clock in it, on the real agents
 	$(BIN)/python tests/offline.py $(BIN)/pytest -p no:xdist accept
 
-chaos: $(STAMP) ## what takes minutes: 12,000 interleaved streams with planted secrets
+chaos: $(STAMP) ## what takes minutes: 12,000 interleaved streams with planted secrets, and conformance in both isolations
 	PROCTOR_STREAMS=12000 $(BIN)/pytest -p no:xdist --timeout 900 tests/evidence/test_redact_many.py
+	PROCTOR_CONFORMANCE_ALL=1 $(BIN)/python tests/offline.py $(BIN)/pytest -p no:xdist tests/acceptance/test_conformance.py
 
 bench: $(STAMP) ## measure how fast and how small, beside what it is to beat
 	$(BIN)/python tests/offline.py $(BIN)/python -m bench
@@ -68,7 +69,7 @@ contract: $(STAMP) ## write the contract's snapshot and the reference pages agai
 	$(BIN)/python -m proctor.surface.reference
 
 matrix: $(STAMP) ## have every runtime show what it claims, and write the matrix again
-	$(BIN)/python tests/offline.py $(BIN)/python -m proctor.surface.matrix
+	$(BIN)/python tests/offline.py $(BIN)/python -m proctor.surface.matrix . pi
 
 lock: ## resolve the locks again
 	@test -x $(BIN)/uv || { $(PYTHON) -m venv $(VENV) && $(BIN)/python -m pip install --quiet uv; }

@@ -1,5 +1,6 @@
-"""The conformance suite on the real programs: every runtime that is registered, every transport, both isolations."""
+"""The conformance suite on the real programs: every runtime of ours, and every transport of it."""
 
+import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -8,20 +9,45 @@ import pytest
 
 from proctor import places
 from proctor.ids import StrategyId
-from proctor.runtime.registry import runtime_by_id, strategy_ids
+from proctor.runtime.registry import built_in_ids, runtime_by_id
 from proctor.spec.model import Isolation
 from proctor.testing.conformance import Case, Result, Verdict, cases, open_subject, run_suite
+from proctor.testing.conformance.look import booked
 from tests.locked import locked_codex_sha256
 
 pytestmark = pytest.mark.real_agent
 
 CODEX = StrategyId("codex_app_server")
+# Where each session has a process of its own anyhow, one isolation is enough; `make chaos` tries both.
+ONE_OF_THEM = {
+    "claude_code": Isolation.PROCESS,
+    "codex_exec": Isolation.SHARED,
+    "process": Isolation.SHARED,
+    "replay": Isolation.PROCESS,
+}
+IS_ALL = "PROCTOR_CONFORMANCE_ALL" in os.environ
+
+CANNOT_BE_TRIED = {
+    "codex_exec": {"unknown-request", "reordered-frames"},
+    "process": {
+        "tool-call",
+        "unknown-request",
+        "duplicate-frames",
+        "reordered-frames",
+        "malformed-frames",
+        "unknown-frames",
+        "disconnect",
+    },
+    "replay": {"unknown-request", "hang"},
+}
+"""What nobody can ask of it; of all else each case is passed, or refused because it is not claimed."""
 
 
 def lanes() -> Iterator[Any]:
-    for strategy in strategy_ids():
+    for strategy in built_in_ids():
+        isolations = [ONE_OF_THEM[strategy]] if strategy in ONE_OF_THEM and not IS_ALL else list(Isolation)
         for transport in runtime_by_id(strategy).transports:
-            for isolation in Isolation:
+            for isolation in isolations:
                 name, marks = f"{strategy}-{transport}-{isolation}", pytest.mark.agent(strategy)
                 yield pytest.param(strategy, transport, isolation, id=name, marks=marks)
 
@@ -32,6 +58,7 @@ def is_claimed(case: Case, strategy: StrategyId) -> bool:
 
 @pytest.mark.requirement("runtime.conformance")
 @pytest.mark.requirement("runtime.capability.proven")
+@pytest.mark.timeout(600)  # a case takes a second, and several on a busy machine
 @pytest.mark.parametrize(("strategy", "transport", "isolation"), list(lanes()))
 def test_a_runtime_shows_what_it_claims_and_refuses_what_it_does_not(
     strategy: StrategyId, transport: str, isolation: Isolation
@@ -44,9 +71,10 @@ def test_a_runtime_shows_what_it_claims_and_refuses_what_it_does_not(
     results = {each.case: each.result for each in verdicts}
     assert [f"{each.case}: {each.what}" for each in verdicts if each.result is Result.FAILED] == []
     unclaimed = {case.id for case in cases() if not is_claimed(case, strategy)}
-    assert {case for case, result in results.items() if result is Result.REFUSED} <= unclaimed
-    assert {case for case, result in results.items() if result is Result.PASSED} & unclaimed == set()
+    assert {case for case, result in results.items() if result is Result.REFUSED} == unclaimed
+    untried = {case for case, result in results.items() if result is Result.NOT_APPLICABLE}
+    assert untried == CANNOT_BE_TRIED.get(strategy, set())
     if strategy == CODEX:
         assert (digest, set(results.values())) == (locked_codex_sha256(), {Result.PASSED})
     assert list(places.cache_dir().glob("runs/conformance-*")) == []
-    assert list(places.state_dir().glob("spawns/*/trial-*")) == [], "every process of it is known to be gone"
+    assert booked() == {}, "every process of it is known to be gone"

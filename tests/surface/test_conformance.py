@@ -15,6 +15,7 @@ from proctor.evidence.layout import render_artifact
 from proctor.evidence.proofs import ProofRow, add_proofs, read_proofs
 from proctor.ids import StrategyId
 from proctor.runtime.capability import Claims
+from proctor.runtime.registry import built_in_ids, runtime_by_id
 from proctor.surface.matrix import FIGURES, PAGE, Matrix, Standing, matrix, render_markdown
 from proctor.surface.prove import prove
 from proctor.testing.conformance import Case, Result, Subject, UnprovenError, Verdict, cases, open_subject, run_case
@@ -201,6 +202,27 @@ def test_the_page_says_what_was_measured_on_the_locked_program() -> None:
         Standing.PROVEN
     }
     assert set(codex[0].cases) == {each.id for each in cases() if each.proves is None}
+    shown = {(lane.id, lane.transport) for lane in told.lanes}
+    assert shown >= {(each, over) for each in built_in_ids() for over in runtime_by_id(each).transports}
+    assert "pi" in {lane.id for lane in told.lanes}, "a plugin is shown beside our own"
+    assert [lane.id for lane in told.lanes if lane.subject is None or lane.problem or not lane.isolations] == []
+    standings = {standing for lane in told.lanes for standing in (*lane.claims.values(), *lane.cases.values())}
+    assert standings == {Standing.PROVEN, Standing.NOT_CLAIMED, Standing.NOT_APPLICABLE}
+    [exec_lane] = [lane for lane in told.lanes if lane.id == "codex_exec"]
+    assert exec_lane.subject == locked_codex_sha256()
+
+
+@pytest.mark.agent("claude_code")
+@pytest.mark.requirement("runtime.capability.proven")
+def test_the_page_was_measured_on_the_locked_claude_code() -> None:
+    told = msgspec.json.decode((CHECKOUT / FIGURES).read_bytes(), type=Matrix)
+    [lane] = [lane for lane in told.lanes if lane.id == "claude_code"]
+    program = runtime_by_id(StrategyId("claude_code")).locate({})
+    assert program is not None
+    assert program.is_locked, "what is installed is what its wheel records"
+    pinned = "{}=={} ".format(*(program.package or "").split())
+    assert pinned in (CHECKOUT / "locks/agents.lock").read_text()
+    assert (lane.subject, lane.is_locked, lane.version) == (program.sha256, True, "2.1.325")
 
 
 # ── for other people's runtimes ──

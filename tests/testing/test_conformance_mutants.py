@@ -5,6 +5,7 @@ import signal
 import subprocess
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -21,6 +22,7 @@ from proctor.testing.conformance import Result, Verdict, case_by_id, cases, open
 from proctor.testing.conformance import look as look_module
 from proctor.testing.conformance import subject as subject_module
 from proctor.testing.conformance import suite as suite_module
+from proctor.testing.conformance.endings import NOT_FOUND
 from tests.testing.mutants import ID, Changed, Mutant, losing, mute, overrun, register
 
 pytestmark = pytest.mark.real_agent
@@ -28,7 +30,6 @@ pytestmark = pytest.mark.real_agent
 
 # What never comes is not waited for as long as it would be on a busy machine.
 IMPATIENT: dict[str, tuple[Any, str, Any]] = {
-    "will not be steered": (suite_module, "CASE_S", 8.0),
     "one at a time": (suite_module, "CASE_S", 8.0),
     "tells nothing": (look_module, "WAIT_S", 6.0),
     "leaves a child": (look_module, "WAIT_S", 6.0),
@@ -174,7 +175,11 @@ MUTANTS: dict[str, tuple[str, Callable[[], Mutant], str]] = {
     "accepts by itself": ("approval-denied", lambda: Mutant(ask=decides(Decision.ACCEPT)), "happened all the same"),
     "never asks": ("approval-denied", lambda: Mutant(ask=lambda ask: replace(ask, decide=None)), "asked 0 times"),
     "answers nothing": ("unknown-request", lambda: Mutant(channel=mute(STRANGER.encode())), "answered 0 times"),
-    "will not be steered": ("steer", lambda: Mutant(session=lambda it: Changed(it, steer=nothing)), "no end within"),
+    "will not be steered": (
+        "steer",
+        lambda: Mutant(session=lambda it: Changed(it, steer=nothing)),
+        "did not reach the model",
+    ),
     "leaves a child": ("interrupt", lambda: Mutant(session=lambda it: Changed(it, settle=nothing)), "still runs"),
     "interrupts all": ("interrupt", lambda: Mutant(session=InterruptsAll()), "a sibling's turn ended"),
     "forgets": ("resume", lambda: Mutant(ask=lambda ask: replace(ask, resume=None)), "not told of what was said"),
@@ -237,6 +242,18 @@ def test_a_runtime_that_leaves_its_agent_running_fails(monkeypatch: pytest.Monke
         for child in left:
             child.send_signal(signal.SIGKILL)
             child.communicate()
+
+
+@pytest.mark.requirement("runtime.conformance")
+@pytest.mark.parametrize("case", ["disconnect", "crash", "teardown"])
+def test_where_no_process_is_found_nothing_is_taken_for_gone(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, case: str
+) -> None:
+    def spawn_off_the_books(ask: HostAsk) -> None:
+        ask.intents.folder = tmp_path
+
+    [verdict] = tried(monkeypatch, Mutant(host=spawn_off_the_books), case)
+    assert (verdict.result, verdict.what) == (Result.FAILED, NOT_FOUND)
 
 
 def test_every_case_has_somebody_who_fails_it() -> None:

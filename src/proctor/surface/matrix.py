@@ -1,5 +1,6 @@
 """What runtimes claim against what they have shown; run as a module it tries them all and writes the page."""
 
+import contextlib
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
@@ -171,9 +172,12 @@ def _table(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
 # ── the page of the checkout ──
 
 
-def write(checkout: Path) -> None:
-    """Have all that is installed show all it can, and write down what that came to."""
-    with tempfile.TemporaryDirectory() as folder:
+def write(checkout: Path, plugins: Sequence[str]) -> None:
+    """Have our runtimes and these plugins show all they can, and write down what that came to."""
+    checkout = checkout.resolve()
+    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+        # Plugins are those that the config of the current folder names.
+        Path("proctor.toml").write_text(f"plugins = {msgspec.json.encode(plugins).decode()}\n", encoding="utf-8")
         for strategy in strategy_ids():
             for transport in runtime_by_id(strategy).transports:
                 for isolation in Isolation:
@@ -185,4 +189,4 @@ def write(checkout: Path) -> None:
 
 
 if __name__ == "__main__":
-    write(Path(sys.argv[1] if len(sys.argv) > 1 else "."))
+    write(Path(sys.argv[1]), sys.argv[2:])

@@ -2,11 +2,11 @@
 
 import os
 import secrets
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import msgspec
 
@@ -32,8 +32,13 @@ if TYPE_CHECKING:
 E = TypeVar("E", bound=Event)
 _MODEL = "scripted"
 
-Staged = Callable[[Sequence[Mapping[str, Any]]], Mapping[str, Any]]
-"""Options with which an agent that asks no model does what these steps say."""
+
+class Staged(Protocol):
+    """Options with which an agent that asks no model does what these steps say; `folder` is its session's own."""
+
+    def __call__(
+        self, steps: Sequence[Mapping[str, Any]], *, prompt: str, folder: Path
+    ) -> Awaitable[Mapping[str, Any]]: ...
 
 
 class EventTap:
@@ -89,12 +94,15 @@ class Trial:
 
     @asynccontextmanager
     async def session(
-        self, *steps: Mapping[str, Any], name: str, **ask: Any
+        self, *steps: Mapping[str, Any], name: str, prompt: str = "Go on.", **ask: Any
     ) -> AsyncIterator[tuple[Session, EventTap]]:
-        """Whose model plays these steps; `name` is also where its journal is found."""
+        """Whose model plays these steps; `name` is also where its journal is found.
+
+        `prompt` is what it will be asked, for an agent on a stage, which may have to know.
+        """
         script = msgspec.convert({"version": 1, "steps": list(steps)}, Script)
         tap = EventTap(self.runtime.normalizer())
-        staged = {} if self.staged is None else self.staged(steps)
+        staged = {} if self.staged is None else await self.staged(steps, prompt=prompt, folder=self.folder / name)
         ask = {"options": {**self.options, **staged}, **ask}
         asked = session_asked(self.folder, name=name, base_url=self.model.play(name, script), **ask)
         async with self.host.open_session(asked, tap) as session:

@@ -14,6 +14,7 @@ from proctor.runtime.codex_exec import host
 from proctor.runtime.codex_exec.claims import CLAIMS, ID, TRANSPORTS
 from proctor.runtime.codex_exec.failures import FAILURES
 from proctor.runtime.codex_exec.normalize import ExecNormalizer
+from proctor.runtime.codex_exec.samples import SAMPLES
 from proctor.runtime.codex_exec.vocabulary import WORDS
 from proctor.runtime.credential import Account
 from proctor.runtime.failures import Failure
@@ -33,6 +34,7 @@ class CodexExec:
     option_names = frozenset({*PATIENCE, "transport"})
     account: Account | None = ACCOUNT
     reserved_variables = frozenset({"CODEX_HOME", "HOME"})
+    samples = SAMPLES
 
     def check_options(self, options: Mapping[str, Any]) -> None:
         if (transport := options.get("transport", TRANSPORTS[0])) not in TRANSPORTS:

@@ -6,7 +6,7 @@ from typing import Final
 
 from proctor.event.model import Event, TextSaid, TextStreamed
 from proctor.event.outcome import Outcome
-from proctor.testing.conformance.case import must
+from proctor.testing.conformance.case import NotApplicableError, must
 from proctor.testing.conformance.subject import DONE, Kept, Subject
 from proctor.testing.conformance.wire import anything
 from proctor.transport.fault import Alter, Break, Delay, Duplicate, Hold, Inject
@@ -21,18 +21,22 @@ _GARBAGE: Final = (b"[1, 2", b"not JSON at all", b'{"half":"\xff\x00', b'"a text
 
 
 async def duplicate_frames(subject: Subject) -> None:
-    subject.must_speak()
+    _must_be_protocol(subject)
     await _sound(subject, [Break(at=anything, how=Duplicate(), times=None)])
 
 
 async def reordered_frames(subject: Subject) -> None:
-    kept = await _sound(subject, [Break(at=subject.samples.is_delta, how=Hold(lines=1), times=2)])
+    samples = subject.samples
+    try:
+        kept = await _sound(subject, [Break(at=samples.is_delta, how=Hold(lines=1), times=2)])
+    except NotApplicableError as error:
+        raise NotApplicableError("its answers come whole: there are no pieces that could change places") from error
     streamed = sorted(char for event in kept.of(TextStreamed) for char in event.text)
     must(streamed == sorted(DONE), "pieces of its words that came in another order were lost")
 
 
 async def malformed_frames(subject: Subject) -> None:
-    subject.must_speak()
+    _must_be_protocol(subject)
     kept = await _sound(subject, [Break(at=anything, how=Inject(lines=_GARBAGE), times=2)])
     must(kept.has_on_record(b"not JSON at all"), "what is no message is not on record")
 
@@ -44,7 +48,13 @@ async def unknown_frames(subject: Subject) -> None:
 
 
 async def long_line(subject: Subject) -> None:
-    kept = await _sound(subject, [Break(at=subject.samples.is_turn_end, how=Alter(to=_bloated))])
+    if subject.is_protocol:
+        kept = await _sound(subject, [Break(at=subject.samples.is_turn_end, how=Alter(to=_bloated))])
+    else:
+        kept = await subject.mission({"say": {"text": "x", "repeat": BALLAST_BYTES}}, {"say": DONE})
+        kept.must_end(Outcome.COMPLETED)
+        said = "".join(event.text for event in kept.of(TextSaid)).replace("\n", "")
+        must(said == "x" * BALLAST_BYTES + DONE, f"its words come to {len(said)} characters")
     size_bytes = kept.paths.frames.stat().st_size
     must(size_bytes > BALLAST_BYTES, f"of a line of {BALLAST_BYTES} bytes {size_bytes} are on record")
 
@@ -83,9 +93,14 @@ async def _sound(subject: Subject, plan: Sequence[Break]) -> Kept:
     kept.must_end(Outcome.COMPLETED)
     metrics = kept.report.metrics
     counts = kept.report.claimed, metrics.tool_calls, metrics.tool_failures, [x.text for x in kept.of(TextSaid)]
-    calls = 1 if subject.stage is None else 0
+    calls = 1 if subject.has_calls else 0
     must(counts == (True, calls, 0, [DONE]), f"claimed, calls, failures and words are {counts}")
     return kept
+
+
+def _must_be_protocol(subject: Subject) -> None:
+    if not subject.is_protocol:
+        raise NotApplicableError("its lines are its words: none of them is wrong")
 
 
 def _bloated(line: bytes) -> bytes:

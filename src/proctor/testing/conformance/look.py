@@ -1,14 +1,16 @@
-"""What there is on this machine beside us: processes, found by what stands on their command lines."""
+"""What there is on this machine beside us: processes, found on our books of spawns and by their command lines."""
 
 import os
 import secrets
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 import anyio
 
-from proctor.contain.identity import children, descendants
+from proctor import places
+from proctor.contain.identity import Identity, descendants, is_alive
+from proctor.contain.intent import Intent, owner_folders, read_intents
 from proctor.runtime.base import Executable
 from proctor.testing.conformance.case import must
 
@@ -54,23 +56,36 @@ async def until_gone(nap: str) -> None:
     await until(lambda: not processes_with(nap), "what the agent started still runs")
 
 
-def agents_of(program: Executable | None) -> list[int]:
-    """Processes below us that run the program, by its own file or as the script of an interpreter, parents first."""
+def wake(nap: str) -> None:
+    """End the command itself, as if it were done."""
+    for pid in processes_with(nap):
+        if b" ".join(_words(pid)).strip() == napping(nap).encode():
+            os.kill(pid, signal.SIGTERM)
+
+
+def booked() -> dict[str, Intent]:
+    """What this Proctor has spawned and not yet seen gone, by its marker."""
+    owners = [each for each in owner_folders(places.state_dir() / "spawns") if each.name.startswith(f"{os.getpid()}-")]
+    return {intent.marker: intent for owner in owners for intent in read_intents(owner)}
+
+
+def spawned(*, but: Collection[str] = ()) -> list[Identity]:
+    """The live agents on those books, where one stands that has changed its command line, too (node does)."""
+    agents = [intent.agent for marker, intent in booked().items() if marker not in but]
+    return [agent for agent in agents if agent is not None and is_alive(agent)]
+
+
+def strays_of(program: Executable | None) -> set[int]:
+    """Processes below us that run the program, on the books or not: by its own file, or as an interpreter's script."""
     if program is None:
-        return []
+        return set()
     paths = {program.path.encode(), program.real_path.encode()}
     # A wrapper has it further back on its command line.
-    return [pid for pid in descendants(os.getpid()) if paths & set(_words(pid)[:3])]
+    return {pid for pid in descendants(os.getpid()) if paths & set(_words(pid)[:3])}
 
 
-def parent_of(nap: str) -> list[int]:
-    """Of the command itself: whoever runs it, where that is no program of its own."""
-    commands = [pid for pid in processes_with(nap) if b" ".join(_words(pid)).strip() == napping(nap).encode()]
-    return [pid for pid in descendants(os.getpid()) if set(children(pid)) & set(commands)]
-
-
-def kill(pid: int) -> None:
-    os.kill(pid, signal.SIGKILL)
+def kill(agent: Identity) -> None:
+    os.kill(agent.pid, signal.SIGKILL)
 
 
 def _words(pid: int) -> list[bytes]:

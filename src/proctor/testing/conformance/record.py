@@ -28,7 +28,7 @@ async def canary(subject: Subject) -> None:
     is_split = any(planted in "".join(each) for each in pieces)
     must(not is_split, "the secret can be put together from the pieces of a text")
     masked = f"[redacted:{_FILE}:{_NAME}]".encode()
-    by_calls = () if subject.stage is not None else (kept.paths.tool_calls,)
+    by_calls = (kept.paths.tool_calls,) if subject.has_calls else ()
     for path in (kept.paths.prompt, kept.paths.frames, kept.paths.transcript, *by_calls):
         must(masked in path.read_bytes(), f"the secret never came by {path.name}, so nothing was shown")
 

@@ -66,7 +66,7 @@ async def refused(subject: Subject, claim: str) -> str:
 
 async def _refused_to_open(subject: Subject, claim: str) -> None:
     wish = SessionWish(
-        loaded=subject.loaded(_WAIT, approvals="ask" if claim == "approvals" else "deny"), **_TO_OPEN[claim]
+        loaded=await subject.loaded(_WAIT, approvals="ask" if claim == "approvals" else "deny"), **_TO_OPEN[claim]
     )
     async with subject.conversations(_WAIT) as sessions:
         try:
@@ -77,7 +77,7 @@ async def _refused_to_open(subject: Subject, claim: str) -> None:
 
 
 async def _refused_to_talk(subject: Subject, claim: str) -> None:
-    wish = SessionWish(loaded=subject.loaded(_WAIT))
+    wish = SessionWish(loaded=await subject.loaded(_WAIT))
     async with subject.conversations(_WAIT) as sessions, sessions.session(wish) as live:
         if claim == "turn_steer":
             live.say("Go on.")

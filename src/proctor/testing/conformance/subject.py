@@ -20,6 +20,7 @@ from proctor.attempt.recheck import examine_run
 from proctor.campaign.run import run_campaign
 from proctor.campaign.scratch import open_scratch
 from proctor.campaign.sessions import Sessions, open_sessions
+from proctor.contain.identity import Identity
 from proctor.errors import InputError
 from proctor.event.model import Event
 from proctor.event.outcome import Outcome
@@ -33,7 +34,8 @@ from proctor.runtime.samples import Samples, samples_of
 from proctor.spec.load import LoadedSpec, load_built
 from proctor.spec.model import Isolation
 from proctor.testing.conformance.case import NotApplicableError, UnprovenError, must
-from proctor.testing.conformance.stage import HEARD, STAGES, Stage
+from proctor.testing.conformance.look import booked, spawned
+from proctor.testing.conformance.stage import STAGES, Stage
 from proctor.testing.conformance.wire import Wire
 from proctor.testing.trial import Trial, open_trial
 from proctor.transport.channel import Channel
@@ -71,6 +73,8 @@ class Kept:
     run: RunPaths
     paths: AttemptPaths
     wires: list[Wire]
+    agents: list[Identity]
+    """The processes that were talked to."""
 
     def of(self, kind: type[E]) -> list[E]:
         return [event for event in self.events if isinstance(event, kind)]
@@ -123,15 +127,26 @@ class Subject:
 
     @property
     def samples(self) -> Samples:
-        samples = samples_of(self.runtime)
+        samples = samples_of(self.runtime) or (None if self.stage is None else self.stage.samples)
+        if samples is None and not self.is_protocol:
+            raise NotApplicableError("its lines are its words: none is known from another")
         if samples is None:
             raise NotApplicableError("the runtime gives no samples of its lines")
         return samples
 
-    def must_speak(self) -> None:
-        """NotApplicableError where its lines are no messages that could be told from others."""
-        if self.stage is not None:
-            raise NotApplicableError("it has no protocol of its own: no line of it is wrong")
+    @property
+    def is_protocol(self) -> bool:
+        """Whether its lines are messages, so that one can be wrong or unknown."""
+        return self.stage is None or self.stage.samples is not None
+
+    @property
+    def has_calls(self) -> bool:
+        """Whether calls of tools are seen in its lines."""
+        return self.stage is None or self.stage.has_calls
+
+    @property
+    def has_process(self) -> bool:
+        return self.stage is None or self.stage.has_process
 
     @property
     def can_share(self) -> bool:
@@ -139,13 +154,14 @@ class Subject:
         return self.runtime.claims.parallel_sessions and self.isolation is Isolation.SHARED
 
     @asynccontextmanager
-    async def trial(self, *, is_own: bool = False) -> AsyncIterator[Trial]:
-        """An agent for sessions: the one that all share, unless it has died, or a new one."""
+    async def trial(self, *, is_own: bool = False, plan: Sequence[Break] = ()) -> AsyncIterator[Trial]:
+        """An agent for sessions: the one that all share, unless it has died, or a new one. `plan` is for its own."""
         if self.running is not None and self.running.host.is_alive and not is_own:
             yield self.running
             return
         staged = None if self.stage is None else self.stage.options
-        async with open_trial(self.runtime, self.program, staged=staged, options=self.options) as trial:
+        ask: dict[str, Any] = {"between": lambda channel: Wire(channel, plan)} if plan else {}
+        async with open_trial(self.runtime, self.program, staged=staged, options=self.options, **ask) as trial:
             if (version := trial.host.facts.get("version")) is not None:
                 self.version = str(version.value)
             yield trial
@@ -153,7 +169,7 @@ class Subject:
     def heard(self, trial: Trial, name: str) -> tuple[str, ...]:
         """What a session's model was told last; of an agent that asks none, what it was told itself."""
         if self.stage is not None:
-            return ((trial.workspace(name) / HEARD).read_text(),)
+            return self.stage.heard(trial.folder / name)
         return trial.model.journal(name)[-1].heard
 
     async def mission(
@@ -163,6 +179,7 @@ class Subject:
         plan: Sequence[Break] = (),
         tell: Callable[[Event], None] | None = None,
         limits: Mapping[str, str] | None = None,
+        options: Mapping[str, Any] | None = None,
         **top: Any,
     ) -> Kept:
         """The steps as a campaign of one mission, with all its evidence. `plan` is what happens to the agent's lines.
@@ -171,14 +188,17 @@ class Subject:
         """
         folder = self.folder / f"mission-{next(self._numbers)}"
         folder.mkdir()
-        watcher, wires = _Seeing(tell), list[Wire]()
+        watcher, wires, agents = _Seeing(tell), list[Wire](), list[Identity]()
 
         def between(_: FlowId, channel: Channel) -> Channel:
             wires.append(Wire(channel, plan))
+            agents.extend(spawned(but=before))
             return wires[-1]
 
         root = folder / "evidence"
-        loaded = self._loaded(steps, folder=folder, prompt=prompt, limits={**_LIMITS, **(limits or {})}, **top)
+        limits = {**_LIMITS, **(limits or {})}
+        loaded = await self._loaded(steps, folder=folder, prompt=prompt, limits=limits, options=options or {}, **top)
+        before = set(booked())
         done = await run_campaign(loaded, root=root, watcher=watcher, between=between)
         [attempt] = done.attempts
         if attempt.report is None:
@@ -189,24 +209,32 @@ class Subject:
             raise NotApplicableError("it said no line of the kind that was to be broken")
         run = RootPaths(root).run(done.run_id)
         [paths] = run.attempts()
-        return Kept(report=attempt.report, events=watcher.events, root=root, run=run, paths=paths, wires=wires)
+        return Kept(
+            report=attempt.report,
+            events=watcher.events,
+            root=root,
+            run=run,
+            paths=paths,
+            wires=wires,
+            agents=agents,
+        )
 
     @asynccontextmanager
     async def conversations(self, *steps: Mapping[str, Any], approvals: str = "deny") -> AsyncIterator[Sessions]:
         """As a user of the library opens them, who may ask for what the runtime cannot do."""
         folder = self.folder / f"conversation-{next(self._numbers)}"
         folder.mkdir()
-        loaded = self._loaded(steps, folder=folder, prompt="A conversation.", limits=_LIMITS, approvals=approvals)
+        loaded = await self._loaded(steps, folder=folder, prompt="A conversation.", limits=_LIMITS, approvals=approvals)
         async with open_sessions(loaded, root=folder, keep=Keep.MEMORY) as sessions:
             yield sessions
 
-    def loaded(self, *steps: Mapping[str, Any], approvals: str = "deny") -> LoadedSpec:
+    async def loaded(self, *steps: Mapping[str, Any], approvals: str = "deny") -> LoadedSpec:
         """What one conversation plays."""
         folder = self.folder / f"wish-{next(self._numbers)}"
         folder.mkdir()
-        return self._loaded(steps, folder=folder, prompt="A conversation.", limits=_LIMITS, approvals=approvals)
+        return await self._loaded(steps, folder=folder, prompt="A conversation.", limits=_LIMITS, approvals=approvals)
 
-    def _loaded(
+    async def _loaded(
         self,
         steps: Steps,
         *,
@@ -214,17 +242,18 @@ class Subject:
         prompt: str,
         limits: Mapping[str, str],
         approvals: str = "deny",
+        options: Mapping[str, Any] | None = None,
         **top: Any,
     ) -> LoadedSpec:
         script = folder / "script.yaml"
         script.write_bytes(msgspec.json.encode({"version": 1, "steps": steps}))
-        options = {**self.options, **({} if self.stage is None else self.stage.options(steps))}
+        staged = {} if self.stage is None else await self.stage.options(steps, prompt=prompt, folder=folder, **top)
         flow: dict[str, Any] = {
             "id": "flow",
             "runtime": [self.runtime.id],
             "isolation": self.isolation.value,
             "approvals": approvals,
-            "options": {self.runtime.id: options},
+            "options": {self.runtime.id: {**self.options, **staged, **(options or {})}},
         }
         mission = {"id": "mission", "prompt": prompt, "script": str(script)}
         spec = {"version": 1, "campaign": "conformance", "missions": [mission], "flows": [flow], "limits": dict(limits)}
@@ -246,10 +275,11 @@ async def open_subject(
         raise InputError("usage", f"{strategy} is talked to over {known}, not over {transport!r}")
     by_default = Isolation.SHARED if runtime.claims.parallel_sessions else Isolation.PROCESS
     stage = stage or STAGES.get(runtime.id)
-    # In a thread: it hashes the program.
-    options = {} if stage is None else stage.options([])
-    program = await anyio.to_thread.run_sync(partial(runtime.locate, options))
     with open_scratch(RunId(f"conformance-{secrets.token_hex(4)}"), is_kept=False) as folder:
+        has_program = stage is None or stage.has_process
+        options = {} if stage is None or not has_program else await stage.options([], prompt="", folder=folder)
+        # In a thread: it hashes the program.
+        program = await anyio.to_thread.run_sync(partial(runtime.locate, options)) if has_program else None
         yield Subject(
             runtime=runtime,
             program=program,

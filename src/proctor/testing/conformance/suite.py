@@ -181,7 +181,7 @@ _CASES: Final = (
         sentence="An agent that is killed is a typed end, and what it had started is gone.",
         run=endings.crash,
         needs=("thread_start",),
-        supply="`ChildExited` on record; a program that `locate` finds",
+        supply="`ChildExited` on record; `open_process` or `open_talk`, on whose books the agent is found",
     ),
     Case(
         id="hang",

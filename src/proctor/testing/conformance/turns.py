@@ -10,13 +10,13 @@ from proctor.event.model import TextSaid, TextStreamed, ToolEnded, TurnEnded
 from proctor.event.outcome import Outcome
 from proctor.event.trace import ToolCall
 from proctor.runtime.base import Session, Tool
-from proctor.testing.conformance.case import must
-from proctor.testing.conformance.look import napping, new_nap, until, until_asleep, until_gone
+from proctor.testing.conformance.case import NotApplicableError, must
+from proctor.testing.conformance.look import napping, new_nap, until, until_asleep, until_gone, wake
 from proctor.testing.conformance.subject import DONE, Subject
 from proctor.testing.trial import EventTap
+from proctor.transport.fault import Break, Delay
 
 WORDS: Final = "Heard and answered."
-_WAIT: Final = {"do": [{"say": "I begin."}, {"delay": "10m"}]}
 
 
 def ended(tap: EventTap) -> list[str]:
@@ -30,8 +30,12 @@ def must_be_lawful(tap: EventTap) -> None:
 
 
 async def one_turn(subject: Subject) -> None:
-    async with subject.trial() as trial, trial.session({"say": WORDS}, name="one-turn") as (session, tap):
-        await session.turn("Say that 4711 was heard.")
+    prompt = "Say that 4711 was heard."
+    async with (
+        subject.trial() as trial,
+        trial.session({"say": WORDS}, name="one-turn", prompt=prompt) as (session, tap),
+    ):
+        await session.turn(prompt)
         must(bool(session.thread), "the thread has no name after its first turn")
         heard = subject.heard(trial, "one-turn")
         must(any("4711" in text for text in heard), "the prompt did not reach the model")
@@ -42,6 +46,9 @@ async def one_turn(subject: Subject) -> None:
 
 async def event_stream(subject: Subject) -> None:
     nap = new_nap()
+    if not subject.has_process:
+        await _told_before_its_end(subject)
+        return
     steps = {"do": [{"say": WORDS}, {"run": napping(nap)}]}
     async with (
         subject.trial() as trial,
@@ -51,17 +58,35 @@ async def event_stream(subject: Subject) -> None:
         tasks.start_soon(session.turn, "Go on.")
         await until_asleep(nap)
 
-        def is_told() -> bool:
-            streamed = "".join(event.text for event in tap.of(TextStreamed))
-            return WORDS in streamed or WORDS in [event.text for event in tap.of(TextSaid)]
-
-        await until(is_told, "what it said is not told while its turn runs")
-        must(ended(tap) == [], "the turn had ended by then, so nothing was shown")
+        await _until_told(tap)
         tasks.cancel_scope.cancel()
 
 
+async def _told_before_its_end(subject: Subject) -> None:
+    """Of what runs no command that could last: the line that ends its turn is long in coming."""
+    late = Break(at=subject.samples.is_turn_end, how=Delay(delay_s=600))
+    async with (
+        subject.trial(is_own=True, plan=[late]) as trial,
+        trial.session({"say": WORDS}, name="stream") as (session, tap),
+        anyio.create_task_group() as tasks,
+    ):
+        tasks.start_soon(session.turn, "Go on.")
+        await _until_told(tap)
+        tasks.cancel_scope.cancel()
+
+
+async def _until_told(tap: EventTap) -> None:
+    def is_told() -> bool:
+        streamed = "".join(event.text for event in tap.of(TextStreamed))
+        return WORDS in streamed or WORDS in [event.text for event in tap.of(TextSaid)]
+
+    await until(is_told, "what it said is not told while its turn runs")
+    must(ended(tap) == [], "the turn had ended by then, so nothing was shown")
+
+
 async def tool_call(subject: Subject) -> None:
-    subject.must_speak()
+    if not subject.has_calls:
+        raise NotApplicableError("its lines are its words: no calls of tools are seen in them")
     kept = await subject.mission({"run": "echo $((6 * 7))"}, {"say": DONE})
     kept.must_end(Outcome.COMPLETED)
     rows = [msgspec.json.decode(line, type=ToolCall) for line in kept.paths.tool_calls.read_bytes().splitlines()]
@@ -71,11 +96,16 @@ async def tool_call(subject: Subject) -> None:
 
 
 async def steer(subject: Subject) -> None:
-    async with subject.trial() as trial, trial.session(_WAIT, {"say": WORDS}, name="steer") as (session, tap):
+    # In the middle of a command: what comes in the middle of a reply some agents keep until it is whole.
+    nap = new_nap()
+    steps = {"run": napping(nap)}, {"say": WORDS}
+    async with subject.trial() as trial, trial.session(*steps, name="steer") as (session, tap):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(session.turn, "Go on.")
-            await trial.model.journal_until("steer", lambda rows: len(rows) == 1)
+            await until_asleep(nap)
             await session.steer("Another way.")
+            must(ended(tap) == [], f"the turn had ended by then: {ended(tap)}")
+            wake(nap)
         heard = subject.heard(trial, "steer")
         must(any("Another way." in text for text in heard), "what was said did not reach the model")
         must(ended(tap) == ["completed"], f"the turn ended as {ended(tap)}")

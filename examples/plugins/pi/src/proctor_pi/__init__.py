@@ -11,6 +11,7 @@ from proctor.runtime.credential import Account
 from proctor_pi import home, host, program
 from proctor_pi.failures import FAILURES
 from proctor_pi.normalize import PiNormalizer
+from proctor_pi.samples import SAMPLES
 from proctor_pi.vocabulary import WORDS
 
 
@@ -28,6 +29,7 @@ class Pi:
     option_names = home.OPTIONS
     account: Account | None = None
     reserved_variables = home.OWN_VARIABLES
+    samples = SAMPLES
 
     def check_options(self, options: Mapping[str, Any]) -> None:
         home.check_options(options)

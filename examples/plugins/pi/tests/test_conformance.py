@@ -1,0 +1,29 @@
+"""Proctor's conformance suite on the real pi, invited by a config as a user would invite it."""
+
+from pathlib import Path
+
+import anyio
+import pytest
+
+from proctor.runtime.base import Executable
+from proctor.testing.conformance import Result, Verdict, open_subject, run_suite
+
+
+@pytest.mark.timeout(600)  # a case takes seconds: node starts anew for each, and again for each session
+def test_pi_shows_what_it_claims_and_refuses_what_it_does_not(
+    program: Executable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "proctor.toml").write_text('plugins = ["pi"]\n')
+    monkeypatch.chdir(tmp_path)
+
+    async def tried() -> tuple[str, tuple[Verdict, ...]]:
+        # Each session has a process of its own anyhow: one isolation is enough.
+        async with open_subject("pi", isolation="process") as subject:
+            return subject.digest, await run_suite(subject)
+
+    digest, verdicts = anyio.run(tried)
+    assert digest == program.sha256
+    assert {each.case: each.what for each in verdicts if each.result is Result.FAILED} == {}
+    refused = {each.case for each in verdicts if each.result is Result.REFUSED}
+    assert refused == {"dynamic-tools", "compaction", "structured-output"}
+    assert {each.case for each in verdicts if each.result is Result.NOT_APPLICABLE} == set()

@@ -1,0 +1,24 @@
+"""Lines of `codex exec` for those who break them."""
+
+from typing import Final
+
+import msgspec
+
+from proctor.runtime.codex_exec import wire
+from proctor.runtime.samples import Samples
+
+
+def _is_turn_end(line: bytes) -> bool:
+    try:
+        return msgspec.json.decode(line, type=wire.Envelope).type in wire.ENDS
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return False
+
+
+# It asks nobody, and tells of an answer when it is whole.
+SAMPLES: Final = Samples(
+    unknown_frame=b'{"type":"no.such.event"}',
+    unknown_request=None,
+    is_delta=lambda _: False,
+    is_turn_end=_is_turn_end,
+)
