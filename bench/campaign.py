@@ -31,7 +31,14 @@ def campaign_cost(
     return in_own_process("bench.campaign", *words, env={KEY: "none-needed-here", **env})
 
 
-def spec_of(attempts: int, *, isolation: str, base_url: str = "http://127.0.0.1:1/v1") -> dict[str, object]:
+def spec_of(
+    attempts: int,
+    *,
+    isolation: str,
+    runtime: str = "codex_app_server",
+    base_url: str = "http://127.0.0.1:1/v1",
+    flow: Mapping[str, object] | None = None,
+) -> dict[str, object]:
     """Missions with an empty workspace and no probe. The model is not ours, so nobody plays one in this process."""
     missions = -(-attempts // _MOST_REPEATS)
     assert attempts % missions == 0
@@ -39,21 +46,12 @@ def spec_of(attempts: int, *, isolation: str, base_url: str = "http://127.0.0.1:
         "version": 1,
         "campaign": "bench",
         "missions": [{"id": f"m{number}", "prompt": "Do it."} for number in range(missions)],
-        "flows": [{"id": "f", "runtime": ["codex_app_server"], "isolation": isolation}],
+        "flows": [{"id": "f", "runtime": [runtime], "isolation": isolation, **(flow or {})}],
         "model": {"provider": "bench", "name": "gpt-5", "base_url": base_url},
         "login": "api-key",
         "repeats": attempts // missions,
         "schedule": {"parallel": PARALLEL},
     }
-
-
-def write_fake(folder: Path) -> Path:
-    """The fake agent as a program, for $PROCTOR_CODEX."""
-    program = folder / "fake-codex"
-    source = (Path(__file__).parent / "fake_agent.py").read_text(encoding="utf-8")
-    program.write_text(f"#!{sys.executable} -IS\n{source}", encoding="utf-8")
-    program.chmod(0o755)
-    return program
 
 
 class FromTheFirst(Watcher):

@@ -1,6 +1,7 @@
 """The benchmark runs and tells what it should. What it measured is nobody's business here: no time is asserted."""
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -8,11 +9,18 @@ from pathlib import Path
 import pytest
 
 from bench.fake_agent import answered, started, thread_of
+from bench.fakes import claude_code, codex_exec
 
 ROOT = Path(__file__).parent.parent
 ROWS = [
-    "our CPU per attempt, one fake agent for all",
-    "our CPU per attempt, a spawn each",
+    "our CPU per attempt, codex_app_server (one fake agent for all)",
+    "our CPU per attempt, codex_app_server (a spawn each)",
+    "our CPU per attempt, codex_exec (a spawn each)",
+    "our CPU per attempt, claude_code (a spawn each, fenced)",
+    *(["our CPU per attempt, pi (a spawn each, fenced)"] if shutil.which("node") else []),
+    "our CPU per attempt, process (a spawn each, fenced)",
+    "our CPU per attempt, process (a spawn each, no fences)",
+    "our CPU per attempt, replay (no spawn)",
     "4 fake attempts",
     "4 fake attempts, our memory",
     "Codex attempts a second, by codex exec -P16",
@@ -53,3 +61,8 @@ def test_the_fake_agent_says_thirty_frames_of_a_real_size() -> None:
     turn = answered(2, thread_of(1))
     assert len(started(1, 1, "/w")) + len(turn) + 2 == 30
     assert 200 < sum(map(len, turn)) / len(turn) < 400
+
+
+def test_the_other_fakes_say_as_many() -> None:
+    assert len(codex_exec.turn()) == 30
+    assert len([claude_code.greeted("1"), *claude_code.answered("u")]) == 30

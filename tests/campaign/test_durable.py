@@ -11,7 +11,8 @@ import anyio
 import msgspec
 import pytest
 
-from bench.campaign import KEY, spec_of, write_fake
+from bench.campaign import KEY, spec_of
+from bench.runtimes import write_fake
 from proctor.attempt.model import Watcher
 from proctor.campaign import run as running
 from proctor.campaign.durable import SharedSync

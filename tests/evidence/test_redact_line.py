@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from proctor.evidence.redact import RedactedLine, RedactedText, Redactor
+from proctor.evidence.redact import RedactedLine, RedactedText, Redactor, TextStream
 from proctor.evidence.secrets import Secret
 
 KEY = "zk-live-0123456789"
@@ -254,3 +254,28 @@ def test_what_an_agent_puts_under_a_protocol_word_is_masked_like_anything_else()
     raw = b'{"method":"item/completed","params":{"item":%b}}' % item
     masked = raw.replace(b"zk-live-0123456789", b"[redacted:KEY]")
     assert redactor.line(raw) == RedactedLine(raw=masked, names=("KEY",), carried=False)
+
+
+# ── lines that come again ──
+
+
+def test_a_line_that_comes_again_is_redacted_by_what_is_secret_now_and_by_its_stream() -> None:
+    raw = f'{{"delta":"{KEY} {QUOTED[:4]}"}}'
+    said = TextStream(key="said", path=("delta",))
+    streaming = Redactor(SECRETS)
+    assert redact(raw) == redacted('{"delta":"[redacted:KEY] pass"}', "KEY")
+    assert redact(raw) == redacted('{"delta":"[redacted:KEY] pass"}', "KEY")
+    assert streaming.line(raw.encode(), stream=said).raw == b'{"delta":"[redacted:KEY] "}'
+    assert redact(raw) == redacted('{"delta":"[redacted:KEY] pass"}', "KEY")
+    assert Redactor([Secret(name="OTHER", value=KEY)]).line(raw.encode()).names == ("OTHER",)
+    private = Redactor(SECRETS, private=frozenset({("delta",)}))
+    assert private.line(raw.encode()) == redacted('{"delta":"[redacted:account]"}', "account")
+
+
+@given(st.lists(st.integers(0, 99), max_size=300))
+def test_lines_come_out_the_same_however_many_came_between(numbers: list[int]) -> None:
+    redactor = Redactor(SECRETS)
+    for number in numbers:
+        size = 20_000 if number % 7 == 0 else number
+        raw = f'{{"n":{number},"of":"{"x" * size}","key":"{KEY}"}}'
+        assert redactor.line(raw.encode()) == redacted(raw.replace(KEY, "[redacted:KEY]"), "KEY")

@@ -2,12 +2,13 @@
 
 import os
 import pwd
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
 from pathlib import Path
+from threading import Lock
 from typing import Final
 
 from proctor import places
@@ -16,6 +17,7 @@ from proctor.spec.model import Network
 
 # /run holds the sockets of services: with the network gone, docker.sock would still take orders.
 _SHARED: Final = ("/tmp", "/var/tmp", "/run")  # noqa: S108
+_LOOKING: Final = Lock()
 
 
 class Fence(StrEnum):
@@ -48,11 +50,17 @@ class Fences:
             **dict.fromkeys(self.hidden, Fence.HIDDEN),
             **dict.fromkeys(self.writable, Fence.WRITABLE),
         }
-        return [
-            (path, fate)
-            for path, fate in sorted(fates.items())
-            if fate is not next((fates[each] for each in path.parents if each in fates), Fence.READ_ONLY)
-        ]
+        named = {str(path): fate for path, fate in fates.items()}
+        return [(path, fate) for path, fate in sorted(fates.items()) if fate is not _fate_above(str(path), named)]
+
+
+def _fate_above(path: str, fates: Mapping[str, Fence]) -> Fence:
+    # By strings: Path.parents makes an object for each folder on the way, at every spawn.
+    while path != "/":
+        path = path.rpartition("/")[0] or "/"
+        if path in fates:
+            return fates[path]
+    return Fence.READ_ONLY
 
 
 def fence_in(
@@ -70,7 +78,9 @@ def fence_in(
     """
     hides = _real((*_homes(), *map(Path, _SHARED), places.cache_dir(), places.state_dir(), *hidden))
     tops = frozenset(path for path in hides if hides.isdisjoint(path.parents))
-    needed = _needed(tops, search_path=search_path, program=program)
+    # One at a time: sessions that begin together in threads would each look through the whole search path.
+    with _LOOKING:
+        needed = _needed(tops, search_path=search_path, program=program)
     if network is Network.HOST:
         needed += _lost({os.path.realpath("/etc/resolv.conf")}, tops)
     return Fences(

@@ -60,11 +60,29 @@ class RedactedText(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     names: tuple[str, ...] = ()
 
 
+class _Known:
+    """Lines that were rewritten before: every attempt of a run states the same facts, its canary among them."""
+
+    _MOST_LINES = 64
+    _MOST_BYTES = 16 * 1024
+
+    def __init__(self) -> None:
+        self._lines: dict[bytes, RedactedLine] = {}
+        self.get = self._lines.get
+
+    def keep(self, raw: bytes, line: RedactedLine) -> RedactedLine:
+        if len(raw) <= self._MOST_BYTES:
+            if len(self._lines) >= self._MOST_LINES:
+                self._lines.clear()
+            self._lines[raw] = line
+        return line
+
+
 @lru_cache(maxsize=4)
-def _prepared(secrets: tuple[Secret, ...], private: frozenset[tuple[str, ...]]) -> tuple[Needles, Prefilter]:
+def _prepared(secrets: tuple[Secret, ...], private: frozenset[tuple[str, ...]]) -> tuple[Needles, Prefilter, _Known]:
     """What takes long to make and never changes, once for all attempts of a run."""
     needles = Needles(secrets)
-    return needles, Prefilter(needles, keys={path[-1] for path in private})
+    return needles, Prefilter(needles, keys={path[-1] for path in private}), _Known()
 
 
 class Redactor:
@@ -82,7 +100,7 @@ class Redactor:
     """
 
     def __init__(self, secrets: Sequence[Secret], *, private: frozenset[tuple[str, ...]] = frozenset()) -> None:
-        self._needles, self._prefilter = _prepared(tuple(secrets), private)
+        self._needles, self._prefilter, self._known = _prepared(tuple(secrets), private)
         self._private = private
         self._private_sizes = sorted({len(path) for path in private})
         self._masker = Masker(self._needles)
@@ -114,12 +132,16 @@ class Redactor:
                         return RedactedLine(raw=raw)
                     new = f"{text[: part.start()]}{_quote(masked.text)}{text[part.end() :]}"
                     return RedactedLine(raw=new.encode(), names=masked.names, carried=is_moved)
+        elif stream is None and (known := self._known.get(raw)) is not None:
+            return known
         try:
             text = raw.decode()
             _check(raw)
         except (UnicodeDecodeError, msgspec.DecodeError, RecursionError):
             return self._garbled(raw)
-        return self._rewritten(raw, text=text, leaves=_leaves(text), stream=stream)
+        rewritten = self._rewritten(raw, text=text, leaves=_leaves(text), stream=stream)
+        # With a stream it hangs on what was said before; without one on the line alone.
+        return rewritten if stream is not None else self._known.keep(raw, rewritten)
 
     def _garbled(self, raw: bytes) -> RedactedLine:
         redacted = self.text(raw.decode(errors="surrogateescape"))
