@@ -13,6 +13,7 @@ from proctor.runtime.registry import built_in_ids, runtime_by_id
 from proctor.spec.model import Isolation
 from proctor.testing.conformance import Case, Result, Verdict, cases, open_subject, run_suite
 from proctor.testing.conformance.look import booked
+from proctor.testing.conformance.subject import isolations_of
 from tests.locked import locked_codex_sha256
 
 pytestmark = pytest.mark.real_agent
@@ -23,7 +24,6 @@ ONE_OF_THEM = {
     "claude_code": Isolation.PROCESS,
     "codex_exec": Isolation.SHARED,
     "process": Isolation.SHARED,
-    "replay": Isolation.PROCESS,
 }
 IS_ALL = "PROCTOR_CONFORMANCE_ALL" in os.environ
 
@@ -45,9 +45,10 @@ CANNOT_BE_TRIED = {
 
 def lanes() -> Iterator[Any]:
     for strategy in built_in_ids():
-        isolations = [ONE_OF_THEM[strategy]] if strategy in ONE_OF_THEM and not IS_ALL else list(Isolation)
-        for transport in runtime_by_id(strategy).transports:
-            for isolation in isolations:
+        runtime = runtime_by_id(strategy)
+        is_one = strategy in ONE_OF_THEM and not IS_ALL
+        for transport in runtime.transports:
+            for isolation in (ONE_OF_THEM[strategy],) if is_one else isolations_of(runtime):
                 name, marks = f"{strategy}-{transport}-{isolation}", pytest.mark.agent(strategy)
                 yield pytest.param(strategy, transport, isolation, id=name, marks=marks)
 

@@ -109,6 +109,7 @@ def test_what_cannot_be_asked_for_is_a_mistake_and_no_agent_is_infrastructure(
         (CODEX, "--transport", "pigeon"): "usage",
         (CODEX, "--case", "levitate"): "usage",
         (CODEX, "--isolation", "none"): "usage",
+        ("replay", "--isolation", "shared"): "usage",
     }
     for words, code in wrong.items():
         said = ask(lab, "runtimes", "conformance", *words, "--json")

@@ -17,10 +17,9 @@ from proctor.ids import StrategyId
 from proctor.runtime.base import Runtime
 from proctor.runtime.capability import Claims
 from proctor.runtime.registry import runtime_by_id, strategy_ids
-from proctor.spec.model import Isolation
 from proctor.surface.prove import prove
 from proctor.testing.conformance import Case, Result, cases
-from proctor.testing.conformance.subject import digest_of
+from proctor.testing.conformance.subject import digest_of, isolations_of
 
 PAGE = Path("docs/reference/matrix.md")
 FIGURES = PAGE.with_suffix(".json")
@@ -179,8 +178,9 @@ def write(checkout: Path, plugins: Sequence[str]) -> None:
         # Plugins are those that the config of the current folder names.
         Path("proctor.toml").write_text(f"plugins = {msgspec.json.encode(plugins).decode()}\n", encoding="utf-8")
         for strategy in strategy_ids():
-            for transport in runtime_by_id(strategy).transports:
-                for isolation in Isolation:
+            runtime = runtime_by_id(strategy)
+            for transport in runtime.transports:
+                for isolation in isolations_of(runtime):
                     told = prove(strategy, root=Path(folder), transport=transport, isolation=isolation.value)
                     print(strategy, transport, isolation.value, told.exit.name, file=sys.stderr)  # noqa: T201
         found = matrix(Path(folder))

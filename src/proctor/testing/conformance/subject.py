@@ -261,6 +261,11 @@ class Subject:
         return load_built({**spec, **top}, name="conformance", folder=Path.cwd())
 
 
+def isolations_of(runtime: Runtime) -> tuple[Isolation, ...]:
+    """Those that a flow may ask of it, the first by default."""
+    return (Isolation.SHARED, Isolation.PROCESS) if runtime.claims.parallel_sessions else (Isolation.PROCESS,)
+
+
 @asynccontextmanager
 async def open_subject(
     strategy: str, *, transport: str | None = None, isolation: str | None = None, stage: Stage | None = None
@@ -273,7 +278,9 @@ async def open_subject(
     if transport is not None and transport not in runtime.transports:
         known = ", ".join(runtime.transports)
         raise InputError("usage", f"{strategy} is talked to over {known}, not over {transport!r}")
-    by_default = Isolation.SHARED if runtime.claims.parallel_sessions else Isolation.PROCESS
+    possible = isolations_of(runtime)
+    if isolation is not None and isolation not in possible:
+        raise InputError("usage", f"{strategy} cannot carry several sessions at once: isolation {isolation!r} needs it")
     stage = stage or STAGES.get(runtime.id)
     with open_scratch(RunId(f"conformance-{secrets.token_hex(4)}"), is_kept=False) as folder:
         has_program = stage is None or stage.has_process
@@ -284,7 +291,7 @@ async def open_subject(
             runtime=runtime,
             program=program,
             transport=transport or runtime.transports[0],
-            isolation=by_default if isolation is None else Isolation(isolation),
+            isolation=possible[0] if isolation is None else Isolation(isolation),
             folder=folder,
             stage=stage,
             version=None if program is None else program.version,
