@@ -19,14 +19,21 @@ def install(target: Path, *, uv: str) -> None:
         # Installers inherit it: one whose parent was killed is waited for, not run into.
         os.set_inheritable(lock.fileno(), True)
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if target.is_dir():
-            return
-        partial = target.with_suffix(".partial")
-        if partial.exists():
-            shutil.rmtree(partial)
-        _claude_code(partial / "python", uv=uv)
-        _pi(partial / "node")
-        partial.rename(target)
+        if not target.is_dir():
+            partial = target.with_suffix(".partial")
+            if partial.exists():
+                shutil.rmtree(partial)
+            _claude_code(partial / "python", uv=uv)
+            _pi(partial / "node")
+            partial.rename(target)
+        _point_to(target)
+
+
+def _point_to(target: Path) -> None:
+    """Where Proctor looks by itself, outside of `make`."""
+    draft = target.parent / f"current.{os.getpid()}"
+    draft.symlink_to(target.name)
+    draft.replace(target.parent / "current")
 
 
 def _claude_code(folder: Path, *, uv: str) -> None:

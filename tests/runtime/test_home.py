@@ -17,7 +17,7 @@ from proctor.runtime.base import Executable, HostAsk, ModelAsk
 from proctor.runtime.codex.home import overrides, own_variables, return_login, write_home
 from proctor.runtime.codex.program import OVERRIDE, locate
 from proctor.runtime.codex_app_server.opening import thread_params
-from proctor.runtime.executable import recheck
+from proctor.runtime.executable import AGENTS_VARIABLE, agents_dir, recheck
 from proctor.spec.model import Login, Profile
 from proctor.testing.clock import FakeClock
 from tests.runtime.twin import session_ask
@@ -245,3 +245,19 @@ def test_the_bundled_program_is_the_one_its_wheel_records(monkeypatch: pytest.Mo
     found = locate()
     size_bytes = Path(found.real_path).stat().st_size
     assert (found.source, found.is_locked, found.size_bytes) == ("bundled-package", True, size_bytes)
+
+
+def test_agents_are_looked_for_where_they_are_named_else_where_they_were_installed_last(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.delenv(AGENTS_VARIABLE, raising=False)
+    assert agents_dir() is None
+    installed = tmp_path / "cache" / "proctor" / "agents"
+    (installed / "0123").mkdir(parents=True)
+    (installed / "current").symlink_to("0123")
+    assert agents_dir() == installed / "0123"
+    monkeypatch.setenv(AGENTS_VARIABLE, str(tmp_path / "gone"))
+    assert agents_dir() is None
+    monkeypatch.setenv(AGENTS_VARIABLE, str(tmp_path))
+    assert agents_dir() == tmp_path

@@ -47,8 +47,10 @@ class Program:
 
 
 def agents_dir() -> Path | None:
+    """The folder that is named, else the one that was installed last into the user's cache."""
     named = os.environ.get(AGENTS_VARIABLE)
-    return Path(named) if named else None
+    folder = Path(named) if named else places.cache_dir() / "agents" / "current"
+    return folder.resolve() if folder.is_dir() else None
 
 
 def find(program: Program) -> Executable:

@@ -54,7 +54,10 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> dict[str, AttemptPaths
 
 def replay(lab: Lab, flows: Mapping[str, Mapping[str, Any]], *, prompt: str = "Do it.") -> dict[str, AttemptPaths]:
     """One attempt for each set of options; the evidence is checked."""
-    rows = [{"id": id_, "runtime": ["replay"], "options": {"replay": options}} for id_, options in flows.items()]
+    rows = [
+        {"id": id_, "runtime": ["replay"], "isolation": "process", "options": {"replay": options}}
+        for id_, options in flows.items()
+    ]
     spec = lab.write_spec([mission("m", say_done(), prompt=prompt)], flows=rows)
     lab.run(spec)
     lab.assert_all_evidence_is_valid()

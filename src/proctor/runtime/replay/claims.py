@@ -6,4 +6,4 @@ from proctor.runtime.capability import Claims
 ID = StrategyId("replay")
 TRANSPORTS = ("memory",)
 
-CLAIMS = Claims(thread_start=True, event_stream=True, parallel_sessions=True)
+CLAIMS = Claims(thread_start=True, event_stream=True)
