@@ -80,6 +80,17 @@ def test_what_a_thread_had_before_is_not_spent_again() -> None:
     assert folded(RESUMED, restored, began("a")) is None
 
 
+def test_a_turn_that_nobody_spoke_of_makes_the_sum_unknown() -> None:
+    usage = folded(began("a"), total(100, frame=1), began("b"))
+    assert of_turns(usage) == [100, None]
+    assert usage is not None
+    assert (usage.tokens, usage.authority) == (None, UsageAuthority.NONE)
+
+
+def test_a_total_that_shrank_says_nothing_of_the_turn() -> None:
+    assert of_turns(folded(began("a"), total(100, frame=1), began("b"), total(40, frame=1))) == [100, None]
+
+
 def test_calls_are_added_up_and_what_a_turn_says_of_itself_stands() -> None:
     call = UsageAuthority.PROVIDER_RESPONSE
     calls = [said(each, call, scope="call", basis="delta") for each in (3, 4)]

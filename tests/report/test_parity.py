@@ -124,6 +124,7 @@ def test_calls_that_a_runtime_cannot_see_are_explained_by_its_own_fact() -> None
     blind = with_metrics(view(facts=unseen), tool_calls=0)
     assert {aspect for aspect, why in apart(SAME, blind).items() if why} == {Aspect.TOOL_CALLS, Aspect.METRICS}
     assert set(apart(SAME, with_metrics(view(), tool_calls=0)).values()) == {None}
+    assert apart(SAME, with_metrics(blind, turns=7))[Aspect.METRICS] is None
 
 
 def test_why_a_command_failed_need_not_be_known_but_that_it_failed_must() -> None:

@@ -234,7 +234,8 @@ class LiveSession:
         """The turn is over; whether the session is too, depends on what is left of it."""
         lease = self.conversation.lease
         self.failure = self.failure or self.broken()
-        if self._over is None and (lease is None or not lease.host.is_alive):
+        is_alive = self._session is not None and self._session.is_alive
+        if self._over is None and (lease is None or not lease.host.is_alive or not is_alive):
             self._over = "the agent's process is gone"
         self._work, self._wake = None, anyio.Event()
         if self._over is not None:

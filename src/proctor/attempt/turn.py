@@ -83,7 +83,7 @@ def _session_ask(ask: AttemptAsk, workspace: Path, *, watch: Watch) -> SessionAs
 def _refuse_unclaimed(ask: AttemptAsk) -> None:
     claims, strategy = ask.runtime.claims, ask.runtime.id
     demand(claims, "thread_start", strategy=strategy)
-    if ask.resume is not None or ask.fork is not None:
+    if ask.resume is not None or ask.fork is not None or ask.is_persistent:
         demand(claims, "thread_resume", strategy=strategy)
     if ask.tools:
         demand(claims, "dynamic_tools", strategy=strategy)

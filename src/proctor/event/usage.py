@@ -80,16 +80,16 @@ class UsageFold:
         tokens: Tokens | None = event.tokens
         if event.basis == "cumulative":
             before = self._before[turn]
-            tokens = None if before is None else _minus(event.tokens, before)
+            tokens = None if before is None or before.total > event.tokens.total else _minus(event.tokens, before)
         elif event.basis == "delta" and (earlier := said.get(event.authority)) is not None:
             tokens = None if earlier.tokens is None else _plus(earlier.tokens, event.tokens)
         said[event.authority] = TurnUsage(turn=turn, tokens=tokens, basis=event.basis, authority=event.authority)
 
     def finish(self) -> Usage | None:
-        """None where no turn's usage was ever spoken of."""
-        turns = tuple(self._settled())
-        if not turns:
+        """None where nobody ever spoke of it. Of several turns one that nobody spoke of is unknown, never nought."""
+        if not self._said:
             return None
+        turns = tuple(self._settled())
         weakest = min(turns, key=lambda each: _STRENGTH[each.authority])
         total: Tokens | None = NOTHING
         for each in turns:
@@ -103,7 +103,11 @@ class UsageFold:
         )
 
     def _settled(self) -> Iterator[TurnUsage]:
-        for words in self._said.values():
+        for turn in self._before:
+            words = self._said.get(turn)
+            if words is None:
+                yield TurnUsage(turn=turn, tokens=None, basis="absolute", authority=UsageAuthority.NONE)
+                continue
             known = [each for each in words.values() if each.tokens is not None] or list(words.values())
             best = max(known, key=lambda each: _STRENGTH[each.authority])
             others = {each.tokens.total for each in known if each.tokens is not None and each is not best}

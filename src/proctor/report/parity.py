@@ -66,7 +66,7 @@ def compare(left: AttemptView, right: AttemptView, *, is_usage_scripted: bool) -
     rules: dict[Aspect, Callable[[], str | None]] = {
         Aspect.OUTCOME: lambda: _blind_to_why(left, right),
         Aspect.TOOL_CALLS: lambda: _blind(left, right) or _looks(left, right),
-        Aspect.METRICS: lambda: _blind(left, right) or _counts_looks(left, right),
+        Aspect.METRICS: lambda: _counts(left, right),
         Aspect.USAGE: lambda: _tokens_apart(left, right, is_usage_scripted=is_usage_scripted),
     }
     return tuple(_compared(aspect, of(left), of(right), rules.get(aspect)) for aspect, of in ASPECTS.items())
@@ -189,11 +189,13 @@ def _looks(left: AttemptView, right: AttemptView) -> str | None:
     return f"{', and '.join(told)}, and the workspaces are the same" if told else None
 
 
-def _counts_looks(left: AttemptView, right: AttemptView) -> str | None:
+def _counts(left: AttemptView, right: AttemptView) -> str | None:
     one, other = _metrics(left), _metrics(right)
-    if one is None or other is None or any(one[key] != other[key] for key in ("turns", "toolFailures")):
+    if one is None or other is None or one["turns"] != other["turns"]:
         return None
-    return _looks(left, right)
+    if (why := _blind(left, right)) is not None:
+        return why
+    return _looks(left, right) if one["toolFailures"] == other["toolFailures"] else None
 
 
 def _deeds(view: AttemptView) -> list[Any]:

@@ -191,6 +191,10 @@ class Session(Protocol):
         """What is known of it by now beside what stands in its frames; read once, when its last turn is over."""
 
     @property
+    def is_alive(self) -> bool:
+        """Whether another turn can be asked of it."""
+
+    @property
     def last_heard_s(self) -> float:
         """Steady time of the agent's last frame for this thread; now, while it waits for an answer of ours."""
 

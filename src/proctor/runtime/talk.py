@@ -86,10 +86,16 @@ class Talk:
             raise HangupError("peer.hangup", self.hangup)
         self.tap.stage(Dir.OUT, data)
         self.tap.commit()
-        with anyio.move_on_after(SEND_S) as patience:
-            await self.channel.send(data + b"\n")
-        if patience.cancelled_caught:
-            raise DeadlineError("peer.deadline", "the agent does not read its input")
+        try:
+            with anyio.fail_after(SEND_S):
+                await self.channel.send(data + b"\n")
+        except TimeoutError:
+            self.hangup = "the agent does not read its input"
+            raise DeadlineError("peer.deadline", self.hangup) from None
+        except anyio.get_cancelled_exc_class():
+            # Half of a line may have gone: whatever followed would be taken for the rest of it.
+            self.hangup = "a line to the agent was broken off"
+            raise
 
     async def end_input(self) -> None:
         """Nothing more is said to it."""
@@ -116,7 +122,8 @@ class Talk:
                     with anyio.move_on_after(STDERR_LINGER_S):
                         await self._quiet.wait()
                     tasks.cancel_scope.cancel()
-            self._record_end("the agent closed its output")
+            is_given_up = self._hearing.cancelled_caught
+            self._record_end("it was given up" if is_given_up else "the agent closed its output")
         finally:
             self.hangup = self.hangup or "the process was given up"
             self.listener.hung_up(self.hangup)
@@ -127,17 +134,21 @@ class Talk:
             await self._hear_text()
             return
         splitter = LineSplitter(limit_bytes=MAX_LINE_BYTES)
-        while chunk := await self.channel.receive():
-            self._take(splitter.feed(chunk))
-        if (torn := splitter.rest()).strip():
-            self._take([torn])
+        try:
+            while chunk := await self.channel.receive():
+                self._take(splitter.feed(chunk))
+        finally:
+            if (torn := splitter.rest()).strip():
+                self._take([torn])
 
     async def _hear_text(self) -> None:
         text = Complaints(is_verbatim=True)
-        while chunk := await self.channel.receive():
-            self.heard_s = self.clock.steady_s()  # it need not be a line yet
-            self._take(text.feed(chunk))
-        self._take(text.rest())
+        try:
+            while chunk := await self.channel.receive():
+                self.heard_s = self.clock.steady_s()  # it need not be a line yet
+                self._take(text.feed(chunk))
+        finally:
+            self._take(text.rest())
 
     def _take(self, lines: list[bytes]) -> None:
         if not lines:

@@ -15,7 +15,7 @@ from proctor.report.row import Report, ReportRow
 from proctor.report.view import AttemptView, view_attempt
 from proctor.runtime.registry import strategy_ids
 from proctor.spec.load import LoadedSpec, load_built, load_spec
-from proctor.spec.model import CampaignSpec, FlowSpec
+from proctor.spec.model import SCRIPTED, CampaignSpec, FlowSpec
 
 
 def suite_of_two(suite: Path, left: str, right: str) -> LoadedSpec:
@@ -44,16 +44,24 @@ def _flow(spec: CampaignSpec, name: str, *, runtimes: Sequence[StrategyId], file
 def compare_flows(loaded: LoadedSpec, report: Report) -> Parity:
     """What came of it. A pair of which one has no sealed evidence is a problem, not a difference."""
     left, right = (flow.id for flow in loaded.spec.flows)
-    scripted = {mission.id: _is_usage_scripted(loaded, mission.id) for mission in loaded.spec.missions}
+    # A real model's figures are its own: nothing of ours explains why they differ.
+    is_real = any((flow.model or loaded.spec.model).provider != SCRIPTED for flow in loaded.spec.flows)
+    scripted = {each.id: is_real or _is_usage_scripted(loaded, each.id) for each in loaded.spec.missions}
     pairs: list[Pair] = []
     problems: list[str] = []
     for one, other in _side_by_side(report, left, right):
+        if one is None or other is None:
+            there = one or other
+            assert there is not None, "of a pair at least one is there"
+            problems.append(f"{there.attempt_id} has nothing to be compared with")
+            continue
         views = [view_attempt(AttemptPaths(Path(row.dir))) for row in (one, other)]
         if lacking := [row.attempt_id for row, view in zip((one, other), views, strict=True) if not view.is_whole]:
             problems.append(f"{' and '.join(lacking)}: no whole evidence to compare")
             continue
         assert one.mission_id is not None
         pairs.append(_pair(one, other, *views, is_usage_scripted=scripted[one.mission_id]))
+    problems += [f"{cell} was not tried" for cell in report.missing_cells]
     is_alike = all(each.is_explained for pair in pairs for each in pair.compared)
     code = Exit.INFRASTRUCTURE if problems or not pairs else Exit.OK if is_alike else Exit.JUDGED_NO
     return Parity(exit=code, left=left, right=right, pairs=tuple(pairs), problems=tuple(problems))
@@ -71,14 +79,14 @@ def _pair(one: ReportRow, other: ReportRow, left: AttemptView, right: AttemptVie
     )
 
 
-def _side_by_side(report: Report, left: FlowId, right: FlowId) -> Iterator[tuple[ReportRow, ReportRow]]:
-    rows = {row.cell: row for row in report.attempts}
+def _side_by_side(report: Report, left: FlowId, right: FlowId) -> Iterator[tuple[ReportRow | None, ReportRow | None]]:
+    """By mission and repeat; None where one of the two was not tried."""
+    rows: dict[tuple[str, str], dict[FlowId, ReportRow]] = {}
     for row in report.attempts:
-        if row.flow_id == left and row.cell is not None and row.mission_id is not None:
-            repeat = row.cell.rpartition(".")[2]
-            twin = next((each for cell, each in rows.items() if cell == f"{row.mission_id}.{right}.{repeat}"), None)
-            if twin is not None:
-                yield row, twin
+        if row.cell is not None and row.mission_id is not None and row.flow_id is not None:
+            rows.setdefault((row.mission_id, row.cell.rpartition(".")[2]), {})[row.flow_id] = row
+    for flows in rows.values():
+        yield flows.get(left), flows.get(right)
 
 
 def _is_usage_scripted(loaded: LoadedSpec, mission: MissionId) -> bool:

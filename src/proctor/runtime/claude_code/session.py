@@ -102,6 +102,10 @@ class ClaudeSession:
         return f"{self._ask.attempt}/{self.thread or 'unnamed'}"
 
     @property
+    def is_alive(self) -> bool:
+        return self._hangup is None
+
+    @property
     def last_heard_s(self) -> float:
         assert self.talk is not None
         return max(self.talk.heard_s, self._desk.book.busy_until_s)
@@ -125,6 +129,8 @@ class ClaudeSession:
         await self._take_turn(COMPACT, schema=self._schema)
 
     async def _take_turn(self, prompt: str, *, schema: Mapping[str, Any] | None) -> None:
+        if self._hangup is not None:
+            raise self._gone()
         if self._turns.current is not None:
             raise RefusedError("peer.refused", "a turn runs already")
         await self._greet(schema)

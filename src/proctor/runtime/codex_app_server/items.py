@@ -9,6 +9,7 @@ from proctor.event.history import tool_digest
 from proctor.event.model import KeptItem, ToolEnded, ToolKind
 from proctor.event.row import Row
 from proctor.ids import CallId, TurnId
+from proctor.runtime.codex.mcp import is_mcp_error
 from proctor.runtime.codex_app_server import wire
 
 MESSAGES = frozenset({"agentMessage", "plan"})
@@ -36,8 +37,7 @@ def tool_of(item: wire.Item) -> tuple[ToolKind, str, Any] | None:
 def tool_ended(item: wire.Item, kind: ToolKind, name: str, given: Any, *, turn: TurnId, row: Row) -> ToolEnded:
     status = item.status or "completed"
     ok = status == "completed" and item.success is not False and not item.error and item.exit_code in (None, 0)
-    if kind == "mcp" and isinstance(item.result, dict) and item.result.get("isError"):
-        ok = False
+    ok = ok and not (kind == "mcp" and is_mcp_error(item.result))
     return ToolEnded(
         turn=turn,
         call=CallId(item.id),

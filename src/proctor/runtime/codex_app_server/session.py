@@ -77,6 +77,10 @@ class CodexSession:
         return {}
 
     @property
+    def is_alive(self) -> bool:
+        return self._hangup is None
+
+    @property
     def thread(self) -> ThreadId:
         if self._thread is None:
             raise PeerError("peer.wire", "the session has no thread yet")

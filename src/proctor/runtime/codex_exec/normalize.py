@@ -28,6 +28,7 @@ from proctor.event.model import (
 from proctor.event.row import ChildExited, Dir, Row, StepTaken
 from proctor.event.witness import seen_in, witness
 from proctor.ids import CallId, ItemId, ThreadId, TurnId
+from proctor.runtime.codex.mcp import is_mcp_error
 from proctor.runtime.codex.warnings import ERROR_ITEM, STDERR, attributed
 from proctor.runtime.codex_exec import steps, wire
 from proctor.runtime.codex_exec.failures import FAILURES, NOT_STARTED
@@ -304,7 +305,7 @@ def _tool_ended(item: wire.Item, kind: ToolKind, name: str, given: Any, *, turn:
         call=CallId(f"{turn}/{item.id}"),
         kind=kind,
         name=name,
-        ok=status == "completed" and not item.error and item.exit_code in (None, 0),
+        ok=status == "completed" and not item.error and item.exit_code in (None, 0) and not is_mcp_error(item.result),
         status=status,
         input=given,
         exit_code=item.exit_code,

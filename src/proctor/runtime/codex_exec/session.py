@@ -35,6 +35,8 @@ SETTLE_S: Final = 15.0
 class ExecSession:
     """Control looks at the type of a raw line alone; what lines mean is folded from the record."""
 
+    is_alive = True  # each turn has a process of its own
+
     def __init__(self, ask: SessionAsk, tap: Tap, *, host: HostAsk, count: Count) -> None:
         self._ask = ask
         self._tap = tap

@@ -40,6 +40,8 @@ PROMPT_FILE: Final = "prompt.txt"
 class ProcessSession:
     """Made by `open_session` only."""
 
+    is_alive = True  # each turn has a process of its own
+
     def __init__(self, host: HostAsk, ask: SessionAsk, tap: Tap, *, options: Options, home: Path, count: Count) -> None:
         self.thread = ThreadId(ask.attempt)
         self._host = host

@@ -65,6 +65,8 @@ class _Lines:
 class ReplaySession:
     """All of the recording is one turn. Made by `open_session` only."""
 
+    is_alive = True  # each turn has a process of its own
+
     def __init__(
         self,
         host: HostAsk,

@@ -74,6 +74,10 @@ class PiSession:
         return {"fences": fences_fact(self._ask, is_fenced=self._is_fenced)}
 
     @property
+    def is_alive(self) -> bool:
+        return self._hangup is None
+
+    @property
     def last_heard_s(self) -> float:
         return max(self._talk.heard_s, self._desk.busy_until_s)
 
