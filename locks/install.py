@@ -27,6 +27,7 @@ def install(target: Path, *, uv: str) -> None:
             _pi(partial / "node")
             partial.rename(target)
         _point_to(target)
+    sys.stderr.write(f"Claude Code and pi are in {target}, where Proctor finds them\n")
 
 
 def _point_to(target: Path) -> None:

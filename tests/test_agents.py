@@ -65,7 +65,7 @@ def test_an_install_is_whole_or_not_there_and_is_made_once(tmp_path: Path, tools
 
     (tmp_path / "broken").unlink()
     assert install(target, tools)[0] == 0
-    assert install(target, tools) == (0, "")
+    assert install(target, tools) == (0, f"Claude Code and pi are in {target}, where Proctor finds them\n")
     assert (target.parent / "current").resolve() == target.resolve()
     assert (tmp_path / "ran").read_text().split() == ["uv", "uv", "npm"]
     found = sorted(str(path.relative_to(target.parent)) for path in target.parent.rglob("*") if path.is_file())

@@ -66,10 +66,10 @@ def test_a_table_tells_what_was_claimed_what_was_verified_and_why() -> None:
     assert shown(render_report(report_of(ASK, CLAIM, LATE), title="a title")) == (
         "a title\n"
         "\n"
-        "  mission/flow  outcome    claimed  verified  tools  tokens        time  expected\n"
-        "  ask/codex     completed  yes      unknown       0   1,785      532 ms  met\n"
-        "  claim/codex   completed  yes      NO            1       ?  1 min 01 s  MISSED\n"
-        "  late/codex    timed_out  –        unknown       1       9       3.1 s  –\n"
+        "  mission/flow  runtime           outcome    claimed  verified  tools  tokens        time  expected\n"
+        "  ask/codex     codex_app_server  completed  yes      unknown       0   1,785      532 ms  met\n"
+        "  claim/codex   codex_app_server  completed  yes      NO            1       ?  1 min 01 s  MISSED\n"
+        "  late/codex    codex_app_server  timed_out  –        unknown       1       9       3.1 s  –\n"
         "\n"
         "  ask/codex    cannot be verified: the mission has no probe\n"
         "  claim/codex  expectation missed: verified: expected yes, got no\n"
@@ -85,7 +85,10 @@ def test_the_same_report_in_markdown_escapes_what_an_agent_may_have_written() ->
     sly = row(verified=False, reasons=("printed `|<b>x</b>|`\n# Heading",))
     text = render_markdown(report_of(sly))
     assert text.startswith(f"# {CAMPAIGN}\n\n1 of 1 attempt not verified. Verdict: **judged no** (exit 1).")
-    assert "| fix/codex | completed | – | **no** | ? | ? | ? | – | runs/r/attempts/fix.codex.r1.1 |\n" in text
+    assert (
+        "| fix/codex | codex_app_server | completed | – | **no** | ? | ? | ? | – | runs/r/attempts/fix.codex.r1.1 |\n"
+        in text
+    )
     assert "- fix/codex: not verified: printed \\`\\|\\<b\\>x\\</b\\>\\|\\` · # Heading\n" in text
 
 
@@ -108,8 +111,8 @@ def test_escape_sequences_never_reach_the_terminal() -> None:
 def test_repeats_are_told_apart_by_their_attempts() -> None:
     twice = report_of(ASK, row(attempt_id=AttemptId("ask.codex.r2.1"), mission_id=MissionId("ask")))
     out = shown(render_report(twice, title="t"))
-    assert "  ask.codex.r1.1  completed" in out
-    assert "  ask.codex.r2.1  completed" in out
+    assert "  ask.codex.r1.1  codex_app_server  completed" in out
+    assert "  ask.codex.r2.1  codex_app_server  completed" in out
 
 
 def test_a_long_report_shows_what_is_not_as_it_should_be() -> None:
@@ -124,8 +127,8 @@ def test_a_long_report_shows_what_is_not_as_it_should_be() -> None:
 
 def test_a_narrow_terminal_costs_columns_but_never_the_name() -> None:
     assert shown(render_attempts([CLAIM], ()), width=60).splitlines()[1:] == [
-        "  attempt           outcome    claimed  verified  expected",
-        "  claim.codex.r1.1  completed  yes      NO        MISSED",
+        "  attempt           outcome    verified  expected",
+        "  claim.codex.r1.1  completed  NO        MISSED",
     ]
     for width in range(20, 100):
         assert "claim.codex.r1.1" in shown(render_attempts([CLAIM], ()), width=width)
@@ -148,5 +151,5 @@ def test_an_error_that_came_as_json_is_told_by_its_message() -> None:
 def test_damaged_evidence_verifies_nothing() -> None:
     damaged = row(evidence="invalid", verified=None)
     out = shown(render_report(report_of(damaged), title="t"))
-    assert "  fix/codex     DAMAGED  –        unknown" in out
+    assert "  fix/codex     codex_app_server  DAMAGED  –        unknown" in out
     assert report_of(damaged).exit == Exit.EVIDENCE

@@ -91,7 +91,7 @@ def test_each_reason_before_a_start_falls_to_the_next_and_is_kept(site: Path) ->
     assert fact.value["refused"][1]["todo"].startswith("Make line 1 of ")
     assert (
         fact.value["refused"][2]["what"]
-        == "limited cannot carry several sessions at once, which `isolation: shared` needs"
+        == "limited cannot carry several sessions at once, which `isolation: shared` (the default) needs"
     )
 
 
@@ -184,7 +184,7 @@ def test_one_refusal_alone_is_raised_as_it_is_and_faults_of_the_spec_alone_are_i
 
 @pytest.mark.requirement("runtime.capability.contract")
 def test_what_a_flow_asks_for_needs_a_capability() -> None:
-    assert needs(flow("a")) == {"parallel_sessions": "`isolation: shared`"}
+    assert needs(flow("a")) == {"parallel_sessions": "`isolation: shared` (the default)"}
     assert needs(flow("a", isolation=Isolation.PROCESS, persistence=Persistence.PERSISTENT)) == {
         "thread_resume": "`persistence: persistent`"
     }

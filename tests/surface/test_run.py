@@ -26,11 +26,11 @@ def test_the_quickstart_comes_out_as_expected_and_says_what_to_do_next(quickstar
     lines = [re.sub(r" {2,}", "  ", line).strip() for line in plain.splitlines() if line]
     assert lines[:9] == [
         "quickstart-#  in #",
-        "mission/flow  outcome  claimed  verified  tools  tokens  time  expected",
-        "ask/codex  completed  yes  unknown  0  #  #  met",
-        "shell/codex  completed  yes  unknown  1  #  #  met",
-        "fix/codex  completed  yes  yes  2  #  #  met",
-        "claim/codex  completed  yes  NO  1  #  #  met",
+        "mission/flow  runtime  outcome  claimed  verified  tools  tokens  time  expected",
+        "ask/codex  codex_app_server  completed  yes  unknown  0  #  #  met",
+        "shell/codex  codex_app_server  completed  yes  unknown  1  #  #  met",
+        "fix/codex  codex_app_server  completed  yes  yes  2  #  #  met",
+        "claim/codex  codex_app_server  completed  yes  NO  1  #  #  met",
         "ask/codex, shell/codex  cannot be verified: the mission has no probe",
         "claim/codex  not verified: probe 0 (headless_run): exited 0 and printed 'Hello,",
         "world\\n'",
@@ -67,7 +67,7 @@ def test_the_report_is_kept_beside_the_ledger_and_names_folders_from_the_root_on
         assert not Path(row["dir"]).is_absolute()
         assert (quickstart.lab.root / row["dir"] / "seal.json").is_file()
     results = (campaign / "RESULTS.md").read_text()
-    assert "| claim/codex | completed | yes | **no** | 1 |" in results
+    assert "| claim/codex | codex_app_server | completed | yes | **no** | 1 |" in results
     assert str(quickstart.lab.root) not in results
 
 

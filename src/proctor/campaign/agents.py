@@ -90,6 +90,13 @@ class Agents:
             self.health.started(tried.key, code=error.code)
             choice.chain.refuse(error)
 
+    def warnings(self) -> Iterator[str]:
+        """Who did not run, though a flow names it first."""
+        for flow, choice in self._choices.items():
+            for each in choice.chain.passed:
+                told = f"{each.strategy} was passed over: {each.error.what}"
+                yield f"flow `{flow}` runs on {choice.chain.current.strategy}, because {told}"
+
     def _candidate(self, flow: ResolvedFlow) -> Candidate:
         return self._choices[flow.id].chain.current
 

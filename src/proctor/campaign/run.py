@@ -138,7 +138,7 @@ async def run_campaign(
             # Nothing ran, so there is nothing to keep: half a campaign would only look like damage.
             with suppress(OSError):
                 remove(paths.folder)
-    told = (*ready.warnings, *health.warnings)
+    told = (*ready.warnings, *run.agents.warnings(), *health.warnings)
     redactor = Redactor(ready.secrets)
     return CampaignResult(
         campaign_id=campaign_id, run_id=run_id, paths=paths, attempts=results, redactor=redactor, warnings=told

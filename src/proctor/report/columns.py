@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 # The first to go stands first.
-_GIVES_WAY = ("tokens", "time", "tools", "claimed", "expected", "verified", "outcome")
+_GIVES_WAY = ("tokens", "time", "tools", "claimed", "runtime", "expected", "verified", "outcome")
 _NUMBERS = ("tools", "tokens", "time")
 _GAP = 2
 _LEAST_NAME = 16

@@ -13,13 +13,13 @@ def render_markdown(report: Report) -> str:
         "",
         f"{conclude(report)} Verdict: **{report.verdict}** (exit {report.exit}).",
         "",
-        "| mission/flow | outcome | claimed | verified | tool calls | tokens | wall time | expectation | evidence |",
-        "|---|---|---|---|--:|--:|--:|---|---|",
+        "| mission/flow | runtime | outcome | claimed | verified | tools | tokens | time | expectation | evidence |",
+        "|---|---|---|---|---|--:|--:|--:|---|---|",
     ]
     for row in report.attempts:
         verified = "**no**" if row.verified is False else yes_no(row.verified, none="unknown")
         cells = (
-            *(label(row), ending(row).plain, yes_no(row.claimed, none="–"), verified),
+            *(label(row), row.runtime or "?", ending(row).plain, yes_no(row.claimed, none="–"), verified),
             *(count(row.tool_calls), count(row.tokens), duration(row.duration_ms)),
             *(yes_no(row.expectation_met, none="–").replace("yes", "met").replace("no", "**missed**"), row.dir),
         )

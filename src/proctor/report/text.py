@@ -135,6 +135,7 @@ def conclude(report: Report) -> str:
 
 def _facts(row: AttemptRow) -> dict[str, Text]:
     return {
+        "runtime": Text(legible(row.runtime or "?")),
         "outcome": ending(row),
         "claimed": Text(yes_no(row.claimed, none="–")),
         "verified": verified_word(row.verified),

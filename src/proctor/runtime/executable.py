@@ -56,7 +56,8 @@ def agents_dir() -> Path | None:
 def find(program: Program) -> Executable:
     """The override, else the wheel's own in our environment or among our agents, else the command on PATH."""
     if named := os.environ.get(program.override):
-        return identify(Path(named), source="env-override", install=program.install)
+        mend = f"or unset {program.override}, which names this one"
+        return identify(Path(named), source="env-override", install=f"{program.install}, {mend}")
     folder = agents_dir()
     if (bundled := bundled_file(program.module, program.file)) is not None:
         return _of_wheel(program, bundled, in_folder=None)
@@ -164,7 +165,7 @@ def _cached_sha256(file: Path, status: os.stat_result) -> str:
     return known[key]
 
 
-async def reported_version(ask: HostAsk, *, env: Mapping[str, str]) -> str | None:
+async def reported_version(ask: HostAsk, *, env: Mapping[str, str], timeout_s: float = _VERSION_S) -> str | None:
     """What the program says to `--version`, asked once for each digest; None where it says nothing of use."""
     digest = ask.program.sha256
     if (version := _versions.get(digest)) is not None:
@@ -173,7 +174,7 @@ async def reported_version(ask: HostAsk, *, env: Mapping[str, str]) -> str | Non
     if digest not in known:
         argv = [ask.program.real_path, "--version"]
         plan = wrap(ask.containment, argv, env={**ask.env, **env}, cwd=ask.home, marker=f"{ask.process}.version")
-        done = await run_once(plan, intents=ask.intents, timeout_s=_VERSION_S, max_output_bytes=4096)
+        done = await run_once(plan, intents=ask.intents, timeout_s=timeout_s, max_output_bytes=4096)
         said = done.stdout.decode(errors="replace").strip()
         if done.exit is None or done.exit.code != 0 or not said:
             return None

@@ -37,6 +37,13 @@ class Lane:
     def is_open_to_auto(self) -> bool:
         return self.is_enabled.value and self.rollout.value is Rollout.DEFAULT
 
+    @property
+    def standing(self) -> str:
+        """What was decided, in words."""
+        if not self.is_enabled.value:
+            return f"switched off by {self.is_enabled.source}"
+        return f"{self.rollout.value.value} ({self.rollout.source})"
+
     def admit(self) -> None:
         """InputError where not even who names it may use it."""
         if not self.is_enabled.value:

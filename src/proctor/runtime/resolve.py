@@ -108,18 +108,22 @@ class Chain:
         at = self._links.index(self.current)
         self._links[at] = Refused(strategy=self.current.strategy, error=error)
 
+    @property
+    def passed(self) -> list[Refused]:
+        """Who was passed over on the way to the one in use."""
+        before = self._links[: self._links.index(self.current)]
+        return [link for link in before if isinstance(link, Refused)]
+
     def fact(self) -> Fact:
-        """Who was chosen, and who was passed over on the way, with the reason."""
-        passed = self._links[: self._links.index(self.current)]
+        """Who was chosen, and who was passed over, with the reason."""
         return Fact(
-            value={"chosen": self.current.strategy, "refused": [_told(each) for each in passed]},
+            value={"chosen": self.current.strategy, "refused": [_told(each) for each in self.passed]},
             authority=Authority.OBSERVED,
             source="each of the flow's chain, in order",
         )
 
 
-def _told(link: Link) -> dict[str, str]:
-    assert isinstance(link, Refused), "before the first candidate all are refused"
+def _told(link: Refused) -> dict[str, str]:
     return {"strategy": link.strategy, "code": link.error.code, "what": link.error.what, "todo": link.todo}
 
 
@@ -141,7 +145,7 @@ def links(flow: ResolvedFlow, *, config: Config, check: Callable[[Runtime], None
     )
     for member in chain:
         try:
-            runtime = _let_in(member, flow, config)
+            runtime = _let_in(member, flow, config, lanes=lanes)
         except ProctorError as error:
             yield Refused(strategy=member.strategy, error=error)
         else:
@@ -149,17 +153,21 @@ def links(flow: ResolvedFlow, *, config: Config, check: Callable[[Runtime], None
             yield _with_program(runtime, flow, config)
 
 
-def _let_in(member: Member, flow: ResolvedFlow, config: Config) -> Runtime:
+def _let_in(member: Member, flow: ResolvedFlow, config: Config, *, lanes: Sequence[Lane]) -> Runtime:
     strategy = member.strategy
     if strategy == AUTO:
-        raise InputError("runtime.no-lane", f"no default lane is there for {_spelled(flow.model)}")
+        shut = [f"{lane.strategy} is {lane.standing}" for lane in lanes if not lane.is_open_to_auto]
+        what = f"no default lane is there for {_spelled(flow.model)}: {', '.join(shut)}"
+        raise InputError("runtime.no-lane", what)
     runtime = runtime_by_id(strategy, config)
     lane_of(strategy, config).admit()
     if not member.is_unclaimed and not serves(runtime, flow.model):
         raise InputError("runtime.not-served", f"{strategy} does not serve {_spelled(flow.model)}")
     for claim, why in needs(flow).items():
         if not getattr(runtime.claims, claim):
-            raise InputError("runtime.capability", f"{strategy} cannot {WORDS[claim]}, which {why} needs")
+            what = f"{strategy} cannot {WORDS[claim]}, which {why} needs"
+            suggestion = "Write `isolation: process`." if claim == "parallel_sessions" else None
+            raise InputError("runtime.capability", what, suggestion=suggestion)
     return runtime
 
 
@@ -177,7 +185,7 @@ def _with_program(runtime: Runtime, flow: ResolvedFlow, config: Config) -> Link:
 def needs(flow: ResolvedFlow) -> dict[str, str]:
     """The capabilities that a flow cannot do without, each with the key that asks for it."""
     asked = {
-        "parallel_sessions": ("`isolation: shared`", flow.isolation is Isolation.SHARED),
+        "parallel_sessions": ("`isolation: shared` (the default)", flow.isolation is Isolation.SHARED),
         "approvals": ("`approvals: ask`", flow.approvals is Approvals.ASK),
         "thread_resume": ("`persistence: persistent`", flow.persistence is Persistence.PERSISTENT),
     }

@@ -31,6 +31,7 @@ from proctor.transport.process import AgentProcess, Patience, open_process
 
 INITIALIZE_DEADLINE_S = 30.0
 CLOSE_DEADLINE_S = 10.0
+OLD_S = 5.0
 HELLO = {
     "clientInfo": {"name": "proctor", "title": "Proctor", "version": __version__},
     # Without it there is no way to end a thread's background terminals.
@@ -85,7 +86,7 @@ async def open_host(ask: HostAsk, tap: Tap) -> AsyncIterator[CodexHost]:
             connection = Connection(heard, tap, clock=ask.clock, link=link)
             tasks.start_soon(connection.run)
             try:
-                version = await greet(connection)
+                version = await _greeted(connection, ask)
                 # One that prints no schema may not know this either, and would be waited for.
                 said = None if spoken is None else await reported_version(ask, env=own_variables(ask))
                 facts = _facts(ask, version, transport, spoken, said=said)
@@ -102,6 +103,18 @@ async def open_host(ask: HostAsk, tap: Tap) -> AsyncIterator[CodexHost]:
                 tasks.cancel_scope.cancel()
     except BaseExceptionGroup as group:
         raise lone(group) from group
+
+
+async def _greeted(connection: Connection, ask: HostAsk) -> str:
+    """One that does not answer may be too old to know how: its version says more than that it hung up."""
+    try:
+        return await greet(connection)
+    except PeerError:
+        said = await reported_version(ask, env=own_variables(ask), timeout_s=OLD_S)
+        if said is not None:
+            found = re.search(r"\d+\.\d+\.\d+\S*", said)
+            refuse_too_old(None if found is None else found[0], said=said)
+        raise
 
 
 @asynccontextmanager
