@@ -191,7 +191,11 @@ def bloated(line: bytes) -> bytes:
     return json.dumps({**json.loads(line), "ballast": "x" * 20_000_000}).encode()
 
 
-STRANGERS = (b'{"type":"no.such"}', b'{"type":7}', b"[1, 2", b"not JSON at all", b'{"type":"item.completed","item":{}}')
+STRANGERS = (
+    *(b'{"type":"no.such"}', b'{"type":7}', b"[1, 2", b"not JSON at all", b'{"type":"item.completed","item":{}}'),
+    *(b'{"type":"turn.completed","x":' + b"[" * 5000 + b"]" * 5000 + b"}", b'{"type":"turn.completed\xff"}'),
+    b'{"type":"turn.failed","x":"\xff"}',
+)
 ON_THE_WAY: dict[str, tuple[Callable[[bytes], bool], How, int | None, Outcome]] = {
     "duplicate": (lambda _: True, Duplicate(), None, COMPLETED),
     "inject": (says("turn.started"), Inject(lines=STRANGERS), 1, COMPLETED),

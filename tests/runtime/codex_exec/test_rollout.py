@@ -67,7 +67,7 @@ def test_what_a_thread_cost_is_read_also_past_lines_that_are_torn_or_strange(fil
     file.write_bytes(b"\n".join([*odd, *lines, lines[0][:20]]))
     assert find_rollout(tmp_path, THREAD) == file
     assert read_rollout(file) == KEPT
-    assert find_rollout(tmp_path, ThreadId("another")) is None
+    assert [find_rollout(tmp_path, ThreadId(odd)) for odd in ("another", "*", THREAD[:-1] + "?")] == [None] * 3
 
 
 def test_what_is_no_plain_file_is_not_read(file: Path, tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
 """One turn as a command line: what is started, and how it comes by its thread."""
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,8 +9,7 @@ from proctor.errors import RefusedError
 from proctor.ids import ThreadId
 from proctor.runtime.base import HostAsk, SessionAsk
 from proctor.runtime.codex.home import PROVIDER, as_arguments, overrides, thread_settings
-
-_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+from proctor.runtime.codex_exec.rollout import is_id
 
 How = Literal["start", "resume", "fork"]
 
@@ -30,19 +28,18 @@ def opening_of(ask: SessionAsk, *, current: ThreadId | None) -> Opening:
         if not is_kept(ask):
             what = "codex exec keeps nothing of an ephemeral thread that another turn could go on with"
             raise RefusedError("runtime.capability", f"{what}: make the session persistent")
-        return Opening(how="resume", of=current)
+        return Opening(how="resume", of=_checked(current))
     if ask.resume is not None:
-        return Opening(how="resume", of=_thread(ask.resume))
-    return Opening() if ask.fork is None else Opening(how="fork", of=_thread(ask.fork))
+        return Opening(how="resume", of=_checked(ask.resume))
+    return Opening() if ask.fork is None else Opening(how="fork", of=_checked(ask.fork))
 
 
 def is_kept(ask: SessionAsk) -> bool:
     return ask.is_persistent or ask.resume is not None
 
 
-def _thread(named: ThreadId) -> ThreadId:
-    """It stands on a command line and in a pattern of file names, and must be nothing else there."""
-    if _ID.fullmatch(named) is None:
+def _checked(named: ThreadId) -> ThreadId:
+    if not is_id(named):
         raise RefusedError("peer.refused", f"{named!r} is not the id of a thread of Codex's")
     return named
 

@@ -1,6 +1,7 @@
 """The file in which Codex keeps a persistent thread: what it says of usage, model, version and items."""
 
 import os
+import re
 import stat
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -15,6 +16,8 @@ from proctor.ids import ThreadId
 from proctor.runtime.codex_exec.wire import Count
 
 MAX_BYTES: Final = 256 * 1024 * 1024
+
+_ID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 _KINDS: Final = {
     "UserMessage": "prompt",
@@ -132,8 +135,19 @@ class Rollout:
                 self.items.append(_kept(msgspec.json.decode(payload, type=_Kept).item))
 
 
+def is_id(thread: ThreadId) -> bool:
+    """Whether it is what Codex calls a thread. It stands on a command line and in a pattern of file names.
+
+    >>> is_id(ThreadId("01a1e25f-d177-7d92-b886-5d5369682cdf")), is_id(ThreadId("--last"))
+    (True, False)
+    """
+    return _ID.fullmatch(thread) is not None
+
+
 def find_rollout(home: Path, thread: ThreadId) -> Path | None:
-    """Where the thread is kept, if it is. The id is one of Codex's own, which needs no escape."""
+    """Where the thread is kept, if it is."""
+    if not is_id(thread):
+        return None
     return next(iter((home / "sessions").glob(f"*/*/*/rollout-*-{thread}.jsonl")), None)
 
 

@@ -195,8 +195,9 @@ class ExecSession:
         return PLAIN
 
     def heard(self, line: bytes) -> None:
-        with suppress(msgspec.DecodeError, UnicodeDecodeError):
-            type_ = msgspec.json.decode(line, type=wire.Envelope).type
+        with suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            # As text: bytes that are none are on record as no message, also where they are in a part not looked at.
+            type_ = msgspec.json.decode(line.decode(), type=wire.Envelope).type
             if type_ == "thread.started" and self._thread is None:
                 self._thread = ThreadId(msgspec.json.decode(line, type=wire.ThreadStarted).thread_id)
             elif type_ in wire.ENDS:
