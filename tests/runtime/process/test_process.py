@@ -239,6 +239,21 @@ def test_an_interrupt_ends_the_whole_tree_and_the_next_turn_has_its_own(tmp_path
     assert run_long(main) == ["interrupted", "completed"]
 
 
+@pytest.mark.requirement("attempt.contain")
+def test_a_link_that_a_turn_leaves_behind_leads_the_next_one_nowhere(tmp_path: Path) -> None:
+    (victim := tmp_path / "victim").write_text("as it was")
+    command = f'cat "$1"; proctor note here; for file in "$1" "$PROCTOR_FEEDBACK"; do ln -sf {victim} "$file"; done'
+
+    async def main() -> tuple[list[str], list[str]]:
+        async with open_command(tmp_path, command, options={"prompt": "file"}) as (session, tap):
+            await session.turn("one")
+            await session.turn("two")
+            return [event.text for event in tap.of(TextSaid)], [event.text for event in tap.of(NoteMade)]
+
+    assert run_long(main) == (["one", "two"], ["here", "here"])
+    assert victim.read_text() == "as it was"
+
+
 def test_a_command_that_closes_its_output_is_heard_until_it_ends(tmp_path: Path) -> None:
     async def main() -> tuple[list[str], list[str], list[int | None]]:
         # Cut on its way to us: in most containments a wrapper holds the pipe open as long as the command lives.

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -86,6 +86,8 @@ async def open_desk(folder: Path, tap: Tap, *, clock: Clock) -> AsyncIterator[De
     try:
         held = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
+            with suppress(FileNotFoundError):
+                os.unlink(SOCKET, dir_fd=held)  # whatever an earlier turn has left there
             # By the descriptor: the path of a socket may have 107 bytes, and ours may be longer.
             listener = await anyio.create_unix_listener(f"/proc/self/fd/{held}/{SOCKET}", mode=0o600)
         finally:

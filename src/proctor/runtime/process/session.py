@@ -147,7 +147,10 @@ class ProcessSession:
         file = self._ask.tmp / PROMPT_FILE
         if self._options.prompt == "file":
             try:
-                file.write_bytes(prompt)
+                # An earlier turn may have left a link in its place, and nothing fences us in.
+                file.unlink(missing_ok=True)
+                with file.open("xb") as stream:
+                    stream.write(prompt)
             except OSError as error:
                 raise disk_refusal(error, path=file) from error
         return file
