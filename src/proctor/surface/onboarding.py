@@ -13,6 +13,7 @@ import anyio
 import pytest
 from proctor.testing.conformance import Result, cases, open_subject, run_case
 
+
 @pytest.mark.parametrize("case", cases(), ids=lambda case: case.id)
 def test_my_runtime(case):
     async def tried():
