@@ -17,6 +17,7 @@ from proctor.event.row import ChannelClosed, ChildExited, Seen
 from proctor.ids import ItemId, TurnId
 from proctor.runtime.base import Decide, Decision, HostAsk, Question, Session, SessionAsk, Tap
 from proctor.runtime.capability import Claims
+from proctor.runtime.codex_app_server import RUNTIME as CODEX
 from proctor.runtime.samples import STRANGER
 from proctor.testing.conformance import Result, Verdict, case_by_id, cases, open_subject, run_case
 from proctor.testing.conformance import look as look_module
@@ -290,8 +291,12 @@ def test_a_refusal_that_does_not_come_fails(monkeypatch: pytest.MonkeyPatch, cas
 def test_a_runtime_without_samples_or_a_channel_to_break_is_told_as_not_applicable(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    [verdict] = tried(monkeypatch, Changed(Mutant(), samples=None), "reordered-frames")
-    assert (verdict.result, verdict.what) == (
-        Result.NOT_APPLICABLE,
-        "the runtime gives no samples of its lines",
-    )
+    def open_alone(ask: HostAsk, tap: Tap) -> Any:
+        return CODEX.open_host(replace(ask, between=None), tap)
+
+    [unsampled] = tried(monkeypatch, Changed(Mutant(), samples=None), "reordered-frames")
+    [closed] = tried(monkeypatch, Changed(Mutant(), open_host=open_alone), "duplicate-frames")
+    assert {(each.result, each.what) for each in (unsampled, closed)} == {
+        (Result.NOT_APPLICABLE, "the runtime gives no samples of its lines"),
+        (Result.NOT_APPLICABLE, "nothing can be put between this agent and us"),
+    }
