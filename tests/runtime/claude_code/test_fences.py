@@ -121,3 +121,20 @@ def test_an_inherited_login_is_used_where_the_users_home_is_hidden(
             assert (talk.said, output.splitlines()[0], token in output) == (["Done."], ".credentials.json", False)
 
     run(main)
+
+
+@pytest.mark.requirement("attempt.contain")
+def test_what_one_session_leaves_in_its_home_no_other_runs(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with claude(tmp_path) as real:
+            plant = "for rc in .bashrc .profile .bash_profile; do echo 'touch pwned' >> ~/$rc; done"
+            async with real.talk({"run": plant}, {"say": "Left."}, name="first") as first:
+                await first.session.turn("Go on.")
+                assert [status for _, status in first.deeds] == ["completed"]
+            async with real.talk({"run": "ls -a ~"}, {"say": "Seen."}, name="second") as second:
+                await second.session.turn("Go on.")
+            (seen,) = [event.output for event in second.of(ToolEnded)]
+            assert ".bashrc" not in (seen or "")
+            assert not (second.workspace / "pwned").exists()
+
+    run(main)

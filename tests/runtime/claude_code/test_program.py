@@ -117,7 +117,7 @@ def test_what_it_keeps_is_read_without_what_is_no_part_of_the_conversation() -> 
         b'{"type":"assistant","isSidechain":true,"message":{"id":"n","content":[{"type":"text","text":"x"}]}}',
         b"torn",
     ]
-    assert list(items_in(b"\n".join(lines))) == [
+    assert list(items_in(lines)) == [
         KeptItem(kind="prompt", text="Go"),
         KeptItem(kind="reasoning", id="m/0", text="Hm."),
         KeptItem(kind="message", id="m/1", text="Done."),

@@ -63,10 +63,10 @@ def test_each_turn_of_a_conversation_costs_its_own_though_the_wire_counts_on(tmp
             real_exec(tmp_path) as trial,
             trial.session(*THREE, fails, name="k", is_persistent=True) as (session, tap),
         ):
-            for prompt in ("First.", "Second.", "Third.", "Another, which costs nothing."):
+            for prompt in ("First.", "Second.", "Third.", "Another, of which nobody says what it cost."):
                 await session.turn(prompt)
             assert ends(tap) == ["completed", "completed", "completed", "failed"]
-            assert (on_the_wire(tap), costs(tap)) == ([100, 200, 300], [CROSS_CHECKED] * 3)
+            assert (on_the_wire(tap), costs(tap)) == ([100, 200, 300], [*[CROSS_CHECKED] * 3, (None, "none", None)])
             assert [said.text for said in tap.of(TextSaid)] == ["One.", "Two.", "Three."]
             assert {"First.", "One.", "Second.", "Two.", "Third."} <= {*trial.model.journal("k")[2].heard}
             assert [(began.thread, began.is_resumed) for began in tap.of(SessionBegan)] == [(session.thread, False)]

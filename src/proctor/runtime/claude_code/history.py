@@ -1,7 +1,9 @@
 """What Claude Code itself keeps of a session: a file of lines, read back in our words."""
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Final
 
 import msgspec
 
@@ -9,6 +11,7 @@ from proctor.errors import RefusedError
 from proctor.event.model import KeptItem
 from proctor.runtime.claude_code import wire
 from proctor.runtime.claude_code.results import text_of
+from proctor.runtime.kept import read_lines
 
 
 class _Entry(wire.Native, frozen=True):
@@ -19,10 +22,13 @@ class _Entry(wire.Native, frozen=True):
 
 
 _DECODER = msgspec.json.Decoder(_Entry)
+_ID: Final = re.compile(r"[0-9A-Za-z-]+")
 
 
 def session_file(config: Path, thread: str) -> Path | None:
     """The folder above is named by the working directory, in a way of the program's own."""
+    if not _ID.fullmatch(thread):
+        return None  # it would be a pattern, and lead elsewhere
     return next(iter((config / "projects").glob(f"*/{thread}.jsonl")), None)
 
 
@@ -32,23 +38,23 @@ def read_session(config: Path, thread: str) -> tuple[KeptItem, ...]:
     if file is None:
         raise RefusedError("peer.refused", f"Claude Code keeps nothing of session {thread}")
     try:
-        return tuple(items_in(file.read_bytes()))
+        return tuple(items_in(read_lines(file)))
     except OSError as error:
         raise RefusedError("peer.refused", f"what Claude Code keeps cannot be read: {error.strerror}") from error
 
 
-def items_in(lines: bytes) -> Iterator[KeptItem]:
+def items_in(lines: Iterable[bytes]) -> Iterator[KeptItem]:
     """Prompts, messages, thoughts and calls in their order; what is of another kind is no item of a conversation.
 
     >>> line = b'{"type":"user","message":{"role":"user","content":"Go"}}'
-    >>> list(items_in(line + b"\\n{torn"))
+    >>> list(items_in([line, b"{torn"]))
     [KeptItem(kind='prompt', id=None, text='Go', digest=None)]
     """
     counts: dict[str, int] = {}
-    for line in lines.splitlines():
+    for line in lines:
         try:
             entry = _DECODER.decode(line)
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             continue  # a line of another shape, or one that is still being written
         if entry.message is None or entry.is_sidechain or entry.is_meta or entry.type not in ("user", "assistant"):
             continue

@@ -2,6 +2,8 @@
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
 
 import anyio
 import anyio.to_thread
@@ -10,6 +12,7 @@ import msgspec
 from proctor.errors import lone
 from proctor.event.row import StepTaken
 from proctor.fact import Authority, Fact
+from proctor.ids import ThreadId
 from proctor.runtime.base import HostAsk, SessionAsk, Tap
 from proctor.runtime.claude_code import home
 from proctor.runtime.claude_code.claims import CLAIMS, TRANSPORTS
@@ -31,6 +34,14 @@ class ClaudeHost:
         self._ask = ask
         self._count = Count()
         self._deadlines = deadlines
+        self._homes: dict[ThreadId, Path] = {}
+
+    async def _home_of(self, ask: SessionAsk) -> HostAsk:
+        """A home for each session: what one leaves in its own, another would run. A thread keeps its first."""
+        kept = self._homes.get(ask.resume or ask.fork or ThreadId(""))
+        own = replace(self._ask, home=kept or self._ask.home / "sessions" / ask.attempt)
+        await anyio.to_thread.run_sync(home.write_home, own)
+        return own
 
     @property
     def frames_in(self) -> int:
@@ -38,7 +49,8 @@ class ClaudeHost:
 
     @asynccontextmanager
     async def open_session(self, ask: SessionAsk, tap: Tap) -> AsyncIterator[ClaudeSession]:
-        fences = home.fences(self._ask, ask)
+        own = await self._home_of(ask)
+        fences = home.fences(own, ask)
         started = {
             "ephemeral": home.is_ephemeral(ask),
             "resumed": (ask.resume or ask.fork) is not None,
@@ -51,7 +63,7 @@ class ClaudeHost:
                     tap,
                     clock=self._ask.clock,
                     tasks=tasks,
-                    config=home.config_dir(self._ask),
+                    config=home.config_dir(own),
                     fences_fact=home.fences_fact(ask, is_fenced=fences is not None),
                     deadlines=self._deadlines,
                 )
@@ -62,7 +74,7 @@ class ClaudeHost:
                     listener=session,
                     tap=tap,
                     count=self._count,
-                    env=home.variables(self._ask, ask),
+                    env=home.variables(own, ask),
                     cwd=ask.workspace,
                     fences=fences,
                 ) as talk:
@@ -73,6 +85,8 @@ class ClaudeHost:
                         # Shielded so that a cancelled attempt leaves no turn running; bounded by the deadlines.
                         with anyio.CancelScope(shield=True):
                             await session.close()
+                        if session.thread is not None:
+                            self._homes[session.thread] = own.home
                 tasks.cancel_scope.cancel()
         except BaseExceptionGroup as group:
             raise lone(group) from group

@@ -1,8 +1,6 @@
 """The file in which Codex keeps a persistent thread: what it says of usage, model, version and items."""
 
-import os
 import re
-import stat
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,8 +12,7 @@ from proctor.event.model import KeptItem, Tokens
 from proctor.event.usage import NOTHING
 from proctor.ids import ThreadId
 from proctor.runtime.codex_exec.wire import Count
-
-MAX_BYTES: Final = 256 * 1024 * 1024
+from proctor.runtime.kept import read_lines
 
 _ID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
@@ -155,7 +152,7 @@ def read_rollout(path: Path) -> Rollout | None:
     """What is in it by now; None where it cannot be read. Lines that are torn or of another shape say nothing."""
     rollout = Rollout()
     try:
-        for line in _lines(path):
+        for line in read_lines(path):
             try:
                 rollout.take(line)
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -163,16 +160,6 @@ def read_rollout(path: Path) -> Rollout | None:
     except OSError:
         return None
     return rollout
-
-
-def _lines(path: Path) -> Iterator[bytes]:
-    # An agent with full access may have put a link or a pipe in its place.
-    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    with os.fdopen(descriptor, "rb") as file:
-        status = os.fstat(file.fileno())
-        if not stat.S_ISREG(status.st_mode) or status.st_size > MAX_BYTES:
-            raise OSError("no rollout")
-        yield from file
 
 
 def _kept(item: dict[str, Any]) -> KeptItem:

@@ -11,6 +11,7 @@ import msgspec
 from proctor.errors import EvidenceError, InputError
 from proctor.event.row import Dir, Row
 from proctor.evidence.artifacts import AttemptRecord
+from proctor.evidence.disk import open_regular
 from proctor.evidence.layout import AttemptPaths
 from proctor.evidence.reader import read_artifact, read_bytes, read_rows
 from proctor.runtime.replay.options import AtByte, Options
@@ -76,10 +77,10 @@ def _paths(options: Options) -> AttemptPaths:
 
 def _sha256(frames: Path) -> str:
     try:
-        with frames.open("rb") as file:
+        with open_regular(frames) as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError as error:
-        return f"unreadable: {error.strerror}"
+    except EvidenceError as error:
+        return f"unreadable: {error.what}"
 
 
 def _prompt(paths: AttemptPaths) -> str | None:
