@@ -11,10 +11,11 @@ from proctor.evidence.disk import make_folder
 from proctor.ids import StrategyId
 
 NAME: Final = "proofs.db"
+VERSION: Final = 1
 
 DATABASE: Final = Database(
     application=0x50524350,  # "PRCP"
-    version=1,
+    version=VERSION,
     schema="""
 create table proof (strategy text not null, transport text not null, isolation text not null, subject text not null,
                     version text, "case" text not null, result text not null, what text, at_ms integer not null,

@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 import anyio
+import anyio.lowlevel
 import anyio.to_thread
 import pytest
 from examples.plugins.pi.tests.real import OPTIONS, broken_laws, open_pi, run
@@ -11,8 +12,11 @@ from examples.plugins.pi.tests.real import OPTIONS, broken_laws, open_pi, run
 from proctor.contain.identity import descendants, is_alive
 from proctor.errors import HangupError, RefusedError
 from proctor.event.model import (
+    Asked,
     HistoryRead,
     KeptItem,
+    PromptSent,
+    Replied,
     SessionBegan,
     TextSaid,
     TextStreamed,
@@ -26,6 +30,7 @@ from proctor.event.model import (
 )
 from proctor.runtime.base import Executable
 from proctor.transport.process import AgentProcess
+from proctor_pi.lean import LEFT_OUT
 from proctor_pi.session import PiSession
 
 WAITS = {"do": [{"say": "I begin."}, {"delay": "10m"}]}
@@ -34,8 +39,8 @@ WAITS = {"do": [{"say": "I begin."}, {"delay": "10m"}]}
 def test_a_turn_with_tools_is_told_as_events(tmp_path: Path, program: Executable) -> None:
     steps = (
         {"run": "echo one; exit 3", "usage": {"input": 100, "cached": 40, "output": 7}},
-        {"patch": {"file": "a.txt", "content": "one\ntwo"}},
-        {"patch": {"file": "a.txt", "old": "two", "new": "three"}},
+        {"patch": {"file": "a.txt", "content": "one\ntwo"}, "usage": {"input": 1, "output": 1}},
+        {"patch": {"file": "a.txt", "old": "two", "new": "three"}, "usage": {"input": 1, "output": 1}},
         {"think": "Well.", "say": {"text": "All is done.", "chunk_chars": 5}, "usage": {"input": 9, "output": 1}},
     )
 
@@ -57,8 +62,10 @@ def test_a_turn_with_tools_is_told_as_events(tmp_path: Path, program: Executable
             assert "".join(piece.text for piece in tap.of(TextStreamed)) == "All is done."
             assert [said.text for said in tap.of(TextSaid)] == ["All is done."]
             usage = [(said.scope, said.basis, said.tokens) for said in tap.of(UsageReported)]
-            assert usage[0] == ("call", "delta", Tokens(input=100, output=7, total=107, cached_input=40))
-            assert usage[-1] == ("call", "delta", Tokens(input=9, output=1, total=10, cached_input=0))
+            assert usage == [("turn", "absolute", Tokens(input=111, output=10, total=121, cached_input=40))]
+            left_out = session.facts["frames"].value
+            assert left_out["leftOut"] == LEFT_OUT
+            assert left_out["bytes"] > 0
             assert (tmp_path / "one" / "workspace" / "a.txt").read_text() == "one\nthree\n"
 
     run(test)
@@ -117,6 +124,25 @@ def test_an_interrupt_ends_a_turn_and_all_that_it_left_and_nobody_elses(tmp_path
             assert [ended.status for ended in sibling_tap.of(TurnEnded)] == ["interrupted"] * 2
             wrappers = [_process(busy).wrapper, _process(sibling).wrapper]
         assert not any(map(is_alive, wrappers))
+
+    run(test)
+
+
+def test_a_turn_that_is_cancelled_before_pi_accepts_it_is_aborted(tmp_path: Path, program: Executable) -> None:
+    async def test() -> None:
+        async with (
+            open_pi(tmp_path, program) as pi,
+            pi.session(WAITS, {"say": "I am here."}, name="early") as (session, tap),
+        ):
+            async with anyio.create_task_group() as turn:
+                turn.start_soon(session.turn, "Go on.")
+                while not tap.of(PromptSent):
+                    await anyio.lowlevel.checkpoint()
+                turn.cancel_scope.cancel()
+            assert "prompt" not in [replied.method for replied in tap.of(Replied)]
+            await session.interrupt()
+            assert [asked.method for asked in tap.of(Asked)][-2:] == ["abort", "get_state"]
+            assert [ended.status for ended in tap.of(TurnEnded)] == ["interrupted"]
 
     run(test)
 
