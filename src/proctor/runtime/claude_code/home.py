@@ -31,7 +31,7 @@ _FORGETFUL: Final = {"CLAUDE_CODE_DISABLE_AUTO_MEMORY": "1"}
 
 RESERVED: Final = frozenset(
     (*_QUIET, *_FORGETFUL, "ANTHROPIC_BASE_URL", "CLAUDE_CODE_MAX_RETRIES", "CLAUDE_CODE_SHELL_PREFIX")
-) | {ACCOUNT.home_variable, "HOME"}
+) | {ACCOUNT.home_variable, "HOME", "TMPDIR", "ANTHROPIC_API_KEY", "PROCTOR_ATTEMPT"}
 """Variables this runtime sets itself."""
 
 

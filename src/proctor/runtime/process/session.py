@@ -31,7 +31,10 @@ from proctor.runtime.talk import PLAIN, Count, Routed, Talk, open_talk
 from proctor.spec.model import SCRIPTED, Contain, Network, Sandbox
 from proctor.transport.process import Patience
 
-OWN_VARIABLES: Final = frozenset({"HOME", "TMPDIR", "OPENAI_BASE_URL", "ANTHROPIC_BASE_URL"})
+OWN_VARIABLES: Final = frozenset(
+    ("HOME", "TMPDIR", "OPENAI_BASE_URL", "OPENAI_API_KEY", "ANTHROPIC_BASE_URL", "ANTHROPIC_API_KEY")
+) | {"PROCTOR_ATTEMPT", "PROCTOR_BIN", "PROCTOR_MODEL", "PROCTOR_PROMPT_FILE", "PROCTOR_RESULT", FEEDBACK_VARIABLE}
+"""Variables that this runtime sets itself. Not PATH: a flow's own stays, behind the folder that `proctor` is in."""
 # Its stdin is closed when it has the prompt, so that nothing is gained by waiting for it to notice.
 PATIENCE: Final = Patience(eof_s=0)
 PROMPT_FILE: Final = "prompt.txt"
