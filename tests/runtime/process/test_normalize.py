@@ -88,7 +88,7 @@ def test_a_marker_in_the_last_words_is_found_however_much_was_said_before(
 ) -> None:
     monkeypatch.setattr(normalize, "MESSAGE_CHARS", limit)
     lines = ["I work and work.", "```", 'RESULT: {"done": true, "answer": "4"}', *after]
-    said = [started("1", marker="RESULT:"), *((Dir.IN, line) for line in lines), ChildExited(code=0)]
+    said: list[Any] = [started("1", marker="RESULT:"), *((Dir.IN, line) for line in lines), ChildExited(code=0)]
     normalizer: Normalizer = PROCESS.normalizer()
     events = [event for row in rows_of(*said) for event in normalizer.feed(row)]
 

@@ -153,6 +153,10 @@ def test_by_policy_all_is_done_that_the_fences_hold(
                 # There was a folder of that name, of its own.
                 assert not (tmp_path / "outside").exists()
                 assert (tmp_path / "held" / "workspace" / "inside").exists()
-                assert session.facts["fences"].value == {"writable": ["workspace", "tmp", "home"], "network": "host"}
+                assert session.facts["fences"].value == {
+                    "writable": ["workspace", "tmp", "home"],
+                    "readOnly": [],
+                    "network": "host",
+                }
 
     run(test)

@@ -52,7 +52,7 @@ class ClaudeHost:
                     clock=self._ask.clock,
                     tasks=tasks,
                     config=home.config_dir(self._ask),
-                    fences_fact=home.fences_fact(ask, is_fenced=fences is not None),
+                    fences_fact=home.raised(self._ask, ask, fences),
                     deadlines=self._deadlines,
                 )
                 tap.say(StepTaken(step=STARTED, detail=started))

@@ -53,7 +53,7 @@ class PiHost:
         if home.moved is not None:
             tap.say(StepTaken(step="kept session moved", detail={"to": str(ask.workspace)}))
         lean = Lean()
-        session = PiSession(ask, tap, clock=self._ask.clock, is_fenced=home.fences is not None, lean=lean)
+        session = PiSession(ask, tap, clock=self._ask.clock, fences=home.fences_fact, lean=lean)
         try:
             async with (
                 open_talk(

@@ -22,7 +22,6 @@ from proctor.runtime.talk import PLAIN, Routed, Talk
 from proctor_pi import kept
 from proctor_pi.approvals import Answer, Asked, Desk
 from proctor_pi.course import Course, Move
-from proctor_pi.home import fences_fact
 from proctor_pi.lean import Lean
 from proctor_pi.leftovers import end_leftovers
 from proctor_pi.places import Replies
@@ -43,12 +42,12 @@ class _Request:
 class PiSession:
     """Control runs on raw frames; what they mean is folded from the record."""
 
-    def __init__(self, ask: SessionAsk, tap: Tap, *, clock: Clock, is_fenced: bool, lean: Lean) -> None:
+    def __init__(self, ask: SessionAsk, tap: Tap, *, clock: Clock, fences: Fact, lean: Lean) -> None:
         self._ask = ask
         self._tap = tap
-        self._is_fenced = is_fenced
+        self._fences = fences
         self._lean = lean
-        self._desk = Desk(ask, tap, clock=clock, is_fenced=is_fenced)
+        self._desk = Desk(ask, tap, clock=clock, is_fenced=fences.value is not None)
         self._ids = count(1)
         self._requests: dict[str, _Request] = {}
         self._replies = Replies()
@@ -73,7 +72,7 @@ class PiSession:
 
     @property
     def facts(self) -> Mapping[str, Fact]:
-        return {"fences": fences_fact(self._ask, is_fenced=self._is_fenced), "frames": self._lean.fact()}
+        return {"fences": self._fences, "frames": self._lean.fact()}
 
     @property
     def last_heard_s(self) -> float:
