@@ -4,7 +4,6 @@ import os
 from pathlib import Path
 
 import anyio
-import anyio.lowlevel
 import anyio.to_thread
 import pytest
 from examples.plugins.pi.tests.real import OPTIONS, broken_laws, open_pi, run
@@ -15,8 +14,6 @@ from proctor.event.model import (
     Asked,
     HistoryRead,
     KeptItem,
-    PromptSent,
-    Replied,
     SessionBegan,
     TextSaid,
     TextStreamed,
@@ -29,7 +26,9 @@ from proctor.event.model import (
     UsageReported,
 )
 from proctor.runtime.base import Executable
+from proctor.transport.channel import Channel
 from proctor.transport.process import AgentProcess
+from proctor.transport.tree import ExitStatus
 from proctor_pi.lean import LEFT_OUT
 from proctor_pi.session import PiSession
 
@@ -128,18 +127,51 @@ def test_an_interrupt_ends_a_turn_and_all_that_it_left_and_nobody_elses(tmp_path
     run(test)
 
 
+class Withholding:
+    """A channel that keeps to itself what pi says to a prompt, until it may be heard."""
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+        self.prompted, self.is_open = anyio.Event(), anyio.Event()
+        self.is_open.set()
+
+    async def receive(self) -> bytes:
+        chunk = await self._channel.receive()
+        await self.is_open.wait()
+        return chunk
+
+    async def receive_err(self) -> bytes:
+        return await self._channel.receive_err()
+
+    async def send(self, data: bytes) -> None:
+        if is_prompt := b'"type":"prompt"' in data:
+            self.is_open = anyio.Event()
+        await self._channel.send(data)
+        if is_prompt:
+            self.prompted.set()
+
+    async def wait(self, *, deadline_s: float) -> ExitStatus | None:
+        return await self._channel.wait(deadline_s=deadline_s)
+
+
 def test_a_turn_that_is_cancelled_before_pi_accepts_it_is_aborted(tmp_path: Path, program: Executable) -> None:
+    channels: list[Withholding] = []
+
+    def between(channel: Channel) -> Channel:
+        channels.append(Withholding(channel))
+        return channels[-1]
+
     async def test() -> None:
         async with (
-            open_pi(tmp_path, program) as pi,
-            pi.session(WAITS, {"say": "I am here."}, name="early") as (session, tap),
+            open_pi(tmp_path, program, between=between) as pi,
+            pi.session(WAITS, name="early") as (session, tap),
         ):
+            [channel] = channels
             async with anyio.create_task_group() as turn:
                 turn.start_soon(session.turn, "Go on.")
-                while not tap.of(PromptSent):
-                    await anyio.lowlevel.checkpoint()
+                await channel.prompted.wait()
                 turn.cancel_scope.cancel()
-            assert "prompt" not in [replied.method for replied in tap.of(Replied)]
+            channel.is_open.set()
             await session.interrupt()
             assert [asked.method for asked in tap.of(Asked)][-2:] == ["abort", "get_state"]
             assert [ended.status for ended in tap.of(TurnEnded)] == ["interrupted"]
