@@ -1,12 +1,14 @@
 """proofs.db: what was shown is kept in order, all of a run or none, and never in a file of something else."""
 
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import msgspec
 import pytest
 
 from proctor.errors import MachineError
+from proctor.evidence import database
 from proctor.evidence.proofs import NAME, ProofRow, add_proofs, read_proofs
 from proctor.ids import StrategyId
 
@@ -44,15 +46,36 @@ def test_a_run_that_cannot_be_kept_whole_is_not_kept_at_all(tmp_path: Path) -> N
     add_proofs(tmp_path, variants("one"))
     with pytest.raises(MachineError) as raised:
         add_proofs(tmp_path, [*variants("two"), msgspec.structs.replace(ROW, result=None)])
-    assert raised.value.code == "machine.proofs"
+    assert raised.value.code == "run.harness"
     assert read_proofs(tmp_path) == tuple(variants("one"))
+
+
+def test_a_file_that_is_still_empty_holds_nothing_and_is_made_anew(tmp_path: Path) -> None:
+    (tmp_path / NAME).touch()
+    assert read_proofs(tmp_path) == ()
+    assert (tmp_path / NAME).read_bytes() == b"", "to read makes nothing"
+    add_proofs(tmp_path, [ROW])
+    assert read_proofs(tmp_path) == (ROW,)
+
+
+def test_one_that_another_proctor_holds_is_locked_and_not_damaged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add_proofs(tmp_path, [ROW])
+    monkeypatch.setattr(database, "BUSY_S", 0.01)
+    with closing(sqlite3.connect(tmp_path / NAME, isolation_level=None)) as other:
+        other.execute("begin immediate")
+        with pytest.raises(MachineError) as raised:
+            add_proofs(tmp_path, [ROW])
+    assert raised.value.code == "machine.locked"
+    assert read_proofs(tmp_path) == (ROW,)
 
 
 @pytest.mark.parametrize(
     ("spoil", "what"),
     [
         ("create table other (x)", "a database of something else"),
-        ("pragma user_version = 2", "of version 2; this Proctor knows 1"),
+        ("pragma user_version = 2", "of version 2; this Proctor knows up to 1"),
     ],
 )
 def test_a_file_of_something_else_or_of_a_newer_proctor_is_left_alone(tmp_path: Path, spoil: str, what: str) -> None:

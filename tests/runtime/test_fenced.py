@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from proctor.contain.fences import Fence
-from proctor.runtime.fenced import agent_fences
+from proctor.runtime.fenced import agent_fences, fences_fact
 from proctor.spec.model import Contain, Network, Sandbox
 from proctor.testing.trial import session_asked
 
@@ -60,3 +60,24 @@ def test_a_read_only_agent_sees_its_workspace_and_cannot_change_it(places: Path)
 @pytest.mark.parametrize("lifted", [{"sandbox": Sandbox.DANGER_FULL_ACCESS}, {"contain": Contain.NONE}])
 def test_a_flow_that_says_so_has_no_fences(places: Path, lifted: dict[str, Any]) -> None:
     assert fates(places, **lifted) is None
+
+
+def test_what_was_raised_is_told_by_roles_and_never_by_paths(places: Path) -> None:
+    def told(**ask: Any) -> Any:
+        asked = session_asked(places, name="attempt", base_url="", **ask)
+        home, login = places / "agent-home", places / "tools"
+        more = (login, places / "evidence", places / "not-there")
+        fences = agent_fences(asked, home=home, search_path="/usr/bin", writable=more)
+        return fences_fact(fences, asked, home=home, login=login, settings=places / "not-there").value
+
+    assert told() == {
+        "writable": ["workspace", "tmp", "home", "login", "other"],
+        "readOnly": [],
+        "network": "host",
+    }
+    assert told(sandbox=Sandbox.READ_ONLY) == {
+        "writable": ["tmp", "home", "login", "other"],
+        "readOnly": ["workspace"],
+        "network": "host",
+    }
+    assert told(contain=Contain.NONE) is None

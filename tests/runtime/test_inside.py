@@ -36,7 +36,8 @@ def test_what_lies_below_stays_inside(workspace: Path, path: str) -> None:
     "path",
     [
         "../x", "/etc/passwd", "/", ".", "", "out/x", "dangling", "dangling/x", "src/../../x", ".git/config",
-        "a/.git/x", "hidden/config", ".codex/config.toml", ".agents/x", "second-name", "nul\0byte",
+        "a/.git/x", "hidden/config", ".codex/config.toml", ".agents/x", ".claude/settings.json",
+        ".pi/x", "second-name", "nul\0byte",
     ],
 )  # fmt: skip
 def test_what_leads_out_or_is_run_later_does_not(workspace: Path, path: str) -> None:

@@ -136,7 +136,7 @@ FACTS: Final[dict[str, Known]] = {
         authority="observed",
     ),
     "fences": Known(
-        values="what is hidden and what is written",
+        values="{writable, readOnly, network}, paths by what they are to the agent; null without any",
         derivation="Around an agent without a sandbox of its own.",
         authority="observed",
     ),

@@ -4,8 +4,8 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-# Codex keeps these from its own sandbox: what is written there is run or believed later, outside of any.
-PROTECTED = frozenset({".git", ".codex", ".agents"})
+# What is written there is run or believed later, outside of any sandbox; Codex keeps its own from them too.
+PROTECTED = frozenset({".git", ".codex", ".agents", ".claude", ".pi"})
 
 
 def stays_inside(workspace: Path, paths: Sequence[str]) -> bool:

@@ -83,7 +83,11 @@ def test_a_turn_is_told_from_its_first_thought_to_what_it_cost(tmp_path: Path) -
             assert stated == {"version": MINIMUM_VERSION, "credentialSource": "ANTHROPIC_API_KEY"}
             facts = talk.session.facts
             assert facts["persistence"].value == "ephemeral"
-            assert facts["fences"].value == {"writable": ["workspace", "tmp", "home"], "network": "host"}
+            assert facts["fences"].value == {
+                "writable": ["workspace", "tmp", "home"],
+                "readOnly": [],
+                "network": "host",
+            }
 
     run(main)
 

@@ -183,6 +183,28 @@ def test_a_result_file_is_the_claim_and_what_is_none_is_a_problem_with_a_code(la
     assert {report_of(paths).outcome for paths in found.values()} == {Outcome.COMPLETED}
 
 
+@pytest.mark.requirement("evidence.redaction")
+def test_a_token_known_by_its_shape_that_is_handed_in_is_in_no_file(lab: Lab) -> None:
+    # Put together by the command, so that it stands in no spec.
+    lead, rest = "ghp_", "0123456789abcdefghijklmnopqrstuvwxyz"
+    made = f"T=$(printf {lead}; printf {rest})"
+    result = """ '{"done": true, "answer": "it is %s", "result": {"in": ["%s"]}}' $T $T"""
+    flows = {
+        "fed": flow(f"""{made}; proctor feedback --ok --answer "it is $T" --json "{{\\"in\\": [\\"$T\\"]}}" """),
+        "left": flow(f"{made}; printf{result} >result.json", options={"result": {"file": "result.json"}}),
+    }
+    found = run_flows(lab, flows)
+
+    masked = f"{lead}[redacted:scan:github]"
+    assert {name: claim_of(paths) for name, paths in found.items()} == {
+        name: (True, f"it is {masked}", {"in": [masked]}, None) for name in flows
+    }
+    evidence = found["fed"].folder.parents[1]
+    files = [file for file in evidence.rglob("*") if file.is_file()]
+    assert {paths.feedback for paths in found.values()} <= {*files}
+    assert [file for file in files if f"{lead}{rest}".encode() in file.read_bytes()] == []
+
+
 def test_a_result_is_read_by_no_link_and_from_nothing_but_a_file(tmp_path: Path) -> None:
     outside, inside = tmp_path / "outside", tmp_path / "inside"
     for folder in (outside, inside, inside / "real"):

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proctor.event.laws import Laws
-from proctor.event.model import TextSaid, TextStreamed, TurnEnded, Unrecognized
+from proctor.event.model import ResultFound, TextSaid, TextStreamed, TurnEnded, Unrecognized
 from proctor.event.row import GENESIS, AnySeen, ChannelClosed, ChildExited, Dir, NoteHeard, Row, StepTaken
 from proctor.runtime.base import Normalizer
 from proctor.runtime.process import RUNTIME as PROCESS
@@ -79,6 +79,21 @@ def test_the_pieces_are_the_messages_and_the_messages_are_the_lines(turns: list[
     for at, lines in enumerate(turns):
         assert "\n".join(each.text for each in messages if each.turn == str(at)) == "\n".join(lines)
     assert [event.status for event in events if isinstance(event, TurnEnded)] == ["completed"] * len(turns)
+
+
+@pytest.mark.parametrize("limit", [1, 40, 1000])
+@pytest.mark.parametrize("after", [[], [""], ["```", " "]])
+def test_a_marker_in_the_last_words_is_found_however_much_was_said_before(
+    limit: int, after: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(normalize, "MESSAGE_CHARS", limit)
+    lines = ["I work and work.", "```", 'RESULT: {"done": true, "answer": "4"}', *after]
+    said: list[Any] = [started("1", marker="RESULT:"), *((Dir.IN, line) for line in lines), ChildExited(code=0)]
+    normalizer: Normalizer = PROCESS.normalizer()
+    events = [event for row in rows_of(*said) for event in normalizer.feed(row)]
+
+    found = [(event.done, event.answer) for event in events if isinstance(event, ResultFound)]
+    assert found == [(True, "4")]
 
 
 def test_rows_of_a_replay_that_does_not_say_what_it_replays_are_kept_as_strangers() -> None:

@@ -52,7 +52,7 @@ def test_a_command_leaves_the_evidence_that_every_agent_leaves(lab: Lab) -> None
         "m.one.r1.1",
         "/usr/bin/bash",
     )
-    assert ref.facts["fences"].value == {"files": "fenced", "network": "host"}
+    assert ref.facts["fences"].value == {"writable": ["workspace", "tmp", "home"], "readOnly": [], "network": "host"}
     assert told(paths) == [("warning", "working")]
     # Which of two pipes is heard first is chance.
     assert sorted(row.dir.value for row in rows_of(paths) if row.dir.value != "self") == ["err", "in", "out"]

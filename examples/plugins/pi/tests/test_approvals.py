@@ -1,19 +1,24 @@
 """Who decides what the real pi may do, and what holds it when nobody is asked."""
 
+import asyncio
 import os
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 from examples.plugins.pi.tests.real import open_pi, run
 
 from proctor.clock import SYSTEM_CLOCK
 from proctor.event.model import ApprovalAsked, ApprovalResolved, ToolEnded
+from proctor.runtime import callbacks
 from proctor.runtime.base import Decision, Executable, ModelAsk, Question
 from proctor.spec.model import Approvals, Login, Sandbox
 from proctor.testing.trial import EventTap, session_asked
 from proctor_pi import RUNTIME
-from proctor_pi.approvals import Desk
+from proctor_pi.approvals import Answer, Asked, Desk
 from proctor_pi.tools import Call
 
 OUTSIDE = {"patch": {"file": "../outside.txt", "content": "x"}}
@@ -76,22 +81,50 @@ def test_whoever_is_asked_decides(tmp_path: Path, program: Executable) -> None:
 def test_policy_allows_what_is_held(
     ask: dict[str, Any], is_fenced: bool, allowed: tuple[bool, ...], tmp_path: Path
 ) -> None:
-    given: list[bool] = []
+    asked = session_asked(tmp_path, name="a", base_url="", **ask)
+    desk = Desk(asked, EventTap(RUNTIME.normalizer()), clock=SYSTEM_CLOCK, is_fenced=is_fenced)
+    (asked.workspace / "link").symlink_to("/etc")
+    (asked.workspace / "two").write_text("names")
+    (tmp_path / "names").hardlink_to(asked.workspace / "two")
 
-    async def give(_: str, is_allowed: bool) -> None:
-        given.append(is_allowed)
+    def is_allowed(name: str, **args: str) -> bool:
+        answer = desk.take(Asked(request="1", about=Call(id="c", name=name, args=args)))
+        assert answer is not None
+        return answer.is_allowed
+
+    command, inside, outside = allowed
+    assert is_allowed("bash", command="true") is command
+    assert is_allowed("edit", path="a/b") is inside
+    assert is_allowed("edit", path="@a/b") is inside
+    for path in ("link/passwd", "~/x", "@/etc/passwd", "@~/x", "..\u00a0/../../x", "two", ".pi/settings.json"):
+        assert is_allowed("write", path=path) is outside, path
+    assert desk.take(Asked(request="2", about=None)) == Answer("none")
+
+
+def test_a_callback_that_swallows_its_cancellation_holds_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(callbacks, "GRACE_S", 0.01)
 
     async def test() -> None:
-        asked = session_asked(tmp_path, name="a", base_url="", **ask)
-        desk = Desk(asked, EventTap(RUNTIME.normalizer()), clock=SYSTEM_CLOCK, is_fenced=is_fenced)
-        (asked.workspace / "link").symlink_to("/etc")
-        await desk.take("1", Call(id="c", name="bash", args={"command": "true"}), give=give)
-        await desk.take("2", Call(id="c", name="edit", args={"path": "a/b"}), give=give)
-        await desk.take("3", Call(id="c", name="write", args={"path": "link/passwd"}), give=give)
-        await desk.take("4", None, give=give)
+        is_let_go = anyio.Event()
+
+        async def decide(_: Question) -> Decision:
+            while not is_let_go.is_set():
+                with suppress(asyncio.CancelledError):
+                    await is_let_go.wait()
+            return Decision.ACCEPT
+
+        ask = session_asked(tmp_path, name="a", base_url="", approvals=Approvals.ASK, decide=decide)
+        tap = EventTap(RUNTIME.normalizer())
+        desk = Desk(replace(ask, decide_deadline_s=0.01), tap, clock=SYSTEM_CLOCK, is_fenced=True)
+        asked = Asked(request="1", about=Call(id="c", name="bash", args={"command": "true"}))
+        assert desk.take(asked) is None
+        assert await desk.consider(asked, tell=tap.say) == Answer("decline")
+        assert [each.by for each in tap.of(ApprovalResolved)] == ["deadline"]
+        is_let_go.set()
 
     run(test)
-    assert given == [*allowed, False]
 
 
 @pytest.mark.requirement("attempt.contain")
@@ -120,6 +153,10 @@ def test_by_policy_all_is_done_that_the_fences_hold(
                 # There was a folder of that name, of its own.
                 assert not (tmp_path / "outside").exists()
                 assert (tmp_path / "held" / "workspace" / "inside").exists()
-                assert session.facts["fences"].value == {"writable": ["workspace", "tmp", "home"], "network": "host"}
+                assert session.facts["fences"].value == {
+                    "writable": ["workspace", "tmp", "home"],
+                    "readOnly": [],
+                    "network": "host",
+                }
 
     run(test)

@@ -6,7 +6,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proctor_pi.lean import Lean
+from proctor_pi.lean import LEFT_OUT, Lean
 
 USAGE = {"input": 0, "output": 0}
 
@@ -57,15 +57,21 @@ def test_growths_of_an_output_add_up_to_the_output(pieces: list[str]) -> None:
     assert grown == pieces
 
 
-def test_an_output_whose_beginning_was_dropped_does_not_grow() -> None:
+def test_an_output_whose_beginning_was_dropped_is_kept_whole() -> None:
     end = {"type": "tool_execution_end", "toolCallId": "c", "result": {"content": []}}
 
-    assert lean(output("one two"), output("two three"), end, output("two three")) == [
-        output("one two"),
-        output(""),
-        end,
-        output("two three"),
-    ]
+    told = (output("one two"), output("two three"), output("two three four"), end, output("two three"))
+    assert lean(*told) == [output("one two"), output("two three"), output(" four"), end, output("two three")]
+
+
+def test_what_was_left_out_is_a_fact_with_its_bytes() -> None:
+    one = Lean()
+    lines = [msgspec.json.encode(frame) for frame in (output("one"), output("one two"), {"type": "agent_end"})]
+
+    kept = [one.line(line) for line in lines]
+
+    assert one.fact().value == {"leftOut": LEFT_OUT, "bytes": sum(map(len, lines)) - sum(map(len, kept))}
+    assert one.left_out_bytes == len("one")
 
 
 def test_what_is_not_as_expected_stays_as_it_is() -> None:

@@ -14,10 +14,12 @@ from proctor.event.model import (
     ReasoningStreamed,
     Replied,
     TextStreamed,
+    Tokens,
     ToolStreamed,
     TurnBegan,
     TurnEnded,
     Unrecognized,
+    UsageReported,
     WarningRaised,
 )
 from proctor.event.row import GENESIS, Dir, Row, TailReleased
@@ -99,6 +101,34 @@ def test_a_turn_ends_as_its_last_reply_does(last: dict[str, Any], status: str, c
     ended = ended_with(last, {"type": "agent_end"}, {**STATE, "id": "rest-1"})
 
     assert (ended.status, ended.code) == (status, code)
+
+
+def counted(stop_reason: str, tokens: int) -> dict[str, Any]:
+    usage = {"input": tokens, "output": 1, "cacheRead": 2, "cacheWrite": 3, "totalTokens": tokens + 6}
+    message = {"role": "assistant", "stopReason": stop_reason, "usage": usage}
+    return {"type": "message_end", "message": message}
+
+
+@pytest.mark.parametrize(
+    ("first", "used"),
+    [
+        (counted("toolUse", 10), [Tokens(input=40, output=2, total=42, cached_input=4)]),
+        (counted("error", 0), []),
+        (counted("aborted", 0), []),
+        (reply("toolUse"), []),  # it does not say
+    ],
+)
+def test_a_turn_costs_what_its_replies_do_and_nobody_knows_what_where_one_broke_off(
+    first: dict[str, Any], used: list[Tokens]
+) -> None:
+    begun = {"type": "message_start", "message": {"role": "assistant"}}
+    heard = [{"type": "agent_start"}, begun, first, begun, counted("stop", 20), {"type": "agent_end"}]
+    prompt = (Dir.OUT, {"id": "1", "type": "prompt", "message": "Go on."})
+    told = events(prompt, *((Dir.IN, frame) for frame in [*heard, {**STATE, "id": "rest-1"}]))
+
+    said = [each for each in told if isinstance(each, UsageReported)]
+    assert [each.tokens for each in said] == used
+    assert {(each.turn, each.scope, each.basis) for each in said} <= {(TurnId("1"), "turn", "absolute")}
 
 
 def test_trouble_that_is_over_is_only_noted() -> None:

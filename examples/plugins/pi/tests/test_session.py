@@ -11,6 +11,7 @@ from examples.plugins.pi.tests.real import OPTIONS, broken_laws, open_pi, run
 from proctor.contain.identity import descendants, is_alive
 from proctor.errors import HangupError, RefusedError
 from proctor.event.model import (
+    Asked,
     HistoryRead,
     KeptItem,
     SessionBegan,
@@ -25,7 +26,10 @@ from proctor.event.model import (
     UsageReported,
 )
 from proctor.runtime.base import Executable
+from proctor.transport.channel import Channel
 from proctor.transport.process import AgentProcess
+from proctor.transport.tree import ExitStatus
+from proctor_pi.lean import LEFT_OUT
 from proctor_pi.session import PiSession
 
 WAITS = {"do": [{"say": "I begin."}, {"delay": "10m"}]}
@@ -34,8 +38,8 @@ WAITS = {"do": [{"say": "I begin."}, {"delay": "10m"}]}
 def test_a_turn_with_tools_is_told_as_events(tmp_path: Path, program: Executable) -> None:
     steps = (
         {"run": "echo one; exit 3", "usage": {"input": 100, "cached": 40, "output": 7}},
-        {"patch": {"file": "a.txt", "content": "one\ntwo"}},
-        {"patch": {"file": "a.txt", "old": "two", "new": "three"}},
+        {"patch": {"file": "a.txt", "content": "one\ntwo"}, "usage": {"input": 1, "output": 1}},
+        {"patch": {"file": "a.txt", "old": "two", "new": "three"}, "usage": {"input": 1, "output": 1}},
         {"think": "Well.", "say": {"text": "All is done.", "chunk_chars": 5}, "usage": {"input": 9, "output": 1}},
     )
 
@@ -57,8 +61,10 @@ def test_a_turn_with_tools_is_told_as_events(tmp_path: Path, program: Executable
             assert "".join(piece.text for piece in tap.of(TextStreamed)) == "All is done."
             assert [said.text for said in tap.of(TextSaid)] == ["All is done."]
             usage = [(said.scope, said.basis, said.tokens) for said in tap.of(UsageReported)]
-            assert usage[0] == ("call", "delta", Tokens(input=100, output=7, total=107, cached_input=40))
-            assert usage[-1] == ("call", "delta", Tokens(input=9, output=1, total=10, cached_input=0))
+            assert usage == [("turn", "absolute", Tokens(input=111, output=10, total=121, cached_input=40))]
+            left_out = session.facts["frames"].value
+            assert left_out["leftOut"] == LEFT_OUT
+            assert left_out["bytes"] > 0
             assert (tmp_path / "one" / "workspace" / "a.txt").read_text() == "one\nthree\n"
 
     run(test)
@@ -117,6 +123,58 @@ def test_an_interrupt_ends_a_turn_and_all_that_it_left_and_nobody_elses(tmp_path
             assert [ended.status for ended in sibling_tap.of(TurnEnded)] == ["interrupted"] * 2
             wrappers = [_process(busy).wrapper, _process(sibling).wrapper]
         assert not any(map(is_alive, wrappers))
+
+    run(test)
+
+
+class Withholding:
+    """A channel that keeps to itself what pi says to a prompt, until it may be heard."""
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+        self.prompted, self.is_open = anyio.Event(), anyio.Event()
+        self.is_open.set()
+
+    async def receive(self) -> bytes:
+        chunk = await self._channel.receive()
+        await self.is_open.wait()
+        return chunk
+
+    async def receive_err(self) -> bytes:
+        return await self._channel.receive_err()
+
+    async def send(self, data: bytes) -> None:
+        if is_prompt := b'"type":"prompt"' in data:
+            self.is_open = anyio.Event()
+        await self._channel.send(data)
+        if is_prompt:
+            self.prompted.set()
+
+    async def wait(self, *, deadline_s: float) -> ExitStatus | None:
+        return await self._channel.wait(deadline_s=deadline_s)
+
+
+def test_a_turn_that_is_cancelled_before_pi_accepts_it_is_aborted(tmp_path: Path, program: Executable) -> None:
+    channels: list[Withholding] = []
+
+    def between(channel: Channel) -> Channel:
+        channels.append(Withholding(channel))
+        return channels[-1]
+
+    async def test() -> None:
+        async with (
+            open_pi(tmp_path, program, between=between) as pi,
+            pi.session(WAITS, name="early") as (session, tap),
+        ):
+            [channel] = channels
+            async with anyio.create_task_group() as turn:
+                turn.start_soon(session.turn, "Go on.")
+                await channel.prompted.wait()
+                turn.cancel_scope.cancel()
+            channel.is_open.set()
+            await session.interrupt()
+            assert [asked.method for asked in tap.of(Asked)][-2:] == ["abort", "get_state"]
+            assert [ended.status for ended in tap.of(TurnEnded)] == ["interrupted"]
 
     run(test)
 

@@ -5,15 +5,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from proctor.contain.fences import Fences, fence_in
+from proctor.contain.fences import Fences
 from proctor.errors import InputError, disk_refusal
-from proctor.fact import Authority, Fact
+from proctor.fact import Fact
 from proctor.runtime.base import HostAsk, SessionAsk
 from proctor.runtime.claude_code import tools
 from proctor.runtime.claude_code.claims import TRANSPORTS
 from proctor.runtime.claude_code.login import ACCOUNT
 from proctor.runtime.environment import refuse_tmpdir_above
-from proctor.spec.model import SCRIPTED, Contain, Login, Network, Profile, Sandbox
+from proctor.runtime.fenced import agent_fences, fences_fact
+from proctor.spec.model import SCRIPTED, Login, Profile
 
 # By itself it tries ten times, ever longer: more than a minute.
 MAX_RETRIES: Final = 4
@@ -31,7 +32,7 @@ _FORGETFUL: Final = {"CLAUDE_CODE_DISABLE_AUTO_MEMORY": "1"}
 
 RESERVED: Final = frozenset(
     (*_QUIET, *_FORGETFUL, "ANTHROPIC_BASE_URL", "CLAUDE_CODE_MAX_RETRIES", "CLAUDE_CODE_SHELL_PREFIX")
-) | {ACCOUNT.home_variable, "HOME"}
+) | {ACCOUNT.home_variable, "HOME", "TMPDIR", "ANTHROPIC_API_KEY", "PROCTOR_ATTEMPT"}
 """Variables this runtime sets itself."""
 
 
@@ -126,35 +127,23 @@ def variables(host: HostAsk, ask: SessionAsk) -> dict[str, str]:
 
 def fences(host: HostAsk, ask: SessionAsk) -> Fences | None:
     """It has no sandbox of its own, so ours is around the whole of it; None where the flow wants none."""
-    if ask.contain is Contain.NONE or ask.sandbox is Sandbox.DANGER_FULL_ACCESS:
-        return None
-    writable = [ask.tmp, host.home]
-    if ask.sandbox is not Sandbox.READ_ONLY:
-        writable.append(ask.workspace)
-    if ask.profile is Profile.MINE:
-        writable += [config_dir(host), Path(host.env.get("HOME", "/")) / ".claude.json"]
-    elif _is_login_linked(host) and host.user_home is not None:
-        writable.append(host.user_home / ACCOUNT.file_name)
-    raised = fence_in(
-        writable,
-        hidden=ask.hidden,
-        network=Network.HOST,
+    return agent_fences(
+        ask,
+        home=host.home,
         search_path=host.env.get("PATH", ""),
         program=host.program.real_path,
-    )
-    if ask.sandbox is not Sandbox.READ_ONLY:
-        return raised
-    # Without this it would be hidden with the folder it lies in.
-    return Fences(
-        writable=raised.writable,
-        hidden=raised.hidden,
-        read_only=(*raised.read_only, ask.workspace.resolve()),
-        network=raised.network,
+        writable=_users(host, ask).values(),
     )
 
 
-def fences_fact(ask: SessionAsk, *, is_fenced: bool) -> Fact:
-    kept = ["tmp", "home"] if ask.sandbox is Sandbox.READ_ONLY else ["workspace", "tmp", "home"]
-    value: Any = {"writable": kept, "network": Network.HOST.value} if is_fenced else None
-    why = "the flow lifts them" if not is_fenced else "the rest of the machine is read-only, the user's home hidden"
-    return Fact(value=value, authority=Authority.OBSERVED, source=f"how the process was started: {why}")
+def raised(host: HostAsk, ask: SessionAsk, fences: Fences | None) -> Fact:
+    return fences_fact(fences, ask, home=host.home, **_users(host, ask))
+
+
+def _users(host: HostAsk, ask: SessionAsk) -> dict[str, Path]:
+    """What of the user's own it writes to, by what that is to it."""
+    if ask.profile is Profile.MINE:
+        return {"settings": config_dir(host), "state": Path(host.env.get("HOME", "/")) / ".claude.json"}
+    if _is_login_linked(host) and host.user_home is not None:
+        return {"login": host.user_home / ACCOUNT.file_name}
+    return {}

@@ -64,7 +64,7 @@ class ClaudeHost:
                     clock=self._ask.clock,
                     tasks=tasks,
                     config=home.config_dir(own),
-                    fences_fact=home.fences_fact(ask, is_fenced=fences is not None),
+                    fences_fact=home.raised(own, ask, fences),
                     deadlines=self._deadlines,
                 )
                 tap.say(StepTaken(step=STARTED, detail=started))

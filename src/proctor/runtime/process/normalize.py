@@ -104,13 +104,14 @@ class ProcessNormalizer:
         return ItemId(f"{self._turn}.{self._messages + 1}")
 
     def _heard(self, text: str, row: Row) -> Iterator[Event]:
+        # Only now, and only for a line with words: what ends its turn must stand in its last message, to be read there.
+        if self._chars >= MESSAGE_CHARS and text.strip().strip("`").strip():
+            yield from self._said(row)
         # The pieces together are the message: a line end belongs to the line after it.
         piece = f"\n{text}" if self._lines else text
         self._lines.append(text)
         self._chars += len(piece)
         yield TextStreamed(turn=self._turn, item=self._item, text=piece, frame=row.seq, at_ms=row.at_ms)
-        if self._chars >= MESSAGE_CHARS:
-            yield from self._said(row)
 
     def _said(self, row: Row) -> Iterator[TextSaid]:
         if self._lines:

@@ -20,7 +20,7 @@ from proctor.protocol.handing_in import FEEDBACK_VARIABLE
 from proctor.runtime.base import HostAsk, SessionAsk, Tap
 from proctor.runtime.capability import demand
 from proctor.runtime.executable import identify, identity_fact
-from proctor.runtime.fenced import agent_fences
+from proctor.runtime.fenced import agent_fences, fences_fact
 from proctor.runtime.process.claims import CLAIMS, ID
 from proctor.runtime.process.desk import SOCKET, Desk, open_desk
 from proctor.runtime.process.launcher import interpreter_folder, packages, write_launcher
@@ -28,10 +28,13 @@ from proctor.runtime.process.left import Place
 from proctor.runtime.process.normalize import INTERRUPTED, OPENED, STARTED, Opened, Started
 from proctor.runtime.process.options import Options, read_options
 from proctor.runtime.talk import PLAIN, Count, Routed, Talk, open_talk
-from proctor.spec.model import SCRIPTED, Contain, Network, Sandbox
+from proctor.spec.model import SCRIPTED, Sandbox
 from proctor.transport.process import Patience
 
-OWN_VARIABLES: Final = frozenset({"HOME", "TMPDIR", "OPENAI_BASE_URL", "ANTHROPIC_BASE_URL"})
+OWN_VARIABLES: Final = frozenset(
+    ("HOME", "TMPDIR", "OPENAI_BASE_URL", "OPENAI_API_KEY", "ANTHROPIC_BASE_URL", "ANTHROPIC_API_KEY")
+) | {"PROCTOR_ATTEMPT", "PROCTOR_BIN", "PROCTOR_MODEL", "PROCTOR_PROMPT_FILE", "PROCTOR_RESULT", FEEDBACK_VARIABLE}
+"""Variables that this runtime sets itself. Not PATH: a flow's own stays, behind the folder that `proctor` is in."""
 # Its stdin is closed when it has the prompt, so that nothing is gained by waiting for it to notice.
 PATIENCE: Final = Patience(eof_s=0)
 PROMPT_FILE: Final = "prompt.txt"
@@ -62,13 +65,8 @@ class ProcessSession:
 
     @property
     def facts(self) -> Mapping[str, Fact]:
-        files = Contain.NONE if self._fences is None else Contain.FENCED
         return {
-            "fences": Fact(
-                value={"files": files.value, "network": Network.HOST.value},
-                authority=Authority.OBSERVED,
-                source="how each process was started",
-            ),
+            "fences": fences_fact(self._fences, self._ask, home=self._home),
             "ownVariables": Fact(
                 value=sorted(self._env),
                 authority=Authority.OBSERVED,

@@ -1,6 +1,5 @@
 """What one session of pi is given: a home of its own, its words on the command line, and what it may touch."""
 
-import dataclasses
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,11 +9,11 @@ from typing import Any, Final
 
 import msgspec
 
-from proctor.contain.fences import Fences, fence_in
+from proctor.contain.fences import Fences
 from proctor.errors import InputError, disk_refusal
-from proctor.fact import Authority, Fact
+from proctor.fact import Fact
 from proctor.runtime.base import HostAsk, ModelAsk, SessionAsk
-from proctor.spec.model import Contain, Network, Sandbox
+from proctor.runtime.fenced import agent_fences, fences_fact
 from proctor_pi import kept
 from proctor_pi.program import installation
 
@@ -34,6 +33,7 @@ class Home:
     argv: tuple[str, ...]
     env: Mapping[str, str]
     fences: Fences | None
+    fences_fact: Fact
     moved: Path | None = None
 
 
@@ -63,6 +63,14 @@ def lay_out(host: HostAsk, ask: SessionAsk) -> Home:
         raise disk_refusal(error, path=host.home) from error
     taken_up, moved = _taken_up(ask, sessions)
     is_kept = ask.is_persistent or bool(taken_up)
+    # pi has no sandbox of its own.
+    fences = agent_fences(
+        ask,
+        home=own,
+        search_path=host.env.get("PATH", ""),
+        writable=(sessions,) if is_kept else (),
+        readable=(installation(host.program),),
+    )
     provider = ask.model.provider if ask.model.base_url is None else PROVIDER
     return Home(
         argv=(
@@ -78,7 +86,8 @@ def lay_out(host: HostAsk, ask: SessionAsk) -> Home:
             "PI_OFFLINE": "1",
             "TMPDIR": host.env.get("TMPDIR", str(ask.tmp)),
         },
-        fences=_fences(host, ask, writable=(own, sessions) if is_kept else (own,)),
+        fences=fences,
+        fences_fact=fences_fact(fences, ask, home=own, sessions=sessions),
         moved=moved,
     )
 
@@ -123,27 +132,3 @@ def _models(model: ModelAsk, options: Mapping[str, Any]) -> dict[str, Any]:
             }
         }
     }
-
-
-def _fences(host: HostAsk, ask: SessionAsk, *, writable: tuple[Path, ...]) -> Fences | None:
-    """pi has no sandbox of its own."""
-    if ask.contain is Contain.NONE or ask.sandbox is Sandbox.DANGER_FULL_ACCESS:
-        return None
-    works_in = () if ask.sandbox is Sandbox.READ_ONLY else (ask.workspace,)
-    fences = fence_in(
-        (*works_in, ask.tmp, *writable),
-        hidden=ask.hidden,
-        network=Network.HOST,
-        search_path=host.env.get("PATH", ""),
-    )
-    readable = (installation(host.program), *(() if works_in else (ask.workspace,)))
-    return dataclasses.replace(fences, read_only=(*fences.read_only, *readable))
-
-
-def fences_fact(ask: SessionAsk, *, is_fenced: bool) -> Fact:
-    kept = ["tmp", "home"] if ask.sandbox is Sandbox.READ_ONLY else ["workspace", "tmp", "home"]
-    return Fact(
-        value={"writable": kept, "network": Network.HOST.value} if is_fenced else None,
-        authority=Authority.OBSERVED,
-        source="how the process was started",
-    )

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Final
 
 import anyio
@@ -17,7 +18,7 @@ from proctor.runtime.talk import Count, open_talk
 from proctor.spec.model import Profile
 from proctor.transport.channel import Channel
 from proctor_pi.home import lay_out
-from proctor_pi.lean import LeanChannel
+from proctor_pi.lean import Lean, LeanChannel
 from proctor_pi.session import PiSession
 
 TRANSPORT: Final = "stdio"
@@ -51,7 +52,8 @@ class PiHost:
         home = await anyio.to_thread.run_sync(lay_out, self._ask, ask)
         if home.moved is not None:
             tap.say(StepTaken(step="kept session moved", detail={"to": str(ask.workspace)}))
-        session = PiSession(ask, tap, clock=self._ask.clock, is_fenced=home.fences is not None)
+        lean = Lean()
+        session = PiSession(ask, tap, clock=self._ask.clock, fences=home.fences_fact, lean=lean)
         try:
             async with (
                 open_talk(
@@ -63,7 +65,7 @@ class PiHost:
                     env=home.env,
                     cwd=ask.workspace,
                     fences=home.fences,
-                    wrap_channel=self._lean,
+                    wrap_channel=partial(self._wrapped, lean),
                 ) as talk,
                 anyio.create_task_group() as tasks,
             ):
@@ -78,8 +80,8 @@ class PiHost:
         except BaseExceptionGroup as group:
             raise lone(group) from group
 
-    def _lean(self, channel: Channel) -> Channel:
-        return LeanChannel(channel if self._ask.between is None else self._ask.between(channel))
+    def _wrapped(self, lean: Lean, channel: Channel) -> Channel:
+        return LeanChannel(channel if self._ask.between is None else self._ask.between(channel), lean)
 
 
 @asynccontextmanager

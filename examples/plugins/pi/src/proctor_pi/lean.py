@@ -6,9 +6,11 @@ again whole when the message or the tool call ends.
 """
 
 from collections.abc import Callable
+from typing import Final
 
 import msgspec
 
+from proctor.fact import Authority, Fact
 from proctor.protocol.lines import MAX_LINE_BYTES, LineSplitter
 from proctor.transport.channel import Channel
 from proctor.transport.tree import ExitStatus
@@ -18,6 +20,11 @@ _Fields = dict[str, msgspec.Raw]
 _encode = msgspec.json.encode
 _EMPTY = msgspec.Raw(b"[]")
 
+LEFT_OUT: Final = [
+    "message_start: message.content of a reply",
+    "message_update: message, assistantMessageEvent.partial",
+    "tool_execution_update: what partialResult repeats, and its details",
+]
 
 _read_fields = msgspec.json.Decoder(_Fields).decode
 
@@ -26,6 +33,7 @@ class Lean:
     """Lines in, lines out, one for one. A line that is not as expected stays as it is."""
 
     def __init__(self) -> None:
+        self.left_out_bytes = 0
         self._outputs: dict[str, str] = {}
         self._ways: dict[str, Callable[[_Fields], None]] = {
             "message_start": _empty_reply,
@@ -43,14 +51,26 @@ class Lean:
             way(fields)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, KeyError):
             return line
-        return _encode(fields)
+        leaner = _encode(fields)
+        self.left_out_bytes += len(line) - len(leaner)
+        return leaner
+
+    def fact(self) -> Fact:
+        """That what is on record as pi's frames is not all that it said, and what is missing."""
+        return Fact(
+            value={"leftOut": LEFT_OUT, "bytes": self.left_out_bytes},
+            authority=Authority.OBSERVED,
+            source="the frames of pi, before they were recorded",
+        )
 
     def _keep_growth(self, fields: _Fields) -> None:
-        """A tool's output so far becomes what it grew by; nothing where its beginning was dropped meanwhile."""
+        """A tool's output so far becomes what it grew by, and stays whole where its beginning was dropped meanwhile."""
         call = msgspec.json.decode(fields["toolCallId"], type=str)
         text = msgspec.json.decode(fields["partialResult"], type=Result).text
         before, self._outputs[call] = self._outputs.get(call, ""), text
-        growth = text.removeprefix(before) if text.startswith(before) else ""
+        if not text.startswith(before):
+            return
+        growth = text.removeprefix(before)
         fields["partialResult"] = msgspec.Raw(_encode({"content": [{"type": "text", "text": growth}]}))
 
     def _forget(self, fields: _Fields) -> None:
@@ -75,9 +95,9 @@ def _empty_reply(fields: _Fields) -> None:
 class LeanChannel:
     """Between pi, or what stands in for it, and us."""
 
-    def __init__(self, channel: Channel) -> None:
+    def __init__(self, channel: Channel, lean: Lean) -> None:
         self._channel = channel
-        self._lean = Lean()
+        self._lean = lean
         self._splitter = LineSplitter(limit_bytes=MAX_LINE_BYTES)
 
     async def receive(self) -> bytes:

@@ -65,6 +65,8 @@ class PiNormalizer:
         self._turn = TurnId("")
         self._is_running = False
         self._last: Message | None = None
+        self._used: list[Usage] = []
+        self._is_usage_known = True
         self._calls: dict[str, Call] = {}
         self._asked_about: dict[str, str] = {}
         self._declined: set[str] = set()
@@ -119,6 +121,7 @@ class PiNormalizer:
                 yield from self._replied(frame, at)
             case "agent_start" if self._is_news("began", self._turn):
                 self._is_running, self._last = True, None
+                self._used, self._is_usage_known = [], True
                 yield TurnBegan(turn=self._turn, **at)
             case "message_update":
                 yield self._piece(frame, at)
@@ -140,6 +143,15 @@ class PiNormalizer:
                 yield Unrecognized(native=frame.type, **at)
         if move is Move.OVER and self._is_running:
             self._is_running = False
+            if self._used and self._is_usage_known:
+                yield UsageReported(
+                    tokens=_tokens(self._used),
+                    scope="turn",
+                    basis="absolute",
+                    authority=UsageAuthority.LIVE_TURN_COMPLETED,
+                    turn=self._turn,
+                    **at,
+                )
             yield self._ended(at)
 
     def _replied(self, frame: Frame, at: _At) -> Iterator[Event]:
@@ -187,6 +199,7 @@ class PiNormalizer:
         self._last = message
         if message.stop_reason in BROKEN_OFF:
             # What there is of it was streamed. It is no whole message, and its count of tokens is nought for unknown.
+            self._is_usage_known = False
             yield Noted(native=f"{frame.type} {message.stop_reason}", **at)
             return
         for index, block in message.blocks("thinking"):
@@ -194,15 +207,12 @@ class PiNormalizer:
             yield ReasoningSaid(turn=self._turn, item=item, text=block.thinking, **at)
         for index, block in message.blocks("text"):
             yield TextSaid(turn=self._turn, item=ItemId(self._replies.item(index)), text=block.text, **at)
-        if message.usage is not None:
-            yield UsageReported(
-                tokens=_tokens(message.usage),
-                scope="call",
-                basis="delta",
-                authority=UsageAuthority.LIVE_TURN_COMPLETED,
-                turn=self._turn,
-                **at,
-            )
+        if message.usage is None:
+            self._is_usage_known = False
+        else:
+            self._used.append(message.usage)
+        if not message.blocks("thinking") and not message.blocks("text"):
+            yield Noted(native=frame.type, **at)
 
     def _tool(self, frame: Frame, at: _At) -> Event:
         id_ = frame.tool_call_id or ""
@@ -290,10 +300,12 @@ class PiNormalizer:
         return is_news
 
 
-def _tokens(usage: Usage) -> Tokens:
+def _tokens(replies: list[Usage]) -> Tokens:
+    """Of all replies of a turn."""
+    cached = sum(usage.cache_read for usage in replies)
     return Tokens(
-        input=usage.input + usage.cache_read + usage.cache_write,
-        output=usage.output,
-        total=usage.total_tokens,
-        cached_input=usage.cache_read,
+        input=cached + sum(usage.input + usage.cache_write for usage in replies),
+        output=sum(usage.output for usage in replies),
+        total=sum(usage.total_tokens for usage in replies),
+        cached_input=cached,
     )

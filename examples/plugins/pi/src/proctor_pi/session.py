@@ -20,9 +20,9 @@ from proctor.ids import ThreadId
 from proctor.runtime.base import SessionAsk, Tap
 from proctor.runtime.talk import PLAIN, Routed, Talk
 from proctor_pi import kept
-from proctor_pi.approvals import Desk
+from proctor_pi.approvals import Answer, Asked, Desk
 from proctor_pi.course import Course, Move
-from proctor_pi.home import fences_fact
+from proctor_pi.lean import Lean
 from proctor_pi.leftovers import end_leftovers
 from proctor_pi.places import Replies
 from proctor_pi.tools import ASKING, DIALOGS, Call
@@ -42,11 +42,12 @@ class _Request:
 class PiSession:
     """Control runs on raw frames; what they mean is folded from the record."""
 
-    def __init__(self, ask: SessionAsk, tap: Tap, *, clock: Clock, is_fenced: bool) -> None:
+    def __init__(self, ask: SessionAsk, tap: Tap, *, clock: Clock, fences: Fact, lean: Lean) -> None:
         self._ask = ask
         self._tap = tap
-        self._is_fenced = is_fenced
-        self._desk = Desk(ask, tap, clock=clock, is_fenced=is_fenced)
+        self._fences = fences
+        self._lean = lean
+        self._desk = Desk(ask, tap, clock=clock, is_fenced=fences.value is not None)
         self._ids = count(1)
         self._requests: dict[str, _Request] = {}
         self._replies = Replies()
@@ -71,7 +72,7 @@ class PiSession:
 
     @property
     def facts(self) -> Mapping[str, Fact]:
-        return {"fences": fences_fact(self._ask, is_fenced=self._is_fenced)}
+        return {"fences": self._fences, "frames": self._lean.fact()}
 
     @property
     def is_alive(self) -> bool:
@@ -79,7 +80,7 @@ class PiSession:
 
     @property
     def last_heard_s(self) -> float:
-        return max(self._talk.heard_s, self._desk.busy_until_s)
+        return max(self._talk.heard_s, self._desk.book.busy_until_s)
 
     async def start(self, talk: Talk, tasks: TaskGroup) -> None:
         self._talk, self._tasks = talk, tasks
@@ -98,7 +99,6 @@ class PiSession:
         except (RefusedError, HangupError):
             self._over = None
             raise
-        self._accepted.set()
         await over.wait()
         if self._hangup is not None:
             raise HangupError("peer.hangup", self._hangup)
@@ -134,7 +134,7 @@ class PiSession:
 
     async def close(self) -> None:
         """Bounded. What the process does not end by itself goes with it."""
-        self._desk.withdraw()
+        self._desk.book.withdraw_all()
         await self.interrupt()
 
     # ── requests ──
@@ -185,7 +185,7 @@ class PiSession:
                 self._desk.withdraw(frame.tool_call_id)
             case "extension_ui_request" if frame.id and frame.method in DIALOGS:
                 about = frame.message if frame.title == ASKING and isinstance(frame.message, str) else ""
-                self._tasks.start_soon(self._answer, frame.id, self._calls.get(about))
+                self._asked(Asked(request=frame.id, about=self._calls.get(about)))
         if move is Move.STOPPED:
             self._tasks.start_soon(self._check, self._course.check)
         elif move is Move.OVER:
@@ -193,7 +193,7 @@ class PiSession:
 
     def hung_up(self, cause: str) -> None:
         self._hangup = cause
-        self._desk.withdraw()
+        self._desk.book.withdraw_all()
         for request in self._requests.values():
             request.answered.set()
         self._accepted.set()
@@ -205,9 +205,20 @@ class PiSession:
         if request is not None and request.reply is None:
             request.reply = frame
             request.answered.set()
+        if frame.command == "prompt":
+            # Not by whoever asked, who may have been cancelled: it is then that somebody interrupts.
+            self._accepted.set()
+            if not frame.success:
+                self._end_turn()
 
     def _oldest(self, command: str | None) -> _Request | None:
         return next((request for request in self._requests.values() if request.command == command), None)
+
+    def _asked(self, asked: Asked) -> None:
+        if (answer := self._desk.take(asked)) is None:
+            self._tasks.start_soon(self._consider, asked)
+        else:
+            self._tasks.start_soon(self._give, asked, answer)
 
     def _end_turn(self) -> None:
         if self._over is not None:
@@ -220,9 +231,10 @@ class PiSession:
         with suppress(PeerError):
             await self._say({"id": id_, "type": "get_state"})
 
-    async def _answer(self, request: str, call: Call | None) -> None:
-        with suppress(PeerError):
-            await self._desk.take(request, call, give=self._give)
+    async def _consider(self, asked: Asked) -> None:
+        if (answer := await self._desk.consider(asked, tell=self._tap.say)) is not None:
+            await self._give(asked, answer)
 
-    async def _give(self, request: str, is_allowed: bool) -> None:
-        await self._say({"type": "extension_ui_response", "id": request, "confirmed": is_allowed})
+    async def _give(self, asked: Asked, answer: Answer) -> None:
+        with suppress(PeerError):
+            await self._say({"type": "extension_ui_response", "id": asked.request, "confirmed": answer.is_allowed})
