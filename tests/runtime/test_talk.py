@@ -3,9 +3,11 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 
 import anyio
+import anyio.lowlevel
 import pytest
 
 from proctor.errors import HangupError
@@ -13,7 +15,7 @@ from proctor.event.model import Event, Noted, ProcessExited, StreamEnded, Unreco
 from proctor.event.row import Dir, Row
 from proctor.event.witness import witness
 from proctor.runtime.base import HostAsk
-from proctor.runtime.talk import PLAIN, Count, Routed, Talk, open_talk
+from proctor.runtime.talk import MOST_AT_ONCE, PLAIN, Count, Routed, Talk, open_talk
 from proctor.testing.trial import EventTap, host_asked
 from tests.lab import processes_with
 
@@ -45,7 +47,8 @@ class Ear:
     def heard(self, line: bytes) -> None:
         self.lines.append(line)
         self.spoke.set()
-        self.on_record.append(line.decode() in {event.native for event in self.tap.of(Unrecognized)})
+        if len(self.lines) < 10:  # looking is slow
+            self.on_record.append(line.decode() in {event.native for event in self.tap.of(Unrecognized)})
 
     def hung_up(self, cause: str) -> None:
         self.cause = cause
@@ -139,3 +142,19 @@ def test_a_caller_that_is_cancelled_leaves_nothing_running(tmp_path: Path) -> No
     ear = anyio.run(main)
     assert len(ear.tap.of(ProcessExited)) == 1
     assert processes_with(name) == []
+
+
+def test_a_flood_of_short_lines_leaves_others_their_turn(tmp_path: Path) -> None:
+    async def main() -> list[int]:
+        seen = [0]
+        with anyio.fail_after(60):
+            async with talking(tmp_path, "yes | head -n 60000; echo over") as (talk, ear, _):
+                while not talk.closed.is_set():
+                    await anyio.lowlevel.checkpoint()
+                    seen.append(len(ear.lines))
+            assert ear.lines[-1] == b"over"
+        return seen
+
+    seen = anyio.run(main)
+    assert seen[-1] == 60001
+    assert max(later - earlier for earlier, later in pairwise(seen)) <= 2 * MOST_AT_ONCE

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Protocol
 
 import anyio
+import anyio.lowlevel
 
 from proctor.clock import Clock
 from proctor.contain.fences import Fences
@@ -23,6 +24,7 @@ from proctor.transport.process import AgentProcess, ExitStatus, Patience, open_p
 EXIT_S = 2.0
 STDERR_LINGER_S = 0.5
 SEND_S = 30.0
+MOST_AT_ONCE = 500
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,7 +138,7 @@ class Talk:
         splitter = LineSplitter(limit_bytes=MAX_LINE_BYTES)
         try:
             while chunk := await self.channel.receive():
-                self._take(splitter.feed(chunk))
+                await self._take_all(splitter.feed(chunk))
         finally:
             if (torn := splitter.rest()).strip():
                 self._take([torn])
@@ -146,9 +148,16 @@ class Talk:
         try:
             while chunk := await self.channel.receive():
                 self.heard_s = self.clock.steady_s()  # it need not be a line yet
-                self._take(text.feed(chunk))
+                await self._take_all(text.feed(chunk))
         finally:
             self._take(text.rest())
+
+    async def _take_all(self, lines: list[bytes]) -> None:
+        # A chunk may hold thousands of empty lines: between them the clocks must come to their right.
+        for at in range(0, len(lines), MOST_AT_ONCE):
+            self._take(lines[at : at + MOST_AT_ONCE])
+            if len(lines) > MOST_AT_ONCE:
+                await anyio.lowlevel.checkpoint()
 
     def _take(self, lines: list[bytes]) -> None:
         if not lines:
