@@ -28,13 +28,17 @@ _PLAIN: Final = ("--no-extensions", "--no-skills", "--no-prompt-templates", "--n
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Home:
-    """How to start pi for one session. `moved` is the kept session that was told of another workspace, if one was."""
+    """How to start pi for one session.
+
+    `kept_in` is the folder where it is kept, if it is; `is_moved`, that it was told of another workspace there.
+    """
 
     argv: tuple[str, ...]
     env: Mapping[str, str]
     fences: Fences | None
     fences_fact: Fact
-    moved: Path | None = None
+    kept_in: Path | None
+    is_moved: bool
 
 
 def check_options(options: Mapping[str, Any]) -> None:
@@ -48,9 +52,14 @@ def check_options(options: Mapping[str, Any]) -> None:
             raise InputError("spec.type", f"{name} is a whole number, not {value!r}")
 
 
+def sessions_of(host: HostAsk) -> Path:
+    """Where there is a folder for each session that is kept; no session can write beside its own."""
+    return host.home / "sessions"
+
+
 def lay_out(host: HostAsk, ask: SessionAsk) -> Home:
     """Written anew for each session: no two share a setting."""
-    sessions = host.home / "sessions"
+    sessions = sessions_of(host)
     try:
         sessions.mkdir(mode=0o700, parents=True, exist_ok=True)
         own = Path(tempfile.mkdtemp(prefix="pi-", dir=host.home))
@@ -61,23 +70,23 @@ def lay_out(host: HostAsk, ask: SessionAsk) -> Home:
         (own / "ask.js").write_bytes(resources.files("proctor_pi").joinpath("ask.js").read_bytes())
     except OSError as error:
         raise disk_refusal(error, path=host.home) from error
-    taken_up, moved = _taken_up(ask, sessions)
-    is_kept = ask.is_persistent or bool(taken_up)
+    keeping = _keeping(ask, sessions)
+    kept_in = keeping.folder
     # pi has no sandbox of its own.
     fences = agent_fences(
         ask,
         home=own,
         search_path=host.env.get("PATH", ""),
-        writable=(sessions,) if is_kept else (),
-        readable=(installation(host.program),),
+        writable=() if kept_in is None else (kept_in,),
+        readable=(installation(host.program), *keeping.readable),
     )
     provider = ask.model.provider if ask.model.base_url is None else PROVIDER
     return Home(
         argv=(
             *("node", host.program.real_path, "--mode", "rpc", *_PLAIN, "--extension", str(own / "ask.js")),
             *("--provider", provider, "--model", ask.model.name),
-            *(("--session-dir", str(sessions)) if is_kept else ("--no-session",)),
-            *taken_up,
+            *(("--no-session",) if kept_in is None else ("--session-dir", str(kept_in))),
+            *keeping.words,
         ),
         env={
             "HOME": str(own),
@@ -87,18 +96,31 @@ def lay_out(host: HostAsk, ask: SessionAsk) -> Home:
             "TMPDIR": host.env.get("TMPDIR", str(ask.tmp)),
         },
         fences=fences,
-        fences_fact=fences_fact(fences, ask, home=own, sessions=sessions),
-        moved=moved,
+        fences_fact=fences_fact(fences, ask, home=own, **({} if kept_in is None else {"sessions": kept_in})),
+        kept_in=kept_in,
+        is_moved=keeping.is_moved,
     )
 
 
-def _taken_up(ask: SessionAsk, sessions: Path) -> tuple[tuple[str, ...], Path | None]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Keeping:
+    """Where a session is kept, and what it goes on from."""
+
+    folder: Path | None
+    words: tuple[str, ...] = ()
+    readable: tuple[Path, ...] = ()
+    is_moved: bool = False
+
+
+def _keeping(ask: SessionAsk, sessions: Path) -> _Keeping:
+    if ask.resume is not None:
+        folder = kept.folder_of(sessions, ask.resume)
+        file = kept.find(folder, ask.resume)
+        return _Keeping(folder=folder, words=("--session", str(file)), is_moved=kept.move(file, ask.workspace))
     if ask.fork is not None:
-        return ("--fork", str(kept.find(sessions, ask.fork))), None
-    if ask.resume is None:
-        return (), None
-    file = kept.find(sessions, ask.resume)
-    return ("--session", str(file)), file if kept.move(file, ask.workspace) else None
+        file = kept.find(kept.folder_of(sessions, ask.fork), ask.fork)
+        return _Keeping(folder=kept.new_folder(sessions), words=("--fork", str(file)), readable=(file.parent,))
+    return _Keeping(folder=kept.new_folder(sessions) if ask.is_persistent else None)
 
 
 def _settings(model: ModelAsk, options: Mapping[str, Any]) -> dict[str, Any]:

@@ -17,7 +17,8 @@ from proctor.runtime.executable import identity_fact
 from proctor.runtime.talk import Count, open_talk
 from proctor.spec.model import Profile
 from proctor.transport.channel import Channel
-from proctor_pi.home import lay_out
+from proctor_pi import kept
+from proctor_pi.home import lay_out, sessions_of
 from proctor_pi.lean import Lean, LeanChannel
 from proctor_pi.session import PiSession
 
@@ -50,10 +51,10 @@ class PiHost:
     @asynccontextmanager
     async def open_session(self, ask: SessionAsk, tap: Tap) -> AsyncIterator[PiSession]:
         home = await anyio.to_thread.run_sync(lay_out, self._ask, ask)
-        if home.moved is not None:
+        if home.is_moved:
             tap.say(StepTaken(step="kept session moved", detail={"to": str(ask.workspace)}))
         lean = Lean()
-        session = PiSession(ask, tap, clock=self._ask.clock, fences=home.fences_fact, lean=lean)
+        session = PiSession(ask, tap, clock=self._ask.clock, fences=home.fences_fact, lean=lean, kept_in=home.kept_in)
         try:
             async with (
                 open_talk(
@@ -71,6 +72,8 @@ class PiHost:
             ):
                 try:
                     await session.start(talk, tasks)
+                    if home.kept_in is not None and session.thread is not None:
+                        kept.enter(sessions_of(self._ask), session.thread, home.kept_in)
                     yield session
                 finally:
                     # Shielded so that a cancelled attempt still ends its turn; bounded by the session's deadlines.

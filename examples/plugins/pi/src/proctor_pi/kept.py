@@ -1,16 +1,30 @@
-"""The sessions that pi keeps: a file each, found by its id, taken up in another folder, read back."""
+"""The sessions that pi keeps: a folder and a file each, found by its id, taken up in another workspace, read back."""
 
+# The agent can write all that is in such a folder, and nothing beside it: what is found there may be anything.
+
+import os
+import re
+import stat
+import tempfile
 from collections.abc import Iterator
+from contextlib import suppress
+from io import BytesIO
 from pathlib import Path
+from typing import Final
 
 import msgspec
 
-from proctor.errors import RefusedError, disk_refusal
+from proctor.errors import EvidenceError, RefusedError, disk_refusal
 from proctor.event.model import KeptItem
+from proctor.evidence.disk import open_regular
 from proctor.ids import ThreadId
 from proctor_pi.wire import BROKEN_OFF, Block, Native
 
-SOURCE = "pi session file"
+SOURCE: Final = "pi session file"
+MAX_BYTES: Final = 64 * 1024 * 1024
+
+_NAME: Final = re.compile(r"[0-9A-Za-z-]+")
+_UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 class _Part(Block, frozen=True, kw_only=True):
@@ -28,47 +42,114 @@ class _Entry(Native, frozen=True, kw_only=True):
     message: _Message | None = None
 
 
+def new_folder(sessions: Path) -> Path:
+    """For one session, which may write here and not in those of others."""
+    try:
+        return Path(tempfile.mkdtemp(prefix="kept_", dir=sessions))
+    except OSError as error:
+        raise disk_refusal(error, path=sessions) from error
+
+
+def enter(sessions: Path, thread: ThreadId, folder: Path) -> None:
+    """From now on the thread is found there, and nowhere else. RefusedError where it is another session's."""
+    _check_name(thread)
+    try:
+        (sessions / thread).symlink_to(folder.name)
+    except FileExistsError as error:
+        if folder_of(sessions, thread) != folder:
+            raise RefusedError("peer.refused", f"the thread {thread} is that of another session") from error
+    except OSError as error:
+        raise disk_refusal(error, path=sessions) from error
+
+
+def folder_of(sessions: Path, thread: ThreadId) -> Path:
+    """RefusedError where no such thread was entered."""
+    _check_name(thread)
+    try:
+        return sessions / (sessions / thread).readlink()
+    except OSError as error:
+        raise _nothing(thread) from error
+
+
 def find(folder: Path, thread: ThreadId) -> Path:
-    """RefusedError where there is none. pi itself would begin an empty session under that name."""
-    for file in folder.glob("*.jsonl"):
-        if file.stem.endswith(f"_{thread}"):
-            return file
-    raise RefusedError("peer.refused", f"pi keeps no session {thread}")
+    """RefusedError where there is no file. pi itself would begin an empty session under that name."""
+    with suppress(OSError):
+        for file in folder.glob("*.jsonl"):
+            if file.stem.endswith(f"_{thread}"):
+                found = file.lstat()
+                if stat.S_ISREG(found.st_mode) and found.st_size <= MAX_BYTES:
+                    return file
+    raise _nothing(thread)
 
 
 def move(file: Path, workspace: Path) -> bool:
     """pi works where a session began; one that is taken up elsewhere has to say so. Whether it did not already."""
+    header, _, rest = _whole(file).partition(b"\n")
     try:
-        header, _, rest = file.read_bytes().partition(b"\n")
         fields = msgspec.json.decode(header, type=dict[str, msgspec.Raw])
-        here = msgspec.Raw(msgspec.json.encode(str(workspace)))
-        if fields.get("cwd") == here:
-            return False
-        draft = file.with_suffix(".draft")
-        draft.write_bytes(msgspec.json.encode(fields | {"cwd": here}) + b"\n" + rest)
-        draft.replace(file)
-    except msgspec.DecodeError as error:
+    except _UNREADABLE as error:
         raise RefusedError("peer.refused", f"the session that pi keeps cannot be read: {error}") from error
+    here = msgspec.Raw(msgspec.json.encode(str(workspace)))
+    if fields.get("cwd") == here:
+        return False
+    try:
+        _replace(file, msgspec.json.encode(fields | {"cwd": here}) + b"\n" + rest)
     except OSError as error:
         raise disk_refusal(error, path=file) from error
     return True
 
 
-def read(file: Path) -> tuple[KeptItem, ...]:
-    """All items of a session, in order. RefusedError where there is no such file."""
-    try:
-        lines = file.read_bytes().splitlines()
-    except OSError as error:
-        raise RefusedError("peer.refused", f"the session that pi keeps cannot be read: {error.strerror}") from error
-    return tuple(item for line in lines for item in _items(line))
+def read(folder: Path, thread: ThreadId) -> tuple[KeptItem, ...]:
+    """All items of a session, in order, then how many lines cannot be read. RefusedError where there is no file.
+
+    These are one item: a file of empty lines would else be as many.
+    """
+    items: list[KeptItem] = []
+    unreadable = 0
+    for line in BytesIO(_whole(find(folder, thread))):
+        try:
+            items += _items(msgspec.json.decode(line, type=_Entry))
+        except _UNREADABLE:
+            unreadable += 1
+    if unreadable:
+        items.append(KeptItem(kind="other", text=f"lines that cannot be read: {unreadable}"))
+    return tuple(items)
 
 
-def _items(line: bytes) -> Iterator[KeptItem]:
+def _nothing(thread: ThreadId) -> RefusedError:
+    return RefusedError("peer.refused", f"pi keeps no session {thread}")
+
+
+def _check_name(thread: ThreadId) -> None:
+    if _NAME.fullmatch(thread) is None:
+        raise RefusedError("peer.refused", f"{thread!r} is no name of a session of pi's")
+
+
+def _whole(file: Path) -> bytes:
     try:
-        entry = msgspec.json.decode(line, type=_Entry)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        yield KeptItem(kind="other", text="a line that cannot be read")
-        return
+        with open_regular(file) as opened:
+            # However large it was when it was opened: somebody may go on writing.
+            whole = opened.read(MAX_BYTES + 1)
+    except (EvidenceError, OSError) as error:
+        raise RefusedError("peer.refused", f"the session that pi keeps cannot be read: {error}") from error
+    if len(whole) > MAX_BYTES:
+        raise RefusedError("peer.refused", f"the session that pi keeps is over {MAX_BYTES} bytes")
+    return whole
+
+
+def _replace(file: Path, content: bytes) -> None:
+    # mkstemp opens a new file or none: under a name that can be guessed a link could wait.
+    descriptor, draft = tempfile.mkstemp(prefix=".", suffix=".draft", dir=file.parent)
+    try:
+        with os.fdopen(descriptor, "wb") as opened:
+            opened.write(content)
+        Path(draft).replace(file)
+    except OSError:
+        Path(draft).unlink(missing_ok=True)
+        raise
+
+
+def _items(entry: _Entry) -> Iterator[KeptItem]:
     message = entry.message
     if message is None or message.role == "toolResult":
         return  # a result belongs to the call that is there already

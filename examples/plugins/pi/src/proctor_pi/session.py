@@ -42,8 +42,11 @@ class _Request:
 class PiSession:
     """Control runs on raw frames; what they mean is folded from the record."""
 
-    def __init__(self, ask: SessionAsk, tap: Tap, *, clock: Clock, fences: Fact, lean: Lean) -> None:
+    def __init__(
+        self, ask: SessionAsk, tap: Tap, *, clock: Clock, fences: Fact, lean: Lean, kept_in: Path | None
+    ) -> None:
         self._ask = ask
+        self._kept_in = kept_in
         self._tap = tap
         self._fences = fences
         self._lean = lean
@@ -126,10 +129,10 @@ class PiSession:
         await end_leftovers(self._talk.process)
 
     async def read_history(self) -> None:
-        file = None if self._state is None else self._state.session_file
-        if file is None:
+        if self._kept_in is None or self.thread is None:
             raise RefusedError("peer.refused", "pi keeps nothing of an ephemeral session")
-        items = await anyio.to_thread.run_sync(kept.read, Path(file))
+        # Not from where pi says that it is: that may be anywhere.
+        items = await anyio.to_thread.run_sync(kept.read, self._kept_in, self.thread)
         self._tap.say(HistoryKept(source=kept.SOURCE, items=items))
 
     async def close(self) -> None:

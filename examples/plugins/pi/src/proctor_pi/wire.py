@@ -135,5 +135,5 @@ def read_state(frame: Frame) -> State | None:
     """What a reply to `get_state` says; None where it says nothing of that kind."""
     try:
         return None if isinstance(frame.data, msgspec.UnsetType) else _STATE.decode(frame.data)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return None

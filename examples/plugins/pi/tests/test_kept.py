@@ -1,0 +1,146 @@
+"""What pi keeps lies where its agent can write: whatever was left there, nothing is lost, followed or waited for."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from examples.plugins.pi.tests.real import open_pi, run
+
+from proctor.errors import RefusedError
+from proctor.event.model import HistoryRead, KeptItem, ToolEnded
+from proctor.ids import ThreadId
+from proctor.runtime.base import Executable
+from proctor_pi import kept
+
+THREAD = ThreadId("0198-a")
+HEADER = b'{"type":"session","id":"0198-a","cwd":"/old"}\n'
+PROMPT = b'{"type":"message","message":{"role":"user","content":"Hello."}}\n'
+DEEP = b'{"type":"message","x":' + b"[" * 100_000 + b"]" * 100_000 + b"}\n"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """That of one session, entered."""
+    sessions = tmp_path / "sessions"
+    sessions.mkdir()
+    folder = kept.new_folder(sessions)
+    kept.enter(sessions, THREAD, folder)
+    return folder
+
+
+def _file(folder: Path) -> Path:
+    return folder / f"2026_{THREAD}.jsonl"
+
+
+def test_a_link_that_waits_where_a_draft_would_be_is_not_written_through(folder: Path, tmp_path: Path) -> None:
+    file, foreign = _file(folder), tmp_path / "foreign"
+    foreign.write_text("untouched")
+    file.write_bytes(HEADER + PROMPT)
+    for name in (file.with_suffix(".draft"), folder / f".{file.name}.tmp"):
+        name.symlink_to(foreign)
+
+    assert kept.move(file, Path("/new"))
+
+    assert foreign.read_text() == "untouched"
+    assert file.read_bytes() == HEADER.replace(b"/old", b"/new") + PROMPT
+    assert not kept.move(file, Path("/new"))
+    assert {path.name for path in folder.iterdir() if not path.is_symlink()} == {file.name}
+
+
+def _link(file: Path) -> None:
+    foreign = file.parents[2] / "foreign"
+    foreign.write_bytes(HEADER + PROMPT)
+    file.symlink_to(foreign)
+
+
+def _huge(file: Path) -> None:
+    file.write_bytes(HEADER)
+    os.truncate(file, kept.MAX_BYTES + 1)
+
+
+@pytest.mark.parametrize("leave", [os.mkfifo, _link, _huge, Path.mkdir], ids=["fifo", "link", "huge", "folder"])
+def test_what_is_no_session_file_is_nothing_kept(folder: Path, leave: Callable[[Path], None]) -> None:
+    leave(_file(folder))
+
+    with pytest.raises(RefusedError, match="keeps no session"):
+        kept.find(folder, THREAD)
+    with pytest.raises(RefusedError, match="keeps no session"):
+        kept.read(folder, THREAD)
+    # As if it had been put there between a look at it and its opening.
+    with pytest.raises(RefusedError):
+        kept.move(_file(folder), Path("/new"))
+
+
+def test_lines_that_cannot_be_read_are_counted_and_the_others_read(folder: Path) -> None:
+    _file(folder).write_bytes(HEADER + DEEP + PROMPT + b"\xff\n" + b"\n" * 3 + b'{"type":')
+
+    assert kept.read(folder, THREAD) == (
+        KeptItem(kind="prompt", text="Hello."),
+        KeptItem(kind="other", text="lines that cannot be read: 6"),
+    )
+
+
+@pytest.mark.parametrize("header", [DEEP, b"\xff\n", b"[]\n", b""])
+def test_a_session_whose_header_cannot_be_read_is_refused_and_left_as_it_is(folder: Path, header: bytes) -> None:
+    _file(folder).write_bytes(header + PROMPT if header else b"")
+
+    with pytest.raises(RefusedError, match="cannot be read"):
+        kept.move(_file(folder), Path("/new"))
+    assert _file(folder).read_bytes() == (header + PROMPT if header else b"")
+
+
+def test_a_thread_is_found_in_the_folder_of_its_own_session_only(folder: Path) -> None:
+    sessions = folder.parent
+    other = kept.new_folder(sessions)
+    _file(other).write_bytes(HEADER)  # another agent's, under our name
+
+    assert kept.folder_of(sessions, THREAD) == folder
+    with pytest.raises(RefusedError, match="keeps no session"):
+        kept.find(folder, THREAD)
+    with pytest.raises(RefusedError, match="another session"):
+        kept.enter(sessions, THREAD, other)
+    kept.enter(sessions, THREAD, folder)  # as when it is taken up
+    for name in ("../foreign", "", ".", folder.name, "no-such"):
+        with pytest.raises(RefusedError):
+            kept.folder_of(sessions, ThreadId(name))
+
+
+def test_no_session_reaches_what_is_kept_of_another_and_each_is_taken_up(tmp_path: Path, program: Executable) -> None:
+    """By the real pi, whose command looks for whatever it can write."""
+    sessions = tmp_path / "home" / "sessions"
+    attack = f"for file in {sessions}/*/*.jsonl; do echo >> $file && echo $file; done; ls {sessions} | wc -l"
+
+    async def test() -> None:
+        async with open_pi(tmp_path, program) as pi:
+            async with pi.session({"say": "It is 4711."}, name="victim", is_persistent=True) as (session, _):
+                await session.turn("Remember it.")
+                victim = session.thread
+            assert victim is not None
+            file = kept.find(kept.folder_of(sessions, victim), victim)
+            before = file.read_bytes()
+            traps = f"cd {sessions}/* && for file in *.jsonl; do mkfifo 0_$file; ln -s /etc/passwd 1_$file; done"
+            steps = ({"run": attack}, {"run": traps})
+            async with pi.session(*steps, {"say": "-"}, name="attacker", is_persistent=True) as (session, tap):
+                await session.turn("Go on.")
+                attacker = session.thread
+                assert attacker is not None
+                own = kept.find(kept.folder_of(sessions, attacker), attacker)
+                looked = tap.of(ToolEnded)[0].output
+                assert looked is not None
+                assert str(file) not in looked
+                assert looked.splitlines()[-1] == "1"
+                assert {path.name for path in own.parent.iterdir()} == {own.name, f"0_{own.name}", f"1_{own.name}"}
+            assert file.read_bytes() == before
+            # The attacker could spoil its own file only.
+            spoilt = (KeptItem(kind="other", text="lines that cannot be read: 1"),)
+            for thread, name, last in ((victim, "again", ()), (attacker, "attacker-again", spoilt)):
+                async with pi.session({"say": "Yes."}, name=name, resume=thread) as (session, tap):
+                    await session.turn("Which?")
+                    assert session.thread == thread
+                    await session.read_history()
+                    [read] = tap.of(HistoryRead)
+                    said = (KeptItem(kind="prompt", text="Which?"), KeptItem(kind="message", text="Yes."), *last)
+                    assert read.items[-len(said) :] == said
+
+    run(test)
