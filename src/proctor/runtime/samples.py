@@ -13,12 +13,14 @@ class Samples:
 
     `unknown_request` is one that waits for an answer and has STRANGER for its id; None where the agent never asks.
     `is_delta` finds a piece of an answer while it is being given, `is_turn_end` the line with which a turn is over.
+    Where there are no such pieces, because answers come whole, `has_deltas` says so.
     """
 
     unknown_frame: bytes
     unknown_request: bytes | None
     is_delta: Callable[[bytes], bool]
     is_turn_end: Callable[[bytes], bool]
+    has_deltas: bool = True
 
     def is_of_turn(self, line: bytes) -> bool:
         """Whether it comes only while a turn runs, or as its last."""

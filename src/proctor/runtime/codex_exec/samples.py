@@ -20,5 +20,6 @@ SAMPLES: Final = Samples(
     unknown_frame=b'{"type":"no.such.event"}',
     unknown_request=None,
     is_delta=lambda _: False,
+    has_deltas=False,
     is_turn_end=_is_turn_end,
 )

@@ -2,10 +2,11 @@
 
 import time
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 from proctor.event.model import Event, TextSaid, TextStreamed
 from proctor.event.outcome import Outcome
+from proctor.runtime.samples import samples_of
 from proctor.testing.conformance.case import NotApplicableError, must
 from proctor.testing.conformance.subject import DONE, Kept, Subject
 from proctor.testing.conformance.wire import anything
@@ -60,7 +61,7 @@ async def long_line(subject: Subject) -> None:
 
 
 async def flood(subject: Subject) -> None:
-    kept = await subject.mission({"say": {"text": _PIECE, "repeat": PIECES}})
+    kept = await subject.mission(_flood(subject))
     _must_hold_the_flood(kept)
 
 
@@ -74,8 +75,16 @@ async def slow_consumer(subject: Subject) -> None:
             time.sleep(_SLOW_S / 10)
 
     late = Break(at=anything, how=Delay(delay_s=_SLOW_S), times=_SLOW_LINES)
-    kept = await subject.mission({"say": {"text": _PIECE, "repeat": PIECES}}, plan=[late], tell=stall)
+    kept = await subject.mission(_flood(subject), plan=[late], tell=stall)
     _must_hold_the_flood(kept)
+
+
+def _flood(subject: Subject) -> dict[str, Any]:
+    """In a few pieces to an agent that tells its answers whole: it has no use for more, and may lose them by itself."""
+    samples = samples_of(subject.runtime)
+    if samples is not None and not samples.has_deltas:
+        return {"say": {"text": _PIECE * PIECES, "chunk_chars": len(_PIECE) * PIECES // 10}}
+    return {"say": {"text": _PIECE, "repeat": PIECES}}
 
 
 def _must_hold_the_flood(kept: Kept) -> None:
