@@ -286,3 +286,4 @@ def test_nothing_is_left_of_a_turn_when_proctor_is_killed(lab: Lab, tmp_path: Pa
         os.kill(victim.pid, signal.SIGKILL)
         victim.wait(timeout=10)
     wait_until(lambda: processes_with(nap) == [] and processes_with(str(lab.folder)) == [], deadline_s=5.0)
+    assert (processes_with(nap), processes_with(str(lab.folder))) == ([], [])

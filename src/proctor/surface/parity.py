@@ -15,6 +15,7 @@ from proctor.report.row import Report, ReportRow
 from proctor.report.view import AttemptView, view_attempt
 from proctor.runtime.registry import strategy_ids
 from proctor.spec.load import LoadedSpec, load_built, load_spec
+from proctor.spec.marked import nearest
 from proctor.spec.model import SCRIPTED, CampaignSpec, FlowSpec
 
 
@@ -37,8 +38,13 @@ def _flow(spec: CampaignSpec, name: str, *, runtimes: Sequence[StrategyId], file
         return known[FlowId(name)]
     if StrategyId(name) in runtimes:
         return msgspec.structs.replace(spec.flows[0], id=FlowId(name.replace("_", "-")), runtime=[StrategyId(name)])
-    there = ", ".join((*known, *runtimes))
-    raise InputError("spec.unknown-runtime", f"{file} has no flow {name!r}, and no runtime is called so: {there}")
+    there = (*known, *runtimes)
+    close = nearest(name, there)
+    raise InputError(
+        "spec.unknown-runtime",
+        f"{file} has no flow {name!r}, and no runtime is called so: {', '.join(there)}",
+        suggestion=f"Did you mean `{close}`?" if close else None,
+    )
 
 
 def compare_flows(loaded: LoadedSpec, report: Report) -> Parity:
