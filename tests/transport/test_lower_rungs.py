@@ -91,7 +91,8 @@ def test_a_process_that_moves_itself_out_of_the_cgroup_is_missed_as_stated(
     shell: Plan, containment: Containment, nap: str, settle_at: SettleAt, tmp_path: Path
 ) -> None:
     out = Path(containment.tools[1]).parent / "cgroup.procs"
-    line = f"setsid env -i sh -c 'echo $$ >{out}; exec sleep {nap}' & exec sleep {nap}"
+    # In a subshell that ends: a child of the agent's would be ended with it while that still lives.
+    line = f"(setsid env -i sh -c 'echo $$ >{out}; exec sleep {nap}' &) ; exec sleep {nap}"
 
     async def main() -> None:
         async with open_intents(tmp_path / "spawns") as book, open_process(shell(line), intents=book, patience=SHORT):
