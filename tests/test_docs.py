@@ -14,7 +14,8 @@ from proctor.spec import model as spec
 from proctor.spec.check import faults
 from proctor.spec.load import load_spec
 from proctor.spec.marked import decode_bytes
-from proctor.spec.model import CampaignSpec, Spec
+from proctor.spec.model import CampaignSpec
+from proctor.spec.struct import Spec
 from proctor.surface.cli.app import COMMANDS
 
 ROOT = Path(__file__).parent.parent

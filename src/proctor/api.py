@@ -68,15 +68,16 @@ from proctor.report.keep import keep_report
 from proctor.report.row import Report
 from proctor.runtime.base import Decide, Decision, Question, Tool
 from proctor.spec.duration import parse_duration_s
+from proctor.spec.expect import ExpectSpec as Expect
 from proctor.spec.load import LoadedSpec, load_built, load_spec
-from proctor.spec.model import Approvals, Duration, HeadlessRun
+from proctor.spec.model import Approvals, HeadlessRun
 from proctor.spec.model import CampaignSpec as Campaign
-from proctor.spec.model import ExpectSpec as Expect
 from proctor.spec.model import FlowSpec as Flow
-from proctor.spec.model import LimitsSpec as Limits
 from proctor.spec.model import MissionSpec as Mission
 from proctor.spec.model import ModelSpec as Model
 from proctor.spec.model import WorkspaceSpec as Workspace
+from proctor.spec.running import LimitsSpec as Limits
+from proctor.spec.struct import Duration
 
 __all__ = [
     "ApprovalAsked", "ApprovalResolved", "Approvals", "Asked", "Campaign", "Cancelled", "ClockFired", "DeadlineError",

@@ -19,6 +19,8 @@ from proctor.evidence import database
 from proctor.evidence.artifacts import AttemptReport, Expectation
 from proctor.ids import AttemptId, CellId, Digest, FlowId, MissionId, RunId
 from proctor.plan.model import Cell, Limits, Plan
+from proctor.spec.running import GatesSpec
+from tests.plan.made import SCHEDULE
 from tests.runtime.twin import run
 
 RUN = RunId("r")
@@ -32,6 +34,8 @@ PLAN = Plan(
         Cell(id=CellId(f"m.f.r{n}"), mission=MissionId("m"), flow=FlowId("f"), repeat=n, digest=Digest("sha256:0"))
         for n in range(1, CELLS + 1)
     ),
+    schedule=SCHEDULE,
+    gates=GatesSpec(),
 )
 
 
@@ -43,7 +47,7 @@ def path(tmp_path: Path) -> Path:
 @pytest.fixture
 def book(path: Path) -> Iterator[Ledger]:
     with open_ledger(path) as book:
-        book.begin(PLAN, run=RUN, at_ms=1)
+        book.begin(PLAN, run=RUN, at_ms=1, file="a.yaml", spec=Digest("sha256:s"))
         yield book
 
 
@@ -131,7 +135,7 @@ def test_a_number_that_no_column_can_hold_is_refused_in_plain_words(path: Path) 
 def test_a_second_run_adds_no_second_cells(path: Path) -> None:
     for number in range(2):
         with open_ledger(path) as book:
-            book.begin(PLAN, run=RunId(f"r{number}"), at_ms=1)
+            book.begin(PLAN, run=RunId(f"r{number}"), at_ms=1, file="a.yaml", spec=Digest("sha256:s"))
             book.end(RunId(f"r{number}"), at_ms=2)
     with closing(sqlite3.connect(path)) as reader:
         assert reader.execute("select count(*) from cell").fetchone() == (CELLS,)
@@ -297,7 +301,7 @@ def test_a_file_that_is_no_database_is_refused(path: Path, content: bytes) -> No
 
 def test_a_damaged_ledger_is_refused(path: Path) -> None:
     with open_ledger(path) as book:
-        book.begin(PLAN, run=RUN, at_ms=1)
+        book.begin(PLAN, run=RUN, at_ms=1, file="a.yaml", spec=Digest("sha256:s"))
     data = bytearray(path.read_bytes())
     data[100:4000] = b"\xff" * 3900
     path.write_bytes(data)
@@ -315,7 +319,7 @@ def test_a_ledger_of_a_newer_proctor_is_refused_with_both_versions(path: Path) -
     with open_ledger(path) as book:
         book._connection.execute(f"pragma user_version = {VERSION + 1}")
     error = refusal(path)
-    assert (error.code, error.what) == ("machine.ledger", "of version 2; this Proctor knows up to 1")
+    assert (error.code, error.what) == ("machine.ledger", "of version 3; this Proctor knows up to 2")
 
 
 def test_a_place_where_no_file_can_be_is_a_machine_error(tmp_path: Path) -> None:
@@ -328,5 +332,5 @@ def test_a_place_where_no_file_can_be_is_a_machine_error(tmp_path: Path) -> None
 def test_a_ledger_that_another_holds_is_said_to_be_locked(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(database, "BUSY_S", 0.01)
     with open_ledger(path), busy_disk(path), pytest.raises(MachineError) as refused, open_ledger(path) as again:
-        again.begin(PLAN, run=RUN, at_ms=1)
+        again.begin(PLAN, run=RUN, at_ms=1, file="a.yaml", spec=Digest("sha256:s"))
     assert refused.value.code == "machine.locked"

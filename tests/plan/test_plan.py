@@ -14,26 +14,26 @@ from proctor.ids import CellId, Digest, FlowId, MissionId, StrategyId
 from proctor.plan.expand import expand
 from proctor.plan.model import Cell, Contents, Limits, Plan, ResolvedFlow, ResolvedModel
 from proctor.plan.remaining import remaining
+from proctor.spec.check import inline_missions
+from proctor.spec.expect import ExpectSpec, Verified
 from proctor.spec.model import (
     Approvals,
     CampaignSpec,
     Contain,
-    ExpectSpec,
     FlowSpec,
     HeadlessRun,
     Isolation,
-    LimitsSpec,
     Login,
     MissionSpec,
     ModelSpec,
     Persistence,
     Profile,
     Sandbox,
-    ScheduleSpec,
     SecretFile,
-    Verified,
     WorkspaceSpec,
 )
+from proctor.spec.running import GatesSpec, LimitsSpec, ScheduleSpec, ToolsSpec
+from tests.plan.made import SCHEDULE
 
 ONE = StrategyId("one")
 CONTENTS = Contents(
@@ -46,6 +46,10 @@ MISSION = MissionSpec(
 )
 FLOW = FlowSpec(id=FlowId("f"), runtime=[ONE], options={ONE: {"x": 1, "y": 2}}, env={"LANG": "C"})
 SPEC = CampaignSpec(version=1, campaign="c", missions=[MISSION], flows=[FLOW])
+
+
+def planned(spec: CampaignSpec, *, digests: Contents) -> Plan:
+    return expand(spec, missions=inline_missions(spec), digests=digests)
 
 
 def of_mission(**changes: Any) -> CampaignSpec:
@@ -65,7 +69,7 @@ def test_a_plan_holds_everything_with_its_defaults_filled_in() -> None:
         limits=LimitsSpec(attempt="2m", turn=90, stall="500ms"),
         repeats=2,
     )
-    plan = expand(spec, digests=CONTENTS)
+    plan = planned(spec, digests=CONTENTS)
     assert plan == Plan(
         campaign="c",
         digest=plan.digest,
@@ -85,6 +89,7 @@ def test_a_plan_holds_everything_with_its_defaults_filled_in() -> None:
                 options={ONE: {"x": 1, "y": 2}},
                 env={"LANG": "C"},
                 forward=(),
+                tools=ToolsSpec(),
             ),
             ResolvedFlow(
                 id=FlowId("g"),
@@ -101,6 +106,7 @@ def test_a_plan_holds_everything_with_its_defaults_filled_in() -> None:
                 options={},
                 env={},
                 forward=(),
+                tools=ToolsSpec(),
             ),
         ),
         limits=Limits(attempt_ms=120_000, turn_ms=90_000, stall_ms=500),
@@ -112,6 +118,8 @@ def test_a_plan_holds_everything_with_its_defaults_filled_in() -> None:
                 strict=True,
             )
         ),
+        schedule=SCHEDULE,
+        gates=GatesSpec(),
     )
 
 
@@ -148,7 +156,7 @@ def test_a_plan_holds_everything_with_its_defaults_filled_in() -> None:
     ],
 )
 def test_whatever_decides_what_runs_changes_the_digest(changed: CampaignSpec) -> None:
-    before, after = expand(SPEC, digests=CONTENTS), expand(changed, digests=CONTENTS)
+    before, after = planned(SPEC, digests=CONTENTS), planned(changed, digests=CONTENTS)
     assert before.cells[0].digest != after.cells[0].digest
     assert before.digest != after.digest
 
@@ -167,21 +175,21 @@ def test_whatever_decides_what_runs_changes_the_digest(changed: CampaignSpec) ->
     ],
 )
 def test_what_decides_nothing_leaves_the_plan_as_it_was(unchanged: CampaignSpec) -> None:
-    assert expand(unchanged, digests=CONTENTS) == expand(SPEC, digests=CONTENTS)
+    assert planned(unchanged, digests=CONTENTS) == planned(SPEC, digests=CONTENTS)
 
 
 def test_a_script_decides_nothing_for_a_real_model() -> None:
     real = ModelSpec(provider="openai")
     plans = [
-        expand(replace(of_mission(script=script), model=real), digests=CONTENTS)
+        planned(replace(of_mission(script=script), model=real), digests=CONTENTS)
         for script in ("a.yaml", "b.yaml", None)
     ]
     assert plans[0] == plans[1] == plans[2]
 
 
 def test_more_repeats_leave_the_cells_there_were() -> None:
-    few = expand(replace(SPEC, repeats=2), digests=CONTENTS)
-    many = expand(replace(SPEC, repeats=5), digests=CONTENTS)
+    few = planned(replace(SPEC, repeats=2), digests=CONTENTS)
+    many = planned(replace(SPEC, repeats=5), digests=CONTENTS)
     assert many.cells[: len(few.cells)] == few.cells
     assert many.digest != few.digest
 
@@ -204,10 +212,10 @@ def specs(draw: st.DrawFn) -> CampaignSpec:
 @settings(deadline=None)
 @given(specs())
 def test_every_mission_flow_and_repeat_is_one_cell_with_an_id_that_can_name_a_folder(spec: CampaignSpec) -> None:
-    plan = expand(spec, digests=CONTENTS)
+    plan = planned(spec, digests=CONTENTS)
     wanted = {
         (mission.id, flow.id, repeat)
-        for mission in spec.missions
+        for mission in inline_missions(spec)
         for flow in spec.flows
         for repeat in range(1, spec.repeats + 1)
     }
@@ -220,8 +228,8 @@ def test_every_mission_flow_and_repeat_is_one_cell_with_an_id_that_can_name_a_fo
 @settings(deadline=None)
 @given(specs())
 def test_a_plan_is_the_same_each_time_and_after_a_trip_to_disk(spec: CampaignSpec) -> None:
-    plan = expand(spec, digests=CONTENTS)
-    assert expand(spec, digests=CONTENTS) == plan
+    plan = planned(spec, digests=CONTENTS)
+    assert planned(spec, digests=CONTENTS) == plan
     assert msgspec.json.decode(msgspec.json.encode(plan), type=Plan) == plan
 
 
@@ -233,7 +241,7 @@ def run(cells: tuple[Cell, ...], *, seal: Callable[[Cell], None], crash_after: i
 @settings(deadline=None)
 @given(specs(), st.lists(st.integers(0, 12), max_size=5), st.randoms(use_true_random=False))
 def test_run_all_equals_run_some_crash_resume(spec: CampaignSpec, crashes: list[int], chance: Any) -> None:
-    plan = expand(spec, digests=CONTENTS)
+    plan = planned(spec, digests=CONTENTS)
     at_once: list[Cell] = []
     run(remaining(plan, set()), seal=at_once.append)
 
@@ -249,7 +257,7 @@ def test_run_all_equals_run_some_crash_resume(spec: CampaignSpec, crashes: list[
 @settings(deadline=None)
 @given(specs(), st.data())
 def test_what_remains_is_what_has_no_seal_in_the_order_of_the_plan(spec: CampaignSpec, data: st.DataObject) -> None:
-    plan = expand(spec, digests=CONTENTS)
+    plan = planned(spec, digests=CONTENTS)
     sealed = data.draw(st.sets(st.sampled_from([cell.id for cell in plan.cells])))
     left = remaining(plan, {*sealed, CellId("of.another.r1")})
     assert {cell.id for cell in left} == {cell.id for cell in plan.cells} - sealed

@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from proctor.ids import Digest
 from proctor.probe.gate import Decision, ProbeDecision, decide
 from proctor.probe.model import Phase, ProbeRow, RequiredProbe, Verdict, require
-from proctor.spec.model import HeadlessRun, Verified
+from proctor.spec.expect import Verified
+from proctor.spec.model import HeadlessRun
 
 BASE, NOW, OTHER = Digest("sha256:base"), Digest("sha256:now"), Digest("sha256:other")
 ONE, TWO = require([HeadlessRun(command="one"), HeadlessRun(command="two")])

@@ -18,7 +18,8 @@ from proctor.probe.kind import Bench, Judgement, Kind
 from proctor.probe.kinds import KINDS
 from proctor.probe.model import Contained, Phase, ProbeRow, Verdict, require
 from proctor.probe.run import run_probe
-from proctor.spec.model import Contain, HeadlessRun, Network, Verified
+from proctor.spec.expect import Verified
+from proctor.spec.model import Contain, HeadlessRun, Network
 from proctor.workspace.snapshot import snapshot
 
 Run = Callable[..., ProbeRow]

@@ -13,6 +13,8 @@ from proctor.evidence.layout import CampaignPaths, RootPaths
 from proctor.ids import AttemptId, CampaignId, CellId, Digest, FlowId, MissionId, RunId, StrategyId
 from proctor.plan.model import Cell, Limits, Plan
 from proctor.report.row import ReportRow
+from proctor.spec.running import GatesSpec
+from tests.plan.made import SCHEDULE
 
 RUN = RunId("20260101-120000-bbbbbb")
 CAMPAIGN = CampaignId("made-20260101-120000-aaaaaa")
@@ -76,10 +78,12 @@ def campaign(
         flows=(),
         limits=Limits(attempt_ms=1, turn_ms=1, stall_ms=1),
         cells=tuple(cells),
+        schedule=SCHEDULE,
+        gates=GatesSpec(),
     )
     paths.plan.write_text('{"plan": {"flows": [{"id": "codex", "runtime": ["codex_app_server"]}]}}')
     with ledger.open_ledger(paths.ledger) as book:
-        book.begin(plan, run=RUN, at_ms=1)
+        book.begin(plan, run=RUN, at_ms=1, file="made.yaml", spec=Digest("sha256:s"))
         for each in cells:
             attempt = AttemptId(f"{each.id}.1")
             if each.mission not in untried:

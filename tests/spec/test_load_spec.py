@@ -9,15 +9,9 @@ import pytest
 from proctor.canonical import digest_bytes
 from proctor.event.outcome import Outcome
 from proctor.ids import FlowId, MissionId, StrategyId
+from proctor.spec.expect import ExpectSpec, Verified
 from proctor.spec.load import load_spec
-from proctor.spec.model import (
-    ExpectSpec,
-    FlowSpec,
-    HeadlessRun,
-    MissionSpec,
-    Verified,
-    WorkspaceSpec,
-)
+from proctor.spec.model import FlowSpec, HeadlessRun, MissionSpec, WorkspaceSpec
 from tests.spec.good import GOOD, write
 
 Told: TypeAlias = Callable[[Callable[[], object]], list[Any]]

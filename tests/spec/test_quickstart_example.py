@@ -7,8 +7,8 @@ from pathlib import Path
 from proctor.event.claim import claim_in
 from proctor.model.script import Patch, load_script
 from proctor.model.wire import Text
+from proctor.spec.expect import Verified
 from proctor.spec.load import LoadedSpec, load_spec
-from proctor.spec.model import Verified
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -18,8 +18,7 @@ def load() -> LoadedSpec:
 
 
 def test_the_quickstart_expects_one_fix_to_be_real_and_one_to_be_only_claimed() -> None:
-    spec = load().spec
-    assert {mission.id: mission.expect.verified for mission in spec.missions} == {
+    assert {mission.id: mission.expect.verified for mission in load().missions} == {
         "ask": Verified.UNKNOWN,
         "shell": Verified.UNKNOWN,
         "fix": Verified.YES,
@@ -29,7 +28,7 @@ def test_the_quickstart_expects_one_fix_to_be_real_and_one_to_be_only_claimed() 
 
 def test_every_script_of_the_quickstart_ends_with_a_claim_that_its_mission_expects() -> None:
     loaded = load()
-    for mission in loaded.spec.missions:
+    for mission in loaded.missions:
         assert mission.script is not None
         *_, last = load_script(loaded.scripts[mission.script]).steps[-1].intents()
         assert isinstance(last, Text)
@@ -45,7 +44,7 @@ def test_the_patch_of_the_quickstart_makes_its_probe_pass() -> None:
     assert patch.old is not None
     assert patch.new is not None
     after = before.replace(patch.old, patch.new)
-    (probe,) = next(mission.probes for mission in loaded.spec.missions if mission.id == "fix")
+    (probe,) = next(mission.probes for mission in loaded.missions if mission.id == "fix")
     assert [greeting(before) == probe.stdout, greeting(after) == probe.stdout] == [False, True]
 
 

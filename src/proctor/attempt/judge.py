@@ -3,7 +3,7 @@
 from proctor.event.claim import Claim
 from proctor.event.outcome import Outcome
 from proctor.evidence.artifacts import Expectation
-from proctor.spec.model import ExpectSpec, Verified
+from proctor.spec.expect import ExpectSpec, Verified
 
 
 def judge(expect: ExpectSpec, *, outcome: Outcome, verified: Verified, claim: Claim) -> Expectation:

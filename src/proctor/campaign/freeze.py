@@ -44,7 +44,9 @@ def freeze(loaded: LoadedSpec, *, paths: CampaignPaths, workspaces: Path, redact
     """Copy, clone and digest. A workspace may hold anything, so its copy goes to the cache, not into the evidence."""
     copies = _freeze_workspaces(loaded, into=workspaces)
     digests = {key: snapshot(copy).digest for key, copy in copies.items()}
-    plan = expand(loaded.spec, digests=Contents(scripts=loaded.script_digests, workspaces=digests))
+    plan = expand(
+        loaded.spec, missions=loaded.missions, digests=Contents(scripts=loaded.script_digests, workspaces=digests)
+    )
     make_folder(paths.spec_snapshot)
     source_text = loaded.source.decode("utf-8", "replace")
     written = {"spec.yaml": write_text_artifact(paths.spec_snapshot / "spec.yaml", source_text, redactor=redactor)}
@@ -64,7 +66,7 @@ def freeze(loaded: LoadedSpec, *, paths: CampaignPaths, workspaces: Path, redact
 def _freeze_workspaces(loaded: LoadedSpec, *, into: Path) -> dict[str, Path]:
     copies: dict[str, Path] = {}
     unseen = (Path(loaded.file), *loaded.scripts.values())
-    for at, mission in enumerate(loaded.spec.missions):
+    for at, mission in enumerate(loaded.missions):
         workspace, key = mission.workspace, mission.workspace.key
         if key is None or key in copies:
             continue

@@ -9,26 +9,31 @@ from typing import Any
 
 import anyio
 import anyio.to_thread
+import msgspec
 
 from proctor.errors import MachineError
 from proctor.event.outcome import Outcome
 from proctor.evidence.artifacts import AttemptReport
 from proctor.evidence.database import REFUSALS, Database
-from proctor.ids import AttemptId, CellId, RunId
+from proctor.evidence.tally import tally_of
+from proctor.ids import AttemptId, CellId, Digest, RunId, StrategyId
 from proctor.plan.model import Plan
 
-VERSION = 1
+VERSION = 2
 # "PRCT": how the file says whose it is.
 APPLICATION = 0x50524354
 
 SCHEMA = """
+create table campaign (one integer primary key check (one = 1), file text not null, spec text not null,
+                       plan text not null, began_at_ms integer not null) strict;
 create table cell (id text primary key, mission text not null, flow text not null, repeat integer not null,
                    digest text not null) strict;
-create table run (id text primary key, began_at_ms integer not null, ended_at_ms integer) strict;
+create table run (id text primary key, began_at_ms integer not null, ended_at_ms integer, ended text) strict;
 create table attempt (id text primary key, cell text not null references cell, n integer not null,
                       run text not null references run, state text not null, claimed_at_ms integer not null,
                       ended_at_ms integer, outcome text, code text, claimed integer, verified integer, met integer,
-                      tool_calls integer, tokens integer, duration_ms integer,
+                      tool_calls integer, tokens integer, duration_ms integer, strategy text,
+                      retry_at_ms integer, usd real, tally text,
                       unique (cell, n)) strict;
 create index attempt_state on attempt (state);
 """
@@ -71,8 +76,12 @@ class Ledger:
                 self._connection.execute("rollback")
             raise
 
-    def begin(self, plan: Plan, *, run: RunId, at_ms: int) -> None:
-        """The plan's cells, once, and a new run."""
+    def begin(self, plan: Plan, *, run: RunId, at_ms: int, file: str, spec: Digest) -> None:
+        """What the campaign is and the plan's cells, once, and a new run. `spec` is the digest of `file`'s bytes."""
+        whole: Statement = (
+            "insert or ignore into campaign values (1, ?, ?, ?, ?)",
+            (file, spec, plan.digest, at_ms),
+        )
         cells: list[Statement] = [
             (
                 "insert or ignore into cell values (?, ?, ?, ?, ?)",
@@ -80,10 +89,11 @@ class Ledger:
             )
             for cell in plan.cells
         ]
-        self.apply([*cells, ("insert into run (id, began_at_ms) values (?, ?)", (run, at_ms))])
+        self.apply([whole, *cells, ("insert into run (id, began_at_ms) values (?, ?)", (run, at_ms))])
 
-    def end(self, run: RunId, *, at_ms: int) -> None:
-        self.apply([("update run set ended_at_ms = ? where id = ?", (at_ms, run))])
+    def end(self, run: RunId, *, at_ms: int, how: str = "done") -> None:
+        """`how`: "done", or what kept it from going on to the end, such as "drained", "stopped" or "budget"."""
+        self.apply([("update run set ended_at_ms = ?, ended = ? where id = ?", (at_ms, how, run))])
 
     def attempts_made(self) -> dict[CellId, int]:
         rows = self._connection.execute("select cell, max(n) from attempt group by cell")
@@ -98,10 +108,20 @@ def claim(attempt: AttemptId, *, cell: CellId, n: int, run: RunId, at_ms: int) -
     )
 
 
-def settle(attempt: AttemptId, report: AttemptReport, *, at_ms: int) -> Statement:
-    """The seal is on disk; the ledger follows it."""
+def settle(
+    attempt: AttemptId,
+    report: AttemptReport,
+    *,
+    at_ms: int,
+    strategy: StrategyId | None = None,
+    retry_at_ms: int | None = None,
+    usd: float | None = None,
+) -> Statement:
+    """The seal is on disk; the ledger follows it. `retry_at_ms` is when the cell is tried again, if it is to be."""
     tokens = report.metrics.total_tokens
-    columns = "ended_at_ms outcome code claimed verified met tool_calls tokens duration_ms".split()
+    columns = (
+        "ended_at_ms outcome code claimed verified met tool_calls tokens duration_ms strategy retry_at_ms usd tally"
+    ).split()
     return (
         f"update attempt set state = 'sealed', {', '.join(f'{column} = ?' for column in columns)} where id = ?",  # noqa: S608
         (
@@ -114,6 +134,10 @@ def settle(attempt: AttemptId, report: AttemptReport, *, at_ms: int) -> Statemen
             report.metrics.tool_calls,
             tokens,
             report.duration_ms,
+            strategy,
+            retry_at_ms,
+            usd,
+            msgspec.json.encode(tally_of(report)).decode(),
             attempt,
         ),
     )

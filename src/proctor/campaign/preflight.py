@@ -88,7 +88,7 @@ def _health(root: Path | None) -> Mapping[LaneKey, LaneHealth]:
 
 def _secrets(loaded: LoadedSpec, runtimes: Iterable[Runtime], credentials: Sequence[Credential]) -> tuple[Secret, ...]:
     spec = loaded.spec
-    ids = (spec.campaign, *(mission.id for mission in spec.missions), *(flow.id for flow in spec.flows))
+    ids = (spec.campaign, *(mission.id for mission in loaded.missions), *(flow.id for flow in spec.flows))
     words = {*ids, *offers(), *(word for runtime in runtimes for word in runtime.words)}
     names = [secret for secret in spec.secrets if isinstance(secret, str)]
     names += [each.source_variable for each in credentials if each.login is Login.TOKEN and each.source_variable]

@@ -52,12 +52,14 @@ class CampaignResult:
 
 @dataclass(slots=True, kw_only=True)
 class Stops:
-    """How a running campaign is stopped from outside: one attempt, or everything still to come."""
+    """How a running campaign is stopped from outside: nothing new begins, or one attempt ends, or everything does."""
 
+    drain: anyio.Event = field(default_factory=anyio.Event)
     all: anyio.Event = field(default_factory=anyio.Event)
     one: dict[AttemptId, anyio.Event] = field(default_factory=dict)
 
     def stop_all(self) -> None:
+        self.drain.set()
         self.all.set()
         for stop in self.one.values():
             stop.set()
@@ -94,7 +96,7 @@ async def run_campaign(
                 lambda: freeze(loaded, paths=paths, workspaces=scratch / "bases", redactor=Redactor(ready.secrets))
             )
             book = stack.enter_context(open_ledger(paths.ledger))
-            book.begin(frozen.plan, run=run_id, at_ms=clock.wall_ms())
+            book.begin(frozen.plan, run=run_id, at_ms=clock.wall_ms(), file=str(loaded.path), spec=loaded.digest)
             is_begun = True
             # Last of the set-up: a campaign without a plan was cut off before anything ran.
             plan_file = PlanFile(plan=frozen.plan, snapshot=dict(frozen.snapshot))
@@ -216,7 +218,7 @@ class _Run:
     async def all_cells(self, commit: GroupCommit) -> tuple[AttemptResult, ...]:
         plan = self.frozen.plan
         flows = {flow.id: flow for flow in plan.flows}
-        missions = {mission.id: mission for mission in self.loaded.spec.missions}
+        missions = {mission.id: mission for mission in self.loaded.missions}
         waiting: Iterator[Cell] = iter(plan.cells)
         results: dict[AttemptId, AttemptResult] = {}
         async with AsyncExitStack() as stack:
@@ -238,7 +240,7 @@ class _Run:
                 while True:
                     async with _Place(slots) as place:
                         cell = next(waiting, None)
-                        if cell is None or self.stops.all.is_set():
+                        if cell is None or self.stops.drain.is_set():
                             return
                         flow, mission = flows[cell.flow], missions[cell.mission]
                         result = await self._one_cell(
@@ -316,7 +318,7 @@ class _Run:
             if self.disk is not None:
                 # First the seal is durable, then the ledger says that there is one.
                 await self.disk.make_durable()
-            await commit.put(ledger.settle(attempt, result.report, at_ms=at_ms))
+            await commit.put(ledger.settle(attempt, result.report, at_ms=at_ms, strategy=candidate.strategy))
         else:
             code = "run.harness" if result.error is None else result.error.code
             await commit.put(ledger.abandon(attempt, code=code, at_ms=at_ms))

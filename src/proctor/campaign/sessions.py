@@ -102,8 +102,10 @@ class Sessions:
             raise InputError("session.over", "the pool is closed")
         self._keep_evidence_out_of(wish.workspace)
         spec = wish.loaded.spec
-        plan = expand(spec, digests=Contents(scripts=wish.loaded.script_digests, workspaces={}))
-        [flow], [mission] = plan.flows, spec.missions
+        plan = expand(
+            spec, missions=wish.loaded.missions, digests=Contents(scripts=wish.loaded.script_digests, workspaces={})
+        )
+        [flow], [mission] = plan.flows, wish.loaded.missions
         cell = CellId(f"session-{next(self._numbers)}")
         attempt = AttemptId(f"{cell}.1")
         script = None if mission.script is None else load_script(wish.loaded.scripts[mission.script])

@@ -9,7 +9,7 @@ import msgspec
 
 from proctor.ids import StrategyId
 from proctor.spec.marked import Marked
-from proctor.spec.model import Spec
+from proctor.spec.struct import Spec
 from proctor.spec.tree import child_path
 
 T = TypeVar("T")

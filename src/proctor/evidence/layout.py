@@ -170,6 +170,11 @@ class CampaignPaths:
         return self.folder / "ledger.db"
 
     @property
+    def live(self) -> Path:
+        """What it is at now; gone when it is over."""
+        return self.folder / "live.json"
+
+    @property
     def report(self) -> Path:
         return self.folder / "report.json"
 

@@ -9,7 +9,7 @@ from msgspec import Meta, field
 from proctor.model.wire import BreakOff, Part, Pause, Text, Thought
 from proctor.spec.duration import parse_duration_s
 from proctor.spec.marked import decode_file
-from proctor.spec.model import Duration, Spec
+from proctor.spec.struct import Duration, Spec
 
 Count: TypeAlias = Annotated[int, Meta(ge=0)]
 Positive: TypeAlias = Annotated[int, Meta(ge=1)]

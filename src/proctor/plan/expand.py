@@ -1,16 +1,23 @@
 """Missions × flows × repeats = cells, each addressed by its content."""
 
+from collections.abc import Sequence
+
 from msgspec.structs import asdict
 
 from proctor.canonical import digest
 from proctor.ids import CellId, Digest
-from proctor.plan.model import Cell, Contents, Limits, Plan, ResolvedFlow, ResolvedModel
+from proctor.plan.model import Cell, Contents, Limits, Plan, ResolvedFlow, ResolvedModel, Schedule
 from proctor.spec.duration import parse_duration_s
-from proctor.spec.model import CampaignSpec, Duration, FlowSpec, LimitsSpec, MissionSpec
+from proctor.spec.model import CampaignSpec, FlowSpec, MissionSpec
+from proctor.spec.running import LimitsSpec
+from proctor.spec.struct import Duration
 
 
-def expand(spec: CampaignSpec, *, digests: Contents) -> Plan:
-    """The plan of a loaded spec. Repeats go outermost: a campaign cut short has tried everything once."""
+def expand(spec: CampaignSpec, *, missions: Sequence[MissionSpec], digests: Contents, is_canary: bool = False) -> Plan:
+    """The plan of a spec and the missions it comes to.
+
+    Repeats go outermost: a campaign cut short has tried everything once.
+    """
     limits = resolve_limits(spec.limits)
     flows = tuple(resolve_flow(flow, spec=spec) for flow in spec.flows)
     cells = tuple(
@@ -22,7 +29,7 @@ def expand(spec: CampaignSpec, *, digests: Contents) -> Plan:
             digest=_digest(mission, flow, limits=limits, repeat=repeat, digests=digests),
         )
         for repeat in range(1, spec.repeats + 1)
-        for mission in spec.missions
+        for mission in missions
         for flow in flows
     )
     return Plan(
@@ -31,6 +38,27 @@ def expand(spec: CampaignSpec, *, digests: Contents) -> Plan:
         flows=flows,
         limits=limits,
         cells=cells,
+        schedule=resolve_schedule(spec),
+        gates=spec.gates,
+        is_canary=is_canary,
+    )
+
+
+def resolve_schedule(spec: CampaignSpec) -> Schedule:
+    """What decides when cells run, with every duration in milliseconds."""
+    schedule, limits = spec.schedule, spec.limits
+    return Schedule(
+        parallel=schedule.parallel,
+        strategies=schedule.strategies,
+        providers=schedule.providers,
+        per_credential=schedule.per_credential,
+        start_interval_ms=0 if schedule.start_interval is None else _ms(schedule.start_interval),
+        retries=schedule.retries,
+        backoff_ms=_ms(schedule.backoff),
+        longest_wait_ms=_ms(schedule.longest_wait),
+        mission_ms=None if limits.mission is None else _ms(limits.mission),
+        campaign_ms=None if limits.campaign is None else _ms(limits.campaign),
+        usd=limits.usd,
     )
 
 
@@ -52,15 +80,18 @@ def resolve_flow(flow: FlowSpec, *, spec: CampaignSpec) -> ResolvedFlow:
         options=flow.options,
         env=flow.env,
         forward=tuple(flow.forward),
+        tools=flow.tools,
     )
 
 
 def resolve_limits(limits: LimitsSpec) -> Limits:
     """
     >>> resolve_limits(LimitsSpec(attempt="2m", turn=90, stall="1500ms"))
-    Limits(attempt_ms=120000, turn_ms=90000, stall_ms=1500)
+    Limits(attempt_ms=120000, turn_ms=90000, stall_ms=1500, tokens=None)
     """
-    return Limits(attempt_ms=_ms(limits.attempt), turn_ms=_ms(limits.turn), stall_ms=_ms(limits.stall))
+    return Limits(
+        attempt_ms=_ms(limits.attempt), turn_ms=_ms(limits.turn), stall_ms=_ms(limits.stall), tokens=limits.tokens
+    )
 
 
 def _ms(written: Duration) -> int:

@@ -8,6 +8,7 @@ import msgspec
 
 from proctor.ids import CellId, Digest, FlowId, MissionId, StrategyId
 from proctor.spec.model import SCRIPTED, Approvals, Contain, Isolation, Login, Persistence, Profile, Sandbox, SecretFile
+from proctor.spec.running import GatesSpec, ToolsSpec
 
 
 class Planned(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
@@ -15,11 +16,28 @@ class Planned(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_
 
 
 class Limits(Planned, frozen=True, kw_only=True):
-    """The three clocks."""
+    """The three clocks over an attempt, and the tokens it may use."""
 
     attempt_ms: int
     turn_ms: int
     stall_ms: int
+    tokens: int | None = None
+
+
+class Schedule(Planned, frozen=True, kw_only=True):
+    """How many at a time, how often again, how long and how dear in all. It decides when a cell runs, never how."""
+
+    parallel: int
+    strategies: dict[StrategyId, int]
+    providers: dict[str, int]
+    per_credential: int | None
+    start_interval_ms: int
+    retries: int
+    backoff_ms: int
+    longest_wait_ms: int
+    mission_ms: int | None
+    campaign_ms: int | None
+    usd: float | None
 
 
 class ResolvedModel(Planned, frozen=True, kw_only=True):
@@ -51,6 +69,7 @@ class ResolvedFlow(Planned, frozen=True, kw_only=True):
     options: dict[StrategyId, dict[str, Any]]
     env: dict[str, str]
     forward: tuple[str, ...]
+    tools: ToolsSpec
 
 
 class Cell(Planned, frozen=True, kw_only=True):
@@ -71,6 +90,9 @@ class Plan(Planned, frozen=True, kw_only=True):
     flows: tuple[ResolvedFlow, ...]
     limits: Limits
     cells: tuple[Cell, ...]
+    schedule: Schedule
+    gates: GatesSpec
+    is_canary: bool = False  # a trial of a few missions, never the campaign itself
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

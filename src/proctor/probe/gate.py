@@ -23,7 +23,7 @@ import msgspec
 
 from proctor.ids import Digest
 from proctor.probe.model import Phase, ProbeRow, RequiredProbe, Verdict
-from proctor.spec.model import Verified
+from proctor.spec.expect import Verified
 
 
 class ProbeDecision(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):

@@ -9,20 +9,12 @@ import msgspec
 from proctor.errors import InputError
 from proctor.spec.check_login import VARIABLE, is_of_a_model, login_faults, variable_faults
 from proctor.spec.duration import parse_duration_s
+from proctor.spec.expect import Verified
 from proctor.spec.literal import INSTEAD, WRITTEN_OUT, literal_secrets
 from proctor.spec.marked import Marked, nearest
-from proctor.spec.model import (
-    AUTO,
-    SCRIPTED,
-    CampaignSpec,
-    Duration,
-    FlowSpec,
-    Isolation,
-    MissionSpec,
-    Sandbox,
-    Verified,
-    WorkspaceSpec,
-)
+from proctor.spec.model import AUTO, SCRIPTED, CampaignSpec, FlowSpec, Isolation, MissionSpec, Sandbox, WorkspaceSpec
+from proctor.spec.running import MissionsFolder
+from proctor.spec.struct import Duration
 from proctor.spec.tree import child_path
 
 _MAX_ID_CHARS: Final = 64  # two ids and a count make a folder's name
@@ -33,10 +25,11 @@ def faults(marked: Marked[CampaignSpec]) -> Iterator[InputError]:
     """All faults that can be seen without looking at other files."""
     spec = marked.value
     yield from _id_faults(marked, "campaign", spec.campaign)
-    yield from _unique_ids(marked, "missions", spec.missions)
+    missions = inline_missions(spec)
+    yield from _unique_ids(marked, "missions", missions)
     yield from _unique_ids(marked, "flows", spec.flows)
     is_scripted = any((flow.model or spec.model).provider == SCRIPTED for flow in spec.flows)
-    for at, mission in enumerate(spec.missions):
+    for at, mission in enumerate(missions):
         yield from _mission_faults(marked, f"missions[{at}]", mission, is_scripted=is_scripted)
     for at, flow in enumerate(spec.flows):
         yield from _flow_faults(marked, f"flows[{at}]", flow)
@@ -44,6 +37,11 @@ def faults(marked: Marked[CampaignSpec]) -> Iterator[InputError]:
     for key in ("attempt", "turn", "stall"):
         yield from _duration_faults(marked, f"limits.{key}", getattr(spec.limits, key))
     yield from _secret_faults(marked)
+
+
+def inline_missions(spec: CampaignSpec) -> tuple[MissionSpec, ...]:
+    """Those that the spec itself holds."""
+    return () if isinstance(spec.missions, MissionsFolder) else tuple(spec.missions)
 
 
 def _id_faults(marked: Marked[CampaignSpec], key: str, id_: str) -> Iterator[InputError]:

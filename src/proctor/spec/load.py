@@ -11,9 +11,9 @@ import yaml
 from proctor.canonical import digest_bytes
 from proctor.errors import CollectedInputError, InputError
 from proctor.ids import Digest
-from proctor.spec.check import faults
+from proctor.spec.check import faults, inline_missions
 from proctor.spec.marked import Marked, decode_bytes, nearest, raise_collected, read_source
-from proctor.spec.model import CampaignSpec, SecretFile
+from proctor.spec.model import CampaignSpec, MissionSpec, SecretFile
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,6 +21,7 @@ class LoadedSpec:
     """A spec that may be run. Scripts are keyed by their path as the spec spells it, workspaces by their key."""
 
     spec: CampaignSpec
+    missions: tuple[MissionSpec, ...]
     file: str
     folder: Path
     source: bytes
@@ -31,6 +32,11 @@ class LoadedSpec:
     secret_files: tuple[Path, ...]
     marked: Marked[CampaignSpec]
     is_built: bool = False
+
+    @property
+    def path(self) -> Path:
+        """Where it lies, from wherever one looks."""
+        return self.folder / Path(self.file).name
 
     def line_of(self, key_path: str) -> int | None:
         """None in a spec that was built, where nobody has seen lines."""
@@ -71,6 +77,7 @@ def _load(source: bytes, path: Path, *, excused: str = "") -> LoadedSpec:
         raise_collected(problems)
     return LoadedSpec(
         spec=marked.value,
+        missions=files.missions,
         file=str(path),
         folder=files.folder,
         source=source,
@@ -107,6 +114,7 @@ class _Files:
         self.script_digests: dict[str, Digest] = {}
         self.workspaces: dict[str, Path] = {}
         self.secret_files: list[Path] = []
+        self.missions = inline_missions(marked.value)
         self._marked = marked
         self._spec_path = spec_path
 
@@ -119,7 +127,7 @@ class _Files:
         for key, token in tokens:
             if isinstance(token, SecretFile):
                 yield from self._secret_file(token.file, key=f"{key}.file")
-        missions = spec.missions
+        missions = self.missions
         for at, mission in enumerate(missions):
             if mission.script is not None:
                 yield from self._script(mission.script, key=f"missions[{at}].script")

@@ -3,20 +3,20 @@
 from enum import StrEnum
 from typing import Annotated, Any, Literal, TypeAlias
 
-import msgspec
 from msgspec import Meta
 
-from proctor.event.outcome import Outcome
 from proctor.ids import FlowId, MissionId, StrategyId
-
-Duration: TypeAlias = str | int | float
-"""As written: `90s`, `2m`, `500ms` or plain seconds. `spec.duration` turns it into seconds."""
-
-Text: TypeAlias = Annotated[str, Meta(min_length=1)]
-
-
-class Spec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Root of all spec structs: unknown keys are errors."""
+from proctor.spec.expect import ExpectSpec
+from proctor.spec.running import (
+    GatesSpec,
+    HooksSpec,
+    LimitsSpec,
+    MissionsFolder,
+    ScheduleSpec,
+    SelectSpec,
+    ToolsSpec,
+)
+from proctor.spec.struct import Command, Duration, Spec, Text, Texts
 
 
 class Isolation(StrEnum):
@@ -62,27 +62,6 @@ class Persistence(StrEnum):
     PERSISTENT = "persistent"
 
 
-class Verified(StrEnum):
-    """What a probe established. `unknown` is a value."""
-
-    YES = "yes"
-    NO = "no"
-    UNKNOWN = "unknown"
-
-    @property
-    def as_bool(self) -> bool | None:
-        """As reports and `--json` say it."""
-        return None if self is Verified.UNKNOWN else self is Verified.YES
-
-
-class ExpectSpec(Spec, frozen=True, kw_only=True):
-    """What the spec's author says will come out; the run exits 0 when every cell meets it."""
-
-    verified: Verified | None = None
-    outcome: Outcome | None = None
-    answer: str | None = None
-
-
 class Network(StrEnum):
     """What a contained process can reach. Loopback is up either way, its own or the machine's."""
 
@@ -107,7 +86,7 @@ class Probing(Spec, frozen=True, kw_only=True):
 class HeadlessRun(Probing, tag_field="kind", tag="headless_run", frozen=True, kw_only=True):
     """Runs a command in a copy of the workspace. A list is argv; a string is given to `bash -c`."""
 
-    command: Annotated[list[str], Meta(min_length=1)] | Text
+    command: Command
     stdout: str | None = None
     exit: Annotated[int, Meta(ge=0, le=255)] = 0
     timeout: Duration = "30s"
@@ -143,6 +122,9 @@ class MissionSpec(Spec, frozen=True, kw_only=True):
     probes: list[ProbeSpec] = []
     script: Text | None = None
     expect: ExpectSpec = ExpectSpec()
+    tags: Texts = []
+    priority: int = 0
+    hooks: HooksSpec | None = None  # instead of the campaign's
 
 
 SCRIPTED = "scripted"
@@ -182,18 +164,9 @@ class FlowSpec(Spec, frozen=True, kw_only=True):
     options: dict[StrategyId, dict[str, Any]] = {}
     env: dict[str, str] = {}
     forward: list[str] = []
-
-
-class LimitsSpec(Spec, frozen=True, kw_only=True):
-    """Three clocks always run."""
-
-    attempt: Duration = "300s"
-    turn: Duration = "180s"
-    stall: Duration = "60s"
-
-
-class ScheduleSpec(Spec, frozen=True, kw_only=True):
-    parallel: Annotated[int, Meta(ge=1, le=256)] = 4
+    priority: int = 0
+    template: Text | None = None  # instead of the campaign's
+    tools: ToolsSpec = ToolsSpec()
 
 
 class CampaignSpec(Spec, frozen=True, kw_only=True):
@@ -201,7 +174,7 @@ class CampaignSpec(Spec, frozen=True, kw_only=True):
 
     version: Literal[1]
     campaign: str
-    missions: Annotated[list[MissionSpec], Meta(min_length=1)]
+    missions: Annotated[list[MissionSpec], Meta(min_length=1)] | MissionsFolder
     flows: Annotated[list[FlowSpec], Meta(min_length=1)]
     model: ModelSpec = ModelSpec()
     login: Login = Login.NONE
@@ -210,3 +183,8 @@ class CampaignSpec(Spec, frozen=True, kw_only=True):
     limits: LimitsSpec = LimitsSpec()
     schedule: ScheduleSpec = ScheduleSpec()
     secrets: list[str | SecretFile] = []
+    select: SelectSpec = SelectSpec()
+    template: Text | None = None  # a file: the prompt of every mission goes through it
+    hooks: HooksSpec = HooksSpec()
+    gates: GatesSpec = GatesSpec()
+    prices: Text | None = None  # a file: what tokens cost, and since when

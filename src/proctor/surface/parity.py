@@ -52,7 +52,7 @@ def compare_flows(loaded: LoadedSpec, report: Report) -> Parity:
     left, right = (flow.id for flow in loaded.spec.flows)
     # A real model's figures are its own: nothing of ours explains why they differ.
     is_real = any((flow.model or loaded.spec.model).provider != SCRIPTED for flow in loaded.spec.flows)
-    scripted = {each.id: is_real or _is_usage_scripted(loaded, each.id) for each in loaded.spec.missions}
+    scripted = {each.id: is_real or _is_usage_scripted(loaded, each.id) for each in loaded.missions}
     pairs: list[Pair] = []
     problems: list[str] = []
     for one, other in _side_by_side(report, left, right):
@@ -96,7 +96,7 @@ def _side_by_side(report: Report, left: FlowId, right: FlowId) -> Iterator[tuple
 
 
 def _is_usage_scripted(loaded: LoadedSpec, mission: MissionId) -> bool:
-    script = next(each.script for each in loaded.spec.missions if each.id == mission)
+    script = next(each.script for each in loaded.missions if each.id == mission)
     if script is None:
         return False
     steps = load_script(loaded.scripts[script]).steps

@@ -71,7 +71,7 @@ def drive(loaded: LoadedSpec, *, root: Path, is_scratch_kept: bool) -> Driven:
 
 async def _watched(loaded: LoadedSpec, root: Path, is_scratch_kept: bool, stops: Stops) -> CampaignResult | None:
     spec = loaded.spec
-    cells = len(spec.missions) * len(spec.flows) * spec.repeats
+    cells = len(loaded.missions) * len(spec.flows) * spec.repeats
     result = None
     async with open_progress(spec.campaign, cells=cells) as progress, anyio.create_task_group() as tasks:
         await tasks.start(_obey_signals, stops, progress, tasks.cancel_scope)
