@@ -23,6 +23,7 @@ _BY_CODE = {
     "peer.overloaded": Remedy.YIELD,
     "provider.usage-limit": Remedy.PARK,
     "run.cancelled": Remedy.REDO,
+    "run.cut-off": Remedy.REDO,
 }
 
 

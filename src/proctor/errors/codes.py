@@ -114,6 +114,19 @@ CODES: dict[str, Meaning] = {
         "The list of allowed signers cannot be read, or is needed and was not given.",
         "Give a file with a line for each signer: its name, then its public key.",
     ),
+    "campaign.changed": Meaning(
+        "The campaign's spec, or a file it names, is not what it was when the campaign began.",
+        "Put back what was changed, or run the spec as it is now: it makes a new campaign.",
+    ),
+    "campaign.not-begun": Meaning(
+        "The campaign was cut off before anything ran, so there is nothing to resume.", "Run the spec again."
+    ),
+    "campaign.no-spec": Meaning(
+        "The campaign is of an older Proctor, which did not keep where the spec lies.", "Say it with `--spec FILE`."
+    ),
+    "campaign.canary": Meaning(
+        "It is a canary: a trial of a few missions, and no campaign.", "Run the campaign, or another canary."
+    ),
     # ── this machine ──
     "machine.ssh-keygen": Meaning(
         "ssh-keygen is missing, too old to sign, or did not answer.", "Install OpenSSH 8.2 or newer."
@@ -280,6 +293,12 @@ CODES: dict[str, Meaning] = {
     ),
     "run.cancelled": Meaning(
         "The attempt was cancelled.", "Run the spec again: it makes a new campaign.", retryable=True
+    ),
+    "run.cut-off": Meaning(
+        "The attempt was cut off: Proctor was killed in the middle of it.",
+        "Resume the campaign: it tries the cell again.",
+        retryable=True,
+        bucket=Bucket.INFRA,
     ),
     "run.harness": Meaning("Proctor itself failed in an unforeseen way.", "Report it with the detail given."),
     "run.redaction": Meaning(

@@ -25,6 +25,9 @@ _CANDIDATES = 8
 # A command's module is imported when that command is called.
 COMMANDS = {
     "run": ("run", "Run a campaign, keep its evidence, and judge it."),
+    "campaign run": ("campaign_run", "Run a campaign: as `run` does."),
+    "campaign canary": ("campaign_run", "Try a campaign's first missions, apart from it."),
+    "campaign resume": ("campaign_run", "Go on with a campaign that was cut off or stopped."),
     "parity": ("parity", "Run the same missions through two runtimes, and compare."),
     "report": ("evidence", "Work results out again from their evidence."),
     "validate": ("evidence", "Say whether evidence is whole."),

@@ -19,6 +19,8 @@ def closing(driven: Driven, *, calling: Calling) -> RenderableType:
     rows.append(("report", str(campaign.results)))
     if driven.scratch is not None:
         rows.append(("scratch", f"{driven.scratch} (yours to remove)"))
+    if driven.how != "done":
+        rows.append(("go on", calling.command("campaign", "resume", campaign.folder.name)))
     if (row := _telling(report)) is not None:
         rows.append(("next", calling.command("attempt", "explain", row.ref)))
     rows.append(("" if row else "next", calling.command("validate", "--strict", campaign.folder.name)))

@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from proctor.attempt.machine import State
-from proctor.attempt.model import Watcher
+from proctor.campaign.watch import CampaignWatcher
 from proctor.clock import SYSTEM_CLOCK
 from proctor.event.model import Event, ToolBegan, ToolEnded, TurnBegan, UsageReported
 from proctor.event.outcome import OutcomeFold
@@ -48,7 +48,7 @@ class _Track:
     ending: OutcomeFold = field(default_factory=OutcomeFold)
 
 
-class Progress(Watcher):
+class Progress(CampaignWatcher):
     """Follows every attempt; forgets those that are over."""
 
     def __init__(self, console: Console, title: str, *, cells: int) -> None:
