@@ -291,12 +291,10 @@ CODES: dict[str, Meaning] = {
     "run.no-attempt": Meaning(
         "No attempt listens for this command.", "Call it from the command that an attempt runs, while it runs."
     ),
-    "run.cancelled": Meaning(
-        "The attempt was cancelled.", "Run the spec again: it makes a new campaign.", retryable=True
-    ),
+    "run.cancelled": Meaning("The attempt was cancelled.", "Go on with `proctor campaign resume`.", retryable=True),
     "run.cut-off": Meaning(
         "The attempt was cut off: Proctor was killed in the middle of it.",
-        "Resume the campaign: it tries the cell again.",
+        "`proctor campaign resume` tries its cell again.",
         retryable=True,
         bucket=Bucket.INFRA,
     ),
@@ -321,7 +319,7 @@ CODES: dict[str, Meaning] = {
     "evidence.root": Meaning("The evidence root is not a folder.", "Name a folder with --root; it need not exist."),
     "evidence.partial": Meaning(
         "The attempt has no seal: it was cut off.",
-        "Keep it as it is. Run the spec again: it makes a new campaign.",
+        "Keep it as it is. `proctor campaign resume` tries its cell again.",
     ),
     "evidence.running": Meaning("It is still running.", "Wait for it to end.", retryable=True),
     "evidence.missing-file": Meaning(

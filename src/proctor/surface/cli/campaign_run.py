@@ -25,17 +25,17 @@ def canary(*, spec: Path, missions: int, root: Path | None, as_json: bool, is_sc
     """
     if missions < 1:
         raise InputError("usage", "a canary is of one mission at least")
-    loaded = load_spec(spec)
+    folder, loaded = evidence_root(root), load_spec(spec)
     trial = replace(loaded, missions=loaded.missions[:missions], spec=msgspec.structs.replace(loaded.spec, repeats=1))
-    driven = drive(trial, root=evidence_root(root), is_scratch_kept=is_scratch_kept, is_canary=True)
+    driven = drive(trial, root=folder, is_scratch_kept=is_scratch_kept, is_canary=True)
     return tell(driven, root=root, as_json=as_json)
 
 
 def resume(*, id_: str | None, spec: Path | None, root: Path | None, as_json: bool, is_scratch_kept: bool) -> int:
     """Go on with a campaign that was cut off, stopped, or left something untried.
 
-    What has a result stays; what has none is tried again, in a run of its own. The spec and the files it
-    names must be what they were when the campaign began.
+    What has a result stays; what has none is tried again, in a run of its own. The spec and the
+    files it names must be what they were when the campaign began.
     """
     folder = evidence_root(root)
     campaign = find_campaign(id_, root=RootPaths(folder))

@@ -20,7 +20,8 @@ def run(*, spec: Path, root: Path | None, as_json: bool, is_scratch_kept: bool) 
     lets what is running finish; twice stops it, sealed as cancelled; three times cuts it
     off. `proctor campaign resume` goes on from there.
     """
-    driven = drive(load_spec(spec), root=evidence_root(root), is_scratch_kept=is_scratch_kept)
+    folder = evidence_root(root)
+    driven = drive(load_spec(spec), root=folder, is_scratch_kept=is_scratch_kept)
     return tell(driven, root=root, as_json=as_json)
 
 
