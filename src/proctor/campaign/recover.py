@@ -24,6 +24,7 @@ _BY_CODE = {
     "provider.usage-limit": Remedy.PARK,
     "run.cancelled": Remedy.REDO,
     "run.cut-off": Remedy.REDO,
+    "limit.campaign": Remedy.REDO,
 }
 
 
