@@ -99,7 +99,6 @@ def row(**changes: Any) -> ReportRow:
         "attempt_id": AttemptId("fix.codex.r1.1"),
         "run_id": RUN,
         "campaign_id": CAMPAIGN,
-        "cell": CellId("fix.codex.r1"),
         "mission_id": MissionId("fix"),
         "flow_id": FlowId("codex"),
         "runtime": StrategyId("codex_app_server"),
@@ -107,4 +106,6 @@ def row(**changes: Any) -> ReportRow:
         "outcome": Outcome.COMPLETED,
         "dir": "runs/r/attempts/fix.codex.r1.1",
     }
-    return ReportRow(**{**fields, **changes})
+    whole = {**fields, **changes}
+    # An attempt's id is its cell's and a number.
+    return ReportRow(**{"cell": CellId(whole["attempt_id"].rpartition(".")[0]), **whole})

@@ -11,14 +11,16 @@
 | that misses what its spec expects                                             | judged no      |
 | of which nothing is expected: verified yes, no, unknown                       | ok, judged no, unverified |
 
-The worst of them is the whole's: evidence, then infrastructure, judged no, unverified, ok. A cell that was never tried
-makes it unverified, and so does a report of nothing; an interrupted run is interrupted, whatever else it is.
+Of the attempts of a cell one speaks: the last with a result, else the last. The worst of these is the whole's:
+evidence, then infrastructure, judged no, unverified, ok. A cell that was never tried makes it unverified, and so does a
+report of nothing; an interrupted run is interrupted, whatever else it is.
 """
 
 from collections.abc import Iterable
 
 from proctor.errors import Bucket, Exit
 from proctor.event.outcome import Outcome
+from proctor.report.cells import speakers
 from proctor.report.row import ReportRow
 
 _WORST_FIRST = (Exit.EVIDENCE, Exit.INFRASTRUCTURE, Exit.JUDGED_NO, Exit.UNVERIFIED, Exit.OK)
@@ -60,7 +62,7 @@ def judge_all(
     """What they come to. `missing` cells were never tried; `is_damaged` is about what belongs to no single attempt."""
     if is_interrupted:
         return Exit.INTERRUPTED
-    said = {judge(row) for row in rows}
+    said = {judge(row) for row in speakers(rows)}
     if is_damaged:
         said.add(Exit.EVIDENCE)
     if missing or not said:
