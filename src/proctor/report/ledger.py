@@ -18,12 +18,16 @@ from proctor.ids import AttemptId, CellId, Digest, FlowId, MissionId, RunId, Str
 KNOWN_VERSION = 2
 """Of ledgers: those of a newer Proctor are not read."""
 
+CUT_OFF = "run.cut-off"
+"""The code of an attempt that was abandoned because its Proctor was killed."""
+
 _CELLS = "select id, mission, flow, repeat, digest from cell order by rowid"
+# Cells outside, attempts by their index: a cross join is what keeps SQLite from choosing an order that must be sorted.
 _ATTEMPTS = """
 select attempt.id, attempt.cell, attempt.n, attempt.run, attempt.state, cell.mission, cell.flow, cell.repeat,
        attempt.outcome, attempt.code, attempt.claimed, attempt.verified, attempt.met, attempt.tool_calls,
        attempt.tokens, attempt.duration_ms, {later}
-from attempt join cell on cell.id = attempt.cell order by cell.rowid, attempt.n
+from cell cross join attempt on attempt.cell = cell.id order by cell.rowid, attempt.n
 """
 # What version 1 did not keep is unknown.
 _RUNS = {

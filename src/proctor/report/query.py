@@ -13,7 +13,8 @@ from proctor.evidence.layout import AttemptPaths, CampaignPaths, RootPaths, RunP
 from proctor.evidence.reader import Problem, read_artifact
 from proctor.ids import AttemptId, CampaignId, CellId, FlowId, RunId, StrategyId
 from proctor.report.cells import by_cell, speaker
-from proctor.report.ledger import LedgerAttempt, LedgerContents, is_live, read_ledger
+from proctor.report.ledger import CUT_OFF, LedgerAttempt, LedgerContents, is_live, read_ledger
+from proctor.report.planned import read_plan
 from proctor.report.row import AttemptRow, Evidence, ReportRow
 
 STAMP_CHARS = len("YYYYMMDD-hhmmss-xxxxxx")
@@ -29,19 +30,6 @@ class Found:
     rows: tuple[AttemptRow, ...] = ()
     missing_cells: tuple[CellId, ...] = ()
     problems: tuple[Problem, ...] = ()
-
-
-class _PlannedFlow(msgspec.Struct, frozen=True):
-    id: FlowId
-    runtime: tuple[StrategyId, ...]
-
-
-class _Plan(msgspec.Struct, frozen=True):
-    flows: tuple[_PlannedFlow, ...]
-
-
-class _PlanFile(msgspec.Struct, frozen=True):
-    plan: _Plan
 
 
 def campaigns_by_age(root: RootPaths) -> list[CampaignPaths]:
@@ -209,7 +197,7 @@ def _missing(contents: LedgerContents) -> tuple[CellId, ...]:
 
 def _chains(campaign: CampaignPaths) -> Mapping[FlowId, tuple[StrategyId, ...]]:
     try:
-        return {flow.id: flow.runtime for flow in read_artifact(campaign.plan, _PlanFile).plan.flows}
+        return {flow.id: flow.runtime for flow in read_plan(campaign).flows}
     except EvidenceError:
         return {}
 
@@ -265,7 +253,7 @@ def _ledger_row(
         repeat=attempt.repeat,
         n=attempt.n,
         runtime=runtime,
-        state="sealed" if attempt.state == "sealed" else "abandoned",
+        state="sealed" if attempt.state == "sealed" else "partial" if attempt.code == CUT_OFF else "abandoned",
         outcome=attempt.outcome,
         code=attempt.code,
         **advice(attempt.code),

@@ -59,7 +59,7 @@ def sign_test(one: int, other: int) -> float:
     for at in range(min(one, other) + 1):
         total += ways
         ways = ways * (tries - at) // (at + 1)
-    return min(1.0, 2 * total / 2**tries)
+    return min(1.0, 2 * total / (1 << tries))
 
 
 def at_most(k: int, n: int, chance: float) -> float:
@@ -162,12 +162,3 @@ def paired(passes: Iterable[tuple[bool, bool]]) -> Paired:
         counts[pair] += 1
     both, first, second, neither = counts.values()
     return Paired(both=both, only_first=first, only_second=second, neither=neither)
-
-
-def mean(values: Iterable[float]) -> float | None:
-    """
-    >>> mean([0.5, 1.0]), mean([])
-    (0.75, None)
-    """
-    known = list(values)
-    return math.fsum(known) / len(known) if known else None
