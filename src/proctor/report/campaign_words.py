@@ -117,10 +117,11 @@ def _tools(report: CampaignReport) -> Iterator[str]:
     for each in report.flows:
         score = each.score
         if score.tool_calls:
+            time = f"{duration(score.tool_ms)} in them, " if score.tool_ms else ""
             stuck = f", {plural(score.stuck, 'attempt')} without progress" if score.stuck else ""
             yield (
                 f"{each.flow_id}: {plural(score.tool_calls, 'call')}, {score.tool_failures:,} failed, "
-                f"{score.tool_retries:,} tried again, {duration(score.tool_ms)} in them, "
+                f"{score.tool_retries:,} tried again, {time}"
                 f"{score.output_bytes:,} bytes out{stuck}"
             )
 

@@ -7,6 +7,7 @@ from proctor.evidence.tally import Tally
 from proctor.ids import AttemptId, FlowId, MissionId
 from proctor.report.score import FAILED, PASSED, UNVERIFIED, Told
 from proctor.report.standing import CellResult
+from proctor.report.words import percent
 from proctor.spec.running import GatesSpec, TraceProfile
 
 _UNMEASURED = "it was sealed before this was measured"
@@ -44,9 +45,8 @@ def judge_gates(gates: GatesSpec, cells: Sequence[CellResult], *, bound: Collect
 def _coverage(least: float, cells: Sequence[CellResult]) -> Iterator[Blocked]:
     results = sum(cell.stands is not None for cell in cells)
     if not cells or results < least * len(cells):
-        yield Blocked(
-            mission_id=None, why=f"{results:,} of {len(cells):,} cells have a result, {least:.4g} are asked for"
-        )
+        why = f"{results:,} of {len(cells):,} cells have a result, and {percent(least)} must"
+        yield Blocked(mission_id=None, why=why)
 
 
 def _pair(cells: Sequence[CellResult]) -> Iterator[Blocked]:
@@ -78,10 +78,8 @@ def _tools(cells: Sequence[CellResult]) -> Iterator[Blocked]:
     for cell in cells:
         broken = None if cell.tally is None else cell.tally.policy_violations
         if cell.stands in _AGENTS and broken != 0:
-            told = (
-                "it was sealed before this was measured" if broken is None else f"tool calls against policy: {broken}"
-            )
-            yield Blocked(mission_id=cell.cell.mission, attempt_id=_id(cell), why=told)
+            why = _UNMEASURED if broken is None else f"tool calls against its policy: {broken}"
+            yield Blocked(mission_id=cell.cell.mission, attempt_id=_id(cell), why=why)
 
 
 def _id(cell: CellResult) -> AttemptId | None:

@@ -85,7 +85,7 @@ def money(usd: float | None, *, unknown: int = 0) -> str:
     """
     if usd is None:
         return UNKNOWN
-    spelled = f"${usd:,.4f}" if 0 < usd < 1 else f"${usd:,.2f}"
+    spelled = f"${usd:,.4f}" if 0 < usd < 0.1 else f"${usd:,.2f}"
     return f"≥ {spelled}" if unknown else spelled
 
 
