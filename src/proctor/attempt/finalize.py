@@ -1,16 +1,19 @@
 """The last files of an attempt, all but its seal. Nothing here asks the agent anything."""
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from proctor.attempt.derive import Derived
 from proctor.attempt.judge import judge
 from proctor.attempt.model import AttemptAsk, Lease
+from proctor.attempt.policy import violations
 from proctor.errors import EvidenceError, advice
+from proctor.event.trace import ToolCall
 from proctor.evidence import canary, layout
 from proctor.evidence.artifacts import AttemptReport, Feedback, RunnerRef, Seal, StreamHead
+from proctor.evidence.reader import read_rows
 from proctor.evidence.redact import Redactor
 from proctor.evidence.seal import draw_up
 from proctor.ids import ProcessId, ThreadId
@@ -74,6 +77,8 @@ def finalize(
         expectation=judge(ask.mission.expect, outcome=ending.outcome, verified=decision.verified, claim=claim),
         metrics=derived.metrics,
         workspace_digest_after=now.digest,
+        has_changed_files=now.digest != base.digest,
+        policy_violations=violations(ask.flow.tools, _calls(ask)),
         duration_ms=duration_ms,
     )
     paths = ask.paths
@@ -93,6 +98,11 @@ def finalize(
         if sealed.files[name].sha256 != hashlib.sha256(data).hexdigest():
             raise EvidenceError("evidence.digest", "changed before it was sealed", file=name)
     return report, sealed
+
+
+def _calls(ask: AttemptAsk) -> Iterator[ToolCall]:
+    """As they were recorded; read only where there is a policy to hold them against."""
+    return iter(read_rows(ask.paths.tool_calls, ToolCall))
 
 
 def _runner_ref(ask: AttemptAsk, derived: Derived, conversation: Conversation) -> RunnerRef:

@@ -303,12 +303,6 @@ CODES: dict[str, Meaning] = {
         retryable=True,
         bucket=Bucket.INFRA,
     ),
-    "run.cut-off": Meaning(
-        "The attempt was cut off: Proctor was killed in the middle of it.",
-        "Resume the campaign: it tries the cell again.",
-        retryable=True,
-        bucket=Bucket.INFRA,
-    ),
     "run.harness": Meaning("Proctor itself failed in an unforeseen way.", "Report it with the detail given."),
     "run.redaction": Meaning(
         "A secret that was planted as a canary reached the disk, so redaction did not work and there is no seal.",

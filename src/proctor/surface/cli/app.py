@@ -31,6 +31,7 @@ COMMANDS = {
     "parity": ("parity", "Run the same missions through two runtimes, and compare."),
     "report": ("evidence", "Work results out again from their evidence."),
     "validate": ("evidence", "Say whether evidence is whole."),
+    "campaign report": ("campaign_report", "What came of a campaign: scores, intervals, cost, gates."),
     "sign": ("verify", "Sign the seals of evidence with an SSH key."),
     "verify": ("verify", "Say what evidence establishes, and who signed it."),
     "attempt list": ("attempt", "Every attempt under the evidence root."),
