@@ -25,6 +25,8 @@ _CANDIDATES = 8
 # A command's module is imported when that command is called.
 COMMANDS = {
     "run": ("run", "Run a campaign, keep its evidence, and judge it."),
+    "campaign status": ("campaign_status", "How a campaign stands, while it runs or after."),
+    "campaign list": ("campaign_status", "Every campaign under the evidence root."),
     "parity": ("parity", "Run the same missions through two runtimes, and compare."),
     "report": ("evidence", "Work results out again from their evidence."),
     "validate": ("evidence", "Say whether evidence is whole."),

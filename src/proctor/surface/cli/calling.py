@@ -11,7 +11,7 @@ from pathlib import Path
 ROOT_VARIABLE = "PROCTOR_ROOT"
 
 _COMMAND = re.compile(r"^proctor (?P<whole>[^`\n]+)$|`proctor (?P<quoted>[^`\n]+)`", re.MULTILINE)
-_ROOTED = ("run", "report", "validate", "attempt", "doctor")
+_ROOTED = ("run", "report", "validate", "attempt", "doctor", "campaign", "gc", "pin", "try")
 
 
 def program() -> str:
