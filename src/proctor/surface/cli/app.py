@@ -44,6 +44,8 @@ COMMANDS = {
     "note": ("note", "From inside an attempt: put a note on record."),
     "model serve": ("model", "Play a model's script on loopback."),
     "doctor": ("doctor", "Look at this machine, and clean up after dead runs."),
+    "gc": ("gc", "Let go of old evidence, by age and size."),
+    "pin": ("gc", "Keep a campaign, whatever retention says."),
     "contract": ("contract", "Every file, event, command and code others may rely on."),
     "schema": ("contract", "The JSON Schema of a file, a row or a spec."),
     "completion": ("contract", "A script that completes commands in a shell."),

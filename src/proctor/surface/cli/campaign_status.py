@@ -33,7 +33,7 @@ def status(*, campaign: str | None, is_watched: bool, root: Path | None, as_json
     second for as long as it runs; with --json each look is a line.
     """
     output = Output(is_json=as_json)
-    paths = _found(campaign, root)
+    paths = find_one_campaign(campaign, root)
     calling = Calling.of(root)
     if is_watched and as_json:
         import msgspec
@@ -99,7 +99,8 @@ def list_campaigns(*, root: Path | None, as_json: bool) -> int:
     return 0
 
 
-def _found(word: str | None, root: Path | None) -> CampaignPaths:
+def find_one_campaign(word: str | None, root: Path | None) -> CampaignPaths:
+    """The one that is meant; the latest where none is named."""
     paths = RootPaths(evidence_root(root))
     if word is None:
         return latest_campaign(paths)

@@ -58,6 +58,14 @@ def _when(at_ms: int, *, now_ms: int) -> str:
     return "now" if at_ms <= now_ms else f"in {duration(at_ms - now_ms)}"
 
 
+def age(ms: int) -> str:
+    """
+    >>> age(90_000), age(3 * 86_400_000)
+    ('1 min 30 s', '3 days')
+    """
+    return duration(max(0, ms)) if ms < 48 * 3_600_000 else f"{ms // 86_400_000:,} days"
+
+
 def money(usd: float | None) -> str:
     """
     >>> money(None), money(0.0), money(0.01234), money(12.5)

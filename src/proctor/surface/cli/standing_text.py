@@ -8,10 +8,10 @@ from rich.table import Table
 from rich.text import Text
 
 from proctor.evidence.reader import Problem
-from proctor.report.words import UNKNOWN, duration, legible, plural
+from proctor.report.words import UNKNOWN, legible, plural
 from proctor.surface.cli.blocks import pairs
 from proctor.surface.cli.calling import Calling
-from proctor.surface.cli.live_lines import money, running_table, waits
+from proctor.surface.cli.live_lines import age, money, running_table, waits
 from proctor.surface.standing import Left, Standing
 
 
@@ -48,12 +48,12 @@ def _facts(standing: Standing, *, now_ms: int) -> Iterator[tuple[str, Renderable
         yield "expected", Text(f"{standing.met:,} met, {standing.not_met:,} not met")
     yield "verdict", Text(standing.verdict)
     retried = sum(standing.attempts.values())
-    pace = "" if standing.per_minute is None else f", {standing.per_minute:g} a minute"
+    pace = "" if standing.per_minute is None else f", {standing.per_minute:,.1f} a minute"
     yield "attempts", Text(f"{retried:,} in {plural(standing.runs, 'run')}{pace}")
     if standing.usd is not None:
         yield "cost", Text(money(standing.usd))
     if standing.began_at_ms is not None:
-        yield "began", Text(f"{duration(max(0, now_ms - standing.began_at_ms))} ago")
+        yield "began", Text(f"{age(now_ms - standing.began_at_ms)} ago")
     if standing.is_pinned:
         yield "pinned", Text("yes")
     yield "folder", Text(legible(standing.dir))
@@ -79,14 +79,13 @@ def render_standings(found: Sequence[Standing], problems: Sequence[Problem], *, 
     for name in ("kind", "state", "settled", "verdict", "age"):
         table.add_column(name, no_wrap=True, justify="right" if name in ("settled", "age") else "left")
     for each in found:
-        age = UNKNOWN if each.began_at_ms is None else duration(max(0, now_ms - each.began_at_ms))
         table.add_row(
             Text(legible(each.campaign_id)),
             each.kind + (", pinned" if each.is_pinned else ""),
             Text("running" if each.is_live else _how(each).rpartition(", ")[2], style="green" if each.is_live else ""),
             f"{each.settled:,} of {each.cells:,}",
             each.verdict,
-            age,
+            UNKNOWN if each.began_at_ms is None else age(now_ms - each.began_at_ms),
         )
     told = [Text(legible(f"{each.file}: {each.detail} ({each.code})"), style="red") for each in problems]
     return Group(*([table] if found else []), *told)
