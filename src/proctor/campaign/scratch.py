@@ -65,8 +65,8 @@ def kept_scratch(runs: Path) -> list[Path]:
     return [folder for folder in sorted(runs.iterdir()) if (folder / _KEPT).exists()] if runs.is_dir() else []
 
 
-def is_scratch_live(folder: Path) -> bool:
-    """Whether its run lives."""
+def is_locked(folder: Path) -> bool:
+    """Whether the owner of this folder lives."""
     if not (folder / LOCK).exists():
         return False
     if (lock := take_lock(folder)) is None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from proctor.campaign.retention import Unit
-from proctor.campaign.scratch import is_scratch_live, kept_scratch, scratch_of_runs
+from proctor.campaign.scratch import is_locked, kept_scratch, scratch_of_runs
 from proctor.evidence.database import address
 from proctor.evidence.layout import SEAL_SIGNATURE, CampaignPaths, RootPaths
 from proctor.report.ledger import is_live
@@ -47,7 +47,7 @@ def find_units(root: RootPaths, *, now_ms: int) -> Iterator[Unit]:
             name=campaign.folder.name,
             folders=(campaign.folder, *there),
             touched_at_ms=(touched_at_ms := max(*touched, *map(_touched_ms, there), 0)),
-            size_bytes=_size(campaign.folder, *there),
+            size_bytes=size_of(campaign.folder, *there),
             stays=_reason(
                 ("pinned", os.path.lexists(campaign.pin)),
                 ("running", is_live(campaign)),
@@ -65,9 +65,9 @@ def find_units(root: RootPaths, *, now_ms: int) -> Iterator[Unit]:
                 name=name,
                 folders=(folder,),
                 touched_at_ms=(touched_at_ms := _touched_ms(folder)),
-                size_bytes=_size(folder),
+                size_bytes=size_of(folder),
                 stays=_reason(
-                    ("running", is_scratch_live(scratch_of_runs() / name)),
+                    ("running", is_locked(scratch_of_runs() / name)),
                     ("just made", now_ms - touched_at_ms < _FRESH_MS),
                     ("signed", _is_signed(folder)),
                     ("named by a statement", name in stated),
@@ -79,8 +79,8 @@ def find_units(root: RootPaths, *, now_ms: int) -> Iterator[Unit]:
             name=scratch.name,
             folders=(scratch,),
             touched_at_ms=_touched_ms(scratch),
-            size_bytes=_size(scratch),
-            stays=_reason(("running", is_scratch_live(scratch)), ("of a pinned campaign", scratch.name in pinned)),
+            size_bytes=size_of(scratch),
+            stays=_reason(("running", is_locked(scratch)), ("of a pinned campaign", scratch.name in pinned)),
         )
 
 
@@ -123,7 +123,7 @@ def _touched_ms(folder: Path) -> int:
     return max(map(_mtime_ms, inner))
 
 
-def _size(*folders: Path) -> int:
+def size_of(*folders: Path) -> int:
     """What they take of the disk."""
     total, pending = 0, list(map(str, folders))
     while pending:

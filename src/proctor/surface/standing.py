@@ -14,10 +14,10 @@ from proctor.campaign.recover import Remedy, remedy
 from proctor.errors import EvidenceError, advice
 from proctor.event.outcome import Outcome
 from proctor.evidence.database import address
-from proctor.evidence.layout import CampaignPaths
+from proctor.evidence.layout import CampaignPaths, RootPaths
 from proctor.evidence.live import Live
 from proctor.evidence.reader import read_artifact
-from proctor.ids import AttemptId, CampaignId, RunId
+from proctor.ids import AttemptId, CampaignId, RunId, StrategyId
 from proctor.report.ledger import is_live
 from proctor.report.row import ReportRow
 from proctor.report.verdict import WORDS, judge_all
@@ -29,6 +29,9 @@ group by 1, 2, 3, 4, 5, 6
 """
 _RUN = "select id, began_at_ms, ended_at_ms, {ended} from run order by began_at_ms, id"
 _PACE = "select count(*), max(ended_at_ms) from attempt where run = ? and ended_at_ms is not null"
+_OUTCOMES = """
+select strategy, outcome, code, count(*) from attempt where state = 'sealed' and strategy is not null group by 1, 2, 3
+"""
 _COST = "select count(*), count({usd}), sum({usd}) from attempt where state = 'sealed'"
 
 
@@ -240,3 +243,20 @@ def _picture(campaign: CampaignPaths) -> Live | None:
     with suppress(EvidenceError):
         return read_artifact(campaign.live, Live)
     return None
+
+
+def count_outcomes(root: RootPaths) -> dict[StrategyId, dict[str, int]]:
+    """How the sealed attempts of every campaign ended, by strategy; the most frequent first. What cannot be read is
+    left out.
+    """
+    counts: dict[StrategyId, Counter[str]] = {}
+    for campaign in root.campaigns():
+        if campaign.ledger.is_file():
+            with (
+                suppress(sqlite3.Error, UnicodeError),
+                closing(sqlite3.connect(address(campaign.ledger), uri=True, timeout=5.0)) as connection,
+            ):
+                for strategy, outcome, code, number in connection.execute(_OUTCOMES):
+                    name = str(outcome) if code is None else f"{outcome} ({code})"
+                    counts.setdefault(StrategyId(str(strategy)), Counter())[name] += number
+    return {strategy: dict(each.most_common()) for strategy, each in counts.items()}
