@@ -16,18 +16,27 @@ from proctor.ids import Digest
 from proctor.plan.expand import expand
 from proctor.plan.model import Contents, Plan
 from proctor.spec.load import LoadedSpec
+from proctor.spec.missions import Written
+from proctor.spec.running import SelectSpec
 from proctor.workspace.clone import clone
 from proctor.workspace.prepare import prepare
 from proctor.workspace.snapshot import snapshot
 
 
 class FrozenFiles(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """index.json of the snapshot: digests of the originals, keyed as the spec spells them."""
+    """index.json of the snapshot: digests of the originals, keyed as the spec spells them.
+
+    `files` are mission files, templates and the price file; `names` is what scripts and files are called here.
+    `select` came with the command, beside the spec's own.
+    """
 
     schema_version: int = 1
     spec: Digest
     scripts: dict[str, Digest]
     workspaces: dict[str, Digest]
+    files: dict[str, Digest] = {}
+    names: dict[str, str] = {}
+    select: SelectSpec = SelectSpec()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,15 +54,31 @@ def freeze(loaded: LoadedSpec, *, paths: CampaignPaths, workspaces: Path, redact
     copies = _freeze_workspaces(loaded, into=workspaces)
     digests = {key: snapshot(copy).digest for key, copy in copies.items()}
     plan = expand(
-        loaded.spec, missions=loaded.missions, digests=Contents(scripts=loaded.script_digests, workspaces=digests)
+        loaded.spec,
+        missions=loaded.missions,
+        digests=Contents(scripts=loaded.script_digests, workspaces=digests),
+        prompts=loaded.prompts,
     )
     make_folder(paths.spec_snapshot)
     source_text = loaded.source.decode("utf-8", "replace")
     written = {"spec.yaml": write_text_artifact(paths.spec_snapshot / "spec.yaml", source_text, redactor=redactor)}
-    for number, (_, path) in enumerate(sorted(loaded.scripts.items())):
+    names: dict[str, str] = {}
+    for number, (spelled, path) in enumerate(sorted(loaded.scripts.items())):
         text, name = path.read_text(encoding="utf-8"), f"script-{number}.yaml"
+        names[spelled] = name
         written[name] = write_text_artifact(paths.spec_snapshot / name, text, redactor=redactor)
-    index = FrozenFiles(spec=loaded.digest, scripts=dict(loaded.script_digests), workspaces=digests)
+    for number, (spelled, source) in enumerate(sorted(loaded.sources.items())):
+        name = names[spelled] = f"file-{number}{Path(spelled).suffix}"
+        text = source.decode("utf-8", "replace")
+        written[name] = write_text_artifact(paths.spec_snapshot / name, text, redactor=redactor)
+    index = FrozenFiles(
+        spec=loaded.digest,
+        scripts=dict(loaded.script_digests),
+        workspaces=digests,
+        files=loaded.source_digests,
+        names=names,
+        select=loaded.select,
+    )
     written["index.json"] = write_artifact(paths.spec_snapshot / "index.json", index, redactor=redactor)
     return Frozen(
         plan=plan,
@@ -65,14 +90,15 @@ def freeze(loaded: LoadedSpec, *, paths: CampaignPaths, workspaces: Path, redact
 
 def _freeze_workspaces(loaded: LoadedSpec, *, into: Path) -> dict[str, Path]:
     copies: dict[str, Path] = {}
-    unseen = (Path(loaded.file), *loaded.scripts.values())
-    for at, mission in enumerate(loaded.missions):
-        workspace, key = mission.workspace, mission.workspace.key
+    sources = (loaded.folder / spelled for spelled in loaded.sources)
+    unseen = (Path(loaded.file), *loaded.scripts.values(), *sources)
+    for written in loaded.written:
+        workspace, key = written.mission.workspace, written.mission.workspace.key
         if key is None or key in copies:
             continue
         into.mkdir(mode=0o700, parents=True, exist_ok=True)
         copies[key] = into / str(len(copies))
-        with _blamed(loaded, key=f"missions[{at}].workspace.{'copy' if workspace.ref is None else 'git'}"):
+        with _blamed(loaded, written, key=f"workspace.{'copy' if workspace.ref is None else 'git'}"):
             if workspace.ref is None:
                 prepare(loaded.workspaces[key], into=copies[key])
             else:
@@ -81,12 +107,11 @@ def _freeze_workspaces(loaded: LoadedSpec, *, into: Path) -> dict[str, Path]:
 
 
 @contextmanager
-def _blamed(loaded: LoadedSpec, *, key: str) -> Iterator[None]:
-    """Says which line of the spec an input error comes from."""
+def _blamed(loaded: LoadedSpec, written: Written, *, key: str) -> Iterator[None]:
+    """Says which line of the mission an input error comes from."""
     try:
         yield
     except InputError as error:
         at = key.replace(".git", ".ref") if error.code == "workspace.ref" else key
-        raise InputError(
-            error.code, error.what, file=loaded.file, line=loaded.line_of(at), key=at, suggestion=error.suggestion
-        ) from error
+        told = written.problem(error.code, error.what, key=at, suggestion=error.suggestion)
+        raise loaded.as_seen(told) from error

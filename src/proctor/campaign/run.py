@@ -285,7 +285,7 @@ class _Run:
                 plan_digest=self.frozen.plan.digest,
                 plan_file_digest=self.plan_file_digest,
                 cell=cell,
-                mission=mission,
+                mission=self.loaded.asked(mission, flow.id),
                 flow=flow,
                 limits=self.frozen.plan.limits,
                 paths=self.root.run(self.run_id).attempt(cell.id, n=n),
