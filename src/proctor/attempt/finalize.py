@@ -5,12 +5,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import msgspec
+
 from proctor.attempt.derive import Derived
-from proctor.attempt.judge import judge
+from proctor.attempt.expectation import expectation_of
 from proctor.attempt.model import AttemptAsk, Lease
 from proctor.errors import EvidenceError, advice
 from proctor.evidence import canary, layout
-from proctor.evidence.artifacts import AttemptReport, Feedback, RunnerRef, Seal, StreamHead
+from proctor.evidence.artifacts import AttemptRecord, AttemptReport, Feedback, RunnerRef, Seal, StreamHead
 from proctor.evidence.redact import Redactor
 from proctor.evidence.seal import draw_up
 from proctor.ids import ProcessId, ThreadId
@@ -59,6 +61,14 @@ def finalize(
         result=claim.result,
     )
     changes = diff(ask.workspace_source, workspace, base=base, now=now).decode("utf-8", "surrogateescape")
+    paths = ask.paths
+    written = {
+        layout.RUNNER_REF: layout.write_artifact(paths.runner_ref, ref, redactor=redactor, is_durable=False),
+        layout.FEEDBACK: layout.write_artifact(paths.feedback, feedback, redactor=redactor, is_durable=False),
+        layout.WORKSPACE_DIFF: layout.write_text_artifact(
+            paths.workspace_diff, changes, redactor=redactor, is_durable=False
+        ),
+    }
     decision = decide(
         require(ask.mission.probes), conversation.probes, workspace_digest=now.digest, base_digest=base.digest
     )
@@ -71,20 +81,18 @@ def finalize(
         claimed=claim.claimed,
         verified=decision.verified.as_bool,
         reasons=decision.reasons,
-        expectation=judge(ask.mission.expect, outcome=ending.outcome, verified=decision.verified, claim=claim),
+        # As it stands on record: redacted, like everything that it is compared with.
+        expectation=expectation_of(
+            msgspec.json.decode(conversation.written[layout.ATTEMPT], type=AttemptRecord),
+            paths,
+            derived,
+            verified=decision.verified,
+        ),
         metrics=derived.metrics,
         workspace_digest_after=now.digest,
         duration_ms=duration_ms,
     )
-    paths = ask.paths
-    written = {
-        layout.RUNNER_REF: layout.write_artifact(paths.runner_ref, ref, redactor=redactor, is_durable=False),
-        layout.FEEDBACK: layout.write_artifact(paths.feedback, feedback, redactor=redactor, is_durable=False),
-        layout.WORKSPACE_DIFF: layout.write_text_artifact(
-            paths.workspace_diff, changes, redactor=redactor, is_durable=False
-        ),
-        layout.REPORT: layout.write_artifact(paths.report, report, redactor=redactor, is_durable=False),
-    }
+    written[layout.REPORT] = layout.write_artifact(paths.report, report, redactor=redactor, is_durable=False)
     planted = canary.among(ask.secrets)
     unsaid = b"" if planted is None else planted.value.encode()
     sealed = draw_up(paths, attempt_id=ask.attempt_id, clock=ask.clock, streams=streams, unsaid=unsaid, written=written)
