@@ -48,8 +48,12 @@ def finalize(
     redactor: Redactor,
     duration_ms: int,
     streams: Mapping[str, StreamHead],
+    changes: bytes | None = None,
 ) -> tuple[AttemptReport, Seal]:
-    """Write what is left of the layout, all but the seal, which is drawn up."""
+    """Write what is left of the layout, all but the seal, which is drawn up.
+
+    `changes` are what workspace.diff will say, where that was worked out before something else was let near it.
+    """
     claim, ending = derived.claim, derived.ending
     ref = _runner_ref(ask, derived, conversation)
     feedback = Feedback(
@@ -60,13 +64,14 @@ def finalize(
         problem=claim.problem,
         result=claim.result,
     )
-    changes = diff(ask.workspace_source, workspace, base=base, now=now).decode("utf-8", "surrogateescape")
+    if changes is None:
+        changes = diff(ask.workspace_source, workspace, base=base, now=now)
     paths = ask.paths
     written = {
         layout.RUNNER_REF: layout.write_artifact(paths.runner_ref, ref, redactor=redactor, is_durable=False),
         layout.FEEDBACK: layout.write_artifact(paths.feedback, feedback, redactor=redactor, is_durable=False),
         layout.WORKSPACE_DIFF: layout.write_text_artifact(
-            paths.workspace_diff, changes, redactor=redactor, is_durable=False
+            paths.workspace_diff, changes.decode("utf-8", "surrogateescape"), redactor=redactor, is_durable=False
         ),
     }
     decision = decide(

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from proctor.event.claim import Claim
-from proctor.event.command import command_of
+from proctor.event.command import command_line
 from proctor.event.outcome import Outcome
 from proctor.event.trace import ToolCall
 from proctor.evidence.artifacts import Expectation
@@ -101,7 +101,7 @@ class _Doings:
         self.not_run = dict.fromkeys(commands)
         last, streak = None, 0
         for call in calls:
-            line = command_of(call)
+            line = command_line(call)
             self.calls += 1
             self.failures += call.ok is False
             this = (call.kind, call.name, call.input)

@@ -301,6 +301,7 @@ class _Run:
                 clock=self.clock,
                 watcher=self.watcher,
                 hidden=(self.root.folder,),
+                spec_folder=self.loaded.folder,
                 facts=self.agents.facts(flow),
                 is_persistent=flow.persistence is Persistence.PERSISTENT,
                 decide=self.decide,

@@ -1,15 +1,15 @@
-"""The command line of a tool call, however its agent spells it. Pure."""
+"""What a command was meant to be, however an agent wraps it. Pure."""
 
 import shlex
 from typing import Final
 
 from proctor.event.trace import ToolCall
 
-_SHELLS: Final = frozenset({"sh", "bash", "dash", "zsh"})
+_SHELLS: Final = frozenset({"sh", "bash", "zsh", "dash"})
 
 
-def command_of(call: ToolCall) -> str | None:
-    """What was meant to be run; None where the call ran no command."""
+def command_line(call: ToolCall) -> str | None:
+    """The line that a call ran, without the shell around it; None where it ran none."""
     match call.kind, call.input:
         case "command", {"command": str(command)}:
             return bare_command(command)
