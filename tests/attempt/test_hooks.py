@@ -15,6 +15,7 @@ pytestmark = pytest.mark.real_agent
 
 LEFT = "481516"
 """Seconds that nobody else sleeps."""
+MEDDLE = "echo three > $PROCTOR_WORKSPACE/a.txt"
 TELL = "import json, os; print(json.dumps({**os.environ, 'cwd': os.getcwd()}))"
 TOLD = "PROCTOR_CAMPAIGN PROCTOR_MISSION PROCTOR_FLOW PROCTOR_ATTEMPT PROCTOR_WORKSPACE PROCTOR_PHASE".split()
 
@@ -33,7 +34,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Lab:
         "unmet": {"before": "echo no database >&2; exit 3"},
         "slow": {"before": f"setsid sleep {LEFT} & sleep {LEFT}", "timeout": "500ms"},
         "lost": {"before": ["no-such-program"]},
-        "meddler": {"before": "echo three > $PROCTOR_WORKSPACE/a.txt"},
+        "meddler": {"before": MEDDLE},
         "late": {"after": "echo four > $PROCTOR_WORKSPACE/a.txt; echo $HOOK_PASSWORD; exit 4"},
     }
     missions = [mission(name, *steps, workspace=workspace, probes=[probe], hooks=each) for name, each in hooks.items()]
@@ -85,8 +86,7 @@ def test_the_campaigns_hooks_are_those_of_a_mission_that_has_none(lab: Lab) -> N
         ("lost", "no-such-program: there is no program no-such-program on PATH"),
         (
             "meddler",
-            "bash -c 'echo three > $PROCTOR_WORKSPACE/a.txt': "
-            "it changed the workspace, which is to be the agent's alone",
+            f"bash -c '{MEDDLE}': it changed the workspace, which is to be the agent's alone",
         ),
     ],
 )

@@ -11,7 +11,7 @@ from proctor.errors import InputError
 from proctor.evidence.layout import RootPaths
 from proctor.evidence.redact import Redactor
 from proctor.ids import CampaignId
-from proctor.spec.load import load_spec
+from proctor.spec.load import Given, load_spec
 from proctor.spec.running import SelectSpec
 
 SPEC = """\
@@ -46,7 +46,7 @@ def spec(tmp_path: Path) -> Path:
 def test_mission_files_templates_and_prices_are_frozen_with_the_selection(spec: Path, tmp_path: Path) -> None:
     paths = RootPaths(tmp_path / "root").campaign(CampaignId("night-1"))
     paths.create()
-    loaded = load_spec(spec, select=SelectSpec(ids=["a"]))
+    loaded = load_spec(spec, given=Given(select=SelectSpec(ids=["a"])))
     frozen = freeze(loaded, paths=paths, workspaces=tmp_path / "bases", redactor=Redactor([]))
     index = msgspec.json.decode((paths.spec_snapshot / "index.json").read_bytes(), type=FrozenFiles)
     asked = ("careful.txt", "missions/a.md", "missions/b.md", "prices.yaml")
@@ -62,7 +62,7 @@ def test_mission_files_templates_and_prices_are_frozen_with_the_selection(spec: 
             "missions/b.md": "file-2.md",
             "prices.yaml": "file-3.yaml",
         },
-        select=SelectSpec(ids=["a"]),
+        given=Given(select=SelectSpec(ids=["a"])),
     )
     kept = {name: (paths.spec_snapshot / at).read_text() for name, at in index.names.items()}
     assert kept == {name: text for name, text in FILES.items() if name != "spec.yaml"}

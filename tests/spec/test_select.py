@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from proctor.errors import InputError
 from proctor.ids import MissionId
-from proctor.spec.load import load_spec
+from proctor.spec.load import Given, load_spec
 from proctor.spec.model import MissionSpec
 from proctor.spec.running import SelectSpec
 from proctor.spec.select import select
@@ -139,11 +139,10 @@ select: {tags: [quick]}
 def test_what_is_asked_for_narrows_what_the_spec_selects(folder: Path, told: Told) -> None:
     path = write(folder, SPEC)
     loaded = load_spec(path)
-    assert ([each.id for each in loaded.missions], loaded.select) == (["a", "b"], SelectSpec())
-    second = load_spec(path, select=SelectSpec(range="2"))
-    assert ([each.id for each in second.missions], second.select) == (["b"], SelectSpec(range="2"))
-    assert [each.mission for each in second.written] == list(second.missions)
-    assert told(lambda: load_spec(path, select=SelectSpec(ids=["c"]))) == [
+    assert ([each.id for each in loaded.missions], loaded.given) == (["a", "b"], Given())
+    second = load_spec(path, given=Given(select=SelectSpec(range="2")))
+    assert ([each.id for each in second.missions], second.given.select) == (["b"], SelectSpec(range="2"))
+    assert told(lambda: load_spec(path, given=Given(select=SelectSpec(ids=["c"])))) == [
         ("spec.selection", None, "ids[0]", "no mission is called `c`", "Missions: a, b.")
     ]
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from proctor.ids import FlowId
 from proctor.plan.expand import expand
 from proctor.plan.model import Contents
-from proctor.spec.load import load_spec
+from proctor.spec.load import Given, load_spec
 from proctor.spec.running import SelectSpec
 from proctor.spec.template import TOKENS, parse_template
 from tests.spec.good import write
@@ -52,7 +52,7 @@ def test_a_prompt_goes_through_the_flows_template_or_the_campaigns(path: Path) -
 
 def test_a_selection_changes_neither_prompts_nor_cells(path: Path) -> None:
     def cells(select: SelectSpec) -> dict[str, str]:
-        loaded = load_spec(path, select=select)
+        loaded = load_spec(path, given=Given(select=select))
         contents = Contents(scripts=loaded.script_digests, workspaces={})
         plan = expand(loaded.spec, missions=loaded.missions, digests=contents, prompts=loaded.prompts)
         return {cell.id: cell.digest for cell in plan.cells}

@@ -15,9 +15,8 @@ from proctor.evidence.redact import Redactor
 from proctor.ids import Digest
 from proctor.plan.expand import expand
 from proctor.plan.model import Contents, Plan
-from proctor.spec.load import LoadedSpec
+from proctor.spec.load import NOTHING, Given, LoadedSpec
 from proctor.spec.missions import Written
-from proctor.spec.running import SelectSpec
 from proctor.workspace.clone import clone
 from proctor.workspace.prepare import prepare
 from proctor.workspace.snapshot import snapshot
@@ -27,7 +26,7 @@ class FrozenFiles(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """index.json of the snapshot: digests of the originals, keyed as the spec spells them.
 
     `files` are mission files, templates and the price file; `names` is what scripts and files are called here.
-    `select` came with the command, beside the spec's own.
+    `given` came with the command.
     """
 
     schema_version: int = 1
@@ -36,7 +35,7 @@ class FrozenFiles(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     workspaces: dict[str, Digest]
     files: dict[str, Digest] = {}
     names: dict[str, str] = {}
-    select: SelectSpec = SelectSpec()
+    given: Given = NOTHING
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +50,7 @@ class Frozen:
 
 def freeze(loaded: LoadedSpec, *, paths: CampaignPaths, workspaces: Path, redactor: Redactor) -> Frozen:
     """Copy, clone and digest. A workspace may hold anything, so its copy goes to the cache, not into the evidence."""
-    copies = _freeze_workspaces(loaded, into=workspaces)
+    copies = copy_workspaces(loaded, into=workspaces)
     digests = {key: snapshot(copy).digest for key, copy in copies.items()}
     plan = expand(
         loaded.spec,
@@ -77,7 +76,7 @@ def freeze(loaded: LoadedSpec, *, paths: CampaignPaths, workspaces: Path, redact
         workspaces=digests,
         files=loaded.source_digests,
         names=names,
-        select=loaded.select,
+        given=loaded.given,
     )
     written["index.json"] = write_artifact(paths.spec_snapshot / "index.json", index, redactor=redactor)
     return Frozen(
@@ -88,17 +87,18 @@ def freeze(loaded: LoadedSpec, *, paths: CampaignPaths, workspaces: Path, redact
     )
 
 
-def _freeze_workspaces(loaded: LoadedSpec, *, into: Path) -> dict[str, Path]:
+def copy_workspaces(loaded: LoadedSpec, *, into: Path) -> dict[str, Path]:
+    """Each once, by its key. InputError, at its mission, for the first that cannot be had."""
     copies: dict[str, Path] = {}
     sources = (loaded.folder / spelled for spelled in loaded.sources)
     unseen = (Path(loaded.file), *loaded.scripts.values(), *sources)
-    for written in loaded.written:
-        workspace, key = written.mission.workspace, written.mission.workspace.key
+    for mission in loaded.missions:
+        workspace, key = mission.workspace, mission.workspace.key
         if key is None or key in copies:
             continue
         into.mkdir(mode=0o700, parents=True, exist_ok=True)
         copies[key] = into / str(len(copies))
-        with _blamed(loaded, written, key=f"workspace.{'copy' if workspace.ref is None else 'git'}"):
+        with _blamed(loaded, loaded.written[mission.id], key=f"workspace.{'copy' if workspace.ref is None else 'git'}"):
             if workspace.ref is None:
                 prepare(loaded.workspaces[key], into=copies[key])
             else:

@@ -12,18 +12,36 @@ from msgspec import structs
 
 from proctor.canonical import digest_bytes
 from proctor.errors import CollectedInputError, InputError
-from proctor.ids import Digest, FlowId
+from proctor.ids import Digest, FlowId, MissionId
 from proctor.spec.check import faults
 from proctor.spec.files import SpecFiles
 from proctor.spec.marked import Marked, decode_bytes, raise_collected, read_source
 from proctor.spec.missions import Written
-from proctor.spec.model import CampaignSpec, MissionSpec
+from proctor.spec.model import CampaignSpec, FlowSpec, MissionSpec
 from proctor.spec.prices import Prices, price_faults
 from proctor.spec.running import SelectSpec
 from proctor.spec.select import select as selected
+from proctor.spec.struct import Spec
 from proctor.spec.template import Prompts
 
-EVERYTHING = SelectSpec()
+
+class Given(Spec, frozen=True, kw_only=True):
+    """What comes with the call and not from the file: a narrower selection, and flows instead of the file's.
+
+    A campaign keeps it, so that resume can give it again.
+    """
+
+    select: SelectSpec = SelectSpec()
+    flows: list[FlowSpec] | None = None
+
+
+NOTHING = Given()
+
+
+class _Suite(CampaignSpec, frozen=True, kw_only=True):
+    """A spec whose flows are given: its own, if it has any, are not used."""
+
+    flows: list[FlowSpec] = []
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,12 +49,12 @@ class LoadedSpec:
     """A spec that may be run. Scripts and sources are keyed by their path as the spec spells it, workspaces by their
     key. Sources are the bytes of mission files, templates and the price file.
 
-    `missions` are those that the spec's `select` and then `select`, which came with the call, leave.
+    `missions` are those that the spec's `select` and then `given.select` leave.
     """
 
     spec: CampaignSpec
     missions: tuple[MissionSpec, ...]
-    select: SelectSpec
+    given: Given
     file: str
     folder: Path
     source: bytes
@@ -48,7 +66,7 @@ class LoadedSpec:
     secret_files: tuple[Path, ...]
     prompts: Prompts
     prices: Prices | None
-    written: tuple[Written, ...]  # as many as missions
+    written: Mapping[MissionId, Written]
     marked: Marked[CampaignSpec]
     is_built: bool = False
 
@@ -75,12 +93,9 @@ class LoadedSpec:
         return structs.replace(mission, prompt=self.prompts.of(mission, flow), hooks=mission.hooks or self.spec.hooks)
 
 
-def load_spec(path: Path, *, select: SelectSpec = EVERYTHING) -> LoadedSpec:
-    """Reads a spec, or says all that is wrong with it: first its form and types, then what it means.
-
-    `select` narrows what the spec itself selects.
-    """
-    return _load(read_source(path), path, select=select)
+def load_spec(path: Path, *, given: Given = NOTHING) -> LoadedSpec:
+    """Reads a spec, or says all that is wrong with it: first its form and types, then what it means."""
+    return _load(read_source(path), path, given=given)
 
 
 def load_built(built: CampaignSpec | Mapping[str, Any], *, name: str, folder: Path, excused: str = "") -> LoadedSpec:
@@ -101,9 +116,9 @@ def _without_line(error: InputError, *, file: str) -> InputError:
     return InputError(error.code, error.what, file=file, key=error.key, suggestion=error.suggestion)
 
 
-def _load(source: bytes, path: Path, *, select: SelectSpec = EVERYTHING, excused: str = "") -> LoadedSpec:
+def _load(source: bytes, path: Path, *, given: Given = NOTHING, excused: str = "") -> LoadedSpec:
     try:
-        marked = decode_bytes(source, CampaignSpec, file=str(path))
+        marked = _decode(source, path, flows=given.flows)
     except InputError as error:
         _refuse_other_versions(error)
         raise
@@ -115,12 +130,11 @@ def _load(source: bytes, path: Path, *, select: SelectSpec = EVERYTHING, excused
     places = {mission.id: place for place, mission in enumerate(missions, start=1)}
     with _blamed_on(marked):
         missions = selected(missions, marked.value.select)
-    missions = selected(missions, select)
-    chosen = {mission.id for mission in missions}
+    missions = selected(missions, given.select)
     return LoadedSpec(
         spec=marked.value,
         missions=missions,
-        select=select,
+        given=given,
         file=str(path),
         folder=files.folder,
         source=source,
@@ -132,9 +146,17 @@ def _load(source: bytes, path: Path, *, select: SelectSpec = EVERYTHING, excused
         secret_files=tuple(files.secret_files),
         prompts=Prompts(campaign=marked.value.campaign, templates=files.templates, places=places),
         prices=files.prices,
-        written=tuple(each for each in files.written if each.mission.id in chosen),
+        written={each.mission.id: each for each in files.written},
         marked=marked,
     )
+
+
+def _decode(source: bytes, path: Path, *, flows: list[FlowSpec] | None) -> Marked[CampaignSpec]:
+    if flows is None:
+        return decode_bytes(source, CampaignSpec, file=str(path))
+    suite = decode_bytes(source, _Suite, file=str(path))
+    fields = {name: getattr(suite.value, name) for name in CampaignSpec.__struct_fields__}
+    return Marked(value=CampaignSpec(**{**fields, "flows": flows}), file=suite.file, root=suite.root)
 
 
 @contextmanager
