@@ -12,6 +12,7 @@ import msgspec
 
 from proctor import canonical
 from proctor.attempt.policy import violations
+from proctor.attempt.expectation import expectation_of
 from proctor.attempt.rederive import Rederived, rederive
 from proctor.errors import EvidenceError, ProctorError
 from proctor.event.metrics import Metrics
@@ -89,7 +90,7 @@ def recheck(paths: AttemptPaths) -> tuple[Problem, ...]:
     problems += probes.problems
     report = _read(paths.report, AttemptReport, problems, is_sealed=is_sealed)
     if report is not None:
-        problems += _check_report(report, again, record, rows)
+        problems += _check_report(report, again, record, rows, paths)
     return tuple(dict.fromkeys(problems))
 
 
@@ -149,7 +150,7 @@ def _stated(fact: Fact | None) -> str:
 
 
 def _check_report(
-    report: AttemptReport, again: Rederived, record: AttemptRecord, rows: list[ProbeRow]
+    report: AttemptReport, again: Rederived, record: AttemptRecord, rows: list[ProbeRow], paths: AttemptPaths
 ) -> Iterator[Problem]:
     derived = again.derived
     yield from _differences(REPORT, report.metrics, derived.metrics)
@@ -169,6 +170,16 @@ def _check_report(
     if report.verified is not verified:
         detail = f"verified is {report.verified}, but the probes give {verified}"
         yield Problem(code="evidence.gate", file=REPORT, detail=detail)
+    if record.expect is None:
+        return  # written by a Proctor that did not keep it
+    try:
+        expectation = expectation_of(record, paths, derived, verified=decision.verified)
+    except EvidenceError as error:
+        yield Problem.of(error)
+        return
+    if report.expectation != expectation:
+        detail = f"expectation is {_shown(report.expectation)}, but the evidence gives {_shown(expectation)}"
+        yield Problem(code="evidence.derived", file=REPORT, detail=detail)
 
 
 def _calls(again: Rederived) -> Iterator[ToolCall]:

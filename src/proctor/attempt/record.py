@@ -28,6 +28,7 @@ def write_record(ask: AttemptAsk, *, base: Digest, prompt: bytes, redactor: Reda
         prompt_digest=canonical.digest_bytes(prompt),
         workspace_digest=base,
         required_probes=tuple(probe.digest for probe in require(ask.mission.probes)),
+        expect=ask.mission.expect,
         isolation=flow.isolation,
         sandbox=flow.sandbox,
         approvals=flow.approvals,

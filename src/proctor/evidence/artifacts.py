@@ -21,6 +21,7 @@ from proctor.ids import (
     ThreadId,
 )
 from proctor.plan.model import Limits, Plan
+from proctor.spec.expect import ExpectSpec
 from proctor.spec.model import Approvals, Isolation, Sandbox
 from proctor.spec.running import ToolsSpec
 
@@ -63,6 +64,7 @@ class AttemptRecord(Artifact, frozen=True, kw_only=True):
     prompt_digest: Digest
     workspace_digest: Digest
     required_probes: tuple[Digest, ...]
+    expect: ExpectSpec | None = None  # what its mission states
     isolation: Isolation
     sandbox: Sandbox
     approvals: Approvals
