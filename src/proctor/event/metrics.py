@@ -96,7 +96,7 @@ class MetricsFold:
 
     def feed(self, event: Event) -> None:
         self._count[type(event)] += 1
-        if isinstance(event, ToolBegan | ToolEnded) and event.call not in self._open:
+        if isinstance(event, (ToolBegan, ToolEnded)) and event.call not in self._open:
             # A call whose beginning was lost or came late was one all the same.
             self._kinds[event.kind] += 1
         if isinstance(event, ToolBegan):
