@@ -1,7 +1,7 @@
 """One attempt from start to seal: whatever happens to the agent, there is a typed outcome and nothing left running."""
 
-import shlex
 import os
+import shlex
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
