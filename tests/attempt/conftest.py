@@ -31,7 +31,19 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> RunPaths:
     probe = {"kind": "headless_run", "command": ["cat", "greet.txt"], "stdout": "Hello, Ada\n"}
     patch = {"say": "I mend it.", "patch": {"file": "greet.txt", "old": "Hello, world", "new": "Hello, Ada"}}
     missions = [
-        mission("fix", {"run": "cat greet.txt"}, patch, say_done("Ada"), workspace=workspace, probes=[probe]),
+        mission(
+            "fix",
+            {"run": "cat greet.txt"},
+            patch,
+            say_done("Ada"),
+            workspace=workspace,
+            probes=[probe],
+            expect={
+                "matches": "^Ad",
+                "trace": {"max_tool_calls": 2, "max_repeats": 1, "tools": ["patch"], "commands": ["cat "]},
+                "workspace": {"changed": ["*.txt"], "only": ["greet.txt"]},
+            },
+        ),
         mission("claim", {"think": "Too much work.", **say_done("Ada")}, workspace=workspace, probes=[probe]),
         mission("nap", {"say": "I sleep.", "run": "echo zzz; sleep 300"}, say_done()),
     ]

@@ -22,6 +22,7 @@ from proctor.ids import AttemptId, FlowId, MissionId
 from proctor.plan.model import Cell, ResolvedFlow
 from proctor.runtime.base import Decide
 from proctor.runtime.resolve import Candidate
+from proctor.spec.load import LoadedSpec
 from proctor.spec.model import MissionSpec, Persistence
 from proctor.workspace.snapshot import EMPTY
 
@@ -30,6 +31,7 @@ from proctor.workspace.snapshot import EMPTY
 class Attempts:
     """What all attempts of a run share."""
 
+    loaded: LoadedSpec
     opened: Opened
     root: RootPaths
     missions: Mapping[MissionId, MissionSpec]
@@ -79,7 +81,7 @@ class Attempts:
                 plan_digest=frozen.plan.digest,
                 plan_file_digest=self.opened.plan_file_digest,
                 cell=cell,
-                mission=mission,
+                mission=self.loaded.asked(mission, flow.id),
                 flow=flow,
                 limits=frozen.plan.limits,
                 paths=self.root.run(run_id).attempt(cell.id, n=n),
@@ -95,6 +97,7 @@ class Attempts:
                 clock=self.clock,
                 watcher=self.spending.watcher(cell.flow, self.watcher),
                 hidden=(self.root.folder,),
+                spec_folder=self.loaded.folder,
                 facts=self.agents.facts(flow),
                 is_persistent=flow.persistence is Persistence.PERSISTENT,
                 decide=self.decide,

@@ -18,7 +18,8 @@ from proctor.evidence.redact import Redactor
 from proctor.ids import Digest
 from proctor.plan.expand import expand
 from proctor.plan.model import Contents, Plan
-from proctor.spec.load import LoadedSpec
+from proctor.spec.load import NOTHING, Given, LoadedSpec
+from proctor.spec.missions import Written
 from proctor.workspace.clone import clone
 from proctor.workspace.prepare import prepare
 from proctor.workspace.snapshot import snapshot
@@ -27,12 +28,19 @@ _INDEX = "index.json"
 
 
 class FrozenFiles(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """index.json of the snapshot: digests of the originals, keyed as the spec spells them."""
+    """index.json of the snapshot: digests of the originals, keyed as the spec spells them.
+
+    `files` are mission files, templates and the price file; `names` is what scripts and files are called here.
+    `given` came with the command.
+    """
 
     schema_version: int = 1
     spec: Digest
     scripts: dict[str, Digest]
     workspaces: dict[str, Digest]
+    files: dict[str, Digest] = {}
+    names: dict[str, str] = {}
+    given: Given = NOTHING
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,19 +98,34 @@ def thaw(loaded: LoadedSpec, *, paths: CampaignPaths, workspaces: Path, redactor
 
 def _plan(loaded: LoadedSpec, workspaces: Mapping[str, Digest], *, is_canary: bool) -> Plan:
     contents = Contents(scripts=loaded.script_digests, workspaces=workspaces)
-    return expand(loaded.spec, missions=loaded.missions, digests=contents, is_canary=is_canary)
+    return expand(loaded.spec, missions=loaded.missions, digests=contents, prompts=loaded.prompts, is_canary=is_canary)
 
 
 def _index(loaded: LoadedSpec, workspaces: Mapping[str, Digest]) -> FrozenFiles:
-    return FrozenFiles(spec=loaded.digest, scripts=dict(loaded.script_digests), workspaces=dict(workspaces))
+    return FrozenFiles(
+        spec=loaded.digest,
+        scripts=dict(loaded.script_digests),
+        workspaces=dict(workspaces),
+        files=loaded.source_digests,
+        names=_names(loaded),
+        given=loaded.given,
+    )
+
+
+def _names(loaded: LoadedSpec) -> dict[str, str]:
+    """What scripts and other files are kept as, by how the spec spells them."""
+    scripts = {spelled: f"script-{number}.yaml" for number, spelled in enumerate(sorted(loaded.scripts))}
+    files = {spelled: f"file-{number}{Path(spelled).suffix}" for number, spelled in enumerate(sorted(loaded.sources))}
+    return scripts | files
 
 
 def _texts(loaded: LoadedSpec) -> dict[str, str]:
     """What is kept of it as text, by the name it is kept under."""
-    scripts = (path for _, path in sorted(loaded.scripts.items()))
+    names = _names(loaded)
     return {
         "spec.yaml": loaded.source.decode("utf-8", "replace"),
-        **{f"script-{number}.yaml": path.read_text(encoding="utf-8") for number, path in enumerate(scripts)},
+        **{names[spelled]: path.read_text(encoding="utf-8") for spelled, path in loaded.scripts.items()},
+        **{names[spelled]: source.decode("utf-8", "replace") for spelled, source in loaded.sources.items()},
     }
 
 
@@ -131,20 +154,22 @@ def _changed(
 
 
 def _copied(loaded: LoadedSpec, *, into: Path) -> tuple[dict[str, Path], dict[str, Digest]]:
-    copies = _freeze_workspaces(loaded, into=into)
+    copies = copy_workspaces(loaded, into=into)
     return copies, {key: snapshot(copy).digest for key, copy in copies.items()}
 
 
-def _freeze_workspaces(loaded: LoadedSpec, *, into: Path) -> dict[str, Path]:
+def copy_workspaces(loaded: LoadedSpec, *, into: Path) -> dict[str, Path]:
+    """Each once, by its key. InputError, at its mission, for the first that cannot be had."""
     copies: dict[str, Path] = {}
-    unseen = (Path(loaded.file), *loaded.scripts.values())
-    for at, mission in enumerate(loaded.missions):
+    sources = (loaded.folder / spelled for spelled in loaded.sources)
+    unseen = (Path(loaded.file), *loaded.scripts.values(), *sources)
+    for mission in loaded.missions:
         workspace, key = mission.workspace, mission.workspace.key
         if key is None or key in copies:
             continue
         into.mkdir(mode=0o700, parents=True, exist_ok=True)
         copies[key] = into / str(len(copies))
-        with _blamed(loaded, key=f"missions[{at}].workspace.{'copy' if workspace.ref is None else 'git'}"):
+        with _blamed(loaded, loaded.written[mission.id], key=f"workspace.{'copy' if workspace.ref is None else 'git'}"):
             if workspace.ref is None:
                 prepare(loaded.workspaces[key], into=copies[key])
             else:
@@ -153,12 +178,11 @@ def _freeze_workspaces(loaded: LoadedSpec, *, into: Path) -> dict[str, Path]:
 
 
 @contextmanager
-def _blamed(loaded: LoadedSpec, *, key: str) -> Iterator[None]:
-    """Says which line of the spec an input error comes from."""
+def _blamed(loaded: LoadedSpec, written: Written, *, key: str) -> Iterator[None]:
+    """Says which line of the mission an input error comes from."""
     try:
         yield
     except InputError as error:
         at = key.replace(".git", ".ref") if error.code == "workspace.ref" else key
-        raise InputError(
-            error.code, error.what, file=loaded.file, line=loaded.line_of(at), key=at, suggestion=error.suggestion
-        ) from error
+        told = written.problem(error.code, error.what, key=at, suggestion=error.suggestion)
+        raise loaded.as_seen(told) from error

@@ -11,6 +11,7 @@ import anyio
 import anyio.to_thread
 import msgspec
 
+from proctor.campaign.durable import GATHER_S
 from proctor.campaign.standing import Tried
 from proctor.errors import MachineError
 from proctor.event.outcome import Outcome
@@ -225,6 +226,7 @@ class GroupCommit:
         with self._inbox, self._waiting:
             try:
                 async for first in self._waiting:
+                    await anyio.sleep(GATHER_S)
                     await self._commit([first, *self._queued()])
             finally:
                 for put in self._queued():

@@ -191,6 +191,7 @@ class _Run:
             hosts = await stack.enter_async_context(anyio.create_task_group())
             pool = HostPool(hosts, new_id=lambda: ProcessId(f"p-{chance.token_hex(6)}"))
             attempts = Attempts(
+                loaded=self.loaded,
                 opened=opened,
                 root=self.root,
                 missions={mission.id: mission for mission in self.loaded.missions},

@@ -14,6 +14,7 @@ from proctor.event.model import (
     ErrorReported,
     Event,
     FactsStated,
+    HookRan,
     LimitReached,
     NoteMade,
     PromptSent,
@@ -34,6 +35,7 @@ from proctor.event.model import (
     WarningRaised,
 )
 from proctor.event.outcome import Ending
+from proctor.event.witness import HOOK
 from proctor.fact import Fact
 from proctor.ids import ItemId, ThreadId
 
@@ -240,6 +242,8 @@ def _plain_line(event: Event) -> Line | None:
             return _line(event, "end", cause, source="channel")
         case NoteMade(text=text):
             return _line(event, "note", text, source="agent")
+        case HookRan(text=text):
+            return _line(event, "note", text, source=HOOK)
         case Unrecognized(native=native):
             return _line(event, "note", f"unrecognized frame: {native}")
         case _:

@@ -108,7 +108,8 @@ class Database:
             return MachineError("run.harness", f"it cannot hold it: {error}", file=str(path))
         # The name may have a third word that says more, as in SQLITE_CORRUPT_INDEX.
         name = "_".join(getattr(error, "sqlite_errorname", "").split("_")[:2])
-        codes = {"SQLITE_NOTADB": self.code, "SQLITE_CORRUPT": self.code, **_CODES}
+        # A table or a column that is not there, or is another, is an error without a name of its own.
+        codes = {**dict.fromkeys(("SQLITE_NOTADB", "SQLITE_CORRUPT", "SQLITE_ERROR"), self.code), **_CODES}
         return MachineError(codes.get(name, "machine.unwritable"), str(error), file=str(path))
 
 
