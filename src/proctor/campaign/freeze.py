@@ -96,6 +96,14 @@ def thaw(loaded: LoadedSpec, *, paths: CampaignPaths, workspaces: Path, redactor
     return Frozen(plan=plan, snapshot=kept.snapshot, workspaces=copies, workspace_digests=digests)
 
 
+def given_to(paths: CampaignPaths) -> Given:
+    """What came with the command that began the campaign; nothing where that is not to be read any more."""
+    try:
+        return read_artifact(paths.spec_snapshot / _INDEX, FrozenFiles).given
+    except EvidenceError:  # told by `thaw`
+        return NOTHING
+
+
 def _plan(loaded: LoadedSpec, workspaces: Mapping[str, Digest], *, is_canary: bool) -> Plan:
     contents = Contents(scripts=loaded.script_digests, workspaces=workspaces)
     return expand(loaded.spec, missions=loaded.missions, digests=contents, prompts=loaded.prompts, is_canary=is_canary)

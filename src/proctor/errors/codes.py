@@ -304,6 +304,7 @@ CODES: dict[str, Meaning] = {
     "limit.campaign": Meaning(
         "The campaign ran past its limit, so what was running was ended.",
         "Raise limits.campaign and run the spec again: it makes a new campaign.",
+        retryable=True,
         bucket=Bucket.HARNESS,
     ),
     "limit.tokens": Meaning(
