@@ -295,6 +295,8 @@ CODES: dict[str, Meaning] = {
     "hook.failed": Meaning(
         "The operator's own hook before an attempt failed, so the agent was not asked.",
         "Read what it said in `proctor attempt explain`, and mend the command.",
+        retryable=True,
+        bucket=Bucket.HARNESS,
     ),
     "limit.turn": Meaning("The turn ran past its limit.", "Raise limits.turn, or make the task smaller."),
     "limit.attempt": Meaning("The attempt ran past its limit.", "Raise limits.attempt."),
