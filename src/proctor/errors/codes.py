@@ -300,6 +300,17 @@ CODES: dict[str, Meaning] = {
     ),
     "limit.turn": Meaning("The turn ran past its limit.", "Raise limits.turn, or make the task smaller."),
     "limit.attempt": Meaning("The attempt ran past its limit.", "Raise limits.attempt."),
+    "limit.mission": Meaning(
+        "All attempts of the cell together ran past the mission's limit.", "Raise limits.mission."
+    ),
+    "limit.campaign": Meaning(
+        "The campaign ran past its limit, so what was running was ended.",
+        "Raise limits.campaign and run the spec again: it makes a new campaign.",
+        bucket=Bucket.HARNESS,
+    ),
+    "limit.tokens": Meaning(
+        "The attempt used more tokens than it may.", "Raise limits.tokens, or make the task smaller."
+    ),
     "limit.stall": Meaning(
         "The agent said nothing for too long.", "Raise limits.stall, or see why it hangs.", retryable=True
     ),
