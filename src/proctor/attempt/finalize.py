@@ -73,6 +73,7 @@ def finalize(
         reasons=decision.reasons,
         expectation=judge(ask.mission.expect, outcome=ending.outcome, verified=decision.verified, claim=claim),
         metrics=derived.metrics,
+        retry_after_ms=ending.retry_after_ms,
         workspace_digest_after=now.digest,
         duration_ms=duration_ms,
     )
