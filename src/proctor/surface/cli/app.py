@@ -34,6 +34,8 @@ COMMANDS = {
     "report": ("evidence", "Work results out again from their evidence."),
     "validate": ("evidence", "Say whether evidence is whole."),
     "campaign report": ("campaign_report", "What came of a campaign: scores, intervals, cost, gates."),
+    "campaign publish-check": ("campaign_report", "Say whether a campaign's results may be shown to others."),
+    "compare": ("compare", "Hold two flows or campaigns against each other, with significance."),
     "sign": ("verify", "Sign the seals of evidence with an SSH key."),
     "verify": ("verify", "Say what evidence establishes, and who signed it."),
     "attempt list": ("attempt", "Every attempt under the evidence root."),
