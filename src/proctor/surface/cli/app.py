@@ -24,6 +24,8 @@ _CANDIDATES = 8
 
 # A command's module is imported when that command is called.
 COMMANDS = {
+    "init": ("init", "Look at a repository, and write a first spec for it."),
+    "try": ("try_", "Compare agents on this repository, now."),
     "run": ("run", "Run a campaign, keep its evidence, and judge it."),
     "campaign status": ("campaign_status", "How a campaign stands, while it runs or after."),
     "campaign list": ("campaign_status", "Every campaign under the evidence root."),
