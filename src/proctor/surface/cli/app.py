@@ -24,6 +24,8 @@ _CANDIDATES = 8
 
 # A command's module is imported when that command is called.
 COMMANDS = {
+    "init": ("init", "Look at a repository, and write a first spec for it."),
+    "try": ("try_", "Compare agents on this repository, now."),
     "run": ("run", "Run a campaign, keep its evidence, and judge it."),
     "campaign run": ("campaign_run", "Run a campaign: as `run` does."),
     "campaign canary": ("campaign_run", "Try a campaign's first missions, apart from it."),
