@@ -25,6 +25,9 @@ _CANDIDATES = 8
 # A command's module is imported when that command is called.
 COMMANDS = {
     "run": ("run", "Run a campaign, keep its evidence, and judge it."),
+    "campaign lint": ("lint", "Find all that is wrong with a campaign, and run nothing."),
+    "suite plan": ("suite", "What a suite's missions come to on chosen runtimes."),
+    "suite run": ("suite", "Run a suite's missions on chosen runtimes."),
     "parity": ("parity", "Run the same missions through two runtimes, and compare."),
     "report": ("evidence", "Work results out again from their evidence."),
     "validate": ("evidence", "Say whether evidence is whole."),

@@ -1,27 +1,33 @@
 """`proctor run`."""
 
 from pathlib import Path
+from typing import Any
 
 from proctor.report.text import render_report
 from proctor.report.words import duration
-from proctor.spec.load import load_spec
 from proctor.surface.cli.blocks import error_block
 from proctor.surface.cli.calling import Calling
 from proctor.surface.cli.closing import closing
 from proctor.surface.cli.command import JSON, ROOT, Command, argument, evidence_root
-from proctor.surface.cli.drive import drive
+from proctor.surface.cli.drive import Driven, drive
 from proctor.surface.cli.output import Output
+from proctor.surface.cli.selecting import SELECT, load_selected, selection
 
 
-def run(*, spec: Path, root: Path | None, as_json: bool, is_scratch_kept: bool) -> int:
+def run(*, spec: Path, root: Path | None, as_json: bool, is_scratch_kept: bool, **words: Any) -> int:
     """Run a campaign, keep its evidence, and judge it.
 
     Every mission of SPEC goes through every flow. Ctrl-C (or SIGTERM, SIGHUP) once
     stops: what is running ends, sealed as cancelled; twice cuts it off.
     """
-    output = Output(is_json=as_json)
     folder = evidence_root(root)
-    driven = drive(load_spec(spec), root=folder, is_scratch_kept=is_scratch_kept)
+    driven = drive(load_selected(spec, selection(**words)), root=folder, is_scratch_kept=is_scratch_kept)
+    return tell(driven, root=root, as_json=as_json)
+
+
+def tell(driven: Driven, *, root: Path | None, as_json: bool) -> int:
+    """The report of a run, and what to do next; gives its exit code."""
+    output = Output(is_json=as_json)
     report = driven.report
     if as_json:
         output.json(report)
@@ -33,20 +39,18 @@ def run(*, spec: Path, root: Path | None, as_json: bool, is_scratch_kept: bool) 
     return report.exit
 
 
+SPEC = argument("spec", metavar="SPEC", type=Path, help="The campaign: a YAML file.")
+KEEP_SCRATCH = argument(
+    "--keep-scratch",
+    dest="is_scratch_kept",
+    action="store_true",
+    help="Leave workspaces and agent homes where they are.",
+)
+
 COMMANDS = {
     "run": Command(
         call=run,
         example="proctor run examples/quickstart.yaml",
-        arguments=(
-            argument("spec", metavar="SPEC", type=Path, help="The campaign: a YAML file."),
-            argument(
-                "--keep-scratch",
-                dest="is_scratch_kept",
-                action="store_true",
-                help="Leave workspaces and agent homes where they are.",
-            ),
-            ROOT,
-            JSON,
-        ),
+        arguments=(SPEC, *SELECT, KEEP_SCRATCH, ROOT, JSON),
     )
 }
