@@ -175,6 +175,11 @@ class CampaignPaths:
         return self.folder / "live.json"
 
     @property
+    def pin(self) -> Path:
+        """Its presence keeps the campaign, whatever retention says."""
+        return self.folder / "pinned"
+
+    @property
     def report(self) -> Path:
         return self.folder / "report.json"
 
