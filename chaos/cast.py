@@ -31,7 +31,7 @@ class Cast:
     missions: int
 
     def spec(self) -> dict[str, object]:
-        flows = [
+        flows: list[dict[str, object]] = [
             {"id": "server", "runtime": ["codex_app_server"]},
             {"id": "exec", "runtime": ["codex_exec"], "isolation": "process"},
             {

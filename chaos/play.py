@@ -123,7 +123,7 @@ class Seed:
     """All chance of a seed comes from one place, so that it plays alike again as far as the machine lets it."""
 
     def __init__(self, seed: int, stage: Stage, *, faults: int) -> None:
-        self.chance = random.Random(seed)  # noqa: S311  no secret hangs on it
+        self.chance = random.Random(seed)
         self.stage = stage
         self.left = faults
         self.played = Played(seed=seed)
