@@ -96,11 +96,11 @@ def thaw(loaded: LoadedSpec, *, paths: CampaignPaths, workspaces: Path, redactor
     return Frozen(plan=plan, snapshot=kept.snapshot, workspaces=copies, workspace_digests=digests)
 
 
-def given_to(paths: CampaignPaths) -> Given:
-    """What came with the command that began the campaign; nothing where that is not to be read any more."""
+def read_given(campaign: CampaignPaths) -> Given:
+    """What came with the command that began it."""
     try:
-        return read_artifact(paths.spec_snapshot / _INDEX, FrozenFiles).given
-    except EvidenceError:  # told by `thaw`
+        return read_artifact(campaign.spec_snapshot / _INDEX, FrozenFiles).given
+    except EvidenceError:  # told by whoever goes on with it
         return NOTHING
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import msgspec
 
-from proctor.campaign.freeze import given_to
+from proctor.campaign.freeze import read_given
 from proctor.campaign.ledger import read_origin
 from proctor.errors import EvidenceError, InputError
 from proctor.evidence.layout import CampaignPaths, RootPaths
@@ -74,7 +74,7 @@ def _is_canary(campaign: CampaignPaths) -> bool:
 
 def load_again(campaign: CampaignPaths, spec: Path | None) -> LoadedSpec:
     """The spec of a campaign from where it was, or from where somebody says it is now."""
-    given = given_to(campaign)
+    given = read_given(campaign)
     if spec is not None:
         return load_spec(spec, given=given)
     origin = read_origin(campaign.ledger) if campaign.ledger.exists() else None
