@@ -16,10 +16,12 @@ from proctor.spec.load import LoadedSpec, load_spec
 from proctor.surface.cli import run as shortcut
 from proctor.surface.cli.command import JSON, ROOT, Command, argument, evidence_root
 from proctor.surface.cli.drive import drive
-from proctor.surface.cli.run import KEEP_SCRATCH, SPEC, tell
+from proctor.surface.cli.run import KEEP_SCRATCH, SPEC, YES, tell
 
 
-def canary(*, spec: Path, missions: int, root: Path | None, as_json: bool, is_scratch_kept: bool) -> int:
+def canary(
+    *, spec: Path, missions: int, is_agreed: bool, root: Path | None, as_json: bool, is_scratch_kept: bool
+) -> int:
     """Try the first missions of a campaign, once in every flow.
 
     It has evidence and a report of its own: the campaign itself has not begun by it.
@@ -28,7 +30,7 @@ def canary(*, spec: Path, missions: int, root: Path | None, as_json: bool, is_sc
         raise InputError("usage", "a canary is of one mission at least")
     folder, loaded = evidence_root(root), load_spec(spec)
     trial = replace(loaded, missions=loaded.missions[:missions], spec=msgspec.structs.replace(loaded.spec, repeats=1))
-    driven = drive(trial, root=folder, is_scratch_kept=is_scratch_kept, is_canary=True)
+    driven = drive(trial, root=folder, is_scratch_kept=is_scratch_kept, is_canary=True, is_agreed=is_agreed)
     return tell(driven, root=root, as_json=as_json)
 
 
@@ -102,6 +104,7 @@ COMMANDS = {
         arguments=(
             SPEC,
             argument("--missions", metavar="N", type=int, default=1, help="How many of its missions; else 1."),
+            YES,
             KEEP_SCRATCH,
             ROOT,
             JSON,

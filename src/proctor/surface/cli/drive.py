@@ -23,8 +23,10 @@ from proctor.report.query import campaigns_by_age, find_campaign
 from proctor.report.row import Report
 from proctor.spec.load import LoadedSpec
 from proctor.surface.cli.asking import Asking, is_somebody_there
+from proctor.surface.cli.paying import agree
 from proctor.surface.cli.progress import Progress, open_progress
 from proctor.surface.cli.refusals import refused_logins
+from proctor.surface.estimate import estimate
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _INTERRUPTED = ("drained", "stopped")
@@ -57,8 +59,11 @@ def drive(
     resume: CampaignPaths | None = None,
     only: Collection[CellId] | None = None,
     is_canary: bool = False,
+    is_agreed: bool = True,
 ) -> Driven:
-    """Run it to the end, or raise CutOffError."""
+    """Run it to the end, or raise CutOffError. Unless it is agreed to what it may cost, somebody is asked."""
+    if not is_agreed:
+        agree(estimate(loaded, root=RootPaths(root)))
     before = set(RootPaths(root).campaigns())
     began_s = SYSTEM_CLOCK.steady_s()
     stops = Stops()

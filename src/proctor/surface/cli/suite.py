@@ -15,7 +15,7 @@ from proctor.spec.model import FlowSpec, MissionSpec
 from proctor.surface.cli.command import JSON, ROOT, Command, argument, evidence_root
 from proctor.surface.cli.drive import drive
 from proctor.surface.cli.output import Output
-from proctor.surface.cli.run import KEEP_SCRATCH, tell
+from proctor.surface.cli.run import KEEP_SCRATCH, YES, tell
 from proctor.surface.cli.selecting import SELECT, load_selected, selection
 from proctor.surface.suite import flows_on
 
@@ -34,13 +34,15 @@ def plan(*, suite: Path, on: str | None, as_json: bool, **words: Any) -> int:
     return 0
 
 
-def run(*, suite: Path, on: str, root: Path | None, as_json: bool, is_scratch_kept: bool, **words: Any) -> int:
+def run(
+    *, suite: Path, on: str, is_agreed: bool, root: Path | None, as_json: bool, is_scratch_kept: bool, **words: Any
+) -> int:
     """Run a suite's missions on chosen runtimes, keep the evidence, and judge it.
 
     SUITE is a spec whose own flows, if it has any, are not used: each runtime of --on is a flow.
     """
     folder = evidence_root(root)
-    driven = drive(_load(suite, on, words), root=folder, is_scratch_kept=is_scratch_kept)
+    driven = drive(_load(suite, on, words), root=folder, is_scratch_kept=is_scratch_kept, is_agreed=is_agreed)
     return tell(driven, root=root, as_json=as_json)
 
 
@@ -109,6 +111,7 @@ COMMANDS = {
             SUITE,
             argument("--on", metavar="RUNTIMES", required=True, help=ON),
             *SELECT,
+            YES,
             KEEP_SCRATCH,
             ROOT,
             JSON,
