@@ -19,8 +19,8 @@ from proctor.surface.cli.output import Output
 def cancel(*, id_: str | None, is_now: bool, root: Path | None, as_json: bool) -> int:
     """Have a running campaign end: what runs finishes, nothing new begins.
 
-    With --now what runs is stopped, and sealed as cancelled. It can be resumed either way. Without ID it is
-    the one that runs.
+    With --now what runs is stopped, and sealed as cancelled. It can be resumed either way. Without
+    ID it is the one that runs.
     """
     output = Output(is_json=as_json)
     root_paths = RootPaths(evidence_root(root))
