@@ -12,10 +12,11 @@ from msgspec import to_builtins
 from proctor.attempt.converse import LiveSession as Session
 from proctor.attempt.converse import Turn
 from proctor.attempt.hold import Keep
-from proctor.attempt.model import DECIDE_S, Watcher
+from proctor.attempt.model import DECIDE_S
 from proctor.attempt.stream import Placed
 from proctor.campaign.run import run_campaign
 from proctor.campaign.sessions import Sessions, SessionWish, open_sessions
+from proctor.campaign.watch import CampaignWatcher
 from proctor.errors import (
     DeadlineError,
     EvidenceError,
@@ -244,7 +245,7 @@ async def run(
     result = await run_campaign(
         loaded,
         root=place,
-        watcher=Watcher(),
+        watcher=CampaignWatcher(),
         decide=decide,
         decide_deadline_s=_seconds(approval_deadline, key="approval_deadline"),
     )

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from proctor.attempt.model import Watcher
 from proctor.campaign.run import Stops
+from proctor.campaign.watch import CampaignWatcher
 from proctor.event.model import Event, ToolBegan
 from proctor.evidence.layout import AttemptPaths, RunPaths
 from proctor.ids import AttemptId
@@ -14,7 +14,7 @@ from tests.attempt.recorded import FIX, NAP
 from tests.lab import Lab, mission, say_done
 
 
-class _StopsTheNap(Watcher):
+class _StopsTheNap(CampaignWatcher):
     def __init__(self, stops: Stops) -> None:
         self._stops = stops
 
@@ -31,7 +31,19 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> RunPaths:
     probe = {"kind": "headless_run", "command": ["cat", "greet.txt"], "stdout": "Hello, Ada\n"}
     patch = {"say": "I mend it.", "patch": {"file": "greet.txt", "old": "Hello, world", "new": "Hello, Ada"}}
     missions = [
-        mission("fix", {"run": "cat greet.txt"}, patch, say_done("Ada"), workspace=workspace, probes=[probe]),
+        mission(
+            "fix",
+            {"run": "cat greet.txt"},
+            patch,
+            say_done("Ada"),
+            workspace=workspace,
+            probes=[probe],
+            expect={
+                "matches": "^Ad",
+                "trace": {"max_tool_calls": 2, "max_repeats": 1, "tools": ["patch"], "commands": ["cat "]},
+                "workspace": {"changed": ["*.txt"], "only": ["greet.txt"]},
+            },
+        ),
         mission("claim", {"think": "Too much work.", **say_done("Ada")}, workspace=workspace, probes=[probe]),
         mission("nap", {"say": "I sleep.", "run": "echo zzz; sleep 300"}, say_done()),
     ]

@@ -58,7 +58,7 @@ def test_a_frame_that_was_edited_and_chained_anew_is_caught_by_the_seal(fix: Att
 
 @pytest.mark.requirement("evidence.validate")
 def test_a_derived_file_that_was_edited_and_sealed_anew_is_not_what_the_frames_give(fix: AttemptPaths) -> None:
-    alter_rows(fix.tool_calls, lambda rows: rows[:1])
+    alter_rows(fix.tool_calls, lambda rows: [{**row, "status": "other"} for row in rows])
     reseal(fix)
     found = strictly(fix)
 

@@ -15,7 +15,7 @@ from proctor.plan.expand import expand
 from proctor.plan.model import Cell, Contents, Limits, Plan, ResolvedFlow, ResolvedModel
 from proctor.plan.remaining import remaining
 from proctor.spec.check import inline_missions
-from proctor.spec.expect import ExpectSpec, Verified
+from proctor.spec.expect import ExpectSpec, TraceExpect, Verified
 from proctor.spec.model import (
     Approvals,
     CampaignSpec,
@@ -32,7 +32,7 @@ from proctor.spec.model import (
     SecretFile,
     WorkspaceSpec,
 )
-from proctor.spec.running import GatesSpec, LimitsSpec, ScheduleSpec, ToolsSpec
+from proctor.spec.running import GatesSpec, HooksSpec, LimitsSpec, ScheduleSpec, ToolsSpec
 from tests.plan.made import SCHEDULE
 
 ONE = StrategyId("one")
@@ -136,6 +136,8 @@ def test_a_plan_holds_everything_with_its_defaults_filled_in() -> None:
         of_mission(workspace=WorkspaceSpec(copy="other")),
         of_mission(script="b.yaml"),
         of_mission(expect=ExpectSpec(verified=Verified.NO)),
+        of_mission(expect=ExpectSpec(trace=TraceExpect(max_tool_calls=0))),
+        of_mission(hooks=HooksSpec(before=["ls"])),
         of_flow(id=FlowId("g")),
         of_flow(runtime=[ONE, StrategyId("two")]),
         of_flow(isolation=Isolation.PROCESS),
@@ -153,6 +155,7 @@ def test_a_plan_holds_everything_with_its_defaults_filled_in() -> None:
         replace(SPEC, login=Login.API_KEY),
         replace(SPEC, token="NAME"),
         replace(SPEC, limits=LimitsSpec(turn="181s")),
+        replace(SPEC, hooks=HooksSpec(after="ls")),
     ],
 )
 def test_whatever_decides_what_runs_changes_the_digest(changed: CampaignSpec) -> None:
@@ -167,6 +170,8 @@ def test_whatever_decides_what_runs_changes_the_digest(changed: CampaignSpec) ->
         of_mission(script="same-a.yaml"),
         of_mission(workspace=WorkspaceSpec(copy="same-tree")),
         of_mission(probes=[replace(PROBE, timeout="30s", exit=0)]),
+        of_mission(hooks=HooksSpec()),
+        of_mission(tags=["quick"], priority=3),
         of_flow(options={ONE: {"y": 2, "x": 1}}),
         of_flow(model=SPEC.model, login=SPEC.login),
         replace(SPEC, limits=LimitsSpec(attempt="5m", turn=180, stall="60000ms")),

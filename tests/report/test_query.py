@@ -31,6 +31,8 @@ def sealed_row(root: Path, mission: str) -> AttemptRow:
         cell=CellId(f"{mission}.codex.r1"),
         mission_id=MissionId(mission),
         flow_id=FlowId("codex"),
+        repeat=1,
+        n=1,
         runtime=StrategyId("codex_app_server"),
         state="sealed",
         outcome=Outcome.COMPLETED,

@@ -1,16 +1,21 @@
 """The last files of an attempt, all but its seal. Nothing here asks the agent anything."""
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import msgspec
+
 from proctor.attempt.derive import Derived
-from proctor.attempt.judge import judge
+from proctor.attempt.expectation import expectation_of
 from proctor.attempt.model import AttemptAsk, Lease
+from proctor.attempt.policy import violations
 from proctor.errors import EvidenceError, advice
+from proctor.event.trace import ToolCall
 from proctor.evidence import canary, layout
-from proctor.evidence.artifacts import AttemptReport, Feedback, RunnerRef, Seal, StreamHead
+from proctor.evidence.artifacts import AttemptRecord, AttemptReport, Feedback, RunnerRef, Seal, StreamHead
+from proctor.evidence.reader import read_rows
 from proctor.evidence.redact import Redactor
 from proctor.evidence.seal import draw_up
 from proctor.ids import ProcessId, ThreadId
@@ -46,8 +51,12 @@ def finalize(
     redactor: Redactor,
     duration_ms: int,
     streams: Mapping[str, StreamHead],
+    changes: bytes | None = None,
 ) -> tuple[AttemptReport, Seal]:
-    """Write what is left of the layout, all but the seal, which is drawn up."""
+    """Write what is left of the layout, all but the seal, which is drawn up.
+
+    `changes` are what workspace.diff will say, where that was worked out before something else was let near it.
+    """
     claim, ending = derived.claim, derived.ending
     ref = _runner_ref(ask, derived, conversation)
     feedback = Feedback(
@@ -58,7 +67,16 @@ def finalize(
         problem=claim.problem,
         result=claim.result,
     )
-    changes = diff(ask.workspace_source, workspace, base=base, now=now).decode("utf-8", "surrogateescape")
+    if changes is None:
+        changes = diff(ask.workspace_source, workspace, base=base, now=now)
+    paths = ask.paths
+    written = {
+        layout.RUNNER_REF: layout.write_artifact(paths.runner_ref, ref, redactor=redactor, is_durable=False),
+        layout.FEEDBACK: layout.write_artifact(paths.feedback, feedback, redactor=redactor, is_durable=False),
+        layout.WORKSPACE_DIFF: layout.write_text_artifact(
+            paths.workspace_diff, changes.decode("utf-8", "surrogateescape"), redactor=redactor, is_durable=False
+        ),
+    }
     decision = decide(
         require(ask.mission.probes), conversation.probes, workspace_digest=now.digest, base_digest=base.digest
     )
@@ -71,21 +89,21 @@ def finalize(
         claimed=claim.claimed,
         verified=decision.verified.as_bool,
         reasons=decision.reasons,
-        expectation=judge(ask.mission.expect, outcome=ending.outcome, verified=decision.verified, claim=claim),
+        # As it stands on record: redacted, like everything that it is compared with.
+        expectation=expectation_of(
+            msgspec.json.decode(conversation.written[layout.ATTEMPT], type=AttemptRecord),
+            paths,
+            derived,
+            verified=decision.verified,
+        ),
         metrics=derived.metrics,
         retry_after_ms=ending.retry_after_ms,
         workspace_digest_after=now.digest,
+        has_changed_files=now.digest != base.digest,
+        policy_violations=violations(ask.flow.tools, _calls(ask)),
         duration_ms=duration_ms,
     )
-    paths = ask.paths
-    written = {
-        layout.RUNNER_REF: layout.write_artifact(paths.runner_ref, ref, redactor=redactor, is_durable=False),
-        layout.FEEDBACK: layout.write_artifact(paths.feedback, feedback, redactor=redactor, is_durable=False),
-        layout.WORKSPACE_DIFF: layout.write_text_artifact(
-            paths.workspace_diff, changes, redactor=redactor, is_durable=False
-        ),
-        layout.REPORT: layout.write_artifact(paths.report, report, redactor=redactor, is_durable=False),
-    }
+    written[layout.REPORT] = layout.write_artifact(paths.report, report, redactor=redactor, is_durable=False)
     planted = canary.among(ask.secrets)
     unsaid = b"" if planted is None else planted.value.encode()
     sealed = draw_up(paths, attempt_id=ask.attempt_id, clock=ask.clock, streams=streams, unsaid=unsaid, written=written)
@@ -94,6 +112,11 @@ def finalize(
         if sealed.files[name].sha256 != hashlib.sha256(data).hexdigest():
             raise EvidenceError("evidence.digest", "changed before it was sealed", file=name)
     return report, sealed
+
+
+def _calls(ask: AttemptAsk) -> Iterator[ToolCall]:
+    """As they were recorded; read only where there is a policy to hold them against."""
+    return iter(read_rows(ask.paths.tool_calls, ToolCall))
 
 
 def _runner_ref(ask: AttemptAsk, derived: Derived, conversation: Conversation) -> RunnerRef:

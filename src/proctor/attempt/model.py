@@ -79,6 +79,7 @@ class AttemptAsk:
     clock: Clock
     watcher: Watcher
     hidden: tuple[Path, ...] = ()  # what a contained process must not see beside what it never does
+    spec_folder: Path = Path()  # where the mission's hooks run
     facts: Mapping[str, Fact] = field(default_factory=dict)
     decide: Decide | None = None
     decide_deadline_s: float = DECIDE_S

@@ -28,10 +28,12 @@ def write_record(ask: AttemptAsk, *, base: Digest, prompt: bytes, redactor: Reda
         prompt_digest=canonical.digest_bytes(prompt),
         workspace_digest=base,
         required_probes=tuple(probe.digest for probe in require(ask.mission.probes)),
+        expect=ask.mission.expect,
         isolation=flow.isolation,
         sandbox=flow.sandbox,
         approvals=flow.approvals,
         limits=ask.limits,
+        tools=flow.tools,
         secret_names=tuple(secret.name for secret in ask.secrets),
         created_at_ms=ask.clock.wall_ms(),
     )

@@ -1,5 +1,7 @@
 """One attempt from start to seal: whatever happens to the agent, there is a typed outcome and nothing left running."""
 
+import os
+import shlex
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
@@ -9,6 +11,7 @@ import anyio
 import anyio.to_thread
 
 from proctor.attempt.finalize import Conversation, finalize
+from proctor.attempt.hooks import HookPhase, has_hook, run_hook
 from proctor.attempt.machine import Move, State, after
 from proctor.attempt.model import AttemptAsk, AttemptResult
 from proctor.attempt.record import write_record
@@ -19,7 +22,7 @@ from proctor.attempt.watchdog import Fired, Watch, under_watch
 from proctor.errors import HangupError, MachineError, ProctorError, disk_refusal
 from proctor.event.claim import with_footer
 from proctor.event.model import Event
-from proctor.event.row import ClockRanOut, StepTaken, WasCancelled, WasRefused
+from proctor.event.row import ClockRanOut, HookEnded, StepTaken, WasCancelled, WasRefused
 from proctor.evidence import layout
 from proctor.evidence.recorder import ChainedLog
 from proctor.evidence.redact import Redactor
@@ -27,6 +30,7 @@ from proctor.evidence.seal import affix
 from proctor.probe.model import Phase
 from proctor.probe.run import run_probe
 from proctor.runtime.base import Session
+from proctor.workspace.diff import diff
 from proctor.workspace.prepare import prepare
 from proctor.workspace.remove import remove
 from proctor.workspace.snapshot import EMPTY, Snapshot, is_empty, remove_leftovers, snapshot
@@ -54,8 +58,10 @@ async def run_attempt(ask: AttemptAsk) -> AttemptResult:
 async def remove_scratch(folder: Path) -> None:
     """Shielded and bounded. What cannot be removed is left for the end of the run: the attempt is over all the same."""
     with suppress(OSError):
-        for name in (*SCRATCH, ""):
-            (folder / name).rmdir()
+        place = str(folder)
+        for name in SCRATCH:
+            os.rmdir(f"{place}/{name}")  # noqa: PTH106  a Path takes as long to make as the call itself
+        os.rmdir(place)  # noqa: PTH106
         return  # nothing was left in it
     with anyio.CancelScope(shield=True), anyio.move_on_after(TEARDOWN_S), suppress(OSError):
         await anyio.to_thread.run_sync(remove, folder, abandon_on_cancel=True)
@@ -107,6 +113,13 @@ class _Supervisor:
             if ask.mission.probes and not ask.stop.is_set():
                 self.move(Move.PROBE)
                 await self._watched(tap, lambda: self._probe(Phase.FINAL, now, probes))
+            changes = None
+            if has_hook(ask.mission.hooks, "after"):
+                # What the agent changed, before a command that may change anything.
+                changes = await anyio.to_thread.run_sync(
+                    lambda: diff(ask.workspace_source, self._workspace, base=base, now=now)
+                )
+                tap.say(await self._hook("after"))
             ask.at_rest()
             derived = streams.derivation.finish()
             report, sealed = await _off_loop(
@@ -117,6 +130,7 @@ class _Supervisor:
                     base=base,
                     now=now,
                     workspace=self._workspace,
+                    changes=changes,
                     redactor=self._redactor,
                     duration_ms=round((ask.clock.steady_s() - self._began_s) * 1000),
                     streams=streams.heads(),
@@ -149,7 +163,7 @@ class _Supervisor:
         try:
             scratch.mkdir(mode=0o700, parents=True)
             for name in SCRATCH if source is None else SCRATCH[1:]:
-                (scratch / name).mkdir(mode=0o700)
+                os.mkdir(f"{scratch}/{name}", 0o700)  # noqa: PTH102
         except OSError as error:
             raise disk_refusal(error, path=scratch) from error
         if source is None:
@@ -186,9 +200,31 @@ class _Supervisor:
         return tap.failure or (None if lease is None else lease.failure())
 
     async def _work(self, tap: RecordingTap, base: Snapshot, probes: ChainedLog) -> None:
+        if has_hook(self._ask.mission.hooks, "before"):
+            await self._before(tap, base)
         await self._probe(Phase.BASELINE, base, probes)
         self.move(Move.START)
         await self._talk(tap)
+
+    async def _before(self, tap: RecordingTap, base: Snapshot) -> None:
+        """MachineError, and so no session, where the hook fails or has changed the workspace."""
+        clock = self._ask.clock
+        self._watch.hold(clock.steady_s())
+        try:
+            ended = await self._hook("before")
+        finally:
+            self._watch.let_go(clock.steady_s())
+        tap.say(ended)
+        if ended.problem is not None:
+            said = (ended.stderr_tail or ended.stdout_tail).strip()
+            what = f"{shlex.join(ended.argv)}: {ended.problem}" + (said and f": {said}")
+            raise MachineError("hook.failed", what)
+        if (await anyio.to_thread.run_sync(snapshot, self._workspace)).digest != base.digest:
+            what = f"{shlex.join(ended.argv)}: it changed the workspace, which is to be the agent's alone"
+            raise MachineError("hook.failed", what)
+
+    async def _hook(self, phase: HookPhase) -> HookEnded:
+        return await run_hook(phase, self._ask, workspace=str(self._workspace), redactor=self._redactor)
 
     async def _talk(self, tap: RecordingTap) -> None:
         async with open_session(self._ask, tap, self._workspace, self._conversation, watch=self._watch) as session:

@@ -15,6 +15,7 @@ from proctor.campaign.hosts import HostPool
 from proctor.campaign.logins import Identity
 from proctor.campaign.preflight import Ready
 from proctor.campaign.process import open_recorded_host
+from proctor.campaign.schedule import ALL
 from proctor.clock import Clock
 from proctor.contain.intent import IntentBook
 from proctor.errors import MachineError, ProctorError
@@ -23,8 +24,9 @@ from proctor.evidence.redact import Redactor
 from proctor.fact import Authority, Fact
 from proctor.ids import AttemptId, FlowId, ProcessId
 from proctor.model.script import Script
-from proctor.plan.model import ResolvedFlow
+from proctor.plan.model import ResolvedFlow, Schedule
 from proctor.runtime.base import HostAsk, ModelAsk
+from proctor.runtime.credential import Credential
 from proctor.runtime.resolve import Candidate, Chain
 from proctor.spec.model import SCRIPTED
 from proctor.transport.channel import Channel
@@ -36,6 +38,12 @@ SCRIPTED_MODEL = "proctor-scripted"
 
 Between = Callable[[FlowId, Channel], Channel]
 """Given the channel to each agent process, gives the one to use: how a test breaks what a real agent says."""
+
+
+def credential_key(credential: Credential) -> str | None:
+    """Where it comes from, which is one for all who share it; never what it is. None where there is none."""
+    source = credential.source_variable or credential.source
+    return None if source is None else f"credential:{source}"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -96,6 +104,23 @@ class Agents:
             for each in choice.chain.passed:
                 told = f"{each.strategy} was passed over: {each.error.what}"
                 yield f"flow `{flow}` runs on {choice.chain.current.strategy}, because {told}"
+
+    def keys(self, flow: ResolvedFlow) -> tuple[str, ...]:
+        """What an attempt of the flow's counts against, as it stands in its chain now."""
+        shared = credential_key(self._identity(flow).credential)
+        keys = (f"strategy:{self._candidate(flow).strategy}", f"provider:{flow.model.provider}")
+        return keys if shared is None else (*keys, shared)
+
+    def limits(self, schedule: Schedule) -> dict[str, int]:
+        """Most at a time, by what an attempt may count against."""
+        credentials = {credential_key(each.credential) for each in self.ready.identities.values()}
+        each = {} if schedule.per_credential is None else dict.fromkeys(credentials, schedule.per_credential)
+        return {
+            ALL: schedule.parallel,
+            **{f"strategy:{strategy}": most for strategy, most in schedule.strategies.items()},
+            **{f"provider:{provider}": most for provider, most in schedule.providers.items()},
+            **{key: most for key, most in each.items() if key is not None},
+        }
 
     def _candidate(self, flow: ResolvedFlow) -> Candidate:
         return self._choices[flow.id].chain.current

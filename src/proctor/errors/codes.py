@@ -18,6 +18,10 @@ CODES: dict[str, Meaning] = {
         "The spec is of a version this Proctor does not read.", "Use version: 1, or a newer Proctor."
     ),
     "spec.secret-literal": Meaning("A secret is written out in the spec.", "Name an environment variable instead."),
+    "spec.selection": Meaning(
+        "The selection names what is not there, or leaves no mission.", "Name missions, tags or places that there are."
+    ),
+    "spec.template": Meaning("A prompt template holds a token that is none.", "Write one of those that are named."),
     "spec.unsupported": Meaning("The spec asks for what this runtime cannot do.", "Choose what the message offers."),
     "spec.unknown-runtime": Meaning("No runtime has this id.", "Run `proctor runtimes list` for the ids."),
     "config.syntax": Meaning("The config file is not valid TOML.", "Mend the line named."),
@@ -113,6 +117,19 @@ CODES: dict[str, Meaning] = {
     "sign.allowed-signers": Meaning(
         "The list of allowed signers cannot be read, or is needed and was not given.",
         "Give a file with a line for each signer: its name, then its public key.",
+    ),
+    "campaign.changed": Meaning(
+        "The campaign's spec, or a file it names, is not what it was when the campaign began.",
+        "Put back what was changed, or run the spec as it is now: it makes a new campaign.",
+    ),
+    "campaign.not-begun": Meaning(
+        "The campaign was cut off before anything ran, so there is nothing to resume.", "Run the spec again."
+    ),
+    "campaign.no-spec": Meaning(
+        "The campaign is of an older Proctor, which did not keep where the spec lies.", "Say it with `--spec FILE`."
+    ),
+    "campaign.canary": Meaning(
+        "It is a canary: a trial of a few missions, and no campaign.", "Run the campaign, or another canary."
     ),
     # ── this machine ──
     "machine.ssh-keygen": Meaning(
@@ -275,6 +292,12 @@ CODES: dict[str, Meaning] = {
     "agent.budget": Meaning("The agent's own budget for a session is used up.", "Raise it, or make the task smaller."),
     "agent.denials": Meaning("The agent gave up: too much was denied to it.", "Allow what it needs by `approvals`."),
     "agent.sandbox": Meaning("The agent's own sandbox failed.", "Run `proctor doctor`.", bucket=Bucket.INFRA),
+    "hook.failed": Meaning(
+        "The operator's own hook before an attempt failed, so the agent was not asked.",
+        "Read what it said in `proctor attempt explain`, and mend the command.",
+        retryable=True,
+        bucket=Bucket.HARNESS,
+    ),
     "limit.turn": Meaning("The turn ran past its limit.", "Raise limits.turn, or make the task smaller."),
     "limit.attempt": Meaning("The attempt ran past its limit.", "Raise limits.attempt."),
     "limit.stall": Meaning(
@@ -283,12 +306,10 @@ CODES: dict[str, Meaning] = {
     "run.no-attempt": Meaning(
         "No attempt listens for this command.", "Call it from the command that an attempt runs, while it runs."
     ),
-    "run.cancelled": Meaning(
-        "The attempt was cancelled.", "Run the spec again: it makes a new campaign.", retryable=True
-    ),
+    "run.cancelled": Meaning("The attempt was cancelled.", "Go on with `proctor campaign resume`.", retryable=True),
     "run.cut-off": Meaning(
         "The attempt was cut off: Proctor was killed in the middle of it.",
-        "Resume the campaign: it tries the cell again.",
+        "`proctor campaign resume` tries its cell again.",
         retryable=True,
         bucket=Bucket.INFRA,
     ),
@@ -313,7 +334,7 @@ CODES: dict[str, Meaning] = {
     "evidence.root": Meaning("The evidence root is not a folder.", "Name a folder with --root; it need not exist."),
     "evidence.partial": Meaning(
         "The attempt has no seal: it was cut off.",
-        "Keep it as it is. Run the spec again: it makes a new campaign.",
+        "Keep it as it is. `proctor campaign resume` tries its cell again.",
     ),
     "evidence.running": Meaning("It is still running.", "Wait for it to end.", retryable=True),
     "evidence.missing-file": Meaning(

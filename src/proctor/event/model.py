@@ -222,7 +222,7 @@ class UsageReported(Happened, tag="usage.reported", frozen=True, kw_only=True):
 
 
 WarningSource = Literal[
-    "process", "thread", "config", "history", "provider", "protocol", "mcp", "deprecation", "callback"
+    "process", "thread", "config", "history", "provider", "protocol", "mcp", "deprecation", "callback", "hook"
 ]
 
 
@@ -320,6 +320,13 @@ class NoteMade(Happened, tag="note.made", frozen=True, kw_only=True):
     text: str
 
 
+class HookRan(Happened, tag="hook.ran", frozen=True, kw_only=True):
+    """A command of the operator's own ended well, before or after the agent was asked. One that failed is a warning."""
+
+    phase: Literal["before", "after"]
+    text: str
+
+
 # ── the rest, so that counts add up ──
 
 
@@ -377,6 +384,7 @@ Event = (
     | HistoryRead
     | ResultFound
     | NoteMade
+    | HookRan
     | Replied
     | Asked
     | Noted

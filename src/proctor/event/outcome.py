@@ -122,6 +122,9 @@ class OutcomeFold:
         self._is_cut_off = False
 
     def feed(self, event: Event) -> None:
+        if isinstance(event, _PROGRESS):  # most events of a turn, and none of them ends anything
+            self._trouble = None
+            return
         match event:
             case ErrorReported():
                 self._trouble = event
@@ -130,8 +133,6 @@ class OutcomeFold:
                 self.ending, self._trouble = self._gone, None
             case StreamEnded() | ProcessExited(is_turns_own=False):
                 self._left(event)
-            case _ if isinstance(event, _PROGRESS):
-                self._trouble = None
             case _:
                 pass
         if self.ending.outcome is Outcome.UNKNOWN:

@@ -130,6 +130,20 @@ class NoteHeard(Seen, tag="note", frozen=True, kw_only=True):
     text: str
 
 
+class HookEnded(Seen, tag="hook", frozen=True, kw_only=True):
+    """A command of the operator's own ran around the attempt. `problem` is why it counts as failed, where it does."""
+
+    phase: Literal["before", "after"]
+    argv: tuple[str, ...]
+    duration_ms: int
+    exit_code: int | None = None
+    signal: int | None = None
+    timed_out: bool = False
+    stdout_tail: str = ""
+    stderr_tail: str = ""
+    problem: str | None = None
+
+
 # Steps that are told as warnings: code of the caller's that raised, gave what it may not, or would not end.
 CALLBACK_FAILED = "callback failed"
 CALLBACK_GIVEN_UP = "callback given up"
@@ -154,4 +168,5 @@ AnySeen = (
     | HistoryKept
     | ResultRead
     | NoteHeard
+    | HookEnded
 )

@@ -14,6 +14,7 @@ from proctor.event.model import (
     ErrorReported,
     Event,
     FactsStated,
+    HookRan,
     NoteMade,
     PromptSent,
     ReasoningSaid,
@@ -33,6 +34,7 @@ from proctor.event.model import (
     WarningRaised,
 )
 from proctor.event.outcome import Ending
+from proctor.event.witness import HOOK
 from proctor.fact import Fact
 from proctor.ids import ItemId, ThreadId
 
@@ -237,6 +239,8 @@ def _plain_line(event: Event) -> Line | None:
             return _line(event, "end", cause, source="channel")
         case NoteMade(text=text):
             return _line(event, "note", text, source="agent")
+        case HookRan(text=text):
+            return _line(event, "note", text, source=HOOK)
         case Unrecognized(native=native):
             return _line(event, "note", f"unrecognized frame: {native}")
         case _:

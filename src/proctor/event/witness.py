@@ -1,5 +1,8 @@
 """From `self` rows to events: what the supervisor saw, told in the same words as everything else."""
 
+import shlex
+from typing import Final
+
 import msgspec
 
 from proctor.event.model import (
@@ -9,6 +12,7 @@ from proctor.event.model import (
     Event,
     FactsStated,
     HistoryRead,
+    HookRan,
     Noted,
     NoteMade,
     ProcessExited,
@@ -30,6 +34,7 @@ from proctor.event.row import (
     ClockRanOut,
     FactsLearned,
     HistoryKept,
+    HookEnded,
     NoteHeard,
     ResultRead,
     Row,
@@ -39,6 +44,9 @@ from proctor.event.row import (
     WasCancelled,
     WasRefused,
 )
+
+HOOK: Final = "hook"
+"""The source of what a transcript tells of hooks."""
 
 _DECODER = msgspec.json.Decoder(AnySeen)
 
@@ -83,6 +91,13 @@ def witness(row: Row) -> Event:
             return ResultFound(**msgspec.structs.asdict(read), frame=seq, at_ms=at_ms)
         case NoteHeard(text=text):
             return NoteMade(text=text, frame=seq, at_ms=at_ms)
+        case HookEnded(phase=phase, problem=None) as hook:
+            text = f"the hook {phase} the attempt: {shlex.join(hook.argv)}, in {hook.duration_ms} ms"
+            return HookRan(phase=phase, text=text, frame=seq, at_ms=at_ms)
+        case HookEnded(phase=phase, problem=problem) as hook:
+            said = (hook.stderr_tail or hook.stdout_tail).strip()
+            text = f"the hook {phase} the attempt failed: {shlex.join(hook.argv)}: {problem}" + (said and f": {said}")
+            return WarningRaised(source=HOOK, text=text, channel="self", frame=seq, at_ms=at_ms)
         case StepTaken(step=step):
             return Noted(native=step, frame=seq, at_ms=at_ms)
         case None:

@@ -1,7 +1,9 @@
 """Missions × flows × repeats = cells, each addressed by its content."""
 
 from collections.abc import Sequence
+from typing import Any
 
+from msgspec import Struct, structs
 from msgspec.structs import asdict
 
 from proctor.canonical import digest
@@ -11,10 +13,18 @@ from proctor.spec.duration import parse_duration_s
 from proctor.spec.model import CampaignSpec, FlowSpec, MissionSpec
 from proctor.spec.running import LimitsSpec
 from proctor.spec.struct import Duration
+from proctor.spec.template import AS_WRITTEN, Prompts
 
 
-def expand(spec: CampaignSpec, *, missions: Sequence[MissionSpec], digests: Contents, is_canary: bool = False) -> Plan:
-    """The plan of a spec and the missions it comes to.
+def expand(
+    spec: CampaignSpec,
+    *,
+    missions: Sequence[MissionSpec],
+    digests: Contents,
+    prompts: Prompts = AS_WRITTEN,
+    is_canary: bool = False,
+) -> Plan:
+    """The plan of a spec and the missions it comes to, each asked what `prompts` make of it.
 
     Repeats go outermost: a campaign cut short has tried everything once.
     """
@@ -26,7 +36,13 @@ def expand(spec: CampaignSpec, *, missions: Sequence[MissionSpec], digests: Cont
             mission=mission.id,
             flow=flow.id,
             repeat=repeat,
-            digest=_digest(mission, flow, limits=limits, repeat=repeat, digests=digests),
+            digest=_digest(
+                structs.replace(mission, prompt=prompts.of(mission, flow.id), hooks=mission.hooks or spec.hooks),
+                flow,
+                limits=limits,
+                repeat=repeat,
+                digests=digests,
+            ),
         )
         for repeat in range(1, spec.repeats + 1)
         for mission in missions
@@ -99,7 +115,6 @@ def _ms(written: Duration) -> int:
 
 
 def _digest(mission: MissionSpec, flow: ResolvedFlow, *, limits: Limits, repeat: int, digests: Contents) -> Digest:
-    # Defaults are written out (asdict), so that a default that changes with Proctor changes the digest.
     # Paths stand for what they lead to: a folder that moved unchanged is the same work.
     # A real model never reads the script, so it decides nothing there.
     script = mission.script if flow.model.is_scripted else None
@@ -108,8 +123,9 @@ def _digest(mission: MissionSpec, flow: ResolvedFlow, *, limits: Limits, repeat:
         {
             "mission": mission.id,
             "prompt": mission.prompt,
-            "probes": [{"kind": type(probe).__struct_config__.tag, **asdict(probe)} for probe in mission.probes],
-            "expect": asdict(mission.expect),
+            "probes": [_whole(probe) for probe in mission.probes],
+            "expect": _whole(mission.expect),
+            "hooks": None if mission.hooks is None else _whole(mission.hooks),
             "workspace": None if workspace is None else digests.workspaces[workspace],
             "script": None if script is None else digests.scripts[script],
             "flow": flow,
@@ -117,3 +133,10 @@ def _digest(mission: MissionSpec, flow: ResolvedFlow, *, limits: Limits, repeat:
             "repeat": repeat,
         }
     )
+
+
+def _whole(struct: Struct) -> dict[str, Any]:
+    """With its defaults written out, so that a default that changes with Proctor changes the digest."""
+    fields = {name: _whole(each) if isinstance(each, Struct) else each for name, each in asdict(struct).items()}
+    tag = type(struct).__struct_config__.tag
+    return fields if tag is None else {"kind": tag, **fields}

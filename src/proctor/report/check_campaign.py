@@ -24,7 +24,9 @@ def check_campaign(campaign: CampaignPaths, *, root: RootPaths, found: Found) ->
     """What is wrong with the files beside the ledger, where `found` is what is on record. Never raises."""
     # Asked first: what is written meanwhile is then told as not there yet, not as cut off.
     unfinished = "evidence.running" if is_live(campaign) else "evidence.partial"
-    known = {campaign.spec_snapshot, campaign.plan, campaign.ledger, campaign.report, campaign.results}
+    known = {campaign.spec_snapshot, campaign.plan, campaign.ledger, campaign.report, campaign.results, campaign.pin}
+    # What it is at while it runs is no evidence; a killed one leaves it.
+    known |= {campaign.live, beside(campaign.live)}
     drafts = {beside(path) for path in (campaign.plan, campaign.report, campaign.results) if not path.exists()}
     logs = {f"{campaign.ledger.name}{end}" for end in ("-wal", "-shm", "-journal")}
     yield from _strangers(campaign.folder, known={path.name for path in (*known, *drafts)} | logs | {"lock"})

@@ -1,5 +1,6 @@
 """RESULTS.md: a report for people who read it later, or elsewhere."""
 
+from proctor.report.cells import speakers
 from proctor.report.row import Report
 from proctor.report.text import conclude, ending, labels
 from proctor.report.words import count, duration, legible, one_line, plain_error, plural, yes_no
@@ -7,7 +8,8 @@ from proctor.report.words import count, duration, legible, one_line, plain_error
 
 def render_markdown(report: Report) -> str:
     """The same bytes for the same report."""
-    label = labels(report.attempts)
+    rows = speakers(report.attempts)
+    counted, label = {row.ref for row in rows}, labels(rows)
     lines = [
         f"# {_cell(report.campaign_id or 'attempts')}",
         "",
@@ -16,7 +18,7 @@ def render_markdown(report: Report) -> str:
         "| mission/flow | runtime | outcome | claimed | verified | tools | tokens | time | expectation | evidence |",
         "|---|---|---|---|---|--:|--:|--:|---|---|",
     ]
-    for row in report.attempts:
+    for row in rows:
         verified = "**no**" if row.verified is False else yes_no(row.verified, none="unknown")
         cells = (
             *(label(row), row.runtime or "?", ending(row).plain, yes_no(row.claimed, none="–"), verified),
@@ -26,7 +28,7 @@ def render_markdown(report: Report) -> str:
         lines.append(f"| {' | '.join(_cell(cell) for cell in cells)} |")
     why = [
         f"- {_cell(label(row))}: {_cell(text)}"
-        for row in report.attempts
+        for row in rows
         for text in (
             *(f"{problem.code}: {problem.file} {problem.detail}" for problem in row.problems),
             *((f"{row.code} ({row.bucket}): {plain_error(row.detail or '')}",) if row.code else ()),
@@ -37,6 +39,11 @@ def render_markdown(report: Report) -> str:
     ]
     if why:
         lines += ["", "## Why", "", *why]
+    if others := [row for row in report.attempts if row.ref not in counted]:
+        lines += ["", "## Not counted", "", "Other attempts of these cells, kept as they are:", ""]
+        lines += [
+            f"- {_cell(row.ref)}: {_cell(' '.join(filter(None, (ending(row).plain, row.code))))}" for row in others
+        ]
     if report.missing_cells:
         lines += ["", f"{plural(len(report.missing_cells), 'cell')} never tried: {', '.join(report.missing_cells)}."]
     if report.problems:

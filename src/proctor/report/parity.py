@@ -1,6 +1,5 @@
 """Two attempts at the same mission side by side: what is the same, what differs, and what explains it."""
 
-import shlex
 from collections.abc import Callable, Iterator
 from enum import StrEnum
 from pathlib import PurePosixPath
@@ -8,11 +7,10 @@ from typing import Any, Final
 
 import msgspec
 
+from proctor.event.command import bare_command
 from proctor.event.trace import ToolCall
 from proctor.ids import AttemptId, FlowId, MissionId
 from proctor.report.view import AttemptView
-
-_SHELLS: Final = frozenset({"sh", "bash", "zsh", "dash"})
 
 
 class Aspect(StrEnum):
@@ -135,25 +133,6 @@ def what_of(call: ToolCall) -> Any:
             return sorted(_file_name(change) for change in changes)
         case _:
             return call.name
-
-
-def bare_command(command: str) -> str:
-    """Without the shell that an agent wraps around it.
-
-    >>> bare_command("/bin/bash -lc 'echo $((6 * 7))'")
-    'echo $((6 * 7))'
-    >>> bare_command("bash -n script.sh"), bare_command("echo 'unclosed")
-    ('bash -n script.sh', "echo 'unclosed")
-    """
-    try:
-        words = shlex.split(command)
-    except ValueError:
-        return command
-    match words:
-        case [shell, "-c" | "-lc", inner] if PurePosixPath(shell).name in _SHELLS:
-            return inner
-        case _:
-            return command
 
 
 def _file_name(change: Any) -> str:

@@ -17,7 +17,10 @@ Evidence = Literal["unchecked", "valid", "partial", "invalid"]
 
 
 class AttemptRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel", gc=False):
-    """One attempt, as the ledger or its folder tells. None is unknown; `dir` is where it can be read."""
+    """One attempt, as the ledger or its folder tells. None is unknown; `dir` is where it can be read.
+
+    `is_superseded` where a later attempt of its cell counts instead of it.
+    """
 
     attempt_id: AttemptId
     run_id: RunId
@@ -25,6 +28,9 @@ class AttemptRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel", gc=F
     cell: CellId | None = None
     mission_id: MissionId | None = None
     flow_id: FlowId | None = None
+    repeat: int | None = None
+    n: int | None = None
+    is_superseded: bool = False
     runtime: StrategyId | None = None
     state: State
     outcome: Outcome | None = None
@@ -37,6 +43,7 @@ class AttemptRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel", gc=F
     expectation_met: bool | None = None
     tool_calls: int | None = None
     tokens: int | None = None
+    usd: float | None = None
     duration_ms: int | None = None
     dir: str
     problems: tuple[Problem, ...] = ()

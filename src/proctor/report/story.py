@@ -10,6 +10,7 @@ from proctor.errors import CODES, Bucket, advice
 from proctor.event.claim import FOOTER, MARKER
 from proctor.event.outcome import Outcome
 from proctor.event.transcript import Line
+from proctor.event.witness import HOOK
 from proctor.evidence.layout import TOOL_CALLS, TRANSCRIPT
 from proctor.evidence.reader import Problem
 from proctor.probe.model import Phase, ProbeRow
@@ -79,6 +80,7 @@ class Story(Part, frozen=True, kw_only=True):
     asked: str | None
     deeds: tuple[Deed, ...]
     changes: tuple[Change, ...] | None
+    hooks: tuple[str, ...]
     said_last: str | None
     claimed: bool | None
     answer: str | None
@@ -136,6 +138,7 @@ def tell(view: AttemptView, *, is_running: bool = False) -> Story:
             for call in view.tool_calls
         ),
         changes=None if view.diff is None else changes_in(view.diff),
+        hooks=tuple(line.text for line in view.transcript if line.source == HOOK),
         said_last=_said_last(view),
         claimed=None if feedback is None else feedback.claimed,
         answer=None if feedback is None else feedback.answer,

@@ -50,6 +50,8 @@ def _sections(story: Story) -> Iterator[tuple[str, RenderableType]]:
     if story.asked is not None:
         yield "Asked", Text(legible(story.asked))
     yield f"Did   {plural(len(story.deeds), 'tool call')}, {count(story.tokens)} tokens", _did(story)
+    if story.hooks:
+        yield "Hooks", Text("\n".join(one_line(each, limit=2 * _LINE) for each in story.hooks))
     if story.said_last is not None:
         yield "Said last", Text(legible(story.said_last) or "nothing but its result")
     yield "Claimed", _claimed(story)

@@ -2,95 +2,94 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import Final
 
 import msgspec
 
 from proctor.errors import InputError
 from proctor.spec.check_login import VARIABLE, is_of_a_model, login_faults, variable_faults
+from proctor.spec.check_mission import NO_ID, id_like, is_id, mission_faults
 from proctor.spec.duration import parse_duration_s
-from proctor.spec.expect import Verified
 from proctor.spec.literal import INSTEAD, WRITTEN_OUT, literal_secrets
 from proctor.spec.marked import Marked, nearest
-from proctor.spec.model import AUTO, SCRIPTED, CampaignSpec, FlowSpec, Isolation, MissionSpec, Sandbox, WorkspaceSpec
-from proctor.spec.running import MissionsFolder
+from proctor.spec.missions import Written, written_inline
+from proctor.spec.missions import inline_missions as inline_missions
+from proctor.spec.model import AUTO, SCRIPTED, CampaignSpec, FlowSpec, Isolation, Sandbox
+from proctor.spec.near import suggest
+from proctor.spec.select import places
 from proctor.spec.struct import Duration
 from proctor.spec.tree import child_path
 
-_MAX_ID_CHARS: Final = 64  # two ids and a count make a folder's name
-_ID = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 
+def faults(marked: Marked[CampaignSpec], *, written: Sequence[Written] | None = None) -> Iterator[InputError]:
+    """All faults that can be seen without looking at other files but the missions' own.
 
-def faults(marked: Marked[CampaignSpec]) -> Iterator[InputError]:
-    """All faults that can be seen without looking at other files."""
+    `written` are the missions, where they are not those that the spec itself holds.
+    """
     spec = marked.value
     yield from _id_faults(marked, "campaign", spec.campaign)
-    missions = inline_missions(spec)
-    yield from _unique_ids(marked, "missions", missions)
-    yield from _unique_ids(marked, "flows", spec.flows)
     is_scripted = any((flow.model or spec.model).provider == SCRIPTED for flow in spec.flows)
-    for at, mission in enumerate(missions):
-        yield from _mission_faults(marked, f"missions[{at}]", mission, is_scripted=is_scripted)
+    yield from mission_faults(written_inline(marked) if written is None else written, is_scripted=is_scripted)
+    yield from _unique_flows(marked)
     for at, flow in enumerate(spec.flows):
         yield from _flow_faults(marked, f"flows[{at}]", flow)
     yield from login_faults(marked)
-    for key in ("attempt", "turn", "stall"):
-        yield from _duration_faults(marked, f"limits.{key}", getattr(spec.limits, key))
+    for key, duration in _durations(spec):
+        try:
+            parse_duration_s(duration)
+        except ValueError as error:
+            yield marked.problem("spec.type", str(error), key=key)
+    yield from _schedule_faults(marked)
+    if spec.select.range is not None:
+        try:
+            places(spec.select.range)
+        except InputError as error:
+            yield marked.problem(error.code, error.what, key="select.range")
     yield from _secret_faults(marked)
 
 
-def inline_missions(spec: CampaignSpec) -> tuple[MissionSpec, ...]:
-    """Those that the spec itself holds."""
-    return () if isinstance(spec.missions, MissionsFolder) else tuple(spec.missions)
+def _durations(spec: CampaignSpec) -> Iterator[tuple[str, Duration]]:
+    groups = (
+        ("limits", spec.limits, ("attempt", "turn", "stall", "mission", "campaign")),
+        ("schedule", spec.schedule, ("start_interval", "backoff", "longest_wait")),
+        ("hooks", spec.hooks, ("timeout",)),
+    )
+    for group, struct, keys in groups:
+        for key in keys:
+            if (written := getattr(struct, key)) is not None:
+                yield f"{group}.{key}", written
 
 
 def _id_faults(marked: Marked[CampaignSpec], key: str, id_: str) -> Iterator[InputError]:
-    if _ID.fullmatch(id_) and len(id_) <= _MAX_ID_CHARS:
-        return
-    what = f"an id is lower-case words, digits and single dashes, at most {_MAX_ID_CHARS} characters"
-    slug = re.sub(r"[^a-z0-9]+", "-", id_.lower()).strip("-")[:_MAX_ID_CHARS].rstrip("-")
-    yield marked.problem("spec.type", what, key=key, suggestion=f"Write `{slug}`." if slug else None)
+    if not is_id(id_):
+        like = id_like(id_)
+        yield marked.problem("spec.type", NO_ID, key=key, suggestion=f"Write `{like}`." if like else None)
 
 
-def _unique_ids(
-    marked: Marked[CampaignSpec], group: str, entries: Sequence[MissionSpec | FlowSpec]
-) -> Iterator[InputError]:
+def _unique_flows(marked: Marked[CampaignSpec]) -> Iterator[InputError]:
     first: dict[str, str] = {}
-    for at, entry in enumerate(entries):
-        key = f"{group}[{at}].id"
-        yield from _id_faults(marked, key, entry.id)
-        if entry.id in first:
-            line = marked.line_of(first[entry.id])
-            yield marked.problem("spec.duplicate-id", f"`{entry.id}` is already on line {line}", key=key)
-        first.setdefault(entry.id, key)
+    for at, flow in enumerate(marked.value.flows):
+        key = f"flows[{at}].id"
+        yield from _id_faults(marked, key, flow.id)
+        if flow.id in first:
+            line = marked.line_of(first[flow.id])
+            yield marked.problem("spec.duplicate-id", f"`{flow.id}` is already on line {line}", key=key)
+        first.setdefault(flow.id, key)
 
 
-def _mission_faults(
-    marked: Marked[CampaignSpec], key: str, mission: MissionSpec, *, is_scripted: bool
-) -> Iterator[InputError]:
-    if is_scripted and mission.script is None:
-        what = "a scripted model needs the mission's `script`"
-        suggestion = "Add `script: scripts/….yaml`, or give every flow a real model."
-        yield marked.problem("spec.missing-key", what, key=f"{key}.script", suggestion=suggestion)
-    if mission.expect.verified in (Verified.YES, Verified.NO) and not mission.probes:
-        what = "without a probe nothing is ever verified, nor found wrong"
-        suggestion = "Add a probe, or expect `unknown`."
-        yield marked.problem("spec.unsupported", what, key=f"{key}.expect.verified", suggestion=suggestion)
-    yield from _workspace_faults(marked, f"{key}.workspace", mission.workspace)
-    for at, probe in enumerate(mission.probes):
-        yield from _duration_faults(marked, f"{key}.probes[{at}].timeout", probe.timeout)
-
-
-def _workspace_faults(marked: Marked[CampaignSpec], key: str, workspace: WorkspaceSpec) -> Iterator[InputError]:
-    if workspace.git is not None and workspace.copy is not None:
-        what = "a workspace is a copy of a folder or a clone of a repository"
-        yield marked.problem("spec.unsupported", what, key=f"{key}.copy", suggestion="Keep `copy` or `git`.")
-    if workspace.git is not None and workspace.ref is None:
-        suggestion = "Add `ref:` with a branch, a tag or the id of a commit; HEAD is one."
-        yield marked.problem("spec.missing-key", "a clone needs its `ref`", key=f"{key}.ref", suggestion=suggestion)
-    if workspace.git is None and workspace.ref is not None:
-        what = "only a repository has refs"
-        yield marked.problem("spec.unsupported", what, key=f"{key}.ref", suggestion="Add `git:` with its path.")
+def _schedule_faults(marked: Marked[CampaignSpec]) -> Iterator[InputError]:
+    """Limits of what no flow uses: a misspelled one would limit nothing."""
+    spec = marked.value
+    strategies = {strategy for flow in spec.flows for strategy in flow.runtime}
+    providers = {(flow.model or spec.model).provider for flow in spec.flows}
+    for group, limited, used in (
+        ("strategies", spec.schedule.strategies, set() if AUTO in strategies else strategies),
+        ("providers", spec.schedule.providers, providers),
+    ):
+        for name in limited:
+            if used and name not in used:
+                where = child_path(f"schedule.{group}", name)
+                hint = suggest(name, sorted(used), noun="Used here")
+                yield marked.problem("spec.unknown-key", "no flow uses it", key=where, suggestion=hint)
 
 
 def _flow_faults(marked: Marked[CampaignSpec], key: str, flow: FlowSpec) -> Iterator[InputError]:
@@ -109,13 +108,6 @@ def _flow_faults(marked: Marked[CampaignSpec], key: str, flow: FlowSpec) -> Iter
             where = child_path(f"{key}.options", runtime)
             yield marked.problem("spec.unknown-key", "no runtime of this flow", key=where, suggestion=suggestion)
     yield from variable_faults(marked, key, flow)
-
-
-def _duration_faults(marked: Marked[CampaignSpec], key: str, written: Duration) -> Iterator[InputError]:
-    try:
-        parse_duration_s(written)
-    except ValueError as error:
-        yield marked.problem("spec.type", str(error), key=key)
 
 
 def _secret_faults(marked: Marked[CampaignSpec]) -> Iterator[InputError]:

@@ -1,35 +1,72 @@
 """A spec file, read, checked, and joined with the files it names."""
 
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import yaml
+from msgspec import structs
 
 from proctor.canonical import digest_bytes
 from proctor.errors import CollectedInputError, InputError
-from proctor.ids import Digest
-from proctor.spec.check import faults, inline_missions
-from proctor.spec.marked import Marked, decode_bytes, nearest, raise_collected, read_source
-from proctor.spec.model import CampaignSpec, MissionSpec, SecretFile
+from proctor.ids import Digest, FlowId, MissionId
+from proctor.spec.check import faults
+from proctor.spec.files import SpecFiles
+from proctor.spec.marked import Marked, decode_bytes, raise_collected, read_source
+from proctor.spec.missions import Written
+from proctor.spec.model import CampaignSpec, FlowSpec, MissionSpec
+from proctor.spec.prices import Prices, price_faults
+from proctor.spec.running import SelectSpec
+from proctor.spec.select import select as selected
+from proctor.spec.struct import Spec
+from proctor.spec.template import Prompts
+
+
+class Given(Spec, frozen=True, kw_only=True):
+    """What comes with the call and not from the file: a narrower selection, and flows instead of the file's.
+
+    A campaign keeps it, so that resume can give it again.
+    """
+
+    select: SelectSpec = SelectSpec()
+    flows: list[FlowSpec] | None = None
+
+
+NOTHING = Given()
+
+
+class _Suite(CampaignSpec, frozen=True, kw_only=True):
+    """A spec whose flows are given: its own, if it has any, are not used."""
+
+    flows: list[FlowSpec] = []
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadedSpec:
-    """A spec that may be run. Scripts are keyed by their path as the spec spells it, workspaces by their key."""
+    """A spec that may be run. Scripts and sources are keyed by their path as the spec spells it, workspaces by their
+    key. Sources are the bytes of mission files, templates and the price file.
+
+    `missions` are those that the spec's `select` and then `given.select` leave.
+    """
 
     spec: CampaignSpec
     missions: tuple[MissionSpec, ...]
+    given: Given
     file: str
     folder: Path
     source: bytes
     digest: Digest
     scripts: Mapping[str, Path]
     script_digests: Mapping[str, Digest]
+    sources: Mapping[str, bytes]
     workspaces: Mapping[str, Path]
     secret_files: tuple[Path, ...]
+    prompts: Prompts
+    prices: Prices | None
+    written: Mapping[MissionId, Written]
     marked: Marked[CampaignSpec]
     is_built: bool = False
 
@@ -38,14 +75,27 @@ class LoadedSpec:
         """Where it lies, from wherever one looks."""
         return self.folder / Path(self.file).name
 
+    @property
+    def source_digests(self) -> dict[str, Digest]:
+        return {written: digest_bytes(source) for written, source in self.sources.items()}
+
     def line_of(self, key_path: str) -> int | None:
         """None in a spec that was built, where nobody has seen lines."""
         return None if self.is_built else self.marked.line_of(key_path)
 
+    def as_seen(self, error: InputError) -> InputError:
+        """The same without a line, where that would be of a file that there is not."""
+        is_unseen = self.is_built and error.file == self.marked.file
+        return _without_line(error, file=self.file) if is_unseen else error
 
-def load_spec(path: Path) -> LoadedSpec:
+    def asked(self, mission: MissionSpec, flow: FlowId) -> MissionSpec:
+        """The mission as an attempt of that flow gets it: its prompt through the template, hooks its own or all's."""
+        return structs.replace(mission, prompt=self.prompts.of(mission, flow), hooks=mission.hooks or self.spec.hooks)
+
+
+def load_spec(path: Path, *, given: Given = NOTHING) -> LoadedSpec:
     """Reads a spec, or says all that is wrong with it: first its form and types, then what it means."""
-    return _load(read_source(path), path)
+    return _load(read_source(path), path, given=given)
 
 
 def load_built(built: CampaignSpec | Mapping[str, Any], *, name: str, folder: Path, excused: str = "") -> LoadedSpec:
@@ -54,40 +104,76 @@ def load_built(built: CampaignSpec | Mapping[str, Any], *, name: str, folder: Pa
     The key `excused` may be missing or wrong.
     """
     source = yaml.safe_dump(msgspec.to_builtins(built), sort_keys=False, allow_unicode=True).encode()
+    path = folder / name
     try:
-        return replace(_load(source, folder / name, excused=excused), file=name, is_built=True)
+        return replace(_load(source, path, excused=excused), file=name, is_built=True)
     except InputError as error:
         told = error.errors if isinstance(error, CollectedInputError) else (error,)
-        raise_collected([_without_line(each, file=name) for each in told])
+        raise_collected([_without_line(each, file=name) if each.file == str(path) else each for each in told])
 
 
 def _without_line(error: InputError, *, file: str) -> InputError:
     return InputError(error.code, error.what, file=file, key=error.key, suggestion=error.suggestion)
 
 
-def _load(source: bytes, path: Path, *, excused: str = "") -> LoadedSpec:
+def _load(source: bytes, path: Path, *, given: Given = NOTHING, excused: str = "") -> LoadedSpec:
     try:
-        marked = decode_bytes(source, CampaignSpec, file=str(path))
+        marked = _decode(source, path, flows=given.flows)
     except InputError as error:
         _refuse_other_versions(error)
         raise
-    files = _Files(marked, spec_path=path)
-    problems = [each for each in (*faults(marked), *files.read()) if not excused or each.key != excused]
-    if problems:
+    files = SpecFiles(marked, spec_path=path)
+    found = (*faults(marked, written=files.written), *price_faults(marked, files.prices), *files.problems)
+    if problems := [each for each in found if not excused or each.key != excused]:
         raise_collected(problems)
+    missions = tuple(each.mission for each in files.written)
+    places = {mission.id: place for place, mission in enumerate(missions, start=1)}
+    with _blamed_on(marked):
+        missions = selected(missions, marked.value.select)
+    missions = selected(missions, given.select)
     return LoadedSpec(
         spec=marked.value,
-        missions=files.missions,
+        missions=missions,
+        given=given,
         file=str(path),
         folder=files.folder,
         source=source,
         digest=digest_bytes(source),
         scripts=files.scripts,
         script_digests=files.script_digests,
+        sources=files.sources,
         workspaces=files.workspaces,
         secret_files=tuple(files.secret_files),
+        prompts=Prompts(campaign=marked.value.campaign, templates=files.templates, places=places),
+        prices=files.prices,
+        written={each.mission.id: each for each in files.written},
         marked=marked,
     )
+
+
+def _decode(source: bytes, path: Path, *, flows: list[FlowSpec] | None) -> Marked[CampaignSpec]:
+    if flows is None:
+        return decode_bytes(source, CampaignSpec, file=str(path))
+    suite = decode_bytes(source, _Suite, file=str(path))
+    fields = {name: getattr(suite.value, name) for name in CampaignSpec.__struct_fields__}
+    return Marked(value=CampaignSpec(**{**fields, "flows": flows}), file=suite.file, root=suite.root)
+
+
+@contextmanager
+def _blamed_on(marked: Marked[CampaignSpec]) -> Iterator[None]:
+    """What is wrong with the spec's own selection has a line."""
+    try:
+        yield
+    except InputError as error:
+        each = error.errors if isinstance(error, CollectedInputError) else (error,)
+        raise_collected(
+            [
+                marked.problem(
+                    one.code, one.what, key=f"select.{one.key}" if one.key else "select", suggestion=one.suggestion
+                )
+                for one in each
+            ]
+        )
 
 
 def _refuse_other_versions(error: InputError) -> None:
@@ -103,98 +189,3 @@ def _refuse_other_versions(error: InputError) -> None:
                 key="version",
                 suggestion="Write `version: 1`.",
             ) from error
-
-
-class _Files:
-    """What the spec names on disk, found and read once."""
-
-    def __init__(self, marked: Marked[CampaignSpec], *, spec_path: Path) -> None:
-        self.folder = spec_path.absolute().parent
-        self.scripts: dict[str, Path] = {}
-        self.script_digests: dict[str, Digest] = {}
-        self.workspaces: dict[str, Path] = {}
-        self.secret_files: list[Path] = []
-        self.missions = inline_missions(marked.value)
-        self._marked = marked
-        self._spec_path = spec_path
-
-    def read(self) -> Iterator[InputError]:
-        for at, secret in enumerate(self._marked.value.secrets):
-            if isinstance(secret, SecretFile):
-                yield from self._secret_file(secret.file, key=f"secrets[{at}].file")
-        spec = self._marked.value
-        tokens = (("token", spec.token), *((f"flows[{at}].token", flow.token) for at, flow in enumerate(spec.flows)))
-        for key, token in tokens:
-            if isinstance(token, SecretFile):
-                yield from self._secret_file(token.file, key=f"{key}.file")
-        missions = self.missions
-        for at, mission in enumerate(missions):
-            if mission.script is not None:
-                yield from self._script(mission.script, key=f"missions[{at}].script")
-        for at, mission in enumerate(missions):
-            workspace, key = mission.workspace, f"missions[{at}].workspace"
-            if workspace.copy is not None:
-                yield from self._workspace(workspace.copy, key=f"{key}.copy")
-            elif workspace.git is not None:
-                yield from self._repository(workspace.git, name=workspace.key, key=f"{key}.git")
-
-    def _secret_file(self, written: str, *, key: str) -> Iterator[InputError]:
-        """What it holds is read when a campaign begins."""
-        try:
-            path = self.folder / Path(written).expanduser()
-        except RuntimeError as error:  # a user of that name there is not
-            yield self._marked.problem("spec.missing-file", str(error), key=key)
-            return
-        if path.is_file():
-            self.secret_files.append(path)
-        else:
-            yield self._missing(written, path, key=key)
-
-    def _script(self, written: str, *, key: str) -> Iterator[InputError]:
-        path = self.folder / written
-        try:
-            self.script_digests[written] = digest_bytes(read_source(path))
-            self.scripts[written] = path
-        except InputError as error:
-            if isinstance(error.__cause__, FileNotFoundError | NotADirectoryError):
-                yield self._missing(written, path, key=key)
-            else:
-                yield self._marked.problem("spec.unreadable", f"`{written}`: {error.what}", key=key)
-
-    def _repository(self, written: str, *, name: str | None, key: str) -> Iterator[InputError]:
-        """What it holds is for git to say, when the campaign is frozen."""
-        path = self.folder / written
-        if name is not None and path.is_dir():
-            self.workspaces[name] = path
-        else:
-            yield self._missing(written, path, key=key)
-
-    def _workspace(self, written: str, *, key: str) -> Iterator[InputError]:
-        path = self.folder / written
-        try:
-            if not path.is_dir():
-                yield self._missing(written, path, key=key)
-                return
-            real = path.resolve()
-        except OSError as error:
-            yield self._marked.problem("spec.unreadable", f"`{written}`: {error.strerror}", key=key)
-            return
-        self.workspaces[written] = path
-        for hidden in (self._spec_path, *self.scripts.values()):
-            if hidden.exists() and hidden.resolve().is_relative_to(real):
-                what = f"the workspace holds {hidden.name}, which the agent must never see"
-                suggestion = "Move the workspace into a folder of its own, beside the spec and the scripts."
-                yield self._marked.problem("spec.unsupported", what, key=key, suggestion=suggestion)
-                return
-
-    def _missing(self, written: str, path: Path, *, key: str) -> InputError:
-        what = f"`{written}` is a file, not a folder" if path.is_file() else f"there is no `{written}`"
-        try:
-            close = nearest(path.name, sorted(entry.name for entry in path.parent.iterdir()))
-        except OSError:
-            close = None
-        if close is None or close == path.name:
-            suggestion = f"Paths start from the spec's folder, {self.folder}."
-        else:
-            suggestion = f"Did you mean `{Path(written).with_name(close).as_posix()}`?"
-        return self._marked.problem("spec.missing-file", what, key=key, suggestion=suggestion)

@@ -1,11 +1,11 @@
 """Files decoded into structs that remember their lines; every fault of a file is told at once, with its place."""
 
-import difflib
 import re
 import stat
 import types
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import date
 from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any, Final, Generic, Literal, NoReturn, TypeVar, Union, get_args, get_origin
@@ -14,11 +14,12 @@ import msgspec
 
 from proctor.errors import CollectedInputError, InputError
 from proctor.spec.literal import INSTEAD, WRITTEN_OUT, looks_secret, unspoken
+from proctor.spec.near import MAX_WORD, suggest
+from proctor.spec.near import nearest as nearest
 from proctor.spec.tree import Node, child_path, read_tree
 
 MAX_FILE_BYTES: Final = 4 * 1024 * 1024
 MAX_PROBLEMS: Final = 100
-_MAX_WORD: Final = 60  # a longer word is no misspelling, and comparing it would cost its square
 
 T = TypeVar("T")
 
@@ -33,6 +34,7 @@ _PLAIN_NAMES: Final[dict[Any, str]] = {
     list: "a list",
     tuple: "a list",
     dict: "a mapping",
+    date: "a date, as in 2026-11-01",
     Any: "any value",
 }
 
@@ -114,8 +116,11 @@ def decode_tree(root: Node, type_: type[T], *, file: str, problems: Iterable[Inp
 
 
 def raise_collected(problems: Iterable[InputError]) -> NoReturn:
-    """One fault as itself, several as one error in the order of the file."""
-    ordered = [_unspoken(each) for each in sorted(problems, key=lambda problem: problem.line or 0)[:MAX_PROBLEMS]]
+    """One fault as itself, several as one error: file by file as they are first told of, each in its own order."""
+    found = list(problems)
+    files = {problem.file: at for at, problem in reversed(list(enumerate(found)))}
+    found.sort(key=lambda problem: (files[problem.file], problem.line or 0))
+    ordered = [_unspoken(each) for each in found[:MAX_PROBLEMS]]
     raise ordered[0] if len(ordered) == 1 else CollectedInputError(tuple(ordered))
 
 
@@ -126,21 +131,6 @@ def _unspoken(problem: InputError) -> InputError:
     if (what, key, suggestion) == (problem.what, problem.key, problem.suggestion):
         return problem
     return InputError(problem.code, what, file=problem.file, line=problem.line, key=key, suggestion=suggestion)
-
-
-def nearest(word: str, known: Iterable[str]) -> str | None:
-    """
-    >>> nearest("comand", ["command", "stdout"])
-    'command'
-    """
-    close = difflib.get_close_matches(word, list(known), n=1) if len(word) <= _MAX_WORD else []
-    return close[0] if close else None
-
-
-def _suggest(word: str, known: Iterable[str], *, noun: str) -> str:
-    names = list(known)
-    close = nearest(word, names)
-    return f"Did you mean `{close}`?" if close else f"{noun}: {', '.join(names)}."
 
 
 def _bare(type_: Any) -> Any:
@@ -232,8 +222,8 @@ class _Walk:
             self._report(node, "spec.secret-literal", WRITTEN_OUT, path=path, suggestion=INSTEAD)
             return
         if isinstance(leaf, str) and words:
-            what = f"`{leaf[:_MAX_WORD]}` is not {_expected(type_)}"
-            self._report(node, "spec.type", what, path=path, suggestion=_suggest(leaf, words, noun="Known"))
+            what = f"`{leaf[:MAX_WORD]}` is not {_expected(type_)}"
+            self._report(node, "spec.type", what, path=path, suggestion=suggest(leaf, words, noun="Known"))
             return
         found = _found(node)
         if any(_fits(leaf, member) for member in _alternatives(type_)):
@@ -244,7 +234,7 @@ class _Walk:
         if str in _alternatives(type_) and isinstance(leaf, bool | int | float):
             suggestion = "Put it in quotes."
         elif isinstance(leaf, str) and any(get_origin(member) in (list, tuple) for member in _alternatives(type_)):
-            suggestion = f"Write a list: [{leaf[:_MAX_WORD]}]."
+            suggestion = f"Write a list: [{leaf[:MAX_WORD]}]."
         elif bool in _alternatives(type_) and leaf in ("yes", "no", "on", "off"):
             suggestion = "Write true." if leaf in ("yes", "on") else "Write false."
         self._report(node, "spec.type", f"expected {_expected(type_)}, found {found}", path=path, suggestion=suggestion)
@@ -290,8 +280,8 @@ class _Walk:
         what = f"expected one of {choice}, found {_found(named)}"
         suggestion = None
         if isinstance(named.value, str):
-            what = f"`{named.value[:_MAX_WORD]}` is not one of {choice}"
-            suggestion = _suggest(named.value, known, noun="Known")
+            what = f"`{named.value[:MAX_WORD]}` is not one of {choice}"
+            suggestion = suggest(named.value, known, noun="Known")
         self._report(named, "spec.type", what, path=child_path(path, field), suggestion=suggestion)
         return None
 
@@ -309,7 +299,7 @@ class _Walk:
             elif len(self._problems) < MAX_PROBLEMS:
                 free = [name for name in fields if name not in entries]
                 meant.add(nearest(key, free))
-                suggestion = _suggest(key, free if nearest(key, free) else fields, noun="Known keys")
+                suggestion = suggest(key, free if nearest(key, free) else fields, noun="Known keys")
                 self._report(child, "spec.unknown-key", "an unknown key", path=where, suggestion=suggestion)
         for key, field in fields.items():
             # A misspelled key is one fault, not two.

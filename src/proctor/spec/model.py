@@ -113,11 +113,9 @@ class WorkspaceSpec(Spec, frozen=True, kw_only=True):
         return self.copy if self.git is None else f"git:{self.git}@{self.ref}"
 
 
-class MissionSpec(Spec, frozen=True, kw_only=True):
-    """One task for an agent."""
+class MissionTerms(Spec, frozen=True, kw_only=True):
+    """All of a mission but its name and its prompt: what the front matter of a mission's file may say."""
 
-    id: MissionId
-    prompt: Text
     workspace: WorkspaceSpec = WorkspaceSpec()
     probes: list[ProbeSpec] = []
     script: Text | None = None
@@ -125,6 +123,13 @@ class MissionSpec(Spec, frozen=True, kw_only=True):
     tags: Texts = []
     priority: int = 0
     hooks: HooksSpec | None = None  # instead of the campaign's
+
+
+class MissionSpec(MissionTerms, frozen=True, kw_only=True):
+    """One task for an agent."""
+
+    id: MissionId
+    prompt: Text
 
 
 SCRIPTED = "scripted"

@@ -16,7 +16,7 @@ MAX_NODES: Final = 200_000  # counted with aliases expanded, so that a billion l
 # libyaml where it is built in; both give the same events and marks.
 _LOADER: Final[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
-_UNPRINTABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+UNPRINTABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _SMUGGLED = re.compile("[\0\ud800-\udfff]")  # an escape in double quotes can spell these
 _INTEGER = re.compile(r"[-+]?[0-9]+|0x[0-9a-fA-F]+|0o[0-7]+")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
@@ -59,7 +59,7 @@ def child_path(path: str, key: str | int) -> str:
 def read_tree(text: str, *, file: str) -> tuple[Node | None, list[InputError]]:
     """The document, or None where its form cannot be understood, with every fault of form found on the way."""
     composer = _Composer(file)
-    if bad := _UNPRINTABLE.search(text):
+    if bad := UNPRINTABLE.search(text):
         line = text.count("\n", 0, bad.start()) + 1
         composer.report("spec.syntax", f"a character that YAML forbids (U+{ord(bad[0]):04X})", line=line)
         return None, composer.problems

@@ -1,6 +1,7 @@
 """How a path that may hold any byte is spelled in text: as git spells it, with UTF-8 left as it is."""
 
 import os
+import re
 from typing import Final
 
 _SHORT: Final = {
@@ -30,3 +31,25 @@ def _spell(code: int) -> str:
     if 0xDC80 <= code <= 0xDCFF:
         return f"\\{code - 0xDC00:03o}"
     return chr(code)
+
+
+_ESCAPE = re.compile(r"\\([0-7]{3}|.)", re.DOTALL)
+_LONG: Final = {spelled[1]: chr(code) for code, spelled in _SHORT.items()}
+
+
+def unquoted(spelled: str) -> str:
+    r"""The path that `quoted` spelled so.
+
+    >>> unquoted('"two\\nlines"'), unquoted('"bad\\377"'), unquoted("a é.txt")
+    ('two\nlines', 'bad\udcff', 'a é.txt')
+    """
+    if len(spelled) < 2 or not (spelled.startswith('"') and spelled.endswith('"')):
+        return spelled
+
+    def char(found: re.Match[str]) -> str:
+        code = found[1]
+        if len(code) == 1:
+            return _LONG.get(code, code)
+        return chr(int(code, 8) if int(code, 8) < 0x80 else 0xDC00 + int(code, 8))
+
+    return _ESCAPE.sub(char, spelled[1:-1])

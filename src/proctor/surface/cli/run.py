@@ -9,7 +9,7 @@ from proctor.surface.cli.blocks import error_block
 from proctor.surface.cli.calling import Calling
 from proctor.surface.cli.closing import closing
 from proctor.surface.cli.command import JSON, ROOT, Command, argument, evidence_root
-from proctor.surface.cli.drive import drive
+from proctor.surface.cli.drive import Driven, drive
 from proctor.surface.cli.output import Output
 
 
@@ -17,11 +17,17 @@ def run(*, spec: Path, root: Path | None, as_json: bool, is_scratch_kept: bool) 
     """Run a campaign, keep its evidence, and judge it.
 
     Every mission of SPEC goes through every flow. Ctrl-C (or SIGTERM, SIGHUP) once
-    stops: what is running ends, sealed as cancelled; twice cuts it off.
+    lets what is running finish; twice stops it, sealed as cancelled; three times cuts it
+    off. `proctor campaign resume` goes on from there.
     """
-    output = Output(is_json=as_json)
     folder = evidence_root(root)
     driven = drive(load_spec(spec), root=folder, is_scratch_kept=is_scratch_kept)
+    return tell(driven, root=root, as_json=as_json)
+
+
+def tell(driven: Driven, *, root: Path | None, as_json: bool) -> int:
+    """The report of a run, and what to do next; gives its exit code."""
+    output = Output(is_json=as_json)
     report = driven.report
     if as_json:
         output.json(report)
@@ -33,20 +39,18 @@ def run(*, spec: Path, root: Path | None, as_json: bool, is_scratch_kept: bool) 
     return report.exit
 
 
+SPEC = argument("spec", metavar="SPEC", type=Path, help="The campaign: a YAML file.")
+KEEP_SCRATCH = argument(
+    "--keep-scratch",
+    dest="is_scratch_kept",
+    action="store_true",
+    help="Leave workspaces and agent homes where they are.",
+)
+
 COMMANDS = {
     "run": Command(
         call=run,
         example="proctor run examples/quickstart.yaml",
-        arguments=(
-            argument("spec", metavar="SPEC", type=Path, help="The campaign: a YAML file."),
-            argument(
-                "--keep-scratch",
-                dest="is_scratch_kept",
-                action="store_true",
-                help="Leave workspaces and agent homes where they are.",
-            ),
-            ROOT,
-            JSON,
-        ),
+        arguments=(SPEC, KEEP_SCRATCH, ROOT, JSON),
     )
 }

@@ -1,0 +1,42 @@
+"""Which paths a workspace.diff says were changed, read back from its text."""
+
+import re
+from dataclasses import dataclass
+
+from proctor.workspace.name import unquoted
+
+_HEADER = "diff --git "
+_TOLD = re.compile(r"# (?:removed|new) [a-z]+ (\".*?[^\\]\"|.+?)(?: \([^()]*\))?")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Changed:
+    """In order. Where the diff was cut, there are more."""
+
+    paths: tuple[str, ...]
+    is_cut: bool = False
+
+
+def changed_in(diff: str) -> Changed:
+    r"""
+    >>> changed_in("# new folder made (empty)\ndiff --git a/a b.py b/a b.py\nnew file mode 100644\n")
+    Changed(paths=('made', 'a b.py'), is_cut=False)
+    >>> changed_in("# cut: 3 changed paths left out, from x on\n")
+    Changed(paths=(), is_cut=True)
+    """
+    paths: dict[str, None] = {}
+    is_cut = False
+    # Lines of a file's text begin with a space, plus or minus, so none of them can pass for one of these.
+    for line in diff.split("\n"):
+        if line.startswith(_HEADER):
+            paths[_path_of(line.removeprefix(_HEADER))] = None
+        elif line.startswith("# cut: "):
+            is_cut = True
+        elif told := _TOLD.fullmatch(line):
+            paths[unquoted(told[1])] = None
+    return Changed(paths=tuple(paths), is_cut=is_cut)
+
+
+def _path_of(names: str) -> str:
+    """Both names are of one path, and so of one length, with a space between them."""
+    return unquoted(names[: len(names) // 2]).removeprefix("a/")

@@ -1,0 +1,42 @@
+"""What was expected of a real attempt is judged again from its evidence alone, and a forged judgement is found."""
+
+from typing import Any
+
+import pytest
+
+from proctor.evidence.artifacts import Expectation
+from proctor.evidence.layout import REPORT, AttemptPaths
+from tests.attempt.forge import alter_json, reseal
+from tests.attempt.recorded import codes, strictly
+from tests.lab import report_of
+
+pytestmark = pytest.mark.real_agent
+
+
+@pytest.mark.requirement("suite.run")
+def test_expectations_over_answer_trace_and_workspace_of_a_real_agent_are_met(fix: AttemptPaths) -> None:
+    assert report_of(fix).expectation == Expectation(met=True, misses=())
+    assert strictly(fix).status == "valid"
+
+
+@pytest.mark.requirement("suite.run")
+@pytest.mark.parametrize(
+    "expect",
+    [
+        {"matches": "^Eve"},
+        {"trace": {"max_tool_calls": 1}},
+        {"trace": {"commands": ["rm "]}},
+        {"workspace": {"untouched": ["greet.txt"]}},
+        {},
+    ],
+)
+def test_a_judgement_that_the_evidence_does_not_give_is_found(fix: AttemptPaths, expect: dict[str, Any]) -> None:
+    alter_json(fix.attempt, expect=expect)
+    reseal(fix)
+    assert codes(strictly(fix)) == {("evidence.derived", REPORT)}
+
+
+def test_a_diff_that_was_emptied_no_longer_meets_what_was_met(fix: AttemptPaths) -> None:
+    fix.workspace_diff.write_text("")
+    reseal(fix)
+    assert ("evidence.derived", REPORT) in codes(strictly(fix))
