@@ -89,6 +89,9 @@ REMEDIES: Mapping[str, Remedy] = {
     "limit.turn": Remedy.NONE,
     "limit.attempt": Remedy.NONE,
     "limit.stall": Remedy.AGAIN,
+    "limit.tokens": Remedy.NONE,
+    "limit.mission": Remedy.NONE,
+    "limit.campaign": Remedy.REDO,
     # ── the run ──
     "run.cancelled": Remedy.REDO,
     "run.cut-off": Remedy.REDO,

@@ -256,8 +256,18 @@ class ErrorReported(Happened, tag="error.reported", frozen=True, kw_only=True):
 
 
 class ClockFired(Happened, tag="clock.fired", frozen=True, kw_only=True):
-    clock: Literal["stall", "turn", "attempt"]
+    """Those of the mission and the campaign stand at what was left of them when the attempt began."""
+
+    clock: Literal["stall", "turn", "attempt", "mission", "campaign"]
     limit_ms: int
+
+
+class LimitReached(Happened, tag="limit.reached", frozen=True, kw_only=True):
+    """The agent has used more than it may."""
+
+    limit: Literal["tokens"]
+    most: int
+    used: int
 
 
 class Cancelled(Happened, tag="cancelled", frozen=True, kw_only=True):
@@ -378,6 +388,7 @@ Event = (
     | WarningRaised
     | ErrorReported
     | ClockFired
+    | LimitReached
     | Cancelled
     | SessionRefused
     | FactsStated

@@ -9,6 +9,7 @@ from proctor.event.model import (
     ClockFired,
     ErrorReported,
     Event,
+    LimitReached,
     ProcessExited,
     ReasoningSaid,
     ReasoningStreamed,
@@ -29,7 +30,7 @@ class Outcome(StrEnum):
 
     COMPLETED = "completed"  # the turn ended by itself
     FAILED = "failed"  # the agent says its turn failed
-    TIMED_OUT = "timed_out"  # the turn's or the attempt's clock fired
+    TIMED_OUT = "timed_out"  # a clock fired that does not count silence, or another limit was reached
     STALLED = "stalled"  # the agent fell silent
     CRASHED = "crashed"  # the agent's process or channel went away
     REFUSED = "refused"  # there was no session to be had
@@ -76,6 +77,9 @@ def ending_of(event: Event, *, trouble: ErrorReported | None) -> Ending | None:
             detail = _and(f"{how} {limit_ms} ms", last_error)
             wait_ms = _still_to_wait_ms(trouble, event)
             return Ending(outcome=outcome, code=code, detail=detail, frame=frame, retry_after_ms=wait_ms)
+        case LimitReached(limit=limit, most=most, used=used, frame=frame):
+            detail = f"{used} {limit} were used, and {most} are allowed"
+            return Ending(outcome=Outcome.TIMED_OUT, code=f"limit.{limit}", detail=detail, frame=frame)
         case Cancelled(why=why, frame=frame):
             return Ending(outcome=Outcome.CANCELLED, code="run.cancelled", detail=why, frame=frame)
         case SessionRefused(code=code, detail=detail, frame=frame):
