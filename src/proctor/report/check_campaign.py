@@ -26,10 +26,7 @@ def check_campaign(campaign: CampaignPaths, *, root: RootPaths, found: Found) ->
     """What is wrong with the files beside the ledger, where `found` is what is on record. Never raises."""
     # Asked first: what is written meanwhile is then told as not there yet, not as cut off.
     unfinished = "evidence.running" if is_live(campaign) else "evidence.partial"
-    known = {
-        *(campaign.spec_snapshot, campaign.plan, campaign.ledger, campaign.report, campaign.results),
-        campaign.live,  # no evidence, and left behind only by a Proctor that was killed
-    }
+    known = {campaign.spec_snapshot, campaign.plan, campaign.ledger, campaign.report, campaign.results}
     drafts = {beside(path) for path in (campaign.plan, campaign.report, campaign.results) if not path.exists()}
     logs = {f"{campaign.ledger.name}{end}" for end in ("-wal", "-shm", "-journal")}
     yield from _strangers(campaign.folder, known={path.name for path in (*known, *drafts)} | logs | {"lock"})
