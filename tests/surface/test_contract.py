@@ -66,7 +66,7 @@ def test_the_command_tells_everything_by_its_name() -> None:
     assert list(codex["claims"]) == found["capabilities"]
     assert len(found["capabilities"]) == len(Claims.__struct_fields__)
     versions = {each["name"]: each["schemaVersion"] for each in found["files"]}
-    assert (versions["seal.json"], versions["spec"], versions["script"], versions["ledger.db"]) == (1, 1, 1, 1)
+    assert (versions["seal.json"], versions["spec"], versions["script"], versions["ledger.db"]) == (1, 1, 1, 2)
     named = {each["type"] for kind in ("files", "events", "selfRows") for each in found[kind]} - {None}
     assert named <= set(found["types"])
     assert {ref.rpartition("/")[2] for ref in re.findall(r'"#/types/[^"]+', json.dumps(found))} <= set(found["types"])

@@ -1,27 +1,27 @@
 """`proctor run`."""
 
 from pathlib import Path
-from typing import Any
 
 from proctor.report.text import render_report
 from proctor.report.words import duration
+from proctor.spec.running import SelectSpec
 from proctor.surface.cli.blocks import error_block
 from proctor.surface.cli.calling import Calling
 from proctor.surface.cli.closing import closing
 from proctor.surface.cli.command import JSON, ROOT, Command, argument, evidence_root
 from proctor.surface.cli.drive import Driven, drive
 from proctor.surface.cli.output import Output
-from proctor.surface.cli.selecting import SELECT, load_selected, selection
+from proctor.surface.cli.selecting import SELECT, load_selected
 
 
-def run(*, spec: Path, root: Path | None, as_json: bool, is_scratch_kept: bool, **words: Any) -> int:
+def run(*, spec: Path, root: Path | None, as_json: bool, is_scratch_kept: bool, select: SelectSpec) -> int:
     """Run a campaign, keep its evidence, and judge it.
 
     Every mission of SPEC goes through every flow. Ctrl-C (or SIGTERM, SIGHUP) once
     stops: what is running ends, sealed as cancelled; twice cuts it off.
     """
     folder = evidence_root(root)
-    driven = drive(load_selected(spec, selection(**words)), root=folder, is_scratch_kept=is_scratch_kept)
+    driven = drive(load_selected(spec, select), root=folder, is_scratch_kept=is_scratch_kept)
     return tell(driven, root=root, as_json=as_json)
 
 
