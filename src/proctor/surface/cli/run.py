@@ -1,10 +1,10 @@
 """`proctor run`."""
 
 from pathlib import Path
-from typing import Any
 
 from proctor.report.text import render_report
 from proctor.report.words import duration
+from proctor.spec.running import SelectSpec
 from proctor.surface.cli.blocks import error_block
 from proctor.surface.cli.calling import Calling
 from proctor.surface.cli.closing import closing
@@ -12,11 +12,11 @@ from proctor.surface.cli.command import JSON, PROGRESS, ROOT, Command, argument,
 from proctor.surface.cli.drive import Driven, drive
 from proctor.surface.cli.output import Output
 from proctor.surface.cli.row_stream import STDOUT
-from proctor.surface.cli.selecting import SELECT, load_selected, selection
+from proctor.surface.cli.selecting import SELECT, load_selected
 
 
 def run(
-    *, spec: Path, root: Path | None, as_json: bool, is_scratch_kept: bool, rows_to: Path | None, **words: Any
+    *, spec: Path, root: Path | None, as_json: bool, is_scratch_kept: bool, rows_to: Path | None, select: SelectSpec
 ) -> int:
     """Run a campaign, keep its evidence, and judge it.
 
@@ -25,8 +25,7 @@ def run(
     off. `proctor campaign resume` goes on from there.
     """
     folder = evidence_root(root)
-    loaded = load_selected(spec, selection(**words))
-    driven = drive(loaded, root=folder, is_scratch_kept=is_scratch_kept, rows_to=rows_to)
+    driven = drive(load_selected(spec, select), root=folder, is_scratch_kept=is_scratch_kept, rows_to=rows_to)
     return tell(driven, root=root, as_json=as_json, rows_to=rows_to)
 
 
