@@ -98,9 +98,7 @@ def thaw(loaded: LoadedSpec, *, paths: CampaignPaths, workspaces: Path, redactor
 
 def _plan(loaded: LoadedSpec, workspaces: Mapping[str, Digest], *, is_canary: bool) -> Plan:
     contents = Contents(scripts=loaded.script_digests, workspaces=workspaces)
-    return expand(
-        loaded.spec, missions=loaded.missions, digests=contents, prompts=loaded.prompts, is_canary=is_canary
-    )
+    return expand(loaded.spec, missions=loaded.missions, digests=contents, prompts=loaded.prompts, is_canary=is_canary)
 
 
 def _index(loaded: LoadedSpec, workspaces: Mapping[str, Digest]) -> FrozenFiles:
@@ -117,9 +115,7 @@ def _index(loaded: LoadedSpec, workspaces: Mapping[str, Digest]) -> FrozenFiles:
 def _names(loaded: LoadedSpec) -> dict[str, str]:
     """What scripts and other files are kept as, by how the spec spells them."""
     scripts = {spelled: f"script-{number}.yaml" for number, spelled in enumerate(sorted(loaded.scripts))}
-    files = {
-        spelled: f"file-{number}{Path(spelled).suffix}" for number, spelled in enumerate(sorted(loaded.sources))
-    }
+    files = {spelled: f"file-{number}{Path(spelled).suffix}" for number, spelled in enumerate(sorted(loaded.sources))}
     return scripts | files
 
 
