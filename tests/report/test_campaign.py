@@ -330,8 +330,8 @@ def test_the_same_is_told_in_markdown_with_nothing_that_could_be_markup(tmp_path
     assert "| codex | 4 | 3/3 | 100 % (44–100) | 100 % | 100 % | 21 | $2.00 | 1.5 s | 1.5 s |\n" in text
     assert "Verdict: **infrastructure failed** (exit 3).\n" in text
     assert "## Blocked by the pair gate\n\n- ask: scored results: codex 2, claude 1\n" in text
-    sly = campaign_markdown(reported(tmp_path / "sly", {"<b>`x`|*.codex.r1": [CUT]}))
-    assert "\\<b\\>\\`x\\`\\|\\*.codex.r1" in sly
+    sly = campaign_markdown(reported(tmp_path / "sly", {"<b>`x`|.codex.r1": [CUT]}))
+    assert "\\<b\\>\\`x\\`\\|.codex.r1" in sly
 
 
 def test_in_junit_a_failure_is_the_agents_an_error_is_not_and_what_says_nothing_is_skipped(tmp_path: Path) -> None:

@@ -97,6 +97,7 @@ def finalize(
             verified=decision.verified,
         ),
         metrics=derived.metrics,
+        retry_after_ms=ending.retry_after_ms,
         workspace_digest_after=now.digest,
         has_changed_files=now.digest != base.digest,
         policy_violations=violations(ask.flow.tools, _calls(ask)),

@@ -10,6 +10,7 @@ from proctor.errors import MachineError
 from proctor.event.row import HookEnded
 from proctor.evidence.redact import Redactor
 from proctor.probe.tail import tail
+from proctor.spec.argv import argv_of
 from proctor.spec.duration import parse_duration_s
 from proctor.spec.running import HooksSpec
 from proctor.transport.process import Finished, run_once
@@ -19,14 +20,6 @@ HookPhase = Literal["before", "after"]
 MAX_OUTPUT_BYTES: Final = 1024 * 1024
 SHOWN_BYTES: Final = 2048
 _HANDED_ON: Final = ("PATH", "HOME", "LANG")
-
-
-def argv_of(command: list[str] | str) -> tuple[str, ...]:
-    """
-    >>> argv_of("make db && ls"), argv_of(["make", "db"])
-    (('bash', '-c', 'make db && ls'), ('make', 'db'))
-    """
-    return ("bash", "-c", command) if isinstance(command, str) else tuple(command)
 
 
 def has_hook(hooks: HooksSpec | None, phase: HookPhase) -> bool:

@@ -11,8 +11,8 @@ from typing import TypeVar
 import msgspec
 
 from proctor import canonical
-from proctor.attempt.policy import violations
 from proctor.attempt.expectation import expectation_of
+from proctor.attempt.policy import violations
 from proctor.attempt.rederive import Rederived, rederive
 from proctor.errors import EvidenceError, ProctorError
 from proctor.event.metrics import Metrics

@@ -10,15 +10,18 @@ from typing import TYPE_CHECKING
 import anyio
 
 from proctor.attempt.model import Lease
-from proctor.campaign.health import HealthBook
+from proctor.campaign.health import HealthBook, is_of_the_program
 from proctor.campaign.hosts import HostPool
 from proctor.campaign.logins import Identity
 from proctor.campaign.preflight import Ready
 from proctor.campaign.process import open_recorded_host
+from proctor.campaign.recover import Remedy, remedy
 from proctor.campaign.schedule import ALL
 from proctor.clock import Clock
 from proctor.contain.intent import IntentBook
 from proctor.errors import MachineError, ProctorError
+from proctor.event.outcome import Outcome
+from proctor.evidence.health import DEGRADED_AFTER
 from proctor.evidence.layout import RunPaths
 from proctor.evidence.redact import Redactor
 from proctor.fact import Authority, Fact
@@ -48,10 +51,14 @@ def credential_key(credential: Credential) -> str | None:
 
 @dataclass(slots=True, kw_only=True)
 class _Choice:
-    """A flow's chain, and whether the one in use has shown that it starts. One at a time tries it."""
+    """A flow's chain, whether the one in use has shown that it starts, and how often it has not since it last did.
+
+    One at a time tries it.
+    """
 
     chain: Chain
     has_started: bool = False
+    failures: int = 0
     trial: anyio.Lock = field(default_factory=anyio.Lock)
 
     @property
@@ -97,6 +104,20 @@ class Agents:
         except ProctorError as error:
             self.health.started(tried.key, code=error.code)
             choice.chain.refuse(error)
+
+    def ended(self, flow: ResolvedFlow, candidate: Candidate, *, outcome: Outcome, code: str | None) -> None:
+        """An attempt of the flow's is over. A lane that no longer starts gives way to the next of the chain."""
+        self.health.ended(candidate.key, outcome=outcome, code=code)
+        choice = self._choices[flow.id]
+        if candidate is not choice.chain.current or outcome in (Outcome.CANCELLED, Outcome.UNKNOWN):
+            return
+        is_no_start = outcome is Outcome.REFUSED and code is not None and is_of_the_program(code)
+        choice.failures = choice.failures + 1 if is_no_start else 0
+        is_hopeless = is_no_start and remedy(outcome, code) is Remedy.STOP
+        if (is_hopeless or choice.failures >= DEGRADED_AFTER) and choice.chain.has_more:
+            what = f"it failed to start {choice.failures} times in a row, last with {code}"
+            choice.chain.refuse(MachineError("runtime.degraded", what))
+            choice.has_started, choice.failures = False, 0
 
     def warnings(self) -> Iterator[str]:
         """Who did not run, though a flow names it first."""

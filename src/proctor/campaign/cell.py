@@ -6,12 +6,14 @@ from pathlib import Path
 
 from proctor.attempt.model import AttemptAsk, AttemptResult
 from proctor.attempt.supervise import run_attempt
+from proctor.attempt.watchdog import ClockName
 from proctor.campaign import ledger
 from proctor.campaign.agents import Agents
 from proctor.campaign.durable import SharedSync
 from proctor.campaign.hosts import HostPool
 from proctor.campaign.ledger import GroupCommit
 from proctor.campaign.open import Opened
+from proctor.campaign.spending import Spending
 from proctor.campaign.stops import Stops
 from proctor.campaign.watch import CampaignWatcher
 from proctor.clock import Clock
@@ -20,6 +22,7 @@ from proctor.ids import AttemptId, FlowId, MissionId
 from proctor.plan.model import Cell, ResolvedFlow
 from proctor.runtime.base import Decide
 from proctor.runtime.resolve import Candidate
+from proctor.spec.load import LoadedSpec
 from proctor.spec.model import MissionSpec, Persistence
 from proctor.workspace.snapshot import EMPTY
 
@@ -28,6 +31,7 @@ from proctor.workspace.snapshot import EMPTY
 class Attempts:
     """What all attempts of a run share."""
 
+    loaded: LoadedSpec
     opened: Opened
     root: RootPaths
     missions: Mapping[MissionId, MissionSpec]
@@ -39,6 +43,7 @@ class Attempts:
     agents: Agents
     pool: HostPool
     commit: GroupCommit
+    spending: Spending
     disk: SharedSync | None
     is_scratch_kept: bool
     decide: Decide | None
@@ -49,7 +54,14 @@ class Attempts:
         return await self.agents.choose(self.flows[cell.flow], self.pool)
 
     async def run(
-        self, cell: Cell, *, n: int, candidate: Candidate, claimed_at_ms: int, at_rest: Callable[[], None]
+        self,
+        cell: Cell,
+        *,
+        n: int,
+        candidate: Candidate,
+        claimed_at_ms: int,
+        left: tuple[ClockName, int] | None,
+        at_rest: Callable[[], None],
     ) -> AttemptResult:
         """Claim it and run it. Where there is a seal, it is durable."""
         attempt = AttemptId(f"{cell.id}.{n}")
@@ -69,7 +81,7 @@ class Attempts:
                 plan_digest=frozen.plan.digest,
                 plan_file_digest=self.opened.plan_file_digest,
                 cell=cell,
-                mission=mission,
+                mission=self.loaded.asked(mission, flow.id),
                 flow=flow,
                 limits=frozen.plan.limits,
                 paths=self.root.run(run_id).attempt(cell.id, n=n),
@@ -83,8 +95,9 @@ class Attempts:
                 containment=self.opened.ready.containment,
                 intents=self.agents.intents,
                 clock=self.clock,
-                watcher=self.watcher,
+                watcher=self.spending.watcher(cell.flow, self.watcher),
                 hidden=(self.root.folder,),
+                spec_folder=self.loaded.folder,
                 facts=self.agents.facts(flow),
                 is_persistent=flow.persistence is Persistence.PERSISTENT,
                 decide=self.decide,
@@ -92,12 +105,13 @@ class Attempts:
                 stop=stop,
                 is_scratch_kept=self.is_scratch_kept,
                 make_durable=None if self.disk is None else self.disk.make_durable,
+                left=left,
                 at_rest=at_rest,
             )
             result = await run_attempt(ask)
         del self.stops.one[attempt]
         if result.report is not None:
-            self.agents.health.ended(candidate.key, outcome=result.report.outcome, code=result.report.code)
+            self.agents.ended(flow, candidate, outcome=result.report.outcome, code=result.report.code)
             await self.agents.health.write()
             if self.disk is not None:
                 # First the seal is durable, then the ledger says that there is one.

@@ -8,6 +8,7 @@ import anyio
 from anyio.abc import TaskGroup
 
 from proctor.attempt.model import AttemptResult
+from proctor.attempt.watchdog import ClockName
 from proctor.campaign import ledger
 from proctor.campaign.cell import Attempts
 from proctor.campaign.recover import Remedy
@@ -46,6 +47,7 @@ class Dispatcher:
     attempts: Attempts
     scheduler: Scheduler
     most: int  # at a time, with those that wait for the disk only
+    until_s: float = math.inf  # nothing begins after it
     standings: dict[CellId, Standing]
     cells: dict[CellId, Cell]
     results: list[AttemptResult] = field(default_factory=list)
@@ -80,18 +82,31 @@ class Dispatcher:
     def _step(self, tasks: TaskGroup) -> float | None:
         """Start what may start; how long to wait for news then, or None when it is over."""
         self.news = anyio.Event()
-        is_open = not self.attempts.stops.drain.is_set()
-        if is_open:
+        if self.shut is None:
             self._start_due(tasks)
         self._tell()
         now_s = self._now_s()
-        wake_s = self.scheduler.wake_s(now_s) if is_open else None
+        wake_s = self.scheduler.wake_s(now_s) if self.shut is None else None
+        if wake_s is not None:
+            wake_s = min(wake_s, self.until_s)
         if not self._running and wake_s is None:
             return None
         return math.inf if wake_s is None else max(0.0, wake_s - now_s)
 
+    @property
+    def shut(self) -> str | None:
+        """Why nothing more begins, where that is so."""
+        stops = self.attempts.stops
+        if stops.drain.is_set():
+            return "stopped" if stops.all.is_set() else "drained"
+        if self.attempts.spending.is_over:
+            return "budget"
+        return "limit" if self._now_s() >= self.until_s else None
+
     def _start_due(self, tasks: TaskGroup) -> None:
-        while self._running < self.most and (job := self.scheduler.start(self._now_s())) is not None:
+        while (
+            self._running < self.most and self.shut is None and (job := self.scheduler.start(self._now_s())) is not None
+        ):
             self._waiting -= 1
             if job.flow in self.stopped:
                 # Left untried: a resume tries it.
@@ -118,7 +133,12 @@ class Dispatcher:
             standing = self._standing(cell)
             claimed_at_ms = self.attempts.clock.wall_ms()
             result = await self.attempts.run(
-                cell, n=standing.made + 1, candidate=candidate, claimed_at_ms=claimed_at_ms, at_rest=places.leave
+                cell,
+                n=standing.made + 1,
+                candidate=candidate,
+                claimed_at_ms=claimed_at_ms,
+                left=self._left(standing),
+                at_rest=places.leave,
             )
             places.leave()
             self.results.append(result)
@@ -128,6 +148,15 @@ class Dispatcher:
             places.leave()
             self._running -= 1
             self.news.set()
+
+    def _left(self, standing: Standing) -> tuple[ClockName, int] | None:
+        """What is left of the shorter of the clocks over more than an attempt, where there is one."""
+        clocks: list[tuple[ClockName, int]] = []
+        if (mission_ms := self.attempts.opened.patience.left_ms(standing)) is not None:
+            clocks.append(("mission", mission_ms))
+        if self.until_s < math.inf:
+            clocks.append(("campaign", max(0, round((self.until_s - self._now_s()) * 1000))))
+        return min(clocks, key=lambda clock: clock[1], default=None)
 
     def _tried(self, cell: Cell, result: AttemptResult, *, claimed_at_ms: int, n: int) -> Tried:
         report, error = result.report, result.error
@@ -145,6 +174,8 @@ class Dispatcher:
 
     async def _learn(self, job: Job, cell: Cell, result: AttemptResult, *, tried: Tried, strategy: StrategyId) -> None:
         before, patience, after = self._standing(cell), self.attempts.opened.patience, tried.remedy
+        if after is Remedy.STOP and job.keys != self.attempts.agents.keys(self.attempts.flows[cell.flow]):
+            after = Remedy.AGAIN  # nothing more comes of its lane, but the flow has fallen to another
         now = self.standings[cell.id] = before.then(tried, patience=patience)
         if after is Remedy.STOP:
             self.stopped.add(cell.flow)
@@ -153,13 +184,18 @@ class Dispatcher:
         if after not in _TRIED_AGAIN or (after is Remedy.AGAIN and patience.is_over(now)):
             again_s = None
         retry_at_ms = None if again_s is None else now_ms + round((again_s - now_s) * 1000)
+        usd = None
         if result.report is None:
             await self.attempts.commit.put(ledger.abandon(tried.id, code=tried.code or "run.harness", at_ms=now_ms))
         else:
+            usage = result.report.metrics.usage
+            usd = self.attempts.spending.settle(tried.id, cell.flow, None if usage is None else usage.tokens)
             await self.attempts.commit.put(
-                ledger.settle(tried.id, result.report, at_ms=now_ms, strategy=strategy, retry_at_ms=retry_at_ms)
+                ledger.settle(
+                    tried.id, result.report, at_ms=now_ms, strategy=strategy, retry_at_ms=retry_at_ms, usd=usd
+                )
             )
-        self.attempts.watcher.settled(result, usd=None, retry_at_ms=retry_at_ms)
+        self.attempts.watcher.settled(result, usd=usd, retry_at_ms=retry_at_ms)
         if again_s is not None:
             self._add(cell, not_before_s=again_s)
 

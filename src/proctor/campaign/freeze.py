@@ -96,6 +96,14 @@ def thaw(loaded: LoadedSpec, *, paths: CampaignPaths, workspaces: Path, redactor
     return Frozen(plan=plan, snapshot=kept.snapshot, workspaces=copies, workspace_digests=digests)
 
 
+def read_given(campaign: CampaignPaths) -> Given:
+    """What came with the command that began it."""
+    try:
+        return read_artifact(campaign.spec_snapshot / _INDEX, FrozenFiles).given
+    except EvidenceError:  # told by whoever goes on with it
+        return NOTHING
+
+
 def _plan(loaded: LoadedSpec, workspaces: Mapping[str, Digest], *, is_canary: bool) -> Plan:
     contents = Contents(scripts=loaded.script_digests, workspaces=workspaces)
     return expand(loaded.spec, missions=loaded.missions, digests=contents, prompts=loaded.prompts, is_canary=is_canary)

@@ -11,8 +11,8 @@ import anyio
 import anyio.to_thread
 import msgspec
 
-from proctor.campaign.standing import Tried
 from proctor.campaign.durable import GATHER_S
+from proctor.campaign.standing import Tried
 from proctor.errors import MachineError
 from proctor.event.outcome import Outcome
 from proctor.evidence.artifacts import AttemptReport

@@ -57,12 +57,12 @@ def preflight(loaded: LoadedSpec, *, root: Path | None = None, clock: Clock = SY
     flows = [resolve_flow(flow, spec=loaded.spec) for flow in loaded.spec.flows]
     config = load_config(loaded.folder)
     check_config(config)
-    joining = _Joining(loaded, config=config, health=_health(root), now_ms=clock.wall_ms())
+    joining = Joining(loaded, config=config, health=_health(root), now_ms=clock.wall_ms())
     chains = {flow.id: joining.chain(at, flow) for at, flow in enumerate(flows)}
     candidates = {id_: [link for link in chain if isinstance(link, Candidate)] for id_, chain in chains.items()}
     identities = find_identities(loaded, flows, chains=candidates, logins=joining.logins)
     runtimes = [candidate.runtime for chain in candidates.values() for candidate in chain]
-    secrets = _secrets(loaded, runtimes, [each.credential for each in identities.values()])
+    secrets = secrets_of(loaded, runtimes, [each.credential for each in identities.values()])
     planted = canary.plant()
     reap_leftovers(places.state_dir() / "spawns")
     # What cannot be looked at now is told by `doctor`: it must not keep another run from starting.
@@ -86,7 +86,10 @@ def _health(root: Path | None) -> Mapping[LaneKey, LaneHealth]:
     return {}
 
 
-def _secrets(loaded: LoadedSpec, runtimes: Iterable[Runtime], credentials: Sequence[Credential]) -> tuple[Secret, ...]:
+def secrets_of(
+    loaded: LoadedSpec, runtimes: Iterable[Runtime], credentials: Sequence[Credential]
+) -> tuple[Secret, ...]:
+    """What is to be masked. InputError, with its place, where something declared is not there."""
     spec = loaded.spec
     ids = (spec.campaign, *(mission.id for mission in loaded.missions), *(flow.id for flow in spec.flows))
     words = {*ids, *offers(), *(word for runtime in runtimes for word in runtime.words)}
@@ -97,7 +100,7 @@ def _secrets(loaded: LoadedSpec, runtimes: Iterable[Runtime], credentials: Seque
         return find_secrets(os.environ, declared=names, files=list(dict.fromkeys(files)), words=words)
 
 
-class _Joining:
+class Joining:
     """Puts each flow's chain together; finds the logins of those that may be tried."""
 
     def __init__(

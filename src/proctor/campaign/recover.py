@@ -83,10 +83,15 @@ REMEDIES: Mapping[str, Remedy] = {
     "agent.denials": Remedy.NONE,
     "agent.sandbox": Remedy.NONE,
     "agent.interrupted": Remedy.AGAIN,
+    # The operator's own command would fail for the next one too, but may well succeed when tried again.
+    "hook.failed": Remedy.AGAIN,
     # ── our clocks ──
     "limit.turn": Remedy.NONE,
     "limit.attempt": Remedy.NONE,
     "limit.stall": Remedy.AGAIN,
+    "limit.tokens": Remedy.NONE,
+    "limit.mission": Remedy.NONE,
+    "limit.campaign": Remedy.REDO,
     # ── the run ──
     "run.cancelled": Remedy.REDO,
     "run.cut-off": Remedy.REDO,

@@ -1,5 +1,6 @@
 """One run of a campaign: every cell that is not settled is claimed, tried, sealed and put into the ledger."""
 
+import math
 import secrets as chance
 from collections.abc import AsyncIterator, Collection
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -19,15 +20,17 @@ from proctor.campaign.hosts import HostPool
 from proctor.campaign.ledger import GroupCommit
 from proctor.campaign.open import Opened, open_campaign
 from proctor.campaign.schedule import Scheduler
+from proctor.campaign.spending import Spending
 from proctor.campaign.stops import Stops
 from proctor.campaign.watch import Began, CampaignWatcher
 from proctor.clock import SYSTEM_CLOCK, Clock
 from proctor.contain.intent import open_intents
 from proctor.errors import InputError, lone
+from proctor.event.model import Tokens
 from proctor.evidence.layout import CampaignPaths, RootPaths
 from proctor.evidence.redact import Redactor
 from proctor.evidence.sync import open_sync
-from proctor.ids import CampaignId, CellId, ProcessId, RunId
+from proctor.ids import CampaignId, CellId, FlowId, ProcessId, RunId
 from proctor.runtime.base import Decide
 from proctor.spec.load import LoadedSpec
 from proctor.spec.model import Approvals
@@ -96,6 +99,10 @@ async def run_campaign(
             return await run.to_the_end()
     except BaseExceptionGroup as group:
         raise lone(group) from group
+
+
+def _unpriced(_: FlowId, __: Tokens | None) -> None:
+    """Nobody has said what tokens cost."""
 
 
 def _refuse_to_ask_nobody(loaded: LoadedSpec) -> None:
@@ -184,6 +191,7 @@ class _Run:
             hosts = await stack.enter_async_context(anyio.create_task_group())
             pool = HostPool(hosts, new_id=lambda: ProcessId(f"p-{chance.token_hex(6)}"))
             attempts = Attempts(
+                loaded=self.loaded,
                 opened=opened,
                 root=self.root,
                 missions={mission.id: mission for mission in self.loaded.missions},
@@ -195,12 +203,14 @@ class _Run:
                 agents=agents,
                 pool=pool,
                 commit=commit,
+                spending=Spending(usd_of=_unpriced, most_usd=plan.schedule.usd, settled_usd=opened.usd),
                 disk=disk,
                 is_scratch_kept=self.is_scratch_kept,
                 decide=self.decide,
                 decide_deadline_s=self.decide_deadline_s,
             )
             schedule = plan.schedule
+            left_ms = math.inf if schedule.campaign_ms is None else schedule.campaign_ms - opened.took_ms
             yield Dispatcher(
                 attempts=attempts,
                 scheduler=Scheduler(
@@ -211,6 +221,7 @@ class _Run:
                 ),
                 # As many attempts again may wait for the disk: no agent need stand idle while evidence is synced.
                 most=2 * schedule.parallel,
+                until_s=self.clock.steady_s() + left_ms / 1000,
                 cells={cell.id: cell for cell in plan.cells},
                 standings=dict(opened.standings),
             )
@@ -224,6 +235,4 @@ class _Run:
         """The run's last word, for the ledger and for people."""
         if dispatcher.is_done(self.opened.cells):
             return "done"
-        if self.stops.drain.is_set():
-            return "stopped" if self.stops.all.is_set() else "drained"
-        return "refused" if dispatcher.stopped else "unsettled"
+        return dispatcher.shut or ("refused" if dispatcher.stopped else "unsettled")

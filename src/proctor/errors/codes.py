@@ -295,9 +295,22 @@ CODES: dict[str, Meaning] = {
     "hook.failed": Meaning(
         "The operator's own hook before an attempt failed, so the agent was not asked.",
         "Read what it said in `proctor attempt explain`, and mend the command.",
+        retryable=True,
+        bucket=Bucket.HARNESS,
     ),
     "limit.turn": Meaning("The turn ran past its limit.", "Raise limits.turn, or make the task smaller."),
     "limit.attempt": Meaning("The attempt ran past its limit.", "Raise limits.attempt."),
+    "limit.mission": Meaning(
+        "All attempts of the cell together ran past the mission's limit.", "Raise limits.mission."
+    ),
+    "limit.campaign": Meaning(
+        "The campaign ran past its limit, so what was running was ended.",
+        "Raise limits.campaign and run the spec again: it makes a new campaign.",
+        bucket=Bucket.HARNESS,
+    ),
+    "limit.tokens": Meaning(
+        "The attempt used more tokens than it may.", "Raise limits.tokens, or make the task smaller."
+    ),
     "limit.stall": Meaning(
         "The agent said nothing for too long.", "Raise limits.stall, or see why it hangs.", retryable=True
     ),
@@ -316,6 +329,18 @@ CODES: dict[str, Meaning] = {
         "A secret that was planted as a canary reached the disk, so redaction did not work and there is no seal.",
         "Keep the evidence folder to yourself, and report it with the file named.",
     ),
+    # ── why results may not be shown to others ──
+    "publish.canary": Meaning(
+        "A canary tries a few missions; it is never the campaign itself.", "Run the campaign, and check that."
+    ),
+    "publish.running": Meaning("The campaign is being run.", "Wait for its end.", retryable=True),
+    "publish.incomplete": Meaning(
+        "Cells of the plan have no result.", "Run `proctor campaign resume`: it tries exactly what is missing."
+    ),
+    "publish.vacuous": Meaning(
+        "Nothing was required of the agents, so that nothing is shown.", "Give the missions probes, and run again."
+    ),
+    "publish.gate": Meaning("A gate of the campaign blocks.", "See what it names with `proctor campaign report`."),
     # ── evidence ──
     "evidence.signature": Meaning(
         "A signature is not of the seal beside it, or cannot be read.",

@@ -127,7 +127,7 @@ class AttemptReport(Artifact, frozen=True, kw_only=True):
     reasons: tuple[str, ...]
     expectation: Expectation
     metrics: Metrics
-    retry_after_ms: int | None = None  # when the provider said to come back, from when it said so
+    retry_after_ms: int | None = None  # where it was told when to come back: from its end on
     workspace_digest_after: Digest | None
     has_changed_files: bool | None = None
     policy_violations: tuple[str, ...] | None = None

@@ -66,9 +66,14 @@ def sanitised(*, search_path: str, home: Path, temporary: Path) -> dict[str, str
     '/usr/bin'
     """
     return {
-        "PATH": os.pathsep.join(entry for entry in search_path.split(os.pathsep) if Path(entry).is_absolute()),
+        "PATH": search_path_of(search_path),
         "HOME": str(home),
         "TMPDIR": str(temporary),
         "LANG": "C.UTF-8",
         "PYTHONDONTWRITEBYTECODE": "1",
     }
+
+
+def search_path_of(search_path: str) -> str:
+    """Where a probe's programs are looked for."""
+    return os.pathsep.join(entry for entry in search_path.split(os.pathsep) if Path(entry).is_absolute())

@@ -6,12 +6,11 @@ from proctor.errors import Exit, bucket_of
 from proctor.event.outcome import Outcome
 from proctor.evidence.reader import Problem
 from proctor.ids import AttemptId, CampaignId, CellId, Digest, FlowId, MissionId, RunId
-from proctor.report.gates import Gate, judge_gates
+from proctor.report.gates import Gate, gates_of
 from proctor.report.ledger import LedgerAttempt
 from proctor.report.score import INVALID, MissionScore, Score, Sum, Told
 from proctor.report.standing import Damage, Standing
 from proctor.report.verdict import WORDS, judge_result, worst
-from proctor.spec.running import ToolsSpec
 
 
 class RunTold(Told, frozen=True, kw_only=True):
@@ -110,8 +109,7 @@ def report_campaign(found: Standing, *, damage: Damage | None = None) -> Campaig
         by_flow[flow].merge(each)
     for each in by_flow.values():
         whole.merge(each)
-    bound = {flow.id for flow in found.plan.flows if flow.tools != ToolsSpec()}
-    gates = judge_gates(found.plan.gates, found.cells, bound=bound)
+    gates = gates_of(found)
     missing = tuple(_missing(found))
     code = _exit(found, gates)
     made = found.contents.campaign
@@ -224,7 +222,4 @@ def _exit(found: Standing, gates: tuple[Gate, ...]) -> Exit:
         bucket = None if code is None else bucket_of(code)
         judged = judge_result(outcome or Outcome.UNKNOWN, bucket=bucket, verified=verified, met=met)
         said.add(Exit.EVIDENCE if is_invalid else judged)
-    for gate in gates:
-        if gate.blocked:
-            said.add(Exit.UNVERIFIED if gate.name == "coverage" else Exit.JUDGED_NO)
-    return worst(said)
+    return worst(said | {gate.exit for gate in gates})

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from proctor.errors import Exit
 from proctor.report.campaign import CampaignReport
 from proctor.report.campaign_words import conclude_campaign, facts, flow_table, sections
-from proctor.report.words import legible, one_line
+from proctor.report.words import legible, markdown_text
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -57,22 +57,19 @@ def render_campaign(report: CampaignReport) -> "RenderableType":
 
 def campaign_markdown(report: CampaignReport) -> str:
     """The same bytes for the same report."""
-    lines = [f"# {_safe(report.campaign_id)}", ""]
-    lines += [f"{_safe(conclude_campaign(report))} Verdict: **{report.verdict}** (exit {report.exit}).", ""]
-    lines += [f"- {name}: {_safe(value)}" for name, value in facts(report)]
+    lines = [f"# {markdown_text(report.campaign_id)}", ""]
+    lines += [f"{markdown_text(conclude_campaign(report))} Verdict: **{report.verdict}** (exit {report.exit}).", ""]
+    lines += [f"- {name}: {markdown_text(value)}" for name, value in facts(report)]
     headings, rows = flow_table(report)
     lines += ["", f"| {' | '.join(headings)} |", f"|---|{'--:|' * (len(headings) - 1)}"]
-    lines += [f"| {' | '.join(_safe(each) for each in row)} |" for row in rows]
+    lines += [f"| {' | '.join(markdown_text(each) for each in row)} |" for row in rows]
     for section in sections(report):
         if section.lines:
-            lines += ["", f"## {_safe(section.title)}", "", *(f"- {_safe(line)}" for line in section.lines)]
+            lines += [
+                "",
+                f"## {markdown_text(section.title)}",
+                "",
+                *(f"- {markdown_text(line, limit=2000)}" for line in section.lines),
+            ]
     foot = "Scored is what passed or failed by the agent's own doing. Rates have Wilson intervals of 95 %."
     return "\n".join([*lines, "", foot, ""])
-
-
-def _safe(text: str) -> str:
-    """No text may begin markup of its own."""
-    escaped = one_line(text, limit=2000).replace("\\", "\\\\")
-    for char in "|<>`[]*_":
-        escaped = escaped.replace(char, f"\\{char}")
-    return escaped

@@ -77,8 +77,7 @@ def sections(report: CampaignReport) -> Iterator[Section]:
     ]
     yield Section("Damaged evidence, not scored", _some(damaged), is_bad=True)
     for gate in report.blocked:
-        whose = [f"{each.attempt_id or each.mission_id or 'campaign'}: {each.why}" for each in gate.blocked]
-        yield Section(f"Blocked by the {gate.name} gate", _some(whose), is_bad=True)
+        yield Section(f"Blocked by the {gate.name} gate", _some(gate.lines()), is_bad=True)
     missing = Counter(each.why for each in report.missing)
     for why, number in missing.items():
         cells = [f"{each.cell} ({each.code})" if each.code else each.cell for each in report.missing if each.why == why]

@@ -3,12 +3,13 @@
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 
+from proctor.errors import Exit
 from proctor.evidence.tally import Tally
 from proctor.ids import AttemptId, FlowId, MissionId
 from proctor.report.score import FAILED, PASSED, UNVERIFIED, Told
-from proctor.report.standing import CellResult
+from proctor.report.standing import CellResult, Standing
 from proctor.report.words import percent
-from proctor.spec.running import GatesSpec, TraceProfile
+from proctor.spec.running import GatesSpec, ToolsSpec, TraceProfile
 
 _UNMEASURED = "it was sealed before this was measured"
 _AGENTS = (PASSED, FAILED, UNVERIFIED)
@@ -28,6 +29,23 @@ class Gate(Told, frozen=True, kw_only=True):
 
     name: str
     blocked: tuple[Blocked, ...]
+
+    @property
+    def exit(self) -> Exit:
+        """What it says of the whole: what is not covered may still come, the rest is a judgement."""
+        if not self.blocked:
+            return Exit.OK
+        return Exit.UNVERIFIED if self.name == "coverage" else Exit.JUDGED_NO
+
+    def lines(self) -> list[str]:
+        """What it blocks, and why."""
+        return [f"{each.attempt_id or each.mission_id or 'campaign'}: {each.why}" for each in self.blocked]
+
+
+def gates_of(found: Standing) -> tuple[Gate, ...]:
+    """Those that the campaign's plan asks for."""
+    bound = {flow.id for flow in found.plan.flows if flow.tools != ToolsSpec()}
+    return judge_gates(found.plan.gates, found.cells, bound=bound)
 
 
 def judge_gates(gates: GatesSpec, cells: Sequence[CellResult], *, bound: Collection[FlowId]) -> tuple[Gate, ...]:

@@ -23,7 +23,7 @@ def render_junit(found: Standing, report: CampaignReport) -> str:
     for gate in report.gates:
         case = SubElement(gates, "testcase", classname=f"{found.campaign_id}.gates", name=gate.name)
         if gate.blocked:
-            told = [f"{each.attempt_id or each.mission_id or 'campaign'}: {each.why}" for each in gate.blocked]
+            told = gate.lines()
             SubElement(case, "failure", type=f"gate.{gate.name}", message=told[0]).text = "\n".join(told)
     _count(gates)
     indent(suites)

@@ -3,7 +3,7 @@
 from proctor.report.cells import speakers
 from proctor.report.row import Report
 from proctor.report.text import conclude, ending, labels
-from proctor.report.words import count, duration, legible, one_line, plain_error, plural, yes_no
+from proctor.report.words import count, duration, markdown_text, plain_error, plural, yes_no
 
 
 def render_markdown(report: Report) -> str:
@@ -11,7 +11,7 @@ def render_markdown(report: Report) -> str:
     rows = speakers(report.attempts)
     counted, label = {row.ref for row in rows}, labels(rows)
     lines = [
-        f"# {_cell(report.campaign_id or 'attempts')}",
+        f"# {markdown_text(report.campaign_id or 'attempts')}",
         "",
         f"{conclude(report)} Verdict: **{report.verdict}** (exit {report.exit}).",
         "",
@@ -25,9 +25,9 @@ def render_markdown(report: Report) -> str:
             *(count(row.tool_calls), count(row.tokens), duration(row.duration_ms)),
             *(yes_no(row.expectation_met, none="–").replace("yes", "met").replace("no", "**missed**"), row.dir),
         )
-        lines.append(f"| {' | '.join(_cell(cell) for cell in cells)} |")
+        lines.append(f"| {' | '.join(markdown_text(cell) for cell in cells)} |")
     why = [
-        f"- {_cell(label(row))}: {_cell(text)}"
+        f"- {markdown_text(label(row))}: {markdown_text(text)}"
         for row in rows
         for text in (
             *(f"{problem.code}: {problem.file} {problem.detail}" for problem in row.problems),
@@ -42,19 +42,20 @@ def render_markdown(report: Report) -> str:
     if others := [row for row in report.attempts if row.ref not in counted]:
         lines += ["", "## Not counted", "", "Other attempts of these cells, kept as they are:", ""]
         lines += [
-            f"- {_cell(row.ref)}: {_cell(' '.join(filter(None, (ending(row).plain, row.code))))}" for row in others
+            f"- {markdown_text(row.ref)}: {markdown_text(' '.join(filter(None, (ending(row).plain, row.code))))}"
+            for row in others
         ]
     if report.missing_cells:
         lines += ["", f"{plural(len(report.missing_cells), 'cell')} never tried: {', '.join(report.missing_cells)}."]
+    for gate in report.gates:
+        if gate.blocked:
+            lines += [
+                "",
+                f"## Blocked by the {gate.name} gate",
+                "",
+                *(f"- {markdown_text(line)}" for line in gate.lines()),
+            ]
     if report.problems:
-        lines += ["", *(f"- {each.code}: {_cell(f'{each.file} {each.detail}')}" for each in report.problems)]
+        lines += ["", *(f"- {each.code}: {markdown_text(f'{each.file} {each.detail}')}" for each in report.problems)]
     foot = "Claimed is what the agent said of itself; verified is what a probe found. `report.json` holds the same."
     return "\n".join([*lines, "", foot, ""])
-
-
-def _cell(text: str) -> str:
-    """No text of an agent's may begin markup of its own."""
-    escaped = one_line(legible(text), limit=300).replace("\\", "\\\\")
-    for char in "|<>`[]":
-        escaped = escaped.replace(char, f"\\{char}")
-    return escaped

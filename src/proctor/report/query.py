@@ -2,7 +2,8 @@
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import msgspec
@@ -13,9 +14,11 @@ from proctor.evidence.layout import AttemptPaths, CampaignPaths, RootPaths, RunP
 from proctor.evidence.reader import Problem, read_artifact
 from proctor.ids import AttemptId, CampaignId, CellId, FlowId, RunId, StrategyId
 from proctor.report.cells import by_cell, speaker
+from proctor.report.gates import Gate, gates_of
 from proctor.report.ledger import CUT_OFF, LedgerAttempt, LedgerContents, is_live, read_ledger
 from proctor.report.planned import read_plan
 from proctor.report.row import AttemptRow, Evidence, ReportRow
+from proctor.report.standing import read_standing
 
 STAMP_CHARS = len("YYYYMMDD-hhmmss-xxxxxx")
 """Of the time that ends a campaign's id."""
@@ -29,6 +32,7 @@ class Found:
     run_ids: tuple[RunId, ...] = ()
     rows: tuple[AttemptRow, ...] = ()
     missing_cells: tuple[CellId, ...] = ()
+    gates: tuple[Gate, ...] = ()
     problems: tuple[Problem, ...] = ()
 
 
@@ -61,6 +65,9 @@ def find_campaign(root: RootPaths, campaign: CampaignPaths) -> Found:
     """Every attempt of a campaign: from its ledger, or from the folders that name it where that cannot be read."""
     found = _from_ledger(root, campaign)
     if isinstance(found, Found):
+        # Without a plan there are none to judge by, and whoever reads the plan says that it is gone.
+        with suppress(EvidenceError):
+            found = replace(found, gates=gates_of(read_standing(campaign, root=root)))
         return found
     campaign_id = CampaignId(campaign.folder.name)
     rows = superseding(row for run in root.runs() for row in find_run(run).rows if row.campaign_id == campaign_id)

@@ -9,6 +9,7 @@ from proctor.event.outcome import Outcome
 from proctor.evidence.artifacts import Artifact
 from proctor.evidence.reader import Problem
 from proctor.ids import AttemptId, CampaignId, CellId, FlowId, MissionId, RunId, StrategyId
+from proctor.report.gates import Gate
 
 State = Literal["running", "sealed", "partial", "abandoned", "unreadable"]
 """`partial` was cut off, `abandoned` could not keep its evidence, `unreadable` does not even say what it is."""
@@ -72,4 +73,5 @@ class Report(Artifact, frozen=True, kw_only=True):
     verdict: str
     attempts: tuple[ReportRow, ...]
     missing_cells: tuple[CellId, ...] = ()
+    gates: tuple[Gate, ...] = ()
     problems: tuple[Problem, ...] = ()

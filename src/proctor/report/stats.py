@@ -141,13 +141,18 @@ class Paired:
     def interval(self) -> tuple[float, float] | None:
         """Of the difference, exact among the pairs that differ: without nought just where `p` is significant.
 
+        Where none differs, it is as wide as the share that might still differ one way.
+
         >>> [round(end, 4) for end in Paired(both=0, only_first=1, only_second=8, neither=11).interval]
         [0.0158, 0.4475]
         """
         apart = self.only_first + self.only_second
         if not self.pairs:
             return None
-        low, high = clopper_pearson(self.only_second, apart) if apart else (0.5, 0.5)
+        if not apart:
+            _, most = clopper_pearson(0, self.pairs)
+            return -most, most
+        low, high = clopper_pearson(self.only_second, apart)
         share = apart / self.pairs
         return (2 * low - 1) * share, (2 * high - 1) * share
 

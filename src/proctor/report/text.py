@@ -18,6 +18,7 @@ from proctor.report.words import count, duration, legible, one_line, plain_error
 
 MAX_ROWS = 40
 MAX_LISTED = 200
+MAX_GATED = 10
 _INDENT = (0, 0, 0, 2)
 
 STYLE_OF = {
@@ -47,6 +48,12 @@ def render_report(report: Report, *, title: str) -> RenderableType:
     notes = list(_notes(shown, label))
     if notes:
         parts += [Text(), Padding(_two_columns(notes), _INDENT)]
+    for gate in report.gates:
+        if gate.blocked:
+            told = [
+                (Text(f"{gate.name} gate", style="bold"), Text(legible(line), style="red")) for line in gate.lines()
+            ]
+            parts += [Text(), Padding(_two_columns(told[:MAX_GATED]), _INDENT)]
     if report.problems:
         parts += [Text(), Padding(render_problems(report.problems), _INDENT)]
     return Group(*parts, Text(), Text(f"  {conclude(report)}", style=STYLE_OF[Exit(report.exit)]))
@@ -124,7 +131,7 @@ def conclude(report: Report) -> str:
             judged = [row for row in rows if judge(row) is Exit.JUDGED_NO]
             is_missed = any(row.expectation_met is False for row in judged)
             how = "did not come out as expected" if is_missed else "not verified"
-            sentence = f"{len(judged)} of {plural(total, 'attempt')} {how}."
+            sentence = f"{len(judged)} of {plural(total, 'attempt')} {how}." if judged else "A gate blocks."
         case Exit.INFRASTRUCTURE:
             sentence = f"{said[Exit.INFRASTRUCTURE]} of {plural(total, 'attempt')} could not be carried out."
         case Exit.EVIDENCE:

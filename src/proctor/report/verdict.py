@@ -13,7 +13,7 @@
 
 Of the attempts of a cell one speaks: the last with a result, else the last. The worst of these is the whole's:
 evidence, then infrastructure, judged no, unverified, ok. A cell that was never tried makes it unverified, and so does a
-report of nothing; an interrupted run is interrupted, whatever else it is.
+report of nothing; a gate that blocks is a judgement. An interrupted run is interrupted, whatever else it is.
 """
 
 from collections.abc import Collection, Iterable
@@ -21,6 +21,7 @@ from collections.abc import Collection, Iterable
 from proctor.errors import Bucket, Exit
 from proctor.event.outcome import Outcome
 from proctor.report.cells import speakers
+from proctor.report.gates import Gate
 from proctor.report.row import ReportRow
 
 _WORST_FIRST = (Exit.EVIDENCE, Exit.INFRASTRUCTURE, Exit.JUDGED_NO, Exit.UNVERIFIED, Exit.OK)
@@ -69,7 +70,12 @@ def worst(said: Collection[Exit]) -> Exit:
 
 
 def judge_all(
-    rows: Iterable[ReportRow], *, missing: int = 0, is_interrupted: bool = False, is_damaged: bool = False
+    rows: Iterable[ReportRow],
+    *,
+    missing: int = 0,
+    gates: Iterable[Gate] = (),
+    is_interrupted: bool = False,
+    is_damaged: bool = False,
 ) -> Exit:
     """What they come to. `missing` cells were never tried; `is_damaged` is about what belongs to no single attempt."""
     if is_interrupted:
@@ -79,4 +85,4 @@ def judge_all(
         said.add(Exit.EVIDENCE)
     if missing or not said:
         said.add(Exit.UNVERIFIED)
-    return worst(said)
+    return worst(said | {gate.exit for gate in gates})

@@ -35,6 +35,18 @@ def one_line(text: str, *, limit: int = 72) -> str:
     return joined if len(joined) <= limit else joined[: limit - 1].rstrip() + "…"
 
 
+def markdown_text(text: str, *, limit: int = 300) -> str:
+    """One line in which no text of an agent's can begin markup of its own.
+
+    >>> print(markdown_text("a|b <i>"))
+    a\\|b \\<i\\>
+    """
+    escaped = one_line(text, limit=limit).replace("\\", "\\\\")
+    for char in "|<>`[]":
+        escaped = escaped.replace(char, f"\\{char}")
+    return escaped
+
+
 def plain_error(text: str) -> str:
     """An error with its message in the place of the JSON that it came in.
 

@@ -20,7 +20,9 @@ from proctor.spec.struct import Duration
 from proctor.spec.tree import child_path
 
 
-def faults(marked: Marked[CampaignSpec], *, written: Sequence[Written] | None = None) -> Iterator[InputError]:
+def faults(
+    marked: Marked[CampaignSpec], *, written: Sequence[Written] | None = None, has_own_flows: bool = True
+) -> Iterator[InputError]:
     """All faults that can be seen without looking at other files but the missions' own.
 
     `written` are the missions, where they are not those that the spec itself holds.
@@ -38,7 +40,8 @@ def faults(marked: Marked[CampaignSpec], *, written: Sequence[Written] | None = 
             parse_duration_s(duration)
         except ValueError as error:
             yield marked.problem("spec.type", str(error), key=key)
-    yield from _schedule_faults(marked)
+    if has_own_flows:
+        yield from _schedule_faults(marked)
     if spec.select.range is not None:
         try:
             places(spec.select.range)

@@ -123,7 +123,8 @@ def _load(source: bytes, path: Path, *, given: Given = NOTHING, excused: str = "
         _refuse_other_versions(error)
         raise
     files = SpecFiles(marked, spec_path=path)
-    found = (*faults(marked, written=files.written), *price_faults(marked, files.prices), *files.problems)
+    own = faults(marked, written=files.written, has_own_flows=given.flows is None)
+    found = (*own, *price_faults(marked, files.prices), *files.problems)
     if problems := [each for each in found if not excused or each.key != excused]:
         raise_collected(problems)
     missions = tuple(each.mission for each in files.written)

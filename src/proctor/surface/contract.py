@@ -11,6 +11,7 @@ import msgspec
 
 from proctor.campaign import ledger
 from proctor.campaign.freeze import FrozenFiles
+from proctor.campaign.recover import REMEDIES, Remedy
 from proctor.config.model import ConfigFile
 from proctor.errors import CODES, Bucket, Exit, bucket_of
 from proctor.event.model import Event
@@ -165,13 +166,17 @@ class CommandTold(Told, frozen=True, kw_only=True):
 
 
 class CodeTold(Told, frozen=True, kw_only=True):
-    """`bucket` says whose matter it is when an attempt ends with it."""
+    """`bucket` says whose matter it is when an attempt ends with it, and `remedy` what a campaign does then.
+
+    No attempt ends with a code that has no remedy.
+    """
 
     code: str
     means: str
     todo: str
     retryable: bool
     bucket: Bucket
+    remedy: Remedy | None
 
 
 class FailureTold(Told, frozen=True, kw_only=True):
@@ -243,7 +248,14 @@ def contract() -> Contract:
         self_rows=tuple(_variants(AnySeen)),
         commands=tuple(map(_command, COMMANDS)),
         errors=tuple(
-            CodeTold(code=code, means=row.means, todo=row.todo, retryable=row.retryable, bucket=bucket_of(code))
+            CodeTold(
+                code=code,
+                means=row.means,
+                todo=row.todo,
+                retryable=row.retryable,
+                bucket=bucket_of(code),
+                remedy=REMEDIES.get(code),
+            )
             for code, row in CODES.items()
         ),
         failures=tuple(_failures()),

@@ -6,6 +6,7 @@ from typing import Final
 from proctor.probe.kind import MAX_OUTPUT_BYTES, Bench, Judgement
 from proctor.probe.model import Verdict
 from proctor.probe.tail import head
+from proctor.spec.argv import argv_of
 from proctor.spec.duration import parse_duration_s
 from proctor.spec.model import HeadlessRun
 from proctor.transport.process import Finished
@@ -14,8 +15,7 @@ _SHOWN_CHARS: Final = 200
 
 
 async def judge(spec: HeadlessRun, bench: Bench) -> Judgement:
-    # A real shell: split into words, `echo a && false` would print its own `&&` and succeed.
-    argv = ("bash", "-c", spec.command) if isinstance(spec.command, str) else tuple(spec.command)
+    argv = argv_of(spec.command)
     missing = _missing(argv, bench)
     if missing is not None:
         return missing

@@ -24,16 +24,23 @@ _CANDIDATES = 8
 
 # A command's module is imported when that command is called.
 COMMANDS = {
+    "init": ("init", "Look at a repository, and write a first spec for it."),
+    "try": ("try_", "Compare agents on this repository, now."),
     "run": ("run", "Run a campaign, keep its evidence, and judge it."),
     "campaign run": ("campaign_run", "Run a campaign: as `run` does."),
     "campaign canary": ("campaign_run", "Try a campaign's first missions, apart from it."),
     "campaign resume": ("campaign_run", "Go on with a campaign that was cut off or stopped."),
     "campaign status": ("campaign_status", "How a campaign stands, while it runs or after."),
     "campaign list": ("campaign_status", "Every campaign under the evidence root."),
+    "campaign lint": ("lint", "Find all that is wrong with a campaign, and run nothing."),
+    "suite plan": ("suite", "What a suite's missions come to on chosen runtimes."),
+    "suite run": ("suite", "Run a suite's missions on chosen runtimes."),
     "parity": ("parity", "Run the same missions through two runtimes, and compare."),
     "report": ("evidence", "Work results out again from their evidence."),
     "validate": ("evidence", "Say whether evidence is whole."),
     "campaign report": ("campaign_report", "What came of a campaign: scores, intervals, cost, gates."),
+    "campaign publish-check": ("campaign_report", "Say whether a campaign's results may be shown to others."),
+    "compare": ("compare", "Hold two flows or campaigns against each other, with significance."),
     "sign": ("verify", "Sign the seals of evidence with an SSH key."),
     "verify": ("verify", "Say what evidence establishes, and who signed it."),
     "attempt list": ("attempt", "Every attempt under the evidence root."),

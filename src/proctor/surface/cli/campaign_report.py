@@ -8,6 +8,7 @@ from proctor.report.campaign import report_campaign
 from proctor.report.campaign_text import campaign_markdown, next_steps, render_campaign
 from proctor.report.place import find_place, latest_campaign, root_of
 from proctor.report.standing import read_standing
+from proctor.report.words import legible
 from proctor.surface.cli.calling import Calling
 from proctor.surface.cli.command import JSON, ROOT, Command, argument, evidence_root
 from proctor.surface.cli.output import Output, spell
@@ -69,6 +70,38 @@ def report(
     return told.exit
 
 
+def publish_check(*, ref: str | None, root: Path | None, as_json: bool) -> int:
+    """Say whether a campaign's results may be shown to others.
+
+    They may where it is no canary and not running, every cell of the plan it was made from has a
+    result, something was required and verified, all gates are open, and all evidence holds when
+    everything is derived again. Exits 0 only then; 1 where a gate blocks, 4 where something is missing,
+    5 where evidence is invalid.
+    """
+    from proctor.surface.publish import check_publication
+
+    output = Output(is_json=as_json)
+    place = find_campaign_place(ref, root=RootPaths(evidence_root(root)))
+    found = check_publication(place)
+    if as_json:
+        output.json(found)
+        return found.exit
+    calling = Calling.of(root)
+    if found.ok:
+        output.text(f"{found.campaign_id} may be published.\n")
+        return found.exit
+    output.text(f"{found.campaign_id} may not be published:\n")
+    for reason in found.reasons[:MAX_REASONS]:
+        output.text(f"  {reason.code}  {legible(reason.what)}\n")
+    if len(found.reasons) > MAX_REASONS:
+        output.text(f"  … and {len(found.reasons) - MAX_REASONS:,} more; --json gives all\n")
+    for todo in dict.fromkeys(reason.todo for reason in found.reasons if reason.todo):
+        output.text(f"  to do  {calling.spell(todo)}\n")
+    return found.exit
+
+
+MAX_REASONS = 20
+
 CAMPAIGN = argument(
     "ref", metavar="ID", nargs="?", help="A campaign's id, a beginning of it, its name or folder; else the latest."
 )
@@ -93,5 +126,10 @@ COMMANDS = {
             ROOT,
             JSON,
         ),
+    ),
+    "campaign publish-check": Command(
+        call=publish_check,
+        example="proctor campaign publish-check --json",
+        arguments=(CAMPAIGN, ROOT, JSON),
     ),
 }

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import msgspec
 
+from proctor.campaign.freeze import read_given
 from proctor.campaign.ledger import read_origin
 from proctor.errors import EvidenceError, InputError
 from proctor.evidence.layout import CampaignPaths, RootPaths
@@ -73,15 +74,16 @@ def _is_canary(campaign: CampaignPaths) -> bool:
 
 def load_again(campaign: CampaignPaths, spec: Path | None) -> LoadedSpec:
     """The spec of a campaign from where it was, or from where somebody says it is now."""
+    given = read_given(campaign)
     if spec is not None:
-        return load_spec(spec)
+        return load_spec(spec, given=given)
     origin = read_origin(campaign.ledger) if campaign.ledger.exists() else None
     if origin is None:
         what = f"{campaign.folder.name} does not say where its spec lies"
         raise InputError(
             "campaign.no-spec", what, suggestion=f"proctor campaign resume {campaign.folder.name} --spec …"
         )
-    return load_spec(Path(origin.file))
+    return load_spec(Path(origin.file), given=given)
 
 
 ID = argument(

@@ -1,19 +1,20 @@
 """`proctor run`."""
 
 from pathlib import Path
+from typing import Any
 
 from proctor.report.text import render_report
 from proctor.report.words import duration
-from proctor.spec.load import load_spec
 from proctor.surface.cli.blocks import error_block
 from proctor.surface.cli.calling import Calling
 from proctor.surface.cli.closing import closing
 from proctor.surface.cli.command import JSON, ROOT, Command, argument, evidence_root
 from proctor.surface.cli.drive import Driven, drive
 from proctor.surface.cli.output import Output
+from proctor.surface.cli.selecting import SELECT, load_selected, selection
 
 
-def run(*, spec: Path, root: Path | None, as_json: bool, is_scratch_kept: bool) -> int:
+def run(*, spec: Path, root: Path | None, as_json: bool, is_scratch_kept: bool, **words: Any) -> int:
     """Run a campaign, keep its evidence, and judge it.
 
     Every mission of SPEC goes through every flow. Ctrl-C (or SIGTERM, SIGHUP) once
@@ -21,7 +22,7 @@ def run(*, spec: Path, root: Path | None, as_json: bool, is_scratch_kept: bool) 
     off. `proctor campaign resume` goes on from there.
     """
     folder = evidence_root(root)
-    driven = drive(load_spec(spec), root=folder, is_scratch_kept=is_scratch_kept)
+    driven = drive(load_selected(spec, selection(**words)), root=folder, is_scratch_kept=is_scratch_kept)
     return tell(driven, root=root, as_json=as_json)
 
 
@@ -51,6 +52,6 @@ COMMANDS = {
     "run": Command(
         call=run,
         example="proctor run examples/quickstart.yaml",
-        arguments=(SPEC, KEEP_SCRATCH, ROOT, JSON),
+        arguments=(SPEC, *SELECT, KEEP_SCRATCH, ROOT, JSON),
     )
 }

@@ -1,0 +1,45 @@
+"""A suite: a spec's missions, run on whatever runtimes are asked for instead of through its own flows."""
+
+from collections.abc import Sequence
+
+from proctor.config.model import Config
+from proctor.errors import InputError, ProctorError
+from proctor.ids import FlowId, StrategyId
+from proctor.runtime.registry import runtime_by_id, strategy_ids
+from proctor.spec.model import FlowSpec, Isolation
+from proctor.spec.near import suggest
+
+CHAINED = "+"
+
+
+def flows_on(words: Sequence[str], *, config: Config) -> list[FlowSpec]:
+    """A flow for each word, with the defaults of a flow. `a+b` is one flow: on b where a cannot be used.
+
+    A runtime that cannot carry many sessions in one process gets a process for each attempt.
+    InputError where a word names no runtime, or two words make the same flow.
+    """
+    flows: list[FlowSpec] = []
+    for word in words:
+        chain = [StrategyId(each.strip()) for each in word.split(CHAINED)]
+        for strategy in chain:
+            _refuse_unknown(strategy, config)
+        id_ = FlowId("-or-".join(each.replace("_", "-") for each in chain))
+        if id_ in (flow.id for flow in flows):
+            raise InputError("usage", f"--on names {word} twice")
+        can_share = all(_can_share(each, config) for each in chain)
+        flows.append(FlowSpec(id=id_, runtime=chain, isolation=Isolation.SHARED if can_share else Isolation.PROCESS))
+    return flows
+
+
+def _refuse_unknown(strategy: StrategyId, config: Config) -> None:
+    known = strategy_ids(config)
+    if strategy not in known:
+        what = f"no runtime is called `{strategy}`" if strategy else "--on holds an empty name"
+        raise InputError("spec.unknown-runtime", what, key="--on", suggestion=suggest(strategy, known, noun="Runtimes"))
+
+
+def _can_share(strategy: StrategyId, config: Config) -> bool:
+    try:
+        return runtime_by_id(strategy, config).claims.parallel_sessions
+    except ProctorError:  # told when the campaign is made ready
+        return True
