@@ -1,19 +1,20 @@
 """`proctor run`."""
 
 from pathlib import Path
-from typing import Any
 
 from proctor.evidence.layout import RootPaths
 from proctor.report.text import render_report
 from proctor.report.words import duration
+from proctor.spec.running import SelectSpec
 from proctor.surface.cli.blocks import error_block
 from proctor.surface.cli.calling import Calling
 from proctor.surface.cli.closing import closing
-from proctor.surface.cli.command import JSON, ROOT, Command, argument, evidence_root
+from proctor.surface.cli.command import JSON, PROGRESS, ROOT, Command, argument, evidence_root
 from proctor.surface.cli.drive import Driven, drive
 from proctor.surface.cli.output import Output
 from proctor.surface.cli.paying import show
-from proctor.surface.cli.selecting import SELECT, load_selected, selection
+from proctor.surface.cli.row_stream import STDOUT
+from proctor.surface.cli.selecting import SELECT, load_selected
 from proctor.surface.estimate import estimate
 
 
@@ -25,7 +26,8 @@ def run(
     root: Path | None,
     as_json: bool,
     is_scratch_kept: bool,
-    **words: Any,
+    rows_to: Path | None,
+    select: SelectSpec,
 ) -> int:
     """Run a campaign, keep its evidence, and judge it.
 
@@ -33,18 +35,20 @@ def run(
     lets what is running finish; twice stops it, sealed as cancelled; three times cuts it
     off. `proctor campaign resume` goes on from there. Where it may cost money, somebody must agree.
     """
-    folder, loaded = evidence_root(root), load_selected(spec, selection(**words))
+    folder, loaded = evidence_root(root), load_selected(spec, select)
     if is_dry:
         return show(estimate(loaded, root=RootPaths(folder)), as_json=as_json)
-    driven = drive(loaded, root=folder, is_scratch_kept=is_scratch_kept, is_agreed=is_agreed)
-    return tell(driven, root=root, as_json=as_json)
+    driven = drive(loaded, root=folder, is_scratch_kept=is_scratch_kept, is_agreed=is_agreed, rows_to=rows_to)
+    return tell(driven, root=root, as_json=as_json, rows_to=rows_to)
 
 
-def tell(driven: Driven, *, root: Path | None, as_json: bool) -> int:
+def tell(driven: Driven, *, root: Path | None, as_json: bool, rows_to: Path | None = None) -> int:
     """The report of a run, and what to do next; gives its exit code."""
     output = Output(is_json=as_json)
     report = driven.report
-    if as_json:
+    if rows_to == STDOUT:
+        pass  # it belongs to the rows
+    elif as_json:
         output.json(report)
     else:
         output.show(render_report(report, title=f"{report.campaign_id}  in {duration(driven.duration_ms)}"))
@@ -73,6 +77,6 @@ COMMANDS = {
     "run": Command(
         call=run,
         example="proctor run examples/quickstart.yaml",
-        arguments=(SPEC, *SELECT, DRY_RUN, YES, KEEP_SCRATCH, ROOT, JSON),
+        arguments=(SPEC, *SELECT, DRY_RUN, YES, KEEP_SCRATCH, PROGRESS, ROOT, JSON),
     )
 }
