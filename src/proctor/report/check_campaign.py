@@ -87,7 +87,7 @@ def _check_report(campaign: CampaignPaths, *, root: RootPaths, found: Found, unf
         is_early = error.code == "evidence.missing-file" and not os.path.lexists(campaign.results)
         yield Problem(code=unfinished if is_early else error.code, file=campaign.report.name, detail=error.what)
         return
-    if not found.problems:  # else there is nothing whole to hold it against, and that is told
+    if not found.problems and _has_plan(campaign):  # else there is nothing whole to hold it against, and that is told
         yield from _differences(campaign.report.name, kept, root=root, found=found)
     try:
         results = read_bytes(campaign.results)
@@ -98,6 +98,15 @@ def _check_report(campaign: CampaignPaths, *, root: RootPaths, found: Found, unf
     if results != render_markdown(kept).encode(errors="backslashreplace"):
         detail = f"not what {campaign.report.name} gives"
         yield Problem(code="evidence.report", file=campaign.results.name, detail=detail)
+
+
+def _has_plan(campaign: CampaignPaths) -> bool:
+    """Its gates stand there, without which nothing can be judged again."""
+    try:
+        read_artifact(campaign.plan, PlanFile)
+    except EvidenceError:
+        return False
+    return True
 
 
 def _differences(name: str, kept: Report, *, root: RootPaths, found: Found) -> Iterator[Problem]:
