@@ -30,6 +30,8 @@ COMMANDS = {
     "campaign run": ("campaign_run", "Run a campaign: as `run` does."),
     "campaign canary": ("campaign_run", "Try a campaign's first missions, apart from it."),
     "campaign resume": ("campaign_run", "Go on with a campaign that was cut off or stopped."),
+    "campaign cancel": ("campaign_cancel", "Have a running campaign end."),
+    "retry": ("retry", "Try chosen cells of a campaign once more."),
     "campaign status": ("campaign_status", "How a campaign stands, while it runs or after."),
     "campaign list": ("campaign_status", "Every campaign under the evidence root."),
     "campaign lint": ("lint", "Find all that is wrong with a campaign, and run nothing."),
