@@ -19,8 +19,6 @@ from proctor.report.markdown import render_markdown
 from proctor.report.query import Found
 from proctor.report.row import Report, ReportRow
 
-_TOLD_LATER = {"n", "repeat", "is_superseded", "usd", "gates"}
-
 
 def check_campaign(campaign: CampaignPaths, *, root: RootPaths, found: Found) -> Iterator[Problem]:
     """What is wrong with the files beside the ledger, where `found` is what is on record. Never raises."""
@@ -124,6 +122,9 @@ def _as_kept(row: ReportRow, kept: ReportRow, *, root: RootPaths) -> ReportRow:
     # Why an attempt has no seal stands in no file of its own.
     detail = row.detail if row.state == "sealed" else kept.detail
     return replace(row, dir=os.path.relpath(row.dir, root.folder), detail=detail)
+
+
+_TOLD_LATER = {"n", "repeat", "is_superseded", "usd", "gates"}
 
 
 def _fields(kept: Report | ReportRow, again: Report | ReportRow) -> list[str]:
