@@ -102,9 +102,9 @@ def _differences(name: str, kept: Report, *, root: RootPaths, found: Found) -> I
     again = compose(found, is_interrupted=kept.exit == Exit.INTERRUPTED)
     told = {row.ref: row for row in kept.attempts}
     whole = replace(kept, attempts=())
-    if any(row.problems for row in again.attempts):
-        # The verdict was of what the damaged attempts said then, and their own problems are told.
-        whole = replace(whole, exit=again.exit, verdict=again.verdict)
+    if any(row.problems for row in again.attempts) or not again.gates:
+        # The verdict was of what the damaged attempts said then, and of the plan's gates; what is wrong there is told.
+        whole = replace(whole, exit=again.exit, verdict=again.verdict, gates=whole.gates if again.gates else ())
     differing = _fields(whole, replace(again, attempts=()))
     if [row.ref for row in kept.attempts] != [row.ref for row in again.attempts]:
         differing.append("attempts")
