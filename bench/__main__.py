@@ -14,7 +14,7 @@ from statistics import median
 import msgspec
 
 from bench import codex
-from bench.commands import IMPORT_JSON, LIST, VERSION, command_costs
+from bench.commands import IMPORT_JSON, LIST, REPORT, VERSION, command_costs
 from bench.cost import Cost
 from bench.events import rates
 from bench.files import files_cpu_s
@@ -89,6 +89,7 @@ class Bench:
         tell("commands")
         starts = command_costs(sizes.starts, VERSION, IMPORT_JSON)
         lists = command_costs(sizes.starts, LIST, IMPORT_JSON, root=root)
+        reports = command_costs(sizes.starts, REPORT, IMPORT_JSON, root=root)
         return [
             _cpu_row(SHARED, shared, sizes.attempts, note=f"its files made bare: {median(files) * 1000:.1f} ms"),
             *(_cpu_row(kind, costs, sizes.spawned_attempts) for kind, costs in spawned.items()),
@@ -101,7 +102,8 @@ class Bench:
                 "x bare",
                 note=f"{median(recorded for recorded, _ in events):,.0f} a second of CPU",
             ),
-            *_list_rows(lists, sizes),
+            *_reading_rows(f"attempt list --json of {sizes.many_attempts:,}", lists),
+            *_reading_rows(f"campaign report --json of {sizes.many_attempts:,}", reports),
             at_most(
                 f"CPU per attempt, {sizes.many_attempts:,} by {sizes.attempts:,}",
                 (many.cpu_s / sizes.many_attempts) / (median(cost.cpu_s for cost in shared) / sizes.attempts),
@@ -155,9 +157,8 @@ def _codex_rows(driven: dict[str, list[Cost]], sizes: Sizes) -> Iterable[Row]:
         )
 
 
-def _list_rows(costs: Sequence[tuple[Cost, ...]], sizes: Sizes) -> Iterable[Row]:
+def _reading_rows(name: str, costs: Sequence[tuple[Cost, ...]]) -> Iterable[Row]:
     """As somebody waits for it, and what it takes of a processor beyond what any start of Python does."""
-    name = f"attempt list --json of {sizes.many_attempts:,}"
     cpu_ms, python_ms = (median(cost.children_cpu_s for cost in each) * 1000 for each in zip(*costs, strict=True))
     wall_ms = median(ours.wall_s for ours, _ in costs) * 1000
     note = f"CPU {cpu_ms:.0f} ms in all; import json alone {python_ms:.0f} ms"
