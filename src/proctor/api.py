@@ -37,6 +37,7 @@ from proctor.event.model import (
     Event,
     FactsStated,
     HistoryRead,
+    HookRan,
     ModelRerouted,
     Noted,
     NoteMade,
@@ -82,7 +83,7 @@ from proctor.spec.struct import Duration
 __all__ = [
     "ApprovalAsked", "ApprovalResolved", "Approvals", "Asked", "Campaign", "Cancelled", "ClockFired", "DeadlineError",
     "Decide", "Decision", "Ending", "ErrorReported", "Event", "EvidenceError", "EvidenceKept", "Expect", "FactsStated",
-    "Flow", "FlowId", "HangupError", "HeadlessRun", "HistoryRead", "InputError", "Limits", "MachineError", "Mission",
+    "Flow", "FlowId", "HangupError", "HeadlessRun", "HistoryRead", "HookRan", "InputError", "Limits", "MachineError", "Mission",
     "MissionId", "Model", "ModelRerouted", "NoteMade", "Noted", "Outcome", "PeerError", "Placed", "Pool",
     "ProcessExited", "ProctorError", "PromptSent", "Question", "ReasoningSaid", "ReasoningStreamed", "RefusedError",
     "Replied", "Report", "ResultFound", "Session", "SessionBegan", "SessionRefused", "StatusChanged", "StrategyId",
