@@ -9,8 +9,8 @@ import msgspec
 
 from bench.cost import Cost, Meter, in_own_process, tell
 from proctor.attempt.machine import State
-from proctor.attempt.model import Watcher
 from proctor.campaign.run import run_campaign
+from proctor.campaign.watch import CampaignWatcher
 from proctor.ids import AttemptId
 from proctor.spec.load import load_spec
 
@@ -54,7 +54,7 @@ def spec_of(
     }
 
 
-class FromTheFirst(Watcher):
+class FromTheFirst(CampaignWatcher):
     """Starts a meter when the first attempt is so far: looking at the machine comes once, and is not of an attempt."""
 
     def __init__(self, since: State) -> None:

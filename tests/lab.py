@@ -14,13 +14,13 @@ import anyio
 import msgspec
 import yaml
 
-from proctor.attempt.model import Watcher
 from proctor.attempt.recheck import examine_run
 from proctor.campaign.agents import Between
 from proctor.campaign.run import CampaignResult, Stops, run_campaign
+from proctor.campaign.watch import CampaignWatcher
 from proctor.event.row import Row
 from proctor.evidence.artifacts import AttemptReport, RunnerRef
-from proctor.evidence.layout import AttemptPaths, RootPaths
+from proctor.evidence.layout import AttemptPaths, CampaignPaths, RootPaths
 from proctor.spec.load import load_spec
 
 DONE = 'PROCTOR-RESULT: {"done": true, "answer": "%s"}'
@@ -69,6 +69,8 @@ class Lab:
             "missions": rows,
             "flows": [{"id": "codex", "runtime": ["codex_app_server"], **(flow or {})}],
             **top,
+            # What one attempt comes to is what most want to see.
+            "schedule": {"retries": 0, **top.get("schedule", {})},
         }
         file = place / "spec.yaml"
         file.write_text(yaml.safe_dump(whole, sort_keys=False))
@@ -87,9 +89,10 @@ class Lab:
         spec: Path,
         *,
         stops: Stops | None = None,
-        watcher: Watcher | None = None,
+        watcher: CampaignWatcher | None = None,
         between: Between | None = None,
         is_scratch_kept: bool = False,
+        resume: CampaignPaths | None = None,
     ) -> CampaignResult:
         """The campaign in this process, bounded."""
 
@@ -98,10 +101,11 @@ class Lab:
                 return await run_campaign(
                     load_spec(spec),
                     root=self.root,
-                    watcher=watcher or Watcher(),
+                    watcher=watcher or CampaignWatcher(),
                     stops=stops,
                     between=between,
                     is_scratch_kept=is_scratch_kept,
+                    resume=resume,
                 )
 
         return anyio.run(bounded)

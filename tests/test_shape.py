@@ -4,7 +4,7 @@ import ast
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-FOLDERS = ("src", "tests", "accept", "bench", "browser", "examples")
+FOLDERS = ("src", "tests", "accept", "bench", "chaos", "browser", "examples")
 FILE_LINES = 400
 FUNCTION_LINES = 80
 

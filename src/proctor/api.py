@@ -12,10 +12,11 @@ from msgspec import to_builtins
 from proctor.attempt.converse import LiveSession as Session
 from proctor.attempt.converse import Turn
 from proctor.attempt.hold import Keep
-from proctor.attempt.model import DECIDE_S, Watcher
+from proctor.attempt.model import DECIDE_S
 from proctor.attempt.stream import Placed
 from proctor.campaign.run import run_campaign
 from proctor.campaign.sessions import Sessions, SessionWish, open_sessions
+from proctor.campaign.watch import CampaignWatcher
 from proctor.errors import (
     DeadlineError,
     EvidenceError,
@@ -37,7 +38,7 @@ from proctor.event.model import (
     Event,
     FactsStated,
     HistoryRead,
-    HookRan,
+    LimitReached,
     ModelRerouted,
     Noted,
     NoteMade,
@@ -83,8 +84,9 @@ from proctor.spec.struct import Duration
 __all__ = [
     "ApprovalAsked", "ApprovalResolved", "Approvals", "Asked", "Campaign", "Cancelled", "ClockFired", "DeadlineError",
     "Decide", "Decision", "Ending", "ErrorReported", "Event", "EvidenceError", "EvidenceKept", "Expect", "FactsStated",
-    "Flow", "FlowId", "HangupError", "HeadlessRun", "HistoryRead", "HookRan", "InputError", "Limits", "MachineError",
-    "Mission", "MissionId", "Model", "ModelRerouted", "NoteMade", "Noted", "Outcome", "PeerError", "Placed", "Pool",
+    "Flow", "FlowId", "HangupError", "HeadlessRun", "HistoryRead", "InputError", "LimitReached", "Limits",
+    "MachineError", "Mission", "MissionId", "Model", "ModelRerouted", "NoteMade", "Noted", "Outcome", "PeerError",
+    "Placed", "Pool",
     "ProcessExited", "ProctorError", "PromptSent", "Question", "ReasoningSaid", "ReasoningStreamed", "RefusedError",
     "Replied", "Report", "ResultFound", "Session", "SessionBegan", "SessionRefused", "StatusChanged", "StrategyId",
     "StreamEnded", "TextSaid", "TextStreamed", "Tool", "ToolBegan", "ToolEnded", "ToolStreamed", "Turn", "TurnAsked",
@@ -245,7 +247,7 @@ async def run(
     result = await run_campaign(
         loaded,
         root=place,
-        watcher=Watcher(),
+        watcher=CampaignWatcher(),
         decide=decide,
         decide_deadline_s=_seconds(approval_deadline, key="approval_deadline"),
     )

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from proctor.attempt.model import Watcher
+from proctor.campaign.watch import CampaignWatcher
 from proctor.event.model import Event, ToolBegan
 from proctor.event.outcome import Outcome
 from proctor.ids import AttemptId
@@ -15,7 +15,7 @@ from tests.lab import Lab, mission, processes_with, report_of, say_done
 pytestmark = pytest.mark.real_agent
 
 
-class KillsTheAgent(Watcher):
+class KillsTheAgent(CampaignWatcher):
     """kill -9 of the app-server as soon as the first shell runs."""
 
     def __init__(self, nap: str) -> None:

@@ -5,8 +5,8 @@ import os
 import pytest
 
 from proctor.attempt.machine import State
-from proctor.attempt.model import Watcher
 from proctor.campaign.run import Stops
+from proctor.campaign.watch import CampaignWatcher
 from proctor.event.outcome import Outcome
 from proctor.ids import AttemptId
 from tests.lab import Lab, jsonl, mission, processes_with, report_of, say_done
@@ -59,7 +59,7 @@ def test_the_attempts_clock_covers_its_probes_too(lab: Lab) -> None:
     lab.assert_all_evidence_is_valid()
 
 
-class StopsWhilePreparing(Watcher):
+class StopsWhilePreparing(CampaignWatcher):
     """Asks for a stop before the agent was asked anything."""
 
     def __init__(self, stops: Stops) -> None:

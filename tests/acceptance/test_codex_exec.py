@@ -11,8 +11,8 @@ import msgspec
 import pytest
 
 import proctor
-from proctor.attempt.model import Watcher
 from proctor.campaign.run import Stops
+from proctor.campaign.watch import CampaignWatcher
 from proctor.errors import RefusedError
 from proctor.event.model import ErrorReported, Event, ToolBegan, TurnEnded
 from proctor.event.outcome import Outcome
@@ -234,7 +234,7 @@ def test_whatever_happens_on_the_way_the_outcome_is_typed_and_the_record_is_whol
 # ── the end ──
 
 
-class StopsOne(Watcher):
+class StopsOne(CampaignWatcher):
     """Asks one attempt to stop as soon as its shell runs."""
 
     def __init__(self, stops: Stops) -> None:

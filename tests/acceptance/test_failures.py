@@ -11,9 +11,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from proctor.attempt.model import Watcher
 from proctor.attempt.recheck import examine
 from proctor.campaign.run import Stops
+from proctor.campaign.watch import CampaignWatcher
 from proctor.errors import CODES, bucket_of
 from proctor.event.model import ErrorReported, Event, ToolBegan, TurnEnded
 from proctor.event.outcome import Outcome
@@ -275,7 +275,7 @@ def test_an_agent_that_will_not_have_a_session_says_why(lab: Lab) -> None:
     assert [examine(paths, is_strict=True).problems for paths in found.values()] == [()] * 3
 
 
-class Signals(Watcher):
+class Signals(CampaignWatcher):
     """The agent of an attempt gets a signal as soon as its shell runs."""
 
     def __init__(self) -> None:
@@ -310,7 +310,7 @@ def test_an_agent_that_is_killed_is_told_from_one_that_ends(lab: Lab) -> None:
     assert processes_with(nap) == []
 
 
-class StopsOne(Watcher):
+class StopsOne(CampaignWatcher):
     """Asks one attempt to stop as soon as its shell runs."""
 
     def __init__(self, stops: Stops) -> None:

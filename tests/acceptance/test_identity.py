@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from proctor.attempt.model import Watcher
+from proctor.campaign.watch import CampaignWatcher
 from proctor.event.model import Event, TurnBegan
 from proctor.ids import AttemptId
 from proctor.runtime.codex.program import OVERRIDE, locate
@@ -14,7 +14,7 @@ from tests.lab import Lab, mission, runner_ref_of, say_done
 pytestmark = pytest.mark.real_agent
 
 
-class _Rewrites(Watcher):
+class _Rewrites(CampaignWatcher):
     """Somebody updates the program while it runs."""
 
     def __init__(self, program: Path) -> None:

@@ -7,8 +7,8 @@ import msgspec
 import pytest
 
 from proctor import places
-from proctor.attempt.model import Watcher
 from proctor.campaign.run import Stops
+from proctor.campaign.watch import CampaignWatcher
 from proctor.event.model import Event, ToolBegan
 from proctor.event.outcome import Outcome
 from proctor.ids import AttemptId
@@ -21,7 +21,7 @@ INTERRUPTED = AttemptId("m13.codex.r1.1")
 NAP = "314.159"
 
 
-class InterruptsOne(Watcher):
+class InterruptsOne(CampaignWatcher):
     """Stops one attempt as soon as its shell runs."""
 
     def __init__(self, stops: Stops) -> None:

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from proctor.attempt.model import Watcher
 from proctor.campaign.run import Stops
+from proctor.campaign.watch import CampaignWatcher
 from proctor.event.model import Event, ToolBegan
 from proctor.evidence.layout import AttemptPaths, RunPaths
 from proctor.ids import AttemptId
@@ -14,7 +14,7 @@ from tests.attempt.recorded import FIX, NAP
 from tests.lab import Lab, mission, say_done
 
 
-class _StopsTheNap(Watcher):
+class _StopsTheNap(CampaignWatcher):
     def __init__(self, stops: Stops) -> None:
         self._stops = stops
 

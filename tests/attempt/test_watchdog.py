@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proctor.attempt.watchdog import LAG_S, TICK_S, Fired, Watch, under_watch
+from proctor.attempt.watchdog import LAG_S, TICK_S, Fired, Overspent, Watch, under_watch
 from proctor.errors import HangupError, MachineError, ProctorError
 from proctor.testing.clock import FakeClock
 from tests.runtime.twin import run
@@ -116,7 +116,7 @@ class Watched:
         self.told: list[Any] = []
         self.is_told = anyio.Event()
 
-    def on_stop(self, cause: Fired | ProctorError) -> None:
+    def on_stop(self, cause: Fired | Overspent | ProctorError) -> None:
         self.told.append(cause)
         self.is_told.set()
 

@@ -13,10 +13,10 @@ import pytest
 
 from bench.campaign import KEY, spec_of
 from bench.runtimes import write_fake
-from proctor.attempt.model import Watcher
 from proctor.campaign import run as running
 from proctor.campaign.durable import SharedSync
 from proctor.campaign.run import CampaignResult, run_campaign
+from proctor.campaign.watch import CampaignWatcher
 from proctor.errors import MachineError
 from proctor.evidence.layout import SEAL, SEALED, RootPaths
 from proctor.evidence.seal import check_seal
@@ -128,7 +128,7 @@ def campaign(folder: Path, monkeypatch: pytest.MonkeyPatch) -> CampaignResult:
     monkeypatch.setenv("PROCTOR_CODEX", str(write_fake(folder)))
     spec = folder / "spec.yaml"
     spec.write_bytes(msgspec.json.encode(spec_of(ATTEMPTS, isolation="shared")))
-    return run(lambda: run_campaign(load_spec(spec), root=folder / "evidence", watcher=Watcher()))
+    return run(lambda: run_campaign(load_spec(spec), root=folder / "evidence", watcher=CampaignWatcher()))
 
 
 class Diary:

@@ -104,7 +104,12 @@ def test_a_claimed_attempt_is_settled_or_abandoned(book: Ledger, path: Path) -> 
         ("m.f.r2.1", "abandoned", "unknown", "machine.disk-full"),
         ("m.f.r3.1", "claimed", None, None),
     ]
-    assert book.attempts_made() == {"m.f.r1": 1, "m.f.r2": 1, "m.f.r3": 1}
+    assert [(each.id, each.state) for each in book.tried()] == [
+        ("m.f.r1.1", "sealed"),
+        ("m.f.r2.1", "abandoned"),
+        ("m.f.r3.1", "claimed"),
+    ]
+    assert [each.id for each in book.tried(state="claimed")] == ["m.f.r3.1"]
 
 
 def test_a_batch_is_applied_whole_or_not_at_all(book: Ledger, path: Path) -> None:
@@ -156,7 +161,7 @@ def test_what_was_committed_is_there_after_a_crash_and_what_was_not_is_gone(
     book._connection.execute("rollback")
     assert (crashed / "ledger.db-wal").stat().st_size > 0
     with open_ledger(crashed / "ledger.db") as again:
-        assert again.attempts_made() == {"m.f.r1": 1}
+        assert [each.id for each in again.tried()] == ["m.f.r1.1"]
         again.apply([claim(2)])
 
 

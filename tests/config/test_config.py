@@ -8,6 +8,7 @@ import pytest
 from proctor import places
 from proctor.config.load import load_config
 from proctor.config.model import Config, ConfigFile, LaneSettings, Rollout, Setting
+from proctor.config.retention import RetentionSettings
 from proctor.errors import CollectedInputError, InputError
 from proctor.ids import StrategyId
 from proctor.runtime.lane import check_config
@@ -109,7 +110,7 @@ def test_the_file_that_the_documents_show_is_one_with_every_key(project: Path) -
     config = load_config(project)
     check_config(config)
     assert config.names(PI)
-    keys = [*ConfigFile.__struct_fields__, *LaneSettings.__struct_fields__]
+    keys = [*ConfigFile.__struct_fields__, *LaneSettings.__struct_fields__, *RetentionSettings.__struct_fields__]
     assert [key for key in keys if key not in shown] == []
     assert [word for word in Rollout if f"`{word}`" not in page] == []
 

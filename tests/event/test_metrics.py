@@ -1,8 +1,10 @@
 """Metrics count what happened; what nobody reported is None."""
 
+import itertools
 from collections import Counter
 
 import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,6 +14,7 @@ from proctor.event.model import (
     ErrorReported,
     Event,
     Replied,
+    ToolBegan,
     ToolEnded,
     TurnBegan,
     Unrecognized,
@@ -19,6 +22,7 @@ from proctor.event.model import (
 )
 from proctor.event.row import GENESIS, Dir, Row
 from proctor.event.trace import TraceFold
+from proctor.ids import CallId, TurnId
 from tests.event.streams import streams
 
 rows = st.lists(
@@ -60,6 +64,10 @@ def test_of_nothing_the_counts_are_nought_and_the_rest_is_unknown() -> None:
         redacted_rows=0,
         span_ms=None,
         usage=None,
+        tool_retries=0,
+        distinct_calls=0,
+        longest_streak=0,
+        is_stuck=False,
     )
 
 
@@ -88,6 +96,70 @@ def test_every_event_and_every_row_is_counted_once(events: list[Event], said: li
     assert metrics.tool_calls == len(calls) == sum(metrics.tool_calls_by_kind.values())
     assert metrics.tool_failures == sum(not event.ok for event in ended)
     assert metrics.tool_output_bytes == sum(len((event.output or "").encode()) for event in ended)
+
+
+def call(at: int, name: str = "shell", *, ok: bool = True, given: object = None) -> list[Event]:
+    turn, id_ = TurnId("t"), CallId(f"c{at}")
+    began = ToolBegan(frame=at, at_ms=100 * at, turn=turn, call=id_, kind="command", name=name, input=given)
+    return [began, ended(at, name, ok=ok)]
+
+
+def ended(at: int, name: str = "shell", *, ok: bool = True) -> ToolEnded:
+    return ToolEnded(
+        frame=at,
+        at_ms=101 * at,
+        turn=TurnId("t"),
+        call=CallId(f"c{at}"),
+        kind="command",
+        name=name,
+        ok=ok,
+        status="completed",
+        duration_ms=999,
+    )
+
+
+def test_a_retry_is_a_call_after_an_equal_one_that_failed() -> None:
+    again = [*call(1, ok=False), *call(2, "other"), *call(3, ok=False), *call(4), *call(5), *call(6, given={"a": 1})]
+    metrics = measured(again)
+    assert (metrics.tool_retries, metrics.distinct_calls, metrics.longest_streak) == (2, 3, 3)
+
+
+def test_tool_times_are_real_intervals_of_calls_that_have_a_beginning() -> None:
+    metrics = measured([*(event for at in (1, 2, 3, 4) for event in call(at)), ended(900)])
+    assert (metrics.tool_calls, metrics.tool_ms, metrics.tool_p50_ms, metrics.tool_p95_ms) == (5, 10, 2, 4)
+    assert (lone := measured([ended(900)])).tool_calls == 1
+    assert (lone.tool_ms, lone.tool_p50_ms, lone.tool_p95_ms) == (None, None, None)
+
+
+@pytest.mark.parametrize(
+    ("names", "is_stuck"),
+    [
+        (["a"] * 10 + ["b", "c"] * 5, True),
+        (["a"] * 10 + ["b", "c"] * 4 + ["b"], False),  # 19 calls
+        (["a"] * 10 + ["b", "c"] * 4 + ["d", "d"], False),  # four different ones
+        (["a"] * 9 + ["b", "c", "a"] * 4, False),  # never ten in a row
+    ],
+)
+def test_many_calls_few_of_them_different_and_one_over_and_over_is_no_progress(
+    names: list[str], is_stuck: bool
+) -> None:
+    events = [event for at, name in enumerate(names) for event in call(at, name)]
+    assert measured(events).is_stuck is is_stuck
+
+
+@given(streams)
+def test_equal_calls_are_counted_as_the_trace_tells_them(events: list[Event]) -> None:
+    trace = TraceFold()
+    calls = [call for event in events if (call := trace.feed(event)) is not None] + trace.finish()
+    marks = [msgspec.json.encode((call.kind, call.name, call.input), order="sorted") for call in calls]
+    failed_before = {
+        at: [calls[earlier].ok is False for earlier in range(at) if marks[earlier] == marks[at]][-1:]
+        for at in range(len(calls))
+    }
+    metrics = measured(events)
+    assert metrics.distinct_calls == len(set(marks))
+    assert metrics.tool_retries == sum(failed == [True] for failed in failed_before.values())
+    assert metrics.longest_streak == max((len(list(equal)) for _, equal in itertools.groupby(marks)), default=0)
 
 
 @given(streams)

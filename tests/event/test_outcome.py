@@ -144,6 +144,20 @@ def test_a_failed_turn_has_the_code_its_runtime_gives_it() -> None:
     assert ending_of(event) == Ending(outcome=Outcome.FAILED, code="provider.quota", detail="no", frame=4)
 
 
+@pytest.mark.requirement("schedule.rate-limit")
+def test_how_long_to_wait_is_told_from_the_end_on() -> None:
+    failed = TurnEnded(turn=T1, status="failed", code="provider.rate-limited", retry_after_ms=700, frame=4, at_ms=3000)
+    waiting = ErrorReported(
+        text="slow down", code="provider.rate-limited", will_retry=True, retry_after_ms=60_000, frame=3, at_ms=1000
+    )
+    clock = ClockFired(clock="turn", limit_ms=5, frame=9, at_ms=21_000)
+    gone = ProcessExited(code=1, is_turns_own=True, frame=9, at_ms=100_000)
+    ends = [ending_of(waiting, failed), ending_of(waiting, clock), ending_of(waiting, gone), ending_of(clock)]
+    assert [end.retry_after_ms for end in ends] == [700, 40_000, 0, None]
+    untold = TurnEnded(turn=T1, status="failed", code="provider.rate-limited", frame=4, at_ms=3000)
+    assert ending_of(waiting, untold).retry_after_ms is None, "it has waited, and was refused again"
+
+
 def test_a_clock_that_fires_while_the_agent_struggles_names_the_trouble() -> None:
     detail = "the turn ran past 5 ms; the agent's last error: no route"
     assert ending_of(LOST, TOO_LONG) == Ending(

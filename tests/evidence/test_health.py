@@ -137,3 +137,23 @@ def test_reading_makes_nothing_and_a_file_of_something_else_is_left_alone(tmp_pa
                 touch(tmp_path / name)
             assert (refused.value.code, refused.value.what) == ("machine.health", says)
     assert path.read_bytes() == newer
+
+
+@pytest.mark.requirement("ops.doctor")
+@pytest.mark.parametrize(
+    "change",
+    [
+        "drop table start",
+        "alter table lane rename column crashes to falls",
+        """drop table lane; create table lane (strategy, sha256, starts, failed_starts, crashes, last_code, last_at_ms);
+           insert into lane values ('codex', 'aa', 'many', 0, 0, null, 0)""",
+    ],
+)
+def test_a_file_of_another_shape_is_refused_by_its_own_code(tmp_path: Path, change: str) -> None:
+    path = tmp_path / "health.db"
+    write_health(path, starts(None))
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript(change)
+    with pytest.raises(MachineError) as caught:
+        read_health(path)
+    assert (caught.value.code, caught.value.file) == ("machine.health", str(path))

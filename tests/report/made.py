@@ -1,19 +1,22 @@
 """Ledgers and rows that are made, where no agent need have run."""
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from proctor.campaign import ledger
 from proctor.event.metrics import Metrics
 from proctor.event.model import Tokens, UsageAuthority
 from proctor.event.outcome import Outcome
 from proctor.event.usage import Usage
-from proctor.evidence.artifacts import AttemptReport, Expectation
+from proctor.evidence.artifacts import AttemptReport, Expectation, PlanFile
 from proctor.evidence.layout import CampaignPaths, RootPaths
 from proctor.ids import AttemptId, CampaignId, CellId, Digest, FlowId, MissionId, RunId, StrategyId
 from proctor.plan.model import Cell, Limits, Plan
 from proctor.report.row import ReportRow
-from proctor.spec.running import GatesSpec
+from proctor.spec.running import GatesSpec, ToolsSpec
 from tests.plan.made import SCHEDULE
 
 RUN = RunId("20260101-120000-bbbbbb")
@@ -99,7 +102,6 @@ def row(**changes: Any) -> ReportRow:
         "attempt_id": AttemptId("fix.codex.r1.1"),
         "run_id": RUN,
         "campaign_id": CAMPAIGN,
-        "cell": CellId("fix.codex.r1"),
         "mission_id": MissionId("fix"),
         "flow_id": FlowId("codex"),
         "runtime": StrategyId("codex_app_server"),
@@ -107,4 +109,72 @@ def row(**changes: Any) -> ReportRow:
         "outcome": Outcome.COMPLETED,
         "dir": "runs/r/attempts/fix.codex.r1.1",
     }
-    return ReportRow(**{**fields, **changes})
+    whole = {**fields, **changes}
+    # An attempt's id is its cell's and a number.
+    return ReportRow(**{"cell": CellId(whole["attempt_id"].rpartition(".")[0]), **whole})
+
+
+Tries = Mapping[str, Sequence[Mapping[str, Any]]]
+"""By `mission.flow.repeat`, what came of each attempt: changes of `report` (`usd` beside), `cut` or `claimed`."""
+
+
+def tried(
+    root: Path,
+    tries: Tries,
+    *,
+    campaign_id: CampaignId = CAMPAIGN,
+    gates: GatesSpec | None = None,
+    tools: Mapping[str, ToolsSpec] | None = None,
+    is_canary: bool = False,
+    digest: str = "sha256:0",
+) -> CampaignPaths:
+    """A campaign that is its ledger and its plan, each cell tried as often as it says."""
+    paths = RootPaths(root).campaign(campaign_id)
+    paths.create()
+    names = {CellId(name): name.split(".") for name in tries}
+    cells = tuple(
+        Cell(id=id_, mission=MissionId(mission), flow=FlowId(flow), repeat=int(repeat[1:]), digest=Digest(digest))
+        for id_, (mission, flow, repeat) in names.items()
+    )
+    plan = Plan(
+        campaign="made",
+        digest=Digest("sha256:1"),
+        flows=(),
+        limits=Limits(attempt_ms=1, turn_ms=1, stall_ms=1),
+        cells=cells,
+        schedule=SCHEDULE,
+        gates=gates or GatesSpec(),
+        is_canary=is_canary,
+    )
+    spelled = msgspec.to_builtins(PlanFile(plan=plan, snapshot={}))
+    flows = dict.fromkeys(each.flow for each in cells)
+    spelled["plan"]["flows"] = [
+        {"id": flow, "runtime": ["fake"], "tools": msgspec.to_builtins((tools or {}).get(flow, ToolsSpec()))}
+        for flow in flows
+    ]
+    paths.plan.write_bytes(msgspec.json.encode(spelled))
+    with ledger.open_ledger(paths.ledger) as book:
+        book.begin(plan, run=RUN, at_ms=1_767_268_800_000, file="made.yaml", spec=Digest("sha256:s"))
+        statements: list[ledger.Statement] = []
+        for each in cells:
+            for n, what in enumerate(tries[each.id], 1):
+                attempt = AttemptId(f"{each.id}.{n}")
+                statements.append(ledger.claim(attempt, cell=each.id, n=n, run=RUN, at_ms=2))
+                if what is CUT:
+                    statements.append(ledger.abandon(attempt, code="run.cut-off", at_ms=3))
+                elif what is not STILL:
+                    told = report(attempt, **{key: value for key, value in what.items() if key != "usd"})
+                    settled = ledger.settle(attempt, told, at_ms=3, strategy=StrategyId("fake"), usd=what.get("usd"))
+                    statements.append(settled)
+        book.apply(statements)
+        book.end(RUN, at_ms=1_767_268_860_000)
+    return paths
+
+
+YES: dict[str, Any] = {"verified": True, "expectation": Expectation(met=None, misses=())}
+NO: dict[str, Any] = {"verified": False, "expectation": Expectation(met=None, misses=())}
+UNSURE: dict[str, Any] = {"verified": None, "expectation": Expectation(met=None, misses=())}
+INFRA: dict[str, Any] = {**UNSURE, "outcome": Outcome.FAILED, "code": "provider.error"}
+CANCELLED: dict[str, Any] = {**UNSURE, "outcome": Outcome.CANCELLED, "code": "run.cancelled"}
+CUT: dict[str, Any] = {"cut": True}
+STILL: dict[str, Any] = {"claimed": "still"}

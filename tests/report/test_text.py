@@ -125,6 +125,21 @@ def test_a_long_report_shows_what_is_not_as_it_should_be() -> None:
     assert "and 60 more attempts" in out
 
 
+def test_attempts_that_do_not_count_are_told_apart_and_never_among_those_that_do() -> None:
+    first = row(outcome=Outcome.CRASHED, code="peer.hangup", n=1, is_superseded=True)
+    again = row(attempt_id=AttemptId("fix.codex.r1.2"), verified=True, n=2)
+    report = report_of(first, again)
+    out = shown(render_report(report, title="t"))
+    assert (out.count("crashed"), "  1 other attempt of these cells not counted\n" in out) == (0, True)
+    assert "All is well: 1 attempt is verified.\n" in out
+    markdown = render_markdown(report)
+    assert markdown.count("| crashed |") == 0
+    assert (
+        f"## Not counted\n\nOther attempts of these cells, kept as they are:\n\n- {RUN}/fix.codex.r1.1: crashed"
+        in markdown
+    )
+
+
 def test_a_narrow_terminal_costs_columns_but_never_the_name() -> None:
     assert shown(render_attempts([CLAIM], ()), width=60).splitlines()[1:] == [
         "  attempt           outcome    verified  expected",
@@ -135,7 +150,7 @@ def test_a_narrow_terminal_costs_columns_but_never_the_name() -> None:
 
 
 def test_a_sentence_speaks_of_expectations_only_where_some_were_written() -> None:
-    yes, no = row(verified=True), row(verified=False)
+    yes, no = row(cell=None, verified=True), row(cell=None, verified=False)
     assert conclude(report_of(yes)) == "All is well: 1 attempt is verified."
     assert conclude(report_of(yes, yes)) == "All is well: 2 attempts are verified."
     assert conclude(report_of(yes, no)) == "1 of 2 attempts not verified."

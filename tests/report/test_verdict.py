@@ -4,11 +4,12 @@ import itertools
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from proctor.errors import Bucket, Exit
 from proctor.event.outcome import Outcome
+from proctor.report.cells import has_result
 from proctor.report.verdict import judge, judge_all
 from tests.report.made import row
 
@@ -24,6 +25,7 @@ EVERY = [
         (True, False, None),
     )
 ]
+FEW = st.lists(st.sampled_from(EVERY), max_size=3)
 
 
 @pytest.mark.requirement("evidence.claimed-vs-verified")
@@ -83,16 +85,35 @@ def test_one_attempt_says(attempt: dict[str, Any], said: Exit) -> None:
     ],
 )
 def test_the_worst_attempt_decides(attempts: list[dict[str, Any]], more: dict[str, Any], said: Exit) -> None:
-    assert judge_all([row(**attempt) for attempt in attempts], **more) is said
+    assert judge_all([row(cell=None, **attempt) for attempt in attempts], **more) is said
 
 
 @given(st.lists(st.sampled_from(EVERY), max_size=5), st.sampled_from(EVERY))
 def test_another_attempt_never_makes_it_better(attempts: list[dict[str, Any]], another: dict[str, Any]) -> None:
     order = [Exit.OK, Exit.UNVERIFIED, Exit.JUDGED_NO, Exit.INFRASTRUCTURE, Exit.EVIDENCE]
-    rows = [row(**each) for each in attempts]
-    alone, together = judge(row(**another)), judge_all([*rows, row(**another)])
+    rows = [row(cell=None, **each) for each in attempts]
+    alone, together = judge(row(**another)), judge_all([*rows, row(cell=None, **another)])
     before = judge_all(rows) if rows else Exit.OK
     assert order.index(together) == max(order.index(before), order.index(alone))
+
+
+@given(
+    st.lists(st.sampled_from(EVERY), max_size=3), st.sampled_from(EVERY), st.lists(st.sampled_from(EVERY), max_size=3)
+)
+def test_of_a_cell_only_the_last_attempt_with_a_result_is_judged(
+    before: list[dict[str, Any]], result: dict[str, Any], after: list[dict[str, Any]]
+) -> None:
+    assume(has_result(row(**result)))
+    after = [each for each in after if not has_result(row(**each))]
+    tries = [row(**each) for each in (*before, result, *after)]
+    assert judge_all(tries) is judge(row(**result))
+
+
+@given(st.lists(st.sampled_from(EVERY), min_size=1, max_size=3))
+def test_a_cell_without_a_result_is_judged_by_its_last_attempt(attempts: list[dict[str, Any]]) -> None:
+    tries = [each for each in attempts if not has_result(row(**each))]
+    assume(tries != [])
+    assert judge_all([row(**each) for each in tries]) is judge(row(**tries[-1]))
 
 
 @given(st.sampled_from(EVERY))

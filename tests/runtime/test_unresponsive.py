@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from proctor import places
-from proctor.attempt.model import Watcher
+from proctor.campaign.watch import CampaignWatcher
 from proctor.event.model import Event, ToolBegan
 from proctor.event.outcome import Outcome
 from proctor.ids import AttemptId
@@ -16,7 +16,7 @@ from tests.lab import Lab, mission, report_of, runner_ref_of, say_done
 pytestmark = pytest.mark.real_agent
 
 
-class StopsTheServer(Watcher):
+class StopsTheServer(CampaignWatcher):
     """As soon as the first attempt's shell runs, its server hears and says no more."""
 
     def __init__(self) -> None:

@@ -5,6 +5,7 @@ import os
 import pty
 import re
 import select
+import signal
 import subprocess
 import sys
 import time
@@ -106,7 +107,8 @@ def test_questions_are_shown_plainly_one_at_a_time_and_each_gets_its_own_answer(
 def test_a_question_that_nobody_answers_goes_with_the_run(lab: Lab) -> None:
     with at_a_terminal(lab, "run", str(asking_spec(lab, "one"))) as terminal:
         terminal.wait_for(r"within \d+ s: ")
-        terminal.process.terminate()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            terminal.process.send_signal(number)
         assert terminal.process.wait(timeout=DEADLINE_S) == 130
         terminal.wait_for("no answer: denied")
     assert answers(lab) == [("none by cancelled", "none")]

@@ -7,22 +7,36 @@ from typing import Any
 
 import pytest
 
+from proctor.campaign.ledger import open_ledger, settle
 from proctor.campaign.preflight import preflight
 from proctor.campaign.scratch import Swept, open_scratch, scratch_of_runs, sweep
 from proctor.clock import SYSTEM_CLOCK
+from proctor.config.load import load_config
+from proctor.contain.intent import take_lock
+from proctor.event.outcome import Outcome
 from proctor.evidence.health import Happening, LaneKey, write_health
-from proctor.ids import RunId, StrategyId
+from proctor.evidence.layout import RootPaths
+from proctor.ids import AttemptId, CampaignId, RunId, StrategyId
 from proctor.runtime.registry import offers
 from proctor.spec.load import load_spec
+from proctor.surface.finding import Finding
+from proctor.surface.order import check_order
 from tests.lab import Lab
 from tests.locked import locked_codex_sha256
 from tests.plugins import LIKE_CODEX, install
+from tests.report.made import CAMPAIGN, campaign, cell, report
+
+CODEX = StrategyId("codex_app_server")
 
 
 def by_name(lab: Lab, **env: str) -> tuple[int, dict[str, dict[str, Any]]]:
     said = lab.proctor("doctor", "--json", **env)
     assert said.stderr == ""
     return said.returncode, {check["name"]: check for check in json.loads(said.stdout)["checks"]}
+
+
+def order(lab: Lab) -> dict[str, Finding]:
+    return {each.name: each for each in check_order(RootPaths(lab.root), load_config(lab.folder))}
 
 
 def runtimes(lab: Lab, **env: str) -> dict[str, dict[str, Any]]:
@@ -41,7 +55,7 @@ def test_a_machine_that_can_do_everything_is_well_and_stale_scratch_is_gone(lab:
     assert {name: check["status"] for name, check in checks.items() if name not in not_needed} == dict.fromkeys(
         (
             *("proctor", "containment", "config", "codex_app_server", "scripted model", "logins", "evidence", "cache"),
-            *("state", "disk", "leftovers", "scratch"),
+            *("state", "disk", "leftovers", "scratch", "campaigns", "locks", "retention"),
         ),
         "ok",
     )
@@ -198,3 +212,52 @@ def test_the_next_run_sweeps_what_a_killed_one_left() -> None:
     dead.mkdir(parents=True)
     preflight(load_spec(Path(__file__).parents[2] / "examples" / "quickstart.yaml"))
     assert not dead.parent.exists()
+
+
+@pytest.mark.requirement("ops.doctor")
+def test_campaigns_that_stand_still_are_told_and_a_ledger_that_cannot_be_read_exits_3(lab: Lab) -> None:
+    first = campaign(lab.root, "fix", untried=("later",))
+    unmade = RootPaths(lab.root).campaign(CampaignId("unmade-20260101-110000-aaaaaa"))
+    unmade.create()
+    found = order(lab)["campaigns"]
+    assert (found.status, found.todo) == ("warn", f"proctor campaign resume {CAMPAIGN}")
+    assert found.what == "2 campaigns, 1 not done, 1 cut off before anything ran"
+    lock = take_lock(first.folder)
+    assert lock is not None
+    checks = order(lab)
+    assert (checks["campaigns"].facts["running"], checks["campaigns"].facts["notDone"]) == ([CAMPAIGN], [])
+    assert checks["locks"].facts["held"] == [str(first.folder)]
+    os.close(lock)
+    assert order(lab)["locks"].facts["held"] == []
+    first.ledger.write_text("no ledger")
+    code, told = by_name(lab)
+    assert (code, told["campaigns"]["status"], told["campaigns"]["more"]) == (3, "fail", [CAMPAIGN])
+    assert told["campaigns"]["todo"].endswith(f"validate {CAMPAIGN} --root {lab.root}")
+
+
+@pytest.mark.requirement("ops.doctor")
+def test_how_attempts_of_a_strategy_ended_is_counted_over_all_campaigns(lab: Lab) -> None:
+    made = campaign(lab.root, "fix", unsettled=("wrong", "late"))
+    with open_ledger(made.ledger) as book:
+        for mission, changes in (("wrong", {}), ("late", {"outcome": Outcome.CRASHED, "code": "peer.hangup"})):
+            attempt = AttemptId(f"{cell(mission).id}.1")
+            book.apply([settle(attempt, report(attempt, **changes), at_ms=3, strategy=CODEX)])
+    found = by_name(lab)[1][CODEX]
+    assert found["facts"]["outcomes"] == {"completed": 1, "crashed (peer.hangup)": 1}
+    assert found["more"][-1] == "attempts: 1 completed, 1 crashed (peer.hangup)"
+
+
+@pytest.mark.requirement("ops.doctor")
+def test_what_is_due_to_go_and_how_old_prices_are_is_told(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(lab.folder)
+    made = campaign(lab.root, "fix")
+    for path in (made.folder, *made.folder.iterdir()):
+        os.utime(path, (0, 0))
+    (lab.folder / "proctor.toml").write_text('[retention]\nolder_than = "30d"\n')
+    (lab.folder / "proctor.yaml").write_text("prices: prices.yaml\n")
+    (lab.folder / "prices.yaml").write_text("since: 2020-01-01\n")
+    checks = order(lab)
+    assert (checks["retention"].status, checks["retention"].facts["due"]) == ("warn", [CAMPAIGN])
+    assert checks["retention"].todo == "proctor gc --dry-run"
+    assert (checks["prices"].status, checks["prices"].facts["ageDays"] > 2000) == ("warn", True)
+    assert made.folder.is_dir(), "the doctor takes no evidence away"

@@ -1,45 +1,155 @@
-"""What a terminal shows while a campaign runs."""
+"""What people see while a campaign runs."""
 
 import io
+from pathlib import Path
 
 import pytest
+from rich.cells import cell_len
 from rich.console import Console
 
 from proctor.attempt.machine import State
-from proctor.event.model import ToolBegan, TurnBegan
+from proctor.attempt.model import AttemptResult
+from proctor.errors import MachineError
+from proctor.event.model import ToolEnded, TurnBegan
+from proctor.event.outcome import Outcome
+from proctor.evidence.live import LiveLimit
 from proctor.ids import AttemptId, CallId, TurnId
-from proctor.surface.cli.progress import LiveProgress
+from proctor.surface.cli.progress import Progress
+from proctor.surface.cli.screen import PlainScreen, TerminalScreen
+from proctor.testing.clock import FakeClock
 from tests.event.streams import total
+from tests.surface.watching import ALL, ASK, CODEX, FIX, began, picture, sealed, tool, until
 
-FIX, ASK = AttemptId("fix.codex.r1.1"), AttemptId("ask.codex.r1.1")
 
-
-def drawn(progress: LiveProgress) -> list[str]:
+def drawn(screen: TerminalScreen) -> list[str]:
     written = io.StringIO()
-    Console(file=written, width=100).print(progress)
-    return written.getvalue().splitlines()
+    Console(file=written, width=120).print(screen)
+    return [line.rstrip() for line in written.getvalue().splitlines()]
 
 
 @pytest.mark.requirement("surface.progress")
-def test_each_running_attempt_has_a_line_with_phase_tool_tokens_and_age() -> None:
-    progress = LiveProgress(Console(file=io.StringIO()), "quickstart", cells=2)
+def test_each_running_attempt_has_a_line_with_phase_tool_tokens_cost_and_age(tmp_path: Path) -> None:
+    clock = FakeClock()
+    seen = picture(clock)
+    screen = TerminalScreen(Console(file=io.StringIO()), "quickstart", picture=seen)
+    progress = Progress(seen, screen, None)
+    progress.began(began(tmp_path))
     for attempt in (FIX, ASK):
+        progress.claimed(attempt, strategy=CODEX)
         progress.entered(attempt, State.PREPARING)
     progress.entered(FIX, State.TURN_RUNNING)
-    command = {"command": "/bin/bash -lc 'cat greet.py\x1b[2J'"}
-    progress.saw(
-        FIX,
-        ToolBegan(frame=1, at_ms=1, turn=TurnId("t"), call=CallId("c"), kind="command", name="shell", input=command),
-    )
-    first = drawn(progress)
-    assert first[0].startswith("quickstart  0 of 2 done  ")
-    assert first[1].split()[:6] == ["fix.codex.r1.1", "working", "shell:", "cat", "greet.py\\x1b[2J", "?"]
-    assert first[1].rstrip().endswith("ms ago")
-    assert first[2].split()[:2] == ["ask.codex.r1.1", "preparing"]
+    progress.saw(FIX, tool("cat greet.py\x1b[2J"))
+    clock.advance(2)
+    first = drawn(screen)
+    assert first[0] == "quickstart  0 of 3 done  2.0 s"
+    assert first[1].split("  ")[1:3] == ["fix.codex.r1.1", "working"]
+    assert first[1].split() == [*"fix.codex.r1.1 working shell: cat greet.py\\x1b[2J ? tokens $? 2.0 s ago".split()]
+    assert first[2].split() == [*"ask.codex.r1.1 preparing ? tokens $? 2.0 s ago".split()]
     progress.saw(FIX, TurnBegan(frame=2, at_ms=2, turn=TurnId("t")))
     progress.saw(FIX, total(1785, frame=3))
     progress.entered(ASK, State.SEALED)
-    second = drawn(progress)
-    assert second[0].startswith("quickstart  1 of 2 done  ")
-    assert "1,785 tokens" in second[1]
-    assert len(second) == 2
+    progress.settled(sealed(ASK), usd=0.5, retry_at_ms=None)
+    second = drawn(screen)
+    assert second[0] == "quickstart  1 of 3 done  2.0 s"
+    assert second[1].split()[-6:] == ["1,785", "tokens", "$0.1785", "0", "ms", "ago"]
+    assert second[2:] == ["  $0.5000 so far"]
+
+
+def test_what_does_not_fit_on_the_screen_is_counted_and_no_line_is_broken(tmp_path: Path) -> None:
+    clock = FakeClock()
+    seen = picture(clock)
+    screen = TerminalScreen(Console(file=io.StringIO(), height=10), "night", picture=seen)
+    seen.began(began(tmp_path, cells=64))
+    for number in range(64):
+        attempt = AttemptId(f"mission-of-a-name-that-is-long-{number}.codex.r1.1")
+        seen.entered(attempt, State.TURN_RUNNING)
+        seen.saw(attempt, tool("echo 世界 " * 40))
+    lines = drawn(screen)
+    assert len(lines) == 9
+    assert lines[-1] == "  and 57 more"
+    assert {cell_len(line) for line in lines[1:-1]} == {120}
+    assert all("…  " in line for line in lines[1:-1])
+
+
+@pytest.mark.requirement("surface.progress")
+def test_the_footer_tells_what_is_rationed_what_is_shut_and_what_waits(tmp_path: Path) -> None:
+    clock = FakeClock()
+    seen = picture(clock)
+    screen = TerminalScreen(Console(file=io.StringIO()), "night", picture=seen)
+    progress = Progress(seen, screen, None)
+    progress.began(began(tmp_path, cells=9, settled=4))
+    shut = LiveLimit(
+        key="provider:openai", most=8, now=4, taken=0, until_ms=until(clock, 75), why="provider.rate-limited"
+    )
+    progress.scheduled((ALL, shut), waiting=5)
+    progress.settled(sealed(FIX, outcome=Outcome.CRASHED, code="peer.hangup"), usd=None, retry_at_ms=until(clock, 4))
+    progress.stopping("finishing what runs")
+    assert drawn(screen) == [
+        "night  4 of 9 done  0 ms  finishing what runs",
+        "  all  2 of 8",
+        "  provider:openai  0 of 4 (8 at most), shut for 1 min 15 s: provider.rate-limited",
+        "  5 cells waiting; 1 retry waits, the first in 4.0 s",
+    ]
+    progress.claimed(FIX, strategy=CODEX)
+    assert "retry" not in drawn(screen)[-1]
+
+
+def test_how_long_it_takes_yet_is_told_once_it_was_measured(tmp_path: Path) -> None:
+    clock = FakeClock()
+    seen = picture(clock)
+    screen = TerminalScreen(Console(file=io.StringIO()), "night", picture=seen)
+    seen.began(began(tmp_path, cells=10, settled=4))
+    clock.advance(10)
+    seen.settled(sealed(FIX), usd=None, retry_at_ms=None)
+    assert drawn(screen) == ["night  5 of 10 done  10.0 s"]
+    seen.settled(sealed(ASK), usd=None, retry_at_ms=None)
+    assert drawn(screen) == ["night  6 of 10 done  10.0 s  about 20.0 s left"]
+
+
+def test_a_cancelled_attempt_leaves_its_cell_undone(tmp_path: Path) -> None:
+    seen = picture(FakeClock())
+    seen.began(began(tmp_path))
+    seen.settled(sealed(FIX, outcome=Outcome.CANCELLED, code="run.cancelled"), usd=None, retry_at_ms=None)
+    assert (seen.settled_cells, seen.ended_here) == (0, 1)
+
+
+@pytest.mark.requirement("surface.progress")
+def test_without_a_terminal_there_is_a_line_for_each_thing_that_happens(tmp_path: Path) -> None:
+    clock = FakeClock()
+    seen, written = picture(clock), io.StringIO()
+    screen = PlainScreen(Console(file=written, width=120), "night", picture=seen)
+    progress = Progress(seen, screen, None)
+    progress.began(began(tmp_path))
+    progress.entered(FIX, State.TURN_RUNNING)
+    progress.saw(FIX, tool("make test"))
+    progress.saw(
+        FIX,
+        ToolEnded(
+            frame=3,
+            at_ms=3,
+            turn=TurnId("t"),
+            call=CallId("c"),
+            kind="command",
+            name="shell",
+            ok=False,
+            status="failed",
+        ),
+    )
+    clock.advance(1.5)
+    progress.settled(sealed(FIX, outcome=Outcome.CRASHED, code="peer.hangup"), usd=None, retry_at_ms=until(clock, 4))
+    shut = LiveLimit(key="provider:openai", most=8, now=8, taken=0, until_ms=until(clock, 9), why="asked to wait")
+    for limits in ((ALL, shut), (ALL, shut), (ALL,)):
+        progress.scheduled(limits, waiting=2)
+    error = MachineError("machine.disk-full", "no space left")
+    progress.settled(AttemptResult(attempt_id=ASK, state=State.ABANDONED, error=error), usd=None, retry_at_ms=None)
+    progress.settled(sealed(FIX), usd=None, retry_at_ms=None)
+    screen.paint()
+    assert written.getvalue().splitlines() == [
+        "     0 ms  fix.codex.r1.1  working",
+        "     0 ms  fix.codex.r1.1  shell failed: make test",
+        "    1.5 s  fix.codex.r1.1  sealed: crashed (peer.hangup), again in 4.0 s   (0 of 3)",
+        "    1.5 s  provider:openai  0 of 8, shut for 9.0 s: asked to wait",
+        "    1.5 s  provider:openai  open again",
+        "    1.5 s  ask.codex.r1.1  abandoned: no evidence could be kept   (0 of 3)",
+        "    1.5 s  fix.codex.r1.1  sealed: completed   (1 of 3)",
+    ]

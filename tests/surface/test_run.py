@@ -87,10 +87,27 @@ def test_a_missed_expectation_exits_1_and_json_is_alone_on_stdout(lab: Lab) -> N
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_one_signal_ends_what_is_running_sealed_as_cancelled(lab: Lab, number: signal.Signals) -> None:
+def test_one_signal_lets_what_is_running_finish(lab: Lab, tmp_path: Path, number: signal.Signals) -> None:
+    gate = tmp_path / "gate"
+    missions = [
+        mission("nap", {"run": f"until [ -e {gate} ]; do sleep 0.05; done; : {NAP}"}, say_done()),
+        mission("next", say_done()),
+    ]
+    spec = lab.write_spec(missions, schedule={"parallel": 1})
+    with napping(lab, spec) as running:
+        running.send_signal(number)
+        gate.touch()
+        report = json.loads(running.communicate(timeout=60)[0])
+    [row] = report["attempts"]
+    assert (running.returncode, report["exit"], report["missingCells"]) == (130, 130, ["next.codex.r1"])
+    assert (row["outcome"], row["code"], row["state"]) == ("completed", None, "sealed")
+    assert ask(lab, "report").code == 4
+
+
+def test_a_second_signal_ends_what_is_running_sealed_as_cancelled(lab: Lab) -> None:
     missions = [mission("nap", {"run": NAP}, say_done()), mission("next", say_done())]
     spec = lab.write_spec(missions, schedule={"parallel": 1})
-    code, report = interrupted(lab, spec, number)
+    code, report = interrupted(lab, spec, signal.SIGINT, signal.SIGTERM)
     [row] = report["attempts"]
     assert (code, report["exit"], report["missingCells"]) == (130, 130, ["next.codex.r1"])
     assert (row["outcome"], row["code"], row["state"]) == ("cancelled", "run.cancelled", "sealed")
@@ -99,13 +116,13 @@ def test_one_signal_ends_what_is_running_sealed_as_cancelled(lab: Lab, number: s
 
 
 @pytest.mark.requirement("evidence.integrity")
-def test_a_second_signal_cuts_off_and_what_was_recorded_reads_as_partial(lab: Lab) -> None:
+def test_a_third_signal_cuts_off_and_what_was_recorded_reads_as_partial(lab: Lab) -> None:
     spec = lab.write_spec([mission("nap", {"run": NAP}, say_done())])
-    code, told = interrupted(lab, spec, signal.SIGTERM, signal.SIGINT)
+    code, told = interrupted(lab, spec, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
     assert (code, told["error"]["code"]) == (130, "run.cancelled")
     [run], [campaign] = ([*(lab.root / name).iterdir()] for name in ("runs", "campaigns"))
     assert told["error"]["file"] == str(run)
-    assert told["error"]["suggestion"].endswith(f" report {campaign.name} --root {lab.root}")
+    assert told["error"]["suggestion"].endswith(f" campaign resume {campaign.name} --root {lab.root}")
     [row] = ask(lab, "attempt", "list", "--json").json["attempts"]
     assert (row["state"], row["outcome"], row["tokens"]) == ("partial", None, None)
     checked = ask(lab, "validate", "--strict", row["dir"], "--json")
@@ -129,7 +146,8 @@ def test_what_still_runs_is_told_as_running_and_not_as_cut_off(lab: Lab) -> None
         assert "cut off" not in checked.stdout
         explained = ask(lab, "attempt", "explain", "nap").stdout
         assert ("still running" in explained, "cut off" in explained) == (True, False)
-        running.send_signal(signal.SIGINT)
+        for number in (signal.SIGINT, signal.SIGTERM):
+            running.send_signal(number)
         running.communicate(timeout=60)
 
 

@@ -13,7 +13,7 @@ from proctor.attempt.model import AttemptAsk
 from proctor.attempt.stream import EventStream, Placed
 from proctor.attempt.tap import RecordingTap
 from proctor.attempt.turn import TEARDOWN_S, take_turn
-from proctor.attempt.watchdog import Fired, Watch, under_watch
+from proctor.attempt.watchdog import Fired, Overspent, Watch, under_watch
 from proctor.errors import HangupError, InputError, ProctorError
 from proctor.event.model import Event, TextSaid, TurnAsked
 from proctor.event.outcome import NOT_ENDED, Ending, Outcome
@@ -263,7 +263,7 @@ class LiveSession:
         lease, tap = self.conversation.lease, self._tap
         return (tap and tap.failure) or (None if lease is None else lease.failure())
 
-    def _record_stop(self, cause: Fired | ProctorError) -> None:
+    def _record_stop(self, cause: Fired | Overspent | ProctorError) -> None:
         assert self._tap is not None
         assert self._derivation is not None, "a session that lives has a record"
         match cause:

@@ -1,7 +1,7 @@
 """The last files of an attempt, all but its seal. Nothing here asks the agent anything."""
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -10,9 +10,12 @@ import msgspec
 from proctor.attempt.derive import Derived
 from proctor.attempt.expectation import expectation_of
 from proctor.attempt.model import AttemptAsk, Lease
+from proctor.attempt.policy import violations
 from proctor.errors import EvidenceError, advice
+from proctor.event.trace import ToolCall
 from proctor.evidence import canary, layout
 from proctor.evidence.artifacts import AttemptRecord, AttemptReport, Feedback, RunnerRef, Seal, StreamHead
+from proctor.evidence.reader import read_rows
 from proctor.evidence.redact import Redactor
 from proctor.evidence.seal import draw_up
 from proctor.ids import ProcessId, ThreadId
@@ -94,7 +97,10 @@ def finalize(
             verified=decision.verified,
         ),
         metrics=derived.metrics,
+        retry_after_ms=ending.retry_after_ms,
         workspace_digest_after=now.digest,
+        has_changed_files=now.digest != base.digest,
+        policy_violations=violations(ask.flow.tools, _calls(ask)),
         duration_ms=duration_ms,
     )
     written[layout.REPORT] = layout.write_artifact(paths.report, report, redactor=redactor, is_durable=False)
@@ -106,6 +112,11 @@ def finalize(
         if sealed.files[name].sha256 != hashlib.sha256(data).hexdigest():
             raise EvidenceError("evidence.digest", "changed before it was sealed", file=name)
     return report, sealed
+
+
+def _calls(ask: AttemptAsk) -> Iterator[ToolCall]:
+    """As they were recorded; read only where there is a policy to hold them against."""
+    return iter(read_rows(ask.paths.tool_calls, ToolCall))
 
 
 def _runner_ref(ask: AttemptAsk, derived: Derived, conversation: Conversation) -> RunnerRef:

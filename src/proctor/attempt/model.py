@@ -8,6 +8,7 @@ from pathlib import Path
 import anyio
 
 from proctor.attempt.machine import State
+from proctor.attempt.watchdog import ClockName
 from proctor.clock import Clock
 from proctor.contain.intent import IntentBook
 from proctor.contain.ladder import Containment
@@ -94,6 +95,7 @@ class AttemptAsk:
     # itself is then left to the caller to make durable.
     make_durable: Callable[[], Awaitable[None]] | None = None
     plan_file_digest: Digest | None = None
+    left: tuple[ClockName, int] | None = None  # milliseconds of a clock over more than this attempt
     at_rest: Callable[[], None] = _nothing  # told when neither agent nor probes run any more, if it comes to that
 
 

@@ -12,12 +12,24 @@ import msgspec
 
 from proctor import canonical
 from proctor.attempt.expectation import expectation_of
+from proctor.attempt.policy import violations
 from proctor.attempt.rederive import Rederived, rederive
 from proctor.errors import EvidenceError, ProctorError
+from proctor.event.metrics import Metrics
+from proctor.event.trace import ToolCall
 from proctor.evidence.artifacts import AttemptRecord, AttemptReport, Feedback, RunnerRef, Seal, SealedFile
 from proctor.evidence.check_run import validate_run
 from proctor.evidence.disk import open_regular, replace_file, unreadable
-from proctor.evidence.layout import ATTEMPT, FEEDBACK, FRAMES, REPORT, RUNNER_REF, AttemptPaths, RunPaths
+from proctor.evidence.layout import (
+    ATTEMPT,
+    FEEDBACK,
+    FRAMES,
+    REPORT,
+    RUNNER_REF,
+    TOOL_CALLS,
+    AttemptPaths,
+    RunPaths,
+)
 from proctor.evidence.reader import Problem, read_artifact, read_rows
 from proctor.evidence.seal import read_seal
 from proctor.evidence.validate import Validation, conclude, validate_attempt
@@ -29,6 +41,9 @@ from proctor.probe.model import ProbeRow, RequiredProbe
 T = TypeVar("T")
 
 _SHOWN_CHARS = 120
+
+# Of metrics: a Proctor that sealed before there were these left them out.
+_NOT_ALWAYS_MEASURED = {each.name for each in msgspec.structs.fields(Metrics) if not each.required}
 
 
 def examine(paths: AttemptPaths, *, is_strict: bool) -> Validation:
@@ -144,6 +159,13 @@ def _check_report(
     required = [RequiredProbe(digest=each, kind="", index=at) for at, each in enumerate(record.required_probes)]
     now = report.workspace_digest_after or Digest("")
     decision = decide(required, rows, workspace_digest=now, base_digest=record.workspace_digest)
+    if report.has_changed_files not in (None, now != record.workspace_digest):
+        detail = f"has_changed_files is {report.has_changed_files}, but the digests say otherwise"
+        yield Problem(code="evidence.derived", file=REPORT, detail=detail)
+    broken = violations(record.tools, _calls(again))
+    if report.policy_violations not in (None, broken):
+        detail = f"policy_violations are {_shown(report.policy_violations)}, but the tool calls give {_shown(broken)}"
+        yield Problem(code="evidence.derived", file=REPORT, detail=detail)
     verified = decision.verified.as_bool
     if report.verified is not verified:
         detail = f"verified is {report.verified}, but the probes give {verified}"
@@ -160,9 +182,15 @@ def _check_report(
         yield Problem(code="evidence.derived", file=REPORT, detail=detail)
 
 
+def _calls(again: Rederived) -> Iterator[ToolCall]:
+    return (msgspec.json.decode(line, type=ToolCall) for line in again.files[TOOL_CALLS].splitlines())
+
+
 def _differences(file: str, told: msgspec.Struct, derived: msgspec.Struct) -> Iterator[Problem]:
     """Fields of the same name that differ."""
     for field in derived.__struct_fields__:
+        if field in _NOT_ALWAYS_MEASURED and getattr(told, field) is None:
+            continue
         if field in told.__struct_fields__ and (here := getattr(told, field)) != (there := getattr(derived, field)):
             detail = f"{field} is {_shown(here)}, but the frames give {_shown(there)}"
             yield Problem(code="evidence.derived", file=file, detail=detail)

@@ -33,6 +33,7 @@ def write_record(ask: AttemptAsk, *, base: Digest, prompt: bytes, redactor: Reda
         sandbox=flow.sandbox,
         approvals=flow.approvals,
         limits=ask.limits,
+        tools=flow.tools,
         secret_names=tuple(secret.name for secret in ask.secrets),
         created_at_ms=ask.clock.wall_ms(),
     )

@@ -1,5 +1,6 @@
 """One attempt from start to seal: whatever happens to the agent, there is a typed outcome and nothing left running."""
 
+import os
 import shlex
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -17,11 +18,12 @@ from proctor.attempt.record import write_record
 from proctor.attempt.recording import open_recording
 from proctor.attempt.tap import RecordingTap
 from proctor.attempt.turn import TEARDOWN_S, open_session, take_turn
-from proctor.attempt.watchdog import Fired, Watch, under_watch
+from proctor.attempt.watchdog import Fired, Overspent, Watch, under_watch
 from proctor.errors import HangupError, MachineError, ProctorError, disk_refusal
 from proctor.event.claim import with_footer
-from proctor.event.model import Event
-from proctor.event.row import ClockRanOut, HookEnded, StepTaken, WasCancelled, WasRefused
+from proctor.event.model import Event, TurnBegan, UsageReported
+from proctor.event.row import ClockRanOut, HookEnded, StepTaken, UsedUp, WasCancelled, WasRefused
+from proctor.event.usage import UsageFold
 from proctor.evidence import layout
 from proctor.evidence.recorder import ChainedLog
 from proctor.evidence.redact import Redactor
@@ -57,8 +59,10 @@ async def run_attempt(ask: AttemptAsk) -> AttemptResult:
 async def remove_scratch(folder: Path) -> None:
     """Shielded and bounded. What cannot be removed is left for the end of the run: the attempt is over all the same."""
     with suppress(OSError):
-        for name in (*SCRATCH, ""):
-            (folder / name).rmdir()
+        place = str(folder)
+        for name in SCRATCH:
+            os.rmdir(f"{place}/{name}")  # noqa: PTH106  a Path takes as long to make as the call itself
+        os.rmdir(place)  # noqa: PTH106
         return  # nothing was left in it
     with anyio.CancelScope(shield=True), anyio.move_on_after(TEARDOWN_S), suppress(OSError):
         await anyio.to_thread.run_sync(remove, folder, abandon_on_cancel=True)
@@ -83,8 +87,14 @@ class _Supervisor:
         limits = ask.limits
         self._began_s = ask.clock.steady_s()
         self._watch = Watch(
-            now_s=self._began_s, attempt_ms=limits.attempt_ms, turn_ms=limits.turn_ms, stall_ms=limits.stall_ms
+            now_s=self._began_s,
+            attempt_ms=limits.attempt_ms,
+            turn_ms=limits.turn_ms,
+            stall_ms=limits.stall_ms,
+            left=ask.left,
+            tokens=limits.tokens,
         )
+        self._usage = None if limits.tokens is None else UsageFold()
 
     def move(self, move: Move) -> None:
         self.state = after(self.state, move)
@@ -97,6 +107,9 @@ class _Supervisor:
 
         def saw(event: Event) -> None:
             ask.watcher.saw(ask.attempt_id, event)
+            if self._usage is not None and isinstance(event, TurnBegan | UsageReported):
+                self._usage.feed(event)
+                self._watch.used(0 if (tokens := self._usage.tokens) is None else tokens.total)
 
         with open_recording(ask, redactor=self._redactor, watcher=saw) as streams:
             frames, probes, tap = streams.frames, streams.probes, streams.tap
@@ -160,7 +173,7 @@ class _Supervisor:
         try:
             scratch.mkdir(mode=0o700, parents=True)
             for name in SCRATCH if source is None else SCRATCH[1:]:
-                (scratch / name).mkdir(mode=0o700)
+                os.mkdir(f"{scratch}/{name}", 0o700)  # noqa: PTH102
         except OSError as error:
             raise disk_refusal(error, path=scratch) from error
         if source is None:
@@ -231,8 +244,10 @@ class _Supervisor:
             prompt = self._conversation.prompt
             await take_turn(session, lambda: session.turn(prompt), watch=self._watch, clock=self._ask.clock)
 
-    def _record_stop(self, tap: RecordingTap, cause: Fired | ProctorError) -> None:
+    def _record_stop(self, tap: RecordingTap, cause: Fired | Overspent | ProctorError) -> None:
         match cause:
+            case Overspent(most=most, used=used):
+                tap.say(UsedUp(limit="tokens", most=most, used=used))
             case Fired(clock=None):
                 tap.say(WasCancelled(why="asked to stop"))
             case Fired(clock=clock, limit_ms=limit_ms) if clock is not None:

@@ -9,7 +9,7 @@ import anyio
 from proctor.clock import Clock
 from proctor.errors import ProctorError
 
-ClockName = Literal["stall", "turn", "attempt"]
+ClockName = Literal["stall", "turn", "attempt", "mission", "campaign"]
 
 TICK_S = 0.25
 # A tick that takes longer than this means that we were not listening, so silence then proves nothing.
@@ -24,11 +24,37 @@ class Fired:
     limit_ms: int = 0
 
 
-class Watch:
-    """Pure: told the time, says what has run out. `pardon` moves the clock that counts silence; all stand in a hold."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overspent:
+    """More tokens were used than may be."""
 
-    def __init__(self, *, now_s: float, attempt_ms: int, turn_ms: int, stall_ms: int) -> None:
-        self._limits_ms = {"attempt": attempt_ms, "turn": turn_ms, "stall": stall_ms}
+    most: int
+    used: int
+
+
+class Watch:
+    """Pure: told the time, says what has run out. `pardon` moves the clock that counts silence; all stand in a hold.
+
+    `left` is what is left of a clock over more than this attempt, and runs with that of the attempt.
+    """
+
+    def __init__(
+        self,
+        *,
+        now_s: float,
+        attempt_ms: int,
+        turn_ms: int,
+        stall_ms: int,
+        left: tuple[ClockName, int] | None = None,
+        tokens: int | None = None,
+    ) -> None:
+        self._limits_ms: dict[ClockName, int] = {"attempt": attempt_ms, "turn": turn_ms, "stall": stall_ms}
+        self._outer: ClockName = "attempt"
+        if left is not None and left[1] < attempt_ms:
+            self._outer = left[0]
+            self._limits_ms[self._outer] = left[1]
+        self._most_tokens = tokens
+        self._tokens = 0
         self._attempt_began_s = now_s
         self._turn_began_s: float | None = None
         self._heard_s = now_s
@@ -48,6 +74,10 @@ class Watch:
 
     def heard(self, at_s: float) -> None:
         self._heard_s = max(self._heard_s, at_s)
+
+    def used(self, tokens: int) -> None:
+        """So many, in all."""
+        self._tokens = tokens
 
     def pardon(self, lag_s: float) -> None:
         """We were away for so long; the agent may have spoken meanwhile."""
@@ -73,16 +103,18 @@ class Watch:
                 self._turn_began_s += stood_s
             self._heard_s = now_s
 
-    def fired(self, now_s: float) -> Fired | None:
+    def fired(self, now_s: float) -> Fired | Overspent | None:
         """
         >>> watch = Watch(now_s=0, attempt_ms=9000, turn_ms=5000, stall_ms=2000)
         >>> watch.fired(1.9), watch.fired(2.0)
         (None, Fired(clock='stall', limit_ms=2000))
         """
+        if self._most_tokens is not None and self._tokens > self._most_tokens:
+            return Overspent(most=self._most_tokens, used=self._tokens)
         if self._holds:
             return None
         since: list[tuple[ClockName, float | None]] = [
-            ("attempt", self._attempt_began_s),
+            (self._outer, self._attempt_began_s),
             ("turn", self._turn_began_s),
             ("stall", self._heard_s),
         ]
@@ -100,7 +132,7 @@ async def under_watch(
     heard_s: Callable[[], float],
     failure: Callable[[], ProctorError | None],
     stop: anyio.Event,
-    on_stop: Callable[[Fired | ProctorError], None],
+    on_stop: Callable[[Fired | Overspent | ProctorError], None],
 ) -> None:
     """Do the work until it is done, a clock fires, recording fails or `stop` is set.
 
@@ -109,7 +141,7 @@ async def under_watch(
     is_over = False
     async with anyio.create_task_group() as tasks:
 
-        def end(cause: Fired | ProctorError | None) -> None:
+        def end(cause: Fired | Overspent | ProctorError | None) -> None:
             nonlocal is_over
             if cause is not None and not is_over:
                 on_stop(cause)
@@ -117,7 +149,7 @@ async def under_watch(
             tasks.cancel_scope.cancel()
 
         async def tick() -> None:
-            cause: Fired | ProctorError | None = None
+            cause: Fired | Overspent | ProctorError | None = None
             while cause is None:
                 before_s = clock.steady_s()
                 with anyio.move_on_after(TICK_S):

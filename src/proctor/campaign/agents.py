@@ -10,21 +10,26 @@ from typing import TYPE_CHECKING
 import anyio
 
 from proctor.attempt.model import Lease
-from proctor.campaign.health import HealthBook
+from proctor.campaign.health import HealthBook, is_of_the_program
 from proctor.campaign.hosts import HostPool
 from proctor.campaign.logins import Identity
 from proctor.campaign.preflight import Ready
 from proctor.campaign.process import open_recorded_host
+from proctor.campaign.recover import Remedy, remedy
+from proctor.campaign.schedule import ALL
 from proctor.clock import Clock
 from proctor.contain.intent import IntentBook
 from proctor.errors import MachineError, ProctorError
+from proctor.event.outcome import Outcome
+from proctor.evidence.health import DEGRADED_AFTER
 from proctor.evidence.layout import RunPaths
 from proctor.evidence.redact import Redactor
 from proctor.fact import Authority, Fact
 from proctor.ids import AttemptId, FlowId, ProcessId
 from proctor.model.script import Script
-from proctor.plan.model import ResolvedFlow
+from proctor.plan.model import ResolvedFlow, Schedule
 from proctor.runtime.base import HostAsk, ModelAsk
+from proctor.runtime.credential import Credential
 from proctor.runtime.resolve import Candidate, Chain
 from proctor.spec.model import SCRIPTED
 from proctor.transport.channel import Channel
@@ -38,12 +43,22 @@ Between = Callable[[FlowId, Channel], Channel]
 """Given the channel to each agent process, gives the one to use: how a test breaks what a real agent says."""
 
 
+def credential_key(credential: Credential) -> str | None:
+    """Where it comes from, which is one for all who share it; never what it is. None where there is none."""
+    source = credential.source_variable or credential.source
+    return None if source is None else f"credential:{source}"
+
+
 @dataclass(slots=True, kw_only=True)
 class _Choice:
-    """A flow's chain, and whether the one in use has shown that it starts. One at a time tries it."""
+    """A flow's chain, whether the one in use has shown that it starts, and how often it has not since it last did.
+
+    One at a time tries it.
+    """
 
     chain: Chain
     has_started: bool = False
+    failures: int = 0
     trial: anyio.Lock = field(default_factory=anyio.Lock)
 
     @property
@@ -90,12 +105,43 @@ class Agents:
             self.health.started(tried.key, code=error.code)
             choice.chain.refuse(error)
 
+    def ended(self, flow: ResolvedFlow, candidate: Candidate, *, outcome: Outcome, code: str | None) -> None:
+        """An attempt of the flow's is over. A lane that no longer starts gives way to the next of the chain."""
+        self.health.ended(candidate.key, outcome=outcome, code=code)
+        choice = self._choices[flow.id]
+        if candidate is not choice.chain.current or outcome in (Outcome.CANCELLED, Outcome.UNKNOWN):
+            return
+        is_no_start = outcome is Outcome.REFUSED and code is not None and is_of_the_program(code)
+        choice.failures = choice.failures + 1 if is_no_start else 0
+        is_hopeless = is_no_start and remedy(outcome, code) is Remedy.STOP
+        if (is_hopeless or choice.failures >= DEGRADED_AFTER) and choice.chain.has_more:
+            what = f"it failed to start {choice.failures} times in a row, last with {code}"
+            choice.chain.refuse(MachineError("runtime.degraded", what))
+            choice.has_started, choice.failures = False, 0
+
     def warnings(self) -> Iterator[str]:
         """Who did not run, though a flow names it first."""
         for flow, choice in self._choices.items():
             for each in choice.chain.passed:
                 told = f"{each.strategy} was passed over: {each.error.what}"
                 yield f"flow `{flow}` runs on {choice.chain.current.strategy}, because {told}"
+
+    def keys(self, flow: ResolvedFlow) -> tuple[str, ...]:
+        """What an attempt of the flow's counts against, as it stands in its chain now."""
+        shared = credential_key(self._identity(flow).credential)
+        keys = (f"strategy:{self._candidate(flow).strategy}", f"provider:{flow.model.provider}")
+        return keys if shared is None else (*keys, shared)
+
+    def limits(self, schedule: Schedule) -> dict[str, int]:
+        """Most at a time, by what an attempt may count against."""
+        credentials = {credential_key(each.credential) for each in self.ready.identities.values()}
+        each = {} if schedule.per_credential is None else dict.fromkeys(credentials, schedule.per_credential)
+        return {
+            ALL: schedule.parallel,
+            **{f"strategy:{strategy}": most for strategy, most in schedule.strategies.items()},
+            **{f"provider:{provider}": most for provider, most in schedule.providers.items()},
+            **{key: most for key, most in each.items() if key is not None},
+        }
 
     def _candidate(self, flow: ResolvedFlow) -> Candidate:
         return self._choices[flow.id].chain.current

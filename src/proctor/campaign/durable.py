@@ -10,6 +10,8 @@ from proctor.evidence.sync import Sync
 
 # A disk may be slow, and busy for others; one that takes longer than this is not coming back.
 PATIENCE_S = 300.0
+# Who asks within this time shares the sync: a round for each that asks costs more than what it makes durable.
+GATHER_S = 0.01
 
 
 @dataclass(slots=True)
@@ -37,6 +39,7 @@ class SharedSync:
             with self._life:
                 while True:
                     await round_.is_asked.wait()
+                    await anyio.sleep(GATHER_S)
                     # What is written from here on may come too late for this one.
                     self._next = _Round()
                     try:

@@ -1,5 +1,6 @@
-"""A campaign is a snapshot: what the spec and its files were when it began."""
+"""A campaign is a snapshot: what the spec and its files were when it began, and are when it goes on."""
 
+import difflib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -8,9 +9,11 @@ from pathlib import Path
 import msgspec
 
 from proctor.canonical import digest_bytes
-from proctor.errors import InputError
+from proctor.errors import EvidenceError, InputError
+from proctor.evidence.artifacts import PlanFile
 from proctor.evidence.disk import make_folder
 from proctor.evidence.layout import CampaignPaths, write_artifact, write_text_artifact
+from proctor.evidence.reader import read_artifact, read_bytes
 from proctor.evidence.redact import Redactor
 from proctor.ids import Digest
 from proctor.plan.expand import expand
@@ -20,6 +23,8 @@ from proctor.spec.missions import Written
 from proctor.workspace.clone import clone
 from proctor.workspace.prepare import prepare
 from proctor.workspace.snapshot import snapshot
+
+_INDEX = "index.json"
 
 
 class FrozenFiles(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -48,43 +53,117 @@ class Frozen:
     workspace_digests: Mapping[str, Digest]
 
 
-def freeze(loaded: LoadedSpec, *, paths: CampaignPaths, workspaces: Path, redactor: Redactor) -> Frozen:
+def freeze(
+    loaded: LoadedSpec, *, paths: CampaignPaths, workspaces: Path, redactor: Redactor, is_canary: bool = False
+) -> Frozen:
     """Copy, clone and digest. A workspace may hold anything, so its copy goes to the cache, not into the evidence."""
-    copies = copy_workspaces(loaded, into=workspaces)
-    digests = {key: snapshot(copy).digest for key, copy in copies.items()}
-    plan = expand(
-        loaded.spec,
-        missions=loaded.missions,
-        digests=Contents(scripts=loaded.script_digests, workspaces=digests),
-        prompts=loaded.prompts,
-    )
+    copies, digests = _copied(loaded, into=workspaces)
+    plan = _plan(loaded, digests, is_canary=is_canary)
     make_folder(paths.spec_snapshot)
-    source_text = loaded.source.decode("utf-8", "replace")
-    written = {"spec.yaml": write_text_artifact(paths.spec_snapshot / "spec.yaml", source_text, redactor=redactor)}
-    names: dict[str, str] = {}
-    for number, (spelled, path) in enumerate(sorted(loaded.scripts.items())):
-        text, name = path.read_text(encoding="utf-8"), f"script-{number}.yaml"
-        names[spelled] = name
-        written[name] = write_text_artifact(paths.spec_snapshot / name, text, redactor=redactor)
-    for number, (spelled, source) in enumerate(sorted(loaded.sources.items())):
-        name = names[spelled] = f"file-{number}{Path(spelled).suffix}"
-        text = source.decode("utf-8", "replace")
-        written[name] = write_text_artifact(paths.spec_snapshot / name, text, redactor=redactor)
-    index = FrozenFiles(
-        spec=loaded.digest,
-        scripts=dict(loaded.script_digests),
-        workspaces=digests,
-        files=loaded.source_digests,
-        names=names,
-        given=loaded.given,
-    )
-    written["index.json"] = write_artifact(paths.spec_snapshot / "index.json", index, redactor=redactor)
+    written = {
+        name: write_text_artifact(paths.spec_snapshot / name, text, redactor=redactor)
+        for name, text in _texts(loaded).items()
+    }
+    index = _index(loaded, digests)
+    written[_INDEX] = write_artifact(paths.spec_snapshot / _INDEX, index, redactor=redactor)
     return Frozen(
         plan=plan,
         snapshot={name: digest_bytes(data) for name, data in written.items()},
         workspaces=copies,
         workspace_digests=digests,
     )
+
+
+def thaw(loaded: LoadedSpec, *, paths: CampaignPaths, workspaces: Path, redactor: Redactor) -> Frozen:
+    """What the campaign began with, found unchanged and copied anew. Else an InputError that shows the difference."""
+    try:
+        kept = read_artifact(paths.plan, PlanFile)
+        before = read_artifact(paths.spec_snapshot / _INDEX, FrozenFiles)
+    except EvidenceError as error:
+        if error.code == "evidence.missing-file":
+            raise InputError("campaign.not-begun", f"{paths.folder.name} has no {error.file}") from error
+        raise
+    if kept.plan.is_canary:
+        raise InputError("campaign.canary", f"{paths.folder.name} is a canary, and is not gone on with")
+    copies, digests = _copied(loaded, into=workspaces)
+    now = _index(loaded, digests)
+    if now != before:
+        raise _changed(loaded, paths, before=before, now=now, redactor=redactor)
+    plan = _plan(loaded, digests, is_canary=False)
+    if plan.digest != kept.plan.digest:
+        what = "this Proctor makes another plan of the same spec: it is not the one that began the campaign"
+        raise InputError("campaign.changed", what, file=loaded.file)
+    return Frozen(plan=plan, snapshot=kept.snapshot, workspaces=copies, workspace_digests=digests)
+
+
+def read_given(campaign: CampaignPaths) -> Given:
+    """What came with the command that began it."""
+    try:
+        return read_artifact(campaign.spec_snapshot / _INDEX, FrozenFiles).given
+    except EvidenceError:  # told by whoever goes on with it
+        return NOTHING
+
+
+def _plan(loaded: LoadedSpec, workspaces: Mapping[str, Digest], *, is_canary: bool) -> Plan:
+    contents = Contents(scripts=loaded.script_digests, workspaces=workspaces)
+    return expand(loaded.spec, missions=loaded.missions, digests=contents, prompts=loaded.prompts, is_canary=is_canary)
+
+
+def _index(loaded: LoadedSpec, workspaces: Mapping[str, Digest]) -> FrozenFiles:
+    return FrozenFiles(
+        spec=loaded.digest,
+        scripts=dict(loaded.script_digests),
+        workspaces=dict(workspaces),
+        files=loaded.source_digests,
+        names=_names(loaded),
+        given=loaded.given,
+    )
+
+
+def _names(loaded: LoadedSpec) -> dict[str, str]:
+    """What scripts and other files are kept as, by how the spec spells them."""
+    scripts = {spelled: f"script-{number}.yaml" for number, spelled in enumerate(sorted(loaded.scripts))}
+    files = {spelled: f"file-{number}{Path(spelled).suffix}" for number, spelled in enumerate(sorted(loaded.sources))}
+    return scripts | files
+
+
+def _texts(loaded: LoadedSpec) -> dict[str, str]:
+    """What is kept of it as text, by the name it is kept under."""
+    names = _names(loaded)
+    return {
+        "spec.yaml": loaded.source.decode("utf-8", "replace"),
+        **{names[spelled]: path.read_text(encoding="utf-8") for spelled, path in loaded.scripts.items()},
+        **{names[spelled]: source.decode("utf-8", "replace") for spelled, source in loaded.sources.items()},
+    }
+
+
+def _changed(
+    loaded: LoadedSpec, paths: CampaignPaths, *, before: FrozenFiles, now: FrozenFiles, redactor: Redactor
+) -> InputError:
+    folders = [
+        f"workspace {key}: its files are not those that the campaign began with"
+        for key in sorted(before.workspaces.keys() | now.workspaces.keys())
+        if before.workspaces.get(key) != now.workspaces.get(key)
+    ]
+    texts: list[str] = []
+    for name, text in _texts(loaded).items():
+        try:
+            kept = read_bytes(paths.spec_snapshot / name).decode("utf-8", "replace")
+        except EvidenceError:
+            kept = ""
+        # What is kept is masked, so what it is held against must be too.
+        masked = redactor.text(text).text
+        lines = difflib.unified_diff(
+            kept.splitlines(), masked.splitlines(), f"{name} (as it began)", f"{name} (now)", n=1, lineterm=""
+        )
+        texts += list(lines)
+    told = "\n".join([f"{paths.folder.name} began with something else:", *folders, *texts])
+    return InputError("campaign.changed", told, file=loaded.file)
+
+
+def _copied(loaded: LoadedSpec, *, into: Path) -> tuple[dict[str, Path], dict[str, Digest]]:
+    copies = copy_workspaces(loaded, into=into)
+    return copies, {key: snapshot(copy).digest for key, copy in copies.items()}
 
 
 def copy_workspaces(loaded: LoadedSpec, *, into: Path) -> dict[str, Path]:

@@ -11,6 +11,8 @@ import anyio
 import anyio.to_thread
 import msgspec
 
+from proctor.campaign.durable import GATHER_S
+from proctor.campaign.standing import Tried
 from proctor.errors import MachineError
 from proctor.event.outcome import Outcome
 from proctor.evidence.artifacts import AttemptReport
@@ -38,6 +40,29 @@ create table attempt (id text primary key, cell text not null references cell, n
 create index attempt_state on attempt (state);
 """
 
+# What a campaign was before it was told where its spec lies: it can be resumed if somebody says so.
+_FROM_1 = """
+create table campaign (one integer primary key check (one = 1), file text not null, spec text not null,
+                       plan text not null, began_at_ms integer not null) strict;
+alter table run add column ended text;
+alter table attempt add column strategy text;
+alter table attempt add column retry_at_ms integer;
+alter table attempt add column usd real;
+alter table attempt add column tally text;
+"""
+
+_TRIED = """
+select id, cell, n, run, state, claimed_at_ms, ended_at_ms, outcome, code, retry_at_ms, usd from attempt
+"""
+
+_ORIGIN = "select file, spec, plan from campaign"
+
+_RUNS = """
+select run.began_at_ms,
+       max(coalesce(run.ended_at_ms, 0), coalesce(max(attempt.ended_at_ms), 0), coalesce(max(attempt.claimed_at_ms), 0))
+from run left join attempt on attempt.run = run.id group by run.id
+"""
+
 Statement = tuple[str, Sequence[Any]]
 
 
@@ -48,7 +73,16 @@ DATABASE = Database(
     code="machine.ledger",
     # With WAL: what a commit returned from survives a power cut.
     synchronous="full",
+    migrations={1: _FROM_1},
 )
+
+
+class Origin(msgspec.Struct, frozen=True, array_like=True):
+    """What a campaign began with: where its spec lies, the digest of its bytes, and that of the plan."""
+
+    file: str
+    spec: Digest
+    plan: Digest
 
 
 @contextmanager
@@ -56,6 +90,14 @@ def open_ledger(path: Path) -> Iterator["Ledger"]:
     """Open or make it. Only one thread at a time ever uses it: the caller's, then the group commit's."""
     with DATABASE.open(path) as connection:
         yield Ledger(connection)
+
+
+def read_origin(path: Path) -> Origin | None:
+    """What the campaign of a ledger began with; None in one that was made before it was kept."""
+    with DATABASE.read(path) as connection:
+        [tables] = connection.execute("select count(*) from sqlite_master where name = 'campaign'").fetchone()
+        row = connection.execute(_ORIGIN).fetchone() if tables else None
+        return None if row is None else msgspec.convert(row, Origin)
 
 
 class Ledger:
@@ -95,9 +137,21 @@ class Ledger:
         """`how`: "done", or what kept it from going on to the end, such as "drained", "stopped" or "budget"."""
         self.apply([("update run set ended_at_ms = ?, ended = ? where id = ?", (at_ms, how, run))])
 
-    def attempts_made(self) -> dict[CellId, int]:
-        rows = self._connection.execute("select cell, max(n) from attempt group by cell")
-        return {CellId(cell): n for cell, n in rows}
+    def tried(self, *, state: str | None = None) -> list[Tried]:
+        """Every attempt, or those in that state; those of one cell in order."""
+        where = "" if state is None else "where state = :state"
+        rows = self._connection.execute(f"{_TRIED} {where} order by cell, n", {"state": state})
+        return msgspec.convert(rows.fetchall(), list[Tried], strict=False)
+
+    def took_ms(self) -> int:
+        """What its runs took, without what lay between them. One that was cut off took as long as it was heard of."""
+        rows = self._connection.execute(_RUNS)
+        return sum(max(0, ended - began) for began, ended in rows)
+
+    def settled_usd(self) -> float:
+        """What its attempts cost, as far as that is known."""
+        [usd] = self._connection.execute("select coalesce(sum(usd), 0.0) from attempt").fetchone()
+        return float(usd)
 
 
 def claim(attempt: AttemptId, *, cell: CellId, n: int, run: RunId, at_ms: int) -> Statement:
@@ -172,6 +226,7 @@ class GroupCommit:
         with self._inbox, self._waiting:
             try:
                 async for first in self._waiting:
+                    await anyio.sleep(GATHER_S)
                     await self._commit([first, *self._queued()])
             finally:
                 for put in self._queued():

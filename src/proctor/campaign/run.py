@@ -1,150 +1,105 @@
-"""One run of a campaign: every cell is claimed, tried, sealed and put into the ledger, several at a time."""
+"""One run of a campaign: every cell that is not settled is claimed, tried, sealed and put into the ledger."""
 
-import os
+import math
 import secrets as chance
-from collections.abc import Callable, Iterator
-from contextlib import AsyncExitStack, contextmanager, suppress
+from collections.abc import AsyncIterator, Collection
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 
 import anyio
-import anyio.to_thread
 
 from proctor import places
-from proctor.attempt.model import DECIDE_S, AttemptAsk, AttemptResult, Watcher
-from proctor.attempt.supervise import run_attempt
-from proctor.campaign import ledger
+from proctor.attempt.model import DECIDE_S, AttemptResult
 from proctor.campaign.agents import Agents, Between
+from proctor.campaign.cell import Attempts
+from proctor.campaign.dispatch import Dispatcher
 from proctor.campaign.durable import SharedSync
-from proctor.campaign.freeze import Frozen, freeze
 from proctor.campaign.health import HealthBook
 from proctor.campaign.hosts import HostPool
-from proctor.campaign.ledger import GroupCommit, open_ledger
-from proctor.campaign.preflight import Ready, preflight
-from proctor.campaign.scratch import open_scratch
-from proctor.canonical import digest_bytes
+from proctor.campaign.ledger import GroupCommit
+from proctor.campaign.open import Opened, open_campaign
+from proctor.campaign.schedule import Scheduler
+from proctor.campaign.spending import Spending
+from proctor.campaign.stops import Stops
+from proctor.campaign.watch import Began, CampaignWatcher
 from proctor.clock import SYSTEM_CLOCK, Clock
-from proctor.contain.intent import open_intents, take_lock
-from proctor.errors import InputError, MachineError, lone
-from proctor.evidence.artifacts import PlanFile
-from proctor.evidence.layout import CampaignPaths, RootPaths, write_artifact
+from proctor.contain.intent import open_intents
+from proctor.errors import InputError, lone
+from proctor.event.model import Tokens
+from proctor.evidence.layout import CampaignPaths, RootPaths
 from proctor.evidence.redact import Redactor
 from proctor.evidence.sync import open_sync
-from proctor.ids import AttemptId, CampaignId, Digest, ProcessId, RunId
-from proctor.plan.model import Cell, ResolvedFlow
+from proctor.ids import CampaignId, CellId, FlowId, ProcessId, RunId
 from proctor.runtime.base import Decide
 from proctor.spec.load import LoadedSpec
-from proctor.spec.model import Approvals, MissionSpec, Persistence
-from proctor.workspace.remove import remove
-from proctor.workspace.snapshot import EMPTY
+from proctor.spec.model import Approvals
+from proctor.spec.prices import price_key
+
+__all__ = ["CampaignResult", "Stops", "run_campaign"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CampaignResult:
+    """`attempts` are those of this run, in the order of the plan; `how` it ended is "done", or what kept it from it."""
+
     campaign_id: CampaignId
     run_id: RunId
     paths: CampaignPaths
     attempts: tuple[AttemptResult, ...]
     redactor: Redactor = field(repr=False)
     warnings: tuple[str, ...] = ()
-
-
-@dataclass(slots=True, kw_only=True)
-class Stops:
-    """How a running campaign is stopped from outside: nothing new begins, or one attempt ends, or everything does."""
-
-    drain: anyio.Event = field(default_factory=anyio.Event)
-    all: anyio.Event = field(default_factory=anyio.Event)
-    one: dict[AttemptId, anyio.Event] = field(default_factory=dict)
-
-    def stop_all(self) -> None:
-        self.drain.set()
-        self.all.set()
-        for stop in self.one.values():
-            stop.set()
+    how: str = "done"
 
 
 async def run_campaign(
     loaded: LoadedSpec,
     *,
     root: Path,
-    watcher: Watcher,
+    watcher: CampaignWatcher,
     clock: Clock = SYSTEM_CLOCK,
     stops: Stops | None = None,
     between: Between | None = None,
     is_scratch_kept: bool = False,
     decide: Decide | None = None,
     decide_deadline_s: float = DECIDE_S,
+    resume: CampaignPaths | None = None,
+    only: Collection[CellId] | None = None,
+    is_canary: bool = False,
 ) -> CampaignResult:
-    """A new campaign with one run of every cell. `decide` is asked where a flow says so."""
+    """A new campaign with one run of every cell; or another run of the one to `resume`, of what it has left to do.
+
+    `only` these cells are tried then, settled or not. `decide` is asked where a flow says so.
+    """
     if decide is None:
         _refuse_to_ask_nobody(loaded)
-    # In a thread: it hashes programs, tries containment and ends leftovers, which may all take a while.
-    ready = await anyio.to_thread.run_sync(lambda: preflight(loaded, root=root, clock=clock))
-    campaign_id = CampaignId(f"{loaded.spec.campaign}-{stamp(clock)}")
-    run_id = RunId(stamp(clock))
-    paths = RootPaths(root).campaign(campaign_id)
-    paths.create()
     health = HealthBook(path=RootPaths(root).health, clock=clock)
-    is_begun = False
     try:
-        async with AsyncExitStack() as stack:
-            stack.enter_context(_campaign_lock(paths))
-            scratch = stack.enter_context(open_scratch(run_id, is_kept=is_scratch_kept))
-            frozen = await anyio.to_thread.run_sync(
-                lambda: freeze(loaded, paths=paths, workspaces=scratch / "bases", redactor=Redactor(ready.secrets))
-            )
-            book = stack.enter_context(open_ledger(paths.ledger))
-            book.begin(frozen.plan, run=run_id, at_ms=clock.wall_ms(), file=str(loaded.path), spec=loaded.digest)
-            is_begun = True
-            # Last of the set-up: a campaign without a plan was cut off before anything ran.
-            plan_file = PlanFile(plan=frozen.plan, snapshot=dict(frozen.snapshot))
-            plan_bytes = write_artifact(paths.plan, plan_file, redactor=Redactor(ready.secrets))
-            intents = await stack.enter_async_context(open_intents(places.state_dir() / "spawns"))
-            sync = stack.enter_context(open_sync(root))
-            disk = None if sync is None else SharedSync(sync)
+        async with open_campaign(
+            loaded,
+            root=root,
+            clock=clock,
+            is_scratch_kept=is_scratch_kept,
+            resume=resume,
+            only=only,
+            is_canary=is_canary,
+        ) as opened:
             run = _Run(
                 loaded=loaded,
-                ready=ready,
-                frozen=frozen,
-                plan_file_digest=digest_bytes(plan_bytes),
-                campaign_id=campaign_id,
-                run_id=run_id,
+                opened=opened,
                 root=RootPaths(root),
-                scratch=scratch,
                 clock=clock,
                 watcher=watcher,
                 stops=stops or Stops(),
+                health=health,
+                between=between,
                 is_scratch_kept=is_scratch_kept,
-                agents=Agents(
-                    ready=ready,
-                    paths=RootPaths(root).run(run_id),
-                    scratch=scratch,
-                    intents=intents,
-                    clock=clock,
-                    health=health,
-                    make_durable=None if disk is None else disk.make_durable,
-                    between=between,
-                ),
-                disk=disk,
                 decide=decide,
                 decide_deadline_s=decide_deadline_s,
             )
-            results = await run.all_cells(GroupCommit(book, path=paths.ledger))
-            book.end(run_id, at_ms=clock.wall_ms())
+            return await run.to_the_end()
     except BaseExceptionGroup as group:
         raise lone(group) from group
-    finally:
-        if not is_begun:
-            # Nothing ran, so there is nothing to keep: half a campaign would only look like damage.
-            with suppress(OSError):
-                remove(paths.folder)
-    told = (*ready.warnings, *run.agents.warnings(), *health.warnings)
-    redactor = Redactor(ready.secrets)
-    return CampaignResult(
-        campaign_id=campaign_id, run_id=run_id, paths=paths, attempts=results, redactor=redactor, warnings=told
-    )
 
 
 def _refuse_to_ask_nobody(loaded: LoadedSpec) -> None:
@@ -155,172 +110,138 @@ def _refuse_to_ask_nobody(loaded: LoadedSpec) -> None:
             raise InputError("policy.nobody-to-ask", what, file=loaded.file, line=loaded.line_of(key), key=key)
 
 
-def stamp(clock: Clock) -> str:
-    """Sorts by time, and two in one second differ."""
-    at = datetime.fromtimestamp(clock.wall_ms() / 1000, tz=UTC)
-    return f"{at:%Y%m%d-%H%M%S}-{chance.token_hex(3)}"
-
-
-@contextmanager
-def _campaign_lock(paths: CampaignPaths) -> Iterator[None]:
-    """A kernel lock: it dies with its owner, so a dead owner blocks nobody."""
-    lock = take_lock(paths.folder)
-    if lock is None:
-        raise MachineError("machine.locked", f"{paths.folder.name} is being run by another Proctor")
-    try:
-        yield
-    finally:
-        os.close(lock)
-
-
-class _Place:
-    """One of so many at a time, given back once: when its attempt is at rest, or over."""
-
-    def __init__(self, slots: anyio.Semaphore) -> None:
-        self._slots = slots
-        self._is_held = False
-
-    async def __aenter__(self) -> "_Place":
-        await self._slots.acquire()
-        self._is_held = True
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        self.leave()
-
-    def leave(self) -> None:
-        if self._is_held:
-            self._is_held = False
-            self._slots.release()
-
-
-@dataclass(slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Run:
-    """What all attempts of a run share."""
-
     loaded: LoadedSpec
-    ready: Ready
-    frozen: Frozen
-    plan_file_digest: Digest
-    campaign_id: CampaignId
-    run_id: RunId
+    opened: Opened
     root: RootPaths
-    scratch: Path
     clock: Clock
-    watcher: Watcher
+    watcher: CampaignWatcher
     stops: Stops
+    health: HealthBook
+    between: Between | None
     is_scratch_kept: bool
-    agents: Agents
-    disk: SharedSync | None
     decide: Decide | None
     decide_deadline_s: float
 
-    async def all_cells(self, commit: GroupCommit) -> tuple[AttemptResult, ...]:
-        plan = self.frozen.plan
+    async def to_the_end(self) -> CampaignResult:
+        opened, plan = self.opened, self.opened.frozen.plan
+        settled = {id_ for id_, standing in opened.standings.items() if standing.is_settled}
+        self.watcher.began(
+            Began(
+                campaign_id=opened.campaign_id,
+                run_id=opened.run_id,
+                paths=opened.paths,
+                cells=len(plan.cells),
+                settled=len(settled),
+            )
+        )
+        async with self._dispatching() as dispatcher:
+            await dispatcher.run(opened.cells)
+        how, attempts = self._how(dispatcher), dispatcher.attempts
+        if opened.cells:
+            opened.book.end(opened.run_id, at_ms=self.clock.wall_ms(), how=how)
+        self.watcher.ended(how)
+        order = {cell.id: at for at, cell in enumerate(plan.cells)}
+
+        def place(result: AttemptResult) -> tuple[int, int]:
+            cell, _, n = result.attempt_id.rpartition(".")
+            return order[CellId(cell)], int(n)
+
+        return CampaignResult(
+            campaign_id=opened.campaign_id,
+            run_id=opened.run_id,
+            paths=opened.paths,
+            attempts=tuple(sorted(dispatcher.results, key=place)),
+            redactor=Redactor(opened.ready.secrets),
+            warnings=(
+                *opened.ready.warnings,
+                *attempts.agents.warnings(),
+                *attempts.spending.warnings(),
+                *self.health.warnings,
+            ),
+            how=how,
+        )
+
+    @asynccontextmanager
+    async def _dispatching(self) -> AsyncIterator[Dispatcher]:
+        """Agents, model, ledger and disk are there to be used inside, and at rest afterwards."""
+        opened, plan = self.opened, self.opened.frozen.plan
         flows = {flow.id: flow for flow in plan.flows}
-        missions = {mission.id: mission for mission in self.loaded.missions}
-        waiting: Iterator[Cell] = iter(plan.cells)
-        results: dict[AttemptId, AttemptResult] = {}
         async with AsyncExitStack() as stack:
-            await self.agents.open_model(stack, flows)
+            intents = await stack.enter_async_context(open_intents(places.state_dir() / "spawns"))
+            sync = stack.enter_context(open_sync(self.root.folder))
+            disk = None if sync is None else SharedSync(sync)
+            agents = Agents(
+                ready=opened.ready,
+                paths=self.root.run(opened.run_id),
+                scratch=opened.scratch,
+                intents=intents,
+                clock=self.clock,
+                health=self.health,
+                make_durable=None if disk is None else disk.make_durable,
+                between=self.between,
+            )
+            await agents.open_model(stack, flows)
             tasks = await stack.enter_async_context(anyio.create_task_group())
+            commit = GroupCommit(opened.book, path=opened.paths.ledger)
             tasks.start_soon(commit.run)
-            if self.disk is not None:
-                tasks.start_soon(self.disk.run)
+            if disk is not None:
+                tasks.start_soon(disk.run)
                 # After the agents' processes, whose records are synced last.
-                stack.callback(self.disk.close)
+                stack.callback(disk.close)
             hosts = await stack.enter_async_context(anyio.create_task_group())
             pool = HostPool(hosts, new_id=lambda: ProcessId(f"p-{chance.token_hex(6)}"))
-
-            # As many attempts again may wait for the disk: an agent need not stand idle while evidence is synced.
-            parallel = self.loaded.spec.schedule.parallel
-            slots = anyio.Semaphore(parallel, fast_acquire=True)
-
-            async def work() -> None:
-                while True:
-                    async with _Place(slots) as place:
-                        cell = next(waiting, None)
-                        if cell is None or self.stops.drain.is_set():
-                            return
-                        flow, mission = flows[cell.flow], missions[cell.mission]
-                        result = await self._one_cell(
-                            cell, flow, mission, pool=pool, commit=commit, at_rest=place.leave
-                        )
-                        results[result.attempt_id] = result
-
-            async with anyio.create_task_group() as workers:
-                for _ in range(min(2 * parallel, len(plan.cells))):
-                    workers.start_soon(work)
-            pool.retire_all()
-            commit.close()
-            await self.agents.health.write(least=1)
-        if pool.failure is not None:
-            raise pool.failure
-        order = {AttemptId(f"{cell.id}.1"): at for at, cell in enumerate(plan.cells)}
-        return tuple(sorted(results.values(), key=lambda result: order[result.attempt_id]))
-
-    async def _one_cell(
-        self,
-        cell: Cell,
-        flow: ResolvedFlow,
-        mission: MissionSpec,
-        *,
-        pool: HostPool,
-        commit: GroupCommit,
-        at_rest: Callable[[], None],
-    ) -> AttemptResult:
-        n = 1
-        attempt = AttemptId(f"{cell.id}.{n}")
-        stop = self.stops.one[attempt] = anyio.Event()
-        await commit.put(ledger.claim(attempt, cell=cell.id, n=n, run=self.run_id, at_ms=self.clock.wall_ms()))
-        candidate = await self.agents.choose(flow, pool)
-        workspace = mission.workspace.key
-        script = None if mission.script is None else self.ready.scripts[mission.script]
-        with self.agents.playing(attempt, script, flow) as model:
-            ask = AttemptAsk(
-                attempt_id=attempt,
-                n=n,
-                campaign_id=self.campaign_id,
-                run_id=self.run_id,
-                plan_digest=self.frozen.plan.digest,
-                plan_file_digest=self.plan_file_digest,
-                cell=cell,
-                mission=self.loaded.asked(mission, flow.id),
-                flow=flow,
-                limits=self.frozen.plan.limits,
-                paths=self.root.run(self.run_id).attempt(cell.id, n=n),
-                scratch=self.scratch / "attempts" / attempt,
-                workspace_source=None if workspace is None else self.frozen.workspaces[workspace],
-                workspace_digest=EMPTY.digest if workspace is None else self.frozen.workspace_digests[workspace],
-                runtime=candidate.runtime,
-                lease=lambda: self.agents.lease(flow, pool),
-                model=model,
-                secrets=self.ready.secrets,
-                containment=self.ready.containment,
-                intents=self.agents.intents,
+            attempts = Attempts(
+                loaded=self.loaded,
+                opened=opened,
+                root=self.root,
+                missions={mission.id: mission for mission in self.loaded.missions},
+                flows=flows,
+                priorities={flow.id: flow.priority for flow in self.loaded.spec.flows},
                 clock=self.clock,
                 watcher=self.watcher,
-                hidden=(self.root.folder,),
-                spec_folder=self.loaded.folder,
-                facts=self.agents.facts(flow),
-                is_persistent=flow.persistence is Persistence.PERSISTENT,
+                stops=self.stops,
+                agents=agents,
+                pool=pool,
+                commit=commit,
+                spending=Spending(usd_of=self._usd_of, most_usd=plan.schedule.usd, settled_usd=opened.usd),
+                disk=disk,
+                is_scratch_kept=self.is_scratch_kept,
                 decide=self.decide,
                 decide_deadline_s=self.decide_deadline_s,
-                stop=stop,
-                is_scratch_kept=self.is_scratch_kept,
-                make_durable=None if self.disk is None else self.disk.make_durable,
-                at_rest=at_rest,
             )
-            result = await run_attempt(ask)
-        at_ms = self.clock.wall_ms()
-        if result.report is not None:
-            self.agents.health.ended(candidate.key, outcome=result.report.outcome, code=result.report.code)
-            await self.agents.health.write()
-            if self.disk is not None:
-                # First the seal is durable, then the ledger says that there is one.
-                await self.disk.make_durable()
-            await commit.put(ledger.settle(attempt, result.report, at_ms=at_ms, strategy=candidate.strategy))
-        else:
-            code = "run.harness" if result.error is None else result.error.code
-            await commit.put(ledger.abandon(attempt, code=code, at_ms=at_ms))
-        return result
+            schedule = plan.schedule
+            left_ms = math.inf if schedule.campaign_ms is None else schedule.campaign_ms - opened.took_ms
+            yield Dispatcher(
+                attempts=attempts,
+                scheduler=Scheduler(
+                    agents.limits(schedule),
+                    backoff_s=schedule.backoff_ms / 1000,
+                    start_interval_s=schedule.start_interval_ms / 1000,
+                    seed=int.from_bytes(opened.run_id.encode()),
+                    longest_wait_s=schedule.longest_wait_ms / 1000,
+                ),
+                # As many attempts again may wait for the disk: no agent need stand idle while evidence is synced.
+                most=2 * schedule.parallel,
+                until_s=self.clock.steady_s() + left_ms / 1000,
+                cells={cell.id: cell for cell in plan.cells},
+                standings=dict(opened.standings),
+            )
+            pool.retire_all()
+            commit.close()
+            await self.health.write(least=1)
+        if pool.failure is not None:
+            raise pool.failure
+
+    def _usd_of(self, flow: FlowId, tokens: Tokens | None) -> float | None:
+        prices = self.loaded.prices
+        model = next(each.model for each in self.opened.frozen.plan.flows if each.id == flow)
+        return None if prices is None else prices.usd(price_key(model.provider, model.name), tokens)
+
+    def _how(self, dispatcher: Dispatcher) -> str:
+        """The run's last word, for the ledger and for people."""
+        if dispatcher.is_done(self.opened.cells):
+            return "done"
+        is_refused = dispatcher.scheduler.stopped or dispatcher.scheduler.given_up
+        return dispatcher.shut or ("refused" if is_refused else "unsettled")

@@ -1,9 +1,12 @@
 """Which cell is tried next, and when: told the time, it starts nothing itself. Pure and deterministic."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from heapq import heappop, heappush
+from math import ceil, inf
 
-from proctor.campaign.recover import Remedy
+from proctor.campaign.recover import Remedy, shared_by
+from proctor.campaign.throttle import LONGEST_PAUSE_S, Throttle, growing_pause_s
 from proctor.evidence.live import LiveLimit
 from proctor.ids import CellId, FlowId
 
@@ -23,69 +26,227 @@ class Job:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class After:
-    """How an attempt ended, as far as it concerns the next ones. `retry_after_s` is what the provider asked for."""
+    """How an attempt ended, as far as it concerns the next ones. `retry_after_s` is what the provider asked for.
+
+    `code` is that of its end: it says what is rationed after YIELD and PARK, and why a flow was stopped.
+    """
 
     remedy: Remedy
     retry_after_s: float | None = None
+    code: str | None = None
 
 
 @dataclass(slots=True)
-class _Waiting:
-    job: Job
-    not_before_s: float
+class _Lane:
+    """The waiting jobs of a flow that count against the same limits, so that all of them may run or none."""
+
+    flow: FlowId
+    throttles: tuple[Throttle, ...]
+    ready: list[tuple[int, int, Job]] = field(default_factory=list)  # by priority, then as they came
+    later: list[tuple[float, int, Job]] = field(default_factory=list)  # by the time they wait for
+
+    def ripen(self, now_s: float) -> None:
+        while self.later and self.later[0][0] <= now_s:
+            _, number, job = heappop(self.later)
+            heappush(self.ready, (-job.priority, number, job))
+
+    @property
+    def has_place(self) -> bool:
+        return all(throttle.has_place for throttle in self.throttles)
+
+    @property
+    def opens_s(self) -> float:
+        """When something of it is due and nothing is shut; never where nothing waits."""
+        due_s = 0.0 if self.ready else self.later[0][0] if self.later else inf
+        return max(due_s, *(throttle.shut_until_s for throttle in self.throttles))
+
+    def clear(self) -> Iterator[Job]:
+        for _, _, job in sorted((*self.ready, *self.later), key=lambda waiting: waiting[1]):
+            yield job
+        self.ready.clear()
+        self.later.clear()
+
+
+@dataclass(slots=True)
+class _Use:
+    """How much of what there is a flow has, and when it last got some."""
+
+    taken: int = 0
+    last_start: int = 0
 
 
 @dataclass(slots=True)
 class Scheduler:
-    """Limits by key; a key that has none is not limited."""
+    """Limits by key; a key that has none is limited by the one for all alone, until it is refused.
+
+    The highest priority goes first; among equals the flow with the fewest attempts at work, then the one that has
+    waited longest for its turn. Whatever may run is never kept waiting for what may not.
+    """
 
     limits: Mapping[str, int]
     backoff_s: float = 2.0
     start_interval_s: float = 0.0
     seed: int = 0
-    _waiting: list[_Waiting] = field(default_factory=list)
-    _taken: dict[str, int] = field(default_factory=dict)
+    longest_wait_s: float = 6 * 3600.0
+    stopped: dict[FlowId, str | None] = field(default_factory=dict, init=False)
+    """Flows of which nothing more is tried, and the codes that stopped them."""
+    given_up: dict[str, str] = field(default_factory=dict, init=False)
+    """Keys that were refused for longer than a run waits, and the last refusal's code."""
+    left: list[Job] = field(default_factory=list, init=False)
+    """What was waiting, or added, when one of these forbade it: for another run."""
+    _lanes: dict[tuple[FlowId, tuple[str, ...]], _Lane] = field(default_factory=dict, init=False)
+    _throttles: dict[str, Throttle] = field(default_factory=dict, init=False)
+    _uses: dict[FlowId, _Use] = field(default_factory=dict, init=False)
+    _placed: set[CellId] = field(default_factory=set, init=False)
+    _unheard: dict[CellId, int] = field(default_factory=dict, init=False)
+    _added: int = field(default=0, init=False)
+    _starts: int = field(default=0, init=False)
+    _next_start_s: float = field(default=0.0, init=False)
 
     def add(self, job: Job, *, not_before_s: float = 0.0) -> None:
-        """It waits from now on."""
-        self._waiting.append(_Waiting(job, not_before_s))
+        """It waits from now on, or is left where it has nothing to wait for."""
+        if self._is_forbidden(job):
+            self.left.append(job)
+            return
+        lane = self._lanes.get((job.flow, job.keys))
+        if lane is None:
+            lane = self._lanes[job.flow, job.keys] = _Lane(job.flow, tuple(self._throttles_of(job)))
+        self._added += 1
+        heappush(lane.later, (not_before_s, self._added, job))
 
     def start(self, now_s: float) -> Job | None:
         """The next that may run now; its places are taken. None where nothing may."""
-        for at, waiting in enumerate(self._waiting):
-            if waiting.not_before_s <= now_s and all(self._has_place(key) for key in (ALL, *waiting.job.keys)):
-                for key in (ALL, *waiting.job.keys):
-                    self._taken[key] = self._taken.get(key, 0) + 1
-                return self._waiting.pop(at).job
-        return None
+        if now_s < self._next_start_s or not self.throttle(ALL).has_place:
+            return None
+        chosen: _Lane | None = None
+        best: tuple[int, int, int, int] | None = None
+        for lane in self._lanes.values():
+            lane.ripen(now_s)
+            if lane.ready and lane.opens_s <= now_s and lane.has_place:
+                use = self._uses.get(lane.flow, _Use())
+                order, number, _ = lane.ready[0]
+                rank = (order, use.taken, use.last_start, number)
+                if best is None or rank < best:
+                    chosen, best = lane, rank
+        if chosen is None:
+            return None
+        _, _, job = heappop(chosen.ready)
+        self._begin(job, chosen.throttles)
+        self._next_start_s = now_s + self.start_interval_s
+        return job
+
+    def _begin(self, job: Job, throttles: tuple[Throttle, ...]) -> None:
+        self._starts += 1
+        use = self._uses.setdefault(job.flow, _Use())
+        use.taken += 1
+        use.last_start = self._starts
+        for throttle in throttles:
+            throttle.taken += 1
+            throttle.unheard += 1
+        self._placed.add(job.cell)
+        self._unheard[job.cell] = self._starts
 
     def wake_s(self, now_s: float) -> float | None:
         """When to ask again though nothing has ended; None where only an end can change anything."""
-        later = [waiting.not_before_s for waiting in self._waiting if waiting.not_before_s > now_s]
-        return min(later, default=None)
+        opens_s = min((lane.opens_s for lane in self._lanes.values() if lane.has_place), default=inf)
+        return None if opens_s == inf else max(now_s, opens_s, self._next_start_s)
 
     def leave(self, job: Job) -> None:
         """Its agent is at rest: its places are free, whatever still has to be written."""
-        for key in (ALL, *job.keys):
-            self._taken[key] -= 1
+        if job.cell in self._placed:
+            self._placed.remove(job.cell)
+            self._uses[job.flow].taken -= 1
+            for throttle in self._throttles_of(job):
+                throttle.taken -= 1
 
     def ended(self, job: Job, after: After, *, tries: int, now_s: float) -> float | None:
         """What that teaches. When it is to be tried again, where it is; `tries` are its retries so far.
 
-        Whoever asked adds it again. Its places must have been left.
+        Whoever asked adds it again. Its places are left, where they were not.
         """
-        return now_s + self.backoff_s * 2**tries if after.remedy is Remedy.AGAIN else None
+        self.leave(job)
+        start = self._unheard.pop(job.cell)
+        again_s: float | None = None
+        match after.remedy:
+            case Remedy.NONE:
+                for throttle in self._throttles_of(job):
+                    throttle.served(start=start)
+            case Remedy.AGAIN:
+                pause_s = growing_pause_s(
+                    self.backoff_s, tries, longest_s=LONGEST_PAUSE_S, seed=self.seed, who=job.cell
+                )
+                again_s = now_s + max(pause_s, after.retry_after_s or 0)
+            case Remedy.YIELD | Remedy.PARK:
+                again_s = max(now_s, self._refused(job, after, start=start, now_s=now_s))
+            case Remedy.REDO:
+                again_s = now_s
+            case Remedy.STOP:
+                self.stopped.setdefault(job.flow, after.code)
+                self._forbid()
+        for throttle in self._throttles_of(job):
+            throttle.unheard -= 1
+        return None if self._is_forbidden(job) else again_s
+
+    def _refused(self, job: Job, after: After, *, start: int, now_s: float) -> float:
+        kinds = shared_by(after.code)
+        shared = (key for kind in kinds for key in job.keys if key.startswith(f"{kind}:"))
+        throttle = self.throttle(next(shared, ALL))
+        why = after.code or after.remedy.value
+        throttle.refused(
+            start=start,
+            starts=self._starts,
+            now_s=now_s,
+            retry_after_s=after.retry_after_s,
+            is_quota=after.remedy is Remedy.PARK,
+            why=why,
+        )
+        if throttle.is_given_up:
+            self.given_up.setdefault(throttle.key, why)
+            self._forbid()
+        return throttle.shut_until_s
 
     @property
     def is_idle(self) -> bool:
         """Whether nothing waits."""
-        return not self._waiting
+        return not any(lane.ready or lane.later for lane in self._lanes.values())
 
     def picture(self, *, now_s: float, wall_ms: int) -> tuple[LiveLimit, ...]:
-        """Of every limit, for people."""
-        return tuple(
-            LiveLimit(key=key, most=most, now=most, taken=self._taken.get(key, 0)) for key, most in self.limits.items()
+        """Of every limit that is configured, or that a refusal has made, for people."""
+        keys = [*self.limits, *(key for key, each in self._throttles.items() if each.why and key not in self.limits)]
+        return tuple(self._pictured(self.throttle(key), now_s=now_s, wall_ms=wall_ms) for key in keys)
+
+    def _pictured(self, throttle: Throttle, *, now_s: float, wall_ms: int) -> LiveLimit:
+        shut_s = 0.0 if throttle.is_given_up else throttle.shut_until_s - now_s
+        return LiveLimit(
+            key=throttle.key,
+            most=int(throttle.most),
+            now=int(throttle.now),
+            taken=throttle.taken,
+            until_ms=wall_ms + ceil(shut_s * 1000) if shut_s > 0 else None,
+            why=throttle.why,
         )
 
-    def _has_place(self, key: str) -> bool:
-        return key not in self.limits or self._taken.get(key, 0) < self.limits[key]
+    def throttle(self, key: str) -> Throttle:
+        """What is known of a key."""
+        found = self._throttles.get(key)
+        if found is None:
+            found = self._throttles[key] = Throttle(
+                key=key,
+                most=self.limits.get(key, self.limits.get(ALL, inf)),
+                backoff_s=self.backoff_s,
+                longest_wait_s=self.longest_wait_s,
+                seed=self.seed,
+            )
+        return found
+
+    def _throttles_of(self, job: Job) -> Iterator[Throttle]:
+        return map(self.throttle, (ALL, *job.keys))
+
+    def _is_forbidden(self, job: Job) -> bool:
+        return job.flow in self.stopped or any(key in self.given_up for key in (ALL, *job.keys))
+
+    def _forbid(self) -> None:
+        """Nothing that is stopped or given up waits any longer."""
+        for lane in self._lanes.values():
+            if lane.flow in self.stopped or any(throttle.is_given_up for throttle in lane.throttles):
+                self.left.extend(lane.clear())

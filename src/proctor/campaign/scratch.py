@@ -60,6 +60,32 @@ def _remove_locked(folder: Path) -> None:
     folder.rmdir()
 
 
+def kept_scratch(runs: Path) -> list[Path]:
+    """What was kept on purpose, by the id of its run."""
+    return [folder for folder in sorted(runs.iterdir()) if (folder / _KEPT).exists()] if runs.is_dir() else []
+
+
+def is_locked(folder: Path) -> bool:
+    """Whether the owner of this folder lives."""
+    if not (folder / LOCK).exists():
+        return False
+    if (lock := take_lock(folder)) is None:
+        return True
+    os.close(lock)
+    return False
+
+
+def remove_kept(folder: Path) -> bool:
+    """Take away what was kept on purpose; False where its run lives. OSError where the machine refuses."""
+    if (lock := take_lock(folder)) is None:
+        return False
+    try:
+        _remove_locked(folder)
+    finally:
+        os.close(lock)
+    return True
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Swept:
     """Folders by the id of their run: taken away, kept for a reason, or refused by the machine."""

@@ -20,8 +20,8 @@ from proctor.campaign.agents import Agents
 from proctor.campaign.health import HealthBook
 from proctor.campaign.hosts import HostPool
 from proctor.campaign.preflight import Ready, preflight
-from proctor.campaign.run import stamp
 from proctor.campaign.scratch import open_scratch
+from proctor.campaign.stamp import stamp
 from proctor.clock import SYSTEM_CLOCK, Clock
 from proctor.contain.intent import open_intents
 from proctor.errors import InputError, ProctorError

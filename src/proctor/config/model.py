@@ -7,6 +7,7 @@ from typing import Generic, TypeVar
 
 import msgspec
 
+from proctor.config.retention import RetentionSettings
 from proctor.ids import StrategyId
 from proctor.spec.marked import Marked
 from proctor.spec.struct import Spec
@@ -37,6 +38,7 @@ class ConfigFile(Spec, frozen=True, kw_only=True):
     plugins: list[StrategyId] = msgspec.field(default_factory=list)
     default_lane: StrategyId | None = None
     lanes: dict[StrategyId, LaneSettings] = msgspec.field(default_factory=dict)
+    retention: RetentionSettings = RetentionSettings()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +90,15 @@ class Config:
             if file.value.default_lane is not None:
                 return Setting(value=file.value.default_lane, source=_source(file, "default_lane"))
         return Setting(value=otherwise, source=BUILT_IN)
+
+    @property
+    def retention(self) -> RetentionSettings:
+        """How much is kept, key by key."""
+        files = [file.value.retention for file in self.files]
+        return RetentionSettings(
+            older_than=next((each.older_than for each in files if each.older_than is not None), None),
+            larger_than=next((each.larger_than for each in files if each.larger_than is not None), None),
+        )
 
     def invitation(self, strategy: StrategyId) -> str:
         """Which line lets a plugin run, and in which file."""

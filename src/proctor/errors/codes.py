@@ -118,6 +118,19 @@ CODES: dict[str, Meaning] = {
         "The list of allowed signers cannot be read, or is needed and was not given.",
         "Give a file with a line for each signer: its name, then its public key.",
     ),
+    "campaign.changed": Meaning(
+        "The campaign's spec, or a file it names, is not what it was when the campaign began.",
+        "Put back what was changed, or run the spec as it is now: it makes a new campaign.",
+    ),
+    "campaign.not-begun": Meaning(
+        "The campaign was cut off before anything ran, so there is nothing to resume.", "Run the spec again."
+    ),
+    "campaign.no-spec": Meaning(
+        "The campaign is of an older Proctor, which did not keep where the spec lies.", "Say it with `--spec FILE`."
+    ),
+    "campaign.canary": Meaning(
+        "It is a canary: a trial of a few missions, and no campaign.", "Run the campaign, or another canary."
+    ),
     # ── this machine ──
     "machine.ssh-keygen": Meaning(
         "ssh-keygen is missing, too old to sign, or did not answer.", "Install OpenSSH 8.2 or newer."
@@ -171,7 +184,9 @@ CODES: dict[str, Meaning] = {
         "Use the Proctor that wrote it, or move the file away and run the conformance suite again.",
     ),
     "machine.git": Meaning("git did not do its part.", "Read the reason given; try the same by hand."),
-    "machine.spawn-failed": Meaning("A process could not be started.", "Read the reason given; check the path."),
+    "machine.spawn-failed": Meaning(
+        "A process could not be started.", "Read the reason given; check the path.", retryable=True
+    ),
     "machine.port": Meaning("No loopback port could be opened.", "Choose another port.", retryable=True),
     # ── the other process ──
     "peer.wire": Meaning("The agent sent bytes that are not its protocol.", "Read frames.jsonl at the row named."),
@@ -235,7 +250,10 @@ CODES: dict[str, Meaning] = {
         "The provider is asked too often.", "Wait, or lower `parallel`.", retryable=True, bucket=Bucket.QUOTA
     ),
     "provider.usage-limit": Meaning(
-        "The account's usage limit is reached.", "Wait until it resets, or use another account.", bucket=Bucket.QUOTA
+        "The account's usage limit is reached.",
+        "Wait until it resets, or use another account.",
+        retryable=True,
+        bucket=Bucket.QUOTA,
     ),
     "provider.quota": Meaning("The account's quota is used up.", "Add credit to the account.", bucket=Bucket.QUOTA),
     "provider.plan": Meaning(
@@ -277,23 +295,53 @@ CODES: dict[str, Meaning] = {
     "hook.failed": Meaning(
         "The operator's own hook before an attempt failed, so the agent was not asked.",
         "Read what it said in `proctor attempt explain`, and mend the command.",
+        retryable=True,
+        bucket=Bucket.HARNESS,
     ),
     "limit.turn": Meaning("The turn ran past its limit.", "Raise limits.turn, or make the task smaller."),
     "limit.attempt": Meaning("The attempt ran past its limit.", "Raise limits.attempt."),
+    "limit.mission": Meaning(
+        "All attempts of the cell together ran past the mission's limit.", "Raise limits.mission."
+    ),
+    "limit.campaign": Meaning(
+        "The campaign ran past its limit, so what was running was ended.",
+        "Raise limits.campaign and run the spec again: it makes a new campaign.",
+        retryable=True,
+        bucket=Bucket.HARNESS,
+    ),
+    "limit.tokens": Meaning(
+        "The attempt used more tokens than it may.", "Raise limits.tokens, or make the task smaller."
+    ),
     "limit.stall": Meaning(
         "The agent said nothing for too long.", "Raise limits.stall, or see why it hangs.", retryable=True
     ),
     "run.no-attempt": Meaning(
         "No attempt listens for this command.", "Call it from the command that an attempt runs, while it runs."
     ),
-    "run.cancelled": Meaning(
-        "The attempt was cancelled.", "Run the spec again: it makes a new campaign.", retryable=True
+    "run.cancelled": Meaning("The attempt was cancelled.", "Go on with `proctor campaign resume`.", retryable=True),
+    "run.cut-off": Meaning(
+        "The attempt was cut off: Proctor was killed in the middle of it.",
+        "`proctor campaign resume` tries its cell again.",
+        retryable=True,
+        bucket=Bucket.INFRA,
     ),
     "run.harness": Meaning("Proctor itself failed in an unforeseen way.", "Report it with the detail given."),
     "run.redaction": Meaning(
         "A secret that was planted as a canary reached the disk, so redaction did not work and there is no seal.",
         "Keep the evidence folder to yourself, and report it with the file named.",
     ),
+    # ── why results may not be shown to others ──
+    "publish.canary": Meaning(
+        "A canary tries a few missions; it is never the campaign itself.", "Run the campaign, and check that."
+    ),
+    "publish.running": Meaning("The campaign is being run.", "Wait for its end.", retryable=True),
+    "publish.incomplete": Meaning(
+        "Cells of the plan have no result.", "Run `proctor campaign resume`: it tries exactly what is missing."
+    ),
+    "publish.vacuous": Meaning(
+        "Nothing was required of the agents, so that nothing is shown.", "Give the missions probes, and run again."
+    ),
+    "publish.gate": Meaning("A gate of the campaign blocks.", "See what it names with `proctor campaign report`."),
     # ── evidence ──
     "evidence.signature": Meaning(
         "A signature is not of the seal beside it, or cannot be read.",
@@ -310,7 +358,7 @@ CODES: dict[str, Meaning] = {
     "evidence.root": Meaning("The evidence root is not a folder.", "Name a folder with --root; it need not exist."),
     "evidence.partial": Meaning(
         "The attempt has no seal: it was cut off.",
-        "Keep it as it is. Run the spec again: it makes a new campaign.",
+        "Keep it as it is. `proctor campaign resume` tries its cell again.",
     ),
     "evidence.running": Meaning("It is still running.", "Wait for it to end.", retryable=True),
     "evidence.missing-file": Meaning(

@@ -104,6 +104,11 @@ FACTS: Final[dict[str, Known]] = {
         values="a boolean for each capability", derivation="What the runtime claims.", authority="declared"
     ),
     "transport": Known(values="a transport", derivation="How the process was started.", authority="observed"),
+    "utcOffsetMinutes": Known(
+        values="a number",
+        derivation="The zone in which the agent tells times of day: that of its TZ, else this machine's.",
+        authority="inferred",
+    ),
     # ── the surroundings ──
     "resolution": Known(
         values="{chosen, refused}",

@@ -80,13 +80,17 @@ class TurnBegan(Happened, tag="turn.began", frozen=True, kw_only=True):
 
 
 class TurnEnded(Happened, tag="turn.ended", frozen=True, kw_only=True):
-    """The native end of a turn: a stop reason, never a verdict. `code` is a row of errors.CODES, where it failed."""
+    """The native end of a turn: a stop reason, never a verdict. `code` is a row of errors.CODES, where it failed.
+
+    `retry_after_ms` is how long to wait before another try, where somebody said so.
+    """
 
     turn: TurnId
     status: Literal["completed", "failed", "interrupted"]
     error: str | None = None
     error_class: str | None = None
     code: str | None = None
+    retry_after_ms: int | None = None
 
 
 class TextStreamed(Happened, tag="text.streamed", frozen=True, kw_only=True):
@@ -236,20 +240,34 @@ class WarningRaised(Happened, tag="warning.raised", frozen=True, kw_only=True):
 
 
 class ErrorReported(Happened, tag="error.reported", frozen=True, kw_only=True):
-    """Not terminal: only TurnEnded, StreamEnded and ProcessExited end anything. `code` as in TurnEnded, if known."""
+    """Not terminal: only TurnEnded, StreamEnded and ProcessExited end anything. `code` as in TurnEnded, if known.
+
+    `retry_after_ms` is how long it was told to wait, or waits by itself before it tries again.
+    """
 
     text: str
     error_class: str | None = None
     will_retry: bool | None = None
     code: str | None = None
+    retry_after_ms: int | None = None
 
 
 # ── what the supervisor saw or decided ──
 
 
 class ClockFired(Happened, tag="clock.fired", frozen=True, kw_only=True):
-    clock: Literal["stall", "turn", "attempt"]
+    """Those of the mission and the campaign stand at what was left of them when the attempt began."""
+
+    clock: Literal["stall", "turn", "attempt", "mission", "campaign"]
     limit_ms: int
+
+
+class LimitReached(Happened, tag="limit.reached", frozen=True, kw_only=True):
+    """The agent has used more than it may."""
+
+    limit: Literal["tokens"]
+    most: int
+    used: int
 
 
 class Cancelled(Happened, tag="cancelled", frozen=True, kw_only=True):
@@ -370,6 +388,7 @@ Event = (
     | WarningRaised
     | ErrorReported
     | ClockFired
+    | LimitReached
     | Cancelled
     | SessionRefused
     | FactsStated

@@ -9,6 +9,7 @@ from proctor.event.model import (
     ClockFired,
     ErrorReported,
     Event,
+    LimitReached,
     ProcessExited,
     ReasoningSaid,
     ReasoningStreamed,
@@ -29,7 +30,7 @@ class Outcome(StrEnum):
 
     COMPLETED = "completed"  # the turn ended by itself
     FAILED = "failed"  # the agent says its turn failed
-    TIMED_OUT = "timed_out"  # the turn's or the attempt's clock fired
+    TIMED_OUT = "timed_out"  # a clock fired that does not count silence, or another limit was reached
     STALLED = "stalled"  # the agent fell silent
     CRASHED = "crashed"  # the agent's process or channel went away
     REFUSED = "refused"  # there was no session to be had
@@ -38,12 +39,16 @@ class Outcome(StrEnum):
 
 
 class Ending(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """The outcome, its code in errors.CODES (none when completed), and the row that decided it."""
+    """The outcome, its code in errors.CODES (none when completed), and the row that decided it.
+
+    `retry_after_ms` is how long after that row another try is worth it, where the agent or its provider said so.
+    """
 
     outcome: Outcome
     code: str | None = None
     detail: str | None = None
     frame: int | None = None
+    retry_after_ms: int | None = None
 
 
 NOT_ENDED = Ending(outcome=Outcome.UNKNOWN)
@@ -58,9 +63,10 @@ def ending_of(event: Event, *, trouble: ErrorReported | None) -> Ending | None:
     match event:
         case TurnEnded(status="completed", frame=frame):
             return Ending(outcome=Outcome.COMPLETED, frame=frame)
-        case TurnEnded(status="failed", error=error, code=code, frame=frame):
+        case TurnEnded(status="failed", error=error, code=code, frame=frame, retry_after_ms=wait_ms):
             code = code or "agent.turn-failed"
-            return Ending(outcome=Outcome.FAILED, code=code, detail=error or last_error, frame=frame)
+            detail = error or last_error
+            return Ending(outcome=Outcome.FAILED, code=code, detail=detail, frame=frame, retry_after_ms=wait_ms)
         case TurnEnded(status="interrupted", error=error, frame=frame):
             return Ending(outcome=Outcome.FAILED, code="agent.interrupted", detail=error or last_error, frame=frame)
         case ClockFired(clock=clock, limit_ms=limit_ms, frame=frame):
@@ -68,7 +74,12 @@ def ending_of(event: Event, *, trouble: ErrorReported | None) -> Ending | None:
             how = "nothing heard for" if clock == "stall" else f"the {clock} ran past"
             # What it was still struggling with says more than that we would not wait longer.
             code = (trouble and trouble.code) or f"limit.{clock}"
-            return Ending(outcome=outcome, code=code, detail=_and(f"{how} {limit_ms} ms", last_error), frame=frame)
+            detail = _and(f"{how} {limit_ms} ms", last_error)
+            wait_ms = _still_to_wait_ms(trouble, event)
+            return Ending(outcome=outcome, code=code, detail=detail, frame=frame, retry_after_ms=wait_ms)
+        case LimitReached(limit=limit, most=most, used=used, frame=frame):
+            detail = f"{used} {limit} were used, and {most} are allowed"
+            return Ending(outcome=Outcome.TIMED_OUT, code=f"limit.{limit}", detail=detail, frame=frame)
         case Cancelled(why=why, frame=frame):
             return Ending(outcome=Outcome.CANCELLED, code="run.cancelled", detail=why, frame=frame)
         case SessionRefused(code=code, detail=detail, frame=frame):
@@ -77,9 +88,17 @@ def ending_of(event: Event, *, trouble: ErrorReported | None) -> Ending | None:
             return Ending(outcome=Outcome.CRASHED, code="peer.hangup", detail=cause, frame=frame)
         case ProcessExited(signal=signal, frame=frame):
             code = "peer.killed" if signal in _FROM_OUTSIDE else (trouble and trouble.code) or "peer.hangup"
-            return Ending(outcome=Outcome.CRASHED, code=code, detail=_and(_exit(event), last_error), frame=frame)
+            detail = _and(_exit(event), last_error)
+            wait_ms = _still_to_wait_ms(trouble, event)
+            return Ending(outcome=Outcome.CRASHED, code=code, detail=detail, frame=frame, retry_after_ms=wait_ms)
         case _:
             return None
+
+
+def _still_to_wait_ms(trouble: ErrorReported | None, event: Event) -> int | None:
+    if trouble is None or trouble.retry_after_ms is None:
+        return None
+    return max(0, trouble.at_ms + trouble.retry_after_ms - event.at_ms)
 
 
 def _exit(event: ProcessExited) -> str:
@@ -107,6 +126,9 @@ class OutcomeFold:
         self._is_cut_off = False
 
     def feed(self, event: Event) -> None:
+        if isinstance(event, _PROGRESS):  # most events of a turn, and none of them ends anything
+            self._trouble = None
+            return
         match event:
             case ErrorReported():
                 self._trouble = event
@@ -115,8 +137,6 @@ class OutcomeFold:
                 self.ending, self._trouble = self._gone, None
             case StreamEnded() | ProcessExited(is_turns_own=False):
                 self._left(event)
-            case _ if isinstance(event, _PROGRESS):
-                self._trouble = None
             case _:
                 pass
         if self.ending.outcome is Outcome.UNKNOWN:

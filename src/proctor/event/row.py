@@ -47,8 +47,18 @@ class TurnWanted(Seen, tag="turn.wanted", frozen=True, kw_only=True):
 
 
 class ClockRanOut(Seen, tag="clock.fired", frozen=True, kw_only=True):
-    clock: Literal["stall", "turn", "attempt"]
+    """Those of the mission and the campaign stand at what was left of them when the attempt began."""
+
+    clock: Literal["stall", "turn", "attempt", "mission", "campaign"]
     limit_ms: int
+
+
+class UsedUp(Seen, tag="limit.reached", frozen=True, kw_only=True):
+    """It has used more than it may."""
+
+    limit: Literal["tokens"]
+    most: int
+    used: int
 
 
 class WasCancelled(Seen, tag="cancelled", frozen=True, kw_only=True):
@@ -157,6 +167,7 @@ MESSAGE_REFUSED = "message refused"
 AnySeen = (
     TurnWanted
     | ClockRanOut
+    | UsedUp
     | WasCancelled
     | WasRefused
     | ChannelClosed

@@ -15,6 +15,7 @@ from proctor.event.model import (
     Event,
     FactsStated,
     HookRan,
+    LimitReached,
     NoteMade,
     PromptSent,
     ReasoningSaid,
@@ -231,6 +232,8 @@ def _plain_line(event: Event) -> Line | None:
             return _line(event, "approval", f"{decision} by {by}", source=request, status=decision)
         case ClockFired(clock=clock, limit_ms=limit_ms):
             return _line(event, "end", f"the {clock} clock fired at {limit_ms} ms", source=clock)
+        case LimitReached(limit=limit, most=most, used=used):
+            return _line(event, "end", f"{used} {limit} used, {most} allowed", source=limit)
         case Cancelled(why=why):
             return _line(event, "end", why, source="cancelled")
         case SessionRefused(code=code, detail=detail):

@@ -13,6 +13,7 @@ from proctor.event.model import (
     FactsStated,
     HistoryRead,
     HookRan,
+    LimitReached,
     Noted,
     NoteMade,
     ProcessExited,
@@ -41,6 +42,7 @@ from proctor.event.row import (
     StepTaken,
     TailReleased,
     TurnWanted,
+    UsedUp,
     WasCancelled,
     WasRefused,
 )
@@ -67,6 +69,8 @@ def witness(row: Row) -> Event:
             return TurnAsked(text=text, frame=seq, at_ms=at_ms)
         case ClockRanOut(clock=clock, limit_ms=limit_ms):
             return ClockFired(clock=clock, limit_ms=limit_ms, frame=seq, at_ms=at_ms)
+        case UsedUp(limit=limit, most=most, used=used):
+            return LimitReached(limit=limit, most=most, used=used, frame=seq, at_ms=at_ms)
         case WasCancelled(why=why):
             return Cancelled(why=why, frame=seq, at_ms=at_ms)
         case WasRefused(code=code, detail=detail):

@@ -23,6 +23,7 @@ from proctor.ids import (
 from proctor.plan.model import Limits, Plan
 from proctor.spec.expect import ExpectSpec
 from proctor.spec.model import Approvals, Isolation, Sandbox
+from proctor.spec.running import ToolsSpec
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
@@ -68,6 +69,7 @@ class AttemptRecord(Artifact, frozen=True, kw_only=True):
     sandbox: Sandbox
     approvals: Approvals
     limits: Limits
+    tools: ToolsSpec = ToolsSpec()
     secret_names: tuple[str, ...]
     created_at_ms: int
 
@@ -109,7 +111,8 @@ class Expectation(Part, frozen=True, kw_only=True):
 class AttemptReport(Artifact, frozen=True, kw_only=True):
     """attempt.report.json: how it ended, what was claimed, what was verified, what it cost.
 
-    Where a code ended it, `bucket` says whose matter that is and `todo` what to do.
+    Where a code ended it, `bucket` says whose matter that is and `todo` what to do. `policy_violations` are the tool
+    calls that the flow's `tools` did not allow. What an older Proctor did not look at is None.
     """
 
     attempt_id: AttemptId
@@ -124,8 +127,10 @@ class AttemptReport(Artifact, frozen=True, kw_only=True):
     reasons: tuple[str, ...]
     expectation: Expectation
     metrics: Metrics
-    retry_after_ms: int | None = None  # when the provider said to come back, from when it said so
+    retry_after_ms: int | None = None  # where it was told when to come back: from its end on
     workspace_digest_after: Digest | None
+    has_changed_files: bool | None = None
+    policy_violations: tuple[str, ...] | None = None
     duration_ms: int
 
 

@@ -1,9 +1,9 @@
 """SQLite files that say whose and of which version they are; whatever SQLite refuses is told in our codes."""
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import quote
 
@@ -17,13 +17,17 @@ REFUSALS = (sqlite3.Error, OverflowError)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Database:
-    """A kind of file. `application` is how it says whose it is; `code` is what one that is not it, or damaged, gets."""
+    """A kind of file. `application` is how it says whose it is; `code` is what one that is not it, or damaged, gets.
+
+    `migrations` bring a file of a version to the next one; it is then of that version for good.
+    """
 
     application: int
     version: int
     schema: str
     code: str
     synchronous: str
+    migrations: Mapping[int, str] = field(default_factory=dict)
 
     @contextmanager
     def open(self, path: Path) -> Iterator[sqlite3.Connection]:
@@ -39,6 +43,8 @@ class Database:
             connection.execute("pragma foreign_keys = on")
             if is_new:
                 self._make(connection, path)
+            elif _version(connection) < self.version:
+                self._migrate(connection)
             yield connection
         except REFUSALS as error:
             raise self.refusal(error, path) from error
@@ -64,7 +70,7 @@ class Database:
         """Whether the file is still empty. Looked at before anything is changed: it may be somebody else's."""
         [tables] = connection.execute("select count(*) from sqlite_master").fetchone()
         [application] = connection.execute("pragma application_id").fetchone()
-        [version] = connection.execute("pragma user_version").fetchone()
+        version = _version(connection)
         if tables and application != self.application:
             raise MachineError(self.code, "a database of something else", file=str(path))
         if version > self.version:
@@ -82,13 +88,34 @@ class Database:
             connection.execute(f"pragma user_version = {self.version}")
         connection.execute("commit")
 
+    def _migrate(self, connection: sqlite3.Connection) -> None:
+        """Whole or not at all."""
+        connection.execute("begin immediate")
+        try:
+            # Looked at again under the lock.
+            for version in range(_version(connection), self.version):
+                for statement in filter(str.strip, self.migrations.get(version, "").split(";")):
+                    connection.execute(statement)
+            connection.execute(f"pragma user_version = {self.version}")
+            connection.execute("commit")
+        except BaseException:
+            if connection.in_transaction:
+                connection.execute("rollback")
+            raise
+
     def refusal(self, error: Exception, path: Path) -> MachineError:
         if isinstance(error, OverflowError):
             return MachineError("run.harness", f"it cannot hold it: {error}", file=str(path))
         # The name may have a third word that says more, as in SQLITE_CORRUPT_INDEX.
         name = "_".join(getattr(error, "sqlite_errorname", "").split("_")[:2])
-        codes = {"SQLITE_NOTADB": self.code, "SQLITE_CORRUPT": self.code, **_CODES}
+        # A table or a column that is not there, or is another, is an error without a name of its own.
+        codes = {**dict.fromkeys(("SQLITE_NOTADB", "SQLITE_CORRUPT", "SQLITE_ERROR"), self.code), **_CODES}
         return MachineError(codes.get(name, "machine.unwritable"), str(error), file=str(path))
+
+
+def _version(connection: sqlite3.Connection) -> int:
+    [version] = connection.execute("pragma user_version").fetchone()
+    return int(version)
 
 
 _CODES = {

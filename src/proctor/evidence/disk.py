@@ -113,7 +113,7 @@ class AppendOnly:
         if path is not None:
             flags |= os.O_CREAT | os.O_EXCL
         try:
-            self._fd = os.open(self.path, flags, _FILE_MODE)
+            self._fd = os.open(str(self.path), flags, _FILE_MODE)
         except OSError as error:
             raise disk_refusal(error, path=path) from error
 

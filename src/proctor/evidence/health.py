@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from proctor.errors import disk_refusal
+from proctor.errors import MachineError, disk_refusal
 from proctor.evidence.database import Database
 from proctor.ids import StrategyId
 
@@ -75,18 +75,40 @@ def read_health(path: Path) -> Mapping[LaneKey, LaneHealth]:
     with DATABASE.read(path) as connection:
         if not connection.execute("select count(*) from sqlite_master").fetchone()[0]:
             return {}
-        lanes = connection.execute("select * from lane order by strategy, sha256").fetchall()
+        lanes = connection.execute(f"select {', '.join(_Lane.__struct_fields__)} from lane order by 1, 2").fetchall()  # noqa: S608
         starts = connection.execute("select strategy, sha256, at_ms, code from start order by n").fetchall()
+    try:
+        # What is in the file is checked here: one that somebody else made may hold anything.
+        return _folded(msgspec.convert(lanes, list[_Lane]), msgspec.convert(starts, list[_Start]))
+    except msgspec.ValidationError as error:
+        raise MachineError(DATABASE.code, str(error), file=str(path)) from error
+
+
+class _Lane(msgspec.Struct, frozen=True, array_like=True):
+    strategy: StrategyId
+    sha256: str
+    starts: int
+    failed_starts: int
+    crashes: int
+    last_code: str | None
+    last_at_ms: int
+
+
+class _Start(msgspec.Struct, frozen=True, array_like=True):
+    strategy: StrategyId
+    sha256: str
+    at_ms: int
+    code: str | None
+
+
+def _folded(lanes: Sequence[_Lane], starts: Sequence[_Start]) -> Mapping[LaneKey, LaneHealth]:
     found: dict[LaneKey, LaneHealth] = {}
-    for strategy, sha256, *counts in lanes:
-        last = [(at_ms, code) for its, digest, at_ms, code in starts if (its, digest) == (strategy, sha256)]
-        is_failing = len(last) >= DEGRADED_AFTER and all(code is not None for _, code in last)
-        since_ms = last[-DEGRADED_AFTER][0] if is_failing else None
-        key = LaneKey(StrategyId(strategy), sha256)
-        names = ("starts", "failed_starts", "crashes", "last_code", "last_at_ms")
-        found[key] = LaneHealth(
-            strategy=key.strategy, sha256=sha256, **dict(zip(names, counts, strict=True)), failing_since_ms=since_ms
-        )
+    for lane in lanes:
+        last = [each for each in starts if (each.strategy, each.sha256) == (lane.strategy, lane.sha256)]
+        is_failing = len(last) >= DEGRADED_AFTER and all(each.code is not None for each in last)
+        since_ms = last[-DEGRADED_AFTER].at_ms if is_failing else None
+        counts = msgspec.structs.asdict(lane)
+        found[LaneKey(lane.strategy, lane.sha256)] = LaneHealth(**counts, failing_since_ms=since_ms)
     return found
 
 

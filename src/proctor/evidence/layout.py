@@ -175,6 +175,11 @@ class CampaignPaths:
         return self.folder / "live.json"
 
     @property
+    def pin(self) -> Path:
+        """Its presence keeps the campaign, whatever retention says."""
+        return self.folder / "pinned"
+
+    @property
     def report(self) -> Path:
         return self.folder / "report.json"
 
@@ -221,13 +226,18 @@ def write_artifact(
     No redactor is right for our own numbers and names only.
     Not durable is right for a file of an attempt that a seal will follow: the seal syncs every file it names.
     """
-    data = render_artifact(artifact if redactor is None else redactor.value(artifact))
+    encoded = msgspec.json.encode(artifact) if redactor is None else redactor.encoded(artifact)
+    data = _indented(encoded)
     replace_file(path, data, is_durable=is_durable)
     return data
 
 
 def render_artifact(artifact: msgspec.Struct) -> bytes:
-    return msgspec.json.format(msgspec.json.encode(artifact), indent=2) + b"\n"
+    return _indented(msgspec.json.encode(artifact))
+
+
+def _indented(encoded: bytes) -> bytes:
+    return msgspec.json.format(encoded, indent=2) + b"\n"
 
 
 def write_text_artifact(path: Path, text: str, *, redactor: "Redactor", is_durable: bool = True) -> bytes:

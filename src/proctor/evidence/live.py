@@ -34,7 +34,7 @@ class LiveLimit(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class Live(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A picture of the run, taken at a time."""
+    """A picture of the run, taken at a time. `usd` is what its ended attempts cost, where that is known of each."""
 
     schema_version: Literal[1] = 1
     at_ms: int
@@ -42,6 +42,9 @@ class Live(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     cells: int
     settled: int
     waiting: int
-    running: tuple[LiveAttempt, ...]
-    limits: tuple[LiveLimit, ...]
+    retrying: int = 0  # cells that are tried again later, and when the first of them is
+    retry_at_ms: int | None = None
+    usd: float | None = None
+    running: tuple[LiveAttempt, ...] = ()
+    limits: tuple[LiveLimit, ...] = ()
     stopping: str | None = None

@@ -153,7 +153,8 @@ class FrameLog(_Stream):
         self._file.append(b"\n".join(lines))
         self._head = head
         self._unread += rows
-        self._counts.update(row.dir for row in rows)
+        for _, dir_ in staged:
+            self._counts[dir_] += 1
 
 
 def _render(said: RedactedLine, *, head: ChainHead, at_ms: int, dir_: Dir) -> tuple[Row, bytes]:

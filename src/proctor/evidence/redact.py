@@ -232,6 +232,14 @@ class Redactor:
 
     # ── values ──
 
+    def encoded(self, value: msgspec.Struct) -> bytes:
+        """The JSON of it without what is secret, spelled once where nothing is."""
+        try:
+            data = _encode(value)
+        except (TypeError, ValueError):  # it holds what JSON cannot spell
+            return _encode(self._by_leaf(value))
+        return _encode(self._by_leaf(value)) if self._prefilter.may_hold(data) else data
+
     def value(self, value: Any) -> Any:
         """Any JSON-like value, structs among them: its strings, numbers and keys. What is clean stays as it is."""
         return self._value(value, key=None)
@@ -245,11 +253,7 @@ class Redactor:
             case tuple():
                 return tuple(self._value(item, key=None) for item in value)
             case msgspec.Struct():
-                if self._is_clean(value):
-                    return value
-                fields = zip(value.__struct_fields__, value.__struct_encode_fields__, strict=True)
-                clean = {name: self._value(getattr(value, name), key=spelled) for name, spelled in fields}
-                return msgspec.structs.replace(value, **clean)
+                return value if self._is_clean(value) else self._by_leaf(value)
             case str():
                 new, names = self._leaf(value, path=() if key is None else (key,), is_string=True)
                 return new if names else value
@@ -260,6 +264,11 @@ class Redactor:
                 return new if names else value
             case _:
                 raise TypeError(f"cannot redact a value of type {type(value).__name__}")
+
+    def _by_leaf(self, value: msgspec.Struct) -> msgspec.Struct:
+        fields = zip(value.__struct_fields__, value.__struct_encode_fields__, strict=True)
+        clean = {name: self._value(getattr(value, name), key=spelled) for name, spelled in fields}
+        return msgspec.structs.replace(value, **clean)
 
     def _is_clean(self, value: msgspec.Struct) -> bool:
         """Whether one look at the JSON of it is enough to know that nothing in it must be changed."""

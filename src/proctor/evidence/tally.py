@@ -19,6 +19,13 @@ class Tally(msgspec.Struct, frozen=True, array_like=True, gc=False):
     cached_tokens: int | None
     output_tokens: int | None
     tokens_authority: str | None
+    tool_retries: int | None = None
+    longest_streak: int | None = None
+    is_stuck: bool | None = None
+    tool_ms: int | None = None
+    mcp_calls: int | None = None
+    has_changed_files: bool | None = None
+    policy_violations: int | None = None
 
 
 def tally_of(report: AttemptReport) -> Tally:
@@ -34,4 +41,11 @@ def tally_of(report: AttemptReport) -> Tally:
         cached_tokens=None if tokens is None else tokens.cached_input,
         output_tokens=None if tokens is None else tokens.output,
         tokens_authority=None if usage is None else usage.authority.value,
+        tool_retries=metrics.tool_retries,
+        longest_streak=metrics.longest_streak,
+        is_stuck=metrics.is_stuck,
+        tool_ms=metrics.tool_ms,
+        mcp_calls=metrics.tool_calls_by_kind.get("mcp", 0),
+        has_changed_files=report.has_changed_files,
+        policy_violations=None if report.policy_violations is None else len(report.policy_violations),
     )

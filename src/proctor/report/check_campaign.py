@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from msgspec.structs import asdict, replace
+from msgspec.structs import asdict, fields, replace
 
 from proctor.canonical import digest_bytes
 from proctor.errors import EvidenceError, Exit
@@ -19,12 +19,16 @@ from proctor.report.markdown import render_markdown
 from proctor.report.query import Found
 from proctor.report.row import Report, ReportRow
 
+_TOLD_LATER = {"n", "repeat", "is_superseded", "usd", "gates"}
+
 
 def check_campaign(campaign: CampaignPaths, *, root: RootPaths, found: Found) -> Iterator[Problem]:
     """What is wrong with the files beside the ledger, where `found` is what is on record. Never raises."""
     # Asked first: what is written meanwhile is then told as not there yet, not as cut off.
     unfinished = "evidence.running" if is_live(campaign) else "evidence.partial"
-    known = {campaign.spec_snapshot, campaign.plan, campaign.ledger, campaign.report, campaign.results}
+    known = {campaign.spec_snapshot, campaign.plan, campaign.ledger, campaign.report, campaign.results, campaign.pin}
+    # What it is at while it runs is no evidence; a killed one leaves it.
+    known |= {campaign.live, beside(campaign.live)}
     drafts = {beside(path) for path in (campaign.plan, campaign.report, campaign.results) if not path.exists()}
     logs = {f"{campaign.ledger.name}{end}" for end in ("-wal", "-shm", "-journal")}
     yield from _strangers(campaign.folder, known={path.name for path in (*known, *drafts)} | logs | {"lock"})
@@ -124,8 +128,14 @@ def _as_kept(row: ReportRow, kept: ReportRow, *, root: RootPaths) -> ReportRow:
     return replace(row, dir=os.path.relpath(row.dir, root.folder), detail=detail)
 
 
-def _fields(one: Report | ReportRow, other: Report | ReportRow) -> list[str]:
-    return [name for name in one.__struct_fields__ if getattr(one, name) != getattr(other, name)]
+def _fields(kept: Report | ReportRow, again: Report | ReportRow) -> list[str]:
+    """Which differ. What an older Proctor did not yet tell has its default."""
+    return [
+        field.name
+        for field in fields(kept)
+        if (told := getattr(kept, field.name)) != getattr(again, field.name)
+        and not (field.name in _TOLD_LATER and told == field.default)
+    ]
 
 
 def _strangers(folder: Path, *, known: set[str], prefix: str = "") -> Iterator[Problem]:

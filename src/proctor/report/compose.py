@@ -24,7 +24,11 @@ def compose(found: Found, *, check: Check = unchecked, is_interrupted: bool = Fa
 
     rows = tuple(map(row_of, found.rows))
     code = judge_all(
-        rows, missing=len(found.missing_cells), is_interrupted=is_interrupted, is_damaged=bool(found.problems)
+        rows,
+        missing=len(found.missing_cells),
+        gates=found.gates,
+        is_interrupted=is_interrupted,
+        is_damaged=bool(found.problems),
     )
     return Report(
         campaign_id=found.campaign_id,
@@ -33,5 +37,6 @@ def compose(found: Found, *, check: Check = unchecked, is_interrupted: bool = Fa
         verdict=WORDS[code],
         attempts=rows,
         missing_cells=found.missing_cells,
+        gates=found.gates,
         problems=found.problems,
     )

@@ -13,16 +13,29 @@ from proctor.errors import EvidenceError
 from proctor.event.outcome import Outcome
 from proctor.evidence.database import address
 from proctor.evidence.layout import CampaignPaths
-from proctor.ids import AttemptId, CellId, Digest, FlowId, MissionId, RunId
+from proctor.ids import AttemptId, CellId, Digest, FlowId, MissionId, RunId, StrategyId
+
+KNOWN_VERSION = 2
+"""Of ledgers: those of a newer Proctor are not read."""
+
+CUT_OFF = "run.cut-off"
+"""The code of an attempt that was abandoned because its Proctor was killed."""
 
 _CELLS = "select id, mission, flow, repeat, digest from cell order by rowid"
-_RUNS = "select id from run order by began_at_ms, id"
+# Cells outside, attempts by their index: a cross join is what keeps SQLite from choosing an order that must be sorted.
 _ATTEMPTS = """
-select attempt.id, attempt.cell, attempt.n, attempt.run, attempt.state, cell.mission, cell.flow, attempt.outcome,
-       attempt.code, attempt.claimed, attempt.verified, attempt.met, attempt.tool_calls, attempt.tokens,
-       attempt.duration_ms
-from attempt join cell on cell.id = attempt.cell order by cell.rowid, attempt.n
+select attempt.id, attempt.cell, attempt.n, attempt.run, attempt.state, cell.mission, cell.flow, cell.repeat,
+       attempt.outcome, attempt.code, attempt.claimed, attempt.verified, attempt.met, attempt.tool_calls,
+       attempt.tokens, attempt.duration_ms, {later}
+from cell cross join attempt on attempt.cell = cell.id order by cell.rowid, attempt.n
 """
+# What version 1 did not keep is unknown.
+_RUNS = {
+    1: "select id, began_at_ms, ended_at_ms, null from run",
+    2: "select id, began_at_ms, ended_at_ms, ended from run",
+}
+_LATER = {1: "null, null, null", 2: "attempt.strategy, attempt.usd, attempt.tally"}
+_CAMPAIGN = "select file, spec, plan, began_at_ms from campaign"
 
 
 class LedgerCell(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -45,6 +58,7 @@ class LedgerAttempt(msgspec.Struct, frozen=True, array_like=True, gc=False):
     state: Literal["claimed", "sealed", "abandoned"]
     mission: MissionId
     flow: FlowId
+    repeat: int
     outcome: Outcome | None
     code: str | None
     claimed: bool | None
@@ -53,13 +67,35 @@ class LedgerAttempt(msgspec.Struct, frozen=True, array_like=True, gc=False):
     tool_calls: int | None
     tokens: int | None
     duration_ms: int | None
+    strategy: StrategyId | None
+    usd: float | None
+    tally: str | None
+
+
+class LedgerRun(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """One execution. `how` it ended is None where it was killed, still runs, or nobody wrote that down."""
+
+    id: RunId
+    began_at_ms: int
+    ended_at_ms: int | None
+    how: str | None
+
+
+class LedgerCampaign(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """What the campaign was made from."""
+
+    file: str
+    spec: Digest
+    plan: Digest
+    began_at_ms: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerContents:
-    """In the order of the plan."""
+    """In the order of the plan. What the campaign was made from, version 1 did not keep."""
 
-    runs: tuple[RunId, ...] = ()
+    campaign: LedgerCampaign | None = None
+    runs: tuple[LedgerRun, ...] = ()
     cells: tuple[LedgerCell, ...] = ()
     attempts: tuple[LedgerAttempt, ...] = ()
 
@@ -72,18 +108,32 @@ def read_ledger(campaign: CampaignPaths) -> LedgerContents:
         raise EvidenceError(code, "absent", file=path.name)
     try:
         with closing(sqlite3.connect(address(path), uri=True, timeout=5.0)) as connection:
-            # What is in the file is checked here: a damaged one may hold anything anywhere.
-            return LedgerContents(
-                runs=tuple(RunId(str(run)) for (run,) in connection.execute(_RUNS)),
-                cells=msgspec.convert(connection.execute(_CELLS).fetchall(), tuple[LedgerCell, ...]),
-                attempts=msgspec.convert(
-                    connection.execute(_ATTEMPTS).fetchall(), tuple[LedgerAttempt, ...], strict=False
-                ),
-            )
+            return _read(connection, path.name)
     except (sqlite3.Error, msgspec.ValidationError, UnicodeError, OverflowError) as error:
         # Killed while it was being made, before the plan, it may have no tables yet.
         code = "evidence.ledger" if os.path.lexists(campaign.plan) else "evidence.partial"
         raise EvidenceError(code, str(error), file=path.name) from error
+
+
+def _read(connection: sqlite3.Connection, name: str) -> LedgerContents:
+    """What is in the file is checked here: a damaged one may hold anything anywhere."""
+    # Before the first statement that needs a lock: all of it is read as of one moment.
+    connection.execute("begin")
+    [version] = connection.execute("pragma user_version").fetchone()
+    if version > KNOWN_VERSION:
+        what = f"of version {version}; this Proctor knows up to {KNOWN_VERSION}"
+        raise EvidenceError("evidence.ledger", what, file=name)
+    kept = _LATER.get(version, _LATER[1])
+    runs = _RUNS.get(version, _RUNS[1])
+    campaign = connection.execute(_CAMPAIGN).fetchone() if version > 1 else None
+    return LedgerContents(
+        campaign=None if campaign is None else msgspec.convert(campaign, LedgerCampaign),
+        runs=msgspec.convert(connection.execute(f"{runs} order by began_at_ms, id").fetchall(), tuple[LedgerRun, ...]),
+        cells=msgspec.convert(connection.execute(_CELLS).fetchall(), tuple[LedgerCell, ...]),
+        attempts=msgspec.convert(
+            connection.execute(_ATTEMPTS.format(later=kept)).fetchall(), tuple[LedgerAttempt, ...], strict=False
+        ),
+    )
 
 
 def is_live(campaign: CampaignPaths) -> bool:

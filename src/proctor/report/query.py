@@ -1,8 +1,9 @@
 """What there is under an evidence root. Whatever a ledger or a folder holds, the answer is rows and problems."""
 
 import os
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import msgspec
@@ -12,8 +13,12 @@ from proctor.evidence.artifacts import AttemptRecord, AttemptReport
 from proctor.evidence.layout import AttemptPaths, CampaignPaths, RootPaths, RunPaths
 from proctor.evidence.reader import Problem, read_artifact
 from proctor.ids import AttemptId, CampaignId, CellId, FlowId, RunId, StrategyId
-from proctor.report.ledger import LedgerAttempt, LedgerContents, is_live, read_ledger
+from proctor.report.cells import by_cell, speaker
+from proctor.report.gates import Gate, gates_of
+from proctor.report.ledger import CUT_OFF, LedgerAttempt, LedgerContents, is_live, read_ledger
+from proctor.report.planned import read_plan
 from proctor.report.row import AttemptRow, Evidence, ReportRow
+from proctor.report.standing import read_standing
 
 STAMP_CHARS = len("YYYYMMDD-hhmmss-xxxxxx")
 """Of the time that ends a campaign's id."""
@@ -27,20 +32,8 @@ class Found:
     run_ids: tuple[RunId, ...] = ()
     rows: tuple[AttemptRow, ...] = ()
     missing_cells: tuple[CellId, ...] = ()
+    gates: tuple[Gate, ...] = ()
     problems: tuple[Problem, ...] = ()
-
-
-class _PlannedFlow(msgspec.Struct, frozen=True):
-    id: FlowId
-    runtime: tuple[StrategyId, ...]
-
-
-class _Plan(msgspec.Struct, frozen=True):
-    flows: tuple[_PlannedFlow, ...]
-
-
-class _PlanFile(msgspec.Struct, frozen=True):
-    plan: _Plan
 
 
 def campaigns_by_age(root: RootPaths) -> list[CampaignPaths]:
@@ -72,23 +65,37 @@ def find_campaign(root: RootPaths, campaign: CampaignPaths) -> Found:
     """Every attempt of a campaign: from its ledger, or from the folders that name it where that cannot be read."""
     found = _from_ledger(root, campaign)
     if isinstance(found, Found):
+        # Without a plan there are none to judge by, and whoever reads the plan says that it is gone.
+        with suppress(EvidenceError):
+            found = replace(found, gates=gates_of(read_standing(campaign, root=root)))
         return found
     campaign_id = CampaignId(campaign.folder.name)
-    rows = [row for run in root.runs() for row in find_run(run).rows if row.campaign_id == campaign_id]
+    rows = superseding(row for run in root.runs() for row in find_run(run).rows if row.campaign_id == campaign_id)
     runs = tuple(dict.fromkeys(row.run_id for row in rows))
-    return Found(campaign_id=campaign_id, run_ids=runs, rows=tuple(rows), problems=(found,))
+    return Found(campaign_id=campaign_id, run_ids=runs, rows=rows, problems=(found,))
 
 
 def find_run(run: RunPaths) -> Found:
     """Every attempt of a run, from the folders themselves."""
     run_ids = (RunId(run.folder.name),)
     try:
-        rows = tuple(map(row_of_folder, run.attempts()))
+        rows: Sequence[AttemptRow] = tuple(map(row_of_folder, run.attempts()))
     except OSError as error:
         problem = Problem(code="evidence.unreadable", file=run.folder.name, detail=os.strerror(error.errno or 0))
         return Found(run_ids=run_ids, problems=(problem,))
+    rows = superseding(sorted(rows, key=lambda row: (row.cell or "", row.n or 0)))
     campaigns = {row.campaign_id for row in rows}
     return Found(campaign_id=campaigns.pop() if len(campaigns) == 1 else None, run_ids=run_ids, rows=rows)
+
+
+def superseding(rows: Iterable[AttemptRow]) -> tuple[AttemptRow, ...]:
+    """All attempts of their cells, in order, each with whether a later one counts instead of it."""
+    told: list[AttemptRow] = []
+    for tries in by_cell(rows):
+        counts = speaker(tries) if len(tries) > 1 else 0
+        told += [msgspec.structs.replace(row, is_superseded=True) for row in tries[:counts]]
+        told += tries[counts:]
+    return tuple(told)
 
 
 def row_of_folder(paths: AttemptPaths) -> AttemptRow:
@@ -112,6 +119,8 @@ def report_row(row: AttemptRow, *, evidence: Evidence = "unchecked", problems: t
         if report is not None and _ending(found) != _ending(row):
             detail = "it tells another ending than the sealed report"
             told.append(Problem(code="evidence.ledger", file="ledger.db", detail=detail))
+    # What stands in no folder: which attempt counts, and what it cost by the prices of then.
+    found = msgspec.structs.replace(found, is_superseded=row.is_superseded, usd=row.usd)
     is_invalid = evidence == "invalid" or found.state == "unreadable"
     same = {name: getattr(found, name) for name in AttemptRow.__struct_fields__ if name != "problems"}
     whole = ReportRow(
@@ -165,6 +174,8 @@ def _read_folder(paths: AttemptPaths) -> tuple[AttemptRow, AttemptReport | None]
             cell=record.cell,
             mission_id=record.mission_id,
             flow_id=record.flow_id,
+            repeat=record.repeat,
+            n=record.n,
             runtime=record.strategy,
         )
     return (row if report is None else _with_report(row, report)), report
@@ -178,8 +189,8 @@ def _from_ledger(root: RootPaths, campaign: CampaignPaths) -> Found | Problem:
         campaign_id = CampaignId(campaign.folder.name)
         return Found(
             campaign_id=campaign_id,
-            run_ids=contents.runs,
-            rows=tuple(_rows(root, campaign_id, contents, chains=chains, is_running=live)),
+            run_ids=tuple(run.id for run in contents.runs),
+            rows=superseding(_rows(root, campaign_id, contents, chains=chains, is_running=live)),
             missing_cells=_missing(contents),
         )
     except EvidenceError as error:
@@ -193,7 +204,7 @@ def _missing(contents: LedgerContents) -> tuple[CellId, ...]:
 
 def _chains(campaign: CampaignPaths) -> Mapping[FlowId, tuple[StrategyId, ...]]:
     try:
-        return {flow.id: flow.runtime for flow in read_artifact(campaign.plan, _PlanFile).plan.flows}
+        return {flow.id: flow.runtime for flow in read_plan(campaign).flows}
     except EvidenceError:
         return {}
 
@@ -207,15 +218,15 @@ def _rows(
     is_running: bool,
 ) -> Iterator[AttemptRow]:
     # Joining paths for each of 10,000 rows would take longer than all the rest.
-    places = {run: f"{root.run(run).folder}/attempts/" for run in contents.runs}
+    places = {run.id: f"{root.run(run.id).folder}/attempts/" for run in contents.runs}
     for attempt in contents.attempts:
         name = f"{attempt.cell}.{attempt.n}"
         if attempt.run not in places or "/" in name or name.startswith("."):
             raise EvidenceError("evidence.ledger", f"no attempt can lie at {attempt.run}/{name}", file="ledger.db")
         folder, chain = places[attempt.run] + name, chains.get(attempt.flow, ())
-        runtime = chain[0] if len(chain) == 1 else None
+        runtime = attempt.strategy or (chain[0] if len(chain) == 1 else None)
         if attempt.state != "claimed" and runtime is None:
-            # Which of the chain it was stands only in the folder.
+            # Which of the chain it was stands only in the folder, where the ledger was not told.
             runtime = row_of_folder(AttemptPaths(Path(folder))).runtime
         row = _ledger_row(attempt, campaign_id, runtime=runtime, folder=folder)
         yield _unsettled(row, is_running=is_running) if attempt.state == "claimed" else row
@@ -230,6 +241,8 @@ def _unsettled(row: AttemptRow, *, is_running: bool) -> AttemptRow:
         cell=row.cell,
         mission_id=row.mission_id,
         flow_id=row.flow_id,
+        repeat=row.repeat,
+        n=row.n,
         state="running" if found.state == "partial" and is_running else found.state,
     )
 
@@ -244,8 +257,10 @@ def _ledger_row(
         cell=attempt.cell,
         mission_id=attempt.mission,
         flow_id=attempt.flow,
+        repeat=attempt.repeat,
+        n=attempt.n,
         runtime=runtime,
-        state="sealed" if attempt.state == "sealed" else "abandoned",
+        state="sealed" if attempt.state == "sealed" else "partial" if attempt.code == CUT_OFF else "abandoned",
         outcome=attempt.outcome,
         code=attempt.code,
         **advice(attempt.code),
@@ -254,6 +269,7 @@ def _ledger_row(
         expectation_met=attempt.met,
         tool_calls=attempt.tool_calls,
         tokens=attempt.tokens,
+        usd=attempt.usd,
         duration_ms=attempt.duration_ms,
         dir=folder,
     )

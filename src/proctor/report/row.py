@@ -9,6 +9,7 @@ from proctor.event.outcome import Outcome
 from proctor.evidence.artifacts import Artifact
 from proctor.evidence.reader import Problem
 from proctor.ids import AttemptId, CampaignId, CellId, FlowId, MissionId, RunId, StrategyId
+from proctor.report.gates import Gate
 
 State = Literal["running", "sealed", "partial", "abandoned", "unreadable"]
 """`partial` was cut off, `abandoned` could not keep its evidence, `unreadable` does not even say what it is."""
@@ -17,7 +18,10 @@ Evidence = Literal["unchecked", "valid", "partial", "invalid"]
 
 
 class AttemptRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel", gc=False):
-    """One attempt, as the ledger or its folder tells. None is unknown; `dir` is where it can be read."""
+    """One attempt, as the ledger or its folder tells. None is unknown; `dir` is where it can be read.
+
+    `is_superseded` where a later attempt of its cell counts instead of it.
+    """
 
     attempt_id: AttemptId
     run_id: RunId
@@ -25,6 +29,9 @@ class AttemptRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel", gc=F
     cell: CellId | None = None
     mission_id: MissionId | None = None
     flow_id: FlowId | None = None
+    repeat: int | None = None
+    n: int | None = None
+    is_superseded: bool = False
     runtime: StrategyId | None = None
     state: State
     outcome: Outcome | None = None
@@ -37,6 +44,7 @@ class AttemptRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel", gc=F
     expectation_met: bool | None = None
     tool_calls: int | None = None
     tokens: int | None = None
+    usd: float | None = None
     duration_ms: int | None = None
     dir: str
     problems: tuple[Problem, ...] = ()
@@ -65,4 +73,5 @@ class Report(Artifact, frozen=True, kw_only=True):
     verdict: str
     attempts: tuple[ReportRow, ...]
     missing_cells: tuple[CellId, ...] = ()
+    gates: tuple[Gate, ...] = ()
     problems: tuple[Problem, ...] = ()

@@ -10,6 +10,7 @@ from rich.text import Text
 
 from proctor.errors import CODES, Exit
 from proctor.evidence.reader import Problem
+from proctor.report.cells import speakers
 from proctor.report.columns import AttemptTable
 from proctor.report.row import AttemptRow, Report, ReportRow
 from proctor.report.verdict import judge
@@ -17,6 +18,7 @@ from proctor.report.words import count, duration, legible, one_line, plain_error
 
 MAX_ROWS = 40
 MAX_LISTED = 200
+MAX_GATED = 10
 _INDENT = (0, 0, 0, 2)
 
 STYLE_OF = {
@@ -31,7 +33,7 @@ STYLE_OF = {
 
 def render_report(report: Report, *, title: str) -> RenderableType:
     """The table of a report, why things are as they are, and what it comes to."""
-    rows = report.attempts
+    rows = speakers(report.attempts)
     shown = rows if len(rows) <= MAX_ROWS else [row for row in rows if judge(row) is not Exit.OK][:MAX_ROWS]
     label = labels(rows)
     table = AttemptTable("mission/flow")
@@ -41,9 +43,17 @@ def render_report(report: Report, *, title: str) -> RenderableType:
     if len(shown) < len(rows):
         left_out = plural(len(rows) - len(shown), "more attempt")
         parts.append(Text(f"  … and {left_out}; --json gives all", style="dim"))
+    if earlier := len(report.attempts) - len(rows):
+        parts.append(Text(f"  {plural(earlier, 'other attempt')} of these cells not counted", style="dim"))
     notes = list(_notes(shown, label))
     if notes:
         parts += [Text(), Padding(_two_columns(notes), _INDENT)]
+    for gate in report.gates:
+        if gate.blocked:
+            told = [
+                (Text(f"{gate.name} gate", style="bold"), Text(legible(line), style="red")) for line in gate.lines()
+            ]
+            parts += [Text(), Padding(_two_columns(told[:MAX_GATED]), _INDENT)]
     if report.problems:
         parts += [Text(), Padding(render_problems(report.problems), _INDENT)]
     return Group(*parts, Text(), Text(f"  {conclude(report)}", style=STYLE_OF[Exit(report.exit)]))
@@ -108,19 +118,20 @@ def expected_word(value: bool | None) -> Text:
 
 def conclude(report: Report) -> str:
     """What the whole comes to, in a sentence."""
-    total = len(report.attempts)
-    said = Counter(judge(row) for row in report.attempts)
+    rows = speakers(report.attempts)
+    total = len(rows)
+    said = Counter(map(judge, rows))
     untried = f"{plural(len(report.missing_cells), 'cell')} never tried" if report.missing_cells else ""
     match Exit(report.exit):
         case Exit.OK:
-            has_expectations = any(row.expectation_met is not None for row in report.attempts)
+            has_expectations = any(row.expectation_met is not None for row in rows)
             how = "came out as expected" if has_expectations else "is verified" if total == 1 else "are verified"
             sentence = f"All is well: {plural(total, 'attempt')} {how}."
         case Exit.JUDGED_NO:
-            judged = [row for row in report.attempts if judge(row) is Exit.JUDGED_NO]
+            judged = [row for row in rows if judge(row) is Exit.JUDGED_NO]
             is_missed = any(row.expectation_met is False for row in judged)
             how = "did not come out as expected" if is_missed else "not verified"
-            sentence = f"{len(judged)} of {plural(total, 'attempt')} {how}."
+            sentence = f"{len(judged)} of {plural(total, 'attempt')} {how}." if judged else "A gate blocks."
         case Exit.INFRASTRUCTURE:
             sentence = f"{said[Exit.INFRASTRUCTURE]} of {plural(total, 'attempt')} could not be carried out."
         case Exit.EVIDENCE:

@@ -11,14 +11,17 @@
 | that misses what its spec expects                                             | judged no      |
 | of which nothing is expected: verified yes, no, unknown                       | ok, judged no, unverified |
 
-The worst of them is the whole's: evidence, then infrastructure, judged no, unverified, ok. A cell that was never tried
-makes it unverified, and so does a report of nothing; an interrupted run is interrupted, whatever else it is.
+Of the attempts of a cell one speaks: the last with a result, else the last. The worst of these is the whole's:
+evidence, then infrastructure, judged no, unverified, ok. A cell that was never tried makes it unverified, and so does a
+report of nothing; a gate that blocks is a judgement. An interrupted run is interrupted, whatever else it is.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from proctor.errors import Bucket, Exit
 from proctor.event.outcome import Outcome
+from proctor.report.cells import speakers
+from proctor.report.gates import Gate
 from proctor.report.row import ReportRow
 
 _WORST_FIRST = (Exit.EVIDENCE, Exit.INFRASTRUCTURE, Exit.JUDGED_NO, Exit.UNVERIFIED, Exit.OK)
@@ -41,28 +44,45 @@ def judge(row: ReportRow) -> Exit:
         return Exit.EVIDENCE
     if row.state == "abandoned":
         return Exit.INFRASTRUCTURE
-    if row.state != "sealed" or row.outcome in (None, Outcome.UNKNOWN):
+    if row.state != "sealed" or row.outcome is None:
         return Exit.UNVERIFIED
-    if row.expectation_met:
+    return judge_result(row.outcome, bucket=row.bucket, verified=row.verified, met=row.expectation_met)
+
+
+def judge_result(outcome: Outcome, *, bucket: Bucket | None, verified: bool | None, met: bool | None) -> Exit:
+    """What one sealed attempt says."""
+    if outcome is Outcome.UNKNOWN:
+        return Exit.UNVERIFIED
+    if met:
         return Exit.OK
-    if row.outcome is Outcome.CANCELLED:
+    if outcome is Outcome.CANCELLED:
         return Exit.UNVERIFIED
-    if row.outcome in _INFRASTRUCTURE or row.bucket not in _OF_THE_AGENT:
+    if outcome in _INFRASTRUCTURE or bucket not in _OF_THE_AGENT:
         return Exit.INFRASTRUCTURE
-    if row.expectation_met is False:
+    if met is False:
         return Exit.JUDGED_NO
-    return {True: Exit.OK, False: Exit.JUDGED_NO, None: Exit.UNVERIFIED}[row.verified]
+    return {True: Exit.OK, False: Exit.JUDGED_NO, None: Exit.UNVERIFIED}[verified]
+
+
+def worst(said: Collection[Exit]) -> Exit:
+    """Of what each says, what all come to."""
+    return next(code for code in _WORST_FIRST if code in said)
 
 
 def judge_all(
-    rows: Iterable[ReportRow], *, missing: int = 0, is_interrupted: bool = False, is_damaged: bool = False
+    rows: Iterable[ReportRow],
+    *,
+    missing: int = 0,
+    gates: Iterable[Gate] = (),
+    is_interrupted: bool = False,
+    is_damaged: bool = False,
 ) -> Exit:
     """What they come to. `missing` cells were never tried; `is_damaged` is about what belongs to no single attempt."""
     if is_interrupted:
         return Exit.INTERRUPTED
-    said = {judge(row) for row in rows}
+    said = {judge(row) for row in speakers(rows)}
     if is_damaged:
         said.add(Exit.EVIDENCE)
     if missing or not said:
         said.add(Exit.UNVERIFIED)
-    return next(code for code in _WORST_FIRST if code in said)
+    return worst(said | {gate.exit for gate in gates})

@@ -4,6 +4,7 @@ import json
 import re
 import shlex
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from pathlib import PurePath
 from typing import Any
 
@@ -32,6 +33,18 @@ def one_line(text: str, *, limit: int = 72) -> str:
     lines = (line.strip() for line in legible(text).splitlines())
     joined = " · ".join(line for line in lines if line)
     return joined if len(joined) <= limit else joined[: limit - 1].rstrip() + "…"
+
+
+def markdown_text(text: str, *, limit: int = 300) -> str:
+    """One line in which no text of an agent's can begin markup of its own.
+
+    >>> print(markdown_text("a|b <i>"))
+    a\\|b \\<i\\>
+    """
+    escaped = one_line(text, limit=limit).replace("\\", "\\\\")
+    for char in "|<>`[]":
+        escaped = escaped.replace(char, f"\\{char}")
+    return escaped
 
 
 def plain_error(text: str) -> str:
@@ -74,6 +87,43 @@ def plural(number: int, noun: str) -> str:
     ('1 attempt', '2 tool calls')
     """
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def money(usd: float | None, *, unknown: int = 0) -> str:
+    """What is known, and whether that is all.
+
+    >>> money(None), money(0.0), money(0.0213), money(12.5, unknown=3)
+    ('?', '$0.00', '$0.0213', '≥ $12.50')
+    """
+    if usd is None:
+        return UNKNOWN
+    spelled = f"${usd:,.4f}" if 0 < usd < 0.1 else f"${usd:,.2f}"
+    return f"≥ {spelled}" if unknown else spelled
+
+
+def percent(share: float | None) -> str:
+    """
+    >>> percent(None), percent(0.75), percent(0.9996), percent(1.0)
+    ('?', '75 %', '99.9 %', '100 %')
+    """
+    if share is None:
+        return UNKNOWN
+    # Never rounded up to all, nor down to nothing.
+    tenths = min(max(round(share * 1000), share > 0), 999 if share < 1 else 1000)
+    return f"{tenths / 10:g} %"
+
+
+def moment(at_ms: int | None) -> str:
+    """
+    >>> moment(1767268800000), moment(None), moment(10**18)
+    ('2026-01-01 12:00:00 UTC', '?', '?')
+    """
+    if at_ms is None:
+        return UNKNOWN
+    try:
+        return f"{datetime.fromtimestamp(at_ms / 1000, tz=UTC):%Y-%m-%d %H:%M:%S UTC}"
+    except (ValueError, OverflowError, OSError):
+        return UNKNOWN  # a damaged ledger may hold any number
 
 
 def duration(ms: int | None) -> str:

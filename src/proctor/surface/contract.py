@@ -11,6 +11,7 @@ import msgspec
 
 from proctor.campaign import ledger
 from proctor.campaign.freeze import FrozenFiles
+from proctor.campaign.recover import REMEDIES, Remedy
 from proctor.config.model import ConfigFile
 from proctor.errors import CODES, Bucket, Exit, bucket_of
 from proctor.event.model import Event
@@ -19,6 +20,7 @@ from proctor.event.trace import ToolCall
 from proctor.event.transcript import Line
 from proctor.evidence import health, layout, proofs
 from proctor.evidence.artifacts import AttemptRecord, AttemptReport, Feedback, PlanFile, ProcessRecord, RunnerRef, Seal
+from proctor.evidence.live import Live
 from proctor.evidence.sign import NAMESPACE
 from proctor.evidence.statement import Statement
 from proctor.model.script import Script
@@ -30,6 +32,7 @@ from proctor.runtime.registry import built_in_ids, runtime_by_id
 from proctor.spec.model import CampaignSpec
 from proctor.surface.cli.app import COMMANDS, find_command
 from proctor.surface.cli.command import Argument
+from proctor.surface.progress_rows import AnyProgress
 
 VERSION = 1
 """Of the shape of the contract itself."""
@@ -89,6 +92,8 @@ _FILES = (
     _File("report.json", "artifact", _CAMPAIGN, Report, "What `run` and `report` print as JSON."),
     _File("RESULTS.md", "text", _CAMPAIGN, means="The report for people."),
     _File("ledger.db", "database", _CAMPAIGN, None, "SQLite: which cells were tried, and how.", ledger.VERSION),
+    _File("live.json", "artifact", _CAMPAIGN, Live, "What it is at now; no evidence, and only there while it runs."),
+    _File("pinned", "text", _CAMPAIGN, means="Empty; keeps the campaign, whatever retention says."),
     _File("lock", "text", _CAMPAIGN, means="Empty; locked by the Proctor that runs the campaign, while it lives."),
     _File(proofs.NAME, "database", "", None, "SQLite: what runtimes have shown, on which program.", proofs.VERSION),
     _File("index.json", "artifact", _SNAPSHOT, FrozenFiles, "Digests of the spec and of the files it names."),
@@ -102,6 +107,7 @@ _FILES = (
     _File("script", "spec", None, Script, "What the scripted model says: a YAML file."),
     _File("event", "value", None, Event, "What happened, in our own words; folds and watchers read these."),
     _File("self", "value", None, AnySeen, "What the `frame` of a `self` row of frames.jsonl says."),
+    _File("progress", "value", None, AnyProgress, "A row of what `--progress` writes, one a line."),
     _File("statement", "value", None, Statement, "What `proctor verify --statement` writes."),
 )
 
@@ -160,13 +166,17 @@ class CommandTold(Told, frozen=True, kw_only=True):
 
 
 class CodeTold(Told, frozen=True, kw_only=True):
-    """`bucket` says whose matter it is when an attempt ends with it."""
+    """`bucket` says whose matter it is when an attempt ends with it, and `remedy` what a campaign does then.
+
+    No attempt ends with a code that has no remedy.
+    """
 
     code: str
     means: str
     todo: str
     retryable: bool
     bucket: Bucket
+    remedy: Remedy | None
 
 
 class FailureTold(Told, frozen=True, kw_only=True):
@@ -238,7 +248,14 @@ def contract() -> Contract:
         self_rows=tuple(_variants(AnySeen)),
         commands=tuple(map(_command, COMMANDS)),
         errors=tuple(
-            CodeTold(code=code, means=row.means, todo=row.todo, retryable=row.retryable, bucket=bucket_of(code))
+            CodeTold(
+                code=code,
+                means=row.means,
+                todo=row.todo,
+                retryable=row.retryable,
+                bucket=bucket_of(code),
+                remedy=REMEDIES.get(code),
+            )
             for code, row in CODES.items()
         ),
         failures=tuple(_failures()),

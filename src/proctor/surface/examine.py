@@ -11,6 +11,8 @@ from proctor.errors import Exit
 from proctor.evidence.layout import AttemptPaths, CampaignPaths, RootPaths, RunPaths
 from proctor.evidence.reader import Problem
 from proctor.evidence.validate import Status, Validation, conclude, validate_attempt
+from proctor.ids import AttemptId
+from proctor.report.cells import has_result, speakers
 from proctor.report.check_campaign import check_campaign
 from proctor.report.ledger import is_live
 from proctor.report.live import is_run_live, is_running, while_running
@@ -64,6 +66,17 @@ def check_row(row: AttemptRow, *, is_strict: bool) -> tuple[Evidence, tuple[Prob
     found = examine(paths, is_strict=True)
     status = found.status if is_strict else validate_attempt(paths, is_strict=False).status
     return status.value, found.problems
+
+
+def damage_of(campaign: CampaignPaths) -> dict[AttemptId, tuple[Problem, ...]]:
+    """What a strict look finds wrong with the results of a campaign, or with what its ledger says of them."""
+    damage: dict[AttemptId, tuple[Problem, ...]] = {}
+    for row in speakers(find_campaign(root_of(campaign), campaign).rows):
+        if has_result(row):
+            evidence, problems = check_row(row, is_strict=True)
+            if found := report_row(row, evidence=evidence, problems=problems).problems:
+                damage[row.attempt_id] = found
+    return damage
 
 
 def _examined(place: Place, *, is_strict: bool) -> Iterator[Examined]:

@@ -7,7 +7,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
@@ -24,25 +24,18 @@ from proctor.evidence.health import LaneHealth, LaneKey, read_health
 from proctor.evidence.layout import RootPaths
 from proctor.runtime.lane import check_config
 from proctor.runtime.registry import offers
+from proctor.surface.finding import Finding
+from proctor.surface.holdings import size_of
 from proctor.surface.logins import find_logins
+from proctor.surface.order import check_order
 from proctor.surface.programs import Program, find_programs
+from proctor.surface.standing import count_outcomes
 
 _LOW_BYTES = 1 << 30
 _FULL_BYTES = 100 << 20
 
 _CHOICE = {"evidence": "--root", "cache": "XDG_CACHE_HOME", "state": "XDG_STATE_HOME"}
 """What moves each folder."""
-
-
-class Finding(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """One thing looked at. `fail` is what Proctor cannot do without; `warn` is worth knowing."""
-
-    name: str
-    status: Literal["ok", "warn", "fail"]
-    what: str
-    more: tuple[str, ...] = ()
-    todo: str | None = None
-    facts: dict[str, Any] = {}
 
 
 def check_health(root: Path) -> Iterator[Finding]:
@@ -58,7 +51,8 @@ def check_health(root: Path) -> Iterator[Finding]:
         health = read_health(RootPaths(root).health)
     except MachineError as error:
         yield msgspec.structs.replace(_failed("health", error), status="warn")
-    yield from (_runtime(each, health) for each in find_programs(config))
+    outcomes = count_outcomes(RootPaths(root))
+    yield from (_runtime(each, health, outcomes.get(each.id, {})) for each in find_programs(config))
     yield _model()
     yield _logins(config)
     yield _writable("evidence", root)
@@ -70,6 +64,7 @@ def check_health(root: Path) -> Iterator[Finding]:
     yield _disk(root)
     yield _leftovers()
     yield _scratch()
+    yield from check_order(RootPaths(root), config)
 
 
 def _containment() -> Finding:
@@ -123,7 +118,7 @@ def _config() -> tuple[Config, Finding]:
     )
 
 
-def _runtime(found: Program, health: Mapping[LaneKey, LaneHealth]) -> Finding:
+def _runtime(found: Program, health: Mapping[LaneKey, LaneHealth], outcomes: Mapping[str, int]) -> Finding:
     # Only what `auto` may come to is what Proctor cannot do without.
     is_default = found.lane.is_enabled and found.lane.rollout is Rollout.DEFAULT
     lane = (_lane(found),)
@@ -135,8 +130,10 @@ def _runtime(found: Program, health: Mapping[LaneKey, LaneHealth]) -> Finding:
     if (program := found.program) is None:
         return Finding(name=found.id, status="ok", what="has no program of its own", more=lane)
     its = health.get(LaneKey(found.id, program.sha256))
-    facts = {**msgspec.to_builtins(program), "lane": found.lane, "health": its}
+    facts = {**msgspec.to_builtins(program), "lane": found.lane, "health": its, "outcomes": outcomes}
     more = lane if its is None else (*lane, _counts(its))
+    if outcomes:
+        more = (*more, f"attempts: {', '.join(f'{number} {outcome}' for outcome, number in outcomes.items())}")
     if found.is_locked is False:
         return Finding(
             name=found.id,
@@ -257,11 +254,13 @@ def _told(spawns: list[Reaped]) -> tuple[str, ...]:
 
 def _scratch() -> Finding:
     try:
-        swept = sweep(scratch_of_runs())
+        runs = scratch_of_runs()
+        sizes = {folder.name: size_of(folder) for folder in runs.iterdir()} if runs.is_dir() else {}
+        swept = sweep(runs)
     except (ProctorError, OSError) as error:
         return Finding(name="scratch", status="fail", what=str(error), todo=CODES["machine.unwritable"].todo)
     told = [
-        f"{len(names)} {word}"
+        f"{len(names)} {word} ({sum(sizes.get(name, 0) for name in names) / 1e6:.1f} MB)"
         for names, word in (
             (swept.removed, "of dead runs removed"),
             (swept.busy, "in use"),
@@ -270,7 +269,13 @@ def _scratch() -> Finding:
         )
         if names
     ]
-    facts = {"removed": swept.removed, "busy": swept.busy, "kept": swept.kept, "refused": swept.refused}
+    facts = {
+        "removed": swept.removed,
+        "busy": swept.busy,
+        "kept": swept.kept,
+        "refused": swept.refused,
+        "sizeBytes": sizes,
+    }
     todo = CODES["machine.unwritable"].todo if swept.refused else None
     status: Literal["ok", "warn"] = "warn" if swept.refused else "ok"
     return Finding(name="scratch", status=status, what=", ".join(told) or "nothing left behind", todo=todo, facts=facts)

@@ -6,6 +6,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from proctor.campaign.recover import Remedy
 from proctor.errors import Bucket
 from proctor.event.known_facts import FACTS
 from proctor.fact import Authority
@@ -49,6 +50,20 @@ _BUCKETS = {
     Bucket.AUTH: "The credential's.",
     Bucket.HARNESS: "That of the spec, or of Proctor itself.",
     Bucket.GATE: "A probe or a gate said no. No code ends an attempt with it.",
+}
+
+
+_REMEDIES = {
+    Remedy.NONE: "Nothing: it is the cell's result.",
+    Remedy.AGAIN: "It tries again after a pause that doubles, on a new process where the old one is gone, as often as "
+    "`schedule.retries` allows. Then it is the cell's result.",
+    Remedy.YIELD: "It tries again, with half as many at a time beside it and not before it was told to. "
+    "No retry is used up.",
+    Remedy.PARK: "It waits with everything that shares the quota until that opens, then tries again with one first. "
+    "No retry is used up.",
+    Remedy.REDO: "It tries again at once, or when the campaign is resumed. No retry is used up.",
+    Remedy.STOP: "It tries nothing more of this flow in this run, because nothing of it could do better. "
+    "A resume takes up what is left.",
 }
 
 
@@ -251,8 +266,9 @@ def _failures(told: Contract) -> Iterator[str]:
                 "These are seen by the supervisor itself. A clock that fires while the agent still struggles with an "
                 "error that has a code gives that code."
             )
-            seen = [(_happening(row), f"`{row.code}`", codes[row.code].bucket) for row in rows]
-            yield _table(("what happens", "code", "bucket"), seen)
+            yield _table(
+                ("what happens", "code", "bucket", "then"), [(_happening(row), *_come_to(row, codes)) for row in rows]
+            )
         else:
             yield f"## `{runtime}`"
             yield (
@@ -260,19 +276,31 @@ def _failures(told: Contract) -> Iterator[str]:
                 "ends the turn, and what the text of either holds. They are patterns, and the first row that fits "
                 "counts. What none fits ends as `agent.turn-failed`."
             )
-            heads = ("what happens", "while it retries", "at the end", "text", "code", "bucket")
+            heads = ("what happens", "while it retries", "at the end", "text", "code", "bucket", "then")
             yield _table(heads, [_seen(row, codes) for row in rows])
     yield "## What to do"
-    ends = [codes[code] for code in codes if code in {row.code for row in told.failures}]
-    advice = [(f"`{row.code}`", row.bucket, row.means, row.todo, "yes" if row.retryable else "") for row in ends]
-    yield _table(("code", "bucket", "means", "to do", "worth a retry"), advice)
+    ends = [row for row in told.errors if row.remedy is not None]
+    advice = [(f"`{row.code}`", row.bucket, row.means, row.todo, f"`{row.remedy}`") for row in ends]
+    yield _table(("code", "bucket", "means", "to do", "then"), advice)
+    yield "## Then"
+    yield (
+        "What a campaign does after an attempt that ended so. What is tried again is tried by a new attempt of the "
+        "cell, with a session of its own; nothing is ever sent twice in one, and nothing is deleted. "
+        "[How cells are scheduled](../explain/scheduling.md) says when."
+    )
+    yield _table(("then", "what a campaign does"), [(f"`{name}`", means) for name, means in _REMEDIES.items()])
     yield "## Buckets"
     yield _table(("bucket", "whose matter it is"), [(f"`{name}`", means) for name, means in _BUCKETS.items()])
 
 
 def _seen(row: FailureTold, codes: Mapping[str, CodeTold]) -> tuple[str, ...]:
     patterns = (f"`{each}`" if each else "" for each in (row.retrying, row.final, row.says))
-    return (_happening(row), *patterns, f"`{row.code}`", codes[row.code].bucket)
+    return (_happening(row), *patterns, *_come_to(row, codes))
+
+
+def _come_to(row: FailureTold, codes: Mapping[str, CodeTold]) -> tuple[str, str, str]:
+    code = codes[row.code]
+    return f"`{code.code}`", code.bucket, f"`{code.remedy}`"
 
 
 def _happening(row: FailureTold) -> str:

@@ -219,6 +219,26 @@ def test_the_rest_is_told_too() -> None:
 TYPES = st.sampled_from(
     "assistant user result stream_event system control_request control_response command_lifecycle x".split()
 )
+
+
+def test_how_long_it_waits_before_it_tries_again_comes_with_the_error() -> None:
+    retry = {"type": "system", "subtype": "api_retry", "attempt": 1, "max_retries": 4}
+    limited = {**retry, "retry_delay_ms": 2198.7, "error_status": 429, "error": "rate_limit"}
+    assert events_of([(Dir.IN, limited)]) == [
+        ErrorReported(
+            text="rate_limit:429: trying again (1 of 4)",
+            error_class="rate_limit:429",
+            will_retry=True,
+            code="provider.rate-limited",
+            retry_after_ms=2198,
+            frame=1,
+            at_ms=0,
+        )
+    ]
+    [strange] = events_of([(Dir.IN, {**limited, "retry_delay_ms": 1e300})])
+    assert isinstance(strange, Unrecognized)
+
+
 BLOCKS = st.fixed_dictionaries(
     {"type": st.sampled_from(["text", "thinking", "tool_use", "tool_result", "web_search_tool_result"])},
     optional={

@@ -179,6 +179,7 @@ class ClaudeNormalizer:
                     error_class=class_,
                     will_retry=True,
                     code=None if failure is None else failure.code,
+                    retry_after_ms=None if retry.retry_delay_ms is None else int(retry.retry_delay_ms),
                     frame=seq,
                     at_ms=at_ms,
                 )

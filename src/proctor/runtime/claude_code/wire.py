@@ -1,6 +1,6 @@
 """The part of Claude Code's stream that we read. Whatever else a frame holds is left alone."""
 
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 
@@ -141,6 +141,7 @@ class Hook(Native, frozen=True):
 class Retry(Native, frozen=True):
     attempt: int = 0
     max_retries: int = 0
+    retry_delay_ms: Annotated[float, msgspec.Meta(ge=0, le=1e12)] | None = None
     error_status: int | None = None
     error: str | None = None
 

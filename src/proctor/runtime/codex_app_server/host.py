@@ -17,6 +17,8 @@ from proctor.fact import Authority, Fact
 from proctor.runtime.base import HostAsk, SessionAsk, Tap
 from proctor.runtime.codex.home import overrides, own_variables, return_login, write_home
 from proctor.runtime.codex.program import refuse_too_old
+from proctor.runtime.codex.retry_after import UTC_OFFSET
+from proctor.runtime.codex.zone import utc_offset
 from proctor.runtime.codex_app_server import wire
 from proctor.runtime.codex_app_server.claims import CLAIMS, TRANSPORTS
 from proctor.runtime.codex_app_server.connection import Connection
@@ -178,4 +180,5 @@ def _facts(ask: HostAsk, version: str, transport: str, spoken: Spoken | None, *,
         "capability": Fact(value=msgspec.to_builtins(CLAIMS), authority=Authority.DECLARED, source="claims"),
         "transport": Fact(value=transport, authority=Authority.OBSERVED, source="how the process was started"),
         "containment": ask.containment.fact(),
+        UTC_OFFSET: utc_offset(ask.env, clock=ask.clock),
     }

@@ -36,6 +36,7 @@ from proctor.event.status import ThreadStatus
 from proctor.event.witness import seen_in, witness
 from proctor.ids import CallId, ItemId, ThreadId, TurnId
 from proctor.protocol.jsonrpc import Incoming, decode
+from proctor.runtime.codex.retry_after import retry_after_ms, utc_offset_in
 from proctor.runtime.codex.warnings import STDERR, attributed
 from proctor.runtime.codex_app_server import wire
 from proctor.runtime.codex_app_server.failures import FAILURES
@@ -73,6 +74,7 @@ class CodexNormalizer:
         self._thread: str | None = None
         self._turn = TurnId("")
         self._total_tokens = 0
+        self._utc_offset: int | None = None
 
     def feed(self, row: Row) -> Iterator[Event]:
         if row.dir is Dir.SELF:
@@ -100,6 +102,7 @@ class CodexNormalizer:
 
     def _witnessed(self, row: Row) -> Event:
         seen = seen_in(row)
+        self._utc_offset = utc_offset_in(seen, known=self._utc_offset)
         if isinstance(seen, TailReleased):
             thread, _, rest = seen.stream.partition("|")
             item, _, method = rest.rpartition("|")
@@ -178,7 +181,7 @@ class CodexNormalizer:
                     at_ms=at_ms,
                 )
             case "error":
-                return _error(_read(message.params, wire.ErrorParams), row)
+                return self._error(_read(message.params, wire.ErrorParams), row)
             case "mcpServer/startupStatus/updated":
                 mcp = _read(message.params, wire.McpStatusParams)
                 if mcp.status != "failed":
@@ -272,6 +275,25 @@ class CodexNormalizer:
             error=error,
             error_class=class_,
             code=None if failure is None else failure.code,
+            retry_after_ms=None if failure is None else self._retry_after_ms(error or "", row),
+            frame=row.seq,
+            at_ms=row.at_ms,
+        )
+
+    def _retry_after_ms(self, text: str, row: Row) -> int | None:
+        return retry_after_ms(text, at_ms=row.at_ms, utc_offset_minutes=self._utc_offset)
+
+    def _error(self, params: wire.ErrorParams, row: Row) -> ErrorReported:
+        error, class_ = params.error, error_class(params.error.codex_error_info)
+        # While it tries again the message only counts the tries; what is wrong stands in the details.
+        what = error.additional_details or error.message
+        failure = diagnose(FAILURES, class_, what, will_retry=bool(params.will_retry))
+        return ErrorReported(
+            text=error.message if what == error.message else f"{error.message}: {what}",
+            error_class=class_,
+            will_retry=params.will_retry,
+            code=None if failure is None else failure.code,
+            retry_after_ms=self._retry_after_ms(what, row),
             frame=row.seq,
             at_ms=row.at_ms,
         )
@@ -311,21 +333,6 @@ def _rerouted(method: str, route: wire.RerouteParams, row: Row) -> Iterator[Even
     yield ModelRerouted(to=route.to_model, frame=row.seq, at_ms=row.at_ms)
     text = f"{route.to_model} answers instead of {route.from_model}: {route.reason or 'no reason given'}"
     yield _warning(method, text, row)
-
-
-def _error(params: wire.ErrorParams, row: Row) -> ErrorReported:
-    error, class_ = params.error, error_class(params.error.codex_error_info)
-    # While it tries again the message only counts the tries; what is wrong stands in the details.
-    what = error.additional_details or error.message
-    failure = diagnose(FAILURES, class_, what, will_retry=bool(params.will_retry))
-    return ErrorReported(
-        text=error.message if what == error.message else f"{error.message}: {what}",
-        error_class=class_,
-        will_retry=params.will_retry,
-        code=None if failure is None else failure.code,
-        frame=row.seq,
-        at_ms=row.at_ms,
-    )
 
 
 def _tokens(native: wire.Breakdown) -> Tokens:

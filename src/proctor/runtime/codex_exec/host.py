@@ -14,6 +14,8 @@ from proctor.runtime.base import HostAsk, SessionAsk, Tap
 from proctor.runtime.codex.account import keyed, not_taken, uses_account
 from proctor.runtime.codex.home import own_variables, return_login, write_home
 from proctor.runtime.codex.program import refuse_too_old
+from proctor.runtime.codex.retry_after import UTC_OFFSET
+from proctor.runtime.codex.zone import utc_offset
 from proctor.runtime.codex_exec.claims import CLAIMS, TRANSPORTS
 from proctor.runtime.codex_exec.session import ExecSession
 from proctor.runtime.executable import identity_fact, reported_version
@@ -63,6 +65,7 @@ async def open_host(ask: HostAsk, tap: Tap) -> AsyncIterator[ExecHost]:
         "transport": Fact(value=TRANSPORTS[0], authority=Authority.OBSERVED, source="how the process was started"),
         "containment": ask.containment.fact(),
         "credentialSource": await _observe_login(ask),
+        UTC_OFFSET: utc_offset(ask.env, clock=ask.clock),
     }
     try:
         yield ExecHost(ask, facts)

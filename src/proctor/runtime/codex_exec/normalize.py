@@ -29,6 +29,7 @@ from proctor.event.row import ChildExited, Dir, Row, StepTaken
 from proctor.event.witness import seen_in, witness
 from proctor.ids import CallId, ItemId, ThreadId, TurnId
 from proctor.runtime.codex.mcp import is_mcp_error
+from proctor.runtime.codex.retry_after import retry_after_ms, utc_offset_in
 from proctor.runtime.codex.warnings import ERROR_ITEM, STDERR, attributed
 from proctor.runtime.codex_exec import steps, wire
 from proctor.runtime.codex_exec.failures import FAILURES, NOT_STARTED
@@ -55,6 +56,7 @@ class ExecNormalizer:
         self._stood: Tokens | None = None
         self._total_tokens = 0
         self._complaints: list[str] = []
+        self._utc_offset: int | None = None
 
     @property
     def _turn(self) -> TurnId:
@@ -77,6 +79,7 @@ class ExecNormalizer:
 
     def _witnessed(self, row: Row) -> Iterator[Event]:
         seen = seen_in(row)
+        self._utc_offset = utc_offset_in(seen, known=self._utc_offset)
         match seen:
             case StepTaken(step=steps.STARTED, detail=detail):
                 self._number += 1
@@ -140,7 +143,7 @@ class ExecNormalizer:
             case "item.started" | "item.completed":
                 yield self._item(type_, msgspec.json.decode(raw, type=wire.ItemLine).item, row)
             case "error":
-                yield _error(msgspec.json.decode(raw, type=wire.ErrorLine), row)
+                yield self._error(msgspec.json.decode(raw, type=wire.ErrorLine), row)
             case "turn.completed" | "turn.failed" if self._is_news("end", ""):
                 # Whatever else it says, the turn is over: whoever waited for it waits no longer.
                 yield from self._ended(type_, raw, row)
@@ -199,8 +202,26 @@ class ExecNormalizer:
             status="failed",
             error=error,
             code=None if failure is None else failure.code,
+            retry_after_ms=self._retry_after_ms(error or "", row),
             frame=seq,
             at_ms=at_ms,
+        )
+
+    def _retry_after_ms(self, text: str, row: Row) -> int | None:
+        return retry_after_ms(text, at_ms=row.at_ms, utc_offset_minutes=self._utc_offset)
+
+    def _error(self, line: wire.ErrorLine, row: Row) -> ErrorReported:
+        """Not terminal. That it tries again is told by its words alone, and what is wrong stands in brackets there."""
+        again = _AGAIN.fullmatch(line.message)
+        what = line.message if again is None else again[1]
+        failure = diagnose(FAILURES, None, what, will_retry=again is not None)
+        return ErrorReported(
+            text=line.message,
+            will_retry=None if again is None else True,
+            code=None if failure is None else failure.code,
+            retry_after_ms=self._retry_after_ms(what, row),
+            frame=row.seq,
+            at_ms=row.at_ms,
         )
 
     def _item(self, type_: str, item: wire.Item, row: Row) -> Event:
@@ -260,20 +281,6 @@ def _tokens(usage: wire.Usage) -> Tokens:
         total=usage.input_tokens + usage.output_tokens,
         cached_input=usage.cached_input_tokens,
         reasoning_output=usage.reasoning_output_tokens,
-    )
-
-
-def _error(line: wire.ErrorLine, row: Row) -> ErrorReported:
-    """Not terminal. That it tries again is told by its words alone, and what is wrong stands in brackets there."""
-    again = _AGAIN.fullmatch(line.message)
-    what = line.message if again is None else again[1]
-    failure = diagnose(FAILURES, None, what, will_retry=again is not None)
-    return ErrorReported(
-        text=line.message,
-        will_retry=None if again is None else True,
-        code=None if failure is None else failure.code,
-        frame=row.seq,
-        at_ms=row.at_ms,
     )
 
 

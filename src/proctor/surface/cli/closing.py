@@ -4,6 +4,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from proctor.errors import Exit
+from proctor.report.cells import speakers
 from proctor.report.row import Report, ReportRow
 from proctor.report.verdict import judge
 from proctor.report.words import legible
@@ -19,6 +20,8 @@ def closing(driven: Driven, *, calling: Calling) -> RenderableType:
     rows.append(("report", str(campaign.results)))
     if driven.scratch is not None:
         rows.append(("scratch", f"{driven.scratch} (yours to remove)"))
+    if driven.how != "done":
+        rows.append(("go on", calling.command("campaign", "resume", campaign.folder.name)))
     if (row := _telling(report)) is not None:
         rows.append(("next", calling.command("attempt", "explain", row.ref)))
     rows.append(("" if row else "next", calling.command("validate", "--strict", campaign.folder.name)))
@@ -27,6 +30,7 @@ def closing(driven: Driven, *, calling: Calling) -> RenderableType:
 
 def _telling(report: Report) -> ReportRow | None:
     """The attempt that somebody would want explained first."""
-    rows = [*(row for row in report.attempts if judge(row) is not Exit.OK)]
-    rows += [row for row in report.attempts if row.verified is False]
-    return next(iter((*rows, *report.attempts)), None)
+    counted = speakers(report.attempts)
+    rows = [*(row for row in counted if judge(row) is not Exit.OK)]
+    rows += [row for row in counted if row.verified is False]
+    return next(iter((*rows, *counted)), None)

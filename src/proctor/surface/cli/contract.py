@@ -29,7 +29,8 @@ def show_contract(*, as_json: bool) -> int:
 def show_schema(*, name: str, as_json: bool) -> int:
     """Print the JSON Schema of a file of the evidence, of a row of a stream, or of a spec.
 
-    NAME is the file's own, such as seal.json or frames.jsonl; or spec, script, event, self, statement.
+    NAME is the file's own, such as seal.json or frames.jsonl; or spec, script, event, self,
+    progress, statement.
     """
     Output(is_json=as_json).json(schema(name))
     return 0

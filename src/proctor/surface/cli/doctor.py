@@ -2,7 +2,10 @@
 
 from pathlib import Path
 
+import msgspec
+
 from proctor.errors import Exit
+from proctor.surface.cli.calling import Calling
 from proctor.surface.cli.command import JSON, ROOT, Command, root_or_default
 from proctor.surface.cli.output import Output
 from proctor.surface.cli.tables import render_findings
@@ -10,13 +13,17 @@ from proctor.surface.health import check_health
 
 
 def doctor(*, root: Path | None, as_json: bool) -> int:
-    """Look at this machine, and clean up after dead runs.
+    """Look at this machine and the evidence root, and clean up after dead runs.
 
     What they left running is ended, what they left lying about is removed; a live Proctor is never
-    touched. Exits 3 when something is wrong that Proctor cannot do without.
+    touched, and no evidence. Exits 3 when something is wrong that Proctor cannot do without.
     """
     output = Output(is_json=as_json)
-    findings = tuple(check_health(root_or_default(root)))
+    calling = Calling.of(root)
+    findings = tuple(
+        msgspec.structs.replace(each, todo=None if each.todo is None else calling.spell(each.todo))
+        for each in check_health(root_or_default(root))
+    )
     code = Exit.INFRASTRUCTURE if any(each.status == "fail" for each in findings) else Exit.OK
     if as_json:
         output.json({"exit": code, "checks": findings})

@@ -2,6 +2,7 @@
 
 import shlex
 import signal
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,21 +15,25 @@ from proctor.campaign.scratch import scratch_of_runs
 from proctor.clock import SYSTEM_CLOCK
 from proctor.errors import Exit, InputError, ProctorError
 from proctor.evidence.layout import CampaignPaths, RootPaths
+from proctor.ids import CellId
 from proctor.report.keep import keep_report
 from proctor.report.ledger import is_live
+from proctor.report.place import root_of
 from proctor.report.query import campaigns_by_age, find_campaign
 from proctor.report.row import Report
 from proctor.spec.load import LoadedSpec
 from proctor.surface.cli.asking import Asking, is_somebody_there
 from proctor.surface.cli.progress import Progress, open_progress
 from proctor.surface.cli.refusals import refused_logins
+from proctor.surface.pricing import price_of
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_INTERRUPTED = ("drained", "stopped")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Driven:
-    """What a run left. `scratch` is where its workspaces are, if they were to be kept."""
+    """What a run left, and `how` it ended. `scratch` is where its workspaces are, if they were to be kept."""
 
     report: Report
     refused: tuple[InputError, ...]
@@ -36,6 +41,7 @@ class Driven:
     duration_ms: int
     scratch: Path | None
     warnings: tuple[str, ...]
+    how: str
 
 
 class CutOffError(ProctorError):
@@ -44,20 +50,45 @@ class CutOffError(ProctorError):
     exit = Exit.INTERRUPTED
 
 
-def drive(loaded: LoadedSpec, *, root: Path, is_scratch_kept: bool) -> Driven:
-    """Run it to the end, or raise CutOffError."""
+def drive(
+    loaded: LoadedSpec,
+    *,
+    root: Path,
+    is_scratch_kept: bool = False,
+    resume: CampaignPaths | None = None,
+    only: Collection[CellId] | None = None,
+    is_canary: bool = False,
+    rows_to: Path | None = None,
+) -> Driven:
+    """Run it to the end, or raise CutOffError. `rows_to` is where a program reads along."""
     before = set(RootPaths(root).campaigns())
     began_s = SYSTEM_CLOCK.steady_s()
     stops = Stops()
-    result = anyio.run(_watched, loaded, root, is_scratch_kept, stops)
+
+    async def run(progress: Progress) -> CampaignResult:
+        asking = Asking(progress, deadline_s=DECIDE_S) if is_somebody_there() else None
+        return await run_campaign(
+            loaded,
+            root=root,
+            watcher=progress,
+            stops=stops,
+            is_scratch_kept=is_scratch_kept,
+            decide=None if asking is None else asking.decide,
+            decide_deadline_s=DECIDE_S,
+            resume=resume,
+            only=only,
+            is_canary=is_canary,
+        )
+
+    result = anyio.run(_watched, loaded, stops, rows_to, run)
     if result is None:
-        raise _cut_off(loaded.spec.campaign, root=RootPaths(root), before=before)
+        raise _cut_off(resume or _new_campaign(loaded.spec.campaign, root=RootPaths(root), before=before))
     report = keep_report(
         result.paths,
         root=root,
         redactor=result.redactor,
         reasons={each.attempt_id: str(each.error) for each in result.attempts if each.error is not None},
-        is_interrupted=stops.all.is_set(),
+        is_interrupted=result.how in _INTERRUPTED,
     )
     return Driven(
         refused=refused_logins(loaded, result, root=RootPaths(root)),
@@ -66,25 +97,20 @@ def drive(loaded: LoadedSpec, *, root: Path, is_scratch_kept: bool) -> Driven:
         duration_ms=round((SYSTEM_CLOCK.steady_s() - began_s) * 1000),
         scratch=scratch_of_runs() / result.run_id if is_scratch_kept else None,
         warnings=result.warnings,
+        how=result.how,
     )
 
 
-async def _watched(loaded: LoadedSpec, root: Path, is_scratch_kept: bool, stops: Stops) -> CampaignResult | None:
+async def _watched(
+    loaded: LoadedSpec, stops: Stops, rows_to: Path | None, run: Callable[[Progress], Awaitable[CampaignResult]]
+) -> CampaignResult | None:
     spec = loaded.spec
     cells = len(loaded.missions) * len(spec.flows) * spec.repeats
     result = None
-    async with open_progress(spec.campaign, cells=cells) as progress, anyio.create_task_group() as tasks:
+    watching = open_progress(spec.campaign, cells=cells, rows_to=rows_to, price=price_of(loaded))
+    async with watching as progress, anyio.create_task_group() as tasks:
         await tasks.start(_obey_signals, stops, progress, tasks.cancel_scope)
-        asking = Asking(progress, deadline_s=DECIDE_S) if is_somebody_there() else None
-        result = await run_campaign(
-            loaded,
-            root=root,
-            watcher=progress,
-            stops=stops,
-            is_scratch_kept=is_scratch_kept,
-            decide=None if asking is None else asking.decide,
-            decide_deadline_s=DECIDE_S,
-        )
+        result = await run(progress)
         tasks.cancel_scope.cancel()
     return result
 
@@ -96,7 +122,7 @@ async def _obey_signals(
     *,
     task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED,
 ) -> None:
-    """The first signal asks, whichever it is; the second insists."""
+    """The first signal asks, whichever it is; the second insists, and the third will not wait."""
     # One that is ignored was so from the start, by nohup.
     heeded = [each for each in _SIGNALS if signal.getsignal(each) is not signal.SIG_IGN]
     with anyio.open_signal_receiver(*heeded) as signals:
@@ -105,22 +131,29 @@ async def _obey_signals(
             if stops.all.is_set():
                 progress.stopping("cutting off: what was recorded stays, without a seal")
                 everything.cancel()
-            else:
+            elif stops.drain.is_set():
                 progress.stopping("stopping: what is running is sealed as cancelled; Ctrl-C again cuts it off")
-            stops.stop_all()
+                stops.stop_all()
+            else:
+                progress.stopping("ending: what is running finishes, nothing new begins; Ctrl-C again stops it")
+                stops.drain.set()
 
 
-def _cut_off(name: str, *, root: RootPaths, before: set[CampaignPaths]) -> CutOffError:
-    """With where the evidence is, if there is any yet."""
+def _new_campaign(name: str, *, root: RootPaths, before: set[CampaignPaths]) -> CampaignPaths | None:
     new = [each for each in campaigns_by_age(root) if each not in before and each.folder.name.startswith(f"{name}-")]
     ours = [each for each in new if not is_live(each)]  # another Proctor may be at work beside
-    if not ours:
+    return ours[-1] if ours else None
+
+
+def _cut_off(campaign: CampaignPaths | None) -> CutOffError:
+    """With where the evidence is, if there is any yet."""
+    if campaign is None:
         return CutOffError("run.cancelled", "interrupted before anything was recorded")
-    campaign = ours[-1]
+    root = root_of(campaign)
     runs = [folder for run in find_campaign(root, campaign).run_ids if (folder := root.run(run).folder).is_dir()]
     return CutOffError(
         "run.cancelled",
         "cut off: what was recorded stays, without a seal",
         file=str(runs[-1] if runs else campaign.folder),
-        suggestion=f"proctor report {shlex.quote(campaign.folder.name)}",
+        suggestion=f"proctor campaign resume {shlex.quote(campaign.folder.name)}",
     )

@@ -49,6 +49,10 @@ class Output:
         if not self.is_json:
             _say(render(renderables, sys.stdout, is_wrapped=is_wrapped), sys.stdout)
 
+    def plain(self, *renderables: "RenderableType") -> str:
+        """What `show` would say where there is no terminal."""
+        return render(renderables, io.StringIO())
+
     def note(self, *renderables: "RenderableType") -> None:
         """For people, on stderr, in lines that can be copied whole."""
         _say(render(renderables, sys.stderr, is_wrapped=False), sys.stderr)

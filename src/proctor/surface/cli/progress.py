@@ -1,228 +1,92 @@
-"""What a running campaign shows: a line for each attempt on a terminal, else a line for each thing that happens."""
+"""Everybody who watches a running campaign, told by it as one: people, live.json, and a program that reads rows."""
 
 import sys
-from collections import deque
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
 
 import anyio
-import anyio.to_thread
-from rich.console import Console, Group, RenderableType
-from rich.live import Live
-from rich.table import Table
-from rich.text import Text
 
 from proctor.attempt.machine import State
-from proctor.attempt.model import Watcher
-from proctor.clock import SYSTEM_CLOCK
-from proctor.event.model import Event, ToolBegan, ToolEnded, TurnBegan, UsageReported
-from proctor.event.outcome import OutcomeFold
-from proctor.event.usage import UsageFold
-from proctor.ids import AttemptId
-from proctor.report.words import count, deed, duration, legible, one_line
+from proctor.attempt.model import AttemptResult
+from proctor.campaign.live import Picture, Price, keep_live
+from proctor.campaign.watch import Began, CampaignWatcher
+from proctor.event.model import Event
+from proctor.evidence.live import LiveLimit
+from proctor.ids import AttemptId, StrategyId
+from proctor.report.words import deed
 from proctor.surface.cli.output import console_on
+from proctor.surface.cli.row_stream import RowStream, open_rows
+from proctor.surface.cli.screen import PlainScreen, Screen, TerminalScreen
 
-_REFRESH_S = 0.2
 _LAST_WORDS_S = 2.0
-# Older lines give way to newer ones where nobody reads them.
-_MOST_LINES = 1000
-
-_PHASE = {
-    State.SESSION_STARTING: "starting",
-    State.SESSION_READY: "starting",
-    State.TURN_RUNNING: "working",
-}
-_OVER = (State.SEALED, State.ABANDONED)
 
 
-@dataclass(slots=True)
-class _Track:
-    """One attempt as far as it was seen."""
+class Progress(CampaignWatcher):
+    """The picture is told first, so that the others find it as it is."""
 
-    state: State = State.QUEUED
-    doing: str = ""
-    tokens: int | None = None
-    usage: UsageFold = field(default_factory=UsageFold)
-    heard_s: float = field(default_factory=SYSTEM_CLOCK.steady_s)
-    ending: OutcomeFold = field(default_factory=OutcomeFold)
+    def __init__(self, picture: Picture, screen: Screen, rows: RowStream | None) -> None:
+        self._screen = screen
+        self._readers: tuple[Picture | Screen | RowStream, ...] = (picture, screen, *(() if rows is None else (rows,)))
 
+    def began(self, began: Began) -> None:
+        for each in self._readers:
+            each.began(began)
 
-class Progress(Watcher):
-    """Follows every attempt; forgets those that are over."""
-
-    def __init__(self, console: Console, title: str, *, cells: int) -> None:
-        self._console = console
-        self._title = title
-        self._cells = cells
-        self._began_s = SYSTEM_CLOCK.steady_s()
-        self._running: dict[AttemptId, _Track] = {}
-        self._done = 0
-        self._stopping = ""
-        self._is_unwatched = False
-        self._screen = anyio.Lock()
+    def claimed(self, attempt: AttemptId, *, strategy: StrategyId) -> None:
+        for each in self._readers:
+            each.claimed(attempt, strategy=strategy)
 
     def entered(self, attempt: AttemptId, state: State) -> None:
-        track = self._running.setdefault(attempt, _Track())
-        track.state, track.heard_s = state, SYSTEM_CLOCK.steady_s()
-        if state in _OVER:
-            del self._running[attempt]
-            self._done += 1
-        self.changed(attempt, track)
+        for each in self._readers:
+            each.entered(attempt, state)
 
     def saw(self, attempt: AttemptId, event: Event) -> None:
-        track = self._running.setdefault(attempt, _Track())
-        track.heard_s = SYSTEM_CLOCK.steady_s()
-        track.ending.feed(event)
-        match event:
-            case ToolBegan(name=name, input=given):
-                track.doing = f"{name}: {deed(name, given)}"
-            case ToolEnded(ok=False, name=name, status=status):
-                self.failed(attempt, f"{name} {status}: {track.doing.partition(': ')[2]}")
-            case TurnBegan() | UsageReported():
-                track.usage.feed(event)
-                track.tokens = None if (tokens := track.usage.tokens) is None else tokens.total
+        for each in self._readers:
+            each.saw(attempt, event)
+
+    def scheduled(self, limits: tuple[LiveLimit, ...], *, waiting: int) -> None:
+        for each in self._readers:
+            each.scheduled(limits, waiting=waiting)
+
+    def settled(self, result: AttemptResult, *, usd: float | None, retry_at_ms: int | None) -> None:
+        for each in self._readers:
+            each.settled(result, usd=usd, retry_at_ms=retry_at_ms)
+
+    def ended(self, how: str) -> None:
+        for each in self._readers:
+            each.ended(how)
 
     def stopping(self, how: str) -> None:
-        self._stopping = how
+        """Somebody asked for it; `how` says what is done about it."""
+        for each in self._readers:
+            each.stopping(how)
 
-    async def draw(self, *, is_last: bool = False) -> None:
-        """In a thread, and let go of: a reader who is slow or gone must cost the attempts nothing."""
-        if not self._is_unwatched:
-            async with self._screen:
-                await anyio.to_thread.run_sync(self._draw, is_last, abandon_on_cancel=True)
-
-    @asynccontextmanager
-    async def aside(self) -> AsyncIterator[None]:
+    def aside(self) -> AbstractAsyncContextManager[None]:
         """Somebody else has the terminal meanwhile."""
-        async with self._screen:
-            await anyio.to_thread.run_sync(self.clear, abandon_on_cancel=True)
-            yield
-
-    def _draw(self, is_last: bool) -> None:
-        try:
-            self.paint()
-            if is_last:
-                self.clear()
-        except (OSError, ValueError, SystemExit):  # rich ends the program when a pipe breaks
-            self._is_unwatched = True
-
-    # ── what the two ways of showing it do differently ──
-
-    async def show(self) -> None:
-        """Draw whenever there is something new, until cancelled."""
-
-    def paint(self) -> None:
-        """Write what is to be seen now."""
-
-    def clear(self) -> None:
-        """Take away what is not to stay."""
-
-    def changed(self, attempt: AttemptId, track: _Track) -> None:
-        """An attempt is in another state."""
-
-    def failed(self, attempt: AttemptId, what: str) -> None:
-        """A tool call failed."""
-
-
-class PlainProgress(Progress):
-    """For a log: short lines that are never rewritten."""
-
-    def __init__(self, console: Console, title: str, *, cells: int) -> None:
-        super().__init__(console, title, cells=cells)
-        self._lines: deque[str] = deque(maxlen=_MOST_LINES)
-        self._news = anyio.Event()
-
-    def changed(self, attempt: AttemptId, track: _Track) -> None:
-        if track.state is State.TURN_RUNNING:
-            self._line(attempt, "working")
-        elif track.state in _OVER:
-            told = track.ending.ending
-            how = told.outcome.value if told.code is None else f"{told.outcome.value} ({told.code})"
-            ending = how if track.state is State.SEALED else "no evidence could be kept"
-            self._line(attempt, f"{track.state}: {ending}   ({self._done} of {self._cells})")
-
-    def failed(self, attempt: AttemptId, what: str) -> None:
-        self._line(attempt, what)
-
-    def stopping(self, how: str) -> None:
-        super().stopping(how)
-        self._put(how)
-
-    def _line(self, attempt: AttemptId, what: str) -> None:
-        took_ms = round((SYSTEM_CLOCK.steady_s() - self._began_s) * 1000)
-        self._put(f"{duration(took_ms):>9}  {legible(attempt)}  {one_line(what, limit=70)}")
-
-    def _put(self, line: str) -> None:
-        self._lines.append(line)
-        self._news.set()
-
-    async def show(self) -> None:
-        while True:
-            await self._news.wait()
-            self._news = anyio.Event()
-            await self.draw()
-
-    def paint(self) -> None:
-        while self._lines:
-            self._console.print(self._lines.popleft(), soft_wrap=True)
-
-
-class LiveProgress(Progress):
-    """For a terminal: drawn again several times a second, gone at the end."""
-
-    def __init__(self, console: Console, title: str, *, cells: int) -> None:
-        super().__init__(console, title, cells=cells)
-        self._live = self._new_live()
-
-    def _new_live(self) -> Live:
-        return Live(self, console=self._console, auto_refresh=False, transient=True)
-
-    async def show(self) -> None:
-        while True:
-            await self.draw()
-            await anyio.sleep(_REFRESH_S)
-
-    def paint(self) -> None:
-        self._live.start()
-        self._live.refresh()
-
-    def clear(self) -> None:
-        self._live.stop()
-        # One that was stopped would begin again where it stood, over what was written since.
-        self._live = self._new_live()
-
-    def __rich__(self) -> RenderableType:
-        now_s = SYSTEM_CLOCK.steady_s()
-        head = Text.assemble(
-            (self._title, "bold"),
-            f"  {self._done} of {self._cells} done",
-            (f"  {duration(round((now_s - self._began_s) * 1000))}", "dim"),
-        )
-        head.append(f"  {self._stopping}", style="yellow")
-        table = Table.grid(padding=(0, 2), pad_edge=True)
-        table.add_column(no_wrap=True, max_width=36)
-        table.add_column(style="cyan", no_wrap=True)
-        table.add_column(ratio=1, no_wrap=True, overflow="ellipsis")
-        for _ in range(2):
-            table.add_column(justify="right", no_wrap=True, style="dim")
-        for attempt, track in self._running.items():
-            age_ms = round((now_s - track.heard_s) * 1000)
-            tokens = f"{count(track.tokens)} tokens"
-            phase = _PHASE.get(track.state, track.state.value)
-            table.add_row(legible(attempt), phase, track.doing, tokens, f"{duration(age_ms)} ago")
-        return Group(head, table)
+        return self._screen.aside()
 
 
 @asynccontextmanager
-async def open_progress(title: str, *, cells: int) -> AsyncIterator[Progress]:
-    """On stderr, whatever becomes of stdout."""
+async def open_progress(
+    title: str, *, cells: int = 0, rows_to: Path | None = None, price: Price | None = None
+) -> AsyncIterator[Progress]:
+    """On stderr, whatever becomes of stdout; beside the ledger; and to `rows_to`, where a program reads along."""
     console = console_on(sys.stderr)
-    kind = LiveProgress if console.is_terminal else PlainProgress
-    progress = kind(console, title, cells=cells)
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(progress.show)
-        yield progress
-        tasks.cancel_scope.cancel()
-    with anyio.CancelScope(shield=True), anyio.move_on_after(_LAST_WORDS_S):
-        await progress.draw(is_last=True)
+    picture = Picture(deed=deed, cells=cells) if price is None else Picture(deed=deed, cells=cells, price=price)
+    kind = TerminalScreen if console.is_terminal else PlainScreen
+    screen = kind(console, title, picture=picture)
+    with open_rows(rows_to) as file:
+        rows = None if file is None else RowStream(file, picture=picture)
+        async with keep_live(picture), anyio.create_task_group() as tasks:
+            tasks.start_soon(screen.show)
+            if rows is not None:
+                tasks.start_soon(rows.show)
+            yield Progress(picture, screen, rows)
+            tasks.cancel_scope.cancel()
+        with anyio.CancelScope(shield=True):
+            with anyio.move_on_after(_LAST_WORDS_S):
+                await screen.draw(is_last=True)
+            if rows is not None:
+                with anyio.move_on_after(_LAST_WORDS_S):
+                    await rows.close()

@@ -8,28 +8,34 @@ from proctor.spec.running import SelectSpec
 from proctor.surface.cli.blocks import error_block
 from proctor.surface.cli.calling import Calling
 from proctor.surface.cli.closing import closing
-from proctor.surface.cli.command import JSON, ROOT, Command, argument, evidence_root
+from proctor.surface.cli.command import JSON, PROGRESS, ROOT, Command, argument, evidence_root
 from proctor.surface.cli.drive import Driven, drive
 from proctor.surface.cli.output import Output
+from proctor.surface.cli.row_stream import STDOUT
 from proctor.surface.cli.selecting import SELECT, load_selected
 
 
-def run(*, spec: Path, root: Path | None, as_json: bool, is_scratch_kept: bool, select: SelectSpec) -> int:
+def run(
+    *, spec: Path, root: Path | None, as_json: bool, is_scratch_kept: bool, rows_to: Path | None, select: SelectSpec
+) -> int:
     """Run a campaign, keep its evidence, and judge it.
 
     Every mission of SPEC goes through every flow. Ctrl-C (or SIGTERM, SIGHUP) once
-    stops: what is running ends, sealed as cancelled; twice cuts it off.
+    lets what is running finish; twice stops it, sealed as cancelled; three times cuts it
+    off. `proctor campaign resume` goes on from there.
     """
     folder = evidence_root(root)
-    driven = drive(load_selected(spec, select), root=folder, is_scratch_kept=is_scratch_kept)
-    return tell(driven, root=root, as_json=as_json)
+    driven = drive(load_selected(spec, select), root=folder, is_scratch_kept=is_scratch_kept, rows_to=rows_to)
+    return tell(driven, root=root, as_json=as_json, rows_to=rows_to)
 
 
-def tell(driven: Driven, *, root: Path | None, as_json: bool) -> int:
+def tell(driven: Driven, *, root: Path | None, as_json: bool, rows_to: Path | None = None) -> int:
     """The report of a run, and what to do next; gives its exit code."""
     output = Output(is_json=as_json)
     report = driven.report
-    if as_json:
+    if rows_to == STDOUT:
+        pass  # it belongs to the rows
+    elif as_json:
         output.json(report)
     else:
         output.show(render_report(report, title=f"{report.campaign_id}  in {duration(driven.duration_ms)}"))
@@ -51,6 +57,6 @@ COMMANDS = {
     "run": Command(
         call=run,
         example="proctor run examples/quickstart.yaml",
-        arguments=(SPEC, *SELECT, KEEP_SCRATCH, ROOT, JSON),
+        arguments=(SPEC, *SELECT, KEEP_SCRATCH, PROGRESS, ROOT, JSON),
     )
 }

@@ -13,7 +13,7 @@ from proctor.report.words import legible, plural
 from proctor.spec.load import LoadedSpec
 from proctor.spec.model import FlowSpec, MissionSpec
 from proctor.spec.running import SelectSpec
-from proctor.surface.cli.command import JSON, ROOT, Command, argument, evidence_root
+from proctor.surface.cli.command import JSON, PROGRESS, ROOT, Command, argument, evidence_root
 from proctor.surface.cli.drive import drive
 from proctor.surface.cli.output import Output
 from proctor.surface.cli.run import KEEP_SCRATCH, tell
@@ -35,14 +35,23 @@ def plan(*, suite: Path, on: str | None, as_json: bool, select: SelectSpec) -> i
     return 0
 
 
-def run(*, suite: Path, on: str, root: Path | None, as_json: bool, is_scratch_kept: bool, select: SelectSpec) -> int:
+def run(
+    *,
+    suite: Path,
+    on: str,
+    root: Path | None,
+    as_json: bool,
+    is_scratch_kept: bool,
+    rows_to: Path | None,
+    select: SelectSpec,
+) -> int:
     """Run a suite's missions on chosen runtimes, keep the evidence, and judge it.
 
     SUITE is a spec whose own flows, if it has any, are not used: each runtime of --on is a flow.
     """
     folder = evidence_root(root)
-    driven = drive(_load(suite, on, select), root=folder, is_scratch_kept=is_scratch_kept)
-    return tell(driven, root=root, as_json=as_json)
+    driven = drive(_load(suite, on, select), root=folder, is_scratch_kept=is_scratch_kept, rows_to=rows_to)
+    return tell(driven, root=root, as_json=as_json, rows_to=rows_to)
 
 
 def _load(suite: Path, on: str | None, select: SelectSpec) -> LoadedSpec:
@@ -111,6 +120,7 @@ COMMANDS = {
             argument("--on", metavar="RUNTIMES", required=True, help=ON),
             *SELECT,
             KEEP_SCRATCH,
+            PROGRESS,
             ROOT,
             JSON,
         ),

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from proctor.report.words import legible
 from proctor.surface.cli.blocks import pairs
-from proctor.surface.health import Finding
+from proctor.surface.finding import Finding
 from proctor.surface.programs import Program
 
 _STYLE = {"ok": "green", "warn": "yellow", "fail": "bold red"}

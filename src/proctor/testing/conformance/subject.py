@@ -15,11 +15,11 @@ import anyio.to_thread
 import msgspec
 
 from proctor.attempt.hold import Keep
-from proctor.attempt.model import Watcher
 from proctor.attempt.recheck import examine_run
 from proctor.campaign.run import run_campaign
 from proctor.campaign.scratch import open_scratch
 from proctor.campaign.sessions import Sessions, open_sessions
+from proctor.campaign.watch import CampaignWatcher
 from proctor.contain.identity import Identity
 from proctor.errors import InputError
 from proctor.event.model import Event
@@ -50,7 +50,7 @@ DONE = 'PROCTOR-RESULT: {"done": true, "answer": "shown"}'
 _LIMITS = {"stall": "20s", "turn": "25s", "attempt": "28s"}
 
 
-class _Seeing(Watcher):
+class _Seeing(CampaignWatcher):
     """Keeps events, and tells somebody of each as it comes."""
 
     def __init__(self, tell: Callable[[Event], None] | None) -> None:

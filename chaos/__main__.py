@@ -1,0 +1,115 @@
+"""`make chaos SEEDS=…`: campaigns hit by faults again and again, and what came of each seed."""
+
+import argparse
+import shutil
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from chaos.cast import FAKE, REAL, Cast
+from chaos.check import problems_of, results_of
+from chaos.play import Played, Seed, open_stage
+
+DEFAULT = tuple(range(1, 13))
+FAULTS = 24
+"""Of a seed, about: what was begun before the last one goes on."""
+LEAST = 200
+# A second is what a resume may take to its first claim. This machine may be busy with others.
+CLAIM_S = 5.0
+
+
+def cast_of(seed: int) -> Cast:
+    return REAL if seed % 3 == 0 else FAKE
+
+
+def undisturbed(cast: Cast, folder: Path) -> dict[str, Any]:
+    """What each cell comes to where nothing happens."""
+    with open_stage(cast, folder) as stage:
+        played = Seed(0, stage, faults=0).play()
+        assert not played.problems, played.problems
+        results = results_of(stage)
+        assert [*problems_of(stage, results=results)] == []
+        return results
+
+
+def play_seed(seed: int, cast: Cast, folder: Path, *, results: dict[str, Any], faults: int = FAULTS) -> Played:
+    with open_stage(cast, folder) as stage:
+        played = Seed(seed, stage, faults=faults).play()
+        played.problems += problems_of(stage, results=results)
+        if played.problems and stage.has_disk:
+            # The small disk goes with the stage.
+            shutil.copytree(stage.root, folder / "kept", symlinks=True)
+        return played
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="chaos", description=__doc__)
+    parser.add_argument("--seeds", default="", help="such as 1,2,30-40; else the default ones")
+    parser.add_argument("--faults", type=int, default=FAULTS)
+    # Not under /tmp: an agent's home there disables its sandboxed shell.
+    parser.add_argument("--in", dest="place", default="/var/tmp")
+    asked = parser.parse_args()
+    folder = Path(tempfile.mkdtemp(prefix="proctor-chaos-", dir=asked.place))
+    known: dict[str, dict[str, Any]] = {}
+    all_played = []
+    try:
+        for seed in _seeds(asked.seeds) or DEFAULT:
+            cast = cast_of(seed)
+            if cast.name not in known:
+                known[cast.name] = undisturbed(cast, folder / cast.name)
+            played = play_seed(seed, cast, folder / str(seed), results=known[cast.name], faults=asked.faults)
+            all_played.append(played)
+            sys.stdout.write(_line(played, cast))
+            sys.stdout.flush()
+            if not played.problems:
+                shutil.rmtree(folder / str(seed), ignore_errors=True)
+    finally:
+        if not any(played.problems for played in all_played):
+            shutil.rmtree(folder, ignore_errors=True)
+    sys.stdout.write(_total(all_played))
+    is_whole = not asked.seeds and sum(played.faults.total() for played in all_played) < LEAST
+    claims_s = [claim_s for played in all_played for claim_s in played.claims_s]
+    is_slow = bool(claims_s) and median(claims_s) > CLAIM_S
+    return 1 if any(played.problems for played in all_played) or is_whole or is_slow else 0
+
+
+def _seeds(text: str) -> Sequence[int]:
+    seeds: list[int] = []
+    for part in filter(None, text.split(",")):
+        first, _, last = part.partition("-")
+        seeds += range(int(first), int(last or first) + 1)
+    return seeds
+
+
+def _line(played: Played, cast: Cast) -> str:
+    faults = ", ".join(f"{count} {name}" for name, count in sorted(played.faults.items()))
+    verdict = "holds" if not played.problems else "BROKEN"
+    figures = f"{played.rounds:>3} rounds  {played.faults.total():>3} faults"
+    line = f"seed {played.seed:<4} {cast.name:<6} {figures}  {verdict}  ({faults})"
+    return "\n".join([line, *(f"  {problem[:500]}" for problem in played.problems), ""])
+
+
+def _total(all_played: Iterable[Played]) -> str:
+    faults: Counter[str] = Counter()
+    claims_s: list[float] = []
+    broken = 0
+    for played in all_played:
+        faults += played.faults
+        claims_s += played.claims_s
+        broken += bool(played.problems)
+    lines = [f"{name:<20} {count:>5}" for name, count in sorted(faults.items())]
+    lines.append(f"{'in all':<20} {faults.total():>5}")
+    if claims_s:
+        lines.append(
+            f"first claim of a resume, after start-up: median {median(claims_s):.2f} s, longest {max(claims_s):.2f} s"
+        )
+    lines.append("every seed holds" if not broken else f"{broken} seeds are BROKEN")
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

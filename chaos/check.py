@@ -1,0 +1,107 @@
+"""What must hold after any seed: nothing lost, nothing doubled, evidence valid, nobody left, the same results."""
+
+import sqlite3
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from chaos.play import Stage
+from chaos.processes import alive
+from proctor.attempt.recheck import examine_run
+from proctor.evidence.artifacts import AttemptReport
+from proctor.evidence.layout import RootPaths
+
+GONE_S = 5.0
+
+
+def problems_of(stage: Stage, *, results: Mapping[str, Any]) -> Iterator[str]:
+    """Empty means that all holds. `results` are those of an undisturbed run."""
+    campaign = stage.campaign()
+    if campaign is None:
+        yield "no campaign began"
+        return
+    with closing(sqlite3.connect(f"file:{campaign.ledger}?mode=ro", uri=True)) as ledger:
+        [(word,)] = ledger.execute("pragma integrity_check")
+        if word != "ok":
+            yield f"the ledger: {word}"
+        cells = [cell for (cell,) in ledger.execute("select id from cell order by id")]
+        rows = ledger.execute("select cell, n, run, state, outcome, code from attempt order by cell, n").fetchall()
+    tried = defaultdict(list)
+    for cell, n, run, state, outcome, code in rows:
+        tried[cell].append((n, run, state, outcome, code))
+    yield from _one_result_each(cells, tried)
+    yield from _ledger_is_disk(stage.root, rows)
+    yield from _evidence_is_valid(stage.root, {f"{cell}.{n}" for cell, n, _, state, *_ in rows if state == "sealed"})
+    if (found := results_of(stage)) != results:
+        differing = sorted(cell for cell in {*found, *results} if found.get(cell) != results.get(cell))
+        yield f"results differ from an undisturbed run's in {differing}"
+    yield from _nobody_is_left(stage.folder)
+
+
+def _one_result_each(cells: list[str], tried: Mapping[str, list[tuple[Any, ...]]]) -> Iterator[str]:
+    for cell in cells:
+        attempts = tried.get(cell, [])
+        if [n for n, *_ in attempts] != list(range(1, len(attempts) + 1)):
+            yield f"{cell}: attempts {[n for n, *_ in attempts]}"
+        completed = [n for n, _, state, outcome, _ in attempts if (state, outcome) == ("sealed", "completed")]
+        if completed != [len(attempts)]:
+            yield f"{cell}: of {attempts} completed are {completed}"
+        if any(state == "claimed" for _, _, state, *_ in attempts):
+            yield f"{cell}: still claimed"
+
+
+def _ledger_is_disk(root: Path, rows: list[tuple[Any, ...]]) -> Iterator[str]:
+    """Every seal is in the ledger and the other way round; no folder that nobody claimed."""
+    folders = {
+        (run.folder.name, paths.folder.name): paths.seal.exists()
+        for run in RootPaths(root).runs()
+        for paths in run.attempts()
+    }
+    claimed = {(run, f"{cell}.{n}"): state == "sealed" for cell, n, run, state, *_ in rows}
+    for place, is_sealed in folders.items():
+        if claimed.get(place) is not is_sealed:
+            yield f"{place}: sealed on disk {is_sealed}, in the ledger {claimed.get(place)}"
+    if lost := [place for place, is_sealed in claimed.items() if is_sealed and place not in folders]:
+        yield f"lost: {lost}"
+
+
+def _evidence_is_valid(root: Path, sealed: set[str]) -> Iterator[str]:
+    """What was sealed is valid; what was cut off is partial and nothing worse."""
+    for run in RootPaths(root).runs():
+        for found in examine_run(run, is_strict=True):
+            fine = ("valid",) if found.name in sealed else ("valid", "partial")
+            if found.status not in fine:
+                yield f"{run.folder.name}/{found.name}: {found.status} {found.problems[:3]}"
+
+
+def results_of(stage: Stage) -> dict[str, Any]:
+    """What each cell came to; ids and times are another run's own."""
+    results = {}
+    for run in RootPaths(stage.root).runs():
+        for paths in run.attempts():
+            if not paths.seal.exists():
+                continue
+            report = msgspec.json.decode(paths.report.read_bytes(), type=AttemptReport)
+            if report.outcome == "completed":
+                metrics = report.metrics
+                results[paths.folder.name.rpartition(".")[0]] = {
+                    "judged": (report.claimed, report.verified, report.reasons, report.expectation),
+                    "did": (metrics.turns, metrics.tool_calls, metrics.tool_failures, metrics.tool_calls_by_kind),
+                    "used": metrics.total_tokens,
+                    "left": report.workspace_digest_after,
+                }
+    return results
+
+
+def _nobody_is_left(folder: Path) -> Iterator[str]:
+    end_s = time.monotonic() + GONE_S
+    while left := alive(folder):
+        if time.monotonic() > end_s:
+            yield f"left running: {left}"
+            return
+        time.sleep(0.05)

@@ -1,0 +1,280 @@
+"""One seed: a campaign played in rounds, each hit by its faults, until it is done in spite of them."""
+
+import json
+import os
+import random
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+
+from chaos.cast import Cast
+from chaos.player import Broken, Told
+from chaos.processes import agents
+from proctor.contain.intent import LOCK
+from proctor.evidence.layout import CampaignPaths, RootPaths
+
+ROOT = Path(__file__).parent.parent
+ROUND_S = 120.0
+MOST_ROUNDS = 80
+_ROWS = 60
+_BALLAST = "ballast"
+DISK_BYTES = 96 * 1024 * 1024
+
+LIVE = {"agent killed": 6, "server killed": 5, "agent paused": 2, "proctor paused": 2, "second proctor": 1}
+"""What is done to those who play, by how often."""
+STREAM = ("cut", "torn", "delayed")
+ENDINGS = ("proctor killed", "proctor killed", "proctor killed", "disk full")
+DEAD = ("lock left", "line torn")
+"""What is done to what a killed one left."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Stage:
+    """A folder of a seed's own. `has_disk`: its evidence lies on a small disk that can be filled."""
+
+    folder: Path
+    spec: Path
+    env: Mapping[str, str]
+    has_disk: bool
+
+    @property
+    def root(self) -> Path:
+        return self.folder / "evidence"
+
+    def campaign(self) -> CampaignPaths | None:
+        """The one that began; one that was killed before its plan was written never did."""
+        return next((each for each in RootPaths(self.root).campaigns() if each.plan.exists()), None)
+
+
+@dataclass(slots=True, kw_only=True)
+class Played:
+    seed: int
+    faults: Counter[str] = field(default_factory=Counter)
+    rounds: int = 0
+    claims_s: list[float] = field(default_factory=list)
+    """From a resume's start-up to its first claim."""
+    problems: list[str] = field(default_factory=list)
+
+
+@contextmanager
+def open_stage(cast: Cast, folder: Path) -> Iterator[Stage]:
+    (folder / "evidence").mkdir(parents=True)
+    disk = ["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "chaos", str(folder / "evidence")]
+    has_disk = subprocess.run(disk, capture_output=True, check=False).returncode == 0
+    try:
+        env = {**os.environ, **cast.environment(folder)}
+        yield Stage(folder=folder, spec=cast.write(folder), env=env, has_disk=has_disk)
+    finally:
+        if has_disk:
+            subprocess.run(["umount", "--lazy", str(folder / "evidence")], check=True)
+
+
+class Player:
+    """A Proctor that runs or resumes the campaign; dead when it is left."""
+
+    def __init__(self, stage: Stage, breaks: list[Broken]) -> None:
+        words = (str(stage.spec), str(stage.root), msgspec.json.encode(breaks).decode())
+        with (stage.folder / "stderr").open("ab") as stderr:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "chaos.player", *words],
+                cwd=ROOT,
+                env=stage.env,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=stderr,
+            )
+        self._text = b""
+
+    def __enter__(self) -> "Player":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with suppress(ProcessLookupError):
+            self.process.kill()
+        self.process.wait()
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+
+    def rows(self) -> Iterator[Told]:
+        """As they come, until it ends; TimeoutError where it does not."""
+        end_s = time.monotonic() + ROUND_S
+        assert self.process.stdout is not None
+        out = self.process.stdout.fileno()
+        while True:
+            readable, _, _ = select.select([out], [], [], max(0.0, end_s - time.monotonic()))
+            if not readable:
+                raise TimeoutError(f"no end within {ROUND_S:g} s")
+            if not (chunk := os.read(out, 65536)):
+                return
+            *lines, self._text = (self._text + chunk).split(b"\n")
+            for line in lines:
+                yield msgspec.json.decode(line, type=Told)
+
+
+class Seed:
+    """All chance of a seed comes from one place, so that it plays alike again as far as the machine lets it."""
+
+    def __init__(self, seed: int, stage: Stage, *, faults: int) -> None:
+        self.chance = random.Random(seed)
+        self.stage = stage
+        self.left = faults
+        self.played = Played(seed=seed)
+
+    def play(self) -> Played:
+        """Until it is done; the rounds after the last fault are undisturbed."""
+        played = self.played
+        while played.rounds < MOST_ROUNDS:
+            played.rounds += 1
+            try:
+                how = self._round()
+            except TimeoutError as error:
+                played.problems.append(f"round {played.rounds}: {error}")
+                return played
+            if how == "done":
+                return played
+        played.problems.append(f"not done after {MOST_ROUNDS} rounds")
+        return played
+
+    def _hit(self, name: str) -> None:
+        self.played.faults[name] += 1
+        self.left -= 1
+
+    def _round(self) -> str | None:
+        """How the campaign ended in it, if it did."""
+        ends_at, ending, due = self._plan_round()
+        began_s, how = 0.0, None
+        with Player(self.stage, self._breaks()) as player:
+            for number, row in enumerate(player.rows(), 1):
+                match row.what:
+                    case "ready":
+                        began_s = row.at_s
+                    case "claimed" if began_s:
+                        if self.played.rounds > 1:
+                            self.played.claims_s.append(row.at_s - began_s)
+                        began_s = 0.0
+                    case "broke":
+                        self._hit(f"stream {row.how}")
+                    case "ended":
+                        how = row.how
+                if due and number >= due[0] and self._do_live(player):
+                    due.pop(0)
+                if ends_at is not None and number >= ends_at:
+                    self._wait_a_moment()
+                    if ending == "disk full" and self.stage.has_disk:
+                        self._fill(player)
+                    else:
+                        player.process.kill()
+                        self._hit("proctor killed")
+                    break
+        if how is None:
+            self._do_dead()
+        return how
+
+    def _plan_round(self) -> tuple[int | None, str, list[int]]:
+        """After which of its rows the player ends and how, and after which something happens before that."""
+        if self.left <= 0:
+            return None, "", []
+        ends_at = self.chance.randrange(1, _ROWS)
+        due = sorted(self.chance.randrange(ends_at) for _ in range(self.chance.randrange(5)))
+        return ends_at, self.chance.choice(ENDINGS), due
+
+    def _breaks(self) -> list[Broken]:
+        if self.left <= 0:
+            return []
+        chance = self.chance
+        return [
+            Broken(channel=chance.randrange(1, 7), line=chance.randrange(1, 25), how=chance.choice(STREAM))
+            for _ in range(chance.randrange(4))
+        ]
+
+    def _wait_a_moment(self) -> None:
+        time.sleep(self.chance.random() * 0.03)
+
+    # ── faults ──
+
+    def _do_live(self, player: Player) -> bool:
+        """Whether it hit: at this very moment there may be nobody to be hit."""
+        kind = self.chance.choices(list(LIVE), weights=list(LIVE.values()))[0]
+        self._wait_a_moment()
+        pid = player.process.pid
+        found = agents(self.stage.folder, player=pid)
+        hit = [each for each in found if each.is_server == (kind == "server killed")]
+        match kind:
+            case "agent killed" | "server killed" | "agent paused" if not hit:
+                return False
+            case "agent killed" | "server killed":
+                with suppress(ProcessLookupError):
+                    os.kill(self.chance.choice(hit).pid, signal.SIGKILL)
+            case "agent paused":
+                _pause(self.chance.choice(hit).pid)
+            case "proctor paused":
+                _pause(pid)
+            case "second proctor":
+                if self.stage.campaign() is None:
+                    return False
+                self._refuse_second(player)
+        self._hit(kind)
+        return True
+
+    def _refuse_second(self, first: Player) -> None:
+        """Whoever comes second is told so, and changes nothing."""
+        with Player(self.stage, []) as second:
+            told = next(((row.what, row.of) for row in second.rows() if row.what != "ready"), None)
+        # Where the first has ended meanwhile, the second may do what is left.
+        if told != ("error", "machine.locked") and first.process.poll() is None:
+            self.played.problems.append(f"two Proctors ran one campaign: {told}")
+
+    def _fill(self, player: Player) -> None:
+        """The disk has no byte left; a while later it has."""
+        ballast = self.stage.folder / "evidence" / _BALLAST
+        with ballast.open("wb") as file, suppress(OSError):
+            while True:
+                file.write(bytes(1 << 20))
+                file.flush()
+        self._hit("disk full")
+        try:
+            player.process.wait(timeout=1 + self.chance.random())
+        except subprocess.TimeoutExpired:
+            player.process.kill()
+            self._hit("proctor killed")
+        finally:
+            player.process.wait()
+            ballast.unlink()
+
+    def _do_dead(self) -> None:
+        """To what the killed one left behind."""
+        campaign = self.stage.campaign()
+        if self.left <= 0 or campaign is None:
+            return
+        match self.chance.choice((*DEAD, None)):
+            case "lock left":
+                # Of somebody whose pid another process has by now.
+                (campaign.folder / LOCK).write_text(json.dumps({"pid": 1, "startTicks": 0, "bootId": "none"}))
+                self._hit("lock left")
+            case "line torn":
+                unsealed = [
+                    paths.frames
+                    for run in RootPaths(self.stage.root).runs()
+                    for paths in run.attempts()
+                    if paths.frames.exists() and not paths.seal.exists()
+                ]
+                if unsealed:
+                    with self.chance.choice(unsealed).open("ab") as file:
+                        file.write(b'{"seq":9999,"atMs":1')
+                    self._hit("line torn")
+
+
+def _pause(pid: int) -> None:
+    with suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGSTOP)
+        time.sleep(0.2)
+        os.kill(pid, signal.SIGCONT)

@@ -1,0 +1,117 @@
+"""A Proctor to be killed: `python -m chaos.player SPEC ROOT BREAKS` runs or resumes, and tells of each step in a line.
+
+BREAKS is JSON: what to do to the streams of the agents it starts.
+"""
+
+import sys
+import time
+from collections.abc import Callable, Sequence
+from itertools import count
+from pathlib import Path
+
+import anyio
+import msgspec
+from msgspec import field
+
+from proctor.attempt.machine import State
+from proctor.attempt.model import AttemptResult
+from proctor.campaign.run import run_campaign
+from proctor.campaign.watch import Began, CampaignWatcher
+from proctor.errors import ProctorError
+from proctor.evidence.layout import RootPaths
+from proctor.ids import AttemptId, FlowId, StrategyId
+from proctor.spec.load import load_spec
+from proctor.transport.channel import Channel
+from proctor.transport.fault import Break, Cut, Delay, FaultChannel, How
+
+REFUSED = 3
+
+
+class Broken(msgspec.Struct, frozen=True, kw_only=True):
+    """What happens to line number `line` of the `channel`th agent that is started."""
+
+    channel: int
+    line: int
+    how: str  # "cut", "torn" or "delayed"
+
+
+class Told(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A line of the player's."""
+
+    what: str
+    of: str = ""
+    how: str = ""
+    at_s: float = field(default_factory=time.monotonic)  # which is the same clock in every process
+
+
+def tell(what: str, of: str = "", how: str = "") -> None:
+    sys.stdout.buffer.write(msgspec.json.encode(Told(what=what, of=of, how=how)) + b"\n")
+    sys.stdout.buffer.flush()
+
+
+class Teller(CampaignWatcher):
+    def began(self, began: Began) -> None:
+        tell("began", began.campaign_id)
+
+    def claimed(self, attempt: AttemptId, *, strategy: StrategyId) -> None:
+        tell("claimed", attempt, strategy)
+
+    def entered(self, attempt: AttemptId, state: State) -> None:
+        tell("entered", attempt, state.value)
+
+    def settled(self, result: AttemptResult, *, usd: float | None, retry_at_ms: int | None) -> None:
+        tell("settled", result.attempt_id, "" if result.report is None else result.report.outcome)
+
+    def ended(self, how: str) -> None:
+        tell("ended", how=how)
+
+
+def breaker(breaks: Sequence[Broken]) -> Callable[[FlowId, Channel], Channel]:
+    """Stands between the agents and us."""
+    channels = count(1)
+
+    def between(flow: FlowId, channel: Channel) -> Channel:
+        number = next(channels)
+        plan = [_break(each, flow) for each in breaks if each.channel == number]
+        return FaultChannel(channel, plan) if plan else channel
+
+    return between
+
+
+def _break(broken: Broken, flow: FlowId) -> Break:
+    lines = count(1)
+    hows: dict[str, How] = {"cut": Cut(), "torn": Cut(keep_bytes=20), "delayed": Delay(delay_s=0.3)}
+
+    def hits(_: bytes) -> bool:
+        if next(lines) != broken.line:
+            return False
+        tell("broke", flow, broken.how)
+        return True
+
+    return Break(at=hits, how=hows[broken.how])
+
+
+async def play(spec: Path, root: Path, breaks: Sequence[Broken]) -> None:
+    campaigns = [each for each in RootPaths(root).campaigns() if each.plan.exists()]
+    await run_campaign(
+        load_spec(spec),
+        root=root,
+        watcher=Teller(),
+        between=breaker(breaks),
+        resume=campaigns[0] if campaigns else None,
+    )
+
+
+def main() -> int:
+    spec, root, breaks = sys.argv[1:]
+    tell("ready")
+    try:
+        anyio.run(play, Path(spec), Path(root), msgspec.json.decode(breaks, type=list[Broken]))
+    except ProctorError as error:
+        tell("error", error.code, str(error))
+        return REFUSED
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

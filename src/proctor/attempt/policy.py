@@ -1,0 +1,31 @@
+"""Which tool calls a flow's policy does not allow. Pure."""
+
+from collections.abc import Iterable, Iterator
+from fnmatch import fnmatchcase
+
+from proctor.event.command import command_line
+from proctor.event.trace import ToolCall
+from proctor.spec.running import ToolsSpec
+
+
+def violations(tools: ToolsSpec, calls: Iterable[ToolCall]) -> tuple[str, ...]:
+    """A sentence for each call that is denied or not allowed, in order."""
+    if tools == ToolsSpec():
+        return ()
+    return tuple(why for call in calls if (why := _why(tools, call)) is not None)
+
+
+def _why(tools: ToolsSpec, call: ToolCall) -> str | None:
+    names = tuple(_names(call))
+    for glob in tools.deny:
+        if any(fnmatchcase(name, glob) for name in names):
+            return f"{call.call}: {names[-1]} is denied by {glob}"
+    if tools.allow is not None and not any(fnmatchcase(name, glob) for glob in tools.allow for name in names):
+        return f"{call.call}: {names[-1]} is not allowed"
+    return None
+
+
+def _names(call: ToolCall) -> Iterator[str]:
+    yield f"{call.kind}:{call.name}"
+    if (line := command_line(call)) is not None:
+        yield f"command:{line}"

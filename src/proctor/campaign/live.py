@@ -1,0 +1,199 @@
+"""What a running campaign is at now, folded from what it tells its watchers, and kept in live.json while it runs."""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+import anyio
+import anyio.to_thread
+
+from proctor.attempt.machine import State
+from proctor.attempt.model import AttemptResult
+from proctor.campaign.recover import Remedy, remedy
+from proctor.campaign.watch import Began, CampaignWatcher
+from proctor.clock import SYSTEM_CLOCK, Clock
+from proctor.errors import MachineError
+from proctor.event.model import Event, SessionBegan, Tokens, ToolBegan, TurnBegan, UsageReported
+from proctor.event.usage import UsageFold
+from proctor.evidence.layout import write_artifact
+from proctor.evidence.live import Live, LiveAttempt, LiveLimit
+from proctor.ids import AttemptId, StrategyId
+
+PERIOD_S = 1.0
+
+Deed = Callable[[str, Any], str]
+"""What a tool call was for, in a line: its name, and what it was given."""
+Price = Callable[[AttemptId, Tokens], float | None]
+"""What so many tokens cost an attempt, where that is known."""
+
+_PHASE = {State.SESSION_STARTING: "starting", State.SESSION_READY: "starting", State.TURN_RUNNING: "working"}
+_OVER = (State.SEALED, State.ABANDONED)
+
+
+@dataclass(slots=True, kw_only=True)
+class Track:
+    """One running attempt as far as it was seen."""
+
+    began_at_ms: int
+    heard_at_ms: int
+    strategy: StrategyId | None = None
+    state: State = State.QUEUED
+    tool: ToolBegan | None = None
+    calls: int = 0
+    usage: UsageFold = field(default_factory=UsageFold)
+
+    @property
+    def phase(self) -> str:
+        return _PHASE.get(self.state, self.state.value)
+
+
+def _unpriced(_: AttemptId, __: Tokens) -> None:
+    """No price is known."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Picture(CampaignWatcher):
+    """Follows every attempt and forgets those that are over. Nothing is worked out before somebody looks."""
+
+    deed: Deed
+    price: Price = _unpriced
+    clock: Clock = SYSTEM_CLOCK
+    cells: int = 0
+    """As planned, until the run itself tells."""
+    run: Began | None = None
+    running: dict[AttemptId, Track] = field(default_factory=dict)
+    settled_here: int = 0
+    """Cells that got their result in this run."""
+    ended_here: int = 0
+    """Attempts that are over."""
+    limits: tuple[LiveLimit, ...] = ()
+    waiting: int = 0
+    usd: float | None = 0.0
+    is_stopping: str | None = None
+    changes: int = 0
+    has_begun: anyio.Event = field(default_factory=anyio.Event)
+    _retries: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def settled_cells(self) -> int:
+        return self.settled_here + (0 if self.run is None else self.run.settled)
+
+    def began(self, began: Began) -> None:
+        self.run, self.cells = began, began.cells
+        self.changes += 1
+        self.has_begun.set()
+
+    def claimed(self, attempt: AttemptId, *, strategy: StrategyId) -> None:
+        self._retries.pop(_cell(attempt), None)
+        self.track(attempt).strategy = strategy
+
+    def entered(self, attempt: AttemptId, state: State) -> None:
+        self.track(attempt).state = state
+        if state in _OVER:
+            del self.running[attempt]
+
+    def saw(self, attempt: AttemptId, event: Event) -> None:
+        track = self.track(attempt)
+        match event:
+            case ToolBegan():
+                track.tool = event
+                track.calls += 1
+            case UsageReported() | TurnBegan() | SessionBegan():
+                track.usage.feed(event)
+
+    def scheduled(self, limits: tuple[LiveLimit, ...], *, waiting: int) -> None:
+        self.limits, self.waiting = limits, waiting
+        self.changes += 1
+
+    def settled(self, result: AttemptResult, *, usd: float | None, retry_at_ms: int | None) -> None:
+        self.running.pop(result.attempt_id, None)
+        self.ended_here += 1
+        self.usd = None if usd is None or self.usd is None else self.usd + usd
+        report = result.report
+        if retry_at_ms is not None:
+            self._retries[_cell(result.attempt_id)] = retry_at_ms
+        elif report is not None and remedy(report.outcome, report.code) in (Remedy.NONE, Remedy.AGAIN):
+            self.settled_here += 1
+        self.changes += 1
+
+    def stopping(self, how: str) -> None:
+        self.is_stopping = how
+        self.changes += 1
+
+    def track(self, attempt: AttemptId) -> Track:
+        """Of one that runs, which has just been heard of."""
+        self.changes += 1
+        now_ms = self.clock.wall_ms()
+        track = self.running.get(attempt)
+        if track is None:
+            track = self.running[attempt] = Track(began_at_ms=now_ms, heard_at_ms=now_ms)
+        track.heard_at_ms = now_ms
+        return track
+
+    def left_ms(self, *, took_ms: int) -> int | None:
+        """How long it may take yet, once as many cells are done in this run as run at a time."""
+        if self.settled_here < max(2, len(self.running)) or self.settled_cells >= self.cells:
+            return None
+        return round(took_ms / self.settled_here * (self.cells - self.settled_cells))
+
+    def look(self) -> Live | None:
+        """How it stands; None before it has begun."""
+        if self.run is None:
+            return None
+        return Live(
+            at_ms=self.clock.wall_ms(),
+            run_id=self.run.run_id,
+            cells=self.cells,
+            settled=self.settled_cells,
+            waiting=self.waiting,
+            retrying=len(self._retries),
+            retry_at_ms=min(self._retries.values(), default=None),
+            usd=self.usd if self.ended_here else None,
+            running=tuple(self.look_at(attempt, track) for attempt, track in list(self.running.items())),
+            limits=self.limits,
+            stopping=self.is_stopping,
+        )
+
+    def look_at(self, attempt: AttemptId, track: Track) -> LiveAttempt:
+        tokens = track.usage.tokens
+        return LiveAttempt(
+            attempt_id=attempt,
+            phase=track.phase,
+            doing="" if track.tool is None else f"{track.tool.name}: {self.deed(track.tool.name, track.tool.input)}",
+            tokens=None if tokens is None else tokens.total,
+            usd=None if tokens is None else self.price(attempt, tokens),
+            began_at_ms=track.began_at_ms,
+            heard_at_ms=track.heard_at_ms,
+        )
+
+
+def _cell(attempt: AttemptId) -> str:
+    return attempt.rpartition(".")[0]
+
+
+@asynccontextmanager
+async def keep_live(picture: Picture, *, period_s: float = PERIOD_S) -> AsyncIterator[None]:
+    """live.json beside the ledger while this is open. A disk that refuses it costs the run nothing."""
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(_write_changes, picture, period_s)
+        try:
+            yield
+        finally:
+            tasks.cancel_scope.cancel()
+    if picture.run is not None:
+        with suppress(OSError):
+            picture.run.paths.live.unlink()
+
+
+async def _write_changes(picture: Picture, period_s: float) -> None:
+    await picture.has_begun.wait()
+    written = -1
+    with suppress(MachineError):
+        while picture.run is not None:
+            changes, live = picture.changes, picture.look()
+            if changes != written and live is not None:
+                path = picture.run.paths.live
+                await anyio.to_thread.run_sync(lambda: write_artifact(path, live, redactor=None, is_durable=False))  # noqa: B023
+                written = changes
+            await anyio.sleep(period_s)

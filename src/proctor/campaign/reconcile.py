@@ -1,0 +1,35 @@
+"""What became of attempts that the ledger saw begin and nobody saw end: their seals say."""
+
+from collections.abc import Iterable, Iterator
+
+from proctor.campaign import ledger
+from proctor.campaign.ledger import Statement
+from proctor.campaign.standing import Tried
+from proctor.errors import EvidenceError
+from proctor.evidence.artifacts import AttemptRecord, AttemptReport
+from proctor.evidence.layout import AttemptPaths, RootPaths
+from proctor.evidence.reader import read_artifact
+from proctor.evidence.seal import check_seal
+
+CUT_OFF = "run.cut-off"
+
+
+def reconcile(claimed: Iterable[Tried], *, root: RootPaths, at_ms: int) -> Iterator[Statement]:
+    """Only for whoever holds the campaign's lock: nobody may still be at work on them."""
+    for each in claimed:
+        paths = root.run(each.run).attempt(each.cell, n=each.n)
+        yield _settled(each, paths, at_ms=at_ms)
+
+
+def _settled(tried: Tried, paths: AttemptPaths, *, at_ms: int) -> Statement:
+    if problems := check_seal(paths):
+        code = next((each.code for each in problems if each.code != "evidence.partial"), CUT_OFF)
+        return ledger.abandon(tried.id, code=code if paths.seal.exists() else CUT_OFF, at_ms=at_ms)
+    try:
+        report = read_artifact(paths.report, AttemptReport)
+        record = read_artifact(paths.attempt, AttemptRecord)
+    except EvidenceError as error:
+        return ledger.abandon(tried.id, code=error.code, at_ms=at_ms)
+    # When it really ended: the orchestrator's death is no part of what it took.
+    ended_at_ms = min(at_ms, tried.claimed_at_ms + report.duration_ms)
+    return ledger.settle(tried.id, report, at_ms=ended_at_ms, strategy=record.strategy)

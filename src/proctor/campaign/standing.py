@@ -1,0 +1,90 @@
+"""How far each cell of a campaign has come, as a fold of its attempts. Pure."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import msgspec
+
+from proctor.campaign.recover import Remedy, remedy
+from proctor.event.outcome import Outcome
+from proctor.ids import AttemptId, CellId, RunId
+
+
+class Tried(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A row of the ledger, as far as it says what is left to do."""
+
+    id: AttemptId
+    cell: CellId
+    n: int
+    run: RunId
+    state: Literal["claimed", "sealed", "abandoned"]
+    claimed_at_ms: int
+    ended_at_ms: int | None = None
+    outcome: Outcome | None = None
+    code: str | None = None
+    retry_at_ms: int | None = None
+    usd: float | None = None
+
+    @property
+    def remedy(self) -> Remedy:
+        """What follows it. One that nobody saw the end of was cut off."""
+        return Remedy.REDO if self.outcome is None else remedy(self.outcome, self.code)
+
+    @property
+    def took_ms(self) -> int:
+        return 0 if self.ended_at_ms is None else max(0, self.ended_at_ms - self.claimed_at_ms)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Patience:
+    """What a cell may use up before its last failure stands: retries, and time over all its attempts."""
+
+    retries: int
+    mission_ms: int | None = None
+
+    def is_over(self, standing: "Standing") -> bool:
+        return standing.failures > self.retries or self.left_ms(standing) == 0
+
+    def left_ms(self, standing: "Standing") -> int | None:
+        return None if self.mission_ms is None else max(0, self.mission_ms - standing.took_ms)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """After the attempts made of a cell so far. `failures` are those that count against its retries."""
+
+    made: int = 0
+    failures: int = 0
+    took_ms: int = 0
+    is_settled: bool = False
+    retry_at_ms: int | None = None
+
+    def then(self, tried: Tried, *, patience: Patience) -> "Standing":
+        """After one more."""
+        after = tried.remedy
+        now = Standing(
+            made=max(self.made, tried.n),
+            failures=self.failures + (after is Remedy.AGAIN),
+            took_ms=self.took_ms + tried.took_ms,
+            retry_at_ms=tried.retry_at_ms,
+        )
+        stands = after is Remedy.NONE or (after is Remedy.AGAIN and patience.is_over(now))
+        if tried.state != "sealed" or not stands:
+            return now
+        return Standing(made=now.made, failures=now.failures, took_ms=now.took_ms, is_settled=True)
+
+    def anew(self) -> "Standing":
+        """As if nothing counted yet: somebody wants it tried again. Numbers of attempts go on."""
+        return Standing(made=self.made)
+
+
+UNTRIED = Standing()
+
+
+def standings(tried: Iterable[Tried], *, patience: Patience) -> Mapping[CellId, Standing]:
+    """Of every cell that was ever tried; a cell's attempts come in order."""
+    known: dict[CellId, Standing] = {}
+    for each in tried:
+        known[each.cell] = known.get(each.cell, UNTRIED).then(each, patience=patience)
+    return known

@@ -1,0 +1,104 @@
+"""How many attempts one key admits: what is configured, fewer after a refusal, none while it is shut. Pure."""
+
+from dataclasses import dataclass
+from hashlib import blake2b
+from math import inf
+
+LONGEST_PAUSE_S = 300.0
+# A quota's window is minutes to days long, so it is tried less often where nobody says when it opens.
+LONGEST_PARK_S = 1800.0
+PARK_FACTOR = 30
+
+
+def growing_pause_s(first_s: float, n: int, *, longest_s: float, seed: int, who: str) -> float:
+    """The pause after `n` others: it doubles, and is up to half as long again, by chance that can be repeated.
+
+    >>> [round(growing_pause_s(2, n, longest_s=60, seed=1, who="a"), 1) for n in (0, 1, 2, 9)]
+    [2.4, 4.8, 11.9, 60]
+    """
+    drawn = blake2b(f"{seed}:{who}:{n}".encode(), digest_size=8).digest()
+    chance = int.from_bytes(drawn) / 2**64
+    # Beyond 2**40 any pause is the longest one.
+    return min(longest_s, first_s * 2.0 ** min(n, 40) * (1 + chance / 2))
+
+
+@dataclass(slots=True, kw_only=True)
+class Throttle:
+    """One key. Each attempt that is served admits a little more, each time of congestion leaves half.
+
+    An attempt that began before the last decrease tells of the time before it: it neither grows nor shrinks anything.
+    """
+
+    key: str
+    most: float
+    backoff_s: float
+    longest_wait_s: float
+    seed: int
+    taken: int = 0  # places in use
+    unheard: int = 0  # attempts begun of whose end nothing is known, though some have left their place
+    shut_until_s: float = 0.0
+    why: str | None = None  # the code that it was last refused with, until all is as before
+    is_given_up: bool = False
+    _level: float | None = None
+    _shrunk_at: int = 0
+    _troubled_since_s: float | None = None
+    _pauses: int = 0
+
+    @property
+    def now(self) -> float:
+        """How many it admits, at a time when it is not shut."""
+        if self.is_given_up:
+            return 0
+        return self.most if self._level is None else int(self._level)
+
+    @property
+    def has_place(self) -> bool:
+        return self.taken < self.now
+
+    def served(self, *, start: int) -> None:
+        """The attempt that was the `start`th came to its result."""
+        if start <= self._shrunk_at or self._level is None:
+            return
+        self._troubled_since_s, self._pauses = None, 0
+        self._level += 1 / self._level
+        if self._level >= self.most:
+            self._level = self.why = None
+
+    def refused(
+        self, *, start: int, starts: int, now_s: float, retry_after_s: float | None, is_quota: bool, why: str
+    ) -> None:
+        """The `start`th attempt of `starts` so far was told to come back, where possible after `retry_after_s`."""
+        is_news = start > self._shrunk_at
+        if not is_news and retry_after_s is None:
+            return
+        if self._troubled_since_s is None:
+            self._troubled_since_s = now_s
+        deadline_s = self._troubled_since_s + self.longest_wait_s
+        if now_s >= deadline_s or now_s + (retry_after_s or 0) > deadline_s:
+            self.is_given_up = True
+        pause_s = self._pause_s(retry_after_s, is_news=is_news, is_quota=is_quota)
+        self.shut_until_s = max(self.shut_until_s, min(now_s + pause_s, deadline_s))
+        self.why = why
+        if is_news:
+            # Not more than it admitted: of those that have left their place nothing is under way.
+            in_flight = min(self.unheard, self.now)
+            if self.most == inf:
+                # Nothing is configured: it is never to admit more than it had when that was too much.
+                self.most = in_flight
+            self._level = 1 if is_quota else max(1, in_flight // 2)
+            self._shrunk_at = starts
+            self._pauses += 1
+
+    def _pause_s(self, retry_after_s: float | None, *, is_news: bool, is_quota: bool) -> float:
+        if retry_after_s is None:
+            first_s, longest_s = self.backoff_s, LONGEST_PAUSE_S
+            if is_quota:
+                first_s, longest_s = first_s * PARK_FACTOR, LONGEST_PARK_S
+            return growing_pause_s(first_s, self._pauses, longest_s=longest_s, seed=self.seed, who=self.key)
+        if not is_news or self._pauses == 0:
+            return retry_after_s
+        # Who came back when asked to and was refused again need not believe it: "0" would be asked for ever.
+        least_s = growing_pause_s(
+            self.backoff_s, self._pauses - 1, longest_s=LONGEST_PAUSE_S, seed=self.seed, who=self.key
+        )
+        return max(retry_after_s, least_s)

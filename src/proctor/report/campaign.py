@@ -1,0 +1,225 @@
+"""The report of a campaign, whatever state it is in. Pure."""
+
+from collections.abc import Iterator, Mapping
+
+from proctor.errors import Exit, bucket_of
+from proctor.event.outcome import Outcome
+from proctor.evidence.reader import Problem
+from proctor.ids import AttemptId, CampaignId, CellId, Digest, FlowId, MissionId, RunId
+from proctor.report.gates import Gate, gates_of
+from proctor.report.ledger import LedgerAttempt
+from proctor.report.score import INVALID, MissionScore, Score, Sum, Told
+from proctor.report.standing import Damage, Standing
+from proctor.report.verdict import WORDS, judge_result, worst
+
+
+class RunTold(Told, frozen=True, kw_only=True):
+    """One execution. `how` it ended is None where it still runs, was killed, or nobody wrote that down."""
+
+    run_id: RunId
+    began_at_ms: int
+    ended_at_ms: int | None
+    how: str | None
+
+
+class FlowTold(Told, frozen=True, kw_only=True):
+    flow_id: FlowId
+    score: Score
+
+
+class MissionTold(Told, frozen=True, kw_only=True):
+    """A mission in every flow. It differs where the rates do."""
+
+    mission_id: MissionId
+    differs: bool
+    flows: dict[FlowId, MissionScore]
+
+
+class Missing(Told, frozen=True, kw_only=True):
+    """A cell without a result, and what came of its last attempt, if there was one."""
+
+    cell: CellId
+    mission_id: MissionId
+    flow_id: FlowId
+    repeat: int
+    why: str
+    code: str | None = None
+
+
+class Mismatch(Told, frozen=True, kw_only=True):
+    """The agent says one thing, and the probes another."""
+
+    attempt_id: AttemptId
+    claimed: bool
+    verified: bool
+
+
+class Effort(Told, frozen=True, kw_only=True):
+    """Of all attempts, those that do not count among them: all were paid for."""
+
+    attempts: int
+    not_counted: int
+    tokens: int
+    tokens_unknown: int
+    usd: float | None
+    usd_unknown: int
+
+
+class Damaged(Told, frozen=True, kw_only=True):
+    attempt_id: AttemptId
+    problems: tuple[Problem, ...]
+
+
+class CampaignReport(Told, frozen=True, kw_only=True):
+    """What `campaign report --json` prints. Whole is a campaign that has ended with a result for every cell."""
+
+    schema_version: int = 1
+    campaign_id: CampaignId
+    spec_file: str | None
+    spec_digest: Digest | None
+    plan_digest: Digest | None
+    is_canary: bool
+    is_running: bool
+    is_whole: bool
+    is_examined: bool
+    runs: tuple[RunTold, ...]
+    exit: int
+    verdict: str
+    score: Score
+    effort: Effort
+    flows: tuple[FlowTold, ...]
+    missions: tuple[MissionTold, ...]
+    mismatches: tuple[Mismatch, ...]
+    gates: tuple[Gate, ...]
+    missing: tuple[Missing, ...]
+    damaged: tuple[Damaged, ...] = ()
+
+    @property
+    def blocked(self) -> tuple[Gate, ...]:
+        return tuple(gate for gate in self.gates if gate.blocked)
+
+
+def report_campaign(found: Standing, *, damage: Damage | None = None) -> CampaignReport:
+    """What it comes to. `damage` is None where the evidence was not examined."""
+    sums = _sums(found)
+    flows = tuple(dict.fromkeys(result.cell.flow for result in found.cells))
+    by_flow = {flow: Sum() for flow in flows}
+    whole = Sum()
+    for (_, flow), each in sums.items():
+        by_flow[flow].merge(each)
+    for each in by_flow.values():
+        whole.merge(each)
+    gates = gates_of(found)
+    missing = tuple(_missing(found))
+    code = _exit(found, gates)
+    made = found.contents.campaign
+    return CampaignReport(
+        campaign_id=found.campaign_id,
+        spec_file=None if made is None else made.file,
+        spec_digest=None if made is None else made.spec,
+        plan_digest=found.plan.digest or None,
+        is_canary=found.plan.is_canary,
+        is_running=found.is_running,
+        is_whole=bool(found.cells) and not missing and not found.is_running,
+        is_examined=damage is not None,
+        runs=tuple(
+            RunTold(run_id=run.id, began_at_ms=run.began_at_ms, ended_at_ms=run.ended_at_ms, how=run.how)
+            for run in found.contents.runs
+        ),
+        exit=code,
+        verdict=WORDS[code],
+        score=whole.score(),
+        effort=_effort(found),
+        flows=tuple(FlowTold(flow_id=flow, score=each.score()) for flow, each in by_flow.items()),
+        missions=tuple(_missions(sums)),
+        mismatches=tuple(_mismatches(found)),
+        gates=gates,
+        missing=missing,
+        damaged=tuple(Damaged(attempt_id=name, problems=problems) for name, problems in (damage or {}).items()),
+    )
+
+
+def _sums(found: Standing) -> dict[tuple[MissionId, FlowId], Sum]:
+    sums: dict[tuple[MissionId, FlowId], Sum] = {}
+    for each in found.cells:
+        key = (each.cell.mission, each.cell.flow)
+        if (sum_ := sums.get(key)) is None:
+            sum_ = sums[key] = Sum()
+        sum_.cells += 1
+        if each.stands is not None and each.spoken is not None:
+            sum_.add(each.spoken, each.tally, stands=each.stands)
+    for sum_ in sums.values():
+        sum_.close_mission()
+    return sums
+
+
+def _missions(sums: Mapping[tuple[MissionId, FlowId], Sum]) -> Iterator[MissionTold]:
+    missions: dict[MissionId, dict[FlowId, MissionScore]] = {}
+    for (mission, flow), each in sums.items():
+        missions.setdefault(mission, {})[flow] = each.mission_score()
+    for mission, flows in missions.items():
+        rates = {score.rate for score in flows.values() if score.rate is not None}
+        yield MissionTold(mission_id=mission, differs=len(rates) > 1, flows=flows)
+
+
+def _mismatches(found: Standing) -> Iterator[Mismatch]:
+    for each in found.cells:
+        said = each.spoken
+        if each.stands in (None, INVALID) or said is None or said.claimed is None or said.verified is None:
+            continue
+        if said.claimed is not said.verified:
+            yield Mismatch(attempt_id=said.id, claimed=said.claimed, verified=said.verified)
+
+
+def _missing(found: Standing) -> Iterator[Missing]:
+    for each in found.cells:
+        if each.stands is None:
+            yield Missing(
+                cell=each.cell.id,
+                mission_id=each.cell.mission,
+                flow_id=each.cell.flow,
+                repeat=each.cell.repeat,
+                why=_why_missing(each.spoken, is_running=found.is_running),
+                code=None if each.spoken is None else each.spoken.code,
+            )
+
+
+def _why_missing(last: LedgerAttempt | None, *, is_running: bool) -> str:
+    match last:
+        case None:
+            return "not tried yet" if is_running else "never tried"
+        case LedgerAttempt(state="claimed"):
+            return "running" if is_running else "cut off"
+        case LedgerAttempt(outcome=Outcome.CANCELLED):
+            return "cancelled"
+        case _:
+            return "cut off"
+
+
+def _effort(found: Standing) -> Effort:
+    ended = [attempt for attempt in found.contents.attempts if attempt.state != "claimed"]
+    known = [attempt.usd for attempt in ended if attempt.usd is not None]
+    results = sum(each.stands is not None for each in found.cells)
+    return Effort(
+        attempts=len(found.contents.attempts),
+        not_counted=len(found.contents.attempts) - results,
+        tokens=sum(attempt.tokens or 0 for attempt in ended),
+        tokens_unknown=sum(attempt.tokens is None for attempt in ended),
+        usd=sum(known) if known else None,
+        usd_unknown=len(ended) - len(known),
+    )
+
+
+def _exit(found: Standing, gates: tuple[Gate, ...]) -> Exit:
+    """The worst of what results and gates say. What is missing is the coverage gate's matter."""
+    said = {Exit.OK} if found.cells else {Exit.UNVERIFIED}
+    endings = {
+        (each.spoken.outcome, each.spoken.code, each.spoken.verified, each.spoken.met, each.stands == INVALID)
+        for each in found.cells
+        if each.stands is not None and each.spoken is not None
+    }
+    for outcome, code, verified, met, is_invalid in endings:
+        bucket = None if code is None else bucket_of(code)
+        judged = judge_result(outcome or Outcome.UNKNOWN, bucket=bucket, verified=verified, met=met)
+        said.add(Exit.EVIDENCE if is_invalid else judged)
+    return worst(said | {gate.exit for gate in gates})

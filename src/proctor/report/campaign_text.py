@@ -1,0 +1,75 @@
+"""A campaign's report for a terminal, and for a page of Markdown."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from proctor.errors import Exit
+from proctor.report.campaign import CampaignReport
+from proctor.report.campaign_words import conclude_campaign, facts, flow_table, sections
+from proctor.report.words import legible, markdown_text
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+
+def next_steps(report: CampaignReport) -> Iterator[str]:
+    """What can be done about it."""
+    if report.is_running:
+        yield "proctor campaign status " + report.campaign_id
+    elif report.missing and not report.is_canary:
+        yield "proctor campaign resume " + report.campaign_id
+    elif not report.is_examined:
+        yield "proctor campaign publish-check " + report.campaign_id
+
+
+def render_campaign(report: CampaignReport) -> "RenderableType":
+    """All but what to do next."""
+    # Imported when used: it takes as long as the report itself.
+    from rich.console import Group
+    from rich.padding import Padding
+    from rich.table import Table
+    from rich.text import Text
+
+    from proctor.report.text import STYLE_OF
+
+    grid = Table.grid(padding=(0, 2))
+    for name, value in facts(report):
+        grid.add_row(Text(name, style="dim"), Text(legible(value)))
+    headings, rows = flow_table(report)
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
+    for at, heading in enumerate(headings):
+        table.add_column(heading, justify="left" if at == 0 else "right", overflow="fold", no_wrap=at > 0)
+    for row in rows:
+        table.add_row(*(Text(legible(each)) for each in row))
+    parts: list[RenderableType] = [
+        Text(legible(report.campaign_id), style="bold"),
+        Padding(grid, (0, 0, 0, 2)),
+        Text(),
+        Padding(table, (0, 0, 0, 2)),
+        Text(),
+    ]
+    for section in sections(report):
+        if section.lines:
+            parts.append(Text(f"  {legible(section.title)}", style="bold red" if section.is_bad else "bold"))
+            parts += [Padding(Text(legible(line)), (0, 0, 0, 4)) for line in section.lines]
+    return Group(*parts, Text(), Text(f"  {conclude_campaign(report)}", style=STYLE_OF[Exit(report.exit)]))
+
+
+def campaign_markdown(report: CampaignReport) -> str:
+    """The same bytes for the same report."""
+    lines = [f"# {markdown_text(report.campaign_id)}", ""]
+    lines += [f"{markdown_text(conclude_campaign(report))} Verdict: **{report.verdict}** (exit {report.exit}).", ""]
+    lines += [f"- {name}: {markdown_text(value)}" for name, value in facts(report)]
+    headings, rows = flow_table(report)
+    lines += ["", f"| {' | '.join(headings)} |", f"|---|{'--:|' * (len(headings) - 1)}"]
+    lines += [f"| {' | '.join(markdown_text(each) for each in row)} |" for row in rows]
+    for section in sections(report):
+        if section.lines:
+            lines += [
+                "",
+                f"## {markdown_text(section.title)}",
+                "",
+                *(f"- {markdown_text(line, limit=2000)}" for line in section.lines),
+            ]
+    foot = "Scored is what passed or failed by the agent's own doing. Rates have Wilson intervals of 95 %."
+    return "\n".join([*lines, "", foot, ""])

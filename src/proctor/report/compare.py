@@ -1,0 +1,156 @@
+"""Two flows, or two campaigns, on the same missions: pair by pair, with how sure the difference is. Pure."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from proctor.errors import Exit
+from proctor.ids import CampaignId, FlowId, MissionId
+from proctor.report.score import FAILED, PASSED, Score, Sum, Told
+from proctor.report.standing import CellResult
+from proctor.report.stats import SIGNIFICANT, paired, sign_test
+
+Key = tuple[FlowId | None, MissionId, int]
+"""What makes two cells a pair: the mission and the repeat, and the flow where whole campaigns are compared."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chosen:
+    """One side as it was asked for."""
+
+    name: str
+    campaign_id: CampaignId
+    flow_id: FlowId | None
+    cells: Mapping[Key, CellResult]
+
+
+class Side(Told, frozen=True, kw_only=True):
+    """One side, and what all its results come to, those without a partner among them."""
+
+    name: str
+    campaign_id: CampaignId
+    flow_id: FlowId | None
+    score: Score
+
+
+class MissionApart(Told, frozen=True, kw_only=True):
+    """A mission that the two do not pass alike often, of the pairs that were compared."""
+
+    mission_id: MissionId
+    flow_id: FlowId | None
+    pairs: int
+    passed_a: int
+    passed_b: int
+
+
+class Comparison(Told, frozen=True, kw_only=True):
+    """What `compare --json` prints. `difference` is the rate of B less that of A, over the pairs that both scored.
+
+    `p` is McNemar's exact test over pairs, `p_missions` the sign test over missions, which repeats cannot flatter.
+    `not_same_work` counts pairs of cells that were not planned alike: another prompt, workspace, model or setting.
+    """
+
+    schema_version: int = 1
+    exit: int
+    verdict: str
+    a: Side
+    b: Side
+    pairs: int
+    both: int
+    only_a: int
+    only_b: int
+    neither: int
+    rate_a: float | None
+    rate_b: float | None
+    difference: float | None
+    difference_low: float | None
+    difference_high: float | None
+    p: float
+    missions_better: int
+    missions_worse: int
+    p_missions: float
+    apart: tuple[MissionApart, ...]
+    not_compared: int
+    not_same_work: int
+
+
+def compare(a: Chosen, b: Chosen) -> Comparison:
+    """Exit 0 where B is not significantly worse, 1 where it is, 4 where there is no pair that both scored."""
+    common = [key for key in a.cells if key in b.cells]
+    scored = [key for key in common if _is_scored(a.cells[key]) and _is_scored(b.cells[key])]
+    counts = paired((_has_passed(a.cells[key]), _has_passed(b.cells[key])) for key in scored)
+    low, high = counts.interval or (None, None)
+    apart = tuple(_apart(a, b, scored))
+    better = sum(each.passed_b > each.passed_a for each in apart)
+    worse = len(apart) - better
+    exit_, verdict = _judge(counts.pairs, counts.difference, counts.p)
+    passed_a, passed_b = counts.both + counts.only_first, counts.both + counts.only_second
+    return Comparison(
+        exit=exit_,
+        verdict=verdict,
+        a=_side(a),
+        b=_side(b),
+        pairs=counts.pairs,
+        both=counts.both,
+        only_a=counts.only_first,
+        only_b=counts.only_second,
+        neither=counts.neither,
+        rate_a=passed_a / counts.pairs if counts.pairs else None,
+        rate_b=passed_b / counts.pairs if counts.pairs else None,
+        difference=counts.difference,
+        difference_low=low,
+        difference_high=high,
+        p=counts.p,
+        missions_better=better,
+        missions_worse=worse,
+        p_missions=sign_test(better, worse),
+        apart=apart,
+        not_compared=len({*a.cells, *b.cells}) - len(scored),
+        not_same_work=sum(a.cells[key].cell.digest != b.cells[key].cell.digest for key in common)
+        if a.campaign_id != b.campaign_id
+        else 0,
+    )
+
+
+def _judge(pairs: int, difference: float | None, p: float) -> tuple[Exit, str]:
+    if not pairs or difference is None:
+        return Exit.UNVERIFIED, "not comparable: there is no pair that both scored"
+    if p >= SIGNIFICANT:
+        return Exit.OK, "no significant difference"
+    return (Exit.OK, "B is significantly better") if difference > 0 else (Exit.JUDGED_NO, "B is significantly worse")
+
+
+def _apart(a: Chosen, b: Chosen, scored: list[Key]) -> Iterator[MissionApart]:
+    """Those that differ most first."""
+    counts: dict[tuple[FlowId | None, MissionId], list[int]] = {}
+    for key in scored:
+        count = counts.setdefault(key[:2], [0, 0, 0])
+        count[0] += 1
+        count[1] += _has_passed(a.cells[key])
+        count[2] += _has_passed(b.cells[key])
+    for (flow, mission), (pairs, one, other) in sorted(
+        counts.items(), key=lambda each: -abs(each[1][2] - each[1][1]) / each[1][0]
+    ):
+        if one != other:
+            yield MissionApart(mission_id=mission, flow_id=flow, pairs=pairs, passed_a=one, passed_b=other)
+
+
+def _side(chosen: Chosen) -> Side:
+    missions: dict[tuple[FlowId | None, MissionId], Sum] = {}
+    for key, each in chosen.cells.items():
+        sum_ = missions.setdefault(key[:2], Sum())
+        sum_.cells += 1
+        if each.spoken is not None and each.stands is not None:
+            sum_.add(each.spoken, each.tally, stands=each.stands)
+    whole = Sum()
+    for sum_ in missions.values():
+        sum_.close_mission()
+        whole.merge(sum_)
+    return Side(name=chosen.name, campaign_id=chosen.campaign_id, flow_id=chosen.flow_id, score=whole.score())
+
+
+def _is_scored(result: CellResult) -> bool:
+    return result.stands in (PASSED, FAILED)
+
+
+def _has_passed(result: CellResult) -> bool:
+    return result.stands == PASSED

@@ -1,0 +1,35 @@
+"""What a report needs of plan.json: its flows and gates, and not its many cells."""
+
+import msgspec
+
+from proctor.evidence.layout import CampaignPaths
+from proctor.evidence.reader import read_artifact
+from proctor.ids import Digest, FlowId, StrategyId
+from proctor.spec.running import GatesSpec, ToolsSpec
+
+
+class PlannedFlow(msgspec.Struct, frozen=True):
+    """A flow, and what it may use."""
+
+    id: FlowId
+    runtime: tuple[StrategyId, ...]
+    tools: ToolsSpec = ToolsSpec()
+
+
+class Planned(msgspec.Struct, frozen=True, rename="camel"):
+    """What an older Proctor did not plan has the default of now."""
+
+    flows: tuple[PlannedFlow, ...]
+    campaign: str = ""
+    digest: Digest = Digest("")
+    gates: GatesSpec = GatesSpec()
+    is_canary: bool = False
+
+
+class _PlanFile(msgspec.Struct, frozen=True):
+    plan: Planned
+
+
+def read_plan(campaign: CampaignPaths) -> Planned:
+    """EvidenceError where there is none to read."""
+    return read_artifact(campaign.plan, _PlanFile).plan

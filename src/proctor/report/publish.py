@@ -1,0 +1,72 @@
+"""Whether a campaign's results may be shown to others, with every reason why not. Pure."""
+
+from collections.abc import Iterator
+
+from proctor.errors import CODES, Exit
+from proctor.evidence.reader import Problem
+from proctor.ids import CampaignId
+from proctor.report.campaign import CampaignReport
+from proctor.report.score import Told
+from proctor.report.verdict import worst
+from proctor.report.words import plural
+
+_EXITS = {"publish.gate": Exit.JUDGED_NO}
+
+
+class Reason(Told, frozen=True, kw_only=True):
+    """Something that stands in the way, and what to do about it."""
+
+    code: str
+    what: str
+    todo: str
+
+    @property
+    def exit(self) -> Exit:
+        if self.code == "evidence.partial" or not self.code.startswith("evidence."):
+            return _EXITS.get(self.code, Exit.UNVERIFIED)
+        return Exit.EVIDENCE
+
+
+class Publication(Told, frozen=True, kw_only=True):
+    """What `campaign publish-check --json` prints."""
+
+    schema_version: int = 1
+    ok: bool
+    exit: int
+    campaign_id: CampaignId
+    reasons: tuple[Reason, ...]
+
+
+def judge_publication(report: CampaignReport, *, probes: int, problems: tuple[tuple[str, Problem], ...]) -> Publication:
+    """`probes` were required of the results, all in all; `problems` are of the evidence, each with whose it is."""
+    reasons = tuple(_reasons(report, probes=probes, problems=problems))
+    code = worst({Exit.OK, *(reason.exit for reason in reasons)})
+    return Publication(ok=not reasons, exit=code, campaign_id=report.campaign_id, reasons=reasons)
+
+
+def _reasons(report: CampaignReport, *, probes: int, problems: tuple[tuple[str, Problem], ...]) -> Iterator[Reason]:
+    if report.is_canary:
+        yield _reason("publish.canary", f"{report.campaign_id} is a canary")
+    if report.is_running:
+        yield _reason("publish.running", f"{report.campaign_id} is being run")
+    score = report.score
+    if not score.cells:
+        yield _reason("publish.vacuous", "the plan has no cell")
+    elif not probes:
+        yield _reason("publish.vacuous", "no probe was required of any result")
+    elif not score.scored:
+        yield _reason("publish.vacuous", "no result says whether an agent did what it was asked")
+    if report.missing:
+        first = ", ".join(each.cell for each in report.missing[:3])
+        more = f" and {len(report.missing) - 3:,} more" if len(report.missing) > 3 else ""
+        told = plural(len(report.missing), "cell")
+        yield _reason("publish.incomplete", f"{told} of {score.cells:,} without a result: {first}{more}")
+    for gate in report.blocked:
+        for line in gate.lines():
+            yield _reason("publish.gate", f"{gate.name}: {line}")
+    for whose, problem in problems:
+        yield _reason(problem.code, f"{whose}: {problem.file} {problem.detail}".rstrip())
+
+
+def _reason(code: str, what: str) -> Reason:
+    return Reason(code=code, what=what, todo=CODES[code].todo if code in CODES else "")

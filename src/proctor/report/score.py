@@ -1,0 +1,256 @@
+"""What results come to: who passed, how surely, at what cost. Pure; only what is the agent's own is scored."""
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, Protocol
+
+import msgspec
+
+from proctor.errors import Bucket, bucket_of
+from proctor.event.metrics import nearest_rank
+from proctor.event.outcome import Outcome
+from proctor.evidence.tally import Tally
+from proctor.report.ledger import LedgerAttempt
+from proctor.report.stats import pass_all, pass_at, wilson
+
+PASSED, FAILED, UNVERIFIED, INVALID = "passed", "failed", "unverified", "evidence"
+"""How a result stands, beside the buckets of failures that are not the agent's."""
+
+_AGENTS = frozenset({PASSED, FAILED, UNVERIFIED})
+
+DRAWS = (1, 2, 3, 5, 10, 20, 50, 100)
+"""The k of pass@k and pass^k, as far as there are that many repeats."""
+
+
+class Told(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Root of all that a campaign's report tells."""
+
+
+class TokenSum(Told, frozen=True, kw_only=True):
+    """Tokens on one word for them. `cached` is a part of `input`, and None where some did not say."""
+
+    results: int
+    input: int
+    cached: int | None
+    output: int
+
+
+class MissionScore(Told, frozen=True, kw_only=True):
+    """Of the cells of a mission in a flow.
+
+    `scored` results passed or failed; of `unverified` ones nothing could be judged, and `buckets` hold those that
+    failed by no fault of the agent's. The rest is of all results; `unmeasured` of them do not say, and add nothing.
+    `tokens` and `usd` are what is known, beside how many results do not tell theirs.
+    """
+
+    cells: int
+    results: int
+    scored: int
+    passed: int
+    rate: float | None
+    unverified: int
+    buckets: dict[str, int]
+    tool_calls: int
+    tool_failures: int
+    tool_retries: int
+    stuck: int
+    tool_ms: int
+    output_bytes: int
+    unmeasured: int
+    duration_p50_ms: int | None
+    duration_p95_ms: int | None
+    tokens: int
+    tokens_unknown: int
+    usd: float | None
+    usd_unknown: int
+
+
+class Score(MissionScore, frozen=True, kw_only=True):
+    """The same of a flow, or of all, with how sure it is.
+
+    `pass_at` and `pass_all` are means over missions with that many scored results.
+    """
+
+    rate_low: float | None
+    rate_high: float | None
+    pass_at: dict[int, float]
+    pass_all: dict[int, float]
+    tokens_by_authority: dict[str, TokenSum]
+    usd_per_pass: float | None
+
+
+def standing(result: LedgerAttempt) -> str:
+    """How it stands: PASSED, FAILED, UNVERIFIED, or the bucket of a failure that is not the agent's."""
+    return _standing(result.outcome, result.code, result.verified, result.met)
+
+
+@lru_cache(maxsize=1024)
+def _standing(outcome: Outcome | None, code: str | None, verified: bool | None, met: bool | None) -> str:
+    if met:
+        return PASSED
+    bucket = None if code is None else bucket_of(code)
+    if bucket not in (None, Bucket.AGENT):
+        return bucket.value
+    if met is False or verified is False:
+        return FAILED
+    if outcome in (Outcome.COMPLETED, Outcome.FAILED) and verified:
+        return PASSED
+    return UNVERIFIED if outcome in (Outcome.COMPLETED, Outcome.UNKNOWN, None) else FAILED
+
+
+@dataclass(slots=True)
+class Sum:
+    """Results added up, so that each is looked at once."""
+
+    cells: int = 0
+    stands: Counter[str] = field(default_factory=Counter)
+    missions: list[tuple[int, int]] = field(default_factory=list)  # how many were scored, and how many of them passed
+    calls: int = 0
+    failures: int = 0
+    retries: int = 0
+    stuck: int = 0
+    tool_ms: int = 0
+    output_bytes: int = 0
+    unmeasured: int = 0
+    durations_ms: list[int] = field(default_factory=list)
+    tokens: int = 0
+    tokens_unknown: int = 0
+    authorities: dict[str, list[int]] = field(default_factory=dict)  # results, input, cached, output, uncached
+    usd: float = 0.0
+    usd_unknown: int = 0
+
+    def add(self, result: LedgerAttempt, tally: Tally | None, *, stands: str) -> None:
+        """One result more, of a cell that is counted apart."""
+        self.stands[stands] += 1
+        if stands == INVALID:
+            # What damaged evidence says of itself is not known.
+            self.tokens_unknown += 1
+            self.usd_unknown += 1
+            self.unmeasured += 1
+            return
+        if result.duration_ms is not None:
+            self.durations_ms.append(result.duration_ms)
+        if result.tokens is None:
+            self.tokens_unknown += 1
+        else:
+            self.tokens += result.tokens
+        if result.usd is None:
+            self.usd_unknown += 1
+        else:
+            self.usd += result.usd
+        if tally is None:
+            self.calls += result.tool_calls or 0
+            self.unmeasured += 1
+            return
+        self.calls += tally.tool_calls
+        self.failures += tally.tool_failures
+        self.retries += tally.tool_retries or 0
+        self.stuck += tally.is_stuck is True
+        self.tool_ms += tally.tool_ms or 0
+        self.output_bytes += tally.output_bytes
+        if tally.tokens_authority is not None and tally.input_tokens is not None and tally.output_tokens is not None:
+            words = self.authorities.setdefault(tally.tokens_authority, [0, 0, 0, 0, 0])
+            words[0] += 1
+            words[1] += tally.input_tokens
+            words[2] += tally.cached_tokens or 0
+            words[3] += tally.output_tokens
+            words[4] += tally.cached_tokens is None
+
+    def merge(self, other: "Sum") -> None:
+        """Another's cells too; it keeps its own."""
+        self.cells += other.cells
+        self.stands.update(other.stands)
+        self.missions += other.missions
+        self.calls += other.calls
+        self.failures += other.failures
+        self.retries += other.retries
+        self.stuck += other.stuck
+        self.tool_ms += other.tool_ms
+        self.output_bytes += other.output_bytes
+        self.unmeasured += other.unmeasured
+        self.durations_ms += other.durations_ms
+        self.tokens += other.tokens
+        self.tokens_unknown += other.tokens_unknown
+        self.usd += other.usd
+        self.usd_unknown += other.usd_unknown
+        for authority, counts in other.authorities.items():
+            before = self.authorities.get(authority, (0, 0, 0, 0, 0))
+            self.authorities[authority] = [one + more for one, more in zip(before, counts, strict=True)]
+
+    @property
+    def scored(self) -> int:
+        return self.stands[PASSED] + self.stands[FAILED]
+
+    def close_mission(self) -> None:
+        """All repeats of a mission have been added."""
+        self.missions.append((self.scored, self.stands[PASSED]))
+
+    def mission_score(self) -> MissionScore:
+        return MissionScore(**self._counted())
+
+    def score(self) -> Score:
+        scored, passed = self.scored, self.stands[PASSED]
+        low, high = wilson(passed, scored) or (None, None)
+        # Of a part of the cost it would be too little, whatever it came to.
+        is_known = bool(passed) and not self.usd_unknown
+        return Score(
+            **self._counted(),
+            rate_low=low,
+            rate_high=high,
+            pass_at=_drawn(self.missions, pass_at),
+            pass_all=_drawn(self.missions, pass_all),
+            tokens_by_authority={name: _tokens(counts) for name, counts in sorted(self.authorities.items())},
+            usd_per_pass=self.usd / passed if is_known else None,
+        )
+
+    def _counted(self) -> dict[str, Any]:
+        scored, passed, results = self.scored, self.stands[PASSED], self.stands.total()
+        durations = sorted(self.durations_ms)
+        return {
+            "cells": self.cells,
+            "results": results,
+            "scored": scored,
+            "passed": passed,
+            "rate": passed / scored if scored else None,
+            "unverified": self.stands[UNVERIFIED],
+            "buckets": {name: count for name, count in self.stands.items() if name not in _AGENTS and count},
+            "tool_calls": self.calls,
+            "tool_failures": self.failures,
+            "tool_retries": self.retries,
+            "stuck": self.stuck,
+            "tool_ms": self.tool_ms,
+            "output_bytes": self.output_bytes,
+            "unmeasured": self.unmeasured,
+            "duration_p50_ms": nearest_rank(durations, 50),
+            "duration_p95_ms": nearest_rank(durations, 95),
+            "tokens": self.tokens,
+            "tokens_unknown": self.tokens_unknown,
+            "usd": self.usd if self.usd_unknown < results else None,
+            "usd_unknown": self.usd_unknown,
+        }
+
+
+class _Estimate(Protocol):
+    def __call__(self, k: int, /, *, passed: int, tries: int) -> float | None: ...
+
+
+def _drawn(missions: Sequence[tuple[int, int]], estimate: _Estimate) -> dict[int, float]:
+    """For each k the mean over the missions that were tried so often."""
+    # Few missions come out differently, and many alike.
+    alike = Counter(missions) if len(missions) > 1 else dict.fromkeys(missions, 1)
+    found: dict[int, float] = {}
+    for k in DRAWS:
+        known = {each: times for each, times in alike.items() if each[0] >= k}
+        if not known:
+            break
+        shares = (times * (estimate(k, passed=passed, tries=tries) or 0) for (tries, passed), times in known.items())
+        found[k] = math.fsum(shares) / sum(known.values())
+    return found
+
+
+def _tokens(counts: Sequence[int]) -> TokenSum:
+    results, given, cached, output, uncached = counts
+    return TokenSum(results=results, input=given, cached=None if uncached else cached, output=output)

@@ -1,0 +1,99 @@
+"""A campaign as its ledger shows it now: of each cell the attempt that speaks for it. Folders stay closed."""
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from proctor.errors import EvidenceError
+from proctor.evidence.artifacts import AttemptReport
+from proctor.evidence.layout import AttemptPaths, CampaignPaths, RootPaths
+from proctor.evidence.reader import Problem, read_artifact
+from proctor.evidence.tally import Tally, tally_of
+from proctor.ids import AttemptId, CampaignId
+from proctor.report.cells import by_cell, has_result, speaker
+from proctor.report.ledger import LedgerAttempt, LedgerCell, LedgerContents, is_live, read_ledger
+from proctor.report.planned import Planned, read_plan
+from proctor.report.score import INVALID, standing
+
+Damage = Mapping[AttemptId, tuple[Problem, ...]]
+"""What an examination found wrong with attempts."""
+
+
+class CellResult(msgspec.Struct, frozen=True, gc=False):
+    """A cell of the plan, and the attempt that speaks for it, if it was ever tried.
+
+    `stands` and `tally` are of its result, and None where it has none.
+    """
+
+    cell: LedgerCell
+    spoken: LedgerAttempt | None = None
+    stands: str | None = None
+    tally: Tally | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """A campaign as its ledger shows it now."""
+
+    campaign_id: CampaignId
+    contents: LedgerContents
+    plan: Planned
+    cells: tuple[CellResult, ...]
+    is_running: bool
+
+
+def read_standing(campaign: CampaignPaths, *, root: RootPaths, damage: Damage | None = None) -> Standing:
+    """EvidenceError where ledger or plan cannot be read. What is damaged is no result of the agent's."""
+    is_running = is_live(campaign)  # asked first: what ends meanwhile is told as running
+    contents, plan = read_ledger(campaign), read_plan(campaign)
+    attempts = [_looked_up(each, root=root) if each.state == "claimed" else each for each in contents.attempts]
+    tried = {tries[0].cell: tries for tries in by_cell(attempts)}
+    return Standing(
+        campaign_id=CampaignId(campaign.folder.name),
+        contents=contents,
+        plan=plan,
+        cells=tuple(_cell_result(cell, tried.get(cell.id, ()), damage or {}) for cell in contents.cells),
+        is_running=is_running,
+    )
+
+
+_decode_tally: Callable[[str], Tally] = msgspec.json.Decoder(Tally).decode
+
+
+def _cell_result(cell: LedgerCell, tries: Sequence[LedgerAttempt], damage: Damage) -> CellResult:
+    if not tries:
+        return CellResult(cell)
+    spoken = tries[speaker(tries) if len(tries) > 1 else 0]
+    if not has_result(spoken):
+        return CellResult(cell, spoken)
+    try:
+        tally = None if spoken.tally is None else _decode_tally(spoken.tally)
+    except msgspec.DecodeError as error:
+        raise EvidenceError("evidence.ledger", f"{spoken.id}: {error}", file="ledger.db") from error
+    return CellResult(cell, spoken, INVALID if spoken.id in damage else standing(spoken), tally)
+
+
+def _looked_up(attempt: LedgerAttempt, *, root: RootPaths) -> LedgerAttempt:
+    """The ledger was not told how it ended; its seal may."""
+    paths: AttemptPaths = root.run(attempt.run).attempt(attempt.cell, n=attempt.n)
+    if not os.path.lexists(paths.seal):
+        return attempt
+    try:
+        report = read_artifact(paths.report, AttemptReport)
+    except EvidenceError:
+        return attempt  # whoever examines the evidence tells
+    return msgspec.structs.replace(
+        attempt,
+        state="sealed",
+        outcome=report.outcome,
+        code=report.code,
+        claimed=report.claimed,
+        verified=report.verified,
+        met=report.expectation.met,
+        tool_calls=report.metrics.tool_calls,
+        tokens=report.metrics.total_tokens,
+        duration_ms=report.duration_ms,
+        tally=msgspec.json.encode(tally_of(report)).decode(),
+    )

@@ -1,0 +1,128 @@
+"""`proctor campaign status` and `proctor campaign list`."""
+
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from proctor.clock import SYSTEM_CLOCK
+from proctor.errors import EvidenceError, InputError
+from proctor.evidence.layout import CampaignPaths, RootPaths
+from proctor.evidence.reader import Problem
+from proctor.report.place import find_place, first_command, latest_campaign
+from proctor.report.query import campaigns_by_age
+from proctor.report.words import legible
+from proctor.surface.cli.calling import Calling
+from proctor.surface.cli.command import JSON, ROOT, Command, argument, evidence_root
+from proctor.surface.cli.output import Output, console_on
+from proctor.surface.standing import Standing, stand
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+# What renders is imported where it is used: a status as JSON needs none of it.
+
+_REFRESH_S = 1.0
+
+
+def status(*, campaign: str | None, is_watched: bool, root: Path | None, as_json: bool) -> int:
+    """How a campaign stands, while it runs or after.
+
+    CAMPAIGN is an id, a name or a folder; without it the latest is meant. --watch looks again every
+    second for as long as it runs; with --json each look is a line.
+    """
+    output = Output(is_json=as_json)
+    paths = find_one_campaign(campaign, root)
+    calling = Calling.of(root)
+    if is_watched and as_json:
+        import msgspec
+
+        for standing in _while_live(paths):
+            output.text(msgspec.json.encode(standing).decode() + "\n")
+        return 0
+    if is_watched and sys.stdout.isatty():
+        _watch(paths, calling)
+    else:
+        standing = stand(paths)
+        if as_json:
+            output.json(standing)
+        else:
+            output.show(_rendered(standing, calling), is_wrapped=False)
+    return 0
+
+
+def _rendered(standing: Standing, calling: Calling) -> "RenderableType":
+    from proctor.surface.cli.standing_text import render_standing
+
+    return render_standing(standing, now_ms=SYSTEM_CLOCK.wall_ms(), calling=calling)
+
+
+def _while_live(paths: CampaignPaths) -> Iterator[Standing]:
+    """A look every second, and a last one when it is over."""
+    while (standing := stand(paths)).is_live:
+        yield standing
+        time.sleep(_REFRESH_S)
+    yield standing
+
+
+def _watch(paths: CampaignPaths, calling: Calling) -> None:
+    from rich.live import Live
+
+    with Live(console=console_on(sys.stdout), auto_refresh=False, transient=False) as screen:
+        for standing in _while_live(paths):
+            screen.update(_rendered(standing, calling), refresh=True)
+
+
+def list_campaigns(*, root: Path | None, as_json: bool) -> int:
+    """Every campaign under the evidence root, the latest last."""
+    output = Output(is_json=as_json)
+    folder = evidence_root(root)
+    found: list[Standing] = []
+    problems: list[Problem] = []
+    for campaign in campaigns_by_age(RootPaths(folder)):
+        try:
+            found.append(stand(campaign))
+        except EvidenceError as error:
+            problems.append(Problem.of(error))
+    if as_json:
+        output.json({"campaigns": found, **({"problems": problems} if problems else {})})
+    elif not found and not problems:
+        first = first_command()
+        output.text(f"No campaigns in {legible(str(folder))}.\n")
+        if first is not None:
+            output.text(f"To make one: {Calling.of(root).spell(first)}\n")
+    else:
+        from proctor.surface.cli.standing_text import render_standings
+
+        output.show(render_standings(found, problems, now_ms=SYSTEM_CLOCK.wall_ms()))
+    return 0
+
+
+def find_one_campaign(word: str | None, root: Path | None) -> CampaignPaths:
+    """The one that is meant; the latest where none is named."""
+    paths = RootPaths(evidence_root(root))
+    if word is None:
+        return latest_campaign(paths)
+    place = find_place(word, root=paths)
+    if not isinstance(place, CampaignPaths):
+        what = f"{word!r} is no campaign"
+        raise InputError("evidence.not-found", what, suggestion="proctor campaign list")
+    return place
+
+
+CAMPAIGN_HELP = "Its id, a beginning of it, its name (the latest is meant), or its folder."
+
+COMMANDS = {
+    "campaign status": Command(
+        call=status,
+        example="proctor campaign status --watch",
+        arguments=(
+            argument("campaign", metavar="CAMPAIGN", nargs="?", help=CAMPAIGN_HELP),
+            argument("--watch", dest="is_watched", action="store_true", help="Look again for as long as it runs."),
+            ROOT,
+            JSON,
+        ),
+    ),
+    "campaign list": Command(call=list_campaigns, example="proctor campaign list --json", arguments=(ROOT, JSON)),
+}

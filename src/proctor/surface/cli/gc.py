@@ -1,0 +1,139 @@
+"""`proctor gc` and `proctor pin`."""
+
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from proctor.campaign.retention import Rule
+from proctor.clock import SYSTEM_CLOCK
+from proctor.config.load import load_config
+from proctor.config.retention import parse_age_s, parse_size_bytes
+from proctor.errors import Exit, InputError
+from proctor.evidence.disk import replace_file
+from proctor.evidence.layout import RootPaths
+from proctor.report.words import legible, plural
+from proctor.surface.cli.calling import Calling
+from proctor.surface.cli.campaign_status import CAMPAIGN_HELP, find_one_campaign
+from proctor.surface.cli.command import JSON, ROOT, Command, argument, evidence_root
+from proctor.surface.cli.live_lines import age
+from proctor.surface.cli.output import Output
+from proctor.surface.gc import Cleared, clear, plan_clearing
+
+
+def gc(*, older_than: str | None, larger_than: str | None, is_dry: bool, root: Path | None, as_json: bool) -> int:
+    """Let go of old evidence, sessions and kept scratch: by age, then by size, the oldest first.
+
+    What is pinned, running, signed or named by a statement in the evidence root stays. A campaign
+    goes with its runs. Without a flag, [retention] of proctor.toml holds. Nothing goes by itself.
+    """
+    output = Output(is_json=as_json)
+    paths, now_ms = RootPaths(evidence_root(root)), SYSTEM_CLOCK.wall_ms()
+    rule = _rule(older_than, larger_than)
+    cleared = (plan_clearing if is_dry else clear)(paths, rule, now_ms=now_ms)
+    if as_json:
+        output.json(cleared)
+    else:
+        output.show(render_cleared(cleared), is_wrapped=False)
+    return Exit.INFRASTRUCTURE if cleared.refused else Exit.OK
+
+
+def _rule(older_than: str | None, larger_than: str | None) -> Rule:
+    if older_than is None and larger_than is None:
+        settings = load_config(Path.cwd()).retention
+        older_than, larger_than = settings.older_than, settings.larger_than
+    if older_than is None and larger_than is None:
+        what = "nothing says what may go"
+        raise InputError("usage", what, suggestion="proctor gc --older-than 30d --dry-run")
+    return Rule(
+        older_than_s=None if older_than is None else _parsed("--older-than", parse_age_s, older_than),
+        larger_than_bytes=None if larger_than is None else _parsed("--larger-than", parse_size_bytes, larger_than),
+    )
+
+
+def _parsed(flag: str, parse: Callable[[str], int], written: str) -> int:
+    try:
+        return parse(written)
+    except ValueError as error:
+        raise InputError("usage", f"{flag} {shlex.quote(written)} is {error}") from error
+
+
+def render_cleared(cleared: Cleared) -> RenderableType:
+    table = Table.grid(padding=(0, 2))
+    for justify in ("left", "left", "right", "right", "left"):
+        table.add_column(justify="right" if justify == "right" else "left", no_wrap=True)
+    word = "would go" if cleared.is_dry else "gone"
+    for unit in cleared.units:
+        table.add_row(
+            Text(word if unit.goes else "stays", style="yellow" if unit.goes else "dim"),
+            Text(f"{unit.kind} {legible(unit.name)}"),
+            size(unit.size_bytes),
+            f"{age(unit.age_ms)} old",
+            unit.why,
+        )
+    freed, kept = size(cleared.freed_bytes), size(cleared.kept_bytes)
+    told = [f"{freed} would be freed, {kept} would stay." if cleared.is_dry else f"{freed} freed, {kept} kept."]
+    if cleared.swept:
+        told.append(f"Scratch of {plural(len(cleared.swept), 'dead run')} removed.")
+    if cleared.finished:
+        told.append(f"Finished what an earlier one had begun: {', '.join(cleared.finished)}.")
+    if cleared.refused:
+        told.append(f"Could not be removed: {', '.join(cleared.refused)}.")
+    return Group(*([table] if cleared.units else []), *map(Text, told))
+
+
+def size(number_bytes: int) -> str:
+    """
+    >>> size(0), size(4096), size(5_300_000_000)
+    ('0 kB', '4 kB', '5.3 GB')
+    """
+    for unit, scale in (("GB", 10**9), ("MB", 10**6)):
+        if number_bytes >= scale:
+            return f"{number_bytes / scale:.1f} {unit}"
+    return f"{number_bytes / 1000:.0f} kB"
+
+
+def pin(*, campaign: str, is_off: bool, root: Path | None, as_json: bool) -> int:
+    """Keep a campaign and its runs, whatever retention says; --off lets go of it again."""
+    output = Output(is_json=as_json)
+    paths = find_one_campaign(campaign, root)
+    if is_off:
+        paths.pin.unlink(missing_ok=True)
+    else:
+        replace_file(paths.pin, b"")
+    name = paths.folder.name
+    if as_json:
+        output.json({"campaignId": name, "isPinned": not is_off})
+    else:
+        said = f"{legible(name)} is not pinned any more." if is_off else f"{legible(name)} is pinned."
+        undo = "" if is_off else f"  Undo: {Calling.of(root).command('pin', name, '--off')}"
+        output.show(Text(said + undo), is_wrapped=False)
+    return 0
+
+
+COMMANDS = {
+    "gc": Command(
+        call=gc,
+        example="proctor gc --older-than 30d --larger-than 5GB --dry-run",
+        arguments=(
+            argument("--older-than", metavar="AGE", help="What was last at work longer ago goes, as 30d, 12h or 4w."),
+            argument("--larger-than", metavar="SIZE", help="While there is more than this, the oldest goes, as 5GB."),
+            argument("--dry-run", dest="is_dry", action="store_true", help="Only say what would go, and why not."),
+            ROOT,
+            JSON,
+        ),
+    ),
+    "pin": Command(
+        call=pin,
+        example="proctor pin quickstart",
+        arguments=(
+            argument("campaign", metavar="CAMPAIGN", help=CAMPAIGN_HELP),
+            argument("--off", dest="is_off", action="store_true", help="Let go of it."),
+            ROOT,
+            JSON,
+        ),
+    ),
+}

@@ -1,0 +1,87 @@
+"""`proctor init`."""
+
+from pathlib import Path
+
+from rich.text import Text
+
+from proctor.config.load import load_config
+from proctor.errors import InputError
+from proctor.report.words import legible, plural
+from proctor.surface.cli.blocks import pairs
+from proctor.surface.cli.calling import Calling
+from proctor.surface.cli.command import JSON, Command, argument
+from proctor.surface.cli.output import Output
+from proctor.surface.init import Start, write_start
+from proctor.surface.surroundings import find_agents, find_test_command, look_at_repository
+
+
+def init(*, folder: Path, is_offline: bool, is_forced: bool, as_json: bool) -> int:
+    """Look at a repository, and write a first spec for it.
+
+    Looks for agents, for logins to their models, and for how the tests are run. Without any login,
+    or with --offline, the model is a scripted one, which costs nothing and needs no network.
+    """
+    output = Output(is_json=as_json)
+    if not folder.is_dir():
+        raise InputError("usage", f"there is no folder {folder}")
+    agents = find_agents(load_config(folder))
+    start = Start(
+        folder=folder,
+        agents=agents,
+        repository=look_at_repository(folder),
+        test_command=find_test_command(folder),
+        is_offline=is_offline or not any(agent.is_ready for agent in agents),
+    )
+    written = write_start(start, is_forced=is_forced)
+    following = Calling().command("run", str(written[0]))
+    if as_json:
+        output.json(
+            {
+                "spec": str(written[0]),
+                "files": [str(path) for path in written],
+                "agents": [
+                    {"name": each.name, "runtime": each.strategy, "login": each.login, "isUsed": each in start.used}
+                    for each in agents
+                ],
+                "testCommand": start.test_command,
+                "isRepository": start.repository.why_not is None,
+                "uncommittedChanges": start.repository.changes,
+                "isOffline": start.is_offline,
+                "next": following,
+            }
+        )
+        return 0
+    output.show(pairs((name, Text(legible(value))) for name, value in _told(start, written)), is_wrapped=False)
+    output.show(Text(f"\nNext: {following}"), is_wrapped=False)
+    return 0
+
+
+def _told(start: Start, written: tuple[Path, ...]) -> list[tuple[str, str]]:
+    agents = [f"{each.name} ({'no login' if each.login is None else each.login})" for each in start.agents]
+    why_not, changes = start.repository.why_not, start.repository.changes
+    where = "private clones of HEAD" if why_not is None else f"an empty folder: {why_not}"
+    if changes:
+        where += f", without what you changed in {plural(changes, 'file')}"
+    return [
+        ("agents", ", ".join(agents)),
+        ("model", "scripted: offline and free" if start.is_offline else "real: it costs what your provider charges"),
+        ("tests", start.test_command or "no command was found"),
+        ("works in", where),
+        ("written", ", ".join(map(str, written))),
+    ]
+
+
+COMMANDS = {
+    "init": Command(
+        call=init,
+        example="proctor init --offline",
+        arguments=(
+            argument(
+                "folder", metavar="DIR", nargs="?", type=Path, default=Path(), help="The repository; else this folder."
+            ),
+            argument("--offline", dest="is_offline", action="store_true", help="Use the scripted model."),
+            argument("--force", dest="is_forced", action="store_true", help="Write over a spec that is there."),
+            JSON,
+        ),
+    )
+}

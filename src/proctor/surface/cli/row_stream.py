@@ -1,0 +1,233 @@
+"""Progress for programs: rows in a bounded queue, and a thread that waits for their reader so that nobody else does."""
+
+import os
+import select
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import anyio
+import anyio.to_thread
+import msgspec
+
+from proctor.attempt.machine import State
+from proctor.attempt.model import AttemptResult
+from proctor.campaign.live import Picture
+from proctor.campaign.watch import Began, CampaignWatcher
+from proctor.errors import InputError
+from proctor.event.model import Event, ToolBegan, UsageReported
+from proctor.evidence.live import LiveLimit
+from proctor.ids import AttemptId, StrategyId
+from proctor.surface.progress_rows import (
+    AttemptClaimed,
+    AttemptPhase,
+    AttemptSettled,
+    LimitsChanged,
+    ProgressRow,
+    RowsLeftOut,
+    RunBegan,
+    RunEnded,
+    RunStopping,
+    ToolCalled,
+    UsageSeen,
+)
+
+MOST_ROWS = 4096
+TICK_S = 0.25
+STDOUT = Path("-")
+# What a pipe takes whole once it says that it can be written.
+_PIECE_BYTES = select.PIPE_BUF
+_PATIENCE_S = 0.1
+
+
+class RowStream(CampaignWatcher):
+    """Tells what a picture shows, after whoever keeps that was told."""
+
+    def __init__(self, file: int, *, picture: Picture, most_rows: int = MOST_ROWS) -> None:
+        self._file = file
+        self._picture = picture
+        self._most_rows = most_rows
+        self._rows: list[ProgressRow] = []
+        self._left_out = 0
+        self._due: dict[tuple[AttemptId | None, Callable[..., None]], float] = {}
+        """What had a row lately, until when the next one waits; below nought: one does."""
+        self._news = anyio.Event()
+        self._is_over = False
+        # A thread that was let go of may still be at it when the next one comes.
+        self._writing = threading.Lock()
+
+    # ── what happens ──
+
+    def began(self, began: Began) -> None:
+        self._put(
+            RunBegan(
+                at_ms=self._now_ms,
+                campaign_id=began.campaign_id,
+                run_id=began.run_id,
+                cells=began.cells,
+                settled=began.settled,
+                dir=str(began.paths.folder),
+            )
+        )
+
+    def claimed(self, attempt: AttemptId, *, strategy: StrategyId) -> None:
+        self._put(AttemptClaimed(at_ms=self._now_ms, attempt_id=attempt, strategy=strategy))
+
+    def entered(self, attempt: AttemptId, state: State) -> None:
+        self._put(AttemptPhase(at_ms=self._now_ms, attempt_id=attempt, phase=state.value))
+
+    def saw(self, attempt: AttemptId, event: Event) -> None:
+        match event:
+            case ToolBegan():
+                self._sometimes(attempt, self._tell_tool)
+            case UsageReported():
+                self._sometimes(attempt, self._tell_usage)
+
+    def scheduled(self, limits: tuple[LiveLimit, ...], *, waiting: int) -> None:
+        self._sometimes(None, self._tell_limits)
+
+    def settled(self, result: AttemptResult, *, usd: float | None, retry_at_ms: int | None) -> None:
+        for tell in (self._tell_tool, self._tell_usage):
+            self._due.pop((result.attempt_id, tell), None)
+        report = result.report
+        self._put(
+            AttemptSettled(
+                at_ms=self._now_ms,
+                attempt_id=result.attempt_id,
+                state="abandoned" if report is None else "sealed",
+                outcome=None if report is None else report.outcome,
+                code=report.code if report is not None else None if result.error is None else result.error.code,
+                claimed=None if report is None else report.claimed,
+                verified=None if report is None else report.verified,
+                expectation_met=None if report is None else report.expectation.met,
+                tool_calls=None if report is None else report.metrics.tool_calls,
+                tokens=None if report is None else report.metrics.total_tokens,
+                usd=usd,
+                duration_ms=None if report is None else report.duration_ms,
+                retry_at_ms=retry_at_ms,
+                settled=self._picture.settled_cells,
+                cells=self._picture.cells,
+            )
+        )
+
+    def stopping(self, how: str) -> None:
+        self._put(RunStopping(at_ms=self._now_ms, how=how))
+
+    def ended(self, how: str) -> None:
+        picture = self._picture
+        row = RunEnded(at_ms=self._now_ms, how=how, settled=picture.settled_cells, cells=picture.cells)
+        self._put(row, is_last=True)
+
+    # ── what may come too often ──
+
+    def _sometimes(self, attempt: AttemptId | None, tell: "Callable[[AttemptId | None], None]") -> None:
+        """Now, or with the latest of the next moment where there was one in this."""
+        now_s = self._picture.clock.steady_s()
+        until_s = self._due.get((attempt, tell), 0.0)
+        if abs(until_s) > now_s:
+            self._due[attempt, tell] = -abs(until_s)
+            self._news.set()
+        else:
+            self._due[attempt, tell] = now_s + TICK_S
+            tell(attempt)
+
+    def _tell_postponed(self) -> None:
+        now_s = self._picture.clock.steady_s()
+        for (attempt, tell), until_s in list(self._due.items()):
+            if abs(until_s) <= now_s:
+                del self._due[attempt, tell]
+                if until_s < 0:
+                    tell(attempt)
+            elif until_s < 0:
+                self._news.set()
+
+    def _tell_tool(self, attempt: AttemptId | None) -> None:
+        picture = self._picture
+        if attempt is not None and (track := picture.running.get(attempt)) is not None and track.tool is not None:
+            name, given = track.tool.name, track.tool.input
+            doing = picture.deed(name, given)
+            self._put(ToolCalled(at_ms=self._now_ms, attempt_id=attempt, name=name, doing=doing, calls=track.calls))
+
+    def _tell_usage(self, attempt: AttemptId | None) -> None:
+        if attempt is not None and (track := self._picture.running.get(attempt)) is not None:
+            seen = self._picture.look_at(attempt, track)
+            if seen.tokens is not None:
+                self._put(UsageSeen(at_ms=self._now_ms, attempt_id=attempt, tokens=seen.tokens, usd=seen.usd))
+
+    def _tell_limits(self, _: AttemptId | None) -> None:
+        picture = self._picture
+        self._put(LimitsChanged(at_ms=self._now_ms, waiting=picture.waiting, limits=picture.limits))
+
+    @property
+    def _now_ms(self) -> int:
+        return self._picture.clock.wall_ms()
+
+    # ── the queue and its end ──
+
+    def _put(self, row: ProgressRow, *, is_last: bool = False) -> None:
+        if self._is_over:
+            return
+        if len(self._rows) >= self._most_rows and not is_last:
+            self._left_out += 1
+            return
+        if self._left_out:
+            self._rows.append(RowsLeftOut(at_ms=row.at_ms, rows=self._left_out))
+            self._left_out = 0
+        self._rows.append(row)
+        self._news.set()
+
+    async def show(self) -> None:
+        """Write whenever there is something new, until cancelled. Rows that come fast share a write."""
+        while not self._is_over:
+            await self._news.wait()
+            self._news = anyio.Event()
+            await self._write_rows()
+            await anyio.sleep(TICK_S)
+            self._tell_postponed()
+
+    async def close(self) -> None:
+        """The last rows; whoever will not wait for the reader cancels it."""
+        try:
+            await self._write_rows()
+        finally:
+            self._is_over = True
+            with self._writing:  # the file may be closed now
+                pass
+
+    async def _write_rows(self) -> None:
+        rows, self._rows = self._rows, []
+        if rows:
+            await anyio.to_thread.run_sync(self._write, rows, abandon_on_cancel=True)
+
+    def _write(self, rows: Sequence[ProgressRow]) -> None:
+        data = memoryview(msgspec.json.Encoder().encode_lines(rows))
+        with self._writing:
+            try:
+                while data and not self._is_over:
+                    # Asked first: a write that waits could neither be ended nor left.
+                    if select.select([], [self._file], [], _PATIENCE_S)[1]:
+                        data = data[os.write(self._file, data[:_PIECE_BYTES]) :]
+            except OSError:  # the reader has left
+                self._is_over = True
+
+
+@contextmanager
+def open_rows(path: Path | None) -> Iterator[int | None]:
+    """The file to write rows to, where there is to be one: `-` is stdout; what a file holds is added to."""
+    if path is None:
+        yield None
+        return
+    if path == STDOUT:
+        yield sys.stdout.fileno()
+        return
+    try:
+        # Non-blocking, because opening a FIFO would otherwise wait for a reader for ever.
+        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise InputError("usage", f"--progress {path}: {error.strerror}") from error
+    try:
+        yield file
+    finally:
+        os.close(file)

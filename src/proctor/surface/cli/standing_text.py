@@ -1,0 +1,91 @@
+"""How campaigns stand, for a terminal."""
+
+import shlex
+from collections.abc import Iterator, Sequence
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from proctor.evidence.reader import Problem
+from proctor.report.words import UNKNOWN, legible, plural
+from proctor.surface.cli.blocks import pairs
+from proctor.surface.cli.calling import Calling
+from proctor.surface.cli.live_lines import RunningLines, age, money, waits
+from proctor.surface.standing import Left, Standing
+
+
+def render_standing(standing: Standing, *, now_ms: int, calling: Calling) -> RenderableType:
+    """The whole: what it is, how far it is, what it is at, what is left and how to go on."""
+    head = Text(legible(standing.campaign_id), style="bold")
+    head.append(f"   {_how(standing)}", style="green" if standing.is_live else "dim")
+    parts: list[RenderableType] = [head, pairs(_facts(standing, now_ms=now_ms))]
+    if (live := standing.live) is not None:
+        parts += [Text(), RunningLines(live.running, now_ms), *waits(live, now_ms=now_ms)]
+        if live.stopping is not None:
+            parts.append(Text(f"  {legible(live.stopping)}", style="yellow"))
+    if not standing.is_live and standing.left.total:
+        command = f"proctor campaign resume {shlex.quote(standing.campaign_id)}"
+        parts += [Text(), Text(f"  {plural(standing.left.total, 'cell')} left: {calling.spell(command)}")]
+    return Group(*parts)
+
+
+def _how(standing: Standing) -> str:
+    what = "" if standing.kind == "campaign" else f"{standing.kind}, "
+    if standing.is_live:
+        return f"{what}running"
+    # One that was killed had no time to say so.
+    return f"{what}{standing.ended or 'ended'}" if standing.ended_at_ms is not None else f"{what}cut off"
+
+
+def _facts(standing: Standing, *, now_ms: int) -> Iterator[tuple[str, RenderableType]]:
+    yield "cells", Text(f"{standing.settled:,} of {standing.cells:,} settled{_left(standing.left)}")
+    if standing.outcomes:
+        yield "outcomes", Text(_counts(standing.outcomes))
+    if standing.codes:
+        yield "codes", Text(_counts(standing.codes))
+    if standing.met or standing.not_met:
+        yield "expected", Text(f"{standing.met:,} met, {standing.not_met:,} not met")
+    yield "verdict", Text(standing.verdict)
+    retried = sum(standing.attempts.values())
+    pace = "" if standing.per_minute is None else f", {standing.per_minute:,.1f} a minute"
+    yield "attempts", Text(f"{retried:,} in {plural(standing.runs, 'run')}{pace}")
+    if standing.usd is not None:
+        yield "cost", Text(money(standing.usd))
+    if standing.began_at_ms is not None:
+        yield "began", Text(f"{age(now_ms - standing.began_at_ms)} ago")
+    if standing.is_pinned:
+        yield "pinned", Text("yes")
+    yield "folder", Text(legible(standing.dir))
+
+
+def _left(left: Left) -> str:
+    told = (
+        (left.running, "running"),
+        (left.again, "to be tried again"),
+        (left.cut_off, "cut off"),
+        (left.untried, "not tried yet"),
+    )
+    return "".join(f", {number:,} {word}" for number, word in told if number)
+
+
+def _counts(counts: dict[str, int]) -> str:
+    return ", ".join(f"{number:,} {legible(name)}" for name, number in counts.items())
+
+
+def render_standings(found: Sequence[Standing], problems: Sequence[Problem], *, now_ms: int) -> RenderableType:
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
+    table.add_column("campaign", overflow="fold")
+    for name in ("kind", "state", "settled", "verdict", "age"):
+        table.add_column(name, no_wrap=True, justify="right" if name in ("settled", "age") else "left")
+    for each in found:
+        table.add_row(
+            Text(legible(each.campaign_id)),
+            each.kind + (", pinned" if each.is_pinned else ""),
+            Text("running" if each.is_live else _how(each).rpartition(", ")[2], style="green" if each.is_live else ""),
+            f"{each.settled:,} of {each.cells:,}",
+            each.verdict,
+            UNKNOWN if each.began_at_ms is None else age(now_ms - each.began_at_ms),
+        )
+    told = [Text(legible(f"{each.file}: {each.detail} ({each.code})"), style="red") for each in problems]
+    return Group(*([table] if found else []), *told)

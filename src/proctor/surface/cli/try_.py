@@ -1,0 +1,179 @@
+"""`proctor try`."""
+
+import shlex
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from proctor.config.load import load_config
+from proctor.errors import InputError
+from proctor.report.words import UNKNOWN, count, duration, legible, plural, yes_no
+from proctor.surface.cli.calling import Calling
+from proctor.surface.cli.command import JSON, ROOT, Command, argument, evidence_root
+from proctor.surface.cli.drive import drive
+from proctor.surface.cli.live_lines import money
+from proctor.surface.cli.output import Output
+from proctor.surface.surroundings import Agent, agent_called, find_agents, look_at_repository
+from proctor.surface.trying import Changes, Contestant, Tried, build_trial, built_in_script, side_by_side
+
+
+def try_(
+    *,
+    prompt: str,
+    on: str | None,
+    probe: str | None,
+    is_offline: bool,
+    script: Path | None,
+    is_agreed: bool,
+    root: Path | None,
+    as_json: bool,
+) -> int:
+    """Give one task to several agents, each in a private clone of this repository, and compare.
+
+    With --offline the model is a scripted one: the agents are real, their answers are not. A real
+    model needs a login to it, and --yes, because it costs money.
+    """
+    output = Output(is_json=as_json)
+    folder = Path.cwd()
+    repository = look_at_repository(folder)
+    if repository.why_not is not None:
+        todo = "Run it at the top of a repository: `git init`, `git add`, `git commit` make one."
+        raise InputError("workspace.not-a-repository", f"{folder}: {repository.why_not}", suggestion=todo)
+    is_scripted = is_offline or script is not None
+    contestants = _contestants(on, is_scripted=is_scripted)
+    if not is_scripted and not is_agreed:
+        _refuse_to_spend(contestants, prompt)
+    if repository.changes:
+        output.note(f"warning: agents work on HEAD, without what you changed in {plural(repository.changes, 'file')}")
+    with _script(prompt, script, is_scripted=is_scripted) as file:
+        loaded = build_trial(prompt, contestants, folder=folder, probe=probe, script=file)
+        driven = drive(loaded, root=evidence_root(root), is_scratch_kept=False)
+    tried = side_by_side(driven.report, driven.campaign)
+    if as_json:
+        output.json({"campaignId": driven.report.campaign_id, "exit": driven.report.exit, "tried": tried})
+    else:
+        output.show(render_tried(tried, has_probe=probe is not None))
+        output.show(_places(tried, calling=Calling.of(root)), is_wrapped=False)
+    output.note(*(f"warning: {each}" for each in driven.warnings))
+    return driven.report.exit
+
+
+def _contestants(on: str | None, *, is_scripted: bool) -> list[Contestant]:
+    """Those that are named, as NAME or NAME:MODEL; else every agent that can."""
+    config = load_config(Path.cwd())
+    agents = find_agents(config)
+    if on is None:
+        chosen = [Contestant(agent=each, model=each.model) for each in agents if is_scripted or each.is_ready]
+        if not chosen:
+            raise InputError(
+                "policy.login",
+                "no agent here has a login to a real model",
+                suggestion="Take --offline, where the model is a scripted one.",
+            )
+        return chosen
+    chosen = []
+    for word in filter(None, (part.strip() for part in on.split(","))):
+        name, _, model = word.partition(":")
+        agent = agent_called(name, agents, config)
+        chosen.append(Contestant(agent=agent, model=model or agent.model))
+    named = [each.agent.name for each in chosen]
+    if not chosen or len(set(named)) < len(named):
+        raise InputError("usage", "--on takes names of agents, each once", suggestion="proctor try … --on codex,claude")
+    for each in chosen if not is_scripted else ():
+        _refuse_without_login(each)
+    return chosen
+
+
+def _refuse_without_login(each: Contestant) -> None:
+    agent: Agent = each.agent
+    if agent.login is None:
+        what = f"there is no login for {agent.name} ({agent.strategy})"
+        raise InputError("policy.login", what, suggestion="Or take --offline, where the model is a scripted one.")
+    if each.model is None:
+        raise InputError("usage", f"which model? Write --on {agent.name}:MODEL")
+
+
+def _refuse_to_spend(contestants: Sequence[Contestant], prompt: str) -> None:
+    """Unless somebody at the terminal says yes."""
+    told = ", ".join(f"{each.agent.name} with {each.model}" for each in contestants)
+    if sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty():
+        sys.stderr.write(f"This asks real models, which costs money: {legible(told)}. Go on? y or n: ")
+        sys.stderr.flush()
+        if sys.stdin.readline().strip().lower() in ("y", "yes"):
+            return
+    suggestion = f"proctor try {shlex.quote(prompt)} --yes"
+    raise InputError("usage", f"real models cost money, and nobody agreed: {told}", suggestion=suggestion)
+
+
+@contextmanager
+def _script(prompt: str, given: Path | None, *, is_scripted: bool) -> Iterator[Path | None]:
+    """The one that is given, or the built-in one for as long as it is needed."""
+    if given is not None or not is_scripted:
+        yield None if given is None else given.absolute()
+        return
+    with tempfile.TemporaryDirectory(prefix="proctor-try-") as folder:
+        file = Path(folder) / "script.yaml"
+        file.write_text(built_in_script(prompt))
+        yield file
+
+
+def render_tried(tried: Sequence[Tried], *, has_probe: bool) -> RenderableType:
+    """A column an agent, a line a fact."""
+    table = Table(box=None, padding=(0, 3, 0, 0), pad_edge=False, header_style="bold")
+    table.add_column("", style="dim")
+    for each in tried:
+        table.add_column(legible(each.flow_id))
+    rows = {
+        "outcome": [f"{each.outcome or UNKNOWN}{'' if each.code is None else f' ({each.code})'}" for each in tried],
+        "says it is done": [yes_no(each.claimed, none="says nothing") for each in tried],
+        "verified": [yes_no(each.verified, none=UNKNOWN if has_probe else "no probe") for each in tried],
+        "changes": [_changed(each.changes) for each in tried],
+        "tool calls": [count(each.tool_calls) for each in tried],
+        "tokens": [count(each.tokens) for each in tried],
+        **({"cost": [money(each.usd) for each in tried]} if any(each.usd is not None for each in tried) else {}),
+        "time": [duration(each.duration_ms) for each in tried],
+    }
+    for name, cells in rows.items():
+        table.add_row(name, *map(legible, cells))
+    return table
+
+
+def _changed(changes: Changes | None) -> str:
+    if changes is None:
+        return UNKNOWN
+    return f"{plural(changes.files, 'file')}, +{changes.added} -{changes.removed}" if changes.files else "none"
+
+
+def _places(tried: Sequence[Tried], *, calling: Calling) -> RenderableType:
+    width = max(len(legible(each.flow_id)) for each in tried) if tried else 0
+    lines = [Text(f"  {legible(each.flow_id):{width}}  {legible(each.diff or each.dir)}") for each in tried]
+    told = [Text(f"  {calling.command('attempt', 'explain', each.attempt_id)}", style="dim") for each in tried]
+    return Group(Text("\nThe diffs:"), *lines, Text("\nMore:"), *told)
+
+
+COMMANDS = {
+    "try": Command(
+        call=try_,
+        example='proctor try "Add a test for the parser" --on codex,claude --probe "pytest -q"',
+        arguments=(
+            argument("prompt", metavar="PROMPT", help="The task."),
+            argument(
+                "--on",
+                metavar="AGENTS",
+                help="Which, as codex,claude or codex:MODEL; else all that are here and can.",
+            ),
+            argument("--probe", metavar="COMMAND", help="What must fail before, and pass after."),
+            argument("--offline", dest="is_offline", action="store_true", help="Use the scripted model."),
+            argument("--script", metavar="FILE", type=Path, help="What it says; else it looks around and adds a file."),
+            argument("--yes", dest="is_agreed", action="store_true", help="Ask real models, which costs money."),
+            ROOT,
+            JSON,
+        ),
+    )
+}

@@ -1,0 +1,176 @@
+"""Letting go of old evidence: renamed away whole, then removed, so that no half of it ever looks whole."""
+
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import msgspec
+
+from proctor.campaign.retention import Fate, Kind, Rule, Unit, decide
+from proctor.campaign.scratch import remove_kept, scratch_of_runs, sweep
+from proctor.contain.intent import LOCK, take_lock
+from proctor.errors import MachineError, disk_refusal
+from proctor.evidence.disk import sync_folder
+from proctor.evidence.layout import CampaignPaths, RootPaths
+from proctor.surface.holdings import find_units, run_ids
+from proctor.workspace.remove import remove
+
+REMOVED = ".removed"
+"""Where in the evidence root things go first."""
+
+
+class Kept(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """One thing that was looked at. `goes` is whether it went, or in a dry run would go."""
+
+    kind: Kind
+    name: str
+    goes: bool
+    why: str
+    age_ms: int
+    size_bytes: int
+    dirs: tuple[str, ...]
+
+
+class Cleared(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What `gc` did, or would do. `finished` are the leftovers of one that was killed; `refused` did not go."""
+
+    is_dry: bool
+    freed_bytes: int
+    kept_bytes: int
+    units: tuple[Kept, ...]
+    swept: tuple[str, ...] = ()
+    finished: tuple[str, ...] = ()
+    refused: tuple[str, ...] = ()
+
+
+def plan_clearing(root: RootPaths, rule: Rule, *, now_ms: int) -> Cleared:
+    """What would go. Nothing is touched."""
+    fates = decide(find_units(root, now_ms=now_ms), rule, now_ms=now_ms)
+    return _told(fates, now_ms=now_ms, is_dry=True)
+
+
+def clear(root: RootPaths, rule: Rule, *, now_ms: int) -> Cleared:
+    """MachineError where another one is at it, or the disk refuses."""
+    swept = sweep(scratch_of_runs())
+    if not root.folder.is_dir():
+        fates = decide(find_units(root, now_ms=now_ms), rule, now_ms=now_ms)
+        return _told([_done(fate, None) for fate in fates], now_ms=now_ms, swept=swept.removed)
+    with _bin(root) as bin_:
+        finished = tuple(_finish(root, bin_))
+        fates = decide(find_units(root, now_ms=now_ms), rule, now_ms=now_ms)
+        done = [_done(fate, bin_) for fate in fates]
+    return _told(done, now_ms=now_ms, swept=swept.removed, finished=finished, refused=swept.refused)
+
+
+@contextmanager
+def _bin(root: RootPaths) -> Iterator[Path]:
+    """Where things go, ours alone meanwhile."""
+    bin_ = root.folder / REMOVED
+    try:
+        bin_.mkdir(mode=0o700, exist_ok=True)
+        lock = take_lock(bin_)
+    except OSError as error:
+        raise disk_refusal(error, path=bin_) from error
+    if lock is None:
+        raise MachineError("machine.locked", "another `proctor gc` is at work here", file=str(root.folder))
+    try:
+        yield bin_
+    finally:
+        with suppress(OSError):
+            (bin_ / LOCK).unlink()
+            bin_.rmdir()
+        os.close(lock)
+
+
+def _finish(root: RootPaths, bin_: Path) -> Iterator[str]:
+    """What a killed one had begun. A campaign goes last, because it alone knows its runs."""
+    left = [each for each in sorted(bin_.iterdir()) if each.name != LOCK]
+    campaigns = [CampaignPaths(each) for each in left if (each / "ledger.db").exists()]
+    cited = {id_ for campaign in root.campaigns() for id_ in run_ids(root, campaign)}
+    for campaign in campaigns:
+        orphans = [root.folder / "runs" / id_ for id_ in run_ids(root, campaign) if id_ not in cited]
+        _empty([_move(each, bin_) for each in orphans if each.is_dir()])
+    yield from (each.name for each in left)
+    _empty(each for each in left if not (each / "ledger.db").exists())
+    _empty(campaign.folder for campaign in campaigns)
+
+
+def _done(fate: Fate, bin_: Path | None) -> Fate:
+    """With what really became of it."""
+    if not fate.goes:
+        return fate
+    unit = fate.unit
+    try:
+        if unit.kind == "scratch":
+            refusal = None if remove_kept(unit.folders[0]) else "running"
+        elif bin_ is None:
+            refusal = "its evidence root is gone"
+        elif unit.kind == "campaign":
+            refusal = _remove_campaign(unit, bin_)
+        else:
+            _empty([_move(folder, bin_) for folder in unit.folders])
+            refusal = None
+    except OSError as error:
+        raise disk_refusal(error, path=unit.folders[0]) from error
+    return fate if refusal is None else Fate(unit=unit, goes=False, why=refusal)
+
+
+def _remove_campaign(unit: Unit, bin_: Path) -> str | None:
+    """Under its lock: whoever would run it now finds it taken, and then gone. Why it stays, where it does."""
+    campaign = CampaignPaths(unit.folders[0])
+    if (lock := take_lock(campaign.folder)) is None:
+        return "running"
+    try:
+        if os.path.lexists(campaign.pin):
+            return "pinned"
+        gone = [_move(folder, bin_) for folder in unit.folders]
+        _empty(reversed(gone))
+    finally:
+        os.close(lock)
+    return None
+
+
+def _move(folder: Path, bin_: Path) -> Path:
+    """Durable, because what is half removed must not come back after a power cut."""
+    moved = folder.rename(bin_ / f"{folder.parent.name}-{folder.name}")
+    sync_folder(folder.parent)
+    sync_folder(bin_)
+    return moved
+
+
+def _empty(folders: Iterable[Path]) -> None:
+    for folder in folders:
+        remove(folder)
+
+
+def _told(
+    fates: Iterable[Fate],
+    *,
+    now_ms: int,
+    is_dry: bool = False,
+    swept: tuple[str, ...] = (),
+    finished: tuple[str, ...] = (),
+    refused: tuple[str, ...] = (),
+) -> Cleared:
+    units = tuple(
+        Kept(
+            kind=fate.unit.kind,
+            name=fate.unit.name,
+            goes=fate.goes,
+            why=fate.why,
+            age_ms=max(0, now_ms - fate.unit.touched_at_ms),
+            size_bytes=fate.unit.size_bytes,
+            dirs=tuple(map(str, fate.unit.folders)),
+        )
+        for fate in fates
+    )
+    return Cleared(
+        is_dry=is_dry,
+        freed_bytes=sum(unit.size_bytes for unit in units if unit.goes),
+        kept_bytes=sum(unit.size_bytes for unit in units if not unit.goes),
+        units=units,
+        swept=swept,
+        finished=finished,
+        refused=refused,
+    )

@@ -1,0 +1,160 @@
+"""Agents compared on one task in one repository: a campaign made on the spot, and its attempts side by side."""
+
+import json
+import sqlite3
+from collections.abc import Mapping, Sequence
+from contextlib import closing, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from proctor.event.outcome import Outcome
+from proctor.evidence.database import address
+from proctor.evidence.layout import AttemptPaths, CampaignPaths
+from proctor.ids import AttemptId, FlowId, StrategyId
+from proctor.report.row import Report
+from proctor.spec.load import LoadedSpec, load_built
+from proctor.spec.model import Login
+from proctor.surface.surroundings import Agent
+
+CAMPAIGN: Final = "try"
+_FILE: Final = "PROCTOR-TRY.md"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contestant:
+    """An agent with the model that answers it, where that is a real one."""
+
+    agent: Agent
+    model: str | None
+
+    def flow(self, *, is_offline: bool) -> dict[str, Any]:
+        flow: dict[str, Any] = {"id": self.agent.name, "runtime": [self.agent.strategy]}
+        if is_offline:
+            return flow
+        assert self.agent.login is not None, "one without a login is refused before"
+        flow |= {"model": {"provider": self.agent.provider, "name": self.model}, "login": self.agent.login.value}
+        return {**flow, "token": self.agent.token} if self.agent.login is Login.TOKEN else flow
+
+
+def build_trial(
+    prompt: str, contestants: Sequence[Contestant], *, folder: Path, probe: str | None, script: Path | None
+) -> LoadedSpec:
+    """One mission, a flow each. With a script it is offline."""
+    is_offline = script is not None
+    mission: dict[str, Any] = {"id": "task", "prompt": prompt, "workspace": {"git": ".", "ref": "HEAD"}}
+    # What nobody can verify is as expected when it came to an end.
+    mission["expect"] = {"outcome": "completed", "verified": "unknown" if probe is None else "yes"}
+    if probe is not None:
+        mission["probes"] = [{"kind": "headless_run", "command": probe, "timeout": "5m"}]
+    if script is not None:
+        mission["script"] = str(script)
+    spec = {
+        "version": 1,
+        "campaign": CAMPAIGN,
+        "missions": [mission],
+        "flows": [each.flow(is_offline=is_offline) for each in contestants],
+        "limits": {"attempt": "30m", "turn": "25m", "stall": "5m"},
+        "schedule": {"parallel": len(contestants)},
+    }
+    return load_built(spec, name="proctor-try.yaml", folder=folder)
+
+
+def built_in_script(prompt: str) -> str:
+    """What the scripted model does where nobody says otherwise: it looks around and leaves a file."""
+    said = f"I am Proctor's scripted model, and was asked: {prompt}"
+    marker = 'PROCTOR-RESULT: {"done": true, "answer": ""}'
+    steps = [
+        {"run": "ls"},
+        {"patch": {"file": _FILE, "content": said}},
+        {"say": f"{_FILE} is all that a scripted model can add.\n{marker}"},
+    ]
+    return json.dumps({"version": 1, "steps": steps})
+
+
+class Changes(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What a diff comes to."""
+
+    files: int
+    added: int
+    removed: int
+
+
+class Tried(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What came of one agent's attempt. `changes` is None where it left no diff."""
+
+    flow_id: FlowId
+    runtime: StrategyId | None
+    attempt_id: AttemptId
+    outcome: Outcome | None
+    code: str | None
+    claimed: bool | None
+    verified: bool | None
+    changes: Changes | None
+    tool_calls: int | None
+    tokens: int | None
+    usd: float | None
+    duration_ms: int | None
+    diff: str | None
+    dir: str
+
+
+def side_by_side(report: Report, campaign: CampaignPaths) -> tuple[Tried, ...]:
+    """The last attempt of each flow, in the order in which they were named."""
+    costs = _costs(campaign)
+    last = {row.flow_id: row for row in report.attempts if row.flow_id is not None}
+    tried = []
+    for flow, row in last.items():
+        diff = AttemptPaths(Path(row.dir)).workspace_diff
+        tried.append(
+            Tried(
+                flow_id=flow,
+                runtime=row.runtime,
+                attempt_id=row.attempt_id,
+                outcome=row.outcome,
+                code=row.code,
+                claimed=row.claimed,
+                verified=row.verified,
+                changes=_changes(diff),
+                tool_calls=row.tool_calls,
+                tokens=row.tokens,
+                usd=costs.get(row.attempt_id),
+                duration_ms=row.duration_ms,
+                diff=str(diff) if diff.is_file() else None,
+                dir=row.dir,
+            )
+        )
+    return tuple(tried)
+
+
+def _changes(diff: Path) -> Changes | None:
+    with suppress(OSError):
+        return count_changes(diff.read_text(errors="replace"))
+    return None
+
+
+def count_changes(diff: str) -> Changes:
+    """
+    >>> count_changes("diff --git a/x b/x\\n--- a/x\\n+++ b/x\\n@@ -1 +1 @@\\n-old\\n+new\\n+++ more\\n")
+    Changes(files=1, added=2, removed=1)
+    """
+    files = added = removed = 0
+    is_head = False
+    for line in diff.splitlines():
+        if line.startswith("diff --git "):
+            files, is_head = files + 1, True
+        elif line.startswith("@@"):
+            is_head = False
+        elif not is_head:
+            added += line.startswith("+")
+            removed += line.startswith("-")
+    return Changes(files=files, added=added, removed=removed)
+
+
+def _costs(campaign: CampaignPaths) -> Mapping[AttemptId, float]:
+    """Of the attempts whose price is known."""
+    with suppress(sqlite3.Error), closing(sqlite3.connect(address(campaign.ledger), uri=True)) as connection:
+        return dict(connection.execute("select id, usd from attempt where usd is not null"))
+    return {}

@@ -1,0 +1,89 @@
+"""live.json: there while a campaign runs, whole whenever it is read, gone at the end."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import anyio
+import msgspec
+import pytest
+
+from proctor.campaign.live import keep_live
+from proctor.evidence.layout import RootPaths
+from proctor.evidence.live import Live, LiveAttempt
+from proctor.report.check_campaign import check_campaign
+from proctor.report.query import find_campaign
+from proctor.testing.clock import FakeClock
+from tests.report.made import RUN, campaign
+from tests.runtime.twin import run
+from tests.surface.watching import ALL, CODEX, FIX, began, picture, sealed, tool
+
+DEADLINE_S = 10
+
+
+async def read(path: Path, holds: Callable[[Live], bool]) -> Live:
+    """What stands in it once that holds."""
+    with anyio.fail_after(DEADLINE_S):
+        while (found := _there(path)) is None or not holds(found):  # noqa: ASYNC110  a file tells nobody that it changed
+            await anyio.sleep(0.01)
+        return found
+
+
+def _there(path: Path) -> Live | None:
+    return msgspec.json.decode(path.read_bytes(), type=Live) if path.exists() else None
+
+
+@pytest.mark.requirement("campaign.status")
+def test_the_picture_is_on_disk_while_it_runs_and_gone_afterwards(tmp_path: Path) -> None:
+    async def work() -> None:
+        paths = campaign(tmp_path, "fix")
+        clock = FakeClock()
+        seen = picture(clock)
+        now_ms = clock.wall_ms()
+        async with keep_live(seen, period_s=0.01):
+            seen.began(began(tmp_path, cells=3, settled=1))
+            assert await read(paths.live, lambda live: True) == Live(
+                at_ms=now_ms, run_id=RUN, cells=3, settled=1, waiting=0
+            )
+            seen.scheduled((ALL,), waiting=2)
+            seen.claimed(FIX, strategy=CODEX)
+            seen.saw(FIX, tool("make test"))
+            second = await read(paths.live, lambda live: any(each.doing for each in live.running))
+            at_work = LiveAttempt(
+                attempt_id=FIX,
+                phase="queued",
+                doing="shell: make test",
+                tokens=None,
+                usd=None,
+                began_at_ms=now_ms,
+                heard_at_ms=now_ms,
+            )
+            assert second == Live(
+                at_ms=now_ms, run_id=RUN, cells=3, settled=1, waiting=2, running=(at_work,), limits=(ALL,)
+            )
+            seen.settled(sealed(FIX), usd=None, retry_at_ms=None)
+        assert sorted(path.name for path in paths.folder.iterdir()) == ["ledger.db", "plan.json"]
+
+    run(work)
+
+
+def test_a_picture_that_cannot_be_kept_stops_nobody(tmp_path: Path) -> None:
+    async def work() -> None:
+        seen = picture(FakeClock())
+        with anyio.fail_after(DEADLINE_S):
+            async with keep_live(seen, period_s=0.01):
+                seen.began(began(tmp_path / "absent"))
+                await anyio.sleep(0.05)
+
+    run(work)
+
+
+def test_what_a_killed_run_left_of_it_is_no_stranger(tmp_path: Path) -> None:
+    paths = campaign(tmp_path, "fix")
+    root = RootPaths(tmp_path)
+    before = list(check_campaign(paths, root=root, found=find_campaign(root, paths)))
+    for name in ("live.json", ".live.json.tmp", "pinned"):
+        (paths.folder / name).write_text("")
+    assert list(check_campaign(paths, root=root, found=find_campaign(root, paths))) == before
+    (paths.folder / "other").write_text("")
+    after = list(check_campaign(paths, root=root, found=find_campaign(root, paths)))
+    assert [each.file for each in after if each not in before] == ["other"]

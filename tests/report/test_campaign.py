@@ -1,0 +1,366 @@
+"""The report of a campaign: what is scored, what is not and why, and what it all comes to."""
+
+import fcntl
+import io
+import sqlite3
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+
+from proctor.campaign import ledger
+from proctor.errors import EvidenceError, Exit, bucket_of
+from proctor.event.outcome import Outcome
+from proctor.evidence.layout import RootPaths
+from proctor.evidence.reader import Problem
+from proctor.ids import AttemptId, CellId, FlowId, MissionId, RunId
+from proctor.report.campaign import CampaignReport, Damaged, Mismatch, Missing, report_campaign
+from proctor.report.campaign_text import campaign_markdown, render_campaign
+from proctor.report.junit import render_junit
+from proctor.report.ledger import KNOWN_VERSION, LedgerAttempt
+from proctor.report.query import find_campaign
+from proctor.report.score import FAILED, PASSED, UNVERIFIED, Score, TokenSum, standing
+from proctor.report.standing import Damage, Standing, read_standing
+from proctor.report.stats import wilson
+from proctor.report.verdict import judge
+from proctor.spec.running import GatesSpec
+from tests.report.made import CAMPAIGN, CANCELLED, CUT, INFRA, NO, STILL, UNSURE, YES, Tries, row, tried
+
+
+def standing_of(root: Path, tries: Tries, **more: Any) -> Standing:
+    return read_standing(tried(root, tries, **more), root=RootPaths(root))
+
+
+def reported(root: Path, tries: Tries, *, damage: Damage | None = None, **more: Any) -> CampaignReport:
+    paths = tried(root, tries, **more)
+    return report_campaign(read_standing(paths, root=RootPaths(root), damage=damage), damage=damage)
+
+
+def repeats(mission: str, flow: str, *results: dict[str, Any]) -> dict[str, Sequence[dict[str, Any]]]:
+    return {f"{mission}.{flow}.r{at}": [result] for at, result in enumerate(results, 1)}
+
+
+@pytest.mark.requirement("campaign.report")
+def test_only_what_is_the_agents_own_is_scored_and_the_rest_is_shown_in_its_bucket(tmp_path: Path) -> None:
+    quota = {**UNSURE, "outcome": Outcome.FAILED, "code": "provider.usage-limit"}
+    late = {**UNSURE, "outcome": Outcome.TIMED_OUT, "code": "limit.turn"}
+    found = reported(tmp_path, repeats("fix", "codex", YES, NO, INFRA, quota, late, UNSURE))
+    [flow] = found.flows
+    assert flow.score == found.score
+    assert (flow.score.cells, flow.score.results, flow.score.scored, flow.score.passed) == (6, 6, 3, 1)
+    assert (flow.score.unverified, flow.score.buckets) == (1, {"infra": 1, "quota": 1})
+    assert flow.score.rate == pytest.approx(1 / 3)
+    assert (found.exit, found.is_whole) == (Exit.INFRASTRUCTURE, True)
+
+
+@pytest.mark.requirement("campaign.report")
+def test_the_last_sealed_attempt_of_a_cell_is_its_result_and_the_others_do_not_count(tmp_path: Path) -> None:
+    found = reported(
+        tmp_path,
+        {
+            "retried.codex.r1": [INFRA, CUT, YES],
+            "resumed.codex.r1": [CUT, YES],
+            "stopped.codex.r1": [NO, CANCELLED],
+            "again.codex.r1": [INFRA, STILL],
+        },
+    )
+    assert (found.score.results, found.score.passed, found.score.scored) == (4, 2, 3)
+    assert found.score.buckets == {"infra": 1}
+    assert (found.effort.attempts, found.effort.not_counted) == (9, 5)
+    assert found.missing == ()
+
+
+@pytest.mark.requirement("campaign.report")
+def test_cells_without_a_result_are_told_with_what_became_of_them(tmp_path: Path) -> None:
+    tries: Tries = {
+        "one.codex.r1": [YES],
+        "two.codex.r1": [CANCELLED],
+        "three.codex.r1": [CUT],
+        "four.codex.r1": [STILL],
+        "five.codex.r2": [],
+    }
+    found = reported(tmp_path, tries)
+
+    def gone(cell: str, why: str, code: str | None = None) -> Missing:
+        mission, flow, repeat = cell.split(".")
+        return Missing(
+            cell=CellId(cell),
+            mission_id=MissionId(mission),
+            flow_id=FlowId(flow),
+            repeat=int(repeat[1:]),
+            why=why,
+            code=code,
+        )
+
+    assert found.missing == (
+        gone("two.codex.r1", "cancelled", "run.cancelled"),
+        gone("three.codex.r1", "cut off", "run.cut-off"),
+        gone("four.codex.r1", "cut off"),
+        gone("five.codex.r2", "never tried"),
+    )
+    assert (found.exit, found.is_whole, found.is_running) == (Exit.UNVERIFIED, False, False)
+    # The cells that were cut off are the only ones without a result that a coverage of a fifth lets through.
+    enough = reported(tmp_path / "enough", tries, gates=GatesSpec(coverage=0.2))
+    assert (enough.exit, enough.is_whole) == (Exit.OK, False)
+
+
+def test_a_campaign_that_runs_is_reported_as_it_stands(tmp_path: Path) -> None:
+    paths = tried(tmp_path, {"one.codex.r1": [YES], "two.codex.r1": [STILL], "three.codex.r1": []})
+    with (paths.folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        found = report_campaign(read_standing(paths, root=RootPaths(tmp_path)))
+    assert [each.why for each in found.missing] == ["running", "not tried yet"]
+    assert (found.is_running, found.is_whole, found.exit) == (True, False, Exit.UNVERIFIED)
+
+
+@pytest.mark.requirement("campaign.report")
+@pytest.mark.requirement("evidence.claimed-vs-verified")
+def test_what_was_claimed_is_held_against_what_was_verified(tmp_path: Path) -> None:
+    boast, modest, silent = {**NO, "claimed": True}, {**YES, "claimed": False}, {**NO, "claimed": None}
+    found = reported(tmp_path, repeats("fix", "codex", boast, modest, silent, {**YES, "claimed": True}))
+    assert found.mismatches == (
+        Mismatch(attempt_id=AttemptId("fix.codex.r1.1"), claimed=True, verified=False),
+        Mismatch(attempt_id=AttemptId("fix.codex.r2.1"), claimed=False, verified=True),
+    )
+
+
+@pytest.mark.requirement("surface.stats")
+def test_numbers_are_added_up_and_what_is_unknown_stays_unknown(tmp_path: Path) -> None:
+    tries = {
+        "a.codex.r1": [{**YES, "duration_ms": 100, "usd": 0.5}],
+        "a.codex.r2": [{**NO, "duration_ms": 300}],
+        "b.codex.r1": [{**YES, "duration_ms": 200, "usd": 0.25}],
+        "b.codex.r2": [INFRA, {**YES, "duration_ms": 900, "usd": 0.25}],
+    }
+    score = reported(tmp_path, tries).score
+    low, high = wilson(3, 4) or (None, None)
+    assert score == Score(
+        cells=4,
+        results=4,
+        scored=4,
+        passed=3,
+        rate=0.75,
+        rate_low=low,
+        rate_high=high,
+        pass_at={1: 0.75, 2: 1.0},
+        pass_all={1: 0.75, 2: 0.5},
+        unverified=0,
+        buckets={},
+        tool_calls=8,
+        tool_failures=0,
+        tool_retries=0,
+        stuck=0,
+        tool_ms=0,
+        output_bytes=0,
+        unmeasured=0,
+        duration_p50_ms=200,
+        duration_p95_ms=900,
+        tokens=28,
+        tokens_unknown=0,
+        tokens_by_authority={"live-thread-usage": TokenSum(results=4, input=20, cached=None, output=8)},
+        usd=1.0,
+        usd_unknown=1,
+        usd_per_pass=None,
+    )
+
+
+def test_missions_on_which_flows_differ_are_marked(tmp_path: Path) -> None:
+    found = reported(
+        tmp_path,
+        {
+            **repeats("same", "a", YES, NO),
+            **repeats("same", "b", NO, YES),
+            **repeats("apart", "a", YES, YES),
+            **repeats("apart", "b", NO, YES),
+            **repeats("alone", "a", YES, YES),
+            **repeats("alone", "b", INFRA, INFRA),
+        },
+    )
+    assert {each.mission_id: each.differs for each in found.missions} == {"same": False, "apart": True, "alone": False}
+
+
+@pytest.mark.requirement("evidence.integrity")
+def test_damaged_evidence_is_told_by_its_codes_and_scores_nothing(tmp_path: Path) -> None:
+    torn = (Problem(code="evidence.torn", file="frames.jsonl", detail="the last row"),)
+    found = reported(
+        tmp_path, repeats("fix", "codex", YES, YES), damage={AttemptId("fix.codex.r1.1"): torn}, gates=GatesSpec()
+    )
+    assert (found.score.passed, found.score.scored, found.score.buckets) == (1, 1, {"evidence": 1})
+    assert (found.exit, found.is_examined) == (Exit.EVIDENCE, True)
+    assert found.damaged == (Damaged(attempt_id=AttemptId("fix.codex.r1.1"), problems=torn),)
+    assert "fix.codex.r1.1: evidence.torn" in shown(found)
+
+
+OUTCOMES = [each for each in Outcome if each is not Outcome.CANCELLED]
+
+
+@given(
+    st.sampled_from(OUTCOMES),
+    st.sampled_from([None, "limit.turn", "provider.error", "peer.hangup", "provider.quota", "run.harness"]),
+    st.sampled_from([True, False, None]),
+    st.sampled_from([True, False, None]),
+)
+def test_what_is_judged_well_passes_and_what_fails_is_never_judged_well(
+    outcome: Outcome, code: str | None, verified: bool | None, met: bool | None
+) -> None:
+    attempt = LedgerAttempt(
+        id=AttemptId("a"),
+        cell=CellId("c"),
+        n=1,
+        run=RunId("r"),
+        state="sealed",
+        mission=MissionId("m"),
+        flow=FlowId("f"),
+        repeat=1,
+        outcome=outcome,
+        code=code,
+        claimed=None,
+        verified=verified,
+        met=met,
+        tool_calls=None,
+        tokens=None,
+        duration_ms=None,
+        strategy=None,
+        usd=None,
+        tally=None,
+    )
+    bucket = None if code is None else bucket_of(code)
+    said = judge(row(outcome=outcome, code=code, bucket=bucket, verified=verified, expectation_met=met))
+    assert (standing(attempt) == PASSED) is (said is Exit.OK) or outcome is Outcome.UNKNOWN
+    if said is Exit.JUDGED_NO:
+        assert standing(attempt) == FAILED
+    if standing(attempt) == UNVERIFIED:
+        assert said is Exit.UNVERIFIED
+
+
+def test_a_ledger_of_the_first_version_is_read_and_a_newer_one_refused(tmp_path: Path) -> None:
+    assert KNOWN_VERSION == ledger.VERSION
+    paths = tried(tmp_path, {"fix.codex.r1": [NO, {**YES, "duration_ms": 7}]})
+    with closing(sqlite3.connect(paths.ledger)) as book:
+        for column in ("strategy", "retry_at_ms", "usd", "tally"):
+            book.execute(f"alter table attempt drop column {column}")
+        book.execute("alter table run drop column ended")
+        book.execute("drop table campaign")
+        book.execute("pragma user_version = 1")
+        book.commit()
+    found = report_campaign(read_standing(paths, root=RootPaths(tmp_path)))
+    assert (found.score.passed, found.score.results, found.score.unmeasured, found.score.usd) == (1, 1, 1, None)
+    assert (found.score.duration_p50_ms, found.spec_digest) == (7, None)
+    [first, second] = find_campaign(RootPaths(tmp_path), paths).rows
+    assert (first.is_superseded, second.is_superseded, second.runtime) == (True, False, "fake")
+    with closing(sqlite3.connect(paths.ledger)) as book:
+        book.execute("pragma user_version = 3")
+    with pytest.raises(EvidenceError, match="of version 3; this Proctor knows up to 2"):
+        read_standing(paths, root=RootPaths(tmp_path))
+
+
+def test_a_campaign_with_no_cells_is_not_well(tmp_path: Path) -> None:
+    found = reported(tmp_path, {})
+    assert (found.exit, found.is_whole, [gate.name for gate in found.blocked]) == (Exit.UNVERIFIED, False, ["coverage"])
+
+
+# ── how it is told ──
+
+
+def shown(report: CampaignReport, *, width: int = 100) -> str:
+    written = io.StringIO()
+    Console(file=written, width=width, no_color=True, markup=False, emoji=False).print(render_campaign(report))
+    return "".join(f"{line.rstrip()}\n" for line in written.getvalue().splitlines())
+
+
+TWO: Tries = {
+    **repeats("ask", "codex", {**YES, "usd": 0.5}, {**YES, "usd": 0.5}),
+    **repeats("ask", "claude", {**NO, "claimed": True, "usd": 0.1}, {**INFRA, "usd": 0.1}),
+    **repeats("fix", "codex", {**YES, "usd": 1.0}),
+    **repeats("fix", "claude", {**YES}),
+    "new.codex.r1": [],
+    "new.claude.r1": [CUT],
+}
+
+
+def test_a_report_is_told_on_one_screen(tmp_path: Path) -> None:
+    assert shown(reported(tmp_path, TWO, gates=GatesSpec(pair=True, coverage=0.5))) == (
+        f"{CAMPAIGN}\n"
+        "  spec    made.yaml  sha256:s\n"
+        "  when    2026-01-01 12:00:00 UTC, until 2026-01-01 12:01:00 UTC\n"
+        "  runs    1 (done)\n"
+        "  state   not whole: 6 of 8 cells with a result\n"
+        "  effort  7 attempts, 1 of them not counted; 42 tokens, cost ≥ $2.20\n"
+        "\n"
+        "  flow    cells  passed     rate (95 %)  pass@2  pass^2  tokens     cost    p50    p95\n"
+        "  codex       4     3/3  100 % (44–100)   100 %   100 %      21    $2.00  1.5 s  1.5 s\n"
+        "  claude      4     1/2     50 % (9–91)       ?       ?      21  ≥ $0.20  1.5 s  1.5 s\n"
+        "  all         8     4/5    80 % (38–96)   100 %   100 %      42  ≥ $2.20  1.5 s  1.5 s\n"
+        "\n"
+        "  Blocked by the pair gate\n"
+        "    ask: scored results: codex 2, claude 1\n"
+        "    new: scored results: codex 0, claude 0\n"
+        "  1 cell without a result: never tried\n"
+        "    new.codex.r1\n"
+        "  1 cell without a result: cut off\n"
+        "    new.claude.r1 (run.cut-off)\n"
+        "  Missions on which flows differ (1)\n"
+        "    ask: codex 2/2, claude 0/1\n"
+        "  Claimed, and the probes say no (1)\n"
+        "    ask.claude.r1.1\n"
+        "  Not scored\n"
+        "    1 infra\n"
+        "  Tools\n"
+        "    codex: 6 calls, 0 failed, 0 tried again, 0 bytes out\n"
+        "    claude: 6 calls, 0 failed, 0 tried again, 0 bytes out\n"
+        "  Tokens, by whose word\n"
+        "    live-thread-usage: 30 in, 12 out, of 6 results\n"
+        "  Cost\n"
+        "    codex: $2.00, $0.67 a pass\n"
+        "    claude: ≥ $0.20, and 1 result of unknown cost\n"
+        "\n"
+        "  Infrastructure failed: 4 of 5 scored results passed, 2 cells without a result, blocked by pair.\n"
+    )
+
+
+def test_the_same_is_told_in_markdown_with_nothing_that_could_be_markup(tmp_path: Path) -> None:
+    text = campaign_markdown(reported(tmp_path, TWO, gates=GatesSpec(pair=True, coverage=0.5)))
+    assert "| codex | 4 | 3/3 | 100 % (44–100) | 100 % | 100 % | 21 | $2.00 | 1.5 s | 1.5 s |\n" in text
+    assert "Verdict: **infrastructure failed** (exit 3).\n" in text
+    assert "## Blocked by the pair gate\n\n- ask: scored results: codex 2, claude 1\n" in text
+    sly = campaign_markdown(reported(tmp_path / "sly", {"<b>`x`|.codex.r1": [CUT]}))
+    assert "\\<b\\>\\`x\\`\\|.codex.r1" in sly
+
+
+def test_in_junit_a_failure_is_the_agents_an_error_is_not_and_what_says_nothing_is_skipped(tmp_path: Path) -> None:
+    paths = tried(tmp_path, {**TWO, "sure.codex.r1": [UNSURE]}, gates=GatesSpec(pair=True, coverage=0.5))
+    found = read_standing(paths, root=RootPaths(tmp_path))
+    suites = ElementTree.fromstring(render_junit(found, report_campaign(found)))
+    counts = {
+        suite.get("name"): [suite.get(key) for key in ("tests", "failures", "errors", "skipped")] for suite in suites
+    }
+    assert counts == {"codex": ["5", "0", "0", "2"], "claude": ["4", "1", "1", "1"], "gates": ["2", "1", "0", "0"]}
+    told = {
+        f"{case.get('classname')} {case.get('name')}": [(each.tag, each.get("message")) for each in case]
+        for case in suites.iter("testcase")
+    }
+    assert told == {
+        f"{CAMPAIGN}.codex ask r1": [],
+        f"{CAMPAIGN}.codex ask r2": [],
+        f"{CAMPAIGN}.codex fix r1": [],
+        f"{CAMPAIGN}.codex new r1": [("skipped", "never tried")],
+        f"{CAMPAIGN}.codex sure r1": [("skipped", "nothing could verify it")],
+        f"{CAMPAIGN}.claude ask r1": [("failure", "not verified")],
+        f"{CAMPAIGN}.claude ask r2": [("error", "provider.error")],
+        f"{CAMPAIGN}.claude fix r1": [],
+        f"{CAMPAIGN}.claude new r1": [("skipped", "cut off")],
+        f"{CAMPAIGN}.gates coverage": [],
+        f"{CAMPAIGN}.gates pair": [("failure", "ask: scored results: codex 2, claude 1")],
+    }
+
+
+def test_the_report_survives_the_way_over_the_disk(tmp_path: Path) -> None:
+    found = reported(tmp_path, TWO)
+    assert msgspec.json.decode(msgspec.json.encode(found), type=CampaignReport) == found

@@ -1,0 +1,259 @@
+"""`proctor gc` and `proctor pin`: old evidence goes whole, and what is needed stays."""
+
+import json
+import os
+import sqlite3
+import time
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from proctor.campaign.retention import Rule
+from proctor.campaign.scratch import open_scratch, scratch_of_runs
+from proctor.contain.intent import take_lock
+from proctor.errors import InputError, MachineError
+from proctor.evidence.layout import CampaignPaths, RootPaths
+from proctor.ids import RunId
+from proctor.surface import gc as collecting
+from proctor.surface.gc import REMOVED, clear, plan_clearing
+from tests.lab import Lab
+from tests.report.made import CAMPAIGN, RUN, campaign
+from tests.surface.conftest import ask
+
+NOW_MS = time.time_ns() // 1_000_000
+DAY_S = 86_400
+MONTH = Rule(older_than_s=30 * DAY_S, larger_than_bytes=None)
+
+
+@pytest.fixture(autouse=True)
+def _own_scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+@pytest.fixture
+def root(lab: Lab) -> RootPaths:
+    return RootPaths(lab.root)
+
+
+def aged(days: float, *folders: Path) -> None:
+    at_s = NOW_MS / 1000 - days * DAY_S
+    for folder in folders:
+        for path in [folder, *folder.rglob("*")]:
+            os.utime(path, (at_s, at_s))
+
+
+def evidence(root: RootPaths, name: str, *, days: float, runs: int = 1, signed: bool = False) -> CampaignPaths:
+    """A campaign of some age, with runs that hold something."""
+    made = campaign(root.folder, "fix")
+    ids = [f"{name}-run-{number}" for number in range(runs)]
+    with closing(sqlite3.connect(made.ledger)) as connection:
+        connection.execute("pragma foreign_keys = off")
+        connection.execute("delete from run")
+        connection.executemany("insert into run (id, began_at_ms) values (?, 1)", [(id_,) for id_ in ids])
+        connection.commit()
+    paths = CampaignPaths(made.folder.rename(made.folder.with_name(name)))
+    for id_ in ids:
+        attempt = root.folder / "runs" / id_ / "attempts" / "fix.codex.r1.1"
+        attempt.mkdir(parents=True)
+        (attempt / "frames.jsonl").write_bytes(b"x" * 10_000)
+        if signed:
+            (attempt / "seal.json.sig").touch()
+    aged(days, paths.folder, *(root.folder / "runs" / id_ for id_ in ids))
+    return paths
+
+
+def there(root: RootPaths) -> list[str]:
+    return sorted(f"{path.parent.name}/{path.name}" for path in root.folder.glob("*/*"))
+
+
+def why(root: RootPaths, rule: Rule = MONTH) -> dict[str, tuple[bool, str]]:
+    return {unit.name: (unit.goes, unit.why) for unit in plan_clearing(root, rule, now_ms=NOW_MS).units}
+
+
+@pytest.mark.requirement("ops.gc")
+def test_what_is_old_goes_with_its_runs_and_a_dry_run_only_says_so(root: RootPaths) -> None:
+    evidence(root, "old", days=40, runs=2)
+    evidence(root, "young", days=20)
+    before = there(root)
+    dry = plan_clearing(root, MONTH, now_ms=NOW_MS)
+    assert there(root) == before
+    assert why(root) == {"old": (True, "too old"), "young": (False, "within what may be kept")}
+    done = clear(root, MONTH, now_ms=NOW_MS)
+    assert there(root) == ["campaigns/young", "runs/young-run-0"]
+    assert (done.units, done.freed_bytes) == (dry.units, dry.freed_bytes)
+    assert done.freed_bytes > 20_000
+    assert not (root.folder / REMOVED).exists()
+
+
+@pytest.mark.requirement("ops.gc")
+def test_while_there_is_too_much_the_oldest_goes(root: RootPaths) -> None:
+    for name, days in (("first", 9), ("second", 8), ("third", 7)):
+        evidence(root, name, days=days)
+    sizes = [unit.size_bytes for unit in plan_clearing(root, MONTH, now_ms=NOW_MS).units]
+    clear(root, Rule(older_than_s=None, larger_than_bytes=sum(sizes) - 1), now_ms=NOW_MS)
+    assert there(root) == ["campaigns/second", "campaigns/third", "runs/second-run-0", "runs/third-run-0"]
+
+
+@pytest.mark.requirement("ops.gc")
+def test_what_is_pinned_running_signed_named_or_new_stays(lab: Lab, root: RootPaths) -> None:
+    for name in ("pinned", "running", "named"):
+        evidence(root, name, days=99)
+    evidence(root, "signed", days=99, signed=True)
+    evidence(root, "new", days=0)
+    assert ask(lab, "pin", "pinned", "--json").json == {"campaignId": "pinned", "isPinned": True}
+    statement = {"_type": "https://in-toto.io/Statement/v1", "subject": [{"name": "named-run-0/fix/seal.json"}]}
+    (root.folder / "release.json").write_text(json.dumps(statement))
+    lock = take_lock(root.folder / "campaigns" / "running")
+    assert lock is not None
+    everything = Rule(older_than_s=0, larger_than_bytes=0)
+    try:
+        assert why(root, everything) == {
+            "pinned": (False, "pinned"),
+            "running": (False, "running"),
+            "signed": (False, "signed"),
+            "named": (False, "named by a statement"),
+            "new": (False, "just made"),
+        }
+        before = there(root)
+        clear(root, everything, now_ms=NOW_MS)
+        assert there(root) == before
+    finally:
+        os.close(lock)
+    assert ask(lab, "pin", "pinned", "--off").code == 0
+    clear(root, everything, now_ms=NOW_MS)
+    assert sorted(path.name for path in (root.folder / "campaigns").iterdir()) == ["named", "new", "signed"]
+
+
+def test_a_run_that_a_kept_campaign_cites_stays(root: RootPaths) -> None:
+    old, young = evidence(root, "old", days=40), evidence(root, "young", days=1)
+    with closing(sqlite3.connect(young.ledger)) as connection:
+        connection.execute("insert into run (id, began_at_ms) values ('old-run-0', 1)")
+        connection.commit()
+    clear(root, MONTH, now_ms=NOW_MS)
+    assert there(root) == ["campaigns/young", "runs/old-run-0", "runs/young-run-0"]
+    assert not old.folder.exists()
+
+
+def test_runs_of_no_campaign_and_sessions_have_their_own_age(root: RootPaths) -> None:
+    for kind, name, days in (("runs", "lost", 40), ("runs", "recent", 1), ("sessions", "talk", 40)):
+        (root.folder / kind / name / "attempts" / "a").mkdir(parents=True)
+        aged(days, root.folder / kind / name)
+    with open_scratch(RunId("talk"), is_kept=False):
+        assert why(root)["talk"] == (False, "running")
+    clear(root, MONTH, now_ms=NOW_MS)
+    assert there(root) == ["runs/recent"]
+
+
+def test_a_ledger_that_names_a_place_elsewhere_takes_nothing_there_along(root: RootPaths, tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    paths = evidence(root, "old", days=40)
+    with closing(sqlite3.connect(paths.ledger)) as connection:
+        connection.execute("insert into run (id, began_at_ms) values ('../../outside', 1)")
+        connection.commit()
+    aged(40, paths.folder)
+    clear(root, MONTH, now_ms=NOW_MS)
+    assert (there(root), outside.is_dir()) == ([], True)
+
+
+def test_a_campaign_whose_ledger_is_gone_goes_by_its_age_too(root: RootPaths) -> None:
+    paths = evidence(root, "old", days=40)
+    paths.ledger.unlink()
+    aged(40, paths.folder)
+    clear(root, MONTH, now_ms=NOW_MS)
+    assert there(root) == []
+
+
+def test_scratch_that_was_kept_goes_by_its_age_and_that_of_the_dead_at_once(root: RootPaths) -> None:
+    for name in ("old", "young"):
+        with open_scratch(RunId(name), is_kept=True) as folder:
+            (folder / "home").mkdir()
+    aged(40, scratch_of_runs() / "old")
+    (scratch_of_runs() / "dead" / "home").mkdir(parents=True)
+    done = clear(root, MONTH, now_ms=NOW_MS)
+    assert [path.name for path in scratch_of_runs().iterdir()] == ["young"]
+    assert (done.swept, [(unit.kind, unit.name) for unit in done.units if unit.goes]) == (
+        ("dead",),
+        [("scratch", "old")],
+    )
+
+
+def test_what_a_killed_one_had_begun_is_finished_by_the_next(root: RootPaths, monkeypatch: pytest.MonkeyPatch) -> None:
+    evidence(root, "old", days=40, runs=2)
+    evidence(root, "young", days=1)
+    moved = collecting._move
+
+    def killed(folder: Path, bin_: Path) -> Path:
+        if folder.parent.name == "runs":
+            raise KeyboardInterrupt
+        return moved(folder, bin_)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(collecting, "_move", killed)
+        with pytest.raises(KeyboardInterrupt):
+            clear(root, MONTH, now_ms=NOW_MS)
+    assert [path.name for path in (root.folder / "campaigns").iterdir()] == ["young"]
+    assert (root.folder / "runs" / "old-run-0").is_dir()
+    aged(0, root.folder / "runs" / "old-run-0")  # its own age does not decide any more
+    done = clear(root, MONTH, now_ms=NOW_MS)
+    assert done.finished == ("campaigns-old",)
+    assert there(root) == ["campaigns/young", "runs/young-run-0"]
+    assert not (root.folder / REMOVED).exists()
+
+
+def test_only_one_is_at_it(root: RootPaths) -> None:
+    evidence(root, "old", days=40)
+    (root.folder / REMOVED).mkdir()
+    lock = take_lock(root.folder / REMOVED)
+    assert lock is not None
+    with pytest.raises(MachineError) as caught:
+        clear(root, MONTH, now_ms=NOW_MS)
+    os.close(lock)
+    assert caught.value.code == "machine.locked"
+    assert "campaigns/old" in there(root)
+
+
+@pytest.mark.requirement("ops.gc")
+def test_without_flags_the_config_holds_and_without_either_nothing_goes(
+    lab: Lab, root: RootPaths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    evidence(root, "old", days=40)
+    monkeypatch.chdir(tmp_path)
+    refused = ask(lab, "gc", "--json")
+    assert (refused.code, refused.json["error"]["code"]) == (InputError.exit, "usage")
+    (tmp_path / "proctor.toml").write_text('[retention]\nolder_than = "4w"\n')
+    said = ask(lab, "gc", "--dry-run")
+    assert said.stdout.split()[:3] == ["would", "go", "campaign"]
+    assert ask(lab, "gc", "--older-than", "50d", "--json").json["freedBytes"] == 0
+    assert ask(lab, "gc").stdout.startswith("gone  campaign old  ")
+    assert there(root) == []
+
+
+@pytest.mark.parametrize(("flag", "written"), [("--older-than", "soon"), ("--larger-than", "5")])
+def test_what_is_no_age_or_size_is_refused(lab: Lab, flag: str, written: str) -> None:
+    said = ask(lab, "gc", flag, written, "--json")
+    assert (said.code, said.json["error"]["code"]) == (InputError.exit, "usage")
+
+
+def test_retention_that_says_nothing_is_refused_with_its_line(
+    lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "proctor.toml").write_text('[retention]\nlarger_than = "5 apples"\n')
+    error = ask(lab, "gc", "--json").json["error"]
+    assert (error["code"], error["key"], error["what"]) == (
+        "spec.type",
+        "retention",
+        "not a size: write it like 5GB, 500MB or 2GiB",
+    )
+
+
+def test_a_pin_is_no_damage_to_a_campaign(lab: Lab, root: RootPaths) -> None:
+    campaign(root.folder, "fix")
+    before = ask(lab, "validate", CAMPAIGN, "--json").json
+    ask(lab, "pin", CAMPAIGN)
+    assert ask(lab, "validate", CAMPAIGN, "--json").json == before
+    assert ask(lab, "campaign", "status", "--json").json["isPinned"] is True
+    (root.run(RUN).folder / "attempts").mkdir(parents=True)
+    assert ask(lab, "pin", RUN, "--json").json["error"]["code"] == "evidence.not-found"

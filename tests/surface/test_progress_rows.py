@@ -1,0 +1,190 @@
+"""The progress stream: rows for a program, however slow it reads."""
+
+import json
+import os
+import threading
+from pathlib import Path
+from typing import Any
+
+import anyio
+import msgspec
+import pytest
+
+from proctor.attempt.machine import State
+from proctor.errors import InputError
+from proctor.event.model import TurnBegan
+from proctor.event.outcome import Outcome
+from proctor.ids import AttemptId, TurnId
+from proctor.surface.cli.progress import open_progress
+from proctor.surface.cli.row_stream import TICK_S, RowStream, open_rows
+from proctor.surface.progress_rows import AnyProgress
+from proctor.testing.clock import FakeClock
+from tests.event.streams import total
+from tests.lab import Lab, mission, say_done
+from tests.report.made import CAMPAIGN, RUN
+from tests.runtime.twin import run
+from tests.surface.watching import ALL, CODEX, FIX, began, picture, sealed, tool
+
+
+def rows_in(path: Path) -> list[dict[str, Any]]:
+    lines = path.read_bytes().splitlines()
+    msgspec.json.Decoder(list[AnyProgress]).decode(b"[" + b",".join(lines) + b"]")  # each is of the documented family
+    return [json.loads(line) for line in lines]
+
+
+class Told:
+    """A stream into a file, and the picture that is told before it."""
+
+    def __init__(self, path: Path, *, most_rows: int = 100) -> None:
+        self.clock = FakeClock()
+        self.picture = picture(self.clock)
+        self.file = os.open(path, os.O_WRONLY | os.O_CREAT)
+        self.rows = RowStream(self.file, picture=self.picture, most_rows=most_rows)
+
+    def __getattr__(self, name: str) -> Any:
+        def both(*args: Any, **kwargs: Any) -> None:
+            for each in (self.picture, self.rows):
+                getattr(each, name)(*args, **kwargs)
+
+        return both
+
+    def close(self) -> None:
+        async def last_words() -> None:
+            with anyio.fail_after(10):
+                await self.rows.close()
+
+        anyio.run(last_words)
+        os.close(self.file)
+
+
+@pytest.mark.real_agent
+@pytest.mark.requirement("surface.progress")
+def test_of_a_real_run_stdout_holds_rows_alone_with_what_it_costs(lab: Lab) -> None:
+    spec = lab.write_spec([mission("look", {"run": "ls"}, say_done())], prices="prices.yaml")
+    prices = {"version": 1, "since": "2026-11-01", "models": {"scripted": {"input": 1000, "output": 1000}}}
+    (spec.parent / "prices.yaml").write_text(json.dumps(prices))
+    said = lab.proctor("run", str(spec), "--progress", "-", "--json")
+    rows = [json.loads(line) for line in said.stdout.splitlines()]
+    msgspec.convert(rows, list[AnyProgress])
+    assert [row["type"] for row in rows if row["type"] in ("run.began", "attempt.claimed", "attempt.settled")] == [
+        *("run.began", "attempt.claimed", "attempt.settled")
+    ]
+    assert (rows[-1]["type"], rows[-1]["how"], rows[-1]["settled"]) == ("run.ended", "done", 1)
+    assert [row["doing"] for row in rows if row["type"] == "tool"] == ["ls"]
+    usage = [row for row in rows if row["type"] == "usage"]
+    assert usage
+    assert all(row["usd"] is not None for row in usage)
+
+
+@pytest.mark.requirement("surface.progress")
+def test_a_program_reads_everything_that_matters_in_order(tmp_path: Path) -> None:
+    told = Told(tmp_path / "rows.jsonl")
+    now_ms = told.clock.wall_ms()
+    told.began(began(tmp_path, cells=3, settled=1))
+    told.scheduled((ALL,), waiting=2)
+    told.claimed(FIX, strategy=CODEX)
+    told.entered(FIX, State.TURN_RUNNING)
+    told.saw(FIX, TurnBegan(frame=2, at_ms=2, turn=TurnId("t")))
+    told.saw(FIX, tool("make test"))
+    told.saw(FIX, total(100, frame=3))
+    told.stopping("finishing what runs")
+    told.settled(sealed(FIX, outcome=Outcome.CRASHED, code="peer.hangup"), usd=0.5, retry_at_ms=now_ms + 4)
+    told.ended("drained")
+    told.close()
+    campaign = {"campaignId": CAMPAIGN, "runId": RUN, "dir": str(tmp_path / "campaigns" / CAMPAIGN)}
+    ending = {"outcome": "crashed", "code": "peer.hangup", "claimed": True, "verified": True, "expectationMet": True}
+    numbers = {"toolCalls": 2, "tokens": 7, "usd": 0.5, "durationMs": 1500, "retryAtMs": now_ms + 4}
+    its = {"attemptId": FIX}
+    limit = {"key": "all", "most": 8, "now": 8, "taken": 2, "untilMs": None, "why": None}
+    assert rows_in(tmp_path / "rows.jsonl") == [
+        {"atMs": now_ms, **row}
+        for row in (
+            {"type": "run.began", "schemaVersion": 1, **campaign, "cells": 3, "settled": 1},
+            {"type": "limits", "waiting": 2, "limits": [limit]},
+            {"type": "attempt.claimed", **its, "strategy": CODEX},
+            {"type": "attempt.phase", **its, "phase": "turn_running"},
+            {"type": "tool", **its, "name": "shell", "doing": "make test", "calls": 1},
+            {"type": "usage", **its, "tokens": 100, "usd": 0.01},
+            {"type": "run.stopping", "how": "finishing what runs"},
+            {"type": "attempt.settled", **its, "state": "sealed", **ending, **numbers, "settled": 1, "cells": 3},
+            {"type": "run.ended", "how": "drained", "settled": 1, "cells": 3},
+        )
+    ]
+
+
+def test_of_what_comes_fast_the_first_and_the_latest_have_a_row(tmp_path: Path) -> None:
+    told = Told(tmp_path / "rows.jsonl")
+    told.began(began(tmp_path))
+    told.saw(FIX, TurnBegan(frame=1, at_ms=1, turn=TurnId("t")))
+    for number in range(1, 1001):
+        told.saw(FIX, tool(f"step {number}"))
+        told.saw(FIX, total(number, frame=number))
+    told.clock.advance(TICK_S)
+    told.rows._tell_postponed()
+    told.close()
+    rows = rows_in(tmp_path / "rows.jsonl")[1:]
+    assert [(row["type"], row.get("doing", row.get("tokens")), row.get("calls")) for row in rows] == [
+        ("tool", "step 1", 1),
+        ("usage", 1, None),
+        ("tool", "step 1000", 1000),
+        ("usage", 1000, None),
+    ]
+
+
+def test_what_a_slow_reader_missed_is_counted_in_its_place(tmp_path: Path) -> None:
+    told = Told(tmp_path / "rows.jsonl", most_rows=3)
+    told.began(began(tmp_path))
+    for number in range(1, 6):
+        told.claimed(AttemptId(f"fix.codex.r{number}.1"), strategy=CODEX)
+    told.ended("done")
+    told.close()
+    told_rows = [(row["type"], row.get("attemptId") or row.get("rows")) for row in rows_in(tmp_path / "rows.jsonl")]
+    assert told_rows == [
+        ("run.began", None),
+        ("attempt.claimed", "fix.codex.r1.1"),
+        ("attempt.claimed", "fix.codex.r2.1"),
+        ("left.out", 3),
+        ("run.ended", None),
+    ]
+
+
+def test_a_reader_who_reads_nothing_holds_nobody_up(tmp_path: Path) -> None:
+    async def work() -> None:
+        pipe = tmp_path / "pipe"
+        os.mkfifo(pipe)
+        reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+        before = threading.active_count()
+        with anyio.fail_after(20):
+            async with open_progress("night", rows_to=pipe) as progress:
+                for number in range(5000):  # more than a pipe holds
+                    progress.claimed(AttemptId(f"fix.codex.r{number}.1"), strategy=CODEX)
+                await anyio.lowlevel.checkpoint()
+        os.close(reader)
+        assert threading.active_count() <= before + 2, "idle threads of the pool may stay; none is stuck"
+
+    run(work)
+
+
+def test_a_reader_who_leaves_costs_nothing(tmp_path: Path) -> None:
+    async def work() -> None:
+        pipe = tmp_path / "pipe"
+        os.mkfifo(pipe)
+        reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+        with anyio.fail_after(20):
+            async with open_progress("night", rows_to=pipe) as progress:
+                os.close(reader)
+                progress.began(began(tmp_path))
+
+    run(work)
+
+
+def test_rows_are_added_to_a_file_and_one_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_text("earlier\n")
+    with open_rows(path) as file:
+        assert file is not None
+        os.write(file, b"later\n")
+    assert path.read_text() == "earlier\nlater\n"
+    with pytest.raises(InputError) as caught, open_rows(tmp_path / "no" / "rows.jsonl"):
+        pass
+    assert (caught.value.code, caught.value.exit) == ("usage", 2)

@@ -1,0 +1,195 @@
+"""`campaign status` and `campaign list`: how campaigns stand, from another terminal and afterwards."""
+
+import json
+import os
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from proctor.campaign import ledger
+from proctor.contain.intent import take_lock
+from proctor.errors import InputError
+from proctor.event.outcome import Outcome
+from proctor.evidence.artifacts import Expectation
+from proctor.evidence.layout import CampaignPaths, RootPaths
+from proctor.evidence.live import Live, LiveAttempt, LiveLimit
+from proctor.ids import AttemptId, CampaignId
+from proctor.surface.standing import Left, stand
+from tests.lab import Lab, mission, say_done, wait_until
+from tests.report.made import CAMPAIGN, RUN, campaign, cell, report
+from tests.surface.conftest import Said, ask
+
+WRONG = {"verified": False, "expectation": Expectation(met=False, misses=("verified",))}
+
+
+def made(lab: Lab) -> CampaignPaths:
+    """Of eight cells two are done, one crashed for good, one waits for a retry, one was refused, one was cancelled, one
+    was claimed and one not tried."""
+    others = ("wrong", "crashed", "retried", "refused", "cancelled")
+    paths = campaign(lab.root, "fix", unsettled=(*others, "claimed"), untried=("untried",))
+    endings: dict[str, tuple[Any, int | None]] = {
+        "wrong": (WRONG, None),
+        "crashed": ({"outcome": Outcome.CRASHED, "code": "peer.hangup"}, None),
+        "retried": ({"outcome": Outcome.CRASHED, "code": "peer.hangup"}, 99),
+        "refused": ({"outcome": Outcome.REFUSED, "code": "provider.unauthorized"}, None),
+        "cancelled": ({"outcome": Outcome.CANCELLED, "code": "run.cancelled"}, None),
+    }
+    with ledger.open_ledger(paths.ledger) as book:
+        for mission, (changes, retry_at_ms) in endings.items():
+            attempt = AttemptId(f"{cell(mission).id}.1")
+            told = report(attempt, **changes)
+            book.apply([ledger.settle(attempt, told, at_ms=60_001, usd=0.25, retry_at_ms=retry_at_ms)])
+    return paths
+
+
+def status(lab: Lab, *words: str) -> Said:
+    return ask(lab, "campaign", "status", *words)
+
+
+@pytest.mark.requirement("campaign.status")
+def test_of_an_ended_campaign_it_says_what_is_left_and_how_to_go_on(lab: Lab) -> None:
+    paths = made(lab)
+    standing = stand(paths)
+    assert (standing.cells, standing.settled) == (8, 3)
+    assert standing.left == Left(untried=1, running=0, cut_off=1, again=3)
+    assert standing.outcomes == {"completed": 2, "crashed": 2, "refused": 1, "cancelled": 1}
+    assert standing.codes == {"peer.hangup": 2, "provider.unauthorized": 1, "run.cancelled": 1}
+    assert (standing.met, standing.not_met, standing.per_minute) == (5, 1, 6.0)
+    assert standing.usd is None, "one of them has no price"
+    assert (standing.is_live, standing.ended, standing.live) == (False, None, None)
+    said = status(lab)
+    assert said.code == 0
+    assert "3 of 8 settled, 3 to be tried again, 1 cut off, 1 not tried yet" in said.stdout
+    assert f"5 cells left: proctor campaign resume {CAMPAIGN} --root {lab.root}\n" in said.stdout
+
+
+@pytest.mark.requirement("campaign.status")
+def test_while_it_runs_another_terminal_sees_each_attempt_and_what_is_rationed(lab: Lab) -> None:
+    paths = made(lab)
+    at_work = LiveAttempt(
+        attempt_id=AttemptId("claimed.codex.r1.1"),
+        phase="working",
+        doing="shell: make test",
+        tokens=1785,
+        usd=0.5,
+        began_at_ms=1,
+        heard_at_ms=2,
+    )
+    shut = LiveLimit(key="provider:openai", most=8, now=2, taken=0, until_ms=3, why="provider.rate-limited")
+    live = Live(
+        at_ms=3, run_id=RUN, cells=8, settled=3, waiting=4, running=(at_work,), limits=(shut,), stopping="draining"
+    )
+    paths.live.write_bytes(msgspec.json.encode(live))
+    assert stand(paths).live is None, "its owner is dead, so that it says nothing"
+    lock = take_lock(paths.folder)
+    assert lock is not None
+    try:
+        seen = stand(paths)
+        assert (seen.is_live, seen.live, seen.verdict, seen.left.running) == (True, live, "running", 1)
+        told = status(lab).stdout
+        paths.live.write_bytes(b"{")
+        assert stand(paths).live is None, "a picture that is no picture is none"
+    finally:
+        os.close(lock)
+    lines = [line.strip() for line in told.splitlines()]
+    [line] = [line for line in lines if line.startswith("claimed.codex.r1.1")]
+    assert line.split()[:8] == ["claimed.codex.r1.1", "working", "shell:", "make", "test", "1,785", "tokens", "$0.5000"]
+    assert "provider:openai  0 of 2 (8 at most), shut for 0 ms: provider.rate-limited" in lines
+    assert "4 cells waiting" in lines
+    assert "draining" in lines
+    assert "resume" not in told
+
+
+@pytest.mark.requirement("campaign.status")
+def test_json_tells_the_same_and_watching_ends_with_the_campaign(lab: Lab) -> None:
+    paths = made(lab)
+    plain, watched = status(lab, CAMPAIGN, "--json"), status(lab, "made", "--watch", "--json")
+    assert plain.json == msgspec.to_builtins(stand(paths)) == json.loads(watched.stdout)
+    assert watched.stdout.count("\n") == 1
+
+
+def test_a_ledger_of_the_first_version_stands_too(tmp_path: Path) -> None:
+    paths = campaign(tmp_path, "fix", untried=("untried",))
+    with closing(sqlite3.connect(paths.ledger)) as connection:
+        connection.executescript(
+            """drop table campaign; alter table run drop column ended; alter table attempt drop column retry_at_ms;
+               alter table attempt drop column usd; alter table attempt drop column tally; pragma user_version = 1;"""
+        )
+    standing = stand(paths)
+    assert (standing.cells, standing.settled, standing.file, standing.usd) == (2, 1, None, None)
+
+
+def test_what_is_no_campaign_is_not_found(lab: Lab) -> None:
+    made(lab)
+    said = status(lab, "nobody", "--json")
+    assert (said.code, said.json["error"]["code"]) == (InputError.exit, "evidence.not-found")
+
+
+def test_every_campaign_is_listed_and_one_that_is_damaged_is_told(lab: Lab) -> None:
+    made(lab)
+    canary = RootPaths(lab.root).campaign(CampaignId("made-canary-20260102-120000-aaaaaa"))
+    canary.create()
+    with ledger.open_ledger(canary.ledger):
+        pass
+    canary.plan.write_text('{"plan": {"flows": [], "isCanary": true}}')
+    canary.pin.touch()
+    damaged = RootPaths(lab.root).campaign(CampaignId("made-20260103-120000-aaaaaa"))
+    damaged.create()
+    damaged.plan.write_text("{}")
+    damaged.ledger.write_text("no ledger at all")
+    said = ask(lab, "campaign", "list", "--json")
+    assert said.code == 0
+    told = [(each["campaignId"], each["kind"], each["cells"], each["isPinned"]) for each in said.json["campaigns"]]
+    assert told == [(CAMPAIGN, "campaign", 8, False), (canary.folder.name, "canary", 0, True)]
+    assert [(each["code"], each["file"]) for each in said.json["problems"]] == [
+        ("evidence.ledger", f"{damaged.folder.name}/ledger.db")
+    ]
+    text = ask(lab, "campaign", "list").stdout
+    assert CAMPAIGN in text
+    assert "canary, pinned" in text
+    assert "3 of 8" in text
+
+
+def test_without_any_campaign_the_list_says_so(lab: Lab) -> None:
+    assert ask(lab, "campaign", "list").stdout.startswith("No campaigns in ")
+
+
+@pytest.mark.real_agent
+@pytest.mark.requirement("campaign.status")
+def test_a_campaign_that_really_runs_is_seen_from_outside_and_after_kill_9_it_says_how_to_go_on(lab: Lab) -> None:
+    missions = [mission("slow", {"run": "sleep 60"}, say_done()), mission("next", say_done())]
+    spec = lab.write_spec(missions, schedule={"parallel": 1})
+    process = lab.start("run", str(spec))
+    try:
+        wait_until(lambda: any(each["doing"] for each in running(lab)), deadline_s=60)
+        seen = status(lab, "--json").json
+        [attempt] = seen["live"]["running"]
+        assert (attempt["attemptId"], attempt["phase"], attempt["doing"]) == (
+            "slow.codex.r1.1",
+            "working",
+            "shell: sleep 60",
+        )
+        assert (seen["isLive"], seen["cells"], seen["left"]["running"], seen["left"]["untried"]) == (True, 2, 1, 1)
+        assert seen["live"]["limits"][0] == {
+            "key": "all",
+            "most": 1,
+            "now": 1,
+            "taken": 1,
+            "untilMs": None,
+            "why": None,
+        }
+    finally:
+        process.kill()
+        process.wait()
+    after = status(lab, "--json").json
+    assert (after["isLive"], after["live"], after["left"]["cutOff"], after["ended"]) == (False, None, 1, None)
+    assert "campaign resume lab-" in status(lab).stdout
+
+
+def running(lab: Lab) -> list[dict[str, Any]]:
+    found = ask(lab, "campaign", "list", "--json").json["campaigns"]
+    return [row for each in found if each["live"] for row in each["live"]["running"]]

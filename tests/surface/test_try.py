@@ -1,0 +1,99 @@
+"""`proctor try`: agents compared on a repository, now."""
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from proctor.errors import InputError
+from proctor.ids import StrategyId
+from proctor.spec.model import Login
+from proctor.surface.surroundings import Agent
+from proctor.surface.trying import Contestant, build_trial
+from tests.lab import Lab, say_done
+from tests.surface.conftest import ask
+from tests.surface.repository import make_repository, write
+
+CODEX = Agent(name="codex", strategy=StrategyId("codex_app_server"), provider="openai", login=Login.INHERIT)
+CLAUDE = Agent(
+    name="claude", strategy=StrategyId("claude_code"), provider="anthropic", login=Login.TOKEN, token="MY_TOKEN"
+)
+
+
+@pytest.fixture
+def repository(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(make_repository(lab.folder / "shop"))
+    return lab.folder / "shop"
+
+
+@pytest.mark.real_agent
+@pytest.mark.requirement("surface.init")
+def test_offline_each_agent_works_on_a_clone_and_all_are_shown_side_by_side(lab: Lab, repository: Path) -> None:
+    steps = [{"patch": {"file": "calc.py", "content": "def add(a, b):\n    return b + a"}}, say_done()]
+    script = lab.folder / "script.yaml"
+    script.write_text(yaml.safe_dump({"version": 1, "steps": steps}))
+    write(repository, {"calc.py": "not committed\n"})
+    on = ("--on", "codex,codex_exec", "--probe", "grep -q 'b + a' calc.py")
+    said = ask(lab, "try", "Turn it around", *on, "--script", str(script))
+    assert said.code == 0, said.stderr
+    rows = {line[:18].strip(): line[18:].split("  ") for line in said.stdout.splitlines()[:8]}
+    shown = {name: [cell.strip() for cell in cells if cell.strip()] for name, cells in rows.items()}
+    assert shown[""] == ["codex", "codex-exec"]
+    assert (shown["outcome"], shown["verified"]) == (["completed"] * 2, ["yes"] * 2)
+    assert shown["changes"] == ["1 file, +1 -1"] * 2
+    assert "cost" not in shown
+    for attempt in ("task.codex.r1.1", "task.codex-exec.r1.1"):
+        diff = lab.attempts()[attempt].workspace_diff
+        assert str(diff) in said.stdout
+        assert "+    return b + a" in diff.read_text()
+    assert "without what you changed in 1 file\n" in said.stderr
+    assert (repository / "calc.py").read_text() == "not committed\n", "nobody touches the repository itself"
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (("--on", "codex", "--yes"), "policy.login"),
+        (("--on", "codex"), "policy.login"),
+        (("--yes",), "policy.login"),
+        (("--on", "nobody", "--offline"), "spec.unknown-runtime"),
+        (("--on", "codex,codex", "--offline"), "usage"),
+        (("--on", ",", "--offline"), "usage"),
+    ],
+)
+@pytest.mark.usefixtures("repository")
+def test_what_cannot_be_tried_is_refused_before_anything_runs(
+    lab: Lab, words: tuple[str, ...], code: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("CODEX_HOME", "CLAUDE_CONFIG_DIR"):
+        monkeypatch.setenv(name, str(lab.folder))
+    for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "CODEX_ACCESS_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN"):
+        monkeypatch.delenv(name, raising=False)
+    said = ask(lab, "try", "Do it", *words, "--json")
+    assert (said.code, said.json["error"]["code"]) == (InputError.exit, code)
+    assert not lab.root.exists()
+
+
+@pytest.mark.usefixtures("repository")
+def test_real_models_are_not_asked_before_somebody_agrees(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-0123456789")
+    error = ask(lab, "try", "Do it", "--on", "codex:gpt-9", "--json").json["error"]
+    assert (error["code"], error["what"]) == (
+        "usage",
+        "real models cost money, and nobody agreed: codex with gpt-9",
+    )
+    assert not lab.root.exists()
+
+
+def test_outside_a_repository_it_says_what_to_do(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(lab.folder)
+    assert ask(lab, "try", "Do it", "--offline", "--json").json["error"]["code"] == "workspace.not-a-repository"
+
+
+def test_real_models_are_asked_with_the_login_that_is_there(repository: Path) -> None:
+    contestants = [Contestant(agent=CODEX, model="gpt-9"), Contestant(agent=CLAUDE, model="sonnet")]
+    spec = build_trial("Do it", contestants, folder=repository, probe=None, script=None).spec
+    told = [(flow.model and flow.model.name, flow.login, flow.token) for flow in spec.flows]
+    assert told == [("gpt-9", Login.INHERIT, None), ("sonnet", Login.TOKEN, "MY_TOKEN")]
+    assert json.dumps(spec.schedule.parallel) == "2"
