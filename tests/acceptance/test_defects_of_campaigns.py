@@ -45,9 +45,9 @@ def coverage(lab: Lab, campaign: str) -> tuple[int, int]:
 def test_r8_a_second_run_was_published_with_no_results_and_here_has_all_of_its_own(lab: Lab) -> None:
     probes = [{"kind": "headless_run", "command": "cat out", "stdout": "1\n"}]
     missions = [mission(f"m{number}", {"run": "echo 1 > out"}, say_done(), probes=probes) for number in range(2)]
-    spec = lab.write_spec(missions)
+    spec = str(lab.write_spec(missions))
     for _ in range(2):
-        lab.run(spec)
+        told(lab, "campaign", "run", spec)
     for campaign in campaigns(lab):
         assert coverage(lab, campaign.folder.name) == (2, 2)
         assert told(lab, "campaign", "publish-check", campaign.folder.name)["ok"]
@@ -84,7 +84,7 @@ def test_r10_a_dead_owner_blocked_a_resume_for_two_minutes_and_here_nobody(lab: 
     spec = str(lab.write_spec([waiting_for(gate), *FIVE[:1]], schedule={"parallel": 1}))
     kill_in_the_middle(lab, "campaign", "run", spec, when=lambda: bool(lab.attempts()))
     [campaign] = campaigns(lab)
-    assert not told(lab, "campaign", "publish-check", exit_=4)["ok"]
+    assert not told(lab, "campaign", "publish-check", exit_=1)["ok"]
     # A lock is held by the kernel for the living. What a file says of the dead, or of a stranger, is nothing.
     (campaign.folder / LOCK).write_text(f'{{"pid": {os.getpid()}, "startTicks": 1, "bootId": "another"}}')
     gate.touch()
