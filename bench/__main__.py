@@ -14,11 +14,7 @@ from statistics import median
 import msgspec
 
 from bench import codex
-<<<<<<< HEAD
-from bench.commands import IMPORT_JSON, LIST, REPORT, VERSION, command_costs
-=======
 from bench.commands import IMPORT_JSON, LIST, LOOKS, VERSION, command_costs
->>>>>>> proof
 from bench.cost import Cost
 from bench.events import rates
 from bench.files import files_cpu_s
@@ -92,12 +88,7 @@ class Bench:
         root, many = self.fake(SHARED, sizes.many_attempts)
         tell("commands")
         starts = command_costs(sizes.starts, VERSION, IMPORT_JSON)
-<<<<<<< HEAD
-        lists = command_costs(sizes.starts, LIST, IMPORT_JSON, root=root)
-        reports = command_costs(sizes.starts, REPORT, IMPORT_JSON, root=root)
-=======
         lists = command_costs(sizes.starts, LIST, *LOOKS, IMPORT_JSON, root=root)
->>>>>>> proof
         return [
             _cpu_row(SHARED, shared, sizes.attempts, note=f"its files made bare: {median(files) * 1000:.1f} ms"),
             *(_cpu_row(kind, costs, sizes.spawned_attempts) for kind, costs in spawned.items()),
@@ -110,8 +101,7 @@ class Bench:
                 "x bare",
                 note=f"{median(recorded for recorded, _ in events):,.0f} a second of CPU",
             ),
-            *_reading_rows(f"attempt list --json of {sizes.many_attempts:,}", lists),
-            *_reading_rows(f"campaign report --json of {sizes.many_attempts:,}", reports),
+            *_list_rows(lists, sizes),
             at_most(
                 f"CPU per attempt, {sizes.many_attempts:,} by {sizes.attempts:,}",
                 (many.cpu_s / sizes.many_attempts) / (median(cost.cpu_s for cost in shared) / sizes.attempts),
@@ -165,15 +155,8 @@ def _codex_rows(driven: dict[str, list[Cost]], sizes: Sizes) -> Iterable[Row]:
         )
 
 
-def _reading_rows(name: str, costs: Sequence[tuple[Cost, ...]]) -> Iterable[Row]:
+def _list_rows(costs: Sequence[tuple[Cost, ...]], sizes: Sizes) -> Iterable[Row]:
     """As somebody waits for it, and what it takes of a processor beyond what any start of Python does."""
-<<<<<<< HEAD
-    cpu_ms, python_ms = (median(cost.children_cpu_s for cost in each) * 1000 for each in zip(*costs, strict=True))
-    wall_ms = median(ours.wall_s for ours, _ in costs) * 1000
-    note = f"CPU {cpu_ms:.0f} ms in all; import json alone {python_ms:.0f} ms"
-    yield at_most(f"{name}, wall", wall_ms, 300, "ms", note="from start to end")
-    yield at_most(f"{name}, CPU beyond start-up", cpu_ms - python_ms, 300, "ms", note=note)
-=======
     *asked, python_ms = (median(cost.children_cpu_s for cost in each) * 1000 for each in zip(*costs, strict=True))
     wall_ms = median(each[0].wall_s for each in costs) * 1000
     yield at_most(f"attempt list --json of {sizes.many_attempts:,}, wall", wall_ms, 300, "ms", note="start to end")
@@ -181,7 +164,6 @@ def _reading_rows(name: str, costs: Sequence[tuple[Cost, ...]]) -> Iterable[Row]
         name = f"{' '.join(words[1:])} of {sizes.many_attempts:,}"
         note = f"CPU {cpu_ms:.0f} ms in all; import json alone {python_ms:.0f} ms"
         yield at_most(f"{name}, CPU beyond start-up", cpu_ms - python_ms, 300, "ms", note=note)
->>>>>>> proof
 
 
 def main() -> int:
