@@ -151,7 +151,7 @@ def _members(group: str) -> list[str]:
 
 
 def _listed(names: Iterable[str]) -> str:
-    return "".join(f"  {name:22}{COMMANDS[name][1]}\n" for name in names)
+    return "".join(f"  {name:24}{COMMANDS[name][1]}\n" for name in names)
 
 
 def _unknown(words: Sequence[str]) -> InputError:
