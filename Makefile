@@ -58,7 +58,12 @@ check: $(STAMP) ## format, lint, types, import contracts
 accept: $(STAMP) ## what has a clock in it, on the real agents
 	$(BIN)/python tests/offline.py $(BIN)/pytest -p no:xdist accept
 
-chaos: $(STAMP) ## what takes minutes: 12,000 interleaved streams with planted secrets, and conformance in both isolations
+# Such as SEEDS=1,2,30-40; else the default ones.
+SEEDS ?=
+
+chaos: $(STAMP) ## what takes minutes: campaigns hit by faults (SEEDS=…), 20 at once five times, floods of secrets, conformance
+	$(BIN)/python tests/offline.py $(BIN)/python -m chaos --seeds "$(SEEDS)"
+	PROCTOR_TIMES=5 $(BIN)/python tests/offline.py $(BIN)/pytest -p no:xdist tests/acceptance/test_many_at_once.py
 	PROCTOR_STREAMS=12000 $(BIN)/pytest -p no:xdist --timeout 900 tests/evidence/test_redact_many.py
 	PROCTOR_CONFORMANCE_ALL=1 $(BIN)/python tests/offline.py $(BIN)/pytest -p no:xdist tests/acceptance/test_conformance.py
 

@@ -25,11 +25,11 @@ from proctor.evidence.layout import CampaignPaths, RootPaths
 ROOT = Path(__file__).parent.parent
 ROUND_S = 120.0
 MOST_ROUNDS = 80
-_ROWS = 90
+_ROWS = 60
 _BALLAST = "ballast"
 DISK_BYTES = 96 * 1024 * 1024
 
-LIVE = {"agent killed": 4, "server killed": 3, "agent paused": 1, "proctor paused": 1, "second proctor": 1}
+LIVE = {"agent killed": 6, "server killed": 5, "agent paused": 2, "proctor paused": 2, "second proctor": 1}
 """What is done to those who play, by how often."""
 STREAM = ("cut", "torn", "delayed")
 ENDINGS = ("proctor killed", "proctor killed", "proctor killed", "disk full")
@@ -83,14 +83,15 @@ class Player:
 
     def __init__(self, stage: Stage, breaks: list[Broken]) -> None:
         words = (str(stage.spec), str(stage.root), msgspec.json.encode(breaks).decode())
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "chaos.player", *words],
-            cwd=ROOT,
-            env=stage.env,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=(stage.folder / "stderr").open("ab"),
-        )
+        with (stage.folder / "stderr").open("ab") as stderr:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "chaos.player", *words],
+                cwd=ROOT,
+                env=stage.env,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=stderr,
+            )
         self._text = b""
 
     def __enter__(self) -> "Player":
@@ -155,10 +156,10 @@ class Seed:
             for number, row in enumerate(player.rows(), 1):
                 match row.what:
                     case "ready":
-                        began_s = time.monotonic()
+                        began_s = row.at_s
                     case "claimed" if began_s:
                         if self.played.rounds > 1:
-                            self.played.claims_s.append(time.monotonic() - began_s)
+                            self.played.claims_s.append(row.at_s - began_s)
                         began_s = 0.0
                     case "broke":
                         self._hit(f"stream {row.how}")

@@ -4,12 +4,14 @@ BREAKS is JSON: what to do to the streams of the agents it starts.
 """
 
 import sys
+import time
 from collections.abc import Callable, Sequence
 from itertools import count
 from pathlib import Path
 
 import anyio
 import msgspec
+from msgspec import field
 
 from proctor.attempt.machine import State
 from proctor.attempt.model import AttemptResult
@@ -39,6 +41,7 @@ class Told(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     what: str
     of: str = ""
     how: str = ""
+    at_s: float = field(default_factory=time.monotonic)  # which is the same clock in every process
 
 
 def tell(what: str, of: str = "", how: str = "") -> None:

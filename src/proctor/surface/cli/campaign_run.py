@@ -16,11 +16,18 @@ from proctor.spec.load import LoadedSpec, load_spec
 from proctor.surface.cli import run as shortcut
 from proctor.surface.cli.command import JSON, PROGRESS, ROOT, Command, argument, evidence_root
 from proctor.surface.cli.drive import drive
-from proctor.surface.cli.run import KEEP_SCRATCH, SPEC, tell
+from proctor.surface.cli.run import KEEP_SCRATCH, SPEC, YES, tell
 
 
 def canary(
-    *, spec: Path, missions: int, root: Path | None, as_json: bool, is_scratch_kept: bool, rows_to: Path | None
+    *,
+    spec: Path,
+    missions: int,
+    is_agreed: bool,
+    root: Path | None,
+    as_json: bool,
+    is_scratch_kept: bool,
+    rows_to: Path | None,
 ) -> int:
     """Try the first missions of a campaign, once in every flow.
 
@@ -30,7 +37,9 @@ def canary(
         raise InputError("usage", "a canary is of one mission at least")
     folder, loaded = evidence_root(root), load_spec(spec)
     trial = replace(loaded, missions=loaded.missions[:missions], spec=msgspec.structs.replace(loaded.spec, repeats=1))
-    driven = drive(trial, root=folder, is_scratch_kept=is_scratch_kept, is_canary=True, rows_to=rows_to)
+    driven = drive(
+        trial, root=folder, is_scratch_kept=is_scratch_kept, is_canary=True, is_agreed=is_agreed, rows_to=rows_to
+    )
     return tell(driven, root=root, as_json=as_json, rows_to=rows_to)
 
 
@@ -107,6 +116,7 @@ COMMANDS = {
         arguments=(
             SPEC,
             argument("--missions", metavar="N", type=int, default=1, help="How many of its missions; else 1."),
+            YES,
             KEEP_SCRATCH,
             PROGRESS,
             ROOT,
