@@ -29,6 +29,9 @@ ROWS = [
     "events recorded, redacted, chained",
     "attempt list --json of 8, wall",
     "attempt list --json of 8, CPU beyond start-up",
+    "campaign status --json of 8, CPU beyond start-up",
+    "campaign report --json of 8, CPU beyond start-up",
+    "campaign list --json of 8, CPU beyond start-up",
     "CPU per attempt, 8 by 4",
     "proctor --version",
 ]

@@ -152,7 +152,7 @@ def forge_the_verdict(paths: CampaignPaths) -> None:
 
 
 OBSTACLES: dict[str, tuple[Callable[[CampaignPaths], None], int, set[str]]] = {
-    "a cell without a result": (untry, 5, {"publish.incomplete", "publish.gate", "evidence.report", "evidence.counts"}),
+    "a cell without a result": (untry, 5, {"publish.incomplete", "evidence.report", "evidence.counts"}),
     "nothing at all": (forget_everything, 5, {"publish.vacuous", "publish.gate", "evidence.report", "evidence.ledger"}),
     "a canary": (claim_to_be_a_canary, 5, {"publish.canary", "evidence.plan"}),
     "another snapshot": (change_the_snapshot, 5, {"evidence.plan"}),

@@ -83,7 +83,9 @@ class Dispatcher:
             self._start_due(tasks)
         self._tell()
         now_s = self._now_s()
-        wake_s = self.scheduler.wake_s(now_s) if self.shut is None else None
+        # Where the disk has as many as it may have, only an end lets another begin, whatever the scheduler would.
+        is_open = self.shut is None and self._running < self.most
+        wake_s = self.scheduler.wake_s(now_s) if is_open else None
         if wake_s is not None:
             wake_s = min(wake_s, self.until_s)
         if not self._running and wake_s is None:

@@ -93,9 +93,6 @@ REMEDIES: Mapping[str, Remedy] = {
     # It says nothing of the cell.
     "limit.campaign": Remedy.REDO,
     "limit.stall": Remedy.AGAIN,
-    "limit.tokens": Remedy.NONE,
-    "limit.mission": Remedy.NONE,
-    "limit.campaign": Remedy.REDO,
     # ── the run ──
     "run.cancelled": Remedy.REDO,
     "run.cut-off": Remedy.REDO,

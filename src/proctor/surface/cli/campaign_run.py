@@ -17,7 +17,7 @@ from proctor.spec.running import SelectSpec
 from proctor.surface.cli import run as shortcut
 from proctor.surface.cli.command import JSON, PROGRESS, ROOT, Command, argument, evidence_root
 from proctor.surface.cli.drive import drive
-from proctor.surface.cli.run import KEEP_SCRATCH, SPEC, tell
+from proctor.surface.cli.run import KEEP_SCRATCH, SPEC, YES, tell
 from proctor.surface.cli.selecting import SELECT, load_selected
 
 
@@ -25,6 +25,7 @@ def canary(
     *,
     spec: Path,
     missions: int,
+    is_agreed: bool,
     root: Path | None,
     as_json: bool,
     is_scratch_kept: bool,
@@ -39,7 +40,9 @@ def canary(
         raise InputError("usage", "a canary is of one mission at least")
     folder, loaded = evidence_root(root), load_selected(spec, select)
     trial = replace(loaded, missions=loaded.missions[:missions], spec=msgspec.structs.replace(loaded.spec, repeats=1))
-    driven = drive(trial, root=folder, is_scratch_kept=is_scratch_kept, is_canary=True, rows_to=rows_to)
+    driven = drive(
+        trial, root=folder, is_scratch_kept=is_scratch_kept, is_canary=True, is_agreed=is_agreed, rows_to=rows_to
+    )
     return tell(driven, root=root, as_json=as_json, rows_to=rows_to)
 
 
@@ -117,6 +120,7 @@ COMMANDS = {
             SPEC,
             argument("--missions", metavar="N", type=int, default=1, help="How many of its missions; else 1."),
             *SELECT,
+            YES,
             KEEP_SCRATCH,
             PROGRESS,
             ROOT,

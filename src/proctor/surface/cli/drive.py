@@ -23,8 +23,10 @@ from proctor.report.query import campaigns_by_age, find_campaign
 from proctor.report.row import Report
 from proctor.spec.load import LoadedSpec
 from proctor.surface.cli.asking import Asking, is_somebody_there
+from proctor.surface.cli.paying import agree
 from proctor.surface.cli.progress import Progress, open_progress
 from proctor.surface.cli.refusals import refused_logins
+from proctor.surface.estimate import estimate
 from proctor.surface.pricing import price_of
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -58,9 +60,15 @@ def drive(
     resume: CampaignPaths | None = None,
     only: Collection[CellId] | None = None,
     is_canary: bool = False,
+    is_agreed: bool = True,
     rows_to: Path | None = None,
 ) -> Driven:
-    """Run it to the end, or raise CutOffError. `rows_to` is where a program reads along."""
+    """Run it to the end, or raise CutOffError. Unless it is agreed to what it may cost, somebody is asked.
+
+    `rows_to` is where a program reads along.
+    """
+    if not is_agreed:
+        agree(estimate(loaded, root=RootPaths(root)))
     before = set(RootPaths(root).campaigns())
     began_s = SYSTEM_CLOCK.steady_s()
     stops = Stops()

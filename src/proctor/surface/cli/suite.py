@@ -16,7 +16,7 @@ from proctor.spec.running import SelectSpec
 from proctor.surface.cli.command import JSON, PROGRESS, ROOT, Command, argument, evidence_root
 from proctor.surface.cli.drive import drive
 from proctor.surface.cli.output import Output
-from proctor.surface.cli.run import KEEP_SCRATCH, tell
+from proctor.surface.cli.run import KEEP_SCRATCH, YES, tell
 from proctor.surface.cli.selecting import SELECT, load_selected
 from proctor.surface.suite import flows_on
 
@@ -39,6 +39,7 @@ def run(
     *,
     suite: Path,
     on: str,
+    is_agreed: bool,
     root: Path | None,
     as_json: bool,
     is_scratch_kept: bool,
@@ -50,7 +51,8 @@ def run(
     SUITE is a spec whose own flows, if it has any, are not used: each runtime of --on is a flow.
     """
     folder = evidence_root(root)
-    driven = drive(_load(suite, on, select), root=folder, is_scratch_kept=is_scratch_kept, rows_to=rows_to)
+    loaded = _load(suite, on, select)
+    driven = drive(loaded, root=folder, is_scratch_kept=is_scratch_kept, is_agreed=is_agreed, rows_to=rows_to)
     return tell(driven, root=root, as_json=as_json, rows_to=rows_to)
 
 
@@ -119,6 +121,7 @@ COMMANDS = {
             SUITE,
             argument("--on", metavar="RUNTIMES", required=True, help=ON),
             *SELECT,
+            YES,
             KEEP_SCRATCH,
             PROGRESS,
             ROOT,

@@ -1,0 +1,27 @@
+"""Our own examples pass their own checks: each is linted, tried by canary, run and published on the real Codex."""
+
+import pytest
+
+from tests.acceptance.telling import EXAMPLES, told
+from tests.lab import Lab
+
+pytestmark = pytest.mark.real_agent
+
+
+@pytest.mark.requirement("campaign.lint")
+@pytest.mark.requirement("campaign.canary")
+@pytest.mark.requirement("campaign.gates")
+@pytest.mark.parametrize(("name", "cells", "tried"), [("minimal", 3, 1), ("advanced", 16, 2)])
+def test_r19_examples_linted_and_failed_their_own_gates_and_ours_pass_them(
+    lab: Lab, name: str, cells: int, tried: int
+) -> None:
+    spec = str(EXAMPLES / f"{name}.yaml")
+    assert told(lab, "campaign", "lint", spec)["cells"] == cells
+    told(lab, "campaign", "canary", spec)
+    assert len(lab.attempts()) == tried
+    told(lab, "campaign", "run", spec)
+    report = told(lab, "campaign", "report", name)
+    assert (report["isWhole"], report["score"]["cells"], report["score"]["passed"]) == (True, cells, cells)
+    assert [gate["blocked"] for gate in report["gates"]] == [[]] * len(report["gates"])
+    assert told(lab, "campaign", "publish-check", name)["ok"]
+    lab.assert_all_evidence_is_valid()
