@@ -24,10 +24,14 @@ DEADLINE_S = 10
 
 @dataclass(slots=True)
 class Provider:
-    """`asked` is every request: its path, and the credential it came with. `accounts` answers what else is asked."""
+    """`asked` is every request: its path, and the credential it came with. `accounts` answers what else is asked.
+
+    `first` is what the first threads are played instead of `steps`, a step each.
+    """
 
     steps: list[Mapping[str, Any]]
     bearer: str
+    first: tuple[Mapping[str, Any], ...] = ()
     accounts: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     asked: list[tuple[str, str | None]] = field(default_factory=list)
     url: str = ""
@@ -59,17 +63,22 @@ class Provider:
         else:
             key = headers.get("thread-id", "none")
             if key not in self._exchange.stages:
-                script = msgspec.convert({"version": 1, "steps": self.steps}, Script)
+                so_far = len(self._exchange.stages)
+                steps = [self.first[so_far]] if so_far < len(self.first) else self.steps
+                script = msgspec.convert({"version": 1, "steps": steps}, Script)
                 self._exchange.stages[key] = Stage(player=Player(key, script))
             await self._exchange({**scope, "path": f"/a/{key}{path}"}, receive, send)
 
 
 @contextmanager
 def open_provider(
-    *steps: Mapping[str, Any], bearer: str, accounts: Mapping[str, Mapping[str, Any]] | None = None
+    *steps: Mapping[str, Any],
+    bearer: str,
+    accounts: Mapping[str, Mapping[str, Any]] | None = None,
+    first: tuple[Mapping[str, Any], ...] = (),
 ) -> Iterator[Provider]:
     """Served in a thread of its own. What it is asked before it is up waits at the socket."""
-    provider = Provider(list(steps), bearer, accounts or {})
+    provider = Provider(list(steps), bearer, first, accounts or {})
     with socket.create_server(("127.0.0.1", 0)) as listener:
         provider.url = f"http://127.0.0.1:{listener.getsockname()[1]}"
         config = uvicorn.Config(provider, lifespan="off", log_config=None, ws="none", timeout_graceful_shutdown=1)

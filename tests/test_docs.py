@@ -4,15 +4,17 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 from proctor.evidence import layout
 from proctor.model import script
 from proctor.model.script import Script, load_script
+from proctor.spec import expect, prices, running
 from proctor.spec import model as spec
 from proctor.spec.check import faults
-from proctor.spec.load import load_spec
+from proctor.spec.load import Given, load_spec
 from proctor.spec.marked import decode_bytes
 from proctor.spec.model import CampaignSpec
 from proctor.spec.struct import Spec
@@ -45,10 +47,11 @@ def structs_of(module: str) -> list[type[Spec]]:
     return found
 
 
-def keys_of(module: str) -> Counter[str]:
+def keys_of(*modules: str) -> Counter[str]:
     """Every key that a user may write, and how many structs have it."""
-    tags = [tag for struct in structs_of(module) if (tag := struct.__struct_config__.tag_field)]
-    return Counter([*tags, *(key for struct in structs_of(module) for key in vars(struct)["__annotations__"])])
+    structs = [struct for module in modules for struct in structs_of(module)]
+    tags = [tag for struct in structs if (tag := struct.__struct_config__.tag_field)]
+    return Counter([*tags, *(key for struct in structs for key in vars(struct)["__annotations__"])])
 
 
 def file_names() -> set[str]:
@@ -80,9 +83,13 @@ def test_every_spec_and_script_that_is_shown_can_be_used() -> None:
 
 
 @pytest.mark.requirement("surface.docs")
-@pytest.mark.parametrize(("page", "module"), [("spec.md", spec.__name__), ("script.md", script.__name__)])
-def test_every_key_has_a_row_and_an_example_in_the_reference(page: str, module: str) -> None:
-    keys, file = keys_of(module), REFERENCE / page
+@pytest.mark.parametrize(
+    ("page", "modules"),
+    [("spec.md", (spec, expect, running, prices)), ("script.md", (script,))],
+    ids=["spec.md", "script.md"],
+)
+def test_every_key_has_a_row_and_an_example_in_the_reference(page: str, modules: tuple[ModuleType, ...]) -> None:
+    keys, file = keys_of(*(module.__name__ for module in modules)), REFERENCE / page
     rows = re.findall(r"^\| `([a-z_]+)` \|", file.read_text(), re.MULTILINE)
     examples = "".join(blocks("yaml", file))
     assert Counter(rows) == keys
@@ -94,11 +101,27 @@ def test_every_file_of_the_evidence_is_explained() -> None:
     assert {layout.SEAL, *layout.SEALED} <= file_names() <= told
 
 
+def lay_out(page: Path, folder: Path) -> None:
+    """The files that a page shows, each under the name above it."""
+    for name, text in re.findall(r"^`([\w./-]+)`:\n\n```[a-z]+\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE):
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(text)
+
+
+def test_the_files_of_missions_and_suites_make_specs_that_load(tmp_path: Path) -> None:
+    for page in ("missions.md", "suites.md"):
+        lay_out(ROOT / "docs/howto" / page, tmp_path)
+    loaded = load_spec(tmp_path / "spec.yaml")
+    for path in loaded.scripts.values():
+        load_script(path)
+    suite = load_spec(tmp_path / "suite.yaml", given=Given(flows=loaded.spec.flows))
+    assert [each.id for each in loaded.missions] == [each.id for each in suite.missions] == ["fix-total", "say-hello"]
+    [flow] = loaded.spec.flows
+    assert loaded.prompts.of(loaded.missions[1], flow.id).startswith("Say hello.\n\nChange as little as you can.")
+
+
 def test_the_files_of_the_tutorial_make_a_spec_that_loads(tmp_path: Path) -> None:
-    files = re.findall(r"^`([\w./-]+)`:\n\n```[a-z]+\n(.*?)^```", TUTORIAL.read_text(), re.DOTALL | re.MULTILINE)
-    for name, text in files:
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_text(text)
+    lay_out(TUTORIAL, tmp_path)
     loaded = load_spec(tmp_path / "spec.yaml")
     [played] = [load_script(path) for path in loaded.scripts.values()]
     [patch] = [step.patch for step in played.steps if step.patch]
@@ -107,7 +130,7 @@ def test_the_files_of_the_tutorial_make_a_spec_that_loads(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("file", PAGES, ids=lambda file: file.name)
 def test_every_command_that_is_shown_exists(file: Path) -> None:
-    shown = re.findall(r"^\$ proctor ([a-z]+(?: [a-z]+)?)", "".join(blocks("console", file)), re.MULTILINE)
+    shown = re.findall(r"^\$ proctor ([a-z]+(?: [a-z][a-z-]*)?)", "".join(blocks("console", file)), re.MULTILINE)
     assert len(shown) >= 4 or file != README
     assert [words for words in shown if words not in COMMANDS and words.split()[0] not in COMMANDS] == []
 

@@ -11,10 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from proctor.attempt.recheck import examine_run
 from proctor.evidence.layout import CampaignPaths, RootPaths
+from proctor.report.query import STAMP_CHARS
 from tests.lab import Lab, mission, processes_with, say_done, wait_until
+from tests.surface.conftest import ask
 
 pytestmark = pytest.mark.real_agent
 
@@ -69,6 +72,8 @@ def killed_in_the_middle(lab: Lab, spec: Path, gate: Path) -> None:
         victim.wait(timeout=10)
 
 
+@pytest.mark.requirement("campaign.resume")
+@pytest.mark.requirement("evidence.crash-safe")
 def test_a_campaign_that_was_killed_goes_on_at_once_and_every_cell_has_one_result(lab: Lab, gate: Path) -> None:
     spec = spec_of(lab, gate)
     killed_in_the_middle(lab, spec, gate)
@@ -94,3 +99,127 @@ def test_a_campaign_that_was_killed_goes_on_at_once_and_every_cell_has_one_resul
     assert lab.run(spec, resume=campaign_of(lab)).attempts == ()
     assert len(ledger(lab)) == 6
     assert len(list(RootPaths(lab.root).runs())) == 2
+
+
+def files_of(campaign: CampaignPaths) -> dict[str, bytes]:
+    """All that is written once. The ledger and what it is at now are the running one's to change."""
+    changing = ("ledger.db", "live.json")
+    files = (file for file in campaign.folder.rglob("*") if file.is_file() and not file.name.startswith(changing))
+    return {str(file.relative_to(campaign.folder)): file.read_bytes() for file in files}
+
+
+def test_whoever_loses_the_race_for_a_campaign_changes_nothing_and_a_cancelled_one_goes_on(
+    lab: Lab, gate: Path
+) -> None:
+    spec = lab.write_spec([waiting_for(gate), *QUICK[:2]], schedule={"parallel": 1})
+    with running(lab, "run", str(spec)) as owner:
+        wait_until(lambda: processes_with(str(gate)) != [])
+        before = files_of(campaign_of(lab))
+        lost = ask(lab, "campaign", "resume", "--json")
+        assert (lost.code, lost.json["error"]["code"]) == (3, "machine.locked")
+        assert files_of(campaign_of(lab)) == before
+        cancelled = ask(lab, "campaign", "cancel", "--json")
+        assert cancelled.json == {"campaignId": campaign_of(lab).folder.name, "pid": owner.pid, "isNow": False}
+        gate.touch()
+        assert owner.wait(timeout=60) == 130
+    assert ledger(lab) == [("slow.codex.r1.1", "sealed", "completed", None)]
+    idle = ask(lab, "campaign", "cancel", "--json")
+    assert (idle.code, idle.json["error"]["code"]) == (2, "campaign.not-running")
+    assert [each.attempt_id for each in lab.run(spec, resume=campaign_of(lab)).attempts] == [
+        "quick0.codex.r1.1",
+        "quick1.codex.r1.1",
+    ]
+
+
+def names(lab: Lab) -> list[str]:
+    """The campaigns there are, without their times."""
+    return [campaign.folder.name[:-STAMP_CHARS] for campaign in RootPaths(lab.root).campaigns()]
+
+
+@pytest.mark.requirement("campaign.canary")
+def test_a_canary_and_a_second_run_leave_the_campaign_as_it_is(lab: Lab) -> None:
+    spec = lab.write_spec(QUICK[:2], repeats=2)
+    canary = ask(lab, "campaign", "canary", str(spec), "--json")
+    assert [each["cell"] for each in canary.json["attempts"]] == ["quick0.codex.r1"]
+    assert names(lab) == ["lab-canary-"]
+    refused = ask(lab, "campaign", "resume", "lab-canary", "--json")
+    assert (refused.code, refused.json["error"]["code"]) == (2, "campaign.canary")
+    none = ask(lab, "campaign", "resume", "--json")
+    assert (none.code, none.json["error"]["code"]) == (2, "evidence.not-found")
+
+    first, second = ask(lab, "campaign", "run", str(spec), "--json"), ask(lab, "run", str(spec), "--json")
+    assert names(lab) == ["lab-", "lab-", "lab-canary-"]
+    assert first.json["campaignId"] != second.json["campaignId"]
+    for said in (first, second):
+        assert sorted(each["attemptId"] for each in said.json["attempts"]) == [
+            f"quick{number}.codex.r{repeat}.1" for number in (0, 1) for repeat in (1, 2)
+        ]
+    ask(lab, "campaign", "canary", str(spec))
+    # A canary is never what is gone on with, though it is the latest.
+    assert ask(lab, "campaign", "resume", "--json").json["campaignId"] == second.json["campaignId"]
+
+
+@pytest.mark.requirement("campaign.resume")
+def test_a_changed_spec_script_or_workspace_is_refused_with_the_difference(lab: Lab) -> None:
+    steps = ({"run": "true"}, say_done())
+    workspace = {"copy": lab.workspace("shop", {"a.txt": "as it was\n"})}
+    spec = lab.write_spec([mission("one", *steps, workspace=workspace)])
+    result = lab.run(spec)
+    kept = files_of(result.paths)
+
+    def refused() -> str:
+        said = ask(lab, "campaign", "resume", "--json")
+        assert (said.code, said.json["error"]["code"]) == (2, "campaign.changed")
+        assert files_of(result.paths) == kept
+        return str(said.json["error"]["what"])
+
+    was = spec.read_text()
+    spec.write_text(was.replace("prompt: Do it.", "prompt: Do it well."))
+    assert "-  prompt: Do it.\n+  prompt: Do it well." in refused()
+    spec.write_text(was)
+    script = spec.parent / "one.yaml"
+    script.write_text(script.read_text().replace("'true'", "'false'"))
+    assert "-- run: 'true'\n+- run: 'false'" in refused()
+    lab.write_spec([mission("one", *steps, workspace=workspace)])
+    (spec.parent / "shop" / "a.txt").write_text("as it is\n")
+    assert "workspace shop: its files are not those that the campaign began with" in refused()
+    # As it was, it may lie somewhere else.
+    (spec.parent / "shop" / "a.txt").write_text("as it was\n")
+    moved = spec.parent.rename(lab.folder / "moved")
+    gone = ask(lab, "campaign", "resume", "--json")
+    assert (gone.code, gone.json["error"]["code"]) == (2, "spec.unreadable")
+    assert ask(lab, "campaign", "resume", "--spec", str(moved / "spec.yaml")).code == 4
+
+
+def test_chosen_cells_are_tried_once_more_and_what_comes_of_it_is_their_result(lab: Lab, gate: Path) -> None:
+    failing = mission(
+        "failing", {"run": f"cat {gate}"}, say_done(), probes=[{"kind": "headless_run", "command": "true"}]
+    )
+    spec = lab.write_spec([failing, *QUICK[:1]])
+    lab.run(spec)
+    unknown = ask(lab, "retry", "--only", "nonsense", "--json")
+    assert (unknown.code, unknown.json["error"]["code"]) == (2, "evidence.not-found")
+    assert ask(lab, "retry", "--only", "infra,unscored", "--json").json["runIds"] == [
+        run.folder.name for run in RootPaths(lab.root).runs()
+    ], "there is none"
+    again = ask(lab, "retry", "--only", "failing", "lab", "--json").json
+    told = [(each["attemptId"], each["isSuperseded"]) for each in again["attempts"]]
+    assert told == [("failing.codex.r1.1", True), ("failing.codex.r1.2", False), ("quick0.codex.r1.1", False)]
+    assert len(again["runIds"]) == 2
+
+
+def test_a_budget_stops_what_has_not_begun_and_what_was_measured_is_what_is_expected_of_the_next(lab: Lab) -> None:
+    spec = lab.write_spec(QUICK[:3], schedule={"parallel": 1}, limits={"usd": 0.000001}, prices="prices.yaml")
+    prices = {"version": 1, "since": "2026-11-01", "models": {"scripted": {"input": 2, "output": 10}}}
+    (spec.parent / "prices.yaml").write_text(yaml.safe_dump(prices))
+    result = lab.run(spec)
+    assert result.how == "budget"
+    with closing(sqlite3.connect(result.paths.ledger)) as reader:
+        costs = reader.execute("select usd from attempt").fetchall()
+        assert reader.execute("select ended from run").fetchall() == [("budget",)]
+    assert 1 <= len(costs) < 3, "as many as had begun before it was known what the first one cost"
+    assert all(usd > 0 for (usd,) in costs)
+    dry = ask(lab, "run", str(spec), "--dry-run", "--json").json
+    [flow] = dry["flows"]
+    assert (flow["measured"], flow["usdEach"]) == (len(costs), pytest.approx(sum(usd for (usd,) in costs) / len(costs)))
+    assert dry["usd"] == pytest.approx(3 * flow["usdEach"])

@@ -102,7 +102,7 @@ def test_a_lane_that_no_longer_starts_gives_way_to_the_next_in_mid_run(
 
     class FallsIll(CampaignWatcher):
         def entered(self, attempt: AttemptId, state: State) -> None:
-            if state is State.SEALED:
+            if state is State.SETTLING:
                 healthy.unlink(missing_ok=True)
 
     flow = {"runtime": ["failing", "codex_app_server"], "isolation": "process"}

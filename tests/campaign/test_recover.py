@@ -7,7 +7,7 @@ from proctor.errors import CODES, Bucket, bucket_of
 from proctor.event.outcome import Outcome
 
 # What is found before an attempt, after it, or by a command that runs none.
-ELSEWHERE = {"campaign", "config", "evidence", "session", "sign", "spec", "usage", "workspace"}
+ELSEWHERE = {"campaign", "config", "evidence", "publish", "session", "sign", "spec", "usage", "workspace"}
 ELSEWHERE_TOO = {
     "machine.health",
     "machine.ledger",

@@ -208,10 +208,15 @@ def test_a_longer_wait_told_late_is_obeyed_and_a_shorter_one_opens_nothing() -> 
 
 
 def test_half_is_left_of_what_was_admitted_not_of_what_is_still_being_written() -> None:
-    made = scheduler(*jobs(20))
+    made = scheduler(*jobs(40))
     refused, *others = started(made, now_s=0)
+    for each in (refused, *others):
+        made.leave(each)
+    assert len(started(made, now_s=0)) == 8
     made.ended(refused, refusal(RATE, retry_after_s=1), tries=0, now_s=0)
-    for each in others:
+    assert level(made) == 4
+    assert (made.throttle(PROVIDER).taken, made.throttle(PROVIDER).unheard) == (8, 15)
+    for each in jobs(16)[8:]:
         made.leave(each)
     again = started(made, now_s=1)
     made.ended(again[0], refusal(RATE, retry_after_s=1), tries=0, now_s=1)

@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proctor.event.history import MOST_DIFFERENCES, Completeness, HistoryFold, tool_digest
+from proctor.event.kept import KeptItem
 from proctor.event.model import (
     Event,
     HistoryRead,
-    KeptItem,
     PromptSent,
     SessionBegan,
     TextSaid,

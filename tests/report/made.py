@@ -155,18 +155,18 @@ def tried(
     paths.plan.write_bytes(msgspec.json.encode(spelled))
     with ledger.open_ledger(paths.ledger) as book:
         book.begin(plan, run=RUN, at_ms=1_767_268_800_000, file="made.yaml", spec=Digest("sha256:s"))
+        statements: list[ledger.Statement] = []
         for each in cells:
             for n, what in enumerate(tries[each.id], 1):
                 attempt = AttemptId(f"{each.id}.{n}")
-                book.apply([ledger.claim(attempt, cell=each.id, n=n, run=RUN, at_ms=2)])
-                if what is STILL:
-                    continue
+                statements.append(ledger.claim(attempt, cell=each.id, n=n, run=RUN, at_ms=2))
                 if what is CUT:
-                    book.apply([ledger.abandon(attempt, code="run.cut-off", at_ms=3)])
-                    continue
-                changes = {key: value for key, value in what.items() if key != "usd"}
-                told = report(attempt, **changes)
-                book.apply([ledger.settle(attempt, told, at_ms=3, strategy=StrategyId("fake"), usd=what.get("usd"))])
+                    statements.append(ledger.abandon(attempt, code="run.cut-off", at_ms=3))
+                elif what is not STILL:
+                    told = report(attempt, **{key: value for key, value in what.items() if key != "usd"})
+                    settled = ledger.settle(attempt, told, at_ms=3, strategy=StrategyId("fake"), usd=what.get("usd"))
+                    statements.append(settled)
+        book.apply(statements)
         book.end(RUN, at_ms=1_767_268_860_000)
     return paths
 

@@ -59,6 +59,15 @@ def test_pair_asks_that_every_flow_says_alike_much_of_a_mission(tmp_path: Path) 
 
 
 @pytest.mark.requirement("campaign.gates")
+def test_pair_says_nothing_of_missions_that_coverage_still_asks_for(tmp_path: Path) -> None:
+    tries: Tries = {"late.a.r1": [YES], "late.b.r1": [], "odd.a.r1": [YES], "odd.b.r1": [INFRA]}
+    found = reported(tmp_path / "1", tries, gates=GatesSpec(pair=True))
+    assert [each.mission_id for each in blocked(found, "pair")] == ["odd"]
+    enough = reported(tmp_path / "2", tries, gates=GatesSpec(pair=True, coverage=0.5))
+    assert [each.mission_id for each in blocked(enough, "pair")] == ["late", "odd"]
+
+
+@pytest.mark.requirement("campaign.gates")
 @pytest.mark.parametrize(
     ("profile", "good", "bad", "lacks"),
     [

@@ -5,21 +5,26 @@ import random
 import sqlite3
 from contextlib import closing
 from pathlib import Path
+from xml.etree import ElementTree
 
 import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proctor.errors import InputError
+from proctor.errors import EvidenceError, InputError
 from proctor.event.outcome import Outcome
 from proctor.evidence.layout import RootPaths
 from proctor.evidence.reader import Problem
 from proctor.ids import AttemptId, CellId, FlowId, MissionId, StrategyId
 from proctor.report.ambiguous import AmbiguousError
+from proctor.report.campaign import report_campaign
+from proctor.report.campaign_text import campaign_markdown
+from proctor.report.junit import render_junit
 from proctor.report.place import find_attempt, find_place, latest_campaign, place_of
 from proctor.report.query import find_all, find_campaign, report_row
 from proctor.report.row import AttemptRow
+from proctor.report.standing import read_standing
 from tests.report.made import CAMPAIGN, RUN, campaign
 
 
@@ -141,6 +146,14 @@ def test_a_damaged_ledger_gives_rows_or_a_problem_and_never_an_exception(
         assert report_row(row).evidence in ("invalid", "unchecked")
         assert Path(row.dir).parent.parent.parent == root / "runs"
     assert msgspec.json.encode(found.rows)
+    try:
+        standing = read_standing(paths, root=RootPaths(root))
+    except EvidenceError:
+        return
+    told = report_campaign(standing)
+    assert msgspec.json.encode(told)
+    assert campaign_markdown(told)
+    assert ElementTree.fromstring(render_junit(standing, told)).tag == "testsuites"
 
 
 def test_names_lead_to_one_attempt_or_to_a_list_of_candidates(tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import msgspec
+
 from proctor.event.outcome import Outcome
 from proctor.evidence.artifacts import AttemptReport, Expectation
 from proctor.evidence.layout import AttemptPaths
@@ -41,6 +43,14 @@ def test_a_script_that_is_played_out_needs_another_step() -> None:
     detail = '{"error":{"message":"the script is exhausted: all of its steps (1) were played"}}'
     story = told(report(ATTEMPT, outcome=Outcome.FAILED, code="agent.turn-failed", detail=detail))
     assert story.next == ("The script has no further step: add one to the script of the mission.",)
+
+
+def test_a_broken_policy_and_a_lack_of_progress_are_told() -> None:
+    metrics = msgspec.structs.replace(report(ATTEMPT).metrics, is_stuck=True, longest_streak=12)
+    assert told(report(ATTEMPT, metrics=metrics, policy_violations=("c1: web:search is not allowed",))).next == (
+        "It broke the flow's tool policy: c1: web:search is not allowed",
+        "It made no progress: the same call 12 times in a row. Read tool.calls.jsonl.",
+    )
 
 
 def test_nothing_is_verified_by_damaged_evidence() -> None:

@@ -24,7 +24,7 @@ AT_MS = 1_794_811_596_000  # 06:46:36 on 16 November 2026, in UTC
 def as_codex_says(moment: datetime, *, now: datetime) -> str:
     clock = f"{moment.hour % 12 or 12}:{moment.minute:02} {'AM' if moment.hour < 12 else 'PM'}"
     if moment.date() == now.date():
-        return f"or try again at {clock}."
+        return f"Try again at {clock}."
     return f"or try again at {moment:%b} {moment.day}{ORDINALS.get(moment.day, 'th')}, {moment.year} {clock}."
 
 

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from proctor.event.history import tool_digest
-from proctor.event.model import HistoryRead, KeptItem, Replied, ToolEnded, Unrecognized
+from proctor.event.kept import KeptItem
+from proctor.event.model import HistoryRead, Replied, ToolEnded, Unrecognized
 from proctor.event.row import Dir
 from tests.runtime.stories import COMMAND, THREAD, Story, at
 

@@ -9,8 +9,8 @@ from tests.surface.conftest import Quickstart, ask
 pytestmark = pytest.mark.real_agent
 
 KEYS = (
-    "attemptId runId campaignId cell missionId flowId runtime state outcome code bucket retryable todo "
-    "claimed verified expectationMet toolCalls tokens durationMs dir problems"
+    "attemptId runId campaignId cell missionId flowId repeat n isSuperseded runtime state outcome code bucket "
+    "retryable todo claimed verified expectationMet toolCalls tokens usd durationMs dir problems"
 ).split()
 
 
@@ -25,6 +25,9 @@ def test_a_listing_is_one_array_of_rows_with_every_key(quickstart: Quickstart) -
         "cell": "fix.codex.r1",
         "missionId": "fix",
         "flowId": "codex",
+        "repeat": 1,
+        "n": 1,
+        "isSuperseded": False,
         "runtime": "codex_app_server",
         "state": "sealed",
         "outcome": "completed",
@@ -36,6 +39,7 @@ def test_a_listing_is_one_array_of_rows_with_every_key(quickstart: Quickstart) -
         "verified": True,
         "expectationMet": True,
         "toolCalls": 2,
+        "usd": None,
         "dir": str(quickstart.folder("fix")),
         "problems": [],
     }

@@ -4,6 +4,7 @@ import io
 from pathlib import Path
 
 import pytest
+from rich.cells import cell_len
 from rich.console import Console
 
 from proctor.attempt.machine import State
@@ -12,7 +13,7 @@ from proctor.errors import MachineError
 from proctor.event.model import ToolEnded, TurnBegan
 from proctor.event.outcome import Outcome
 from proctor.evidence.live import LiveLimit
-from proctor.ids import CallId, TurnId
+from proctor.ids import AttemptId, CallId, TurnId
 from proctor.surface.cli.progress import Progress
 from proctor.surface.cli.screen import PlainScreen, TerminalScreen
 from proctor.testing.clock import FakeClock
@@ -50,8 +51,24 @@ def test_each_running_attempt_has_a_line_with_phase_tool_tokens_cost_and_age(tmp
     progress.settled(sealed(ASK), usd=0.5, retry_at_ms=None)
     second = drawn(screen)
     assert second[0] == "quickstart  1 of 3 done  2.0 s"
-    assert second[1].endswith("1,785 tokens  $0.1785  0 ms ago")
+    assert second[1].split()[-6:] == ["1,785", "tokens", "$0.1785", "0", "ms", "ago"]
     assert second[2:] == ["  $0.5000 so far"]
+
+
+def test_what_does_not_fit_on_the_screen_is_counted_and_no_line_is_broken(tmp_path: Path) -> None:
+    clock = FakeClock()
+    seen = picture(clock)
+    screen = TerminalScreen(Console(file=io.StringIO(), height=10), "night", picture=seen)
+    seen.began(began(tmp_path, cells=64))
+    for number in range(64):
+        attempt = AttemptId(f"mission-of-a-name-that-is-long-{number}.codex.r1.1")
+        seen.entered(attempt, State.TURN_RUNNING)
+        seen.saw(attempt, tool("echo 世界 " * 40))
+    lines = drawn(screen)
+    assert len(lines) == 9
+    assert lines[-1] == "  and 57 more"
+    assert {cell_len(line) for line in lines[1:-1]} == {120}
+    assert all("…  " in line for line in lines[1:-1])
 
 
 @pytest.mark.requirement("surface.progress")

@@ -20,6 +20,7 @@ from proctor.surface.cli.row_stream import TICK_S, RowStream, open_rows
 from proctor.surface.progress_rows import AnyProgress
 from proctor.testing.clock import FakeClock
 from tests.event.streams import total
+from tests.lab import Lab, mission, say_done
 from tests.report.made import CAMPAIGN, RUN
 from tests.runtime.twin import run
 from tests.surface.watching import ALL, CODEX, FIX, began, picture, sealed, tool
@@ -54,6 +55,25 @@ class Told:
 
         anyio.run(last_words)
         os.close(self.file)
+
+
+@pytest.mark.real_agent
+@pytest.mark.requirement("surface.progress")
+def test_of_a_real_run_stdout_holds_rows_alone_with_what_it_costs(lab: Lab) -> None:
+    spec = lab.write_spec([mission("look", {"run": "ls"}, say_done())], prices="prices.yaml")
+    prices = {"version": 1, "since": "2026-11-01", "models": {"scripted": {"input": 1000, "output": 1000}}}
+    (spec.parent / "prices.yaml").write_text(json.dumps(prices))
+    said = lab.proctor("run", str(spec), "--progress", "-", "--json")
+    rows = [json.loads(line) for line in said.stdout.splitlines()]
+    msgspec.convert(rows, list[AnyProgress])
+    assert [row["type"] for row in rows if row["type"] in ("run.began", "attempt.claimed", "attempt.settled")] == [
+        *("run.began", "attempt.claimed", "attempt.settled")
+    ]
+    assert (rows[-1]["type"], rows[-1]["how"], rows[-1]["settled"]) == ("run.ended", "done", 1)
+    assert [row["doing"] for row in rows if row["type"] == "tool"] == ["ls"]
+    usage = [row for row in rows if row["type"] == "usage"]
+    assert usage
+    assert all(row["usd"] is not None for row in usage)
 
 
 @pytest.mark.requirement("surface.progress")

@@ -19,7 +19,7 @@ from proctor.evidence.layout import CampaignPaths, RootPaths
 from proctor.evidence.live import Live, LiveAttempt, LiveLimit
 from proctor.ids import AttemptId, CampaignId
 from proctor.surface.standing import Left, stand
-from tests.lab import Lab
+from tests.lab import Lab, mission, say_done, wait_until
 from tests.report.made import CAMPAIGN, RUN, campaign, cell, report
 from tests.surface.conftest import Said, ask
 
@@ -156,3 +156,40 @@ def test_every_campaign_is_listed_and_one_that_is_damaged_is_told(lab: Lab) -> N
 
 def test_without_any_campaign_the_list_says_so(lab: Lab) -> None:
     assert ask(lab, "campaign", "list").stdout.startswith("No campaigns in ")
+
+
+@pytest.mark.real_agent
+@pytest.mark.requirement("campaign.status")
+def test_a_campaign_that_really_runs_is_seen_from_outside_and_after_kill_9_it_says_how_to_go_on(lab: Lab) -> None:
+    missions = [mission("slow", {"run": "sleep 60"}, say_done()), mission("next", say_done())]
+    spec = lab.write_spec(missions, schedule={"parallel": 1})
+    process = lab.start("run", str(spec))
+    try:
+        wait_until(lambda: any(each["doing"] for each in running(lab)), deadline_s=60)
+        seen = status(lab, "--json").json
+        [attempt] = seen["live"]["running"]
+        assert (attempt["attemptId"], attempt["phase"], attempt["doing"]) == (
+            "slow.codex.r1.1",
+            "working",
+            "shell: sleep 60",
+        )
+        assert (seen["isLive"], seen["cells"], seen["left"]["running"], seen["left"]["untried"]) == (True, 2, 1, 1)
+        assert seen["live"]["limits"][0] == {
+            "key": "all",
+            "most": 1,
+            "now": 1,
+            "taken": 1,
+            "untilMs": None,
+            "why": None,
+        }
+    finally:
+        process.kill()
+        process.wait()
+    after = status(lab, "--json").json
+    assert (after["isLive"], after["live"], after["left"]["cutOff"], after["ended"]) == (False, None, 1, None)
+    assert "campaign resume lab-" in status(lab).stdout
+
+
+def running(lab: Lab) -> list[dict[str, Any]]:
+    found = ask(lab, "campaign", "list", "--json").json["campaigns"]
+    return [row for each in found if each["live"] for row in each["live"]["running"]]

@@ -57,7 +57,8 @@ def forge(paths: AttemptPaths) -> None:
     other = "sha256:" + "1" * 64
     mended = {"verdict": "pass", "workspaceDigest": other, "summary": "printed what it should"}
     alter_rows(paths.probes, lambda rows: [rows[0], {**rows[1], **mended}])
-    alter_json(paths.report, verified=True, reasons=[], workspaceDigestAfter=other)
+    missed = {"met": False, "misses": ["verified: expected no, got yes"]}
+    alter_json(paths.report, verified=True, reasons=[], workspaceDigestAfter=other, expectation=missed)
     signature, aside = paths.folder / "seal.json.sig", paths.folder.parent.parent / "aside"
     if signature.exists():
         signature.rename(aside)

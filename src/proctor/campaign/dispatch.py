@@ -16,7 +16,7 @@ from proctor.campaign.schedule import After, Job, Scheduler
 from proctor.campaign.standing import UNTRIED, Standing, Tried
 from proctor.event.outcome import Outcome
 from proctor.evidence.live import LiveLimit
-from proctor.ids import CellId, FlowId, StrategyId
+from proctor.ids import CellId, StrategyId
 from proctor.plan.model import Cell
 
 _TRIED_AGAIN = (Remedy.AGAIN, Remedy.YIELD, Remedy.PARK)
@@ -39,10 +39,7 @@ class _Places:
 
 @dataclass(slots=True, kw_only=True)
 class Dispatcher:
-    """`standings` are those of the cells so far; `results` are of this run.
-
-    Flows are `stopped` of which nothing more can come, and `news` is that something has changed.
-    """
+    """`standings` are those of the cells so far; `results` are of this run. `news` is that something has changed."""
 
     attempts: Attempts
     scheduler: Scheduler
@@ -51,9 +48,9 @@ class Dispatcher:
     standings: dict[CellId, Standing]
     cells: dict[CellId, Cell]
     results: list[AttemptResult] = field(default_factory=list)
-    stopped: set[FlowId] = field(default_factory=set)
     news: anyio.Event = field(default_factory=anyio.Event)
-    _waiting: int = 0
+    _added: int = 0
+    _started: int = 0
     _running: int = 0
     _shown: tuple[tuple[LiveLimit, ...], int] = ((), -1)
 
@@ -86,7 +83,9 @@ class Dispatcher:
             self._start_due(tasks)
         self._tell()
         now_s = self._now_s()
-        wake_s = self.scheduler.wake_s(now_s) if self.shut is None else None
+        # Where the disk has as many as it may have, only an end lets another begin, whatever the scheduler would.
+        is_open = self.shut is None and self._running < self.most
+        wake_s = self.scheduler.wake_s(now_s) if is_open else None
         if wake_s is not None:
             wake_s = min(wake_s, self.until_s)
         if not self._running and wake_s is None:
@@ -107,27 +106,25 @@ class Dispatcher:
         while (
             self._running < self.most and self.shut is None and (job := self.scheduler.start(self._now_s())) is not None
         ):
-            self._waiting -= 1
-            if job.flow in self.stopped:
-                # Left untried: a resume tries it.
-                self.scheduler.leave(job)
-                continue
+            self._started += 1
             self._running += 1
             tasks.start_soon(self._try, job)
 
     def _tell(self) -> None:
         clock = self.attempts.clock
         picture = self.scheduler.picture(now_s=clock.steady_s(), wall_ms=clock.wall_ms())
-        if (picture, self._waiting) != self._shown:
-            self._shown = picture, self._waiting
-            self.attempts.watcher.scheduled(picture, waiting=self._waiting)
+        waiting = self._added - self._started - len(self.scheduler.left)
+        if (picture, waiting) != self._shown:
+            self._shown = picture, waiting
+            self.attempts.watcher.scheduled(picture, waiting=waiting)
 
     async def _try(self, job: Job) -> None:
         cell, places = self.cells[job.cell], _Places(job, self)
         try:
             candidate = await self.attempts.choose(cell)
             if job.keys != self.attempts.agents.keys(self.attempts.flows[cell.flow]):
-                # Its flow has fallen to another of its chain, for which other limits hold.
+                # Its flow has fallen to another of its chain, for which other limits hold: as if it had not started.
+                self.scheduler.ended(job, After(remedy=Remedy.REDO), tries=0, now_s=self._now_s())
                 self._add(cell)
                 return
             standing = self._standing(cell)
@@ -177,10 +174,10 @@ class Dispatcher:
         if after is Remedy.STOP and job.keys != self.attempts.agents.keys(self.attempts.flows[cell.flow]):
             after = Remedy.AGAIN  # nothing more comes of its lane, but the flow has fallen to another
         now = self.standings[cell.id] = before.then(tried, patience=patience)
-        if after is Remedy.STOP:
-            self.stopped.add(cell.flow)
         now_s, now_ms = self._now_s(), self.attempts.clock.wall_ms()
-        again_s = self.scheduler.ended(job, After(remedy=after), tries=before.failures, now_s=now_s)
+        pause_ms = None if result.report is None else result.report.retry_after_ms
+        ending = After(remedy=after, code=tried.code, retry_after_s=None if pause_ms is None else pause_ms / 1000)
+        again_s = self.scheduler.ended(job, ending, tries=before.failures, now_s=now_s)
         if after not in _TRIED_AGAIN or (after is Remedy.AGAIN and patience.is_over(now)):
             again_s = None
         retry_at_ms = None if again_s is None else now_ms + round((again_s - now_s) * 1000)
@@ -203,7 +200,7 @@ class Dispatcher:
         mission, flow = self.attempts.missions[cell.mission], self.attempts.flows[cell.flow]
         priority = mission.priority + self.attempts.priorities[cell.flow]
         keys = self.attempts.agents.keys(flow)
-        self._waiting += 1
+        self._added += 1
         self.scheduler.add(Job(cell=cell.id, flow=cell.flow, keys=keys, priority=priority), not_before_s=not_before_s)
 
     def _standing(self, cell: Cell) -> Standing:

@@ -18,7 +18,7 @@ from proctor.event.outcome import Outcome
 from proctor.evidence.artifacts import AttemptReport
 from proctor.evidence.database import REFUSALS, Database
 from proctor.evidence.tally import tally_of
-from proctor.ids import AttemptId, CellId, Digest, RunId, StrategyId
+from proctor.ids import AttemptId, CellId, Digest, FlowId, RunId, StrategyId
 from proctor.plan.model import Plan
 
 VERSION = 2
@@ -56,6 +56,10 @@ select id, cell, n, run, state, claimed_at_ms, ended_at_ms, outcome, code, retry
 """
 
 _ORIGIN = "select file, spec, plan from campaign"
+
+_COSTS = """
+select count(usd), coalesce(sum(usd), 0.0) from attempt join cell on cell.id = attempt.cell where flow = ?
+"""
 
 _RUNS = """
 select run.began_at_ms,
@@ -98,6 +102,13 @@ def read_origin(path: Path) -> Origin | None:
         [tables] = connection.execute("select count(*) from sqlite_master where name = 'campaign'").fetchone()
         row = connection.execute(_ORIGIN).fetchone() if tables else None
         return None if row is None else msgspec.convert(row, Origin)
+
+
+def read_costs(path: Path, *, flow: FlowId) -> tuple[int, float]:
+    """How many attempts of a flow have a known cost, and what they cost together."""
+    with DATABASE.read(path) as connection:
+        count, usd = connection.execute(_COSTS, (flow,)).fetchone()
+        return count, usd
 
 
 class Ledger:

@@ -1,21 +1,25 @@
 """The lock of a campaign: held by the one who runs it, and telling who that is."""
 
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 import msgspec
 
-from proctor.contain.identity import Identity, identify
+from proctor.contain.identity import Identity, identify, is_alive
 from proctor.contain.intent import LOCK, take_lock
 from proctor.errors import MachineError
 from proctor.evidence.layout import CampaignPaths
+
+_LOOKS = 20
+_LOOK_S = 0.01
 
 
 @contextmanager
 def campaign_lock(paths: CampaignPaths) -> Iterator[None]:
     """A kernel lock: it dies with its owner, so a dead owner blocks nobody. MachineError while one lives."""
-    lock = take_lock(paths.folder)
+    lock = _taken(paths)
     if lock is None:
         raise MachineError("machine.locked", f"{paths.folder.name} is being run by another Proctor")
     try:
@@ -26,6 +30,18 @@ def campaign_lock(paths: CampaignPaths) -> Iterator[None]:
         yield
     finally:
         os.close(lock)
+
+
+def _taken(paths: CampaignPaths) -> int | None:
+    """Whoever only looks whether it is held holds it for an instant, and is told from an owner by who wrote it last."""
+    lock = take_lock(paths.folder)
+    for _ in range(_LOOKS):
+        owner = owner_of(paths)
+        if lock is not None or (owner is not None and is_alive(owner)):
+            break
+        time.sleep(_LOOK_S)
+        lock = take_lock(paths.folder)
+    return lock
 
 
 def owner_of(paths: CampaignPaths) -> Identity | None:

@@ -88,10 +88,11 @@ REMEDIES: Mapping[str, Remedy] = {
     # ── our clocks ──
     "limit.turn": Remedy.NONE,
     "limit.attempt": Remedy.NONE,
-    "limit.stall": Remedy.AGAIN,
-    "limit.tokens": Remedy.NONE,
     "limit.mission": Remedy.NONE,
+    "limit.tokens": Remedy.NONE,
+    # It says nothing of the cell.
     "limit.campaign": Remedy.REDO,
+    "limit.stall": Remedy.AGAIN,
     # ── the run ──
     "run.cancelled": Remedy.REDO,
     "run.cut-off": Remedy.REDO,

@@ -34,6 +34,7 @@ from proctor.ids import CampaignId, CellId, FlowId, ProcessId, RunId
 from proctor.runtime.base import Decide
 from proctor.spec.load import LoadedSpec
 from proctor.spec.model import Approvals
+from proctor.spec.prices import price_key
 
 __all__ = ["CampaignResult", "Stops", "run_campaign"]
 
@@ -101,10 +102,6 @@ async def run_campaign(
         raise lone(group) from group
 
 
-def _unpriced(_: FlowId, __: Tokens | None) -> None:
-    """Nobody has said what tokens cost."""
-
-
 def _refuse_to_ask_nobody(loaded: LoadedSpec) -> None:
     for at, flow in enumerate(loaded.spec.flows):
         if flow.approvals is Approvals.ASK:
@@ -141,7 +138,7 @@ class _Run:
         )
         async with self._dispatching() as dispatcher:
             await dispatcher.run(opened.cells)
-        how = self._how(dispatcher)
+        how, attempts = self._how(dispatcher), dispatcher.attempts
         if opened.cells:
             opened.book.end(opened.run_id, at_ms=self.clock.wall_ms(), how=how)
         self.watcher.ended(how)
@@ -157,7 +154,12 @@ class _Run:
             paths=opened.paths,
             attempts=tuple(sorted(dispatcher.results, key=place)),
             redactor=Redactor(opened.ready.secrets),
-            warnings=(*opened.ready.warnings, *dispatcher.attempts.agents.warnings(), *self.health.warnings),
+            warnings=(
+                *opened.ready.warnings,
+                *attempts.agents.warnings(),
+                *attempts.spending.warnings(),
+                *self.health.warnings,
+            ),
             how=how,
         )
 
@@ -203,7 +205,7 @@ class _Run:
                 agents=agents,
                 pool=pool,
                 commit=commit,
-                spending=Spending(usd_of=_unpriced, most_usd=plan.schedule.usd, settled_usd=opened.usd),
+                spending=Spending(usd_of=self._usd_of, most_usd=plan.schedule.usd, settled_usd=opened.usd),
                 disk=disk,
                 is_scratch_kept=self.is_scratch_kept,
                 decide=self.decide,
@@ -218,6 +220,7 @@ class _Run:
                     backoff_s=schedule.backoff_ms / 1000,
                     start_interval_s=schedule.start_interval_ms / 1000,
                     seed=int.from_bytes(opened.run_id.encode()),
+                    longest_wait_s=schedule.longest_wait_ms / 1000,
                 ),
                 # As many attempts again may wait for the disk: no agent need stand idle while evidence is synced.
                 most=2 * schedule.parallel,
@@ -231,8 +234,14 @@ class _Run:
         if pool.failure is not None:
             raise pool.failure
 
+    def _usd_of(self, flow: FlowId, tokens: Tokens | None) -> float | None:
+        prices = self.loaded.prices
+        model = next(each.model for each in self.opened.frozen.plan.flows if each.id == flow)
+        return None if prices is None else prices.usd(price_key(model.provider, model.name), tokens)
+
     def _how(self, dispatcher: Dispatcher) -> str:
         """The run's last word, for the ledger and for people."""
         if dispatcher.is_done(self.opened.cells):
             return "done"
-        return dispatcher.shut or ("refused" if dispatcher.stopped else "unsettled")
+        is_refused = dispatcher.scheduler.stopped or dispatcher.scheduler.given_up
+        return dispatcher.shut or ("refused" if is_refused else "unsettled")

@@ -1,6 +1,6 @@
 """What a campaign has cost and may cost: the tokens of its attempts at the prices of their models."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from proctor.attempt.machine import State
@@ -20,6 +20,7 @@ class Spending:
     usd_of: UsdOf
     most_usd: float | None
     settled_usd: float = 0.0
+    unknown: int = 0  # attempts of this run whose cost nobody knows
     _running: dict[AttemptId, float] = field(default_factory=dict)
 
     @property
@@ -37,7 +38,13 @@ class Spending:
         self._running.pop(attempt, None)
         usd = self.usd_of(flow, tokens)
         self.settled_usd += usd or 0.0
+        self.unknown += usd is None
         return usd
+
+    def warnings(self) -> Iterator[str]:
+        """What the budget could not be held to."""
+        if self.most_usd is not None and self.unknown:
+            yield f"what {self.unknown} attempts cost is not known, so the budget did not count them"
 
     def watcher(self, flow: FlowId, inner: Watcher) -> Watcher:
         """Who is to see an attempt, so that its cost is known while it runs; where nothing depends on that, `inner`."""

@@ -80,7 +80,8 @@ class Throttle:
         self.shut_until_s = max(self.shut_until_s, min(now_s + pause_s, deadline_s))
         self.why = why
         if is_news:
-            in_flight = self.unheard if self._level is None else min(self.unheard, self._level)
+            # Not more than it admitted: of those that have left their place nothing is under way.
+            in_flight = min(self.unheard, self.now)
             if self.most == inf:
                 # Nothing is configured: it is never to admit more than it had when that was too much.
                 self.most = in_flight

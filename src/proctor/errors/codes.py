@@ -104,6 +104,10 @@ CODES: dict[str, Meaning] = {
         "A flow says `approvals: ask`, and nobody can be asked.",
         "Run it on a terminal or give a callback, or write `approvals: deny`, `accept` or `workspace`.",
     ),
+    "policy.spending": Meaning(
+        "The campaign may cost money, and nobody has agreed to that.",
+        "See what it comes to with `--dry-run`, then say `--yes`.",
+    ),
     "session.over": Meaning("The session has ended.", "Open another one; `resume` continues a persistent thread."),
     "session.busy": Meaning("A turn is running.", "Wait for its end, steer it, or interrupt it."),
     "session.idle": Meaning("No turn is running.", "Say something first."),
@@ -128,6 +132,7 @@ CODES: dict[str, Meaning] = {
     "campaign.no-spec": Meaning(
         "The campaign is of an older Proctor, which did not keep where the spec lies.", "Say it with `--spec FILE`."
     ),
+    "campaign.not-running": Meaning("Nobody runs the campaign now.", "There is nothing to cancel."),
     "campaign.canary": Meaning(
         "It is a canary: a trial of a few missions, and no campaign.", "Run the campaign, or another canary."
     ),
@@ -306,6 +311,7 @@ CODES: dict[str, Meaning] = {
     "limit.campaign": Meaning(
         "The campaign ran past its limit, so what was running was ended.",
         "Raise limits.campaign and run the spec again: it makes a new campaign.",
+        retryable=True,
         bucket=Bucket.HARNESS,
     ),
     "limit.tokens": Meaning(

@@ -7,7 +7,8 @@ from enum import StrEnum
 from typing import Any
 
 from proctor import canonical
-from proctor.event.model import Event, HistoryRead, KeptItem, PromptSent, SessionBegan, TextSaid, ToolBegan, ToolEnded
+from proctor.event.kept import KeptItem
+from proctor.event.model import Event, HistoryRead, PromptSent, SessionBegan, TextSaid, ToolBegan, ToolEnded
 from proctor.fact import Authority, Fact
 
 MOST_DIFFERENCES = 20

@@ -5,6 +5,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from proctor.event.kept import KeptItem
 from proctor.fact import Fact
 from proctor.ids import CallId, ItemId, ThreadId, TurnId
 
@@ -288,18 +289,6 @@ class FactsStated(Happened, tag="facts.stated", frozen=True, kw_only=True):
     """Statements with their authority; `event.facts` settles which of them holds."""
 
     facts: dict[str, Fact]
-
-
-class KeptItem(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """One item of the history that an agent keeps by itself, as it was read back.
-
-    `digest` is `event.history.tool_digest` of a tool call, where the agent keeps that in the words it told it in.
-    """
-
-    kind: Literal["prompt", "message", "reasoning", "tool", "other"]
-    id: str | None = None
-    text: str | None = None
-    digest: str | None = None
 
 
 class HistoryRead(Happened, tag="history.read", frozen=True, kw_only=True):

@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from proctor.event.model import KeptItem
+from proctor.event.kept import KeptItem
 from proctor.fact import Fact
 
 GENESIS = "0" * 32

@@ -19,8 +19,6 @@ from proctor.report.markdown import render_markdown
 from proctor.report.query import Found
 from proctor.report.row import Report, ReportRow
 
-_TOLD_LATER = {"n", "repeat", "is_superseded", "usd", "gates"}
-
 
 def check_campaign(campaign: CampaignPaths, *, root: RootPaths, found: Found) -> Iterator[Problem]:
     """What is wrong with the files beside the ledger, where `found` is what is on record. Never raises."""
@@ -87,7 +85,7 @@ def _check_report(campaign: CampaignPaths, *, root: RootPaths, found: Found, unf
         is_early = error.code == "evidence.missing-file" and not os.path.lexists(campaign.results)
         yield Problem(code=unfinished if is_early else error.code, file=campaign.report.name, detail=error.what)
         return
-    if not found.problems:  # else there is nothing whole to hold it against, and that is told
+    if not found.problems and _has_plan(campaign):  # else there is nothing whole to hold it against, and that is told
         yield from _differences(campaign.report.name, kept, root=root, found=found)
     try:
         results = read_bytes(campaign.results)
@@ -100,15 +98,24 @@ def _check_report(campaign: CampaignPaths, *, root: RootPaths, found: Found, unf
         yield Problem(code="evidence.report", file=campaign.results.name, detail=detail)
 
 
+def _has_plan(campaign: CampaignPaths) -> bool:
+    """Its gates stand there, without which nothing can be judged again."""
+    try:
+        read_artifact(campaign.plan, PlanFile)
+    except EvidenceError:
+        return False
+    return True
+
+
 def _differences(name: str, kept: Report, *, root: RootPaths, found: Found) -> Iterator[Problem]:
     """The report composed again, and compared field by field."""
     # That somebody interrupted it stands nowhere else.
     again = compose(found, is_interrupted=kept.exit == Exit.INTERRUPTED)
     told = {row.ref: row for row in kept.attempts}
     whole = replace(kept, attempts=())
-    if any(row.problems for row in again.attempts):
-        # The verdict was of what the damaged attempts said then, and their own problems are told.
-        whole = replace(whole, exit=again.exit, verdict=again.verdict)
+    if any(row.problems for row in again.attempts) or not again.gates:
+        # The verdict was of what the damaged attempts said then, and of the plan's gates; what is wrong there is told.
+        whole = replace(whole, exit=again.exit, verdict=again.verdict, gates=whole.gates if again.gates else ())
     differing = _fields(whole, replace(again, attempts=()))
     if [row.ref for row in kept.attempts] != [row.ref for row in again.attempts]:
         differing.append("attempts")
@@ -126,6 +133,9 @@ def _as_kept(row: ReportRow, kept: ReportRow, *, root: RootPaths) -> ReportRow:
     # Why an attempt has no seal stands in no file of its own.
     detail = row.detail if row.state == "sealed" else kept.detail
     return replace(row, dir=os.path.relpath(row.dir, root.folder), detail=detail)
+
+
+_TOLD_LATER = {"n", "repeat", "is_superseded", "usd", "gates"}
 
 
 def _fields(kept: Report | ReportRow, again: Report | ReportRow) -> list[str]:

@@ -1,7 +1,7 @@
 """What a campaign must pass for its results to count. Pure; each gate says which missions it blocks, and why."""
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 from proctor.errors import Exit
 from proctor.evidence.tally import Tally
@@ -50,9 +50,12 @@ def gates_of(found: Standing) -> tuple[Gate, ...]:
 
 def judge_gates(gates: GatesSpec, cells: Sequence[CellResult], *, bound: Collection[FlowId]) -> tuple[Gate, ...]:
     """Every gate that was asked for; coverage always is. `bound` are the flows with a tool policy."""
-    asked: list[tuple[str, Iterator[Blocked]]] = [("coverage", _coverage(gates.coverage, cells))]
+    coverage = tuple(_coverage(gates.coverage, cells))
+    asked: list[tuple[str, Iterable[Blocked]]] = [("coverage", coverage)]
     if gates.pair:
-        asked.append(("pair", _pair(cells)))
+        # Of a mission that is still to be tried, as coverage asks, nothing can be said yet.
+        untried = {cell.cell.mission for cell in cells if cell.stands is None} if coverage else set()
+        asked.append(("pair", _pair([cell for cell in cells if cell.cell.mission not in untried])))
     if gates.trace is not TraceProfile.NONE:
         asked.append(("trace", _trace(gates.trace, cells)))
     if bound:

@@ -5,8 +5,9 @@ from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from proctor.errors import CODES
 from proctor.report.campaign import CampaignReport
-from proctor.report.score import FAILED, PASSED, UNVERIFIED
+from proctor.report.score import FAILED, INVALID, PASSED, UNVERIFIED
 from proctor.report.standing import CellResult, Standing
+from proctor.report.words import legible
 
 
 def render_junit(found: Standing, report: CampaignReport) -> str:
@@ -14,7 +15,7 @@ def render_junit(found: Standing, report: CampaignReport) -> str:
     suites = Element("testsuites", name=found.campaign_id)
     why = {each.cell: each.why for each in report.missing}
     for flow in report.flows:
-        suite = SubElement(suites, "testsuite", name=flow.flow_id)
+        suite = SubElement(suites, "testsuite", name=legible(flow.flow_id))
         for each in found.cells:
             if each.cell.flow == flow.flow_id:
                 _case(suite, each, why=why.get(each.cell.id, ""), campaign=found.campaign_id)
@@ -23,7 +24,7 @@ def render_junit(found: Standing, report: CampaignReport) -> str:
     for gate in report.gates:
         case = SubElement(gates, "testcase", classname=f"{found.campaign_id}.gates", name=gate.name)
         if gate.blocked:
-            told = gate.lines()
+            told = [legible(line) for line in gate.lines()]
             SubElement(case, "failure", type=f"gate.{gate.name}", message=told[0]).text = "\n".join(told)
     _count(gates)
     indent(suites)
@@ -32,7 +33,9 @@ def render_junit(found: Standing, report: CampaignReport) -> str:
 
 def _case(suite: Element, each: CellResult, *, why: str, campaign: str) -> None:
     cell, said = each.cell, each.spoken
-    case = SubElement(suite, "testcase", classname=f"{campaign}.{cell.flow}", name=f"{cell.mission} r{cell.repeat}")
+    case = SubElement(
+        suite, "testcase", classname=legible(f"{campaign}.{cell.flow}"), name=legible(f"{cell.mission} r{cell.repeat}")
+    )
     if said is not None and said.duration_ms is not None:
         case.set("time", f"{said.duration_ms / 1000:.3f}")
     if each.stands is None or said is None:
@@ -43,12 +46,11 @@ def _case(suite: Element, each: CellResult, *, why: str, campaign: str) -> None:
     if each.stands == UNVERIFIED:
         SubElement(case, "skipped", message="nothing could verify it")
         return
-    told = said.code or (said.outcome or "").replace(
-        "completed", "not verified" if said.met is None else "not as expected"
-    )
+    judged = "not verified" if said.met is None else "not as expected"
+    told = "damaged evidence" if each.stands == INVALID else legible(said.code or judged)
     tag = "failure" if each.stands == FAILED else "error"
     means = CODES[told].means if told in CODES else told
-    SubElement(case, tag, type=each.stands, message=told).text = f"{said.id}: {means}"
+    SubElement(case, tag, type=each.stands, message=told).text = legible(f"{said.id}: {means}")
 
 
 def _count(suite: Element) -> None:

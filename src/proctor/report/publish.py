@@ -62,6 +62,8 @@ def _reasons(report: CampaignReport, *, probes: int, problems: tuple[tuple[str, 
         told = plural(len(report.missing), "cell")
         yield _reason("publish.incomplete", f"{told} of {score.cells:,} without a result: {first}{more}")
     for gate in report.blocked:
+        if gate.name == "coverage" and report.missing:
+            continue  # all must be covered here, and that is said
         for line in gate.lines():
             yield _reason("publish.gate", f"{gate.name}: {line}")
     for whose, problem in problems:

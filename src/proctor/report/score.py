@@ -125,6 +125,12 @@ class Sum:
     def add(self, result: LedgerAttempt, tally: Tally | None, *, stands: str) -> None:
         """One result more, of a cell that is counted apart."""
         self.stands[stands] += 1
+        if stands == INVALID:
+            # What damaged evidence says of itself is not known.
+            self.tokens_unknown += 1
+            self.usd_unknown += 1
+            self.unmeasured += 1
+            return
         if result.duration_ms is not None:
             self.durations_ms.append(result.duration_ms)
         if result.tokens is None:

@@ -213,6 +213,11 @@ def _next(view: AttemptView) -> tuple[str, ...]:
     steps, report = [], view.report
     if report is not None:
         steps += [f"The expectation was missed: {one_line(miss, limit=160)}" for miss in report.expectation.misses]
+        if report.policy_violations:
+            steps.append(f"It broke the flow's tool policy: {one_line(report.policy_violations[0], limit=160)}")
+        if report.metrics.is_stuck:
+            streak = report.metrics.longest_streak
+            steps.append(f"It made no progress: the same call {streak} times in a row. Read tool.calls.jsonl.")
         if "the script is exhausted" in (report.detail or ""):
             mission = "the mission" if view.record is None else f"mission `{view.record.mission_id}`"
             steps.append(f"The script has no further step: add one to the script of {mission}.")

@@ -115,10 +115,15 @@ def percent(share: float | None) -> str:
 
 def moment(at_ms: int | None) -> str:
     """
-    >>> moment(1767268800000), moment(None)
-    ('2026-01-01 12:00:00 UTC', '?')
+    >>> moment(1767268800000), moment(None), moment(10**18)
+    ('2026-01-01 12:00:00 UTC', '?', '?')
     """
-    return UNKNOWN if at_ms is None else f"{datetime.fromtimestamp(at_ms / 1000, tz=UTC):%Y-%m-%d %H:%M:%S UTC}"
+    if at_ms is None:
+        return UNKNOWN
+    try:
+        return f"{datetime.fromtimestamp(at_ms / 1000, tz=UTC):%Y-%m-%d %H:%M:%S UTC}"
+    except (ValueError, OverflowError, OSError):
+        return UNKNOWN  # a damaged ledger may hold any number
 
 
 def duration(ms: int | None) -> str:

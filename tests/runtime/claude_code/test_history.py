@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from proctor.errors import RefusedError
-from proctor.event.model import KeptItem
+from proctor.event.kept import KeptItem
 from proctor.runtime.claude_code.history import read_session
 
 THREAD = "00000000-0000-4000-8000-000000000000"

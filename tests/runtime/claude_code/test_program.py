@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from proctor.errors import InputError, MachineError
-from proctor.event.model import KeptItem
+from proctor.event.kept import KeptItem
 from proctor.ids import AttemptId, ThreadId
 from proctor.runtime.base import ModelAsk, SessionAsk
 from proctor.runtime.claude_code import RUNTIME, home

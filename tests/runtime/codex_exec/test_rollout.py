@@ -7,7 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from proctor.event.model import KeptItem, Tokens
+from proctor.event.kept import KeptItem
+from proctor.event.model import Tokens
 from proctor.fact import Authority, Fact, settle
 from proctor.ids import ThreadId
 from proctor.runtime.codex_exec.known import session_facts

@@ -10,11 +10,11 @@ import anyio.to_thread
 import pytest
 
 from proctor.errors import HangupError, RefusedError
+from proctor.event.kept import KeptItem
 from proctor.event.laws import Laws
 from proctor.event.model import (
     ErrorReported,
     HistoryRead,
-    KeptItem,
     ProcessExited,
     PromptSent,
     ReasoningSaid,

@@ -8,7 +8,8 @@ import pytest
 from examples.plugins.pi.tests.real import open_pi, run
 
 from proctor.errors import RefusedError
-from proctor.event.model import HistoryRead, KeptItem, ToolEnded
+from proctor.event.kept import KeptItem
+from proctor.event.model import HistoryRead, ToolEnded
 from proctor.ids import ThreadId
 from proctor.runtime.base import Executable
 from proctor_pi import kept

@@ -10,10 +10,10 @@ from examples.plugins.pi.tests.real import OPTIONS, broken_laws, open_pi, run
 
 from proctor.contain.identity import descendants, is_alive
 from proctor.errors import HangupError, RefusedError
+from proctor.event.kept import KeptItem
 from proctor.event.model import (
     Asked,
     HistoryRead,
-    KeptItem,
     SessionBegan,
     TextSaid,
     TextStreamed,

@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from proctor.errors import RefusedError
-from proctor.event.model import KeptItem
+from proctor.event.kept import KeptItem
 from proctor.runtime.claude_code import wire
 from proctor.runtime.claude_code.results import text_of
 from proctor.runtime.kept import read_lines

@@ -14,7 +14,7 @@ _DAY_MINUTES = 24 * 60
 # The provider's own words, which Codex passes on: "11.054s", "28ms", "6m0s", "1h2m3s".
 _IN = re.compile(r"try again in (?:(\d{1,6})h)?(?:(\d{1,6})m(?!s))?(?:(\d{1,6}(?:\.\d{1,6})?)(ms|s))?", re.IGNORECASE)
 _AT = re.compile(
-    r"try again at (?:([A-Z][a-z]{2}) (\d{1,2})(?:st|nd|rd|th), (\d{4}) )?(\d{1,2}):(\d\d) ([AP]M)", re.ASCII
+    r"[Tt]ry again at (?:([A-Z][a-z]{2}) (\d{1,2})(?:st|nd|rd|th), (\d{4}) )?(\d{1,2}):(\d\d) ([AP]M)", re.ASCII
 )
 _MONTHS = {name: n for n, name in enumerate("Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split(), start=1)}
 

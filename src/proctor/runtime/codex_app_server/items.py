@@ -6,7 +6,8 @@ from typing import Any
 import msgspec
 
 from proctor.event.history import tool_digest
-from proctor.event.model import KeptItem, ToolEnded, ToolKind
+from proctor.event.kept import KeptItem
+from proctor.event.model import ToolEnded, ToolKind
 from proctor.event.row import Row
 from proctor.ids import CallId, TurnId
 from proctor.runtime.codex.mcp import is_mcp_error

@@ -8,7 +8,8 @@ from typing import Any, Final
 
 import msgspec
 
-from proctor.event.model import KeptItem, Tokens
+from proctor.event.kept import KeptItem
+from proctor.event.model import Tokens
 from proctor.event.usage import NOTHING
 from proctor.ids import ThreadId
 from proctor.runtime.codex_exec.wire import Count

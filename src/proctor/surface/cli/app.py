@@ -30,6 +30,8 @@ COMMANDS = {
     "campaign run": ("campaign_run", "Run a campaign: as `run` does."),
     "campaign canary": ("campaign_run", "Try a campaign's first missions, apart from it."),
     "campaign resume": ("campaign_run", "Go on with a campaign that was cut off or stopped."),
+    "campaign cancel": ("campaign_cancel", "Have a running campaign end."),
+    "retry": ("retry", "Try chosen cells of a campaign once more."),
     "campaign status": ("campaign_status", "How a campaign stands, while it runs or after."),
     "campaign list": ("campaign_status", "Every campaign under the evidence root."),
     "campaign lint": ("lint", "Find all that is wrong with a campaign, and run nothing."),
@@ -149,7 +151,7 @@ def _members(group: str) -> list[str]:
 
 
 def _listed(names: Iterable[str]) -> str:
-    return "".join(f"  {name:22}{COMMANDS[name][1]}\n" for name in names)
+    return "".join(f"  {name:24}{COMMANDS[name][1]}\n" for name in names)
 
 
 def _unknown(words: Sequence[str]) -> InputError:

@@ -14,12 +14,21 @@ from proctor.report.place import find_place
 from proctor.report.query import campaigns_by_age
 from proctor.spec.load import LoadedSpec, load_spec
 from proctor.surface.cli import run as shortcut
-from proctor.surface.cli.command import JSON, ROOT, Command, argument, evidence_root
+from proctor.surface.cli.command import JSON, PROGRESS, ROOT, Command, argument, evidence_root
 from proctor.surface.cli.drive import drive
-from proctor.surface.cli.run import KEEP_SCRATCH, SPEC, tell
+from proctor.surface.cli.run import KEEP_SCRATCH, SPEC, YES, tell
 
 
-def canary(*, spec: Path, missions: int, root: Path | None, as_json: bool, is_scratch_kept: bool) -> int:
+def canary(
+    *,
+    spec: Path,
+    missions: int,
+    is_agreed: bool,
+    root: Path | None,
+    as_json: bool,
+    is_scratch_kept: bool,
+    rows_to: Path | None,
+) -> int:
     """Try the first missions of a campaign, once in every flow.
 
     It has evidence and a report of its own: the campaign itself has not begun by it.
@@ -28,11 +37,15 @@ def canary(*, spec: Path, missions: int, root: Path | None, as_json: bool, is_sc
         raise InputError("usage", "a canary is of one mission at least")
     folder, loaded = evidence_root(root), load_spec(spec)
     trial = replace(loaded, missions=loaded.missions[:missions], spec=msgspec.structs.replace(loaded.spec, repeats=1))
-    driven = drive(trial, root=folder, is_scratch_kept=is_scratch_kept, is_canary=True)
-    return tell(driven, root=root, as_json=as_json)
+    driven = drive(
+        trial, root=folder, is_scratch_kept=is_scratch_kept, is_canary=True, is_agreed=is_agreed, rows_to=rows_to
+    )
+    return tell(driven, root=root, as_json=as_json, rows_to=rows_to)
 
 
-def resume(*, id_: str | None, spec: Path | None, root: Path | None, as_json: bool, is_scratch_kept: bool) -> int:
+def resume(
+    *, id_: str | None, spec: Path | None, root: Path | None, as_json: bool, is_scratch_kept: bool, rows_to: Path | None
+) -> int:
     """Go on with a campaign that was cut off, stopped, or left something untried.
 
     What has a result stays; what has none is tried again, in a run of its own. The spec and the
@@ -40,8 +53,9 @@ def resume(*, id_: str | None, spec: Path | None, root: Path | None, as_json: bo
     """
     folder = evidence_root(root)
     campaign = find_campaign(id_, root=RootPaths(folder))
-    driven = drive(load_again(campaign, spec), root=folder, is_scratch_kept=is_scratch_kept, resume=campaign)
-    return tell(driven, root=root, as_json=as_json)
+    loaded = load_again(campaign, spec)
+    driven = drive(loaded, root=folder, is_scratch_kept=is_scratch_kept, resume=campaign, rows_to=rows_to)
+    return tell(driven, root=root, as_json=as_json, rows_to=rows_to)
 
 
 def find_campaign(word: str | None, *, root: RootPaths) -> CampaignPaths:
@@ -102,7 +116,9 @@ COMMANDS = {
         arguments=(
             SPEC,
             argument("--missions", metavar="N", type=int, default=1, help="How many of its missions; else 1."),
+            YES,
             KEEP_SCRATCH,
+            PROGRESS,
             ROOT,
             JSON,
         ),
@@ -110,6 +126,6 @@ COMMANDS = {
     "campaign resume": Command(
         call=resume,
         example="proctor campaign resume quickstart",
-        arguments=(ID, AGAIN, KEEP_SCRATCH, ROOT, JSON),
+        arguments=(ID, AGAIN, KEEP_SCRATCH, PROGRESS, ROOT, JSON),
     ),
 }

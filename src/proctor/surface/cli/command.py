@@ -46,6 +46,15 @@ ROOT = argument(
 )
 JSON = argument("--json", dest="as_json", action="store_true", help="Print JSON on stdout, and nothing else there.")
 
+PROGRESS = argument(
+    "--progress",
+    dest="rows_to",
+    metavar="FILE",
+    type=Path,
+    default=None,
+    help="Add what happens to FILE as JSON, a row a line; - is stdout, where then nothing else goes.",
+)
+
 
 def root_or_default(root: Path | None) -> Path:
     return root or Path(os.environ.get(ROOT_VARIABLE) or DEFAULT_ROOT)

@@ -23,8 +23,11 @@ from proctor.report.query import campaigns_by_age, find_campaign
 from proctor.report.row import Report
 from proctor.spec.load import LoadedSpec
 from proctor.surface.cli.asking import Asking, is_somebody_there
+from proctor.surface.cli.paying import agree
 from proctor.surface.cli.progress import Progress, open_progress
 from proctor.surface.cli.refusals import refused_logins
+from proctor.surface.estimate import estimate
+from proctor.surface.pricing import price_of
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _INTERRUPTED = ("drained", "stopped")
@@ -57,8 +60,15 @@ def drive(
     resume: CampaignPaths | None = None,
     only: Collection[CellId] | None = None,
     is_canary: bool = False,
+    is_agreed: bool = True,
+    rows_to: Path | None = None,
 ) -> Driven:
-    """Run it to the end, or raise CutOffError."""
+    """Run it to the end, or raise CutOffError. Unless it is agreed to what it may cost, somebody is asked.
+
+    `rows_to` is where a program reads along.
+    """
+    if not is_agreed:
+        agree(estimate(loaded, root=RootPaths(root)))
     before = set(RootPaths(root).campaigns())
     began_s = SYSTEM_CLOCK.steady_s()
     stops = Stops()
@@ -78,7 +88,7 @@ def drive(
             is_canary=is_canary,
         )
 
-    result = anyio.run(_watched, loaded, stops, run)
+    result = anyio.run(_watched, loaded, stops, rows_to, run)
     if result is None:
         raise _cut_off(resume or _new_campaign(loaded.spec.campaign, root=RootPaths(root), before=before))
     report = keep_report(
@@ -100,12 +110,13 @@ def drive(
 
 
 async def _watched(
-    loaded: LoadedSpec, stops: Stops, run: Callable[[Progress], Awaitable[CampaignResult]]
+    loaded: LoadedSpec, stops: Stops, rows_to: Path | None, run: Callable[[Progress], Awaitable[CampaignResult]]
 ) -> CampaignResult | None:
     spec = loaded.spec
     cells = len(loaded.missions) * len(spec.flows) * spec.repeats
     result = None
-    async with open_progress(spec.campaign, cells=cells) as progress, anyio.create_task_group() as tasks:
+    watching = open_progress(spec.campaign, cells=cells, rows_to=rows_to, price=price_of(loaded))
+    async with watching as progress, anyio.create_task_group() as tasks:
         await tasks.start(_obey_signals, stops, progress, tasks.cancel_scope)
         result = await run(progress)
         tasks.cancel_scope.cancel()

@@ -11,15 +11,16 @@ from rich.text import Text
 from proctor.errors import CollectedInputError, Exit, InputError, ProctorError
 from proctor.report.words import legible, plural
 from proctor.spec.load import LoadedSpec
+from proctor.spec.running import SelectSpec
 from proctor.surface.cli.blocks import error_block
 from proctor.surface.cli.calling import Calling
 from proctor.surface.cli.command import JSON, Command, argument
 from proctor.surface.cli.output import Output, describe
-from proctor.surface.cli.selecting import SELECT, load_selected, selection
+from proctor.surface.cli.selecting import SELECT, load_selected
 from proctor.surface.lint import Linted, lint
 
 
-def campaign_lint(*, spec: Path, has_prompts: bool, as_json: bool, **words: Any) -> int:
+def campaign_lint(*, spec: Path, has_prompts: bool, as_json: bool, select: SelectSpec) -> int:
     """Find all that is wrong with a campaign before anything runs.
 
     The spec, missions, scripts, templates and prices; programs, logins, hooks, probes and workspaces
@@ -28,7 +29,7 @@ def campaign_lint(*, spec: Path, has_prompts: bool, as_json: bool, **words: Any)
     output, calling = Output(is_json=as_json), Calling.of(None)
     loaded: LoadedSpec | None = None
     try:
-        loaded = load_selected(spec, selection(**words))
+        loaded = load_selected(spec, select)
         found = lint(loaded)
     except InputError as error:
         found = Linted(problems=list(error.errors if isinstance(error, CollectedInputError) else [error]))

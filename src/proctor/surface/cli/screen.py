@@ -1,5 +1,6 @@
 """What people see of a running campaign: lines drawn again and again on a terminal, else lines that stay."""
 
+import time
 from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -18,9 +19,13 @@ from proctor.event.model import Event, ToolEnded
 from proctor.evidence.live import LiveLimit
 from proctor.ids import AttemptId
 from proctor.report.words import duration, legible, one_line
-from proctor.surface.cli.live_lines import limit_line, running_table, waits
+from proctor.surface.cli.live_lines import RunningLines, limit_line, waits
 
 _REFRESH_S = 0.2
+# Drawing is to take no more than a twentieth of the time, however much there is to draw.
+_SHARE = 20
+# The head, the line that says how many more there are, and the cursor's own.
+_MARGIN = 3
 # Older lines give way to newer ones where nobody reads them.
 _MOST_LINES = 1000
 
@@ -144,6 +149,7 @@ class TerminalScreen(Screen):
     def __init__(self, console: Console, title: str, *, picture: Picture) -> None:
         super().__init__(console, title, picture=picture)
         self._live = self._new_live()
+        self._cost_s = 0.0
 
     def _new_live(self) -> Live:
         return Live(self, console=self._console, auto_refresh=False, transient=True)
@@ -151,11 +157,13 @@ class TerminalScreen(Screen):
     async def show(self) -> None:
         while True:
             await self.draw()
-            await anyio.sleep(_REFRESH_S)
+            await anyio.sleep(max(_REFRESH_S, self._cost_s * _SHARE))
 
     def paint(self) -> None:
+        began_s = time.thread_time()
         self._live.start()
         self._live.refresh()
+        self._cost_s = time.thread_time() - began_s
 
     def clear(self) -> None:
         self._live.stop()
@@ -175,4 +183,7 @@ class TerminalScreen(Screen):
         live = picture.look()
         if live is None:
             return head
-        return Group(head, running_table(live.running, now_ms=live.at_ms), *waits(live, now_ms=live.at_ms))
+        footer = list(waits(live, now_ms=live.at_ms))
+        # What does not fit on the screen would only be cut off.
+        most = max(1, self._console.height - len(footer) - _MARGIN)
+        return Group(head, RunningLines(live.running, live.at_ms, most), *footer)

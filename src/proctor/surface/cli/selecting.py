@@ -1,28 +1,47 @@
 """The words that select missions, the same for every command that takes a spec."""
 
+import argparse
 from pathlib import Path
+from typing import Any
+
+import msgspec
 
 from proctor.errors import CollectedInputError, InputError
 from proctor.spec.load import Given, LoadedSpec, load_spec
 from proctor.spec.model import FlowSpec
 from proctor.spec.running import SelectSpec
-from proctor.surface.cli.command import argument
+from proctor.surface.cli.command import Argument, argument
+
+
+class Narrow(argparse.Action):
+    """Each word narrows one selection, which all of them share; `const` is the key of it."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: Any,
+        option_string: str | None = None,
+    ) -> None:
+        select, key = getattr(namespace, self.dest), str(self.const)
+        value = values if key == "range" else [*getattr(select, key), values]
+        setattr(namespace, self.dest, msgspec.structs.replace(select, **{key: value}))
+
+
+def _word(name: str, key: str, *, metavar: str, help_: str) -> Argument:
+    default = SelectSpec()
+    return argument(name, dest="select", action=Narrow, const=key, default=default, metavar=metavar, help=help_)
+
 
 SELECT = (
-    argument("--mission", dest="ids", metavar="ID", action="append", default=[], help="Only this mission; repeatable."),
-    argument("--tag", dest="tags", metavar="TAG", action="append", default=[], help="Only missions with this tag."),
-    argument(
-        "--glob", dest="globs", metavar="GLOB", action="append", default=[], help="Only missions whose id fits: fix-*."
-    ),
-    argument("--range", dest="range_", metavar="N-M", default=None, help="Only these by place: 2-5, or 7."),
+    _word("--mission", "ids", metavar="ID", help_="Only this mission; may be said again."),
+    _word("--tag", "tags", metavar="TAG", help_="Only missions with this tag; may be said again."),
+    _word("--glob", "globs", metavar="GLOB", help_="Only missions whose id fits, as fix-*; may be said again."),
+    _word("--range", "range", metavar="N-M", help_="Only missions in these places: 2-5, or 7."),
 )
+"""Together they fill `select`."""
 
 _WORDS = {"ids": "--mission", "tags": "--tag", "globs": "--glob", "range": "--range"}
-
-
-def selection(*, ids: list[str], tags: list[str], globs: list[str], range_: str | None) -> SelectSpec:
-    """What the words of SELECT come to."""
-    return SelectSpec(ids=ids, tags=tags, globs=globs, range=range_)
 
 
 def load_selected(spec: Path, select: SelectSpec, *, flows: list[FlowSpec] | None = None) -> LoadedSpec:

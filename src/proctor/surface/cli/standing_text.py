@@ -11,7 +11,7 @@ from proctor.evidence.reader import Problem
 from proctor.report.words import UNKNOWN, legible, plural
 from proctor.surface.cli.blocks import pairs
 from proctor.surface.cli.calling import Calling
-from proctor.surface.cli.live_lines import age, money, running_table, waits
+from proctor.surface.cli.live_lines import RunningLines, age, money, waits
 from proctor.surface.standing import Left, Standing
 
 
@@ -21,7 +21,7 @@ def render_standing(standing: Standing, *, now_ms: int, calling: Calling) -> Ren
     head.append(f"   {_how(standing)}", style="green" if standing.is_live else "dim")
     parts: list[RenderableType] = [head, pairs(_facts(standing, now_ms=now_ms))]
     if (live := standing.live) is not None:
-        parts += [Text(), running_table(live.running, now_ms=now_ms), *waits(live, now_ms=now_ms)]
+        parts += [Text(), RunningLines(live.running, now_ms), *waits(live, now_ms=now_ms)]
         if live.stopping is not None:
             parts.append(Text(f"  {legible(live.stopping)}", style="yellow"))
     if not standing.is_live and standing.left.total:

@@ -12,21 +12,22 @@ from proctor.config.load import load_config
 from proctor.report.words import legible, plural
 from proctor.spec.load import LoadedSpec
 from proctor.spec.model import FlowSpec, MissionSpec
-from proctor.surface.cli.command import JSON, ROOT, Command, argument, evidence_root
+from proctor.spec.running import SelectSpec
+from proctor.surface.cli.command import JSON, PROGRESS, ROOT, Command, argument, evidence_root
 from proctor.surface.cli.drive import drive
 from proctor.surface.cli.output import Output
-from proctor.surface.cli.run import KEEP_SCRATCH, tell
-from proctor.surface.cli.selecting import SELECT, load_selected, selection
+from proctor.surface.cli.run import KEEP_SCRATCH, YES, tell
+from proctor.surface.cli.selecting import SELECT, load_selected
 from proctor.surface.suite import flows_on
 
 
-def plan(*, suite: Path, on: str | None, as_json: bool, **words: Any) -> int:
+def plan(*, suite: Path, on: str | None, as_json: bool, select: SelectSpec) -> int:
     """Show what a suite's missions come to: what each asks, expects and is probed by.
 
     With --on also the cells that `suite run` would try there. Nothing is run.
     """
     output = Output(is_json=as_json)
-    loaded = _load(suite, on, words)
+    loaded = _load(suite, on, select)
     if as_json:
         output.json(_told(loaded))
     else:
@@ -34,21 +35,32 @@ def plan(*, suite: Path, on: str | None, as_json: bool, **words: Any) -> int:
     return 0
 
 
-def run(*, suite: Path, on: str, root: Path | None, as_json: bool, is_scratch_kept: bool, **words: Any) -> int:
+def run(
+    *,
+    suite: Path,
+    on: str,
+    is_agreed: bool,
+    root: Path | None,
+    as_json: bool,
+    is_scratch_kept: bool,
+    rows_to: Path | None,
+    select: SelectSpec,
+) -> int:
     """Run a suite's missions on chosen runtimes, keep the evidence, and judge it.
 
     SUITE is a spec whose own flows, if it has any, are not used: each runtime of --on is a flow.
     """
     folder = evidence_root(root)
-    driven = drive(_load(suite, on, words), root=folder, is_scratch_kept=is_scratch_kept)
-    return tell(driven, root=root, as_json=as_json)
+    loaded = _load(suite, on, select)
+    driven = drive(loaded, root=folder, is_scratch_kept=is_scratch_kept, is_agreed=is_agreed, rows_to=rows_to)
+    return tell(driven, root=root, as_json=as_json, rows_to=rows_to)
 
 
-def _load(suite: Path, on: str | None, words: dict[str, Any]) -> LoadedSpec:
+def _load(suite: Path, on: str | None, select: SelectSpec) -> LoadedSpec:
     flows: list[FlowSpec] = []
     if on is not None:
         flows = flows_on(on.split(","), config=load_config(suite.absolute().parent))
-    return load_selected(suite, selection(**words), flows=flows)
+    return load_selected(suite, select, flows=flows)
 
 
 def _told(loaded: LoadedSpec) -> dict[str, Any]:
@@ -109,7 +121,9 @@ COMMANDS = {
             SUITE,
             argument("--on", metavar="RUNTIMES", required=True, help=ON),
             *SELECT,
+            YES,
             KEEP_SCRATCH,
+            PROGRESS,
             ROOT,
             JSON,
         ),

@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 
 from proctor.errors import EvidenceError, RefusedError, disk_refusal
-from proctor.event.model import KeptItem
+from proctor.event.kept import KeptItem
 from proctor.evidence.disk import open_regular
 from proctor.ids import ThreadId
 from proctor_pi.wire import BROKEN_OFF, Block, Native

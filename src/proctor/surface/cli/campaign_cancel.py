@@ -1,0 +1,71 @@
+"""`proctor campaign cancel`."""
+
+import os
+import signal
+from pathlib import Path
+
+from proctor.campaign.lock import owner_of
+from proctor.contain.identity import pin, send_signal
+from proctor.errors import InputError
+from proctor.evidence.layout import CampaignPaths, RootPaths
+from proctor.report.ledger import is_live
+from proctor.report.query import campaigns_by_age
+from proctor.surface.cli.calling import Calling
+from proctor.surface.cli.campaign_run import ID, find_campaign
+from proctor.surface.cli.command import JSON, ROOT, Command, argument, evidence_root
+from proctor.surface.cli.output import Output
+
+
+def cancel(*, id_: str | None, is_now: bool, root: Path | None, as_json: bool) -> int:
+    """Have a running campaign end: what runs finishes, nothing new begins.
+
+    With --now what runs is stopped, and sealed as cancelled. It can be resumed either way. Without
+    ID it is the one that runs.
+    """
+    output = Output(is_json=as_json)
+    root_paths = RootPaths(evidence_root(root))
+    campaign = _running(root_paths) if id_ is None else find_campaign(id_, root=root_paths)
+    pid = _signal(campaign, is_now=is_now)
+    if as_json:
+        output.json({"campaignId": campaign.folder.name, "pid": pid, "isNow": is_now})
+        return 0
+    what = "stops what runs" if is_now else "finishes what runs, and begins nothing new"
+    resume = Calling.of(root).command("campaign", "resume", campaign.folder.name)
+    output.text(f"{campaign.folder.name} {what}.\nGo on with it by: {resume}\n")
+    return 0
+
+
+def _running(root: RootPaths) -> CampaignPaths:
+    running = [each for each in campaigns_by_age(root) if is_live(each)]
+    if not running:
+        raise InputError("campaign.not-running", f"no campaign runs under {root.folder}")
+    return running[-1]
+
+
+def _signal(campaign: CampaignPaths, *, is_now: bool) -> int:
+    """Whose process it was."""
+    owner = owner_of(campaign) if is_live(campaign) else None
+    pidfd = None if owner is None else pin(owner)
+    if owner is None or pidfd is None:
+        raise InputError("campaign.not-running", f"nobody runs {campaign.folder.name}")
+    try:
+        # Two of a kind would become one if they came too close.
+        for number in (signal.SIGINT, signal.SIGTERM) if is_now else (signal.SIGINT,):
+            send_signal(pidfd, number)
+    finally:
+        os.close(pidfd)
+    return owner.pid
+
+
+COMMANDS = {
+    "campaign cancel": Command(
+        call=cancel,
+        example="proctor campaign cancel --now",
+        arguments=(
+            ID,
+            argument("--now", dest="is_now", action="store_true", help="Do not wait for what runs."),
+            ROOT,
+            JSON,
+        ),
+    ),
+}

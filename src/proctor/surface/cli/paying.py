@@ -1,0 +1,59 @@
+"""Before money is spent: what it would come to, told, and somebody's agreement."""
+
+import select
+import sys
+
+from rich.console import RenderableType
+from rich.text import Text
+
+from proctor.attempt.model import DECIDE_S
+from proctor.errors import InputError
+from proctor.report.words import duration, legible, plural
+from proctor.surface.cli.asking import is_somebody_there
+from proctor.surface.cli.output import Output
+from proctor.surface.estimate import Estimate
+
+
+def agree(told: Estimate) -> None:
+    """InputError unless it costs nothing, or whoever is at the terminal agrees."""
+    if not told.is_paid:
+        return
+    models = ", ".join(dict.fromkeys(flow.model for flow in told.flows if flow.is_paid))
+    what = f"{plural(len(told.cells), 'cell')} on {models}: {_money(told)}"
+    if not is_somebody_there():
+        raise InputError("policy.spending", what)
+    sys.stderr.write(f"{legible(what)}\nGo on? [y/N] ")
+    sys.stderr.flush()
+    ready, _, _ = select.select([sys.stdin], [], [], DECIDE_S)
+    if not ready or sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        raise InputError("policy.spending", what)
+
+
+def show(told: Estimate, *, as_json: bool) -> int:
+    """What a dry run says."""
+    output = Output(is_json=as_json)
+    if as_json:
+        output.json(told)
+    else:
+        output.show(*_shown(told))
+    return 0
+
+
+def _shown(told: Estimate) -> list[RenderableType]:
+    cells = [Text(f"  {legible(cell)}") for cell in told.cells]
+    most = plural(told.attempts_at_most, "attempt")
+    lines = [
+        f"{legible(told.campaign)}: {plural(len(told.cells), 'cell')}, {most} at most, nothing is run",
+        f"time at worst: {duration(told.longest_ms)}, and what waiting for a provider's limits takes",
+        f"cost: {_money(told)}",
+    ]
+    return [*cells, *map(Text, lines)]
+
+
+def _money(told: Estimate) -> str:
+    measured = sum(flow.measured for flow in told.flows)
+    if told.usd is None:
+        return "unknown: no attempt of every flow was measured here with prices"
+    if not measured:
+        return "nothing, as far as is known" if not told.is_paid else "unknown"
+    return f"about ${told.usd:.2f}, if each costs what {plural(measured, 'attempt')} here did"

@@ -1,0 +1,190 @@
+"""A provider that turns away the real Codex: the campaign shrinks, waits, regrows, and comes to the whole result."""
+
+import time
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from proctor.attempt.model import AttemptResult
+from proctor.campaign.run import CampaignResult
+from proctor.campaign.watch import CampaignWatcher
+from proctor.evidence.live import LiveLimit
+from tests.lab import Lab, mission, report_of, say_done
+from tests.provider import Provider, open_provider
+
+pytestmark = pytest.mark.real_agent
+
+KEY = "pk-loopback-0123456789"
+CREDENTIAL = "credential:LOOPBACK_API_KEY"
+# So that it is the campaign that tries again, and not the agent.
+AT_ONCE = {"codex_app_server": {"request_max_retries": 0, "stream_max_retries": 0}}
+TOO_OFTEN = {"fault": {"status": 429, "retry_after": 1}}
+OVERLOADED = {"fault": {"status": 503, "body": {"error": {"code": "server_is_overloaded", "message": "no"}}}}
+WORK = {"run": "echo done > done.txt"}
+PROBE = {"kind": "headless_run", "command": "test -f done.txt"}
+
+
+def used_up(**more: Any) -> dict[str, Any]:
+    return {"fault": {"status": 429, "body": {"error": {"type": "usage_limit_reached", "message": "no", **more}}}}
+
+
+@dataclass
+class Pictures(CampaignWatcher):
+    """What was told of each limit, and when each attempt was to be followed by another."""
+
+    seen: list[dict[str, LiveLimit]] = field(default_factory=list)
+    retries: dict[str, int | None] = field(default_factory=dict)
+
+    def scheduled(self, limits: tuple[LiveLimit, ...], *, waiting: int) -> None:
+        self.seen.append({limit.key: limit for limit in limits})
+
+    def settled(self, result: AttemptResult, *, usd: float | None, retry_at_ms: int | None) -> None:
+        self.retries[result.attempt_id] = retry_at_ms
+
+    def levels(self, key: str) -> list[int]:
+        """How many it admitted, as that changed."""
+        told = [picture[key].now for picture in self.seen if key in picture]
+        return [level for at, level in enumerate(told) if at == 0 or told[at - 1] != level]
+
+    def reasons(self, key: str) -> set[str | None]:
+        return {picture[key].why for picture in self.seen if key in picture}
+
+
+def write(lab: Lab, provider: Provider, *, cells: int, schedule: Mapping[str, Any], **flow: Any) -> Path:
+    model = {"provider": "loopback", "name": "any", "base_url": provider.base_url}
+    missions = [mission(f"m{n}", probes=[PROBE]) for n in range(cells)]
+    limited = {"retries": 0, "backoff": "100ms", **schedule}
+    flow = {"model": model, "login": "api-key", "options": AT_ONCE, **flow}
+    return lab.write_spec(missions, flow=flow, schedule=limited)
+
+
+def run(lab: Lab, spec: Path, pictures: Pictures) -> CampaignResult:
+    result = lab.run(spec, watcher=pictures)
+    lab.assert_all_evidence_is_valid()
+    return result
+
+
+def codes(lab: Lab) -> Counter[str | None]:
+    return Counter(report_of(paths).code for paths in lab.attempts().values())
+
+
+def verified(lab: Lab) -> set[str]:
+    """The missions that have an attempt which was verified."""
+    return {name.partition(".")[0] for name, paths in lab.attempts().items() if report_of(paths).verified}
+
+
+@pytest.fixture(autouse=True)
+def _key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOOPBACK_API_KEY", KEY)
+
+
+@pytest.mark.requirement("schedule.rate-limit")
+@pytest.mark.requirement("schedule.pool")
+def test_a_provider_that_is_asked_too_often_is_asked_less_until_it_bears_more(lab: Lab) -> None:
+    pictures = Pictures()
+    with open_provider(WORK, say_done(), bearer=KEY, first=(TOO_OFTEN,) * 4) as provider:
+        spec = write(lab, provider, cells=14, schedule={"parallel": 4, "per_credential": 4})
+        result = run(lab, spec, pictures)
+    assert (result.how, verified(lab)) == ("done", {f"m{n}" for n in range(14)})
+    assert codes(lab) == {None: 14, "provider.rate-limited": 4}, "no retry was there to be used up"
+    assert pictures.levels(CREDENTIAL) == [4, 2, 3, 4]
+    assert pictures.reasons(CREDENTIAL) == {None, "provider.rate-limited"}
+    assert max(picture["all"].taken for picture in pictures.seen) == 4
+
+
+@pytest.mark.requirement("schedule.rate-limit")
+def test_a_provider_that_says_when_to_come_back_is_obeyed(lab: Lab) -> None:
+    later = {"fault": {"failed": {"code": "rate_limit_exceeded", "message": "Please try again in 1.2s."}}}
+    pictures = Pictures()
+    with open_provider(WORK, say_done(), bearer=KEY, first=(later,)) as provider:
+        spec = write(lab, provider, cells=1, schedule={"parallel": 1})
+        result = run(lab, spec, pictures)
+    refused, served = (report_of(paths) for _, paths in sorted(lab.attempts().items()))
+    assert (result.how, refused.code, refused.retry_after_ms) == ("done", "provider.rate-limited", 1200)
+    assert (served.verified, served.retry_after_ms) == (True, None)
+    first, second = (attempt.report for attempt in result.attempts)
+    assert (first, second) == (refused, served)
+
+
+@pytest.mark.requirement("schedule.rate-limit")
+def test_a_quota_is_waited_for_and_then_one_goes_to_see(lab: Lab) -> None:
+    pictures = Pictures()
+    with open_provider(WORK, say_done(), bearer=KEY, first=(used_up(),) * 3) as provider:
+        spec = write(lab, provider, cells=5, schedule={"parallel": 3, "backoff": "50ms"})
+        result = run(lab, spec, pictures)
+    assert (result.how, verified(lab)) == ("done", {f"m{n}" for n in range(5)})
+    assert codes(lab) == {None: 5, "provider.usage-limit": 3}
+    assert pictures.levels(CREDENTIAL)[0] == 1, "one goes first"
+    assert any(picture[CREDENTIAL].until_ms for picture in pictures.seen if CREDENTIAL in picture)
+
+
+@pytest.mark.requirement("schedule.rate-limit")
+def test_a_quota_that_opens_too_late_ends_the_run_and_a_resume_takes_up_the_rest(lab: Lab) -> None:
+    tomorrow = used_up(resets_at=int(time.time()) + 86_400)
+    with open_provider(WORK, say_done(), bearer=KEY, first=(tomorrow,) * 4) as provider:
+        spec = write(lab, provider, cells=4, schedule={"parallel": 1, "longest_wait": "1h"})
+        result = run(lab, spec, Pictures())
+        # While one is being judged, another may have begun.
+        assert (result.how, set(codes(lab)), len(lab.attempts()) < 3) == ("refused", {"provider.usage-limit"}, True)
+        provider.first = ()
+        resumed = lab.run(spec, resume=result.paths)
+    assert (resumed.how, verified(lab)) == ("done", {"m0", "m1", "m2", "m3"})
+
+
+@pytest.mark.requirement("schedule.rate-limit")
+@pytest.mark.parametrize("runtime", ["codex_app_server", "codex_exec"])
+def test_the_window_that_codex_tells_of_is_understood_in_the_zone_it_tells_it_in(lab: Lab, runtime: str) -> None:
+    wait_s = 7200
+    opens_at_s = int(time.time()) + wait_s
+    with open_provider(say_done(), bearer=KEY, first=(used_up(resets_at=opens_at_s),)) as provider:
+        schedule = {"parallel": 1, "longest_wait": "1s"}
+        flow = {"runtime": [runtime], "options": {}, "env": {"TZ": "Asia/Kolkata"}}
+        run(lab, write(lab, provider, cells=1, schedule=schedule, **flow), Pictures())
+    [report] = [report_of(paths) for paths in lab.attempts().values()]
+    assert report.code == "provider.usage-limit"
+    assert report.retry_after_ms is not None
+    assert 0 <= time.time() + report.retry_after_ms / 1000 - opens_at_s <= 60 + report.duration_ms / 1000 + 30
+
+
+@pytest.mark.requirement("schedule.rate-limit")
+def test_a_provider_without_capacity_is_given_time(lab: Lab) -> None:
+    pictures = Pictures()
+    with open_provider(WORK, say_done(), bearer=KEY, first=(OVERLOADED,) * 2) as provider:
+        spec = write(lab, provider, cells=3, schedule={"parallel": 2})
+        result = run(lab, spec, pictures)
+    assert (result.how, verified(lab)) == ("done", {"m0", "m1", "m2"})
+    assert codes(lab) == {None: 3, "provider.overloaded": 2}
+    assert pictures.levels("provider:loopback")[0] == 1
+    assert pictures.reasons("provider:loopback") == {"provider.overloaded"}
+
+
+@pytest.mark.requirement("schedule.recovery")
+def test_a_refused_credential_stops_its_flow_and_no_other(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MISTYPED_API_KEY", "pk-mistyped-000000")
+    with open_provider(WORK, say_done(), bearer=KEY) as provider:
+        flows = [
+            {
+                "id": name,
+                "runtime": ["codex_app_server"],
+                "model": {"provider": name, "name": "any", "base_url": provider.base_url},
+                "login": "api-key",
+                "options": AT_ONCE,
+            }
+            for name in ("loopback", "mistyped")
+        ]
+        missions = [mission(f"m{n}", probes=[PROBE]) for n in range(7)]
+        spec = lab.write_spec(missions, flows=flows, schedule={"parallel": 2, "retries": 2, "backoff": "100ms"})
+        result = lab.run(spec)
+    lab.assert_all_evidence_is_valid()
+    found = {name: report_of(paths) for name, paths in lab.attempts().items()}
+    refused = {name: report.code for name, report in found.items() if ".mistyped." in name}
+    # While one is being judged, others may have begun; as many again as there are places, at most.
+    assert 1 <= len(refused) <= 4
+    assert set(refused) <= {f"m{n}.mistyped.r1.1" for n in range(7)}, "nothing is tried twice"
+    assert set(refused.values()) == {"provider.unauthorized"}
+    assert {name for name, report in found.items() if report.verified} == {f"m{n}.loopback.r1.1" for n in range(7)}
+    assert result.how == "refused"

@@ -1,0 +1,80 @@
+"""What stands in the way of publishing, one reason after the other."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from proctor.errors import CODES, Exit
+from proctor.evidence.layout import RootPaths
+from proctor.evidence.reader import Problem
+from proctor.report.campaign import report_campaign
+from proctor.report.publish import Publication, Reason, judge_publication
+from proctor.report.standing import read_standing
+from proctor.spec.running import GatesSpec
+from tests.report.made import CAMPAIGN, CUT, NO, UNSURE, YES, Tries, tried
+
+
+def judged(
+    root: Path, tries: Tries, *, probes: int = 1, problems: tuple[tuple[str, Problem], ...] = (), **more: Any
+) -> Publication:
+    report = report_campaign(read_standing(tried(root, tries, **more), root=RootPaths(root)))
+    return judge_publication(report, probes=probes, problems=problems)
+
+
+def test_a_whole_campaign_may_be_published_whatever_its_agents_came_to(tmp_path: Path) -> None:
+    found = judged(tmp_path, {"a.codex.r1": [YES], "b.codex.r1": [CUT, NO]})
+    assert found == Publication(ok=True, exit=0, campaign_id=CAMPAIGN, reasons=())
+
+
+@pytest.mark.requirement("campaign.publish-check")
+@pytest.mark.parametrize(
+    ("tries", "more", "code", "exit_"),
+    [
+        ({"a.codex.r1": [YES]}, {"is_canary": True}, "publish.canary", Exit.UNVERIFIED),
+        ({"a.codex.r1": [YES], "b.codex.r1": [CUT]}, {}, "publish.incomplete", Exit.UNVERIFIED),
+        # A campaign that says it is content with half of it is not published with half of it.
+        (
+            {"a.codex.r1": [YES], "b.codex.r1": []},
+            {"gates": GatesSpec(coverage=0.5)},
+            "publish.incomplete",
+            Exit.UNVERIFIED,
+        ),
+        ({"a.codex.r1": [YES]}, {"probes": 0}, "publish.vacuous", Exit.UNVERIFIED),
+        ({"a.codex.r1": [UNSURE]}, {}, "publish.vacuous", Exit.UNVERIFIED),
+        ({"a.x.r1": [YES], "a.y.r1": [UNSURE]}, {"gates": GatesSpec(pair=True)}, "publish.gate", Exit.JUDGED_NO),
+        (
+            {"a.codex.r1": [YES]},
+            {"problems": (("a.codex.r1.1", Problem(code="evidence.torn", file="frames.jsonl", detail="")),)},
+            "evidence.torn",
+            Exit.EVIDENCE,
+        ),
+    ],
+)
+def test_each_obstacle_has_a_code_what_to_do_and_an_exit_code(
+    tmp_path: Path, tries: Tries, more: dict[str, Any], code: str, exit_: Exit
+) -> None:
+    found = judged(tmp_path, tries, **more)
+    [reason] = found.reasons
+    assert (found.ok, found.exit, reason.code, reason.todo) == (False, exit_, code, CODES[code].todo)
+    assert reason.what != ""
+
+
+@pytest.mark.requirement("campaign.publish-check")
+def test_a_campaign_of_nothing_is_never_published(tmp_path: Path) -> None:
+    found = judged(tmp_path, {}, gates=GatesSpec(coverage=0.0))
+    told = Reason(code="publish.vacuous", what="the plan has no cell", todo=CODES["publish.vacuous"].todo)
+    assert (found.ok, found.reasons[0]) == (False, told)
+
+
+def test_the_worst_reason_is_the_exit_code_and_all_are_told(tmp_path: Path) -> None:
+    torn = Problem(code="evidence.torn", file="frames.jsonl", detail="the last row")
+    found = judged(
+        tmp_path,
+        {"a.x.r1": [YES], "a.y.r1": [UNSURE], "b.x.r1": [], "b.y.r1": []},
+        gates=GatesSpec(pair=True),
+        is_canary=True,
+        problems=(("a.x.r1.1", torn),),
+    )
+    codes = ["publish.canary", "publish.incomplete", "publish.gate", "evidence.torn"]
+    assert ([reason.code for reason in found.reasons], found.exit) == (codes, Exit.EVIDENCE)

@@ -1,0 +1,54 @@
+"""Nobody pays without having agreed, and a dry run tells what there is to agree to. Nothing is run here."""
+
+from typing import Any
+
+import pytest
+
+from tests.lab import Lab, mission
+from tests.surface.conftest import ask
+
+PAID = {"provider": "openai", "name": "gpt-x"}
+HERE = {**PAID, "base_url": "http://127.0.0.1:1/v1"}
+
+
+def spec_of(lab: Lab, *, model: dict[str, Any], **more: Any) -> str:
+    missions = [mission("one"), mission("two")]
+    return str(lab.write_spec(missions, model=model, login="api-key", repeats=2, **more))
+
+
+@pytest.mark.parametrize("words", [("run",), ("campaign", "run"), ("campaign", "canary")])
+def test_what_may_cost_money_is_refused_where_nobody_can_agree(lab: Lab, words: tuple[str, ...]) -> None:
+    said = ask(lab, *words, spec_of(lab, model=PAID), "--json")
+    assert (said.code, said.json["error"]["code"]) == (2, "policy.spending")
+    cells = 1 if "canary" in words else 4
+    unknown = "unknown: no attempt of every flow was measured here with prices"
+    assert said.json["error"]["what"] == f"{cells} cell{'s' * (cells > 1)} on openai/gpt-x: {unknown}"
+    assert not lab.root.exists()
+
+
+@pytest.mark.parametrize("model", [PAID, HERE])
+def test_what_is_agreed_to_or_on_this_machine_goes_on(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch, model: dict[str, Any]
+) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    agreed = () if model is HERE else ("--yes",)
+    said = ask(lab, "run", spec_of(lab, model=model), *agreed, "--json")
+    assert said.json["error"]["code"] == "policy.login", "the next thing that is looked at"
+
+
+def test_a_dry_run_tells_cells_attempts_and_time_at_worst_and_runs_nothing(lab: Lab) -> None:
+    more = {"schedule": {"parallel": 3, "retries": 1}, "limits": {"attempt": "60s", "mission": "90s"}}
+    said = ask(lab, "run", spec_of(lab, model=PAID, **more), "--dry-run", "--json")
+    assert said.code == 0
+    assert said.json == {
+        "campaign": "lab",
+        "cells": [f"{name}.codex.r{repeat}" for repeat in (1, 2) for name in ("one", "two")],
+        "flows": [{"flowId": "codex", "model": "openai/gpt-x", "isPaid": True, "measured": 0, "usdEach": None}],
+        "attemptsAtMost": 8,
+        "longestMs": 2 * 90_000,
+        "usd": None,
+    }
+    assert not lab.root.exists()
+    told = ask(lab, "run", spec_of(lab, model=PAID, **more), "--dry-run").stdout
+    assert "lab: 4 cells, 8 attempts at most, nothing is run\n" in told
+    assert "time at worst: 3m00s" in told or "time at worst: 180" in told
