@@ -39,9 +39,8 @@ def retry(
     folder = evidence_root(root)
     paths = find_campaign(campaign, root=RootPaths(folder))
     chosen = frozenset(_chosen(paths, [word for each in only for word in each.split(",")], root=RootPaths(folder)))
-    loaded = load_again(paths, spec)
     driven = drive(
-        loaded,
+        load_again(paths, spec),
         root=folder,
         is_scratch_kept=is_scratch_kept,
         resume=paths,
