@@ -349,6 +349,8 @@ def test_a_window_that_opens_too_late_is_not_waited_for() -> None:
     assert (made.given_up, names(made.left), made.is_idle) == ({PROVIDER: QUOTA}, ["f1", "f2"], True)
     made.add(tried)
     assert names(made.left) == ["f1", "f2", "f0"]
+    told = f"{PROVIDER} still said {QUOTA} after the longest wait; cells that are left because of it: 3"
+    assert list(made.warnings()) == [told]
     [limit] = made.picture(now_s=0, wall_ms=0)[1:]
     assert limit == LiveLimit(key=PROVIDER, most=1, now=0, taken=0, why=QUOTA)
 
@@ -363,6 +365,7 @@ def test_a_flow_that_is_stopped_leaves_its_cells_and_the_others_go_on() -> None:
     assert made.ended(running[0], stop, tries=0, now_s=0) is None
     assert made.ended(running[2], After(remedy=Remedy.AGAIN), tries=0, now_s=0) is None, "of the same flow"
     assert (made.stopped, names(made.left)) == ({"a": "provider.unauthorized"}, ["a2"])
+    assert list(made.warnings()) == ["flow `a` was stopped by provider.unauthorized; cells of it that are left: 1"]
     assert names(started(made, now_s=0)) == ["b2"]
 
 

@@ -18,9 +18,7 @@ CODES: dict[str, Meaning] = {
         "The spec is of a version this Proctor does not read.", "Use version: 1, or a newer Proctor."
     ),
     "spec.secret-literal": Meaning("A secret is written out in the spec.", "Name an environment variable instead."),
-    "spec.selection": Meaning(
-        "The selection names what is not there, or leaves no mission.", "Name missions, tags or places that there are."
-    ),
+    "spec.selection": Meaning("The selection names what is not there, or leaves no mission.", "Name what is there."),
     "spec.template": Meaning("A prompt template holds a token that is none.", "Write one of those that are named."),
     "spec.unsupported": Meaning("The spec asks for what this runtime cannot do.", "Choose what the message offers."),
     "spec.unknown-runtime": Meaning("No runtime has this id.", "Run `proctor runtimes list` for the ids."),
@@ -126,16 +124,12 @@ CODES: dict[str, Meaning] = {
         "The campaign's spec, or a file it names, is not what it was when the campaign began.",
         "Put back what was changed, or run the spec as it is now: it makes a new campaign.",
     ),
-    "campaign.not-begun": Meaning(
-        "The campaign was cut off before anything ran, so there is nothing to resume.", "Run the spec again."
-    ),
+    "campaign.not-begun": Meaning("The campaign was cut off before anything ran.", "Run the spec again."),
     "campaign.no-spec": Meaning(
         "The campaign is of an older Proctor, which did not keep where the spec lies.", "Say it with `--spec FILE`."
     ),
     "campaign.not-running": Meaning("Nobody runs the campaign now.", "There is nothing to cancel."),
-    "campaign.canary": Meaning(
-        "It is a canary: a trial of a few missions, and no campaign.", "Run the campaign, or another canary."
-    ),
+    "campaign.canary": Meaning("A canary is a trial, and no campaign.", "Run the campaign, or another canary."),
     # ── this machine ──
     "machine.ssh-keygen": Meaning(
         "ssh-keygen is missing, too old to sign, or did not answer.", "Install OpenSSH 8.2 or newer."
@@ -298,25 +292,18 @@ CODES: dict[str, Meaning] = {
     "agent.denials": Meaning("The agent gave up: too much was denied to it.", "Allow what it needs by `approvals`."),
     "agent.sandbox": Meaning("The agent's own sandbox failed.", "Run `proctor doctor`.", bucket=Bucket.INFRA),
     "hook.failed": Meaning(
-        "The operator's own hook before an attempt failed, so the agent was not asked.",
-        "Read what it said in `proctor attempt explain`, and mend the command.",
-        retryable=True,
-        bucket=Bucket.HARNESS,
+        "A hook before the attempt failed, so the agent was not asked.", "Read what it said; mend it.", retryable=True
     ),
     "limit.turn": Meaning("The turn ran past its limit.", "Raise limits.turn, or make the task smaller."),
     "limit.attempt": Meaning("The attempt ran past its limit.", "Raise limits.attempt."),
-    "limit.mission": Meaning(
-        "All attempts of the cell together ran past the mission's limit.", "Raise limits.mission."
-    ),
+    "limit.mission": Meaning("The attempts of a cell together ran past their limit.", "Raise limits.mission."),
     "limit.campaign": Meaning(
         "The campaign ran past its limit, so what was running was ended.",
         "Raise limits.campaign and run the spec again: it makes a new campaign.",
         retryable=True,
         bucket=Bucket.HARNESS,
     ),
-    "limit.tokens": Meaning(
-        "The attempt used more tokens than it may.", "Raise limits.tokens, or make the task smaller."
-    ),
+    "limit.tokens": Meaning("It used more tokens than it may.", "Raise limits.tokens, or make the task smaller."),
     "limit.stall": Meaning(
         "The agent said nothing for too long.", "Raise limits.stall, or see why it hangs.", retryable=True
     ),

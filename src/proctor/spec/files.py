@@ -1,6 +1,7 @@
 """What a spec names on disk, found and read once, with every fault of it."""
 
 from collections.abc import Callable
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -123,6 +124,8 @@ class SpecFiles:
             self._miss(secret.file, path, key=key, problem=self._marked.problem)
 
     def _read_script(self, written: str, mission: Written) -> None:
+        if written in self.scripts:
+            return
         path = self.folder / written
         try:
             self.script_digests[written] = digest_bytes(read_source(path))
@@ -139,6 +142,8 @@ class SpecFiles:
             self._miss(written, path, key="workspace.git", problem=mission.problem)
 
     def _find_folder(self, written: str, mission: Written) -> None:
+        if written in self.workspaces:
+            return
         path, key = self.folder / written, "workspace.copy"
         try:
             if not path.is_dir():
@@ -149,12 +154,18 @@ class SpecFiles:
             self._refuse(mission.problem("spec.unreadable", f"`{written}`: {error.strerror}", key=key))
             return
         self.workspaces[written] = path
-        for hidden in (self._spec_path, *self.scripts.values(), *(self.folder / each for each in self.sources)):
-            if hidden.exists() and hidden.resolve().is_relative_to(real):
+        for hidden in self._hidden:
+            if hidden.is_relative_to(real):
                 what = f"the workspace holds {hidden.name}, which the agent must never see"
                 suggestion = "Move the workspace into a folder of its own, beside the spec and the scripts."
                 self._refuse(mission.problem("spec.unsupported", what, key=key, suggestion=suggestion))
                 return
+
+    @cached_property
+    def _hidden(self) -> tuple[Path, ...]:
+        """What no agent must see, where it really lies."""
+        places = (self._spec_path, *self.scripts.values(), *(self.folder / each for each in self.sources))
+        return tuple(place.resolve() for place in places if place.exists())
 
     def _named(self, written: str) -> str:
         """How a file beside the spec is called: from where the spec is called from."""

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import date
 from enum import Enum
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Final, Generic, Literal, NoReturn, TypeVar, Union, get_args, get_origin
 
@@ -286,7 +287,7 @@ class _Walk:
         return None
 
     def _struct(self, node: Node, entries: dict[str, Node], struct: Any, *, path: str) -> Any:
-        fields = {field.encode_name: field for field in msgspec.structs.fields(struct)}
+        fields = _fields(struct)
         config = struct.__struct_config__
         built: dict[str, Any] = {}
         meant: set[str | None] = set()
@@ -306,6 +307,12 @@ class _Walk:
             if field.required and key not in entries and key not in meant:
                 self._report(node, "spec.missing-key", f"`{key}` is missing", path=child_path(path, key))
         return built
+
+
+@cache
+def _fields(struct: Any) -> dict[str, msgspec.structs.FieldInfo]:
+    """By the name they are written with. Working them out costs more than decoding a mission."""
+    return {field.encode_name: field for field in msgspec.structs.fields(struct)}
 
 
 def _in_our_words(error: msgspec.ValidationError) -> str:
