@@ -18,9 +18,7 @@ CODES: dict[str, Meaning] = {
         "The spec is of a version this Proctor does not read.", "Use version: 1, or a newer Proctor."
     ),
     "spec.secret-literal": Meaning("A secret is written out in the spec.", "Name an environment variable instead."),
-    "spec.selection": Meaning(
-        "The selection names what is not there, or leaves no mission.", "Name missions, tags or places that there are."
-    ),
+    "spec.selection": Meaning("The selection names what is not there, or leaves no mission.", "Name what is there."),
     "spec.template": Meaning("A prompt template holds a token that is none.", "Write one of those that are named."),
     "spec.unsupported": Meaning("The spec asks for what this runtime cannot do.", "Choose what the message offers."),
     "spec.unknown-runtime": Meaning("No runtime has this id.", "Run `proctor runtimes list` for the ids."),
@@ -185,9 +183,7 @@ CODES: dict[str, Meaning] = {
         "Use the Proctor that wrote it, or move the file away and run the conformance suite again.",
     ),
     "machine.git": Meaning("git did not do its part.", "Read the reason given; try the same by hand."),
-    "machine.spawn-failed": Meaning(
-        "A process could not be started.", "Read the reason given; check the path.", retryable=True
-    ),
+    "machine.spawn-failed": Meaning("A process could not be started.", "Read the reason given.", retryable=True),
     "machine.port": Meaning("No loopback port could be opened.", "Choose another port.", retryable=True),
     # ── the other process ──
     "peer.wire": Meaning("The agent sent bytes that are not its protocol.", "Read frames.jsonl at the row named."),
@@ -251,10 +247,7 @@ CODES: dict[str, Meaning] = {
         "The provider is asked too often.", "Wait, or lower `parallel`.", retryable=True, bucket=Bucket.QUOTA
     ),
     "provider.usage-limit": Meaning(
-        "The account's usage limit is reached.",
-        "Wait until it resets, or use another account.",
-        retryable=True,
-        bucket=Bucket.QUOTA,
+        "The account's usage limit is reached.", "Wait until it resets.", retryable=True, bucket=Bucket.QUOTA
     ),
     "provider.quota": Meaning("The account's quota is used up.", "Add credit to the account.", bucket=Bucket.QUOTA),
     "provider.plan": Meaning(
@@ -294,10 +287,7 @@ CODES: dict[str, Meaning] = {
     "agent.denials": Meaning("The agent gave up: too much was denied to it.", "Allow what it needs by `approvals`."),
     "agent.sandbox": Meaning("The agent's own sandbox failed.", "Run `proctor doctor`.", bucket=Bucket.INFRA),
     "hook.failed": Meaning(
-        "The operator's own hook before an attempt failed, so the agent was not asked.",
-        "Read what it said in `proctor attempt explain`, and mend the command.",
-        retryable=True,
-        bucket=Bucket.HARNESS,
+        "A hook before the attempt failed, so the agent was not asked.", "Read what it said; mend it.", retryable=True
     ),
     "limit.turn": Meaning("The turn ran past its limit.", "Raise limits.turn, or make the task smaller."),
     "limit.attempt": Meaning("The attempt ran past its limit.", "Raise limits.attempt."),

@@ -13,10 +13,12 @@ from proctor.evidence.reader import read_artifact
 from proctor.report.place import find_place
 from proctor.report.query import campaigns_by_age
 from proctor.spec.load import LoadedSpec, load_spec
+from proctor.spec.running import SelectSpec
 from proctor.surface.cli import run as shortcut
 from proctor.surface.cli.command import JSON, PROGRESS, ROOT, Command, argument, evidence_root
 from proctor.surface.cli.drive import drive
 from proctor.surface.cli.run import KEEP_SCRATCH, SPEC, YES, tell
+from proctor.surface.cli.selecting import SELECT, load_selected
 
 
 def canary(
@@ -28,6 +30,7 @@ def canary(
     as_json: bool,
     is_scratch_kept: bool,
     rows_to: Path | None,
+    select: SelectSpec,
 ) -> int:
     """Try the first missions of a campaign, once in every flow.
 
@@ -35,7 +38,7 @@ def canary(
     """
     if missions < 1:
         raise InputError("usage", "a canary is of one mission at least")
-    folder, loaded = evidence_root(root), load_spec(spec)
+    folder, loaded = evidence_root(root), load_selected(spec, select)
     trial = replace(loaded, missions=loaded.missions[:missions], spec=msgspec.structs.replace(loaded.spec, repeats=1))
     driven = drive(
         trial, root=folder, is_scratch_kept=is_scratch_kept, is_canary=True, is_agreed=is_agreed, rows_to=rows_to
@@ -116,6 +119,7 @@ COMMANDS = {
         arguments=(
             SPEC,
             argument("--missions", metavar="N", type=int, default=1, help="How many of its missions; else 1."),
+            *SELECT,
             YES,
             KEEP_SCRATCH,
             PROGRESS,
