@@ -172,6 +172,7 @@ def test_scratch_that_was_kept_goes_by_its_age_and_that_of_the_dead_at_once(root
             (folder / "home").mkdir()
     aged(40, scratch_of_runs() / "old")
     (scratch_of_runs() / "dead" / "home").mkdir(parents=True)
+    assert plan_clearing(root, MONTH, now_ms=NOW_MS).swept == ("dead",)
     done = clear(root, MONTH, now_ms=NOW_MS)
     assert [path.name for path in scratch_of_runs().iterdir()] == ["young"]
     assert (done.swept, [(unit.kind, unit.name) for unit in done.units if unit.goes]) == (

@@ -80,7 +80,8 @@ def render_cleared(cleared: Cleared) -> RenderableType:
     freed, kept = size(cleared.freed_bytes), size(cleared.kept_bytes)
     told = [f"{freed} would be freed, {kept} would stay." if cleared.is_dry else f"{freed} freed, {kept} kept."]
     if cleared.swept:
-        told.append(f"Scratch of {plural(len(cleared.swept), 'dead run')} removed.")
+        done = "would be removed" if cleared.is_dry else "removed"
+        told.append(f"Scratch of {plural(len(cleared.swept), 'dead run')} {done}.")
     if cleared.finished:
         told.append(f"Finished what an earlier one had begun: {', '.join(cleared.finished)}.")
     if cleared.refused:
