@@ -183,9 +183,7 @@ CODES: dict[str, Meaning] = {
         "Use the Proctor that wrote it, or move the file away and run the conformance suite again.",
     ),
     "machine.git": Meaning("git did not do its part.", "Read the reason given; try the same by hand."),
-    "machine.spawn-failed": Meaning(
-        "A process could not be started.", "Read the reason given; check the path.", retryable=True
-    ),
+    "machine.spawn-failed": Meaning("A process could not be started.", "Read the reason given.", retryable=True),
     "machine.port": Meaning("No loopback port could be opened.", "Choose another port.", retryable=True),
     # ── the other process ──
     "peer.wire": Meaning("The agent sent bytes that are not its protocol.", "Read frames.jsonl at the row named."),
@@ -249,10 +247,7 @@ CODES: dict[str, Meaning] = {
         "The provider is asked too often.", "Wait, or lower `parallel`.", retryable=True, bucket=Bucket.QUOTA
     ),
     "provider.usage-limit": Meaning(
-        "The account's usage limit is reached.",
-        "Wait until it resets, or use another account.",
-        retryable=True,
-        bucket=Bucket.QUOTA,
+        "The account's usage limit is reached.", "Wait until it resets.", retryable=True, bucket=Bucket.QUOTA
     ),
     "provider.quota": Meaning("The account's quota is used up.", "Add credit to the account.", bucket=Bucket.QUOTA),
     "provider.plan": Meaning(
