@@ -2,6 +2,7 @@
 
 import argparse
 import shutil
+import signal
 import sys
 import tempfile
 from collections import Counter
@@ -53,6 +54,8 @@ def main() -> int:
     # Not under /tmp: an agent's home there disables its sandboxed shell.
     parser.add_argument("--in", dest="place", default="/var/tmp")
     asked = parser.parse_args()
+    # Not at once: a small disk may be mounted, and a Proctor be at work.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     folder = Path(tempfile.mkdtemp(prefix="proctor-chaos-", dir=asked.place))
     known: dict[str, dict[str, Any]] = {}
     all_played = []

@@ -87,4 +87,4 @@ class Cast:
 
 
 FAKE = Cast(name="fakes", is_real=False, missions=36)
-REAL = Cast(name="codex", is_real=True, missions=8)
+REAL = Cast(name="codex", is_real=True, missions=14)

@@ -1,6 +1,9 @@
 """What must hold after any seed: nothing lost, nothing doubled, evidence valid, nobody left, the same results."""
 
+import json
 import sqlite3
+import subprocess
+import sys
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
@@ -12,6 +15,7 @@ import msgspec
 
 from chaos.play import Stage
 from chaos.processes import alive
+from chaos.same import but_for_times
 from proctor.attempt.recheck import examine_run
 from proctor.evidence.artifacts import AttemptReport
 from proctor.evidence.layout import RootPaths
@@ -80,8 +84,8 @@ def _evidence_is_valid(root: Path, sealed: set[str]) -> Iterator[str]:
 
 
 def results_of(stage: Stage) -> dict[str, Any]:
-    """What each cell came to; ids and times are another run's own."""
-    results = {}
+    """What each cell came to, and what the report makes of it; ids and times are another run's own."""
+    results: dict[str, Any] = {"report": _report(stage)}
     for run in RootPaths(stage.root).runs():
         for paths in run.attempts():
             if not paths.seal.exists():
@@ -96,6 +100,15 @@ def results_of(stage: Stage) -> dict[str, Any]:
                     "left": report.workspace_digest_after,
                 }
     return results
+
+
+def _report(stage: Stage) -> Any:
+    campaign = stage.campaign()
+    assert campaign is not None
+    words = [sys.executable, "-m", "proctor", "campaign", "report", campaign.folder.name, "--json"]
+    env = {**stage.env, "PROCTOR_ROOT": str(stage.root)}
+    done = subprocess.run(words, cwd=stage.folder, env=env, capture_output=True, timeout=60, check=False)
+    return done.returncode, but_for_times(json.loads(done.stdout))
 
 
 def _nobody_is_left(folder: Path) -> Iterator[str]:

@@ -192,7 +192,7 @@ class Seed:
             return []
         chance = self.chance
         return [
-            Broken(channel=chance.randrange(1, 7), line=chance.randrange(1, 25), how=chance.choice(STREAM))
+            Broken(channel=chance.randrange(1, 7), line=chance.randrange(1, 13), how=chance.choice(STREAM))
             for _ in range(chance.randrange(4))
         ]
 

@@ -1,4 +1,4 @@
-"""What campaigns tell through the command line, and what of it is the same for two that came to the same."""
+"""What campaigns tell through the command line, and how one is killed in the middle."""
 
 import json
 import os
@@ -11,28 +11,12 @@ from tests.lab import Lab, wait_until
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "campaigns"
 
-# Which campaign it is, when and how often it was tried: two that came to the same differ in these and in times only.
-_OWN = {"campaignId", "specFile", "name", "runs", "effort"}
-
 
 def told(lab: Lab, *words: str, exit_: int = 0) -> Any:
     """What a command says as JSON."""
     done = lab.proctor(*words, "--json")
     assert done.returncode == exit_, f"{words}: {done.returncode}\n{done.stdout}{done.stderr}"
     return json.loads(done.stdout)
-
-
-def but_for_times(value: Any) -> Any:
-    """What a report says of results, and nothing of which run they are of."""
-    match value:
-        case dict():
-            return {
-                key: but_for_times(each) for key, each in value.items() if key not in _OWN and not key.endswith("Ms")
-            }
-        case list():
-            return [but_for_times(each) for each in value]
-        case _:
-            return value
 
 
 def kill_in_the_middle(lab: Lab, *words: str, when: Callable[[], bool]) -> None:

@@ -16,7 +16,7 @@ import pytest
 
 from proctor.contain.intent import LOCK
 from proctor.evidence.layout import CampaignPaths, RootPaths
-from tests.acceptance.telling import but_for_times, kill_in_the_middle, sealed, told
+from tests.acceptance.telling import kill_in_the_middle, sealed, told
 from tests.acceptance.test_many_at_once import OpensWhenAllAreIn
 from tests.lab import Lab, mission, report_of, say_done, wait_until
 
@@ -178,9 +178,3 @@ def test_r6_a_start_interval_was_raced_through_and_here_lies_between_any_two_sta
     assert len(at_ms) == 10
     # Two clocks, each rounded to a millisecond: the schedule keeps the steady one, the ledger tells the wall's.
     assert min(later - earlier for earlier, later in pairwise(at_ms)) >= 115
-
-
-def test_what_two_reports_are_compared_by_holds_results_and_no_times() -> None:
-    assert but_for_times({"campaignId": "a", "score": {"passed": 1, "toolMs": 3}, "runs": [1]}) == {
-        "score": {"passed": 1}
-    }

@@ -12,6 +12,7 @@ import pytest
 from proctor.attempt.model import AttemptResult
 from proctor.campaign.run import CampaignResult
 from proctor.campaign.watch import CampaignWatcher
+from proctor.event.outcome import Outcome
 from proctor.evidence.live import LiveLimit
 from tests.lab import Lab, mission, report_of, say_done
 from tests.provider import Provider, open_provider
@@ -188,3 +189,18 @@ def test_a_refused_credential_stops_its_flow_and_no_other(lab: Lab, monkeypatch:
     assert set(refused.values()) == {"provider.unauthorized"}
     assert {name for name, report in found.items() if report.verified} == {f"m{n}.loopback.r1.1" for n in range(7)}
     assert result.how == "refused"
+
+
+@pytest.mark.requirement("schedule.rate-limit")
+@pytest.mark.agent("claude_code")
+def test_how_long_claude_code_still_waits_for_its_provider_is_known_when_our_clock_ends_it(lab: Lab) -> None:
+    lab.is_other_agent_allowed = True
+    wait = {"fault": {"status": 429, "retry_after": 40}}
+    flow = {"runtime": ["claude_code"]}
+    schedule = {"parallel": 1, "longest_wait": "1s"}
+    spec = lab.write_spec([mission("m", wait)], flow=flow, schedule=schedule, limits={"turn": "6s"})
+    result = run(lab, spec, Pictures())
+    [report] = [report_of(paths) for paths in lab.attempts().values()]
+    assert (result.how, report.outcome, report.code) == ("refused", Outcome.TIMED_OUT, "provider.rate-limited")
+    assert report.retry_after_ms is not None
+    assert 34_000 <= report.retry_after_ms < 40_000, "what is left of 40 s when 6 have not yet passed since it was told"

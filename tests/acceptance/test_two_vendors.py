@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.acceptance.telling import EXAMPLES, but_for_times, kill_in_the_middle, sealed, told
+from chaos.same import but_for_times
+from tests.acceptance.telling import EXAMPLES, kill_in_the_middle, sealed, told
 from tests.lab import Lab
 
 pytestmark = [pytest.mark.real_agent, pytest.mark.agent("claude_code")]

@@ -15,6 +15,7 @@ ELSEWHERE_TOO = {
     "machine.proofs",
     "machine.ssh-keygen",
     "policy.login-refused",
+    "policy.spending",
     "run.no-attempt",
     "runtime.ambiguous",
     "runtime.disabled",

@@ -53,3 +53,12 @@ def test_without_a_limit_nothing_goes() -> None:
     unit = Unit(kind="run", name="a", folders=(), touched_at_ms=0, size_bytes=10**12)
     [fate] = decide([unit], Rule(older_than_s=None, larger_than_bytes=None), now_ms=NOW_MS)
     assert (fate.goes, fate.why) == (False, "within what may be kept")
+
+
+def test_what_went_for_its_age_makes_room() -> None:
+    old, young = (
+        Unit(kind="run", name=name, folders=(), touched_at_ms=touched_at_ms, size_bytes=60)
+        for name, touched_at_ms in (("old", 0), ("young", NOW_MS))
+    )
+    fates = decide([young, old], Rule(older_than_s=1, larger_than_bytes=100), now_ms=NOW_MS)
+    assert [(fate.unit.name, fate.goes) for fate in fates] == [("old", True), ("young", False)]

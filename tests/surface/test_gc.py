@@ -17,6 +17,7 @@ from proctor.evidence.layout import CampaignPaths, RootPaths
 from proctor.ids import RunId
 from proctor.surface import gc as collecting
 from proctor.surface.gc import REMOVED, clear, plan_clearing
+from proctor.surface.holdings import find_units
 from tests.lab import Lab
 from tests.report.made import CAMPAIGN, RUN, campaign
 from tests.surface.conftest import ask
@@ -171,6 +172,7 @@ def test_scratch_that_was_kept_goes_by_its_age_and_that_of_the_dead_at_once(root
             (folder / "home").mkdir()
     aged(40, scratch_of_runs() / "old")
     (scratch_of_runs() / "dead" / "home").mkdir(parents=True)
+    assert plan_clearing(root, MONTH, now_ms=NOW_MS).swept == ("dead",)
     done = clear(root, MONTH, now_ms=NOW_MS)
     assert [path.name for path in scratch_of_runs().iterdir()] == ["young"]
     assert (done.swept, [(unit.kind, unit.name) for unit in done.units if unit.goes]) == (
@@ -200,6 +202,24 @@ def test_what_a_killed_one_had_begun_is_finished_by_the_next(root: RootPaths, mo
     assert done.finished == ("campaigns-old",)
     assert there(root) == ["campaigns/young", "runs/young-run-0"]
     assert not (root.folder / REMOVED).exists()
+
+
+def test_a_campaign_that_is_pinned_or_run_at_the_last_moment_stays(
+    root: RootPaths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pinned, running = (evidence(root, name, days=40) for name in ("pinned", "running"))
+    units = list(find_units(root, now_ms=NOW_MS))
+    monkeypatch.setattr(collecting, "find_units", lambda *_, **__: units)
+    pinned.pin.touch()
+    lock = take_lock(running.folder)
+    assert lock is not None
+    done = clear(root, MONTH, now_ms=NOW_MS)
+    os.close(lock)
+    assert {unit.name: (unit.goes, unit.why) for unit in done.units} == {
+        "pinned": (False, "pinned"),
+        "running": (False, "running"),
+    }
+    assert (pinned.ledger.is_file(), running.ledger.is_file()) == (True, True)
 
 
 def test_only_one_is_at_it(root: RootPaths) -> None:

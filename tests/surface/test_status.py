@@ -67,6 +67,17 @@ def test_of_an_ended_campaign_it_says_what_is_left_and_how_to_go_on(lab: Lab) ->
     assert f"5 cells left: proctor campaign resume {CAMPAIGN} --root {lab.root}\n" in said.stdout
 
 
+def test_what_was_sealed_when_a_run_was_killed_is_settled_whatever_the_ledger_says(lab: Lab) -> None:
+    paths = made(lab)
+    attempt = RootPaths(lab.root).run(RUN).attempt(cell("claimed").id, n=1)
+    attempt.create()
+    attempt.report.write_bytes(msgspec.json.encode(report(AttemptId("claimed.codex.r1.1"))))
+    assert stand(paths).left.cut_off == 1
+    attempt.seal.touch()
+    standing = stand(paths)
+    assert (standing.settled, standing.left.cut_off, standing.outcomes["completed"]) == (4, 0, 3)
+
+
 @pytest.mark.requirement("campaign.status")
 def test_while_it_runs_another_terminal_sees_each_attempt_and_what_is_rationed(lab: Lab) -> None:
     paths = made(lab)
@@ -97,7 +108,7 @@ def test_while_it_runs_another_terminal_sees_each_attempt_and_what_is_rationed(l
         os.close(lock)
     lines = [line.strip() for line in told.splitlines()]
     [line] = [line for line in lines if line.startswith("claimed.codex.r1.1")]
-    assert line.split()[:8] == ["claimed.codex.r1.1", "working", "shell:", "make", "test", "1,785", "tokens", "$0.5000"]
+    assert line.split()[:8] == ["claimed.codex.r1.1", "working", "shell:", "make", "test", "1,785", "tokens", "$0.50"]
     assert "provider:openai  0 of 2 (8 at most), shut for 0 ms: provider.rate-limited" in lines
     assert "4 cells waiting" in lines
     assert "draining" in lines

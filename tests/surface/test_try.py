@@ -80,8 +80,8 @@ def test_real_models_are_not_asked_before_somebody_agrees(lab: Lab, monkeypatch:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-0123456789")
     error = ask(lab, "try", "Do it", "--on", "codex:gpt-9", "--json").json["error"]
     assert (error["code"], error["what"]) == (
-        "usage",
-        "real models cost money, and nobody agreed: codex with gpt-9",
+        "policy.spending",
+        "1 cell on openai/gpt-9: unknown: no attempt of every flow was measured here with prices",
     )
     assert not lab.root.exists()
 

@@ -54,7 +54,7 @@ def decide(units: Iterable[Unit], rule: Rule, *, now_ms: int) -> tuple[Fate, ...
         if rule.larger_than_bytes is None or total_bytes <= rule.larger_than_bytes:
             break
         if at not in whys and unit.stays is None:
-            whys[at] = "there is too much, and it is the oldest"
+            whys[at] = "the oldest of too much"
             total_bytes -= unit.size_bytes
     return tuple(
         Fate(unit=unit, goes=at in whys, why=whys.get(at) or unit.stays or "within what may be kept")

@@ -158,6 +158,7 @@ class _Run:
                 *opened.ready.warnings,
                 *attempts.agents.warnings(),
                 *attempts.spending.warnings(),
+                *dispatcher.scheduler.warnings(),
                 *self.health.warnings,
             ),
             how=how,

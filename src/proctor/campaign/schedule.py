@@ -210,6 +210,15 @@ class Scheduler:
         """Whether nothing waits."""
         return not any(lane.ready or lane.later for lane in self._lanes.values())
 
+    def warnings(self) -> Iterator[str]:
+        """What is left for another run, and why."""
+        for flow, code in self.stopped.items():
+            cells = sum(job.flow == flow for job in self.left)
+            yield f"flow `{flow}` was stopped by {code or 'its last attempt'}; cells of it that are left: {cells}"
+        for key, why in self.given_up.items():
+            cells = sum(key == ALL or key in job.keys for job in self.left)
+            yield f"{key} still said {why} after the longest wait; cells that are left because of it: {cells}"
+
     def picture(self, *, now_s: float, wall_ms: int) -> tuple[LiveLimit, ...]:
         """Of every limit that is configured, or that a refusal has made, for people."""
         keys = [*self.limits, *(key for key, each in self._throttles.items() if each.why and key not in self.limits)]

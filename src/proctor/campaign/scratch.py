@@ -1,5 +1,6 @@
 """A run's scratch in the user's cache: workspaces and agent homes, under a kernel lock while the run lives."""
 
+import fcntl
 import os
 import tempfile
 from collections.abc import Iterator
@@ -66,13 +67,24 @@ def kept_scratch(runs: Path) -> list[Path]:
 
 
 def is_locked(folder: Path) -> bool:
-    """Whether the owner of this folder lives."""
-    if not (folder / LOCK).exists():
+    """Whether the owner of this folder lives. Looked at, not taken: nobody who wants it now is to find it taken."""
+    try:
+        lock = os.open(folder / LOCK, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
         return False
-    if (lock := take_lock(folder)) is None:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
         return True
-    os.close(lock)
+    finally:
+        os.close(lock)
     return False
+
+
+def dead_scratch(runs: Path) -> list[Path]:
+    """What `sweep` would remove."""
+    folders = sorted(each for each in runs.iterdir() if each.is_dir()) if runs.is_dir() else []
+    return [each for each in folders if not (each / _KEPT).exists() and not is_locked(each)]
 
 
 def remove_kept(folder: Path) -> bool:

@@ -124,16 +124,12 @@ CODES: dict[str, Meaning] = {
         "The campaign's spec, or a file it names, is not what it was when the campaign began.",
         "Put back what was changed, or run the spec as it is now: it makes a new campaign.",
     ),
-    "campaign.not-begun": Meaning(
-        "The campaign was cut off before anything ran, so there is nothing to resume.", "Run the spec again."
-    ),
+    "campaign.not-begun": Meaning("The campaign was cut off before anything ran.", "Run the spec again."),
     "campaign.no-spec": Meaning(
         "The campaign is of an older Proctor, which did not keep where the spec lies.", "Say it with `--spec FILE`."
     ),
     "campaign.not-running": Meaning("Nobody runs the campaign now.", "There is nothing to cancel."),
-    "campaign.canary": Meaning(
-        "It is a canary: a trial of a few missions, and no campaign.", "Run the campaign, or another canary."
-    ),
+    "campaign.canary": Meaning("A canary is a trial, and no campaign.", "Run the campaign, or another canary."),
     # ── this machine ──
     "machine.ssh-keygen": Meaning(
         "ssh-keygen is missing, too old to sign, or did not answer.", "Install OpenSSH 8.2 or newer."
@@ -187,9 +183,7 @@ CODES: dict[str, Meaning] = {
         "Use the Proctor that wrote it, or move the file away and run the conformance suite again.",
     ),
     "machine.git": Meaning("git did not do its part.", "Read the reason given; try the same by hand."),
-    "machine.spawn-failed": Meaning(
-        "A process could not be started.", "Read the reason given; check the path.", retryable=True
-    ),
+    "machine.spawn-failed": Meaning("A process could not be started.", "Read the reason given.", retryable=True),
     "machine.port": Meaning("No loopback port could be opened.", "Choose another port.", retryable=True),
     # ── the other process ──
     "peer.wire": Meaning("The agent sent bytes that are not its protocol.", "Read frames.jsonl at the row named."),
@@ -253,10 +247,7 @@ CODES: dict[str, Meaning] = {
         "The provider is asked too often.", "Wait, or lower `parallel`.", retryable=True, bucket=Bucket.QUOTA
     ),
     "provider.usage-limit": Meaning(
-        "The account's usage limit is reached.",
-        "Wait until it resets, or use another account.",
-        retryable=True,
-        bucket=Bucket.QUOTA,
+        "The account's usage limit is reached.", "Wait until it resets.", retryable=True, bucket=Bucket.QUOTA
     ),
     "provider.quota": Meaning("The account's quota is used up.", "Add credit to the account.", bucket=Bucket.QUOTA),
     "provider.plan": Meaning(
@@ -300,18 +291,14 @@ CODES: dict[str, Meaning] = {
     ),
     "limit.turn": Meaning("The turn ran past its limit.", "Raise limits.turn, or make the task smaller."),
     "limit.attempt": Meaning("The attempt ran past its limit.", "Raise limits.attempt."),
-    "limit.mission": Meaning(
-        "All attempts of the cell together ran past the mission's limit.", "Raise limits.mission."
-    ),
+    "limit.mission": Meaning("The attempts of a cell together ran past their limit.", "Raise limits.mission."),
     "limit.campaign": Meaning(
         "The campaign ran past its limit, so what was running was ended.",
         "Raise limits.campaign and run the spec again: it makes a new campaign.",
         retryable=True,
         bucket=Bucket.HARNESS,
     ),
-    "limit.tokens": Meaning(
-        "The attempt used more tokens than it may.", "Raise limits.tokens, or make the task smaller."
-    ),
+    "limit.tokens": Meaning("It used more tokens than it may.", "Raise limits.tokens, or make the task smaller."),
     "limit.stall": Meaning(
         "The agent said nothing for too long.", "Raise limits.stall, or see why it hangs.", retryable=True
     ),

@@ -12,7 +12,7 @@ from rich.text import Text
 _GIVES_WAY = ("tokens", "time", "tools", "claimed", "runtime", "expected", "verified", "outcome")
 _NUMBERS = ("tools", "tokens", "time")
 _GAP = 2
-_LEAST_NAME = 16
+_LEAST_NAME = 28
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from proctor.campaign.retention import Fate, Kind, Rule, Unit, decide
-from proctor.campaign.scratch import remove_kept, scratch_of_runs, sweep
+from proctor.campaign.scratch import dead_scratch, remove_kept, scratch_of_runs, sweep
 from proctor.contain.intent import LOCK, take_lock
 from proctor.errors import MachineError, disk_refusal
 from proctor.evidence.disk import sync_folder
@@ -33,7 +33,8 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class Cleared(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What `gc` did, or would do. `finished` are the leftovers of one that was killed; `refused` did not go."""
+    """What `gc` did, or would do. `swept` is scratch of dead runs, `finished`
+    are leftovers of a gc that was killed, `refused` did not go."""
 
     is_dry: bool
     freed_bytes: int
@@ -47,7 +48,8 @@ class Cleared(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 def plan_clearing(root: RootPaths, rule: Rule, *, now_ms: int) -> Cleared:
     """What would go. Nothing is touched."""
     fates = decide(find_units(root, now_ms=now_ms), rule, now_ms=now_ms)
-    return _told(fates, now_ms=now_ms, is_dry=True)
+    swept = tuple(folder.name for folder in dead_scratch(scratch_of_runs()))
+    return _told(fates, now_ms=now_ms, is_dry=True, swept=swept)
 
 
 def clear(root: RootPaths, rule: Rule, *, now_ms: int) -> Cleared:

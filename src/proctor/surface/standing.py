@@ -13,22 +13,24 @@ import msgspec
 from proctor.campaign.recover import Remedy, remedy
 from proctor.errors import EvidenceError, advice
 from proctor.event.outcome import Outcome
+from proctor.evidence.artifacts import AttemptReport
 from proctor.evidence.database import address
 from proctor.evidence.layout import CampaignPaths, RootPaths
 from proctor.evidence.live import Live
 from proctor.evidence.reader import read_artifact
-from proctor.ids import AttemptId, CampaignId, RunId, StrategyId
+from proctor.ids import AttemptId, CampaignId, CellId, RunId, StrategyId
 from proctor.report.ledger import is_live
 from proctor.report.row import ReportRow
 from proctor.report.verdict import WORDS, judge_all
 
 _LAST = """
-select state, outcome, code, verified, met, {retry} is not null, count(*) from attempt
+select count(*), state, outcome, code, verified, met, {retry} is not null from attempt
 where n = (select max(n) from attempt other where other.cell = attempt.cell)
-group by 1, 2, 3, 4, 5, 6
+group by 2, 3, 4, 5, 6, 7
 """
 _RUN = "select id, began_at_ms, ended_at_ms, {ended} from run order by began_at_ms, id"
 _PACE = "select count(*), max(ended_at_ms) from attempt where run = ? and ended_at_ms is not null"
+_CLAIMED = "select cell, n, run from attempt where state = 'claimed'"
 _OUTCOMES = """
 select strategy, outcome, code, count(*) from attempt where state = 'sealed' and strategy is not null group by 1, 2, 3
 """
@@ -90,13 +92,13 @@ class _PlanFile(msgspec.Struct, frozen=True):
 class _Group(msgspec.Struct, frozen=True, array_like=True):
     """Cells whose last attempts ended alike."""
 
-    state: Literal["claimed", "sealed", "abandoned"]
-    outcome: Outcome | None
-    code: str | None
-    verified: bool | None
-    met: bool | None
-    is_retried: bool
     cells: int
+    state: Literal["claimed", "sealed", "abandoned"]
+    outcome: Outcome | None = None
+    code: str | None = None
+    verified: bool | None = None
+    met: bool | None = None
+    is_retried: bool = False
 
     @property
     def is_settled(self) -> bool:
@@ -133,6 +135,7 @@ class _Numbers:
     runs: tuple[_Run, ...]
     cells: int
     groups: tuple[_Group, ...]
+    claimed: tuple[tuple[str, int, str], ...]
     attempts: dict[str, int]
     usd: float | None
     ended_attempts: int
@@ -144,12 +147,13 @@ def stand(campaign: CampaignPaths) -> Standing:
     # Asked first: a run that ends meanwhile is then told as running, and never as one that was cut off.
     live = is_live(campaign)
     numbers = _read(campaign)
+    groups = numbers.groups if live else (*_found(campaign, numbers),)
     counts: Counter[str] = Counter()
-    for group in numbers.groups:
+    for group in groups:
         counts[_place(group, live=live)] += group.cells
     run = numbers.runs[-1] if numbers.runs else None
-    untried = numbers.cells - sum(group.cells for group in numbers.groups)
-    verdict = judge_all((group.row() for group in numbers.groups), missing=untried)
+    untried = numbers.cells - sum(group.cells for group in groups)
+    verdict = judge_all((group.row() for group in groups), missing=untried)
     return Standing(
         campaign_id=CampaignId(campaign.folder.name),
         kind="canary" if _is_canary(campaign) else "campaign",
@@ -166,15 +170,37 @@ def stand(campaign: CampaignPaths) -> Standing:
         settled=counts["settled"],
         left=Left(untried=untried, running=counts["running"], cut_off=counts["cut off"], again=counts["again"]),
         attempts=numbers.attempts,
-        outcomes=_counted((group.outcome, group.cells) for group in numbers.groups),
-        codes=_counted((group.code, group.cells) for group in numbers.groups),
-        met=sum(group.cells for group in numbers.groups if group.met),
-        not_met=sum(group.cells for group in numbers.groups if group.met is False),
+        outcomes=_counted((group.outcome, group.cells) for group in groups),
+        codes=_counted((group.code, group.cells) for group in groups),
+        met=sum(group.cells for group in groups if group.met),
+        not_met=sum(group.cells for group in groups if group.met is False),
         verdict="running" if live else WORDS[verdict],
         usd=numbers.usd,
         per_minute=_per_minute(run, numbers),
         live=_picture(campaign) if live else None,
     )
+
+
+def _found(campaign: CampaignPaths, numbers: _Numbers) -> Iterator[_Group]:
+    """The groups, where a killed run was sealing what the ledger still has as claimed: the seal is the truth."""
+    root, cut_off = RootPaths(campaign.folder.parent.parent), len(numbers.claimed)
+    for cell, n, run in numbers.claimed:
+        with suppress(EvidenceError):
+            paths = root.run(RunId(run)).attempt(CellId(cell), n=n)
+            if os.path.lexists(paths.seal):
+                report = read_artifact(paths.report, AttemptReport)
+                yield _Group(
+                    state="sealed",
+                    outcome=report.outcome,
+                    code=report.code,
+                    verified=report.verified,
+                    met=report.expectation.met,
+                    cells=1,
+                )
+                cut_off -= 1
+    yield from (group for group in numbers.groups if group.state != "claimed")
+    if cut_off:
+        yield _Group(state="claimed", cells=cut_off)
 
 
 def _place(group: _Group, *, live: bool) -> str:
@@ -225,6 +251,7 @@ def _add_up(connection: sqlite3.Connection) -> _Numbers:
         runs=runs,
         cells=int(connection.execute("select count(*) from cell").fetchone()[0]),
         groups=msgspec.convert(groups, tuple[_Group, ...], strict=False),
+        claimed=msgspec.convert(connection.execute(_CLAIMED).fetchall(), tuple[tuple[str, int, str], ...]),
         attempts=dict(connection.execute("select state, count(*) from attempt group by state")),
         usd=float(sum_usd) if sealed and sealed == priced else None,
         ended_attempts=int(number),

@@ -5,7 +5,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from proctor.campaign.retention import Rule
@@ -62,27 +61,32 @@ def _parsed(flag: str, parse: Callable[[str], int], written: str) -> int:
 
 
 def render_cleared(cleared: Cleared) -> RenderableType:
-    table = Table.grid(padding=(0, 2))
-    for justify in ("left", "left", "right", "right", "left"):
-        table.add_column(justify="right" if justify == "right" else "left", no_wrap=True)
     word = "would go" if cleared.is_dry else "gone"
-    for unit in cleared.units:
-        table.add_row(
-            Text(word if unit.goes else "stays", style="yellow" if unit.goes else "dim"),
-            Text(f"{unit.kind} {legible(unit.name)}"),
+    # Lines of any length, and no table: nothing of a name or a reason may be cut off.
+    rows = [
+        (
+            word if unit.goes else "stays",
+            f"{unit.kind} {legible(unit.name)}",
             size(unit.size_bytes),
             f"{age(unit.age_ms)} old",
             unit.why,
         )
+        for unit in cleared.units
+    ]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)][:-1]
+    lines = [
+        "  ".join((*(f"{cell:{width}}" for cell, width in zip(row, widths, strict=False)), row[-1])) for row in rows
+    ]
     freed, kept = size(cleared.freed_bytes), size(cleared.kept_bytes)
     told = [f"{freed} would be freed, {kept} would stay." if cleared.is_dry else f"{freed} freed, {kept} kept."]
     if cleared.swept:
-        told.append(f"Scratch of {plural(len(cleared.swept), 'dead run')} removed.")
+        done = "would be removed" if cleared.is_dry else "removed"
+        told.append(f"Scratch of {plural(len(cleared.swept), 'dead run')} {done}.")
     if cleared.finished:
         told.append(f"Finished what an earlier one had begun: {', '.join(cleared.finished)}.")
     if cleared.refused:
         told.append(f"Could not be removed: {', '.join(cleared.refused)}.")
-    return Group(*([table] if cleared.units else []), *map(Text, told))
+    return Group(*map(Text, (*lines, *told)))
 
 
 def size(number_bytes: int) -> str:

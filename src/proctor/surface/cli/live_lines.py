@@ -8,7 +8,7 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.text import Text
 
 from proctor.evidence.live import Live, LiveAttempt, LiveLimit
-from proctor.report.words import count, duration, legible, one_line, plural
+from proctor.report.words import count, duration, legible, money, one_line, plural
 
 _MOST_NAME = 36
 
@@ -33,7 +33,9 @@ class RunningLines:
         phase_width = max(cell_len(each.phase) for each in shown)
         for name, each in zip(names, shown, strict=True):
             age = f"{duration(max(0, self.now_ms - each.heard_at_ms))} ago"
-            facts = f"  {count(each.tokens) + ' tokens':>14}  {money(each.usd):>8}  {age:>12}"
+            facts = (
+                f"  {count(each.tokens) + ' tokens':>14}  {'$?' if each.usd is None else money(each.usd):>8}  {age:>12}"
+            )
             left = options.max_width - 2 - name_width - 2 - phase_width - 2 - len(facts)
             yield Text.assemble(
                 f"  {set_cell_size(name, name_width)}  ",
@@ -94,13 +96,3 @@ def age(ms: int) -> str:
     ('1 min 30 s', '3 days')
     """
     return duration(max(0, ms)) if ms < 48 * 3_600_000 else f"{ms // 86_400_000:,} days"
-
-
-def money(usd: float | None) -> str:
-    """
-    >>> money(None), money(0.0), money(0.01234), money(12.5)
-    ('$?', '$0.00', '$0.0123', '$12.50')
-    """
-    if usd is None:
-        return "$?"
-    return f"${usd:,.4f}" if 0 < usd < 1 else f"${usd:,.2f}"

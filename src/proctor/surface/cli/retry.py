@@ -12,7 +12,7 @@ from proctor.report.compose import compose
 from proctor.report.row import Report, ReportRow
 from proctor.report.verdict import judge
 from proctor.surface.cli.campaign_run import AGAIN, find_campaign, load_again
-from proctor.surface.cli.command import JSON, ROOT, Command, argument, evidence_root
+from proctor.surface.cli.command import JSON, PROGRESS, ROOT, Command, argument, evidence_root
 from proctor.surface.cli.drive import drive
 from proctor.surface.cli.run import KEEP_SCRATCH, YES, tell
 
@@ -28,6 +28,7 @@ def retry(
     root: Path | None,
     as_json: bool,
     is_scratch_kept: bool,
+    rows_to: Path | None,
 ) -> int:
     """Try chosen cells of a campaign once more, whether they have a result or not.
 
@@ -38,9 +39,16 @@ def retry(
     folder = evidence_root(root)
     paths = find_campaign(campaign, root=RootPaths(folder))
     chosen = frozenset(_chosen(paths, [word for each in only for word in each.split(",")], root=RootPaths(folder)))
-    loaded = load_again(paths, spec)
-    driven = drive(loaded, root=folder, is_scratch_kept=is_scratch_kept, resume=paths, only=chosen, is_agreed=is_agreed)
-    return tell(driven, root=root, as_json=as_json)
+    driven = drive(
+        load_again(paths, spec),
+        root=folder,
+        is_scratch_kept=is_scratch_kept,
+        resume=paths,
+        only=chosen,
+        is_agreed=is_agreed,
+        rows_to=rows_to,
+    )
+    return tell(driven, root=root, as_json=as_json, rows_to=rows_to)
 
 
 def _chosen(campaign: CampaignPaths, words: Sequence[str], *, root: RootPaths) -> Iterator[CellId]:
@@ -94,6 +102,7 @@ COMMANDS = {
             AGAIN,
             YES,
             KEEP_SCRATCH,
+            PROGRESS,
             ROOT,
             JSON,
         ),

@@ -8,10 +8,10 @@ from rich.table import Table
 from rich.text import Text
 
 from proctor.evidence.reader import Problem
-from proctor.report.words import UNKNOWN, legible, plural
+from proctor.report.words import UNKNOWN, legible, money, plural
 from proctor.surface.cli.blocks import pairs
 from proctor.surface.cli.calling import Calling
-from proctor.surface.cli.live_lines import RunningLines, age, money, waits
+from proctor.surface.cli.live_lines import RunningLines, age, waits
 from proctor.surface.standing import Left, Standing
 
 

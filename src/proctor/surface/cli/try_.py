@@ -1,7 +1,5 @@
 """`proctor try`."""
 
-import shlex
-import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -13,12 +11,12 @@ from rich.text import Text
 
 from proctor.config.load import load_config
 from proctor.errors import InputError
-from proctor.report.words import UNKNOWN, count, duration, legible, plural, yes_no
+from proctor.report.words import UNKNOWN, count, duration, legible, money, plural, yes_no
 from proctor.surface.cli.calling import Calling
 from proctor.surface.cli.command import JSON, ROOT, Command, argument, evidence_root
 from proctor.surface.cli.drive import drive
-from proctor.surface.cli.live_lines import money
 from proctor.surface.cli.output import Output
+from proctor.surface.cli.run import YES
 from proctor.surface.surroundings import Agent, agent_called, find_agents, look_at_repository
 from proctor.surface.trying import Changes, Contestant, Tried, build_trial, built_in_script, side_by_side
 
@@ -37,7 +35,7 @@ def try_(
     """Give one task to several agents, each in a private clone of this repository, and compare.
 
     With --offline the model is a scripted one: the agents are real, their answers are not. A real
-    model needs a login to it, and --yes, because it costs money.
+    model needs a login to it, and somebody who agrees to what it may cost.
     """
     output = Output(is_json=as_json)
     folder = Path.cwd()
@@ -47,13 +45,11 @@ def try_(
         raise InputError("workspace.not-a-repository", f"{folder}: {repository.why_not}", suggestion=todo)
     is_scripted = is_offline or script is not None
     contestants = _contestants(on, is_scripted=is_scripted)
-    if not is_scripted and not is_agreed:
-        _refuse_to_spend(contestants, prompt)
     if repository.changes:
         output.note(f"warning: agents work on HEAD, without what you changed in {plural(repository.changes, 'file')}")
     with _script(prompt, script, is_scripted=is_scripted) as file:
         loaded = build_trial(prompt, contestants, folder=folder, probe=probe, script=file)
-        driven = drive(loaded, root=evidence_root(root), is_scratch_kept=False)
+        driven = drive(loaded, root=evidence_root(root), is_agreed=is_agreed)
     tried = side_by_side(driven.report, driven.campaign)
     if as_json:
         output.json({"campaignId": driven.report.campaign_id, "exit": driven.report.exit, "tried": tried})
@@ -97,18 +93,6 @@ def _refuse_without_login(each: Contestant) -> None:
         raise InputError("policy.login", what, suggestion="Or take --offline, where the model is a scripted one.")
     if each.model is None:
         raise InputError("usage", f"which model? Write --on {agent.name}:MODEL")
-
-
-def _refuse_to_spend(contestants: Sequence[Contestant], prompt: str) -> None:
-    """Unless somebody at the terminal says yes."""
-    told = ", ".join(f"{each.agent.name} with {each.model}" for each in contestants)
-    if sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty():
-        sys.stderr.write(f"This asks real models, which costs money: {legible(told)}. Go on? y or n: ")
-        sys.stderr.flush()
-        if sys.stdin.readline().strip().lower() in ("y", "yes"):
-            return
-    suggestion = f"proctor try {shlex.quote(prompt)} --yes"
-    raise InputError("usage", f"real models cost money, and nobody agreed: {told}", suggestion=suggestion)
 
 
 @contextmanager
@@ -171,7 +155,7 @@ COMMANDS = {
             argument("--probe", metavar="COMMAND", help="What must fail before, and pass after."),
             argument("--offline", dest="is_offline", action="store_true", help="Use the scripted model."),
             argument("--script", metavar="FILE", type=Path, help="What it says; else it looks around and adds a file."),
-            argument("--yes", dest="is_agreed", action="store_true", help="Ask real models, which costs money."),
+            YES,
             ROOT,
             JSON,
         ),
