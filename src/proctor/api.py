@@ -14,6 +14,7 @@ from proctor.attempt.converse import Turn
 from proctor.attempt.hold import Keep
 from proctor.attempt.model import DECIDE_S
 from proctor.attempt.stream import Placed
+from proctor.campaign.freeze import read_given
 from proctor.campaign.run import run_campaign
 from proctor.campaign.sessions import Sessions, SessionWish, open_sessions
 from proctor.campaign.watch import CampaignWatcher
@@ -65,13 +66,14 @@ from proctor.event.model import (
     WarningRaised,
 )
 from proctor.event.outcome import Ending, Outcome
-from proctor.ids import FlowId, MissionId, StrategyId, ThreadId
+from proctor.evidence.layout import CampaignPaths, RootPaths
+from proctor.ids import CampaignId, FlowId, MissionId, StrategyId, ThreadId
 from proctor.report.keep import keep_report
 from proctor.report.row import Report
 from proctor.runtime.base import Decide, Decision, Question, Tool
 from proctor.spec.duration import parse_duration_s
 from proctor.spec.expect import ExpectSpec as Expect
-from proctor.spec.load import LoadedSpec, load_built, load_spec
+from proctor.spec.load import NOTHING, LoadedSpec, load_built, load_spec
 from proctor.spec.model import Approvals, HeadlessRun
 from proctor.spec.model import CampaignSpec as Campaign
 from proctor.spec.model import FlowSpec as Flow
@@ -228,6 +230,7 @@ async def run(
     root: str | Path | None = None,
     decide: Decide | None = None,
     approval_deadline: Duration = DECIDE_S,
+    resume: str | None = None,
 ) -> Report:
     """Runs a campaign and keeps its evidence: each attempt with its outcome, what the agent claimed, what was verified,
     and its folder. It is a file, or a Campaign or mapping built here, which says what a file would.
@@ -237,19 +240,23 @@ async def run(
             print(attempt.mission_id, attempt.outcome, attempt.claimed, attempt.verified, attempt.dir)
 
     `decide` is asked where a flow says `approvals: ask`. Paths of a campaign built here start from the current folder.
+    `resume` is the id of a campaign of this spec: then what it has left to do is done, and the report is of all of it.
     """
+    place = _root(root)
+    campaign = None if resume is None else _campaign(place, resume)
     # Files are read and written in threads: the loop may be somebody's server.
     if isinstance(spec, str | Path):
-        loaded = await anyio.to_thread.run_sync(load_spec, Path(spec))
+        given = NOTHING if campaign is None else read_given(campaign)
+        loaded = await anyio.to_thread.run_sync(lambda: load_spec(Path(spec), given=given))
     else:
         loaded = load_built(spec, name="campaign", folder=Path.cwd())
-    place = _root(root)
     result = await run_campaign(
         loaded,
         root=place,
         watcher=CampaignWatcher(),
         decide=decide,
         decide_deadline_s=_seconds(approval_deadline, key="approval_deadline"),
+        resume=campaign,
     )
     reasons = {each.attempt_id: str(each.error) for each in result.attempts if each.error is not None}
     return await anyio.to_thread.run_sync(
@@ -335,6 +342,13 @@ def _seconds(written: Duration, *, key: str) -> float:
         return parse_duration_s(written)
     except ValueError as error:
         raise _wrong(key, str(error)) from None
+
+
+def _campaign(root: Path, id_: str) -> CampaignPaths:
+    campaign = RootPaths(root).campaign(CampaignId(id_))
+    if not campaign.folder.is_dir():
+        raise InputError("evidence.not-found", f"there is no campaign {id_} under {root}", file=_NAME, key="resume")
+    return campaign
 
 
 def _root(root: str | Path | None) -> Path:
