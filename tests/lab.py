@@ -32,6 +32,11 @@ def say_done(answer: str = "") -> dict[str, str]:
     return {"say": DONE % answer}
 
 
+def tried_once(cells: int) -> dict[str, Any]:
+    """The schedule by which so many cells all begin together, and none is tried again, whatever becomes of another."""
+    return {"parallel": cells, "retries": 0, "longest_wait": "1ms"}
+
+
 def mission(id_: str, *steps: Mapping[str, Any], prompt: str = "Do it.", **more: Any) -> dict[str, Any]:
     """A mission together with its script, which the lab writes to a file of its own."""
     return {"id": id_, "prompt": prompt, "steps": list(steps), **more}

@@ -28,7 +28,7 @@ from proctor.spec.model import Login
 from proctor.transport.channel import Channel
 from proctor.transport.fault import Alter, Break, FaultChannel
 from proctor.transport.process import AgentProcess
-from tests.lab import DONE, Lab, mission, overloaded, processes_with, report_of, rows_of, say_done
+from tests.lab import DONE, Lab, mission, overloaded, processes_with, report_of, rows_of, say_done, tried_once
 from tests.runtime.real import real_server
 from tests.runtime.twin import run
 
@@ -198,13 +198,12 @@ def test_what_the_provider_does_is_told_apart_also_where_the_agent_calls_it_othe
         **HARMLESS,
     }
     rows = {**{id_: id_ for id_ in BY_THE_MODEL}, **{name: id_ for name, (id_, _) in OTHERWISE.items()}}
-    spec = lab.write_spec(
-        [mission(name, *each) for name, each in steps.items()],
-        flow={"options": {"codex_app_server": IMPATIENT}},
-        schedule={"parallel": 8},
-    )
     plan = [Break(at=lambda line: b"CLASS " in line and b"codexErrorInfo" in line, how=Alter(to=reclassed), times=None)]
-    lab.run(spec, between=lambda _, channel: FaultChannel(channel, plan))
+    for at in range(0, len(steps), 16):
+        missions = [mission(name, *steps[name]) for name in list(steps)[at : at + 16]]
+        flow = {"options": {"codex_app_server": IMPATIENT}}
+        spec = lab.write_spec(missions, flow=flow, schedule=tried_once(len(missions)))
+        lab.run(spec, between=lambda _, channel: FaultChannel(channel, plan))
 
     assert {name: (report.outcome, report.code) for name, report in told(lab).items()} == {
         **{name: (Outcome.FAILED, TABLE[id_].code) for name, id_ in rows.items()},
@@ -265,7 +264,7 @@ def test_an_agent_whose_key_is_not_in_its_environment_says_so(tmp_path: Path) ->
 @pytest.mark.requirement("runtime.compat")
 def test_an_agent_that_will_not_have_a_session_says_why(lab: Lab) -> None:
     flows = [{"id": id_, "runtime": ["codex_app_server"]} for id_ in ON_THE_WAY]
-    spec = lab.write_spec([mission("ask", say_done())], flows=flows, schedule={"parallel": 3})
+    spec = lab.write_spec([mission("ask", say_done())], flows=flows, schedule=tried_once(3))
     lab.run(spec, between=lambda flow, channel: FaultChannel(channel, ON_THE_WAY[flow]))
     found = {name.split(".")[1]: paths for name, paths in lab.attempts().items()}
     reports = {id_: report_of(paths) for id_, paths in found.items()}
