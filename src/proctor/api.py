@@ -17,7 +17,9 @@ from proctor.attempt.stream import Placed
 from proctor.campaign.freeze import read_given
 from proctor.campaign.run import run_campaign
 from proctor.campaign.sessions import Sessions, SessionWish, open_sessions
+from proctor.campaign.suite import flows_on
 from proctor.campaign.watch import CampaignWatcher
+from proctor.config.load import load_config
 from proctor.errors import (
     DeadlineError,
     EvidenceError,
@@ -39,6 +41,7 @@ from proctor.event.model import (
     Event,
     FactsStated,
     HistoryRead,
+    HookRan,
     LimitReached,
     ModelRerouted,
     Noted,
@@ -73,7 +76,7 @@ from proctor.report.row import Report
 from proctor.runtime.base import Decide, Decision, Question, Tool
 from proctor.spec.duration import parse_duration_s
 from proctor.spec.expect import ExpectSpec as Expect
-from proctor.spec.load import NOTHING, LoadedSpec, load_built, load_spec
+from proctor.spec.load import Given, LoadedSpec, load_built, load_spec
 from proctor.spec.model import Approvals, HeadlessRun
 from proctor.spec.model import CampaignSpec as Campaign
 from proctor.spec.model import FlowSpec as Flow
@@ -81,19 +84,19 @@ from proctor.spec.model import MissionSpec as Mission
 from proctor.spec.model import ModelSpec as Model
 from proctor.spec.model import WorkspaceSpec as Workspace
 from proctor.spec.running import LimitsSpec as Limits
+from proctor.spec.running import SelectSpec as Select
 from proctor.spec.struct import Duration
 
 __all__ = [
     "ApprovalAsked", "ApprovalResolved", "Approvals", "Asked", "Campaign", "Cancelled", "ClockFired", "DeadlineError",
-    "Decide", "Decision", "Ending", "ErrorReported", "Event", "EvidenceError", "EvidenceKept", "Expect", "FactsStated",
-    "Flow", "FlowId", "HangupError", "HeadlessRun", "HistoryRead", "InputError", "LimitReached", "Limits",
-    "MachineError", "Mission", "MissionId", "Model", "ModelRerouted", "NoteMade", "Noted", "Outcome", "PeerError",
-    "Placed", "Pool",
-    "ProcessExited", "ProctorError", "PromptSent", "Question", "ReasoningSaid", "ReasoningStreamed", "RefusedError",
-    "Replied", "Report", "ResultFound", "Session", "SessionBegan", "SessionRefused", "StatusChanged", "StrategyId",
-    "StreamEnded", "TextSaid", "TextStreamed", "Tool", "ToolBegan", "ToolEnded", "ToolStreamed", "Turn", "TurnAsked",
-    "TurnBegan", "TurnEnded", "Unrecognized", "UsageReported", "WarningRaised", "WireError", "Workspace", "pool",
-    "run", "session",
+    "Decide", "Decision", "Ending", "ErrorReported", "Event", "EvidenceError", "EvidenceKept", "Expect",
+    "FactsStated", "Flow", "FlowId", "HangupError", "HeadlessRun", "HistoryRead", "HookRan", "InputError",
+    "LimitReached", "Limits", "MachineError", "Mission", "MissionId", "Model", "ModelRerouted", "NoteMade", "Noted",
+    "Outcome", "PeerError", "Placed", "Pool", "ProcessExited", "ProctorError", "PromptSent", "Question",
+    "ReasoningSaid", "ReasoningStreamed", "RefusedError", "Replied", "Report", "ResultFound", "Select", "Session",
+    "SessionBegan", "SessionRefused", "StatusChanged", "StrategyId", "StreamEnded", "TextSaid", "TextStreamed",
+    "Tool", "ToolBegan", "ToolEnded", "ToolStreamed", "Turn", "TurnAsked", "TurnBegan", "TurnEnded", "Unrecognized",
+    "UsageReported", "WarningRaised", "WireError", "Workspace", "pool", "run", "session",
 ]  # fmt: skip
 
 EvidenceKept: TypeAlias = Literal["off", "memory", "disk"]
@@ -227,6 +230,8 @@ class Pool:
 async def run(
     spec: str | Path | Campaign | Mapping[str, Any],
     *,
+    on: Sequence[str] | None = None,
+    select: Select | None = None,
     root: str | Path | None = None,
     decide: Decide | None = None,
     approval_deadline: Duration = DECIDE_S,
@@ -239,17 +244,15 @@ async def run(
         for attempt in report.attempts:
             print(attempt.mission_id, attempt.outcome, attempt.claimed, attempt.verified, attempt.dir)
 
-    `decide` is asked where a flow says `approvals: ask`. Paths of a campaign built here start from the current folder.
-    `resume` is the id of a campaign of this spec: then what it has left to do is done, and the report is of all of it.
+    `on` makes it a suite: each runtime named there is a flow, instead of those that it says, if it says any. `select`
+    narrows its missions. `decide` is asked where a flow says `approvals: ask`. Paths of a campaign that was built here
+    start from the current folder. `resume` is the id of a campaign of this spec: then what it has left to do is done, of
+    what it was begun with, and the report is of all of it.
     """
     place = _root(root)
     campaign = None if resume is None else _campaign(place, resume)
     # Files are read and written in threads: the loop may be somebody's server.
-    if isinstance(spec, str | Path):
-        given = NOTHING if campaign is None else read_given(campaign)
-        loaded = await anyio.to_thread.run_sync(lambda: load_spec(Path(spec), given=given))
-    else:
-        loaded = load_built(spec, name="campaign", folder=Path.cwd())
+    loaded = await anyio.to_thread.run_sync(lambda: _load(spec, on=on, select=select, resume=campaign))
     result = await run_campaign(
         loaded,
         root=place,
@@ -262,6 +265,24 @@ async def run(
     return await anyio.to_thread.run_sync(
         lambda: keep_report(result.paths, root=place, redactor=result.redactor, reasons=reasons)
     )
+
+
+def _load(
+    spec: str | Path | Campaign | Mapping[str, Any],
+    *,
+    on: Sequence[str] | None,
+    select: Select | None,
+    resume: CampaignPaths | None,
+) -> LoadedSpec:
+    folder = Path(spec).absolute().parent if isinstance(spec, str | Path) else Path.cwd()
+    if resume is None:
+        flows = None if on is None else flows_on(on, config=load_config(folder))
+        given = Given(select=select or Select(), flows=flows)
+    else:
+        given = read_given(resume)
+    if isinstance(spec, str | Path):
+        return load_spec(Path(spec), given=given)
+    return load_built(spec, name="campaign", folder=folder, given=given)
 
 
 # ── what is said in Python, as a spec says it ──
