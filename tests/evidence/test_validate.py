@@ -45,7 +45,7 @@ from proctor.evidence.reader import Problem
 from proctor.evidence.recorder import ChainedLog, FrameLog
 from proctor.evidence.redact import Redactor
 from proctor.evidence.validate import Status, Validation, conclude, validate_attempt
-from proctor.ids import (, ProcessId
+from proctor.ids import (
     AttemptId,
     CallId,
     CampaignId,
@@ -53,6 +53,7 @@ from proctor.ids import (, ProcessId
     Digest,
     FlowId,
     MissionId,
+    ProcessId,
     RunId,
     StrategyId,
     TurnId,
