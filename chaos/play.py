@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import resource
 import select
 import signal
 import subprocess
@@ -26,7 +27,6 @@ ROOT = Path(__file__).parent.parent
 ROUND_S = 120.0
 MOST_ROUNDS = 80
 _ROWS = 60
-_BALLAST = "ballast"
 DISK_BYTES = 96 * 1024 * 1024
 
 LIVE = {"agent killed": 6, "server killed": 5, "agent paused": 2, "proctor paused": 2, "second proctor": 1}
@@ -169,8 +169,8 @@ class Seed:
                     due.pop(0)
                 if ends_at is not None and number >= ends_at:
                     self._wait_a_moment()
-                    if ending == "disk full" and self.stage.has_disk:
-                        self._fill(player)
+                    if ending == "disk full":
+                        self._starve(player)
                     else:
                         player.process.kill()
                         self._hit("proctor killed")
@@ -233,13 +233,17 @@ class Seed:
         if told != ("error", "machine.locked") and first.process.poll() is None:
             self.played.problems.append(f"two Proctors ran one campaign: {told}")
 
-    def _fill(self, player: Player) -> None:
-        """The disk has no byte left; a while later it has."""
-        ballast = self.stage.folder / "evidence" / _BALLAST
-        with ballast.open("wb") as file, suppress(OSError):
-            while True:
-                file.write(bytes(1 << 20))
-                file.flush()
+    def _starve(self, player: Player) -> None:
+        """The disk has no byte left; a while later it has. Where none could be mounted, no file may grow any more."""
+        ballast = self.stage.root / "ballast"
+        if self.stage.has_disk:
+            with ballast.open("wb") as file, suppress(OSError):
+                while True:
+                    file.write(bytes(1 << 20))
+                    file.flush()
+        else:
+            with suppress(ProcessLookupError):
+                resource.prlimit(player.process.pid, resource.RLIMIT_FSIZE, (4096, 4096))
         self._hit("disk full")
         try:
             player.process.wait(timeout=1 + self.chance.random())
@@ -248,7 +252,7 @@ class Seed:
             self._hit("proctor killed")
         finally:
             player.process.wait()
-            ballast.unlink()
+            ballast.unlink(missing_ok=True)
 
     def _do_dead(self) -> None:
         """To what the killed one left behind."""

@@ -14,11 +14,11 @@ _OFFERED = frozenset(
     """
     ApprovalAsked ApprovalResolved Approvals Asked Campaign Cancelled ClockFired DeadlineError Decide Decision
     Ending ErrorReported Event EvidenceError EvidenceKept Expect FactsStated Flow FlowId HangupError HeadlessRun
-    HistoryRead InputError LimitReached Limits MachineError Mission MissionId Model ModelRerouted NoteMade Noted Outcome
-    PeerError Placed Pool ProcessExited ProctorError PromptSent Question ReasoningSaid ReasoningStreamed
-    RefusedError Replied Report ResultFound Session SessionBegan SessionRefused StatusChanged StrategyId StreamEnded
-    TextSaid TextStreamed Tool ToolBegan ToolEnded ToolStreamed Turn TurnAsked TurnBegan TurnEnded Unrecognized
-    UsageReported WarningRaised WireError Workspace pool run session
+    HistoryRead HookRan InputError LimitReached Limits MachineError Mission MissionId Model ModelRerouted NoteMade
+    Noted Outcome PeerError Placed Pool ProcessExited ProctorError PromptSent Question ReasoningSaid
+    ReasoningStreamed RefusedError Replied Report ResultFound Select Session SessionBegan SessionRefused
+    StatusChanged StrategyId StreamEnded TextSaid TextStreamed Tool ToolBegan ToolEnded ToolStreamed Turn TurnAsked
+    TurnBegan TurnEnded Unrecognized UsageReported WarningRaised WireError Workspace pool run session
     """.split()
 )
 

@@ -14,9 +14,12 @@ from proctor.attempt.converse import Turn
 from proctor.attempt.hold import Keep
 from proctor.attempt.model import DECIDE_S
 from proctor.attempt.stream import Placed
+from proctor.campaign.freeze import read_given
 from proctor.campaign.run import run_campaign
 from proctor.campaign.sessions import Sessions, SessionWish, open_sessions
+from proctor.campaign.suite import flows_on
 from proctor.campaign.watch import CampaignWatcher
+from proctor.config.load import load_config
 from proctor.errors import (
     DeadlineError,
     EvidenceError,
@@ -38,6 +41,7 @@ from proctor.event.model import (
     Event,
     FactsStated,
     HistoryRead,
+    HookRan,
     LimitReached,
     ModelRerouted,
     Noted,
@@ -65,13 +69,14 @@ from proctor.event.model import (
     WarningRaised,
 )
 from proctor.event.outcome import Ending, Outcome
-from proctor.ids import FlowId, MissionId, StrategyId, ThreadId
+from proctor.evidence.layout import CampaignPaths, RootPaths
+from proctor.ids import CampaignId, FlowId, MissionId, StrategyId, ThreadId
 from proctor.report.keep import keep_report
 from proctor.report.row import Report
 from proctor.runtime.base import Decide, Decision, Question, Tool
 from proctor.spec.duration import parse_duration_s
 from proctor.spec.expect import ExpectSpec as Expect
-from proctor.spec.load import LoadedSpec, load_built, load_spec
+from proctor.spec.load import Given, LoadedSpec, load_built, load_spec
 from proctor.spec.model import Approvals, HeadlessRun
 from proctor.spec.model import CampaignSpec as Campaign
 from proctor.spec.model import FlowSpec as Flow
@@ -79,19 +84,19 @@ from proctor.spec.model import MissionSpec as Mission
 from proctor.spec.model import ModelSpec as Model
 from proctor.spec.model import WorkspaceSpec as Workspace
 from proctor.spec.running import LimitsSpec as Limits
+from proctor.spec.running import SelectSpec as Select
 from proctor.spec.struct import Duration
 
 __all__ = [
     "ApprovalAsked", "ApprovalResolved", "Approvals", "Asked", "Campaign", "Cancelled", "ClockFired", "DeadlineError",
-    "Decide", "Decision", "Ending", "ErrorReported", "Event", "EvidenceError", "EvidenceKept", "Expect", "FactsStated",
-    "Flow", "FlowId", "HangupError", "HeadlessRun", "HistoryRead", "InputError", "LimitReached", "Limits",
-    "MachineError", "Mission", "MissionId", "Model", "ModelRerouted", "NoteMade", "Noted", "Outcome", "PeerError",
-    "Placed", "Pool",
-    "ProcessExited", "ProctorError", "PromptSent", "Question", "ReasoningSaid", "ReasoningStreamed", "RefusedError",
-    "Replied", "Report", "ResultFound", "Session", "SessionBegan", "SessionRefused", "StatusChanged", "StrategyId",
-    "StreamEnded", "TextSaid", "TextStreamed", "Tool", "ToolBegan", "ToolEnded", "ToolStreamed", "Turn", "TurnAsked",
-    "TurnBegan", "TurnEnded", "Unrecognized", "UsageReported", "WarningRaised", "WireError", "Workspace", "pool",
-    "run", "session",
+    "Decide", "Decision", "Ending", "ErrorReported", "Event", "EvidenceError", "EvidenceKept", "Expect",
+    "FactsStated", "Flow", "FlowId", "HangupError", "HeadlessRun", "HistoryRead", "HookRan", "InputError",
+    "LimitReached", "Limits", "MachineError", "Mission", "MissionId", "Model", "ModelRerouted", "NoteMade", "Noted",
+    "Outcome", "PeerError", "Placed", "Pool", "ProcessExited", "ProctorError", "PromptSent", "Question",
+    "ReasoningSaid", "ReasoningStreamed", "RefusedError", "Replied", "Report", "ResultFound", "Select", "Session",
+    "SessionBegan", "SessionRefused", "StatusChanged", "StrategyId", "StreamEnded", "TextSaid", "TextStreamed",
+    "Tool", "ToolBegan", "ToolEnded", "ToolStreamed", "Turn", "TurnAsked", "TurnBegan", "TurnEnded", "Unrecognized",
+    "UsageReported", "WarningRaised", "WireError", "Workspace", "pool", "run", "session",
 ]  # fmt: skip
 
 EvidenceKept: TypeAlias = Literal["off", "memory", "disk"]
@@ -225,9 +230,12 @@ class Pool:
 async def run(
     spec: str | Path | Campaign | Mapping[str, Any],
     *,
+    on: Sequence[str] | None = None,
+    select: Select | None = None,
     root: str | Path | None = None,
     decide: Decide | None = None,
     approval_deadline: Duration = DECIDE_S,
+    resume: str | None = None,
 ) -> Report:
     """Runs a campaign and keeps its evidence: each attempt with its outcome, what the agent claimed, what was verified,
     and its folder. It is a file, or a Campaign or mapping built here, which says what a file would.
@@ -236,25 +244,45 @@ async def run(
         for attempt in report.attempts:
             print(attempt.mission_id, attempt.outcome, attempt.claimed, attempt.verified, attempt.dir)
 
-    `decide` is asked where a flow says `approvals: ask`. Paths of a campaign built here start from the current folder.
+    `on` makes it a suite: each runtime named there is a flow, instead of those that it says, if it says any. `select`
+    narrows its missions. `decide` is asked where a flow says `approvals: ask`. Paths of a campaign that was built here
+    start from the current folder. `resume` is the id of a campaign of this spec: then what it has left to do is done, of
+    what it was begun with, and the report is of all of it.
     """
-    # Files are read and written in threads: the loop may be somebody's server.
-    if isinstance(spec, str | Path):
-        loaded = await anyio.to_thread.run_sync(load_spec, Path(spec))
-    else:
-        loaded = load_built(spec, name="campaign", folder=Path.cwd())
     place = _root(root)
+    campaign = None if resume is None else _campaign(place, resume)
+    # Files are read and written in threads: the loop may be somebody's server.
+    loaded = await anyio.to_thread.run_sync(lambda: _load(spec, on=on, select=select, resume=campaign))
     result = await run_campaign(
         loaded,
         root=place,
         watcher=CampaignWatcher(),
         decide=decide,
         decide_deadline_s=_seconds(approval_deadline, key="approval_deadline"),
+        resume=campaign,
     )
     reasons = {each.attempt_id: str(each.error) for each in result.attempts if each.error is not None}
     return await anyio.to_thread.run_sync(
         lambda: keep_report(result.paths, root=place, redactor=result.redactor, reasons=reasons)
     )
+
+
+def _load(
+    spec: str | Path | Campaign | Mapping[str, Any],
+    *,
+    on: Sequence[str] | None,
+    select: Select | None,
+    resume: CampaignPaths | None,
+) -> LoadedSpec:
+    folder = Path(spec).absolute().parent if isinstance(spec, str | Path) else Path.cwd()
+    if resume is None:
+        flows = None if on is None else flows_on(on, config=load_config(folder))
+        given = Given(select=select or Select(), flows=flows)
+    else:
+        given = read_given(resume)
+    if isinstance(spec, str | Path):
+        return load_spec(Path(spec), given=given)
+    return load_built(spec, name="campaign", folder=folder, given=given)
 
 
 # ── what is said in Python, as a spec says it ──
@@ -335,6 +363,13 @@ def _seconds(written: Duration, *, key: str) -> float:
         return parse_duration_s(written)
     except ValueError as error:
         raise _wrong(key, str(error)) from None
+
+
+def _campaign(root: Path, id_: str) -> CampaignPaths:
+    campaign = RootPaths(root).campaign(CampaignId(id_))
+    if not campaign.folder.is_dir():
+        raise InputError("evidence.not-found", f"there is no campaign {id_} under {root}", file=_NAME, key="resume")
+    return campaign
 
 
 def _root(root: str | Path | None) -> Path:

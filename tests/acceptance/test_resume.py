@@ -10,9 +10,11 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 import yaml
 
+import proctor
 from proctor.attempt.recheck import examine_run
 from proctor.evidence.layout import CampaignPaths, RootPaths
 from proctor.report.query import STAMP_CHARS
@@ -125,10 +127,14 @@ def test_whoever_loses_the_race_for_a_campaign_changes_nothing_and_a_cancelled_o
     assert ledger(lab) == [("slow.codex.r1.1", "sealed", "completed", None)]
     idle = ask(lab, "campaign", "cancel", "--json")
     assert (idle.code, idle.json["error"]["code"]) == (2, "campaign.not-running")
-    assert [each.attempt_id for each in lab.run(spec, resume=campaign_of(lab)).attempts] == [
+    campaign_id = campaign_of(lab).folder.name
+    report = anyio.run(lambda: proctor.run(spec, root=lab.root, resume=campaign_id))
+    assert [each.attempt_id for each in report.attempts] == [
+        "slow.codex.r1.1",
         "quick0.codex.r1.1",
         "quick1.codex.r1.1",
     ]
+    assert report.campaign_id == campaign_id
 
 
 def names(lab: Lab) -> list[str]:

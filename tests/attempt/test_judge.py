@@ -37,7 +37,7 @@ CALLS = (
 )
 CHANGED = ("src/greet.py", "src/deep/names.py", "notes.md")
 CLAIM = Claim(
-    claimed=True, answer="It is 42.", result={"total": 3, "items": ["a"], "note": "", "ok": True, "n/a": None}
+    claimed=True, answer="It is 42.", result={"total": 3, "items": ["a"], "note": "", "ok": True, "n/a": None, "o": {}}
 )
 
 
@@ -50,7 +50,9 @@ MET = [
     ExpectSpec(answer="It is 42."),
     ExpectSpec(matches=r"\b42\b"),
     ExpectSpec(matches="(?i)IT IS"),
-    ExpectSpec(result=ResultExpect(equals={"total": 3.0, "items": ["a"], "note": "", "ok": True, "n/a": None})),
+    ExpectSpec(
+        result=ResultExpect(equals={"total": 3.0, "items": ["a"], "note": "", "ok": True, "n/a": None, "o": {}})
+    ),
     ExpectSpec(result=ResultExpect(has=["/total", "/items/0", "/note", "/n~1a", ""])),
     ExpectSpec(result=ResultExpect(non_empty=["/total", "/items", "/ok"])),
     ExpectSpec(trace=TraceExpect(max_tool_calls=6, max_failures=2, max_repeats=3)),
@@ -71,14 +73,15 @@ MISSED = [
     (ExpectSpec(matches="^42"), "answer: expected a match of '^42', got 'It is 42.'"),
     (
         ExpectSpec(result=ResultExpect(equals={"total": 3})),
-        'result: expected {"total":3}, got {"total":3,"items":["a"],"note":"","ok":true,"n/a":null}',
+        'result: expected {"total":3}, got {"total":3,"items":["a"],"note":"","ok":true,"n/a":null,"o":{}}',
     ),
     (
         ExpectSpec(result=ResultExpect(has=["/items/1"])),
-        'result: expected something at /items/1, got {"total":3,"items":["a"],"note":"","ok":true,"n/a":null}',
+        'result: expected something at /items/1, got {"total":3,"items":["a"],"note":"","ok":true,"n/a":null,"o":{}}',
     ),
     (ExpectSpec(result=ResultExpect(non_empty=["/note"])), 'result: expected /note not to be empty, got ""'),
     (ExpectSpec(result=ResultExpect(non_empty=["/n~1a"])), "result: expected /n~1a not to be empty, got nothing"),
+    (ExpectSpec(result=ResultExpect(non_empty=["/o"])), "result: expected /o not to be empty, got {}"),
     (ExpectSpec(result=ResultExpect(non_empty=["/none"])), "result: expected /none not to be empty, got nothing"),
     (ExpectSpec(trace=TraceExpect(max_tool_calls=5)), "trace: expected at most 5 tool calls, got 6"),
     (ExpectSpec(trace=TraceExpect(max_tool_calls=0)), "trace: expected at most 0 tool calls, got 6"),

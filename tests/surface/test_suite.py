@@ -7,13 +7,13 @@ import msgspec
 import pytest
 
 from proctor.campaign.freeze import FrozenFiles
+from proctor.campaign.suite import flows_on
 from proctor.config.load import load_config
 from proctor.errors import InputError
 from proctor.ids import FlowId, StrategyId
 from proctor.spec.load import Given
 from proctor.spec.model import FlowSpec, Isolation
 from proctor.spec.running import SelectSpec
-from proctor.surface.suite import flows_on
 from tests.lab import DONE, Lab
 from tests.surface.conftest import ask
 

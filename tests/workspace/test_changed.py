@@ -38,8 +38,12 @@ def test_folders_pipes_and_modes_are_read_back_too(tmp_path: Path) -> None:
         (tree / "run.sh").touch()
     (now / "run.sh").chmod(0o755)
     (now / "made (by hand)").mkdir()
+    (now / 'said "so"').mkdir()
     os.mkfifo(now / "pipe")
-    assert changed_in(diff(base, now).decode()) == Changed(paths=("made (by hand)", "pipe", "run.sh"))
+    os.mkfifo(now / "two\nlines (so)")
+    Path(os.fsdecode(os.fsencode(now) + b"/\xff.txt")).touch()
+    names = ("made (by hand)", "pipe", "run.sh", 'said "so"', "two\nlines (so)", "\udcff.txt")
+    assert changed_in(diff(base, now).decode()) == Changed(paths=names)
 
 
 def test_a_diff_that_was_cut_says_so(tmp_path: Path) -> None:

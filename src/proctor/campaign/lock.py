@@ -29,6 +29,8 @@ def campaign_lock(paths: CampaignPaths) -> Iterator[None]:
             os.write(lock, msgspec.json.encode(identify(os.getpid())))
         yield
     finally:
+        with suppress(OSError):
+            os.ftruncate(lock, 0)
         os.close(lock)
 
 

@@ -14,6 +14,7 @@ from proctor.campaign.lock import campaign_lock
 from proctor.campaign.preflight import Ready, preflight
 from proctor.campaign.reconcile import reconcile
 from proctor.campaign.scratch import open_scratch
+from proctor.campaign.spending import prices_of
 from proctor.campaign.stamp import stamp
 from proctor.campaign.standing import UNTRIED, Patience, Standing, standings
 from proctor.canonical import digest_bytes
@@ -81,7 +82,8 @@ async def open_campaign(
 
         frozen = await anyio.to_thread.run_sync(frozen_spec)
         book = stack.enter_context(open_ledger(paths.ledger))
-        book.apply(list(reconcile(book.tried(state="claimed"), root=RootPaths(root), at_ms=clock.wall_ms())))
+        claimed, usd_of = book.tried(state="claimed"), prices_of(loaded)
+        book.apply(list(reconcile(claimed, root=RootPaths(root), at_ms=clock.wall_ms(), usd_of=usd_of)))
         plan, now_ms = frozen.plan, clock.wall_ms()
         patience = Patience(retries=plan.schedule.retries, mission_ms=plan.schedule.mission_ms)
         known, took_ms, usd = standings(book.tried(), patience=patience), book.took_ms(), book.settled_usd()

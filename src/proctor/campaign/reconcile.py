@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator
 
 from proctor.campaign import ledger
 from proctor.campaign.ledger import Statement
+from proctor.campaign.spending import UsdOf
 from proctor.campaign.standing import Tried
 from proctor.errors import EvidenceError
 from proctor.evidence.artifacts import AttemptRecord, AttemptReport
@@ -14,14 +15,14 @@ from proctor.evidence.seal import check_seal
 CUT_OFF = "run.cut-off"
 
 
-def reconcile(claimed: Iterable[Tried], *, root: RootPaths, at_ms: int) -> Iterator[Statement]:
+def reconcile(claimed: Iterable[Tried], *, root: RootPaths, at_ms: int, usd_of: UsdOf) -> Iterator[Statement]:
     """Only for whoever holds the campaign's lock: nobody may still be at work on them."""
     for each in claimed:
         paths = root.run(each.run).attempt(each.cell, n=each.n)
-        yield _settled(each, paths, at_ms=at_ms)
+        yield _settled(each, paths, at_ms=at_ms, usd_of=usd_of)
 
 
-def _settled(tried: Tried, paths: AttemptPaths, *, at_ms: int) -> Statement:
+def _settled(tried: Tried, paths: AttemptPaths, *, at_ms: int, usd_of: UsdOf) -> Statement:
     if problems := check_seal(paths):
         code = next((each.code for each in problems if each.code != "evidence.partial"), CUT_OFF)
         return ledger.abandon(tried.id, code=code if paths.seal.exists() else CUT_OFF, at_ms=at_ms)
@@ -32,4 +33,6 @@ def _settled(tried: Tried, paths: AttemptPaths, *, at_ms: int) -> Statement:
         return ledger.abandon(tried.id, code=error.code, at_ms=at_ms)
     # When it really ended: the orchestrator's death is no part of what it took.
     ended_at_ms = min(at_ms, tried.claimed_at_ms + report.duration_ms)
-    return ledger.settle(tried.id, report, at_ms=ended_at_ms, strategy=record.strategy)
+    usage = report.metrics.usage
+    usd = usd_of(record.flow_id, None if usage is None else usage.tokens)
+    return ledger.settle(tried.id, report, at_ms=ended_at_ms, strategy=record.strategy, usd=usd)

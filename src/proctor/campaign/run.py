@@ -20,21 +20,19 @@ from proctor.campaign.hosts import HostPool
 from proctor.campaign.ledger import GroupCommit
 from proctor.campaign.open import Opened, open_campaign
 from proctor.campaign.schedule import Scheduler
-from proctor.campaign.spending import Spending
+from proctor.campaign.spending import Spending, prices_of
 from proctor.campaign.stops import Stops
 from proctor.campaign.watch import Began, CampaignWatcher
 from proctor.clock import SYSTEM_CLOCK, Clock
 from proctor.contain.intent import open_intents
 from proctor.errors import InputError, lone
-from proctor.event.model import Tokens
 from proctor.evidence.layout import CampaignPaths, RootPaths
 from proctor.evidence.redact import Redactor
 from proctor.evidence.sync import open_sync
-from proctor.ids import CampaignId, CellId, FlowId, ProcessId, RunId
+from proctor.ids import CampaignId, CellId, ProcessId, RunId
 from proctor.runtime.base import Decide
 from proctor.spec.load import LoadedSpec
 from proctor.spec.model import Approvals
-from proctor.spec.prices import price_key
 
 __all__ = ["CampaignResult", "Stops", "run_campaign"]
 
@@ -206,7 +204,7 @@ class _Run:
                 agents=agents,
                 pool=pool,
                 commit=commit,
-                spending=Spending(usd_of=self._usd_of, most_usd=plan.schedule.usd, settled_usd=opened.usd),
+                spending=Spending(usd_of=prices_of(self.loaded), most_usd=plan.schedule.usd, settled_usd=opened.usd),
                 disk=disk,
                 is_scratch_kept=self.is_scratch_kept,
                 decide=self.decide,
@@ -234,11 +232,6 @@ class _Run:
             await self.health.write(least=1)
         if pool.failure is not None:
             raise pool.failure
-
-    def _usd_of(self, flow: FlowId, tokens: Tokens | None) -> float | None:
-        prices = self.loaded.prices
-        model = next(each.model for each in self.opened.frozen.plan.flows if each.id == flow)
-        return None if prices is None else prices.usd(price_key(model.provider, model.name), tokens)
 
     def _how(self, dispatcher: Dispatcher) -> str:
         """The run's last word, for the ledger and for people."""

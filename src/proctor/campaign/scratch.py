@@ -67,7 +67,7 @@ def kept_scratch(runs: Path) -> list[Path]:
 
 
 def is_locked(folder: Path) -> bool:
-    """Whether the owner of this folder lives. Looked at, not taken: nobody who wants it now is to find it taken."""
+    """Whether the owner of this folder lives. Nothing is made, and the lock is only shared for an instant."""
     try:
         lock = os.open(folder / LOCK, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:

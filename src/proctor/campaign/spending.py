@@ -8,9 +8,18 @@ from proctor.attempt.model import Watcher
 from proctor.event.model import Event, Tokens, TurnBegan, UsageReported
 from proctor.event.usage import UsageFold
 from proctor.ids import AttemptId, FlowId
+from proctor.spec.load import LoadedSpec
+from proctor.spec.prices import price_key
 
 UsdOf = Callable[[FlowId, Tokens | None], float | None]
 """What so many tokens of a flow's model cost; None where that is not known."""
+
+
+def prices_of(loaded: LoadedSpec) -> UsdOf:
+    """By the price file of a spec, if it names one."""
+    prices, models = loaded.prices, {flow.id: flow.model or loaded.spec.model for flow in loaded.spec.flows}
+    keys = {flow: price_key(model.provider, model.name) for flow, model in models.items()}
+    return lambda flow, tokens: None if prices is None else prices.usd(keys[flow], tokens)
 
 
 @dataclass(slots=True, kw_only=True)

@@ -98,7 +98,9 @@ def load_spec(path: Path, *, given: Given = NOTHING) -> LoadedSpec:
     return _load(read_source(path), path, given=given)
 
 
-def load_built(built: CampaignSpec | Mapping[str, Any], *, name: str, folder: Path, excused: str = "") -> LoadedSpec:
+def load_built(
+    built: CampaignSpec | Mapping[str, Any], *, name: str, folder: Path, given: Given = NOTHING, excused: str = ""
+) -> LoadedSpec:
     """A spec that was built in Python, held to the same rules. Its paths start from `folder`.
 
     The key `excused` may be missing or wrong.
@@ -106,7 +108,7 @@ def load_built(built: CampaignSpec | Mapping[str, Any], *, name: str, folder: Pa
     source = yaml.safe_dump(msgspec.to_builtins(built), sort_keys=False, allow_unicode=True).encode()
     path = folder / name
     try:
-        return replace(_load(source, path, excused=excused), file=name, is_built=True)
+        return replace(_load(source, path, given=given, excused=excused), file=name, is_built=True)
     except InputError as error:
         told = error.errors if isinstance(error, CollectedInputError) else (error,)
         raise_collected([_without_line(each, file=name) if each.file == str(path) else each for each in told])

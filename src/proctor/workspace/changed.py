@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from proctor.workspace.name import unquoted
 
 _HEADER = "diff --git "
-_TOLD = re.compile(r"# (?:removed|new) [a-z]+ (\".*?[^\\]\"|.+?)(?: \([^()]*\))?")
+_TOLD = re.compile(r"# (?:removed|new) [a-z]+ (.+?)(?: \([^()]*\))?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

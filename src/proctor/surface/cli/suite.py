@@ -8,6 +8,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from proctor.campaign.suite import flows_on
 from proctor.config.load import load_config
 from proctor.report.words import legible, plural
 from proctor.spec.load import LoadedSpec
@@ -18,7 +19,6 @@ from proctor.surface.cli.drive import drive
 from proctor.surface.cli.output import Output
 from proctor.surface.cli.run import KEEP_SCRATCH, YES, tell
 from proctor.surface.cli.selecting import SELECT, load_selected
-from proctor.surface.suite import flows_on
 
 
 def plan(*, suite: Path, on: str | None, as_json: bool, select: SelectSpec) -> int:

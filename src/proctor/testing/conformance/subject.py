@@ -256,7 +256,14 @@ class Subject:
             "options": {self.runtime.id: {**self.options, **staged, **(options or {})}},
         }
         mission = {"id": "mission", "prompt": prompt, "script": str(script)}
-        spec = {"version": 1, "campaign": "conformance", "missions": [mission], "flows": [flow], "limits": dict(limits)}
+        spec = {
+            "version": 1,
+            "campaign": "conformance",
+            "missions": [mission],
+            "flows": [flow],
+            "limits": dict(limits),
+            "schedule": {"retries": 0},  # it is the one attempt that is looked at
+        }
         # Nothing in it is found by way of a folder; the user's own is where settings are looked for.
         return load_built({**spec, **top}, name="conformance", folder=Path.cwd())
 

@@ -1,0 +1,148 @@
+"""What resume finds in a ledger: when a cell is due, what an older Proctor kept, and claims that the disk decides."""
+
+import os
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from bench.campaign import KEY, spec_of
+from bench.runtimes import write_fake
+from proctor.campaign.ledger import VERSION, open_ledger, read_origin
+from proctor.campaign.lock import campaign_lock, owner_of
+from proctor.campaign.run import CampaignResult, run_campaign
+from proctor.campaign.watch import CampaignWatcher
+from proctor.clock import SYSTEM_CLOCK
+from proctor.contain.identity import identify
+from proctor.errors import InputError, MachineError
+from proctor.evidence.layout import CampaignPaths
+from proctor.spec.load import load_spec
+from tests.runtime.twin import run
+
+# As version 1 made it.
+FIRST = """
+create table cell (id text primary key, mission text not null, flow text not null, repeat integer not null,
+                   digest text not null) strict;
+create table run (id text primary key, began_at_ms integer not null, ended_at_ms integer) strict;
+create table attempt (id text primary key, cell text not null references cell, n integer not null,
+                      run text not null references run, state text not null, claimed_at_ms integer not null,
+                      ended_at_ms integer, outcome text, code text, claimed integer, verified integer, met integer,
+                      tool_calls integer, tokens integer, duration_ms integer,
+                      unique (cell, n)) strict;
+create index attempt_state on attempt (state);
+insert into cell values ('m.f.r1', 'm', 'f', 1, 'sha256:0');
+insert into run values ('r', 1, 9);
+insert into attempt (id, cell, n, run, state, claimed_at_ms, ended_at_ms, outcome)
+values ('m.f.r1.1', 'm.f.r1', 1, 'r', 'sealed', 2, 5, 'completed');
+pragma application_id = 0x50524354;
+pragma user_version = 1;
+"""
+
+
+@pytest.fixture
+def spec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Two cells on an agent that is none."""
+    monkeypatch.setenv(KEY, "none-needed-here")
+    monkeypatch.setenv("PROCTOR_CODEX", str(write_fake(tmp_path)))
+    file = tmp_path / "spec.yaml"
+    file.write_bytes(msgspec.json.encode(spec_of(2, isolation="shared")))
+    return file
+
+
+def campaign(spec: Path, *, resume: CampaignPaths | None = None) -> CampaignResult:
+    root = spec.parent / "evidence"
+    return run(lambda: run_campaign(load_spec(spec), root=root, watcher=CampaignWatcher(), resume=resume))
+
+
+def change(paths: CampaignPaths, sql: str, *values: object) -> None:
+    with closing(sqlite3.connect(paths.ledger, isolation_level=None)) as writer:
+        writer.execute(sql, values)
+
+
+def rows(paths: CampaignPaths, columns: str) -> list[tuple[object, ...]]:
+    with closing(sqlite3.connect(paths.ledger)) as reader:
+        return reader.execute(f"select {columns} from attempt order by id").fetchall()
+
+
+def test_a_cell_that_is_due_later_is_not_tried_before(spec: Path) -> None:
+    paths = campaign(spec).paths
+    due_ms = SYSTEM_CLOCK.wall_ms() + 300
+    change(
+        paths,
+        "update attempt set outcome = 'crashed', code = 'peer.hangup', retry_at_ms = ? where id = 'm0.f.r2.1'",
+        due_ms,
+    )
+    [again] = campaign(spec, resume=paths).attempts
+    assert again.attempt_id == "m0.f.r2.2"
+    [(claimed_at_ms,)] = [row[1:] for row in rows(paths, "id, claimed_at_ms") if row[0] == again.attempt_id]
+    assert isinstance(claimed_at_ms, int)
+    assert claimed_at_ms >= due_ms
+
+
+@pytest.mark.requirement("evidence.crash-safe")
+def test_a_claim_is_decided_by_its_seal_and_nothing_else_is_looked_at(spec: Path) -> None:
+    first = campaign(spec)
+    before = rows(first.paths, "id, state, outcome, tokens, strategy, tally")
+    # As if it had been killed when the seals were there and the ledger did not know yet; then with one that is torn.
+    change(
+        first.paths,
+        "update attempt set state = 'claimed', ended_at_ms = null, outcome = null, tokens = null, tally = null,"
+        " strategy = null",
+    )
+    assert campaign(spec, resume=first.paths).attempts == ()
+    assert rows(first.paths, "id, state, outcome, tokens, strategy, tally") == before
+    change(first.paths, "update attempt set state = 'claimed' where id = 'm0.f.r1.1'")
+    [seal] = (spec.parent / "evidence").glob("runs/*/attempts/m0.f.r1.1/seal.json")
+    seal.write_bytes(seal.read_bytes()[:-9])
+    assert [each.attempt_id for each in campaign(spec, resume=first.paths).attempts] == ["m0.f.r1.2"]
+    assert [row[:2] for row in rows(first.paths, "id, state")] == [
+        ("m0.f.r1.1", "abandoned"),
+        ("m0.f.r1.2", "sealed"),
+        ("m0.f.r2.1", "sealed"),
+    ]
+
+
+def test_a_ledger_of_version_1_is_brought_to_the_present_when_a_run_is_added(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.db"
+    with closing(sqlite3.connect(path)) as writer:
+        writer.executescript(FIRST)
+    assert read_origin(path) is None, "and reading leaves it as it is"
+    with open_ledger(path) as book:
+        [tried] = book.tried()
+        assert (tried.id, tried.state, tried.outcome, tried.usd) == ("m.f.r1.1", "sealed", "completed", None)
+        assert book.took_ms() == 8
+    with open_ledger(path), closing(sqlite3.connect(path)) as reader:
+        assert reader.execute("pragma user_version").fetchone() == (VERSION,)
+        assert reader.execute("select ended from run").fetchall() == [(None,)]
+
+
+def test_a_campaign_that_was_cut_off_before_its_plan_is_not_gone_on_with(spec: Path) -> None:
+    paths = campaign(spec).paths
+    paths.plan.unlink()
+    with pytest.raises(InputError) as refused:
+        campaign(spec, resume=paths)
+    assert refused.value.code == "campaign.not-begun"
+
+
+def test_a_lock_names_its_owner_and_one_whose_owner_is_dead_or_only_looked_is_taken(tmp_path: Path) -> None:
+    paths = CampaignPaths(tmp_path)
+    # A process that dies with the lock: what it wrote stays, and is of nobody.
+    dying = (
+        "import os, sys; from pathlib import Path; from proctor.campaign.lock import campaign_lock;"
+        "from proctor.evidence.layout import CampaignPaths;"
+        "held = campaign_lock(CampaignPaths(Path(sys.argv[1]))); held.__enter__(); os._exit(9)"
+    )
+    assert subprocess.run([sys.executable, "-c", dying, str(tmp_path)]).returncode == 9
+    dead = owner_of(paths)
+    assert dead is not None
+    with campaign_lock(paths):
+        assert owner_of(paths) == identify(os.getpid())
+        assert dead != owner_of(paths)
+        with pytest.raises(MachineError) as refused, campaign_lock(paths):
+            pass
+        assert refused.value.code == "machine.locked"
+    assert owner_of(paths) is None, "whoever leaves in order takes the name away"

@@ -1,0 +1,88 @@
+"""What a campaign says of expectations, hooks, durations and limits is checked before anything runs, line by line."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import pytest
+
+from proctor.spec.load import load_spec
+from tests.spec.good import write
+
+Told: TypeAlias = Callable[[Callable[[], object]], list[Any]]
+
+SPEC = """\
+version: 1
+campaign: night
+missions:
+  - id: a
+    prompt: A
+    script: say.yaml
+    expect:
+      matches: ^4
+      result: {has: [/a], non_empty: [/a]}
+      trace: {max_failures: 0}
+      workspace: {changed: [src/*.py], only: []}
+    hooks: {before: [ls], timeout: 5s}
+flows: [{id: native, runtime: [one]}]
+limits: {mission: 1h, campaign: 8h}
+schedule: {strategies: {one: 2}, providers: {scripted: 1}, start_interval: 1s, backoff: 1s, longest_wait: 1h}
+hooks: {after: ls, timeout: 1m}
+"""
+NO_DURATION = "not a duration: write it like 90s, 2m, 500ms or 1h"
+
+
+def test_all_of_it_may_be_said(folder: Path) -> None:
+    assert [each.id for each in load_spec(write(folder, SPEC)).missions] == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line", "key", "what"),
+    [
+        ("matches: ^4", "matches: (", 8, "missions[0].expect.matches", "no pattern (RE2): missing ): ("),
+        ("has: [/a]", "has: [a]", 9, "missions[0].expect.result.has[0]", "`a` is no JSON pointer"),
+        ("has: [/a]", "has: [/a~]", 9, "missions[0].expect.result.has[0]", "`/a~` is no JSON pointer"),
+        (
+            "{max_failures: 0}",
+            "{}",
+            10,
+            "missions[0].expect.trace",
+            "nothing is stated here, so nothing could be missed",
+        ),
+        (
+            "{max_failures: 0}",
+            "{max_failures: -1}",
+            10,
+            "missions[0].expect.trace.max_failures",
+            "expected an integer >= 0",
+        ),
+        (
+            "[src/*.py]",
+            "[/src/*.py]",
+            11,
+            "missions[0].expect.workspace.changed[0]",
+            "paths are those in the workspace, as in `src/*.py`",
+        ),
+        (
+            "only: []",
+            "only: [../*]",
+            11,
+            "missions[0].expect.workspace.only[0]",
+            "paths are those in the workspace, as in `src/*.py`",
+        ),
+        ("timeout: 5s", "timeout: soon", 12, "missions[0].hooks.timeout", NO_DURATION),
+        ("mission: 1h", "mission: soon", 14, "limits.mission", NO_DURATION),
+        ("campaign: 8h", "campaign: soon", 14, "limits.campaign", NO_DURATION),
+        ("strategies: {one: 2}", "strategies: {on: 2}", 15, "schedule.strategies.on", "no flow uses it"),
+        ("{scripted: 1}", "{openai: 1}", 15, "schedule.providers.openai", "no flow uses it"),
+        ("start_interval: 1s", "start_interval: soon", 15, "schedule.start_interval", NO_DURATION),
+        ("backoff: 1s", "backoff: soon", 15, "schedule.backoff", NO_DURATION),
+        ("longest_wait: 1h", "longest_wait: soon", 15, "schedule.longest_wait", NO_DURATION),
+        ("timeout: 1m", "timeout: soon", 16, "hooks.timeout", NO_DURATION),
+    ],
+)
+def test_what_is_wrong_is_told_at_its_line(
+    folder: Path, told: Told, old: str, new: str, line: int, key: str, what: str
+) -> None:
+    found = told(lambda: load_spec(write(folder, SPEC.replace(old, new))))
+    assert [(each[1], each[2], each[3]) for each in found] == [(line, key, what)]
