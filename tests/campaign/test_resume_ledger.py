@@ -131,9 +131,10 @@ def test_a_campaign_that_was_cut_off_before_its_plan_is_not_gone_on_with(spec: P
 def test_a_lock_names_its_owner_and_one_whose_owner_is_dead_or_only_looked_is_taken(tmp_path: Path) -> None:
     paths = CampaignPaths(tmp_path)
     # A process that dies with the lock: what it wrote stays, and is of nobody.
-    dying = "import sys, os; from pathlib import Path; from proctor.campaign.lock import campaign_lock as lock;"
-    dying += (
-        "from proctor.evidence.layout import CampaignPaths as P; lock(P(Path(sys.argv[1]))).__enter__(); os._exit(9)"
+    dying = (
+        "import os, sys; from pathlib import Path; from proctor.campaign.lock import campaign_lock;"
+        "from proctor.evidence.layout import CampaignPaths;"
+        "held = campaign_lock(CampaignPaths(Path(sys.argv[1]))); held.__enter__(); os._exit(9)"
     )
     assert subprocess.run([sys.executable, "-c", dying, str(tmp_path)]).returncode == 9
     dead = owner_of(paths)
@@ -144,3 +145,4 @@ def test_a_lock_names_its_owner_and_one_whose_owner_is_dead_or_only_looked_is_ta
         with pytest.raises(MachineError) as refused, campaign_lock(paths):
             pass
         assert refused.value.code == "machine.locked"
+    assert owner_of(paths) is None, "whoever leaves in order takes the name away"

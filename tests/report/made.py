@@ -133,7 +133,13 @@ def tried(
     paths.create()
     names = {CellId(name): name.split(".") for name in tries}
     cells = tuple(
-        Cell(id=id_, mission=MissionId(mission), flow=FlowId(flow), repeat=int(repeat[1:]), digest=Digest(digest))
+        Cell(
+            id=id_,
+            mission=MissionId(mission),
+            flow=FlowId(flow),
+            repeat=int(repeat[1:]),
+            digest=Digest(f"{digest}{flow}"),
+        )
         for id_, (mission, flow, repeat) in names.items()
     )
     plan = Plan(

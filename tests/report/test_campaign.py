@@ -5,6 +5,7 @@ import io
 import sqlite3
 from collections.abc import Sequence
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -116,6 +117,8 @@ def test_a_campaign_that_runs_is_reported_as_it_stands(tmp_path: Path) -> None:
     with (paths.folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         found = report_campaign(read_standing(paths, root=RootPaths(tmp_path)))
+        late = standing_of(tmp_path / "late", {"one.codex.r1": [YES]})
+    assert report_campaign(replace(late, is_running=True)).is_whole is False
     assert [each.why for each in found.missing] == ["running", "not tried yet"]
     assert (found.is_running, found.is_whole, found.exit) == (True, False, Exit.UNVERIFIED)
 

@@ -94,7 +94,13 @@ def test_a_trace_profile_asks_every_result_for_what_it_must_show(
 @pytest.mark.requirement("campaign.gates")
 def test_tools_ask_that_no_call_broke_the_flows_policy(tmp_path: Path) -> None:
     clean, dirty = {**YES, "policy_violations": ()}, {**YES, "policy_violations": ("c1: …", "c2: …")}
-    tries: Tries = {"m.bound.r1": [clean], "n.bound.r1": [dirty], "o.bound.r1": [YES], "m.free.r1": [dirty]}
+    tries: Tries = {
+        "m.bound.r1": [clean],
+        "n.bound.r1": [dirty],
+        "o.bound.r1": [YES],
+        "p.bound.r1": [INFRA],
+        "m.free.r1": [dirty],
+    }
     found = reported(tmp_path, tries, tools={FlowId("bound"): ToolsSpec(deny=["web:*"])})
     assert [(each.attempt_id, each.why) for each in blocked(found, "tools")] == [
         ("n.bound.r1.1", "tool calls against its policy: 2"),

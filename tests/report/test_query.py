@@ -25,7 +25,7 @@ from proctor.report.place import find_attempt, find_place, latest_campaign, plac
 from proctor.report.query import find_all, find_campaign, report_row
 from proctor.report.row import AttemptRow
 from proctor.report.standing import read_standing
-from tests.report.made import CAMPAIGN, RUN, campaign
+from tests.report.made import CAMPAIGN, CUT, RUN, YES, campaign, tried
 
 
 def sealed_row(root: Path, mission: str) -> AttemptRow:
@@ -66,6 +66,16 @@ def test_an_attempt_that_the_ledger_was_not_told_of_is_partial_or_still_running(
         fcntl.flock(lock, fcntl.LOCK_EX)
         assert [row.state for row in find_all(RootPaths(tmp_path)).rows] == ["running"]
     assert [row.state for row in find_all(RootPaths(tmp_path)).rows] == ["partial"]
+
+
+def test_an_attempt_whose_proctor_was_killed_is_partial_and_one_without_evidence_abandoned(tmp_path: Path) -> None:
+    paths = tried(tmp_path, {"killed.codex.r1": [CUT], "again.codex.r1": [CUT, YES]})
+    rows = find_campaign(RootPaths(tmp_path), paths).rows
+    assert [(row.attempt_id, row.state, row.is_superseded) for row in rows] == [
+        ("killed.codex.r1.1", "partial", False),
+        ("again.codex.r1.1", "partial", True),
+        ("again.codex.r1.2", "sealed", False),
+    ]
 
 
 def test_reading_a_ledger_leaves_nothing_beside_it(tmp_path: Path) -> None:

@@ -91,6 +91,12 @@ def test_a_difference_is_significant_just_where_its_interval_leaves_nought_out(
     assert (low, high) == pytest.approx((-swapped.interval[1], -swapped.interval[0]))
 
 
+def test_where_no_pair_differs_the_interval_is_as_wide_as_what_might_still_differ() -> None:
+    alike = Paired(both=6, only_first=0, only_second=0, neither=4)
+    assert alike.difference == 0
+    assert alike.interval == pytest.approx((-0.3085, 0.3085), abs=1e-4)
+
+
 @given(counts, counts)
 def test_a_split_is_as_likely_either_way_and_never_more_than_certain(one: int, other: int) -> None:
     assert sign_test(one, other) == sign_test(other, one)

@@ -13,6 +13,7 @@ import msgspec
 import pytest
 
 from proctor.evidence.layout import AttemptPaths, CampaignPaths
+from proctor.report.query import report_row, row_of_folder
 from tests.attempt.forge import alter_json, reseal
 from tests.lab import Lab, mission, report_of, say_done
 from tests.surface.conftest import Quickstart, ask
@@ -98,6 +99,12 @@ def test_a_ledger_that_tells_another_ending_is_caught_by_a_strict_report(quickst
         "claim.codex.r1.1",
         "evidence.ledger",
     )
+
+
+def test_what_stands_in_no_folder_is_kept_where_the_folder_is_read(quickstart: Quickstart) -> None:
+    row = row_of_folder(AttemptPaths(quickstart.folder("fix")))
+    told = msgspec.structs.replace(row, is_superseded=True, usd=0.5)
+    assert (report_row(told).is_superseded, report_row(told).usd, report_row(told).verified) == (True, 0.5, True)
 
 
 # ── publish-check ──

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from proctor.attempt.machine import State
-from proctor.errors import InputError
+from proctor.errors import InputError, MachineError
 from proctor.event.model import TurnBegan
 from proctor.event.outcome import Outcome
 from proctor.ids import AttemptId, TurnId
@@ -163,6 +163,20 @@ def test_a_reader_who_reads_nothing_holds_nobody_up(tmp_path: Path) -> None:
         assert threading.active_count() <= before + 2, "idle threads of the pool may stay; none is stuck"
 
     run(work)
+
+
+def test_the_last_rows_are_written_however_it_ended(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+
+    async def work() -> None:
+        async with open_progress("night", rows_to=path) as progress:
+            progress.began(began(tmp_path))
+            progress.ended("failed")
+            raise MachineError("machine.disk-full", "no space left")
+
+    with pytest.raises(ExceptionGroup):
+        run(work)
+    assert [row["type"] for row in rows_in(path)] == ["run.began", "run.ended"]
 
 
 def test_a_reader_who_leaves_costs_nothing(tmp_path: Path) -> None:

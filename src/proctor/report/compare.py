@@ -46,7 +46,8 @@ class Comparison(Told, frozen=True, kw_only=True):
     """What `compare --json` prints. `difference` is the rate of B less that of A, over the pairs that both scored.
 
     `p` is McNemar's exact test over pairs, `p_missions` the sign test over missions, which repeats cannot flatter.
-    `not_same_work` counts pairs of cells that were not planned alike: another prompt, workspace, model or setting.
+    `not_same_work` counts pairs of the same flow in two campaigns that were not planned alike: another prompt,
+    workspace, model or setting.
     """
 
     schema_version: int = 1
@@ -106,7 +107,7 @@ def compare(a: Chosen, b: Chosen) -> Comparison:
         apart=apart,
         not_compared=len({*a.cells, *b.cells}) - len(scored),
         not_same_work=sum(a.cells[key].cell.digest != b.cells[key].cell.digest for key in common)
-        if a.campaign_id != b.campaign_id
+        if a.campaign_id != b.campaign_id and a.flow_id == b.flow_id
         else 0,
     )
 

@@ -78,15 +78,18 @@ async def open_progress(
     screen = kind(console, title, picture=picture)
     with open_rows(rows_to) as file:
         rows = None if file is None else RowStream(file, picture=picture)
-        async with keep_live(picture), anyio.create_task_group() as tasks:
-            tasks.start_soon(screen.show)
-            if rows is not None:
-                tasks.start_soon(rows.show)
-            yield Progress(picture, screen, rows)
-            tasks.cancel_scope.cancel()
-        with anyio.CancelScope(shield=True):
-            with anyio.move_on_after(_LAST_WORDS_S):
-                await screen.draw(is_last=True)
-            if rows is not None:
+        try:
+            async with keep_live(picture), anyio.create_task_group() as tasks:
+                tasks.start_soon(screen.show)
+                if rows is not None:
+                    tasks.start_soon(rows.show)
+                yield Progress(picture, screen, rows)
+                tasks.cancel_scope.cancel()
+        finally:
+            # Shielded and bounded: a terminal gets its cursor back, and a program its last rows, however it ended.
+            with anyio.CancelScope(shield=True):
                 with anyio.move_on_after(_LAST_WORDS_S):
-                    await rows.close()
+                    await screen.draw(is_last=True)
+                if rows is not None:
+                    with anyio.move_on_after(_LAST_WORDS_S):
+                        await rows.close()
