@@ -6,10 +6,10 @@ from types import FrameType
 
 import pytest
 
-from proctor.campaign.recover import Remedy
 from proctor.campaign.schedule import ALL, After, Scheduler
 from proctor.campaign.throttle import LONGEST_PAUSE_S
 from proctor.evidence.live import LiveLimit
+from proctor.plan.recover import Remedy
 from tests.campaign.jobs import PROVIDER, QUOTA, RATE, WELL, job, jobs, names, refusal, scheduler, started
 
 

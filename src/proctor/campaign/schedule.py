@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from math import ceil, inf
 
-from proctor.campaign.recover import Remedy, shared_by
 from proctor.campaign.throttle import LONGEST_PAUSE_S, Throttle, growing_pause_s
 from proctor.evidence.live import LiveLimit
 from proctor.ids import CellId, FlowId
+from proctor.plan.recover import Remedy, shared_by
 
 ALL = "all"
 """The key of what every attempt takes one of."""

@@ -42,8 +42,9 @@ class MissionScore(Told, frozen=True, kw_only=True):
     """Of the cells of a mission in a flow.
 
     `scored` results passed or failed; of `unverified` ones nothing could be judged, and `buckets` hold those that
-    failed by no fault of the agent's. The rest is of all results; `unmeasured` of them do not say, and add nothing.
-    `tokens` and `usd` are what is known, beside how many results do not tell theirs.
+    failed by no fault of the agent's, and cells that such a failure has kept from a result until now. The rest is of
+    all results; `unmeasured` of them do not say, and add nothing. `tokens` and `usd` are what is known, beside how many
+    results do not tell theirs.
     """
 
     cells: int
@@ -107,6 +108,7 @@ class Sum:
 
     cells: int = 0
     stands: dict[str, int] = field(default_factory=dict)
+    kept_from: dict[str, int] = field(default_factory=dict)  # why cells have no result yet, by bucket
     missions: list[tuple[int, int]] = field(default_factory=list)  # how many were scored, and how many of them passed
     calls: int = 0
     failures: int = 0
@@ -159,9 +161,16 @@ class Sum:
             words[3] += tally.output_tokens
             words[4] += tally.cached_tokens is None
 
+    def keep_from(self, last: LedgerAttempt) -> None:
+        """A cell that is to be tried again: what its last attempt failed by is shown, and counts for nothing else."""
+        if (bucket := standing(last)) not in _AGENTS:
+            self.kept_from[bucket] = self.kept_from.get(bucket, 0) + 1
+
     def merge(self, other: "Sum") -> None:
         """Another's cells too; it keeps its own."""
         self.cells += other.cells
+        for bucket, number in other.kept_from.items():
+            self.kept_from[bucket] = self.kept_from.get(bucket, 0) + number
         for stands, number in other.stands.items():
             self.stands[stands] = self.stands.get(stands, 0) + number
         self.missions += other.missions
@@ -199,7 +208,7 @@ class Sum:
             passed=passed,
             rate=passed / scored if scored else None,
             unverified=self.stands.get(UNVERIFIED, 0),
-            buckets={name: number for name, number in self.stands.items() if name not in _AGENTS},
+            buckets=self._buckets(),
             tool_calls=self.calls,
             tool_failures=self.failures,
             tool_retries=self.retries,
@@ -214,6 +223,12 @@ class Sum:
             usd=self.usd if self.usd_unknown < results else None,
             usd_unknown=self.usd_unknown,
         )
+
+    def _buckets(self) -> dict[str, int]:
+        counts = {name: number for name, number in self.stands.items() if name not in _AGENTS}
+        for name, number in self.kept_from.items():
+            counts[name] = counts.get(name, 0) + number
+        return counts
 
     def score(self) -> Score:
         counted = self.mission_score()
