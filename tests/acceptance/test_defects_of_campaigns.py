@@ -4,7 +4,6 @@ R19 is in test_examples_run.py. R16 was an import of an agent's own log after th
 usage is heard while the agent works, and what is not understood of it is unknown, never nought.
 """
 
-import json
 import os
 import signal
 import sqlite3
@@ -85,7 +84,7 @@ def test_r10_a_dead_owner_blocked_a_resume_for_two_minutes_and_here_nobody(lab: 
     spec = str(lab.write_spec([waiting_for(gate), *FIVE[:1]], schedule={"parallel": 1}))
     kill_in_the_middle(lab, "campaign", "run", spec, when=lambda: bool(lab.attempts()))
     [campaign] = campaigns(lab)
-    assert not told(lab, "campaign", "publish-check", exit_=1)["ok"]
+    assert not told(lab, "campaign", "publish-check", exit_=4)["ok"]
     # A lock is held by the kernel for the living. What a file says of the dead, or of a stranger, is nothing.
     (campaign.folder / LOCK).write_text(f'{{"pid": {os.getpid()}, "startTicks": 1, "bootId": "another"}}')
     gate.touch()
@@ -130,8 +129,8 @@ def test_r21_without_a_pair_gate_failures_counted_as_valid_and_here_never(lab: L
     score = told(lab, "campaign", "report", exit_=3)["score"]
     # What the model's provider did says nothing of the agent, and is no result of its.
     assert (score["cells"], score["scored"], score["passed"]) == (2, 1, 0)
-    refused = lab.proctor("campaign", "publish-check", "--json")
-    assert (refused.returncode, json.loads(refused.stdout)["ok"]) == (4, False), refused.stdout
+    refused = told(lab, "campaign", "publish-check", exit_=4)
+    assert [reason["code"] for reason in refused["reasons"]] == ["publish.unscored"]
 
 
 @pytest.mark.requirement("campaign.resume")

@@ -12,7 +12,7 @@ from proctor.report.campaign import report_campaign
 from proctor.report.publish import Publication, Reason, judge_publication
 from proctor.report.standing import read_standing
 from proctor.spec.running import GatesSpec
-from tests.report.made import CAMPAIGN, CUT, NO, UNSURE, YES, Tries, tried
+from tests.report.made import CAMPAIGN, CUT, INFRA, NO, UNSURE, YES, Tries, tried
 
 
 def judged(
@@ -40,6 +40,7 @@ def test_a_whole_campaign_may_be_published_whatever_its_agents_came_to(tmp_path:
             "publish.incomplete",
             Exit.UNVERIFIED,
         ),
+        ({"a.codex.r1": [YES], "b.codex.r1": [INFRA]}, {}, "publish.unscored", Exit.UNVERIFIED),
         ({"a.codex.r1": [YES]}, {"probes": 0}, "publish.vacuous", Exit.UNVERIFIED),
         ({"a.codex.r1": [UNSURE]}, {}, "publish.vacuous", Exit.UNVERIFIED),
         ({"a.x.r1": [YES], "a.y.r1": [UNSURE]}, {"gates": GatesSpec(pair=True)}, "publish.gate", Exit.JUDGED_NO),

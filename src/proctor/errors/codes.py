@@ -325,6 +325,10 @@ CODES: dict[str, Meaning] = {
     "publish.incomplete": Meaning(
         "Cells of the plan have no result.", "Run `proctor campaign resume`: it tries exactly what is missing."
     ),
+    "publish.unscored": Meaning(
+        "Results tell of the machine or the provider, and nothing of an agent.",
+        "Mend what failed, then run `proctor retry --only infra`.",
+    ),
     "publish.vacuous": Meaning(
         "Nothing was required of the agents, so that nothing is shown.", "Give the missions probes, and run again."
     ),

@@ -6,7 +6,7 @@ from proctor.errors import CODES, Exit
 from proctor.evidence.reader import Problem
 from proctor.ids import CampaignId
 from proctor.report.campaign import CampaignReport
-from proctor.report.score import Told
+from proctor.report.score import INVALID, Told
 from proctor.report.verdict import worst
 from proctor.report.words import plural
 
@@ -61,6 +61,11 @@ def _reasons(report: CampaignReport, *, probes: int, problems: tuple[tuple[str, 
         more = f" and {len(report.missing) - 3:,} more" if len(report.missing) > 3 else ""
         told = plural(len(report.missing), "cell")
         yield _reason("publish.incomplete", f"{told} of {score.cells:,} without a result: {first}{more}")
+    # What is wrong with damaged evidence is told by itself.
+    if aside := {name: count for name, count in score.buckets.items() if name != INVALID}:
+        told = plural(sum(aside.values()), "result")
+        by = ", ".join(f"{name} {count:,}" for name, count in sorted(aside.items()))
+        yield _reason("publish.unscored", f"{told} of {score.results:,} failed for another's reason: {by}")
     for gate in report.blocked:
         if gate.name == "coverage" and report.missing:
             continue  # all must be covered here, and that is said
