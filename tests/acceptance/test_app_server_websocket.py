@@ -81,6 +81,7 @@ def test_nobody_talks_to_the_server_without_the_token(tmp_path: Path) -> None:
 
 
 @pytest.mark.requirement("runtime.codex-app-server")
+@pytest.mark.requirement("schedule.recovery")
 def test_a_persistent_thread_is_joined_again_and_its_turn_goes_on(tmp_path: Path) -> None:
     async def test() -> None:
         async with (

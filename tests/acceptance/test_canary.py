@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from proctor.campaign import freeze, process, run
+from proctor.campaign import freeze, process
+from proctor.campaign import open as opening
 from proctor.campaign.run import CampaignResult
 from proctor.errors import MachineError
 from proctor.evidence import layout
@@ -26,13 +27,13 @@ PLANTED = re.compile(rb"canary-[0-9a-f]{32}|" + SECRET.encode())
 PROCESS_FRAMES = "runtimes/frames.jsonl"
 FRAMES = "attempts/frames.jsonl"
 # Made of what is masked already.
-CLAIMED = {"attempts/feedback.json", "attempts/runner.ref.json"}
+CLAIMED = {"attempts/attempt.report.json", "attempts/feedback.json", "attempts/runner.ref.json"}
 FOLDS = {"attempts/tool.calls.jsonl", "attempts/transcript.jsonl"}
 OTHERS = {
+    "attempts/attempt.json",
     "attempts/prompt.txt",
     "attempts/probes.jsonl",
     "attempts/workspace.diff",
-    "attempts/attempt.report.json",
     "campaigns/plan.json",
     "campaigns/spec.snapshot/spec.yaml",
     "campaigns/spec.snapshot/script-0.yaml",
@@ -78,7 +79,7 @@ def switch_off(lab: Lab, monkeypatch: pytest.MonkeyPatch, places: set[str]) -> N
             made(log, path, redactor=eyes(path, redactor), **more)
 
         monkeypatch.setattr(kind, "__init__", init)
-    for module in (layout, freeze, run):
+    for module in (layout, freeze, opening):
         monkeypatch.setattr(module, "write_artifact", by_path(layout.write_artifact))
     for module in (layout, freeze):
         monkeypatch.setattr(module, "write_text_artifact", by_path(layout.write_text_artifact))
