@@ -117,7 +117,7 @@ def test_r20_missions_ran_one_after_another_and_here_six_of_two_flows_are_in_the
 def test_r21_without_a_pair_gate_failures_counted_as_valid_and_here_never(lab: Lab) -> None:
     probes = [{"kind": "headless_run", "command": "cat out", "stdout": "1\n"}]
     said_no = {"say": 'PROCTOR-RESULT: {"done": false, "answer": ""}'}
-    broken = {"fault": {"status": 401, "body": {"error": {"code": "invalid_api_key", "message": "no"}}}}
+    broken = {"fault": {"status": 400, "body": {"error": {"type": "invalid_request_error", "message": "no"}}}}
     spec = lab.write_spec(
         [
             mission("gives-up", said_no, expect={"verified": "yes"}, probes=probes),
