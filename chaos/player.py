@@ -59,7 +59,7 @@ class Teller(CampaignWatcher):
     def entered(self, attempt: AttemptId, state: State) -> None:
         tell("entered", attempt, state.value)
 
-    def settled(self, result: AttemptResult, *, usd: float | None, retry_at_ms: int | None) -> None:
+    def settled(self, result: AttemptResult, *, usd: float | None, retry_at_ms: int | None, is_settled: bool) -> None:
         tell("settled", result.attempt_id, "" if result.report is None else result.report.outcome)
 
     def ended(self, how: str) -> None:

@@ -247,7 +247,7 @@ async def run(
     `on` makes it a suite: each runtime named there is a flow, instead of those that it says, if it says any. `select`
     narrows its missions. `decide` is asked where a flow says `approvals: ask`. Paths of a campaign that was built here
     start from the current folder. `resume` is the id of a campaign of this spec: then what it has left to do is done,
-    of what it was begun with, and the report is of all of it.
+    with what it was begun with, and the report is of all of it.
     """
     place = _root(root)
     campaign = None if resume is None else _campaign(place, resume)

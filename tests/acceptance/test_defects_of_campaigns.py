@@ -4,6 +4,7 @@ R19 is in test_examples_run.py. R16 was an import of an agent's own log after th
 usage is heard while the agent works, and what is not understood of it is unknown, never nought.
 """
 
+import json
 import os
 import signal
 import sqlite3
@@ -115,19 +116,22 @@ def test_r20_missions_ran_one_after_another_and_here_six_of_two_flows_are_in_the
 
 @pytest.mark.requirement("campaign.gates")
 def test_r21_without_a_pair_gate_failures_counted_as_valid_and_here_never(lab: Lab) -> None:
+    probes = [{"kind": "headless_run", "command": "cat out", "stdout": "1\n"}]
     said_no = {"say": 'PROCTOR-RESULT: {"done": false, "answer": ""}'}
     broken = {"fault": {"status": 401, "body": {"error": {"code": "invalid_api_key", "message": "no"}}}}
     spec = lab.write_spec(
-        [mission("gives-up", said_no, expect={"answer": "42"}), mission("no-model", broken, expect=MET)],
+        [
+            mission("gives-up", said_no, expect={"verified": "yes"}, probes=probes),
+            mission("no-model", broken, expect=MET, probes=probes),
+        ],
         gates={"pair": False},
     )
-    assert lab.proctor("campaign", "run", str(spec), "--json").returncode != 0
-    report = lab.proctor("campaign", "report", "--json")
-    assert report.returncode != 0
-    refused = lab.proctor("campaign", "publish-check", "--json")
-    assert refused.returncode != 0, "one cell has no result that says anything of the agent"
-    score = told(lab, "campaign", "report", exit_=report.returncode)["score"]
+    told(lab, "campaign", "run", str(spec), exit_=3)
+    score = told(lab, "campaign", "report", exit_=3)["score"]
+    # What the model's provider did says nothing of the agent, and is no result of its.
     assert (score["cells"], score["scored"], score["passed"]) == (2, 1, 0)
+    refused = lab.proctor("campaign", "publish-check", "--json")
+    assert (refused.returncode, json.loads(refused.stdout)["ok"]) == (4, False), refused.stdout
 
 
 @pytest.mark.requirement("campaign.resume")

@@ -43,7 +43,7 @@ class Pictures(CampaignWatcher):
     def scheduled(self, limits: tuple[LiveLimit, ...], *, waiting: int) -> None:
         self.seen.append({limit.key: limit for limit in limits})
 
-    def settled(self, result: AttemptResult, *, usd: float | None, retry_at_ms: int | None) -> None:
+    def settled(self, result: AttemptResult, *, usd: float | None, retry_at_ms: int | None, is_settled: bool) -> None:
         self.retries[result.attempt_id] = retry_at_ms
 
     def levels(self, key: str) -> list[int]:

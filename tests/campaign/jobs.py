@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable
 
-from proctor.campaign.recover import Remedy
 from proctor.campaign.schedule import ALL, After, Job, Scheduler
 from proctor.ids import CellId, FlowId
+from proctor.plan.recover import Remedy
 
 PROVIDER = "provider:p"
 WELL = After(remedy=Remedy.NONE)

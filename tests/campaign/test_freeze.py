@@ -5,10 +5,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from proctor.campaign.freeze import FrozenFiles, freeze
+from proctor.campaign.freeze import FrozenFiles, freeze, thaw
 from proctor.canonical import digest_bytes
 from proctor.errors import InputError
-from proctor.evidence.layout import RootPaths
+from proctor.evidence.artifacts import PlanFile
+from proctor.evidence.layout import RootPaths, write_artifact
 from proctor.evidence.redact import Redactor
 from proctor.ids import CampaignId
 from proctor.spec.load import Given, load_spec
@@ -83,3 +84,34 @@ def test_what_is_wrong_with_a_workspace_is_told_at_the_mission_that_names_it(spe
         3,
         "workspace.copy",
     )
+
+
+def test_what_was_changed_is_shown_by_the_names_that_the_spec_gives(spec: Path, tmp_path: Path) -> None:
+    paths = RootPaths(tmp_path / "root").campaign(CampaignId("night-1"))
+    paths.create()
+    frozen = freeze(load_spec(spec), paths=paths, workspaces=tmp_path / "bases", redactor=Redactor([]))
+    plan = PlanFile(plan=frozen.plan, snapshot=dict(frozen.snapshot))
+    write_artifact(paths.plan, plan, redactor=Redactor([]))
+    again = thaw(load_spec(spec), paths=paths, workspaces=tmp_path / "again", redactor=Redactor([]))
+    assert again.plan == frozen.plan
+    # It comes before the others, which are kept under other numbers then.
+    (spec.parent / "missions" / "0.md").write_text("---\nscript: say.yaml\n---\nNought\n")
+    (spec.parent / "careful.txt").write_text("{{prompt}}!\n")
+    with pytest.raises(InputError) as caught:
+        thaw(load_spec(spec), paths=paths, workspaces=tmp_path / "changed", redactor=Redactor([]))
+    assert caught.value.code == "campaign.changed"
+    assert caught.value.what.splitlines() == [
+        "night-1 began with something else:",
+        "--- careful.txt (as it began)",
+        "+++ careful.txt (now)",
+        "@@ -1 +1 @@",
+        "-{{prompt}}",
+        "+{{prompt}}!",
+        "--- missions/0.md (as it began)",
+        "+++ missions/0.md (now)",
+        "@@ -0,0 +1,4 @@",
+        "+---",
+        "+script: say.yaml",
+        "+---",
+        "+Nought",
+    ]

@@ -60,7 +60,7 @@ def test_the_picture_is_on_disk_while_it_runs_and_gone_afterwards(tmp_path: Path
             assert second == Live(
                 at_ms=now_ms, run_id=RUN, cells=3, settled=1, waiting=2, running=(at_work,), limits=(ALL,)
             )
-            seen.settled(sealed(FIX), usd=None, retry_at_ms=None)
+            seen.settled(sealed(FIX), usd=None, retry_at_ms=None, is_settled=True)
         assert sorted(path.name for path in paths.folder.iterdir()) == ["ledger.db", "plan.json"]
 
     run(work)

@@ -2,9 +2,9 @@
 
 import pytest
 
-from proctor.campaign.recover import REMEDIES, Remedy, remedy, shared_by
 from proctor.errors import CODES, Bucket, bucket_of
 from proctor.event.outcome import Outcome
+from proctor.plan.recover import REMEDIES, Remedy, remedy, shared_by
 
 # What is found before an attempt, after it, or by a command that runs none.
 ELSEWHERE = {"campaign", "config", "evidence", "publish", "session", "sign", "spec", "usage", "workspace"}

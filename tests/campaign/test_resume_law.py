@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 from proctor.campaign import ledger
 from proctor.campaign.ledger import SCHEMA, Ledger
 from proctor.campaign.reconcile import CUT_OFF
-from proctor.campaign.recover import Remedy, remedy
-from proctor.campaign.standing import UNTRIED, Patience, Standing, Tried, standings
 from proctor.event.metrics import MetricsFold
 from proctor.event.outcome import Outcome
 from proctor.evidence.artifacts import AttemptReport, Expectation
 from proctor.ids import AttemptId, CellId, Digest, FlowId, MissionId, RunId
 from proctor.plan.model import Cell, Limits, Plan
+from proctor.plan.recover import Remedy, remedy
 from proctor.plan.remaining import remaining
+from proctor.plan.standing import UNTRIED, Patience, Standing, Tried, standings
 from proctor.spec.running import GatesSpec
 from tests.plan.made import SCHEDULE
 
@@ -174,14 +174,26 @@ def test_a_cell_is_settled_by_a_result_or_when_its_retries_are_used_up(endings: 
         unsealed = msgspec.structs.replace(tried, state="abandoned")
         assert not UNTRIED.then(unsealed, patience=PATIENCE).is_settled
     failures = sum(remedy(*each) is Remedy.AGAIN for each in endings)
-    last = remedy(*endings[-1])
     assert standing == Standing(
         made=len(endings),
         failures=failures,
         took_ms=5 * len(endings),
-        is_settled=last is Remedy.NONE or (last is Remedy.AGAIN and failures > PATIENCE.retries),
+        result=_result(endings),
     )
     assert standing.anew() == Standing(made=len(endings))
+
+
+def _result(endings: list[Ending]) -> int | None:
+    """The last that stands, unless something follows it that is not as if it had not been."""
+    result, failures = None, 0
+    for n, ending in enumerate(endings, 1):
+        after = remedy(*ending)
+        failures += after is Remedy.AGAIN
+        if after is Remedy.NONE or (after is Remedy.AGAIN and failures > PATIENCE.retries):
+            result = n
+        elif after is not Remedy.REDO:
+            result = None
+    return result
 
 
 def test_a_cell_that_has_used_up_its_time_is_not_tried_again() -> None:
@@ -191,4 +203,4 @@ def test_a_cell_that_has_used_up_its_time_is_not_tried_again() -> None:
     )  # fmt: skip
     patient, hurried = Patience(retries=9, mission_ms=3001), Patience(retries=9, mission_ms=3000)
     assert UNTRIED.then(crash, patience=patient) == Standing(made=1, failures=1, took_ms=3000, retry_at_ms=5000)
-    assert UNTRIED.then(crash, patience=hurried) == Standing(made=1, failures=1, took_ms=3000, is_settled=True)
+    assert UNTRIED.then(crash, patience=hurried) == Standing(made=1, failures=1, took_ms=3000, result=1)

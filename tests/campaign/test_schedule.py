@@ -6,10 +6,10 @@ from types import FrameType
 
 import pytest
 
-from proctor.campaign.recover import Remedy
 from proctor.campaign.schedule import ALL, After, Scheduler
 from proctor.campaign.throttle import LONGEST_PAUSE_S
 from proctor.evidence.live import LiveLimit
+from proctor.plan.recover import Remedy
 from tests.campaign.jobs import PROVIDER, QUOTA, RATE, WELL, job, jobs, names, refusal, scheduler, started
 
 
@@ -136,7 +136,9 @@ def test_a_flow_that_is_stopped_leaves_its_cells_and_the_others_go_on() -> None:
     assert made.ended(running[0], stop, tries=0, now_s=0) is None
     assert made.ended(running[2], After(remedy=Remedy.AGAIN), tries=0, now_s=0) is None, "of the same flow"
     assert (made.stopped, names(made.left)) == ({"a": "provider.unauthorized"}, ["a2"])
-    assert list(made.warnings()) == ["flow `a` was stopped by provider.unauthorized; cells of it that are left: 1"]
+    assert list(made.warnings()) == [
+        "flow `a` was stopped by provider.unauthorized: what is not done of it is left for a resume"
+    ]
     assert names(started(made, now_s=0)) == ["b2"]
 
 

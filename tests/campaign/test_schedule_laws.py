@@ -10,9 +10,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
-from proctor.campaign.recover import Remedy
 from proctor.campaign.schedule import ALL, After, Job, Scheduler
 from proctor.ids import CellId, FlowId
+from proctor.plan.recover import Remedy
 
 KEYS = {
     FlowId("solo"): (),

@@ -188,7 +188,53 @@ def test_a_window_that_opens_too_late_is_not_waited_for() -> None:
     assert (made.given_up, names(made.left), made.is_idle) == ({PROVIDER: QUOTA}, ["f1", "f2"], True)
     made.add(tried)
     assert names(made.left) == ["f1", "f2", "f0"]
-    told = f"{PROVIDER} still said {QUOTA} after the longest wait; cells that are left because of it: 3"
+    told = f"{PROVIDER} was waited for in vain ({QUOTA}): what is not done for lack of it is left for a resume"
     assert list(made.warnings()) == [told]
     [limit] = made.picture(now_s=0, wall_ms=0)[1:]
     assert limit == LiveLimit(key=PROVIDER, most=1, now=0, taken=0, why=QUOTA)
+
+
+def test_a_cell_that_is_refused_while_others_are_served_is_asked_for_ever_more_seldom_and_given_up() -> None:
+    made, now_s, asked = scheduler(job("vain"), *jobs(400), parallel=1, longest_wait_s=3600), 0.0, []
+    while (next_ := made.start(now_s)) is not None:
+        if next_.cell != "vain":
+            made.ended(next_, WELL, tries=0, now_s=now_s)
+        else:
+            asked.append(now_s)
+            at_s = made.ended(next_, refusal(RATE, retry_after_s=0), tries=0, now_s=now_s)
+            if at_s is not None:
+                made.add(next_, not_before_s=at_s)
+        now_s = max(now_s + 10, made.wake_s(now_s) or 0)
+    assert made.is_idle
+    assert len(asked) < 25
+    assert asked[-1] >= 3600
+    assert made.given_up == {"cell:vain": RATE}
+
+
+def test_only_time_that_was_waited_counts_as_waiting() -> None:
+    made = scheduler(job("a"), longest_wait_s=60)
+    for n in range(30):
+        [long] = started(made, now_s=1000.0 * n)
+        at_s = made.ended(long, refusal(RATE, retry_after_s=1), tries=0, now_s=1000.0 * n + 900)
+        if at_s is None:
+            break
+        made.add(long, not_before_s=at_s)
+    assert 5 <= n <= 8, "it was asked for again after pauses of 1, 2, 4, 8 … seconds, and they come to a minute"
+
+
+def test_one_wait_that_many_are_told_of_is_no_reason_to_give_up() -> None:
+    made = scheduler(*jobs(8), longest_wait_s=60)
+    running = started(made, now_s=0)
+    due = {made.ended(each, refusal(QUOTA, retry_after_s=60), tries=0, now_s=n) for n, each in enumerate(running)}
+    assert (due, made.given_up) == (set(range(60, 68)), {})
+
+
+def test_who_was_served_has_all_its_patience_again() -> None:
+    made, now_s = scheduler(*jobs(6), parallel=1, longest_wait_s=60), 0.0
+    for _ in range(3):
+        [refused] = started(made, now_s=now_s)
+        assert made.ended(refused, refusal(RATE, retry_after_s=50), tries=0, now_s=now_s) == now_s + 50
+        now_s += 50
+        [served] = started(made, now_s=now_s)
+        made.ended(served, WELL, tries=0, now_s=now_s)
+    assert made.given_up == {}

@@ -84,7 +84,9 @@ def campaign(
         schedule=SCHEDULE,
         gates=GatesSpec(),
     )
-    paths.plan.write_text('{"plan": {"flows": [{"id": "codex", "runtime": ["codex_app_server"]}]}}')
+    paths.plan.write_text(
+        '{"plan": {"flows": [{"id": "codex", "runtime": ["codex_app_server"]}], "schedule": {"retries": 2}}}'
+    )
     with ledger.open_ledger(paths.ledger) as book:
         book.begin(plan, run=RUN, at_ms=1, file="made.yaml", spec=Digest("sha256:s"))
         for each in cells:
@@ -127,6 +129,7 @@ def tried(
     tools: Mapping[str, ToolsSpec] | None = None,
     is_canary: bool = False,
     digest: str = "sha256:0",
+    retries: int = 0,
 ) -> CampaignPaths:
     """A campaign that is its ledger and its plan, each cell tried as often as it says."""
     paths = RootPaths(root).campaign(campaign_id)
@@ -148,7 +151,7 @@ def tried(
         flows=(),
         limits=Limits(attempt_ms=1, turn_ms=1, stall_ms=1),
         cells=cells,
-        schedule=SCHEDULE,
+        schedule=msgspec.structs.replace(SCHEDULE, retries=retries),
         gates=gates or GatesSpec(),
         is_canary=is_canary,
     )

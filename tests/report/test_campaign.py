@@ -55,10 +55,12 @@ def test_only_what_is_the_agents_own_is_scored_and_the_rest_is_shown_in_its_buck
     found = reported(tmp_path, repeats("fix", "codex", YES, NO, INFRA, quota, late, UNSURE))
     [flow] = found.flows
     assert flow.score == found.score
-    assert (flow.score.cells, flow.score.results, flow.score.scored, flow.score.passed) == (6, 6, 3, 1)
+    assert (flow.score.cells, flow.score.results, flow.score.scored, flow.score.passed) == (6, 5, 3, 1)
     assert (flow.score.unverified, flow.score.buckets) == (1, {"infra": 1, "quota": 1})
     assert flow.score.rate == pytest.approx(1 / 3)
-    assert (found.exit, found.is_whole) == (Exit.INFRASTRUCTURE, True)
+    assert (found.exit, found.is_whole) == (Exit.INFRASTRUCTURE, False)
+    [kept] = found.missing
+    assert (kept.cell, kept.why, kept.code) == ("fix.codex.r4", "to be tried again", "provider.usage-limit")
 
 
 @pytest.mark.requirement("campaign.report")
@@ -230,7 +232,10 @@ def test_what_is_judged_well_passes_and_what_fails_is_never_judged_well(
         tool_calls=None,
         tokens=None,
         duration_ms=None,
+        claimed_at_ms=0,
+        ended_at_ms=None,
         strategy=None,
+        retry_at_ms=None,
         usd=None,
         tally=None,
     )
@@ -367,3 +372,21 @@ def test_in_junit_a_failure_is_the_agents_an_error_is_not_and_what_says_nothing_
 def test_the_report_survives_the_way_over_the_disk(tmp_path: Path) -> None:
     found = reported(tmp_path, TWO)
     assert msgspec.json.decode(msgspec.json.encode(found), type=CampaignReport) == found
+
+
+@pytest.mark.requirement("campaign.publish-check")
+def test_a_cell_that_resume_would_try_again_has_no_result(tmp_path: Path) -> None:
+    def failed(code: str, outcome: Outcome = Outcome.FAILED) -> dict[str, Any]:
+        return {**UNSURE, "outcome": outcome, "code": code}
+
+    tries = repeats(
+        *("fix", "codex", YES, failed("provider.rate-limited"), failed("provider.unauthorized")),
+        failed("limit.campaign", Outcome.TIMED_OUT),
+        failed("peer.hangup", Outcome.CRASHED),
+    )
+    found = reported(tmp_path, tries, retries=1)
+    assert (found.score.results, found.is_whole) == (1, False)
+    assert [each.why for each in found.missing] == ["to be tried again"] * 4
+    [gate] = found.blocked
+    assert gate.name == "coverage"
+    assert len(reported(tmp_path / "no-more", tries, retries=0).missing) == 3, "a crash stands when no retry is left"

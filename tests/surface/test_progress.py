@@ -48,7 +48,7 @@ def test_each_running_attempt_has_a_line_with_phase_tool_tokens_cost_and_age(tmp
     progress.saw(FIX, TurnBegan(frame=2, at_ms=2, turn=TurnId("t")))
     progress.saw(FIX, total(1785, frame=3))
     progress.entered(ASK, State.SEALED)
-    progress.settled(sealed(ASK), usd=0.5, retry_at_ms=None)
+    progress.settled(sealed(ASK), usd=0.5, retry_at_ms=None, is_settled=True)
     second = drawn(screen)
     assert second[0] == "quickstart  1 of 3 done  2.0 s"
     assert second[1].split()[-6:] == ["1,785", "tokens", "$0.18", "0", "ms", "ago"]
@@ -82,7 +82,12 @@ def test_the_footer_tells_what_is_rationed_what_is_shut_and_what_waits(tmp_path:
         key="provider:openai", most=8, now=4, taken=0, until_ms=until(clock, 75), why="provider.rate-limited"
     )
     progress.scheduled((ALL, shut), waiting=5)
-    progress.settled(sealed(FIX, outcome=Outcome.CRASHED, code="peer.hangup"), usd=None, retry_at_ms=until(clock, 4))
+    progress.settled(
+        sealed(FIX, outcome=Outcome.CRASHED, code="peer.hangup"),
+        usd=None,
+        retry_at_ms=until(clock, 4),
+        is_settled=False,
+    )
     progress.stopping("finishing what runs")
     assert drawn(screen) == [
         "night  4 of 9 done  0 ms  finishing what runs",
@@ -100,16 +105,18 @@ def test_how_long_it_takes_yet_is_told_once_it_was_measured(tmp_path: Path) -> N
     screen = TerminalScreen(Console(file=io.StringIO()), "night", picture=seen)
     seen.began(began(tmp_path, cells=10, settled=4))
     clock.advance(10)
-    seen.settled(sealed(FIX), usd=None, retry_at_ms=None)
+    seen.settled(sealed(FIX), usd=None, retry_at_ms=None, is_settled=True)
     assert drawn(screen) == ["night  5 of 10 done  10.0 s"]
-    seen.settled(sealed(ASK), usd=None, retry_at_ms=None)
+    seen.settled(sealed(ASK), usd=None, retry_at_ms=None, is_settled=True)
     assert drawn(screen) == ["night  6 of 10 done  10.0 s  about 20.0 s left"]
 
 
 def test_a_cancelled_attempt_leaves_its_cell_undone(tmp_path: Path) -> None:
     seen = picture(FakeClock())
     seen.began(began(tmp_path))
-    seen.settled(sealed(FIX, outcome=Outcome.CANCELLED, code="run.cancelled"), usd=None, retry_at_ms=None)
+    seen.settled(
+        sealed(FIX, outcome=Outcome.CANCELLED, code="run.cancelled"), usd=None, retry_at_ms=None, is_settled=False
+    )
     assert (seen.settled_cells, seen.ended_here) == (0, 1)
 
 
@@ -136,13 +143,20 @@ def test_without_a_terminal_there_is_a_line_for_each_thing_that_happens(tmp_path
         ),
     )
     clock.advance(1.5)
-    progress.settled(sealed(FIX, outcome=Outcome.CRASHED, code="peer.hangup"), usd=None, retry_at_ms=until(clock, 4))
+    progress.settled(
+        sealed(FIX, outcome=Outcome.CRASHED, code="peer.hangup"),
+        usd=None,
+        retry_at_ms=until(clock, 4),
+        is_settled=False,
+    )
     shut = LiveLimit(key="provider:openai", most=8, now=8, taken=0, until_ms=until(clock, 9), why="asked to wait")
     for limits in ((ALL, shut), (ALL, shut), (ALL,)):
         progress.scheduled(limits, waiting=2)
     error = MachineError("machine.disk-full", "no space left")
-    progress.settled(AttemptResult(attempt_id=ASK, state=State.ABANDONED, error=error), usd=None, retry_at_ms=None)
-    progress.settled(sealed(FIX), usd=None, retry_at_ms=None)
+    progress.settled(
+        AttemptResult(attempt_id=ASK, state=State.ABANDONED, error=error), usd=None, retry_at_ms=None, is_settled=False
+    )
+    progress.settled(sealed(FIX), usd=None, retry_at_ms=None, is_settled=True)
     screen.paint()
     assert written.getvalue().splitlines() == [
         "     0 ms  fix.codex.r1.1  working",

@@ -88,7 +88,9 @@ def test_a_program_reads_everything_that_matters_in_order(tmp_path: Path) -> Non
     told.saw(FIX, tool("make test"))
     told.saw(FIX, total(100, frame=3))
     told.stopping("finishing what runs")
-    told.settled(sealed(FIX, outcome=Outcome.CRASHED, code="peer.hangup"), usd=0.5, retry_at_ms=now_ms + 4)
+    told.settled(
+        sealed(FIX, outcome=Outcome.CRASHED, code="peer.hangup"), usd=0.5, retry_at_ms=now_ms + 4, is_settled=False
+    )
     told.ended("drained")
     told.close()
     campaign = {"campaignId": CAMPAIGN, "runId": RUN, "dir": str(tmp_path / "campaigns" / CAMPAIGN)}

@@ -15,7 +15,6 @@ from proctor.campaign.hosts import HostPool
 from proctor.campaign.logins import Identity
 from proctor.campaign.preflight import Ready
 from proctor.campaign.process import open_recorded_host
-from proctor.campaign.recover import Remedy, remedy
 from proctor.campaign.schedule import ALL
 from proctor.clock import Clock
 from proctor.contain.intent import IntentBook
@@ -28,6 +27,7 @@ from proctor.fact import Authority, Fact
 from proctor.ids import AttemptId, FlowId, ProcessId
 from proctor.model.script import Script
 from proctor.plan.model import ResolvedFlow, Schedule
+from proctor.plan.recover import Remedy, remedy
 from proctor.runtime.base import HostAsk, ModelAsk
 from proctor.runtime.credential import Credential
 from proctor.runtime.resolve import Candidate, Chain

@@ -11,13 +11,13 @@ from proctor.attempt.model import AttemptResult
 from proctor.attempt.watchdog import ClockName
 from proctor.campaign import ledger
 from proctor.campaign.cell import Attempts
-from proctor.campaign.recover import Remedy
 from proctor.campaign.schedule import After, Job, Scheduler
-from proctor.campaign.standing import UNTRIED, Standing, Tried
 from proctor.event.outcome import Outcome
 from proctor.evidence.live import LiveLimit
 from proctor.ids import CellId, StrategyId
 from proctor.plan.model import Cell
+from proctor.plan.recover import Remedy
+from proctor.plan.standing import UNTRIED, Standing, Tried, follows
 
 _TRIED_AGAIN = (Remedy.AGAIN, Remedy.YIELD, Remedy.PARK)
 
@@ -170,7 +170,7 @@ class Dispatcher:
         )
 
     async def _learn(self, job: Job, cell: Cell, result: AttemptResult, *, tried: Tried, strategy: StrategyId) -> None:
-        before, patience, after = self._standing(cell), self.attempts.opened.patience, tried.remedy
+        before, patience, after = self._standing(cell), self.attempts.opened.patience, follows(tried)
         if after is Remedy.STOP and job.keys != self.attempts.agents.keys(self.attempts.flows[cell.flow]):
             after = Remedy.AGAIN  # nothing more comes of its lane, but the flow has fallen to another
         now = self.standings[cell.id] = before.then(tried, patience=patience)
@@ -192,7 +192,7 @@ class Dispatcher:
                     tried.id, result.report, at_ms=now_ms, strategy=strategy, retry_at_ms=retry_at_ms, usd=usd
                 )
             )
-        self.attempts.watcher.settled(result, usd=usd, retry_at_ms=retry_at_ms)
+        self.attempts.watcher.settled(result, usd=usd, retry_at_ms=retry_at_ms, is_settled=now.is_settled)
         if again_s is not None:
             self._add(cell, not_before_s=again_s)
 

@@ -145,20 +145,25 @@ def _changed(
         for key in sorted(before.workspaces.keys() | now.workspaces.keys())
         if before.workspaces.get(key) != now.workspaces.get(key)
     ]
-    texts: list[str] = []
-    for name, text in _texts(loaded).items():
-        try:
-            kept = read_bytes(paths.spec_snapshot / name).decode("utf-8", "replace")
-        except EvidenceError:
-            kept = ""
+    texts = _texts(loaded)
+    lines: list[str] = []
+    # By how the spec spells them: a file more or less changes what the others are kept as.
+    pairs = [(each, before.names.get(each), now.names.get(each)) for each in sorted(before.names.keys() | now.names)]
+    for spelled, then, here in (("spec.yaml", "spec.yaml", "spec.yaml"), *pairs):
+        kept = "" if then is None else _kept(paths, then)
         # What is kept is masked, so what it is held against must be too.
-        masked = redactor.text(text).text
-        lines = difflib.unified_diff(
-            kept.splitlines(), masked.splitlines(), f"{name} (as it began)", f"{name} (now)", n=1, lineterm=""
-        )
-        texts += list(lines)
-    told = "\n".join([f"{paths.folder.name} began with something else:", *folders, *texts])
+        masked = "" if here is None else redactor.text(texts[here]).text
+        names = f"{spelled} (as it began)", f"{spelled} (now)"
+        lines += difflib.unified_diff(kept.splitlines(), masked.splitlines(), *names, n=1, lineterm="")
+    told = "\n".join([f"{paths.folder.name} began with something else:", *folders, *lines])
     return InputError("campaign.changed", told, file=loaded.file)
+
+
+def _kept(paths: CampaignPaths, name: str) -> str:
+    try:
+        return read_bytes(paths.spec_snapshot / name).decode("utf-8", "replace")
+    except EvidenceError:
+        return ""
 
 
 def _copied(loaded: LoadedSpec, *, into: Path) -> tuple[dict[str, Path], dict[str, Digest]]:

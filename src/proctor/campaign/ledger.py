@@ -12,7 +12,6 @@ import anyio.to_thread
 import msgspec
 
 from proctor.campaign.durable import GATHER_S
-from proctor.campaign.standing import Tried
 from proctor.errors import MachineError
 from proctor.event.outcome import Outcome
 from proctor.evidence.artifacts import AttemptReport
@@ -20,6 +19,7 @@ from proctor.evidence.database import REFUSALS, Database
 from proctor.evidence.tally import tally_of
 from proctor.ids import AttemptId, CellId, Digest, FlowId, RunId, StrategyId
 from proctor.plan.model import Plan
+from proctor.plan.standing import Tried
 
 VERSION = 2
 # "PRCT": how the file says whose it is.

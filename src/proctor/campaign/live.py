@@ -10,7 +10,6 @@ import anyio.to_thread
 
 from proctor.attempt.machine import State
 from proctor.attempt.model import AttemptResult
-from proctor.campaign.recover import Remedy, remedy
 from proctor.campaign.watch import Began, CampaignWatcher
 from proctor.clock import SYSTEM_CLOCK, Clock
 from proctor.errors import MachineError
@@ -106,15 +105,13 @@ class Picture(CampaignWatcher):
         self.limits, self.waiting = limits, waiting
         self.changes += 1
 
-    def settled(self, result: AttemptResult, *, usd: float | None, retry_at_ms: int | None) -> None:
+    def settled(self, result: AttemptResult, *, usd: float | None, retry_at_ms: int | None, is_settled: bool) -> None:
         self.running.pop(result.attempt_id, None)
         self.ended_here += 1
         self.usd = None if usd is None or self.usd is None else self.usd + usd
-        report = result.report
         if retry_at_ms is not None:
             self._retries[_cell(result.attempt_id)] = retry_at_ms
-        elif report is not None and remedy(report.outcome, report.code) in (Remedy.NONE, Remedy.AGAIN):
-            self.settled_here += 1
+        self.settled_here += is_settled
         self.changes += 1
 
     def stopping(self, how: str) -> None:

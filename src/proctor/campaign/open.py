@@ -16,7 +16,6 @@ from proctor.campaign.reconcile import reconcile
 from proctor.campaign.scratch import open_scratch
 from proctor.campaign.spending import prices_of
 from proctor.campaign.stamp import stamp
-from proctor.campaign.standing import UNTRIED, Patience, Standing, standings
 from proctor.canonical import digest_bytes
 from proctor.clock import Clock
 from proctor.evidence.artifacts import PlanFile
@@ -26,6 +25,7 @@ from proctor.evidence.redact import Redactor
 from proctor.ids import CampaignId, CellId, Digest, RunId
 from proctor.plan.model import Cell, Plan
 from proctor.plan.remaining import remaining
+from proctor.plan.standing import UNTRIED, Patience, Standing, standings
 from proctor.spec.load import LoadedSpec
 from proctor.workspace.remove import remove
 

@@ -5,12 +5,12 @@ from collections.abc import Iterable, Iterator
 from proctor.campaign import ledger
 from proctor.campaign.ledger import Statement
 from proctor.campaign.spending import UsdOf
-from proctor.campaign.standing import Tried
 from proctor.errors import EvidenceError
 from proctor.evidence.artifacts import AttemptRecord, AttemptReport
 from proctor.evidence.layout import AttemptPaths, RootPaths
 from proctor.evidence.reader import read_artifact
 from proctor.evidence.seal import check_seal
+from proctor.plan.standing import Tried
 
 CUT_OFF = "run.cut-off"
 

@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from math import ceil, inf
 
-from proctor.campaign.recover import Remedy, shared_by
 from proctor.campaign.throttle import LONGEST_PAUSE_S, Throttle, growing_pause_s
 from proctor.evidence.live import LiveLimit
 from proctor.ids import CellId, FlowId
+from proctor.plan.recover import Remedy, shared_by
 
 ALL = "all"
 """The key of what every attempt takes one of."""
@@ -75,6 +75,14 @@ class _Use:
     last_start: int = 0
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Refused:
+    """A cell's own refusals in a row. One that can never be served must not be asked for without end."""
+
+    times: int = 0
+    waited_s: float = 0.0
+
+
 @dataclass(slots=True)
 class Scheduler:
     """Limits by key; a key that has none is limited by the one for all alone, until it is refused.
@@ -91,7 +99,7 @@ class Scheduler:
     stopped: dict[FlowId, str | None] = field(default_factory=dict, init=False)
     """Flows of which nothing more is tried, and the codes that stopped them."""
     given_up: dict[str, str] = field(default_factory=dict, init=False)
-    """Keys that were refused for longer than a run waits, and the last refusal's code."""
+    """Keys that were refused for longer than a run waits, and the last refusal's code; such cells as `cell:ID`."""
     left: list[Job] = field(default_factory=list, init=False)
     """What was waiting, or added, when one of these forbade it: for another run."""
     _lanes: dict[tuple[FlowId, tuple[str, ...]], _Lane] = field(default_factory=dict, init=False)
@@ -99,6 +107,7 @@ class Scheduler:
     _uses: dict[FlowId, _Use] = field(default_factory=dict, init=False)
     _placed: set[CellId] = field(default_factory=set, init=False)
     _unheard: dict[CellId, int] = field(default_factory=dict, init=False)
+    _refusals: dict[CellId, _Refused] = field(default_factory=dict, init=False)
     _added: int = field(default=0, init=False)
     _starts: int = field(default=0, init=False)
     _next_start_s: float = field(default=0.0, init=False)
@@ -166,18 +175,17 @@ class Scheduler:
         """
         self.leave(job)
         start = self._unheard.pop(job.cell)
+        refused = self._refusals.pop(job.cell, _Refused())
         again_s: float | None = None
         match after.remedy:
             case Remedy.NONE:
                 for throttle in self._throttles_of(job):
                     throttle.served(start=start)
             case Remedy.AGAIN:
-                pause_s = growing_pause_s(
-                    self.backoff_s, tries, longest_s=LONGEST_PAUSE_S, seed=self.seed, who=job.cell
-                )
-                again_s = now_s + max(pause_s, after.retry_after_s or 0)
+                again_s = now_s + max(self._pause_s(job, tries), after.retry_after_s or 0)
             case Remedy.YIELD | Remedy.PARK:
-                again_s = max(now_s, self._refused(job, after, start=start, now_s=now_s))
+                opens_s = self._refused(job, after, start=start, now_s=now_s)
+                again_s = self._again_s(job, after, refused, opens_s=max(now_s, opens_s), now_s=now_s)
             case Remedy.REDO:
                 again_s = now_s
             case Remedy.STOP:
@@ -205,6 +213,18 @@ class Scheduler:
             self._forbid()
         return throttle.shut_until_s
 
+    def _again_s(self, job: Job, after: After, refused: _Refused, *, opens_s: float, now_s: float) -> float | None:
+        if refused.times and refused.waited_s >= self.longest_wait_s:
+            self.given_up[f"cell:{job.cell}"] = after.code or after.remedy.value
+            return None
+        pause_s = self._pause_s(job, refused.times - 1) if refused.times else 0.0
+        again_s = max(opens_s, now_s + pause_s)
+        self._refusals[job.cell] = _Refused(times=refused.times + 1, waited_s=refused.waited_s + again_s - now_s)
+        return again_s
+
+    def _pause_s(self, job: Job, times: int) -> float:
+        return growing_pause_s(self.backoff_s, times, longest_s=LONGEST_PAUSE_S, seed=self.seed, who=job.cell)
+
     @property
     def is_idle(self) -> bool:
         """Whether nothing waits."""
@@ -213,11 +233,9 @@ class Scheduler:
     def warnings(self) -> Iterator[str]:
         """What is left for another run, and why."""
         for flow, code in self.stopped.items():
-            cells = sum(job.flow == flow for job in self.left)
-            yield f"flow `{flow}` was stopped by {code or 'its last attempt'}; cells of it that are left: {cells}"
+            yield f"flow `{flow}` was stopped by {code or 'an attempt'}: what is not done of it is left for a resume"
         for key, why in self.given_up.items():
-            cells = sum(key == ALL or key in job.keys for job in self.left)
-            yield f"{key} still said {why} after the longest wait; cells that are left because of it: {cells}"
+            yield f"{key} was waited for in vain ({why}): what is not done for lack of it is left for a resume"
 
     def picture(self, *, now_s: float, wall_ms: int) -> tuple[LiveLimit, ...]:
         """Of every limit that is configured, or that a refusal has made, for people."""

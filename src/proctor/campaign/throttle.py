@@ -41,7 +41,7 @@ class Throttle:
     is_given_up: bool = False
     _level: float | None = None
     _shrunk_at: int = 0
-    _troubled_since_s: float | None = None
+    _waited_s: float = 0.0  # since anybody was served
     _pauses: int = 0
 
     @property
@@ -59,7 +59,7 @@ class Throttle:
         """The attempt that was the `start`th came to its result."""
         if start <= self._shrunk_at or self._level is None:
             return
-        self._troubled_since_s, self._pauses = None, 0
+        self._waited_s, self._pauses = 0.0, 0
         self._level += 1 / self._level
         if self._level >= self.most:
             self._level = self.why = None
@@ -71,13 +71,15 @@ class Throttle:
         is_news = start > self._shrunk_at
         if not is_news and retry_after_s is None:
             return
-        if self._troubled_since_s is None:
-            self._troubled_since_s = now_s
-        deadline_s = self._troubled_since_s + self.longest_wait_s
-        if now_s >= deadline_s or now_s + (retry_after_s or 0) > deadline_s:
+        told_s = retry_after_s or 0.0
+        # Those who were under way together are told of one wait, and it is counted once.
+        patience_s = self.longest_wait_s - (self._waited_s if is_news else 0.0)
+        if patience_s <= 0 or told_s > patience_s:
             self.is_given_up = True
-        pause_s = self._pause_s(retry_after_s, is_news=is_news, is_quota=is_quota)
-        self.shut_until_s = max(self.shut_until_s, min(now_s + pause_s, deadline_s))
+        pause_s = min(self._pause_s(retry_after_s, is_news=is_news, is_quota=is_quota), max(patience_s, told_s))
+        shut_s = max(self.shut_until_s, now_s)
+        self.shut_until_s = max(shut_s, now_s + pause_s)
+        self._waited_s += self.shut_until_s - shut_s
         self.why = why
         if is_news:
             # Not more than it admitted: of those that have left their place nothing is under way.

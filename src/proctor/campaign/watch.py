@@ -31,8 +31,8 @@ class CampaignWatcher(Watcher):
     def scheduled(self, limits: tuple[LiveLimit, ...], *, waiting: int) -> None:
         """What is rationed, whenever that has changed."""
 
-    def settled(self, result: AttemptResult, *, usd: float | None, retry_at_ms: int | None) -> None:
-        """It is in the ledger. Its cell is tried again at `retry_at_ms`, where that is given."""
+    def settled(self, result: AttemptResult, *, usd: float | None, retry_at_ms: int | None, is_settled: bool) -> None:
+        """It is in the ledger. Its cell is tried again at `retry_at_ms`, where that is given, or has its result."""
 
     def ended(self, how: str) -> None:
         """The run is over: "done", or what kept it from going on."""

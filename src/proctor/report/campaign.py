@@ -111,7 +111,7 @@ def report_campaign(found: Standing, *, damage: Damage | None = None) -> Campaig
         whole.merge(each)
     gates = gates_of(found)
     missing = tuple(_missing(found))
-    code = _exit(found, gates)
+    code = exit_of(found, gates)
     made = found.contents.campaign
     return CampaignReport(
         campaign_id=found.campaign_id,
@@ -148,6 +148,8 @@ def _sums(found: Standing) -> dict[tuple[MissionId, FlowId], Sum]:
         sum_.cells += 1
         if each.stands is not None and each.spoken is not None:
             sum_.add(each.spoken, each.tally, stands=each.stands)
+        elif each.spoken is not None and each.spoken.state == "sealed" and each.spoken.outcome is not Outcome.CANCELLED:
+            sum_.keep_from(each.spoken)
     for sum_ in sums.values():
         sum_.close_mission()
     return sums
@@ -192,6 +194,8 @@ def _why_missing(last: LedgerAttempt | None, *, is_running: bool) -> str:
             return "running" if is_running else "cut off"
         case LedgerAttempt(outcome=Outcome.CANCELLED):
             return "cancelled"
+        case LedgerAttempt(state="sealed"):
+            return "to be tried again"
         case _:
             return "cut off"
 
@@ -210,7 +214,7 @@ def _effort(found: Standing) -> Effort:
     )
 
 
-def _exit(found: Standing, gates: tuple[Gate, ...]) -> Exit:
+def exit_of(found: Standing, gates: tuple[Gate, ...]) -> Exit:
     """The worst of what results and gates say. What is missing is the coverage gate's matter."""
     said = {Exit.OK} if found.cells else {Exit.UNVERIFIED}
     endings = {

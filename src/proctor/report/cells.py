@@ -5,6 +5,9 @@ from typing import Protocol, TypeVar
 
 from proctor.event.outcome import Outcome
 from proctor.ids import CellId
+from proctor.plan.recover import Remedy, remedy
+
+_STANDS = (Remedy.NONE, Remedy.AGAIN)
 
 
 class Tried(Protocol):
@@ -16,14 +19,20 @@ class Tried(Protocol):
     def state(self) -> str: ...
     @property
     def outcome(self) -> Outcome | None: ...
+    @property
+    def code(self) -> str | None: ...
 
 
 T = TypeVar("T", bound=Tried)
 
 
 def has_result(attempt: Tried) -> bool:
-    """Whether it was sealed and not cancelled. What was sealed and can no longer be read was a result too."""
-    return attempt.state in ("sealed", "unreadable") and attempt.outcome is not Outcome.CANCELLED
+    """Whether it was sealed and says something of its cell: it was neither cut off from outside nor kept from working
+    by a limit or a refused credential. What was sealed and can no longer be read was a result too.
+    """
+    if attempt.state == "unreadable":
+        return True
+    return attempt.state == "sealed" and remedy(attempt.outcome or Outcome.UNKNOWN, attempt.code) in _STANDS
 
 
 def speaker(attempts: Sequence[Tried]) -> int:

@@ -26,7 +26,7 @@ _CELLS = "select id, mission, flow, repeat, digest from cell order by rowid"
 _ATTEMPTS = """
 select attempt.id, attempt.cell, attempt.n, attempt.run, attempt.state, cell.mission, cell.flow, cell.repeat,
        attempt.outcome, attempt.code, attempt.claimed, attempt.verified, attempt.met, attempt.tool_calls,
-       attempt.tokens, attempt.duration_ms, {later}
+       attempt.tokens, attempt.duration_ms, attempt.claimed_at_ms, attempt.ended_at_ms, {later}
 from cell cross join attempt on attempt.cell = cell.id order by cell.rowid, attempt.n
 """
 # What version 1 did not keep is unknown.
@@ -34,7 +34,7 @@ _RUNS = {
     1: "select id, began_at_ms, ended_at_ms, null from run",
     2: "select id, began_at_ms, ended_at_ms, ended from run",
 }
-_LATER = {1: "null, null, null", 2: "attempt.strategy, attempt.usd, attempt.tally"}
+_LATER = {1: "null, null, null, null", 2: "attempt.strategy, attempt.retry_at_ms, attempt.usd, attempt.tally"}
 _CAMPAIGN = "select file, spec, plan, began_at_ms from campaign"
 
 
@@ -67,9 +67,16 @@ class LedgerAttempt(msgspec.Struct, frozen=True, array_like=True, gc=False):
     tool_calls: int | None
     tokens: int | None
     duration_ms: int | None
+    claimed_at_ms: int
+    ended_at_ms: int | None
     strategy: StrategyId | None
+    retry_at_ms: int | None
     usd: float | None
     tally: str | None
+
+    @property
+    def took_ms(self) -> int:
+        return 0 if self.ended_at_ms is None else max(0, self.ended_at_ms - self.claimed_at_ms)
 
 
 class LedgerRun(msgspec.Struct, frozen=True, array_like=True, gc=False):

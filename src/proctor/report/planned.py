@@ -5,6 +5,7 @@ import msgspec
 from proctor.evidence.layout import CampaignPaths
 from proctor.evidence.reader import read_artifact
 from proctor.ids import Digest, FlowId, StrategyId
+from proctor.plan.standing import Patience
 from proctor.spec.running import GatesSpec, ToolsSpec
 
 
@@ -16,6 +17,13 @@ class PlannedFlow(msgspec.Struct, frozen=True):
     tools: ToolsSpec = ToolsSpec()
 
 
+class PlannedSchedule(msgspec.Struct, frozen=True, rename="camel"):
+    """How often a cell is tried before its last failure stands."""
+
+    retries: int = 0
+    mission_ms: int | None = None
+
+
 class Planned(msgspec.Struct, frozen=True, rename="camel"):
     """What an older Proctor did not plan has the default of now."""
 
@@ -23,7 +31,12 @@ class Planned(msgspec.Struct, frozen=True, rename="camel"):
     campaign: str = ""
     digest: Digest = Digest("")
     gates: GatesSpec = GatesSpec()
+    schedule: PlannedSchedule = PlannedSchedule()
     is_canary: bool = False
+
+    @property
+    def patience(self) -> Patience:
+        return Patience(retries=self.schedule.retries, mission_ms=self.schedule.mission_ms)
 
 
 class _PlanFile(msgspec.Struct, frozen=True):

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, Protocol
+from typing import Protocol
 
 import msgspec
 
@@ -42,8 +42,9 @@ class MissionScore(Told, frozen=True, kw_only=True):
     """Of the cells of a mission in a flow.
 
     `scored` results passed or failed; of `unverified` ones nothing could be judged, and `buckets` hold those that
-    failed by no fault of the agent's. The rest is of all results; `unmeasured` of them do not say, and add nothing.
-    `tokens` and `usd` are what is known, beside how many results do not tell theirs.
+    failed by no fault of the agent's, and cells that such a failure has kept from a result until now. The rest is of
+    all results; `unmeasured` of them do not say, and add nothing. `tokens` and `usd` are what is known, beside how many
+    results do not tell theirs.
     """
 
     cells: int
@@ -106,7 +107,8 @@ class Sum:
     """Results added up, so that each is looked at once."""
 
     cells: int = 0
-    stands: Counter[str] = field(default_factory=Counter)
+    stands: dict[str, int] = field(default_factory=dict)
+    kept_from: dict[str, int] = field(default_factory=dict)  # why cells have no result yet, by bucket
     missions: list[tuple[int, int]] = field(default_factory=list)  # how many were scored, and how many of them passed
     calls: int = 0
     failures: int = 0
@@ -124,7 +126,7 @@ class Sum:
 
     def add(self, result: LedgerAttempt, tally: Tally | None, *, stands: str) -> None:
         """One result more, of a cell that is counted apart."""
-        self.stands[stands] += 1
+        self.stands[stands] = self.stands.get(stands, 0) + 1
         if stands == INVALID:
             # What damaged evidence says of itself is not known.
             self.tokens_unknown += 1
@@ -159,10 +161,18 @@ class Sum:
             words[3] += tally.output_tokens
             words[4] += tally.cached_tokens is None
 
+    def keep_from(self, last: LedgerAttempt) -> None:
+        """A cell that is to be tried again: what its last attempt failed by is shown, and counts for nothing else."""
+        if (bucket := standing(last)) not in _AGENTS:
+            self.kept_from[bucket] = self.kept_from.get(bucket, 0) + 1
+
     def merge(self, other: "Sum") -> None:
         """Another's cells too; it keeps its own."""
         self.cells += other.cells
-        self.stands.update(other.stands)
+        for bucket, number in other.kept_from.items():
+            self.kept_from[bucket] = self.kept_from.get(bucket, 0) + number
+        for stands, number in other.stands.items():
+            self.stands[stands] = self.stands.get(stands, 0) + number
         self.missions += other.missions
         self.calls += other.calls
         self.failures += other.failures
@@ -182,55 +192,58 @@ class Sum:
 
     @property
     def scored(self) -> int:
-        return self.stands[PASSED] + self.stands[FAILED]
+        return self.stands.get(PASSED, 0) + self.stands.get(FAILED, 0)
 
     def close_mission(self) -> None:
         """All repeats of a mission have been added."""
-        self.missions.append((self.scored, self.stands[PASSED]))
+        self.missions.append((self.scored, self.stands.get(PASSED, 0)))
 
     def mission_score(self) -> MissionScore:
-        return MissionScore(**self._counted())
+        scored, passed, results = self.scored, self.stands.get(PASSED, 0), sum(self.stands.values())
+        durations = sorted(self.durations_ms)
+        return MissionScore(
+            cells=self.cells,
+            results=results,
+            scored=scored,
+            passed=passed,
+            rate=passed / scored if scored else None,
+            unverified=self.stands.get(UNVERIFIED, 0),
+            buckets=self._buckets(),
+            tool_calls=self.calls,
+            tool_failures=self.failures,
+            tool_retries=self.retries,
+            stuck=self.stuck,
+            tool_ms=self.tool_ms,
+            output_bytes=self.output_bytes,
+            unmeasured=self.unmeasured,
+            duration_p50_ms=nearest_rank(durations, 50),
+            duration_p95_ms=nearest_rank(durations, 95),
+            tokens=self.tokens,
+            tokens_unknown=self.tokens_unknown,
+            usd=self.usd if self.usd_unknown < results else None,
+            usd_unknown=self.usd_unknown,
+        )
+
+    def _buckets(self) -> dict[str, int]:
+        counts = {name: number for name, number in self.stands.items() if name not in _AGENTS}
+        for name, number in self.kept_from.items():
+            counts[name] = counts.get(name, 0) + number
+        return counts
 
     def score(self) -> Score:
-        scored, passed = self.scored, self.stands[PASSED]
-        low, high = wilson(passed, scored) or (None, None)
+        counted = self.mission_score()
+        low, high = wilson(counted.passed, counted.scored) or (None, None)
         # Of a part of the cost it would be too little, whatever it came to.
-        is_known = bool(passed) and not self.usd_unknown
+        is_known = bool(counted.passed) and not self.usd_unknown
         return Score(
-            **self._counted(),
+            **msgspec.structs.asdict(counted),
             rate_low=low,
             rate_high=high,
             pass_at=_drawn(self.missions, pass_at),
             pass_all=_drawn(self.missions, pass_all),
             tokens_by_authority={name: _tokens(counts) for name, counts in sorted(self.authorities.items())},
-            usd_per_pass=self.usd / passed if is_known else None,
+            usd_per_pass=self.usd / counted.passed if is_known else None,
         )
-
-    def _counted(self) -> dict[str, Any]:
-        scored, passed, results = self.scored, self.stands[PASSED], self.stands.total()
-        durations = sorted(self.durations_ms)
-        return {
-            "cells": self.cells,
-            "results": results,
-            "scored": scored,
-            "passed": passed,
-            "rate": passed / scored if scored else None,
-            "unverified": self.stands[UNVERIFIED],
-            "buckets": {name: count for name, count in self.stands.items() if name not in _AGENTS and count},
-            "tool_calls": self.calls,
-            "tool_failures": self.failures,
-            "tool_retries": self.retries,
-            "stuck": self.stuck,
-            "tool_ms": self.tool_ms,
-            "output_bytes": self.output_bytes,
-            "unmeasured": self.unmeasured,
-            "duration_p50_ms": nearest_rank(durations, 50),
-            "duration_p95_ms": nearest_rank(durations, 95),
-            "tokens": self.tokens,
-            "tokens_unknown": self.tokens_unknown,
-            "usd": self.usd if self.usd_unknown < results else None,
-            "usd_unknown": self.usd_unknown,
-        }
 
 
 class _Estimate(Protocol):

@@ -12,7 +12,8 @@ from proctor.evidence.layout import AttemptPaths, CampaignPaths, RootPaths
 from proctor.evidence.reader import Problem, read_artifact
 from proctor.evidence.tally import Tally, tally_of
 from proctor.ids import AttemptId, CampaignId
-from proctor.report.cells import by_cell, has_result, speaker
+from proctor.plan.standing import UNTRIED, Patience
+from proctor.report.cells import by_cell
 from proctor.report.ledger import LedgerAttempt, LedgerCell, LedgerContents, is_live, read_ledger
 from proctor.report.planned import Planned, read_plan
 from proctor.report.score import INVALID, standing
@@ -54,7 +55,9 @@ def read_standing(campaign: CampaignPaths, *, root: RootPaths, damage: Damage | 
         campaign_id=CampaignId(campaign.folder.name),
         contents=contents,
         plan=plan,
-        cells=tuple(_cell_result(cell, tried.get(cell.id, ()), damage or {}) for cell in contents.cells),
+        cells=tuple(
+            _cell_result(cell, tried.get(cell.id, ()), damage or {}, patience=plan.patience) for cell in contents.cells
+        ),
         is_running=is_running,
     )
 
@@ -62,12 +65,14 @@ def read_standing(campaign: CampaignPaths, *, root: RootPaths, damage: Damage | 
 _decode_tally: Callable[[str], Tally] = msgspec.json.Decoder(Tally).decode
 
 
-def _cell_result(cell: LedgerCell, tries: Sequence[LedgerAttempt], damage: Damage) -> CellResult:
-    if not tries:
-        return CellResult(cell)
-    spoken = tries[speaker(tries) if len(tries) > 1 else 0]
-    if not has_result(spoken):
-        return CellResult(cell, spoken)
+def _cell_result(cell: LedgerCell, tries: Sequence[LedgerAttempt], damage: Damage, *, patience: Patience) -> CellResult:
+    """By the same fold that resume goes by."""
+    stands = UNTRIED
+    for each in tries:
+        stands = stands.then(each, patience=patience)
+    spoken = next((each for each in tries if each.n == stands.result), None)
+    if spoken is None:
+        return CellResult(cell, tries[-1] if tries else None)
     try:
         tally = None if spoken.tally is None else _decode_tally(spoken.tally)
     except msgspec.DecodeError as error:

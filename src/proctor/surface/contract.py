@@ -11,7 +11,6 @@ import msgspec
 
 from proctor.campaign import ledger
 from proctor.campaign.freeze import FrozenFiles
-from proctor.campaign.recover import REMEDIES, Remedy
 from proctor.config.model import ConfigFile
 from proctor.errors import CODES, Bucket, Exit, bucket_of
 from proctor.event.model import Event
@@ -24,6 +23,7 @@ from proctor.evidence.live import Live
 from proctor.evidence.sign import NAMESPACE
 from proctor.evidence.statement import Statement
 from proctor.model.script import Script
+from proctor.plan.recover import REMEDIES, Remedy
 from proctor.probe.model import ProbeRow
 from proctor.report.row import Report
 from proctor.runtime.capability import Capability, Claims

@@ -6,10 +6,10 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from proctor.campaign.recover import Remedy
 from proctor.errors import Bucket
 from proctor.event.known_facts import FACTS
 from proctor.fact import Authority
+from proctor.plan.recover import Remedy
 from proctor.surface.cli.output import spell
 from proctor.surface.contract import (
     ArgumentTold,

@@ -49,9 +49,9 @@ class Progress(CampaignWatcher):
         for each in self._readers:
             each.scheduled(limits, waiting=waiting)
 
-    def settled(self, result: AttemptResult, *, usd: float | None, retry_at_ms: int | None) -> None:
+    def settled(self, result: AttemptResult, *, usd: float | None, retry_at_ms: int | None, is_settled: bool) -> None:
         for each in self._readers:
-            each.settled(result, usd=usd, retry_at_ms=retry_at_ms)
+            each.settled(result, usd=usd, retry_at_ms=retry_at_ms, is_settled=is_settled)
 
     def ended(self, how: str) -> None:
         for each in self._readers:

@@ -88,7 +88,7 @@ class RowStream(CampaignWatcher):
     def scheduled(self, limits: tuple[LiveLimit, ...], *, waiting: int) -> None:
         self._sometimes(None, self._tell_limits)
 
-    def settled(self, result: AttemptResult, *, usd: float | None, retry_at_ms: int | None) -> None:
+    def settled(self, result: AttemptResult, *, usd: float | None, retry_at_ms: int | None, is_settled: bool) -> None:
         for tell in (self._tell_tool, self._tell_usage):
             self._due.pop((result.attempt_id, tell), None)
         report = result.report

@@ -101,7 +101,7 @@ class PlainScreen(Screen):
             what = "" if tool is None else f": {self._picture.deed(tool.name, tool.input)}"
             self._line(attempt, f"{event.name} {event.status}{what}")
 
-    def settled(self, result: AttemptResult, *, usd: float | None, retry_at_ms: int | None) -> None:
+    def settled(self, result: AttemptResult, *, usd: float | None, retry_at_ms: int | None, is_settled: bool) -> None:
         report = result.report
         if report is None:
             ending = "no evidence could be kept"

@@ -2,17 +2,39 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Protocol
 
 import msgspec
 
-from proctor.campaign.recover import Remedy, remedy
 from proctor.event.outcome import Outcome
 from proctor.ids import AttemptId, CellId, RunId
+from proctor.plan.recover import Remedy, remedy
+
+
+class Attempted(Protocol):
+    """An attempt, as far as it says what is left to do of its cell."""
+
+    @property
+    def n(self) -> int: ...
+    @property
+    def state(self) -> str: ...
+    @property
+    def outcome(self) -> Outcome | None: ...
+    @property
+    def code(self) -> str | None: ...
+    @property
+    def retry_at_ms(self) -> int | None: ...
+    @property
+    def took_ms(self) -> int: ...
+
+
+def follows(tried: Attempted) -> Remedy:
+    """What follows it. One that nobody saw the end of was cut off."""
+    return Remedy.REDO if tried.outcome is None else remedy(tried.outcome, tried.code)
 
 
 class Tried(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A row of the ledger, as far as it says what is left to do."""
+    """A row of the ledger, as whoever runs the campaign reads it."""
 
     id: AttemptId
     cell: CellId
@@ -25,11 +47,6 @@ class Tried(msgspec.Struct, frozen=True, array_like=True, gc=False):
     code: str | None = None
     retry_at_ms: int | None = None
     usd: float | None = None
-
-    @property
-    def remedy(self) -> Remedy:
-        """What follows it. One that nobody saw the end of was cut off."""
-        return Remedy.REDO if self.outcome is None else remedy(self.outcome, self.code)
 
     @property
     def took_ms(self) -> int:
@@ -52,27 +69,34 @@ class Patience:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
-    """After the attempts made of a cell so far. `failures` are those that count against its retries."""
+    """After the attempts made of a cell so far. `failures` are those that count against its retries; `result` is the
+    number of the attempt that settled it, if one did.
+    """
 
     made: int = 0
     failures: int = 0
     took_ms: int = 0
-    is_settled: bool = False
+    result: int | None = None
     retry_at_ms: int | None = None
 
-    def then(self, tried: Tried, *, patience: Patience) -> "Standing":
-        """After one more."""
-        after = tried.remedy
+    @property
+    def is_settled(self) -> bool:
+        return self.result is not None
+
+    def then(self, tried: Attempted, *, patience: Patience) -> "Standing":
+        """After one more. What was cut off from outside is as if it had not been: an earlier result stands."""
+        after = follows(tried)
         now = Standing(
             made=max(self.made, tried.n),
             failures=self.failures + (after is Remedy.AGAIN),
             took_ms=self.took_ms + tried.took_ms,
+            result=self.result if after is Remedy.REDO else None,
             retry_at_ms=tried.retry_at_ms,
         )
         stands = after is Remedy.NONE or (after is Remedy.AGAIN and patience.is_over(now))
         if tried.state != "sealed" or not stands:
             return now
-        return Standing(made=now.made, failures=now.failures, took_ms=now.took_ms, is_settled=True)
+        return Standing(made=now.made, failures=now.failures, took_ms=now.took_ms, result=tried.n)
 
     def anew(self) -> "Standing":
         """As if nothing counted yet: somebody wants it tried again. Numbers of attempts go on."""
