@@ -53,6 +53,7 @@ from proctor.ids import (
     Digest,
     FlowId,
     MissionId,
+    ProcessId,
     RunId,
     StrategyId,
     TurnId,
@@ -337,6 +338,18 @@ def test_a_run_that_may_not_be_listed_is_told(tmp_path: Path) -> None:
 def test_a_run_that_was_cut_off_before_its_first_attempt_is_partial(tmp_path: Path) -> None:
     [found] = validate_run(RunPaths(tmp_path), is_strict=True)
     assert (found.status, [problem.code for problem in found.problems]) == ("partial", ["evidence.partial"])
+
+
+@pytest.mark.requirement("evidence.crash-safe")
+def test_a_process_that_was_cut_off_before_its_first_row_is_partial(tmp_path: Path) -> None:
+    """As kill -9 leaves it between the folder and the file."""
+    RunPaths(tmp_path).runtime(ProcessId("p-1")).create()
+    _, found = validate_run(RunPaths(tmp_path), is_strict=True)
+    assert (found.kind, found.status, [problem.code for problem in found.problems]) == (
+        "process",
+        "partial",
+        ["evidence.partial"],
+    )
 
 
 @pytest.mark.requirement("evidence.validate")

@@ -132,9 +132,11 @@ def _check_process(paths: RuntimePaths, members: Sequence[_Member] | None) -> It
         return
     reading = read_rows(paths.frames, Row)
     rows = Counter(row.dir.value for row in reading)
-    yield from reading.problems
     if record is None:
+        # One that was cut off may have had no time to write any.
+        yield from (problem for problem in reading.problems if problem.code != "evidence.missing-file")
         return
+    yield from reading.problems
     if record.process_id != paths.folder.name:
         detail = f"process {record.process_id!r}, but the folder is {paths.folder.name!r}"
         yield Problem(code="evidence.ids", file=paths.record.name, detail=detail)
