@@ -149,6 +149,17 @@ def test_a_narrow_terminal_costs_columns_but_never_the_name() -> None:
         assert "claim.codex.r1.1" in shown(render_attempts([CLAIM], ()), width=width)
 
 
+def test_the_id_of_an_attempt_is_never_folded_where_a_line_can_hold_it() -> None:
+    id_ = "rewrite-the-importer-in-small-steps.claude-on-server.r12.3"
+    long = row(attempt_id=AttemptId(id_))
+    assert shown(render_attempts([long, CLAIM], ()), width=80).splitlines()[1:3] == [
+        "  attempt                                                     outcome",
+        f"  {id_}  completed",
+    ]
+    for width in range(len(id_) + 4, 120):
+        assert id_ in shown(render_attempts([long], ()), width=width)
+
+
 def test_a_sentence_speaks_of_expectations_only_where_some_were_written() -> None:
     yes, no = row(cell=None, verified=True), row(cell=None, verified=False)
     assert conclude(report_of(yes)) == "All is well: 1 attempt is verified."

@@ -11,7 +11,7 @@ from rich.text import Text
 from proctor.errors import CODES, Exit
 from proctor.evidence.reader import Problem
 from proctor.report.cells import speakers
-from proctor.report.columns import AttemptTable
+from proctor.report.columns import LEAST_NAME, NamedTable
 from proctor.report.row import AttemptRow, Report, ReportRow
 from proctor.report.verdict import judge
 from proctor.report.words import count, duration, legible, one_line, plain_error, plural, yes_no
@@ -19,6 +19,8 @@ from proctor.report.words import count, duration, legible, one_line, plain_error
 MAX_ROWS = 40
 MAX_LISTED = 200
 MAX_GATED = 10
+_GIVES_WAY = ("tokens", "time", "tools", "claimed", "runtime", "expected", "verified", "outcome")
+_NUMBERS = ("tools", "tokens", "time")
 _INDENT = (0, 0, 0, 2)
 
 STYLE_OF = {
@@ -36,9 +38,9 @@ def render_report(report: Report, *, title: str) -> RenderableType:
     rows = speakers(report.attempts)
     shown = rows if len(rows) <= MAX_ROWS else [row for row in rows if judge(row) is not Exit.OK][:MAX_ROWS]
     label = labels(rows)
-    table = AttemptTable("mission/flow")
+    table = NamedTable(name="mission/flow", gives_way=_GIVES_WAY, numbers=_NUMBERS, least_name=LEAST_NAME)
     for row in shown:
-        table.add(Text(legible(label(row))), **_facts(row))
+        table.add(Text(legible(label(row))), _facts(row))
     parts: list[RenderableType] = [Text(title, style="bold"), Text(), Padding(table, _INDENT)]
     if len(shown) < len(rows):
         left_out = plural(len(rows) - len(shown), "more attempt")
@@ -67,9 +69,9 @@ def render_attempts(rows: Sequence[AttemptRow], problems: Sequence[Problem]) -> 
         rows = rows[-MAX_LISTED:]
     for campaign in dict.fromkeys(row.campaign_id for row in rows):
         of_it = [row for row in rows if row.campaign_id == campaign]
-        table = AttemptTable("attempt")
+        table = NamedTable(name="attempt", gives_way=_GIVES_WAY, numbers=_NUMBERS)
         for row in of_it:
-            table.add(Text(legible(row.attempt_id)), **_facts(row))
+            table.add(Text(legible(row.attempt_id)), _facts(row))
         runs = ", ".join(dict.fromkeys(row.run_id for row in of_it))
         heading = Text.assemble((legible(campaign or "no campaign"), "bold"), (f"   run {legible(runs)}", "dim"))
         parts += [heading, Padding(table, _INDENT), Text()]
