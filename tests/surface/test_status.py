@@ -165,6 +165,17 @@ def test_every_campaign_is_listed_and_one_that_is_damaged_is_told(lab: Lab) -> N
     assert "2 of 8" in text
 
 
+def test_a_narrow_terminal_never_folds_the_id_of_a_campaign(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    long = CampaignId("rewrite-the-importer-in-small-steps-20260102-120000-aaaaaa")
+    made(lab).folder.rename(lab.root / "campaigns" / long)
+    monkeypatch.setenv("COLUMNS", "80")
+    heading, told = ask(lab, "campaign", "list").stdout.splitlines()
+    assert (heading.split(), told.split()) == (["campaign", "state", "verdict"], [long, "cut", "off", "judged", "no"])
+    for width in range(len(long), 120, 7):
+        monkeypatch.setenv("COLUMNS", str(width))
+        assert long in ask(lab, "campaign", "list").stdout
+
+
 def test_without_any_campaign_the_list_says_so(lab: Lab) -> None:
     assert ask(lab, "campaign", "list").stdout.startswith("No campaigns in ")
 

@@ -4,10 +4,10 @@ import shlex
 from collections.abc import Iterator, Sequence
 
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from proctor.evidence.reader import Problem
+from proctor.report.columns import NamedTable
 from proctor.report.words import UNKNOWN, legible, money, plural
 from proctor.surface.cli.blocks import pairs
 from proctor.surface.cli.calling import Calling
@@ -74,18 +74,17 @@ def _counts(counts: dict[str, int]) -> str:
 
 
 def render_standings(found: Sequence[Standing], problems: Sequence[Problem], *, now_ms: int) -> RenderableType:
-    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
-    table.add_column("campaign", overflow="fold")
-    for name in ("kind", "state", "settled", "verdict", "age"):
-        table.add_column(name, no_wrap=True, justify="right" if name in ("settled", "age") else "left")
+    gives_way = ("kind", "age", "settled", "state", "verdict")
+    table = NamedTable(name="campaign", gives_way=gives_way, numbers=("settled", "age"))
     for each in found:
-        table.add_row(
-            Text(legible(each.campaign_id)),
-            each.kind + (", pinned" if each.is_pinned else ""),
-            Text("running" if each.is_live else _how(each).rpartition(", ")[2], style="green" if each.is_live else ""),
-            f"{each.settled:,} of {each.cells:,}",
-            each.verdict,
-            UNKNOWN if each.began_at_ms is None else age(now_ms - each.began_at_ms),
-        )
+        how = "running" if each.is_live else _how(each).rpartition(", ")[2]
+        facts = {
+            "kind": Text(each.kind + (", pinned" if each.is_pinned else "")),
+            "state": Text(how, style="green" if each.is_live else ""),
+            "settled": Text(f"{each.settled:,} of {each.cells:,}"),
+            "verdict": Text(each.verdict),
+            "age": Text(UNKNOWN if each.began_at_ms is None else age(now_ms - each.began_at_ms)),
+        }
+        table.add(Text(legible(each.campaign_id)), facts)
     told = [Text(legible(f"{each.file}: {each.detail} ({each.code})"), style="red") for each in problems]
     return Group(*([table] if found else []), *told)
