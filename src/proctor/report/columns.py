@@ -9,7 +9,8 @@ from rich.table import Table
 from rich.text import Text
 
 _GAP = 2
-LEAST_NAME = 28
+LEAST_NAME = 44
+"""At 80 columns it leaves room for the three that matter most."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,6 +12,7 @@ from proctor.errors import CODES, Exit
 from proctor.evidence.reader import Problem
 from proctor.report.cells import speakers
 from proctor.report.columns import LEAST_NAME, NamedTable
+from proctor.report.notes import Notes
 from proctor.report.row import AttemptRow, Report, ReportRow
 from proctor.report.verdict import judge
 from proctor.report.words import count, duration, legible, one_line, plain_error, plural, yes_no
@@ -49,13 +50,13 @@ def render_report(report: Report, *, title: str) -> RenderableType:
         parts.append(Text(f"  {plural(earlier, 'other attempt')} of these cells not counted", style="dim"))
     notes = list(_notes(shown, label))
     if notes:
-        parts += [Text(), Padding(_two_columns(notes), _INDENT)]
+        parts += [Text(), Padding(Notes(notes), _INDENT)]
     for gate in report.gates:
         if gate.blocked:
             told = [
                 (Text(f"{gate.name} gate", style="bold"), Text(legible(line), style="red")) for line in gate.lines()
             ]
-            parts += [Text(), Padding(_two_columns(told[:MAX_GATED]), _INDENT)]
+            parts += [Text(), Padding(Notes(told[:MAX_GATED]), _INDENT)]
     if report.problems:
         parts += [Text(), Padding(render_problems(report.problems), _INDENT)]
     return Group(*parts, Text(), Text(f"  {conclude(report)}", style=STYLE_OF[Exit(report.exit)]))
@@ -187,12 +188,3 @@ def _explanations(row: ReportRow) -> Iterator[tuple[str, str]]:
     for reason in row.reasons:
         word = "not verified" if row.verified is False else "cannot be verified"
         yield ("red" if row.verified is False else "dim"), f"{word}: {one_line(reason, limit=160)}"
-
-
-def _two_columns(rows: Iterable[tuple[Text, Text]]) -> Table:
-    grid = Table.grid(padding=(0, 2))
-    grid.add_column(no_wrap=True)
-    grid.add_column()
-    for row in rows:
-        grid.add_row(*row)
-    return grid
