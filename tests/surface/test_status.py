@@ -21,7 +21,7 @@ from proctor.ids import AttemptId, CampaignId
 from proctor.surface.standing import Left, stand
 from tests.lab import Lab, mission, say_done, wait_until
 from tests.report.made import CAMPAIGN, RUN, campaign, cell, report
-from tests.surface.conftest import Said, ask
+from tests.surface.conftest import Said, ask, started
 
 WRONG = {"verified": False, "expectation": Expectation(met=False, misses=("verified",))}
 
@@ -121,6 +121,26 @@ def test_json_tells_the_same_and_watching_ends_with_the_campaign(lab: Lab) -> No
     plain, watched = status(lab, CAMPAIGN, "--json"), status(lab, "made", "--watch", "--json")
     assert plain.json == msgspec.to_builtins(stand(paths)) == json.loads(watched.stdout)
     assert watched.stdout.count("\n") == 1
+
+
+@pytest.mark.requirement("campaign.status")
+def test_watching_where_there_is_no_terminal_tells_each_change_and_the_end(lab: Lab) -> None:
+    paths = made(lab)
+    lock = take_lock(paths.folder)
+    assert lock is not None
+    with started(lab, "campaign", "status", "--watch") as process:
+        assert process.stdout is not None
+        try:
+            assert process.stdout.readline() == "2 of 8 settled, 1 running, 4 to be tried again, 1 not tried yet\n"
+            attempt = AttemptId("claimed.codex.r1.1")
+            with ledger.open_ledger(paths.ledger) as book:
+                book.apply([ledger.settle(attempt, report(attempt), at_ms=60_002)])
+            assert process.stdout.readline() == "3 of 8 settled, 4 to be tried again, 1 not tried yet\n"
+        finally:
+            os.close(lock)
+        told = process.stdout.read()
+    assert told.startswith(f"{CAMPAIGN}   cut off\n")
+    assert "  5 cells left: " in told
 
 
 def test_a_ledger_of_the_first_version_stands_too(tmp_path: Path) -> None:

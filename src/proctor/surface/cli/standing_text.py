@@ -12,7 +12,7 @@ from proctor.report.words import UNKNOWN, legible, money, plural
 from proctor.surface.cli.blocks import pairs
 from proctor.surface.cli.calling import Calling
 from proctor.surface.cli.live_lines import RunningLines, age, waits
-from proctor.surface.standing import Left, Standing
+from proctor.surface.standing import Standing, progress_line
 
 
 def render_standing(standing: Standing, *, now_ms: int, calling: Calling) -> RenderableType:
@@ -39,7 +39,7 @@ def _how(standing: Standing) -> str:
 
 
 def _facts(standing: Standing, *, now_ms: int) -> Iterator[tuple[str, RenderableType]]:
-    yield "cells", Text(f"{standing.settled:,} of {standing.cells:,} settled{_left(standing.left)}")
+    yield "cells", Text(progress_line(standing))
     if standing.outcomes:
         yield "outcomes", Text(_counts(standing.outcomes))
     if standing.codes:
@@ -57,16 +57,6 @@ def _facts(standing: Standing, *, now_ms: int) -> Iterator[tuple[str, Renderable
     if standing.is_pinned:
         yield "pinned", Text("yes")
     yield "folder", Text(legible(standing.dir))
-
-
-def _left(left: Left) -> str:
-    told = (
-        (left.running, "running"),
-        (left.again, "to be tried again"),
-        (left.cut_off, "cut off"),
-        (left.untried, "not tried yet"),
-    )
-    return "".join(f", {number:,} {word}" for number, word in told if number)
 
 
 def _counts(counts: dict[str, int]) -> str:
