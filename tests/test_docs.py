@@ -112,8 +112,8 @@ def test_the_files_of_missions_and_suites_make_specs_that_load(tmp_path: Path) -
     for page in ("missions.md", "suites.md"):
         lay_out(ROOT / "docs/howto" / page, tmp_path)
     loaded = load_spec(tmp_path / "spec.yaml")
-    for path in loaded.scripts.values():
-        load_script(path)
+    patches = [step.patch for path in loaded.scripts.values() for step in load_script(path).steps if step.patch]
+    assert [f"{patch.old}\n" in (tmp_path / "shop" / patch.file).read_text() for patch in patches] == [True]
     suite = load_spec(tmp_path / "suite.yaml", given=Given(flows=loaded.spec.flows))
     assert [each.id for each in loaded.missions] == [each.id for each in suite.missions] == ["fix-total", "say-hello"]
     [flow] = loaded.spec.flows

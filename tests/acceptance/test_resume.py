@@ -16,6 +16,7 @@ import yaml
 
 import proctor
 from proctor.attempt.recheck import examine_run
+from proctor.campaign.lock import campaign_lock
 from proctor.evidence.layout import CampaignPaths, RootPaths
 from proctor.report.query import STAMP_CHARS
 from tests.lab import Lab, mission, processes_with, say_done, wait_until
@@ -122,6 +123,9 @@ def test_whoever_loses_the_race_for_a_campaign_changes_nothing_and_a_cancelled_o
         assert files_of(campaign_of(lab)) == before
         cancelled = ask(lab, "campaign", "cancel", "--json")
         assert cancelled.json == {"campaignId": campaign_of(lab).folder.name, "pid": owner.pid, "isNow": False}
+        wait_until(lambda: is_ending(lab))
+        # Asked once more, it still finishes what runs.
+        assert ask(lab, "campaign", "cancel", "--json").json == cancelled.json
         gate.touch()
         assert owner.wait(timeout=60) == 130
     assert ledger(lab) == [("slow.codex.r1.1", "sealed", "completed", None)]
@@ -135,6 +139,33 @@ def test_whoever_loses_the_race_for_a_campaign_changes_nothing_and_a_cancelled_o
         "quick1.codex.r1.1",
     ]
     assert report.campaign_id == campaign_id
+
+
+def is_ending(lab: Lab) -> bool:
+    live = ask(lab, "campaign", "status", "--json").json["live"]
+    return live is not None and live["stopping"] is not None
+
+
+def test_what_is_cancelled_now_is_sealed_whatever_was_asked_before_and_however_often(lab: Lab, gate: Path) -> None:
+    spec = lab.write_spec([waiting_for(gate), *QUICK[:1]], schedule={"parallel": 1})
+    with running(lab, "run", str(spec)) as owner:
+        wait_until(lambda: processes_with(str(gate)) != [])
+        owner.send_signal(signal.SIGINT)
+        wait_until(lambda: is_ending(lab))
+        # The first of these may have ended it before the second comes.
+        assert ask(lab, "campaign", "cancel", "--now").code == 0
+        assert ask(lab, "campaign", "cancel", "--now").code in (0, 2)
+        assert owner.wait(timeout=60) == 130
+    assert ledger(lab) == [("slow.codex.r1.1", "sealed", "cancelled", "run.cancelled")]
+
+
+def test_a_program_that_runs_a_campaign_by_itself_does_not_die_of_a_cancel(lab: Lab) -> None:
+    lab.run(lab.write_spec([QUICK[0]]))
+    with campaign_lock(campaign_of(lab)):
+        for words in ((), ("--now",)):
+            said = ask(lab, "campaign", "cancel", *words, "--json")
+            assert (said.code, said.json["error"]["code"]) == (2, "campaign.not-running")
+            assert f"by process {os.getpid()}" in said.json["error"]["what"]
 
 
 def names(lab: Lab) -> list[str]:

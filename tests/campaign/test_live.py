@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from proctor.campaign.live import keep_live
+from proctor.errors import MachineError
 from proctor.evidence.layout import RootPaths
 from proctor.evidence.live import Live, LiveAttempt
 from proctor.report.check_campaign import check_campaign
@@ -18,6 +19,21 @@ from tests.runtime.twin import run
 from tests.surface.watching import ALL, CODEX, FIX, began, picture, sealed, tool
 
 DEADLINE_S = 10
+
+
+class AskedClock(FakeClock):
+    """Every look at a picture in which nothing happens asks it once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.has_been_asked_twice = anyio.Event()
+        self._times = 0
+
+    def wall_ms(self) -> int:
+        self._times += 1
+        if self._times == 2:
+            self.has_been_asked_twice.set()
+        return super().wall_ms()
 
 
 async def read(path: Path, holds: Callable[[Live], bool]) -> Live:
@@ -75,6 +91,38 @@ def test_a_picture_that_cannot_be_kept_stops_nobody(tmp_path: Path) -> None:
                 await anyio.sleep(0.05)
 
     run(work)
+
+
+def test_after_a_write_that_was_refused_the_next_is_kept(tmp_path: Path) -> None:
+    async def work() -> None:
+        paths = campaign(tmp_path, "fix")
+        away = paths.folder.rename(tmp_path / "away")
+        clock = AskedClock()
+        seen = picture(clock)
+        async with keep_live(seen, period_s=0.01):
+            seen.began(began(tmp_path, cells=3))
+            with anyio.fail_after(DEADLINE_S):
+                await clock.has_been_asked_twice.wait()
+            away.rename(paths.folder)
+            assert (await read(paths.live, lambda live: True)).cells == 3
+
+    run(work)
+
+
+def test_a_run_that_fails_leaves_no_picture_of_one_at_work(tmp_path: Path) -> None:
+    paths = campaign(tmp_path, "fix")
+
+    async def work() -> None:
+        seen = picture(FakeClock())
+        async with keep_live(seen, period_s=0.01):
+            seen.began(began(tmp_path))
+            await read(paths.live, lambda live: True)
+            raise MachineError("machine.unwritable", "the ledger is closed")
+
+    with pytest.raises(ExceptionGroup) as caught:
+        run(work)
+    assert [str(each) for each in caught.value.exceptions] == ["the ledger is closed"]
+    assert not paths.live.exists()
 
 
 def test_what_a_killed_run_left_of_it_is_no_stranger(tmp_path: Path) -> None:

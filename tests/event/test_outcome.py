@@ -1,5 +1,7 @@
 """The first thing that ends an attempt decides how it ended."""
 
+from typing import Literal
+
 import pytest
 from hypothesis import given
 
@@ -162,6 +164,17 @@ def test_a_clock_that_fires_while_the_agent_struggles_names_the_trouble() -> Non
     detail = "the turn ran past 5 ms; the agent's last error: no route"
     assert ending_of(LOST, TOO_LONG) == Ending(
         outcome=Outcome.TIMED_OUT, code="provider.unreachable", detail=detail, frame=9
+    )
+
+
+@pytest.mark.parametrize("clock", ["mission", "campaign"])
+def test_a_clock_over_more_than_the_attempt_is_not_the_agents_trouble(clock: Literal["mission", "campaign"]) -> None:
+    busy = ErrorReported(text="busy", code="provider.rate-limited", retry_after_ms=60_000, frame=3, at_ms=0)
+    assert ending_of(busy, ClockFired(clock=clock, limit_ms=5, frame=9, at_ms=0)) == Ending(
+        outcome=Outcome.TIMED_OUT,
+        code=f"limit.{clock}",
+        detail=f"the {clock} ran past 5 ms; the agent's last error: busy",
+        frame=9,
     )
 
 

@@ -333,6 +333,21 @@ def test_a_report_is_told_on_one_screen(tmp_path: Path) -> None:
     )
 
 
+def test_a_narrow_terminal_costs_columns_but_never_the_name_of_a_flow(tmp_path: Path) -> None:
+    found = reported(tmp_path, TWO)
+    assert shown(found, width=78).splitlines()[7:11] == [
+        "  flow    cells  passed     rate (95 %)  pass@2  tokens     cost    p50",
+        "  codex       4     3/3  100 % (44–100)   100 %      21    $2.00  1.5 s",
+        "  claude      4     1/2     50 % (9–91)       ?      21  ≥ $0.20  1.5 s",
+        "  all         8     4/5    80 % (38–96)   100 %      42  ≥ $2.20  1.5 s",
+    ]
+    for width in range(20, 100):
+        lines = shown(found, width=width).splitlines()
+        [heading] = [line for line in lines if line.startswith("  flow    ")]
+        assert "passed" in heading
+        assert sum(line.startswith(("  codex  ", "  claude  ", "  all  ")) for line in lines) == 3
+
+
 def test_the_same_is_told_in_markdown_with_nothing_that_could_be_markup(tmp_path: Path) -> None:
     text = campaign_markdown(reported(tmp_path, TWO, gates=GatesSpec(pair=True, coverage=0.5)))
     assert "| codex | 4 | 3/3 | 100 % (44–100) | 100 % | 100 % | 21 | $2.00 | 1.5 s | 1.5 s |\n" in text

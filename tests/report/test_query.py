@@ -207,6 +207,28 @@ def test_an_id_that_several_runs_have_means_the_latest_and_a_campaign_goes_by_it
     assert absent.value.what == f"no campaign or attempt under {tmp_path} is called 'nobody'"
 
 
+def test_a_folder_without_evidence_does_not_stand_in_the_way_of_a_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paths = campaign(tmp_path, "fix")
+    attempt = tmp_path / "runs" / RUN / "attempts" / "fix.codex.r1.1"
+    attempt.mkdir(parents=True)
+    root = RootPaths(tmp_path)
+    for name in ("made", "fix", "loose"):
+        (tmp_path / "here" / name).mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "here")
+    assert find_place("made", root=root) == paths
+    assert find_attempt("fix", root=root).folder == attempt
+    told = f"no campaign or attempt under {tmp_path} is called 'loose'"
+    for word, what in (
+        ("./made", "there is no evidence in made"),
+        ("loose", f"there is no evidence in loose, and {told}"),
+    ):
+        with pytest.raises(InputError) as absent:
+            find_place(word, root=root)
+        assert (absent.value.code, absent.value.what) == ("evidence.not-found", what)
+
+
 def test_a_folder_is_known_by_what_it_holds_or_where_it_lies(tmp_path: Path) -> None:
     paths = campaign(tmp_path, "fix")
     attempt = tmp_path / "runs" / RUN / "attempts" / "fix.codex.r1.1"

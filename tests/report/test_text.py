@@ -149,6 +149,42 @@ def test_a_narrow_terminal_costs_columns_but_never_the_name() -> None:
         assert "claim.codex.r1.1" in shown(render_attempts([CLAIM], ()), width=width)
 
 
+def test_the_id_of_an_attempt_is_never_folded_where_a_line_can_hold_it() -> None:
+    id_ = "rewrite-the-importer-in-small-steps.claude-on-server.r12.3"
+    long = row(attempt_id=AttemptId(id_))
+    assert shown(render_attempts([long, CLAIM], ()), width=80).splitlines()[1:3] == [
+        "  attempt                                                     outcome",
+        f"  {id_}  completed",
+    ]
+    for width in range(len(id_) + 4, 120):
+        assert id_ in shown(render_attempts([long], ()), width=width)
+
+
+def test_long_names_stand_above_what_is_said_of_them_and_never_squeeze_it() -> None:
+    reasons = ("probe 0 (headless_run): exited 1 without a word about what it had been looking for",)
+    rows = [
+        row(
+            attempt_id=AttemptId(f"rewrite-the-importer-in-steps.codex.r{n}.1"),
+            verified=False,
+            expectation_met=False,
+            misses=("verified: expected yes, got no",),
+            reasons=reasons,
+        )
+        for n in range(1, 5)
+    ]
+    assert shown(render_report(report_of(*rows), title="t"), width=80).splitlines()[6:15] == [
+        "  rewrite-the-importer-in-steps.codex.r4.1  completed  NO        MISSED",
+        "",
+        "  rewrite-the-importer-in-steps.codex.r1.1,",
+        "  rewrite-the-importer-in-steps.codex.r2.1,",
+        "  rewrite-the-importer-in-steps.codex.r3.1 and 1 more",
+        "    expectation missed: verified: expected yes, got no",
+        "    not verified: probe 0 (headless_run): exited 1 without a word about what it",
+        "    had been looking for",
+        "",
+    ]
+
+
 def test_a_sentence_speaks_of_expectations_only_where_some_were_written() -> None:
     yes, no = row(cell=None, verified=True), row(cell=None, verified=False)
     assert conclude(report_of(yes)) == "All is well: 1 attempt is verified."

@@ -1,5 +1,6 @@
 """`proctor gc` and `proctor pin`: old evidence goes whole, and what is needed stays."""
 
+import errno
 import json
 import os
 import sqlite3
@@ -204,22 +205,79 @@ def test_what_a_killed_one_had_begun_is_finished_by_the_next(root: RootPaths, mo
     assert not (root.folder / REMOVED).exists()
 
 
-def test_a_campaign_that_is_pinned_or_run_at_the_last_moment_stays(
-    root: RootPaths, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pinned, running = (evidence(root, name, days=40) for name in ("pinned", "running"))
+@pytest.mark.requirement("ops.gc")
+def test_what_gets_a_reason_to_stay_at_the_last_moment_stays(root: RootPaths, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = ("pinned", "running", "ran", "signed", "named")
+    campaigns = {name: evidence(root, name, days=40) for name in names}
+    for kind, name in (("runs", "lone-signed"), ("runs", "lone-named"), ("sessions", "talk"), ("sessions", "over")):
+        (root.folder / kind / name / "attempts" / "a").mkdir(parents=True)
+        aged(40, root.folder / kind / name)
     units = list(find_units(root, now_ms=NOW_MS))
+    assert {unit.stays for unit in units} == {None}
     monkeypatch.setattr(collecting, "find_units", lambda *_, **__: units)
-    pinned.pin.touch()
-    lock = take_lock(running.folder)
+    campaigns["pinned"].pin.touch()
+    (root.folder / "runs" / "ran-again" / "attempts").mkdir(parents=True)
+    with closing(sqlite3.connect(campaigns["ran"].ledger)) as connection:
+        connection.execute("insert into run (id, began_at_ms) values ('ran-again', 1)")
+        connection.commit()
+    for attempt in ("signed-run-0/attempts/fix.codex.r1.1", "lone-signed/attempts/a"):
+        signature = root.folder / "runs" / attempt / "seal.json.sig"
+        signature.touch()
+        aged(40, signature.parent)
+    subject = [{"name": f"{run}/fix/seal.json"} for run in ("named-run-0", "lone-named")]
+    (root.folder / "release.json").write_text(json.dumps({"_type": "statement", "subject": subject}))
+    before = there(root)
+    lock = take_lock(campaigns["running"].folder)
     assert lock is not None
-    done = clear(root, MONTH, now_ms=NOW_MS)
+    with open_scratch(RunId("talk"), is_kept=False):
+        done = clear(root, MONTH, now_ms=NOW_MS)
     os.close(lock)
     assert {unit.name: (unit.goes, unit.why) for unit in done.units} == {
         "pinned": (False, "pinned"),
         "running": (False, "running"),
+        "ran": (False, "just made"),
+        "signed": (False, "signed"),
+        "named": (False, "named by a statement"),
+        "lone-signed": (False, "signed"),
+        "lone-named": (False, "named by a statement"),
+        "talk": (False, "running"),
+        "over": (True, "too old"),
     }
-    assert (pinned.ledger.is_file(), running.ledger.is_file()) == (True, True)
+    assert there(root) == [each for each in before if each != "sessions/over"]
+
+
+@pytest.mark.requirement("ops.gc")
+def test_what_the_disk_refuses_is_said_beside_what_went_and_goes_the_next_time(
+    lab: Lab, root: RootPaths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    evidence(root, "first", days=43)
+    evidence(root, "stuck", days=42)
+    evidence(root, "third", days=41)
+    moved = collecting._move
+
+    def refusing(folder: Path, bin_: Path) -> Path:
+        if folder.name == "stuck-run-0":
+            raise OSError(errno.EROFS, "Read-only file system")
+        return moved(folder, bin_)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(collecting, "_move", refusing)
+        said = ask(lab, "gc", "--older-than", "30d", "--json")
+        told = {unit["name"]: (unit["goes"], unit["why"]) for unit in said.json["units"]}
+        assert (said.code, said.json["refused"], told) == (
+            MachineError.exit,
+            ["stuck"],
+            {
+                "first": (True, "too old"),
+                "stuck": (False, "Read-only file system"),
+                "third": (True, "too old"),
+            },
+        )
+        assert there(root) == [f"{REMOVED}/campaigns-stuck", "runs/stuck-run-0"]
+        again = clear(root, MONTH, now_ms=NOW_MS)
+        assert (again.finished, again.refused) == ((), ("campaigns-stuck", "stuck-run-0"))
+    done = clear(root, MONTH, now_ms=NOW_MS)
+    assert (done.finished, done.refused, there(root)) == (("campaigns-stuck",), (), [])
 
 
 def test_only_one_is_at_it(root: RootPaths) -> None:

@@ -151,3 +151,20 @@ def test_people_get_a_block_for_each_problem_and_their_number(lint: Lint) -> Non
     assert code == 2
     assert said.count("error  ") == 2
     assert said.endswith("2 problems: nothing would run.\n")
+
+
+@pytest.mark.requirement("campaign.lint")
+@pytest.mark.real_agent
+def test_a_scripted_patch_of_lines_that_the_workspace_does_not_have_is_warned_of(lint: Lint, folder: Path) -> None:
+    (folder / "tree" / "a.txt").write_text("one\n  two\n")
+    steps = [
+        {"patch": {"file": "a.txt", "old": "one\ntwo", "new": "2"}},
+        {"patch": {"file": "a.txt", "old": "2", "new": "3"}},
+    ]
+    (folder / "say.yaml").write_text(json.dumps({"version": 1, "steps": steps}))
+    assert lint(SPEC)[1]["warnings"] == []
+    steps = [{"run": "ls"}, {"do": [{"patch": {"file": "a.txt", "old": "on", "new": "2"}}]}]
+    (folder / "say.yaml").write_text(json.dumps({"version": 1, "steps": steps}))
+    code, said = lint(SPEC)
+    what = "a.txt has no such lines as its patch replaces; a patch takes whole lines"
+    assert (code, said["warnings"]) == (0, [f"mission `fix`, say.yaml: {what}"])

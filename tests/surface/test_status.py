@@ -21,7 +21,7 @@ from proctor.ids import AttemptId, CampaignId
 from proctor.surface.standing import Left, stand
 from tests.lab import Lab, mission, say_done, wait_until
 from tests.report.made import CAMPAIGN, RUN, campaign, cell, report
-from tests.surface.conftest import Said, ask
+from tests.surface.conftest import Said, ask, started
 
 WRONG = {"verified": False, "expectation": Expectation(met=False, misses=("verified",))}
 
@@ -123,6 +123,26 @@ def test_json_tells_the_same_and_watching_ends_with_the_campaign(lab: Lab) -> No
     assert watched.stdout.count("\n") == 1
 
 
+@pytest.mark.requirement("campaign.status")
+def test_watching_where_there_is_no_terminal_tells_each_change_and_the_end(lab: Lab) -> None:
+    paths = made(lab)
+    lock = take_lock(paths.folder)
+    assert lock is not None
+    with started(lab, "campaign", "status", "--watch") as process:
+        assert process.stdout is not None
+        try:
+            assert process.stdout.readline() == "2 of 8 settled, 1 running, 4 to be tried again, 1 not tried yet\n"
+            attempt = AttemptId("claimed.codex.r1.1")
+            with ledger.open_ledger(paths.ledger) as book:
+                book.apply([ledger.settle(attempt, report(attempt), at_ms=60_002)])
+            assert process.stdout.readline() == "3 of 8 settled, 4 to be tried again, 1 not tried yet\n"
+        finally:
+            os.close(lock)
+        told = process.stdout.read()
+    assert told.startswith(f"{CAMPAIGN}   cut off\n")
+    assert "  5 cells left: " in told
+
+
 def test_a_ledger_of_the_first_version_stands_too(tmp_path: Path) -> None:
     paths = campaign(tmp_path, "fix", untried=("untried",))
     with closing(sqlite3.connect(paths.ledger)) as connection:
@@ -163,6 +183,17 @@ def test_every_campaign_is_listed_and_one_that_is_damaged_is_told(lab: Lab) -> N
     assert CAMPAIGN in text
     assert "canary, pinned" in text
     assert "2 of 8" in text
+
+
+def test_a_narrow_terminal_never_folds_the_id_of_a_campaign(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    long = CampaignId("rewrite-the-importer-in-small-steps-20260102-120000-aaaaaa")
+    made(lab).folder.rename(lab.root / "campaigns" / long)
+    monkeypatch.setenv("COLUMNS", "80")
+    heading, told = ask(lab, "campaign", "list").stdout.splitlines()
+    assert (heading.split(), told.split()) == (["campaign", "state", "verdict"], [long, "cut", "off", "judged", "no"])
+    for width in range(len(long), 120, 7):
+        monkeypatch.setenv("COLUMNS", str(width))
+        assert long in ask(lab, "campaign", "list").stdout
 
 
 def test_without_any_campaign_the_list_says_so(lab: Lab) -> None:

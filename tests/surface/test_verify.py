@@ -58,7 +58,8 @@ def forge(paths: AttemptPaths) -> None:
     mended = {"verdict": "pass", "workspaceDigest": other, "summary": "printed what it should"}
     alter_rows(paths.probes, lambda rows: [rows[0], {**rows[1], **mended}])
     missed = {"met": False, "misses": ["verified: expected no, got yes"]}
-    alter_json(paths.report, verified=True, reasons=[], workspaceDigestAfter=other, expectation=missed)
+    changed = {"workspaceDigestAfter": other, "hasChangedFiles": True}
+    alter_json(paths.report, verified=True, reasons=[], expectation=missed, **changed)
     signature, aside = paths.folder / "seal.json.sig", paths.folder.parent.parent / "aside"
     if signature.exists():
         signature.rename(aside)

@@ -172,25 +172,28 @@ def _cell(attempt: AttemptId) -> str:
 @asynccontextmanager
 async def keep_live(picture: Picture, *, period_s: float = PERIOD_S) -> AsyncIterator[None]:
     """live.json beside the ledger while this is open. A disk that refuses it costs the run nothing."""
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(_write_changes, picture, period_s)
-        try:
-            yield
-        finally:
-            tasks.cancel_scope.cancel()
-    if picture.run is not None:
-        with suppress(OSError):
-            picture.run.paths.live.unlink()
+    try:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(_write_changes, picture, period_s)
+            try:
+                yield
+            finally:
+                tasks.cancel_scope.cancel()
+    finally:
+        if picture.run is not None:
+            with suppress(OSError):
+                picture.run.paths.live.unlink()
 
 
 async def _write_changes(picture: Picture, period_s: float) -> None:
     await picture.has_begun.wait()
     written = -1
-    with suppress(MachineError):
-        while picture.run is not None:
-            changes, live = picture.changes, picture.look()
-            if changes != written and live is not None:
-                path = picture.run.paths.live
+    while picture.run is not None:
+        changes, live = picture.changes, picture.look()
+        if changes != written and live is not None:
+            path = picture.run.paths.live
+            # One refusal says nothing of the next: a disk that was full may have room again.
+            with suppress(MachineError):
                 await anyio.to_thread.run_sync(lambda: write_artifact(path, live, redactor=None, is_durable=False))  # noqa: B023
                 written = changes
-            await anyio.sleep(period_s)
+        await anyio.sleep(period_s)

@@ -1,10 +1,16 @@
 """How a running campaign is stopped from outside."""
 
+import signal
 from dataclasses import dataclass, field
+from typing import Final
 
 import anyio
 
 from proctor.ids import AttemptId
+
+DRAIN: Final = signal.SIGUSR1
+STOP: Final = signal.SIGUSR2
+"""What another Proctor asks by, however often. The signals of people are counted instead: each asks for more."""
 
 
 @dataclass(slots=True, kw_only=True)

@@ -56,6 +56,8 @@ NOT_ENDED = Ending(outcome=Outcome.UNKNOWN)
 # Nobody does this to itself: SIGHUP, SIGINT, SIGKILL, SIGTERM.
 _FROM_OUTSIDE = {1: "SIGHUP", 2: "SIGINT", 9: "SIGKILL", 15: "SIGTERM"}
 
+_ATTEMPTS_OWN = ("stall", "turn", "attempt")
+
 
 def ending_of(event: Event, *, trouble: ErrorReported | None) -> Ending | None:
     """What this event ends, if it ends anything. `trouble` is the last error, if the agent has not got past it."""
@@ -72,10 +74,12 @@ def ending_of(event: Event, *, trouble: ErrorReported | None) -> Ending | None:
         case ClockFired(clock=clock, limit_ms=limit_ms, frame=frame):
             outcome = Outcome.STALLED if clock == "stall" else Outcome.TIMED_OUT
             how = "nothing heard for" if clock == "stall" else f"the {clock} ran past"
-            # What it was still struggling with says more than that we would not wait longer.
-            code = (trouble and trouble.code) or f"limit.{clock}"
+            # What it was still struggling with says more than that we would not wait longer; of a clock over more than
+            # this attempt it says nothing.
+            own = trouble if clock in _ATTEMPTS_OWN else None
+            code = (own and own.code) or f"limit.{clock}"
             detail = _and(f"{how} {limit_ms} ms", last_error)
-            wait_ms = _still_to_wait_ms(trouble, event)
+            wait_ms = _still_to_wait_ms(own, event)
             return Ending(outcome=outcome, code=code, detail=detail, frame=frame, retry_after_ms=wait_ms)
         case LimitReached(limit=limit, most=most, used=used, frame=frame):
             detail = f"{used} {limit} were used, and {most} are allowed"

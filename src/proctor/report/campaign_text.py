@@ -11,6 +11,9 @@ from proctor.report.words import legible, markdown_text
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+# Beginnings of headings; the first to go stands first.
+_GIVES_WAY = ("p95", "pass^", "pass@", "tokens", "cost", "p50", "cells", "rate")
+
 
 def next_steps(report: CampaignReport) -> Iterator[str]:
     """What can be done about it."""
@@ -30,17 +33,18 @@ def render_campaign(report: CampaignReport) -> "RenderableType":
     from rich.table import Table
     from rich.text import Text
 
+    from proctor.report.columns import LEAST_NAME, NamedTable
     from proctor.report.text import STYLE_OF
 
     grid = Table.grid(padding=(0, 2))
     for name, value in facts(report):
         grid.add_row(Text(name, style="dim"), Text(legible(value)))
     headings, rows = flow_table(report)
-    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
-    for at, heading in enumerate(headings):
-        table.add_column(heading, justify="left" if at == 0 else "right", overflow="fold", no_wrap=at > 0)
+    gives_way = [each for beginning in _GIVES_WAY for each in headings if each.startswith(beginning)]
+    table = NamedTable(name=headings[0], gives_way=gives_way, numbers=headings[1:], least_name=LEAST_NAME)
     for row in rows:
-        table.add_row(*(Text(legible(each)) for each in row))
+        name, *values = (Text(legible(each)) for each in row)
+        table.add(name, dict(zip(headings[1:], values, strict=True)))
     parts: list[RenderableType] = [
         Text(legible(report.campaign_id), style="bold"),
         Padding(grid, (0, 0, 0, 2)),

@@ -20,11 +20,8 @@ def find_place(word: str, *, root: RootPaths) -> Place:
 
     Of campaigns of one name the latest is meant; else a campaign's id may be cut short where only one begins so.
     """
-    path = Path(word)
-    if path.is_dir():
-        return place_of(path)
-    if path.is_absolute() or word.startswith("."):
-        raise _not_found(f"there is no folder {word}")
+    if (there := _folder_of_evidence(word)) is not None:
+        return there
     campaigns = campaigns_by_age(root)
     known: list[Place] = [*campaigns, *root.runs()]
     for place in known:
@@ -42,12 +39,32 @@ def find_place(word: str, *, root: RootPaths) -> Place:
             names = [each.folder.name for each in reversed(begun)]
             raise AmbiguousError(word, names, kind="campaign") from error
         if error.code == "evidence.not-found":
-            raise _not_found(f"no campaign or attempt under {root.folder} is called {word!r}") from error
+            what = f"no campaign or attempt under {root.folder} is called {word!r}"
+            is_folder = Path(word).is_dir()
+            raise _not_found(f"there is no evidence in {word}, and {what}" if is_folder else what) from error
         raise
+
+
+def _folder_of_evidence(word: str) -> Place | None:
+    """What lies at a path. A folder without evidence is none, where the word may be a name as well."""
+    path = Path(word)
+    is_path = path.is_absolute() or word.startswith(".")
+    if path.is_dir():
+        return place_of(path) if is_path else _kind(path)
+    if is_path:
+        raise _not_found(f"there is no folder {word}")
+    return None
 
 
 def place_of(folder: Path) -> Place:
     """What kind of evidence folder this is, told by what it holds, else by where it lies."""
+    place = _kind(folder)
+    if place is None:
+        raise _not_found(f"there is no evidence in {folder}")
+    return place
+
+
+def _kind(folder: Path) -> Place | None:
     above = folder.absolute().parent.name
     if above == "attempts" or any(os.path.lexists(folder / name) for name in (ATTEMPT, SEAL)):
         return AttemptPaths(folder)
@@ -57,7 +74,7 @@ def place_of(folder: Path) -> Place:
         return CampaignPaths(folder)
     if any((folder / name).is_dir() for name in ("runs", "campaigns", "sessions")):
         return RootPaths(folder)
-    raise _not_found(f"there is no evidence in {folder}")
+    return None
 
 
 def root_of(campaign: CampaignPaths) -> RootPaths:
@@ -81,14 +98,11 @@ def find_attempt(word: str, *, root: RootPaths) -> AttemptPaths:
 
     Where several runs have an attempt of this id, the latest run's is meant.
     """
-    path = Path(word)
-    if path.is_dir():
-        place = place_of(path)
-        if isinstance(place, AttemptPaths):
-            return place
-        raise _not_found(f"{path} is not the folder of one attempt")
-    if path.is_absolute() or word.startswith("."):
-        raise _not_found(f"there is no folder {word}")
+    there = _folder_of_evidence(word)
+    if isinstance(there, AttemptPaths):
+        return there
+    if there is not None:
+        raise _not_found(f"{word} is not the folder of one attempt")
     rows = find_all(root).rows
     for matches in (_named(rows, word), _beginning(rows, word)):
         latest = {row.attempt_id: row for row in sorted(matches, key=lambda row: row.run_id)}

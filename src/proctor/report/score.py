@@ -19,7 +19,8 @@ from proctor.report.stats import pass_all, pass_at, wilson
 PASSED, FAILED, UNVERIFIED, INVALID = "passed", "failed", "unverified", "evidence"
 """How a result stands, beside the buckets of failures that are not the agent's."""
 
-_AGENTS = frozenset({PASSED, FAILED, UNVERIFIED})
+OF_THE_AGENT = frozenset({PASSED, FAILED, UNVERIFIED})
+"""What is said of the agent. All else tells of the machine, the provider or the run."""
 
 DRAWS = (1, 2, 3, 5, 10, 20, 50, 100)
 """The k of pass@k and pass^k, as far as there are that many repeats."""
@@ -163,7 +164,7 @@ class Sum:
 
     def keep_from(self, last: LedgerAttempt) -> None:
         """A cell that is to be tried again: what its last attempt failed by is shown, and counts for nothing else."""
-        if (bucket := standing(last)) not in _AGENTS:
+        if (bucket := standing(last)) not in OF_THE_AGENT:
             self.kept_from[bucket] = self.kept_from.get(bucket, 0) + 1
 
     def merge(self, other: "Sum") -> None:
@@ -225,7 +226,7 @@ class Sum:
         )
 
     def _buckets(self) -> dict[str, int]:
-        counts = {name: number for name, number in self.stands.items() if name not in _AGENTS}
+        counts = {name: number for name, number in self.stands.items() if name not in OF_THE_AGENT}
         for name, number in self.kept_from.items():
             counts[name] = counts.get(name, 0) + number
         return counts

@@ -11,7 +11,8 @@ from rich.text import Text
 from proctor.errors import CODES, Exit
 from proctor.evidence.reader import Problem
 from proctor.report.cells import speakers
-from proctor.report.columns import AttemptTable
+from proctor.report.columns import LEAST_NAME, NamedTable
+from proctor.report.notes import Notes
 from proctor.report.row import AttemptRow, Report, ReportRow
 from proctor.report.verdict import judge
 from proctor.report.words import count, duration, legible, one_line, plain_error, plural, yes_no
@@ -19,6 +20,8 @@ from proctor.report.words import count, duration, legible, one_line, plain_error
 MAX_ROWS = 40
 MAX_LISTED = 200
 MAX_GATED = 10
+_GIVES_WAY = ("tokens", "time", "tools", "claimed", "runtime", "expected", "verified", "outcome")
+_NUMBERS = ("tools", "tokens", "time")
 _INDENT = (0, 0, 0, 2)
 
 STYLE_OF = {
@@ -36,9 +39,9 @@ def render_report(report: Report, *, title: str) -> RenderableType:
     rows = speakers(report.attempts)
     shown = rows if len(rows) <= MAX_ROWS else [row for row in rows if judge(row) is not Exit.OK][:MAX_ROWS]
     label = labels(rows)
-    table = AttemptTable("mission/flow")
+    table = NamedTable(name="mission/flow", gives_way=_GIVES_WAY, numbers=_NUMBERS, least_name=LEAST_NAME)
     for row in shown:
-        table.add(Text(legible(label(row))), **_facts(row))
+        table.add(Text(legible(label(row))), _facts(row))
     parts: list[RenderableType] = [Text(title, style="bold"), Text(), Padding(table, _INDENT)]
     if len(shown) < len(rows):
         left_out = plural(len(rows) - len(shown), "more attempt")
@@ -47,13 +50,13 @@ def render_report(report: Report, *, title: str) -> RenderableType:
         parts.append(Text(f"  {plural(earlier, 'other attempt')} of these cells not counted", style="dim"))
     notes = list(_notes(shown, label))
     if notes:
-        parts += [Text(), Padding(_two_columns(notes), _INDENT)]
+        parts += [Text(), Padding(Notes(notes), _INDENT)]
     for gate in report.gates:
         if gate.blocked:
             told = [
                 (Text(f"{gate.name} gate", style="bold"), Text(legible(line), style="red")) for line in gate.lines()
             ]
-            parts += [Text(), Padding(_two_columns(told[:MAX_GATED]), _INDENT)]
+            parts += [Text(), Padding(Notes(told[:MAX_GATED]), _INDENT)]
     if report.problems:
         parts += [Text(), Padding(render_problems(report.problems), _INDENT)]
     return Group(*parts, Text(), Text(f"  {conclude(report)}", style=STYLE_OF[Exit(report.exit)]))
@@ -67,9 +70,9 @@ def render_attempts(rows: Sequence[AttemptRow], problems: Sequence[Problem]) -> 
         rows = rows[-MAX_LISTED:]
     for campaign in dict.fromkeys(row.campaign_id for row in rows):
         of_it = [row for row in rows if row.campaign_id == campaign]
-        table = AttemptTable("attempt")
+        table = NamedTable(name="attempt", gives_way=_GIVES_WAY, numbers=_NUMBERS)
         for row in of_it:
-            table.add(Text(legible(row.attempt_id)), **_facts(row))
+            table.add(Text(legible(row.attempt_id)), _facts(row))
         runs = ", ".join(dict.fromkeys(row.run_id for row in of_it))
         heading = Text.assemble((legible(campaign or "no campaign"), "bold"), (f"   run {legible(runs)}", "dim"))
         parts += [heading, Padding(table, _INDENT), Text()]
@@ -185,12 +188,3 @@ def _explanations(row: ReportRow) -> Iterator[tuple[str, str]]:
     for reason in row.reasons:
         word = "not verified" if row.verified is False else "cannot be verified"
         yield ("red" if row.verified is False else "dim"), f"{word}: {one_line(reason, limit=160)}"
-
-
-def _two_columns(rows: Iterable[tuple[Text, Text]]) -> Table:
-    grid = Table.grid(padding=(0, 2))
-    grid.add_column(no_wrap=True)
-    grid.add_column()
-    for row in rows:
-        grid.add_row(*row)
-    return grid

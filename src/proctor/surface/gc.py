@@ -13,7 +13,7 @@ from proctor.contain.intent import LOCK, take_lock
 from proctor.errors import MachineError, disk_refusal
 from proctor.evidence.disk import sync_folder
 from proctor.evidence.layout import CampaignPaths, RootPaths
-from proctor.surface.holdings import find_units, run_ids
+from proctor.surface.holdings import find_units, run_ids, why_still
 from proctor.workspace.remove import remove
 
 REMOVED = ".removed"
@@ -53,16 +53,18 @@ def plan_clearing(root: RootPaths, rule: Rule, *, now_ms: int) -> Cleared:
 
 
 def clear(root: RootPaths, rule: Rule, *, now_ms: int) -> Cleared:
-    """MachineError where another one is at it, or the disk refuses."""
+    """What the disk refuses to let go of is `refused`. MachineError where another one is at it."""
     swept = sweep(scratch_of_runs())
+    refused = list(swept.refused)
     if not root.folder.is_dir():
         fates = decide(find_units(root, now_ms=now_ms), rule, now_ms=now_ms)
-        return _told([_done(fate, None) for fate in fates], now_ms=now_ms, swept=swept.removed)
+        done = [_done(fate, root, None, now_ms=now_ms, refused=refused) for fate in fates]
+        return _told(done, now_ms=now_ms, swept=swept.removed, refused=tuple(refused))
     with _bin(root) as bin_:
-        finished = tuple(_finish(root, bin_))
+        finished = tuple(_finish(root, bin_, refused=refused))
         fates = decide(find_units(root, now_ms=now_ms), rule, now_ms=now_ms)
-        done = [_done(fate, bin_) for fate in fates]
-    return _told(done, now_ms=now_ms, swept=swept.removed, finished=finished, refused=swept.refused)
+        done = [_done(fate, root, bin_, now_ms=now_ms, refused=refused) for fate in fates]
+    return _told(done, now_ms=now_ms, swept=swept.removed, finished=finished, refused=tuple(refused))
 
 
 @contextmanager
@@ -85,52 +87,53 @@ def _bin(root: RootPaths) -> Iterator[Path]:
         os.close(lock)
 
 
-def _finish(root: RootPaths, bin_: Path) -> Iterator[str]:
-    """What a killed one had begun. A campaign goes last, because it alone knows its runs."""
+def _finish(root: RootPaths, bin_: Path, *, refused: list[str]) -> Iterator[str]:
+    """What one that was killed or refused had begun. A campaign goes last, because it alone knows its runs."""
     left = [each for each in sorted(bin_.iterdir()) if each.name != LOCK]
-    campaigns = [CampaignPaths(each) for each in left if (each / "ledger.db").exists()]
     cited = {id_ for campaign in root.campaigns() for id_ in run_ids(root, campaign)}
-    for campaign in campaigns:
-        orphans = [root.folder / "runs" / id_ for id_ in run_ids(root, campaign) if id_ not in cited]
-        _empty([_move(each, bin_) for each in orphans if each.is_dir()])
-    yield from (each.name for each in left)
-    _empty(each for each in left if not (each / "ledger.db").exists())
-    _empty(campaign.folder for campaign in campaigns)
+    for each in sorted(left, key=lambda folder: (folder / "ledger.db").exists()):
+        try:
+            ids = run_ids(root, CampaignPaths(each)) if (each / "ledger.db").exists() else ()
+            orphans = [root.folder / "runs" / id_ for id_ in ids if id_ not in cited]
+            _empty([_move(orphan, bin_) for orphan in orphans if orphan.is_dir()])
+            _empty([each])
+            yield each.name
+        except OSError:
+            refused.append(each.name)
 
 
-def _done(fate: Fate, bin_: Path | None) -> Fate:
+def _done(fate: Fate, root: RootPaths, bin_: Path | None, *, now_ms: int, refused: list[str]) -> Fate:
     """With what really became of it."""
     if not fate.goes:
         return fate
     unit = fate.unit
     try:
         if unit.kind == "scratch":
-            refusal = None if remove_kept(unit.folders[0]) else "running"
-        elif bin_ is None:
-            refusal = "its evidence root is gone"
-        elif unit.kind == "campaign":
-            refusal = _remove_campaign(unit, bin_)
+            why = None if remove_kept(unit.folders[0]) else "running"
         else:
-            _empty([_move(folder, bin_) for folder in unit.folders])
-            refusal = None
+            why = "its evidence root is gone" if bin_ is None else _remove(unit, root, bin_, now_ms=now_ms)
     except OSError as error:
-        raise disk_refusal(error, path=unit.folders[0]) from error
-    return fate if refusal is None else Fate(unit=unit, goes=False, why=refusal)
+        # The others may go all the same, and what went is told.
+        refused.append(unit.name)
+        why = error.strerror or str(error)
+    return fate if why is None else Fate(unit=unit, goes=False, why=why)
 
 
-def _remove_campaign(unit: Unit, bin_: Path) -> str | None:
+def _remove(unit: Unit, root: RootPaths, bin_: Path, *, now_ms: int) -> str | None:
     """Under its lock: whoever would run it now finds it taken, and then gone. Why it stays, where it does."""
-    campaign = CampaignPaths(unit.folders[0])
-    if (lock := take_lock(campaign.folder)) is None:
+    # A run's lock lies in its scratch. Where that is gone its owner is too, and no other ever has its id.
+    place = unit.folders[0] if unit.kind == "campaign" else scratch_of_runs() / unit.name
+    lock = take_lock(place)
+    if lock is None and place.is_dir():
         return "running"
     try:
-        if os.path.lexists(campaign.pin):
-            return "pinned"
-        gone = [_move(folder, bin_) for folder in unit.folders]
-        _empty(reversed(gone))
+        if (why := why_still(unit, root, now_ms=now_ms)) is None:
+            gone = [_move(folder, bin_) for folder in unit.folders]
+            _empty(reversed(gone))
+        return why
     finally:
-        os.close(lock)
-    return None
+        if lock is not None:
+            os.close(lock)
 
 
 def _move(folder: Path, bin_: Path) -> Path:

@@ -2,13 +2,15 @@
 
 import os
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import closing, suppress
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
 
-from proctor.campaign.retention import Unit
+from proctor.campaign.retention import Kind, Unit
 from proctor.campaign.scratch import is_locked, kept_scratch, scratch_of_runs
 from proctor.evidence.database import address
 from proctor.evidence.layout import SEAL_SIGNATURE, CampaignPaths, RootPaths
@@ -39,49 +41,56 @@ def find_units(root: RootPaths, *, now_ms: int) -> Iterator[Unit]:
     for campaign, ids in campaigns.items():
         cited = {other for each, others in campaigns.items() if each != campaign for other in others}
         there = [folder for id_ in ids if id_ not in cited and (folder := root.folder / "runs" / id_).is_dir()]
-        touched = [_mtime_ms(campaign.folder / name) for name in _WRITTEN]
         if os.path.lexists(campaign.pin):
             pinned |= set(ids)
-        yield Unit(
-            kind="campaign",
-            name=campaign.folder.name,
-            folders=(campaign.folder, *there),
-            touched_at_ms=(touched_at_ms := max(*touched, *map(_touched_ms, there), 0)),
-            size_bytes=size_of(campaign.folder, *there),
-            stays=_reason(
-                ("pinned", os.path.lexists(campaign.pin)),
-                ("running", is_live(campaign)),
-                ("just made", now_ms - touched_at_ms < _FRESH_MS),
-                ("signed", any(map(_is_signed, there))),
-                ("named by a statement", not stated.isdisjoint(ids)),
-            ),
-        )
+        unit = _unit("campaign", campaign.folder, *there)
+        yield replace(unit, stays=_why(unit, ids=ids, stated=stated, now_ms=now_ms, is_running=is_live(campaign)))
     known = {id_ for ids in campaigns.values() for id_ in ids}
     for run in root.runs():
         name, folder = run.folder.name, run.folder
         if name not in known:
-            yield Unit(
-                kind="run" if folder.parent.name == "runs" else "session",
-                name=name,
-                folders=(folder,),
-                touched_at_ms=(touched_at_ms := _touched_ms(folder)),
-                size_bytes=size_of(folder),
-                stays=_reason(
-                    ("running", is_locked(scratch_of_runs() / name)),
-                    ("just made", now_ms - touched_at_ms < _FRESH_MS),
-                    ("signed", _is_signed(folder)),
-                    ("named by a statement", name in stated),
-                ),
-            )
+            unit = _unit("run" if folder.parent.name == "runs" else "session", folder)
+            is_running = is_locked(scratch_of_runs() / name)
+            yield replace(unit, stays=_why(unit, ids=(name,), stated=stated, now_ms=now_ms, is_running=is_running))
     for scratch in kept_scratch(scratch_of_runs()):
-        yield Unit(
-            kind="scratch",
-            name=scratch.name,
-            folders=(scratch,),
-            touched_at_ms=_touched_ms(scratch),
-            size_bytes=size_of(scratch),
-            stays=_reason(("running", is_locked(scratch)), ("of a pinned campaign", scratch.name in pinned)),
-        )
+        stays = _reason(("running", is_locked(scratch)), ("of a pinned campaign", scratch.name in pinned))
+        yield replace(_unit("scratch", scratch), stays=stays)
+
+
+def why_still(unit: Unit, root: RootPaths, *, now_ms: int) -> str | None:
+    """Why a campaign, run or session stays after all, by what is on disk now. For whoever has its lock."""
+    ids = run_ids(root, CampaignPaths(unit.folders[0])) if unit.kind == "campaign" else (unit.name,)
+    unit = replace(unit, touched_at_ms=_last_at_work_ms(unit.kind, unit.folders))
+    return _why(unit, ids=ids, stated=set(stated_runs(root)), now_ms=now_ms, is_running=False)
+
+
+def _unit(kind: Kind, *folders: Path) -> Unit:
+    return Unit(
+        kind=kind,
+        name=folders[0].name,
+        folders=folders,
+        touched_at_ms=_last_at_work_ms(kind, folders),
+        size_bytes=size_of(*folders),
+    )
+
+
+def _last_at_work_ms(kind: Kind, folders: Sequence[Path]) -> int:
+    if kind != "campaign":
+        return max(map(_touched_ms, folders))
+    campaign, *runs = folders
+    return max(*(_mtime_ms(campaign / name) for name in _WRITTEN), *map(_touched_ms, runs), 0)
+
+
+def _why(unit: Unit, *, ids: Iterable[str], stated: AbstractSet[str], now_ms: int, is_running: bool) -> str | None:
+    is_campaign = unit.kind == "campaign"
+    runs = unit.folders[1:] if is_campaign else unit.folders
+    return _reason(
+        ("pinned", is_campaign and os.path.lexists(CampaignPaths(unit.folders[0]).pin)),
+        ("running", is_running),
+        ("just made", now_ms - unit.touched_at_ms < _FRESH_MS),
+        ("signed", any(map(_is_signed, runs))),
+        ("named by a statement", not stated.isdisjoint(ids)),
+    )
 
 
 def run_ids(root: RootPaths, campaign: CampaignPaths) -> tuple[str, ...]:

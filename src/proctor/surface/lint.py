@@ -18,7 +18,7 @@ from proctor.contain.bundled import bundled_bwrap
 from proctor.contain.ladder import choose, survey
 from proctor.errors import CollectedInputError, InputError, ProctorError
 from proctor.ids import FlowId
-from proctor.model.script import load_script
+from proctor.model.script import Patch, Script, load_script
 from proctor.plan.expand import resolve_flow
 from proctor.plan.model import ResolvedFlow
 from proctor.probe.kind import search_path_of
@@ -47,6 +47,7 @@ def lint(loaded: LoadedSpec) -> Linted:
     found.problems += _hook_problems(loaded)
     found.problems += _workspace_problems(loaded)
     found.warnings += _probe_warnings(loaded)
+    found.warnings += _script_warnings(loaded)
     found.warnings += _schedule_warnings(loaded)
     return found
 
@@ -143,6 +144,33 @@ def _probe_warnings(loaded: LoadedSpec) -> Iterator[str]:
             if not is_of_the_workspace and shutil.which(program, path=search_path) is None:
                 told = f"{program} is not on this machine, so it will verify nothing here"
                 yield f"mission `{mission.id}`, probe {at + 1}: {told}"
+
+
+def _script_warnings(loaded: LoadedSpec) -> Iterator[str]:
+    """Of patches for lines that a copied workspace does not have; what an earlier patch has changed, nobody knows."""
+    for mission in loaded.missions:
+        if mission.script is None or mission.workspace.copy is None or mission.workspace.key is None:
+            continue
+        with suppress(ProctorError, OSError, UnicodeDecodeError):  # told as problems of their own
+            workspace, seen = loaded.workspaces[mission.workspace.key], set[str]()
+            for patch in _patches(load_script(loaded.scripts[mission.script])):
+                if patch.file not in seen and patch.old is not None and not _fits(patch.old, workspace / patch.file):
+                    told = f"{patch.file} has no such lines as its patch replaces; a patch takes whole lines"
+                    yield f"mission `{mission.id}`, {mission.script}: {told}"
+                seen.add(patch.file)
+
+
+def _patches(script: Script) -> Iterator[Patch]:
+    for step in script.steps:
+        yield from (each for each in step.of_try(0).intents() if isinstance(each, Patch))
+
+
+def _fits(old: str, file: Path) -> bool:
+    """As agents look for it: blanks around a line do not count. A file that is not there may come."""
+    if not file.is_file():
+        return True
+    lines, wanted = ([line.strip() for line in text.splitlines()] for text in (file.read_text(), old))
+    return any(lines[at : at + len(wanted)] == wanted for at in range(len(lines) - len(wanted) + 1))
 
 
 def _schedule_warnings(loaded: LoadedSpec) -> Iterator[str]:

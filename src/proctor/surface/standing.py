@@ -110,6 +110,19 @@ def stand(campaign: CampaignPaths) -> Standing:
     )
 
 
+def progress_line(standing: Standing) -> str:
+    """How far it is."""
+    left = standing.left
+    told = (
+        (left.running, "running"),
+        (left.again, "to be tried again"),
+        (left.cut_off, "cut off"),
+        (left.untried, "not tried yet"),
+    )
+    parts = [f"{standing.settled:,} of {standing.cells:,} settled"]
+    return ", ".join([*parts, *(f"{number:,} {word}" for number, word in told if number)])
+
+
 def _place(cell: CellResult, *, live: bool) -> str:
     if cell.stands is not None:
         return "settled"

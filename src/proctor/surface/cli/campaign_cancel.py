@@ -5,6 +5,7 @@ import signal
 from pathlib import Path
 
 from proctor.campaign.lock import owner_of
+from proctor.campaign.stops import DRAIN, STOP
 from proctor.contain.identity import pin, send_signal
 from proctor.errors import InputError
 from proctor.evidence.layout import CampaignPaths, RootPaths
@@ -48,13 +49,25 @@ def _signal(campaign: CampaignPaths, *, is_now: bool) -> int:
     pidfd = None if owner is None else pin(owner)
     if owner is None or pidfd is None:
         raise InputError("campaign.not-running", f"nobody runs {campaign.folder.name}")
+    number = STOP if is_now else DRAIN
     try:
-        # Two of a kind would become one if they came too close.
-        for number in (signal.SIGINT, signal.SIGTERM) if is_now else (signal.SIGINT,):
-            send_signal(pidfd, number)
+        if not _is_caught(number, pid=owner.pid):
+            what = f"{campaign.folder.name} is run from Python, by process {owner.pid}, which only its owner can stop"
+            raise InputError("campaign.not-running", what, suggestion="Cancel the task that awaits proctor.run there.")
+        send_signal(pidfd, number)
     finally:
         os.close(pidfd)
     return owner.pid
+
+
+def _is_caught(number: signal.Signals, *, pid: int) -> bool:
+    """Whoever does not catch it would die of it."""
+    try:
+        status = Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return False
+    [caught] = (line.split()[1] for line in status.splitlines() if line.startswith("SigCgt:"))
+    return bool(int(caught, 16) >> (number - 1) & 1)
 
 
 COMMANDS = {

@@ -16,7 +16,7 @@ from proctor.report.words import legible
 from proctor.surface.cli.calling import Calling
 from proctor.surface.cli.command import JSON, ROOT, Command, argument, evidence_root
 from proctor.surface.cli.output import Output, console_on
-from proctor.surface.standing import Standing, stand
+from proctor.surface.standing import Standing, progress_line, stand
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -30,7 +30,8 @@ def status(*, campaign: str | None, is_watched: bool, root: Path | None, as_json
     """How a campaign stands, while it runs or after.
 
     CAMPAIGN is an id, a name or a folder; without it the latest is meant. --watch looks again every
-    second for as long as it runs; with --json each look is a line.
+    second for as long as it runs; where that is no terminal each change is a line, and with --json
+    each look.
     """
     output = Output(is_json=as_json)
     paths = find_one_campaign(campaign, root)
@@ -43,13 +44,23 @@ def status(*, campaign: str | None, is_watched: bool, root: Path | None, as_json
         return 0
     if is_watched and sys.stdout.isatty():
         _watch(paths, calling)
+        return 0
+    standing = _tell_changes(paths, output) if is_watched else stand(paths)
+    if as_json:
+        output.json(standing)
     else:
-        standing = stand(paths)
-        if as_json:
-            output.json(standing)
-        else:
-            output.show(_rendered(standing, calling), is_wrapped=False)
+        output.show(_rendered(standing, calling), is_wrapped=False)
     return 0
+
+
+def _tell_changes(paths: CampaignPaths, output: Output) -> Standing:
+    """A line for each while it runs; gives how it stands when it is over."""
+    told = ""
+    for standing in _while_live(paths):
+        if standing.is_live and (line := progress_line(standing)) != told:
+            output.text(f"{line}\n")
+            told = line
+    return standing
 
 
 def _rendered(standing: Standing, calling: Calling) -> "RenderableType":

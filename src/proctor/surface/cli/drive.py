@@ -12,6 +12,7 @@ import anyio.abc
 from proctor.attempt.model import DECIDE_S
 from proctor.campaign.run import CampaignResult, Stops, run_campaign
 from proctor.campaign.scratch import scratch_of_runs
+from proctor.campaign.stops import DRAIN, STOP
 from proctor.clock import SYSTEM_CLOCK
 from proctor.errors import Exit, InputError, ProctorError
 from proctor.evidence.layout import CampaignPaths, RootPaths
@@ -130,19 +131,21 @@ async def _obey_signals(
     *,
     task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED,
 ) -> None:
-    """The first signal asks, whichever it is; the second insists, and the third will not wait."""
+    """The first signal of people asks, whichever it is; the second insists, and the third will not wait."""
     # One that is ignored was so from the start, by nohup.
     heeded = [each for each in _SIGNALS if signal.getsignal(each) is not signal.SIG_IGN]
-    with anyio.open_signal_receiver(*heeded) as signals:
+    with anyio.open_signal_receiver(*heeded, DRAIN, STOP) as signals:
         task_status.started()
-        async for _ in signals:
+        async for number in signals:
+            is_counted = number not in (DRAIN, STOP)
             if stops.all.is_set():
-                progress.stopping("cutting off: what was recorded stays, without a seal")
-                everything.cancel()
-            elif stops.drain.is_set():
+                if is_counted:
+                    progress.stopping("cutting off: what was recorded stays, without a seal")
+                    everything.cancel()
+            elif number == STOP or (is_counted and stops.drain.is_set()):
                 progress.stopping("stopping: what is running is sealed as cancelled; Ctrl-C again cuts it off")
                 stops.stop_all()
-            else:
+            elif not stops.drain.is_set():
                 progress.stopping("ending: what is running finishes, nothing new begins; Ctrl-C again stops it")
                 stops.drain.set()
 

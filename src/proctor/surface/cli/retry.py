@@ -3,20 +3,18 @@
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from proctor.errors import Exit, InputError
-from proctor.event.outcome import Outcome
+from proctor.errors import InputError
 from proctor.evidence.layout import CampaignPaths, RootPaths
 from proctor.ids import CellId
-from proctor.report import query
-from proctor.report.compose import compose
-from proctor.report.row import Report, ReportRow
-from proctor.report.verdict import judge
+from proctor.report.place import root_of
+from proctor.report.score import OF_THE_AGENT, standing
+from proctor.report.standing import CellResult, read_standing
 from proctor.surface.cli.campaign_run import AGAIN, find_campaign, load_again
 from proctor.surface.cli.command import JSON, PROGRESS, ROOT, Command, argument, evidence_root
 from proctor.surface.cli.drive import drive
 from proctor.surface.cli.run import KEEP_SCRATCH, YES, tell
 
-INFRA, UNSCORED = "infra", "unscored"
+_KINDS = ("infra", "unscored")
 
 
 def retry(
@@ -38,7 +36,7 @@ def retry(
     """
     folder = evidence_root(root)
     paths = find_campaign(campaign, root=RootPaths(folder))
-    chosen = frozenset(_chosen(paths, [word for each in only for word in each.split(",")], root=RootPaths(folder)))
+    chosen = frozenset(choose(paths, [word for each in only for word in each.split(",")]))
     driven = drive(
         load_again(paths, spec),
         root=folder,
@@ -51,34 +49,30 @@ def retry(
     return tell(driven, root=root, as_json=as_json, rows_to=rows_to)
 
 
-def _chosen(campaign: CampaignPaths, words: Sequence[str], *, root: RootPaths) -> Iterator[CellId]:
-    report = compose(query.find_campaign(root, campaign))
-    results = {row.cell: row for row in report.attempts if not row.is_superseded and row.cell is not None}
+def choose(campaign: CampaignPaths, words: Sequence[str]) -> Iterator[CellId]:
+    """The cells that are meant, by the same reading as the report's. InputError for a word that means none."""
+    cells = read_standing(campaign, root=root_of(campaign)).cells
     for word in words:
-        found = list(_fitting(word, report, results))
-        if not found and word not in (INFRA, UNSCORED):
+        found = [each.cell.id for each in cells if _fits(word, each)]
+        if not found and word not in _KINDS:
             what = f"{campaign.folder.name} has no cell, attempt or mission {word!r}"
             raise InputError("evidence.not-found", what)
         yield from found
 
 
-def _fitting(word: str, report: Report, results: dict[CellId, ReportRow]) -> Iterator[CellId]:
-    for cell, row in results.items():
-        is_named = word in (cell, row.attempt_id, row.mission_id)
-        if is_named or (word == INFRA and _is_infra(row)) or (word == UNSCORED and not _is_scored(row)):
-            yield cell
-    for cell in report.missing_cells:
-        if word in (UNSCORED, cell, cell.partition(".")[0]):
-            yield cell
+def _fits(word: str, each: CellResult) -> bool:
+    match word:
+        case "infra":
+            return _is_infra(each)
+        case "unscored":
+            return each.stands is None or _is_infra(each)
+        case _:
+            return word in (each.cell.id, each.cell.mission, each.spoken and each.spoken.id)
 
 
-def _is_infra(row: ReportRow) -> bool:
-    return judge(row) is Exit.INFRASTRUCTURE
-
-
-def _is_scored(row: ReportRow) -> bool:
-    is_told = row.state == "sealed" and row.outcome not in (None, Outcome.UNKNOWN, Outcome.CANCELLED)
-    return is_told and not _is_infra(row)
+def _is_infra(each: CellResult) -> bool:
+    """Whether the report has it in a bucket. What it scores is never tried again by kind: rates would be biased."""
+    return each.spoken is not None and each.spoken.state != "claimed" and standing(each.spoken) not in OF_THE_AGENT
 
 
 COMMANDS = {

@@ -4,15 +4,15 @@ import shlex
 from collections.abc import Iterator, Sequence
 
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from proctor.evidence.reader import Problem
+from proctor.report.columns import NamedTable
 from proctor.report.words import UNKNOWN, legible, money, plural
 from proctor.surface.cli.blocks import pairs
 from proctor.surface.cli.calling import Calling
 from proctor.surface.cli.live_lines import RunningLines, age, waits
-from proctor.surface.standing import Left, Standing
+from proctor.surface.standing import Standing, progress_line
 
 
 def render_standing(standing: Standing, *, now_ms: int, calling: Calling) -> RenderableType:
@@ -39,7 +39,7 @@ def _how(standing: Standing) -> str:
 
 
 def _facts(standing: Standing, *, now_ms: int) -> Iterator[tuple[str, RenderableType]]:
-    yield "cells", Text(f"{standing.settled:,} of {standing.cells:,} settled{_left(standing.left)}")
+    yield "cells", Text(progress_line(standing))
     if standing.outcomes:
         yield "outcomes", Text(_counts(standing.outcomes))
     if standing.codes:
@@ -59,33 +59,22 @@ def _facts(standing: Standing, *, now_ms: int) -> Iterator[tuple[str, Renderable
     yield "folder", Text(legible(standing.dir))
 
 
-def _left(left: Left) -> str:
-    told = (
-        (left.running, "running"),
-        (left.again, "to be tried again"),
-        (left.cut_off, "cut off"),
-        (left.untried, "not tried yet"),
-    )
-    return "".join(f", {number:,} {word}" for number, word in told if number)
-
-
 def _counts(counts: dict[str, int]) -> str:
     return ", ".join(f"{number:,} {legible(name)}" for name, number in counts.items())
 
 
 def render_standings(found: Sequence[Standing], problems: Sequence[Problem], *, now_ms: int) -> RenderableType:
-    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
-    table.add_column("campaign", overflow="fold")
-    for name in ("kind", "state", "settled", "verdict", "age"):
-        table.add_column(name, no_wrap=True, justify="right" if name in ("settled", "age") else "left")
+    gives_way = ("kind", "age", "settled", "state", "verdict")
+    table = NamedTable(name="campaign", gives_way=gives_way, numbers=("settled", "age"))
     for each in found:
-        table.add_row(
-            Text(legible(each.campaign_id)),
-            each.kind + (", pinned" if each.is_pinned else ""),
-            Text("running" if each.is_live else _how(each).rpartition(", ")[2], style="green" if each.is_live else ""),
-            f"{each.settled:,} of {each.cells:,}",
-            each.verdict,
-            UNKNOWN if each.began_at_ms is None else age(now_ms - each.began_at_ms),
-        )
+        how = "running" if each.is_live else _how(each).rpartition(", ")[2]
+        facts = {
+            "kind": Text(each.kind + (", pinned" if each.is_pinned else "")),
+            "state": Text(how, style="green" if each.is_live else ""),
+            "settled": Text(f"{each.settled:,} of {each.cells:,}"),
+            "verdict": Text(each.verdict),
+            "age": Text(UNKNOWN if each.began_at_ms is None else age(now_ms - each.began_at_ms)),
+        }
+        table.add(Text(legible(each.campaign_id)), facts)
     told = [Text(legible(f"{each.file}: {each.detail} ({each.code})"), style="red") for each in problems]
     return Group(*([table] if found else []), *told)
