@@ -12,8 +12,9 @@ from proctor.evidence.layout import CampaignPaths, RootPaths
 from proctor.report.ledger import is_live
 from proctor.report.query import campaigns_by_age
 from proctor.surface.cli.calling import Calling
-from proctor.surface.cli.campaign_run import ID, find_campaign
+from proctor.surface.cli.campaign_run import ID
 from proctor.surface.cli.command import JSON, ROOT, Command, argument, evidence_root
+from proctor.surface.cli.meant import find_campaign
 from proctor.surface.cli.output import Output
 
 

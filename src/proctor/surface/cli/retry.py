@@ -9,9 +9,10 @@ from proctor.ids import CellId
 from proctor.report.place import root_of
 from proctor.report.score import OF_THE_AGENT, standing
 from proctor.report.standing import CellResult, read_standing
-from proctor.surface.cli.campaign_run import AGAIN, find_campaign, load_again
+from proctor.surface.cli.campaign_run import AGAIN, load_again
 from proctor.surface.cli.command import JSON, PROGRESS, ROOT, Command, argument, evidence_root
 from proctor.surface.cli.drive import drive
+from proctor.surface.cli.meant import find_campaign
 from proctor.surface.cli.run import KEEP_SCRATCH, YES, tell
 
 _KINDS = ("infra", "unscored")
