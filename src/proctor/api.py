@@ -70,7 +70,7 @@ from proctor.event.model import (
 )
 from proctor.event.outcome import Ending, Outcome
 from proctor.evidence.layout import CampaignPaths, RootPaths
-from proctor.ids import CampaignId, FlowId, MissionId, StrategyId, ThreadId
+from proctor.ids import FlowId, MissionId, StrategyId, ThreadId
 from proctor.report.keep import keep_report
 from proctor.report.row import Report
 from proctor.runtime.base import Decide, Decision, Question, Tool
@@ -250,8 +250,8 @@ async def run(
     with what it was begun with, and the report is of all of it.
     """
     place = _root(root)
-    campaign = None if resume is None else _campaign(place, resume)
     # Files are read and written in threads: the loop may be somebody's server.
+    campaign = None if resume is None else await anyio.to_thread.run_sync(_campaign, place, resume)
     loaded = await anyio.to_thread.run_sync(lambda: _load(spec, on=on, select=select, resume=campaign))
     result = await run_campaign(
         loaded,
@@ -366,10 +366,11 @@ def _seconds(written: Duration, *, key: str) -> float:
 
 
 def _campaign(root: Path, id_: str) -> CampaignPaths:
-    campaign = RootPaths(root).campaign(CampaignId(id_))
-    if not campaign.folder.is_dir():
-        raise InputError("evidence.not-found", f"there is no campaign {id_} under {root}", file=_NAME, key="resume")
-    return campaign
+    # Looked up, and not made into a path: an id that holds one would lead anywhere.
+    for campaign in RootPaths(root).campaigns():
+        if campaign.folder.name == id_:
+            return campaign
+    raise InputError("evidence.not-found", f"there is no campaign {id_!r} under {root}", file=_NAME, key="resume")
 
 
 def _root(root: str | Path | None) -> Path:

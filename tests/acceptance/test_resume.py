@@ -5,6 +5,7 @@ import os
 import signal
 import sqlite3
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -159,6 +160,25 @@ def test_what_is_cancelled_now_is_sealed_whatever_was_asked_before_and_however_o
     assert ledger(lab) == [("slow.codex.r1.1", "sealed", "cancelled", "run.cancelled")]
 
 
+def test_a_canary_that_is_cut_off_is_not_said_to_be_resumable(lab: Lab, gate: Path) -> None:
+    spec = lab.write_spec([waiting_for(gate)])
+    with subprocess.Popen(
+        [sys.executable, "-m", "proctor", "campaign", "canary", str(spec), "--root", str(lab.root)],
+        cwd=lab.folder,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+    ) as canary:
+        wait_until(lambda: processes_with(str(gate)) != [])
+        said = ask(lab, "campaign", "cancel", "--now")
+        assert (said.code, "resume" in said.stdout) == (0, False)
+        # Stopped by the one, it is cut off by the next, unless it has ended by then.
+        canary.send_signal(signal.SIGTERM)
+        _, stderr = canary.communicate(timeout=60)
+        assert canary.returncode == 130
+    assert b"resume" not in stderr
+
+
 def test_a_program_that_runs_a_campaign_by_itself_does_not_die_of_a_cancel(lab: Lab) -> None:
     lab.run(lab.write_spec([QUICK[0]]))
     with campaign_lock(campaign_of(lab)):
@@ -251,9 +271,12 @@ def test_a_budget_stops_what_has_not_begun_and_what_was_measured_is_what_is_expe
     (spec.parent / "prices.yaml").write_text(yaml.safe_dump(prices))
     result = lab.run(spec)
     assert result.how == "budget"
+    again = ask(lab, "campaign", "resume")
+    assert "its money is used up: raise limits.usd, and run it anew" in again.stdout
+    assert "campaign resume" not in again.stdout
     with closing(sqlite3.connect(result.paths.ledger)) as reader:
         costs = reader.execute("select usd from attempt").fetchall()
-        assert reader.execute("select ended from run").fetchall() == [("budget",)]
+        assert reader.execute("select ended from run").fetchall() == [("budget",), ("budget",)]
     assert 1 <= len(costs) < 3, "as many as had begun before it was known what the first one cost"
     assert all(usd > 0 for (usd,) in costs)
     dry = ask(lab, "run", str(spec), "--dry-run", "--json").json

@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from proctor.campaign import ledger
+from proctor.config.load import load_config
 from proctor.contain.intent import take_lock
 from proctor.errors import InputError
 from proctor.event.outcome import Outcome
@@ -18,9 +19,10 @@ from proctor.evidence.artifacts import Expectation
 from proctor.evidence.layout import CampaignPaths, RootPaths
 from proctor.evidence.live import Live, LiveAttempt, LiveLimit
 from proctor.ids import AttemptId, CampaignId
+from proctor.surface.order import check_order
 from proctor.surface.standing import Left, stand
 from tests.lab import Lab, mission, say_done, wait_until
-from tests.report.made import CAMPAIGN, RUN, campaign, cell, report
+from tests.report.made import CAMPAIGN, RUN, YES, campaign, cell, report, tried
 from tests.surface.conftest import Said, ask, started
 
 WRONG = {"verified": False, "expectation": Expectation(met=False, misses=("verified",))}
@@ -65,6 +67,28 @@ def test_of_an_ended_campaign_it_says_what_is_left_and_how_to_go_on(lab: Lab) ->
     assert said.code == 0
     assert "2 of 8 settled, 4 to be tried again, 1 cut off, 1 not tried yet" in said.stdout
     assert f"6 cells left: proctor campaign resume {CAMPAIGN} --root {lab.root}\n" in said.stdout
+
+
+@pytest.mark.parametrize(
+    ("change", "todo"),
+    [
+        ("update run set ended = 'limit'", "2 cells left; its time is used up: raise limits.campaign, and run it anew"),
+        ("update run set ended = 'budget'", "2 cells left; its money is used up: raise limits.usd, and run it anew"),
+        ("update campaign set file = ''", None),
+        ("", None),
+    ],
+)
+def test_nobody_is_told_to_go_on_with_what_a_resume_would_not_take_up(lab: Lab, change: str, todo: str | None) -> None:
+    paths = tried(lab.root, {"fix.codex.r1": [YES], "one.codex.r1": [], "two.codex.r1": []}, is_canary=not change)
+    with closing(sqlite3.connect(paths.ledger)) as connection, connection:
+        connection.execute("update run set ended = 'drained'")
+        connection.execute(change)
+    for command in ("status", "report"):
+        said = ask(lab, "campaign", command, CAMPAIGN).stdout
+        assert "resume" not in said
+        assert todo is None or todo.partition("; ")[2] in said
+    assert todo is None or todo in status(lab, CAMPAIGN).stdout
+    assert next(check_order(RootPaths(lab.root), load_config(lab.folder))).todo is None
 
 
 def test_what_was_sealed_when_a_run_was_killed_is_settled_whatever_the_ledger_says(lab: Lab) -> None:

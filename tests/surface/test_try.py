@@ -7,6 +7,7 @@ import pytest
 import yaml
 
 from proctor.errors import InputError
+from proctor.evidence.layout import RootPaths
 from proctor.ids import StrategyId
 from proctor.spec.model import Login
 from proctor.surface.surroundings import Agent
@@ -49,6 +50,13 @@ def test_offline_each_agent_works_on_a_clone_and_all_are_shown_side_by_side(lab:
         assert "+    return b + a" in diff.read_text()
     assert "without what you changed in 1 file\n" in said.stderr
     assert (repository / "calc.py").read_text() == "not committed\n", "nobody touches the repository itself"
+    # What was made on the spot is not what somebody wants to go on with.
+    for words in (("campaign", "resume"), ("retry", "--only", "infra")):
+        refused = ask(lab, *words, "--json")
+        assert (refused.code, refused.json["error"]["code"]) == (2, "evidence.not-found")
+    [campaign] = RootPaths(lab.root).campaigns()
+    named = ask(lab, "campaign", "resume", campaign.folder.name, "--json")
+    assert (named.code, named.json["error"]["code"]) == (2, "campaign.no-spec")
 
 
 @pytest.mark.parametrize(

@@ -82,7 +82,10 @@ DATABASE = Database(
 
 
 class Origin(msgspec.Struct, frozen=True, array_like=True):
-    """What a campaign began with: where its spec lies, the digest of its bytes, and that of the plan."""
+    """What a campaign began with: where its spec lies, the digest of its bytes, and that of the plan.
+
+    `file` is empty where the spec was built on the spot.
+    """
 
     file: str
     spec: Digest

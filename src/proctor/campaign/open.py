@@ -89,7 +89,8 @@ async def open_campaign(
         known, took_ms, usd = standings(book.tried(), patience=patience), book.took_ms(), book.settled_usd()
         cells = _to_try(plan, known, only=only)
         if cells:
-            book.begin(plan, run=run_id, at_ms=now_ms, file=str(loaded.path), spec=loaded.digest)
+            file = "" if loaded.is_built else str(loaded.path)
+            book.begin(plan, run=run_id, at_ms=now_ms, file=file, spec=loaded.digest)
         if resume is None:
             # Last of the set-up: a campaign without a plan was cut off before anything ran.
             write_artifact(paths.plan, PlanFile(plan=plan, snapshot=dict(frozen.snapshot)), redactor=redactor)

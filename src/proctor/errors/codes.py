@@ -126,7 +126,8 @@ CODES: dict[str, Meaning] = {
     ),
     "campaign.not-begun": Meaning("The campaign was cut off before anything ran.", "Run the spec again."),
     "campaign.no-spec": Meaning(
-        "The campaign is of an older Proctor, which did not keep where the spec lies.", "Say it with `--spec FILE`."
+        "No file is known to hold the campaign's spec: it was built on the spot, or by an older Proctor.",
+        "Say where it lies with `--spec FILE`; go on with what Python built by `proctor.run(…, resume=ID)`.",
     ),
     "campaign.not-running": Meaning("Nobody runs the campaign now.", "There is nothing to cancel."),
     "campaign.canary": Meaning("A canary is a trial, and no campaign.", "Run the campaign, or another canary."),

@@ -115,7 +115,7 @@ def report_campaign(found: Standing, *, damage: Damage | None = None) -> Campaig
     made = found.contents.campaign
     return CampaignReport(
         campaign_id=found.campaign_id,
-        spec_file=None if made is None else made.file,
+        spec_file=None if made is None else made.file or None,
         spec_digest=None if made is None else made.spec,
         plan_digest=found.plan.digest or None,
         is_canary=found.plan.is_canary,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from proctor.errors import Exit
 from proctor.report.campaign import CampaignReport
 from proctor.report.campaign_words import conclude_campaign, facts, flow_table, sections
-from proctor.report.words import legible, markdown_text
+from proctor.report.words import USED_UP, legible, markdown_text
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -19,8 +19,11 @@ def next_steps(report: CampaignReport) -> Iterator[str]:
     """What can be done about it."""
     if report.is_running:
         yield "proctor campaign status " + report.campaign_id
-    elif report.missing and not report.is_canary:
-        yield "proctor campaign resume " + report.campaign_id
+    elif report.missing:
+        if report.runs and (todo := USED_UP.get(report.runs[-1].how or "")):
+            yield todo
+        elif not report.is_canary and report.spec_file is not None:
+            yield "proctor campaign resume " + report.campaign_id
     elif not report.is_examined:
         yield "proctor campaign publish-check " + report.campaign_id
 

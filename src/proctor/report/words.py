@@ -6,11 +6,17 @@ import shlex
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import PurePath
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 UNKNOWN = "?"
+
+USED_UP: Final[Mapping[str, str]] = {
+    "limit": "its time is used up: raise limits.campaign, and run it anew",
+    "budget": "its money is used up: raise limits.usd, and run it anew",
+}
+"""What to do after a run that ended so: another one of the same spec would end at once."""
 
 # What moves a cursor, sets a colour or turns the direction of writing must not come out of an agent's mouth.
 _UNSAFE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufeff]")

@@ -39,6 +39,7 @@ def check_order(root: RootPaths, config: Config) -> Iterator[Finding]:
 def _campaigns(root: RootPaths) -> Finding:
     running: list[str] = []
     left: list[str] = []
+    resumable: list[str] = []
     unmade: list[str] = []
     damaged: list[str] = []
     number = 0
@@ -54,6 +55,7 @@ def _campaigns(root: RootPaths) -> Finding:
             running.append(campaign.folder.name)
         elif standing.left.total and standing.kind == "campaign":
             left.append(campaign.folder.name)
+            resumable += [campaign.folder.name] if standing.can_resume else []
     counts = ((running, "running"), (left, "not done"), (unmade, "cut off before anything ran"))
     told = [f"{len(names)} {word}" for names, word in counts if names]
     facts = {"running": running, "notDone": left, "unmade": unmade, "damaged": damaged}
@@ -66,7 +68,7 @@ def _campaigns(root: RootPaths) -> Finding:
         status="warn" if left else "ok",
         what=", ".join([plural(number, "campaign"), *told]),
         more=tuple(f"not done: {name}" for name in left[:_MOST_NAMES]),
-        todo=f"proctor campaign resume {left[0]}" if left else None,
+        todo=f"proctor campaign resume {resumable[0]}" if resumable else None,
         facts=facts,
     )
 

@@ -20,6 +20,7 @@ from proctor.report.gates import gates_of
 from proctor.report.ledger import LedgerAttempt, LedgerRun
 from proctor.report.standing import CellResult, read_standing
 from proctor.report.verdict import WORDS
+from proctor.report.words import USED_UP
 
 _OUTCOMES = """
 select strategy, outcome, code, count(*) from attempt where state = 'sealed' and strategy is not null group by 1, 2, 3
@@ -42,7 +43,8 @@ class Left(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 class Standing(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """A campaign in numbers. `outcomes` and `codes` are of each cell's last attempt; unknown is null.
 
-    `perMinute` is how many attempts ended a minute in the last run; `live` is there while one runs.
+    `perMinute` is how many attempts ended a minute in the last run; `live` is there while one runs. `file` is
+    where its spec lies, and null where it was built on the spot.
     """
 
     campaign_id: CampaignId
@@ -69,6 +71,12 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     per_minute: float | None
     live: Live | None = None
 
+    @property
+    def can_resume(self) -> bool:
+        """Whether `campaign resume` would do something."""
+        is_kept = self.kind == "campaign" and self.file is not None
+        return bool(is_kept and self.left.total and not self.is_live and self.ended not in USED_UP)
+
 
 def stand(campaign: CampaignPaths) -> Standing:
     """By the same reading as the report's. EvidenceError where ledger or plan cannot be read."""
@@ -85,7 +93,7 @@ def stand(campaign: CampaignPaths) -> Standing:
         campaign_id=found.campaign_id,
         kind="canary" if found.plan.is_canary else "campaign",
         dir=str(campaign.folder),
-        file=None if contents.campaign is None else contents.campaign.file,
+        file=None if contents.campaign is None else contents.campaign.file or None,
         is_live=found.is_running,
         is_pinned=os.path.lexists(campaign.pin),
         runs=len(runs),

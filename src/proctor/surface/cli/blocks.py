@@ -11,6 +11,9 @@ from proctor.errors import ProctorError
 from proctor.report.words import legible
 from proctor.surface.cli.calling import Calling
 
+_TOLD_BETTER = ("usage", "run.cancelled")
+"""How a command is to be called, and whether it can be gone on with, a suggestion knows better than the code does."""
+
 
 def error_block(error: ProctorError, calling: Calling) -> RenderableType:
     """What, where, what might help, what to do, and the code to look it up by. In lines of any length."""
@@ -19,8 +22,7 @@ def error_block(error: ProctorError, calling: Calling) -> RenderableType:
     told = [
         ("where", error.where or ""),
         *(("" if at else "try", line) for at, line in enumerate(suggestion.splitlines())),
-        # How a command is to be called, its suggestion tells better.
-        ("to do", "" if suggestion and error.code == "usage" else calling.spell(error.meaning.todo)),
+        ("to do", "" if suggestion and error.code in _TOLD_BETTER else calling.spell(error.meaning.todo)),
         ("code", error.code),
     ]
     lines = [Text.assemble((f"  {name:7}", "dim"), legible(value)) for name, value in told if value]

@@ -12,16 +12,18 @@ from proctor.evidence.layout import CampaignPaths, RootPaths
 from proctor.report.ledger import is_live
 from proctor.report.query import campaigns_by_age
 from proctor.surface.cli.calling import Calling
-from proctor.surface.cli.campaign_run import ID, find_campaign
+from proctor.surface.cli.campaign_run import ID
 from proctor.surface.cli.command import JSON, ROOT, Command, argument, evidence_root
+from proctor.surface.cli.meant import find_campaign
 from proctor.surface.cli.output import Output
+from proctor.surface.cli.resuming import can_resume
 
 
 def cancel(*, id_: str | None, is_now: bool, root: Path | None, as_json: bool) -> int:
     """Have a running campaign end: what runs finishes, nothing new begins.
 
-    With --now what runs is stopped, and sealed as cancelled. It can be resumed either way. Without
-    ID it is the one that runs.
+    With --now what runs is stopped, and sealed as cancelled. A campaign can be resumed either
+    way. Without ID it is the one that runs.
     """
     output = Output(is_json=as_json)
     root_paths = RootPaths(evidence_root(root))
@@ -31,8 +33,9 @@ def cancel(*, id_: str | None, is_now: bool, root: Path | None, as_json: bool) -
         output.json({"campaignId": campaign.folder.name, "pid": pid, "isNow": is_now})
         return 0
     what = "stops what runs" if is_now else "finishes what runs, and begins nothing new"
-    resume = Calling.of(root).command("campaign", "resume", campaign.folder.name)
-    output.text(f"{campaign.folder.name} {what}.\nGo on with it by: {resume}\n")
+    output.text(f"{campaign.folder.name} {what}.\n")
+    if can_resume(campaign):
+        output.text(f"Go on with it by: {Calling.of(root).command('campaign', 'resume', campaign.folder.name)}\n")
     return 0
 
 

@@ -2,26 +2,19 @@
 
 from pathlib import Path
 
-from proctor.errors import InputError, disk_refusal
-from proctor.evidence.layout import CampaignPaths, RootPaths
+from proctor.errors import disk_refusal
+from proctor.evidence.layout import RootPaths
 from proctor.report.campaign import report_campaign
 from proctor.report.campaign_text import campaign_markdown, next_steps, render_campaign
-from proctor.report.place import find_place, latest_campaign, root_of
+from proctor.report.place import root_of
 from proctor.report.standing import read_standing
 from proctor.report.words import legible
 from proctor.surface.cli.calling import Calling
 from proctor.surface.cli.command import JSON, ROOT, Command, argument, evidence_root
+from proctor.surface.cli.meant import find_campaign
 from proctor.surface.cli.output import Output, spell
 
 # What renders or derives is imported where it is used: a report of many attempts as JSON needs none of it.
-
-
-def find_campaign_place(word: str | None, *, root: RootPaths) -> CampaignPaths:
-    """The campaign that is meant; without a word, the latest."""
-    place = latest_campaign(root) if word is None else find_place(word, root=root)
-    if not isinstance(place, CampaignPaths):
-        raise InputError("evidence.not-found", f"{word} is no campaign", suggestion="proctor campaign list")
-    return place
 
 
 def report(
@@ -34,7 +27,7 @@ def report(
     Exits as the worst result says: 0 all passed, 1 some failed or a gate blocks, 3 infrastructure,
     4 something is missing or unverified, 5 evidence is invalid.
     """
-    place = find_campaign_place(ref, root=RootPaths(evidence_root(root)))
+    place = find_campaign(ref, root=RootPaths(evidence_root(root)))
     damage = None
     if is_strict:
         from proctor.surface.examine import damage_of
@@ -81,7 +74,7 @@ def publish_check(*, ref: str | None, root: Path | None, as_json: bool) -> int:
     from proctor.surface.publish import check_publication
 
     output = Output(is_json=as_json)
-    place = find_campaign_place(ref, root=RootPaths(evidence_root(root)))
+    place = find_campaign(ref, root=RootPaths(evidence_root(root)))
     found = check_publication(place)
     if as_json:
         output.json(found)

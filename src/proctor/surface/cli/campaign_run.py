@@ -5,18 +5,14 @@ from pathlib import Path
 
 import msgspec
 
-from proctor.campaign.freeze import read_given
-from proctor.campaign.ledger import read_origin
-from proctor.errors import EvidenceError, InputError
-from proctor.evidence.layout import CampaignPaths, RootPaths
-from proctor.evidence.reader import read_artifact
-from proctor.report.place import find_place
-from proctor.report.query import campaigns_by_age
-from proctor.spec.load import LoadedSpec, load_spec
+from proctor.errors import InputError
+from proctor.evidence.layout import RootPaths
 from proctor.spec.running import SelectSpec
 from proctor.surface.cli import run as shortcut
 from proctor.surface.cli.command import JSON, PROGRESS, ROOT, Command, argument, evidence_root
 from proctor.surface.cli.drive import drive
+from proctor.surface.cli.meant import find_campaign
+from proctor.surface.cli.resuming import can_resume, load_again
 from proctor.surface.cli.run import KEEP_SCRATCH, SPEC, YES, tell
 from proctor.surface.cli.selecting import SELECT, load_selected
 
@@ -55,52 +51,10 @@ def resume(
     files it names must be what they were when the campaign began.
     """
     folder = evidence_root(root)
-    campaign = find_campaign(id_, root=RootPaths(folder))
+    campaign = find_campaign(id_, root=RootPaths(folder), is_fit=can_resume)
     loaded = load_again(campaign, spec)
     driven = drive(loaded, root=folder, is_scratch_kept=is_scratch_kept, resume=campaign, rows_to=rows_to)
     return tell(driven, root=root, as_json=as_json, rows_to=rows_to)
-
-
-def find_campaign(word: str | None, *, root: RootPaths) -> CampaignPaths:
-    """The one that is named, or the latest that is no canary."""
-    if word is not None:
-        place = find_place(word, root=root)
-        if isinstance(place, CampaignPaths):
-            return place
-        raise InputError("evidence.not-found", f"{word} is no campaign")
-    for campaign in reversed(campaigns_by_age(root)):
-        if not _is_canary(campaign):
-            return campaign
-    raise InputError("evidence.not-found", f"there is no campaign under {root.folder}")
-
-
-class _Plan(msgspec.Struct, frozen=True, rename="camel"):
-    is_canary: bool = False
-
-
-class _PlanFile(msgspec.Struct, frozen=True):
-    plan: _Plan
-
-
-def _is_canary(campaign: CampaignPaths) -> bool:
-    try:
-        return read_artifact(campaign.plan, _PlanFile).plan.is_canary
-    except EvidenceError:  # told by whoever goes on with it
-        return False
-
-
-def load_again(campaign: CampaignPaths, spec: Path | None) -> LoadedSpec:
-    """The spec of a campaign from where it was, or from where somebody says it is now."""
-    given = read_given(campaign)
-    if spec is not None:
-        return load_spec(spec, given=given)
-    origin = read_origin(campaign.ledger) if campaign.ledger.exists() else None
-    if origin is None:
-        what = f"{campaign.folder.name} does not say where its spec lies"
-        raise InputError(
-            "campaign.no-spec", what, suggestion=f"proctor campaign resume {campaign.folder.name} --spec …"
-        )
-    return load_spec(Path(origin.file), given=given)
 
 
 ID = argument(

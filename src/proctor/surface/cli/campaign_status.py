@@ -7,14 +7,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from proctor.clock import SYSTEM_CLOCK
-from proctor.errors import EvidenceError, InputError
+from proctor.errors import EvidenceError
 from proctor.evidence.layout import CampaignPaths, RootPaths
 from proctor.evidence.reader import Problem
-from proctor.report.place import find_place, first_command, latest_campaign
+from proctor.report.place import first_command
 from proctor.report.query import campaigns_by_age
 from proctor.report.words import legible
 from proctor.surface.cli.calling import Calling
 from proctor.surface.cli.command import JSON, ROOT, Command, argument, evidence_root
+from proctor.surface.cli.meant import find_campaign
 from proctor.surface.cli.output import Output, console_on
 from proctor.surface.standing import Standing, progress_line, stand
 
@@ -29,12 +30,12 @@ _REFRESH_S = 1.0
 def status(*, campaign: str | None, is_watched: bool, root: Path | None, as_json: bool) -> int:
     """How a campaign stands, while it runs or after.
 
-    CAMPAIGN is an id, a name or a folder; without it the latest is meant. --watch looks again every
-    second for as long as it runs; where that is no terminal each change is a line, and with --json
-    each look.
+    CAMPAIGN is an id, a name or a folder; without it the latest that is no canary is meant. --watch
+    looks again every second for as long as it runs; where that is no terminal each change is a line,
+    and with --json each look.
     """
     output = Output(is_json=as_json)
-    paths = find_one_campaign(campaign, root)
+    paths = find_campaign(campaign, root=RootPaths(evidence_root(root)))
     calling = Calling.of(root)
     if is_watched and as_json:
         import msgspec
@@ -108,18 +109,6 @@ def list_campaigns(*, root: Path | None, as_json: bool) -> int:
 
         output.show(render_standings(found, problems, now_ms=SYSTEM_CLOCK.wall_ms()))
     return 0
-
-
-def find_one_campaign(word: str | None, root: Path | None) -> CampaignPaths:
-    """The one that is meant; the latest where none is named."""
-    paths = RootPaths(evidence_root(root))
-    if word is None:
-        return latest_campaign(paths)
-    place = find_place(word, root=paths)
-    if not isinstance(place, CampaignPaths):
-        what = f"{word!r} is no campaign"
-        raise InputError("evidence.not-found", what, suggestion="proctor campaign list")
-    return place
 
 
 CAMPAIGN_HELP = "Its id, a beginning of it, its name (the latest is meant), or its folder."

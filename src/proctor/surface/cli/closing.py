@@ -7,9 +7,10 @@ from proctor.errors import Exit
 from proctor.report.cells import speakers
 from proctor.report.row import Report, ReportRow
 from proctor.report.verdict import judge
-from proctor.report.words import legible
+from proctor.report.words import USED_UP, legible
 from proctor.surface.cli.calling import Calling
 from proctor.surface.cli.drive import Driven
+from proctor.surface.cli.resuming import can_resume
 
 
 def closing(driven: Driven, *, calling: Calling) -> RenderableType:
@@ -20,7 +21,9 @@ def closing(driven: Driven, *, calling: Calling) -> RenderableType:
     rows.append(("report", str(campaign.results)))
     if driven.scratch is not None:
         rows.append(("scratch", f"{driven.scratch} (yours to remove)"))
-    if driven.how != "done":
+    if driven.how in USED_UP:
+        rows.append(("to do", USED_UP[driven.how]))
+    elif driven.how != "done" and can_resume(campaign):
         rows.append(("go on", calling.command("campaign", "resume", campaign.folder.name)))
     if (row := _telling(report)) is not None:
         rows.append(("next", calling.command("attempt", "explain", row.ref)))

@@ -9,8 +9,8 @@ from proctor.report.compare import Chosen, compare
 from proctor.report.compare_text import comparison_markdown, comparison_text
 from proctor.report.place import root_of
 from proctor.report.standing import Standing, read_standing
-from proctor.surface.cli.campaign_report import find_campaign_place
 from proctor.surface.cli.command import JSON, ROOT, Command, argument, evidence_root
+from proctor.surface.cli.meant import find_campaign
 from proctor.surface.cli.output import Output
 
 
@@ -70,7 +70,7 @@ def _campaign(word: str, *, root: RootPaths) -> tuple[Standing, FlowId | None]:
 
 
 def _read(word: str | None, *, root: RootPaths) -> Standing:
-    place = find_campaign_place(word, root=root)
+    place = find_campaign(word, root=root)
     return read_standing(place, root=root_of(place))
 
 

@@ -27,11 +27,13 @@ from proctor.surface.cli.asking import Asking, is_somebody_there
 from proctor.surface.cli.paying import agree
 from proctor.surface.cli.progress import Progress, open_progress
 from proctor.surface.cli.refusals import refused_logins
+from proctor.surface.cli.resuming import can_resume
 from proctor.surface.estimate import estimate
 from proctor.surface.pricing import price_of
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _INTERRUPTED = ("drained", "stopped")
+_ANEW = "Run it anew."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,12 +161,13 @@ def _new_campaign(name: str, *, root: RootPaths, before: set[CampaignPaths]) -> 
 def _cut_off(campaign: CampaignPaths | None) -> CutOffError:
     """With where the evidence is, if there is any yet."""
     if campaign is None:
-        return CutOffError("run.cancelled", "interrupted before anything was recorded")
+        return CutOffError("run.cancelled", "interrupted before anything was recorded", suggestion=_ANEW)
     root = root_of(campaign)
     runs = [folder for run in find_campaign(root, campaign).run_ids if (folder := root.run(run).folder).is_dir()]
+    resume = f"proctor campaign resume {shlex.quote(campaign.folder.name)}"
     return CutOffError(
         "run.cancelled",
         "cut off: what was recorded stays, without a seal",
         file=str(runs[-1] if runs else campaign.folder),
-        suggestion=f"proctor campaign resume {shlex.quote(campaign.folder.name)}",
+        suggestion=resume if can_resume(campaign) else _ANEW,
     )

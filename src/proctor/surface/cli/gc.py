@@ -16,9 +16,10 @@ from proctor.evidence.disk import replace_file
 from proctor.evidence.layout import RootPaths
 from proctor.report.words import legible, plural
 from proctor.surface.cli.calling import Calling
-from proctor.surface.cli.campaign_status import CAMPAIGN_HELP, find_one_campaign
+from proctor.surface.cli.campaign_status import CAMPAIGN_HELP
 from proctor.surface.cli.command import JSON, ROOT, Command, argument, evidence_root
 from proctor.surface.cli.live_lines import age
+from proctor.surface.cli.meant import find_campaign
 from proctor.surface.cli.output import Output
 from proctor.surface.gc import Cleared, clear, plan_clearing
 
@@ -103,7 +104,7 @@ def size(number_bytes: int) -> str:
 def pin(*, campaign: str, is_off: bool, root: Path | None, as_json: bool) -> int:
     """Keep a campaign and its runs, whatever retention says; --off lets go of it again."""
     output = Output(is_json=as_json)
-    paths = find_one_campaign(campaign, root)
+    paths = find_campaign(campaign, root=RootPaths(evidence_root(root)))
     if is_off:
         paths.pin.unlink(missing_ok=True)
     else:

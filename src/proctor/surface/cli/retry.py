@@ -9,9 +9,11 @@ from proctor.ids import CellId
 from proctor.report.place import root_of
 from proctor.report.score import OF_THE_AGENT, standing
 from proctor.report.standing import CellResult, read_standing
-from proctor.surface.cli.campaign_run import AGAIN, find_campaign, load_again
+from proctor.surface.cli.campaign_run import AGAIN
 from proctor.surface.cli.command import JSON, PROGRESS, ROOT, Command, argument, evidence_root
 from proctor.surface.cli.drive import drive
+from proctor.surface.cli.meant import find_campaign
+from proctor.surface.cli.resuming import can_resume, load_again
 from proctor.surface.cli.run import KEEP_SCRATCH, YES, tell
 
 _KINDS = ("infra", "unscored")
@@ -35,7 +37,7 @@ def retry(
     provider and not of the agent, `unscored` those and all without a result.
     """
     folder = evidence_root(root)
-    paths = find_campaign(campaign, root=RootPaths(folder))
+    paths = find_campaign(campaign, root=RootPaths(folder), is_fit=can_resume)
     chosen = frozenset(choose(paths, [word for each in only for word in each.split(",")]))
     driven = drive(
         load_again(paths, spec),

@@ -8,7 +8,7 @@ from rich.text import Text
 
 from proctor.evidence.reader import Problem
 from proctor.report.columns import NamedTable
-from proctor.report.words import UNKNOWN, legible, money, plural
+from proctor.report.words import UNKNOWN, USED_UP, legible, money, plural
 from proctor.surface.cli.blocks import pairs
 from proctor.surface.cli.calling import Calling
 from proctor.surface.cli.live_lines import RunningLines, age, waits
@@ -24,9 +24,11 @@ def render_standing(standing: Standing, *, now_ms: int, calling: Calling) -> Ren
         parts += [Text(), RunningLines(live.running, now_ms), *waits(live, now_ms=now_ms)]
         if live.stopping is not None:
             parts.append(Text(f"  {legible(live.stopping)}", style="yellow"))
-    if not standing.is_live and standing.left.total:
+    if standing.can_resume:
         command = f"proctor campaign resume {shlex.quote(standing.campaign_id)}"
         parts += [Text(), Text(f"  {plural(standing.left.total, 'cell')} left: {calling.spell(command)}")]
+    elif not standing.is_live and standing.left.total and (todo := USED_UP.get(standing.ended or "")):
+        parts += [Text(), Text(f"  {plural(standing.left.total, 'cell')} left; {todo}")]
     return Group(*parts)
 
 

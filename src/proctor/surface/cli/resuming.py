@@ -1,0 +1,35 @@
+"""Whether and how a campaign is gone on with."""
+
+from pathlib import Path
+
+from proctor.campaign.freeze import read_given
+from proctor.campaign.ledger import read_origin
+from proctor.errors import InputError, MachineError
+from proctor.evidence.layout import CampaignPaths
+from proctor.spec.load import LoadedSpec, load_spec
+from proctor.surface.cli.meant import is_no_canary
+
+
+def can_resume(campaign: CampaignPaths) -> bool:
+    """Whether it is one that `campaign resume` takes up: no canary, and of a spec that lies somewhere."""
+    try:
+        return is_no_canary(campaign) and _file(campaign) is not None
+    except MachineError:  # told by whoever goes on with it
+        return True
+
+
+def load_again(campaign: CampaignPaths, spec: Path | None) -> LoadedSpec:
+    """The spec of a campaign from where it was, or from where somebody says it is now."""
+    given = read_given(campaign)
+    if spec is not None:
+        return load_spec(spec, given=given)
+    file = _file(campaign)
+    if file is None:
+        raise InputError("campaign.no-spec", f"{campaign.folder.name} does not say where its spec lies")
+    return load_spec(file, given=given)
+
+
+def _file(campaign: CampaignPaths) -> Path | None:
+    """Where its spec lay; None where it was built on the spot, or an older Proctor did not say."""
+    origin = read_origin(campaign.ledger) if campaign.ledger.exists() else None
+    return Path(origin.file) if origin is not None and origin.file else None
