@@ -105,7 +105,7 @@ Approving: TypeAlias = Literal["deny", "accept", "workspace"] | Decide
 """A policy, or an async function that is asked for each question: `async def decide(question) -> Decision`."""
 
 SESSION_LIMITS = Limits(attempt="1h", turn="10m", stall="2m")
-"""What a conversation gets where nothing is said: `attempt` is the whole of it."""
+"""What a conversation gets where nothing is said: `attempt` and `tokens` are for the whole of it."""
 
 
 @asynccontextmanager
@@ -206,6 +206,9 @@ class Pool:
         """
         if resume is not None and fork is not None:
             raise _wrong("fork", "a thread is resumed or forked, not both")
+        for name in ("mission", "campaign", "usd"):
+            if getattr(limits, name) is not None:
+                raise _wrong(f"limits.{name}", "it is for campaigns; a conversation has attempt, turn, stall, tokens")
         decide = approvals if callable(approvals) else None
         written = "ask" if callable(approvals) else str(approvals)
         if decide is None and written == Approvals.ASK:

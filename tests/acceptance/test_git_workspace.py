@@ -35,7 +35,12 @@ def test_an_agent_with_full_access_finds_no_later_fix_commits_and_leaves_the_use
         say_done("fixed"),
         workspace={"git": str(source), "ref": "base"},
         probes=[PROBE, {"kind": "headless_run", "command": "git log -1 --format=%s", "stdout": "Greet Ada\n"}],
-        expect={"verified": "yes", "outcome": "completed", "answer": "fixed"},
+        expect={
+            "verified": "yes",
+            "outcome": "completed",
+            "answer": "fixed",
+            "workspace": {"changed": [".git/refs/heads/mine"], "untouched": [".git/refs/heads/main"]},
+        },
     )
     lab.run(lab.write_spec([work], flow={"isolation": "process", "sandbox": "danger-full-access"}, repeats=2))
 

@@ -232,6 +232,28 @@ def test_the_clocks_run_in_a_conversation_too(tmp_path: Path) -> None:
     assert_gone(command)
 
 
+@pytest.mark.requirement("surface.embed")
+@pytest.mark.parametrize("is_in_turn", [True, False])
+def test_a_conversation_that_has_used_up_its_tokens_is_over(tmp_path: Path, is_in_turn: bool) -> None:
+    command = nap()
+    # The agent tells what a step used when it is over.
+    steps = script(tmp_path, *([{"run": "true"}, {"run": command}] if is_in_turn else []), HELLO, HELLO)
+    limits = proctor.Limits(tokens=10)
+
+    async def talk() -> proctor.Session:
+        async with proctor.session(script=steps, limits=limits, evidence="disk", root=tmp_path / "root") as s:
+            ending = await s.say("Hello?")
+            assert not is_in_turn or (ending.outcome, ending.code) == (proctor.Outcome.TIMED_OUT, "limit.tokens")
+            with pytest.raises(proctor.InputError, match="tokens were used, and 10 are allowed") as over:
+                s.say("Still there?")
+            assert over.value.code == "session.over"
+        return s
+
+    s = bounded(talk)
+    assert_gone(command)
+    assert_strictly_valid(s)
+
+
 def test_a_disk_that_fills_up_ends_the_turn_and_leaves_no_seal(tmp_path: Path) -> None:
     steps = script(tmp_path, {"run": (command := nap())})
     folders: list[Path] = []

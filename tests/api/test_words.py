@@ -43,6 +43,17 @@ def test_the_package_offers_what_the_api_does_and_every_event() -> None:
         (lambda s: proctor.session(script=s, approvals="maybe"), "spec.type", "session flows[0].approvals"),  # type: ignore[arg-type]
         (lambda s: proctor.session(script=s, approval_deadline="soon"), "spec.type", "session approval_deadline"),
         (lambda s: proctor.session(script=s, limits=proctor.Limits(turn="soon")), "spec.type", "session limits.turn"),
+        (lambda s: proctor.session(script=s, limits=proctor.Limits(usd=1)), "spec.type", "session limits.usd"),
+        (
+            lambda s: proctor.session(script=s, limits=proctor.Limits(mission="1m")),
+            "spec.type",
+            "session limits.mission",
+        ),
+        (
+            lambda s: proctor.session(script=s, limits=proctor.Limits(campaign="1m")),
+            "spec.type",
+            "session limits.campaign",
+        ),
         (
             lambda s: proctor.session(script=s, workspace=s.parent, evidence="disk", root=s.parent / "deep" / "root"),
             "spec.unsupported",

@@ -40,3 +40,22 @@ def test_a_diff_that_was_emptied_no_longer_meets_what_was_met(fix: AttemptPaths)
     fix.workspace_diff.write_text("")
     reseal(fix)
     assert ("evidence.derived", REPORT) in codes(strictly(fix))
+
+
+def test_violations_of_a_policy_that_the_tool_calls_do_not_give_are_found(fix: AttemptPaths) -> None:
+    assert report_of(fix).policy_violations == ()
+    alter_json(fix.report, policyViolations=["c1: web:search is not allowed"])
+    reseal(fix)
+    assert codes(strictly(fix)) == {("evidence.derived", REPORT)}
+
+
+def test_violations_of_a_policy_that_are_left_out_are_found(fix: AttemptPaths) -> None:
+    alter_json(fix.attempt, tools={"deny": ["command:cat *"]})
+    reseal(fix)
+    assert codes(strictly(fix)) == {("evidence.derived", REPORT)}
+
+
+def test_an_attempt_whose_policy_was_not_looked_at_is_no_forgery(fix: AttemptPaths) -> None:
+    alter_json(fix.report, policyViolations=None)
+    reseal(fix)
+    assert strictly(fix).status == "valid"

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from proctor.workspace.changed import Changed, changed_in
 from proctor.workspace.clone import clone
 from proctor.workspace.diff import diff
 from proctor.workspace.prepare import prepare
@@ -62,6 +63,10 @@ def test_commits_branches_and_tags_of_the_agent_change_the_digest_and_are_told(b
     third = commit(w, {}, "aside")
 
     assert snapshot(w).digest != snapshot(base).digest
+    assert changed_in(diff(base, w).decode()).paths == (
+        *(".git/HEAD", ".git/refs/heads/main", ".git/refs/heads/side", ".git/refs/tags/mine"),
+        *(".git/COMMIT_EDITMSG", "greet.py", "note"),
+    )
     assert told(base, w, start="# git: ") == [
         f"# git: HEAD was refs/heads/main at {was}, is refs/heads/side at {third}",
         f"# git: refs/heads/main was at {was}, is at {second}",
@@ -80,6 +85,7 @@ def test_a_branch_counts_though_not_a_file_has_changed(base: Path, w: Path) -> N
     git("branch", "side", cwd=w)
 
     assert snapshot(w).digest != snapshot(base).digest
+    assert changed_in(diff(base, w).decode()) == Changed(paths=(".git/refs/heads/side",))
 
 
 def test_a_rewritten_history_a_detached_head_and_removed_refs_are_told(base: Path, w: Path) -> None:
@@ -94,6 +100,7 @@ def test_a_rewritten_history_a_detached_head_and_removed_refs_are_told(base: Pat
         f"# git: HEAD was refs/heads/main at {was}, is {now}",
         f"# git: removed refs/heads/main, was at {was}",
     ]
+    assert changed_in(diff(base, w).decode()).paths[:2] == (".git/HEAD", ".git/refs/heads/main")
 
 
 def test_config_and_hooks_count_as_content_and_are_told_by_digest(base: Path, w: Path) -> None:
@@ -155,6 +162,7 @@ def test_nothing_an_agent_puts_into_its_repository_is_run_or_blocks(base: Path, 
     assert "# git: new refs/heads/link at unreadable" in lines
     assert f'# git: new "refs/heads/b\\377 d" at {"a" * 40}' in lines
     assert any(line.startswith("# git: new commit ") and line.endswith(" quiet") for line in lines)
+    assert ".git/refs/heads/b\udcff d" in changed_in(diff(base, w).decode()).paths
 
 
 def test_a_repository_whose_objects_are_gone_still_has_its_diff(base: Path, w: Path) -> None:

@@ -17,7 +17,7 @@ from proctor.attempt.watchdog import Fired, Overspent, Watch, under_watch
 from proctor.errors import HangupError, InputError, ProctorError
 from proctor.event.model import Event, TextSaid, TurnAsked
 from proctor.event.outcome import NOT_ENDED, Ending, Outcome
-from proctor.event.row import ClockRanOut, StepTaken, TurnWanted, WasCancelled, WasRefused
+from proctor.event.row import ClockRanOut, StepTaken, TurnWanted, UsedUp, WasCancelled, WasRefused
 from proctor.ids import AttemptId, ThreadId
 from proctor.runtime.base import Session
 from proctor.runtime.capability import demand
@@ -203,11 +203,12 @@ class LiveSession:
         self._scope.cancel()
 
     def saw(self, event: Event) -> None:
-        """Keeps the answer, and hands the event on to who reads."""
+        """Keeps the answer, and hands the event on to the clocks and to who reads."""
         if isinstance(event, TurnAsked):
             self.answer = None
         elif isinstance(event, TextSaid):
             self.answer = event.text
+        self._watch.saw(event)
         self._stream.publish(event)
 
     def _demand(self, capability: str) -> None:
@@ -234,6 +235,9 @@ class LiveSession:
         """The turn is over; whether the session is too, depends on what is left of it."""
         lease = self.conversation.lease
         self.failure = self.failure or self.broken()
+        # The tick may come after the turn that used them up, and the next one is not to be begun.
+        if self._over is None and isinstance(cause := self._watch.fired(self._ask.clock.steady_s()), Overspent):
+            self._record_stop(cause)
         is_alive = self._session is not None and self._session.is_alive
         if self._over is None and (lease is None or not lease.host.is_alive or not is_alive):
             self._over = "the agent's process is gone"
@@ -267,6 +271,9 @@ class LiveSession:
         assert self._tap is not None
         assert self._derivation is not None, "a session that lives has a record"
         match cause:
+            case Overspent(most=most, used=used):
+                self._tap.say(UsedUp(limit="tokens", most=most, used=used))
+                self._over = f"{used} tokens were used, and {most} are allowed"
             case Fired(clock=None):
                 self._tap.say(WasCancelled(why="asked to stop" if self._work is None else self._work.why))
             case Fired(clock=clock, limit_ms=limit_ms) if clock is not None:

@@ -22,6 +22,7 @@ def expectation_of(record: AttemptRecord, paths: AttemptPaths, derived: Derived,
         outcome=derived.ending.outcome,
         verified=verified,
         claim=derived.claim,
+        metrics=derived.metrics,
         calls=() if expect.trace is None else read_rows(paths.tool_calls, ToolCall),
         changed=changed,
     )

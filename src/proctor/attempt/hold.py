@@ -79,7 +79,11 @@ class _Holder:
         )
         limits = ask.limits
         self._watch = Watch(
-            now_s=self._began_s, attempt_ms=limits.attempt_ms, turn_ms=limits.turn_ms, stall_ms=limits.stall_ms
+            now_s=self._began_s,
+            attempt_ms=limits.attempt_ms,
+            turn_ms=limits.turn_ms,
+            stall_ms=limits.stall_ms,
+            tokens=limits.tokens,
         )
         self._live = LiveSession(
             ask,

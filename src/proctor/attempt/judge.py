@@ -8,6 +8,7 @@ import msgspec
 
 from proctor.event.claim import Claim
 from proctor.event.command import command_line
+from proctor.event.metrics import Metrics
 from proctor.event.outcome import Outcome
 from proctor.event.trace import ToolCall
 from proctor.evidence.artifacts import Expectation
@@ -28,12 +29,14 @@ def judge(
     outcome: Outcome,
     verified: Verified,
     claim: Claim,
+    metrics: Metrics | None = None,
     calls: Iterable[ToolCall] = (),
     changed: Sequence[str] | None = (),
 ) -> Expectation:
     """Each thing the spec states is compared; where it states nothing there is nothing to meet.
 
-    `calls` are the rows of the trace. `changed` are the paths that were, or None where not all of them are known.
+    `metrics`, and `calls`, the rows of the trace, are needed where it states something of that. `changed` are the
+    paths that were, or None where not all of them are known.
 
     >>> judge(ExpectSpec(verified=Verified.NO), outcome=Outcome.COMPLETED, verified=Verified.NO, claim=Claim())
     Expectation(met=True, misses=())
@@ -56,7 +59,8 @@ def judge(
     if expect.result is not None:
         misses += _result_misses(expect.result, claim.result)
     if expect.trace is not None:
-        misses += _trace_misses(expect.trace, calls)
+        assert metrics is not None, "a trace has its numbers"
+        misses += _trace_misses(expect.trace, metrics, calls)
     if expect.workspace is not None:
         misses += _workspace_misses(expect.workspace, changed)
     return Expectation(met=not misses, misses=tuple(misses))
@@ -91,42 +95,23 @@ def _is_same(one: Any, other: Any) -> bool:
             return bool(one == other)
 
 
-class _Doings:
-    """What a trace comes to: how many calls, how many failed, the longest run of equal ones, and what was used."""
-
-    def __init__(self, calls: Iterable[ToolCall], *, tools: Sequence[str], commands: Sequence[str]) -> None:
-        self.calls = self.failures = self.repeats = 0
-        self.repeated = ""
-        self.unused = dict.fromkeys(tools)
-        self.not_run = dict.fromkeys(commands)
-        last, streak = None, 0
-        for call in calls:
-            line = command_line(call)
-            self.calls += 1
-            self.failures += call.ok is False
-            this = (call.kind, call.name, call.input)
-            streak = streak + 1 if this == last else 1
-            last = this
-            if streak > self.repeats:
-                self.repeats, self.repeated = streak, line or call.name
-            names = (call.name, call.kind, f"{call.kind}:{call.name}")
-            for glob in [each for each in self.unused if any(fnmatchcase(name, each) for name in names)]:
-                del self.unused[glob]
-            for prefix in [each for each in self.not_run if line is not None and line.startswith(each)]:
-                del self.not_run[prefix]
-
-
-def _trace_misses(expect: TraceExpect, calls: Iterable[ToolCall]) -> Iterator[str]:
-    did = _Doings(calls, tools=expect.tools, commands=expect.commands)
-    if expect.max_tool_calls is not None and did.calls > expect.max_tool_calls:
-        yield f"trace: expected at most {expect.max_tool_calls} tool calls, got {did.calls}"
-    if expect.max_failures is not None and did.failures > expect.max_failures:
-        yield f"trace: expected at most {expect.max_failures} failed tool calls, got {did.failures}"
-    if expect.max_repeats is not None and did.repeats > expect.max_repeats:
-        what = f"equal tool calls in a row, got {did.repeats} of {_shown(did.repeated)}"
-        yield f"trace: expected at most {expect.max_repeats} {what}"
-    yield from (f"trace: expected a call of {tool}, got none" for tool in did.unused)
-    yield from (f"trace: expected a command that begins with {prefix!r}, got none" for prefix in did.not_run)
+def _trace_misses(expect: TraceExpect, metrics: Metrics, calls: Iterable[ToolCall]) -> Iterator[str]:
+    for most, got, what in (
+        (expect.max_tool_calls, metrics.tool_calls, "tool calls"),
+        (expect.max_failures, metrics.tool_failures, "failed tool calls"),
+        (expect.max_repeats, metrics.longest_streak or 0, "equal tool calls in a row"),
+    ):
+        if most is not None and got > most:
+            yield f"trace: expected at most {most} {what}, got {got}"
+    unused, not_run = dict.fromkeys(expect.tools), dict.fromkeys(expect.commands)
+    for call in calls:
+        line, names = command_line(call), (call.name, call.kind, f"{call.kind}:{call.name}")
+        for glob in [each for each in unused if any(fnmatchcase(name, each) for name in names)]:
+            del unused[glob]
+        for prefix in [each for each in not_run if line is not None and line.startswith(each)]:
+            del not_run[prefix]
+    yield from (f"trace: expected a call of {tool}, got none" for tool in unused)
+    yield from (f"trace: expected a command that begins with {prefix!r}, got none" for prefix in not_run)
 
 
 def _workspace_misses(expect: WorkspaceExpect, changed: Sequence[str] | None) -> Iterator[str]:

@@ -21,9 +21,8 @@ from proctor.attempt.turn import TEARDOWN_S, open_session, take_turn
 from proctor.attempt.watchdog import Fired, Overspent, Watch, under_watch
 from proctor.errors import HangupError, MachineError, ProctorError, disk_refusal
 from proctor.event.claim import with_footer
-from proctor.event.model import Event, TurnBegan, UsageReported
+from proctor.event.model import Event
 from proctor.event.row import ClockRanOut, HookEnded, StepTaken, UsedUp, WasCancelled, WasRefused
-from proctor.event.usage import UsageFold
 from proctor.evidence import layout
 from proctor.evidence.recorder import ChainedLog
 from proctor.evidence.redact import Redactor
@@ -94,7 +93,6 @@ class _Supervisor:
             left=ask.left,
             tokens=limits.tokens,
         )
-        self._usage = None if limits.tokens is None else UsageFold()
 
     def move(self, move: Move) -> None:
         self.state = after(self.state, move)
@@ -107,9 +105,7 @@ class _Supervisor:
 
         def saw(event: Event) -> None:
             ask.watcher.saw(ask.attempt_id, event)
-            if self._usage is not None and isinstance(event, TurnBegan | UsageReported):
-                self._usage.feed(event)
-                self._watch.used(0 if (tokens := self._usage.tokens) is None else tokens.total)
+            self._watch.saw(event)
 
         with open_recording(ask, redactor=self._redactor, watcher=saw) as streams:
             frames, probes, tap = streams.frames, streams.probes, streams.tap

@@ -8,6 +8,8 @@ import anyio
 
 from proctor.clock import Clock
 from proctor.errors import ProctorError
+from proctor.event.model import Event, SessionBegan, TurnBegan, UsageReported
+from proctor.event.usage import UsageFold
 
 ClockName = Literal["stall", "turn", "attempt", "mission", "campaign"]
 
@@ -55,6 +57,7 @@ class Watch:
             self._limits_ms[self._outer] = left[1]
         self._most_tokens = tokens
         self._tokens = 0
+        self._usage = UsageFold()
         self._attempt_began_s = now_s
         self._turn_began_s: float | None = None
         self._heard_s = now_s
@@ -75,9 +78,11 @@ class Watch:
     def heard(self, at_s: float) -> None:
         self._heard_s = max(self._heard_s, at_s)
 
-    def used(self, tokens: int) -> None:
-        """So many, in all."""
-        self._tokens = tokens
+    def saw(self, event: Event) -> None:
+        """Counts the tokens of all turns together, where there is a limit to them."""
+        if self._most_tokens is not None and isinstance(event, SessionBegan | TurnBegan | UsageReported):
+            self._usage.feed(event)
+            self._tokens = 0 if (tokens := self._usage.tokens) is None else tokens.total
 
     def pardon(self, lag_s: float) -> None:
         """We were away for so long; the agent may have spoken meanwhile."""

@@ -4,14 +4,17 @@ import re
 from dataclasses import dataclass
 
 from proctor.workspace.name import unquoted
+from proctor.workspace.repository import GIT
 
 _HEADER = "diff --git "
 _TOLD = re.compile(r"# (?:removed|new) [a-z]+ (.+?)(?: \([^()]*\))?")
+_REPOSITORY = "# git: "
+_REF = re.compile(r"(?:new |removed )?(refs/\S+?|\"refs/.+?\"),?(?: was)? at ")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Changed:
-    """In order. Where the diff was cut, there are more."""
+    """In order, those of the repository's HEAD and refs too. Where the diff was cut, there are more."""
 
     paths: tuple[str, ...]
     is_cut: bool = False
@@ -21,6 +24,8 @@ def changed_in(diff: str) -> Changed:
     r"""
     >>> changed_in("# new folder made (empty)\ndiff --git a/a b.py b/a b.py\nnew file mode 100644\n")
     Changed(paths=('made', 'a b.py'), is_cut=False)
+    >>> changed_in("# git: HEAD was refs/heads/a at 1, is refs/heads/b at 2\n# git: new refs/heads/b at 2\n").paths
+    ('.git/HEAD', '.git/refs/heads/b')
     >>> changed_in("# cut: 3 changed paths left out, from x on\n")
     Changed(paths=(), is_cut=True)
     """
@@ -32,6 +37,11 @@ def changed_in(diff: str) -> Changed:
             paths[_path_of(line.removeprefix(_HEADER))] = None
         elif line.startswith("# cut: "):
             is_cut = True
+        elif line.startswith(_REPOSITORY):
+            if ref := _REF.match(line, len(_REPOSITORY)):
+                paths[f"{GIT}/{unquoted(ref[1])}"] = None
+            elif not paths:  # where HEAD is comes first, and commits after the refs that lead to them
+                paths[f"{GIT}/HEAD"] = None
         elif told := _TOLD.fullmatch(line):
             paths[unquoted(told[1])] = None
     return Changed(paths=tuple(paths), is_cut=is_cut)
