@@ -12,9 +12,8 @@ from proctor.evidence.artifacts import AttemptRecord, AttemptReport
 from proctor.evidence.layout import AttemptPaths, RootPaths
 from proctor.evidence.reader import read_artifact
 from proctor.evidence.seal import check_seal
+from proctor.plan.recover import CUT_OFF
 from proctor.plan.standing import Tried
-
-CUT_OFF = "run.cut-off"
 
 
 def reconcile(claimed: Iterable[Tried], *, root: RootPaths, at_ms: int, usd_of: UsdOf) -> Iterator[Statement]:
