@@ -12,13 +12,12 @@ from hypothesis import strategies as st
 
 from proctor.campaign import ledger
 from proctor.campaign.ledger import SCHEMA, Ledger
-from proctor.campaign.reconcile import CUT_OFF
 from proctor.event.metrics import MetricsFold
 from proctor.event.outcome import Outcome
 from proctor.evidence.artifacts import AttemptReport, Expectation
 from proctor.ids import AttemptId, CellId, Digest, FlowId, MissionId, RunId
 from proctor.plan.model import Cell, Limits, Plan
-from proctor.plan.recover import Remedy, remedy
+from proctor.plan.recover import CUT_OFF, Remedy, remedy
 from proctor.plan.remaining import remaining
 from proctor.plan.standing import UNTRIED, Patience, Standing, Tried, standings
 from proctor.spec.running import GatesSpec

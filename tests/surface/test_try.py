@@ -7,12 +7,15 @@ import pytest
 import yaml
 
 from proctor.errors import InputError
+from proctor.event.outcome import Outcome
 from proctor.evidence.layout import RootPaths
-from proctor.ids import StrategyId
+from proctor.ids import AttemptId, StrategyId
+from proctor.report.row import Report
 from proctor.spec.model import Login
 from proctor.surface.surroundings import Agent
-from proctor.surface.trying import Contestant, build_trial
+from proctor.surface.trying import Contestant, build_trial, side_by_side
 from tests.lab import Lab, say_done
+from tests.report.made import row
 from tests.surface.conftest import ask
 from tests.surface.repository import make_repository, write
 
@@ -57,6 +60,21 @@ def test_offline_each_agent_works_on_a_clone_and_all_are_shown_side_by_side(lab:
     [campaign] = RootPaths(lab.root).campaigns()
     named = ask(lab, "campaign", "resume", campaign.folder.name, "--json")
     assert (named.code, named.json["error"]["code"]) == (2, "campaign.no-spec")
+
+
+def test_of_several_attempts_the_one_that_counts_is_shown_with_what_it_cost() -> None:
+    ids = [AttemptId(f"fix.codex.r1.{n}") for n in (1, 2, 3)]
+    ends = (
+        (Outcome.CRASHED, "peer.hangup", 0.1),
+        (Outcome.COMPLETED, None, 0.2),
+        (Outcome.CANCELLED, "run.cancelled", 0.3),
+    )
+    rows = (
+        row(attempt_id=id_, outcome=outcome, code=code, usd=usd)
+        for id_, (outcome, code, usd) in zip(ids, ends, strict=True)
+    )
+    [shown] = side_by_side(Report(campaign_id=None, run_ids=(), exit=0, verdict="", attempts=tuple(rows)))
+    assert (shown.attempt_id, shown.outcome, shown.usd) == (ids[1], Outcome.COMPLETED, 0.2)
 
 
 @pytest.mark.parametrize(

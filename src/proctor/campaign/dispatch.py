@@ -5,12 +5,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import anyio
+import anyio.to_thread
 from anyio.abc import TaskGroup
 
 from proctor.attempt.model import AttemptResult
 from proctor.attempt.watchdog import ClockName
 from proctor.campaign import ledger
 from proctor.campaign.cell import Attempts
+from proctor.campaign.reconcile import tokens_told
 from proctor.campaign.schedule import After, Job, Scheduler
 from proctor.event.outcome import Outcome
 from proctor.evidence.live import LiveLimit
@@ -181,9 +183,12 @@ class Dispatcher:
         if after not in _TRIED_AGAIN or (after is Remedy.AGAIN and patience.is_over(now)):
             again_s = None
         retry_at_ms = None if again_s is None else now_ms + round((again_s - now_s) * 1000)
-        usd = None
         if result.report is None:
-            await self.attempts.commit.put(ledger.abandon(tried.id, code=tried.code or "run.harness", at_ms=now_ms))
+            paths = self.attempts.root.run(tried.run).attempt(cell.id, n=tried.n)
+            tokens = await anyio.to_thread.run_sync(tokens_told, paths)
+            usd = self.attempts.spending.settle(tried.id, cell.flow, tokens)
+            code, total = tried.code or "run.harness", None if tokens is None else tokens.total
+            await self.attempts.commit.put(ledger.abandon(tried.id, code=code, at_ms=now_ms, tokens=total, usd=usd))
         else:
             usage = result.report.metrics.usage
             usd = self.attempts.spending.settle(tried.id, cell.flow, None if usage is None else usage.tokens)

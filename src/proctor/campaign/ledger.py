@@ -58,7 +58,8 @@ select id, cell, n, run, state, claimed_at_ms, ended_at_ms, outcome, code, retry
 _ORIGIN = "select file, spec, plan from campaign"
 
 _COSTS = """
-select count(usd), coalesce(sum(usd), 0.0) from attempt join cell on cell.id = attempt.cell where flow = ?
+select count(usd), coalesce(sum(usd), 0.0) from attempt join cell on cell.id = attempt.cell
+where flow = ? and state = 'sealed'
 """
 
 _RUNS = """
@@ -108,7 +109,7 @@ def read_origin(path: Path) -> Origin | None:
 
 
 def read_costs(path: Path, *, flow: FlowId) -> tuple[int, float]:
-    """How many attempts of a flow have a known cost, and what they cost together."""
+    """How many sealed attempts of a flow have a known cost, and what they cost together."""
     with DATABASE.read(path) as connection:
         count, usd = connection.execute(_COSTS, (flow,)).fetchone()
         return count, usd
@@ -162,10 +163,11 @@ class Ledger:
         rows = self._connection.execute(_RUNS)
         return sum(max(0, ended - began) for began, ended in rows)
 
-    def settled_usd(self) -> float:
-        """What its attempts cost, as far as that is known."""
-        [usd] = self._connection.execute("select coalesce(sum(usd), 0.0) from attempt").fetchone()
-        return float(usd)
+    def spent(self) -> tuple[float, int]:
+        """What its attempts cost that are over, and of how many of them that is not known."""
+        sql = "select coalesce(sum(usd), 0.0), count(*) - count(usd) from attempt where state != 'claimed'"
+        usd, unknown = self._connection.execute(sql).fetchone()
+        return usd, unknown
 
 
 def claim(attempt: AttemptId, *, cell: CellId, n: int, run: RunId, at_ms: int) -> Statement:
@@ -211,11 +213,14 @@ def settle(
     )
 
 
-def abandon(attempt: AttemptId, *, code: str, at_ms: int) -> Statement:
-    """There is no seal and there will be none."""
+def abandon(
+    attempt: AttemptId, *, code: str, at_ms: int, tokens: int | None = None, usd: float | None = None
+) -> Statement:
+    """There is no seal and there will be none. `tokens` and `usd` are what it had used when it was last heard of."""
+    columns = "state = 'abandoned', ended_at_ms = ?, outcome = ?, code = ?, tokens = ?, usd = ?"
     return (
-        "update attempt set state = 'abandoned', ended_at_ms = ?, outcome = ?, code = ? where id = ?",
-        (at_ms, Outcome.UNKNOWN, code, attempt),
+        f"update attempt set {columns} where id = ?",  # noqa: S608
+        (at_ms, Outcome.UNKNOWN, code, tokens, usd, attempt),
     )
 
 

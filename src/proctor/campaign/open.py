@@ -50,6 +50,7 @@ class Opened:
     standings: Mapping[CellId, Standing]
     took_ms: int
     usd: float
+    usd_unknown: int
 
 
 @asynccontextmanager
@@ -86,7 +87,8 @@ async def open_campaign(
         book.apply(list(reconcile(claimed, root=RootPaths(root), at_ms=clock.wall_ms(), usd_of=usd_of)))
         plan, now_ms = frozen.plan, clock.wall_ms()
         patience = Patience(retries=plan.schedule.retries, mission_ms=plan.schedule.mission_ms)
-        known, took_ms, usd = standings(book.tried(), patience=patience), book.took_ms(), book.settled_usd()
+        known, took_ms = standings(book.tried(), patience=patience), book.took_ms()
+        usd, usd_unknown = book.spent()
         cells = _to_try(plan, known, only=only)
         if cells:
             file = "" if loaded.is_built else str(loaded.path)
@@ -110,6 +112,7 @@ async def open_campaign(
             else {**known, **{cell.id: known.get(cell.id, UNTRIED).anew() for cell in cells}},
             took_ms=took_ms,
             usd=usd,
+            usd_unknown=usd_unknown,
         )
 
 

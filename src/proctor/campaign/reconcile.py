@@ -2,17 +2,18 @@
 
 from collections.abc import Iterable, Iterator
 
+from proctor.attempt.recheck import derive_again
 from proctor.campaign import ledger
 from proctor.campaign.ledger import Statement
 from proctor.campaign.spending import UsdOf
-from proctor.errors import EvidenceError
+from proctor.errors import EvidenceError, ProctorError
+from proctor.event.model import Tokens
 from proctor.evidence.artifacts import AttemptRecord, AttemptReport
 from proctor.evidence.layout import AttemptPaths, RootPaths
 from proctor.evidence.reader import read_artifact
 from proctor.evidence.seal import check_seal
+from proctor.plan.recover import CUT_OFF
 from proctor.plan.standing import Tried
-
-CUT_OFF = "run.cut-off"
 
 
 def reconcile(claimed: Iterable[Tried], *, root: RootPaths, at_ms: int, usd_of: UsdOf) -> Iterator[Statement]:
@@ -22,17 +23,37 @@ def reconcile(claimed: Iterable[Tried], *, root: RootPaths, at_ms: int, usd_of: 
         yield _settled(each, paths, at_ms=at_ms, usd_of=usd_of)
 
 
+def tokens_told(paths: AttemptPaths) -> Tokens | None:
+    """What an attempt without a seal had used, by as many frames as it left; None where they do not tell."""
+    try:
+        again = derive_again(paths)
+    except ProctorError:
+        return None
+    is_sound = all(problem.code == "evidence.torn" for problem in again.problems)
+    usage = again.derived.metrics.usage
+    return usage.tokens if is_sound and usage is not None else None
+
+
 def _settled(tried: Tried, paths: AttemptPaths, *, at_ms: int, usd_of: UsdOf) -> Statement:
     if problems := check_seal(paths):
         code = next((each.code for each in problems if each.code != "evidence.partial"), CUT_OFF)
-        return ledger.abandon(tried.id, code=code if paths.seal.exists() else CUT_OFF, at_ms=at_ms)
+        code = code if paths.seal.exists() else CUT_OFF
+        return _abandoned(tried, paths, code=code, at_ms=at_ms, usd_of=usd_of)
     try:
         report = read_artifact(paths.report, AttemptReport)
         record = read_artifact(paths.attempt, AttemptRecord)
     except EvidenceError as error:
-        return ledger.abandon(tried.id, code=error.code, at_ms=at_ms)
+        return _abandoned(tried, paths, code=error.code, at_ms=at_ms, usd_of=usd_of)
     # When it really ended: the orchestrator's death is no part of what it took.
     ended_at_ms = min(at_ms, tried.claimed_at_ms + report.duration_ms)
     usage = report.metrics.usage
     usd = usd_of(record.flow_id, None if usage is None else usage.tokens)
     return ledger.settle(tried.id, report, at_ms=ended_at_ms, strategy=record.strategy, usd=usd)
+
+
+def _abandoned(tried: Tried, paths: AttemptPaths, *, code: str, at_ms: int, usd_of: UsdOf) -> Statement:
+    tokens = tokens_told(paths)
+    if tokens is None:
+        return ledger.abandon(tried.id, code=code, at_ms=at_ms)
+    usd = usd_of(read_artifact(paths.attempt, AttemptRecord).flow_id, tokens)
+    return ledger.abandon(tried.id, code=code, at_ms=at_ms, tokens=tokens.total, usd=usd)

@@ -204,7 +204,12 @@ class _Run:
                 agents=agents,
                 pool=pool,
                 commit=commit,
-                spending=Spending(usd_of=prices_of(self.loaded), most_usd=plan.schedule.usd, settled_usd=opened.usd),
+                spending=Spending(
+                    usd_of=prices_of(self.loaded),
+                    most_usd=plan.schedule.usd,
+                    settled_usd=opened.usd,
+                    unknown=opened.usd_unknown,
+                ),
                 disk=disk,
                 is_scratch_kept=self.is_scratch_kept,
                 decide=self.decide,

@@ -19,7 +19,7 @@ def prices_of(loaded: LoadedSpec) -> UsdOf:
     """By the price file of a spec, if it names one."""
     prices, models = loaded.prices, {flow.id: flow.model or loaded.spec.model for flow in loaded.spec.flows}
     keys = {flow: price_key(model.provider, model.name) for flow, model in models.items()}
-    return lambda flow, tokens: None if prices is None else prices.usd(keys[flow], tokens)
+    return lambda flow, tokens: None if prices is None or flow not in keys else prices.usd(keys[flow], tokens)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -29,7 +29,7 @@ class Spending:
     usd_of: UsdOf
     most_usd: float | None
     settled_usd: float = 0.0
-    unknown: int = 0  # attempts of this run whose cost nobody knows
+    unknown: int = 0  # attempts that are over, in any run, whose cost nobody knows
     _running: dict[AttemptId, float] = field(default_factory=dict)
 
     @property
@@ -43,9 +43,10 @@ class Spending:
             self._running[attempt] = usd
 
     def settle(self, attempt: AttemptId, flow: FlowId, tokens: Tokens | None) -> float | None:
-        """What one cost that is over."""
-        self._running.pop(attempt, None)
+        """What one cost that is over: by its tokens, or where they are not known by what it told as it ran."""
+        told = self._running.pop(attempt, None)
         usd = self.usd_of(flow, tokens)
+        usd = told if usd is None else usd
         self.settled_usd += usd or 0.0
         self.unknown += usd is None
         return usd

@@ -5,6 +5,9 @@ from enum import StrEnum
 
 from proctor.event.outcome import Outcome
 
+CUT_OFF = "run.cut-off"
+"""The code of an attempt that was abandoned because its Proctor was killed."""
+
 
 class Remedy(StrEnum):
     """What comes after an attempt. A retry is a new attempt of the cell: nothing is sent again in the old one."""
@@ -95,7 +98,7 @@ REMEDIES: Mapping[str, Remedy] = {
     "limit.stall": Remedy.AGAIN,
     # ── the run ──
     "run.cancelled": Remedy.REDO,
-    "run.cut-off": Remedy.REDO,
+    CUT_OFF: Remedy.REDO,
     "run.harness": Remedy.NONE,
     # No more may be written by what does not mask secrets.
     "run.redaction": Remedy.STOP,

@@ -3,7 +3,8 @@
 import fcntl
 import os
 import sqlite3
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import Literal
 
@@ -17,9 +18,6 @@ from proctor.ids import AttemptId, CellId, Digest, FlowId, MissionId, RunId, Str
 
 KNOWN_VERSION = 2
 """Of ledgers: those of a newer Proctor are not read."""
-
-CUT_OFF = "run.cut-off"
-"""The code of an attempt that was abandoned because its Proctor was killed."""
 
 _CELLS = "select id, mission, flow, repeat, digest from cell order by rowid"
 # Cells outside, attempts by their index: a cross join is what keeps SQLite from choosing an order that must be sorted.
@@ -36,6 +34,9 @@ _RUNS = {
 }
 _LATER = {1: "null, null, null, null", 2: "attempt.strategy, attempt.retry_at_ms, attempt.usd, attempt.tally"}
 _CAMPAIGN = "select file, spec, plan, began_at_ms from campaign"
+_OUTCOMES = """
+select strategy, outcome, code, count(*) from attempt where state = 'sealed' and strategy is not null group by 1, 2, 3
+"""
 
 
 class LedgerCell(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -107,7 +108,37 @@ class LedgerContents:
     attempts: tuple[LedgerAttempt, ...] = ()
 
 
+class LedgerOutcome(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """How many attempts on a strategy were sealed with that ending."""
+
+    strategy: StrategyId
+    outcome: Outcome | None
+    code: str | None
+    number: int
+
+
 def read_ledger(campaign: CampaignPaths) -> LedgerContents:
+    with _reading(campaign) as (connection, version):
+        return _read(connection, version)
+
+
+def read_run_ids(campaign: CampaignPaths) -> tuple[RunId, ...]:
+    """Of its runs, where nothing else of it is wanted."""
+    with _reading(campaign) as (connection, _):
+        rows = msgspec.convert(connection.execute("select id from run").fetchall(), list[tuple[RunId]])
+        return tuple(id_ for (id_,) in rows)
+
+
+def read_outcomes(campaign: CampaignPaths) -> tuple[LedgerOutcome, ...]:
+    """Added up by the ledger itself. Version 1 did not keep who was asked."""
+    with _reading(campaign) as (connection, version):
+        rows = connection.execute(_OUTCOMES).fetchall() if version > 1 else []
+        return msgspec.convert(rows, tuple[LedgerOutcome, ...])
+
+
+@contextmanager
+def _reading(campaign: CampaignPaths) -> Iterator[tuple[sqlite3.Connection, int]]:
+    """As of one moment, with its version. What is in the file is checked: a damaged one may hold anything anywhere."""
     path = campaign.ledger
     if not path.is_file():
         # The plan is the last file of the set-up.
@@ -115,21 +146,20 @@ def read_ledger(campaign: CampaignPaths) -> LedgerContents:
         raise EvidenceError(code, "absent", file=path.name)
     try:
         with closing(sqlite3.connect(address(path), uri=True, timeout=5.0)) as connection:
-            return _read(connection, path.name)
+            # Before the first statement that needs a lock.
+            connection.execute("begin")
+            [version] = connection.execute("pragma user_version").fetchone()
+            if version > KNOWN_VERSION:
+                what = f"of version {version}; this Proctor knows up to {KNOWN_VERSION}"
+                raise EvidenceError("evidence.ledger", what, file=path.name)
+            yield connection, version
     except (sqlite3.Error, msgspec.ValidationError, UnicodeError, OverflowError) as error:
         # Killed while it was being made, before the plan, it may have no tables yet.
         code = "evidence.ledger" if os.path.lexists(campaign.plan) else "evidence.partial"
         raise EvidenceError(code, str(error), file=path.name) from error
 
 
-def _read(connection: sqlite3.Connection, name: str) -> LedgerContents:
-    """What is in the file is checked here: a damaged one may hold anything anywhere."""
-    # Before the first statement that needs a lock: all of it is read as of one moment.
-    connection.execute("begin")
-    [version] = connection.execute("pragma user_version").fetchone()
-    if version > KNOWN_VERSION:
-        what = f"of version {version}; this Proctor knows up to {KNOWN_VERSION}"
-        raise EvidenceError("evidence.ledger", what, file=name)
+def _read(connection: sqlite3.Connection, version: int) -> LedgerContents:
     kept = _LATER.get(version, _LATER[1])
     runs = _RUNS.get(version, _RUNS[1])
     campaign = connection.execute(_CAMPAIGN).fetchone() if version > 1 else None

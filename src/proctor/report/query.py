@@ -13,9 +13,10 @@ from proctor.evidence.artifacts import AttemptRecord, AttemptReport
 from proctor.evidence.layout import AttemptPaths, CampaignPaths, RootPaths, RunPaths
 from proctor.evidence.reader import Problem, read_artifact
 from proctor.ids import AttemptId, CampaignId, CellId, FlowId, RunId, StrategyId
+from proctor.plan.recover import CUT_OFF
 from proctor.report.cells import by_cell, speaker
 from proctor.report.gates import Gate, gates_of
-from proctor.report.ledger import CUT_OFF, LedgerAttempt, LedgerContents, is_live, read_ledger
+from proctor.report.ledger import LedgerAttempt, LedgerContents, is_live, read_ledger
 from proctor.report.planned import read_plan
 from proctor.report.row import AttemptRow, Evidence, ReportRow
 from proctor.report.standing import read_standing

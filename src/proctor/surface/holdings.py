@@ -1,10 +1,9 @@
 """Everything that takes room and may be let go of: campaigns with their runs, runs of none, sessions, kept scratch."""
 
 import os
-import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
-from contextlib import closing, suppress
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,9 +11,9 @@ import msgspec
 
 from proctor.campaign.retention import Kind, Unit
 from proctor.campaign.scratch import is_locked, kept_scratch, scratch_of_runs
-from proctor.evidence.database import address
+from proctor.errors import EvidenceError
 from proctor.evidence.layout import SEAL_SIGNATURE, CampaignPaths, RootPaths
-from proctor.report.ledger import is_live
+from proctor.report.ledger import is_live, read_run_ids
 from proctor.report.query import find_run
 
 # Somebody may be about to take its lock.
@@ -96,9 +95,8 @@ def _why(unit: Unit, *, ids: Iterable[str], stated: AbstractSet[str], now_ms: in
 def run_ids(root: RootPaths, campaign: CampaignPaths) -> tuple[str, ...]:
     """By its ledger; else the runs whose attempts name it. Only such as are there: a ledger may say anything."""
     there = {run.folder.name: run for run in root.runs()}
-    if campaign.ledger.is_file():  # to open one that is not would make it
-        with suppress(sqlite3.Error), closing(sqlite3.connect(address(campaign.ledger), uri=True)) as connection:
-            return tuple(run for (run,) in connection.execute("select id from run") if run in there)
+    with suppress(EvidenceError):
+        return tuple(run for run in read_run_ids(campaign) if run in there)
     name = campaign.folder.name
     return tuple(id_ for id_, run in there.items() if any(row.campaign_id == name for row in find_run(run).rows))
 

@@ -1,30 +1,24 @@
 """How a campaign stands, in a few numbers that its ledger adds up: cells, attempts, outcomes, and what is left."""
 
 import os
-import sqlite3
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from contextlib import closing, suppress
+from contextlib import suppress
 from typing import Literal
 
 import msgspec
 
 from proctor.errors import EvidenceError
-from proctor.evidence.database import address
 from proctor.evidence.layout import CampaignPaths, RootPaths
 from proctor.evidence.live import Live
 from proctor.evidence.reader import read_artifact
 from proctor.ids import CampaignId, RunId, StrategyId
 from proctor.report.campaign import exit_of
 from proctor.report.gates import gates_of
-from proctor.report.ledger import LedgerAttempt, LedgerRun
+from proctor.report.ledger import LedgerAttempt, LedgerRun, read_outcomes
 from proctor.report.standing import CellResult, read_standing
 from proctor.report.verdict import WORDS
 from proctor.report.words import USED_UP
-
-_OUTCOMES = """
-select strategy, outcome, code, count(*) from attempt where state = 'sealed' and strategy is not null group by 1, 2, 3
-"""
 
 
 class Left(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -166,12 +160,8 @@ def count_outcomes(root: RootPaths) -> dict[StrategyId, dict[str, int]]:
     """
     counts: dict[StrategyId, Counter[str]] = {}
     for campaign in root.campaigns():
-        if campaign.ledger.is_file():
-            with (
-                suppress(sqlite3.Error, UnicodeError),
-                closing(sqlite3.connect(address(campaign.ledger), uri=True, timeout=5.0)) as connection,
-            ):
-                for strategy, outcome, code, number in connection.execute(_OUTCOMES):
-                    name = str(outcome) if code is None else f"{outcome} ({code})"
-                    counts.setdefault(StrategyId(str(strategy)), Counter())[name] += number
+        with suppress(EvidenceError):
+            for each in read_outcomes(campaign):
+                name = str(each.outcome) if each.code is None else f"{each.outcome} ({each.code})"
+                counts.setdefault(each.strategy, Counter())[name] += each.number
     return {strategy: dict(each.most_common()) for strategy, each in counts.items()}

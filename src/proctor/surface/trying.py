@@ -1,9 +1,8 @@
 """Agents compared on one task in one repository: a campaign made on the spot, and its attempts side by side."""
 
 import json
-import sqlite3
-from collections.abc import Mapping, Sequence
-from contextlib import closing, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -11,9 +10,9 @@ from typing import Any, Final
 import msgspec
 
 from proctor.event.outcome import Outcome
-from proctor.evidence.database import address
-from proctor.evidence.layout import AttemptPaths, CampaignPaths
+from proctor.evidence.layout import AttemptPaths
 from proctor.ids import AttemptId, FlowId, StrategyId
+from proctor.report.cells import speakers
 from proctor.report.row import Report
 from proctor.spec.load import LoadedSpec, load_built
 from proctor.spec.model import Login
@@ -101,12 +100,11 @@ class Tried(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     dir: str
 
 
-def side_by_side(report: Report, campaign: CampaignPaths) -> tuple[Tried, ...]:
-    """The last attempt of each flow, in the order in which they were named."""
-    costs = _costs(campaign)
-    last = {row.flow_id: row for row in report.attempts if row.flow_id is not None}
+def side_by_side(report: Report) -> tuple[Tried, ...]:
+    """The attempt of each flow that counts, in the order in which they were named."""
+    counting = {row.flow_id: row for row in speakers(report.attempts) if row.flow_id is not None}
     tried = []
-    for flow, row in last.items():
+    for flow, row in counting.items():
         diff = AttemptPaths(Path(row.dir)).workspace_diff
         tried.append(
             Tried(
@@ -120,7 +118,7 @@ def side_by_side(report: Report, campaign: CampaignPaths) -> tuple[Tried, ...]:
                 changes=_changes(diff),
                 tool_calls=row.tool_calls,
                 tokens=row.tokens,
-                usd=costs.get(row.attempt_id),
+                usd=row.usd,
                 duration_ms=row.duration_ms,
                 diff=str(diff) if diff.is_file() else None,
                 dir=row.dir,
@@ -151,10 +149,3 @@ def count_changes(diff: str) -> Changes:
             added += line.startswith("+")
             removed += line.startswith("-")
     return Changes(files=files, added=added, removed=removed)
-
-
-def _costs(campaign: CampaignPaths) -> Mapping[AttemptId, float]:
-    """Of the attempts whose price is known."""
-    with suppress(sqlite3.Error), closing(sqlite3.connect(address(campaign.ledger), uri=True)) as connection:
-        return dict(connection.execute("select id, usd from attempt where usd is not null"))
-    return {}

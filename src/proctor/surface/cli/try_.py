@@ -50,7 +50,7 @@ def try_(
     with _script(prompt, script, is_scripted=is_scripted) as file:
         loaded = build_trial(prompt, contestants, folder=folder, probe=probe, script=file)
         driven = drive(loaded, root=evidence_root(root), is_agreed=is_agreed)
-    tried = side_by_side(driven.report, driven.campaign)
+    tried = side_by_side(driven.report)
     if as_json:
         output.json({"campaignId": driven.report.campaign_id, "exit": driven.report.exit, "tried": tried})
     else:
