@@ -20,7 +20,7 @@ from proctor.evidence.live import Live, LiveAttempt, LiveLimit
 from proctor.ids import AttemptId, CampaignId
 from proctor.surface.standing import Left, stand
 from tests.lab import Lab, mission, say_done, wait_until
-from tests.report.made import CAMPAIGN, RUN, campaign, cell, report
+from tests.report.made import CAMPAIGN, INFRA, RUN, YES, campaign, cell, report, tried
 from tests.surface.conftest import Said, ask, started
 
 WRONG = {"verified": False, "expectation": Expectation(met=False, misses=("verified",))}
@@ -65,6 +65,14 @@ def test_of_an_ended_campaign_it_says_what_is_left_and_how_to_go_on(lab: Lab) ->
     assert said.code == 0
     assert "2 of 8 settled, 4 to be tried again, 1 cut off, 1 not tried yet" in said.stdout
     assert f"6 cells left: proctor campaign resume {CAMPAIGN} --root {lab.root}\n" in said.stdout
+
+
+def test_where_infrastructure_failures_stand_it_says_how_to_try_those_again(lab: Lab) -> None:
+    tried(lab.root, {"a.codex.r1": [YES], "b.codex.r1": [INFRA]})
+    told = status(lab).stdout
+    assert told.endswith(
+        f"\n\n  what failed by infrastructure: proctor retry --only infra {CAMPAIGN} --root {lab.root}\n"
+    )
 
 
 def test_what_was_sealed_when_a_run_was_killed_is_settled_whatever_the_ledger_says(lab: Lab) -> None:

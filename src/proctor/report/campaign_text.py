@@ -17,11 +17,14 @@ _GIVES_WAY = ("p95", "pass^", "pass@", "tokens", "cost", "p50", "cells", "rate")
 
 def next_steps(report: CampaignReport) -> Iterator[str]:
     """What can be done about it."""
+    can_go_on = not report.is_running and not report.is_canary
     if report.is_running:
         yield "proctor campaign status " + report.campaign_id
-    elif report.missing and not report.is_canary:
+    if can_go_on and report.missing:
         yield "proctor campaign resume " + report.campaign_id
-    elif not report.is_examined:
+    if can_go_on and report.exit == Exit.INFRASTRUCTURE:
+        yield "proctor retry --only infra " + report.campaign_id
+    elif can_go_on and not report.missing and not report.is_examined:
         yield "proctor campaign publish-check " + report.campaign_id
 
 
@@ -43,8 +46,8 @@ def render_campaign(report: CampaignReport) -> "RenderableType":
     gives_way = [each for beginning in _GIVES_WAY for each in headings if each.startswith(beginning)]
     table = NamedTable(name=headings[0], gives_way=gives_way, numbers=headings[1:], least_name=LEAST_NAME)
     for row in rows:
-        name, *values = (Text(legible(each)) for each in row)
-        table.add(name, dict(zip(headings[1:], values, strict=True)))
+        flow, *values = (Text(legible(each)) for each in row)
+        table.add(flow, dict(zip(headings[1:], values, strict=True)))
     parts: list[RenderableType] = [
         Text(legible(report.campaign_id), style="bold"),
         Padding(grid, (0, 0, 0, 2)),
