@@ -177,6 +177,25 @@ def test_whatever_stands_in_the_way_of_publishing_is_told(quickstart: Quickstart
 
 
 @pytest.mark.requirement("campaign.publish-check")
+def test_each_reason_has_what_to_do_about_it_below(quickstart: Quickstart, monkeypatch: pytest.MonkeyPatch) -> None:
+    paths = campaign_of(quickstart.lab)
+    change_ledger(paths, "delete from attempt where id = 'fix.codex.r1.1'")
+    claim_to_be_a_canary(paths)
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = ask(quickstart.lab, "campaign", "publish-check").stdout.splitlines()
+    assert lines[:4] == [
+        f"{paths.folder.name} may not be published:",
+        f"  publish.canary      {paths.folder.name} is a canary",
+        "    to do             Run the campaign, and check that.",
+        "  publish.incomplete  1 cell of 4 without a result: fix.codex.r1",
+    ]
+    assert lines[4].startswith("    to do             Run `proctor campaign resume")
+    assert any(f"{quickstart.lab.root}`:" in line for line in lines), "a path can be copied whole"
+    named = [line[2:22].strip() for line in lines[1:] if line[2:22].strip()]
+    assert named[1::2] == ["to do"] * (len(named) // 2)
+
+
+@pytest.mark.requirement("campaign.publish-check")
 def test_a_campaign_that_is_being_run_may_not_be_published_yet(quickstart: Quickstart) -> None:
     with (campaign_of(quickstart.lab).folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
