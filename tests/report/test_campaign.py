@@ -361,6 +361,13 @@ def test_what_can_be_done_about_it_is_named(tmp_path: Path) -> None:
     assert steps("canary", {"b.codex.r1": [INFRA]}, is_canary=True) == []
 
 
+def test_nothing_below_the_title_of_a_report_wraps_to_the_margin(tmp_path: Path) -> None:
+    found = reported(tmp_path, TWO, gates=GatesSpec(pair=True))
+    for width in range(len(CAMPAIGN), 100):
+        lines = shown(found, width=width).splitlines()
+        assert [line for line in lines[1:] if line and not line.startswith("  ")] == []
+
+
 def test_the_same_is_told_in_markdown_with_nothing_that_could_be_markup(tmp_path: Path) -> None:
     text = campaign_markdown(reported(tmp_path, TWO, gates=GatesSpec(pair=True, coverage=0.5)))
     assert "| codex | 4 | 3/3 | 100 % (44–100) | 100 % | 100 % | 21 | $2.00 | 1.5 s | 1.5 s |\n" in text

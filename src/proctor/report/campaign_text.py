@@ -57,9 +57,11 @@ def render_campaign(report: CampaignReport) -> "RenderableType":
     ]
     for section in sections(report):
         if section.lines:
-            parts.append(Text(f"  {legible(section.title)}", style="bold red" if section.is_bad else "bold"))
+            title = Text(legible(section.title), style="bold red" if section.is_bad else "bold")
+            parts.append(Padding(title, (0, 0, 0, 2)))
             parts += [Padding(Text(legible(line)), (0, 0, 0, 4)) for line in section.lines]
-    return Group(*parts, Text(), Text(f"  {conclude_campaign(report)}", style=STYLE_OF[Exit(report.exit)]))
+    conclusion = Text(conclude_campaign(report), style=STYLE_OF[Exit(report.exit)])
+    return Group(*parts, Text(), Padding(conclusion, (0, 0, 0, 2)))
 
 
 def campaign_markdown(report: CampaignReport) -> str:
