@@ -219,15 +219,15 @@ def test_what_the_policy_of_a_flow_denies_is_on_record_and_blocks_the_campaign(l
     report = msgspec.json.decode(said.stdout)
     [row] = report["attempts"]
     gates = {gate["name"]: [each["why"] for each in gate["blocked"]] for gate in report["gates"]}
+    [paths] = lab.attempts().values()
+    [violation] = report_of(paths).policy_violations or ()
+    assert violation.endswith(": command:echo looking is denied by command:echo *")
     assert (said.returncode, row["expectationMet"], report["verdict"]) == (1, True, "judged no")
     assert gates == {
         "coverage": [],
         "trace": ["its trace shows no change in the workspace"],
-        "tools": ["tool calls against its policy: 1"],
+        "tools": [f"tool calls against its policy: 1 ({violation})"],
     }
-    [paths] = lab.attempts().values()
-    [violation] = report_of(paths).policy_violations or ()
-    assert violation.endswith(": command:echo looking is denied by command:echo *")
     lab.assert_all_evidence_is_valid()
     forged: dict[str, Any] = {"policyViolations": [], "hasChangedFiles": True}
     alter_json(paths.report, **forged)
