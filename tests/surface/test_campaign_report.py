@@ -47,7 +47,7 @@ def test_a_campaign_is_reported_in_every_format_by_whatever_name(quickstart: Qui
     assert (said.code, found["campaignId"], found["isWhole"], found["exit"]) == (0, paths.folder.name, True, 0)
     [flow] = found["flows"]
     assert (flow["flowId"], flow["score"]["passed"], flow["score"]["scored"]) == ("codex", 4, 4)
-    assert (flow["score"]["toolCalls"], flow["score"]["usd"], flow["score"]["usdUnknown"]) == (4, None, 4)
+    assert (flow["score"]["toolCalls"], flow["score"]["usd"], flow["score"]["usdUnknown"]) == (4, 0.0, 0)
     assert flow["score"]["tokens"] > 0
     assert [each["attemptId"] for each in found["mismatches"]] == ["claim.codex.r1.1"]
     for words in ((paths.folder.name,), ("quickstart",), (str(paths.folder), "--strict")):
