@@ -23,7 +23,7 @@ from proctor.evidence.layout import RootPaths
 from proctor.evidence.reader import Problem
 from proctor.ids import AttemptId, CellId, FlowId, MissionId, RunId
 from proctor.report.campaign import CampaignReport, Damaged, Mismatch, Missing, report_campaign
-from proctor.report.campaign_text import campaign_markdown, render_campaign
+from proctor.report.campaign_text import campaign_markdown, next_steps, render_campaign
 from proctor.report.junit import render_junit
 from proctor.report.ledger import KNOWN_VERSION, LedgerAttempt
 from proctor.report.query import find_campaign
@@ -346,6 +346,26 @@ def test_a_narrow_terminal_costs_columns_but_never_the_name_of_a_flow(tmp_path: 
         [heading] = [line for line in lines if line.startswith("  flow    ")]
         assert "passed" in heading
         assert sum(line.startswith(("  codex  ", "  claude  ", "  all  ")) for line in lines) == 3
+
+
+def test_what_can_be_done_about_it_is_named(tmp_path: Path) -> None:
+    def steps(name: str, tries: Tries, **more: Any) -> list[str]:
+        return list(next_steps(reported(tmp_path / name, tries, **more)))
+
+    resume, again = f"proctor campaign resume {CAMPAIGN}", f"proctor retry --only infra {CAMPAIGN}"
+    assert steps("well", {"a.codex.r1": [YES]}) == [f"proctor campaign publish-check {CAMPAIGN}"]
+    assert steps("infra", {"a.codex.r1": [YES], "b.codex.r1": [INFRA]}) == [again]
+    assert steps("both", {"a.codex.r1": [CUT], "b.codex.r1": [INFRA]}) == [resume, again]
+    # What is to be tried again has no result that stands.
+    assert steps("retried", {"b.codex.r1": [INFRA]}, retries=1) == [resume]
+    assert steps("canary", {"b.codex.r1": [INFRA]}, is_canary=True) == []
+
+
+def test_nothing_below_the_title_of_a_report_wraps_to_the_margin(tmp_path: Path) -> None:
+    found = reported(tmp_path, TWO, gates=GatesSpec(pair=True))
+    for width in range(len(CAMPAIGN), 100):
+        lines = shown(found, width=width).splitlines()
+        assert [line for line in lines[1:] if line and not line.startswith("  ")] == []
 
 
 def test_the_same_is_told_in_markdown_with_nothing_that_could_be_markup(tmp_path: Path) -> None:

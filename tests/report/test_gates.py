@@ -94,16 +94,19 @@ def test_a_trace_profile_asks_every_result_for_what_it_must_show(
 @pytest.mark.requirement("campaign.gates")
 def test_tools_ask_that_no_call_broke_the_flows_policy(tmp_path: Path) -> None:
     clean, dirty = {**YES, "policy_violations": ()}, {**YES, "policy_violations": ("c1: …", "c2: …")}
+    filthy = {**YES, "policy_violations": tuple(f"c{n}: no" for n in range(1, 6))}
     tries: Tries = {
         "m.bound.r1": [clean],
         "n.bound.r1": [dirty],
+        "n.bound.r2": [filthy],
         "o.bound.r1": [YES],
         "p.bound.r1": [INFRA],
         "m.free.r1": [dirty],
     }
     found = reported(tmp_path, tries, tools={FlowId("bound"): ToolsSpec(deny=["web:*"])})
     assert [(each.attempt_id, each.why) for each in blocked(found, "tools")] == [
-        ("n.bound.r1.1", "tool calls against its policy: 2"),
+        ("n.bound.r1.1", "tool calls against its policy: 2 (c1: …; c2: …)"),
+        ("n.bound.r2.1", "tool calls against its policy: 5 (c1: no; c2: no; c3: no; and 2 more)"),
         ("o.bound.r1.1", "it was sealed before this was measured"),
     ]
 

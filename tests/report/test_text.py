@@ -185,6 +185,12 @@ def test_long_names_stand_above_what_is_said_of_them_and_never_squeeze_it() -> N
     ]
 
 
+def test_nothing_below_the_title_wraps_to_the_margin() -> None:
+    for width in range(20, 100):
+        lines = shown(render_report(report_of(ASK, CLAIM, LATE), title="t"), width=width).splitlines()
+        assert [line for line in lines[1:] if line and not line.startswith("  ")] == []
+
+
 def test_a_sentence_speaks_of_expectations_only_where_some_were_written() -> None:
     yes, no = row(cell=None, verified=True), row(cell=None, verified=False)
     assert conclude(report_of(yes)) == "All is well: 1 attempt is verified."

@@ -39,7 +39,7 @@ def test_a_listing_is_one_array_of_rows_with_every_key(quickstart: Quickstart) -
         "verified": True,
         "expectationMet": True,
         "toolCalls": 2,
-        "usd": None,
+        "usd": 0.0,
         "dir": str(quickstart.folder("fix")),
         "problems": [],
     }

@@ -47,7 +47,7 @@ def test_a_campaign_is_reported_in_every_format_by_whatever_name(quickstart: Qui
     assert (said.code, found["campaignId"], found["isWhole"], found["exit"]) == (0, paths.folder.name, True, 0)
     [flow] = found["flows"]
     assert (flow["flowId"], flow["score"]["passed"], flow["score"]["scored"]) == ("codex", 4, 4)
-    assert (flow["score"]["toolCalls"], flow["score"]["usd"], flow["score"]["usdUnknown"]) == (4, None, 4)
+    assert (flow["score"]["toolCalls"], flow["score"]["usd"], flow["score"]["usdUnknown"]) == (4, 0.0, 0)
     assert flow["score"]["tokens"] > 0
     assert [each["attemptId"] for each in found["mismatches"]] == ["claim.codex.r1.1"]
     for words in ((paths.folder.name,), ("quickstart",), (str(paths.folder), "--strict")):
@@ -177,6 +177,25 @@ def test_whatever_stands_in_the_way_of_publishing_is_told(quickstart: Quickstart
 
 
 @pytest.mark.requirement("campaign.publish-check")
+def test_each_reason_has_what_to_do_about_it_below(quickstart: Quickstart, monkeypatch: pytest.MonkeyPatch) -> None:
+    paths = campaign_of(quickstart.lab)
+    change_ledger(paths, "delete from attempt where id = 'fix.codex.r1.1'")
+    claim_to_be_a_canary(paths)
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = ask(quickstart.lab, "campaign", "publish-check").stdout.splitlines()
+    assert lines[:4] == [
+        f"{paths.folder.name} may not be published:",
+        f"  publish.canary      {paths.folder.name} is a canary",
+        "    to do             Run the campaign, and check that.",
+        "  publish.incomplete  1 cell of 4 without a result: fix.codex.r1",
+    ]
+    assert lines[4].startswith("    to do             Run `proctor campaign resume")
+    assert any(f"{quickstart.lab.root}`:" in line for line in lines), "a path can be copied whole"
+    named = [line[2:22].strip() for line in lines[1:] if line[2:22].strip()]
+    assert named[1::2] == ["to do"] * (len(named) // 2)
+
+
+@pytest.mark.requirement("campaign.publish-check")
 def test_a_campaign_that_is_being_run_may_not_be_published_yet(quickstart: Quickstart) -> None:
     with (campaign_of(quickstart.lab).folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -200,15 +219,15 @@ def test_what_the_policy_of_a_flow_denies_is_on_record_and_blocks_the_campaign(l
     report = msgspec.json.decode(said.stdout)
     [row] = report["attempts"]
     gates = {gate["name"]: [each["why"] for each in gate["blocked"]] for gate in report["gates"]}
+    [paths] = lab.attempts().values()
+    [violation] = report_of(paths).policy_violations or ()
+    assert violation.endswith(": command:echo looking is denied by command:echo *")
     assert (said.returncode, row["expectationMet"], report["verdict"]) == (1, True, "judged no")
     assert gates == {
         "coverage": [],
         "trace": ["its trace shows no change in the workspace"],
-        "tools": ["tool calls against its policy: 1"],
+        "tools": [f"tool calls against its policy: 1 ({violation})"],
     }
-    [paths] = lab.attempts().values()
-    [violation] = report_of(paths).policy_violations or ()
-    assert violation.endswith(": command:echo looking is denied by command:echo *")
     lab.assert_all_evidence_is_valid()
     forged: dict[str, Any] = {"policyViolations": [], "hasChangedFiles": True}
     alter_json(paths.report, **forged)

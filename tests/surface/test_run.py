@@ -42,6 +42,22 @@ def test_the_quickstart_comes_out_as_expected_and_says_what_to_do_next(quickstar
     assert "The agent claims what the probe denies" in ask(quickstart.lab, *explain.split()).stdout
 
 
+def test_infrastructure_failures_that_stand_are_tried_again_by_the_command_that_is_named(lab: Lab) -> None:
+    said = lab.proctor("run", str(lab.write_spec([mission("m", say_done())], hooks={"before": ["false"]})))
+    assert said.returncode == 3, said.stdout
+    [again] = re.findall(r"try again +\S+ -m proctor (retry --only infra lab-\S+) --root \S+\n", said.stdout)
+    idle = lab.proctor("campaign", "resume").stdout
+    assert idle.startswith("Nothing to try: every cell has a result.\n\nlab-")
+    once_more = lab.proctor(*again.split()).stdout
+    assert once_more.startswith("lab-")
+    assert "1 other attempt of these cells not counted" in once_more
+
+
+def test_a_retry_of_nothing_says_so_before_the_table(quickstart: Quickstart) -> None:
+    said = quickstart.lab.proctor("retry", "--only", "infra")
+    assert said.stdout.startswith("Nothing to try: no cell is infra.\n\nquickstart-")
+
+
 @pytest.mark.requirement("surface.progress")
 def test_without_a_terminal_progress_is_plain_lines_on_stderr(quickstart: Quickstart) -> None:
     lines = quickstart.said.stderr.splitlines()

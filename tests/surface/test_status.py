@@ -22,7 +22,7 @@ from proctor.ids import AttemptId, CampaignId
 from proctor.surface.order import check_order
 from proctor.surface.standing import Left, stand
 from tests.lab import Lab, mission, say_done, wait_until
-from tests.report.made import CAMPAIGN, RUN, YES, campaign, cell, report, tried
+from tests.report.made import CAMPAIGN, INFRA, RUN, YES, campaign, cell, report, tried
 from tests.surface.conftest import Said, ask, started
 
 WRONG = {"verified": False, "expectation": Expectation(met=False, misses=("verified",))}
@@ -89,6 +89,14 @@ def test_nobody_is_told_to_go_on_with_what_a_resume_would_not_take_up(lab: Lab, 
         assert todo is None or todo.partition("; ")[2] in said
     assert todo is None or todo in status(lab, CAMPAIGN).stdout
     assert next(check_order(RootPaths(lab.root), load_config(lab.folder))).todo is None
+
+
+def test_where_infrastructure_failures_stand_it_says_how_to_try_those_again(lab: Lab) -> None:
+    tried(lab.root, {"a.codex.r1": [YES], "b.codex.r1": [INFRA]})
+    told = status(lab).stdout
+    assert told.endswith(
+        f"\n\n  what failed by infrastructure: proctor retry --only infra {CAMPAIGN} --root {lab.root}\n"
+    )
 
 
 def test_what_was_sealed_when_a_run_was_killed_is_settled_whatever_the_ledger_says(lab: Lab) -> None:

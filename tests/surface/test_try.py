@@ -46,7 +46,7 @@ def test_offline_each_agent_works_on_a_clone_and_all_are_shown_side_by_side(lab:
     assert shown[""] == ["codex", "codex-exec"]
     assert (shown["outcome"], shown["verified"]) == (["completed"] * 2, ["yes"] * 2)
     assert shown["changes"] == ["1 file, +1 -1"] * 2
-    assert "cost" not in shown
+    assert shown["cost"] == ["$0.00"] * 2
     for attempt in ("task.codex.r1.1", "task.codex-exec.r1.1"):
         diff = lab.attempts()[attempt].workspace_diff
         assert str(diff) in said.stdout

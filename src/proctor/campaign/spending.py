@@ -9,6 +9,7 @@ from proctor.event.model import Event, Tokens, TurnBegan, UsageReported
 from proctor.event.usage import UsageFold
 from proctor.ids import AttemptId, FlowId
 from proctor.spec.load import LoadedSpec
+from proctor.spec.model import SCRIPTED
 from proctor.spec.prices import price_key
 
 UsdOf = Callable[[FlowId, Tokens | None], float | None]
@@ -16,10 +17,18 @@ UsdOf = Callable[[FlowId, Tokens | None], float | None]
 
 
 def prices_of(loaded: LoadedSpec) -> UsdOf:
-    """By the price file of a spec, if it names one."""
+    """By the price file of a spec, if it names one. Without a price it is unknown, but scripted tokens are free."""
     prices, models = loaded.prices, {flow.id: flow.model or loaded.spec.model for flow in loaded.spec.flows}
     keys = {flow: price_key(model.provider, model.name) for flow, model in models.items()}
-    return lambda flow, tokens: None if prices is None or flow not in keys else prices.usd(keys[flow], tokens)
+
+    def usd_of(flow: FlowId, tokens: Tokens | None) -> float | None:
+        if flow not in keys:
+            return None
+        if models[flow].provider == SCRIPTED and (prices is None or keys[flow] not in prices.models):
+            return None if tokens is None else 0.0  # a command may have asked another model, and not told
+        return None if prices is None else prices.usd(keys[flow], tokens)
+
+    return usd_of
 
 
 @dataclass(slots=True, kw_only=True)

@@ -4,11 +4,14 @@ import msgspec
 
 from proctor.evidence.artifacts import AttemptReport
 
+_MOST_TOLD = 3
+_TOLD_CHARS = 200
+
 
 class Tally(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Taken from the sealed report and nowhere else, so that the ledger can be made again.
 
-    New numbers come last: what an older Proctor wrote still reads.
+    New numbers come last: what an older Proctor wrote still reads. Of violations the first few are kept in words.
     """
 
     tool_calls: int
@@ -26,6 +29,7 @@ class Tally(msgspec.Struct, frozen=True, array_like=True, gc=False):
     mcp_calls: int | None = None
     has_changed_files: bool | None = None
     policy_violations: int | None = None
+    first_violations: tuple[str, ...] = ()
 
 
 def tally_of(report: AttemptReport) -> Tally:
@@ -48,4 +52,5 @@ def tally_of(report: AttemptReport) -> Tally:
         mcp_calls=metrics.tool_calls_by_kind.get("mcp", 0),
         has_changed_files=report.has_changed_files,
         policy_violations=None if report.policy_violations is None else len(report.policy_violations),
+        first_violations=tuple(each[:_TOLD_CHARS] for each in (report.policy_violations or ())[:_MOST_TOLD]),
     )

@@ -17,14 +17,17 @@ _GIVES_WAY = ("p95", "pass^", "pass@", "tokens", "cost", "p50", "cells", "rate")
 
 def next_steps(report: CampaignReport) -> Iterator[str]:
     """What can be done about it."""
+    can_go_on = not report.is_running and not report.is_canary
     if report.is_running:
         yield "proctor campaign status " + report.campaign_id
-    elif report.missing:
+    if can_go_on and report.missing:
         if report.runs and (todo := USED_UP.get(report.runs[-1].how or "")):
             yield todo
-        elif not report.is_canary and report.spec_file is not None:
+        elif report.spec_file is not None:
             yield "proctor campaign resume " + report.campaign_id
-    elif not report.is_examined:
+    if can_go_on and report.exit == Exit.INFRASTRUCTURE and report.score.buckets:
+        yield "proctor retry --only infra " + report.campaign_id
+    elif can_go_on and not report.missing and not report.is_examined:
         yield "proctor campaign publish-check " + report.campaign_id
 
 
@@ -46,8 +49,8 @@ def render_campaign(report: CampaignReport) -> "RenderableType":
     gives_way = [each for beginning in _GIVES_WAY for each in headings if each.startswith(beginning)]
     table = NamedTable(name=headings[0], gives_way=gives_way, numbers=headings[1:], least_name=LEAST_NAME)
     for row in rows:
-        name, *values = (Text(legible(each)) for each in row)
-        table.add(name, dict(zip(headings[1:], values, strict=True)))
+        flow, *values = (Text(legible(each)) for each in row)
+        table.add(flow, dict(zip(headings[1:], values, strict=True)))
     parts: list[RenderableType] = [
         Text(legible(report.campaign_id), style="bold"),
         Padding(grid, (0, 0, 0, 2)),
@@ -57,9 +60,11 @@ def render_campaign(report: CampaignReport) -> "RenderableType":
     ]
     for section in sections(report):
         if section.lines:
-            parts.append(Text(f"  {legible(section.title)}", style="bold red" if section.is_bad else "bold"))
+            title = Text(legible(section.title), style="bold red" if section.is_bad else "bold")
+            parts.append(Padding(title, (0, 0, 0, 2)))
             parts += [Padding(Text(legible(line)), (0, 0, 0, 4)) for line in section.lines]
-    return Group(*parts, Text(), Text(f"  {conclude_campaign(report)}", style=STYLE_OF[Exit(report.exit)]))
+    conclusion = Text(conclude_campaign(report), style=STYLE_OF[Exit(report.exit)])
+    return Group(*parts, Text(), Padding(conclusion, (0, 0, 0, 2)))
 
 
 def campaign_markdown(report: CampaignReport) -> str:

@@ -8,7 +8,7 @@ from proctor.evidence.tally import Tally
 from proctor.ids import AttemptId, FlowId, MissionId
 from proctor.report.score import FAILED, PASSED, UNVERIFIED, Told
 from proctor.report.standing import CellResult, Standing
-from proctor.report.words import percent
+from proctor.report.words import one_line, percent
 from proctor.spec.running import GatesSpec, ToolsSpec, TraceProfile
 
 _UNMEASURED = "it was sealed before this was measured"
@@ -99,8 +99,15 @@ def _tools(cells: Sequence[CellResult]) -> Iterator[Blocked]:
     for cell in cells:
         broken = None if cell.tally is None else cell.tally.policy_violations
         if cell.stands in _AGENTS and broken != 0:
-            why = _UNMEASURED if broken is None else f"tool calls against its policy: {broken}"
+            why = _UNMEASURED if cell.tally is None or broken is None else _broken(broken, cell.tally.first_violations)
             yield Blocked(mission_id=cell.cell.mission, attempt_id=_id(cell), why=why)
+
+
+def _broken(number: int, first: Sequence[str]) -> str:
+    # Older tallies do not say which.
+    told = "; ".join(one_line(each, limit=120) for each in first)
+    more = f"; and {number - len(first):,} more" if 0 < len(first) < number else ""
+    return f"tool calls against its policy: {number}" + (f" ({told}{more})" if told else "")
 
 
 def _id(cell: CellResult) -> AttemptId | None:

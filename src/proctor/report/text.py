@@ -59,7 +59,7 @@ def render_report(report: Report, *, title: str) -> RenderableType:
             parts += [Text(), Padding(Notes(told[:MAX_GATED]), _INDENT)]
     if report.problems:
         parts += [Text(), Padding(render_problems(report.problems), _INDENT)]
-    return Group(*parts, Text(), Text(f"  {conclude(report)}", style=STYLE_OF[Exit(report.exit)]))
+    return Group(*parts, Text(), Padding(Text(conclude(report), style=STYLE_OF[Exit(report.exit)]), _INDENT))
 
 
 def render_attempts(rows: Sequence[AttemptRow], problems: Sequence[Problem]) -> RenderableType:

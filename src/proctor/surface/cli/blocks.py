@@ -1,8 +1,10 @@
 """What commands say to people beside the reports: errors, and names with what belongs to them."""
 
-from collections.abc import Iterable
+import textwrap
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
-from rich.console import Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
@@ -27,6 +29,23 @@ def error_block(error: ProctorError, calling: Calling) -> RenderableType:
     ]
     lines = [Text.assemble((f"  {name:7}", "dim"), legible(value)) for name, value in told if value]
     return Group(title, *lines)
+
+
+@dataclass(frozen=True, slots=True)
+class Hanging:
+    """Names and what belongs to them, to be printed unwrapped: no word is ever broken, however long it is."""
+
+    rows: Sequence[tuple[str, str]]
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        wide = 2 + max(len(name) for name, _ in self.rows) + 2
+        for name, said in self.rows:
+            width = max(options.max_width - wide, 20)
+            lines = textwrap.wrap(legible(said), width, break_long_words=False, break_on_hyphens=False)
+            for at, line in enumerate(lines):
+                yield Text.assemble(
+                    ("" if at else f"  {name}", "dim"), " " * (wide if at else wide - 2 - len(name)), line
+                )
 
 
 def pairs(rows: Iterable[tuple[str, RenderableType]]) -> RenderableType:

@@ -1,5 +1,6 @@
 """`proctor campaign report` and `proctor campaign publish-check`."""
 
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from proctor.errors import disk_refusal
@@ -7,8 +8,8 @@ from proctor.evidence.layout import RootPaths
 from proctor.report.campaign import report_campaign
 from proctor.report.campaign_text import campaign_markdown, next_steps, render_campaign
 from proctor.report.place import root_of
+from proctor.report.publish import Reason
 from proctor.report.standing import read_standing
-from proctor.report.words import legible
 from proctor.surface.cli.calling import Calling
 from proctor.surface.cli.command import JSON, ROOT, Command, argument, evidence_root
 from proctor.surface.cli.meant import find_campaign
@@ -84,13 +85,21 @@ def publish_check(*, ref: str | None, root: Path | None, as_json: bool) -> int:
         output.text(f"{found.campaign_id} may be published.\n")
         return found.exit
     output.text(f"{found.campaign_id} may not be published:\n")
-    for reason in found.reasons[:MAX_REASONS]:
-        output.text(f"  {reason.code}  {legible(reason.what)}\n")
+    from proctor.surface.cli.blocks import Hanging
+
+    output.show(Hanging(list(_told(found.reasons[:MAX_REASONS], calling=calling))), is_wrapped=False)
     if len(found.reasons) > MAX_REASONS:
         output.text(f"  … and {len(found.reasons) - MAX_REASONS:,} more; --json gives all\n")
-    for todo in dict.fromkeys(reason.todo for reason in found.reasons if reason.todo):
-        output.text(f"  to do  {calling.spell(todo)}\n")
     return found.exit
+
+
+def _told(reasons: Sequence[Reason], *, calling: Calling) -> Iterator[tuple[str, str]]:
+    """Those of one code together, with what to do about them below."""
+    for code in dict.fromkeys(reason.code for reason in reasons):
+        of_it = [reason for reason in reasons if reason.code == code]
+        yield from (("" if at else code, reason.what) for at, reason in enumerate(of_it))
+        if of_it[0].todo:
+            yield "  to do", calling.spell(of_it[0].todo)
 
 
 MAX_REASONS = 20

@@ -54,7 +54,7 @@ def resume(
     campaign = find_campaign(id_, root=RootPaths(folder), is_fit=can_resume)
     loaded = load_again(campaign, spec)
     driven = drive(loaded, root=folder, is_scratch_kept=is_scratch_kept, resume=campaign, rows_to=rows_to)
-    return tell(driven, root=root, as_json=as_json, rows_to=rows_to)
+    return tell(driven, root=root, as_json=as_json, rows_to=rows_to, why_idle="every cell has a result")
 
 
 ID = argument(

@@ -1,5 +1,7 @@
 """The last words of a run: where everything is, and what to look at first."""
 
+from collections.abc import Iterator
+
 from rich.console import Group, RenderableType
 from rich.text import Text
 
@@ -21,14 +23,23 @@ def closing(driven: Driven, *, calling: Calling) -> RenderableType:
     rows.append(("report", str(campaign.results)))
     if driven.scratch is not None:
         rows.append(("scratch", f"{driven.scratch} (yours to remove)"))
-    if driven.how in USED_UP:
-        rows.append(("to do", USED_UP[driven.how]))
-    elif driven.how != "done" and can_resume(campaign):
-        rows.append(("go on", calling.command("campaign", "resume", campaign.folder.name)))
+    if not driven.is_canary:
+        rows += _going_on(driven, calling)
     if (row := _telling(report)) is not None:
         rows.append(("next", calling.command("attempt", "explain", row.ref)))
     rows.append(("" if row else "next", calling.command("validate", "--strict", campaign.folder.name)))
     return Group(Text(), *(Text.assemble((f"  {name:10}", "dim"), legible(value)) for name, value in rows))
+
+
+def _going_on(driven: Driven, calling: Calling) -> Iterator[tuple[str, str]]:
+    """What can still come of cells. A canary is not gone on with."""
+    campaign = driven.campaign.folder.name
+    if driven.how in USED_UP:
+        yield "to do", USED_UP[driven.how]
+    elif driven.how != "done" and can_resume(driven.campaign):
+        yield "go on", calling.command("campaign", "resume", campaign)
+    elif driven.how == "done" and any(judge(row) is Exit.INFRASTRUCTURE for row in speakers(driven.report.attempts)):
+        yield "try again", calling.command("retry", "--only", "infra", campaign)
 
 
 def _telling(report: Report) -> ReportRow | None:

@@ -38,7 +38,10 @@ _ANEW = "Run it anew."
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Driven:
-    """What a run left, and `how` it ended. `scratch` is where its workspaces are, if they were to be kept."""
+    """What a run left, and `how` it ended. `scratch` is where its workspaces are, if they were to be kept.
+
+    `tried` is how many attempts it made.
+    """
 
     report: Report
     refused: tuple[InputError, ...]
@@ -47,6 +50,8 @@ class Driven:
     scratch: Path | None
     warnings: tuple[str, ...]
     how: str
+    tried: int
+    is_canary: bool
 
 
 class CutOffError(ProctorError):
@@ -109,6 +114,8 @@ def drive(
         scratch=scratch_of_runs() / result.run_id if is_scratch_kept else None,
         warnings=result.warnings,
         how=result.how,
+        tried=len(result.attempts),
+        is_canary=is_canary,
     )
 
 

@@ -38,7 +38,8 @@ def retry(
     """
     folder = evidence_root(root)
     paths = find_campaign(campaign, root=RootPaths(folder), is_fit=can_resume)
-    chosen = frozenset(choose(paths, [word for each in only for word in each.split(",")]))
+    words = [word for each in only for word in each.split(",")]
+    chosen = frozenset(choose(paths, words))
     driven = drive(
         load_again(paths, spec),
         root=folder,
@@ -48,7 +49,8 @@ def retry(
         is_agreed=is_agreed,
         rows_to=rows_to,
     )
-    return tell(driven, root=root, as_json=as_json, rows_to=rows_to)
+    why_idle = f"no cell is {' or '.join(words)}"
+    return tell(driven, root=root, as_json=as_json, rows_to=rows_to, why_idle=why_idle)
 
 
 def choose(campaign: CampaignPaths, words: Sequence[str]) -> Iterator[CellId]:

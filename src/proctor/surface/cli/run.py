@@ -42,8 +42,10 @@ def run(
     return tell(driven, root=root, as_json=as_json, rows_to=rows_to)
 
 
-def tell(driven: Driven, *, root: Path | None, as_json: bool, rows_to: Path | None = None) -> int:
-    """The report of a run, and what to do next; gives its exit code."""
+def tell(
+    driven: Driven, *, root: Path | None, as_json: bool, rows_to: Path | None = None, why_idle: str | None = None
+) -> int:
+    """The report of a run, and what to do next; gives its exit code. `why_idle` is why nothing may have been tried."""
     output = Output(is_json=as_json)
     report = driven.report
     if rows_to == STDOUT:
@@ -51,6 +53,8 @@ def tell(driven: Driven, *, root: Path | None, as_json: bool, rows_to: Path | No
     elif as_json:
         output.json(report)
     else:
+        if why_idle is not None and driven.how == "done" and not driven.tried:
+            output.text(f"Nothing to try: {why_idle}.\n\n")
         output.show(render_report(report, title=f"{report.campaign_id}  in {duration(driven.duration_ms)}"))
         output.show(closing(driven, calling=Calling.of(root)), is_wrapped=False)
     output.note(*(f"warning: {each}" for each in driven.warnings))

@@ -6,8 +6,10 @@ from collections.abc import Iterator, Sequence
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from proctor.errors import Exit
 from proctor.evidence.reader import Problem
 from proctor.report.columns import NamedTable
+from proctor.report.verdict import WORDS
 from proctor.report.words import UNKNOWN, USED_UP, legible, money, plural
 from proctor.surface.cli.blocks import pairs
 from proctor.surface.cli.calling import Calling
@@ -24,12 +26,20 @@ def render_standing(standing: Standing, *, now_ms: int, calling: Calling) -> Ren
         parts += [Text(), RunningLines(live.running, now_ms), *waits(live, now_ms=now_ms)]
         if live.stopping is not None:
             parts.append(Text(f"  {legible(live.stopping)}", style="yellow"))
-    if standing.can_resume:
-        command = f"proctor campaign resume {shlex.quote(standing.campaign_id)}"
-        parts += [Text(), Text(f"  {plural(standing.left.total, 'cell')} left: {calling.spell(command)}")]
-    elif not standing.is_live and standing.left.total and (todo := USED_UP.get(standing.ended or "")):
+    if not standing.is_live and standing.left.total and (todo := USED_UP.get(standing.ended or "")):
         parts += [Text(), Text(f"  {plural(standing.left.total, 'cell')} left; {todo}")]
+    if steps := list(_steps(standing)):
+        parts += [Text(), *(Text(f"  {what}: {calling.spell(command)}") for what, command in steps)]
     return Group(*parts)
+
+
+def _steps(standing: Standing) -> Iterator[tuple[str, str]]:
+    """What can be done about it."""
+    campaign = shlex.quote(standing.campaign_id)
+    if standing.can_resume:
+        yield f"{plural(standing.left.total, 'cell')} left", f"proctor campaign resume {campaign}"
+    if standing.verdict == WORDS[Exit.INFRASTRUCTURE] and standing.kind != "canary":
+        yield "what failed by infrastructure", f"proctor retry --only infra {campaign}"
 
 
 def _how(standing: Standing) -> str:
