@@ -126,7 +126,7 @@ CODES: dict[str, Meaning] = {
     ),
     "campaign.not-begun": Meaning("The campaign was cut off before anything ran.", "Run the spec again."),
     "campaign.no-spec": Meaning(
-        "The campaign is of an older Proctor, which did not keep where the spec lies.", "Say it with `--spec FILE`."
+        "The campaign's spec was moved, or an older Proctor did not keep where it lies.", "Say it with `--spec FILE`."
     ),
     "campaign.not-running": Meaning("Nobody runs the campaign now.", "There is nothing to cancel."),
     "campaign.canary": Meaning("A canary is a trial, and no campaign.", "Run the campaign, or another canary."),

@@ -95,11 +95,12 @@ def load_again(campaign: CampaignPaths, spec: Path | None) -> LoadedSpec:
     if spec is not None:
         return load_spec(spec, given=given)
     origin = read_origin(campaign.ledger) if campaign.ledger.exists() else None
-    if origin is None:
-        what = f"{campaign.folder.name} does not say where its spec lies"
-        raise InputError(
-            "campaign.no-spec", what, suggestion=f"proctor campaign resume {campaign.folder.name} --spec …"
-        )
+    name = campaign.folder.name
+    if origin is None or not Path(origin.file).exists():
+        what = f"{name} does not say where its spec lies"
+        if origin is not None:
+            what = f"the spec of {name} is not there any more: {origin.file}"
+        raise InputError("campaign.no-spec", what, suggestion=f"proctor campaign resume {name} --spec FILE")
     return load_spec(Path(origin.file), given=given)
 
 
