@@ -214,3 +214,12 @@ def test_a_campaign_whose_spec_was_moved_is_gone_on_with_by_naming_it(lab: Lab) 
         f"the spec of {CAMPAIGN} is not there any more: made.yaml",
     )
     assert error["suggestion"] == f"proctor campaign resume {CAMPAIGN} --spec FILE --root {lab.root}"
+
+
+@pytest.mark.parametrize("command", ["status", "report", "resume", "cancel"])
+def test_a_name_that_no_campaign_has_leads_to_those_there_are(lab: Lab, command: str) -> None:
+    made(lab)
+    every = f"proctor campaign list --root {lab.root}"
+    near = ask(lab, "campaign", command, "mode", "--json").json["error"]
+    assert (near["code"], near["suggestion"]) == ("evidence.not-found", f"Did you mean `made`? `{every}` shows all.")
+    assert ask(lab, "campaign", command, "nope", "--json").json["error"]["suggestion"] == every
