@@ -163,7 +163,11 @@ def test_git_says_what_agents_can_work_on(tmp_path: Path) -> None:
     commit(tmp_path)
     assert look_at_repository(tmp_path) == Repository(why_not=None)
     write(tmp_path, {"a.txt": "2\n", "new.txt": ""})
-    assert look_at_repository(tmp_path) == Repository(why_not=None, changes=1)
+    assert look_at_repository(tmp_path) == Repository(why_not=None, changes=2)
+    write(
+        tmp_path, {".proctor/frames.jsonl": "", "proctor.yaml": "", "proctor-scripts/first.yaml": "", "new/too.txt": ""}
+    )
+    assert look_at_repository(tmp_path) == Repository(why_not=None, changes=3), "our own files do not count"
     write(tmp_path, {".gitmodules": ""})
     assert look_at_repository(tmp_path).why_not == "it has submodules"
 

@@ -66,7 +66,7 @@ def _told(start: Start, written: tuple[Path, ...]) -> list[tuple[str, str]]:
     why_not, changes = start.repository.why_not, start.repository.changes
     where = "private clones of HEAD" if why_not is None else f"an empty folder: {why_not}"
     if changes:
-        where += f", without what you changed in {plural(changes, 'file')}"
+        where += f", without what is not committed: {plural(changes, 'file')}"
     return [
         ("agents", ", ".join(agents)),
         ("model", "scripted: offline and free" if start.is_offline else "real: it costs what your provider charges"),
