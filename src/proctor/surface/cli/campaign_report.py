@@ -34,6 +34,8 @@ def report(
     Exits as the worst result says: 0 all passed, 1 some failed or a gate blocks, 3 infrastructure,
     4 something is missing or unverified, 5 evidence is invalid.
     """
+    if output_file is not None and not output_file.parent.is_dir():
+        raise InputError("usage", f"--output: there is no folder {output_file.parent}")
     place = find_campaign_place(ref, root=RootPaths(evidence_root(root)))
     damage = None
     if is_strict:
