@@ -239,12 +239,13 @@ def test_a_changed_spec_script_or_workspace_is_refused_with_the_difference(lab: 
     assert "-- run: 'true'\n+- run: 'false'" in refused()
     lab.write_spec([mission("one", *steps, workspace=workspace)])
     (spec.parent / "shop" / "a.txt").write_text("as it is\n")
-    assert "workspace shop: its files are not those that the campaign began with" in refused()
+    changed = "workspace shop: its files are not those that the campaign began with; written since: a.txt"
+    assert changed in refused()
     # As it was, it may lie somewhere else.
     (spec.parent / "shop" / "a.txt").write_text("as it was\n")
     moved = spec.parent.rename(lab.folder / "moved")
     gone = ask(lab, "campaign", "resume", "--json")
-    assert (gone.code, gone.json["error"]["code"]) == (2, "spec.unreadable")
+    assert (gone.code, gone.json["error"]["code"]) == (2, "campaign.no-spec")
     assert ask(lab, "campaign", "resume", "--spec", str(moved / "spec.yaml")).code == 4
 
 

@@ -54,7 +54,7 @@ def test_all_of_it_may_be_said(folder: Path) -> None:
             "{max_failures: -1}",
             10,
             "missions[0].expect.trace.max_failures",
-            "expected an integer >= 0",
+            "expected an integer >= 0, found -1",
         ),
         (
             "[src/*.py]",

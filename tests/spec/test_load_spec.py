@@ -51,6 +51,11 @@ def test_a_good_spec_is_loaded_with_the_files_it_names(folder: Path) -> None:
         (
             "version: 1",
             "version: 2\nfuture: {}",
+            ("spec.version", 1, "version", "this Proctor reads version 1", "Take a newer Proctor for it."),
+        ),
+        (
+            "version: 1",
+            "version: 0",
             ("spec.version", 1, "version", "this Proctor reads version 1", "Write `version: 1`."),
         ),
         (
@@ -175,7 +180,7 @@ def test_a_good_spec_is_loaded_with_the_files_it_names(folder: Path) -> None:
         (
             "turn: 90s",
             "turn: 0",
-            ("spec.type", 16, "limits.turn", "a duration is at least 1ms and at most a week (168h)", None),
+            ("spec.type", 16, "limits.turn", "a duration is at least 1ms and at most a week (168h), found 0", None),
         ),
         (
             "stall: 500ms",
@@ -217,17 +222,17 @@ def test_a_good_spec_is_loaded_with_the_files_it_names(folder: Path) -> None:
         (
             "campaign: night",
             "campaign: night\nrepeats: 0",
-            ("spec.type", 3, "repeats", "expected an integer >= 1", None),
+            ("spec.type", 3, "repeats", "expected an integer >= 1, found 0", None),
         ),
         (
             "campaign: night",
             "campaign: night\nrepeats: 1001",
-            ("spec.type", 3, "repeats", "expected an integer <= 1000", None),
+            ("spec.type", 3, "repeats", "expected an integer <= 1000, found 1001", None),
         ),
         (
             "campaign: night",
             "campaign: night\nschedule: {parallel: 257}",
-            ("spec.type", 3, "schedule.parallel", "expected an integer <= 256", None),
+            ("spec.type", 3, "schedule.parallel", "expected an integer <= 256, found 257", None),
         ),
         (
             "[python3, a.py]",

@@ -137,7 +137,7 @@ def test_a_byte_order_mark_is_no_part_of_the_first_key() -> None:
             "spec.type",
             4,
             "tricks[0].steps",
-            "expected an integer <= 9",
+            "expected an integer <= 9, found 10",
             None,
         ),
         ("name: R\ntricks:\n- kind: sing\n  song: []", "spec.type", 3, "tricks[0]", "a song has words", None),

@@ -69,7 +69,7 @@ def test_what_an_attempt_cost(folder: Path, model: str, tokens: Tokens | None, u
     [
         ("2026-11-01", "2026-13-01", 2, "since", "expected a date, as in 2026-11-01, found a string"),
         ("2026-11-01", "today", 2, "since", "expected a date, as in 2026-11-01, found a string"),
-        ("input: 1.25", "input: -1", 4, 'models["openai/gpt-x"].input', "expected a number >= 0.0"),
+        ("input: 1.25", "input: -1", 4, 'models["openai/gpt-x"].input', "expected a number >= 0.0, found -1"),
         ("input: 1.25, ", "", 4, 'models["openai/gpt-x"].input', "`input` is missing"),
         ("output: 10", "outptu: 10", 4, 'models["openai/gpt-x"].outptu', "an unknown key"),
     ],

@@ -74,7 +74,7 @@ def test_a_selection_leaves(wanted: SelectSpec, ids: str) -> None:
             "Missions: fix-greeting, fix-total, ask, refactor.",
         ),
         (SelectSpec(tags=["quik"]), "tags[0]", "no mission has the tag `quik`", "Did you mean `quick`?"),
-        (SelectSpec(range="5-9"), "range", "there are 4 missions", None),
+        (SelectSpec(range="5-9"), "range", "`5-9` begins after the last mission", "Write a range within 1-4."),
         (SelectSpec(range="3-2"), "range", "`3-2` is no range: write it like 2-5 or 7, counting from 1", None),
         (SelectSpec(range="0"), "range", "`0` is no range: write it like 2-5 or 7, counting from 1", None),
         (SelectSpec(range="a-b"), "range", "`a-b` is no range: write it like 2-5 or 7, counting from 1", None),

@@ -52,6 +52,8 @@ def test_a_campaign_is_reported_in_every_format_by_whatever_name(quickstart: Qui
     assert [each["attemptId"] for each in found["mismatches"]] == ["claim.codex.r1.1"]
     for words in ((paths.folder.name,), ("quickstart",), (str(paths.folder), "--strict")):
         assert ask(lab, "campaign", "report", *words, "--format", "json").code == 0
+    missing = ask(lab, "campaign", "report", "--output", str(lab.folder / "gone" / "results.xml"))
+    assert (missing.code, f"there is no folder {lab.folder / 'gone'}" in missing.stderr) == (2, True)
     file = lab.folder / "results.xml"
     assert ask(lab, "campaign", "report", "--format", "junit", "--output", str(file)).stdout == ""
     assert len(list(ElementTree.fromstring(file.read_text()).iter("testcase"))) == 5
@@ -61,7 +63,7 @@ def test_a_campaign_is_reported_in_every_format_by_whatever_name(quickstart: Qui
         told = ask(lab, "campaign", "report", "--format", format_).stdout
         assert told.startswith(begin)
         assert told.startswith(page.read_text())
-    said = ask(lab, "campaign", "report", "--output", str(lab.folder / "no" / "such"))
+    said = ask(lab, "campaign", "report", "--output", str(lab.folder))
     assert (said.code, "machine.unwritable" in said.stderr) == (3, True)
     said = ask(lab, "campaign", "report", "fix.codex.r1.1")
     assert (said.code, "is no campaign" in said.stderr) == (2, True)

@@ -56,6 +56,8 @@ def test_words_name_flows_of_a_campaign_or_campaigns(
         (("made:good", "later:best"), f"{LATER} has no flow 'best'"),
         (("made:good", "later"), f"{LATER} has several flows, and it is not clear which is meant"),
         (("nobody", "made"), "is called 'nobody'"),
+        (("codex", "claude"), f"{LATER} has no flow 'codex', and no campaign or attempt"),
+        (("codex", "claude"), "Its flows are bad, good."),
     ],
 )
 def test_words_that_name_nothing_are_refused(lab: Lab, words: tuple[str, ...], what: str) -> None:

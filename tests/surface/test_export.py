@@ -52,6 +52,7 @@ def test_what_cannot_be_exported_is_refused(quickstart: Quickstart, tmp_path: Pa
     lab = quickstart.lab
     assert ask(lab, "attempt", "export", "fix").code == 2
     assert ask(lab, "attempt", "export", "--codex-native").code == 2
+    assert ask(lab, "attempt", "export", "fix", "--codex-native", "-o", str(tmp_path / "none" / "rows")).code == 2
     assert ask(lab, "attempt", "export", "--check", str(tmp_path / "none")).code == 2
     frames = quickstart.folder("fix") / "frames.jsonl"
     frames.write_bytes(frames.read_bytes() + b"\n")

@@ -308,7 +308,9 @@ def test_without_flags_the_config_holds_and_without_either_nothing_goes(
     assert there(root) == []
 
 
-@pytest.mark.parametrize(("flag", "written"), [("--older-than", "soon"), ("--larger-than", "5")])
+@pytest.mark.parametrize(
+    ("flag", "written"), [("--older-than", "soon"), ("--older-than", "30"), ("--larger-than", "5")]
+)
 def test_what_is_no_age_or_size_is_refused(lab: Lab, flag: str, written: str) -> None:
     said = ask(lab, "gc", flag, written, "--json")
     assert (said.code, said.json["error"]["code"]) == (InputError.exit, "usage")
@@ -335,3 +337,8 @@ def test_a_pin_is_no_damage_to_a_campaign(lab: Lab, root: RootPaths) -> None:
     assert ask(lab, "campaign", "status", "--json").json["isPinned"] is True
     (root.run(RUN).folder / "attempts").mkdir(parents=True)
     assert ask(lab, "pin", RUN, "--json").json["error"]["code"] == "evidence.not-found"
+
+
+@pytest.mark.parametrize("written", ["90s", "2m", "12h", "30d", "4w"])
+def test_an_age_is_written_as_in_specs(lab: Lab, written: str) -> None:
+    assert ask(lab, "gc", "--older-than", written, "--dry-run").code == 0

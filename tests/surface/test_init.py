@@ -10,8 +10,9 @@ from proctor.ids import StrategyId
 from proctor.spec.load import load_spec
 from proctor.spec.model import Login
 from proctor.surface.cli.app import answer
-from proctor.surface.init import SCRIPT, SPEC, Start, write_start
+from proctor.surface.init import KEPT_OUT, SCRIPT, SPEC, Start, write_start
 from proctor.surface.surroundings import Agent, Repository, find_test_command, look_at_repository
+from proctor.surface.unseen import to_do_first
 from tests.lab import Lab
 from tests.surface.repository import commit, git, make_repository, write
 
@@ -103,6 +104,46 @@ def test_the_spec_stays_out_of_commits_because_agents_must_not_see_it(tmp_path: 
     assert (folder / ".git" / "info" / "exclude").read_text().count("proctor.yaml") == 1
 
 
+@pytest.mark.requirement("surface.init")
+@pytest.mark.parametrize("where", ["no-commit", "no-commit/sub [1]", "worktree"])
+def test_the_spec_stays_out_of_commits_wherever_in_a_repository_it_lies(tmp_path: Path, where: str) -> None:
+    """A repository without a commit, a subfolder, and a worktree, whose .git is a file."""
+    (tmp_path / "no-commit").mkdir()
+    git(tmp_path / "no-commit", "init", "--quiet")
+    git(make_repository(tmp_path / "shop"), "worktree", "add", "--quiet", "--detach", str(tmp_path / "worktree"))
+    folder = tmp_path / where
+    folder.mkdir(exist_ok=True)
+    write_start(start(folder, BARE, is_offline=True), is_forced=False)
+    write(folder, {".proctor/frames.jsonl": ""})
+    assert git(folder, "status", "--porcelain") == ""
+
+
+@pytest.mark.requirement("surface.init")
+def test_where_git_has_a_spec_already_it_says_what_to_do_about_it(tmp_path: Path) -> None:
+    folder = make_repository(tmp_path / "shop")
+    write(folder, {SPEC: ""})
+    assert to_do_first(folder, KEPT_OUT) is None
+    git(folder, "add", SPEC)
+    staged = to_do_first(folder, KEPT_OUT)
+    assert staged is not None
+    assert staged.endswith("Run `git rm --cached proctor.yaml`.")
+    commit(folder)
+    git(folder, "rm", "--quiet", "--cached", SPEC)
+    committed = to_do_first(folder, KEPT_OUT)
+    assert committed is not None
+    assert f"`workspace: {{git: {folder}, ref: HEAD}}`" in committed
+
+
+@pytest.mark.real_agent
+def test_what_to_do_first_is_said_before_what_is_next(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(make_repository(tmp_path / "shop", {SPEC: ""}))
+    assert answer(["init", "--offline", "--force"]) == 0
+    said = capsys.readouterr().out
+    assert 0 < said.index("First: the history of HEAD holds proctor.yaml") < said.index("Next: ")
+
+
 def test_without_an_agent_nothing_is_written(tmp_path: Path) -> None:
     with pytest.raises(InputError) as caught:
         write_start(start(tmp_path), is_forced=False)
@@ -122,7 +163,11 @@ def test_git_says_what_agents_can_work_on(tmp_path: Path) -> None:
     commit(tmp_path)
     assert look_at_repository(tmp_path) == Repository(why_not=None)
     write(tmp_path, {"a.txt": "2\n", "new.txt": ""})
-    assert look_at_repository(tmp_path) == Repository(why_not=None, changes=1)
+    assert look_at_repository(tmp_path) == Repository(why_not=None, changes=2)
+    write(
+        tmp_path, {".proctor/frames.jsonl": "", "proctor.yaml": "", "proctor-scripts/first.yaml": "", "new/too.txt": ""}
+    )
+    assert look_at_repository(tmp_path) == Repository(why_not=None, changes=3), "our own files do not count"
     write(tmp_path, {".gitmodules": ""})
     assert look_at_repository(tmp_path).why_not == "it has submodules"
 

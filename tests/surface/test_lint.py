@@ -163,7 +163,7 @@ def test_a_scripted_patch_of_lines_that_the_workspace_does_not_have_is_warned_of
     ]
     (folder / "say.yaml").write_text(json.dumps({"version": 1, "steps": steps}))
     assert lint(SPEC)[1]["warnings"] == []
-    steps = [{"run": "ls"}, {"do": [{"patch": {"file": "a.txt", "old": "on", "new": "2"}}]}]
+    steps = [{"patch": {"file": "a.txt", "old": "on", "new": "2"}}]
     (folder / "say.yaml").write_text(json.dumps({"version": 1, "steps": steps}))
     code, said = lint(SPEC)
     what = "a.txt has no such lines as its patch replaces; a patch takes whole lines"

@@ -267,3 +267,22 @@ def test_a_campaign_that_really_runs_is_seen_from_outside_and_after_kill_9_it_sa
 def running(lab: Lab) -> list[dict[str, Any]]:
     found = ask(lab, "campaign", "list", "--json").json["campaigns"]
     return [row for each in found if each["live"] for row in each["live"]["running"]]
+
+
+def test_a_campaign_whose_spec_was_moved_is_gone_on_with_by_naming_it(lab: Lab) -> None:
+    made(lab)
+    error = ask(lab, "campaign", "resume", "made", "--json").json["error"]
+    assert (error["code"], error["what"]) == (
+        "campaign.no-spec",
+        f"the spec of {CAMPAIGN} is not there any more: made.yaml",
+    )
+    assert error["suggestion"] == f"proctor campaign resume {CAMPAIGN} --spec FILE --root {lab.root}"
+
+
+@pytest.mark.parametrize("command", ["status", "report", "resume", "cancel"])
+def test_a_name_that_no_campaign_has_leads_to_those_there_are(lab: Lab, command: str) -> None:
+    made(lab)
+    every = f"proctor campaign list --root {lab.root}"
+    near = ask(lab, "campaign", command, "mode", "--json").json["error"]
+    assert (near["code"], near["suggestion"]) == ("evidence.not-found", f"Did you mean `made`? `{every}` shows all.")
+    assert ask(lab, "campaign", command, "nope", "--json").json["error"]["suggestion"] == every

@@ -51,7 +51,8 @@ def test_offline_each_agent_works_on_a_clone_and_all_are_shown_side_by_side(lab:
         diff = lab.attempts()[attempt].workspace_diff
         assert str(diff) in said.stdout
         assert "+    return b + a" in diff.read_text()
-    assert "without what you changed in 1 file\n" in said.stderr
+    assert "without what is not committed: 1 file\n" in said.stderr
+    assert "Not verified" not in said.stdout
     assert (repository / "calc.py").read_text() == "not committed\n", "nobody touches the repository itself"
     # What was made on the spot is not what somebody wants to go on with.
     for words in (("campaign", "resume"), ("retry", "--only", "infra")):
@@ -75,6 +76,20 @@ def test_of_several_attempts_the_one_that_counts_is_shown_with_what_it_cost() ->
     )
     [shown] = side_by_side(Report(campaign_id=None, run_ids=(), exit=0, verdict="", attempts=tuple(rows)))
     assert (shown.attempt_id, shown.outcome, shown.usd) == (ids[1], Outcome.COMPLETED, 0.2)
+
+
+@pytest.mark.real_agent
+@pytest.mark.requirement("surface.init")
+@pytest.mark.usefixtures("repository")
+def test_why_a_probe_did_not_verify_and_that_no_model_is_asked_is_said(lab: Lab) -> None:
+    said = ask(lab, "try", "Do it", "--on", "codex:gpt-5", "--offline", "--probe", "test -s calc.py")
+    assert said.code == 1, said.stderr
+    assert "the model is a scripted one, and gpt-5 is not asked\n" in said.stderr
+    told = said.stdout.partition("\nNot verified:\n")[2].splitlines()[:2]
+    assert told == [
+        "  codex  probe 0 (headless_run): already passes on the untouched workspace",
+        "  The scripted model can add PROCTOR-TRY.md alone; --script FILE says what it does instead.",
+    ]
 
 
 @pytest.mark.parametrize(

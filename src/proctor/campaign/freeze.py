@@ -21,10 +21,13 @@ from proctor.plan.model import Contents, Plan
 from proctor.spec.load import NOTHING, Given, LoadedSpec
 from proctor.spec.missions import Written
 from proctor.workspace.clone import clone
+from proctor.workspace.name import quoted
 from proctor.workspace.prepare import prepare
 from proctor.workspace.snapshot import snapshot
+from proctor.workspace.walk import EntryKind, walk
 
 _INDEX = "index.json"
+_MOST_TOLD = 5
 
 
 class FrozenFiles(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -141,7 +144,7 @@ def _changed(
     loaded: LoadedSpec, paths: CampaignPaths, *, before: FrozenFiles, now: FrozenFiles, redactor: Redactor
 ) -> InputError:
     folders = [
-        f"workspace {key}: its files are not those that the campaign began with"
+        f"workspace {key}: its files are not those that the campaign began with{_written_since(loaded, paths, key)}"
         for key in sorted(before.workspaces.keys() | now.workspaces.keys())
         if before.workspaces.get(key) != now.workspaces.get(key)
     ]
@@ -157,6 +160,18 @@ def _changed(
         lines += difflib.unified_diff(kept.splitlines(), masked.splitlines(), *names, n=1, lineterm="")
     told = "\n".join([f"{paths.folder.name} began with something else:", *folders, *lines])
     return InputError("campaign.changed", told, file=loaded.file)
+
+
+def _written_since(loaded: LoadedSpec, paths: CampaignPaths, key: str) -> str:
+    """A few files of a copied workspace that were written after the campaign began, as far as their times tell."""
+    copied = {mission.workspace.key for mission in loaded.missions if mission.workspace.ref is None}
+    if key not in copied:
+        return ""
+    began_ns = paths.plan.stat().st_mtime_ns
+    found = walk(loaded.workspaces[key])
+    late = [each.path for each in found if each.kind is EntryKind.FILE and each.modified_ns > began_ns]
+    more = f" and {len(late) - _MOST_TOLD} more" if len(late) > _MOST_TOLD else ""
+    return f"; written since: {', '.join(map(quoted, late[:_MOST_TOLD]))}{more}" if late else ""
 
 
 def _kept(paths: CampaignPaths, name: str) -> str:

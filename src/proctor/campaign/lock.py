@@ -21,7 +21,9 @@ def campaign_lock(paths: CampaignPaths) -> Iterator[None]:
     """A kernel lock: it dies with its owner, so a dead owner blocks nobody. MachineError while one lives."""
     lock = _taken(paths)
     if lock is None:
-        raise MachineError("machine.locked", f"{paths.folder.name} is being run by another Proctor")
+        name = paths.folder.name
+        todo = f"`proctor campaign status {name}` shows how far it is, `proctor campaign cancel {name}` stops it."
+        raise MachineError("machine.locked", f"{name} is being run by another Proctor", suggestion=todo)
     try:
         # For `campaign cancel`. The lock holds without it.
         with suppress(OSError):

@@ -5,24 +5,25 @@ from typing import Final
 
 from proctor.spec.struct import Spec
 
-_AGE: Final = re.compile(r"([0-9]+) ?(m|h|d|w)")
-_AGE_S: Final = {"m": 60, "h": 3600, "d": 86_400, "w": 7 * 86_400}
+_AGE: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?(s|m|h|d|w)")
+_AGE_S: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 7 * 86_400}
 _SIZE: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?(?:([kKMGT])(i?))?B")
 _POWER: Final = {None: 0, "k": 1, "K": 1, "M": 2, "G": 3, "T": 4}
 
 
 def parse_age_s(written: str) -> int:
-    """
-    >>> parse_age_s("30d"), parse_age_s("12 h")
-    (2592000, 43200)
+    """As durations of a spec are written, but with days and weeks, and never without a unit.
+
+    >>> [parse_age_s(written) for written in ("90s", "2m", "12 h", "1.5h", "30d", "4w")]
+    [90, 120, 43200, 5400, 2592000, 2419200]
     >>> parse_age_s("a while")
     Traceback (most recent call last):
-    ValueError: not an age: write it like 30d, 12h or 4w
+    ValueError: not an age: write it like 90s, 12h, 30d or 4w
     """
     found = _AGE.fullmatch(written.strip())
     if found is None:
-        raise ValueError("not an age: write it like 30d, 12h or 4w")
-    return int(found[1]) * _AGE_S[found[2]]
+        raise ValueError("not an age: write it like 90s, 12h, 30d or 4w")
+    return round(float(found[1]) * _AGE_S[found[2]])
 
 
 def parse_size_bytes(written: str) -> int:

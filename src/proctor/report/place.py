@@ -9,6 +9,7 @@ from proctor.evidence.layout import ATTEMPT, SEAL, AttemptPaths, CampaignPaths, 
 from proctor.report.ambiguous import AmbiguousError
 from proctor.report.query import STAMP_CHARS, campaigns_by_age, find_all
 from proctor.report.row import AttemptRow
+from proctor.spec.near import nearest
 
 EXAMPLE = Path("examples/quickstart.yaml")
 
@@ -41,7 +42,8 @@ def find_place(word: str, *, root: RootPaths) -> Place:
         if error.code == "evidence.not-found":
             what = f"no campaign or attempt under {root.folder} is called {word!r}"
             is_folder = Path(word).is_dir()
-            raise _not_found(f"there is no evidence in {word}, and {what}" if is_folder else what) from error
+            told = f"there is no evidence in {word}, and {what}" if is_folder else what
+            raise _not_found(told, suggestion=_near(word, campaigns)) from error
         raise
 
 
@@ -111,6 +113,12 @@ def find_attempt(word: str, *, root: RootPaths) -> AttemptPaths:
         if latest:
             raise AmbiguousError(word, [row.ref for row in reversed(latest.values())], kind="attempt")
     raise _not_found(f"no attempt under {root.folder} is called {word!r}")
+
+
+def _near(word: str, campaigns: Sequence[CampaignPaths]) -> str:
+    close = nearest(word, {each.folder.name[: -STAMP_CHARS - 1] for each in campaigns})
+    listed = "proctor campaign list"
+    return listed if close is None else f"Did you mean `{close}`? `{listed}` shows all."
 
 
 def _on_disk(row: AttemptRow) -> AttemptPaths:

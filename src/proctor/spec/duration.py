@@ -22,5 +22,5 @@ def parse_duration_s(written: str | float) -> float:
         raise ValueError("not a duration: write it like 90s, 2m, 500ms or 1h")
     duration_s = float(found[1]) * _UNIT_S[found[2]]
     if not 0.001 <= duration_s <= _LONGEST_S:
-        raise ValueError("a duration is at least 1ms and at most a week (168h)")
+        raise ValueError(f"a duration is at least 1ms and at most a week (168h), found {written}")
     return duration_s

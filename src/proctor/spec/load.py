@@ -1,5 +1,6 @@
 """A spec file, read, checked, and joined with the files it names."""
 
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -36,6 +37,8 @@ class Given(Spec, frozen=True, kw_only=True):
 
 
 NOTHING = Given()
+
+_NEWER = re.compile(rb"^[{\s]*[\"']?version[\"']?\s*:\s*(?:[2-9]|[1-9][0-9]+)\b", re.MULTILINE)
 
 
 class _Suite(CampaignSpec, frozen=True, kw_only=True):
@@ -122,7 +125,7 @@ def _load(source: bytes, path: Path, *, given: Given = NOTHING, excused: str = "
     try:
         marked = _decode(source, path, flows=given.flows)
     except InputError as error:
-        _refuse_other_versions(error)
+        _refuse_other_versions(error, source)
         raise
     files = SpecFiles(marked, spec_path=path)
     own = faults(marked, written=files.written, has_own_flows=given.flows is None)
@@ -179,16 +182,17 @@ def _blamed_on(marked: Marked[CampaignSpec]) -> Iterator[None]:
         )
 
 
-def _refuse_other_versions(error: InputError) -> None:
+def _refuse_other_versions(error: InputError, source: bytes) -> None:
     """In a spec of another version nothing else is worth telling: its other keys may well be right there."""
     each = error.errors if isinstance(error, CollectedInputError) else (error,)
     for problem in each:
         if problem.key == "version" and problem.code == "spec.type":
+            is_newer = _NEWER.search(source) is not None
             raise InputError(
                 "spec.version",
                 "this Proctor reads version 1",
                 file=problem.file,
                 line=problem.line,
                 key="version",
-                suggestion="Write `version: 1`.",
+                suggestion="Take a newer Proctor for it." if is_newer else "Write `version: 1`.",
             ) from error

@@ -229,7 +229,8 @@ class _Walk:
         found = _found(node)
         if any(_fits(leaf, member) for member in _alternatives(type_)):
             # The type is right, the value is not: a bound of the type, or a check of the struct itself.
-            self._report(node, "spec.type", _in_our_words(error), path=path)
+            value = f", found {leaf}" if isinstance(leaf, int | float) else ""
+            self._report(node, "spec.type", f"{_in_our_words(error)}{value}", path=path)
             return
         suggestion = None
         if str in _alternatives(type_) and isinstance(leaf, bool | int | float):

@@ -70,7 +70,8 @@ def _problems(missions: Sequence[MissionSpec], wanted: SelectSpec) -> Iterator[I
             yield _unknown(error.what, key="range", suggestion=None)
         else:
             if first > len(ids):
-                yield _unknown(f"there are {len(ids)} missions", key="range", suggestion=None)
+                what = f"`{wanted.range}` begins after the last mission"
+                yield _unknown(what, key="range", suggestion=f"Write a range within 1-{len(ids)}.")
 
 
 def _unknown(what: str, *, key: str, suggestion: str | None) -> InputError:

@@ -10,10 +10,11 @@ from proctor.errors import InputError, disk_refusal
 from proctor.evidence.disk import replace_file
 from proctor.spec.model import Login
 from proctor.surface.surroundings import Agent, Repository
+from proctor.surface.unseen import exclude
 
 SPEC: Final = "proctor.yaml"
 SCRIPT: Final = "proctor-scripts/first.yaml"
-_EXCLUDED: Final = (SPEC, "proctor-scripts/", ".proctor/")
+KEPT_OUT: Final = (SPEC, "proctor-scripts/")
 _NOTES: Final = "AGENT-NOTES"
 
 
@@ -47,22 +48,10 @@ def write_start(start: Start, *, is_forced: bool) -> tuple[Path, ...]:
             path.parent.mkdir(exist_ok=True)
             replace_file(path, text.encode())
             path.chmod(0o644)
-        if start.repository.why_not is None:
-            _exclude(start.folder / ".git" / "info" / "exclude")
+        exclude(start.folder, (*KEPT_OUT, ".proctor/"))
     except OSError as error:
         raise disk_refusal(error, path=start.folder) from error
     return tuple(texts)
-
-
-def _exclude(file: Path) -> None:
-    """Out of commits, because no agent may see them; in a file of git's that is not committed either."""
-    if not file.parent.parent.is_dir():  # a worktree's .git is a file
-        return
-    text = file.read_text() if file.exists() else ""
-    missing = [name for name in _EXCLUDED if f"/{name}" not in text.splitlines()]
-    file.parent.mkdir(exist_ok=True)
-    if missing:
-        file.write_text(text + "".join(f"/{name}\n" for name in missing))
 
 
 def render_spec(start: Start) -> str:

@@ -24,6 +24,7 @@ from proctor.workspace.git import GitRefusedError, git
 _MODELS: Final = {"openai": "gpt-5-codex", "anthropic": "sonnet"}
 _MAKE_TEST: Final = re.compile(r"^test\s*:(?!=)", re.MULTILINE)
 _NO_TEST: Final = "no test specified"
+_NOT_OURS: Final = (":!/.proctor", ":!/proctor.yaml", ":!/proctor-scripts")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +93,7 @@ class Repository:
 
     why_not: str | None
     changes: int = 0
-    """Files that differ from HEAD, which agents do not see."""
+    """Files that are not as in HEAD, or not in it, which agents do not see; not what git ignores, nor what is ours."""
 
 
 def look_at_repository(folder: Path) -> Repository:
@@ -102,7 +103,7 @@ def look_at_repository(folder: Path) -> Repository:
         git("rev-parse", "--verify", "--quiet", "HEAD^{commit}", cwd=folder)
         if git("rev-parse", "--is-shallow-repository", cwd=folder).strip() == b"true":
             return Repository(why_not="it is a shallow clone")
-        changes = git("status", "--porcelain", "--untracked-files=no", cwd=folder).count(b"\n")
+        changes = git("status", "--porcelain", "--untracked-files=all", "--", ".", *_NOT_OURS, cwd=folder).count(b"\n")
     except GitRefusedError:
         return Repository(why_not="it has no commit yet")
     except MachineError as error:

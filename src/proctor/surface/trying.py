@@ -19,12 +19,12 @@ from proctor.spec.model import Login
 from proctor.surface.surroundings import Agent
 
 CAMPAIGN: Final = "try"
-_FILE: Final = "PROCTOR-TRY.md"
+ADDED: Final = "PROCTOR-TRY.md"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contestant:
-    """An agent with the model that answers it, where that is a real one."""
+    """An agent with the real model that was named for it or that it has."""
 
     agent: Agent
     model: str | None
@@ -67,8 +67,8 @@ def built_in_script(prompt: str) -> str:
     marker = 'PROCTOR-RESULT: {"done": true, "answer": ""}'
     steps = [
         {"run": "ls"},
-        {"patch": {"file": _FILE, "content": said}},
-        {"say": f"{_FILE} is all that a scripted model can add.\n{marker}"},
+        {"patch": {"file": ADDED, "content": said}},
+        {"say": f"{ADDED} is all that a scripted model can add.\n{marker}"},
     ]
     return json.dumps({"version": 1, "steps": steps})
 
@@ -82,7 +82,7 @@ class Changes(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class Tried(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What came of one agent's attempt. `changes` is None where it left no diff."""
+    """What came of one agent's attempt. `reasons`: why it is not verified. `changes` is None where it left no diff."""
 
     flow_id: FlowId
     runtime: StrategyId | None
@@ -91,6 +91,7 @@ class Tried(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     code: str | None
     claimed: bool | None
     verified: bool | None
+    reasons: tuple[str, ...]
     changes: Changes | None
     tool_calls: int | None
     tokens: int | None
@@ -115,6 +116,7 @@ def side_by_side(report: Report) -> tuple[Tried, ...]:
                 code=row.code,
                 claimed=row.claimed,
                 verified=row.verified,
+                reasons=row.reasons,
                 changes=_changes(diff),
                 tool_calls=row.tool_calls,
                 tokens=row.tokens,

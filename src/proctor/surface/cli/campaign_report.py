@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from proctor.errors import disk_refusal
+from proctor.errors import InputError, disk_refusal
 from proctor.evidence.layout import RootPaths
 from proctor.report.campaign import report_campaign
 from proctor.report.campaign_text import campaign_markdown, next_steps, render_campaign
@@ -28,6 +28,8 @@ def report(
     Exits as the worst result says: 0 all passed, 1 some failed or a gate blocks, 3 infrastructure,
     4 something is missing or unverified, 5 evidence is invalid.
     """
+    if output_file is not None and not output_file.parent.is_dir():
+        raise InputError("usage", f"--output: there is no folder {output_file.parent}")
     place = find_campaign(ref, root=RootPaths(evidence_root(root)))
     damage = None
     if is_strict:

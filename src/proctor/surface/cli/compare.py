@@ -38,10 +38,19 @@ def _sides(a: str, b: str, *, within: str | None, root: RootPaths) -> tuple[Chos
     if one is not None and {a, b} <= flows:
         return _chosen(one, FlowId(a)), _chosen(one, FlowId(b))
     if one is not None and (within is not None or flows & {a, b}):
-        word = a if a not in flows else b
-        what = f"{one.campaign_id} has no flow {word!r}"
-        raise InputError("usage", what, suggestion=f"Its flows are {', '.join(sorted(flows))}.")
-    return _campaigns(_campaign(a, root=root), _campaign(b, root=root))
+        raise _no_flow(one, a if a not in flows else b)
+    try:
+        return _campaigns(_campaign(a, root=root), _campaign(b, root=root))
+    except InputError as error:
+        if one is None or ":" in a + b or error.code != "evidence.not-found":
+            raise
+        raise _no_flow(one, a, what=f", and {error.what}") from error
+
+
+def _no_flow(standing: Standing, word: str, *, what: str = "") -> InputError:
+    flows = ", ".join(sorted(_flows(standing)))
+    told = f"{standing.campaign_id} has no flow {word!r}{what}"
+    return InputError("usage", told, suggestion=f"Its flows are {flows}.")
 
 
 def _campaigns(*sides: tuple[Standing, FlowId | None]) -> tuple[Chosen, Chosen]:
@@ -65,7 +74,7 @@ def _campaign(word: str, *, root: RootPaths) -> tuple[Standing, FlowId | None]:
     name, colon, flow = word.rpartition(":")
     standing = _read(name if colon else word, root=root)
     if colon and flow not in _flows(standing):
-        raise InputError("usage", f"{standing.campaign_id} has no flow {flow!r}")
+        raise _no_flow(standing, flow)
     return standing, FlowId(flow) if colon else None
 
 

@@ -30,6 +30,8 @@ def export(
         raise InputError(
             "usage", "say which attempt, and as what", suggestion="proctor attempt export REF --codex-native"
         )
+    if file is not None and not file.parent.is_dir():
+        raise InputError("usage", f"--output: there is no folder {file.parent}")
     paths = find_attempt(ref, root=RootPaths(evidence_root(root)))
     data = codex_native(view_attempt(paths))
     if file is None:

@@ -124,7 +124,9 @@ COMMANDS = {
         call=gc,
         example="proctor gc --older-than 30d --larger-than 5GB --dry-run",
         arguments=(
-            argument("--older-than", metavar="AGE", help="What was last at work longer ago goes, as 30d, 12h or 4w."),
+            argument(
+                "--older-than", metavar="AGE", help="What was last at work longer ago goes, as 90s, 12h, 30d or 4w."
+            ),
             argument("--larger-than", metavar="SIZE", help="While there is more than this, the oldest goes, as 5GB."),
             argument("--dry-run", dest="is_dry", action="store_true", help="Only say what would go, and why not."),
             ROOT,

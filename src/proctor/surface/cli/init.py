@@ -11,8 +11,9 @@ from proctor.surface.cli.blocks import pairs
 from proctor.surface.cli.calling import Calling
 from proctor.surface.cli.command import JSON, Command, argument
 from proctor.surface.cli.output import Output
-from proctor.surface.init import Start, write_start
+from proctor.surface.init import KEPT_OUT, Start, write_start
 from proctor.surface.surroundings import find_agents, find_test_command, look_at_repository
+from proctor.surface.unseen import to_do_first
 
 
 def init(*, folder: Path, is_offline: bool, is_forced: bool, as_json: bool) -> int:
@@ -33,6 +34,7 @@ def init(*, folder: Path, is_offline: bool, is_forced: bool, as_json: bool) -> i
         is_offline=is_offline or not any(agent.is_ready for agent in agents),
     )
     written = write_start(start, is_forced=is_forced)
+    first = to_do_first(folder, KEPT_OUT) if start.repository.why_not is None else None
     following = Calling().command("run", str(written[0]))
     if as_json:
         output.json(
@@ -47,11 +49,14 @@ def init(*, folder: Path, is_offline: bool, is_forced: bool, as_json: bool) -> i
                 "isRepository": start.repository.why_not is None,
                 "uncommittedChanges": start.repository.changes,
                 "isOffline": start.is_offline,
+                "first": first,
                 "next": following,
             }
         )
         return 0
     output.show(pairs((name, Text(legible(value))) for name, value in _told(start, written)), is_wrapped=False)
+    if first is not None:
+        output.show(Text(f"\nFirst: {legible(first)}"))
     output.show(Text(f"\nNext: {following}"), is_wrapped=False)
     return 0
 
@@ -61,7 +66,7 @@ def _told(start: Start, written: tuple[Path, ...]) -> list[tuple[str, str]]:
     why_not, changes = start.repository.why_not, start.repository.changes
     where = "private clones of HEAD" if why_not is None else f"an empty folder: {why_not}"
     if changes:
-        where += f", without what you changed in {plural(changes, 'file')}"
+        where += f", without what is not committed: {plural(changes, 'file')}"
     return [
         ("agents", ", ".join(agents)),
         ("model", "scripted: offline and free" if start.is_offline else "real: it costs what your provider charges"),

@@ -24,8 +24,10 @@ def load_again(campaign: CampaignPaths, spec: Path | None) -> LoadedSpec:
     if spec is not None:
         return load_spec(spec, given=given)
     file = _file(campaign)
-    if file is None:
-        raise InputError("campaign.no-spec", f"{campaign.folder.name} does not say where its spec lies")
+    name = campaign.folder.name
+    if file is None or not file.exists():
+        what = f"{name} does not say where its spec lies" if file is None else f"the spec of {name} is gone: {file}"
+        raise InputError("campaign.no-spec", what, suggestion=f"proctor campaign resume {name} --spec FILE")
     return load_spec(file, given=given)
 
 

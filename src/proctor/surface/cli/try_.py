@@ -18,7 +18,7 @@ from proctor.surface.cli.drive import drive
 from proctor.surface.cli.output import Output
 from proctor.surface.cli.run import YES
 from proctor.surface.surroundings import Agent, agent_called, find_agents, look_at_repository
-from proctor.surface.trying import Changes, Contestant, Tried, build_trial, built_in_script, side_by_side
+from proctor.surface.trying import ADDED, Changes, Contestant, Tried, build_trial, built_in_script, side_by_side
 
 
 def try_(
@@ -46,7 +46,10 @@ def try_(
     is_scripted = is_offline or script is not None
     contestants = _contestants(on, is_scripted=is_scripted)
     if repository.changes:
-        output.note(f"warning: agents work on HEAD, without what you changed in {plural(repository.changes, 'file')}")
+        lacking = plural(repository.changes, "file")
+        output.note(f"warning: agents work on HEAD, without what is not committed: {lacking}")
+    if is_scripted and (named := [each.model for each in contestants if each.model is not None]):
+        output.note(f"warning: the model is a scripted one, and {', '.join(named)} is not asked")
     with _script(prompt, script, is_scripted=is_scripted) as file:
         loaded = build_trial(prompt, contestants, folder=folder, probe=probe, script=file)
         driven = drive(loaded, root=evidence_root(root), is_agreed=is_agreed)
@@ -55,6 +58,8 @@ def try_(
         output.json({"campaignId": driven.report.campaign_id, "exit": driven.report.exit, "tried": tried})
     else:
         output.show(render_tried(tried, has_probe=probe is not None))
+        if probe is not None:
+            output.show(*_not_verified(tried, is_built_in=is_scripted and script is None), is_wrapped=False)
         output.show(_places(tried, calling=Calling.of(root)), is_wrapped=False)
     output.note(*(f"warning: {each}" for each in driven.warnings))
     return driven.report.exit
@@ -65,7 +70,8 @@ def _contestants(on: str | None, *, is_scripted: bool) -> list[Contestant]:
     config = load_config(Path.cwd())
     agents = find_agents(config)
     if on is None:
-        chosen = [Contestant(agent=each, model=each.model) for each in agents if is_scripted or each.is_ready]
+        there = [each for each in agents if is_scripted or each.is_ready]
+        chosen = [Contestant(agent=each, model=None if is_scripted else each.model) for each in there]
         if not chosen:
             raise InputError(
                 "policy.login",
@@ -77,7 +83,7 @@ def _contestants(on: str | None, *, is_scripted: bool) -> list[Contestant]:
     for word in filter(None, (part.strip() for part in on.split(","))):
         name, _, model = word.partition(":")
         agent = agent_called(name, agents, config)
-        chosen.append(Contestant(agent=agent, model=model or agent.model))
+        chosen.append(Contestant(agent=agent, model=model or (None if is_scripted else agent.model)))
     named = [each.agent.name for each in chosen]
     if not chosen or len(set(named)) < len(named):
         raise InputError("usage", "--on takes names of agents, each once", suggestion="proctor try … --on codex,claude")
@@ -132,6 +138,17 @@ def _changed(changes: Changes | None) -> str:
     if changes is None:
         return UNKNOWN
     return f"{plural(changes.files, 'file')}, +{changes.added} -{changes.removed}" if changes.files else "none"
+
+
+def _not_verified(tried: Sequence[Tried], *, is_built_in: bool) -> Iterator[RenderableType]:
+    """Why, a line each."""
+    failed = [each for each in tried if each.reasons and not each.verified]
+    if failed:
+        yield Text("\nNot verified:")
+    for each in failed:
+        yield from (Text(f"  {legible(each.flow_id)}  {legible(reason)}") for reason in each.reasons)
+    if failed and is_built_in:
+        yield Text(f"  The scripted model can add {ADDED} alone; --script FILE says what it does instead.", style="dim")
 
 
 def _places(tried: Sequence[Tried], *, calling: Calling) -> RenderableType:
