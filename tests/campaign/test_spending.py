@@ -29,13 +29,14 @@ EACH_USD = 0.000094
 class Tampering(CampaignWatcher):
     """Changes what an attempt had written, so that there can be no seal."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, *, is_legible: bool) -> None:
         self._root = root
+        self._is_legible = is_legible
 
     def entered(self, attempt: AttemptId, state: State) -> None:
         if state is State.SETTLING:
             [record] = self._root.glob(f"runs/*/attempts/{attempt}/attempt.json")
-            record.write_bytes(record.read_bytes() + b"\n")
+            record.write_bytes(record.read_bytes() + b"\n" if self._is_legible else b"{}")
 
 
 @pytest.fixture
@@ -113,12 +114,15 @@ def test_what_an_attempt_used_that_was_cut_off_counts_in_the_next_run(spec: Path
     assert read_costs(first.paths.ledger, flow=FLOW) == (1, EACH_USD), "half an attempt says nothing of a whole one"
 
 
-def test_what_an_attempt_used_that_could_not_be_sealed_is_kept(spec: Path) -> None:
-    first = campaign(spec, watcher=Tampering(spec.parent / "evidence"))
+@pytest.mark.parametrize(("is_legible", "tokens"), [(True, 19), (False, None)])
+def test_what_an_attempt_cost_that_could_not_be_sealed_is_kept_by_its_frames_or_by_what_it_told_as_it_ran(
+    spec: Path, is_legible: bool, tokens: int | None
+) -> None:
+    first = campaign(spec, watcher=Tampering(spec.parent / "evidence", is_legible=is_legible))
     assert [each.state for each in first.attempts] == [State.ABANDONED, State.ABANDONED]
     assert spent(first.paths) == [
-        ("m0.f.r1.1", "abandoned", 19, EACH_USD),
-        ("m0.f.r2.1", "abandoned", 19, EACH_USD),
+        ("m0.f.r1.1", "abandoned", tokens, EACH_USD),
+        ("m0.f.r2.1", "abandoned", tokens, EACH_USD),
     ]
     again = campaign(spec, resume=first.paths)
     assert (again.how, again.attempts) == ("budget", ())

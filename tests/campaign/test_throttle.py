@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import pytest
 
-from proctor.campaign.schedule import ALL, Scheduler
+from proctor.campaign.schedule import ALL
 from proctor.campaign.throttle import LONGEST_PARK_S, LONGEST_PAUSE_S, PARK_FACTOR
 from proctor.evidence.live import LiveLimit
 from tests.campaign.jobs import PROVIDER, QUOTA, RATE, WELL, job, jobs, level, names, refusal, scheduler, started
@@ -130,16 +130,6 @@ def test_whose_limits_are_not_known_slow_everything_down() -> None:
     assert level(made, ALL) == 1
 
 
-def test_a_key_without_any_limit_never_regrows_above_what_was_too_much() -> None:
-    made = Scheduler({})
-    for each in jobs(20):
-        made.add(each)
-    running = started(made, now_s=0)
-    assert len(running) == 20
-    made.ended(running[0], refusal(RATE, retry_after_s=0), tries=0, now_s=0)
-    assert (level(made), made.throttle(PROVIDER).most) == (10, 20)
-
-
 # ── quotas ──
 
 
@@ -178,14 +168,14 @@ def test_a_window_that_nobody_tells_of_is_tried_now_and_then_and_given_up_in_the
     for n, pause_s in enumerate(pauses[:-1]):
         assert pause_s >= min(LONGEST_PARK_S, PARK_FACTOR * 2 * 2**n)
     assert made.given_up == {PROVIDER: QUOTA}
-    assert (made.is_idle, made.wake_s(now_s), len(made.left)) == (True, None, 40 - len(at) - 1)
+    assert (made.wake_s(now_s), len(made.left)) == (None, 40 - len(at) - 1)
 
 
 def test_a_window_that_opens_too_late_is_not_waited_for() -> None:
     made = scheduler(*jobs(3), parallel=1, longest_wait_s=60)
     [tried] = started(made, now_s=0)
     assert made.ended(tried, refusal(QUOTA, retry_after_s=61), tries=0, now_s=0) is None
-    assert (made.given_up, names(made.left), made.is_idle) == ({PROVIDER: QUOTA}, ["f1", "f2"], True)
+    assert (made.given_up, names(made.left), made.wake_s(0)) == ({PROVIDER: QUOTA}, ["f1", "f2"], None)
     made.add(tried)
     assert names(made.left) == ["f1", "f2", "f0"]
     told = f"{PROVIDER} was waited for in vain ({QUOTA}): what is not done for lack of it is left for a resume"
@@ -205,7 +195,7 @@ def test_a_cell_that_is_refused_while_others_are_served_is_asked_for_ever_more_s
             if at_s is not None:
                 made.add(next_, not_before_s=at_s)
         now_s = max(now_s + 10, made.wake_s(now_s) or 0)
-    assert made.is_idle
+    assert made.wake_s(now_s) is None, "nothing waits"
     assert len(asked) < 25
     assert asked[-1] >= 3600
     assert made.given_up == {"cell:vain": RATE}

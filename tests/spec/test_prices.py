@@ -9,7 +9,7 @@ import pytest
 
 from proctor.event.model import Tokens
 from proctor.spec.load import load_spec
-from proctor.spec.prices import Price, Prices, load_prices
+from proctor.spec.prices import Price, Prices, decode_prices
 from tests.spec.good import write
 
 Told: TypeAlias = Callable[[Callable[[], object]], list[Any]]
@@ -33,9 +33,13 @@ prices: prices.yaml
 """
 
 
+def read_prices(folder: Path) -> Prices:
+    return decode_prices((folder / "prices.yaml").read_bytes(), file="prices.yaml")
+
+
 def test_a_price_file_says_what_tokens_cost_and_since_when(folder: Path) -> None:
     (folder / "prices.yaml").write_text(PRICES)
-    assert load_prices(folder / "prices.yaml") == Prices(
+    assert read_prices(folder) == Prices(
         version=1,
         since=date(2026, 11, 1),
         models={
@@ -60,7 +64,7 @@ def test_a_price_file_says_what_tokens_cost_and_since_when(folder: Path) -> None
 )
 def test_what_an_attempt_cost(folder: Path, model: str, tokens: Tokens | None, usd: float | None) -> None:
     (folder / "prices.yaml").write_text(PRICES)
-    cost = load_prices(folder / "prices.yaml").usd(model, tokens)
+    cost = read_prices(folder).usd(model, tokens)
     assert cost == (None if usd is None else pytest.approx(usd))
 
 
@@ -85,7 +89,7 @@ def test_what_is_wrong_in_a_price_file_is_told_with_its_line(
 def test_a_budget_that_has_its_prices_is_taken(folder: Path) -> None:
     (folder / "prices.yaml").write_text(PRICES)
     loaded = load_spec(write(folder, SPEC))
-    assert (loaded.prices, list(loaded.sources)) == (load_prices(folder / "prices.yaml"), ["prices.yaml"])
+    assert (loaded.prices, list(loaded.sources)) == (read_prices(folder), ["prices.yaml"])
 
 
 @pytest.mark.parametrize(

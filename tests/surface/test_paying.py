@@ -1,9 +1,14 @@
 """Nobody pays without having agreed, and a dry run tells what there is to agree to. Nothing is run here."""
 
+import json
 from typing import Any
 
 import pytest
 
+from proctor.event.model import Tokens
+from proctor.ids import AttemptId
+from proctor.spec.load import load_spec
+from proctor.surface.pricing import price_of
 from tests.lab import Lab, mission
 from tests.surface.conftest import ask
 
@@ -34,6 +39,19 @@ def test_what_is_agreed_to_or_on_this_machine_goes_on(
     agreed = () if model is HERE else ("--yes",)
     said = ask(lab, "run", spec_of(lab, model=model), *agreed, "--json")
     assert said.json["error"]["code"] == "policy.login", "the next thing that is looked at"
+
+
+def test_what_runs_is_priced_by_the_model_of_its_flow(lab: Lab) -> None:
+    flows = [
+        {"id": name, "runtime": ["codex_app_server"], "model": {**HERE, "name": name}} for name in ("dear", "cheap")
+    ]
+    models = {f"openai/{name}": {"input": usd, "output": usd} for name, usd in (("dear", 9), ("cheap", 1))}
+    file = lab.write_spec([mission("one")], flows=flows, login="api-key", repeats=2, prices="prices.yaml")
+    (file.parent / "prices.yaml").write_text(json.dumps({"version": 1, "since": "2026-11-01", "models": models}))
+    price = price_of(load_spec(file))
+    used = Tokens(input=1_000_000, output=0, total=1_000_000)
+    priced = [price(AttemptId(f"one.{name}.1"), used) for name in ("dear.r1", "dear.r2", "cheap.r2", "gone.r1")]
+    assert priced == [9.0, 9.0, 1.0, None]
 
 
 def test_a_dry_run_tells_cells_attempts_and_time_at_worst_and_runs_nothing(lab: Lab) -> None:

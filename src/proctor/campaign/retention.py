@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal
 
 Kind = Literal["campaign", "run", "session", "scratch"]
@@ -14,7 +13,7 @@ class Unit:
 
     kind: Kind
     name: str
-    folders: tuple[Path, ...]
+    folders: tuple[str, ...]
     touched_at_ms: int
     size_bytes: int
     stays: str | None = None

@@ -85,7 +85,7 @@ class _Refused:
 
 @dataclass(slots=True)
 class Scheduler:
-    """Limits by key; a key that has none is limited by the one for all alone, until it is refused.
+    """Limits by key, of which `ALL` is one; a key that has none is limited by that alone, until it is refused.
 
     The highest priority goes first; among equals the flow with the fewest attempts at work, then the one that has
     waited longest for its turn. Whatever may run is never kept waiting for what may not.
@@ -225,11 +225,6 @@ class Scheduler:
     def _pause_s(self, job: Job, times: int) -> float:
         return growing_pause_s(self.backoff_s, times, longest_s=LONGEST_PAUSE_S, seed=self.seed, who=job.cell)
 
-    @property
-    def is_idle(self) -> bool:
-        """Whether nothing waits."""
-        return not any(lane.ready or lane.later for lane in self._lanes.values())
-
     def warnings(self) -> Iterator[str]:
         """What is left for another run, and why."""
         for flow, code in self.stopped.items():
@@ -246,7 +241,7 @@ class Scheduler:
         shut_s = 0.0 if throttle.is_given_up else throttle.shut_until_s - now_s
         return LiveLimit(
             key=throttle.key,
-            most=int(throttle.most),
+            most=throttle.most,
             now=int(throttle.now),
             taken=throttle.taken,
             until_ms=wall_ms + ceil(shut_s * 1000) if shut_s > 0 else None,
@@ -259,7 +254,7 @@ class Scheduler:
         if found is None:
             found = self._throttles[key] = Throttle(
                 key=key,
-                most=self.limits.get(key, self.limits.get(ALL, inf)),
+                most=self.limits.get(key, self.limits[ALL]),
                 backoff_s=self.backoff_s,
                 longest_wait_s=self.longest_wait_s,
                 seed=self.seed,

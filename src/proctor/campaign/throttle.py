@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 from hashlib import blake2b
-from math import inf
 
 LONGEST_PAUSE_S = 300.0
 # A quota's window is minutes to days long, so it is tried less often where nobody says when it opens.
@@ -30,7 +29,7 @@ class Throttle:
     """
 
     key: str
-    most: float
+    most: int
     backoff_s: float
     longest_wait_s: float
     seed: int
@@ -84,9 +83,6 @@ class Throttle:
         if is_news:
             # Not more than it admitted: of those that have left their place nothing is under way.
             in_flight = min(self.unheard, self.now)
-            if self.most == inf:
-                # Nothing is configured: it is never to admit more than it had when that was too much.
-                self.most = in_flight
             self._level = 1 if is_quota else max(1, in_flight // 2)
             self._shrunk_at = starts
             self._pauses += 1

@@ -1,6 +1,6 @@
 """Missions × flows × repeats = cells, each addressed by its content."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from msgspec import Struct, structs
@@ -24,40 +24,45 @@ def expand(
     prompts: Prompts = AS_WRITTEN,
     is_canary: bool = False,
 ) -> Plan:
-    """The plan of a spec and the missions it comes to, each asked what `prompts` make of it.
-
-    Repeats go outermost: a campaign cut short has tried everything once.
-    """
+    """The plan of a spec and the missions it comes to, each asked what `prompts` make of it."""
     limits = resolve_limits(spec.limits)
-    flows = tuple(resolve_flow(flow, spec=spec) for flow in spec.flows)
+    flows = {flow.id: resolve_flow(flow, spec=spec) for flow in spec.flows}
     cells = tuple(
         Cell(
-            id=CellId(f"{mission.id}.{flow.id}.r{repeat}"),
+            id=id_,
             mission=mission.id,
             flow=flow.id,
             repeat=repeat,
             digest=_digest(
                 structs.replace(mission, prompt=prompts.of(mission, flow.id), hooks=mission.hooks or spec.hooks),
-                flow,
+                flows[flow.id],
                 limits=limits,
                 repeat=repeat,
                 digests=digests,
             ),
         )
-        for repeat in range(1, spec.repeats + 1)
-        for mission in missions
-        for flow in flows
+        for id_, mission, flow, repeat in name_cells(spec, missions=missions)
     )
     return Plan(
         campaign=spec.campaign,
         digest=digest({"campaign": spec.campaign, "cells": [cell.digest for cell in cells]}),
-        flows=flows,
+        flows=tuple(flows.values()),
         limits=limits,
         cells=cells,
         schedule=resolve_schedule(spec),
         gates=spec.gates,
         is_canary=is_canary,
     )
+
+
+def name_cells(
+    spec: CampaignSpec, *, missions: Sequence[MissionSpec]
+) -> Iterator[tuple[CellId, MissionSpec, FlowSpec, int]]:
+    """What every cell is called, and what it is of. Repeats go outermost: cut short, a campaign has tried all once."""
+    for repeat in range(1, spec.repeats + 1):
+        for mission in missions:
+            for flow in spec.flows:
+                yield CellId(f"{mission.id}.{flow.id}.r{repeat}"), mission, flow, repeat
 
 
 def resolve_schedule(spec: CampaignSpec) -> Schedule:

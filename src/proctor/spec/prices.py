@@ -2,14 +2,13 @@
 
 from collections.abc import Iterator
 from datetime import date
-from pathlib import Path
 from typing import Annotated, Final, Literal
 
 from msgspec import Meta
 
 from proctor.errors import InputError
 from proctor.event.model import Tokens
-from proctor.spec.marked import Marked, decode_bytes, read_source
+from proctor.spec.marked import Marked, decode_bytes
 from proctor.spec.model import SCRIPTED, CampaignSpec, ModelSpec
 from proctor.spec.near import nearest
 from proctor.spec.struct import Spec, Text
@@ -64,13 +63,8 @@ def price_key(provider: str, name: str | None) -> str:
     return f"{provider}/{name}" if name else provider
 
 
-def load_prices(path: Path) -> Prices:
-    """InputError with all that is wrong in the file."""
-    return decode_prices(read_source(path), file=str(path))
-
-
 def decode_prices(data: bytes, *, file: str) -> Prices:
-    """The same of what is already read."""
+    """InputError with all that is wrong in what was read from `file`."""
     return decode_bytes(data, Prices, file=file).value
 
 

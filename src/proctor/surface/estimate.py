@@ -14,7 +14,7 @@ from proctor.event.model import Tokens
 from proctor.evidence.layout import CampaignPaths, RootPaths
 from proctor.evidence.reader import read_artifact
 from proctor.ids import CellId, FlowId
-from proctor.plan.expand import resolve_flow, resolve_limits, resolve_schedule
+from proctor.plan.expand import name_cells, resolve_flow, resolve_limits, resolve_schedule
 from proctor.plan.model import ResolvedFlow, ResolvedModel
 from proctor.report.query import campaigns_by_age
 from proctor.spec.load import LoadedSpec
@@ -53,12 +53,7 @@ def estimate(loaded: LoadedSpec, *, root: RootPaths) -> Estimate:
     """From the spec, and from what attempts of the same flows have cost under this root."""
     spec = loaded.spec
     flows = [resolve_flow(flow, spec=spec) for flow in spec.flows]
-    cells = tuple(
-        CellId(f"{mission.id}.{flow.id}.r{repeat}")
-        for repeat in range(1, spec.repeats + 1)
-        for mission in loaded.missions
-        for flow in flows
-    )
+    cells = tuple(id_ for id_, *_ in name_cells(spec, missions=loaded.missions))
     past = list(_past(root)) if any(not flow.model.is_scripted or loaded.prices for flow in flows) else []
     told = tuple(_of_flow(flow, loaded, past) for flow in flows)
     a_flow = len(cells) // len(flows)

@@ -13,7 +13,7 @@ from proctor.contain.intent import LOCK, take_lock
 from proctor.errors import MachineError, disk_refusal
 from proctor.evidence.disk import sync_folder
 from proctor.evidence.layout import CampaignPaths, RootPaths
-from proctor.surface.holdings import find_units, run_ids, why_still
+from proctor.surface.holdings import find_units, places_of, run_ids, why_still
 from proctor.workspace.remove import remove
 
 REMOVED = ".removed"
@@ -109,7 +109,7 @@ def _done(fate: Fate, root: RootPaths, bin_: Path | None, *, now_ms: int, refuse
     unit = fate.unit
     try:
         if unit.kind == "scratch":
-            why = None if remove_kept(unit.folders[0]) else "running"
+            why = None if remove_kept(places_of(unit)[0]) else "running"
         else:
             why = "its evidence root is gone" if bin_ is None else _remove(unit, root, bin_, now_ms=now_ms)
     except OSError as error:
@@ -122,13 +122,13 @@ def _done(fate: Fate, root: RootPaths, bin_: Path | None, *, now_ms: int, refuse
 def _remove(unit: Unit, root: RootPaths, bin_: Path, *, now_ms: int) -> str | None:
     """Under its lock: whoever would run it now finds it taken, and then gone. Why it stays, where it does."""
     # A run's lock lies in its scratch. Where that is gone its owner is too, and no other ever has its id.
-    place = unit.folders[0] if unit.kind == "campaign" else scratch_of_runs() / unit.name
+    place = places_of(unit)[0] if unit.kind == "campaign" else scratch_of_runs() / unit.name
     lock = take_lock(place)
     if lock is None and place.is_dir():
         return "running"
     try:
         if (why := why_still(unit, root, now_ms=now_ms)) is None:
-            gone = [_move(folder, bin_) for folder in unit.folders]
+            gone = [_move(folder, bin_) for folder in places_of(unit)]
             _empty(reversed(gone))
         return why
     finally:
@@ -166,7 +166,7 @@ def _told(
             why=fate.why,
             age_ms=max(0, now_ms - fate.unit.touched_at_ms),
             size_bytes=fate.unit.size_bytes,
-            dirs=tuple(map(str, fate.unit.folders)),
+            dirs=fate.unit.folders,
         )
         for fate in fates
     )

@@ -58,16 +58,22 @@ def find_units(root: RootPaths, *, now_ms: int) -> Iterator[Unit]:
 
 def why_still(unit: Unit, root: RootPaths, *, now_ms: int) -> str | None:
     """Why a campaign, run or session stays after all, by what is on disk now. For whoever has its lock."""
-    ids = run_ids(root, CampaignPaths(unit.folders[0])) if unit.kind == "campaign" else (unit.name,)
-    unit = replace(unit, touched_at_ms=_last_at_work_ms(unit.kind, unit.folders))
+    folders = places_of(unit)
+    ids = run_ids(root, CampaignPaths(folders[0])) if unit.kind == "campaign" else (unit.name,)
+    unit = replace(unit, touched_at_ms=_last_at_work_ms(unit.kind, folders))
     return _why(unit, ids=ids, stated=set(stated_runs(root)), now_ms=now_ms, is_running=False)
+
+
+def places_of(unit: Unit) -> tuple[Path, ...]:
+    """The unit itself is pure and has but their names. Of a campaign it is its own folder, then its runs."""
+    return tuple(map(Path, unit.folders))
 
 
 def _unit(kind: Kind, *folders: Path) -> Unit:
     return Unit(
         kind=kind,
         name=folders[0].name,
-        folders=folders,
+        folders=tuple(map(str, folders)),
         touched_at_ms=_last_at_work_ms(kind, folders),
         size_bytes=size_of(*folders),
     )
@@ -81,10 +87,10 @@ def _last_at_work_ms(kind: Kind, folders: Sequence[Path]) -> int:
 
 
 def _why(unit: Unit, *, ids: Iterable[str], stated: AbstractSet[str], now_ms: int, is_running: bool) -> str | None:
-    is_campaign = unit.kind == "campaign"
-    runs = unit.folders[1:] if is_campaign else unit.folders
+    is_campaign, folders = unit.kind == "campaign", places_of(unit)
+    runs = folders[1:] if is_campaign else folders
     return _reason(
-        ("pinned", is_campaign and os.path.lexists(CampaignPaths(unit.folders[0]).pin)),
+        ("pinned", is_campaign and os.path.lexists(CampaignPaths(folders[0]).pin)),
         ("running", is_running),
         ("just made", now_ms - unit.touched_at_ms < _FRESH_MS),
         ("signed", any(map(_is_signed, runs))),

@@ -10,6 +10,7 @@ from rich.text import Text
 
 from proctor.campaign.suite import flows_on
 from proctor.config.load import load_config
+from proctor.plan.expand import name_cells
 from proctor.report.words import legible, plural
 from proctor.spec.load import LoadedSpec
 from proctor.spec.model import FlowSpec, MissionSpec
@@ -64,18 +65,13 @@ def _load(suite: Path, on: str | None, select: SelectSpec) -> LoadedSpec:
 
 
 def _told(loaded: LoadedSpec) -> dict[str, Any]:
-    flows, repeats = loaded.spec.flows, loaded.spec.repeats
+    flows = loaded.spec.flows
     return {
         "suite": loaded.spec.campaign,
         "missions": [_told_of(mission) for mission in loaded.missions],
         "flows": [{"flowId": flow.id, "runtime": flow.runtime, "isolation": flow.isolation} for flow in flows],
-        "repeats": repeats,
-        "cells": [
-            f"{mission.id}.{flow.id}.r{repeat}"
-            for repeat in range(1, repeats + 1)
-            for mission in loaded.missions
-            for flow in flows
-        ],
+        "repeats": loaded.spec.repeats,
+        "cells": [id_ for id_, *_ in name_cells(loaded.spec, missions=loaded.missions)],
     }
 
 
