@@ -15,7 +15,9 @@ from proctor.evidence.artifacts import AttemptReport, Expectation, PlanFile
 from proctor.evidence.layout import CampaignPaths, RootPaths
 from proctor.ids import AttemptId, CampaignId, CellId, Digest, FlowId, MissionId, RunId, StrategyId
 from proctor.plan.model import Cell, Limits, Plan
+from proctor.report.campaign import CampaignReport, report_campaign
 from proctor.report.row import ReportRow
+from proctor.report.standing import Damage, read_standing
 from proctor.spec.running import GatesSpec, ToolsSpec
 from tests.plan.made import SCHEDULE
 
@@ -187,3 +189,12 @@ INFRA: dict[str, Any] = {**UNSURE, "outcome": Outcome.FAILED, "code": "provider.
 CANCELLED: dict[str, Any] = {**UNSURE, "outcome": Outcome.CANCELLED, "code": "run.cancelled"}
 CUT: dict[str, Any] = {"cut": True}
 STILL: dict[str, Any] = {"claimed": "still"}
+
+
+def reported(root: Path, tries: Tries, *, damage: Damage | None = None, **more: Any) -> CampaignReport:
+    paths = tried(root, tries, **more)
+    return report_campaign(read_standing(paths, root=RootPaths(root), damage=damage), damage=damage)
+
+
+def repeats(mission: str, flow: str, *results: dict[str, Any]) -> dict[str, Sequence[dict[str, Any]]]:
+    return {f"{mission}.{flow}.r{at}": [result] for at, result in enumerate(results, 1)}

@@ -22,7 +22,7 @@ from proctor.surface.cli.app import COMMANDS, answer, find_command
 from proctor.surface.cli.command import parse
 from proctor.surface.completion import SHELLS
 from proctor.surface.contract import EXITS, SCHEMAS, Contract, contract, schema
-from proctor.surface.reference import documents
+from proctor.surface.reference import documents, usage
 from tests.lab import Lab
 from tests.surface.conftest import Quickstart
 from tests.surface.schema_check import misfits
@@ -227,3 +227,8 @@ def strings_said(node: ast.AST) -> Iterator[str]:
     if not isinstance(node, ast.Compare | ast.Subscript | ast.Set):
         for child in ast.iter_child_nodes(node):
             yield from strings_said(child)
+
+
+def test_a_flag_is_told_without_a_value() -> None:
+    [feedback] = [command for command in contract().commands if command.name == "feedback"]
+    assert usage(feedback) == "[--ok] [--fail] [--answer TEXT] [--json RESULT]"

@@ -4,7 +4,7 @@ import io
 import json
 import subprocess
 import sys
-from contextlib import redirect_stderr
+from contextlib import redirect_stderr, redirect_stdout, suppress
 from pathlib import Path
 
 import pytest
@@ -171,6 +171,17 @@ def test_every_command_has_help_with_an_example(name: str, capsys: pytest.Captur
     assert shown.endswith(f"example:\n  {command.example}\n")
     assert command.example.startswith(f"proctor {name}")
     assert max(map(len, shown.splitlines())) <= 100
+
+
+@pytest.mark.requirement("surface.cli")
+def test_help_is_no_wider_than_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    for words in ([], ["campaign"], *(name.split() for name in COMMANDS)):
+        with suppress(SystemExit), redirect_stdout(io.StringIO()) as shown:
+            answer([*words, "--help"])
+        text, _, example = shown.getvalue().partition("\nexample:\n")
+        assert example != ""
+        assert [line for line in text.splitlines() if len(line) > 80] == [], words
 
 
 def test_the_overview_names_every_command_and_exit_code(lab: Lab) -> None:

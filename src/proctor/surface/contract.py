@@ -314,7 +314,7 @@ def _command(name: str) -> CommandTold:
 def _argument(each: Argument) -> ArgumentTold:
     settings = each.settings
     is_positional = not each.names[0].startswith("-")
-    is_switch = settings.get("action") == "store_true"
+    is_switch = settings.get("action") in ("store_true", "store_const")
     return ArgumentTold(
         names=each.names,
         value=None if is_switch else settings.get("metavar", each.names[0].strip("-").upper()),

@@ -6,6 +6,7 @@ import os
 import shlex
 import signal
 import sys
+import textwrap
 import traceback
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -16,7 +17,7 @@ from proctor import __version__
 from proctor.errors import Exit, InputError, MachineError, ProctorError
 from proctor.report.ambiguous import AmbiguousError
 from proctor.surface.cli.calling import Calling
-from proctor.surface.cli.command import Command, call
+from proctor.surface.cli.command import Command, call, help_width
 from proctor.surface.cli.output import Output, take_streams
 
 HERE = "proctor.surface.cli"
@@ -77,8 +78,8 @@ options:
   --version             Print the version.
 
 exit codes, everywhere:
-  0 ok, 1 judged no, 2 usage or bad input, 3 infrastructure, 4 unverified or partial,
-  5 evidence invalid, 130 interrupted
+  0 ok, 1 judged no, 2 usage or bad input, 3 infrastructure,
+  4 unverified or partial, 5 evidence invalid, 130 interrupted
 
 example:
   proctor run examples/quickstart.yaml
@@ -151,7 +152,10 @@ def _members(group: str) -> list[str]:
 
 
 def _listed(names: Iterable[str]) -> str:
-    return "".join(f"  {name:24}{COMMANDS[name][1]}\n" for name in names)
+    return "".join(
+        f"{textwrap.fill(COMMANDS[name][1], help_width(), initial_indent=f'  {name:24}', subsequent_indent=' ' * 26)}\n"
+        for name in names
+    )
 
 
 def _unknown(words: Sequence[str]) -> InputError:

@@ -4,6 +4,8 @@ import argparse
 import difflib
 import inspect
 import os
+import shutil
+import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -104,6 +106,16 @@ class _Parser(argparse.ArgumentParser):
         raise InputError("usage", message, suggestion=f"{self.prog} --help")
 
 
-class _Format(argparse.RawDescriptionHelpFormatter):
+class _Format(argparse.HelpFormatter):
     def __init__(self, prog: str) -> None:
-        super().__init__(prog, width=WIDTH, max_help_position=24)
+        super().__init__(prog, width=help_width(), max_help_position=24)
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        # What is indented is meant to stand as it is.
+        paragraphs = text.split("\n\n")
+        return "\n\n".join(each if "\n " in each else textwrap.fill(each, width) for each in paragraphs)
+
+
+def help_width() -> int:
+    """As wide as the terminal, but no wider than can be read."""
+    return min(shutil.get_terminal_size((WIDTH, 0)).columns, WIDTH)
