@@ -113,7 +113,7 @@ def test_what_stands_in_no_folder_is_kept_where_the_folder_is_read(quickstart: Q
 
 
 def reasons(lab: Lab) -> tuple[int, set[str]]:
-    said = ask(lab, "campaign", "publish-check", "--json")
+    said = ask(lab, "campaign", "publish-check", campaign_of(lab).folder.name, "--json")
     assert said.json["ok"] is (said.code == 0)
     assert all(each["what"] for each in said.json["reasons"])
     return said.code, {each["code"] for each in said.json["reasons"]}

@@ -54,7 +54,7 @@ def test_what_runs_is_priced_by_the_model_of_its_flow(lab: Lab) -> None:
     assert priced == [9.0, 9.0, 1.0, None]
 
 
-def test_a_dry_run_tells_cells_attempts_and_time_at_worst_and_runs_nothing(lab: Lab) -> None:
+def test_a_dry_run_tells_cells_attempts_and_time_at_full_length_and_runs_nothing(lab: Lab) -> None:
     more = {"schedule": {"parallel": 3, "retries": 1}, "limits": {"attempt": "60s", "mission": "90s"}}
     said = ask(lab, "run", spec_of(lab, model=PAID, **more), "--dry-run", "--json")
     assert said.code == 0
@@ -69,3 +69,20 @@ def test_a_dry_run_tells_cells_attempts_and_time_at_worst_and_runs_nothing(lab: 
     assert not lab.root.exists()
     told = ask(lab, "run", spec_of(lab, model=PAID, **more), "--dry-run").stdout
     assert "lab: 4 cells, 8 attempts at most, nothing is run\n" in told
+
+
+@pytest.mark.parametrize(
+    ("schedule", "longest_ms"),
+    [
+        ({}, 60_000),
+        ({"strategies": {"codex_app_server": 2}}, 2 * 60_000),
+        ({"providers": {"openai": 1}}, 4 * 60_000),
+        ({"per_credential": 1}, 4 * 60_000),
+        ({"start_interval": "30s"}, 3 * 30_000 + 60_000),
+    ],
+)
+def test_the_time_is_that_of_the_narrowest_limit(lab: Lab, schedule: dict[str, Any], longest_ms: int) -> None:
+    more = {"schedule": {"parallel": 4, "retries": 0, **schedule}, "limits": {"attempt": "60s"}}
+    said = ask(lab, "run", spec_of(lab, model=PAID, **more), "--dry-run", "--json")
+    assert said.json["longestMs"] == longest_ms
+    assert "at worst" not in ask(lab, "run", spec_of(lab, model=PAID, **more), "--dry-run").stdout

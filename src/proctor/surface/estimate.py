@@ -1,6 +1,6 @@
-"""What a campaign would come to: cells, attempts, time at worst, and money as far as it was measured."""
+"""What a campaign would come to: cells, attempts, time at full length, and money as far as it was measured."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from ipaddress import ip_address
 from math import ceil
@@ -15,7 +15,7 @@ from proctor.evidence.layout import CampaignPaths, RootPaths
 from proctor.evidence.reader import read_artifact
 from proctor.ids import CellId, FlowId
 from proctor.plan.expand import name_cells, resolve_flow, resolve_limits, resolve_schedule
-from proctor.plan.model import ResolvedFlow, ResolvedModel
+from proctor.plan.model import ResolvedFlow, ResolvedModel, Schedule
 from proctor.report.query import campaigns_by_age
 from proctor.spec.load import LoadedSpec
 from proctor.spec.prices import price_key
@@ -35,7 +35,11 @@ class FlowEstimate(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class Estimate(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """`attempts_at_most` counts retries, not what is made again after a refused rate; `longest_ms` no waits for one."""
+    """`attempts_at_most` counts retries, not what is made again after a refused rate.
+
+    `longest_ms` is the time if each of them took all that it may, as few at a time as the narrowest limit lets. No
+    bound: waits for a provider, pauses before retries, hooks and probes come on top.
+    """
 
     campaign: str
     cells: tuple[CellId, ...]
@@ -60,16 +64,25 @@ def estimate(loaded: LoadedSpec, *, root: RootPaths) -> Estimate:
     schedule, attempt_ms = resolve_schedule(spec), resolve_limits(spec.limits).attempt_ms
     cell_ms = (1 + schedule.retries) * attempt_ms
     cell_ms = cell_ms if schedule.mission_ms is None else min(cell_ms, schedule.mission_ms)
-    longest_ms = ceil(len(cells) / schedule.parallel) * cell_ms
+    attempts_at_most = len(cells) * (1 + schedule.retries)
+    starts_ms = (attempts_at_most - 1) * schedule.start_interval_ms
+    longest_ms = max(ceil(len(cells) / _at_a_time(flows, schedule)) * cell_ms, starts_ms + attempt_ms)
     each = [flow.usd_each for flow in told]
     return Estimate(
         campaign=spec.campaign,
         cells=cells,
         flows=told,
-        attempts_at_most=len(cells) * (1 + schedule.retries),
+        attempts_at_most=attempts_at_most,
         longest_ms=longest_ms if schedule.campaign_ms is None else min(longest_ms, schedule.campaign_ms),
         usd=None if None in each else sum(usd * a_flow for usd in each if usd is not None),
     )
+
+
+def _at_a_time(flows: Sequence[ResolvedFlow], schedule: Schedule) -> int:
+    """As many attempts as the narrowest limit lets run. A spec that limits what no flow uses is refused before."""
+    is_scripted = all(flow.model.is_scripted for flow in flows)
+    each_login = schedule.parallel if is_scripted or schedule.per_credential is None else schedule.per_credential
+    return min(schedule.parallel, each_login, *schedule.strategies.values(), *schedule.providers.values())
 
 
 def _of_flow(flow: ResolvedFlow, loaded: LoadedSpec, past: list[tuple[CampaignPaths, ResolvedFlow]]) -> FlowEstimate:

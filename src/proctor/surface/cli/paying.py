@@ -44,7 +44,7 @@ def _shown(told: Estimate) -> list[RenderableType]:
     most = plural(told.attempts_at_most, "attempt")
     lines = [
         f"{legible(told.campaign)}: {plural(len(told.cells), 'cell')}, {most} at most, nothing is run",
-        f"time at worst: {duration(told.longest_ms)}, and what waiting for a provider's limits takes",
+        f"time, if each attempt takes all it may: {duration(told.longest_ms)}, and waits, pauses, hooks and probes",
         f"cost: {_money(told)}",
     ]
     return [*cells, *map(Text, lines)]

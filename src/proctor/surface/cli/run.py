@@ -74,7 +74,7 @@ DRY_RUN = argument(
     "--dry-run",
     dest="is_dry",
     action="store_true",
-    help="Run nothing: tell the cells, the time at worst, and the cost as far as it was measured.",
+    help="Run nothing: tell the cells, the time at full length, and the cost as far as it was measured.",
 )
 
 COMMANDS = {
