@@ -147,3 +147,10 @@ def test_a_stop_does_not_wait_for_the_whole_time_of_a_hook(tmp_path: Path, monke
     )
     assert processes_with(LEFT) == []
     lab.assert_all_evidence_is_valid()
+
+
+def test_the_attempts_clock_stands_while_a_hook_runs(tmp_path: Path) -> None:
+    lab = Lab(tmp_path)
+    late = mission("late", say_done(), hooks={"before": "sleep 4; exit 3"})
+    lab.run(lab.write_spec([late], limits={"attempt": "3s"}, schedule={"retries": 0}))
+    assert report_of(attempt(lab, "late")).code == "hook.failed"
