@@ -5,10 +5,15 @@ from pathlib import Path
 
 import pytest
 
+from proctor.attempt import hooks
+from proctor.attempt.machine import State
+from proctor.campaign.run import Stops
+from proctor.campaign.watch import CampaignWatcher
 from proctor.event.outcome import Outcome
 from proctor.event.row import HookEnded
 from proctor.event.witness import seen_in
 from proctor.evidence.layout import AttemptPaths
+from proctor.ids import AttemptId
 from tests.lab import Lab, mission, processes_with, report_of, rows_of, say_done
 
 pytestmark = pytest.mark.real_agent
@@ -118,3 +123,34 @@ def test_a_hook_that_fails_after_is_a_warning_and_changes_nothing_that_was_found
 def test_nothing_that_a_hook_started_is_left_and_the_evidence_is_whole(lab: Lab) -> None:
     assert processes_with(LEFT) == []
     lab.assert_all_evidence_is_valid()
+
+
+class _StopsInTheTurn(CampaignWatcher):
+    def __init__(self, stops: Stops) -> None:
+        self._stops = stops
+
+    def entered(self, attempt: AttemptId, state: State) -> None:
+        if state is State.TURN_RUNNING:
+            self._stops.one[attempt].set()
+
+
+def test_a_stop_does_not_wait_for_the_whole_time_of_a_hook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hooks, "STOP_S", 0.5)
+    lab, stops = Lab(tmp_path), Stops()
+    own = {"after": f"sleep {LEFT}", "timeout": "40s"}
+    lab.run(lab.write_spec([mission("own", {"fault": "hang"}, hooks=own)]), stops=stops, watcher=_StopsInTheTurn(stops))
+    paths = attempt(lab, "own")
+    [hook] = hooks_of(paths)
+    assert (report_of(paths).outcome, hook.problem) == (
+        Outcome.CANCELLED,
+        "it did not end within 0.5 s after somebody asked to stop",
+    )
+    assert processes_with(LEFT) == []
+    lab.assert_all_evidence_is_valid()
+
+
+def test_the_attempts_clock_stands_while_a_hook_runs(tmp_path: Path) -> None:
+    lab = Lab(tmp_path)
+    late = mission("late", say_done(), hooks={"before": "sleep 4; exit 3"})
+    lab.run(lab.write_spec([late], limits={"attempt": "3s"}, schedule={"retries": 0}))
+    assert report_of(attempt(lab, "late")).code == "hook.failed"

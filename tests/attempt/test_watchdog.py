@@ -87,6 +87,22 @@ def test_all_clocks_stand_while_somebody_else_is_waited_for() -> None:
     assert (watch.fired(108.9), watch.fired(109.0)) == (None, ATTEMPT)
 
 
+@pytest.mark.parametrize("left_ms", [3000, 20_000])
+def test_a_clock_over_more_than_the_attempt_stands_for_nobody(left_ms: int) -> None:
+    watch = Watch(now_s=0, attempt_ms=9000, turn_ms=5000, stall_ms=2000, left=("campaign", left_ms))
+    watch.hold(1.0)
+    assert (watch.fired(left_ms / 1000 - 0.1), watch.fired(left_ms / 1000)) == (
+        None,
+        Fired(clock="campaign", limit_ms=left_ms),
+    )
+
+
+@pytest.mark.parametrize(("left_ms", "first"), [(8999, Fired(clock="mission", limit_ms=8999)), (9000, ATTEMPT)])
+def test_of_the_clocks_round_an_attempt_the_one_that_ran_out_first_counts(left_ms: int, first: Fired) -> None:
+    watch = Watch(now_s=0, attempt_ms=9000, turn_ms=5000, stall_ms=2000, left=("mission", left_ms))
+    assert watch.fired(100.0) == first
+
+
 @given(st.lists(st.integers(0, 4000), max_size=8), st.integers(0, 20_000))
 def test_a_stall_is_a_silence_of_at_least_its_limit(heard_ms: list[int], now_ms: int) -> None:
     watch = Watch(now_s=0, attempt_ms=10**9, turn_ms=10**9, stall_ms=2000)

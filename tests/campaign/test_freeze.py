@@ -115,3 +115,16 @@ def test_what_was_changed_is_shown_by_the_names_that_the_spec_gives(spec: Path, 
         "+---",
         "+Nought",
     ]
+
+
+def test_a_campaign_of_another_plan_is_not_gone_on_with_though_its_files_are_the_same(
+    spec: Path, tmp_path: Path
+) -> None:
+    paths = RootPaths(tmp_path / "root").campaign(CampaignId("night-1"))
+    paths.create()
+    frozen = freeze(load_spec(spec), paths=paths, workspaces=tmp_path / "bases", redactor=Redactor([]))
+    other = msgspec.structs.replace(frozen.plan, digest=digest_bytes(b"another"))
+    write_artifact(paths.plan, PlanFile(plan=other, snapshot=dict(frozen.snapshot)), redactor=Redactor([]))
+    with pytest.raises(InputError, match="another plan of the same spec") as caught:
+        thaw(load_spec(spec), paths=paths, workspaces=tmp_path / "again", redactor=Redactor([]))
+    assert caught.value.code == "campaign.changed"

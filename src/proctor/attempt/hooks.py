@@ -3,6 +3,8 @@
 import os
 from typing import Final, Literal
 
+import anyio
+
 from proctor.attempt.model import AttemptAsk
 from proctor.clock import Clock
 from proctor.contain.launch import new_marker, wrap
@@ -19,6 +21,7 @@ HookPhase = Literal["before", "after"]
 
 MAX_OUTPUT_BYTES: Final = 1024 * 1024
 SHOWN_BYTES: Final = 2048
+STOP_S = 5.0
 _HANDED_ON: Final = ("PATH", "HOME", "LANG")
 
 
@@ -27,10 +30,39 @@ def has_hook(hooks: HooksSpec | None, phase: HookPhase) -> bool:
 
 
 async def run_hook(phase: HookPhase, ask: AttemptAsk, *, workspace: str, redactor: Redactor) -> HookEnded:
-    """Run it to its end or its time-out. Never raises but for cancellation: what went wrong is its `problem`."""
+    """Run it to its end or its time-out; whoever asks to stop waits for it STOP_S at most.
+
+    Never raises but for cancellation: what went wrong is its `problem`.
+    """
     hooks = ask.mission.hooks
     assert hooks is not None, "asked for only where there is one"
     argv, timeout_s = argv_of(getattr(hooks, phase)), parse_duration_s(hooks.timeout)
+    began_s = ask.clock.steady_s()
+    ended: HookEnded | None = None
+    async with anyio.create_task_group() as tasks:
+
+        async def hurry() -> None:
+            await ask.stop.wait()
+            tasks.cancel_scope.deadline = anyio.current_time() + STOP_S
+
+        tasks.start_soon(hurry)
+        ended = await _run(phase, ask, argv, timeout_s=timeout_s, workspace=workspace, redactor=redactor)
+        tasks.cancel_scope.cancel()
+    if ended is None:
+        problem = f"it did not end within {STOP_S:g} s after somebody asked to stop"
+        return HookEnded(phase=phase, argv=argv, problem=problem, duration_ms=_ms_since(began_s, ask.clock))
+    return ended
+
+
+async def _run(
+    phase: HookPhase,
+    ask: AttemptAsk,
+    argv: tuple[str, ...],
+    *,
+    timeout_s: float,
+    workspace: str,
+    redactor: Redactor,
+) -> HookEnded:
     began_s = ask.clock.steady_s()
     try:
         plan = wrap(

@@ -35,9 +35,8 @@ class Overspent:
 
 
 class Watch:
-    """Pure: told the time, says what has run out. `pardon` moves the clock that counts silence; all stand in a hold.
-
-    `left` is what is left of a clock over more than this attempt, and runs with that of the attempt.
+    """Pure: told the time, says what has run out. `pardon` moves the clock that counts silence; all three stand in a
+    hold. `left` is what is left of a clock over more than this attempt, which stands for nobody.
     """
 
     def __init__(
@@ -51,10 +50,8 @@ class Watch:
         tokens: int | None = None,
     ) -> None:
         self._limits_ms: dict[ClockName, int] = {"attempt": attempt_ms, "turn": turn_ms, "stall": stall_ms}
-        self._outer: ClockName = "attempt"
-        if left is not None and left[1] < attempt_ms:
-            self._outer = left[0]
-            self._limits_ms[self._outer] = left[1]
+        self._left = left
+        self._began_s = now_s
         self._most_tokens = tokens
         self._tokens = 0
         self._usage = UsageFold()
@@ -116,16 +113,19 @@ class Watch:
         """
         if self._most_tokens is not None and self._tokens > self._most_tokens:
             return Overspent(most=self._most_tokens, used=self._tokens)
-        if self._holds:
-            return None
-        since: list[tuple[ClockName, float | None]] = [
-            (self._outer, self._attempt_began_s),
-            ("turn", self._turn_began_s),
-            ("stall", self._heard_s),
-        ]
-        for clock, began_s in since:
-            if began_s is not None and (now_s - began_s) * 1000 >= self._limits_ms[clock]:
-                return Fired(clock=clock, limit_ms=self._limits_ms[clock])
+        running: list[tuple[ClockName, float, int]] = []
+        if self._left is not None:
+            running.append((self._left[0], self._began_s, self._left[1]))
+        if not self._holds:
+            running.insert(0, ("attempt", self._attempt_began_s, self._limits_ms["attempt"]))
+            # Of these two the one that ran out first, however late we look.
+            running.sort(key=lambda each: each[1] + each[2] / 1000)
+            if self._turn_began_s is not None:
+                running.append(("turn", self._turn_began_s, self._limits_ms["turn"]))
+            running.append(("stall", self._heard_s, self._limits_ms["stall"]))
+        for clock, began_s, limit_ms in running:
+            if (now_s - began_s) * 1000 >= limit_ms:
+                return Fired(clock=clock, limit_ms=limit_ms)
         return None
 
 
