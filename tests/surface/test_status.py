@@ -274,7 +274,7 @@ def test_a_campaign_whose_spec_was_moved_is_gone_on_with_by_naming_it(lab: Lab) 
     error = ask(lab, "campaign", "resume", "made", "--json").json["error"]
     assert (error["code"], error["what"]) == (
         "campaign.no-spec",
-        f"the spec of {CAMPAIGN} is not there any more: made.yaml",
+        f"the spec of {CAMPAIGN} is gone: made.yaml",
     )
     assert error["suggestion"] == f"proctor campaign resume {CAMPAIGN} --spec FILE --root {lab.root}"
 
