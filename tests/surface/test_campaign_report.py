@@ -184,7 +184,7 @@ def test_each_reason_has_what_to_do_about_it_below(quickstart: Quickstart, monke
     change_ledger(paths, "delete from attempt where id = 'fix.codex.r1.1'")
     claim_to_be_a_canary(paths)
     monkeypatch.setenv("COLUMNS", "80")
-    lines = ask(quickstart.lab, "campaign", "publish-check").stdout.splitlines()
+    lines = ask(quickstart.lab, "campaign", "publish-check", paths.folder.name).stdout.splitlines()
     assert lines[:4] == [
         f"{paths.folder.name} may not be published:",
         f"  publish.canary      {paths.folder.name} is a canary",
