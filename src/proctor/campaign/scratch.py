@@ -61,9 +61,15 @@ def _remove_locked(folder: Path) -> None:
     folder.rmdir()
 
 
+def _folders(runs: Path) -> list[Path]:
+    """No links: what they lead to is not ours to empty."""
+    inner = sorted(runs.iterdir()) if runs.is_dir() else []
+    return [each for each in inner if each.is_dir() and not each.is_symlink()]
+
+
 def kept_scratch(runs: Path) -> list[Path]:
     """What was kept on purpose, by the id of its run."""
-    return [folder for folder in sorted(runs.iterdir()) if (folder / _KEPT).exists()] if runs.is_dir() else []
+    return [folder for folder in _folders(runs) if (folder / _KEPT).exists()]
 
 
 def is_locked(folder: Path) -> bool:
@@ -83,8 +89,7 @@ def is_locked(folder: Path) -> bool:
 
 def dead_scratch(runs: Path) -> list[Path]:
     """What `sweep` would remove."""
-    folders = sorted(each for each in runs.iterdir() if each.is_dir()) if runs.is_dir() else []
-    return [each for each in folders if not (each / _KEPT).exists() and not is_locked(each)]
+    return [each for each in _folders(runs) if not (each / _KEPT).exists() and not is_locked(each)]
 
 
 def remove_kept(folder: Path) -> bool:
@@ -111,9 +116,7 @@ class Swept:
 def sweep(runs: Path) -> Swept:
     """Remove what a dead run left. A live one holds its lock, and the kernel drops it with its holder."""
     removed, kept, busy, refused = [], [], [], []
-    for folder in sorted(runs.iterdir()) if runs.is_dir() else []:
-        if not folder.is_dir():
-            continue
+    for folder in _folders(runs):
         if (folder / _KEPT).exists():
             kept.append(folder.name)
         elif (lock := take_lock(folder)) is None:

@@ -82,8 +82,9 @@ async def open_intents(spawns: Path) -> AsyncIterator[IntentBook]:
 
 
 def owner_folders(spawns: Path) -> list[Path]:
-    """Owners dead or alive. A folder without a lock is none of ours."""
-    return sorted(lock.parent for lock in spawns.glob(f"*/{LOCK}") if not lock.parent.name.startswith(_UNBORN))
+    """Owners dead or alive. A folder without a lock is none of ours, and neither is one that a link leads to."""
+    folders = sorted(lock.parent for lock in spawns.glob(f"*/{LOCK}"))
+    return [each for each in folders if not each.name.startswith(_UNBORN) and not each.is_symlink()]
 
 
 def remove_owner(folder: Path) -> None:

@@ -1,5 +1,6 @@
 """Letting go of old evidence: renamed away whole, then removed, so that no half of it ever looks whole."""
 
+import errno
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -73,6 +74,9 @@ def _bin(root: RootPaths) -> Iterator[Path]:
     bin_ = root.folder / REMOVED
     try:
         bin_.mkdir(mode=0o700, exist_ok=True)
+        if bin_.is_symlink():
+            # What it leads to is not ours to empty.
+            raise NotADirectoryError(errno.ENOTDIR, "a symbolic link, and no folder")
         lock = take_lock(bin_)
     except OSError as error:
         raise disk_refusal(error, path=bin_) from error
