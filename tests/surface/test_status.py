@@ -11,6 +11,8 @@ import msgspec
 import pytest
 
 from proctor.campaign import ledger
+from proctor.campaign.lock import owner_of
+from proctor.campaign.scratch import is_locked
 from proctor.config.load import load_config
 from proctor.contain.intent import take_lock
 from proctor.errors import InputError
@@ -173,6 +175,17 @@ def test_watching_where_there_is_no_terminal_tells_each_change_and_the_end(lab: 
         told = process.stdout.read()
     assert told.startswith(f"{CAMPAIGN}   cut off\n")
     assert "  5 cells left: " in told
+
+
+@pytest.mark.timeout(20)
+def test_a_lock_that_is_no_file_is_nobodys_and_nobody_waits_for_it(lab: Lab) -> None:
+    paths = made(lab)
+    os.mkfifo(paths.folder / "lock")
+    assert (stand(paths).is_live, owner_of(paths), is_locked(paths.folder)) == (False, None, False)
+    with pytest.raises(OSError, match="not a regular file"):
+        take_lock(paths.folder)
+    cancelled = ask(lab, "campaign", "cancel", CAMPAIGN, "--json")
+    assert (cancelled.code, cancelled.json["error"]["code"]) == (InputError.exit, "campaign.not-running")
 
 
 def test_a_ledger_of_the_first_version_stands_too(tmp_path: Path) -> None:

@@ -9,8 +9,9 @@ import msgspec
 
 from proctor.contain.identity import Identity, identify, is_alive
 from proctor.contain.intent import LOCK, take_lock
-from proctor.errors import MachineError
+from proctor.errors import EvidenceError, MachineError
 from proctor.evidence.layout import CampaignPaths
+from proctor.evidence.reader import read_artifact
 
 _LOOKS = 20
 _LOOK_S = 0.01
@@ -51,6 +52,6 @@ def _taken(paths: CampaignPaths) -> int | None:
 def owner_of(paths: CampaignPaths) -> Identity | None:
     """Who took it last, dead or alive; None where it does not say."""
     try:
-        return msgspec.json.decode((paths.folder / LOCK).read_bytes(), type=Identity)
-    except (OSError, msgspec.MsgspecError):
+        return read_artifact(paths.folder / LOCK, Identity)
+    except EvidenceError:
         return None

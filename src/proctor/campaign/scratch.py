@@ -10,7 +10,8 @@ from pathlib import Path
 
 from proctor import places
 from proctor.contain.intent import LOCK, take_lock
-from proctor.errors import disk_refusal
+from proctor.errors import EvidenceError, disk_refusal
+from proctor.evidence.disk import open_descriptor
 from proctor.ids import RunId
 from proctor.workspace.remove import remove
 
@@ -75,8 +76,8 @@ def kept_scratch(runs: Path) -> list[Path]:
 def is_locked(folder: Path) -> bool:
     """Whether the owner of this folder lives. Nothing is made, and the lock is only shared for an instant."""
     try:
-        lock = os.open(folder / LOCK, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    except OSError:
+        lock = open_descriptor(folder / LOCK)
+    except EvidenceError:
         return False
     try:
         fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -92,8 +93,8 @@ def dead_scratch(runs: Path) -> list[Path]:
     return [each for each in _folders(runs) if not (each / _KEPT).exists() and not is_locked(each)]
 
 
-def remove_kept(folder: Path) -> bool:
-    """Take away what was kept on purpose; False where its run lives. OSError where the machine refuses."""
+def remove_scratch(folder: Path) -> bool:
+    """Take it away, kept on purpose or not; False where its run lives. OSError where the machine refuses."""
     if (lock := take_lock(folder)) is None:
         return False
     try:
@@ -119,14 +120,9 @@ def sweep(runs: Path) -> Swept:
     for folder in _folders(runs):
         if (folder / _KEPT).exists():
             kept.append(folder.name)
-        elif (lock := take_lock(folder)) is None:
-            busy.append(folder.name)
-        else:
-            try:
-                _remove_locked(folder)
-                removed.append(folder.name)
-            except OSError:
-                refused.append(folder.name)
-            finally:
-                os.close(lock)
+            continue
+        try:
+            (removed if remove_scratch(folder) else busy).append(folder.name)
+        except OSError:
+            refused.append(folder.name)
     return Swept(removed=tuple(removed), kept=tuple(kept), busy=tuple(busy), refused=tuple(refused))

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from proctor.campaign.retention import Fate, Kind, Rule, Unit, decide
-from proctor.campaign.scratch import dead_scratch, remove_kept, scratch_of_runs, sweep
+from proctor.campaign.scratch import dead_scratch, remove_scratch, scratch_of_runs, sweep
 from proctor.contain.intent import LOCK, take_lock
 from proctor.errors import MachineError, disk_refusal
 from proctor.evidence.disk import sync_folder
@@ -113,7 +113,7 @@ def _done(fate: Fate, root: RootPaths, bin_: Path | None, *, now_ms: int, refuse
     unit = fate.unit
     try:
         if unit.kind == "scratch":
-            why = None if remove_kept(places_of(unit)[0]) else "running"
+            why = None if remove_scratch(places_of(unit)[0]) else "running"
         else:
             why = "its evidence root is gone" if bin_ is None else _remove(unit, root, bin_, now_ms=now_ms)
     except OSError as error:
