@@ -149,3 +149,13 @@ def test_a_lock_names_its_owner_and_one_whose_owner_is_dead_or_only_looked_is_ta
         todo = f"`proctor campaign status {name}` shows how far it is, `proctor campaign cancel {name}` stops it."
         assert refused.value.suggestion == todo
     assert owner_of(paths) is None, "whoever leaves in order takes the name away"
+
+
+def test_what_a_link_in_the_place_of_a_lock_leads_to_stays_as_it_is(tmp_path: Path) -> None:
+    precious, folder = tmp_path / "precious", tmp_path / "campaign"
+    precious.write_text("of somebody else")
+    folder.mkdir()
+    (folder / "lock").symlink_to(precious)
+    with pytest.raises((OSError, MachineError)), campaign_lock(CampaignPaths(folder)):
+        pass
+    assert precious.read_text() == "of somebody else"

@@ -114,7 +114,7 @@ def take_lock(folder: Path) -> int | None:
     """
     try:
         # os.open gives what no child inherits, and the kernel drops the lock with its holder: the dead block nobody.
-        lock = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_NONBLOCK, 0o600)
+        lock = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
     except FileNotFoundError:
         return None
     if not stat.S_ISREG(os.fstat(lock).st_mode):
