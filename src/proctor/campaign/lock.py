@@ -4,6 +4,7 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 
 import msgspec
 
@@ -47,6 +48,27 @@ def _taken(paths: CampaignPaths) -> int | None:
         time.sleep(_LOOK_S)
         lock = take_lock(paths.folder)
     return lock
+
+
+def is_held_by(paths: CampaignPaths, owner: Identity) -> bool:
+    """Whether the kernel says so too: anybody may write a name into a file. False where it cannot be told."""
+    try:
+        lock = (paths.folder / LOCK).lstat()
+        return any(_is_hold(descriptor, lock) for descriptor in Path(f"/proc/{owner.pid}/fd").iterdir())
+    except OSError:
+        return False
+
+
+def _is_hold(descriptor: Path, lock: os.stat_result) -> bool:
+    """Whether this open file of a process is the lock's, and locked: proc_pid_fdinfo(5)."""
+    try:
+        if not os.path.samestat(descriptor.stat(), lock):
+            return False
+        fdinfo = descriptor.parent.with_name("fdinfo") / descriptor.name
+        return any(line.split()[2:5] == ["FLOCK", "ADVISORY", "WRITE"] for line in fdinfo.read_text().splitlines())
+    except OSError:
+        # Closed meanwhile.
+        return False
 
 
 def owner_of(paths: CampaignPaths) -> Identity | None:
