@@ -10,7 +10,7 @@ import msgspec
 
 from proctor.contain.identity import Identity, identify, is_alive
 from proctor.contain.intent import LOCK, take_lock
-from proctor.errors import EvidenceError, MachineError
+from proctor.errors import EvidenceError, MachineError, disk_refusal
 from proctor.evidence.layout import CampaignPaths
 from proctor.evidence.reader import read_artifact
 
@@ -20,8 +20,14 @@ _LOOK_S = 0.01
 
 @contextmanager
 def campaign_lock(paths: CampaignPaths) -> Iterator[None]:
-    """A kernel lock: it dies with its owner, so a dead owner blocks nobody. MachineError while one lives."""
-    lock = _taken(paths)
+    """A kernel lock: it dies with its owner, so a dead owner blocks nobody.
+
+    MachineError while one lives, or where the disk refuses.
+    """
+    try:
+        lock = _taken(paths)
+    except OSError as error:
+        raise disk_refusal(error, path=paths.folder / LOCK) from error
     if lock is None:
         name = paths.folder.name
         todo = f"`proctor campaign status {name}` shows how far it is, `proctor campaign cancel {name}` stops it."
