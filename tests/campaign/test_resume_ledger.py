@@ -129,6 +129,17 @@ def test_a_campaign_that_was_cut_off_before_its_plan_is_not_gone_on_with(spec: P
     assert refused.value.code == "campaign.not-begun"
 
 
+@pytest.mark.parametrize("lose", [Path.unlink, lambda ledger: ledger.write_bytes(b"")], ids=["gone", "emptied"])
+def test_a_campaign_that_lost_its_ledger_is_not_run_all_over_again(spec: Path, lose: Callable[[Path], object]) -> None:
+    paths = campaign(spec).paths
+    lose(paths.ledger)
+    before = sorted((spec.parent / "evidence").rglob("*"))
+    with pytest.raises(MachineError) as refused:
+        campaign(spec, resume=paths)
+    assert (refused.value.code, refused.value.file) == ("machine.ledger", str(paths.ledger))
+    assert sorted((spec.parent / "evidence").rglob("*")) == before
+
+
 def test_a_lock_names_its_owner_and_one_whose_owner_is_dead_or_only_looked_is_taken(tmp_path: Path) -> None:
     paths = CampaignPaths(tmp_path)
     # A process that dies with the lock: what it wrote stays, and is of nobody.
