@@ -122,7 +122,10 @@ def sweep(runs: Path) -> Swept:
             kept.append(folder.name)
             continue
         try:
-            (removed if remove_scratch(folder) else busy).append(folder.name)
+            if remove_scratch(folder):
+                removed.append(folder.name)
+            else:
+                busy.append(folder.name)
         except OSError:
             refused.append(folder.name)
     return Swept(removed=tuple(removed), kept=tuple(kept), busy=tuple(busy), refused=tuple(refused))
