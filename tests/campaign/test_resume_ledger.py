@@ -4,6 +4,7 @@ import os
 import sqlite3
 import subprocess
 import sys
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -128,6 +129,17 @@ def test_a_campaign_that_was_cut_off_before_its_plan_is_not_gone_on_with(spec: P
     assert refused.value.code == "campaign.not-begun"
 
 
+@pytest.mark.parametrize("lose", [Path.unlink, lambda ledger: ledger.write_bytes(b"")], ids=["gone", "emptied"])
+def test_a_campaign_that_lost_its_ledger_is_not_run_all_over_again(spec: Path, lose: Callable[[Path], object]) -> None:
+    paths = campaign(spec).paths
+    lose(paths.ledger)
+    before = sorted((spec.parent / "evidence").rglob("*"))
+    with pytest.raises(MachineError) as refused:
+        campaign(spec, resume=paths)
+    assert (refused.value.code, refused.value.file) == ("machine.ledger", str(paths.ledger))
+    assert sorted((spec.parent / "evidence").rglob("*")) == before
+
+
 def test_a_lock_names_its_owner_and_one_whose_owner_is_dead_or_only_looked_is_taken(tmp_path: Path) -> None:
     paths = CampaignPaths(tmp_path)
     # A process that dies with the lock: what it wrote stays, and is of nobody.
@@ -149,3 +161,21 @@ def test_a_lock_names_its_owner_and_one_whose_owner_is_dead_or_only_looked_is_ta
         todo = f"`proctor campaign status {name}` shows how far it is, `proctor campaign cancel {name}` stops it."
         assert refused.value.suggestion == todo
     assert owner_of(paths) is None, "whoever leaves in order takes the name away"
+
+
+@pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo])
+def test_a_lock_that_cannot_be_taken_is_refused_in_our_words(tmp_path: Path, make: Callable[[Path], None]) -> None:
+    make(tmp_path / "lock")
+    with pytest.raises(MachineError) as refused, campaign_lock(CampaignPaths(tmp_path)):
+        pass
+    assert (refused.value.code, refused.value.file) == ("machine.unwritable", str(tmp_path / "lock"))
+
+
+def test_what_a_link_in_the_place_of_a_lock_leads_to_stays_as_it_is(tmp_path: Path) -> None:
+    precious, folder = tmp_path / "precious", tmp_path / "campaign"
+    precious.write_text("of somebody else")
+    folder.mkdir()
+    (folder / "lock").symlink_to(precious)
+    with pytest.raises(MachineError), campaign_lock(CampaignPaths(folder)):
+        pass
+    assert precious.read_text() == "of somebody else"

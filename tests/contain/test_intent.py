@@ -47,6 +47,15 @@ def test_what_is_unsettled_when_its_owner_ends_stays_for_a_reaper_and_is_free(tm
     os.close(lock)
 
 
+def test_a_link_to_a_folder_with_a_lock_is_no_owner(tmp_path: Path) -> None:
+    spawns, elsewhere = tmp_path / "spawns", tmp_path / "elsewhere"
+    spawns.mkdir()
+    elsewhere.mkdir()
+    (elsewhere / "lock").touch()
+    (spawns / "1-a").symlink_to(elsewhere)
+    assert owner_folders(spawns) == []
+
+
 def test_a_live_owners_folder_is_locked_and_private(tmp_path: Path) -> None:
     async def main() -> None:
         async with open_intents(tmp_path / "spawns"), open_intents(tmp_path / "spawns"):

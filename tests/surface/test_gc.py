@@ -280,6 +280,42 @@ def test_what_the_disk_refuses_is_said_beside_what_went_and_goes_the_next_time(
     assert (done.finished, done.refused, there(root)) == (("campaigns-stuck",), (), [])
 
 
+@pytest.mark.timeout(20)
+def test_what_is_no_file_is_no_statement_and_a_link_to_one_is(root: RootPaths, tmp_path: Path) -> None:
+    for name in ("named", "old"):
+        evidence(root, name, days=40)
+    os.mkfifo(root.folder / "fifo.json")
+    (root.folder / "itself.json").symlink_to("itself.json")
+    (root.folder / "zero.json").symlink_to("/dev/zero")
+    (tmp_path / "release").write_text(json.dumps({"_type": "statement", "subject": [{"name": "named-run-0/fix"}]}))
+    (root.folder / "release.json").symlink_to(tmp_path / "release")
+    clear(root, MONTH, now_ms=NOW_MS)
+    assert there(root) == ["campaigns/named", "runs/named-run-0"]
+
+
+@pytest.mark.requirement("ops.gc")
+def test_what_a_link_leads_to_is_never_emptied(lab: Lab, root: RootPaths, tmp_path: Path) -> None:
+    precious = tmp_path / "precious"
+    (precious / "inner").mkdir(parents=True)
+    kept = tmp_path / "kept"
+    kept.mkdir()
+    (kept / "kept-on-purpose").touch()
+    aged(40, kept)
+    runs = scratch_of_runs()
+    runs.mkdir(parents=True)
+    (runs / "20200101-000000-aaaaaa").symlink_to(precious)
+    (runs / "20200101-000000-bbbbbb").symlink_to(kept)
+    evidence(root, "old", days=40)
+    assert plan_clearing(root, MONTH, now_ms=NOW_MS).swept == ()
+    (root.folder / REMOVED).symlink_to(precious)
+    said = ask(lab, "gc", "--older-than", "30d", "--json")
+    assert (said.code, said.json["error"]["code"]) == (MachineError.exit, "machine.unwritable")
+    (root.folder / REMOVED).unlink()
+    done = clear(root, MONTH, now_ms=NOW_MS)
+    assert (done.swept, [unit.name for unit in done.units if unit.goes]) == ((), ["old"])
+    assert sorted(path.name for path in (*precious.iterdir(), *kept.iterdir())) == ["inner", "kept-on-purpose"]
+
+
 def test_only_one_is_at_it(root: RootPaths) -> None:
     evidence(root, "old", days=40)
     (root.folder / REMOVED).mkdir()

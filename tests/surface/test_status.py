@@ -3,15 +3,20 @@
 import json
 import os
 import sqlite3
+import sys
 from contextlib import closing
 from pathlib import Path
+from subprocess import DEVNULL, PIPE, Popen
 from typing import Any
 
 import msgspec
 import pytest
 
 from proctor.campaign import ledger
+from proctor.campaign.lock import campaign_lock, is_held_by, owner_of
+from proctor.campaign.scratch import is_locked
 from proctor.config.load import load_config
+from proctor.contain.identity import identify
 from proctor.contain.intent import take_lock
 from proctor.errors import InputError
 from proctor.event.outcome import Outcome
@@ -173,6 +178,44 @@ def test_watching_where_there_is_no_terminal_tells_each_change_and_the_end(lab: 
         told = process.stdout.read()
     assert told.startswith(f"{CAMPAIGN}   cut off\n")
     assert "  5 cells left: " in told
+
+
+@pytest.mark.timeout(20)
+def test_a_lock_that_is_no_file_is_nobodys_and_nobody_waits_for_it(lab: Lab) -> None:
+    paths = made(lab)
+    os.mkfifo(paths.folder / "lock")
+    assert (stand(paths).is_live, owner_of(paths), is_locked(paths.folder)) == (False, None, False)
+    with pytest.raises(OSError, match="not a regular file"):
+        take_lock(paths.folder)
+    cancelled = ask(lab, "campaign", "cancel", CAMPAIGN, "--json")
+    assert (cancelled.code, cancelled.json["error"]["code"]) == (InputError.exit, "campaign.not-running")
+
+
+def test_a_cancel_signals_nobody_whom_a_lock_only_names(lab: Lab) -> None:
+    paths = made(lab)
+    # It catches both signals and would end of them, and holds no lock.
+    stranger = (
+        "import signal; signal.signal(signal.SIGUSR1, signal.default_int_handler);"
+        "signal.signal(signal.SIGUSR2, signal.default_int_handler); print(flush=True); input()"
+    )
+    with (
+        Popen([sys.executable, "-c", stranger], stdin=PIPE, stdout=PIPE, stderr=DEVNULL) as process,
+        campaign_lock(paths),
+    ):
+        assert process.stdout is not None
+        process.stdout.readline()
+        named = identify(process.pid)
+        assert named is not None
+        (paths.folder / "lock").write_bytes(msgspec.json.encode(named))
+        for words in ((), ("--now",)):
+            said = ask(lab, "campaign", "cancel", CAMPAIGN, *words, "--json")
+            assert (said.code, said.json["error"]["code"]) == (InputError.exit, "campaign.not-running")
+            assert f"names process {process.pid}" in said.json["error"]["what"]
+        ours = identify(os.getpid())
+        assert ours is not None
+        assert (is_held_by(paths, ours), is_held_by(paths, named)) == (True, False)
+        process.communicate(b"\n")
+        assert process.returncode == 0
 
 
 def test_a_ledger_of_the_first_version_stands_too(tmp_path: Path) -> None:

@@ -108,6 +108,15 @@ def read_origin(path: Path) -> Origin | None:
         return None if row is None else msgspec.convert(row, Origin)
 
 
+def has_begun(path: Path) -> bool:
+    """Whether there is a ledger, and a run in it. Nothing is made."""
+    if not path.is_file():
+        return False
+    with DATABASE.read(path) as connection:
+        [tables] = connection.execute("select count(*) from sqlite_master").fetchone()
+        return bool(tables) and connection.execute("select 1 from run").fetchone() is not None
+
+
 def read_costs(path: Path, *, flow: FlowId) -> tuple[int, float]:
     """How many sealed attempts of a flow have a known cost, and what they cost together."""
     with DATABASE.read(path) as connection:

@@ -4,13 +4,15 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 
 import msgspec
 
 from proctor.contain.identity import Identity, identify, is_alive
 from proctor.contain.intent import LOCK, take_lock
-from proctor.errors import MachineError
+from proctor.errors import EvidenceError, MachineError, disk_refusal
 from proctor.evidence.layout import CampaignPaths
+from proctor.evidence.reader import read_artifact
 
 _LOOKS = 20
 _LOOK_S = 0.01
@@ -18,8 +20,14 @@ _LOOK_S = 0.01
 
 @contextmanager
 def campaign_lock(paths: CampaignPaths) -> Iterator[None]:
-    """A kernel lock: it dies with its owner, so a dead owner blocks nobody. MachineError while one lives."""
-    lock = _taken(paths)
+    """A kernel lock: it dies with its owner, so a dead owner blocks nobody.
+
+    MachineError while one lives, or where the disk refuses.
+    """
+    try:
+        lock = _taken(paths)
+    except OSError as error:
+        raise disk_refusal(error, path=paths.folder / LOCK) from error
     if lock is None:
         name = paths.folder.name
         todo = f"`proctor campaign status {name}` shows how far it is, `proctor campaign cancel {name}` stops it."
@@ -48,9 +56,30 @@ def _taken(paths: CampaignPaths) -> int | None:
     return lock
 
 
+def is_held_by(paths: CampaignPaths, owner: Identity) -> bool:
+    """Whether the kernel says so too: anybody may write a name into a file. False where it cannot be told."""
+    try:
+        lock = (paths.folder / LOCK).lstat()
+        return any(_is_hold(descriptor, lock) for descriptor in Path(f"/proc/{owner.pid}/fd").iterdir())
+    except OSError:
+        return False
+
+
+def _is_hold(descriptor: Path, lock: os.stat_result) -> bool:
+    """Whether this open file of a process is the lock's, and locked: proc_pid_fdinfo(5)."""
+    try:
+        if not os.path.samestat(descriptor.stat(), lock):
+            return False
+        fdinfo = descriptor.parent.with_name("fdinfo") / descriptor.name
+        return any(line.split()[2:5] == ["FLOCK", "ADVISORY", "WRITE"] for line in fdinfo.read_text().splitlines())
+    except OSError:
+        # Closed meanwhile.
+        return False
+
+
 def owner_of(paths: CampaignPaths) -> Identity | None:
     """Who took it last, dead or alive; None where it does not say."""
     try:
-        return msgspec.json.decode((paths.folder / LOCK).read_bytes(), type=Identity)
-    except (OSError, msgspec.MsgspecError):
+        return read_artifact(paths.folder / LOCK, Identity)
+    except EvidenceError:
         return None

@@ -9,7 +9,7 @@ from pathlib import Path
 import anyio.to_thread
 
 from proctor.campaign.freeze import Frozen, freeze, thaw
-from proctor.campaign.ledger import Ledger, open_ledger
+from proctor.campaign.ledger import Ledger, has_begun, open_ledger
 from proctor.campaign.lock import campaign_lock
 from proctor.campaign.preflight import Ready, preflight
 from proctor.campaign.reconcile import reconcile
@@ -18,6 +18,7 @@ from proctor.campaign.spending import prices_of
 from proctor.campaign.stamp import stamp
 from proctor.canonical import digest_bytes
 from proctor.clock import Clock
+from proctor.errors import MachineError
 from proctor.evidence.artifacts import PlanFile
 from proctor.evidence.layout import CampaignPaths, RootPaths, write_artifact
 from proctor.evidence.reader import read_bytes
@@ -82,6 +83,9 @@ async def open_campaign(
             return freeze(loaded, paths=paths, workspaces=bases, redactor=redactor, is_canary=is_canary)
 
         frozen = await anyio.to_thread.run_sync(frozen_spec)
+        if resume is not None and not has_begun(paths.ledger):
+            # A new one would have everything run again, and what is sealed would belong to nobody.
+            raise MachineError("machine.ledger", f"{paths.folder.name} has a plan and no runs", file=str(paths.ledger))
         book = stack.enter_context(open_ledger(paths.ledger))
         claimed, usd_of = book.tried(state="claimed"), prices_of(loaded)
         book.apply(list(reconcile(claimed, root=RootPaths(root), at_ms=clock.wall_ms(), usd_of=usd_of)))

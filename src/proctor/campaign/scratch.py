@@ -10,7 +10,8 @@ from pathlib import Path
 
 from proctor import places
 from proctor.contain.intent import LOCK, take_lock
-from proctor.errors import disk_refusal
+from proctor.errors import EvidenceError, disk_refusal
+from proctor.evidence.disk import open_descriptor
 from proctor.ids import RunId
 from proctor.workspace.remove import remove
 
@@ -61,16 +62,22 @@ def _remove_locked(folder: Path) -> None:
     folder.rmdir()
 
 
+def _folders(runs: Path) -> list[Path]:
+    """No links: what they lead to is not ours to empty."""
+    inner = sorted(runs.iterdir()) if runs.is_dir() else []
+    return [each for each in inner if each.is_dir() and not each.is_symlink()]
+
+
 def kept_scratch(runs: Path) -> list[Path]:
     """What was kept on purpose, by the id of its run."""
-    return [folder for folder in sorted(runs.iterdir()) if (folder / _KEPT).exists()] if runs.is_dir() else []
+    return [folder for folder in _folders(runs) if (folder / _KEPT).exists()]
 
 
 def is_locked(folder: Path) -> bool:
     """Whether the owner of this folder lives. Nothing is made, and the lock is only shared for an instant."""
     try:
-        lock = os.open(folder / LOCK, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    except OSError:
+        lock = open_descriptor(folder / LOCK)
+    except EvidenceError:
         return False
     try:
         fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -83,12 +90,11 @@ def is_locked(folder: Path) -> bool:
 
 def dead_scratch(runs: Path) -> list[Path]:
     """What `sweep` would remove."""
-    folders = sorted(each for each in runs.iterdir() if each.is_dir()) if runs.is_dir() else []
-    return [each for each in folders if not (each / _KEPT).exists() and not is_locked(each)]
+    return [each for each in _folders(runs) if not (each / _KEPT).exists() and not is_locked(each)]
 
 
-def remove_kept(folder: Path) -> bool:
-    """Take away what was kept on purpose; False where its run lives. OSError where the machine refuses."""
+def remove_scratch(folder: Path) -> bool:
+    """Take it away, kept on purpose or not; False where its run lives. OSError where the machine refuses."""
     if (lock := take_lock(folder)) is None:
         return False
     try:
@@ -111,19 +117,15 @@ class Swept:
 def sweep(runs: Path) -> Swept:
     """Remove what a dead run left. A live one holds its lock, and the kernel drops it with its holder."""
     removed, kept, busy, refused = [], [], [], []
-    for folder in sorted(runs.iterdir()) if runs.is_dir() else []:
-        if not folder.is_dir():
-            continue
+    for folder in _folders(runs):
         if (folder / _KEPT).exists():
             kept.append(folder.name)
-        elif (lock := take_lock(folder)) is None:
-            busy.append(folder.name)
-        else:
-            try:
-                _remove_locked(folder)
+            continue
+        try:
+            if remove_scratch(folder):
                 removed.append(folder.name)
-            except OSError:
-                refused.append(folder.name)
-            finally:
-                os.close(lock)
+            else:
+                busy.append(folder.name)
+        except OSError:
+            refused.append(folder.name)
     return Swept(removed=tuple(removed), kept=tuple(kept), busy=tuple(busy), refused=tuple(refused))

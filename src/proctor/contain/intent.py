@@ -4,6 +4,7 @@ import errno
 import fcntl
 import os
 import secrets
+import stat
 import tempfile
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -82,8 +83,9 @@ async def open_intents(spawns: Path) -> AsyncIterator[IntentBook]:
 
 
 def owner_folders(spawns: Path) -> list[Path]:
-    """Owners dead or alive. A folder without a lock is none of ours."""
-    return sorted(lock.parent for lock in spawns.glob(f"*/{LOCK}") if not lock.parent.name.startswith(_UNBORN))
+    """Owners dead or alive. A folder without a lock is none of ours, and neither is one that a link leads to."""
+    folders = sorted(lock.parent for lock in spawns.glob(f"*/{LOCK}"))
+    return [each for each in folders if not each.name.startswith(_UNBORN) and not each.is_symlink()]
 
 
 def remove_owner(folder: Path) -> None:
@@ -106,12 +108,18 @@ def read_intents(folder: Path) -> list[Intent]:
 
 
 def take_lock(folder: Path) -> int | None:
-    """The lock of an owner's folder, held until the descriptor is closed; none while its owner lives."""
+    """The lock of an owner's folder, held until the descriptor is closed; none while its owner lives.
+
+    OSError where the machine refuses, or what has the lock's name is no file.
+    """
     try:
         # os.open gives what no child inherits, and the kernel drops the lock with its holder: the dead block nobody.
-        lock = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+        lock = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
     except FileNotFoundError:
         return None
+    if not stat.S_ISREG(os.fstat(lock).st_mode):
+        os.close(lock)
+        raise OSError(errno.EINVAL, "the lock is not a regular file")
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -176,8 +176,8 @@ CODES: dict[str, Meaning] = {
     ),
     "machine.locked": Meaning("Another live Proctor holds this campaign.", "Wait for it, or stop it.", retryable=True),
     "machine.ledger": Meaning(
-        "The campaign's ledger is damaged, of something else, or of a newer Proctor.",
-        "Use the Proctor that wrote it, or move the file away: the sealed attempts are the truth.",
+        "The campaign's ledger is gone, damaged, of something else, or of a newer Proctor.",
+        "Use the Proctor that wrote it, put back a copy of ledger.db, or run the spec again: it makes a new campaign.",
     ),
     "machine.proofs": Meaning(
         "proofs.db is damaged, of something else, or of a newer Proctor.",

@@ -13,6 +13,7 @@ import msgspec
 from proctor.errors import EvidenceError
 from proctor.event.outcome import Outcome
 from proctor.evidence.database import address
+from proctor.evidence.disk import open_descriptor
 from proctor.evidence.layout import CampaignPaths
 from proctor.ids import AttemptId, CellId, Digest, FlowId, MissionId, RunId, StrategyId
 
@@ -176,8 +177,8 @@ def _read(connection: sqlite3.Connection, version: int) -> LedgerContents:
 def is_live(campaign: CampaignPaths) -> bool:
     """Whether some Proctor holds the campaign's lock now. The kernel drops a dead owner's."""
     try:
-        file = os.open(campaign.folder / "lock", os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    except OSError:
+        file = open_descriptor(campaign.folder / "lock")
+    except EvidenceError:
         return False
     try:
         fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)

@@ -1,5 +1,6 @@
 """Letting go of old evidence: renamed away whole, then removed, so that no half of it ever looks whole."""
 
+import errno
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -8,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from proctor.campaign.retention import Fate, Kind, Rule, Unit, decide
-from proctor.campaign.scratch import dead_scratch, remove_kept, scratch_of_runs, sweep
+from proctor.campaign.scratch import dead_scratch, remove_scratch, scratch_of_runs, sweep
 from proctor.contain.intent import LOCK, take_lock
 from proctor.errors import MachineError, disk_refusal
 from proctor.evidence.disk import sync_folder
@@ -73,6 +74,9 @@ def _bin(root: RootPaths) -> Iterator[Path]:
     bin_ = root.folder / REMOVED
     try:
         bin_.mkdir(mode=0o700, exist_ok=True)
+        if bin_.is_symlink():
+            # What it leads to is not ours to empty.
+            raise NotADirectoryError(errno.ENOTDIR, "a symbolic link, and no folder")
         lock = take_lock(bin_)
     except OSError as error:
         raise disk_refusal(error, path=bin_) from error
@@ -109,7 +113,7 @@ def _done(fate: Fate, root: RootPaths, bin_: Path | None, *, now_ms: int, refuse
     unit = fate.unit
     try:
         if unit.kind == "scratch":
-            why = None if remove_kept(places_of(unit)[0]) else "running"
+            why = None if remove_scratch(places_of(unit)[0]) else "running"
         else:
             why = "its evidence root is gone" if bin_ is None else _remove(unit, root, bin_, now_ms=now_ms)
     except OSError as error:

@@ -13,6 +13,7 @@ from proctor.campaign.retention import Kind, Unit
 from proctor.campaign.scratch import is_locked, kept_scratch, scratch_of_runs
 from proctor.errors import EvidenceError
 from proctor.evidence.layout import SEAL_SIGNATURE, CampaignPaths, RootPaths
+from proctor.evidence.reader import read_artifact
 from proctor.report.ledger import is_live, read_run_ids
 from proctor.report.query import find_run
 
@@ -108,10 +109,10 @@ def run_ids(root: RootPaths, campaign: CampaignPaths) -> tuple[str, ...]:
 
 
 def stated_runs(root: RootPaths) -> Iterator[str]:
-    """Runs that an in-toto statement in the root itself names."""
+    """Runs that an in-toto statement in the root itself names. One may be a link: it names them all the same."""
     for file in sorted(root.folder.glob("*.json")):
-        with suppress(OSError, msgspec.MsgspecError):
-            told = msgspec.json.decode(file.read_bytes(), type=_Statement)
+        with suppress(EvidenceError):
+            told = read_artifact(Path(os.path.realpath(file)), _Statement)
             yield from {each.name.partition("/")[0] for each in told.subject}
 
 

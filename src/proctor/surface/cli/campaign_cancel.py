@@ -4,7 +4,7 @@ import os
 import signal
 from pathlib import Path
 
-from proctor.campaign.lock import owner_of
+from proctor.campaign.lock import is_held_by, owner_of
 from proctor.campaign.stops import DRAIN, STOP
 from proctor.contain.identity import pin, send_signal
 from proctor.errors import InputError
@@ -54,6 +54,9 @@ def _signal(campaign: CampaignPaths, *, is_now: bool) -> int:
         raise InputError("campaign.not-running", f"nobody runs {campaign.folder.name}")
     number = STOP if is_now else DRAIN
     try:
+        if not is_held_by(campaign, owner):
+            what = f"the lock of {campaign.folder.name} names process {owner.pid}, which does not hold it"
+            raise InputError("campaign.not-running", what, suggestion="Stop whoever holds it, as `lslocks` tells.")
         if not _is_caught(number, pid=owner.pid):
             what = f"{campaign.folder.name} is run from Python, by process {owner.pid}, which only its owner can stop"
             raise InputError("campaign.not-running", what, suggestion="Cancel the task that awaits proctor.run there.")
