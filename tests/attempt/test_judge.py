@@ -128,6 +128,10 @@ MISSED = [
         ExpectSpec(workspace=WorkspaceExpect(only=[])),
         "workspace: expected no change at all, got 'src/greet.py', 'src/deep/names.py', 'notes.md'",
     ),
+    (
+        ExpectSpec(workspace=WorkspaceExpect(only=["[z-a]"])),
+        "workspace: no glob: in `[z-a]` z comes after a",
+    ),
 ]
 
 
