@@ -141,6 +141,12 @@ def test_what_did_not_is_told_with_what_was_found(expect: ExpectSpec, miss: str)
     assert judged(expect) == Expectation(met=False, misses=(miss,))
 
 
+def test_a_pointer_to_an_entry_that_no_list_has_finds_nothing() -> None:
+    beyond = f"/items/{'9' * 5000}"  # more digits than int() takes
+    [miss] = judged(ExpectSpec(result=ResultExpect(has=[beyond]))).misses
+    assert miss.startswith(f"result: expected something at {beyond}, got ")
+
+
 def test_calls_are_equal_where_the_metrics_say_so() -> None:
     calls = [call(given={"count": 1}), call(given={"count": True}), call(given={"count": 1})]
     assert measured(calls).longest_streak == 1
