@@ -128,6 +128,10 @@ MISSED = [
         ExpectSpec(workspace=WorkspaceExpect(only=[])),
         "workspace: expected no change at all, got 'src/greet.py', 'src/deep/names.py', 'notes.md'",
     ),
+    (
+        ExpectSpec(workspace=WorkspaceExpect(only=["[z-a]"])),
+        "workspace: no glob: in `[z-a]` z comes after a",
+    ),
 ]
 
 
@@ -135,6 +139,12 @@ MISSED = [
 @pytest.mark.parametrize(("expect", "miss"), MISSED)
 def test_what_did_not_is_told_with_what_was_found(expect: ExpectSpec, miss: str) -> None:
     assert judged(expect) == Expectation(met=False, misses=(miss,))
+
+
+def test_a_pointer_to_an_entry_that_no_list_has_finds_nothing() -> None:
+    beyond = f"/items/{'9' * 5000}"  # more digits than int() takes
+    [miss] = judged(ExpectSpec(result=ResultExpect(has=[beyond]))).misses
+    assert miss.startswith(f"result: expected something at {beyond}, got ")
 
 
 def test_calls_are_equal_where_the_metrics_say_so() -> None:

@@ -22,6 +22,7 @@ from proctor.contain.identity import identify
 from proctor.errors import InputError, MachineError
 from proctor.evidence.layout import CampaignPaths
 from proctor.spec.load import load_spec
+from proctor.surface.cli.resuming import load_again
 from tests.runtime.twin import run
 
 # As version 1 made it.
@@ -179,3 +180,18 @@ def test_what_a_link_in_the_place_of_a_lock_leads_to_stays_as_it_is(tmp_path: Pa
     with pytest.raises(MachineError), campaign_lock(CampaignPaths(folder)):
         pass
     assert precious.read_text() == "of somebody else"
+
+
+def test_a_secret_in_the_path_of_the_spec_stands_nowhere_and_resume_asks_for_the_path(
+    spec: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    secret = "hunter2-of-the-north"
+    monkeypatch.setenv("MAIL_PASSWORD", secret)
+    hidden = spec.rename(spec.with_name(f"spec-{secret}.yaml"))
+    paths = campaign(hidden).paths
+    kept = [file for file in (spec.parent / "evidence").rglob("*") if file.is_file()]
+    assert [file for file in kept if secret.encode() in file.read_bytes()] == []
+    with pytest.raises(InputError) as caught:
+        load_again(paths, None)
+    assert (caught.value.code, secret in str(caught.value)) == ("campaign.no-spec", False)
+    assert campaign(load_again(paths, hidden).path, resume=paths).attempts == ()

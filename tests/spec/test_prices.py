@@ -57,6 +57,8 @@ def test_a_price_file_says_what_tokens_cost_and_since_when(folder: Path) -> None
         ("openai/gpt-x", Tokens(input=400_000, output=100_000, total=500_000, cached_input=200_000), 1.275),
         # How much of the input was cached nobody has said, and it matters here.
         ("openai/gpt-x", Tokens(input=400_000, output=100_000, total=500_000), None),
+        # More was cached than there was, which an agent may say and nobody can be charged for.
+        ("openai/gpt-x", Tokens(input=1, output=0, total=1, cached_input=1_000_000), None),
         ("local/llama", Tokens(input=400_000, output=100_000, total=500_000), 0.0),
         ("openai/gpt-y", Tokens(input=1, output=1, total=2, cached_input=0), None),
         ("openai/gpt-x", None, None),
@@ -74,6 +76,13 @@ def test_what_an_attempt_cost(folder: Path, model: str, tokens: Tokens | None, u
         ("2026-11-01", "2026-13-01", 2, "since", "expected a date, as in 2026-11-01, found a string"),
         ("2026-11-01", "today", 2, "since", "expected a date, as in 2026-11-01, found a string"),
         ("input: 1.25", "input: -1", 4, 'models["openai/gpt-x"].input', "expected a number >= 0.0, found -1"),
+        (
+            "input: 1.25",
+            "input: 1.0e+308",
+            4,
+            'models["openai/gpt-x"].input',
+            "expected a number <= 1000000.0, found 1e+308",
+        ),
         ("input: 1.25, ", "", 4, 'models["openai/gpt-x"].input', "`input` is missing"),
         ("output: 10", "outptu: 10", 4, 'models["openai/gpt-x"].outptu', "an unknown key"),
     ],

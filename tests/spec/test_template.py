@@ -97,6 +97,22 @@ def test_a_token_that_is_none_is_told_with_its_line(
     assert told(lambda: load_spec(path)) == [("spec.template", line, None, what, suggestion)]
 
 
+class Watched(str):
+    """Text that knows how many of its characters were looked at for lines."""
+
+    counted = 0
+
+    def count(self, what: str, start: Any = 0, end: Any = None, /) -> int:
+        self.counted += (len(self) if end is None else end) - start
+        return super().count(what, start, end)
+
+
+def test_lines_are_counted_once_however_many_tokens_there_are() -> None:
+    text = Watched("{{prompt}}\n" * 1000)
+    assert parse_template(text, file="t").fill({"prompt": "a"}) == "a\n" * 1000
+    assert text.counted <= len(text)
+
+
 def test_every_fault_of_every_template_is_told_and_a_missing_one_at_its_key(
     path: Path, folder: Path, told: Told
 ) -> None:

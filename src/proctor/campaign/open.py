@@ -95,7 +95,8 @@ async def open_campaign(
         usd, usd_unknown = book.spent()
         cells = _to_try(plan, known, only=only)
         if cells:
-            file = "" if loaded.is_built else str(loaded.path)
+            # Where a secret is a part of it, resume has to be told.
+            file = "" if loaded.is_built else redactor.text(str(loaded.path)).text
             book.begin(plan, run=run_id, at_ms=now_ms, file=file, spec=loaded.digest)
         if resume is None:
             # Last of the set-up: a campaign without a plan was cut off before anything ran.

@@ -126,7 +126,7 @@ CODES: dict[str, Meaning] = {
     ),
     "campaign.not-begun": Meaning("The campaign was cut off before anything ran.", "Run the spec again."),
     "campaign.no-spec": Meaning(
-        "No file holds the campaign's spec: it was moved, built on the spot, or an older Proctor kept no place.",
+        "The campaign's spec is not found: it was moved or built, its path holds a secret, or none was kept.",
         "Say where it lies with `--spec FILE`; go on with what Python built by `proctor.run(…, resume=ID)`.",
     ),
     "campaign.not-running": Meaning("Nobody runs the campaign now.", "There is nothing to cancel."),

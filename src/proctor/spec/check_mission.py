@@ -10,6 +10,7 @@ import msgspec
 from proctor.errors import InputError
 from proctor.spec.duration import parse_duration_s
 from proctor.spec.expect import ExpectSpec, Verified
+from proctor.spec.glob import compile_glob
 from proctor.spec.literal import INSTEAD, WRITTEN_OUT, literal_secrets
 from proctor.spec.missions import SUFFIX, Written
 from proctor.spec.model import MissionSpec, WorkspaceSpec
@@ -133,3 +134,7 @@ def _glob_faults(written: Written, expect: ExpectSpec) -> Iterator[InputError]:
             if glob.startswith(("/", "./")) or ".." in PurePath(glob).parts:
                 what = "paths are those in the workspace, as in `src/*.py`"
                 yield written.problem("spec.type", what, key=f"expect.workspace.{group}[{at}]")
+            try:
+                compile_glob(glob)
+            except ValueError as error:
+                yield written.problem("spec.type", f"no glob: {error}", key=f"expect.workspace.{group}[{at}]")

@@ -3,7 +3,7 @@
 import re
 from typing import Any, Final
 
-_INDEX = re.compile(r"0|[1-9][0-9]*")
+_INDEX = re.compile(r"0|[1-9][0-9]{0,17}")  # no list is longer, and int() takes no digits without end
 _BAD_ESCAPE = re.compile(r"~(?![01])")
 
 

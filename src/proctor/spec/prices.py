@@ -13,7 +13,7 @@ from proctor.spec.model import SCRIPTED, CampaignSpec, ModelSpec
 from proctor.spec.near import nearest
 from proctor.spec.struct import Spec, Text
 
-Usd = Annotated[float, Meta(ge=0)]
+Usd = Annotated[float, Meta(ge=0, le=1_000_000)]
 
 _PER: Final = 1_000_000
 
@@ -34,7 +34,7 @@ class Prices(Spec, frozen=True, kw_only=True):
     models: Annotated[dict[Text, Price], Meta(min_length=1)]
 
     def usd(self, model: str, tokens: Tokens | None) -> float | None:
-        """None where the model has no price here, or where it is not known what was used.
+        """None where the model has no price here, or where it is not known what was used, or told as it cannot be.
 
         >>> prices = Prices(version=1, since=date(2026, 11, 1), models={"a/b": Price(input=2, output=10)})
         >>> prices.usd("a/b", Tokens(input=500_000, output=100_000, total=600_000))
@@ -43,7 +43,7 @@ class Prices(Spec, frozen=True, kw_only=True):
         True
         """
         price = self.models.get(model)
-        if price is None or tokens is None:
+        if price is None or tokens is None or not 0 <= (tokens.cached_input or 0) <= tokens.input or tokens.output < 0:
             return None
         if price.cached_input is None or price.cached_input == price.input:
             return (tokens.input * price.input + tokens.output * price.output) / _PER

@@ -38,11 +38,13 @@ def parse_template(text: str, *, file: str) -> Template:
 
 
 def _problems(text: str, *, file: str) -> Iterator[InputError]:
-    names = []
+    names = set()
+    line, counted = 1, 0
     for found in _TOKEN.finditer(text):
-        line = text.count("\n", 0, found.start()) + 1
+        line += text.count("\n", counted, found.start())
+        counted = found.start()
         name = found[1]
-        names.append(name)
+        names.add(name)
         if name is None:
             what = "`{{` opens a token that is not closed on its line"
             yield InputError("spec.template", what, file=file, line=line, suggestion="Close it by `}}`.")

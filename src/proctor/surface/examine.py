@@ -14,6 +14,7 @@ from proctor.evidence.validate import Status, Validation, conclude, validate_att
 from proctor.ids import AttemptId
 from proctor.report.cells import has_result, speakers
 from proctor.report.check_campaign import check_campaign
+from proctor.report.check_tally import miscounted
 from proctor.report.ledger import is_live
 from proctor.report.live import is_run_live, is_running, while_running
 from proctor.report.place import Place, latest_campaign, root_of
@@ -71,9 +72,13 @@ def check_row(row: AttemptRow, *, is_strict: bool) -> tuple[Evidence, tuple[Prob
 def damage_of(campaign: CampaignPaths) -> dict[AttemptId, tuple[Problem, ...]]:
     """What a strict look finds wrong with the results of a campaign, or with what its ledger says of them."""
     damage: dict[AttemptId, tuple[Problem, ...]] = {}
-    for row in speakers(find_campaign(root_of(campaign), campaign).rows):
+    rows = find_campaign(root_of(campaign), campaign).rows
+    counted = dict(miscounted(campaign, rows))
+    for row in speakers(rows):
         if has_result(row):
             evidence, problems = check_row(row, is_strict=True)
+            if row.attempt_id in counted:
+                problems = (*problems, counted[row.attempt_id])
             if found := report_row(row, evidence=evidence, problems=problems).problems:
                 damage[row.attempt_id] = found
     return damage
@@ -137,6 +142,10 @@ def _ledger(campaign: CampaignPaths) -> Examined:
             Problem(code=problem.code, file=f"{row.attempt_id}/{problem.file}", detail=problem.detail)
             for row in rows
             for problem in row.problems
+        ),
+        *(
+            Problem(code=problem.code, file=f"{attempt_id}/{problem.file}", detail=problem.detail)
+            for attempt_id, problem in miscounted(campaign, found.rows)
         ),
         *check_campaign(campaign, root=root, found=found),
     ]
