@@ -16,7 +16,8 @@ import yaml
 
 from proctor.attempt.recheck import examine_run
 from proctor.campaign.agents import Between
-from proctor.campaign.run import CampaignResult, Stops, run_campaign
+from proctor.campaign.run import CampaignResult, run_campaign
+from proctor.campaign.stops import Stops
 from proctor.campaign.watch import CampaignWatcher
 from proctor.event.row import Row
 from proctor.evidence.artifacts import AttemptReport, RunnerRef

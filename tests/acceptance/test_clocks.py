@@ -5,7 +5,7 @@ import os
 import pytest
 
 from proctor.attempt.machine import State
-from proctor.campaign.run import Stops
+from proctor.campaign.stops import Stops
 from proctor.campaign.watch import CampaignWatcher
 from proctor.event.outcome import Outcome
 from proctor.ids import AttemptId

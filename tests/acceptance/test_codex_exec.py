@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 import proctor
-from proctor.campaign.run import Stops
+from proctor.campaign.stops import Stops
 from proctor.campaign.watch import CampaignWatcher
 from proctor.errors import RefusedError
 from proctor.event.model import ErrorReported, Event, ToolBegan, TurnEnded

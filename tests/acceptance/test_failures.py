@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from proctor.attempt.recheck import examine
-from proctor.campaign.run import Stops
+from proctor.campaign.stops import Stops
 from proctor.campaign.watch import CampaignWatcher
 from proctor.errors import CODES, bucket_of
 from proctor.event.model import ErrorReported, Event, ToolBegan, TurnEnded

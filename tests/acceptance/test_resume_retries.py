@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from proctor.attempt.machine import State
-from proctor.campaign.run import CampaignResult, Stops
+from proctor.campaign.run import CampaignResult
+from proctor.campaign.stops import Stops
 from proctor.campaign.watch import CampaignWatcher
 from proctor.contain.bundled import CODEX_WHEEL, bundled_file
 from proctor.event.model import Event, ToolBegan

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from proctor import places
-from proctor.campaign.run import Stops
+from proctor.campaign.stops import Stops
 from proctor.campaign.watch import CampaignWatcher
 from proctor.event.model import Event, ToolBegan
 from proctor.event.outcome import Outcome

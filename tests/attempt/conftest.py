@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from proctor.campaign.run import Stops
+from proctor.campaign.stops import Stops
 from proctor.campaign.watch import CampaignWatcher
 from proctor.event.model import Event, ToolBegan
 from proctor.evidence.layout import AttemptPaths, RunPaths

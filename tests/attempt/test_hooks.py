@@ -7,7 +7,7 @@ import pytest
 
 from proctor.attempt import hooks
 from proctor.attempt.machine import State
-from proctor.campaign.run import Stops
+from proctor.campaign.stops import Stops
 from proctor.campaign.watch import CampaignWatcher
 from proctor.event.outcome import Outcome
 from proctor.event.row import HookEnded

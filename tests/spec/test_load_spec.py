@@ -7,6 +7,7 @@ from typing import Any, TypeAlias
 import pytest
 
 from proctor.canonical import digest_bytes
+from proctor.errors import InputError
 from proctor.event.outcome import Outcome
 from proctor.ids import FlowId, MissionId, StrategyId
 from proctor.spec.expect import ExpectSpec, Verified
@@ -335,3 +336,13 @@ def test_a_spec_is_named_as_the_user_named_it(folder: Path, monkeypatch: pytest.
     monkeypatch.chdir(folder)
     loaded = load_spec(Path("spec.yaml"))
     assert (loaded.file, loaded.folder) == ("spec.yaml", folder)
+
+
+def test_a_spec_that_is_not_there_is_told_with_the_name_that_may_have_been_meant(tmp_path: Path) -> None:
+    (tmp_path / "two-vendors.yaml").touch()
+    with pytest.raises(InputError) as caught:
+        load_spec(tmp_path / "two-vendor.yaml")
+    assert (caught.value.code, caught.value.suggestion) == (
+        "spec.unreadable",
+        f"Did you mean `{tmp_path / 'two-vendors.yaml'}`?",
+    )

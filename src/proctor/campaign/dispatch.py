@@ -24,21 +24,6 @@ from proctor.plan.standing import UNTRIED, Standing, Tried, follows
 _TRIED_AGAIN = (Remedy.AGAIN, Remedy.YIELD, Remedy.PARK)
 
 
-class _Places:
-    """What an attempt takes of all that is rationed, given back once: when its agent is at rest, or it is over."""
-
-    def __init__(self, job: Job, dispatcher: "Dispatcher") -> None:
-        self._job = job
-        self._dispatcher = dispatcher
-        self._is_held = True
-
-    def leave(self) -> None:
-        if self._is_held:
-            self._is_held = False
-            self._dispatcher.scheduler.leave(self._job)
-            self._dispatcher.news.set()
-
-
 @dataclass(slots=True, kw_only=True)
 class Dispatcher:
     """`standings` are those of the cells so far; `results` are of this run. `news` is that something has changed."""
@@ -121,7 +106,7 @@ class Dispatcher:
             self.attempts.watcher.scheduled(picture, waiting=waiting)
 
     async def _try(self, job: Job) -> None:
-        cell, places = self.cells[job.cell], _Places(job, self)
+        cell = self.cells[job.cell]
         try:
             candidate = await self.attempts.choose(cell)
             if job.keys != self.attempts.agents.keys(self.attempts.flows[cell.flow]):
@@ -137,16 +122,20 @@ class Dispatcher:
                 candidate=candidate,
                 claimed_at_ms=claimed_at_ms,
                 left=self._left(standing),
-                at_rest=places.leave,
+                at_rest=lambda: self._leave(job),
             )
-            places.leave()
+            self._leave(job)
             self.results.append(result)
             tried = self._tried(cell, result, claimed_at_ms=claimed_at_ms, n=standing.made + 1)
             await self._learn(job, cell, result, tried=tried, strategy=candidate.strategy)
         finally:
-            places.leave()
             self._running -= 1
-            self.news.set()
+            self._leave(job)
+
+    def _leave(self, job: Job) -> None:
+        """What it takes of all that is rationed is free: its agent is at rest, or it is over."""
+        self.scheduler.leave(job)
+        self.news.set()
 
     def _left(self, standing: Standing) -> tuple[ClockName, int] | None:
         """What is left of the shorter of the clocks over more than an attempt, where there is one."""

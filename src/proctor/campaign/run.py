@@ -34,8 +34,6 @@ from proctor.runtime.base import Decide
 from proctor.spec.load import LoadedSpec
 from proctor.spec.model import Approvals
 
-__all__ = ["CampaignResult", "Stops", "run_campaign"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CampaignResult:

@@ -9,8 +9,9 @@ from proctor.errors import InputError
 from proctor.fact import Authority, Fact
 from proctor.ids import StrategyId
 from proctor.runtime.registry import OURS, offers
-from proctor.spec.marked import Marked, nearest
+from proctor.spec.marked import Marked
 from proctor.spec.model import AUTO
+from proctor.spec.near import nearest
 from proctor.spec.tree import child_path
 
 DEFAULT_LANE: Final = StrategyId("codex_app_server")

@@ -14,7 +14,7 @@ from proctor.errors import InputError, MachineError
 from proctor.ids import StrategyId
 from proctor.runtime.base import Runtime
 from proctor.runtime.capability import Claims
-from proctor.spec.marked import nearest
+from proctor.spec.near import nearest
 
 GROUP = "proctor.runtimes"
 OURS = "proctor"

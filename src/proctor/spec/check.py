@@ -10,11 +10,11 @@ from proctor.spec.check_login import VARIABLE, is_of_a_model, login_faults, vari
 from proctor.spec.check_mission import NO_ID, id_like, is_id, mission_faults
 from proctor.spec.duration import parse_duration_s
 from proctor.spec.literal import INSTEAD, WRITTEN_OUT, literal_secrets
-from proctor.spec.marked import Marked, nearest
+from proctor.spec.marked import Marked
 from proctor.spec.missions import Written, written_inline
 from proctor.spec.missions import inline_missions as inline_missions
 from proctor.spec.model import AUTO, SCRIPTED, CampaignSpec, FlowSpec, Isolation, Sandbox
-from proctor.spec.near import suggest
+from proctor.spec.near import nearest, suggest
 from proctor.spec.select import places
 from proctor.spec.struct import Duration
 from proctor.spec.tree import child_path

@@ -8,9 +8,10 @@ from typing import Any
 from proctor.canonical import digest_bytes
 from proctor.errors import CollectedInputError, InputError
 from proctor.ids import Digest, FlowId
-from proctor.spec.marked import Marked, nearest, read_source
+from proctor.spec.marked import Marked, read_source
 from proctor.spec.missions import SUFFIX, Written, decode_text, find_files, read_mission, written_inline
 from proctor.spec.model import CampaignSpec, SecretFile
+from proctor.spec.near import nearest
 from proctor.spec.prices import Prices, decode_prices
 from proctor.spec.running import MissionsFolder
 from proctor.spec.template import Template, parse_template

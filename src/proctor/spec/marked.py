@@ -15,8 +15,7 @@ import msgspec
 
 from proctor.errors import CollectedInputError, InputError
 from proctor.spec.literal import INSTEAD, WRITTEN_OUT, looks_secret, unspoken
-from proctor.spec.near import MAX_WORD, suggest
-from proctor.spec.near import nearest as nearest
+from proctor.spec.near import MAX_WORD, nearest, suggest
 from proctor.spec.tree import Node, child_path, read_tree
 
 MAX_FILE_BYTES: Final = 4 * 1024 * 1024
@@ -86,12 +85,22 @@ def read_source(path: Path) -> bytes:
         with path.open("rb") as stream:
             data = stream.read(MAX_FILE_BYTES + 1)
     except OSError as error:
-        raise InputError("spec.unreadable", error.strerror or str(error), file=str(path)) from error
+        what, close = error.strerror or str(error), _beside(path) if isinstance(error, FileNotFoundError) else None
+        suggestion = None if close is None else f"Did you mean `{path.with_name(close)}`?"
+        raise InputError("spec.unreadable", what, file=str(path), suggestion=suggestion) from error
     except ValueError as error:  # a NUL in the path
         raise InputError("spec.unreadable", str(error), file=str(path)) from error
     if len(data) > MAX_FILE_BYTES:
         raise InputError("spec.unreadable", f"larger than {MAX_FILE_BYTES // 1024**2} MiB", file=str(path))
     return data
+
+
+def _beside(path: Path) -> str | None:
+    """The file beside it that may have been meant."""
+    try:
+        return nearest(path.name, (each.name for each in path.parent.iterdir()))
+    except OSError:
+        return None
 
 
 def decode_bytes(data: bytes, type_: type[T], *, file: str) -> Marked[T]:

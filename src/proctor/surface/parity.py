@@ -15,8 +15,8 @@ from proctor.report.row import Report, ReportRow
 from proctor.report.view import AttemptView, view_attempt
 from proctor.runtime.registry import strategy_ids
 from proctor.spec.load import LoadedSpec, load_built, load_spec
-from proctor.spec.marked import nearest
 from proctor.spec.model import SCRIPTED, CampaignSpec, FlowSpec
+from proctor.spec.near import nearest
 
 
 def suite_of_two(suite: Path, left: str, right: str) -> LoadedSpec:

@@ -10,9 +10,9 @@ import anyio
 import anyio.abc
 
 from proctor.attempt.model import DECIDE_S
-from proctor.campaign.run import CampaignResult, Stops, run_campaign
+from proctor.campaign.run import CampaignResult, run_campaign
 from proctor.campaign.scratch import scratch_of_runs
-from proctor.campaign.stops import DRAIN, STOP
+from proctor.campaign.stops import DRAIN, STOP, Stops
 from proctor.clock import SYSTEM_CLOCK
 from proctor.errors import Exit, InputError, ProctorError
 from proctor.evidence.layout import CampaignPaths, RootPaths
