@@ -13,6 +13,7 @@ from proctor.campaign.run import run_campaign
 from proctor.campaign.watch import CampaignWatcher
 from proctor.ids import AttemptId
 from proctor.spec.load import load_spec
+from proctor.surface.cli.app import collect_seldom
 
 KEY = "BENCH_API_KEY"
 PARALLEL = 16
@@ -67,6 +68,7 @@ class FromTheFirst(CampaignWatcher):
 
 
 def main() -> None:
+    collect_seldom()
     spec, root, since = sys.argv[1:]
     loaded, watcher = load_spec(Path(spec)), FromTheFirst(State(since))
     result = anyio.run(lambda: run_campaign(loaded, root=Path(root), watcher=watcher))

@@ -67,7 +67,7 @@ class MetricsFold:
     """Feed it each row and then that row's events."""
 
     def __init__(self) -> None:
-        self._frames: Counter[str] = Counter({dir_.value: 0 for dir_ in Dir})
+        self._frames: Counter[Dir] = Counter(dict.fromkeys(Dir, 0))
         self._kinds: Counter[str] = Counter()
         self._open: dict[CallId, ToolBegan] = {}
         self._count: Counter[type[Event]] = Counter()
@@ -89,7 +89,7 @@ class MetricsFold:
         return self._kinds.total()
 
     def row(self, row: Row) -> None:
-        self._frames[row.dir.value] += 1
+        self._frames[row.dir] += 1
         self._redacted += bool(row.redacted)
         self._first_ms = row.at_ms if self._first_ms is None else self._first_ms
         self._last_ms = row.at_ms
@@ -119,7 +119,7 @@ class MetricsFold:
         calls, times = self._calls, sorted(self._intervals_ms)
         span_ms = None if self._first_ms is None or self._last_ms is None else self._last_ms - self._first_ms
         return Metrics(
-            frames=dict(sorted(self._frames.items())),
+            frames={dir_.value: count for dir_, count in sorted(self._frames.items())},
             events=self._count.total(),
             unrecognized=self._count[Unrecognized],
             replies=self._count[Replied],
