@@ -14,10 +14,10 @@ from proctor.attempt.policy import violations
 from proctor.errors import EvidenceError, advice
 from proctor.event.trace import ToolCall
 from proctor.evidence import canary, layout
-from proctor.evidence.artifacts import AttemptRecord, AttemptReport, Feedback, RunnerRef, Seal, StreamHead
+from proctor.evidence.artifacts import AttemptRecord, AttemptReport, Feedback, RunnerRef, Seal, SealedFile, StreamHead
 from proctor.evidence.reader import read_rows
 from proctor.evidence.redact import Redactor
-from proctor.evidence.seal import draw_up
+from proctor.evidence.seal import draw_up, measure_bytes
 from proctor.ids import ProcessId, ThreadId
 from proctor.probe.gate import decide
 from proctor.probe.model import ProbeRow, require
@@ -51,9 +51,10 @@ def finalize(
     redactor: Redactor,
     duration_ms: int,
     streams: Mapping[str, StreamHead],
+    files: Mapping[str, SealedFile],
     changes: bytes | None = None,
 ) -> tuple[AttemptReport, Seal]:
-    """Write what is left of the layout, all but the seal, which is drawn up.
+    """Write what is left of the layout, all but the seal, which is drawn up. `streams` and `files` are of the streams.
 
     `changes` are what workspace.diff will say, where that was worked out before something else was let near it.
     """
@@ -104,9 +105,11 @@ def finalize(
         duration_ms=duration_ms,
     )
     written[layout.REPORT] = layout.write_artifact(paths.report, report, redactor=redactor, is_durable=False)
-    planted = canary.among(ask.secrets)
-    unsaid = b"" if planted is None else planted.value.encode()
-    sealed = draw_up(paths, attempt_id=ask.attempt_id, clock=ask.clock, streams=streams, unsaid=unsaid, written=written)
+    unsaid = canary.unsaid(canary.among(ask.secrets))
+    known = {name: measure_bytes(data, file=name, unsaid=unsaid) for name, data in written.items()}
+    sealed = draw_up(
+        paths, attempt_id=ask.attempt_id, clock=ask.clock, streams=streams, unsaid=unsaid, known={**known, **files}
+    )
     for name, data in conversation.written.items():
         # An agent that may write anywhere could have changed what was written before it began.
         if sealed.files[name].sha256 != hashlib.sha256(data).hexdigest():

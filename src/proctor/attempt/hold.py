@@ -155,6 +155,7 @@ class _Holder:
 
     async def finish(self, record: Recording) -> None:
         record.tap.release("")
+        record.tap.commit()
         self._stream.close()
         with anyio.move_on_after(SEAL_S) as patience:
             await anyio.to_thread.run_sync(self._seal, record, abandon_on_cancel=True)
@@ -177,6 +178,7 @@ class _Holder:
             redactor=self._redactor,
             duration_ms=round((ask.clock.steady_s() - self._began_s) * 1000),
             streams=record.heads(),
+            files=record.files(),
         )
         # Whoever waited was told that there is no seal.
         if not self._is_given_up:

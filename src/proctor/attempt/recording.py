@@ -9,7 +9,7 @@ from proctor.attempt.derive import Derivation
 from proctor.attempt.model import AttemptAsk
 from proctor.attempt.tap import OnEvent, RecordingTap
 from proctor.evidence import canary, layout
-from proctor.evidence.artifacts import StreamHead
+from proctor.evidence.artifacts import SealedFile, StreamHead
 from proctor.evidence.recorder import ChainedLog, FrameLog
 from proctor.evidence.redact import Redactor
 
@@ -26,12 +26,16 @@ class Recording:
     tap: RecordingTap
 
     def heads(self) -> dict[str, StreamHead]:
-        return {
-            layout.FRAMES: self.frames.head,
-            layout.TOOL_CALLS: self.calls.head,
-            layout.TRANSCRIPT: self.transcript.head,
-            layout.PROBES: self.probes.head,
-        }
+        return {name: stream.head for name, stream in self._streams()}
+
+    def files(self) -> dict[str, SealedFile]:
+        return {name: stream.file for name, stream in self._streams()}
+
+    def _streams(self) -> Iterator[tuple[str, FrameLog | ChainedLog]]:
+        yield layout.FRAMES, self.frames
+        yield layout.TOOL_CALLS, self.calls
+        yield layout.TRANSCRIPT, self.transcript
+        yield layout.PROBES, self.probes
 
 
 @contextmanager
@@ -43,17 +47,18 @@ def open_recording(
     def kept(path: Path) -> Path | None:
         return path if is_on_disk else None
 
-    paths = ask.paths
+    paths, planted = ask.paths, canary.among(ask.secrets)
+    unsaid = canary.unsaid(planted)
     with (
-        FrameLog(kept(paths.frames), redactor=redactor, clock=ask.clock) as frames,
-        ChainedLog(kept(paths.tool_calls)) as calls,
-        ChainedLog(kept(paths.transcript)) as transcript,
-        ChainedLog(kept(paths.probes), redactor=redactor) as probes,
+        FrameLog(kept(paths.frames), redactor=redactor, clock=ask.clock, unsaid=unsaid) as frames,
+        ChainedLog(kept(paths.tool_calls), unsaid=unsaid) as calls,
+        ChainedLog(kept(paths.transcript), unsaid=unsaid) as transcript,
+        ChainedLog(kept(paths.probes), redactor=redactor, unsaid=unsaid) as probes,
     ):
         derivation = Derivation(ask.runtime.normalizer(), trace=calls.append, transcript=transcript.append)
         tap = RecordingTap(frames, derivation, watcher=watcher)
-        if (planted := canary.among(ask.secrets)) is not None:
-            tap.say(canary.shown(planted))
+        if planted is not None:
+            tap.note(canary.shown(planted))
         yield Recording(
             frames=frames, calls=calls, transcript=transcript, probes=probes, derivation=derivation, tap=tap
         )

@@ -36,7 +36,8 @@ from proctor.workspace.remove import remove
 from proctor.workspace.snapshot import EMPTY, Snapshot, is_empty, remove_leftovers, snapshot
 
 SMALL_BYTES = 256 * 1024
-SCRATCH = ("workspace", "tmp", "probes")
+SCRATCH = ("workspace", "tmp")
+PROBES = "probes"
 
 T = TypeVar("T")
 
@@ -113,6 +114,7 @@ class _Supervisor:
             await self._watched(tap, lambda: self._work(tap, base, probes))
             self.move(Move.STOP)
             tap.release("")
+            tap.commit()
             if (failure := self._failure(tap)) is not None:
                 raise failure
             now = await self._settled_snapshot(base)
@@ -140,6 +142,7 @@ class _Supervisor:
                     redactor=self._redactor,
                     duration_ms=round((ask.clock.steady_s() - self._began_s) * 1000),
                     streams=streams.heads(),
+                    files=streams.files(),
                 ),
                 is_small=not base.entries and now == base and frames.size_bytes + probes.size_bytes < SMALL_BYTES,
             )
@@ -168,7 +171,7 @@ class _Supervisor:
         scratch, source = self._ask.scratch, self._ask.workspace_source
         try:
             scratch.mkdir(mode=0o700, parents=True)
-            for name in SCRATCH if source is None else SCRATCH[1:]:
+            for name in (*SCRATCH[source is not None :], *((PROBES,) if self._ask.mission.probes else ())):
                 os.mkdir(f"{scratch}/{name}", 0o700)  # noqa: PTH102
         except OSError as error:
             raise disk_refusal(error, path=scratch) from error
@@ -275,7 +278,7 @@ class _Supervisor:
                 phase=phase,
                 subject=self._workspace,
                 subject_digest=subject.digest,
-                scratch=ask.scratch / "probes",
+                scratch=ask.scratch / PROBES,
                 hidden=ask.hidden,
                 containment=ask.containment,
                 intents=ask.intents,

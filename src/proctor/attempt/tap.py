@@ -2,6 +2,8 @@
 
 from collections.abc import Callable
 
+import msgspec
+
 from proctor.attempt.derive import Derivation
 from proctor.errors import MachineError
 from proctor.event.model import Event
@@ -41,6 +43,10 @@ class RecordingTap:
             return (*self._log.commit(), last)
 
         self._record(said)
+
+    def note(self, seen: Seen) -> None:
+        """The same, with whatever is recorded next: for what nobody needs to know before that."""
+        self.stage(Dir.SELF, msgspec.json.encode(seen))
 
     def release(self, key_prefix: str) -> None:
         self._record(lambda: self._log.release(key_prefix))

@@ -39,7 +39,7 @@ async def open_session(
         async with ask.lease() as lease:
             conversation.lease = lease
             conversation.process = lease.process
-            tap.say(FactsLearned(facts={**known, **lease.host.facts}))
+            tap.note(FactsLearned(facts={**known, **lease.host.facts}))
             known = {}
             rows_from = lease.rows()
             async with lease.host.open_session(_session_ask(ask, workspace, watch=watch), tap) as session:

@@ -15,7 +15,7 @@ from proctor.evidence.artifacts import ProcessRecord
 from proctor.evidence.layout import RuntimePaths
 from proctor.evidence.recorder import FrameLog
 from proctor.evidence.redact import Redactor
-from proctor.evidence.seal import measure, seal_process
+from proctor.evidence.seal import seal_process
 from proctor.evidence.secrets import Secret
 from proctor.fact import Authority, Fact
 from proctor.runtime.base import Host, HostAsk, Runtime
@@ -42,7 +42,8 @@ async def open_recorded_host(
     """
     if paths is not None:
         paths.create()
-    with FrameLog(None if paths is None else paths.frames, redactor=redactor, clock=ask.clock) as log:
+    frames = None if paths is None else paths.frames
+    with FrameLog(frames, redactor=redactor, clock=ask.clock, unsaid=canary.unsaid(planted)) as log:
         tap = RecordingTap(log)
         tap.say(canary.shown(planted))
         host: Host | None = None
@@ -70,7 +71,7 @@ async def open_recorded_host(
             )
             # Shielded so that a start that took too long leaves a sealed record as well; bounded.
             with anyio.CancelScope(shield=refusal is not None):
-                await _seal(paths, record, log, redactor=redactor, planted=planted, make_durable=make_durable)
+                await _seal(paths, record, log, redactor=redactor, make_durable=make_durable)
         if refusal is not None:
             raise refusal
 
@@ -89,19 +90,14 @@ async def _seal(
     log: FrameLog,
     *,
     redactor: Redactor,
-    planted: Secret,
     make_durable: MakeDurable | None,
 ) -> None:
-    unsaid = planted.value.encode()
-
     def seal() -> None:
         log.sync()
-        measure(paths.frames, unsaid=unsaid)
         seal_process(paths, record, redactor=redactor)
 
     with anyio.move_on_after(SEAL_S) as patience:
         if make_durable is not None and log.size_bytes < SMALL_BYTES:
-            measure(paths.frames, unsaid=unsaid)
             await make_durable()
             seal_process(paths, record, redactor=redactor, is_durable=False)
             await make_durable()

@@ -19,6 +19,11 @@ def among(secrets: Iterable[Secret]) -> Secret | None:
     return next((secret for secret in secrets if secret.name == NAME), None)
 
 
+def unsaid(canary: Secret | None) -> bytes:
+    """What no file may hold."""
+    return b"" if canary is None else canary.value.encode()
+
+
 def shown(canary: Secret) -> StepTaken:
     """What a record begins with. On disk it says that the value was there, and not what it was."""
     return StepTaken(step="canary", detail={"planted": canary.value})

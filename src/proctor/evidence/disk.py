@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import hashlib
 import io
 import os
 import stat
@@ -108,6 +109,7 @@ class AppendOnly:
     def __init__(self, path: Path | None) -> None:
         self.path = path or Path(os.devnull)
         self.size_bytes = 0
+        self._sha256 = hashlib.sha256()
         self._broken: str | None = None
         flags = os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
         if path is not None:
@@ -122,11 +124,17 @@ class AppendOnly:
             raise MachineError(self._broken, "an earlier row could not be written whole", file=str(self.path))
         try:
             _write_all(self._fd, data)
+            self._sha256.update(data)
             self.size_bytes += len(data)
         except OSError as error:
             problem = disk_refusal(error, path=self.path)
             self._broken = problem.code
             raise problem from error
+
+    @property
+    def sha256(self) -> str:
+        """Of what was written, whatever stands there by now."""
+        return self._sha256.hexdigest()
 
     @property
     def is_broken(self) -> bool:

@@ -9,8 +9,9 @@ from typing import Any, Self
 import msgspec
 
 from proctor.clock import Clock
+from proctor.errors import MachineError
 from proctor.event.row import Dir, Row, Seen, TailReleased
-from proctor.evidence.artifacts import StreamHead
+from proctor.evidence.artifacts import SealedFile, StreamHead
 from proctor.evidence.chain import ChainHead, chain_rows
 from proctor.evidence.disk import AppendOnly
 from proctor.evidence.redact import RedactedLine, Redactor, TextStream
@@ -25,11 +26,15 @@ _encode = msgspec.json.encode
 
 
 class _Stream:
-    """A chained file that is being written; without a path it is chained all the same, and not kept."""
+    """A chained file that is being written; without a path it is chained all the same, and not kept.
 
-    def __init__(self, path: Path | None) -> None:
+    Lines that hold the bytes that are to stay `unsaid` are refused.
+    """
+
+    def __init__(self, path: Path | None, *, unsaid: bytes = b"") -> None:
         self._file = AppendOnly(path)
         self._head = ChainHead()
+        self._unsaid = unsaid
 
     @property
     def head(self) -> StreamHead:
@@ -37,8 +42,22 @@ class _Stream:
         return StreamHead(rows=self._head.rows, head=self._head.prev)
 
     @property
+    def file(self) -> SealedFile:
+        """As a seal names it: of what was written, too."""
+        return SealedFile(sha256=self._file.sha256, bytes=self._file.size_bytes)
+
+    @property
     def size_bytes(self) -> int:
         return self._file.size_bytes
+
+    def _append(self, lines: bytes, *, head: ChainHead) -> None:
+        """Whole lines, after which the chain stands at `head`."""
+        if self._unsaid and self._unsaid in lines:
+            raise MachineError(
+                "run.redaction", "the planted canary was about to be written as it is", file=str(self._file.path)
+            )
+        self._file.append(lines)
+        self._head = head
 
     def sync(self) -> None:
         self._file.sync()
@@ -58,8 +77,8 @@ class _Stream:
 class ChainedLog(_Stream):
     """A stream of our own rows. Those of a fold (trace, transcript) come from redacted frames and need no redactor."""
 
-    def __init__(self, path: Path | None, *, redactor: Redactor | None = None) -> None:
-        super().__init__(path)
+    def __init__(self, path: Path | None, *, redactor: Redactor | None = None, unsaid: bytes = b"") -> None:
+        super().__init__(path, unsaid=unsaid)
         self._redactor = redactor
 
     def append(self, rows: Iterable[Any]) -> None:
@@ -68,15 +87,14 @@ class ChainedLog(_Stream):
             rows = map(self._redactor.value, rows)
         head = ChainHead(self._head.rows, self._head.prev)
         if data := chain_rows(rows, head=head):
-            self._file.append(data)
-            self._head = head
+            self._append(data, head=head)
 
 
 class FrameLog(_Stream):
     """frames.jsonl of one attempt or of one runtime process."""
 
-    def __init__(self, path: Path | None, *, redactor: Redactor, clock: Clock) -> None:
-        super().__init__(path)
+    def __init__(self, path: Path | None, *, redactor: Redactor, clock: Clock, unsaid: bytes = b"") -> None:
+        super().__init__(path, unsaid=unsaid)
         self._redactor = redactor
         self._clock = clock
         self._staged: list[tuple[int, Dir]] = []
@@ -112,6 +130,9 @@ class FrameLog(_Stream):
 
         Where it holds nothing, what was staged stays so.
         """
+        staged = (stream.key for _, stream in self._said if stream is not None)
+        if not any(key.startswith(key_prefix) for key in (*self._redactor.open_streams(), *staged)):
+            return ()
         self._redact()
         is_released = False
         for key in self._redactor.open_streams():
@@ -150,8 +171,7 @@ class FrameLog(_Stream):
             rows.append(row)
             lines.append(line)
         lines.append(b"")
-        self._file.append(b"\n".join(lines))
-        self._head = head
+        self._append(b"\n".join(lines), head=head)
         self._unread += rows
         for _, dir_ in staged:
             self._counts[dir_] += 1

@@ -31,7 +31,7 @@ from proctor.ids import AttemptId
 Stamped = TypeVar("Stamped", Seal, ProcessRecord)
 
 _CHUNK_BYTES = 64 * 1024
-_NOTHING: Mapping[str, bytes] = {}
+_NOTHING: Mapping[str, SealedFile] = {}
 
 
 def draw_up(
@@ -41,13 +41,13 @@ def draw_up(
     clock: Clock,
     streams: Mapping[str, StreamHead],
     unsaid: bytes = b"",
-    written: Mapping[str, bytes] = _NOTHING,
+    known: Mapping[str, SealedFile] = _NOTHING,
 ) -> Seal:
     """The seal of what is in the folder now. What was written to it need not be durable yet.
 
     `streams` are the heads the recorder holds in memory: a stream altered before the seal is found when its chain
-    is read and does not end there. So is a file altered that was just `written`: the seal is of what was written.
-    MachineError where a file holds the bytes that are to stay unsaid.
+    is read and does not end there. So is a file altered that is `known`: the seal is of what was written to it.
+    MachineError where one of the others holds the bytes that are to stay unsaid.
     """
     if set(streams) != set(STREAMS):
         raise EvidenceError("evidence.chain", f"heads of {sorted(streams)}, not of {sorted(STREAMS)}", file=SEAL)
@@ -56,17 +56,12 @@ def draw_up(
         raise EvidenceError("evidence.seal", "the attempt is sealed already", file=SEAL)
     for problem in _strangers(entries, is_sealed=True):
         raise EvidenceError(problem.code, problem.detail, file=problem.file)
-    if gone := [name for name in written if name not in entries]:
+    if gone := [name for name in known if name not in entries]:
         raise EvidenceError("evidence.missing-file", "absent", file=gone[0])
     draft = Seal(
         attempt_id=attempt_id,
         sealed_at_ms=clock.wall_ms(),
-        files={
-            name: _measured(written[name], path=paths.folder / name, unsaid=unsaid)
-            if name in written
-            else measure(paths.folder / name, unsaid=unsaid)
-            for name in SEALED
-        },
+        files={name: known.get(name) or measure(paths.folder / name, unsaid=unsaid) for name in SEALED},
         streams={name: streams[name] for name in STREAMS},
         sha256="",
     )
@@ -194,7 +189,7 @@ def measure(path: Path, *, unsaid: bytes = b"") -> SealedFile:
         while chunk := os.read(fd, _CHUNK_BYTES):
             sha256.update(chunk)
             size_bytes += len(chunk)
-            _refuse(unsaid, before + chunk, path=path)
+            _refuse(unsaid, before + chunk, file=str(path))
             before = chunk[1 - len(unsaid) :] if unsaid else b""
     except OSError as error:
         raise unreadable(error, path=path) from error
@@ -203,14 +198,15 @@ def measure(path: Path, *, unsaid: bytes = b"") -> SealedFile:
     return SealedFile(sha256=sha256.hexdigest(), bytes=size_bytes)
 
 
-def _measured(data: bytes, *, path: Path, unsaid: bytes) -> SealedFile:
-    _refuse(unsaid, data, path=path)
+def measure_bytes(data: bytes, *, file: str, unsaid: bytes = b"") -> SealedFile:
+    """The same of what was just written to it."""
+    _refuse(unsaid, data, file=file)
     return SealedFile(sha256=hashlib.sha256(data).hexdigest(), bytes=len(data))
 
 
-def _refuse(unsaid: bytes, data: bytes, *, path: Path) -> None:
+def _refuse(unsaid: bytes, data: bytes, *, file: str) -> None:
     if unsaid and unsaid in data:
-        raise MachineError("run.redaction", "the planted canary was written as it is", file=str(path))
+        raise MachineError("run.redaction", "the planted canary was written as it is", file=file)
 
 
 def _own_digest(record: Seal | ProcessRecord) -> str:
