@@ -10,8 +10,10 @@ from proctor.fact import Fact
 from proctor.ids import CallId, ItemId, ThreadId, TurnId
 
 
-class Happened(msgspec.Struct, frozen=True, kw_only=True, rename="camel", tag_field="type", omit_defaults=True):
-    """Root of all events. `frame` is the recorded row it comes from, `at_ms` that row's wall time."""
+class Happened(
+    msgspec.Struct, frozen=True, kw_only=True, rename="camel", tag_field="type", omit_defaults=True, gc=False
+):
+    """Root of all events; none can hold itself. `frame` is the recorded row it comes from, `at_ms` its wall time."""
 
     frame: int
     at_ms: int

@@ -20,7 +20,15 @@ class Dir(StrEnum):
     SELF = "self"  # the supervisor: what it saw or decided
 
 
-class Row(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True, forbid_unknown_fields=True):
+class Row(
+    msgspec.Struct,
+    frozen=True,
+    kw_only=True,
+    rename="camel",
+    omit_defaults=True,
+    forbid_unknown_fields=True,
+    gc=False,
+):
     """`frame` is the JSON value that was said; `text` is said instead where it was no JSON."""
 
     seq: int

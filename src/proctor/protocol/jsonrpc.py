@@ -7,14 +7,14 @@ import msgspec
 RequestId = int | str
 
 
-class Failure(msgspec.Struct, frozen=True):
+class Failure(msgspec.Struct, frozen=True, gc=False):
     """A well-formed error reply."""
 
     message: str = ""
     code: int | None = None
 
 
-class Incoming(msgspec.Struct, frozen=True):
+class Incoming(msgspec.Struct, frozen=True, gc=False):
     """What came in: a reply (no method), a notification (no id) or a request (both)."""
 
     id: RequestId | None = None

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Final
 import msgspec
 
 
-class Native(msgspec.Struct, frozen=True, kw_only=True):
+class Native(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Root of all native structs, which tolerate fields they do not know."""
 
 

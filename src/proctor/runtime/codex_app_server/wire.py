@@ -9,7 +9,7 @@ Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 Number = Annotated[int, msgspec.Meta(ge=-(2**53), le=2**53)]
 
 
-class Native(msgspec.Struct, frozen=True, rename="camel"):
+class Native(msgspec.Struct, frozen=True, rename="camel", gc=False):
     """Root of native structs: unknown fields are ignored."""
 
 

@@ -12,7 +12,7 @@ ENDS: Final = frozenset({"turn.completed", "turn.failed"})
 """What ends a turn. An `error` does not: it may be followed by success."""
 
 
-class Native(msgspec.Struct, frozen=True):
+class Native(msgspec.Struct, frozen=True, gc=False):
     """Root of native structs: unknown fields are ignored."""
 
 
