@@ -140,7 +140,7 @@ class Dispatcher:
     def _left(self, standing: Standing) -> tuple[ClockName, int] | None:
         """What is left of the shorter of the clocks over more than an attempt, where there is one."""
         clocks: list[tuple[ClockName, int]] = []
-        if (mission_ms := self.attempts.opened.patience.left_ms(standing)) is not None:
+        if (mission_ms := self.attempts.opened.patience.left_ms(standing.took_ms)) is not None:
             clocks.append(("mission", mission_ms))
         if self.until_s < math.inf:
             clocks.append(("campaign", max(0, round((self.until_s - self._now_s()) * 1000))))
@@ -169,7 +169,7 @@ class Dispatcher:
         pause_ms = None if result.report is None else result.report.retry_after_ms
         ending = After(remedy=after, code=tried.code, retry_after_s=None if pause_ms is None else pause_ms / 1000)
         again_s = self.scheduler.ended(job, ending, tries=before.failures, now_s=now_s)
-        if after not in _TRIED_AGAIN or (after is Remedy.AGAIN and patience.is_over(now)):
+        if after not in _TRIED_AGAIN or (after is Remedy.AGAIN and patience.is_over(now.failures, took_ms=now.took_ms)):
             again_s = None
         retry_at_ms = None if again_s is None else now_ms + round((again_s - now_s) * 1000)
         if result.report is None:

@@ -1,5 +1,6 @@
 """What a report says beside a code: whose matter it is, whether trying again can help, and what to do."""
 
+from functools import lru_cache
 from typing import TypedDict
 
 from proctor.errors.codes import CODES
@@ -14,6 +15,7 @@ class Advice(TypedDict):
     todo: str | None
 
 
+@lru_cache(maxsize=256)
 def advice(code: str | None) -> Advice:
     """Nothing where there is no code, and only a bucket where it is not in the table."""
     known = None if code is None else CODES.get(code)

@@ -37,6 +37,9 @@ class Outcome(StrEnum):
     CANCELLED = "cancelled"  # somebody asked us to stop
     UNKNOWN = "unknown"  # cut off: the record does not say
 
+    # An enum's own is a call in Python, and reports count by outcome.
+    __hash__ = str.__hash__
+
 
 class Ending(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """The outcome, its code in errors.CODES (none when completed), and the row that decided it.

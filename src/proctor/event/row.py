@@ -19,6 +19,9 @@ class Dir(StrEnum):
     ERR = "err"  # the agent's stderr
     SELF = "self"  # the supervisor: what it saw or decided
 
+    # An enum's own is a call in Python, and each row is counted.
+    __hash__ = str.__hash__
+
 
 class Row(
     msgspec.Struct,

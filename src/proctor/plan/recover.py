@@ -117,15 +117,11 @@ def remedy(outcome: Outcome, code: str | None) -> Remedy:
     >>> remedy(Outcome.COMPLETED, None), remedy(Outcome.CRASHED, "peer.hangup")
     (<Remedy.NONE: 'none'>, <Remedy.AGAIN: 'again'>)
     """
-    match outcome:
-        case Outcome.COMPLETED:
-            return Remedy.NONE
-        case Outcome.CANCELLED:
-            return Remedy.REDO
-        case Outcome.UNKNOWN if code is None:
-            return Remedy.REDO
-        case _:
-            return REMEDIES.get(code or "", Remedy.NONE)
+    if outcome is Outcome.COMPLETED:
+        return Remedy.NONE
+    if outcome is Outcome.CANCELLED or (outcome is Outcome.UNKNOWN and code is None):
+        return Remedy.REDO
+    return REMEDIES.get(code or "", Remedy.NONE)
 
 
 def shared_by(code: str | None) -> tuple[str, ...]:

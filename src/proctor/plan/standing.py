@@ -60,15 +60,14 @@ class Patience:
     retries: int
     mission_ms: int | None = None
 
-    def is_over(self, standing: "Standing") -> bool:
-        return standing.failures > self.retries or self.left_ms(standing) == 0
+    def is_over(self, failures: int, *, took_ms: int) -> bool:
+        return failures > self.retries or self.left_ms(took_ms) == 0
 
-    def left_ms(self, standing: "Standing") -> int | None:
-        return None if self.mission_ms is None else max(0, self.mission_ms - standing.took_ms)
+    def left_ms(self, took_ms: int) -> int | None:
+        return None if self.mission_ms is None else max(0, self.mission_ms - took_ms)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class Standing(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """After the attempts made of a cell so far. `failures` are those that count against its retries; `result` is the
     number of the attempt that settled it, if one did.
     """
@@ -86,17 +85,18 @@ class Standing:
     def then(self, tried: Attempted, *, patience: Patience) -> "Standing":
         """After one more. What was cut off from outside is as if it had not been: an earlier result stands."""
         after = follows(tried)
-        now = Standing(
+        failures = self.failures + (after is Remedy.AGAIN)
+        took_ms = self.took_ms + tried.took_ms
+        is_final = after is Remedy.NONE or (after is Remedy.AGAIN and patience.is_over(failures, took_ms=took_ms))
+        if is_final and tried.state == "sealed":
+            return Standing(made=max(self.made, tried.n), failures=failures, took_ms=took_ms, result=tried.n)
+        return Standing(
             made=max(self.made, tried.n),
-            failures=self.failures + (after is Remedy.AGAIN),
-            took_ms=self.took_ms + tried.took_ms,
+            failures=failures,
+            took_ms=took_ms,
             result=self.result if after is Remedy.REDO else None,
             retry_at_ms=tried.retry_at_ms,
         )
-        stands = after is Remedy.NONE or (after is Remedy.AGAIN and patience.is_over(now))
-        if tried.state != "sealed" or not stands:
-            return now
-        return Standing(made=now.made, failures=now.failures, took_ms=now.took_ms, result=tried.n)
 
     def anew(self) -> "Standing":
         """As if nothing counted yet: somebody wants it tried again. Numbers of attempts go on."""

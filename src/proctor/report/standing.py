@@ -51,13 +51,12 @@ def read_standing(campaign: CampaignPaths, *, root: RootPaths, damage: Damage | 
     contents, plan = read_ledger(campaign), read_plan(campaign)
     attempts = [_looked_up(each, root=root) if each.state == "claimed" else each for each in contents.attempts]
     tried = {tries[0].cell: tries for tries in by_cell(attempts)}
+    patience, damage = plan.patience, damage or {}
     return Standing(
         campaign_id=CampaignId(campaign.folder.name),
         contents=contents,
         plan=plan,
-        cells=tuple(
-            _cell_result(cell, tried.get(cell.id, ()), damage or {}, patience=plan.patience) for cell in contents.cells
-        ),
+        cells=tuple(_cell_result(cell, tried.get(cell.id, ()), damage, patience=patience) for cell in contents.cells),
         is_running=is_running,
     )
 
@@ -70,9 +69,9 @@ def _cell_result(cell: LedgerCell, tries: Sequence[LedgerAttempt], damage: Damag
     stands = UNTRIED
     for each in tries:
         stands = stands.then(each, patience=patience)
-    spoken = next((each for each in tries if each.n == stands.result), None)
-    if spoken is None:
+    if stands.result is None:
         return CellResult(cell, tries[-1] if tries else None)
+    [spoken] = (each for each in tries if each.n == stands.result)
     try:
         tally = None if spoken.tally is None else _decode_tally(spoken.tally)
     except msgspec.DecodeError as error:

@@ -137,7 +137,7 @@ def _place(cell: CellResult, *, live: bool) -> str:
 
 def _counted(names: Iterable[str | None]) -> dict[str, int]:
     """The most frequent first."""
-    return dict(Counter(str(name) for name in names if name is not None).most_common())
+    return {str(name): number for name, number in Counter(names).most_common() if name is not None}
 
 
 def _per_minute(run: LedgerRun | None, attempts: Sequence[LedgerAttempt]) -> float | None:
