@@ -61,7 +61,7 @@ class Played:
     faults: Counter[str] = field(default_factory=Counter)
     rounds: int = 0
     claims_s: list[float] = field(default_factory=list)
-    """From a resume's start-up to its first claim."""
+    """From a resume's start to its first claim."""
     problems: list[str] = field(default_factory=list)
 
 
@@ -151,16 +151,14 @@ class Seed:
     def _round(self) -> str | None:
         """How the campaign ended in it, if it did."""
         ends_at, ending, due = self._plan_round()
-        began_s, how = 0.0, None
-        with Player(self.stage, self._breaks()) as player:
+        breaks, began_s, how = self._breaks(), time.monotonic(), None
+        is_resuming = self.played.rounds > 1
+        with Player(self.stage, breaks) as player:
             for number, row in enumerate(player.rows(), 1):
                 match row.what:
-                    case "ready":
-                        began_s = row.at_s
-                    case "claimed" if began_s:
-                        if self.played.rounds > 1:
-                            self.played.claims_s.append(row.at_s - began_s)
-                        began_s = 0.0
+                    case "claimed" if is_resuming:
+                        self.played.claims_s.append(row.at_s - began_s)
+                        is_resuming = False
                     case "broke":
                         self._hit(f"stream {row.how}")
                     case "ended":
@@ -228,7 +226,7 @@ class Seed:
     def _refuse_second(self, first: Player) -> None:
         """Whoever comes second is told so, and changes nothing."""
         with Player(self.stage, []) as second:
-            told = next(((row.what, row.of) for row in second.rows() if row.what != "ready"), None)
+            told = next(((row.what, row.of) for row in second.rows()), None)
         # Where the first has ended meanwhile, the second may do what is left.
         if told != ("error", "machine.locked") and first.process.poll() is None:
             self.played.problems.append(f"two Proctors ran one campaign: {told}")

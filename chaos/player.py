@@ -104,7 +104,6 @@ async def play(spec: Path, root: Path, breaks: Sequence[Broken]) -> None:
 
 def main() -> int:
     spec, root, breaks = sys.argv[1:]
-    tell("ready")
     try:
         anyio.run(play, Path(spec), Path(root), msgspec.json.decode(breaks, type=list[Broken]))
     except ProctorError as error:
