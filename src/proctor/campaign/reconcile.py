@@ -52,8 +52,18 @@ def _settled(tried: Tried, paths: AttemptPaths, *, at_ms: int, usd_of: UsdOf) ->
 
 
 def _abandoned(tried: Tried, paths: AttemptPaths, *, code: str, at_ms: int, usd_of: UsdOf) -> Statement:
+    ended_at_ms = _last_heard_ms(tried, paths, now_ms=at_ms)
     tokens = tokens_told(paths)
     if tokens is None:
-        return ledger.abandon(tried.id, code=code, at_ms=at_ms)
+        return ledger.abandon(tried.id, code=code, at_ms=ended_at_ms)
     usd = usd_of(read_artifact(paths.attempt, AttemptRecord).flow_id, tokens)
-    return ledger.abandon(tried.id, code=code, at_ms=at_ms, tokens=tokens.total, usd=usd)
+    return ledger.abandon(tried.id, code=code, at_ms=ended_at_ms, tokens=tokens.total, usd=usd)
+
+
+def _last_heard_ms(tried: Tried, paths: AttemptPaths, *, now_ms: int) -> int:
+    """When its record last grew: the time until somebody resumes is no part of what a mission or a campaign took."""
+    try:
+        grown_at_ms = paths.frames.stat().st_mtime_ns // 1_000_000
+    except OSError:
+        grown_at_ms = tried.claimed_at_ms
+    return max(tried.claimed_at_ms, min(now_ms, grown_at_ms))
