@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from proctor.campaign.watch import CampaignWatcher
 from proctor.contain.bundled import CODEX_WHEEL, bundled_file
 from proctor.event.model import Event, ToolBegan
 from proctor.evidence.layout import RootPaths
-from proctor.ids import AttemptId
+from proctor.ids import AttemptId, StrategyId
 from tests.lab import Lab, mission, processes_with, runner_ref_of, say_done
 from tests.plugins import LIKE_CODEX, install
 
@@ -82,10 +83,9 @@ def test_a_shared_runtime_that_dies_is_replaced_and_only_its_own_attempts_are_ma
     assert lab.run(spec, resume=result.paths).attempts == ()
 
 
-@pytest.mark.requirement("runtime.strategy.fallback")
-def test_a_lane_that_no_longer_starts_gives_way_to_the_next_in_mid_run(
-    lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def healthy(lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """While this file is there, the strategy `failing` is Codex; without it, it does not start."""
     healthy, program = tmp_path / "healthy", tmp_path / "codex"
     healthy.touch()
     program.write_text(
@@ -98,9 +98,14 @@ def test_a_lane_that_no_longer_starts_gives_way_to_the_next_in_mid_run(
     )
     install(lab.folder / "site", "failing", points={"failing": "failing:RUNTIME"}, modules={"failing": failing})
     monkeypatch.syspath_prepend(lab.folder / "site")
+    monkeypatch.delitem(sys.modules, "failing", raising=False)  # that of another test
     (lab.folder / "proctor.toml").write_text('plugins = ["failing"]\n')
     lab.is_other_agent_allowed = True
+    return healthy
 
+
+@pytest.mark.requirement("runtime.strategy.fallback")
+def test_a_lane_that_no_longer_starts_gives_way_to_the_next_in_mid_run(lab: Lab, healthy: Path) -> None:
     class FallsIll(CampaignWatcher):
         def entered(self, attempt: AttemptId, state: State) -> None:
             if state is State.SETTLING:
@@ -124,6 +129,35 @@ def test_a_lane_that_no_longer_starts_gives_way_to_the_next_in_mid_run(
         ("failing", "runtime.degraded")
     ]
     assert [warning for warning in result.warnings if "failing was passed over" in warning]
+
+
+@pytest.mark.requirement("runtime.strategy.fallback")
+def test_an_attempt_that_is_under_way_when_its_lane_falls_runs_on_the_lane_of_its_record(
+    lab: Lab, healthy: Path, tmp_path: Path
+) -> None:
+    fallen = tmp_path / "fallen"
+
+    class Falls(CampaignWatcher):
+        """Ill as soon as one waits in its hook; that one goes on when another has fallen to the next lane."""
+
+        def claimed(self, attempt: AttemptId, *, strategy: StrategyId) -> None:
+            if attempt == "slow.codex.r1.1":
+                healthy.unlink()
+            if strategy == "codex_app_server":
+                fallen.touch()
+
+    hook = {"before": f"until [ -e {fallen} ]; do sleep 0.05; done", "timeout": "30s"}
+    spec = lab.write_spec(
+        [mission("first", say_done()), mission("slow", say_done(), hooks=hook), mission("quick", say_done())],
+        flow={"runtime": ["failing", "codex_app_server"], "isolation": "process"},
+        schedule={"parallel": 2, "retries": 5, "backoff": "10ms"},
+    )
+    result = lab.run(spec, watcher=Falls())
+    lanes = {name: runner_ref_of(paths).strategy for name, paths in lab.attempts().items()}
+    ends = {name: end for name, end, _ in told(result)}
+    assert (lanes["slow.codex.r1.1"], ends["slow.codex.r1.1"]) == ("failing", "refused")
+    assert (lanes["slow.codex.r1.2"], ends["slow.codex.r1.2"]) == ("codex_app_server", "completed")
+    assert result.how == "done"
 
 
 @pytest.mark.parametrize(

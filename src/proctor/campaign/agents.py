@@ -98,7 +98,7 @@ class Agents:
     async def _try(self, choice: "_Choice", flow: ResolvedFlow, pool: HostPool) -> None:
         tried = choice.chain.current
         try:
-            async with self.lease(flow, pool):
+            async with self.lease(flow, tried, pool):
                 choice.has_started = True
             self.health.started(tried.key)
         except ProctorError as error:
@@ -128,8 +128,9 @@ class Agents:
 
     def keys(self, flow: ResolvedFlow) -> tuple[str, ...]:
         """What an attempt of the flow's counts against, as it stands in its chain now."""
-        shared = credential_key(self._identity(flow).credential)
-        keys = (f"strategy:{self._candidate(flow).strategy}", f"provider:{flow.model.provider}")
+        current = self._choices[flow.id].chain.current
+        shared = credential_key(self._identity(flow, current).credential)
+        keys = (f"strategy:{current.strategy}", f"provider:{flow.model.provider}")
         return keys if shared is None else (*keys, shared)
 
     def limits(self, schedule: Schedule) -> dict[str, int]:
@@ -143,31 +144,31 @@ class Agents:
             **{key: most for key, most in each.items() if key is not None},
         }
 
-    def _candidate(self, flow: ResolvedFlow) -> Candidate:
-        return self._choices[flow.id].chain.current
+    # ── of one who was chosen: its flow may fall to the next of the chain while an attempt is on its way ──
 
-    def _identity(self, flow: ResolvedFlow) -> Identity:
-        return self.ready.identities[flow.id, self._candidate(flow).strategy]
+    def _identity(self, flow: ResolvedFlow, candidate: Candidate) -> Identity:
+        return self.ready.identities[flow.id, candidate.strategy]
 
-    def facts(self, flow: ResolvedFlow) -> dict[str, Fact]:
-        """What is known of a flow's agent before there is one."""
-        identity = self._identity(flow)
+    def facts(self, flow: ResolvedFlow, candidate: Candidate) -> dict[str, Fact]:
+        """What is known of a flow's agent before there is one, as its chain stands now."""
+        identity = self._identity(flow, candidate)
         return {
             "resolution": self._choices[flow.id].chain.fact(),
-            **self._candidate(flow).facts(),
+            **candidate.facts(),
             "environment": identity.environment.fact(),
             "credentialInput": identity.credential.fact(),
             "profile": Fact(value=flow.profile.value, authority=Authority.DECLARED, source="flow"),
         }
 
-    def lease(self, flow: ResolvedFlow, pool: HostPool) -> AbstractAsyncContextManager[Lease]:
+    def lease(self, flow: ResolvedFlow, candidate: Candidate, pool: HostPool) -> AbstractAsyncContextManager[Lease]:
         """A place in a process of the flow's, or of another's whose login it shares."""
-        process = self._identity(flow).process
-        return pool.lease(process, flow.isolation, lambda id_: self.open_host(flow, id_))
+        process = self._identity(flow, candidate).process
+        return pool.lease(process, flow.isolation, lambda id_: self._open_host(flow, candidate, id_))
 
-    def open_host(self, flow: ResolvedFlow, process: ProcessId) -> AbstractAsyncContextManager[Lease]:
-        candidate, identity = self._candidate(flow), self._identity(flow)
-        runtime = candidate.runtime
+    def _open_host(
+        self, flow: ResolvedFlow, candidate: Candidate, process: ProcessId
+    ) -> AbstractAsyncContextManager[Lease]:
+        runtime, identity = candidate.runtime, self._identity(flow, candidate)
         place = self.scratch / "processes" / process
         ask = HostAsk(
             process=process,
@@ -178,7 +179,7 @@ class Agents:
             containment=self.ready.containment,
             intents=self.intents,
             clock=self.clock,
-            model=self._model(flow, None),
+            model=self._model(flow, candidate, None),
             between=None if self.between is None else partial(self.between, flow.id),
             profile=flow.profile,
             user_home=identity.user_home,
@@ -195,11 +196,11 @@ class Agents:
             make_durable=self.make_durable,
         )
 
-    def _model(self, flow: ResolvedFlow, base_url: str | None) -> ModelAsk:
+    def _model(self, flow: ResolvedFlow, candidate: Candidate, base_url: str | None) -> ModelAsk:
         if flow.model.is_scripted:
             # A host is told of no model at all: each session brings its own address.
             return ModelAsk(provider=SCRIPTED, name=SCRIPTED_MODEL, base_url=base_url or "http://127.0.0.1:1/v1")
-        credential = self._identity(flow).credential
+        credential = self._identity(flow, candidate).credential
         return ModelAsk(
             provider=flow.model.provider,
             name=flow.model.name or "",
@@ -219,12 +220,14 @@ class Agents:
         self.stage = await stack.enter_async_context(open_model(clock=self.clock))
 
     @contextmanager
-    def playing(self, attempt: AttemptId, script: Script | None, flow: ResolvedFlow) -> Iterator[ModelAsk]:
+    def playing(
+        self, attempt: AttemptId, script: Script | None, flow: ResolvedFlow, candidate: Candidate
+    ) -> Iterator[ModelAsk]:
         """The script is on for this attempt, where its model is scripted."""
         if self.stage is None or script is None or not flow.model.is_scripted:
-            yield self._model(flow, None)
+            yield self._model(flow, candidate, None)
             return
         try:
-            yield self._model(flow, self.stage.play(attempt, script))
+            yield self._model(flow, candidate, self.stage.play(attempt, script))
         finally:
             self.stage.forget(attempt)

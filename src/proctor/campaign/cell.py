@@ -67,11 +67,12 @@ class Attempts:
         attempt = AttemptId(f"{cell.id}.{n}")
         stop = self.stops.of(attempt)
         run_id = self.opened.run_id
+        mission, flow = self.missions[cell.mission], self.flows[cell.flow]
+        facts = self.agents.facts(flow, candidate)
         await self.commit.put(ledger.claim(attempt, cell=cell.id, n=n, run=run_id, at_ms=claimed_at_ms))
         self.watcher.claimed(attempt, strategy=candidate.strategy)
-        mission, flow = self.missions[cell.mission], self.flows[cell.flow]
         script = None if mission.script is None else self.opened.ready.scripts[mission.script]
-        with self.agents.playing(attempt, script, flow) as model:
+        with self.agents.playing(attempt, script, flow, candidate) as model:
             frozen, key = self.opened.frozen, mission.workspace.key
             ask = AttemptAsk(
                 attempt_id=attempt,
@@ -89,7 +90,7 @@ class Attempts:
                 workspace_source=None if key is None else frozen.workspaces[key],
                 workspace_digest=EMPTY.digest if key is None else frozen.workspace_digests[key],
                 runtime=candidate.runtime,
-                lease=lambda: self.agents.lease(flow, self.pool),
+                lease=lambda: self.agents.lease(flow, candidate, self.pool),
                 model=model,
                 secrets=self.opened.ready.secrets,
                 containment=self.opened.ready.containment,
@@ -98,7 +99,7 @@ class Attempts:
                 watcher=self.spending.watcher(cell.flow, self.watcher),
                 hidden=(self.root.folder,),
                 spec_folder=self.loaded.folder,
-                facts=self.agents.facts(flow),
+                facts=facts,
                 is_persistent=flow.persistence is Persistence.PERSISTENT,
                 decide=self.decide,
                 decide_deadline_s=self.decide_deadline_s,

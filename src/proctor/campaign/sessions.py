@@ -2,7 +2,7 @@
 
 import secrets as chance
 from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
@@ -15,7 +15,7 @@ from msgspec import structs
 from proctor import places
 from proctor.attempt.converse import LiveSession
 from proctor.attempt.hold import Keep, hold_session
-from proctor.attempt.model import DECIDE_S, AttemptAsk, Lease, Watcher
+from proctor.attempt.model import DECIDE_S, AttemptAsk, Watcher
 from proctor.campaign.agents import Agents
 from proctor.campaign.health import HealthBook
 from proctor.campaign.hosts import HostPool
@@ -110,7 +110,7 @@ class Sessions:
         attempt = AttemptId(f"{cell}.1")
         script = None if mission.script is None else load_script(wish.loaded.scripts[mission.script])
         candidate = await self._agents.choose(self._flow, self._hosts)
-        with self._agents.playing(attempt, script, flow) as model:
+        with self._agents.playing(attempt, script, flow, candidate) as model:
             ask = AttemptAsk(
                 attempt_id=attempt,
                 n=1,
@@ -126,14 +126,14 @@ class Sessions:
                 workspace_source=None,
                 workspace_digest=EMPTY.digest,
                 runtime=candidate.runtime,
-                lease=self.lease,
+                lease=lambda: self._agents.lease(self._flow, candidate, self._hosts),
                 model=model,
                 secrets=self._ready.secrets,
                 containment=self._ready.containment,
                 intents=self._agents.intents,
                 clock=self._agents.clock,
                 watcher=Watcher(),
-                facts=self._agents.facts(self._flow),
+                facts=self._agents.facts(self._flow, candidate),
                 decide=wish.decide,
                 decide_deadline_s=wish.decide_deadline_s,
                 tools=wish.tools,
@@ -171,9 +171,6 @@ class Sessions:
     def _paths(self) -> RunPaths:
         return RootPaths(self._root).session(self._run_id)
 
-    def lease(self) -> AbstractAsyncContextManager[Lease]:
-        return self._agents.lease(self._flow, self._hosts)
-
 
 @asynccontextmanager
 async def open_sessions(
@@ -196,9 +193,9 @@ async def open_sessions(
         hosts = HostPool(tasks, new_id=lambda: ProcessId(f"p-{chance.token_hex(6)}"))
         sessions = Sessions(ready, agents, hosts, flow=flow, run_id=run_id, root=root, keep=keep)
         try:
-            await agents.choose(flow, hosts)
+            candidate = await agents.choose(flow, hosts)
             if flow.isolation is Isolation.SHARED:
-                async with sessions.lease():
+                async with agents.lease(flow, candidate, hosts):
                     pass
             yield sessions
         except Exception as error:
