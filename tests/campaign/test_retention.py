@@ -21,6 +21,7 @@ units = st.lists(
         stays=st.none() | st.just("pinned"),
     ),
     max_size=8,
+    unique_by=lambda unit: unit.name,
 )
 limits = st.none() | st.integers(0, 12_000)
 
