@@ -265,9 +265,12 @@ async def run(
         resume=campaign,
     )
     reasons = {each.attempt_id: str(each.error) for each in result.attempts if each.error is not None}
-    return await anyio.to_thread.run_sync(
+    report = await anyio.to_thread.run_sync(
         lambda: keep_report(result.paths, root=place, redactor=result.redactor, reasons=reasons)
     )
+    if result.failure is not None:
+        raise result.failure
+    return report
 
 
 def _load(

@@ -8,6 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from proctor.attempt.machine import State
+from proctor.campaign.watch import CampaignWatcher
+from proctor.evidence.layout import RootPaths
+from proctor.ids import AttemptId
 from tests.lab import Lab, mission, processes_with, say_done
 
 pytestmark = pytest.mark.real_agent
@@ -102,6 +106,21 @@ def test_a_variable_that_the_runtime_sets_itself_is_refused(lab: Lab) -> None:
     flow = {"env": {"CODEX_HOME": "/somewhere/else"}}
     done = lab.proctor("run", str(lab.write_spec([mission("any", say_done())], flow=flow)), "--json")
     assert (done.returncode, error_of(done)) == (2, "policy.reserved-variable")
+
+
+def test_a_record_of_an_agents_process_that_cannot_be_closed_takes_no_result_away(lab: Lab) -> None:
+    class InTheWay(CampaignWatcher):
+        def entered(self, attempt: AttemptId, state: State) -> None:
+            if state is State.SETTLING:
+                [run] = RootPaths(lab.root).runs()
+                [runtime] = run.runtimes()
+                runtime.record.mkdir()
+
+    result = lab.run(lab.write_spec([mission("one", say_done())]), watcher=InTheWay())
+    assert result.failure is not None
+    assert (result.failure.code, result.how) == ("machine.unwritable", "done")
+    status = json.loads(lab.proctor("campaign", "status", "--json").stdout)
+    assert (status["ended"], status["settled"], status["outcomes"]) == ("done", 1, {"completed": 1})
 
 
 def test_a_fault_in_a_script_is_told_before_anything_is_written(lab: Lab) -> None:

@@ -25,7 +25,7 @@ from proctor.campaign.stops import Stops
 from proctor.campaign.watch import Began, CampaignWatcher
 from proctor.clock import SYSTEM_CLOCK, Clock
 from proctor.contain.intent import open_intents
-from proctor.errors import InputError, lone
+from proctor.errors import InputError, ProctorError, lone
 from proctor.evidence.layout import CampaignPaths, RootPaths
 from proctor.evidence.redact import Redactor
 from proctor.evidence.sync import open_sync
@@ -37,7 +37,10 @@ from proctor.spec.model import Approvals
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CampaignResult:
-    """`attempts` are those of this run, in the order of the plan; `how` it ended is "done", or what kept it from it."""
+    """`attempts` are those of this run, in the order of the plan; `how` it ended is "done", or what kept it from it.
+
+    `failure` is why the record of an agent's process could not be closed, if so: what the attempts are is not touched.
+    """
 
     campaign_id: CampaignId
     run_id: RunId
@@ -46,6 +49,7 @@ class CampaignResult:
     redactor: Redactor = field(repr=False)
     warnings: tuple[str, ...] = ()
     how: str = "done"
+    failure: ProctorError | None = None
 
 
 async def run_campaign(
@@ -158,6 +162,7 @@ class _Run:
                 *self.health.warnings,
             ),
             how=how,
+            failure=attempts.pool.failure,
         )
 
     @asynccontextmanager
@@ -233,8 +238,6 @@ class _Run:
             pool.retire_all()
             commit.close()
             await self.health.write(least=1)
-        if pool.failure is not None:
-            raise pool.failure
 
     def _how(self, dispatcher: Dispatcher) -> str:
         """The run's last word, for the ledger and for people."""

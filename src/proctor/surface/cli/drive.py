@@ -106,6 +106,8 @@ def drive(
         reasons={each.attempt_id: str(each.error) for each in result.attempts if each.error is not None},
         is_interrupted=result.how in _INTERRUPTED,
     )
+    if result.failure is not None:
+        raise result.failure
     return Driven(
         refused=refused_logins(loaded, result, root=RootPaths(root)),
         report=report,

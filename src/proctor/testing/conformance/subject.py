@@ -200,6 +200,8 @@ class Subject:
         loaded = await self._loaded(steps, folder=folder, prompt=prompt, limits=limits, options=options or {}, **top)
         before = set(booked())
         done = await run_campaign(loaded, root=root, watcher=watcher, between=between)
+        if done.failure is not None:
+            raise done.failure
         [attempt] = done.attempts
         if attempt.report is None:
             raise UnprovenError(f"the attempt left no seal: {attempt.error}")
