@@ -135,3 +135,20 @@ def test_what_a_killed_run_left_of_it_is_no_stranger(tmp_path: Path) -> None:
     (paths.folder / "other").write_text("")
     after = list(check_campaign(paths, root=root, found=find_campaign(root, paths)))
     assert [each.file for each in after if each not in before] == ["other"]
+
+
+def test_a_retry_that_was_given_up_waits_no_longer(tmp_path: Path) -> None:
+    async def work() -> None:
+        seen = picture(FakeClock())
+        seen.began(began(tmp_path, cells=3))
+        seen.settled(sealed(FIX), usd=None, retry_at_ms=7, is_settled=False)
+        seen.scheduled((ALL,), waiting=1)
+        live = seen.look()
+        assert live is not None
+        assert (live.retrying, live.retry_at_ms) == (1, 7)
+        seen.scheduled((ALL,), waiting=0)
+        live = seen.look()
+        assert live is not None
+        assert (live.retrying, live.retry_at_ms) == (0, None)
+
+    run(work)

@@ -103,6 +103,8 @@ class Picture(CampaignWatcher):
 
     def scheduled(self, limits: tuple[LiveLimit, ...], *, waiting: int) -> None:
         self.limits, self.waiting = limits, waiting
+        if not waiting:
+            self._retries.clear()  # what waited was given up
         self.changes += 1
 
     def settled(self, result: AttemptResult, *, usd: float | None, retry_at_ms: int | None, is_settled: bool) -> None:
