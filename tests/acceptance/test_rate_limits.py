@@ -202,6 +202,19 @@ def test_a_resume_after_kill_9_tries_a_cell_again_when_it_is_due_and_others_at_o
     assert (result.how, Counter(rows(lab, "code, verified"))[None, 1]) == ("done", 3)
 
 
+def test_what_the_seal_tells_of_the_time_to_come_back_is_known_though_the_ledger_was_not_told(lab: Lab) -> None:
+    later = {"fault": {"failed": {"code": "rate_limit_exceeded", "message": "Please try again in 10m0s."}}}
+    with open_provider(WORK, say_done(), bearer=KEY, first=(later,)) as provider:
+        spec = write(lab, provider, cells=1, schedule={"parallel": 1, "longest_wait": "1s"})
+        refused = run(lab, spec, Pictures())
+        with closing(sqlite3.connect(refused.paths.ledger, isolation_level=None)) as writer:
+            writer.execute("update attempt set state = 'claimed', ended_at_ms = null, outcome = null, code = null")
+        resumed = lab.run(spec, resume=refused.paths)
+    assert (refused.how, resumed.how) == ("refused", "done"), "longer than a run waits"
+    (claimed_at_ms, duration_ms, retry_at_ms), _ = rows(lab, "claimed_at_ms, duration_ms, retry_at_ms")
+    assert retry_at_ms == claimed_at_ms + duration_ms + 600_000
+
+
 @pytest.mark.requirement("schedule.rate-limit")
 @pytest.mark.parametrize("runtime", ["codex_app_server", "codex_exec"])
 def test_the_window_that_codex_tells_of_is_understood_in_the_zone_it_tells_it_in(lab: Lab, runtime: str) -> None:
