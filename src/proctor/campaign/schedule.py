@@ -198,7 +198,8 @@ class Scheduler:
                 for throttle in self._throttles_of(job):
                     throttle.served(start=start)
             case Remedy.AGAIN:
-                again_s = now_s + max(self._pause_s(job, tries), after.retry_after_s or 0)
+                told_s = min(after.retry_after_s or 0.0, self.longest_wait_s)
+                again_s = now_s + max(self._pause_s(job, tries), told_s)
             case Remedy.YIELD | Remedy.PARK:
                 opens_s = self._refused(rationed(after.code, job.keys), after, start=start, now_s=now_s)
                 again_s = self._again_s(job, after, refused, opens_s=max(now_s, opens_s), now_s=now_s)
