@@ -14,19 +14,18 @@ import pytest
 from bench.campaign import KEY, spec_of
 from bench.runtimes import write_fake
 from proctor.campaign.ledger import VERSION, open_ledger, read_origin
-from proctor.campaign.live import Picture
 from proctor.campaign.lock import campaign_lock, owner_of
 from proctor.campaign.run import CampaignResult, run_campaign
 from proctor.campaign.watch import CampaignWatcher
-from proctor.clock import SYSTEM_CLOCK, SystemClock
+from proctor.clock import SYSTEM_CLOCK
 from proctor.contain.identity import identify
 from proctor.errors import InputError, MachineError
 from proctor.evidence.layout import CampaignPaths
-from proctor.evidence.live import Live, LiveLimit
+from proctor.evidence.live import LiveLimit
 from proctor.ids import CellId
-from proctor.report.words import deed
 from proctor.spec.load import load_spec
 from proctor.surface.cli.resuming import load_again
+from tests.campaign.passing import Looking, looking
 from tests.runtime.twin import run
 
 # As version 1 made it.
@@ -63,11 +62,11 @@ def campaign(
     spec: Path,
     *,
     resume: CampaignPaths | None = None,
-    watcher: "Looking | None" = None,
+    watcher: Looking | None = None,
     only: Collection[CellId] | None = None,
 ) -> CampaignResult:
     root = spec.parent / "evidence"
-    clock = SYSTEM_CLOCK if watcher is None else watcher.passing
+    clock = SYSTEM_CLOCK if watcher is None else watcher.clock
     seen = watcher or CampaignWatcher()
     return run(lambda: run_campaign(load_spec(spec), root=root, watcher=seen, clock=clock, resume=resume, only=only))
 
@@ -80,34 +79,6 @@ def change(paths: CampaignPaths, sql: str, *values: object) -> None:
 def rows(paths: CampaignPaths, columns: str) -> list[tuple[object, ...]]:
     with closing(sqlite3.connect(paths.ledger)) as reader:
         return reader.execute(f"select {columns} from attempt order by id").fetchall()
-
-
-class JumpingClock(SystemClock):
-    """The machine's own, later by what it has jumped."""
-
-    jumped_s = 0
-
-    def steady_s(self) -> float:
-        return super().steady_s() + self.jumped_s
-
-    def wall_ms(self) -> int:
-        return super().wall_ms() + 1000 * self.jumped_s
-
-
-class Looking(Picture):
-    """Keeps each picture that was taken when something was told of limits; an hour passes after the first."""
-
-    def __init__(self) -> None:
-        self.passing = JumpingClock()
-        super().__init__(deed=deed, clock=self.passing)
-        self.seen: list[Live] = []
-
-    def scheduled(self, limits: tuple[LiveLimit, ...], *, waiting: int) -> None:
-        super().scheduled(limits, waiting=waiting)
-        live = self.look()
-        assert live is not None
-        self.seen.append(live)
-        self.passing.jumped_s = 3600
 
 
 def ended_with(paths: CampaignPaths, code: str, *, retry_at_ms: int) -> None:
@@ -127,12 +98,12 @@ def soon_ms() -> int:
 
 @pytest.mark.requirement("campaign.resume")
 def test_a_cell_that_is_due_later_is_not_tried_before_and_keeps_no_other_waiting(spec: Path) -> None:
-    paths, due_ms, looking = campaign(spec).paths, soon_ms(), Looking()
+    paths, due_ms, look = campaign(spec).paths, soon_ms(), looking(first_s=3600)
     ended_with(paths, "peer.hangup", retry_at_ms=due_ms)
-    result = campaign(spec, resume=paths, watcher=looking)
+    result = campaign(spec, resume=paths, watcher=look)
     assert [each.attempt_id for each in result.attempts] == ["m0.f.r1.2", "m0.f.r2.1"]
     assert begun(paths)["m0.f.r1.2"] >= due_ms
-    first = looking.seen[0]
+    first = look.seen[0]
     assert first.limits == (LiveLimit(key="all", most=16, now=16, taken=1),), "the other has begun"
     assert (first.waiting, first.retrying, first.retry_at_ms) == (1, 1, due_ms)
 
@@ -140,12 +111,12 @@ def test_a_cell_that_is_due_later_is_not_tried_before_and_keeps_no_other_waiting
 @pytest.mark.requirement("schedule.rate-limit")
 @pytest.mark.requirement("campaign.resume")
 def test_a_resume_waits_for_a_quota_that_is_used_up_with_all_that_share_it_and_says_so(spec: Path) -> None:
-    paths, until_ms, looking = campaign(spec).paths, soon_ms(), Looking()
+    paths, until_ms, look = campaign(spec).paths, soon_ms(), looking(first_s=3600)
     ended_with(paths, "provider.usage-limit", retry_at_ms=until_ms)
-    result = campaign(spec, resume=paths, watcher=looking)
+    result = campaign(spec, resume=paths, watcher=look)
     assert [each.attempt_id for each in result.attempts] == ["m0.f.r1.2", "m0.f.r2.1"], "none was spent on asking"
     assert min(begun(paths)[each.attempt_id] for each in result.attempts) >= until_ms
-    first = looking.seen[0]
+    first = look.seen[0]
     [_, limit] = first.limits
     assert limit == LiveLimit(
         key=f"credential:{KEY}", most=16, now=1, taken=0, until_ms=limit.until_ms, why="provider.usage-limit"
@@ -153,25 +124,25 @@ def test_a_resume_waits_for_a_quota_that_is_used_up_with_all_that_share_it_and_s
     assert limit.until_ms is not None
     assert abs(limit.until_ms - until_ms) <= 60_000
     assert (first.waiting, first.retrying, first.retry_at_ms) == (2, 1, until_ms)
-    assert looking.seen[-1].retrying == 0
+    assert look.seen[-1].retrying == 0
 
 
 @pytest.mark.parametrize("in_ms", [-1, 10 * 365 * 86_400_000])
 def test_a_window_that_is_over_or_absurd_delays_nobody(spec: Path, in_ms: int) -> None:
-    paths, looking = campaign(spec).paths, Looking()
+    paths, look = campaign(spec).paths, looking(first_s=3600)
     ended_with(paths, "provider.usage-limit", retry_at_ms=SYSTEM_CLOCK.wall_ms() + in_ms)
-    result = campaign(spec, resume=paths, watcher=looking)
+    result = campaign(spec, resume=paths, watcher=look)
     assert [each.attempt_id for each in result.attempts] == ["m0.f.r1.2", "m0.f.r2.1"]
-    first = looking.seen[0]
+    first = look.seen[0]
     assert ([limit.key for limit in first.limits], first.waiting, first.retrying) == (["all"], 0, 0)
 
 
 def test_whoever_asks_for_a_cell_by_name_is_not_made_to_wait_for_its_quota(spec: Path) -> None:
-    paths, looking = campaign(spec).paths, Looking()
+    paths, look = campaign(spec).paths, looking(first_s=3600)
     ended_with(paths, "provider.usage-limit", retry_at_ms=soon_ms())
-    result = campaign(spec, resume=paths, watcher=looking, only=[CellId("m0.f.r1")])
+    result = campaign(spec, resume=paths, watcher=look, only=[CellId("m0.f.r1")])
     assert [each.attempt_id for each in result.attempts] == ["m0.f.r1.2"]
-    first = looking.seen[0]
+    first = look.seen[0]
     assert ([limit.key for limit in first.limits], first.waiting, first.retrying) == (["all"], 0, 0)
 
 
