@@ -1,8 +1,12 @@
 """A provider that turns away the real Codex: the campaign shrinks, waits, regrows, and comes to the whole result."""
 
+import os
+import signal
+import sqlite3
 import time
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,9 +17,11 @@ from proctor.attempt.model import AttemptResult
 from proctor.campaign.run import CampaignResult
 from proctor.campaign.watch import CampaignWatcher
 from proctor.event.outcome import Outcome
+from proctor.evidence.layout import RootPaths
 from proctor.evidence.live import LiveLimit
-from tests.lab import Lab, mission, report_of, say_done
+from tests.lab import Lab, mission, report_of, say_done, wait_until
 from tests.provider import Provider, open_provider
+from tests.surface.conftest import ask
 
 pytestmark = pytest.mark.real_agent
 
@@ -134,6 +140,79 @@ def test_a_quota_that_opens_too_late_ends_the_run_and_a_resume_takes_up_the_rest
         provider.first = ()
         resumed = lab.run(spec, resume=result.paths)
     assert (resumed.how, verified(lab)) == ("done", {"m0", "m1", "m2", "m3"})
+
+
+def rows(lab: Lab, columns: str) -> list[tuple[Any, ...]]:
+    """Of the ledger's attempts, as they came; none before there is one."""
+    try:
+        [campaign] = RootPaths(lab.root).campaigns()
+        with closing(sqlite3.connect(f"file:{campaign.ledger}?mode=ro", uri=True)) as reader:
+            return reader.execute(f"select {columns} from attempt order by rowid").fetchall()
+    except (ValueError, sqlite3.OperationalError):
+        return []
+
+
+def killed_while_it_waits(lab: Lab, spec: Path) -> int:
+    """kill -9 as soon as one attempt is to be followed by another: when that is."""
+    process = lab.start("run", str(spec), "--yes")
+    try:
+        wait_until(lambda: any(told for (told,) in rows(lab, "retry_at_ms")), deadline_s=60)
+    finally:
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait(timeout=10)
+    [told] = [told for (told,) in rows(lab, "retry_at_ms") if told]
+    return int(told)
+
+
+def shut(lab: Lab) -> dict[str, str]:
+    """What another terminal sees to be shut, and why."""
+    live = ask(lab, "campaign", "status", "--json").json["live"] or {"limits": []}
+    return {limit["key"]: limit["why"] for limit in live["limits"] if limit["untilMs"] is not None}
+
+
+@pytest.mark.requirement("schedule.rate-limit")
+@pytest.mark.requirement("campaign.resume")
+def test_a_resume_after_kill_9_waits_for_the_quota_and_another_terminal_sees_it(lab: Lab) -> None:
+    with open_provider(WORK, say_done(), bearer=KEY, first=(used_up(),)) as provider:
+        spec = write(lab, provider, cells=3, schedule={"parallel": 1, "backoff": "250ms"})
+        opens_at_ms, known = killed_while_it_waits(lab, spec), len(rows(lab, "id"))
+        process = lab.start("campaign", "resume")
+        try:
+            wait_until(lambda: shut(lab) != {})
+            assert shut(lab) == {CREDENTIAL: "provider.usage-limit"}
+            assert len(rows(lab, "id")) == known, "nothing begins meanwhile"
+            assert process.wait(timeout=60) == 0
+        finally:
+            process.kill()
+            process.wait()
+    assert min(at_ms for (at_ms,) in rows(lab, "claimed_at_ms")[known:]) >= opens_at_ms
+    ends = Counter(rows(lab, "code, verified"))
+    assert (ends["provider.usage-limit", 0], ends[None, 1]) == (1, 3), "none was spent on asking"
+
+
+@pytest.mark.requirement("campaign.resume")
+def test_a_resume_after_kill_9_tries_a_cell_again_when_it_is_due_and_others_at_once(lab: Lab) -> None:
+    with open_provider(WORK, say_done(), bearer=KEY, first=({"fault": {"status": 500}},)) as provider:
+        spec = write(lab, provider, cells=3, schedule={"parallel": 1, "retries": 1, "backoff": "6s"})
+        due_at_ms, known = killed_while_it_waits(lab, spec), len(rows(lab, "id"))
+        result = lab.run(spec, resume=next(RootPaths(lab.root).campaigns()))
+    begun = dict(rows(lab, "id, claimed_at_ms")[known:])
+    again = begun.pop("m0.codex.r1.2")
+    assert again >= due_at_ms > min(begun.values())
+    assert (result.how, Counter(rows(lab, "code, verified"))[None, 1]) == ("done", 3)
+
+
+def test_what_the_seal_tells_of_the_time_to_come_back_is_known_though_the_ledger_was_not_told(lab: Lab) -> None:
+    later = {"fault": {"failed": {"code": "rate_limit_exceeded", "message": "Please try again in 10m0s."}}}
+    with open_provider(WORK, say_done(), bearer=KEY, first=(later,)) as provider:
+        spec = write(lab, provider, cells=1, schedule={"parallel": 1, "longest_wait": "1s"})
+        refused = run(lab, spec, Pictures())
+        with closing(sqlite3.connect(refused.paths.ledger, isolation_level=None)) as writer:
+            writer.execute("update attempt set state = 'claimed', ended_at_ms = null, outcome = null, code = null")
+        resumed = lab.run(spec, resume=refused.paths)
+    assert (refused.how, resumed.how) == ("refused", "done"), "longer than a run waits"
+    (claimed_at_ms, duration_ms, retry_at_ms), _ = rows(lab, "claimed_at_ms, duration_ms, retry_at_ms")
+    assert retry_at_ms == claimed_at_ms + duration_ms + 600_000
 
 
 @pytest.mark.requirement("schedule.rate-limit")

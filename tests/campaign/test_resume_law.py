@@ -20,6 +20,7 @@ from proctor.plan.model import Cell, Limits, Plan
 from proctor.plan.recover import CUT_OFF, Remedy, remedy
 from proctor.plan.remaining import remaining
 from proctor.plan.standing import UNTRIED, Patience, Standing, Tried, standings
+from proctor.plan.wait import Wait
 from proctor.spec.running import GatesSpec
 from tests.plan.made import SCHEDULE
 
@@ -201,5 +202,7 @@ def test_a_cell_that_has_used_up_its_time_is_not_tried_again() -> None:
         ended_at_ms=4000, outcome=Outcome.CRASHED, code="peer.hangup", retry_at_ms=5000,
     )  # fmt: skip
     patient, hurried = Patience(retries=9, mission_ms=3001), Patience(retries=9, mission_ms=3000)
-    assert UNTRIED.then(crash, patience=patient) == Standing(made=1, failures=1, took_ms=3000, retry_at_ms=5000)
+    assert UNTRIED.then(crash, patience=patient) == Standing(
+        made=1, failures=1, took_ms=3000, wait=Wait(since_ms=4000, until_ms=5000)
+    )
     assert UNTRIED.then(crash, patience=hurried) == Standing(made=1, failures=1, took_ms=3000, result=1)

@@ -4,7 +4,7 @@ import os
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import closing
 from pathlib import Path
 
@@ -21,8 +21,11 @@ from proctor.clock import SYSTEM_CLOCK
 from proctor.contain.identity import identify
 from proctor.errors import InputError, MachineError
 from proctor.evidence.layout import CampaignPaths
+from proctor.evidence.live import LiveLimit
+from proctor.ids import CellId
 from proctor.spec.load import load_spec
 from proctor.surface.cli.resuming import load_again
+from tests.campaign.passing import Looking, looking
 from tests.runtime.twin import run
 
 # As version 1 made it.
@@ -55,9 +58,17 @@ def spec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return file
 
 
-def campaign(spec: Path, *, resume: CampaignPaths | None = None) -> CampaignResult:
+def campaign(
+    spec: Path,
+    *,
+    resume: CampaignPaths | None = None,
+    watcher: Looking | None = None,
+    only: Collection[CellId] | None = None,
+) -> CampaignResult:
     root = spec.parent / "evidence"
-    return run(lambda: run_campaign(load_spec(spec), root=root, watcher=CampaignWatcher(), resume=resume))
+    clock = SYSTEM_CLOCK if watcher is None else watcher.clock
+    seen = watcher or CampaignWatcher()
+    return run(lambda: run_campaign(load_spec(spec), root=root, watcher=seen, clock=clock, resume=resume, only=only))
 
 
 def change(paths: CampaignPaths, sql: str, *values: object) -> None:
@@ -70,19 +81,69 @@ def rows(paths: CampaignPaths, columns: str) -> list[tuple[object, ...]]:
         return reader.execute(f"select {columns} from attempt order by id").fetchall()
 
 
-def test_a_cell_that_is_due_later_is_not_tried_before(spec: Path) -> None:
-    paths = campaign(spec).paths
-    due_ms = SYSTEM_CLOCK.wall_ms() + 300
-    change(
-        paths,
-        "update attempt set outcome = 'crashed', code = 'peer.hangup', retry_at_ms = ? where id = 'm0.f.r2.1'",
-        due_ms,
+def ended_with(paths: CampaignPaths, code: str, *, retry_at_ms: int) -> None:
+    """Of two cells, one was to be tried again then, and the other was not tried."""
+    sql = "update attempt set outcome = 'failed', code = ?, retry_at_ms = ? where id = 'm0.f.r1.1'"
+    change(paths, sql, code, retry_at_ms)
+    change(paths, "delete from attempt where id = 'm0.f.r2.1'")
+
+
+def begun(paths: CampaignPaths) -> dict[object, int]:
+    return {row[0]: row[1] for row in rows(paths, "id, claimed_at_ms") if isinstance(row[1], int)}
+
+
+def soon_ms() -> int:
+    return SYSTEM_CLOCK.wall_ms() + 3_500_000
+
+
+@pytest.mark.requirement("campaign.resume")
+def test_a_cell_that_is_due_later_is_not_tried_before_and_keeps_no_other_waiting(spec: Path) -> None:
+    paths, due_ms, look = campaign(spec).paths, soon_ms(), looking(first_s=3600)
+    ended_with(paths, "peer.hangup", retry_at_ms=due_ms)
+    result = campaign(spec, resume=paths, watcher=look)
+    assert [each.attempt_id for each in result.attempts] == ["m0.f.r1.2", "m0.f.r2.1"]
+    assert begun(paths)["m0.f.r1.2"] >= due_ms
+    first = look.seen[0]
+    assert first.limits == (LiveLimit(key="all", most=16, now=16, taken=1),), "the other has begun"
+    assert (first.waiting, first.retrying, first.retry_at_ms) == (1, 1, due_ms)
+
+
+@pytest.mark.requirement("schedule.rate-limit")
+@pytest.mark.requirement("campaign.resume")
+def test_a_resume_waits_for_a_quota_that_is_used_up_with_all_that_share_it_and_says_so(spec: Path) -> None:
+    paths, until_ms, look = campaign(spec).paths, soon_ms(), looking(first_s=3600)
+    ended_with(paths, "provider.usage-limit", retry_at_ms=until_ms)
+    result = campaign(spec, resume=paths, watcher=look)
+    assert [each.attempt_id for each in result.attempts] == ["m0.f.r1.2", "m0.f.r2.1"], "none was spent on asking"
+    assert min(begun(paths)[each.attempt_id] for each in result.attempts) >= until_ms
+    first = look.seen[0]
+    [_, limit] = first.limits
+    assert limit == LiveLimit(
+        key=f"credential:{KEY}", most=16, now=1, taken=0, until_ms=limit.until_ms, why="provider.usage-limit"
     )
-    [again] = campaign(spec, resume=paths).attempts
-    assert again.attempt_id == "m0.f.r2.2"
-    [(claimed_at_ms,)] = [row[1:] for row in rows(paths, "id, claimed_at_ms") if row[0] == again.attempt_id]
-    assert isinstance(claimed_at_ms, int)
-    assert claimed_at_ms >= due_ms
+    assert limit.until_ms is not None
+    assert abs(limit.until_ms - until_ms) <= 60_000
+    assert (first.waiting, first.retrying, first.retry_at_ms) == (2, 1, until_ms)
+    assert look.seen[-1].retrying == 0
+
+
+@pytest.mark.parametrize("in_ms", [-1, 10 * 365 * 86_400_000])
+def test_a_window_that_is_over_or_absurd_delays_nobody(spec: Path, in_ms: int) -> None:
+    paths, look = campaign(spec).paths, looking(first_s=3600)
+    ended_with(paths, "provider.usage-limit", retry_at_ms=SYSTEM_CLOCK.wall_ms() + in_ms)
+    result = campaign(spec, resume=paths, watcher=look)
+    assert [each.attempt_id for each in result.attempts] == ["m0.f.r1.2", "m0.f.r2.1"]
+    first = look.seen[0]
+    assert ([limit.key for limit in first.limits], first.waiting, first.retrying) == (["all"], 0, 0)
+
+
+def test_whoever_asks_for_a_cell_by_name_is_not_made_to_wait_for_its_quota(spec: Path) -> None:
+    paths, look = campaign(spec).paths, looking(first_s=3600)
+    ended_with(paths, "provider.usage-limit", retry_at_ms=soon_ms())
+    result = campaign(spec, resume=paths, watcher=look, only=[CellId("m0.f.r1")])
+    assert [each.attempt_id for each in result.attempts] == ["m0.f.r1.2"]
+    first = look.seen[0]
+    assert ([limit.key for limit in first.limits], first.waiting, first.retrying) == (["all"], 0, 0)
 
 
 @pytest.mark.requirement("evidence.crash-safe")

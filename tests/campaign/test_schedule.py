@@ -101,6 +101,16 @@ def test_pauses_before_retries_double_differ_by_cell_and_are_the_same_another_ti
     assert pauses("here") == here
 
 
+def test_a_retry_comes_when_it_was_told_to_and_after_the_longest_wait_at_the_latest() -> None:
+    def again(told_s: float) -> float | None:
+        made = scheduler(job("a"), longest_wait_s=60)
+        [failed] = started(made, now_s=5)
+        return made.ended(failed, After(remedy=Remedy.AGAIN, retry_after_s=told_s), tries=0, now_s=5)
+
+    assert again(0) == again(1), "its own pause is longer"
+    assert (again(50), again(60), again(1e9)) == (55, 65, 65)
+
+
 @pytest.mark.requirement("schedule.rate-limit")
 def test_refusals_use_up_no_retry() -> None:
     def first_pause(refusals: int) -> float:

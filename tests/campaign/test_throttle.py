@@ -3,11 +3,28 @@
 from itertools import pairwise
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from proctor.campaign.schedule import ALL
-from proctor.campaign.throttle import LONGEST_PARK_S, LONGEST_PAUSE_S, PARK_FACTOR
+from proctor.campaign.throttle import LONGEST_PARK_S, LONGEST_PAUSE_S, PARK_FACTOR, growing_pause_s
 from proctor.evidence.live import LiveLimit
 from tests.campaign.jobs import PROVIDER, QUOTA, RATE, WELL, job, jobs, level, names, refusal, scheduler, started
+
+
+@given(
+    first_s=st.floats(min_value=0.001, max_value=100),
+    n=st.integers(0, 2000),
+    seed=st.integers(),
+    who=st.text(max_size=9),
+)
+def test_a_pause_is_up_to_half_as_long_again_as_doubling_says_and_never_longer_than_the_longest(
+    first_s: float, n: int, seed: int, who: str
+) -> None:
+    pause_s = growing_pause_s(first_s, n, longest_s=300, seed=seed, who=who)
+    doubled_s = first_s * 2.0 ** min(n, 40)
+    assert min(300, doubled_s) <= pause_s <= min(300, 1.5 * doubled_s)
+    assert pause_s == growing_pause_s(first_s, n, longest_s=300, seed=seed, who=who)
 
 
 @pytest.mark.requirement("schedule.rate-limit")

@@ -12,7 +12,7 @@ import anyio
 from proctor.attempt.model import Lease
 from proctor.campaign.health import HealthBook, is_of_the_program
 from proctor.campaign.hosts import HostPool
-from proctor.campaign.logins import Identity
+from proctor.campaign.logins import Identity, credential_key
 from proctor.campaign.preflight import Ready
 from proctor.campaign.process import open_recorded_host
 from proctor.campaign.schedule import ALL
@@ -29,7 +29,6 @@ from proctor.model.script import Script
 from proctor.plan.model import ResolvedFlow, Schedule
 from proctor.plan.recover import Remedy, remedy
 from proctor.runtime.base import HostAsk, ModelAsk
-from proctor.runtime.credential import Credential
 from proctor.runtime.resolve import Candidate, Chain
 from proctor.spec.model import SCRIPTED
 from proctor.transport.channel import Channel
@@ -41,12 +40,6 @@ SCRIPTED_MODEL = "proctor-scripted"
 
 Between = Callable[[FlowId, Channel], Channel]
 """Given the channel to each agent process, gives the one to use: how a test breaks what a real agent says."""
-
-
-def credential_key(credential: Credential) -> str | None:
-    """Where it comes from, which is one for all who share it; never what it is. None where there is none."""
-    source = credential.source_variable or credential.source
-    return None if source is None else f"credential:{source}"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -129,9 +122,7 @@ class Agents:
     def keys(self, flow: ResolvedFlow) -> tuple[str, ...]:
         """What an attempt of the flow's counts against, as it stands in its chain now."""
         current = self._choices[flow.id].chain.current
-        shared = credential_key(self._identity(flow, current).credential)
-        keys = (f"strategy:{current.strategy}", f"provider:{flow.model.provider}")
-        return keys if shared is None else (*keys, shared)
+        return self._identity(flow, current).keys(flow, current.strategy)
 
     def limits(self, schedule: Schedule) -> dict[str, int]:
         """Most at a time, by what an attempt may count against."""

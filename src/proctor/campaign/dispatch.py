@@ -18,10 +18,8 @@ from proctor.event.outcome import Outcome
 from proctor.evidence.live import LiveLimit
 from proctor.ids import CellId, StrategyId
 from proctor.plan.model import Cell
-from proctor.plan.recover import Remedy
+from proctor.plan.recover import LATER, Remedy
 from proctor.plan.standing import UNTRIED, Standing, Tried, follows
-
-_TRIED_AGAIN = (Remedy.AGAIN, Remedy.YIELD, Remedy.PARK)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -43,10 +41,7 @@ class Dispatcher:
 
     async def run(self, cells: Sequence[Cell]) -> None:
         """Try them until each is settled, or nothing more may begin."""
-        now_s, now_ms = self._now_s(), self.attempts.clock.wall_ms()
-        for cell in cells:
-            due_ms = self._standing(cell).retry_at_ms
-            self._add(cell, not_before_s=0.0 if due_ms is None else now_s + max(0, due_ms - now_ms) / 1000)
+        self._take_up(cells)
         async with anyio.create_task_group() as heeding:
             heeding.start_soon(self._heed_drain)
             async with anyio.create_task_group() as tasks:
@@ -54,6 +49,16 @@ class Dispatcher:
                     with anyio.move_on_after(pause_s):
                         await self.news.wait()
             heeding.cancel_scope.cancel()
+
+    def _take_up(self, cells: Sequence[Cell]) -> None:
+        """They wait from now on, and for what the runs before this were told to wait for."""
+        now_s, now_ms, opened = self._now_s(), self.attempts.clock.wall_ms(), self.attempts.opened
+        for window in opened.windows:
+            if (for_ms := window.until_ms - now_ms) > 0:
+                self.scheduler.shut(window.key, code=window.code, for_s=for_ms / 1000, now_s=now_s)
+        for cell in cells:
+            wait_ms = max(0, opened.due.get(cell.id, 0) - now_ms)
+            self._add(cell, not_before_s=now_s + wait_ms / 1000)
 
     def is_done(self, cells: Sequence[Cell]) -> bool:
         """Whether each of them has a result that stands."""
@@ -169,7 +174,7 @@ class Dispatcher:
         pause_ms = None if result.report is None else result.report.retry_after_ms
         ending = After(remedy=after, code=tried.code, retry_after_s=None if pause_ms is None else pause_ms / 1000)
         again_s = self.scheduler.ended(job, ending, tries=before.failures, now_s=now_s)
-        if after not in _TRIED_AGAIN or (after is Remedy.AGAIN and patience.is_over(now.failures, took_ms=now.took_ms)):
+        if after not in LATER or (after is Remedy.AGAIN and patience.is_over(now.failures, took_ms=now.took_ms)):
             again_s = None
         retry_at_ms = None if again_s is None else now_ms + round((again_s - now_s) * 1000)
         if result.report is None:

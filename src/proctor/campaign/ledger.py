@@ -52,7 +52,7 @@ alter table attempt add column tally text;
 """
 
 _TRIED = """
-select id, cell, n, run, state, claimed_at_ms, ended_at_ms, outcome, code, retry_at_ms, usd from attempt
+select id, cell, n, run, state, claimed_at_ms, ended_at_ms, outcome, code, retry_at_ms, usd, strategy from attempt
 """
 
 _ORIGIN = "select file, spec, plan from campaign"

@@ -17,7 +17,7 @@ from proctor.event.model import Event, SessionBegan, Tokens, ToolBegan, TurnBega
 from proctor.event.usage import UsageFold
 from proctor.evidence.layout import write_artifact
 from proctor.evidence.live import Live, LiveAttempt, LiveLimit
-from proctor.ids import AttemptId, StrategyId
+from proctor.ids import AttemptId, CellId, StrategyId
 
 PERIOD_S = 1.0
 
@@ -72,7 +72,7 @@ class Picture(CampaignWatcher):
     is_stopping: str | None = None
     changes: int = 0
     has_begun: anyio.Event = field(default_factory=anyio.Event)
-    _retries: dict[str, int] = field(default_factory=dict)
+    _retries: dict[CellId, int] = field(default_factory=dict)
 
     @property
     def settled_cells(self) -> int:
@@ -80,6 +80,7 @@ class Picture(CampaignWatcher):
 
     def began(self, began: Began) -> None:
         self.run, self.cells = began, began.cells
+        self._retries.update(began.due)
         self.changes += 1
         self.has_begun.set()
 
@@ -167,8 +168,8 @@ class Picture(CampaignWatcher):
         )
 
 
-def _cell(attempt: AttemptId) -> str:
-    return attempt.rpartition(".")[0]
+def _cell(attempt: AttemptId) -> CellId:
+    return CellId(attempt.rpartition(".")[0])
 
 
 @asynccontextmanager

@@ -41,6 +41,18 @@ class Identity:
     user_home: Path | None
     process: Place
 
+    def keys(self, flow: ResolvedFlow, strategy: StrategyId) -> tuple[str, ...]:
+        """What an attempt of its flow's counts against on that strategy."""
+        shared = credential_key(self.credential)
+        keys = (f"strategy:{strategy}", f"provider:{flow.model.provider}")
+        return keys if shared is None else (*keys, shared)
+
+
+def credential_key(credential: Credential) -> str | None:
+    """Where it comes from, which is one for all who share it; never what it is. None where there is none."""
+    source = credential.source_variable or credential.source
+    return None if source is None else f"credential:{source}"
+
 
 def find_login(loaded: LoadedSpec, at: int, flow: ResolvedFlow, runtime: Runtime) -> Found:
     """InputError, with its line, where it is not to be had."""

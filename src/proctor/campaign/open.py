@@ -1,7 +1,7 @@
 """A campaign opened for a run of it: a new one frozen, or one that was cut off taken up where its seals end."""
 
 import os
-from collections.abc import AsyncIterator, Collection, Iterator, Mapping
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +16,8 @@ from proctor.campaign.reconcile import reconcile
 from proctor.campaign.scratch import open_scratch
 from proctor.campaign.spending import prices_of
 from proctor.campaign.stamp import stamp
+from proctor.campaign.throttle import longest_pause_s
+from proctor.campaign.windows import Window, shut_windows
 from proctor.canonical import digest_bytes
 from proctor.clock import Clock
 from proctor.errors import MachineError
@@ -26,7 +28,7 @@ from proctor.evidence.redact import Redactor
 from proctor.ids import CampaignId, CellId, Digest, RunId
 from proctor.plan.model import Cell, Plan
 from proctor.plan.remaining import remaining
-from proctor.plan.standing import UNTRIED, Patience, Standing, standings
+from proctor.plan.standing import UNTRIED, Patience, Standing, Tried, standings
 from proctor.spec.load import LoadedSpec
 from proctor.workspace.remove import remove
 
@@ -35,7 +37,8 @@ from proctor.workspace.remove import remove
 class Opened:
     """A campaign that is ours to run. `cells` are to be tried; `standings` and the sums are of the runs before this.
 
-    Where nothing is to be tried, no run has begun.
+    So are the waits that are not over: `due` is when a cell may be tried again, `windows` are of quotas that are used
+    up. Where nothing is to be tried, no run has begun.
     """
 
     campaign_id: CampaignId
@@ -49,6 +52,8 @@ class Opened:
     cells: tuple[Cell, ...]
     patience: Patience
     standings: Mapping[CellId, Standing]
+    due: Mapping[CellId, int]
+    windows: tuple[Window, ...]
     took_ms: int
     usd: float
     usd_unknown: int
@@ -91,9 +96,13 @@ async def open_campaign(
         book.apply(list(reconcile(claimed, root=RootPaths(root), at_ms=clock.wall_ms(), usd_of=usd_of)))
         plan, now_ms = frozen.plan, clock.wall_ms()
         patience = Patience(retries=plan.schedule.retries, mission_ms=plan.schedule.mission_ms)
-        known, took_ms = standings(book.tried(), patience=patience), book.took_ms()
+        tried, took_ms = book.tried(), book.took_ms()
+        known = standings(tried, patience=patience)
         usd, usd_unknown = book.spent()
         cells = _to_try(plan, known, only=only)
+        if only is not None:
+            # Somebody wants them now.
+            tried, known = [], {**known, **{cell.id: known.get(cell.id, UNTRIED).anew() for cell in cells}}
         if cells:
             # Where a secret is a part of it, resume has to be told.
             file = "" if loaded.is_built else redactor.text(str(loaded.path)).text
@@ -112,9 +121,9 @@ async def open_campaign(
             scratch=scratch,
             cells=cells,
             patience=patience,
-            standings=known
-            if only is None
-            else {**known, **{cell.id: known.get(cell.id, UNTRIED).anew() for cell in cells}},
+            standings=known,
+            due=dict(_due(cells, known, plan=plan, now_ms=now_ms)),
+            windows=tuple(_windows(tried, plan=plan, ready=ready, now_ms=now_ms)),
             took_ms=took_ms,
             usd=usd,
             usd_unknown=usd_unknown,
@@ -125,6 +134,32 @@ def _to_try(plan: Plan, known: Mapping[CellId, Standing], *, only: Collection[Ce
     if only is not None:
         return tuple(cell for cell in plan.cells if cell.id in only)
     return remaining(plan, {id_ for id_, standing in known.items() if standing.is_settled})
+
+
+def _due(
+    cells: Sequence[Cell], known: Mapping[CellId, Standing], *, plan: Plan, now_ms: int
+) -> Iterator[tuple[CellId, int]]:
+    longest_ms = _longest_ms(plan)
+    for cell in cells:
+        wait = known.get(cell.id, UNTRIED).wait
+        if wait is not None and (at_ms := wait.ends_at_ms(now_ms, longest_ms=longest_ms)) is not None:
+            yield cell.id, at_ms
+
+
+def _windows(tried: Sequence[Tried], *, plan: Plan, ready: Ready, now_ms: int) -> Iterator[Window]:
+    flows = {flow.id: flow for flow in plan.flows}
+    flow_of = {cell.id: flows[cell.flow] for cell in plan.cells} if tried else {}
+
+    def keys(each: Tried) -> tuple[str, ...] | None:
+        flow, strategy = flow_of[each.cell], each.strategy
+        identity = None if strategy is None else ready.identities.get((flow.id, strategy))
+        return None if identity is None or strategy is None else identity.keys(flow, strategy)
+
+    return shut_windows(tried, keys=keys, now_ms=now_ms, longest_ms=_longest_ms(plan))
+
+
+def _longest_ms(plan: Plan) -> int:
+    return round(longest_pause_s(plan.schedule.longest_wait_ms / 1000) * 1000)
 
 
 @asynccontextmanager

@@ -12,7 +12,7 @@ from proctor.evidence.artifacts import AttemptRecord, AttemptReport
 from proctor.evidence.layout import AttemptPaths, RootPaths
 from proctor.evidence.reader import read_artifact
 from proctor.evidence.seal import check_seal
-from proctor.plan.recover import CUT_OFF
+from proctor.plan.recover import CUT_OFF, LATER, remedy
 from proctor.plan.standing import Tried
 
 
@@ -48,7 +48,11 @@ def _settled(tried: Tried, paths: AttemptPaths, *, at_ms: int, usd_of: UsdOf) ->
     ended_at_ms = min(at_ms, tried.claimed_at_ms + report.duration_ms)
     usage = report.metrics.usage
     usd = usd_of(record.flow_id, None if usage is None else usage.tokens)
-    return ledger.settle(tried.id, report, at_ms=ended_at_ms, strategy=record.strategy, usd=usd)
+    told_ms = report.retry_after_ms if remedy(report.outcome, report.code) in LATER else None
+    retry_at_ms = None if told_ms is None else ended_at_ms + told_ms
+    return ledger.settle(
+        tried.id, report, at_ms=ended_at_ms, strategy=record.strategy, retry_at_ms=retry_at_ms, usd=usd
+    )
 
 
 def _abandoned(tried: Tried, paths: AttemptPaths, *, code: str, at_ms: int, usd_of: UsdOf) -> Statement:

@@ -134,6 +134,7 @@ class _Run:
                 paths=opened.paths,
                 cells=len(plan.cells),
                 settled=len(settled),
+                due=opened.due,
             )
         )
         async with self._dispatching() as dispatcher:

@@ -14,6 +14,16 @@ ALL = "all"
 """The key of what every attempt takes one of."""
 
 
+def rationed(code: str | None, keys: tuple[str, ...]) -> str:
+    """Which of the keys that an attempt counted against is refused with that code.
+
+    >>> rationed("provider.usage-limit", ("provider:p", "credential:c")), rationed("peer.overloaded", ("provider:p",))
+    ('credential:c', 'all')
+    """
+    shared = (key for kind in shared_by(code) for key in keys if key.startswith(f"{kind}:"))
+    return next(shared, ALL)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
     """A cell that waits to be tried. `keys` are the limits it counts against, beside the one for all."""
@@ -123,6 +133,12 @@ class Scheduler:
         self._added += 1
         heappush(lane.later, (not_before_s, self._added, job))
 
+    def shut(self, key: str, *, code: str, for_s: float, now_s: float) -> None:
+        """A quota that an attempt of another run found used up: as if one of this had just been told so."""
+        self._starts += 1
+        after = After(remedy=Remedy.PARK, code=code, retry_after_s=min(for_s, self.longest_wait_s))
+        self._refused(key, after, start=self._starts, now_s=now_s)
+
     def start(self, now_s: float) -> Job | None:
         """The next that may run now; its places are taken. None where nothing may."""
         if now_s < self._next_start_s or not self.throttle(ALL).has_place:
@@ -182,9 +198,10 @@ class Scheduler:
                 for throttle in self._throttles_of(job):
                     throttle.served(start=start)
             case Remedy.AGAIN:
-                again_s = now_s + max(self._pause_s(job, tries), after.retry_after_s or 0)
+                told_s = min(after.retry_after_s or 0.0, self.longest_wait_s)
+                again_s = now_s + max(self._pause_s(job, tries), told_s)
             case Remedy.YIELD | Remedy.PARK:
-                opens_s = self._refused(job, after, start=start, now_s=now_s)
+                opens_s = self._refused(rationed(after.code, job.keys), after, start=start, now_s=now_s)
                 again_s = self._again_s(job, after, refused, opens_s=max(now_s, opens_s), now_s=now_s)
             case Remedy.REDO:
                 again_s = now_s
@@ -195,10 +212,8 @@ class Scheduler:
             throttle.unheard -= 1
         return None if self._is_forbidden(job) else again_s
 
-    def _refused(self, job: Job, after: After, *, start: int, now_s: float) -> float:
-        kinds = shared_by(after.code)
-        shared = (key for kind in kinds for key in job.keys if key.startswith(f"{kind}:"))
-        throttle = self.throttle(next(shared, ALL))
+    def _refused(self, key: str, after: After, *, start: int, now_s: float) -> float:
+        throttle = self.throttle(key)
         why = after.code or after.remedy.value
         throttle.refused(
             start=start,

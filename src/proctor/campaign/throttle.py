@@ -21,6 +21,11 @@ def growing_pause_s(first_s: float, n: int, *, longest_s: float, seed: int, who:
     return min(longest_s, first_s * 2.0 ** min(n, 40) * (1 + chance / 2))
 
 
+def longest_pause_s(longest_wait_s: float) -> float:
+    """What anybody is made to wait at most at a time: a quota's window, or the pause before a retry."""
+    return max(longest_wait_s, LONGEST_PAUSE_S)
+
+
 @dataclass(slots=True, kw_only=True)
 class Throttle:
     """One key. Each attempt that is served admits a little more, each time of congestion leaves half.

@@ -1,22 +1,26 @@
 """What a campaign tells those who watch it, beside what each attempt tells."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from proctor.attempt.model import AttemptResult, Watcher
 from proctor.evidence.layout import CampaignPaths
 from proctor.evidence.live import LiveLimit
-from proctor.ids import AttemptId, CampaignId, RunId, StrategyId
+from proctor.ids import AttemptId, CampaignId, CellId, RunId, StrategyId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Began:
-    """A run has begun. `settled` of its cells have a result from runs before it."""
+    """A run has begun. `settled` of its cells have a result from runs before it; `due` is when those are tried again
+    that wait for it since then.
+    """
 
     campaign_id: CampaignId
     run_id: RunId
     paths: CampaignPaths
     cells: int
     settled: int
+    due: Mapping[CellId, int] = field(default_factory=dict)
 
 
 class CampaignWatcher(Watcher):

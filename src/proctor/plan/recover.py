@@ -20,6 +20,9 @@ class Remedy(StrEnum):
     STOP = "stop"  # nothing of this flow can do better: its cells are left for a resume
 
 
+LATER = (Remedy.AGAIN, Remedy.YIELD, Remedy.PARK)
+"""What is followed by another try after a pause."""
+
 REMEDIES: Mapping[str, Remedy] = {
     # ── startup, compatibility, environment: what this machine or the flow lacks is lacking for all its cells ──
     "machine.binary-missing": Remedy.STOP,

@@ -7,8 +7,9 @@ from typing import Literal, Protocol
 import msgspec
 
 from proctor.event.outcome import Outcome
-from proctor.ids import AttemptId, CellId, RunId
+from proctor.ids import AttemptId, CellId, RunId, StrategyId
 from proctor.plan.recover import Remedy, remedy
+from proctor.plan.wait import Wait
 
 
 class Attempted(Protocol):
@@ -23,6 +24,8 @@ class Attempted(Protocol):
     @property
     def code(self) -> str | None: ...
     @property
+    def ended_at_ms(self) -> int | None: ...
+    @property
     def retry_at_ms(self) -> int | None: ...
     @property
     def took_ms(self) -> int: ...
@@ -31,6 +34,13 @@ class Attempted(Protocol):
 def follows(tried: Attempted) -> Remedy:
     """What follows it. One that nobody saw the end of was cut off."""
     return Remedy.REDO if tried.outcome is None else remedy(tried.outcome, tried.code)
+
+
+def waits(tried: Attempted) -> Wait | None:
+    """What its cell waits for before another try, where that was told."""
+    if tried.ended_at_ms is None or tried.retry_at_ms is None:
+        return None
+    return Wait(since_ms=tried.ended_at_ms, until_ms=tried.retry_at_ms)
 
 
 class Tried(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -47,6 +57,7 @@ class Tried(msgspec.Struct, frozen=True, array_like=True, gc=False):
     code: str | None = None
     retry_at_ms: int | None = None
     usd: float | None = None
+    strategy: StrategyId | None = None
 
     @property
     def took_ms(self) -> int:
@@ -76,7 +87,7 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     failures: int = 0
     took_ms: int = 0
     result: int | None = None
-    retry_at_ms: int | None = None
+    wait: Wait | None = None
 
     @property
     def is_settled(self) -> bool:
@@ -95,7 +106,7 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True, gc=False):
             failures=failures,
             took_ms=took_ms,
             result=self.result if after is Remedy.REDO else None,
-            retry_at_ms=tried.retry_at_ms,
+            wait=waits(tried),
         )
 
     def anew(self) -> "Standing":
