@@ -13,6 +13,8 @@ from proctor.evidence.artifacts import AttemptRecord, PlanFile
 from proctor.evidence.disk import beside, unreadable
 from proctor.evidence.layout import CampaignPaths, RootPaths
 from proctor.evidence.reader import Problem, read_artifact, read_bytes
+from proctor.evidence.strays import Owners, owners_of_runs, strays
+from proctor.ids import CampaignId, RunId
 from proctor.report.compose import compose
 from proctor.report.ledger import is_live, read_ledger
 from proctor.report.markdown import render_markdown
@@ -20,8 +22,13 @@ from proctor.report.query import Found
 from proctor.report.row import Report, ReportRow
 
 
-def check_campaign(campaign: CampaignPaths, *, root: RootPaths, found: Found) -> Iterator[Problem]:
-    """What is wrong with the files beside the ledger, where `found` is what is on record. Never raises."""
+def check_campaign(
+    campaign: CampaignPaths, *, root: RootPaths, found: Found, owners: Owners | None = None
+) -> Iterator[Problem]:
+    """What is wrong with the files beside the ledger, where `found` is what is on record. Never raises.
+
+    `owners` are those of the runs, for whoever knows them already.
+    """
     # Asked first: what is written meanwhile is then told as not there yet, not as cut off.
     unfinished = "evidence.running" if is_live(campaign) else "evidence.partial"
     known = {campaign.spec_snapshot, campaign.plan, campaign.ledger, campaign.report, campaign.results, campaign.pin}
@@ -32,6 +39,30 @@ def check_campaign(campaign: CampaignPaths, *, root: RootPaths, found: Found) ->
     yield from _strangers(campaign.folder, known={path.name for path in (*known, *drafts)} | logs | {"lock"})
     yield from _check_plan(campaign, root=root, found=found, unfinished=unfinished)
     yield from _check_report(campaign, root=root, found=found, unfinished=unfinished)
+    yield from _unnamed(campaign, root=root, owners=owners_of_runs(root) if owners is None else owners)
+
+
+def _unnamed(campaign: CampaignPaths, *, root: RootPaths, owners: Owners) -> Iterator[Problem]:
+    """Attempts that the ledger has lost, or never had."""
+    campaign_id = CampaignId(campaign.folder.name)
+    with suppress(EvidenceError):  # whoever reads the attempts from it has said so
+        if not (found := list(strays(root, campaign_id, named=_named(campaign), owners=owners))):
+            return
+        # Looked at again: of one that is being run the ledger is told first, and then there is a folder.
+        named = _named(campaign)
+        for folder in (paths.folder for paths in found):
+            run_id = RunId(folder.parent.parent.name)
+            if folder.name not in named.get(run_id, ()):
+                detail = "on disk, but not in the ledger"
+                yield Problem(code="evidence.ledger", file=f"{run_id}/{folder.name}", detail=detail)
+
+
+def _named(campaign: CampaignPaths) -> dict[RunId, set[str]]:
+    contents = read_ledger(campaign)
+    named: dict[RunId, set[str]] = {run.id: set() for run in contents.runs}
+    for each in contents.attempts:
+        named.setdefault(each.run, set()).add(each.id)
+    return named
 
 
 def _check_plan(campaign: CampaignPaths, *, root: RootPaths, found: Found, unfinished: str) -> Iterator[Problem]:
