@@ -9,12 +9,13 @@ from pathlib import Path
 import msgspec
 
 from proctor.campaign.retention import Fate, Kind, Rule, Unit, decide
-from proctor.campaign.scratch import dead_scratch, remove_scratch, scratch_of_runs, sweep
+from proctor.campaign.scratch import dead_scratch, hold_run, remove_scratch, scratch_of_runs, sweep
 from proctor.contain.intent import LOCK, take_lock
 from proctor.errors import MachineError, disk_refusal
 from proctor.evidence.disk import sync_folder
 from proctor.evidence.layout import CampaignPaths, RootPaths
-from proctor.surface.holdings import find_units, places_of, run_ids, why_still
+from proctor.ids import RunId
+from proctor.surface.holdings import find_units, is_needed, places_of, run_ids, why_still
 from proctor.workspace.remove import remove
 
 REMOVED = ".removed"
@@ -98,12 +99,20 @@ def _finish(root: RootPaths, bin_: Path, *, refused: list[str]) -> Iterator[str]
     for each in sorted(left, key=lambda folder: (folder / "ledger.db").exists()):
         try:
             ids = run_ids(root, CampaignPaths(each)) if (each / "ledger.db").exists() else ()
-            orphans = [root.folder / "runs" / id_ for id_ in ids if id_ not in cited]
-            _empty([_move(orphan, bin_) for orphan in orphans if orphan.is_dir()])
+            for id_ in ids:
+                if id_ not in cited:
+                    _remove_orphan(root.folder / "runs" / id_, root, bin_)
             _empty([each])
             yield each.name
         except OSError:
             refused.append(each.name)
+
+
+def _remove_orphan(run: Path, root: RootPaths, bin_: Path) -> None:
+    """The run of a campaign that is gone. One that is signed by now, or about to be, is a run of none from then on."""
+    with hold_run(RunId(run.name)) as is_ours:
+        if is_ours and run.is_dir() and not is_needed(run, root):
+            _empty([_move(run, bin_)])
 
 
 def _done(fate: Fate, root: RootPaths, bin_: Path | None, *, now_ms: int, refused: list[str]) -> Fate:
@@ -124,17 +133,27 @@ def _done(fate: Fate, root: RootPaths, bin_: Path | None, *, now_ms: int, refuse
 
 
 def _remove(unit: Unit, root: RootPaths, bin_: Path, *, now_ms: int) -> str | None:
-    """Under its lock: whoever would run it now finds it taken, and then gone. Why it stays, where it does."""
-    # A run's lock lies in its scratch. Where that is gone its owner is too, and no other ever has its id.
-    place = places_of(unit)[0] if unit.kind == "campaign" else scratch_of_runs() / unit.name
-    lock = take_lock(place)
-    if lock is None and place.is_dir():
-        return "running"
-    try:
+    """Under its lock: whoever would run or sign it now finds it taken, and then gone. Why it stays, where it does."""
+    with _lock_of(unit) as is_ours:
+        if not is_ours:
+            return "running"
         if (why := why_still(unit, root, now_ms=now_ms)) is None:
             gone = [_move(folder, bin_) for folder in places_of(unit)]
             _empty(reversed(gone))
         return why
+
+
+@contextmanager
+def _lock_of(unit: Unit) -> Iterator[bool]:
+    """Whether nobody else has it. A run's lock lies in its scratch."""
+    if unit.kind != "campaign":
+        with hold_run(RunId(unit.name)) as is_ours:
+            yield is_ours
+        return
+    place = places_of(unit)[0]
+    lock = take_lock(place)
+    try:
+        yield lock is not None or not place.is_dir()
     finally:
         if lock is not None:
             os.close(lock)
