@@ -35,6 +35,8 @@ def check_campaign(
     # What it is at while it runs is no evidence; a killed one leaves it.
     known |= {campaign.live, beside(campaign.live)}
     drafts = {beside(path) for path in (campaign.plan, campaign.report, campaign.results) if not path.exists()}
+    if not campaign.results.exists():
+        drafts.add(beside(campaign.report))  # it goes before its report is made anew
     logs = {f"{campaign.ledger.name}{end}" for end in ("-wal", "-shm", "-journal")}
     yield from _strangers(campaign.folder, known={path.name for path in (*known, *drafts)} | logs | {"lock"})
     yield from _check_plan(campaign, root=root, found=found, unfinished=unfinished)
@@ -116,7 +118,11 @@ def _check_report(campaign: CampaignPaths, *, root: RootPaths, found: Found, unf
         is_early = error.code == "evidence.missing-file" and not os.path.lexists(campaign.results)
         yield Problem(code=unfinished if is_early else error.code, file=campaign.report.name, detail=error.what)
         return
-    if not found.problems and _has_plan(campaign):  # else there is nothing whole to hold it against, and that is told
+    if set(kept.run_ids) < set(found.run_ids):
+        # Made anew when a run ends: until then, and where that was killed, it is of the runs before.
+        detail = "of the runs before the last one"
+        yield Problem(code=unfinished, file=campaign.report.name, detail=detail)
+    elif not found.problems and _has_plan(campaign):  # else there is nothing whole to hold it against, as is told
         yield from _differences(campaign.report.name, kept, root=root, found=found)
     try:
         results = read_bytes(campaign.results)
