@@ -113,6 +113,26 @@ def test_a_ledger_that_was_told_another_cost_or_time_is_told_of(
     assert what in [each.what for each in check_publication(paths).reasons]
 
 
+@pytest.mark.requirement("campaign.publish-check")
+def test_a_result_that_the_ledger_has_as_cut_off_though_it_was_sealed_is_told_of(
+    campaign: Callable[..., CampaignPaths],
+) -> None:
+    paths = campaign()
+    change(paths, "update attempt set state = 'abandoned', outcome = 'unknown', code = 'run.cut-off' where n = 1")
+    detail = "it has no seal there, but it was sealed"
+    assert told(paths) == [
+        ("evidence.ledger", f"{attempt}/ledger.db", detail) for attempt in ("m0.f.r1.1", "m0.f.r2.1")
+    ]
+    change(paths, "update attempt set retry_at_ms = 5, code = 'machine.disk-full'")
+    assert {each[2] for each in told(paths)} == {"without a seal nothing can be due: retry_at_ms"}
+    change(paths, "update attempt set retry_at_ms = null, code = 'run.cut-off'")
+    # As it is where a disk fails while it is sealed, and where the seal is damaged.
+    change(paths, "update attempt set code = 'machine.disk-full' where id = 'm0.f.r1.1'")
+    [seal] = paths.folder.parent.parent.glob("runs/*/attempts/m0.f.r2.1/seal.json")
+    seal.write_bytes(seal.read_bytes()[:-9])
+    assert told(paths) == []
+
+
 def test_a_cost_where_there_are_no_prices_is_told_of_and_one_that_was_metered_is_not() -> None:
     costs = Costs(models={FlowId("f"): PlannedModel(provider="bench", name="b")}, prices=None, has_meter=False)
     assert costs.agree(None, flow=FlowId("f"), tokens=None)

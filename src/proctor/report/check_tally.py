@@ -1,5 +1,6 @@
 """Whether a ledger counts of each attempt what its sealed report comes to: who was asked, and what it cost."""
 
+import os
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -10,18 +11,15 @@ from proctor.errors import EvidenceError
 from proctor.evidence.artifacts import AttemptRecord, AttemptReport
 from proctor.evidence.layout import AttemptPaths, CampaignPaths
 from proctor.evidence.reader import Problem, read_artifact
+from proctor.evidence.seal import check_seal
 from proctor.evidence.tally import tally_of
 from proctor.ids import AttemptId
 from proctor.plan.recover import Remedy, remedy
+from proctor.plan.standing import follows
 from proctor.report.cost import Costs, read_costs
 from proctor.report.ledger import LedgerAttempt, read_ledger
 from proctor.report.row import AttemptRow
 
-_SOURCE = {
-    "sealed": "the sealed attempt says",
-    "claimed": "an attempt that has not ended can have",
-    "abandoned": "an attempt without a seal can have",
-}
 _NOT_AGAIN = (Remedy.NONE, Remedy.REDO)
 
 
@@ -34,15 +32,21 @@ def miscounted(campaign: CampaignPaths, rows: Iterable[AttemptRow]) -> Iterator[
         attempts = {f"{each.run}/{each.id}": each for each in read_ledger(campaign).attempts}
         costs = read_costs(campaign)
         for row in rows:
-            if row.ref in attempts and (wrong := _wrong(attempts[row.ref], AttemptPaths(Path(row.dir)), costs)):
-                detail = f"not what {_SOURCE[attempts[row.ref].state]}: {', '.join(wrong)}"
+            if row.ref in attempts and (detail := _told(attempts[row.ref], AttemptPaths(Path(row.dir)), costs)):
                 yield row.attempt_id, Problem(code="evidence.ledger", file=campaign.ledger.name, detail=detail)
 
 
-def _wrong(attempt: LedgerAttempt, paths: AttemptPaths, costs: Costs | None) -> list[str]:
+def _told(attempt: LedgerAttempt, paths: AttemptPaths, costs: Costs | None) -> str | None:
+    if _is_denied(attempt, paths):
+        return "it has no seal there, but it was sealed"
     if attempt.state != "sealed":
-        # Whoever has no seal is tried again at once, or with the next run.
-        return [] if attempt.retry_at_ms is None else ["retry_at_ms"]
+        # Such a cell is tried again at once, or with the next run.
+        return None if attempt.retry_at_ms is None else "without a seal nothing can be due: retry_at_ms"
+    wrong = _wrong(attempt, paths, costs)
+    return f"not what the sealed attempt says: {', '.join(wrong)}" if wrong else None
+
+
+def _wrong(attempt: LedgerAttempt, paths: AttemptPaths, costs: Costs | None) -> list[str]:
     try:
         record, report = read_artifact(paths.attempt, AttemptRecord), read_artifact(paths.report, AttemptReport)
     except EvidenceError:
@@ -59,6 +63,13 @@ def _wrong(attempt: LedgerAttempt, paths: AttemptPaths, costs: Costs | None) -> 
         "retry_at_ms": can_be_due(attempt, report),
     }
     return [name for name, holds in is_right.items() if not holds]
+
+
+def _is_denied(attempt: LedgerAttempt, paths: AttemptPaths) -> bool:
+    """Whether it counts as if it had not been, though it was sealed. A disk that fails at the seal has another code."""
+    if attempt.state != "abandoned" or not os.path.lexists(paths.seal):
+        return False
+    return follows(attempt) is Remedy.REDO and not check_seal(paths)
 
 
 def can_be_due(attempt: LedgerAttempt, report: AttemptReport) -> bool:
