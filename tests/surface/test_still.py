@@ -23,7 +23,7 @@ from proctor.report.ledger import is_live
 from proctor.surface import gc as collecting
 from proctor.surface import sign as signing
 from proctor.surface import verify as verifying
-from proctor.surface.gc import Cleared, clear
+from proctor.surface.gc import REMOVED, Cleared, clear, hold_root
 from proctor.surface.still import still
 from tests.keys import make_key
 from tests.surface.conftest import Quickstart, ask
@@ -79,11 +79,15 @@ class Meanwhile:
 
     def __init__(self, root: RootPaths, inner: Callable[..., Any]) -> None:
         self.cleared: list[Cleared] = []
+        self.refused: list[str] = []
         self._root = root
         self._inner = inner
 
     def __call__(self, *given: Any, **named: Any) -> Any:
-        self.cleared.append(clear(self._root, EVERYTHING, now_ms=NOW_MS))
+        try:
+            self.cleared.append(clear(self._root, EVERYTHING, now_ms=NOW_MS))
+        except MachineError as error:
+            self.refused.append(error.code)
         return self._inner(*given, **named)
 
 
@@ -112,7 +116,11 @@ def test_what_is_being_signed_stays(
     monkeypatch.setattr(signing, "sign_files", meanwhile)
     said = ask(quickstart.lab, "sign", str(folder), "--key", str(ada), "--json")
     assert (said.code, len(said.json["signed"]) > 0) == (0, True), said.stderr
-    assert stays(meanwhile.cleared) == {("campaign" if is_of_campaign else "run", False, "running")}
+    if kind == "root":
+        assert (meanwhile.cleared, set(meanwhile.refused)) == ([], {"machine.locked"})
+    else:
+        assert stays(meanwhile.cleared) == {("campaign" if is_of_campaign else "run", False, "running")}
+    assert not (old.folder / REMOVED).exists()
     assert list(scratch_of_runs().glob("*")) == [], "what was made to hold it is gone"
     after = clear(old, EVERYTHING, now_ms=time.time_ns() // 1_000_000 + 10**9)
     assert stays([after]) == {("campaign" if is_of_campaign else "run", False, "signed")}
@@ -131,10 +139,19 @@ def test_what_a_statement_is_made_of_stays(
 
 
 @pytest.mark.requirement("evidence.signed")
-@pytest.mark.parametrize("place", PLACES.values(), ids=PLACES)
+def test_a_root_of_which_something_is_let_go_is_not_signed(quickstart: Quickstart, old: RootPaths, ada: Path) -> None:
+    with hold_root(old):
+        said = ask(quickstart.lab, "sign", str(old.folder), "--key", str(ada), "--json")
+    assert (said.code, json.loads(said.stdout)["error"]["code"]) == (3, "machine.locked")
+    assert list(old.folder.rglob("*.sig")) == []
+
+
+@pytest.mark.requirement("evidence.signed")
+@pytest.mark.parametrize("kind", ["campaign", "run", "attempt"])
 def test_what_is_being_run_or_let_go_of_is_not_signed(
-    quickstart: Quickstart, old: RootPaths, ada: Path, place: Callable[[RootPaths], Path]
+    quickstart: Quickstart, old: RootPaths, ada: Path, kind: str
 ) -> None:
+    place = PLACES[kind]
     lock = take_lock(campaign_of(old).folder)
     assert lock is not None
     try:
@@ -159,7 +176,7 @@ def test_a_conversation_that_goes_on_is_not_signed(quickstart: Quickstart, old: 
 
 def test_a_campaign_that_is_being_signed_is_not_run_and_is_not_taken_for_running(old: RootPaths) -> None:
     campaign = campaign_of(old)
-    with still(campaign), still(RootPaths(old.folder)):
+    with still(campaign), still(campaign), still(old):
         assert not is_live(campaign)
         with pytest.raises(MachineError) as refused, campaign_lock(campaign):
             pass

@@ -62,7 +62,7 @@ def clear(root: RootPaths, rule: Rule, *, now_ms: int) -> Cleared:
         fates = decide(find_units(root, now_ms=now_ms), rule, now_ms=now_ms)
         done = [_done(fate, root, None, now_ms=now_ms, refused=refused) for fate in fates]
         return _told(done, now_ms=now_ms, swept=swept.removed, refused=tuple(refused))
-    with _bin(root) as bin_:
+    with hold_root(root) as bin_:
         finished = tuple(_finish(root, bin_, refused=refused))
         fates = decide(find_units(root, now_ms=now_ms), rule, now_ms=now_ms)
         done = [_done(fate, root, bin_, now_ms=now_ms, refused=refused) for fate in fates]
@@ -70,8 +70,11 @@ def clear(root: RootPaths, rule: Rule, *, now_ms: int) -> Cleared:
 
 
 @contextmanager
-def _bin(root: RootPaths) -> Iterator[Path]:
-    """Where things go, ours alone meanwhile."""
+def hold_root(root: RootPaths) -> Iterator[Path]:
+    """Where things go, ours alone meanwhile: nobody else lets go of anything of this root.
+
+    MachineError while somebody does, or where the disk refuses.
+    """
     bin_ = root.folder / REMOVED
     try:
         bin_.mkdir(mode=0o700, exist_ok=True)
@@ -82,7 +85,8 @@ def _bin(root: RootPaths) -> Iterator[Path]:
     except OSError as error:
         raise disk_refusal(error, path=bin_) from error
     if lock is None:
-        raise MachineError("machine.locked", "another `proctor gc` is at work here", file=str(root.folder))
+        what = "another Proctor lets go of evidence here, or signs all of it"
+        raise MachineError("machine.locked", what, file=str(root.folder))
     try:
         yield bin_
     finally:

@@ -1,5 +1,6 @@
 """Holding evidence still while it is signed or stated: by the locks that running it and letting go of it take too."""
 
+import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
@@ -9,47 +10,36 @@ from proctor.errors import EvidenceError, MachineError, disk_refusal
 from proctor.evidence.layout import AttemptPaths, CampaignPaths, RootPaths, RunPaths
 from proctor.ids import RunId
 from proctor.report.place import Place
+from proctor.surface.gc import hold_root
 from proctor.surface.holdings import run_ids
 
 
 @contextmanager
 def still(place: Place) -> Iterator[None]:
-    """Nobody runs or removes anything of it meanwhile.
+    """Nobody removes anything of it meanwhile, nor runs it where it is less than a root.
 
     MachineError while somebody does, or where the disk refuses; EvidenceError where it went a moment ago.
     """
     with ExitStack() as stack:
-        for campaign in _campaigns(place):
-            stack.enter_context(still_campaign(campaign))
-        for run in _runs_of_none(place):
-            stack.enter_context(_still_run(run))
+        if isinstance(place, RootPaths):
+            # One lock and not each of them: there may be more than a process can hold.
+            stack.enter_context(_still_root(place))
+        elif isinstance(place, CampaignPaths):
+            stack.enter_context(still_campaign(place))
+        else:
+            stack.enter_context(_still_run(_run_of(place)))
         if not place.folder.is_dir():
             raise EvidenceError("evidence.missing-file", "absent", file=place.folder.name)
         yield
 
 
-def _campaigns(place: Place) -> list[CampaignPaths]:
-    match place:
-        case CampaignPaths():
-            return [place]
-        case RootPaths():
-            return list(place.campaigns())
-    run = _run_of(place)
-    root = RootPaths(run.folder.parent.parent)
-    return [each for each in root.campaigns() if run.folder.name in run_ids(root, each)]
-
-
-def _runs_of_none(place: Place) -> list[RunPaths]:
-    match place:
-        case CampaignPaths():
-            return []
-        case RootPaths():
-            cited = {id_ for each in place.campaigns() for id_ in run_ids(place, each)}
-            return [run for run in place.runs() if run.folder.name not in cited]
-    run = _run_of(place)
-    # Elsewhere nothing is run or removed: it is a copy.
-    is_kept_here = run.folder.parent.name in ("runs", "sessions")
-    return [run] if is_kept_here and not _campaigns(place) else []
+@contextmanager
+def _still_root(root: RootPaths) -> Iterator[None]:
+    if not os.access(root.folder, os.W_OK):
+        yield  # then nothing goes from it
+        return
+    with hold_root(root):
+        yield
 
 
 def _run_of(place: RunPaths | AttemptPaths) -> RunPaths:
@@ -59,7 +49,19 @@ def _run_of(place: RunPaths | AttemptPaths) -> RunPaths:
 
 @contextmanager
 def _still_run(run: RunPaths) -> Iterator[None]:
-    name = run.folder.name
+    """By the campaigns that have it; else by its own lock. Elsewhere it is a copy, which nobody runs or removes."""
+    name, root = run.folder.name, RootPaths(run.folder.parent.parent)
+    campaigns = [each for each in root.campaigns() if name in run_ids(root, each)]
+    with ExitStack() as stack:
+        for campaign in campaigns:
+            stack.enter_context(still_campaign(campaign))
+        if not campaigns and run.folder.parent.name in ("runs", "sessions"):
+            stack.enter_context(_still_alone(name))
+        yield
+
+
+@contextmanager
+def _still_alone(name: str) -> Iterator[None]:
     with ExitStack() as stack:
         try:
             is_ours = stack.enter_context(hold_run(RunId(name)))
