@@ -104,6 +104,31 @@ def test_a_claim_cannot_be_reported_as_verified(run: RunPaths) -> None:
     )
 
 
+@pytest.mark.requirement("evidence.validate")
+def test_a_diff_that_shows_nothing_of_what_was_changed_is_found_though_sealed_anew(fix: AttemptPaths) -> None:
+    assert fix.workspace_diff.read_bytes(), "something was"
+    fix.workspace_diff.write_bytes(b"")
+    reseal(fix)
+    detail = "it shows nothing, but the digests of the workspace say otherwise"
+    assert Problem(code="evidence.derived", file=WORKSPACE_DIFF, detail=detail) in strictly(fix).problems
+
+
+@pytest.mark.requirement("evidence.validate")
+def test_a_diff_that_shows_edits_where_nothing_was_changed_is_found_though_sealed_anew(
+    run: RunPaths, fix: AttemptPaths
+) -> None:
+    claim = AttemptPaths(run.folder / "attempts" / CLAIM)
+    assert not claim.workspace_diff.read_bytes()
+    claim.workspace_diff.write_bytes(fix.workspace_diff.read_bytes())
+    reseal(claim)
+    detail = "it shows edits, but the digests of the workspace say otherwise"
+    assert strictly(claim).problems == (Problem(code="evidence.derived", file=WORKSPACE_DIFF, detail=detail),)
+    # What could not be read is told though it may be the same.
+    claim.workspace_diff.write_bytes(b"diff --git a/f b/f\nBinary files a/f and b/f differ\n")
+    reseal(claim)
+    assert strictly(claim).problems == ()
+
+
 def test_a_probe_row_of_another_shape_is_found_though_sealed_anew(fix: AttemptPaths) -> None:
     alter_rows(fix.probes, lambda rows: [{**row, "verdict": "splendid"} for row in rows])
     reseal(fix)

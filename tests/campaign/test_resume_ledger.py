@@ -1,6 +1,7 @@
 """What resume finds in a ledger: when a cell is due, what an older Proctor kept, and claims that the disk decides."""
 
 import os
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -86,6 +87,8 @@ def ended_with(paths: CampaignPaths, code: str, *, retry_at_ms: int) -> None:
     sql = "update attempt set outcome = 'failed', code = ?, retry_at_ms = ? where id = 'm0.f.r1.1'"
     change(paths, sql, code, retry_at_ms)
     change(paths, "delete from attempt where id = 'm0.f.r2.1'")
+    [folder] = paths.folder.parent.parent.glob("runs/*/attempts/m0.f.r2.1")
+    shutil.rmtree(folder)
 
 
 def begun(paths: CampaignPaths) -> dict[object, int]:

@@ -210,3 +210,8 @@ def test_damaged_evidence_verifies_nothing() -> None:
     out = shown(render_report(report_of(damaged), title="t"))
     assert "  fix/codex     codex_app_server  DAMAGED  –        unknown" in out
     assert report_of(damaged).exit == Exit.EVIDENCE
+
+
+def test_a_report_of_no_attempt_can_be_shown() -> None:
+    lines = shown(render_report(report_of(), title="a title")).split("\n")
+    assert lines == ["a title", "", "  mission/flow", "", "  0 of 0 attempts not verified.", ""]

@@ -60,6 +60,7 @@ def forge(paths: AttemptPaths) -> None:
     missed = {"met": False, "misses": ["verified: expected no, got yes"]}
     changed = {"workspaceDigestAfter": other, "hasChangedFiles": True}
     alter_json(paths.report, verified=True, reasons=[], expectation=missed, **changed)
+    paths.workspace_diff.write_text("# new folder made (empty)\n")
     signature, aside = paths.folder / "seal.json.sig", paths.folder.parent.parent / "aside"
     if signature.exists():
         signature.rename(aside)

@@ -9,6 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from proctor.canonical import digest_bytes
+from proctor.workspace.changed import has_edits
 from proctor.workspace.diff import diff
 from proctor.workspace.hunks import render_hunks
 from proctor.workspace.snapshot import snapshot
@@ -32,6 +33,7 @@ def test_git_applies_the_diff_of_any_two_text_trees(base: Tree, now: Tree) -> No
         assert patch.decode().encode() == patch
         assert patch == diff(was, became)
         assert bool(patch) == (snapshot(was).digest != snapshot(became).digest)
+        assert not has_edits(diff(was, was).decode())
         done = apply(patch, to=was)
         assert (done.returncode, done.stderr) == (0, b"")
         assert read(was) == read(became)

@@ -27,16 +27,18 @@ from proctor.evidence.layout import (
     REPORT,
     RUNNER_REF,
     TOOL_CALLS,
+    WORKSPACE_DIFF,
     AttemptPaths,
     RunPaths,
 )
-from proctor.evidence.reader import Problem, read_artifact, read_rows
+from proctor.evidence.reader import Problem, read_artifact, read_bytes, read_rows
 from proctor.evidence.seal import read_seal
 from proctor.evidence.validate import Validation, conclude, validate_attempt
 from proctor.fact import Fact
 from proctor.ids import Digest
 from proctor.probe.gate import decide
 from proctor.probe.model import ProbeRow, RequiredProbe
+from proctor.workspace.changed import has_edits
 
 T = TypeVar("T")
 
@@ -162,6 +164,7 @@ def _check_report(
     if report.has_changed_files not in (None, now != record.workspace_digest):
         detail = f"has_changed_files is {report.has_changed_files}, but the digests say otherwise"
         yield Problem(code="evidence.derived", file=REPORT, detail=detail)
+    yield from _check_diff(report, record, paths)
     broken = violations(record.tools, _calls(again))
     if report.policy_violations not in (None, broken):
         detail = f"policy_violations are {_shown(report.policy_violations)}, but the tool calls give {_shown(broken)}"
@@ -180,6 +183,20 @@ def _check_report(
     if report.expectation != expectation:
         detail = f"expectation is {_shown(report.expectation)}, but the evidence gives {_shown(expectation)}"
         yield Problem(code="evidence.derived", file=REPORT, detail=detail)
+
+
+def _check_diff(report: AttemptReport, record: AttemptRecord, paths: AttemptPaths) -> Iterator[Problem]:
+    """Trees that differ have a diff, and equal ones have no edits. What the edits are, no digest can say."""
+    if report.workspace_digest_after is None:
+        return
+    try:
+        text = read_bytes(paths.workspace_diff).decode("utf-8", "replace")
+    except EvidenceError:  # whoever reads the files themselves tells
+        return
+    is_same = report.workspace_digest_after == record.workspace_digest
+    if (is_same and has_edits(text)) or not (is_same or text):
+        detail = f"it shows {'edits' if text else 'nothing'}, but the digests of the workspace say otherwise"
+        yield Problem(code="evidence.derived", file=WORKSPACE_DIFF, detail=detail)
 
 
 def _calls(again: Rederived) -> Iterator[ToolCall]:

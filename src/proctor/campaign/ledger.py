@@ -156,6 +156,8 @@ class Ledger:
             for cell in plan.cells
         ]
         self.apply([whole, *cells, ("insert into run (id, began_at_ms) values (?, ?)", (run, at_ms))])
+        # Into the file itself: who loses the log beside it loses what the disk has too, and not the campaign.
+        self._connection.execute("pragma wal_checkpoint(passive)")
 
     def end(self, run: RunId, *, at_ms: int, how: str = "done") -> None:
         """`how`: "done", or what kept it from going on to the end, such as "drained", "stopped" or "budget"."""
@@ -167,6 +169,10 @@ class Ledger:
         rows = self._connection.execute(f"{_TRIED} {where} order by cell, n", {"state": state})
         return msgspec.convert(rows.fetchall(), list[Tried], strict=False)
 
+    def runs(self) -> list[RunId]:
+        """Every run, in the order of their ids."""
+        return [RunId(id_) for (id_,) in self._connection.execute("select id from run order by id")]
+
     def took_ms(self) -> int:
         """What its runs took, without what lay between them. One that was cut off took as long as it was heard of."""
         rows = self._connection.execute(_RUNS)
@@ -177,6 +183,11 @@ class Ledger:
         sql = "select coalesce(sum(usd), 0.0), count(*) - count(usd) from attempt where state != 'claimed'"
         usd, unknown = self._connection.execute(sql).fetchone()
         return usd, unknown
+
+
+def rejoin(run: RunId, *, at_ms: int) -> Statement:
+    """A run that the ledger may have lost."""
+    return ("insert or ignore into run (id, began_at_ms) values (?, ?)", (run, at_ms))
 
 
 def claim(attempt: AttemptId, *, cell: CellId, n: int, run: RunId, at_ms: int) -> Statement:

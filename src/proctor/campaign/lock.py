@@ -1,5 +1,6 @@
 """The lock of a campaign: held by the one who runs it, and telling who that is."""
 
+import errno
 import os
 import time
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ from proctor.errors import EvidenceError, MachineError, disk_refusal
 from proctor.evidence.layout import CampaignPaths
 from proctor.evidence.reader import read_artifact
 
+UNWRITABLE = (errno.EROFS, errno.EACCES, errno.EPERM)
 _LOOKS = 20
 _LOOK_S = 0.01
 
@@ -41,6 +43,30 @@ def campaign_lock(paths: CampaignPaths) -> Iterator[None]:
     finally:
         with suppress(OSError):
             os.ftruncate(lock, 0)
+        os.close(lock)
+
+
+@contextmanager
+def still_campaign(paths: CampaignPaths) -> Iterator[None]:
+    """Nobody runs it or takes it away meanwhile. Any number may hold it so, and none of them is taken for its owner.
+
+    MachineError while somebody does, or where the disk refuses; EvidenceError where it is gone.
+    """
+    try:
+        lock = take_lock(paths.folder, is_shared=True)
+    except OSError as error:
+        if error.errno in UNWRITABLE:
+            # Then nobody can run it or take it away.
+            yield
+            return
+        raise disk_refusal(error, path=paths.folder / LOCK) from error
+    if lock is None:
+        if not paths.folder.is_dir():
+            raise EvidenceError("evidence.missing-file", "absent", file=paths.folder.name)
+        raise MachineError("machine.locked", f"{paths.folder.name} is being run, or let go of, by another Proctor")
+    try:
+        yield
+    finally:
         os.close(lock)
 
 

@@ -12,7 +12,7 @@ from proctor.campaign.freeze import Frozen, freeze, thaw
 from proctor.campaign.ledger import Ledger, has_begun, open_ledger
 from proctor.campaign.lock import campaign_lock
 from proctor.campaign.preflight import Ready, preflight
-from proctor.campaign.reconcile import reconcile
+from proctor.campaign.reconcile import adopt, reconcile
 from proctor.campaign.scratch import open_scratch
 from proctor.campaign.spending import prices_of
 from proctor.campaign.stamp import stamp
@@ -92,6 +92,10 @@ async def open_campaign(
             # A new one would have everything run again, and what is sealed would belong to nobody.
             raise MachineError("machine.ledger", f"{paths.folder.name} has a plan and no runs", file=str(paths.ledger))
         book = stack.enter_context(open_ledger(paths.ledger))
+        campaign_id = CampaignId(paths.folder.name)
+        if resume is not None:
+            lost = adopt(book, frozen.plan, root=RootPaths(root), campaign_id=campaign_id, at_ms=clock.wall_ms())
+            book.apply(list(lost))
         claimed, usd_of = book.tried(state="claimed"), prices_of(loaded)
         book.apply(list(reconcile(claimed, root=RootPaths(root), at_ms=clock.wall_ms(), usd_of=usd_of)))
         plan, now_ms = frozen.plan, clock.wall_ms()
@@ -111,7 +115,7 @@ async def open_campaign(
             # Last of the set-up: a campaign without a plan was cut off before anything ran.
             write_artifact(paths.plan, PlanFile(plan=plan, snapshot=dict(frozen.snapshot)), redactor=redactor)
         yield Opened(
-            campaign_id=CampaignId(paths.folder.name),
+            campaign_id=campaign_id,
             run_id=run_id,
             paths=paths,
             ready=ready,

@@ -1,10 +1,10 @@
-"""What became of attempts that the ledger saw begin and nobody saw end: their seals say."""
+"""What became of attempts that the ledger saw begin and nobody saw end, or that it has lost: their seals say."""
 
 from collections.abc import Iterable, Iterator
 
 from proctor.attempt.recheck import derive_again
 from proctor.campaign import ledger
-from proctor.campaign.ledger import Statement
+from proctor.campaign.ledger import Ledger, Statement
 from proctor.campaign.spending import UsdOf
 from proctor.errors import EvidenceError, ProctorError
 from proctor.event.model import Tokens
@@ -12,8 +12,43 @@ from proctor.evidence.artifacts import AttemptRecord, AttemptReport
 from proctor.evidence.layout import AttemptPaths, RootPaths
 from proctor.evidence.reader import read_artifact
 from proctor.evidence.seal import check_seal
+from proctor.evidence.strays import owners_of_runs, strays
+from proctor.ids import AttemptId, CampaignId, CellId, RunId
+from proctor.plan.model import Plan
 from proctor.plan.recover import CUT_OFF, LATER, remedy
 from proctor.plan.standing import Tried
+
+
+def adopt(book: Ledger, plan: Plan, *, root: RootPaths, campaign_id: CampaignId, at_ms: int) -> Iterator[Statement]:
+    """Claims of attempts that lie on disk and not in the ledger, which then go the way of every other claim.
+
+    So their numbers are not given again. One whose number the ledger has for another stays where it is, and is told of
+    by whoever examines the campaign.
+    """
+    named: dict[RunId, set[str]] = {run_id: set() for run_id in book.runs()}
+    known: set[AttemptId] = set()
+    for each in book.tried():
+        named[each.run].add(each.id)
+        known.add(each.id)
+    cells = {cell.id for cell in plan.cells}
+    for paths in strays(root, campaign_id, named=named, owners=owners_of_runs(root)):
+        attempt, run_id = AttemptId(paths.folder.name), RunId(paths.folder.parent.parent.name)
+        cell, _, n = attempt.rpartition(".")
+        is_name = cell in cells and n.isascii() and n.isdecimal() and not n.startswith("0")
+        began_at_ms = _began_at_ms(paths, campaign_id=campaign_id, at_ms=at_ms)
+        if is_name and attempt not in known and began_at_ms is not None:
+            known.add(attempt)
+            yield ledger.rejoin(run_id, at_ms=began_at_ms)
+            yield ledger.claim(attempt, cell=CellId(cell), n=int(n), run=run_id, at_ms=began_at_ms)
+
+
+def _began_at_ms(paths: AttemptPaths, *, campaign_id: CampaignId, at_ms: int) -> int | None:
+    """None where it is another campaign's. One that was cut off before its record is of the run that it lies in."""
+    try:
+        record = read_artifact(paths.attempt, AttemptRecord)
+    except EvidenceError:
+        return at_ms
+    return record.created_at_ms if record.campaign_id == campaign_id else None
 
 
 def reconcile(claimed: Iterable[Tried], *, root: RootPaths, at_ms: int, usd_of: UsdOf) -> Iterator[Statement]:

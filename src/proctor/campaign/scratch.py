@@ -45,6 +45,37 @@ def open_scratch(run_id: RunId, *, is_kept: bool) -> Iterator[Path]:
         os.close(lock)
 
 
+@contextmanager
+def hold_run(run_id: RunId) -> Iterator[bool]:
+    """The lock of a run that may be over and have no scratch any more; False while somebody else has it.
+
+    OSError where the machine refuses.
+    """
+    folder = scratch_of_runs() / run_id
+    lock, is_new = take_lock(folder), False
+    if lock is None and not os.path.lexists(folder):
+        folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        unborn, lock = _locked_folder(folder.parent)
+        try:
+            unborn.rename(folder)
+            is_new = True
+        except OSError:
+            # Another was first.
+            _remove_locked(unborn)
+            os.close(lock)
+            lock = None
+    if lock is None:
+        yield False
+        return
+    try:
+        yield True
+    finally:
+        if is_new:
+            with suppress(OSError):
+                _remove_locked(folder)
+        os.close(lock)
+
+
 def _locked_folder(runs: Path) -> tuple[Path, int]:
     """A new folder that is ours. A sweep may find it before its lock is taken, and then another one is made."""
     while True:

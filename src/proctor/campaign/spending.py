@@ -9,26 +9,22 @@ from proctor.event.model import Event, Tokens, TurnBegan, UsageReported
 from proctor.event.usage import UsageFold
 from proctor.ids import AttemptId, FlowId
 from proctor.spec.load import LoadedSpec
-from proctor.spec.model import SCRIPTED
-from proctor.spec.prices import price_key
+from proctor.spec.prices import usd_of
 
 UsdOf = Callable[[FlowId, Tokens | None], float | None]
 """What so many tokens of a flow's model cost; None where that is not known."""
 
 
 def prices_of(loaded: LoadedSpec) -> UsdOf:
-    """By the price file of a spec, if it names one. Without a price it is unknown, but scripted tokens are free."""
-    prices, models = loaded.prices, {flow.id: flow.model or loaded.spec.model for flow in loaded.spec.flows}
-    keys = {flow: price_key(model.provider, model.name) for flow, model in models.items()}
+    """By the price file of a spec, if it names one."""
+    models = {flow.id: flow.model or loaded.spec.model for flow in loaded.spec.flows}
 
-    def usd_of(flow: FlowId, tokens: Tokens | None) -> float | None:
-        if flow not in keys:
+    def priced(flow: FlowId, tokens: Tokens | None) -> float | None:
+        if (model := models.get(flow)) is None:
             return None
-        if models[flow].provider == SCRIPTED and (prices is None or keys[flow] not in prices.models):
-            return None if tokens is None else 0.0  # a command may have asked another model, and not told
-        return None if prices is None else prices.usd(keys[flow], tokens)
+        return usd_of(loaded.prices, provider=model.provider, name=model.name, tokens=tokens)
 
-    return usd_of
+    return priced
 
 
 @dataclass(slots=True, kw_only=True)

@@ -107,10 +107,11 @@ def read_intents(folder: Path) -> list[Intent]:
     return intents
 
 
-def take_lock(folder: Path) -> int | None:
+def take_lock(folder: Path, *, is_shared: bool = False) -> int | None:
     """The lock of an owner's folder, held until the descriptor is closed; none while its owner lives.
 
-    OSError where the machine refuses, or what has the lock's name is no file.
+    Shared it is for whoever owns nothing and only needs that nobody does. OSError where the machine refuses, or what
+    has the lock's name is no file.
     """
     try:
         # os.open gives what no child inherits, and the kernel drops the lock with its holder: the dead block nobody.
@@ -121,11 +122,14 @@ def take_lock(folder: Path) -> int | None:
         os.close(lock)
         raise OSError(errno.EINVAL, "the lock is not a regular file")
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(lock)
-        return None
-    return lock
+        fcntl.flock(lock, (fcntl.LOCK_SH if is_shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+        # The last owner may have taken the whole folder away meanwhile: then this is the lock of nothing.
+        if os.path.samestat(os.fstat(lock), (folder / LOCK).lstat()):
+            return lock
+    except (BlockingIOError, FileNotFoundError, NotADirectoryError):
+        pass
+    os.close(lock)
+    return None
 
 
 def _make_owner(spawns: Path) -> tuple[Path, int]:

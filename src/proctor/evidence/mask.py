@@ -9,8 +9,20 @@ from proctor.evidence.needles import Needles, is_wrapped
 LEAST_TAIL_CHARS = 6
 
 
+_MASK = "[redacted:"
+
+
 def placeholder(name: str) -> str:
-    return f"[redacted:{name}]"
+    return f"{_MASK}{name}]"
+
+
+def is_masked(text: str) -> bool:
+    """Whether it may be another text with a secret taken out.
+
+    >>> is_masked(f"a {placeholder('KEY')}"), is_masked("a key")
+    (True, False)
+    """
+    return _MASK in text
 
 
 class Masked(msgspec.Struct, frozen=True, kw_only=True, gc=False):

@@ -13,6 +13,8 @@ from proctor.evidence.artifacts import AttemptRecord, PlanFile
 from proctor.evidence.disk import beside, unreadable
 from proctor.evidence.layout import CampaignPaths, RootPaths
 from proctor.evidence.reader import Problem, read_artifact, read_bytes
+from proctor.evidence.strays import Owners, owners_of_runs, strays
+from proctor.ids import CampaignId, RunId
 from proctor.report.compose import compose
 from proctor.report.ledger import is_live, read_ledger
 from proctor.report.markdown import render_markdown
@@ -20,18 +22,49 @@ from proctor.report.query import Found
 from proctor.report.row import Report, ReportRow
 
 
-def check_campaign(campaign: CampaignPaths, *, root: RootPaths, found: Found) -> Iterator[Problem]:
-    """What is wrong with the files beside the ledger, where `found` is what is on record. Never raises."""
+def check_campaign(
+    campaign: CampaignPaths, *, root: RootPaths, found: Found, owners: Owners | None = None
+) -> Iterator[Problem]:
+    """What is wrong with the files beside the ledger, where `found` is what is on record. Never raises.
+
+    `owners` are those of the runs, for whoever knows them already.
+    """
     # Asked first: what is written meanwhile is then told as not there yet, not as cut off.
     unfinished = "evidence.running" if is_live(campaign) else "evidence.partial"
     known = {campaign.spec_snapshot, campaign.plan, campaign.ledger, campaign.report, campaign.results, campaign.pin}
     # What it is at while it runs is no evidence; a killed one leaves it.
     known |= {campaign.live, beside(campaign.live)}
     drafts = {beside(path) for path in (campaign.plan, campaign.report, campaign.results) if not path.exists()}
+    if not campaign.results.exists():
+        drafts.add(beside(campaign.report))  # it goes before its report is made anew
     logs = {f"{campaign.ledger.name}{end}" for end in ("-wal", "-shm", "-journal")}
     yield from _strangers(campaign.folder, known={path.name for path in (*known, *drafts)} | logs | {"lock"})
     yield from _check_plan(campaign, root=root, found=found, unfinished=unfinished)
     yield from _check_report(campaign, root=root, found=found, unfinished=unfinished)
+    yield from _unnamed(campaign, root=root, owners=owners_of_runs(root) if owners is None else owners)
+
+
+def _unnamed(campaign: CampaignPaths, *, root: RootPaths, owners: Owners) -> Iterator[Problem]:
+    """Attempts that the ledger has lost, or never had."""
+    campaign_id = CampaignId(campaign.folder.name)
+    with suppress(EvidenceError):  # whoever reads the attempts from it has said so
+        if not (found := list(strays(root, campaign_id, named=_named(campaign), owners=owners))):
+            return
+        # Looked at again: of one that is being run the ledger is told first, and then there is a folder.
+        named = _named(campaign)
+        for folder in (paths.folder for paths in found):
+            run_id = RunId(folder.parent.parent.name)
+            if folder.name not in named.get(run_id, ()):
+                detail = "on disk, but not in the ledger"
+                yield Problem(code="evidence.ledger", file=f"{run_id}/{folder.name}", detail=detail)
+
+
+def _named(campaign: CampaignPaths) -> dict[RunId, set[str]]:
+    contents = read_ledger(campaign)
+    named: dict[RunId, set[str]] = {run.id: set() for run in contents.runs}
+    for each in contents.attempts:
+        named.setdefault(each.run, set()).add(each.id)
+    return named
 
 
 def _check_plan(campaign: CampaignPaths, *, root: RootPaths, found: Found, unfinished: str) -> Iterator[Problem]:
@@ -85,7 +118,11 @@ def _check_report(campaign: CampaignPaths, *, root: RootPaths, found: Found, unf
         is_early = error.code == "evidence.missing-file" and not os.path.lexists(campaign.results)
         yield Problem(code=unfinished if is_early else error.code, file=campaign.report.name, detail=error.what)
         return
-    if not found.problems and _has_plan(campaign):  # else there is nothing whole to hold it against, and that is told
+    if set(kept.run_ids) < set(found.run_ids):
+        # Made anew when a run ends: until then, and where that was killed, it is of the runs before.
+        detail = "of the runs before the last one"
+        yield Problem(code=unfinished, file=campaign.report.name, detail=detail)
+    elif not found.problems and _has_plan(campaign):  # else there is nothing whole to hold it against, as is told
         yield from _differences(campaign.report.name, kept, root=root, found=found)
     try:
         results = read_bytes(campaign.results)

@@ -1,5 +1,6 @@
-"""Whether a ledger counts of each attempt what its sealed report comes to, for the one who was asked."""
+"""Whether a ledger counts of each attempt what its sealed report comes to: who was asked, and what it cost."""
 
+import os
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -10,32 +11,93 @@ from proctor.errors import EvidenceError
 from proctor.evidence.artifacts import AttemptRecord, AttemptReport
 from proctor.evidence.layout import AttemptPaths, CampaignPaths
 from proctor.evidence.reader import Problem, read_artifact
+from proctor.evidence.seal import check_seal
 from proctor.evidence.tally import tally_of
 from proctor.ids import AttemptId
+from proctor.plan.recover import Remedy, remedy
+from proctor.plan.standing import follows
+from proctor.report.cost import Costs, read_costs
 from proctor.report.ledger import LedgerAttempt, read_ledger
+from proctor.report.planned import read_plan
 from proctor.report.row import AttemptRow
+
+_NOT_AGAIN = (Remedy.NONE, Remedy.REDO)
 
 
 def miscounted(campaign: CampaignPaths, rows: Iterable[AttemptRow]) -> Iterator[tuple[AttemptId, Problem]]:
     """The attempts among `rows` that the ledger tells otherwise than their folders. Never raises.
 
-    What they cost and when they were due again stands in no folder, and is the ledger's word alone.
+    What they cost is held against the frozen prices; when they are due again, only against what bounds it.
     """
     with suppress(EvidenceError):  # whoever reads the rows from it has said so
-        attempts = {f"{each.run}/{each.id}": each for each in read_ledger(campaign).attempts if each.state == "sealed"}
+        attempts = {f"{each.run}/{each.id}": each for each in read_ledger(campaign).attempts}
+        costs, longest_wait_ms = read_costs(campaign), _longest_wait_ms(campaign)
         for row in rows:
-            if row.ref in attempts and (wrong := _wrong(attempts[row.ref], AttemptPaths(Path(row.dir)))):
-                detail = f"not what the sealed attempt says: {', '.join(wrong)}"
+            if row.ref not in attempts:
+                continue
+            paths = AttemptPaths(Path(row.dir))
+            if detail := _told(attempts[row.ref], paths, costs, longest_wait_ms=longest_wait_ms):
                 yield row.attempt_id, Problem(code="evidence.ledger", file=campaign.ledger.name, detail=detail)
 
 
-def _wrong(attempt: LedgerAttempt, paths: AttemptPaths) -> list[str]:
+def _longest_wait_ms(campaign: CampaignPaths) -> int | None:
+    with suppress(EvidenceError):  # whoever checks the plan has said so
+        return read_plan(campaign).schedule.longest_wait_ms
+    return None
+
+
+def _told(
+    attempt: LedgerAttempt, paths: AttemptPaths, costs: Costs | None, *, longest_wait_ms: int | None
+) -> str | None:
+    if _is_denied(attempt, paths):
+        return "it has no seal there, but it was sealed"
+    if attempt.state != "sealed":
+        # Such a cell is tried again at once, or with the next run.
+        return None if attempt.retry_at_ms is None else "without a seal nothing can be due: retry_at_ms"
+    wrong = _wrong(attempt, paths, costs, longest_wait_ms=longest_wait_ms)
+    return f"not what the sealed attempt says: {', '.join(wrong)}" if wrong else None
+
+
+def _wrong(
+    attempt: LedgerAttempt, paths: AttemptPaths, costs: Costs | None, *, longest_wait_ms: int | None
+) -> list[str]:
     try:
         record, report = read_artifact(paths.attempt, AttemptRecord), read_artifact(paths.report, AttemptReport)
     except EvidenceError:
         return []  # its own examination tells
-    wrong = [] if attempt.strategy in (None, record.strategy) else ["strategy"]
-    return wrong if attempt.tally is None or _is_of(attempt.tally, report) else [*wrong, "tally"]
+    usage = report.metrics.usage
+    tokens = None if usage is None else usage.tokens
+    is_right = {
+        "strategy": attempt.strategy in (None, record.strategy),
+        "tally": attempt.tally is None or _is_of(attempt.tally, report),
+        # Without a tally it is as a Proctor wrote it that had no prices.
+        "usd": (attempt.tally is None and attempt.usd is None)
+        or costs is None
+        or costs.agree(attempt.usd, flow=record.flow_id, tokens=tokens),
+        "retry_at_ms": can_be_due(attempt, report, longest_wait_ms=longest_wait_ms),
+    }
+    return [name for name, holds in is_right.items() if not holds]
+
+
+def _is_denied(attempt: LedgerAttempt, paths: AttemptPaths) -> bool:
+    """Whether it counts as if it had not been, though it was sealed. A disk that fails at the seal has another code."""
+    if attempt.state != "abandoned" or not os.path.lexists(paths.seal):
+        return False
+    return follows(attempt) is Remedy.REDO and not check_seal(paths)
+
+
+def can_be_due(attempt: LedgerAttempt, report: AttemptReport, *, longest_wait_ms: int | None) -> bool:
+    """How long a pause is depends on chance and on others, but nobody comes back before they were told to, unless that
+    is later than any run waits.
+    """
+    if attempt.retry_at_ms is None:
+        return True
+    if attempt.ended_at_ms is None or remedy(report.outcome, report.code) in _NOT_AGAIN:
+        return False
+    told_ms = report.retry_after_ms or 0
+    return attempt.retry_at_ms >= attempt.ended_at_ms + min(
+        told_ms, told_ms if longest_wait_ms is None else longest_wait_ms
+    )
 
 
 def _is_of(tally: str, report: AttemptReport) -> bool:

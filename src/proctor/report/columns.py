@@ -32,7 +32,7 @@ class NamedTable:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         columns = list(self.rows[0]) if self.rows else [self.name]
-        widths = {each: max(len(each), *(row[each].cell_len for row in self.rows)) for each in columns}
+        widths = {each: max([len(each), *(row[each].cell_len for row in self.rows)]) for each in columns}
         least = min(widths[self.name], self.least_name or options.max_width)
         for each in self.gives_way:
             if least + sum(widths[other] + _GAP for other in columns[1:]) <= options.max_width:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from proctor.errors import Exit, MachineError
+from proctor.errors import Exit, MachineError, disk_refusal
 from proctor.evidence.layout import CampaignPaths, RootPaths, write_artifact, write_text_artifact
 from proctor.evidence.reader import Problem
 from proctor.evidence.redact import Redactor
@@ -34,6 +34,8 @@ def keep_report(
     rows = (msgspec.structs.replace(row, dir=os.path.relpath(row.dir, root)) for row in report.attempts)
     kept = msgspec.structs.replace(report, attempts=tuple(rows))
     try:
+        # Else one that is killed between the two leaves a page that another report gave.
+        _remove(campaign.results)
         write_artifact(campaign.report, kept, redactor=redactor)
         write_text_artifact(campaign.results, render_markdown(redactor.value(kept)), redactor=redactor)
     except MachineError as error:
@@ -41,3 +43,10 @@ def keep_report(
         code = Exit.INFRASTRUCTURE if report.exit in (Exit.OK, Exit.JUDGED_NO, Exit.UNVERIFIED) else Exit(report.exit)
         return msgspec.structs.replace(report, exit=code, verdict=WORDS[code], problems=(*report.problems, problem))
     return report
+
+
+def _remove(path: Path) -> None:
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        raise disk_refusal(error, path=path) from error

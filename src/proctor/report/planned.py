@@ -9,19 +9,29 @@ from proctor.plan.standing import Patience
 from proctor.spec.running import GatesSpec, ToolsSpec
 
 
+class PlannedModel(msgspec.Struct, frozen=True):
+    """Whose tokens were used."""
+
+    provider: str
+    name: str | None = None
+
+
 class PlannedFlow(msgspec.Struct, frozen=True):
     """A flow, and what it may use."""
 
     id: FlowId
     runtime: tuple[StrategyId, ...]
+    model: PlannedModel | None = None
     tools: ToolsSpec = ToolsSpec()
 
 
 class PlannedSchedule(msgspec.Struct, frozen=True, rename="camel"):
-    """How often a cell is tried before its last failure stands."""
+    """How often a cell is tried before its last failure stands, how long is waited, and how dear all may be."""
 
     retries: int = 0
     mission_ms: int | None = None
+    longest_wait_ms: int | None = None
+    usd: float | None = None
 
 
 class Planned(msgspec.Struct, frozen=True, rename="camel"):

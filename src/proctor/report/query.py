@@ -120,7 +120,7 @@ def report_row(row: AttemptRow, *, evidence: Evidence = "unchecked", problems: t
         if report is not None and _ending(found) != _ending(row):
             detail = "it tells another ending than the sealed report"
             told.append(Problem(code="evidence.ledger", file="ledger.db", detail=detail))
-    # What stands in no folder: which attempt counts, and what it cost by the prices of then.
+    # What stands in no folder of its own: which attempt counts, and what it cost by the frozen prices.
     found = msgspec.structs.replace(found, is_superseded=row.is_superseded, usd=row.usd)
     is_invalid = evidence == "invalid" or found.state == "unreadable"
     same = {name: getattr(found, name) for name in AttemptRow.__struct_fields__ if name != "problems"}

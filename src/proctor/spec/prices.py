@@ -63,6 +63,22 @@ def price_key(provider: str, name: str | None) -> str:
     return f"{provider}/{name}" if name else provider
 
 
+def usd_of(prices: Prices | None, *, provider: str, name: str | None, tokens: Tokens | None) -> float | None:
+    """What so many tokens of a model cost. Without a price it is unknown, but scripted tokens are free."""
+    if is_free(prices, provider=provider, name=name):
+        return None if tokens is None else 0.0  # a command may have asked another model, and not told
+    return None if prices is None else prices.usd(price_key(provider, name), tokens)
+
+
+def is_free(prices: Prices | None, *, provider: str, name: str | None) -> bool:
+    """Whether nobody is paid for its tokens.
+
+    >>> is_free(None, provider="scripted", name=None), is_free(None, provider="openai", name="gpt-x")
+    (True, False)
+    """
+    return provider == SCRIPTED and (prices is None or price_key(provider, name) not in prices.models)
+
+
 def decode_prices(data: bytes, *, file: str) -> Prices:
     """InputError with all that is wrong in what was read from `file`."""
     return decode_bytes(data, Prices, file=file).value

@@ -10,6 +10,7 @@ from proctor.attempt.recheck import examine, examine_run
 from proctor.errors import Exit
 from proctor.evidence.layout import AttemptPaths, CampaignPaths, RootPaths, RunPaths
 from proctor.evidence.reader import Problem
+from proctor.evidence.strays import Owners, owners_of_runs
 from proctor.evidence.validate import Status, Validation, conclude, validate_attempt
 from proctor.ids import AttemptId
 from proctor.report.cells import has_result, speakers
@@ -95,8 +96,9 @@ def _examined(place: Place, *, is_strict: bool) -> Iterator[Examined]:
         case CampaignPaths():
             yield from _campaign(place, is_strict=is_strict)
         case RootPaths():
+            owners = owners_of_runs(place)
             for campaign in place.campaigns():
-                yield _ledger(campaign)
+                yield _ledger(campaign, owners=owners)
             for run_paths in place.runs():
                 yield from _run(run_paths, is_strict=is_strict)
 
@@ -131,7 +133,7 @@ def _campaign(campaign: CampaignPaths, *, is_strict: bool) -> Iterator[Examined]
             yield Examined(kind="run", name=run_id, run_id=run_id, status=Status.PARTIAL, problems=(gone,))
 
 
-def _ledger(campaign: CampaignPaths) -> Examined:
+def _ledger(campaign: CampaignPaths, *, owners: Owners | None = None) -> Examined:
     """Whether the ledger reads, the evidence is what it says, and the files beside it are what the evidence gives."""
     root = root_of(campaign)
     found = find_campaign(root, campaign)
@@ -147,7 +149,7 @@ def _ledger(campaign: CampaignPaths) -> Examined:
             Problem(code=problem.code, file=f"{attempt_id}/{problem.file}", detail=problem.detail)
             for attempt_id, problem in miscounted(campaign, found.rows)
         ),
-        *check_campaign(campaign, root=root, found=found),
+        *check_campaign(campaign, root=root, found=found, owners=owners),
     ]
     is_cut_off = all(problem.code in ("evidence.partial", "evidence.running") for problem in problems)
     if found.missing_cells and is_cut_off:

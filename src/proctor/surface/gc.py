@@ -9,12 +9,13 @@ from pathlib import Path
 import msgspec
 
 from proctor.campaign.retention import Fate, Kind, Rule, Unit, decide
-from proctor.campaign.scratch import dead_scratch, remove_scratch, scratch_of_runs, sweep
+from proctor.campaign.scratch import dead_scratch, hold_run, remove_scratch, scratch_of_runs, sweep
 from proctor.contain.intent import LOCK, take_lock
 from proctor.errors import MachineError, disk_refusal
 from proctor.evidence.disk import sync_folder
 from proctor.evidence.layout import CampaignPaths, RootPaths
-from proctor.surface.holdings import find_units, places_of, run_ids, why_still
+from proctor.ids import RunId
+from proctor.surface.holdings import find_units, is_needed, places_of, run_ids, why_still
 from proctor.workspace.remove import remove
 
 REMOVED = ".removed"
@@ -61,7 +62,7 @@ def clear(root: RootPaths, rule: Rule, *, now_ms: int) -> Cleared:
         fates = decide(find_units(root, now_ms=now_ms), rule, now_ms=now_ms)
         done = [_done(fate, root, None, now_ms=now_ms, refused=refused) for fate in fates]
         return _told(done, now_ms=now_ms, swept=swept.removed, refused=tuple(refused))
-    with _bin(root) as bin_:
+    with hold_root(root) as bin_:
         finished = tuple(_finish(root, bin_, refused=refused))
         fates = decide(find_units(root, now_ms=now_ms), rule, now_ms=now_ms)
         done = [_done(fate, root, bin_, now_ms=now_ms, refused=refused) for fate in fates]
@@ -69,8 +70,11 @@ def clear(root: RootPaths, rule: Rule, *, now_ms: int) -> Cleared:
 
 
 @contextmanager
-def _bin(root: RootPaths) -> Iterator[Path]:
-    """Where things go, ours alone meanwhile."""
+def hold_root(root: RootPaths) -> Iterator[Path]:
+    """Where things go, ours alone meanwhile: nobody else lets go of anything of this root.
+
+    MachineError while somebody does, or where the disk refuses.
+    """
     bin_ = root.folder / REMOVED
     try:
         bin_.mkdir(mode=0o700, exist_ok=True)
@@ -81,7 +85,8 @@ def _bin(root: RootPaths) -> Iterator[Path]:
     except OSError as error:
         raise disk_refusal(error, path=bin_) from error
     if lock is None:
-        raise MachineError("machine.locked", "another `proctor gc` is at work here", file=str(root.folder))
+        what = "another Proctor lets go of evidence here, or signs all of it"
+        raise MachineError("machine.locked", what, file=str(root.folder))
     try:
         yield bin_
     finally:
@@ -98,12 +103,20 @@ def _finish(root: RootPaths, bin_: Path, *, refused: list[str]) -> Iterator[str]
     for each in sorted(left, key=lambda folder: (folder / "ledger.db").exists()):
         try:
             ids = run_ids(root, CampaignPaths(each)) if (each / "ledger.db").exists() else ()
-            orphans = [root.folder / "runs" / id_ for id_ in ids if id_ not in cited]
-            _empty([_move(orphan, bin_) for orphan in orphans if orphan.is_dir()])
+            for id_ in ids:
+                if id_ not in cited:
+                    _remove_orphan(root.folder / "runs" / id_, root, bin_)
             _empty([each])
             yield each.name
         except OSError:
             refused.append(each.name)
+
+
+def _remove_orphan(run: Path, root: RootPaths, bin_: Path) -> None:
+    """The run of a campaign that is gone. One that is signed by now, or about to be, is a run of none from then on."""
+    with hold_run(RunId(run.name)) as is_ours:
+        if is_ours and run.is_dir() and not is_needed(run, root):
+            _empty([_move(run, bin_)])
 
 
 def _done(fate: Fate, root: RootPaths, bin_: Path | None, *, now_ms: int, refused: list[str]) -> Fate:
@@ -124,17 +137,27 @@ def _done(fate: Fate, root: RootPaths, bin_: Path | None, *, now_ms: int, refuse
 
 
 def _remove(unit: Unit, root: RootPaths, bin_: Path, *, now_ms: int) -> str | None:
-    """Under its lock: whoever would run it now finds it taken, and then gone. Why it stays, where it does."""
-    # A run's lock lies in its scratch. Where that is gone its owner is too, and no other ever has its id.
-    place = places_of(unit)[0] if unit.kind == "campaign" else scratch_of_runs() / unit.name
-    lock = take_lock(place)
-    if lock is None and place.is_dir():
-        return "running"
-    try:
+    """Under its lock: whoever would run or sign it now finds it taken, and then gone. Why it stays, where it does."""
+    with _lock_of(unit) as is_ours:
+        if not is_ours:
+            return "running"
         if (why := why_still(unit, root, now_ms=now_ms)) is None:
             gone = [_move(folder, bin_) for folder in places_of(unit)]
             _empty(reversed(gone))
         return why
+
+
+@contextmanager
+def _lock_of(unit: Unit) -> Iterator[bool]:
+    """Whether nobody else has it. A run's lock lies in its scratch."""
+    if unit.kind != "campaign":
+        with hold_run(RunId(unit.name)) as is_ours:
+            yield is_ours
+        return
+    place = places_of(unit)[0]
+    lock = take_lock(place)
+    try:
+        yield lock is not None or not place.is_dir()
     finally:
         if lock is not None:
             os.close(lock)

@@ -65,6 +65,11 @@ def why_still(unit: Unit, root: RootPaths, *, now_ms: int) -> str | None:
     return _why(unit, ids=ids, stated=set(stated_runs(root)), now_ms=now_ms, is_running=False)
 
 
+def is_needed(run: Path, root: RootPaths) -> bool:
+    """Whether others may rely on it: it is signed, or named by a statement."""
+    return _is_signed(run) or run.name in set(stated_runs(root))
+
+
 def places_of(unit: Unit) -> tuple[Path, ...]:
     """The unit itself is pure and has but their names. Of a campaign it is its own folder, then its runs."""
     return tuple(map(Path, unit.folders))

@@ -13,6 +13,7 @@ from proctor.evidence.sign import SignatureCheck, sign_files
 from proctor.evidence.validate import Status
 from proctor.report.place import Place
 from proctor.surface.examine import examine_place
+from proctor.surface.still import still
 from proctor.surface.verify import seal_of, sealed_at
 
 # What stands for itself in a list of allowed signers: no pattern, no second name, no comment.
@@ -30,10 +31,18 @@ class Signing(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 def sign_place(place: Place, *, key: Path, identity: str | None = None) -> Signing:
-    """Sign what is sealed and has no signature yet. EvidenceError where anything is invalid: then nothing is signed."""
+    """Sign what is sealed and has no signature yet. EvidenceError where anything is invalid: then nothing is signed.
+
+    MachineError while it is being run or let go of: what is signed is to stay.
+    """
     if not key.is_file():
         raise InputError("sign.key", "there is no such file", file=str(key))
     name = _identity(key, identity)
+    with still(place):
+        return _sign(place, key=key, name=name)
+
+
+def _sign(place: Place, *, key: Path, name: str | None) -> Signing:
     sealed = list(sealed_at(place))
     for paths in sealed:
         # What a signing that was cut off left behind.

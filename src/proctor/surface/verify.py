@@ -3,7 +3,7 @@
 import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +19,7 @@ from proctor.evidence.validate import Status
 from proctor.report.place import Place, find_place, root_of
 from proctor.report.query import find_campaign
 from proctor.surface.examine import Examination, examine_place
+from proctor.surface.still import still
 
 INTEGRITY_ONLY = "integrity only: shows damage, not forgery"
 _WHOLE = {
@@ -98,13 +99,19 @@ def verify_place(
 ) -> Verification:
     """Examine strictly and check every signature; `is_signed` demands one on every seal, by somebody allowed.
 
-    The statement is written only where nothing is wrong.
+    The statement is written only where nothing is wrong, and nothing is being run or let go of.
     """
     if is_signed and allowed is None:
         what = "a signature by nobody in particular proves nothing: --signed needs --allowed-signers"
         raise InputError("sign.allowed-signers", what)
     if statement is not None and statement.resolve().is_relative_to(place.folder.resolve()):
         raise InputError("usage", "the statement would lie inside the evidence and damage it", file=str(statement))
+    # What a statement names is to be there afterwards.
+    with nullcontext() if statement is None else still(place):
+        return _verify(place, allowed=allowed, is_signed=is_signed, statement=statement)
+
+
+def _verify(place: Place, *, allowed: Path | None, is_signed: bool, statement: Path | None) -> Verification:
     check = SignatureCheck(None if allowed is None else load_allowed(allowed))
     examination = examine_place(place, is_strict=True)
     checked = [_check(paths, check, is_signed=is_signed) for paths in sealed_at(place)]

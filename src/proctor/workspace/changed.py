@@ -12,6 +12,9 @@ _REPOSITORY = "# git: "
 _REF = re.compile(r"(?:new |removed )?(refs/\S+?|\"refs/.+?\"),?(?: was)? at ")
 
 
+_EDITS = ("@@ ", "new file mode ", "deleted file mode ", "old mode ")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Changed:
     """In order, those of the repository's HEAD and refs too. Where the diff was cut, there are more."""
@@ -45,6 +48,17 @@ def changed_in(diff: str) -> Changed:
         elif told := _TOLD.fullmatch(line):
             paths[unquoted(told[1])] = None
     return Changed(paths=tuple(paths), is_cut=is_cut)
+
+
+def has_edits(diff: str) -> bool:
+    r"""Whether it shows that a file is not what it was. One that could not be read may be told though it is the same.
+
+    >>> has_edits("diff --git a/f b/f\n--- a/f\n+++ b/f\n@@ -1 +1 @@\n-a\n+b\n")
+    True
+    >>> has_edits("diff --git a/f b/f\nBinary files a/f and b/f differ\n# b/f: 9 bytes, no digest, too large\n")
+    False
+    """
+    return any(line.startswith(_EDITS) for line in diff.split("\n"))
 
 
 def _path_of(names: str) -> str:
