@@ -6,6 +6,7 @@ from proctor.errors import Exit, bucket_of
 from proctor.event.outcome import Outcome
 from proctor.evidence.reader import Problem
 from proctor.ids import AttemptId, CampaignId, CellId, Digest, FlowId, MissionId, RunId
+from proctor.plan.recover import CUT_OFF
 from proctor.report.gates import Gate, gates_of
 from proctor.report.ledger import LedgerAttempt
 from proctor.report.score import INVALID, MissionScore, Score, Sum, Told
@@ -215,15 +216,28 @@ def _effort(found: Standing) -> Effort:
 
 
 def exit_of(found: Standing, gates: tuple[Gate, ...]) -> Exit:
-    """The worst of what results and gates say. What is missing is the coverage gate's matter."""
+    """The worst of what results and gates say, and infrastructure that kept cells from a result. All else that is
+    missing is the coverage gate's matter.
+    """
     said = {Exit.OK} if found.cells else {Exit.UNVERIFIED}
     endings = {
-        (each.spoken.outcome, each.spoken.code, each.spoken.verified, each.spoken.met, each.stands == INVALID)
+        (each.spoken.state, each.spoken.outcome, each.spoken.code, each.spoken.verified, each.spoken.met, each.stands)
         for each in found.cells
-        if each.stands is not None and each.spoken is not None
+        if each.spoken is not None
     }
-    for outcome, code, verified, met, is_invalid in endings:
-        bucket = None if code is None else bucket_of(code)
-        judged = judge_result(outcome or Outcome.UNKNOWN, bucket=bucket, verified=verified, met=met)
-        said.add(Exit.EVIDENCE if is_invalid else judged)
+    for state, outcome, code, verified, met, stands in endings:
+        judged = _judge(state, outcome or Outcome.UNKNOWN, code, verified=verified, met=met)
+        if stands is not None or judged is Exit.INFRASTRUCTURE:
+            said.add(Exit.EVIDENCE if stands == INVALID else judged)
     return worst(said | {gate.exit for gate in gates})
+
+
+def _judge(state: str, outcome: Outcome, code: str | None, *, verified: bool | None, met: bool | None) -> Exit:
+    match state:
+        case "sealed":
+            bucket = None if code is None else bucket_of(code)
+            return judge_result(outcome, bucket=bucket, verified=verified, met=met)
+        case "abandoned" if code != CUT_OFF:
+            return Exit.INFRASTRUCTURE
+        case _:
+            return Exit.UNVERIFIED

@@ -69,6 +69,11 @@ class MissionScore(Told, frozen=True, kw_only=True):
     usd: float | None
     usd_unknown: int
 
+    @property
+    def infra(self) -> int:
+        """How many results tell of the machine, the provider or the run; cells that were kept from one are not told."""
+        return self.results - self.scored - self.unverified - self.buckets.get(INVALID, 0)
+
 
 class Score(MissionScore, frozen=True, kw_only=True):
     """The same of a flow, or of all, with how sure it is.

@@ -22,7 +22,7 @@ from proctor.report.words import USED_UP
 
 
 class Left(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Cells without a result: never tried, at work, cut off, or to be tried again."""
+    """Cells that are not settled: never tried, at work, cut off, or to be tried again."""
 
     untried: int
     running: int
@@ -126,11 +126,11 @@ def progress_line(standing: Standing) -> str:
 
 
 def _place(cell: CellResult, *, live: bool) -> str:
-    if cell.stands is not None:
+    if cell.is_settled:
         return "settled"
-    if cell.spoken is None:
+    if cell.last is None:
         return "untried"
-    if cell.spoken.state == "claimed":
+    if cell.last.state == "claimed":
         return "running" if live else "cut off"
     return "again"
 

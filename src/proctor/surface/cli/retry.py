@@ -71,7 +71,8 @@ def _fits(word: str, each: CellResult) -> bool:
         case "unscored":
             return each.stands is None or _is_infra(each)
         case _:
-            return word in (each.cell.id, each.cell.mission, each.spoken and each.spoken.id)
+            tries = {tried.id for tried in (each.spoken, each.last) if tried is not None}
+            return word in (each.cell.id, each.cell.mission, *tries)
 
 
 def _is_infra(each: CellResult) -> bool:
