@@ -50,6 +50,15 @@ def test_a_whole_campaign_may_be_published_whatever_its_agents_came_to(tmp_path:
             "evidence.torn",
             Exit.EVIDENCE,
         ),
+        *(
+            (
+                {"a.codex.r1": [YES]},
+                {"problems": ((CAMPAIGN, Problem(code=code, file="report.json", detail="")),)},
+                code,
+                Exit.UNVERIFIED,
+            )
+            for code in ("evidence.partial", "evidence.running")
+        ),
     ],
 )
 def test_each_obstacle_has_a_code_what_to_do_and_an_exit_code(
