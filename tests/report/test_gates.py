@@ -39,6 +39,9 @@ def test_coverage_asks_for_a_share_of_cells_with_a_result(tmp_path: Path) -> Non
     assert blocked(reported(tmp_path / "2", tries, gates=GatesSpec(coverage=0.5)), "coverage") == ()
     assert blocked(reported(tmp_path / "3", tries, gates=GatesSpec(coverage=0.51)), "coverage") != ()
     assert blocked(reported(tmp_path / "4", {}, gates=GatesSpec(coverage=0.0)), "coverage") != ()
+    # The product of these two is 14.000000000000002.
+    exact: Tries = {f"m{at}.codex.r1": [YES] if at < 14 else [] for at in range(25)}
+    assert blocked(reported(tmp_path / "5", exact, gates=GatesSpec(coverage=0.56)), "coverage") == ()
 
 
 @pytest.mark.requirement("campaign.gates")

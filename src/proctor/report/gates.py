@@ -65,7 +65,8 @@ def judge_gates(gates: GatesSpec, cells: Sequence[CellResult], *, bound: Collect
 
 def _coverage(least: float, cells: Sequence[CellResult]) -> Iterator[Blocked]:
     results = sum(cell.stands is not None for cell in cells)
-    if not cells or results < least * len(cells):
+    # Not a product: 0.56 × 25 is a little more than 14.
+    if not cells or results / len(cells) < least:
         why = f"{results:,} of {len(cells):,} cells have a result, and {percent(least)} must"
         yield Blocked(mission_id=None, why=why)
 
