@@ -8,10 +8,11 @@ import pytest
 from proctor.errors import Exit
 from proctor.evidence.layout import RootPaths
 from proctor.ids import CampaignId, FlowId, MissionId
+from proctor.report.campaign import report_campaign
 from proctor.report.compare import Chosen, Comparison, MissionApart, compare
 from proctor.report.compare_text import comparison_markdown, comparison_text
 from proctor.report.standing import Standing, read_standing
-from tests.report.made import CAMPAIGN, INFRA, NO, UNSURE, YES, Tries, tried
+from tests.report.made import BUSY, CAMPAIGN, INFRA, NO, UNSURE, YES, Tries, tried
 
 
 def side(standing: Standing, flow: str) -> Chosen:
@@ -105,3 +106,15 @@ def test_a_comparison_is_told_in_lines_and_in_markdown(tmp_path: Path) -> None:
     assert text.startswith("# a by b\n\n**B is significantly worse (100 % by 14.3 %).**\n\n|  | passed |")
     assert "| A a | 7/7 | 100 % (65–100) | 49 | ? | ? | 1.5 s | 1.5 s |\n" in text
     assert found.a.campaign_id == CAMPAIGN
+
+
+def test_a_side_comes_to_what_the_report_says_of_its_flow(tmp_path: Path) -> None:
+    tries: Tries = {
+        **{f"fix.{flow}.r1": [YES] for flow in ("a", "b")},
+        **{f"fix.{flow}.r2": [BUSY] for flow in ("a", "b")},
+    }
+    found = compared(tmp_path, tries)
+    standing = read_standing(RootPaths(tmp_path).campaign(CAMPAIGN), root=RootPaths(tmp_path))
+    scores = {each.flow_id: each.score for each in report_campaign(standing).flows}
+    assert found.a.score.buckets == {"quota": 1}
+    assert (found.a.score, found.b.score) == (scores[FlowId("a")], scores[FlowId("b")])

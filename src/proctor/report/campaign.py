@@ -11,6 +11,7 @@ from proctor.report.gates import Gate, gates_of
 from proctor.report.ledger import LedgerAttempt
 from proctor.report.score import INVALID, MissionScore, Score, Sum, Told
 from proctor.report.standing import Damage, Standing
+from proctor.report.sums import sums_of
 from proctor.report.verdict import WORDS, judge_result, worst
 
 
@@ -102,7 +103,7 @@ class CampaignReport(Told, frozen=True, kw_only=True):
 
 def report_campaign(found: Standing, *, damage: Damage | None = None) -> CampaignReport:
     """What it comes to. `damage` is None where the evidence was not examined."""
-    sums = _sums(found)
+    sums = sums_of(found.cells)
     flows = tuple(dict.fromkeys(result.cell.flow for result in found.cells))
     by_flow = {flow: Sum() for flow in flows}
     whole = Sum()
@@ -138,22 +139,6 @@ def report_campaign(found: Standing, *, damage: Damage | None = None) -> Campaig
         missing=missing,
         damaged=tuple(Damaged(attempt_id=name, problems=problems) for name, problems in (damage or {}).items()),
     )
-
-
-def _sums(found: Standing) -> dict[tuple[MissionId, FlowId], Sum]:
-    sums: dict[tuple[MissionId, FlowId], Sum] = {}
-    for each in found.cells:
-        key = (each.cell.mission, each.cell.flow)
-        if (sum_ := sums.get(key)) is None:
-            sum_ = sums[key] = Sum()
-        sum_.cells += 1
-        if each.stands is not None and each.spoken is not None:
-            sum_.add(each.spoken, each.tally, stands=each.stands)
-        elif each.spoken is not None and each.spoken.state == "sealed" and each.spoken.outcome is not Outcome.CANCELLED:
-            sum_.keep_from(each.spoken)
-    for sum_ in sums.values():
-        sum_.close_mission()
-    return sums
 
 
 def _missions(sums: Mapping[tuple[MissionId, FlowId], Sum]) -> Iterator[MissionTold]:
