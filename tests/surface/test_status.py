@@ -24,6 +24,7 @@ from proctor.evidence.artifacts import Expectation
 from proctor.evidence.layout import CampaignPaths, RootPaths
 from proctor.evidence.live import Live, LiveAttempt, LiveLimit
 from proctor.ids import AttemptId, CampaignId
+from proctor.surface.cli.retry import choose
 from proctor.surface.order import check_order
 from proctor.surface.standing import Left, stand
 from tests.lab import Lab, mission, say_done, wait_until
@@ -102,6 +103,16 @@ def test_where_infrastructure_failures_stand_it_says_how_to_try_those_again(lab:
     assert told.endswith(
         f"\n\n  what failed by infrastructure: proctor retry --only infra {CAMPAIGN} --root {lab.root}\n"
     )
+
+
+@pytest.mark.parametrize("command", ["status", "report"])
+def test_nobody_is_told_to_try_again_by_kind_what_is_the_agents_own(lab: Lab, command: str) -> None:
+    late = {"verified": None, "expectation": Expectation(met=None, misses=()), "outcome": Outcome.TIMED_OUT}
+    paths = tried(lab.root, {"a.codex.r1": [YES], "b.codex.r1": [{**late, "code": "limit.turn"}]})
+    said = ask(lab, "campaign", command).stdout
+    assert list(choose(paths, ["infra"])) == []
+    assert "infrastructure failed" in said.lower()
+    assert "retry --only infra" not in said
 
 
 def test_what_was_sealed_when_a_run_was_killed_is_settled_whatever_the_ledger_says(lab: Lab) -> None:

@@ -91,11 +91,19 @@ class Score(MissionScore, frozen=True, kw_only=True):
 
 def standing(result: LedgerAttempt) -> str:
     """How it stands: PASSED, FAILED, UNVERIFIED, or the bucket of a failure that is not the agent's."""
-    return _standing(result.outcome, result.code, result.verified, result.met)
+    return standing_of(result.outcome, result.code, result.verified, result.met)
+
+
+def is_infra(stands: str) -> bool:
+    """Whether `retry --only infra` means what stands so: it tells of the machine, the provider or the run. What is
+    scored is never tried again by kind, since rates would be biased.
+    """
+    return stands not in OF_THE_AGENT
 
 
 @lru_cache(maxsize=1024)
-def _standing(outcome: Outcome | None, code: str | None, verified: bool | None, met: bool | None) -> str:
+def standing_of(outcome: Outcome | None, code: str | None, verified: bool | None, met: bool | None) -> str:
+    """How a result with that ending stands."""
     if met:
         return PASSED
     bucket = None if code is None else bucket_of(code)
@@ -169,7 +177,7 @@ class Sum:
 
     def keep_from(self, last: LedgerAttempt) -> None:
         """A cell that is to be tried again: what its last attempt failed by is shown, and counts for nothing else."""
-        if (bucket := standing(last)) not in OF_THE_AGENT:
+        if is_infra(bucket := standing(last)):
             self.kept_from[bucket] = self.kept_from.get(bucket, 0) + 1
 
     def merge(self, other: "Sum") -> None:
@@ -231,7 +239,7 @@ class Sum:
         )
 
     def _buckets(self) -> dict[str, int]:
-        counts = {name: number for name, number in self.stands.items() if name not in OF_THE_AGENT}
+        counts = {name: number for name, number in self.stands.items() if is_infra(name)}
         for name, number in self.kept_from.items():
             counts[name] = counts.get(name, 0) + number
         return counts

@@ -16,6 +16,7 @@ from proctor.ids import CampaignId, RunId, StrategyId
 from proctor.report.campaign import exit_of
 from proctor.report.gates import gates_of
 from proctor.report.ledger import LedgerAttempt, LedgerRun, read_outcomes
+from proctor.report.score import is_infra
 from proctor.report.standing import CellResult, read_standing
 from proctor.report.verdict import WORDS
 from proctor.report.words import USED_UP
@@ -37,6 +38,7 @@ class Left(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 class Standing(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """A campaign in numbers. `outcomes` and `codes` are of each cell's last attempt; unknown is null.
 
+    `infra` are settled cells whose result tells of the machine, the provider or the run, and not of the agent.
     `perMinute` is how many attempts ended a minute in the last run; `live` is there while one runs. `file` is
     where its spec lies, and null where it was built on the spot.
     """
@@ -60,6 +62,7 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     codes: dict[str, int]
     met: int
     not_met: int
+    infra: int
     verdict: str
     usd: float | None
     per_minute: float | None
@@ -105,6 +108,7 @@ def stand(campaign: CampaignPaths) -> Standing:
         codes=_counted(each.code for each in last),
         met=sum(each.met is True for each in last),
         not_met=sum(each.met is False for each in last),
+        infra=sum(each.is_settled and each.stands is not None and is_infra(each.stands) for each in found.cells),
         verdict="running" if found.is_running else WORDS[exit_of(found, gates_of(found))],
         usd=sum(each or 0.0 for each in priced) if priced and None not in priced else None,
         per_minute=_per_minute(run, contents.attempts),

@@ -7,7 +7,7 @@ from proctor.errors import InputError
 from proctor.evidence.layout import CampaignPaths, RootPaths
 from proctor.ids import CellId
 from proctor.report.place import root_of
-from proctor.report.score import OF_THE_AGENT, standing
+from proctor.report.score import is_infra, standing
 from proctor.report.standing import CellResult, read_standing
 from proctor.surface.cli.campaign_run import AGAIN
 from proctor.surface.cli.command import JSON, PROGRESS, ROOT, Command, argument, evidence_root
@@ -76,8 +76,7 @@ def _fits(word: str, each: CellResult) -> bool:
 
 
 def _is_infra(each: CellResult) -> bool:
-    """Whether the report has it in a bucket. What it scores is never tried again by kind: rates would be biased."""
-    return each.spoken is not None and each.spoken.state != "claimed" and standing(each.spoken) not in OF_THE_AGENT
+    return each.spoken is not None and each.spoken.state != "claimed" and is_infra(standing(each.spoken))
 
 
 COMMANDS = {

@@ -6,10 +6,8 @@ from collections.abc import Iterator, Sequence
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from proctor.errors import Exit
 from proctor.evidence.reader import Problem
 from proctor.report.columns import NamedTable
-from proctor.report.verdict import WORDS
 from proctor.report.words import UNKNOWN, USED_UP, legible, money, plural
 from proctor.surface.cli.blocks import pairs
 from proctor.surface.cli.calling import Calling
@@ -38,7 +36,7 @@ def _steps(standing: Standing) -> Iterator[tuple[str, str]]:
     campaign = shlex.quote(standing.campaign_id)
     if standing.can_resume:
         yield f"{plural(standing.left.total, 'cell')} left", f"proctor campaign resume {campaign}"
-    if standing.verdict == WORDS[Exit.INFRASTRUCTURE] and standing.kind != "canary":
+    if standing.infra and not standing.is_live and standing.kind != "canary":
         yield "what failed by infrastructure", f"proctor retry --only infra {campaign}"
 
 
