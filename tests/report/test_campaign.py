@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,8 +18,9 @@ from proctor.event.outcome import Outcome
 from proctor.evidence.layout import RootPaths
 from proctor.evidence.reader import Problem
 from proctor.ids import AttemptId, CellId, FlowId, MissionId, RunId
-from proctor.report.campaign import Damaged, Mismatch, Missing, report_campaign
+from proctor.report.campaign import Damaged, Effort, Mismatch, Missing, report_campaign
 from proctor.report.campaign_text import campaign_markdown
+from proctor.report.campaign_words import facts
 from proctor.report.ledger import KNOWN_VERSION, LedgerAttempt
 from proctor.report.query import find_campaign
 from proctor.report.score import FAILED, PASSED, UNVERIFIED, Score, TokenSum, standing
@@ -26,16 +28,20 @@ from proctor.report.standing import Standing, read_standing
 from proctor.report.stats import wilson
 from proctor.report.verdict import judge
 from proctor.spec.running import GatesSpec
+from proctor.surface.standing import stand
 from tests.report.made import (
     CANCELLED,
     CUT,
+    FULL,
     INFRA,
     NO,
+    RUN,
     STILL,
     UNSURE,
     YES,
     Tries,
     repeats,
+    report,
     reported,
     row,
     tried,
@@ -160,7 +166,7 @@ def test_numbers_are_added_up_and_what_is_unknown_stays_unknown(tmp_path: Path) 
         tool_failures=0,
         tool_retries=0,
         stuck=0,
-        tool_ms=0,
+        tool_ms=None,
         output_bytes=0,
         unmeasured=0,
         duration_p50_ms=200,
@@ -265,6 +271,27 @@ def test_a_ledger_of_the_first_version_is_read_and_a_newer_one_refused(tmp_path:
         book.execute("pragma user_version = 3")
     with pytest.raises(EvidenceError, match="of version 3; this Proctor knows up to 2"):
         read_standing(paths, root=RootPaths(tmp_path))
+
+
+@pytest.mark.requirement("campaign.report")
+def test_what_all_attempts_took_is_told_alike_by_report_and_status_and_the_unknown_is_never_nought(
+    tmp_path: Path,
+) -> None:
+    unused = {**YES, "metrics": msgspec.structs.replace(report(AttemptId("a")).metrics, usage=None)}
+    tries: Tries = {"a.codex.r1": [{**FULL, "usd": 3.0}, {**YES, "usd": 1.0}], "b.codex.r1": [unused, STILL]}
+    paths = tried(tmp_path, tries)
+    told = report_campaign(read_standing(paths, root=RootPaths(tmp_path))).effort
+    assert told == Effort(attempts=4, not_counted=2, tokens=7, tokens_unknown=3, usd=4.0, usd_unknown=2)
+    assert (stand(paths).usd, stand(paths).usd_unknown) == (4.0, 2)
+    # One that was sealed and that the ledger still calls claimed tells its tokens, and not what they cost.
+    sealed = RootPaths(tmp_path).run(RUN).attempt(CellId("b.codex.r1"), n=2)
+    sealed.create()
+    sealed.report.write_bytes(msgspec.json.encode(report(AttemptId("b.codex.r1.2"))))
+    sealed.seal.touch()
+    told = report_campaign(read_standing(paths, root=RootPaths(tmp_path))).effort
+    assert (told.tokens, told.tokens_unknown, told.usd, told.usd_unknown) == (14, 2, 4.0, 2)
+    nothing = reported(tmp_path / "nothing", {"b.codex.r1": [unused]})
+    assert dict(facts(nothing))["effort"] == "1 attempt; ? tokens, cost ?"
 
 
 def test_a_campaign_with_no_cells_is_not_well(tmp_path: Path) -> None:

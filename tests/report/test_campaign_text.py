@@ -40,7 +40,7 @@ def test_a_report_is_told_on_one_screen(tmp_path: Path) -> None:
         "  when    2026-01-01 12:00:00 UTC, until 2026-01-01 12:01:00 UTC\n"
         "  runs    1 (done)\n"
         "  state   not whole: 6 of 8 cells with a result\n"
-        "  effort  7 attempts, 1 of them not counted; 42 tokens, cost ≥ $2.20\n"
+        "  effort  7 attempts, 1 of them not counted; ≥ 42 tokens, cost ≥ $2.20\n"
         "\n"
         "  flow    cells  passed     rate (95 %)  pass@2  pass^2  tokens     cost    p50    p95\n"
         "  codex       4     3/3  100 % (44–100)   100 %   100 %      21    $2.00  1.5 s  1.5 s\n"

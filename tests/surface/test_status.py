@@ -67,10 +67,11 @@ def test_of_an_ended_campaign_it_says_what_is_left_and_how_to_go_on(lab: Lab) ->
     assert standing.outcomes == {"completed": 2, "crashed": 2, "refused": 1, "cancelled": 1}
     assert standing.codes == {"peer.hangup": 2, "provider.unauthorized": 1, "run.cancelled": 1}
     assert (standing.met, standing.not_met, standing.per_minute) == (5, 1, 6.0)
-    assert standing.usd is None, "one of them has no price"
+    assert (standing.usd, standing.usd_unknown) == (1.25, 2), "one of them has no price, and one did not end"
     assert (standing.is_live, standing.ended, standing.live) == (False, None, None)
     said = status(lab)
     assert said.code == 0
+    assert " ≥ $1.25\n" in said.stdout
     assert "2 of 8 settled, 4 to be tried again, 1 cut off, 1 not tried yet" in said.stdout
     assert f"6 cells left: proctor campaign resume {CAMPAIGN} --root {lab.root}\n" in said.stdout
 

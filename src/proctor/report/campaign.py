@@ -57,7 +57,10 @@ class Mismatch(Told, frozen=True, kw_only=True):
 
 
 class Effort(Told, frozen=True, kw_only=True):
-    """Of all attempts, those that do not count among them: all were paid for."""
+    """Of all attempts, those that do not count among them: all were paid for.
+
+    `tokens` and `usd` are what is known, beside how many do not tell theirs, be it not yet.
+    """
 
     attempts: int
     not_counted: int
@@ -131,7 +134,7 @@ def report_campaign(found: Standing, *, damage: Damage | None = None) -> Campaig
         exit=code,
         verdict=WORDS[code],
         score=whole.score(),
-        effort=_effort(found),
+        effort=effort_of(found),
         flows=tuple(FlowTold(flow_id=flow, score=each.score()) for flow, each in by_flow.items()),
         missions=tuple(_missions(sums)),
         mismatches=tuple(_mismatches(found)),
@@ -186,17 +189,17 @@ def _why_missing(last: LedgerAttempt | None, *, is_running: bool) -> str:
             return "cut off"
 
 
-def _effort(found: Standing) -> Effort:
-    ended = [attempt for attempt in found.contents.attempts if attempt.state != "claimed"]
-    known = [attempt.usd for attempt in ended if attempt.usd is not None]
-    results = sum(each.stands is not None for each in found.cells)
+def effort_of(found: Standing) -> Effort:
+    attempts = found.attempts
+    tokens = [each.tokens for each in attempts if each.tokens is not None]
+    usd = [each.usd for each in attempts if each.usd is not None]
     return Effort(
-        attempts=len(found.contents.attempts),
-        not_counted=len(found.contents.attempts) - results,
-        tokens=sum(attempt.tokens or 0 for attempt in ended),
-        tokens_unknown=sum(attempt.tokens is None for attempt in ended),
-        usd=sum(known) if known else None,
-        usd_unknown=len(ended) - len(known),
+        attempts=len(attempts),
+        not_counted=len(attempts) - sum(each.stands is not None for each in found.cells),
+        tokens=sum(tokens),
+        tokens_unknown=len(attempts) - len(tokens),
+        usd=sum(usd) if usd else None,
+        usd_unknown=len(attempts) - len(usd),
     )
 
 

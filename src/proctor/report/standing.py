@@ -39,10 +39,13 @@ class CellResult(msgspec.Struct, frozen=True, gc=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
-    """A campaign as its ledger shows it now."""
+    """A campaign as its ledger shows it now. `attempts` are the ledger's, those it still calls claimed as their seals
+    say.
+    """
 
     campaign_id: CampaignId
     contents: LedgerContents
+    attempts: Sequence[LedgerAttempt]
     plan: Planned
     cells: tuple[CellResult, ...]
     is_running: bool
@@ -58,6 +61,7 @@ def read_standing(campaign: CampaignPaths, *, root: RootPaths, damage: Damage | 
     return Standing(
         campaign_id=CampaignId(campaign.folder.name),
         contents=contents,
+        attempts=attempts,
         plan=plan,
         cells=tuple(_cell_result(cell, tried.get(cell.id, ()), damage, patience=patience) for cell in contents.cells),
         is_running=is_running,

@@ -13,7 +13,7 @@ from proctor.evidence.layout import CampaignPaths, RootPaths
 from proctor.evidence.live import Live
 from proctor.evidence.reader import read_artifact
 from proctor.ids import CampaignId, RunId, StrategyId
-from proctor.report.campaign import exit_of
+from proctor.report.campaign import effort_of, exit_of
 from proctor.report.gates import gates_of
 from proctor.report.ledger import LedgerAttempt, LedgerRun, read_outcomes
 from proctor.report.score import is_infra
@@ -38,9 +38,10 @@ class Left(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 class Standing(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """A campaign in numbers. `outcomes` and `codes` are of each cell's last attempt; unknown is null.
 
-    `infra` are settled cells whose result tells of the machine, the provider or the run, and not of the agent.
-    `perMinute` is how many attempts ended a minute in the last run; `live` is there while one runs. `file` is
-    where its spec lies, and null where it was built on the spot.
+    `infra` are settled cells whose result tells of the machine, the provider or the run, and not of the agent. `usd` is
+    what is known of all attempts, `usdUnknown` how many of them do not tell. `perMinute` is how many attempts ended a
+    minute in the last run; `live` is there while one runs. `file` is where its spec lies, and null where it was built
+    on the spot.
     """
 
     campaign_id: CampaignId
@@ -65,6 +66,7 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     infra: int
     verdict: str
     usd: float | None
+    usd_unknown: int
     per_minute: float | None
     live: Live | None = None
 
@@ -85,7 +87,7 @@ def stand(campaign: CampaignPaths) -> Standing:
     run = runs[-1] if runs else None
     places = Counter(_place(each, live=found.is_running) for each in found.cells)
     last = [each.spoken for each in found.cells if each.spoken is not None]
-    priced = [each.usd for each in contents.attempts if each.state == "sealed"]
+    effort = effort_of(found)
     return Standing(
         campaign_id=found.campaign_id,
         kind="canary" if found.plan.is_canary else "campaign",
@@ -110,7 +112,8 @@ def stand(campaign: CampaignPaths) -> Standing:
         not_met=sum(each.met is False for each in last),
         infra=sum(each.is_settled and each.stands is not None and is_infra(each.stands) for each in found.cells),
         verdict="running" if found.is_running else WORDS[exit_of(found, gates_of(found))],
-        usd=sum(each or 0.0 for each in priced) if priced and None not in priced else None,
+        usd=effort.usd,
+        usd_unknown=effort.usd_unknown,
         per_minute=_per_minute(run, contents.attempts),
         live=_picture(campaign) if found.is_running else None,
     )

@@ -61,7 +61,7 @@ def _facts(standing: Standing, *, now_ms: int) -> Iterator[tuple[str, Renderable
     pace = "" if standing.per_minute is None else f", {standing.per_minute:,.1f} a minute"
     yield "attempts", Text(f"{retried:,} in {plural(standing.runs, 'run')}{pace}")
     if standing.usd is not None:
-        yield "cost", Text(money(standing.usd))
+        yield "cost", Text(money(standing.usd, unknown=standing.usd_unknown))
     if standing.began_at_ms is not None:
         yield "began", Text(f"{age(now_ms - standing.began_at_ms)} ago")
     if standing.is_pinned:
