@@ -19,7 +19,7 @@ from proctor.ids import AttemptId, CellId, Digest, FlowId, MissionId, RunId
 from proctor.plan.model import Cell, Limits, Plan
 from proctor.plan.recover import CUT_OFF, Remedy, remedy
 from proctor.plan.remaining import remaining
-from proctor.plan.standing import UNTRIED, Patience, Standing, Tried, fold_tries, standings
+from proctor.plan.standing import UNTRIED, CellProgress, Patience, Tried, fold_cells, fold_tries
 from proctor.spec.running import GatesSpec
 from tests.plan.made import SCHEDULE
 
@@ -111,8 +111,8 @@ class World:
             )
             self.book.apply([told])
 
-    def known(self) -> dict[CellId, Standing]:
-        return dict(standings(self.book.tried(), patience=PATIENCE))
+    def known(self) -> dict[CellId, CellProgress]:
+        return dict(fold_cells(self.book.tried(), patience=PATIENCE))
 
     def settled(self) -> set[CellId]:
         return {id_ for id_, standing in self.known().items() if standing.is_settled}
@@ -174,14 +174,14 @@ def test_a_cell_is_settled_by_a_result_or_when_its_retries_are_used_up(endings: 
         assert not UNTRIED.then(unsealed, patience=PATIENCE).is_settled
     failures = sum(remedy(*each) is Remedy.AGAIN for each in endings)
     result, is_settled = _result(endings)
-    assert standing == Standing(
+    assert standing == CellProgress(
         made=len(endings),
         failures=failures,
         took_ms=5 * len(endings),
         result=result,
         settled_in=RunId("r") if is_settled else None,
     )
-    assert standing.anew() == Standing(made=len(endings), result=result)
+    assert standing.anew() == CellProgress(made=len(endings), result=result)
 
 
 def _result(endings: list[Ending]) -> tuple[int | None, bool]:
@@ -237,7 +237,7 @@ def test_a_cell_that_has_used_up_its_time_is_not_tried_again() -> None:
         ended_at_ms=4000, outcome=Outcome.CRASHED, code="peer.hangup", retry_at_ms=5000,
     )  # fmt: skip
     patient, hurried = Patience(retries=9, mission_ms=3001), Patience(retries=9, mission_ms=3000)
-    assert UNTRIED.then(crash, patience=patient) == Standing(made=1, failures=1, took_ms=3000, retry_at_ms=5000)
-    assert UNTRIED.then(crash, patience=hurried) == Standing(
+    assert UNTRIED.then(crash, patience=patient) == CellProgress(made=1, failures=1, took_ms=3000, retry_at_ms=5000)
+    assert UNTRIED.then(crash, patience=hurried) == CellProgress(
         made=1, failures=1, took_ms=3000, result=1, settled_in=RunId("r")
     )

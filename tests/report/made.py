@@ -17,7 +17,7 @@ from proctor.ids import AttemptId, CampaignId, CellId, Digest, FlowId, MissionId
 from proctor.plan.model import Cell, Limits, Plan
 from proctor.report.campaign import CampaignReport, report_campaign
 from proctor.report.row import ReportRow
-from proctor.report.standing import Damage, read_standing
+from proctor.report.standing import Damage, read_cells
 from proctor.spec.running import GatesSpec, ToolsSpec
 from tests.plan.made import SCHEDULE
 
@@ -200,7 +200,7 @@ STILL: dict[str, Any] = {"claimed": "still"}
 
 def reported(root: Path, tries: Tries, *, damage: Damage | None = None, **more: Any) -> CampaignReport:
     paths = tried(root, tries, **more)
-    return report_campaign(read_standing(paths, root=RootPaths(root), damage=damage), damage=damage)
+    return report_campaign(read_cells(paths, root=RootPaths(root), damage=damage), damage=damage)
 
 
 def repeats(mission: str, flow: str, *results: dict[str, Any]) -> dict[str, Sequence[dict[str, Any]]]:

@@ -12,16 +12,16 @@ from proctor.errors import Exit
 from proctor.event.outcome import Outcome
 from proctor.evidence.layout import RootPaths
 from proctor.ids import FlowId
-from proctor.plan.standing import standings
+from proctor.plan.standing import fold_cells
 from proctor.report.campaign import exit_of
 from proctor.report.cells import speakers
 from proctor.report.compose import compose
 from proctor.report.gates import gates_of
 from proctor.report.query import find_campaign
-from proctor.report.standing import read_standing
+from proctor.report.standing import read_cells
 from proctor.spec.running import GatesSpec
 from proctor.surface.parity import side_by_side
-from proctor.surface.standing import Left, stand
+from proctor.surface.standing import Left, status_of
 from tests.report.made import BUSY, CANCELLED, CUT, FULL, HANGUP, LATER, NO, STILL, UNSURE, YES, tried
 
 REFUSED: dict[str, Any] = {**UNSURE, "outcome": Outcome.REFUSED, "code": "provider.unauthorized"}
@@ -59,13 +59,13 @@ def test_one_attempt_of_a_cell_speaks(
     tmp_path: Path, tries: Sequence[dict[str, Any]], speaks: int, said: Exit, left: Left
 ) -> None:
     paths = tried(tmp_path, {CELL: tries}, retries=1)
-    found = read_standing(paths, root=RootPaths(tmp_path))
+    found = read_cells(paths, root=RootPaths(tmp_path))
     [spoken] = [each.spoken for each in found.cells]
     [row] = speakers(find_campaign(RootPaths(tmp_path), paths).rows)
     assert spoken is not None
     assert (spoken.n, row.n) == (speaks, speaks)
     assert exit_of(found, gates_of(found)) is said
-    assert stand(paths).left == left
+    assert status_of(paths).left == left
     if spoken.state != "sealed":  # else the folders, which are not there, would be asked
         assert compose(find_campaign(RootPaths(tmp_path), paths)).exit is said
 
@@ -88,9 +88,9 @@ def test_who_speaks_is_the_same_wherever_somebody_asks(
     runs = sorted(is_later for _, is_later in tries)
     told = [later(what) if is_later else what for (what, _), is_later in zip(tries, runs, strict=True)]
     paths = tried(root, {CELL: told}, retries=retries, gates=GatesSpec(coverage=0))
-    found = read_standing(paths, root=RootPaths(root))
+    found = read_cells(paths, root=RootPaths(root))
     [cell] = found.cells
-    known = standings(found.contents.attempts, patience=found.plan.patience)[cell.cell.id]
+    known = fold_cells(found.contents.attempts, patience=found.plan.patience)[cell.cell.id]
     [row] = speakers(find_campaign(RootPaths(root), paths).rows)
     assert cell.spoken is not None
     assert row.n == cell.spoken.n == (known.result or len(told))

@@ -11,13 +11,13 @@ from proctor.evidence.layout import RootPaths
 from proctor.ids import AttemptId, FlowId, MissionId
 from proctor.report.campaign import CampaignReport, report_campaign
 from proctor.report.gates import Blocked
-from proctor.report.standing import read_standing
+from proctor.report.standing import read_cells
 from proctor.spec.running import GatesSpec, ToolsSpec, TraceProfile
 from tests.report.made import CUT, INFRA, NO, UNSURE, YES, Tries, report, tried
 
 
 def reported(root: Path, tries: Tries, **more: Any) -> CampaignReport:
-    return report_campaign(read_standing(tried(root, tries, **more), root=RootPaths(root)))
+    return report_campaign(read_cells(tried(root, tries, **more), root=RootPaths(root)))
 
 
 def blocked(found: CampaignReport, name: str) -> tuple[Blocked, ...]:

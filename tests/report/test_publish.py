@@ -10,7 +10,7 @@ from proctor.evidence.layout import RootPaths
 from proctor.evidence.reader import Problem
 from proctor.report.campaign import report_campaign
 from proctor.report.publish import Publication, Reason, judge_publication
-from proctor.report.standing import read_standing
+from proctor.report.standing import read_cells
 from proctor.spec.running import GatesSpec
 from tests.report.made import CAMPAIGN, CUT, INFRA, NO, UNSURE, YES, Tries, tried
 
@@ -18,7 +18,7 @@ from tests.report.made import CAMPAIGN, CUT, INFRA, NO, UNSURE, YES, Tries, trie
 def judged(
     root: Path, tries: Tries, *, probes: int = 1, problems: tuple[tuple[str, Problem], ...] = (), **more: Any
 ) -> Publication:
-    report = report_campaign(read_standing(tried(root, tries, **more), root=RootPaths(root)))
+    report = report_campaign(read_cells(tried(root, tries, **more), root=RootPaths(root)))
     return judge_publication(report, probes=probes, problems=problems)
 
 

@@ -26,7 +26,7 @@ from proctor.evidence.redact import Redactor
 from proctor.ids import CampaignId, CellId, Digest, RunId
 from proctor.plan.model import Cell, Plan
 from proctor.plan.remaining import remaining
-from proctor.plan.standing import UNTRIED, Patience, Standing, standings
+from proctor.plan.standing import UNTRIED, CellProgress, Patience, fold_cells
 from proctor.spec.load import LoadedSpec
 from proctor.workspace.remove import remove
 
@@ -48,7 +48,7 @@ class Opened:
     scratch: Path
     cells: tuple[Cell, ...]
     patience: Patience
-    standings: Mapping[CellId, Standing]
+    standings: Mapping[CellId, CellProgress]
     took_ms: int
     usd: float
     usd_unknown: int
@@ -91,7 +91,7 @@ async def open_campaign(
         book.apply(list(reconcile(claimed, root=RootPaths(root), at_ms=clock.wall_ms(), usd_of=usd_of)))
         plan, now_ms = frozen.plan, clock.wall_ms()
         patience = Patience(retries=plan.schedule.retries, mission_ms=plan.schedule.mission_ms)
-        known, took_ms = standings(book.tried(), patience=patience), book.took_ms()
+        known, took_ms = fold_cells(book.tried(), patience=patience), book.took_ms()
         usd, usd_unknown = book.spent()
         cells = _to_try(plan, known, only=only)
         if cells:
@@ -121,7 +121,7 @@ async def open_campaign(
         )
 
 
-def _to_try(plan: Plan, known: Mapping[CellId, Standing], *, only: Collection[CellId] | None) -> tuple[Cell, ...]:
+def _to_try(plan: Plan, known: Mapping[CellId, CellProgress], *, only: Collection[CellId] | None) -> tuple[Cell, ...]:
     if only is not None:
         return tuple(cell for cell in plan.cells if cell.id in only)
     return remaining(plan, {id_ for id_, standing in known.items() if standing.is_settled})

@@ -76,7 +76,7 @@ class Patience:
         return None if self.mission_ms is None else max(0, self.mission_ms - took_ms)
 
 
-class Standing(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class CellProgress(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """After the attempts made of a cell so far. `failures` are those that count against its retries.
 
     `result` is the number of the attempt that speaks for it: the last that was sealed and that nothing had to follow.
@@ -94,7 +94,7 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     def is_settled(self) -> bool:
         return self.settled_in is not None
 
-    def then(self, tried: Attempted, *, patience: Patience) -> "Standing":
+    def then(self, tried: Attempted, *, patience: Patience) -> "CellProgress":
         """After one more. A result stands until there is another; what was cut off is as if it had not been."""
         # No run tries what is settled, unless somebody wants it tried again.
         before = self if self.settled_in in (None, tried.run) else self.anew()
@@ -103,7 +103,7 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         took_ms = before.took_ms + tried.took_ms
         is_final = after is Remedy.NONE or (after is Remedy.AGAIN and patience.is_over(failures, took_ms=took_ms))
         is_result = is_final and tried.state == "sealed"
-        return Standing(
+        return CellProgress(
             made=max(before.made, tried.n),
             failures=failures,
             took_ms=took_ms,
@@ -112,17 +112,17 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True, gc=False):
             retry_at_ms=None if is_result else tried.retry_at_ms,
         )
 
-    def anew(self) -> "Standing":
+    def anew(self) -> "CellProgress":
         """To be tried again, because somebody wants it so: nothing counts yet, and its result speaks until there is
         another. Numbers of attempts go on.
         """
-        return Standing(made=self.made, result=self.result)
+        return CellProgress(made=self.made, result=self.result)
 
 
-UNTRIED = Standing()
+UNTRIED = CellProgress()
 
 
-def fold_tries(tries: Iterable[Attempted], *, patience: Patience) -> Standing:
+def fold_tries(tries: Iterable[Attempted], *, patience: Patience) -> CellProgress:
     """Of one cell, from its attempts in order."""
     standing = UNTRIED
     for each in tries:
@@ -130,9 +130,9 @@ def fold_tries(tries: Iterable[Attempted], *, patience: Patience) -> Standing:
     return standing
 
 
-def standings(tried: Iterable[AttemptedCell], *, patience: Patience) -> Mapping[CellId, Standing]:
+def fold_cells(tried: Iterable[AttemptedCell], *, patience: Patience) -> Mapping[CellId, CellProgress]:
     """Of every cell that was ever tried; a cell's attempts come in order."""
-    known: dict[CellId, Standing] = {}
+    known: dict[CellId, CellProgress] = {}
     for each in tried:
         known[each.cell] = known.get(each.cell, UNTRIED).then(each, patience=patience)
     return known

@@ -10,7 +10,7 @@ from proctor.plan.recover import CUT_OFF
 from proctor.report.gates import Gate, gates_of
 from proctor.report.ledger import LedgerAttempt
 from proctor.report.score import INVALID, MissionScore, Score, Sum, Told
-from proctor.report.standing import Damage, Standing
+from proctor.report.standing import CampaignCells, Damage
 from proctor.report.sums import sums_of
 from proctor.report.verdict import WORDS, judge_result, worst
 
@@ -104,7 +104,7 @@ class CampaignReport(Told, frozen=True, kw_only=True):
         return tuple(gate for gate in self.gates if gate.blocked)
 
 
-def report_campaign(found: Standing, *, damage: Damage | None = None) -> CampaignReport:
+def report_campaign(found: CampaignCells, *, damage: Damage | None = None) -> CampaignReport:
     """What it comes to. `damage` is None where the evidence was not examined."""
     sums = sums_of(found.cells)
     flows = tuple(dict.fromkeys(result.cell.flow for result in found.cells))
@@ -153,7 +153,7 @@ def _missions(sums: Mapping[tuple[MissionId, FlowId], Sum]) -> Iterator[MissionT
         yield MissionTold(mission_id=mission, differs=len(rates) > 1, flows=flows)
 
 
-def _mismatches(found: Standing) -> Iterator[Mismatch]:
+def _mismatches(found: CampaignCells) -> Iterator[Mismatch]:
     for each in found.cells:
         said = each.spoken
         if each.stands in (None, INVALID) or said is None or said.claimed is None or said.verified is None:
@@ -162,7 +162,7 @@ def _mismatches(found: Standing) -> Iterator[Mismatch]:
             yield Mismatch(attempt_id=said.id, claimed=said.claimed, verified=said.verified)
 
 
-def _missing(found: Standing) -> Iterator[Missing]:
+def _missing(found: CampaignCells) -> Iterator[Missing]:
     for each in found.cells:
         if each.stands is None:
             yield Missing(
@@ -189,7 +189,7 @@ def _why_missing(last: LedgerAttempt | None, *, is_running: bool) -> str:
             return "cut off"
 
 
-def effort_of(found: Standing) -> Effort:
+def effort_of(found: CampaignCells) -> Effort:
     attempts = found.attempts
     tokens = [each.tokens for each in attempts if each.tokens is not None]
     usd = [each.usd for each in attempts if each.usd is not None]
@@ -203,7 +203,7 @@ def effort_of(found: Standing) -> Effort:
     )
 
 
-def exit_of(found: Standing, gates: tuple[Gate, ...]) -> Exit:
+def exit_of(found: CampaignCells, gates: tuple[Gate, ...]) -> Exit:
     """The worst of what results and gates say, and infrastructure that kept cells from a result. All else that is
     missing is the coverage gate's matter.
     """

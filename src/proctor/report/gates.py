@@ -7,7 +7,7 @@ from proctor.errors import Exit
 from proctor.evidence.tally import Tally
 from proctor.ids import AttemptId, FlowId, MissionId
 from proctor.report.score import FAILED, PASSED, UNVERIFIED, Told
-from proctor.report.standing import CellResult, Standing
+from proctor.report.standing import CampaignCells, CellResult
 from proctor.report.words import one_line, percent
 from proctor.spec.running import GatesSpec, ToolsSpec, TraceProfile
 
@@ -42,7 +42,7 @@ class Gate(Told, frozen=True, kw_only=True):
         return [f"{each.attempt_id or each.mission_id or 'campaign'}: {each.why}" for each in self.blocked]
 
 
-def gates_of(found: Standing) -> tuple[Gate, ...]:
+def gates_of(found: CampaignCells) -> tuple[Gate, ...]:
     """Those that the campaign's plan asks for."""
     bound = {flow.id for flow in found.plan.flows if flow.tools != ToolsSpec()}
     return judge_gates(found.plan.gates, found.cells, bound=bound)

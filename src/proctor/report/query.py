@@ -22,7 +22,7 @@ from proctor.report.gates import Gate, gates_of
 from proctor.report.ledger import LedgerAttempt, LedgerContents, is_live, read_ledger
 from proctor.report.planned import Planned, read_plan
 from proctor.report.row import AttemptRow, Evidence, ReportRow
-from proctor.report.standing import look_up, read_standing
+from proctor.report.standing import look_up, read_cells
 
 STAMP_CHARS = len("YYYYMMDD-hhmmss-xxxxxx")
 """Of the time that ends a campaign's id."""
@@ -71,7 +71,7 @@ def find_campaign(root: RootPaths, campaign: CampaignPaths) -> Found:
     if isinstance(found, Found):
         # Without a plan there are none to judge by, and whoever reads the plan says that it is gone.
         with suppress(EvidenceError):
-            found = replace(found, gates=gates_of(read_standing(campaign, root=root)))
+            found = replace(found, gates=gates_of(read_cells(campaign, root=root)))
         return found
     campaign_id = CampaignId(campaign.folder.name)
     rows = superseding(row for run in root.runs() for row in find_run(run).rows if row.campaign_id == campaign_id)

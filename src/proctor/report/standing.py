@@ -38,7 +38,7 @@ class CellResult(msgspec.Struct, frozen=True, gc=False):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class CampaignCells:
     """A campaign as its ledger shows it now. `attempts` are the ledger's, those it still calls claimed as their seals
     say.
     """
@@ -51,14 +51,14 @@ class Standing:
     is_running: bool
 
 
-def read_standing(campaign: CampaignPaths, *, root: RootPaths, damage: Damage | None = None) -> Standing:
+def read_cells(campaign: CampaignPaths, *, root: RootPaths, damage: Damage | None = None) -> CampaignCells:
     """EvidenceError where ledger or plan cannot be read. What is damaged is no result of the agent's."""
     is_running = is_live(campaign)  # asked first: what ends meanwhile is told as running
     contents, plan = read_ledger(campaign), read_plan(campaign)
     attempts = look_up(contents.attempts, root=root)
     tried = {tries[0].cell: tries for tries in by_cell(attempts)}
     patience, damage = plan.patience, damage or {}
-    return Standing(
+    return CampaignCells(
         campaign_id=CampaignId(campaign.folder.name),
         contents=contents,
         attempts=attempts,

@@ -12,7 +12,7 @@ from proctor.evidence.layout import AttemptPaths, CampaignPaths, RootPaths, RunP
 from proctor.evidence.reader import Problem
 from proctor.evidence.validate import Status, Validation, conclude, validate_attempt
 from proctor.ids import AttemptId
-from proctor.plan.standing import standings
+from proctor.plan.standing import fold_cells
 from proctor.report.check_campaign import check_campaign
 from proctor.report.check_tally import miscounted
 from proctor.report.ledger import is_live, read_ledger
@@ -79,7 +79,7 @@ def damage_of(campaign: CampaignPaths) -> dict[AttemptId, tuple[Problem, ...]]:
     damage: dict[AttemptId, tuple[Problem, ...]] = {}
     root = root_of(campaign)
     attempts, patience = look_up(read_ledger(campaign).attempts, root=root), read_plan(campaign).patience
-    results = {cell: standing.result for cell, standing in standings(attempts, patience=patience).items()}
+    results = {cell: standing.result for cell, standing in fold_cells(attempts, patience=patience).items()}
     rows = find_campaign(root, campaign).rows
     counted = dict(miscounted(campaign, rows))
     for row in rows:

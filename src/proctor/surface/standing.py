@@ -17,7 +17,7 @@ from proctor.report.campaign import effort_of, exit_of
 from proctor.report.gates import gates_of
 from proctor.report.ledger import LedgerAttempt, LedgerRun, read_outcomes
 from proctor.report.score import is_infra
-from proctor.report.standing import CellResult, read_standing
+from proctor.report.standing import CellResult, read_cells
 from proctor.report.verdict import WORDS
 from proctor.report.words import USED_UP
 
@@ -35,7 +35,7 @@ class Left(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         return self.untried + self.running + self.cut_off + self.again
 
 
-class Standing(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class CampaignStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """A campaign in numbers. `outcomes` and `codes` are of each cell's last attempt; unknown is null.
 
     `infra` are settled cells whose result tells of the machine, the provider or the run, and not of the agent. `usd` is
@@ -77,10 +77,10 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         return bool(is_kept and self.left.total and not self.is_live and self.ended not in USED_UP)
 
 
-def stand(campaign: CampaignPaths) -> Standing:
+def status_of(campaign: CampaignPaths) -> CampaignStatus:
     """By the same reading as the report's. EvidenceError where ledger or plan cannot be read."""
     try:
-        found = read_standing(campaign, root=RootPaths(campaign.folder.parent.parent))
+        found = read_cells(campaign, root=RootPaths(campaign.folder.parent.parent))
     except EvidenceError as error:
         raise EvidenceError(error.code, error.what, file=f"{campaign.folder.name}/{error.file}") from error
     contents, runs = found.contents, found.contents.runs
@@ -88,7 +88,7 @@ def stand(campaign: CampaignPaths) -> Standing:
     places = Counter(_place(each, live=found.is_running) for each in found.cells)
     last = [each.spoken for each in found.cells if each.spoken is not None]
     effort = effort_of(found)
-    return Standing(
+    return CampaignStatus(
         campaign_id=found.campaign_id,
         kind="canary" if found.plan.is_canary else "campaign",
         dir=str(campaign.folder),
@@ -119,7 +119,7 @@ def stand(campaign: CampaignPaths) -> Standing:
     )
 
 
-def progress_line(standing: Standing) -> str:
+def progress_line(standing: CampaignStatus) -> str:
     """How far it is."""
     left = standing.left
     told = (

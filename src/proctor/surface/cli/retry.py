@@ -8,7 +8,7 @@ from proctor.evidence.layout import CampaignPaths, RootPaths
 from proctor.ids import CellId
 from proctor.report.place import root_of
 from proctor.report.score import is_infra, standing
-from proctor.report.standing import CellResult, read_standing
+from proctor.report.standing import CellResult, read_cells
 from proctor.surface.cli.campaign_run import AGAIN
 from proctor.surface.cli.command import JSON, PROGRESS, ROOT, Command, argument, evidence_root
 from proctor.surface.cli.drive import drive
@@ -55,7 +55,7 @@ def retry(
 
 def choose(campaign: CampaignPaths, words: Sequence[str]) -> Iterator[CellId]:
     """The cells that are meant, by the same reading as the report's. InputError for a word that means none."""
-    cells = read_standing(campaign, root=root_of(campaign)).cells
+    cells = read_cells(campaign, root=root_of(campaign)).cells
     for word in words:
         found = [each.cell.id for each in cells if _fits(word, each)]
         if not found and word not in _KINDS:
