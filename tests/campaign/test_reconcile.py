@@ -15,7 +15,7 @@ from proctor.event.outcome import Outcome
 from proctor.evidence.layout import RootPaths
 from proctor.ids import AttemptId, CellId, RunId
 from proctor.plan.recover import CUT_OFF
-from proctor.plan.standing import Patience, Tried, standings
+from proctor.plan.standing import Patience, Tried, fold_cells
 
 HOUR_MS = 3_600_000
 CLAIMED = Tried(AttemptId("m.f.r1.1"), CellId("m.f.r1"), 1, RunId("run"), "claimed", HOUR_MS)
@@ -57,7 +57,7 @@ def test_the_night_between_a_kill_and_its_resume_counts_for_no_limit(book: Ledge
     assert (tried.state, tried.outcome, tried.code, tried.took_ms) == ("abandoned", Outcome.UNKNOWN, CUT_OFF, 5000)
     assert book.took_ms() == 5000
     patience = Patience(retries=0, mission_ms=60_000)
-    assert patience.left_ms(standings([tried], patience=patience)[CLAIMED.cell].took_ms) == 55_000
+    assert patience.left_ms(fold_cells([tried], patience=patience)[CLAIMED.cell].took_ms) == 55_000
 
 
 def test_an_attempt_that_left_no_record_took_no_time(book: Ledger, tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from proctor.ids import AttemptId, CellId, Digest, FlowId, MissionId, RunId
 from proctor.plan.model import Cell, Limits, Plan
 from proctor.plan.recover import CUT_OFF, Remedy, remedy
 from proctor.plan.remaining import remaining
-from proctor.plan.standing import UNTRIED, Patience, Standing, Tried, standings
+from proctor.plan.standing import UNTRIED, CellProgress, Patience, Tried, fold_cells, fold_tries
 from proctor.plan.wait import Wait
 from proctor.spec.running import GatesSpec
 from tests.plan.made import SCHEDULE
@@ -112,8 +112,8 @@ class World:
             )
             self.book.apply([told])
 
-    def known(self) -> dict[CellId, Standing]:
-        return dict(standings(self.book.tried(), patience=PATIENCE))
+    def known(self) -> dict[CellId, CellProgress]:
+        return dict(fold_cells(self.book.tried(), patience=PATIENCE))
 
     def settled(self) -> set[CellId]:
         return {id_ for id_, standing in self.known().items() if standing.is_settled}
@@ -174,26 +174,62 @@ def test_a_cell_is_settled_by_a_result_or_when_its_retries_are_used_up(endings: 
         unsealed = msgspec.structs.replace(tried, state="abandoned")
         assert not UNTRIED.then(unsealed, patience=PATIENCE).is_settled
     failures = sum(remedy(*each) is Remedy.AGAIN for each in endings)
-    assert standing == Standing(
+    result, is_settled = _result(endings)
+    assert standing == CellProgress(
         made=len(endings),
         failures=failures,
         took_ms=5 * len(endings),
-        result=_result(endings),
+        result=result,
+        settled_in=RunId("r") if is_settled else None,
     )
-    assert standing.anew() == Standing(made=len(endings))
+    assert standing.anew() == CellProgress(made=len(endings), result=result)
 
 
-def _result(endings: list[Ending]) -> int | None:
-    """The last that stands, unless something follows it that is not as if it had not been."""
-    result, failures = None, 0
+def _result(endings: list[Ending]) -> tuple[int | None, bool]:
+    """The last that stands, and whether nothing follows it that is not as if it had not been."""
+    result, is_settled, failures = None, False, 0
     for n, ending in enumerate(endings, 1):
         after = remedy(*ending)
         failures += after is Remedy.AGAIN
         if after is Remedy.NONE or (after is Remedy.AGAIN and failures > PATIENCE.retries):
-            result = n
+            result, is_settled = n, True
         elif after is not Remedy.REDO:
-            result = None
-    return result
+            is_settled = False
+    return result, is_settled
+
+
+@given(
+    endings=st.lists(st.sampled_from((*ENDINGS, CANCELLED)), min_size=1, max_size=4),
+    more=st.lists(st.sampled_from((*ENDINGS, CANCELLED)), max_size=4),
+)
+def test_a_settled_cell_that_another_run_tries_is_begun_anew_and_its_result_speaks_meanwhile(
+    endings: list[Ending], more: list[Ending]
+) -> None:
+    def tries(first: int, run: str, given: list[Ending]) -> list[Tried]:
+        return [
+            Tried(
+                id=AttemptId(f"m.f.r1.{n}"),
+                cell=CellId("m.f.r1"),
+                n=n,
+                run=RunId(run),
+                state="sealed",
+                claimed_at_ms=0,
+                ended_at_ms=5,
+                outcome=outcome,
+                code=code,
+            )
+            for n, (outcome, code) in enumerate(given, first)
+        ]
+
+    once = tries(1, "r1", [*endings, DONE])
+    before = fold_tries(once, patience=PATIENCE)
+    # As the run goes by that is told to begin it anew, and as whoever reads the ledger afterwards sees it.
+    running, again = before.anew(), tries(len(once) + 1, "r2", more)
+    for each in again:
+        running = running.then(each, patience=PATIENCE)
+    assert fold_tries([*once, *again], patience=PATIENCE) == (running if again else before)
+    assert running.result is not None
+    assert running.is_settled is _result(more)[1]
 
 
 def test_a_cell_that_has_used_up_its_time_is_not_tried_again() -> None:
@@ -202,7 +238,9 @@ def test_a_cell_that_has_used_up_its_time_is_not_tried_again() -> None:
         ended_at_ms=4000, outcome=Outcome.CRASHED, code="peer.hangup", retry_at_ms=5000,
     )  # fmt: skip
     patient, hurried = Patience(retries=9, mission_ms=3001), Patience(retries=9, mission_ms=3000)
-    assert UNTRIED.then(crash, patience=patient) == Standing(
+    assert UNTRIED.then(crash, patience=patient) == CellProgress(
         made=1, failures=1, took_ms=3000, wait=Wait(since_ms=4000, until_ms=5000)
     )
-    assert UNTRIED.then(crash, patience=hurried) == Standing(made=1, failures=1, took_ms=3000, result=1)
+    assert UNTRIED.then(crash, patience=hurried) == CellProgress(
+        made=1, failures=1, took_ms=3000, result=1, settled_in=RunId("r")
+    )

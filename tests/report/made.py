@@ -17,11 +17,12 @@ from proctor.ids import AttemptId, CampaignId, CellId, Digest, FlowId, MissionId
 from proctor.plan.model import Cell, Limits, Plan
 from proctor.report.campaign import CampaignReport, report_campaign
 from proctor.report.row import ReportRow
-from proctor.report.standing import Damage, read_standing
+from proctor.report.standing import Damage, read_cells
 from proctor.spec.running import GatesSpec, ToolsSpec
 from tests.plan.made import SCHEDULE
 
 RUN = RunId("20260101-120000-bbbbbb")
+LATER = RunId("20260101-130000-bbbbbb")
 CAMPAIGN = CampaignId("made-20260101-120000-aaaaaa")
 
 
@@ -119,7 +120,8 @@ def row(**changes: Any) -> ReportRow:
 
 
 Tries = Mapping[str, Sequence[Mapping[str, Any]]]
-"""By `mission.flow.repeat`, what came of each attempt: changes of `report` (`usd` beside), `cut` or `claimed`."""
+"""By `mission.flow.repeat`, what came of each attempt: changes of `report` (`usd` and `run` beside), `cut` by a code or
+`claimed`."""
 
 
 def tried(
@@ -166,15 +168,17 @@ def tried(
     paths.plan.write_bytes(msgspec.json.encode(spelled))
     with ledger.open_ledger(paths.ledger) as book:
         book.begin(plan, run=RUN, at_ms=1_767_268_800_000, file="made.yaml", spec=Digest("sha256:s"))
+        for later in sorted({what["run"] for each in tries.values() for what in each if "run" in what}):
+            book.begin(plan, run=later, at_ms=1_767_268_800_001, file="made.yaml", spec=Digest("sha256:s"))
         statements: list[ledger.Statement] = []
         for each in cells:
             for n, what in enumerate(tries[each.id], 1):
                 attempt = AttemptId(f"{each.id}.{n}")
-                statements.append(ledger.claim(attempt, cell=each.id, n=n, run=RUN, at_ms=2))
-                if what is CUT:
-                    statements.append(ledger.abandon(attempt, code="run.cut-off", at_ms=3))
-                elif what is not STILL:
-                    told = report(attempt, **{key: value for key, value in what.items() if key != "usd"})
+                statements.append(ledger.claim(attempt, cell=each.id, n=n, run=what.get("run", RUN), at_ms=2))
+                if "cut" in what:
+                    statements.append(ledger.abandon(attempt, code=what["cut"], at_ms=3, usd=what.get("usd")))
+                elif "claimed" not in what or what["claimed"] != "still":
+                    told = report(attempt, **{key: what[key] for key in what if key not in ("usd", "run")})
                     settled = ledger.settle(attempt, told, at_ms=3, strategy=StrategyId("fake"), usd=what.get("usd"))
                     statements.append(settled)
         book.apply(statements)
@@ -186,14 +190,17 @@ YES: dict[str, Any] = {"verified": True, "expectation": Expectation(met=None, mi
 NO: dict[str, Any] = {"verified": False, "expectation": Expectation(met=None, misses=())}
 UNSURE: dict[str, Any] = {"verified": None, "expectation": Expectation(met=None, misses=())}
 INFRA: dict[str, Any] = {**UNSURE, "outcome": Outcome.FAILED, "code": "provider.error"}
+BUSY: dict[str, Any] = {**UNSURE, "outcome": Outcome.FAILED, "code": "provider.rate-limited"}
+HANGUP: dict[str, Any] = {**UNSURE, "outcome": Outcome.CRASHED, "code": "peer.hangup"}
 CANCELLED: dict[str, Any] = {**UNSURE, "outcome": Outcome.CANCELLED, "code": "run.cancelled"}
-CUT: dict[str, Any] = {"cut": True}
+CUT: dict[str, Any] = {"cut": "run.cut-off"}
+FULL: dict[str, Any] = {"cut": "machine.disk-full"}
 STILL: dict[str, Any] = {"claimed": "still"}
 
 
 def reported(root: Path, tries: Tries, *, damage: Damage | None = None, **more: Any) -> CampaignReport:
     paths = tried(root, tries, **more)
-    return report_campaign(read_standing(paths, root=RootPaths(root), damage=damage), damage=damage)
+    return report_campaign(read_cells(paths, root=RootPaths(root), damage=damage), damage=damage)
 
 
 def repeats(mission: str, flow: str, *results: dict[str, Any]) -> dict[str, Sequence[dict[str, Any]]]:

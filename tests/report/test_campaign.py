@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,33 +18,38 @@ from proctor.event.outcome import Outcome
 from proctor.evidence.layout import RootPaths
 from proctor.evidence.reader import Problem
 from proctor.ids import AttemptId, CellId, FlowId, MissionId, RunId
-from proctor.report.campaign import Damaged, Mismatch, Missing, report_campaign
+from proctor.report.campaign import Damaged, Effort, Mismatch, Missing, report_campaign
 from proctor.report.campaign_text import campaign_markdown
+from proctor.report.campaign_words import facts
 from proctor.report.ledger import KNOWN_VERSION, LedgerAttempt
 from proctor.report.query import find_campaign
 from proctor.report.score import FAILED, PASSED, UNVERIFIED, Score, TokenSum, standing
-from proctor.report.standing import Standing, read_standing
+from proctor.report.standing import CampaignCells, read_cells
 from proctor.report.stats import wilson
 from proctor.report.verdict import judge
 from proctor.spec.running import GatesSpec
+from proctor.surface.standing import status_of
 from tests.report.made import (
     CANCELLED,
     CUT,
+    FULL,
     INFRA,
     NO,
+    RUN,
     STILL,
     UNSURE,
     YES,
     Tries,
     repeats,
+    report,
     reported,
     row,
     tried,
 )
 
 
-def standing_of(root: Path, tries: Tries, **more: Any) -> Standing:
-    return read_standing(tried(root, tries, **more), root=RootPaths(root))
+def standing_of(root: Path, tries: Tries, **more: Any) -> CampaignCells:
+    return read_cells(tried(root, tries, **more), root=RootPaths(root))
 
 
 @pytest.mark.requirement("campaign.report")
@@ -116,7 +122,7 @@ def test_a_campaign_that_runs_is_reported_as_it_stands(tmp_path: Path) -> None:
     paths = tried(tmp_path, {"one.codex.r1": [YES], "two.codex.r1": [STILL], "three.codex.r1": []})
     with (paths.folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        found = report_campaign(read_standing(paths, root=RootPaths(tmp_path)))
+        found = report_campaign(read_cells(paths, root=RootPaths(tmp_path)))
         late = standing_of(tmp_path / "late", {"one.codex.r1": [YES]})
     assert report_campaign(replace(late, is_running=True)).is_whole is False
     assert [each.why for each in found.missing] == ["running", "not tried yet"]
@@ -160,7 +166,7 @@ def test_numbers_are_added_up_and_what_is_unknown_stays_unknown(tmp_path: Path) 
         tool_failures=0,
         tool_retries=0,
         stuck=0,
-        tool_ms=0,
+        tool_ms=None,
         output_bytes=0,
         unmeasured=0,
         duration_p50_ms=200,
@@ -256,7 +262,7 @@ def test_a_ledger_of_the_first_version_is_read_and_a_newer_one_refused(tmp_path:
         book.execute("drop table campaign")
         book.execute("pragma user_version = 1")
         book.commit()
-    found = report_campaign(read_standing(paths, root=RootPaths(tmp_path)))
+    found = report_campaign(read_cells(paths, root=RootPaths(tmp_path)))
     assert (found.score.passed, found.score.results, found.score.unmeasured, found.score.usd) == (1, 1, 1, None)
     assert (found.score.duration_p50_ms, found.spec_digest) == (7, None)
     [first, second] = find_campaign(RootPaths(tmp_path), paths).rows
@@ -264,7 +270,28 @@ def test_a_ledger_of_the_first_version_is_read_and_a_newer_one_refused(tmp_path:
     with closing(sqlite3.connect(paths.ledger)) as book:
         book.execute("pragma user_version = 3")
     with pytest.raises(EvidenceError, match="of version 3; this Proctor knows up to 2"):
-        read_standing(paths, root=RootPaths(tmp_path))
+        read_cells(paths, root=RootPaths(tmp_path))
+
+
+@pytest.mark.requirement("campaign.report")
+def test_what_all_attempts_took_is_told_alike_by_report_and_status_and_the_unknown_is_never_nought(
+    tmp_path: Path,
+) -> None:
+    unused = {**YES, "metrics": msgspec.structs.replace(report(AttemptId("a")).metrics, usage=None)}
+    tries: Tries = {"a.codex.r1": [{**FULL, "usd": 3.0}, {**YES, "usd": 1.0}], "b.codex.r1": [unused, STILL]}
+    paths = tried(tmp_path, tries)
+    told = report_campaign(read_cells(paths, root=RootPaths(tmp_path))).effort
+    assert told == Effort(attempts=4, not_counted=2, tokens=7, tokens_unknown=3, usd=4.0, usd_unknown=2)
+    assert (status_of(paths).usd, status_of(paths).usd_unknown) == (4.0, 2)
+    # One that was sealed and that the ledger still calls claimed tells its tokens, and not what they cost.
+    sealed = RootPaths(tmp_path).run(RUN).attempt(CellId("b.codex.r1"), n=2)
+    sealed.create()
+    sealed.report.write_bytes(msgspec.json.encode(report(AttemptId("b.codex.r1.2"))))
+    sealed.seal.touch()
+    told = report_campaign(read_cells(paths, root=RootPaths(tmp_path))).effort
+    assert (told.tokens, told.tokens_unknown, told.usd, told.usd_unknown) == (14, 2, 4.0, 2)
+    nothing = reported(tmp_path / "nothing", {"b.codex.r1": [unused]})
+    assert dict(facts(nothing))["effort"] == "1 attempt; ? tokens, cost ?"
 
 
 def test_a_campaign_with_no_cells_is_not_well(tmp_path: Path) -> None:

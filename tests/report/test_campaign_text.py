@@ -12,7 +12,7 @@ from proctor.evidence.layout import RootPaths
 from proctor.report.campaign import CampaignReport, report_campaign
 from proctor.report.campaign_text import campaign_markdown, next_steps, render_campaign
 from proctor.report.junit import render_junit
-from proctor.report.standing import read_standing
+from proctor.report.standing import read_cells
 from proctor.spec.running import GatesSpec
 from tests.report.made import CAMPAIGN, CUT, INFRA, NO, UNSURE, YES, Tries, repeats, reported, tried
 
@@ -40,7 +40,7 @@ def test_a_report_is_told_on_one_screen(tmp_path: Path) -> None:
         "  when    2026-01-01 12:00:00 UTC, until 2026-01-01 12:01:00 UTC\n"
         "  runs    1 (done)\n"
         "  state   not whole: 6 of 8 cells with a result\n"
-        "  effort  7 attempts, 1 of them not counted; 42 tokens, cost ≥ $2.20\n"
+        "  effort  7 attempts, 1 of them not counted; ≥ 42 tokens, cost ≥ $2.20\n"
         "\n"
         "  flow    cells  passed     rate (95 %)  pass@2  pass^2  tokens     cost    p50    p95\n"
         "  codex       4     3/3  100 % (44–100)   100 %   100 %      21    $2.00  1.5 s  1.5 s\n"
@@ -119,7 +119,7 @@ def test_the_same_is_told_in_markdown_with_nothing_that_could_be_markup(tmp_path
 
 def test_in_junit_a_failure_is_the_agents_an_error_is_not_and_what_says_nothing_is_skipped(tmp_path: Path) -> None:
     paths = tried(tmp_path, {**TWO, "sure.codex.r1": [UNSURE]}, gates=GatesSpec(pair=True, coverage=0.5))
-    found = read_standing(paths, root=RootPaths(tmp_path))
+    found = read_cells(paths, root=RootPaths(tmp_path))
     suites = ElementTree.fromstring(render_junit(found, report_campaign(found)))
     counts = {
         suite.get("name"): [suite.get(key) for key in ("tests", "failures", "errors", "skipped")] for suite in suites

@@ -8,13 +8,14 @@ import pytest
 from proctor.errors import Exit
 from proctor.evidence.layout import RootPaths
 from proctor.ids import CampaignId, FlowId, MissionId
+from proctor.report.campaign import report_campaign
 from proctor.report.compare import Chosen, Comparison, MissionApart, compare
 from proctor.report.compare_text import comparison_markdown, comparison_text
-from proctor.report.standing import Standing, read_standing
-from tests.report.made import CAMPAIGN, INFRA, NO, UNSURE, YES, Tries, tried
+from proctor.report.standing import CampaignCells, read_cells
+from tests.report.made import BUSY, CAMPAIGN, INFRA, NO, UNSURE, YES, Tries, tried
 
 
-def side(standing: Standing, flow: str) -> Chosen:
+def side(standing: CampaignCells, flow: str) -> Chosen:
     return Chosen(
         name=flow,
         campaign_id=standing.campaign_id,
@@ -24,7 +25,7 @@ def side(standing: Standing, flow: str) -> Chosen:
 
 
 def compared(root: Path, tries: Tries) -> Comparison:
-    standing = read_standing(tried(root, tries), root=RootPaths(root))
+    standing = read_cells(tried(root, tries), root=RootPaths(root))
     return compare(side(standing, "a"), side(standing, "b"))
 
 
@@ -75,8 +76,8 @@ def test_a_difference_counts_only_where_it_is_more_than_chance(
 
 def test_campaigns_that_did_not_plan_the_same_work_say_so(tmp_path: Path) -> None:
     root, other = RootPaths(tmp_path), CampaignId("made-20260102-120000-aaaaaa")
-    first = read_standing(tried(tmp_path, cells("a", m="yy")), root=root)
-    second = read_standing(tried(tmp_path, cells("a", m="yy"), campaign_id=other, digest="sha256:9"), root=root)
+    first = read_cells(tried(tmp_path, cells("a", m="yy")), root=root)
+    second = read_cells(tried(tmp_path, cells("a", m="yy"), campaign_id=other, digest="sha256:9"), root=root)
     found = compare(side(first, "a"), side(second, "a"))
     assert (found.pairs, found.not_same_work, found.exit) == (2, 2, Exit.OK)
     assert "2 pairs not planned alike" in comparison_text(found)
@@ -105,3 +106,15 @@ def test_a_comparison_is_told_in_lines_and_in_markdown(tmp_path: Path) -> None:
     assert text.startswith("# a by b\n\n**B is significantly worse (100 % by 14.3 %).**\n\n|  | passed |")
     assert "| A a | 7/7 | 100 % (65–100) | 49 | ? | ? | 1.5 s | 1.5 s |\n" in text
     assert found.a.campaign_id == CAMPAIGN
+
+
+def test_a_side_comes_to_what_the_report_says_of_its_flow(tmp_path: Path) -> None:
+    tries: Tries = {
+        **{f"fix.{flow}.r1": [YES] for flow in ("a", "b")},
+        **{f"fix.{flow}.r2": [BUSY] for flow in ("a", "b")},
+    }
+    found = compared(tmp_path, tries)
+    standing = read_cells(RootPaths(tmp_path).campaign(CAMPAIGN), root=RootPaths(tmp_path))
+    scores = {each.flow_id: each.score for each in report_campaign(standing).flows}
+    assert found.a.score.buckets == {"quota": 1}
+    assert (found.a.score, found.b.score) == (scores[FlowId("a")], scores[FlowId("b")])

@@ -11,13 +11,13 @@ from proctor.evidence.layout import RootPaths
 from proctor.ids import AttemptId, FlowId, MissionId
 from proctor.report.campaign import CampaignReport, report_campaign
 from proctor.report.gates import Blocked
-from proctor.report.standing import read_standing
+from proctor.report.standing import read_cells
 from proctor.spec.running import GatesSpec, ToolsSpec, TraceProfile
 from tests.report.made import CUT, INFRA, NO, UNSURE, YES, Tries, report, tried
 
 
 def reported(root: Path, tries: Tries, **more: Any) -> CampaignReport:
-    return report_campaign(read_standing(tried(root, tries, **more), root=RootPaths(root)))
+    return report_campaign(read_cells(tried(root, tries, **more), root=RootPaths(root)))
 
 
 def blocked(found: CampaignReport, name: str) -> tuple[Blocked, ...]:
@@ -39,6 +39,9 @@ def test_coverage_asks_for_a_share_of_cells_with_a_result(tmp_path: Path) -> Non
     assert blocked(reported(tmp_path / "2", tries, gates=GatesSpec(coverage=0.5)), "coverage") == ()
     assert blocked(reported(tmp_path / "3", tries, gates=GatesSpec(coverage=0.51)), "coverage") != ()
     assert blocked(reported(tmp_path / "4", {}, gates=GatesSpec(coverage=0.0)), "coverage") != ()
+    # The product of these two is 14.000000000000002.
+    exact: Tries = {f"m{at}.codex.r1": [YES] if at < 14 else [] for at in range(25)}
+    assert blocked(reported(tmp_path / "5", exact, gates=GatesSpec(coverage=0.56)), "coverage") == ()
 
 
 @pytest.mark.requirement("campaign.gates")

@@ -10,7 +10,7 @@ from proctor.evidence.layout import RootPaths
 from proctor.evidence.reader import Problem
 from proctor.report.campaign import report_campaign
 from proctor.report.publish import Publication, Reason, judge_publication
-from proctor.report.standing import read_standing
+from proctor.report.standing import read_cells
 from proctor.spec.running import GatesSpec
 from tests.report.made import CAMPAIGN, CUT, INFRA, NO, UNSURE, YES, Tries, tried
 
@@ -18,7 +18,7 @@ from tests.report.made import CAMPAIGN, CUT, INFRA, NO, UNSURE, YES, Tries, trie
 def judged(
     root: Path, tries: Tries, *, probes: int = 1, problems: tuple[tuple[str, Problem], ...] = (), **more: Any
 ) -> Publication:
-    report = report_campaign(read_standing(tried(root, tries, **more), root=RootPaths(root)))
+    report = report_campaign(read_cells(tried(root, tries, **more), root=RootPaths(root)))
     return judge_publication(report, probes=probes, problems=problems)
 
 
@@ -49,6 +49,15 @@ def test_a_whole_campaign_may_be_published_whatever_its_agents_came_to(tmp_path:
             {"problems": (("a.codex.r1.1", Problem(code="evidence.torn", file="frames.jsonl", detail="")),)},
             "evidence.torn",
             Exit.EVIDENCE,
+        ),
+        *(
+            (
+                {"a.codex.r1": [YES]},
+                {"problems": ((CAMPAIGN, Problem(code=code, file="report.json", detail="")),)},
+                code,
+                Exit.UNVERIFIED,
+            )
+            for code in ("evidence.partial", "evidence.running")
         ),
     ],
 )

@@ -24,7 +24,7 @@ from proctor.report.junit import render_junit
 from proctor.report.place import find_attempt, find_place, latest_campaign, place_of
 from proctor.report.query import find_all, find_campaign, report_row
 from proctor.report.row import AttemptRow
-from proctor.report.standing import read_standing
+from proctor.report.standing import read_cells
 from tests.report.made import CAMPAIGN, CUT, RUN, YES, campaign, tried
 
 
@@ -157,7 +157,7 @@ def test_a_damaged_ledger_gives_rows_or_a_problem_and_never_an_exception(
         assert Path(row.dir).parent.parent.parent == root / "runs"
     assert msgspec.json.encode(found.rows)
     try:
-        standing = read_standing(paths, root=RootPaths(root))
+        standing = read_cells(paths, root=RootPaths(root))
     except EvidenceError:
         return
     told = report_campaign(standing)

@@ -16,7 +16,7 @@ from proctor.evidence.proofs import ProofRow, add_proofs, read_proofs
 from proctor.ids import StrategyId
 from proctor.runtime.capability import Claims
 from proctor.runtime.registry import built_in_ids, runtime_by_id
-from proctor.surface.matrix import FIGURES, PAGE, Matrix, Standing, matrix, render_markdown
+from proctor.surface.matrix import FIGURES, PAGE, Matrix, ProofState, matrix, render_markdown
 from proctor.surface.prove import prove
 from proctor.testing.conformance import Case, Result, Subject, UnprovenError, Verdict, cases, open_subject, run_case
 from tests.lab import Lab
@@ -152,35 +152,35 @@ def proof(case_: str, result: str = "passed", **more: Any) -> ProofRow:
 
 
 APPROVALS = {
-    "one of two cases is no proof": ([proof("approval-accepted")], Standing.CLAIMED),
-    "both are": ([proof("approval-accepted"), proof("approval-denied")], Standing.PROVEN),
+    "one of two cases is no proof": ([proof("approval-accepted")], ProofState.CLAIMED),
+    "both are": ([proof("approval-accepted"), proof("approval-denied")], ProofState.PROVEN),
     "a later failure counts": (
         [proof("approval-accepted"), proof("approval-denied"), proof("approval-denied", "failed")],
-        Standing.FAILED,
+        ProofState.FAILED,
     ),
     "a later pass makes it good": (
         [proof("approval-denied", "failed"), proof("approval-accepted"), proof("approval-denied")],
-        Standing.PROVEN,
+        ProofState.PROVEN,
     ),
     "a failure in the other isolation is not made good": (
         [proof("approval-denied", "failed", isolation="process"), proof("approval-accepted"), proof("approval-denied")],
-        Standing.FAILED,
+        ProofState.FAILED,
     ),
     "another program": (
         [proof("approval-accepted", subject="00"), proof("approval-denied", subject="00")],
-        Standing.STALE,
+        ProofState.STALE,
     ),
     "another Proctor": (
         [proof("approval-accepted", proctor="0"), proof("approval-denied", proctor="0")],
-        Standing.STALE,
+        ProofState.STALE,
     ),
     "what could not be tried": (
         [proof("approval-accepted"), proof("approval-denied", "not applicable")],
-        Standing.CLAIMED,
+        ProofState.CLAIMED,
     ),
     "another transport": (
         [proof("approval-accepted", transport="websocket"), proof("approval-denied", transport="websocket")],
-        Standing.CLAIMED,
+        ProofState.CLAIMED,
     ),
 }
 
@@ -205,7 +205,7 @@ def test_the_page_says_what_was_measured_on_the_locked_program() -> None:
         (transport, locked_codex_sha256(), ("process", "shared")) for transport in ("stdio", "websocket")
     }
     assert {standing for lane in codex for standing in (*lane.claims.values(), *lane.cases.values())} == {
-        Standing.PROVEN
+        ProofState.PROVEN
     }
     assert set(codex[0].cases) == {each.id for each in cases() if each.proves is None}
     shown = {(lane.id, lane.transport) for lane in told.lanes}
@@ -213,7 +213,7 @@ def test_the_page_says_what_was_measured_on_the_locked_program() -> None:
     assert "pi" in {lane.id for lane in told.lanes}, "a plugin is shown beside our own"
     assert [lane.id for lane in told.lanes if lane.subject is None or lane.problem or not lane.isolations] == []
     standings = {standing for lane in told.lanes for standing in (*lane.claims.values(), *lane.cases.values())}
-    assert standings == {Standing.PROVEN, Standing.NOT_CLAIMED, Standing.NOT_APPLICABLE}
+    assert standings == {ProofState.PROVEN, ProofState.NOT_CLAIMED, ProofState.NOT_APPLICABLE}
     [exec_lane] = [lane for lane in told.lanes if lane.id == "codex_exec"]
     assert exec_lane.subject == locked_codex_sha256()
 

@@ -24,8 +24,9 @@ from proctor.evidence.artifacts import Expectation
 from proctor.evidence.layout import CampaignPaths, RootPaths
 from proctor.evidence.live import Live, LiveAttempt, LiveLimit
 from proctor.ids import AttemptId, CampaignId
+from proctor.surface.cli.retry import choose
 from proctor.surface.order import check_order
-from proctor.surface.standing import Left, stand
+from proctor.surface.standing import Left, status_of
 from tests.lab import Lab, mission, say_done, wait_until
 from tests.report.made import CAMPAIGN, INFRA, RUN, YES, campaign, cell, report, tried
 from tests.surface.conftest import Said, ask, started
@@ -60,16 +61,17 @@ def status(lab: Lab, *words: str) -> Said:
 @pytest.mark.requirement("campaign.status")
 def test_of_an_ended_campaign_it_says_what_is_left_and_how_to_go_on(lab: Lab) -> None:
     paths = made(lab)
-    standing = stand(paths)
+    standing = status_of(paths)
     assert (standing.cells, standing.settled) == (8, 2)
     assert standing.left == Left(untried=1, running=0, cut_off=1, again=4)
     assert standing.outcomes == {"completed": 2, "crashed": 2, "refused": 1, "cancelled": 1}
     assert standing.codes == {"peer.hangup": 2, "provider.unauthorized": 1, "run.cancelled": 1}
     assert (standing.met, standing.not_met, standing.per_minute) == (5, 1, 6.0)
-    assert standing.usd is None, "one of them has no price"
+    assert (standing.usd, standing.usd_unknown) == (1.25, 2), "one of them has no price, and one did not end"
     assert (standing.is_live, standing.ended, standing.live) == (False, None, None)
     said = status(lab)
     assert said.code == 0
+    assert " ≥ $1.25\n" in said.stdout
     assert "2 of 8 settled, 4 to be tried again, 1 cut off, 1 not tried yet" in said.stdout
     assert f"6 cells left: proctor campaign resume {CAMPAIGN} --root {lab.root}\n" in said.stdout
 
@@ -104,14 +106,24 @@ def test_where_infrastructure_failures_stand_it_says_how_to_try_those_again(lab:
     )
 
 
+@pytest.mark.parametrize("command", ["status", "report"])
+def test_nobody_is_told_to_try_again_by_kind_what_is_the_agents_own(lab: Lab, command: str) -> None:
+    late = {"verified": None, "expectation": Expectation(met=None, misses=()), "outcome": Outcome.TIMED_OUT}
+    paths = tried(lab.root, {"a.codex.r1": [YES], "b.codex.r1": [{**late, "code": "limit.turn"}]})
+    said = ask(lab, "campaign", command).stdout
+    assert list(choose(paths, ["infra"])) == []
+    assert "infrastructure failed" in said.lower()
+    assert "retry --only infra" not in said
+
+
 def test_what_was_sealed_when_a_run_was_killed_is_settled_whatever_the_ledger_says(lab: Lab) -> None:
     paths = made(lab)
     attempt = RootPaths(lab.root).run(RUN).attempt(cell("claimed").id, n=1)
     attempt.create()
     attempt.report.write_bytes(msgspec.json.encode(report(AttemptId("claimed.codex.r1.1"))))
-    assert stand(paths).left.cut_off == 1
+    assert status_of(paths).left.cut_off == 1
     attempt.seal.touch()
-    standing = stand(paths)
+    standing = status_of(paths)
     assert (standing.settled, standing.left.cut_off, standing.outcomes["completed"]) == (3, 0, 3)
 
 
@@ -132,15 +144,15 @@ def test_while_it_runs_another_terminal_sees_each_attempt_and_what_is_rationed(l
         at_ms=3, run_id=RUN, cells=8, settled=3, waiting=4, running=(at_work,), limits=(shut,), stopping="draining"
     )
     paths.live.write_bytes(msgspec.json.encode(live))
-    assert stand(paths).live is None, "its owner is dead, so that it says nothing"
+    assert status_of(paths).live is None, "its owner is dead, so that it says nothing"
     lock = take_lock(paths.folder)
     assert lock is not None
     try:
-        seen = stand(paths)
+        seen = status_of(paths)
         assert (seen.is_live, seen.live, seen.verdict, seen.left.running) == (True, live, "running", 1)
         told = status(lab).stdout
         paths.live.write_bytes(b"{")
-        assert stand(paths).live is None, "a picture that is no picture is none"
+        assert status_of(paths).live is None, "a picture that is no picture is none"
     finally:
         os.close(lock)
     lines = [line.strip() for line in told.splitlines()]
@@ -156,7 +168,7 @@ def test_while_it_runs_another_terminal_sees_each_attempt_and_what_is_rationed(l
 def test_json_tells_the_same_and_watching_ends_with_the_campaign(lab: Lab) -> None:
     paths = made(lab)
     plain, watched = status(lab, CAMPAIGN, "--json"), status(lab, "made", "--watch", "--json")
-    assert plain.json == msgspec.to_builtins(stand(paths)) == json.loads(watched.stdout)
+    assert plain.json == msgspec.to_builtins(status_of(paths)) == json.loads(watched.stdout)
     assert watched.stdout.count("\n") == 1
 
 
@@ -184,7 +196,7 @@ def test_watching_where_there_is_no_terminal_tells_each_change_and_the_end(lab: 
 def test_a_lock_that_is_no_file_is_nobodys_and_nobody_waits_for_it(lab: Lab) -> None:
     paths = made(lab)
     os.mkfifo(paths.folder / "lock")
-    assert (stand(paths).is_live, owner_of(paths), is_locked(paths.folder)) == (False, None, False)
+    assert (status_of(paths).is_live, owner_of(paths), is_locked(paths.folder)) == (False, None, False)
     with pytest.raises(OSError, match="not a regular file"):
         take_lock(paths.folder)
     cancelled = ask(lab, "campaign", "cancel", CAMPAIGN, "--json")
@@ -225,7 +237,7 @@ def test_a_ledger_of_the_first_version_stands_too(tmp_path: Path) -> None:
             """drop table campaign; alter table run drop column ended; alter table attempt drop column retry_at_ms;
                alter table attempt drop column usd; alter table attempt drop column tally; pragma user_version = 1;"""
         )
-    standing = stand(paths)
+    standing = status_of(paths)
     assert (standing.cells, standing.settled, standing.file, standing.usd) == (2, 1, None, None)
 
 

@@ -71,7 +71,7 @@ def test_of_several_attempts_the_one_that_counts_is_shown_with_what_it_cost() ->
         (Outcome.CANCELLED, "run.cancelled", 0.3),
     )
     rows = (
-        row(attempt_id=id_, outcome=outcome, code=code, usd=usd)
+        row(attempt_id=id_, outcome=outcome, code=code, usd=usd, is_superseded=id_ == ids[0])
         for id_, (outcome, code, usd) in zip(ids, ends, strict=True)
     )
     [shown] = side_by_side(Report(campaign_id=None, run_ids=(), exit=0, verdict="", attempts=tuple(rows)))

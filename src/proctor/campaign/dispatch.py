@@ -19,7 +19,7 @@ from proctor.evidence.live import LiveLimit
 from proctor.ids import CellId, StrategyId
 from proctor.plan.model import Cell
 from proctor.plan.recover import LATER, Remedy
-from proctor.plan.standing import UNTRIED, Standing, Tried, follows
+from proctor.plan.standing import UNTRIED, CellProgress, Tried, follows
 
 
 @dataclass(slots=True, kw_only=True)
@@ -30,7 +30,7 @@ class Dispatcher:
     scheduler: Scheduler
     most: int  # at a time, with those that wait for the disk only
     until_s: float = math.inf  # nothing begins after it
-    standings: dict[CellId, Standing]
+    standings: dict[CellId, CellProgress]
     cells: dict[CellId, Cell]
     results: list[AttemptResult] = field(default_factory=list)
     news: anyio.Event = field(default_factory=anyio.Event)
@@ -142,7 +142,7 @@ class Dispatcher:
         self.scheduler.leave(job)
         self.news.set()
 
-    def _left(self, standing: Standing) -> tuple[ClockName, int] | None:
+    def _left(self, standing: CellProgress) -> tuple[ClockName, int] | None:
         """What is left of the shorter of the clocks over more than an attempt, where there is one."""
         clocks: list[tuple[ClockName, int]] = []
         if (mission_ms := self.attempts.opened.patience.left_ms(standing.took_ms)) is not None:
@@ -202,7 +202,7 @@ class Dispatcher:
         self._added += 1
         self.scheduler.add(Job(cell=cell.id, flow=cell.flow, keys=keys, priority=priority), not_before_s=not_before_s)
 
-    def _standing(self, cell: Cell) -> Standing:
+    def _standing(self, cell: Cell) -> CellProgress:
         return self.standings.get(cell.id, UNTRIED)
 
     def _now_s(self) -> float:

@@ -28,7 +28,7 @@ from proctor.evidence.redact import Redactor
 from proctor.ids import CampaignId, CellId, Digest, RunId
 from proctor.plan.model import Cell, Plan
 from proctor.plan.remaining import remaining
-from proctor.plan.standing import UNTRIED, Patience, Standing, Tried, standings
+from proctor.plan.standing import UNTRIED, CellProgress, Patience, Tried, fold_cells
 from proctor.spec.load import LoadedSpec
 from proctor.workspace.remove import remove
 
@@ -51,7 +51,7 @@ class Opened:
     scratch: Path
     cells: tuple[Cell, ...]
     patience: Patience
-    standings: Mapping[CellId, Standing]
+    standings: Mapping[CellId, CellProgress]
     due: Mapping[CellId, int]
     windows: tuple[Window, ...]
     took_ms: int
@@ -101,7 +101,7 @@ async def open_campaign(
         plan, now_ms = frozen.plan, clock.wall_ms()
         patience = Patience(retries=plan.schedule.retries, mission_ms=plan.schedule.mission_ms)
         tried, took_ms = book.tried(), book.took_ms()
-        known = standings(tried, patience=patience)
+        known = fold_cells(tried, patience=patience)
         usd, usd_unknown = book.spent()
         cells = _to_try(plan, known, only=only)
         if only is not None:
@@ -134,14 +134,14 @@ async def open_campaign(
         )
 
 
-def _to_try(plan: Plan, known: Mapping[CellId, Standing], *, only: Collection[CellId] | None) -> tuple[Cell, ...]:
+def _to_try(plan: Plan, known: Mapping[CellId, CellProgress], *, only: Collection[CellId] | None) -> tuple[Cell, ...]:
     if only is not None:
         return tuple(cell for cell in plan.cells if cell.id in only)
     return remaining(plan, {id_ for id_, standing in known.items() if standing.is_settled})
 
 
 def _due(
-    cells: Sequence[Cell], known: Mapping[CellId, Standing], *, plan: Plan, now_ms: int
+    cells: Sequence[Cell], known: Mapping[CellId, CellProgress], *, plan: Plan, now_ms: int
 ) -> Iterator[tuple[CellId, int]]:
     longest_ms = _longest_ms(plan)
     for cell in cells:

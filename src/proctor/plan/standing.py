@@ -18,6 +18,8 @@ class Attempted(Protocol):
     @property
     def n(self) -> int: ...
     @property
+    def run(self) -> RunId: ...
+    @property
     def state(self) -> str: ...
     @property
     def outcome(self) -> Outcome | None: ...
@@ -29,6 +31,13 @@ class Attempted(Protocol):
     def retry_at_ms(self) -> int | None: ...
     @property
     def took_ms(self) -> int: ...
+
+
+class AttemptedCell(Attempted, Protocol):
+    """One that says whose it is."""
+
+    @property
+    def cell(self) -> CellId: ...
 
 
 def follows(tried: Attempted) -> Remedy:
@@ -78,48 +87,63 @@ class Patience:
         return None if self.mission_ms is None else max(0, self.mission_ms - took_ms)
 
 
-class Standing(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """After the attempts made of a cell so far. `failures` are those that count against its retries; `result` is the
-    number of the attempt that settled it, if one did.
+class CellProgress(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """After the attempts made of a cell so far. `failures` are those that count against its retries.
+
+    `result` is the number of the attempt that speaks for it: the last that was sealed and that nothing had to follow.
+    `settled_in` is the run that settled it, and None while it is to be tried, be it for the first time or anew.
     """
 
     made: int = 0
     failures: int = 0
     took_ms: int = 0
     result: int | None = None
+    settled_in: RunId | None = None
     wait: Wait | None = None
 
     @property
     def is_settled(self) -> bool:
-        return self.result is not None
+        return self.settled_in is not None
 
-    def then(self, tried: Attempted, *, patience: Patience) -> "Standing":
-        """After one more. What was cut off from outside is as if it had not been: an earlier result stands."""
+    def then(self, tried: Attempted, *, patience: Patience) -> "CellProgress":
+        """After one more. A result stands until there is another; what was cut off is as if it had not been."""
+        # No run tries what is settled, unless somebody wants it tried again.
+        before = self if self.settled_in in (None, tried.run) else self.anew()
         after = follows(tried)
-        failures = self.failures + (after is Remedy.AGAIN)
-        took_ms = self.took_ms + tried.took_ms
+        failures = before.failures + (after is Remedy.AGAIN)
+        took_ms = before.took_ms + tried.took_ms
         is_final = after is Remedy.NONE or (after is Remedy.AGAIN and patience.is_over(failures, took_ms=took_ms))
-        if is_final and tried.state == "sealed":
-            return Standing(made=max(self.made, tried.n), failures=failures, took_ms=took_ms, result=tried.n)
-        return Standing(
-            made=max(self.made, tried.n),
+        is_result = is_final and tried.state == "sealed"
+        return CellProgress(
+            made=max(before.made, tried.n),
             failures=failures,
             took_ms=took_ms,
-            result=self.result if after is Remedy.REDO else None,
-            wait=waits(tried),
+            result=tried.n if is_result else before.result,
+            settled_in=tried.run if is_result else before.settled_in if after is Remedy.REDO else None,
+            wait=None if is_result else waits(tried),
         )
 
-    def anew(self) -> "Standing":
-        """As if nothing counted yet: somebody wants it tried again. Numbers of attempts go on."""
-        return Standing(made=self.made)
+    def anew(self) -> "CellProgress":
+        """To be tried again, because somebody wants it so: nothing counts yet, and its result speaks until there is
+        another. Numbers of attempts go on.
+        """
+        return CellProgress(made=self.made, result=self.result)
 
 
-UNTRIED = Standing()
+UNTRIED = CellProgress()
 
 
-def standings(tried: Iterable[Tried], *, patience: Patience) -> Mapping[CellId, Standing]:
+def fold_tries(tries: Iterable[Attempted], *, patience: Patience) -> CellProgress:
+    """Of one cell, from its attempts in order."""
+    standing = UNTRIED
+    for each in tries:
+        standing = standing.then(each, patience=patience)
+    return standing
+
+
+def fold_cells(tried: Iterable[AttemptedCell], *, patience: Patience) -> Mapping[CellId, CellProgress]:
     """Of every cell that was ever tried; a cell's attempts come in order."""
-    known: dict[CellId, Standing] = {}
+    known: dict[CellId, CellProgress] = {}
     for each in tried:
         known[each.cell] = known.get(each.cell, UNTRIED).then(each, patience=patience)
     return known

@@ -6,10 +6,12 @@ from proctor.errors import Exit, bucket_of
 from proctor.event.outcome import Outcome
 from proctor.evidence.reader import Problem
 from proctor.ids import AttemptId, CampaignId, CellId, Digest, FlowId, MissionId, RunId
+from proctor.plan.recover import CUT_OFF
 from proctor.report.gates import Gate, gates_of
 from proctor.report.ledger import LedgerAttempt
 from proctor.report.score import INVALID, MissionScore, Score, Sum, Told
-from proctor.report.standing import Damage, Standing
+from proctor.report.standing import CampaignCells, Damage
+from proctor.report.sums import sums_of
 from proctor.report.verdict import WORDS, judge_result, worst
 
 
@@ -55,7 +57,10 @@ class Mismatch(Told, frozen=True, kw_only=True):
 
 
 class Effort(Told, frozen=True, kw_only=True):
-    """Of all attempts, those that do not count among them: all were paid for."""
+    """Of all attempts, those that do not count among them: all were paid for.
+
+    `tokens` and `usd` are what is known, beside how many do not tell theirs, be it not yet.
+    """
 
     attempts: int
     not_counted: int
@@ -99,9 +104,9 @@ class CampaignReport(Told, frozen=True, kw_only=True):
         return tuple(gate for gate in self.gates if gate.blocked)
 
 
-def report_campaign(found: Standing, *, damage: Damage | None = None) -> CampaignReport:
+def report_campaign(found: CampaignCells, *, damage: Damage | None = None) -> CampaignReport:
     """What it comes to. `damage` is None where the evidence was not examined."""
-    sums = _sums(found)
+    sums = sums_of(found.cells)
     flows = tuple(dict.fromkeys(result.cell.flow for result in found.cells))
     by_flow = {flow: Sum() for flow in flows}
     whole = Sum()
@@ -129,7 +134,7 @@ def report_campaign(found: Standing, *, damage: Damage | None = None) -> Campaig
         exit=code,
         verdict=WORDS[code],
         score=whole.score(),
-        effort=_effort(found),
+        effort=effort_of(found),
         flows=tuple(FlowTold(flow_id=flow, score=each.score()) for flow, each in by_flow.items()),
         missions=tuple(_missions(sums)),
         mismatches=tuple(_mismatches(found)),
@@ -137,22 +142,6 @@ def report_campaign(found: Standing, *, damage: Damage | None = None) -> Campaig
         missing=missing,
         damaged=tuple(Damaged(attempt_id=name, problems=problems) for name, problems in (damage or {}).items()),
     )
-
-
-def _sums(found: Standing) -> dict[tuple[MissionId, FlowId], Sum]:
-    sums: dict[tuple[MissionId, FlowId], Sum] = {}
-    for each in found.cells:
-        key = (each.cell.mission, each.cell.flow)
-        if (sum_ := sums.get(key)) is None:
-            sum_ = sums[key] = Sum()
-        sum_.cells += 1
-        if each.stands is not None and each.spoken is not None:
-            sum_.add(each.spoken, each.tally, stands=each.stands)
-        elif each.spoken is not None and each.spoken.state == "sealed" and each.spoken.outcome is not Outcome.CANCELLED:
-            sum_.keep_from(each.spoken)
-    for sum_ in sums.values():
-        sum_.close_mission()
-    return sums
 
 
 def _missions(sums: Mapping[tuple[MissionId, FlowId], Sum]) -> Iterator[MissionTold]:
@@ -164,7 +153,7 @@ def _missions(sums: Mapping[tuple[MissionId, FlowId], Sum]) -> Iterator[MissionT
         yield MissionTold(mission_id=mission, differs=len(rates) > 1, flows=flows)
 
 
-def _mismatches(found: Standing) -> Iterator[Mismatch]:
+def _mismatches(found: CampaignCells) -> Iterator[Mismatch]:
     for each in found.cells:
         said = each.spoken
         if each.stands in (None, INVALID) or said is None or said.claimed is None or said.verified is None:
@@ -173,7 +162,7 @@ def _mismatches(found: Standing) -> Iterator[Mismatch]:
             yield Mismatch(attempt_id=said.id, claimed=said.claimed, verified=said.verified)
 
 
-def _missing(found: Standing) -> Iterator[Missing]:
+def _missing(found: CampaignCells) -> Iterator[Missing]:
     for each in found.cells:
         if each.stands is None:
             yield Missing(
@@ -200,30 +189,43 @@ def _why_missing(last: LedgerAttempt | None, *, is_running: bool) -> str:
             return "cut off"
 
 
-def _effort(found: Standing) -> Effort:
-    ended = [attempt for attempt in found.contents.attempts if attempt.state != "claimed"]
-    known = [attempt.usd for attempt in ended if attempt.usd is not None]
-    results = sum(each.stands is not None for each in found.cells)
+def effort_of(found: CampaignCells) -> Effort:
+    attempts = found.attempts
+    tokens = [each.tokens for each in attempts if each.tokens is not None]
+    usd = [each.usd for each in attempts if each.usd is not None]
     return Effort(
-        attempts=len(found.contents.attempts),
-        not_counted=len(found.contents.attempts) - results,
-        tokens=sum(attempt.tokens or 0 for attempt in ended),
-        tokens_unknown=sum(attempt.tokens is None for attempt in ended),
-        usd=sum(known) if known else None,
-        usd_unknown=len(ended) - len(known),
+        attempts=len(attempts),
+        not_counted=len(attempts) - sum(each.stands is not None for each in found.cells),
+        tokens=sum(tokens),
+        tokens_unknown=len(attempts) - len(tokens),
+        usd=sum(usd) if usd else None,
+        usd_unknown=len(attempts) - len(usd),
     )
 
 
-def exit_of(found: Standing, gates: tuple[Gate, ...]) -> Exit:
-    """The worst of what results and gates say. What is missing is the coverage gate's matter."""
+def exit_of(found: CampaignCells, gates: tuple[Gate, ...]) -> Exit:
+    """The worst of what results and gates say, and infrastructure that kept cells from a result. All else that is
+    missing is the coverage gate's matter.
+    """
     said = {Exit.OK} if found.cells else {Exit.UNVERIFIED}
     endings = {
-        (each.spoken.outcome, each.spoken.code, each.spoken.verified, each.spoken.met, each.stands == INVALID)
+        (each.spoken.state, each.spoken.outcome, each.spoken.code, each.spoken.verified, each.spoken.met, each.stands)
         for each in found.cells
-        if each.stands is not None and each.spoken is not None
+        if each.spoken is not None
     }
-    for outcome, code, verified, met, is_invalid in endings:
-        bucket = None if code is None else bucket_of(code)
-        judged = judge_result(outcome or Outcome.UNKNOWN, bucket=bucket, verified=verified, met=met)
-        said.add(Exit.EVIDENCE if is_invalid else judged)
+    for state, outcome, code, verified, met, stands in endings:
+        judged = _judge(state, outcome or Outcome.UNKNOWN, code, verified=verified, met=met)
+        if stands is not None or judged is Exit.INFRASTRUCTURE:
+            said.add(Exit.EVIDENCE if stands == INVALID else judged)
     return worst(said | {gate.exit for gate in gates})
+
+
+def _judge(state: str, outcome: Outcome, code: str | None, *, verified: bool | None, met: bool | None) -> Exit:
+    match state:
+        case "sealed":
+            bucket = None if code is None else bucket_of(code)
+            return judge_result(outcome, bucket=bucket, verified=verified, met=met)
+        case "abandoned" if code != CUT_OFF:
+            return Exit.INFRASTRUCTURE
+        case _:
+            return Exit.UNVERIFIED

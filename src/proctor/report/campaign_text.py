@@ -25,7 +25,7 @@ def next_steps(report: CampaignReport) -> Iterator[str]:
             yield todo
         elif report.spec_file is not None:
             yield "proctor campaign resume " + report.campaign_id
-    if can_go_on and report.exit == Exit.INFRASTRUCTURE and report.score.buckets:
+    if can_go_on and report.score.infra:
         yield "proctor retry --only infra " + report.campaign_id
     elif can_go_on and not report.missing and not report.is_examined:
         yield "proctor campaign publish-check " + report.campaign_id

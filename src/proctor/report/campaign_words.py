@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from proctor.errors import Exit
 from proctor.report.campaign import CampaignReport, MissionTold
 from proctor.report.score import Score
-from proctor.report.words import UNKNOWN, count, duration, moment, money, percent, plural
+from proctor.report.words import UNKNOWN, count, duration, moment, money, percent, plural, total
 
 MAX_LISTED = 10
 
@@ -37,7 +37,8 @@ def facts(report: CampaignReport) -> Iterator[tuple[str, str]]:
     effort = report.effort
     other = f", {effort.not_counted:,} of them not counted" if effort.not_counted else ""
     cost = money(effort.usd, unknown=effort.usd_unknown)
-    yield "effort", f"{plural(effort.attempts, 'attempt')}{other}; {count(effort.tokens)} tokens, cost {cost}"
+    tokens = total(effort.tokens, unknown=effort.tokens_unknown)
+    yield "effort", f"{plural(effort.attempts, 'attempt')}{other}; {tokens} tokens, cost {cost}"
 
 
 def flow_table(report: CampaignReport) -> tuple[Sequence[str], list[Sequence[str]]]:
@@ -52,7 +53,7 @@ def flow_table(report: CampaignReport) -> tuple[Sequence[str], list[Sequence[str
         "rate (95 %)": rate,
         f"pass@{k}": lambda score: percent(score.pass_at.get(k)),
         f"pass^{k}": lambda score: percent(score.pass_all.get(k)),
-        "tokens": lambda score: f"≥ {score.tokens:,}" if score.tokens_unknown else count(score.tokens),
+        "tokens": lambda score: total(score.tokens, unknown=score.tokens_unknown),
         "cost": lambda score: money(score.usd, unknown=score.usd_unknown),
         "p50": lambda score: duration(score.duration_p50_ms),
         "p95": lambda score: duration(score.duration_p95_ms),
@@ -116,7 +117,7 @@ def _tools(report: CampaignReport) -> Iterator[str]:
     for each in report.flows:
         score = each.score
         if score.tool_calls:
-            time = f"{duration(score.tool_ms)} in them, " if score.tool_ms else ""
+            time = f"{duration(score.tool_ms)} in them, " if score.tool_ms is not None else ""
             stuck = f", {plural(score.stuck, 'attempt')} without progress" if score.stuck else ""
             yield (
                 f"{each.flow_id}: {plural(score.tool_calls, 'call')}, {score.tool_failures:,} failed, "

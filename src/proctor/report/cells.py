@@ -1,44 +1,28 @@
-"""Which attempt of a cell speaks for it. Pure."""
+"""Which attempt of a cell speaks for it. Pure; what decides is the fold that resume goes by."""
 
 from collections.abc import Iterable, Sequence
 from typing import Protocol, TypeVar
 
-from proctor.event.outcome import Outcome
 from proctor.ids import CellId
-from proctor.plan.recover import Remedy, remedy
-
-_STANDS = (Remedy.NONE, Remedy.AGAIN)
+from proctor.plan.standing import Attempted, Patience, fold_tries
 
 
-class Tried(Protocol):
+class OfCell(Protocol):
     """An attempt, as a ledger or a folder tells of it."""
 
     @property
     def cell(self) -> CellId | None: ...
+
+
+class Told(OfCell, Protocol):
+    """An attempt of which it is told whether a later one of its cell counts instead of it."""
+
     @property
-    def state(self) -> str: ...
-    @property
-    def outcome(self) -> Outcome | None: ...
-    @property
-    def code(self) -> str | None: ...
+    def is_superseded(self) -> bool: ...
 
 
-T = TypeVar("T", bound=Tried)
-
-
-def has_result(attempt: Tried) -> bool:
-    """Whether it was sealed and says something of its cell: it was neither cut off from outside nor kept from working
-    by a limit or a refused credential. What was sealed and can no longer be read was a result too.
-    """
-    if attempt.state == "unreadable":
-        return True
-    return attempt.state == "sealed" and remedy(attempt.outcome or Outcome.UNKNOWN, attempt.code) in _STANDS
-
-
-def speaker(attempts: Sequence[Tried]) -> int:
-    """Where the one that counts stands among a cell's attempts, in order: the last with a result, else the last."""
-    last = len(attempts) - 1
-    return next((at for at in range(last, -1, -1) if has_result(attempts[at])), last)
+T = TypeVar("T", bound=OfCell)
+S = TypeVar("S", bound=Told)
 
 
 def by_cell(attempts: Iterable[T]) -> list[list[T]]:
@@ -50,6 +34,12 @@ def by_cell(attempts: Iterable[T]) -> list[list[T]]:
     return list(cells.values())
 
 
-def speakers(attempts: Iterable[T]) -> list[T]:
-    """One attempt a cell: what a verdict and a score are about."""
-    return [tries[speaker(tries)] for tries in by_cell(attempts)]
+def speaker(tries: Sequence[Attempted], *, patience: Patience) -> int:
+    """Where the one that counts stands among a cell's attempts, in order: its result, else the last."""
+    result = fold_tries(tries, patience=patience).result if len(tries) > 1 else None
+    return next((at for at, each in enumerate(tries) if each.n == result), len(tries) - 1)
+
+
+def speakers(attempts: Iterable[S]) -> list[S]:
+    """One attempt a cell, the first that none supersedes: what a verdict is about."""
+    return [next((each for each in tries if not each.is_superseded), tries[-1]) for tries in by_cell(attempts)]

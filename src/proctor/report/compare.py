@@ -8,6 +8,7 @@ from proctor.ids import CampaignId, FlowId, MissionId
 from proctor.report.score import FAILED, PASSED, Score, Sum, Told
 from proctor.report.standing import CellResult
 from proctor.report.stats import SIGNIFICANT, paired, sign_test
+from proctor.report.sums import sums_of
 
 Key = tuple[FlowId | None, MissionId, int]
 """What makes two cells a pair: the mission and the repeat, and the flow where whole campaigns are compared."""
@@ -136,16 +137,9 @@ def _apart(a: Chosen, b: Chosen, scored: list[Key]) -> Iterator[MissionApart]:
 
 
 def _side(chosen: Chosen) -> Side:
-    missions: dict[tuple[FlowId | None, MissionId], Sum] = {}
-    for key, each in chosen.cells.items():
-        sum_ = missions.setdefault(key[:2], Sum())
-        sum_.cells += 1
-        if each.spoken is not None and each.stands is not None:
-            sum_.add(each.spoken, each.tally, stands=each.stands)
     whole = Sum()
-    for sum_ in missions.values():
-        sum_.close_mission()
-        whole.merge(sum_)
+    for each in sums_of(chosen.cells.values()).values():
+        whole.merge(each)
     return Side(name=chosen.name, campaign_id=chosen.campaign_id, flow_id=chosen.flow_id, score=whole.score())
 
 

@@ -7,7 +7,7 @@ from proctor.errors import Exit
 from proctor.evidence.tally import Tally
 from proctor.ids import AttemptId, FlowId, MissionId
 from proctor.report.score import FAILED, PASSED, UNVERIFIED, Told
-from proctor.report.standing import CellResult, Standing
+from proctor.report.standing import CampaignCells, CellResult
 from proctor.report.words import one_line, percent
 from proctor.spec.running import GatesSpec, ToolsSpec, TraceProfile
 
@@ -42,7 +42,7 @@ class Gate(Told, frozen=True, kw_only=True):
         return [f"{each.attempt_id or each.mission_id or 'campaign'}: {each.why}" for each in self.blocked]
 
 
-def gates_of(found: Standing) -> tuple[Gate, ...]:
+def gates_of(found: CampaignCells) -> tuple[Gate, ...]:
     """Those that the campaign's plan asks for."""
     bound = {flow.id for flow in found.plan.flows if flow.tools != ToolsSpec()}
     return judge_gates(found.plan.gates, found.cells, bound=bound)
@@ -65,7 +65,8 @@ def judge_gates(gates: GatesSpec, cells: Sequence[CellResult], *, bound: Collect
 
 def _coverage(least: float, cells: Sequence[CellResult]) -> Iterator[Blocked]:
     results = sum(cell.stands is not None for cell in cells)
-    if not cells or results < least * len(cells):
+    # Not a product: 0.56 × 25 is a little more than 14.
+    if not cells or results / len(cells) < least:
         why = f"{results:,} of {len(cells):,} cells have a result, and {percent(least)} must"
         yield Blocked(mission_id=None, why=why)
 

@@ -6,11 +6,11 @@ from xml.etree.ElementTree import Element, SubElement, indent, tostring
 from proctor.errors import CODES
 from proctor.report.campaign import CampaignReport
 from proctor.report.score import FAILED, INVALID, PASSED, UNVERIFIED
-from proctor.report.standing import CellResult, Standing
+from proctor.report.standing import CampaignCells, CellResult
 from proctor.report.words import legible
 
 
-def render_junit(found: Standing, report: CampaignReport) -> str:
+def render_junit(found: CampaignCells, report: CampaignReport) -> str:
     """A failure is the agent's own; an error is not; what says nothing of it is skipped."""
     suites = Element("testsuites", name=found.campaign_id)
     why = {each.cell: each.why for each in report.missing}

@@ -11,6 +11,8 @@ from proctor.report.verdict import worst
 from proctor.report.words import plural
 
 _EXITS = {"publish.gate": Exit.JUDGED_NO}
+_UNFINISHED = ("evidence.partial", "evidence.running")
+"""What may still come; nothing that is there is wrong."""
 
 
 class Reason(Told, frozen=True, kw_only=True):
@@ -22,9 +24,9 @@ class Reason(Told, frozen=True, kw_only=True):
 
     @property
     def exit(self) -> Exit:
-        if self.code == "evidence.partial" or not self.code.startswith("evidence."):
-            return _EXITS.get(self.code, Exit.UNVERIFIED)
-        return Exit.EVIDENCE
+        if self.code.startswith("evidence.") and self.code not in _UNFINISHED:
+            return Exit.EVIDENCE
+        return _EXITS.get(self.code, Exit.UNVERIFIED)
 
 
 class Publication(Told, frozen=True, kw_only=True):

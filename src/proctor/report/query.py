@@ -1,25 +1,28 @@
 """What there is under an evidence root. Whatever a ledger or a folder holds, the answer is rows and problems."""
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import count, islice
 from pathlib import Path
 
 import msgspec
 
 from proctor.errors import EvidenceError, advice
+from proctor.event.outcome import Outcome
 from proctor.evidence.artifacts import AttemptRecord, AttemptReport
 from proctor.evidence.layout import AttemptPaths, CampaignPaths, RootPaths, RunPaths
 from proctor.evidence.reader import Problem, read_artifact
-from proctor.ids import AttemptId, CampaignId, CellId, FlowId, RunId, StrategyId
+from proctor.ids import AttemptId, CampaignId, CellId, RunId, StrategyId
 from proctor.plan.recover import CUT_OFF
+from proctor.plan.standing import Attempted, Patience, Tried
 from proctor.report.cells import by_cell, speaker
 from proctor.report.gates import Gate, gates_of
 from proctor.report.ledger import LedgerAttempt, LedgerContents, is_live, read_ledger
-from proctor.report.planned import read_plan
+from proctor.report.planned import Planned, read_plan
 from proctor.report.row import AttemptRow, Evidence, ReportRow
-from proctor.report.standing import read_standing
+from proctor.report.standing import look_up, read_cells
 
 STAMP_CHARS = len("YYYYMMDD-hhmmss-xxxxxx")
 """Of the time that ends a campaign's id."""
@@ -68,7 +71,7 @@ def find_campaign(root: RootPaths, campaign: CampaignPaths) -> Found:
     if isinstance(found, Found):
         # Without a plan there are none to judge by, and whoever reads the plan says that it is gone.
         with suppress(EvidenceError):
-            found = replace(found, gates=gates_of(read_standing(campaign, root=root)))
+            found = replace(found, gates=gates_of(read_cells(campaign, root=root)))
         return found
     campaign_id = CampaignId(campaign.folder.name)
     rows = superseding(row for run in root.runs() for row in find_run(run).rows if row.campaign_id == campaign_id)
@@ -89,14 +92,41 @@ def find_run(run: RunPaths) -> Found:
     return Found(campaign_id=campaigns.pop() if len(campaigns) == 1 else None, run_ids=run_ids, rows=rows)
 
 
+_PATIENCE = Planned(flows=()).patience
+"""Where no plan says how often a cell may fail."""
+
+
 def superseding(rows: Iterable[AttemptRow]) -> tuple[AttemptRow, ...]:
-    """All attempts of their cells, in order, each with whether a later one counts instead of it."""
+    """All attempts of their cells, in order, each with whether a later one counts instead of it, by what their folders
+    say.
+    """
     told: list[AttemptRow] = []
     for tries in by_cell(rows):
-        counts = speaker(tries) if len(tries) > 1 else 0
-        told += [msgspec.structs.replace(row, is_superseded=True) for row in tries[:counts]]
-        told += tries[counts:]
+        told += _superseded(tries, list(map(_tried, tries, count())), _PATIENCE)
     return tuple(told)
+
+
+def _superseded(rows: Sequence[AttemptRow], tries: Sequence[Attempted], patience: Patience) -> Iterator[AttemptRow]:
+    """The rows of a cell, where `tries` are the same attempts as the fold takes them."""
+    counts = speaker(tries, patience=patience)
+    for at, row in enumerate(rows):
+        is_superseded = at < counts
+        yield row if row.is_superseded is is_superseded else msgspec.structs.replace(row, is_superseded=is_superseded)
+
+
+def _tried(row: AttemptRow, at: int) -> Tried:
+    """What was sealed and can no longer be read was a result too."""
+    is_gone = row.state == "unreadable"
+    return Tried(
+        id=row.attempt_id,
+        cell=row.cell or CellId(""),
+        n=at,
+        run=row.run_id,
+        state="sealed" if is_gone or row.state == "sealed" else "abandoned",
+        claimed_at_ms=0,
+        outcome=Outcome.UNKNOWN if is_gone else row.outcome,
+        code="evidence.unreadable" if is_gone else row.code,
+    )
 
 
 def row_of_folder(paths: AttemptPaths) -> AttemptRow:
@@ -184,14 +214,13 @@ def _read_folder(paths: AttemptPaths) -> tuple[AttemptRow, AttemptReport | None]
 
 def _from_ledger(root: RootPaths, campaign: CampaignPaths) -> Found | Problem:
     try:
-        contents = read_ledger(campaign)
-        chains = _chains(campaign)
+        contents, plan = read_ledger(campaign), _plan(campaign)
         live = any(attempt.state == "claimed" for attempt in contents.attempts) and is_live(campaign)
         campaign_id = CampaignId(campaign.folder.name)
         return Found(
             campaign_id=campaign_id,
             run_ids=tuple(run.id for run in contents.runs),
-            rows=superseding(_rows(root, campaign_id, contents, chains=chains, is_running=live)),
+            rows=_counted(_rows(root, campaign_id, contents, plan=plan, is_running=live), contents, plan, root=root),
             missing_cells=_missing(contents),
         )
     except EvidenceError as error:
@@ -203,11 +232,23 @@ def _missing(contents: LedgerContents) -> tuple[CellId, ...]:
     return tuple(cell.id for cell in contents.cells if cell.id not in tried)
 
 
-def _chains(campaign: CampaignPaths) -> Mapping[FlowId, tuple[StrategyId, ...]]:
+def _plan(campaign: CampaignPaths) -> Planned:
     try:
-        return {flow.id: flow.runtime for flow in read_plan(campaign).flows}
+        return read_plan(campaign)
     except EvidenceError:
-        return {}
+        return Planned(flows=())
+
+
+def _counted(
+    rows: Iterator[AttemptRow], contents: LedgerContents, plan: Planned, *, root: RootPaths
+) -> tuple[AttemptRow, ...]:
+    """With whether another counts instead. Rows and the ledger's attempts are the same ones in the same order."""
+    if len(contents.attempts) == len({attempt.cell for attempt in contents.attempts}):
+        return tuple(rows)
+    told: list[AttemptRow] = []
+    for tries in by_cell(look_up(contents.attempts, root=root)):
+        told += [next(rows)] if len(tries) == 1 else _superseded(list(islice(rows, len(tries))), tries, plan.patience)
+    return tuple(told)
 
 
 def _rows(
@@ -215,9 +256,10 @@ def _rows(
     campaign_id: CampaignId,
     contents: LedgerContents,
     *,
-    chains: Mapping[FlowId, tuple[StrategyId, ...]],
+    plan: Planned,
     is_running: bool,
 ) -> Iterator[AttemptRow]:
+    chains = {flow.id: flow.runtime for flow in plan.flows}
     # Joining paths for each of 10,000 rows would take longer than all the rest.
     places = {run.id: f"{root.run(run.id).folder}/attempts/" for run in contents.runs}
     for attempt in contents.attempts:

@@ -44,8 +44,8 @@ class MissionScore(Told, frozen=True, kw_only=True):
 
     `scored` results passed or failed; of `unverified` ones nothing could be judged, and `buckets` hold those that
     failed by no fault of the agent's, and cells that such a failure has kept from a result until now. The rest is of
-    all results; `unmeasured` of them do not say, and add nothing. `tokens` and `usd` are what is known, beside how many
-    results do not tell theirs.
+    all results; `unmeasured` of them do not say, and add nothing; `tool_ms` is None where none was measured. `tokens`
+    and `usd` are what is known, beside how many results do not tell theirs.
     """
 
     cells: int
@@ -59,7 +59,7 @@ class MissionScore(Told, frozen=True, kw_only=True):
     tool_failures: int
     tool_retries: int
     stuck: int
-    tool_ms: int
+    tool_ms: int | None
     output_bytes: int
     unmeasured: int
     duration_p50_ms: int | None
@@ -68,6 +68,11 @@ class MissionScore(Told, frozen=True, kw_only=True):
     tokens_unknown: int
     usd: float | None
     usd_unknown: int
+
+    @property
+    def infra(self) -> int:
+        """How many results tell of the machine, the provider or the run; cells that were kept from one are not told."""
+        return self.results - self.scored - self.unverified - self.buckets.get(INVALID, 0)
 
 
 class Score(MissionScore, frozen=True, kw_only=True):
@@ -86,11 +91,19 @@ class Score(MissionScore, frozen=True, kw_only=True):
 
 def standing(result: LedgerAttempt) -> str:
     """How it stands: PASSED, FAILED, UNVERIFIED, or the bucket of a failure that is not the agent's."""
-    return _standing(result.outcome, result.code, result.verified, result.met)
+    return standing_of(result.outcome, result.code, result.verified, result.met)
+
+
+def is_infra(stands: str) -> bool:
+    """Whether `retry --only infra` means what stands so: it tells of the machine, the provider or the run. What is
+    scored is never tried again by kind, since rates would be biased.
+    """
+    return stands not in OF_THE_AGENT
 
 
 @lru_cache(maxsize=1024)
-def _standing(outcome: Outcome | None, code: str | None, verified: bool | None, met: bool | None) -> str:
+def standing_of(outcome: Outcome | None, code: str | None, verified: bool | None, met: bool | None) -> str:
+    """How a result with that ending stands."""
     if met:
         return PASSED
     bucket = None if code is None else bucket_of(code)
@@ -115,7 +128,7 @@ class Sum:
     failures: int = 0
     retries: int = 0
     stuck: int = 0
-    tool_ms: int = 0
+    tool_ms: int | None = None  # until one was measured
     output_bytes: int = 0
     unmeasured: int = 0
     durations_ms: list[int] = field(default_factory=list)
@@ -152,7 +165,7 @@ class Sum:
         self.failures += tally.tool_failures
         self.retries += tally.tool_retries or 0
         self.stuck += tally.is_stuck is True
-        self.tool_ms += tally.tool_ms or 0
+        self._add_tool_ms(tally.tool_ms)
         self.output_bytes += tally.output_bytes
         if tally.tokens_authority is not None and tally.input_tokens is not None and tally.output_tokens is not None:
             words = self.authorities.setdefault(tally.tokens_authority, [0, 0, 0, 0, 0])
@@ -162,9 +175,13 @@ class Sum:
             words[3] += tally.output_tokens
             words[4] += tally.cached_tokens is None
 
+    def _add_tool_ms(self, more: int | None) -> None:
+        if more is not None:
+            self.tool_ms = more + (self.tool_ms or 0)
+
     def keep_from(self, last: LedgerAttempt) -> None:
         """A cell that is to be tried again: what its last attempt failed by is shown, and counts for nothing else."""
-        if (bucket := standing(last)) not in OF_THE_AGENT:
+        if is_infra(bucket := standing(last)):
             self.kept_from[bucket] = self.kept_from.get(bucket, 0) + 1
 
     def merge(self, other: "Sum") -> None:
@@ -179,7 +196,7 @@ class Sum:
         self.failures += other.failures
         self.retries += other.retries
         self.stuck += other.stuck
-        self.tool_ms += other.tool_ms
+        self._add_tool_ms(other.tool_ms)
         self.output_bytes += other.output_bytes
         self.unmeasured += other.unmeasured
         self.durations_ms += other.durations_ms
@@ -226,7 +243,7 @@ class Sum:
         )
 
     def _buckets(self) -> dict[str, int]:
-        counts = {name: number for name, number in self.stands.items() if name not in OF_THE_AGENT}
+        counts = {name: number for name, number in self.stands.items() if is_infra(name)}
         for name, number in self.kept_from.items():
             counts[name] = counts.get(name, 0) + number
         return counts

@@ -11,9 +11,10 @@
 | that misses what its spec expects                                             | judged no      |
 | of which nothing is expected: verified yes, no, unknown                       | ok, judged no, unverified |
 
-Of the attempts of a cell one speaks: the last with a result, else the last. The worst of these is the whole's:
-evidence, then infrastructure, judged no, unverified, ok. A cell that was never tried makes it unverified, and so does a
-report of nothing; a gate that blocks is a judgement. An interrupted run is interrupted, whatever else it is.
+Of the attempts of a cell one speaks: its result, by the fold that resume goes by, else the last. The worst of these is
+the whole's: evidence, then infrastructure, judged no, unverified, ok. A cell that was never tried makes it unverified,
+and so does a report of nothing; a gate that blocks is a judgement. An interrupted run is interrupted, whatever else it
+is.
 """
 
 from collections.abc import Collection, Iterable

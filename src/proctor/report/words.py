@@ -95,6 +95,17 @@ def plural(number: int, noun: str) -> str:
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
+def total(known: int, *, unknown: int = 0) -> str:
+    """What is known, and whether that is all.
+
+    >>> total(0), total(1234), total(1234, unknown=1), total(0, unknown=1)
+    ('0', '1,234', '≥ 1,234', '?')
+    """
+    if not unknown:
+        return count(known)
+    return f"≥ {known:,}" if known else UNKNOWN
+
+
 def money(usd: float | None, *, unknown: int = 0) -> str:
     """What is known, and whether that is all.
 

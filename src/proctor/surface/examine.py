@@ -13,14 +13,16 @@ from proctor.evidence.reader import Problem
 from proctor.evidence.strays import Owners, owners_of_runs
 from proctor.evidence.validate import Status, Validation, conclude, validate_attempt
 from proctor.ids import AttemptId
-from proctor.report.cells import has_result, speakers
+from proctor.plan.standing import fold_cells
 from proctor.report.check_campaign import check_campaign
 from proctor.report.check_tally import miscounted
-from proctor.report.ledger import is_live
+from proctor.report.ledger import is_live, read_ledger
 from proctor.report.live import is_run_live, is_running, while_running
 from proctor.report.place import Place, latest_campaign, root_of
+from proctor.report.planned import read_plan
 from proctor.report.query import Found, find_campaign, find_run, report_row, row_of_folder
 from proctor.report.row import AttemptRow, Evidence
+from proctor.report.standing import look_up
 from proctor.report.words import plural
 
 _EXIT = {Status.VALID: Exit.OK, Status.PARTIAL: Exit.UNVERIFIED, Status.INVALID: Exit.EVIDENCE}
@@ -71,12 +73,18 @@ def check_row(row: AttemptRow, *, is_strict: bool) -> tuple[Evidence, tuple[Prob
 
 
 def damage_of(campaign: CampaignPaths) -> dict[AttemptId, tuple[Problem, ...]]:
-    """What a strict look finds wrong with the results of a campaign, or with what its ledger says of them."""
+    """What a strict look finds wrong with the results of a campaign, or with what its ledger says of them.
+
+    EvidenceError where ledger or plan cannot be read.
+    """
     damage: dict[AttemptId, tuple[Problem, ...]] = {}
-    rows = find_campaign(root_of(campaign), campaign).rows
+    root = root_of(campaign)
+    attempts, patience = look_up(read_ledger(campaign).attempts, root=root), read_plan(campaign).patience
+    results = {cell: standing.result for cell, standing in fold_cells(attempts, patience=patience).items()}
+    rows = find_campaign(root, campaign).rows
     counted = dict(miscounted(campaign, rows))
-    for row in speakers(rows):
-        if has_result(row):
+    for row in rows:
+        if row.cell is not None and row.n == results.get(row.cell):
             evidence, problems = check_row(row, is_strict=True)
             if row.attempt_id in counted:
                 problems = (*problems, counted[row.attempt_id])

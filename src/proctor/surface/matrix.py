@@ -25,7 +25,7 @@ PAGE = Path("docs/reference/matrix.md")
 FIGURES = PAGE.with_suffix(".json")
 
 
-class Standing(StrEnum):
+class ProofState(StrEnum):
     """Of a claim or a case, on one transport. Claimed is never proven."""
 
     PROVEN = "proven"  # every case for it passed, on this program and with this Proctor
@@ -46,8 +46,8 @@ class Lane(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     version: str | None = None
     is_locked: bool | None = None
     isolations: tuple[str, ...] = ()
-    claims: dict[str, Standing] = {}
-    cases: dict[str, Standing] = {}
+    claims: dict[str, ProofState] = {}
+    cases: dict[str, ProofState] = {}
     problem: str | None = None
 
 
@@ -97,31 +97,32 @@ def _lanes(strategy: StrategyId, rows: Sequence[ProofRow]) -> Iterator[Lane]:
         )
 
 
-def _standing(case: Case, runtime: Runtime, own: Sequence[ProofRow], now: Sequence[ProofRow]) -> Standing:
+def _standing(case: Case, runtime: Runtime, own: Sequence[ProofRow], now: Sequence[ProofRow]) -> ProofState:
     if not all(getattr(runtime.claims, claim) for claim in case.claims):
-        return Standing.NOT_CLAIMED
+        return ProofState.NOT_CLAIMED
     # The newest of each isolation counts; one that fails is not made good by another.
     newest = {row.isolation: row.result for row in now if row.case == case.id}
     if Result.FAILED in newest.values():
-        return Standing.FAILED
+        return ProofState.FAILED
     if Result.PASSED in newest.values():
-        return Standing.PROVEN
+        return ProofState.PROVEN
     if Result.NOT_APPLICABLE in newest.values():
-        return Standing.NOT_APPLICABLE
+        return ProofState.NOT_APPLICABLE
     has_passed = any(row.case == case.id and row.result == Result.PASSED for row in own)
-    return Standing.STALE if has_passed else Standing.UNTRIED
+    return ProofState.STALE if has_passed else ProofState.UNTRIED
 
 
-def _claim(claim: str, runtime: Runtime, by_case: dict[str, Standing]) -> Standing:
+def _claim(claim: str, runtime: Runtime, by_case: dict[str, ProofState]) -> ProofState:
     """As good as the worst of the cases that prove it."""
     if not getattr(runtime.claims, claim):
-        return Standing.NOT_CLAIMED
-    standings = {by_case[case.id] for case in cases() if case.proves == claim}
-    if Standing.FAILED in standings:
-        return Standing.FAILED
-    if standings == {Standing.PROVEN}:
-        return Standing.PROVEN
-    return Standing.STALE if Standing.STALE in standings <= {Standing.STALE, Standing.PROVEN} else Standing.CLAIMED
+        return ProofState.NOT_CLAIMED
+    states = {by_case[case.id] for case in cases() if case.proves == claim}
+    if ProofState.FAILED in states:
+        return ProofState.FAILED
+    if states == {ProofState.PROVEN}:
+        return ProofState.PROVEN
+    is_stale = ProofState.STALE in states <= {ProofState.STALE, ProofState.PROVEN}
+    return ProofState.STALE if is_stale else ProofState.CLAIMED
 
 
 # ── for people ──
@@ -157,7 +158,7 @@ def _parts(told: Matrix) -> Iterator[str]:
     yield f"Tried with Proctor {told.proctor}."
 
 
-def _rows(columns: Sequence[dict[str, Standing]]) -> Iterator[tuple[str, ...]]:
+def _rows(columns: Sequence[dict[str, ProofState]]) -> Iterator[tuple[str, ...]]:
     for name in dict.fromkeys(name for column in columns for name in column):
         yield name, *(column.get(name, "") for column in columns)
 

@@ -20,7 +20,7 @@ from proctor.report.query import campaigns_by_age
 from proctor.report.words import plural
 from proctor.surface.finding import Finding
 from proctor.surface.gc import REMOVED, plan_clearing
-from proctor.surface.standing import stand
+from proctor.surface.standing import status_of
 
 SPEC = "proctor.yaml"
 _MOST_NAMES = 5
@@ -46,7 +46,7 @@ def _campaigns(root: RootPaths) -> Finding:
     for campaign in reversed(campaigns_by_age(root)):
         number += 1
         try:
-            standing = stand(campaign)
+            standing = status_of(campaign)
         except EvidenceError as error:
             # One that was killed while it was being made has nothing that could be damaged.
             (unmade if error.code == "evidence.partial" else damaged).append(campaign.folder.name)

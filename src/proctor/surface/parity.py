@@ -10,6 +10,7 @@ from proctor.errors import Exit, InputError
 from proctor.evidence.layout import AttemptPaths
 from proctor.ids import FlowId, MissionId, StrategyId
 from proctor.model.script import load_script
+from proctor.report.cells import speakers
 from proctor.report.parity import Pair, Parity, compare
 from proctor.report.row import Report, ReportRow
 from proctor.report.view import AttemptView, view_attempt
@@ -55,7 +56,7 @@ def compare_flows(loaded: LoadedSpec, report: Report) -> Parity:
     scripted = {each.id: is_real or _is_usage_scripted(loaded, each.id) for each in loaded.missions}
     pairs: list[Pair] = []
     problems: list[str] = []
-    for one, other in _side_by_side(report, left, right):
+    for one, other in side_by_side(report, left, right):
         if one is None or other is None:
             there = one or other
             assert there is not None, "of a pair at least one is there"
@@ -85,10 +86,10 @@ def _pair(one: ReportRow, other: ReportRow, left: AttemptView, right: AttemptVie
     )
 
 
-def _side_by_side(report: Report, left: FlowId, right: FlowId) -> Iterator[tuple[ReportRow | None, ReportRow | None]]:
-    """By mission and repeat; None where one of the two was not tried."""
+def side_by_side(report: Report, left: FlowId, right: FlowId) -> Iterator[tuple[ReportRow | None, ReportRow | None]]:
+    """The attempts that speak, by mission and repeat; None where one of the two was not tried."""
     rows: dict[tuple[str, str], dict[FlowId, ReportRow]] = {}
-    for row in report.attempts:
+    for row in speakers(report.attempts):
         if row.cell is not None and row.mission_id is not None and row.flow_id is not None:
             rows.setdefault((row.mission_id, row.cell.rpartition(".")[2]), {})[row.flow_id] = row
     for flows in rows.values():

@@ -10,13 +10,13 @@ from proctor.evidence.validate import Status
 from proctor.report.campaign import report_campaign
 from proctor.report.place import root_of
 from proctor.report.publish import Publication, judge_publication
-from proctor.report.standing import Standing, read_standing
+from proctor.report.standing import CampaignCells, read_cells
 from proctor.surface.examine import Examined, examine_place
 
 
 def check_publication(campaign: CampaignPaths) -> Publication:
     """Everything is derived again. EvidenceError where not even ledger or plan can be read."""
-    found = read_standing(campaign, root=root_of(campaign))
+    found = read_cells(campaign, root=root_of(campaign))
     results: set[str] = {each.spoken.id for each in found.cells if each.spoken is not None and each.stands is not None}
     examined = examine_place(campaign, is_strict=True).examined
     return judge_publication(
@@ -36,7 +36,7 @@ def _standing_in_the_way(each: Examined, *, results: set[str]) -> tuple[Problem,
     return each.problems
 
 
-def _probes(found: Standing, campaign: CampaignPaths) -> int:
+def _probes(found: CampaignCells, campaign: CampaignPaths) -> int:
     """How many probes were required of the results, by their own sealed word."""
     required = 0
     for each in found.cells:

@@ -13,16 +13,17 @@ from proctor.evidence.layout import CampaignPaths, RootPaths
 from proctor.evidence.live import Live
 from proctor.evidence.reader import read_artifact
 from proctor.ids import CampaignId, RunId, StrategyId
-from proctor.report.campaign import exit_of
+from proctor.report.campaign import effort_of, exit_of
 from proctor.report.gates import gates_of
 from proctor.report.ledger import LedgerAttempt, LedgerRun, read_outcomes
-from proctor.report.standing import CellResult, read_standing
+from proctor.report.score import is_infra
+from proctor.report.standing import CellResult, read_cells
 from proctor.report.verdict import WORDS
 from proctor.report.words import USED_UP
 
 
 class Left(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Cells without a result: never tried, at work, cut off, or to be tried again."""
+    """Cells that are not settled: never tried, at work, cut off, or to be tried again."""
 
     untried: int
     running: int
@@ -34,11 +35,13 @@ class Left(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         return self.untried + self.running + self.cut_off + self.again
 
 
-class Standing(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class CampaignStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """A campaign in numbers. `outcomes` and `codes` are of each cell's last attempt; unknown is null.
 
-    `perMinute` is how many attempts ended a minute in the last run; `live` is there while one runs. `file` is
-    where its spec lies, and null where it was built on the spot.
+    `infra` are settled cells whose result tells of the machine, the provider or the run, and not of the agent. `usd` is
+    what is known of all attempts, `usdUnknown` how many of them do not tell. `perMinute` is how many attempts ended a
+    minute in the last run; `live` is there while one runs. `file` is where its spec lies, and null where it was built
+    on the spot.
     """
 
     campaign_id: CampaignId
@@ -60,8 +63,10 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     codes: dict[str, int]
     met: int
     not_met: int
+    infra: int
     verdict: str
     usd: float | None
+    usd_unknown: int
     per_minute: float | None
     live: Live | None = None
 
@@ -72,18 +77,18 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         return bool(is_kept and self.left.total and not self.is_live and self.ended not in USED_UP)
 
 
-def stand(campaign: CampaignPaths) -> Standing:
+def status_of(campaign: CampaignPaths) -> CampaignStatus:
     """By the same reading as the report's. EvidenceError where ledger or plan cannot be read."""
     try:
-        found = read_standing(campaign, root=RootPaths(campaign.folder.parent.parent))
+        found = read_cells(campaign, root=RootPaths(campaign.folder.parent.parent))
     except EvidenceError as error:
         raise EvidenceError(error.code, error.what, file=f"{campaign.folder.name}/{error.file}") from error
     contents, runs = found.contents, found.contents.runs
     run = runs[-1] if runs else None
     places = Counter(_place(each, live=found.is_running) for each in found.cells)
     last = [each.spoken for each in found.cells if each.spoken is not None]
-    priced = [each.usd for each in contents.attempts if each.state == "sealed"]
-    return Standing(
+    effort = effort_of(found)
+    return CampaignStatus(
         campaign_id=found.campaign_id,
         kind="canary" if found.plan.is_canary else "campaign",
         dir=str(campaign.folder),
@@ -105,14 +110,16 @@ def stand(campaign: CampaignPaths) -> Standing:
         codes=_counted(each.code for each in last),
         met=sum(each.met is True for each in last),
         not_met=sum(each.met is False for each in last),
+        infra=sum(each.is_settled and each.stands is not None and is_infra(each.stands) for each in found.cells),
         verdict="running" if found.is_running else WORDS[exit_of(found, gates_of(found))],
-        usd=sum(each or 0.0 for each in priced) if priced and None not in priced else None,
+        usd=effort.usd,
+        usd_unknown=effort.usd_unknown,
         per_minute=_per_minute(run, contents.attempts),
         live=_picture(campaign) if found.is_running else None,
     )
 
 
-def progress_line(standing: Standing) -> str:
+def progress_line(standing: CampaignStatus) -> str:
     """How far it is."""
     left = standing.left
     told = (
@@ -126,11 +133,11 @@ def progress_line(standing: Standing) -> str:
 
 
 def _place(cell: CellResult, *, live: bool) -> str:
-    if cell.stands is not None:
+    if cell.is_settled:
         return "settled"
-    if cell.spoken is None:
+    if cell.last is None:
         return "untried"
-    if cell.spoken.state == "claimed":
+    if cell.last.state == "claimed":
         return "running" if live else "cut off"
     return "again"
 

@@ -9,7 +9,7 @@ from proctor.report.campaign import report_campaign
 from proctor.report.campaign_text import campaign_markdown, next_steps, render_campaign
 from proctor.report.place import root_of
 from proctor.report.publish import Reason
-from proctor.report.standing import read_standing
+from proctor.report.standing import read_cells
 from proctor.surface.cli.calling import Calling
 from proctor.surface.cli.command import JSON, ROOT, Command, argument, evidence_root
 from proctor.surface.cli.meant import find_campaign
@@ -36,7 +36,7 @@ def report(
         from proctor.surface.examine import damage_of
 
         damage = damage_of(place)
-    found = read_standing(place, root=root_of(place), damage=damage)
+    found = read_cells(place, root=root_of(place), damage=damage)
     told = report_campaign(found, damage=damage)
     format_ = "json" if as_json else format_
     output = Output(is_json=format_ == "json")

@@ -17,7 +17,7 @@ from proctor.surface.cli.calling import Calling
 from proctor.surface.cli.command import JSON, ROOT, Command, argument, evidence_root
 from proctor.surface.cli.meant import find_campaign
 from proctor.surface.cli.output import Output, console_on
-from proctor.surface.standing import Standing, progress_line, stand
+from proctor.surface.standing import CampaignStatus, progress_line, status_of
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -46,7 +46,7 @@ def status(*, campaign: str | None, is_watched: bool, root: Path | None, as_json
     if is_watched and sys.stdout.isatty():
         _watch(paths, calling)
         return 0
-    standing = _tell_changes(paths, output) if is_watched else stand(paths)
+    standing = _tell_changes(paths, output) if is_watched else status_of(paths)
     if as_json:
         output.json(standing)
     else:
@@ -54,7 +54,7 @@ def status(*, campaign: str | None, is_watched: bool, root: Path | None, as_json
     return 0
 
 
-def _tell_changes(paths: CampaignPaths, output: Output) -> Standing:
+def _tell_changes(paths: CampaignPaths, output: Output) -> CampaignStatus:
     """A line for each while it runs; gives how it stands when it is over."""
     told = ""
     for standing in _while_live(paths):
@@ -64,15 +64,15 @@ def _tell_changes(paths: CampaignPaths, output: Output) -> Standing:
     return standing
 
 
-def _rendered(standing: Standing, calling: Calling) -> "RenderableType":
+def _rendered(standing: CampaignStatus, calling: Calling) -> "RenderableType":
     from proctor.surface.cli.standing_text import render_standing
 
     return render_standing(standing, now_ms=SYSTEM_CLOCK.wall_ms(), calling=calling)
 
 
-def _while_live(paths: CampaignPaths) -> Iterator[Standing]:
+def _while_live(paths: CampaignPaths) -> Iterator[CampaignStatus]:
     """A look every second, and a last one when it is over."""
-    while (standing := stand(paths)).is_live:
+    while (standing := status_of(paths)).is_live:
         yield standing
         time.sleep(_REFRESH_S)
     yield standing
@@ -90,11 +90,11 @@ def list_campaigns(*, root: Path | None, as_json: bool) -> int:
     """Every campaign under the evidence root, the latest last."""
     output = Output(is_json=as_json)
     folder = evidence_root(root)
-    found: list[Standing] = []
+    found: list[CampaignStatus] = []
     problems: list[Problem] = []
     for campaign in campaigns_by_age(RootPaths(folder)):
         try:
-            found.append(stand(campaign))
+            found.append(status_of(campaign))
         except EvidenceError as error:
             problems.append(Problem.of(error))
     if as_json:

@@ -8,6 +8,7 @@ from rich.text import Text
 from proctor.errors import Exit
 from proctor.report.cells import speakers
 from proctor.report.row import Report, ReportRow
+from proctor.report.score import is_infra, standing_of
 from proctor.report.verdict import judge
 from proctor.report.words import USED_UP, legible
 from proctor.surface.cli.calling import Calling
@@ -38,8 +39,12 @@ def _going_on(driven: Driven, calling: Calling) -> Iterator[tuple[str, str]]:
         yield "to do", USED_UP[driven.how]
     elif driven.how != "done" and can_resume(driven.campaign):
         yield "go on", calling.command("campaign", "resume", campaign)
-    elif driven.how == "done" and any(judge(row) is Exit.INFRASTRUCTURE for row in speakers(driven.report.attempts)):
+    elif driven.how == "done" and any(map(_is_infra, speakers(driven.report.attempts))):
         yield "try again", calling.command("retry", "--only", "infra", campaign)
+
+
+def _is_infra(row: ReportRow) -> bool:
+    return row.state != "running" and is_infra(standing_of(row.outcome, row.code, row.verified, row.expectation_met))
 
 
 def _telling(report: Report) -> ReportRow | None:

@@ -8,7 +8,7 @@ from proctor.ids import FlowId
 from proctor.report.compare import Chosen, compare
 from proctor.report.compare_text import comparison_markdown, comparison_text
 from proctor.report.place import root_of
-from proctor.report.standing import Standing, read_standing
+from proctor.report.standing import CampaignCells, read_cells
 from proctor.surface.cli.command import JSON, ROOT, Command, argument, evidence_root
 from proctor.surface.cli.meant import find_campaign
 from proctor.surface.cli.output import Output
@@ -47,13 +47,13 @@ def _sides(a: str, b: str, *, within: str | None, root: RootPaths) -> tuple[Chos
         raise _no_flow(one, a, what=f", and {error.what}") from error
 
 
-def _no_flow(standing: Standing, word: str, *, what: str = "") -> InputError:
+def _no_flow(standing: CampaignCells, word: str, *, what: str = "") -> InputError:
     flows = ", ".join(sorted(_flows(standing)))
     told = f"{standing.campaign_id} has no flow {word!r}{what}"
     return InputError("usage", told, suggestion=f"Its flows are {flows}.")
 
 
-def _campaigns(*sides: tuple[Standing, FlowId | None]) -> tuple[Chosen, Chosen]:
+def _campaigns(*sides: tuple[CampaignCells, FlowId | None]) -> tuple[Chosen, Chosen]:
     """All flows of both, where they have the same; else the one that is named, or the only one."""
     if any(flow is not None for _, flow in sides) or len({frozenset(_flows(standing)) for standing, _ in sides}) > 1:
         sides = tuple((standing, flow or _only_flow(standing)) for standing, flow in sides)
@@ -61,7 +61,7 @@ def _campaigns(*sides: tuple[Standing, FlowId | None]) -> tuple[Chosen, Chosen]:
     return left, right
 
 
-def _only_flow(standing: Standing) -> FlowId:
+def _only_flow(standing: CampaignCells) -> FlowId:
     first, *others = sorted(_flows(standing)) or [FlowId("")]
     if others:
         what = f"{standing.campaign_id} has several flows, and it is not clear which is meant"
@@ -69,7 +69,7 @@ def _only_flow(standing: Standing) -> FlowId:
     return first
 
 
-def _campaign(word: str, *, root: RootPaths) -> tuple[Standing, FlowId | None]:
+def _campaign(word: str, *, root: RootPaths) -> tuple[CampaignCells, FlowId | None]:
     """A campaign and, where one is named, its flow."""
     name, colon, flow = word.rpartition(":")
     standing = _read(name if colon else word, root=root)
@@ -78,16 +78,16 @@ def _campaign(word: str, *, root: RootPaths) -> tuple[Standing, FlowId | None]:
     return standing, FlowId(flow) if colon else None
 
 
-def _read(word: str | None, *, root: RootPaths) -> Standing:
+def _read(word: str | None, *, root: RootPaths) -> CampaignCells:
     place = find_campaign(word, root=root)
-    return read_standing(place, root=root_of(place))
+    return read_cells(place, root=root_of(place))
 
 
-def _flows(standing: Standing) -> set[FlowId]:
+def _flows(standing: CampaignCells) -> set[FlowId]:
     return {result.cell.flow for result in standing.cells}
 
 
-def _chosen(standing: Standing, flow: FlowId | None) -> Chosen:
+def _chosen(standing: CampaignCells, flow: FlowId | None) -> Chosen:
     return Chosen(
         name=f"{standing.campaign_id}:{flow}" if flow is not None else standing.campaign_id,
         campaign_id=standing.campaign_id,

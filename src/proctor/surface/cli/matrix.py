@@ -7,16 +7,16 @@ from rich.table import Table
 from rich.text import Text
 
 from proctor.report.words import legible
-from proctor.surface.matrix import Lane, Matrix, Standing
+from proctor.surface.matrix import Lane, Matrix, ProofState
 
 _TOLD = {
-    Standing.PROVEN: ("proven", "green"),
-    Standing.FAILED: ("FAILED", "bold red"),
-    Standing.STALE: ("stale", "yellow"),
-    Standing.CLAIMED: ("claimed", "yellow"),
-    Standing.UNTRIED: ("untried", "yellow"),
-    Standing.NOT_CLAIMED: ("–", "dim"),
-    Standing.NOT_APPLICABLE: ("n/a", "dim"),
+    ProofState.PROVEN: ("proven", "green"),
+    ProofState.FAILED: ("FAILED", "bold red"),
+    ProofState.STALE: ("stale", "yellow"),
+    ProofState.CLAIMED: ("claimed", "yellow"),
+    ProofState.UNTRIED: ("untried", "yellow"),
+    ProofState.NOT_CLAIMED: ("–", "dim"),
+    ProofState.NOT_APPLICABLE: ("n/a", "dim"),
 }
 _LEGEND = (
     "proven: shown by this very program · claimed, untried: not shown yet · stale: shown by another program "
@@ -50,7 +50,7 @@ def _next(lane: Lane) -> Text:
     return Text(f"proctor runtimes conformance {legible(lane.id)} --transport {lane.transport}", style="yellow")
 
 
-def _table(name: str, columns: Sequence[Mapping[str, Standing]]) -> Table:
+def _table(name: str, columns: Sequence[Mapping[str, ProofState]]) -> Table:
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
     for head in (name, *(str(number) for number in range(1, len(columns) + 1))):
         table.add_column(head, no_wrap=True)
@@ -59,10 +59,10 @@ def _table(name: str, columns: Sequence[Mapping[str, Standing]]) -> Table:
     return table
 
 
-def _rows(columns: Sequence[Mapping[str, Standing]]) -> Iterator[tuple[Text, ...]]:
+def _rows(columns: Sequence[Mapping[str, ProofState]]) -> Iterator[tuple[Text, ...]]:
     for name in dict.fromkeys(name for column in columns for name in column):
         yield Text(name), *(_cell(column.get(name)) for column in columns)
 
 
-def _cell(standing: Standing | None) -> Text:
+def _cell(standing: ProofState | None) -> Text:
     return Text() if standing is None else Text(*_TOLD[standing])

@@ -7,8 +7,8 @@ from proctor.errors import InputError
 from proctor.evidence.layout import CampaignPaths, RootPaths
 from proctor.ids import CellId
 from proctor.report.place import root_of
-from proctor.report.score import OF_THE_AGENT, standing
-from proctor.report.standing import CellResult, read_standing
+from proctor.report.score import is_infra, standing
+from proctor.report.standing import CellResult, read_cells
 from proctor.surface.cli.campaign_run import AGAIN
 from proctor.surface.cli.command import JSON, PROGRESS, ROOT, Command, argument, evidence_root
 from proctor.surface.cli.drive import drive
@@ -55,7 +55,7 @@ def retry(
 
 def choose(campaign: CampaignPaths, words: Sequence[str]) -> Iterator[CellId]:
     """The cells that are meant, by the same reading as the report's. InputError for a word that means none."""
-    cells = read_standing(campaign, root=root_of(campaign)).cells
+    cells = read_cells(campaign, root=root_of(campaign)).cells
     for word in words:
         found = [each.cell.id for each in cells if _fits(word, each)]
         if not found and word not in _KINDS:
@@ -71,12 +71,12 @@ def _fits(word: str, each: CellResult) -> bool:
         case "unscored":
             return each.stands is None or _is_infra(each)
         case _:
-            return word in (each.cell.id, each.cell.mission, each.spoken and each.spoken.id)
+            tries = {tried.id for tried in (each.spoken, each.last) if tried is not None}
+            return word in (each.cell.id, each.cell.mission, *tries)
 
 
 def _is_infra(each: CellResult) -> bool:
-    """Whether the report has it in a bucket. What it scores is never tried again by kind: rates would be biased."""
-    return each.spoken is not None and each.spoken.state != "claimed" and standing(each.spoken) not in OF_THE_AGENT
+    return each.spoken is not None and each.spoken.state != "claimed" and is_infra(standing(each.spoken))
 
 
 COMMANDS = {

@@ -6,18 +6,16 @@ from collections.abc import Iterator, Sequence
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from proctor.errors import Exit
 from proctor.evidence.reader import Problem
 from proctor.report.columns import NamedTable
-from proctor.report.verdict import WORDS
 from proctor.report.words import UNKNOWN, USED_UP, legible, money, plural
 from proctor.surface.cli.blocks import pairs
 from proctor.surface.cli.calling import Calling
 from proctor.surface.cli.live_lines import RunningLines, age, waits
-from proctor.surface.standing import Standing, progress_line
+from proctor.surface.standing import CampaignStatus, progress_line
 
 
-def render_standing(standing: Standing, *, now_ms: int, calling: Calling) -> RenderableType:
+def render_standing(standing: CampaignStatus, *, now_ms: int, calling: Calling) -> RenderableType:
     """The whole: what it is, how far it is, what it is at, what is left and how to go on."""
     head = Text(legible(standing.campaign_id), style="bold")
     head.append(f"   {_how(standing)}", style="green" if standing.is_live else "dim")
@@ -33,16 +31,16 @@ def render_standing(standing: Standing, *, now_ms: int, calling: Calling) -> Ren
     return Group(*parts)
 
 
-def _steps(standing: Standing) -> Iterator[tuple[str, str]]:
+def _steps(standing: CampaignStatus) -> Iterator[tuple[str, str]]:
     """What can be done about it."""
     campaign = shlex.quote(standing.campaign_id)
     if standing.can_resume:
         yield f"{plural(standing.left.total, 'cell')} left", f"proctor campaign resume {campaign}"
-    if standing.verdict == WORDS[Exit.INFRASTRUCTURE] and standing.kind != "canary":
+    if standing.infra and not standing.is_live and standing.kind != "canary":
         yield "what failed by infrastructure", f"proctor retry --only infra {campaign}"
 
 
-def _how(standing: Standing) -> str:
+def _how(standing: CampaignStatus) -> str:
     what = "" if standing.kind == "campaign" else f"{standing.kind}, "
     if standing.is_live:
         return f"{what}running"
@@ -50,7 +48,7 @@ def _how(standing: Standing) -> str:
     return f"{what}{standing.ended or 'ended'}" if standing.ended_at_ms is not None else f"{what}cut off"
 
 
-def _facts(standing: Standing, *, now_ms: int) -> Iterator[tuple[str, RenderableType]]:
+def _facts(standing: CampaignStatus, *, now_ms: int) -> Iterator[tuple[str, RenderableType]]:
     yield "cells", Text(progress_line(standing))
     if standing.outcomes:
         yield "outcomes", Text(_counts(standing.outcomes))
@@ -63,7 +61,7 @@ def _facts(standing: Standing, *, now_ms: int) -> Iterator[tuple[str, Renderable
     pace = "" if standing.per_minute is None else f", {standing.per_minute:,.1f} a minute"
     yield "attempts", Text(f"{retried:,} in {plural(standing.runs, 'run')}{pace}")
     if standing.usd is not None:
-        yield "cost", Text(money(standing.usd))
+        yield "cost", Text(money(standing.usd, unknown=standing.usd_unknown))
     if standing.began_at_ms is not None:
         yield "began", Text(f"{age(now_ms - standing.began_at_ms)} ago")
     if standing.is_pinned:
@@ -75,7 +73,7 @@ def _counts(counts: dict[str, int]) -> str:
     return ", ".join(f"{number:,} {legible(name)}" for name, number in counts.items())
 
 
-def render_standings(found: Sequence[Standing], problems: Sequence[Problem], *, now_ms: int) -> RenderableType:
+def render_standings(found: Sequence[CampaignStatus], problems: Sequence[Problem], *, now_ms: int) -> RenderableType:
     gives_way = ("kind", "age", "settled", "state", "verdict")
     table = NamedTable(name="campaign", gives_way=gives_way, numbers=("settled", "age"))
     for each in found:
