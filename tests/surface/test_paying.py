@@ -10,6 +10,8 @@ from proctor.ids import AttemptId
 from proctor.spec.load import load_spec
 from proctor.surface.pricing import price_of
 from tests.lab import Lab, mission
+from tests.report.made import NO, STILL, tried
+from tests.report.made import YES as DONE
 from tests.surface.conftest import ask
 
 PAID = {"provider": "openai", "name": "gpt-x"}
@@ -29,6 +31,68 @@ def test_what_may_cost_money_is_refused_where_nobody_can_agree(lab: Lab, words: 
     unknown = "unknown: no attempt of every flow was measured here with prices"
     assert said.json["error"]["what"] == f"{cells} cell{'s' * (cells > 1)} on openai/gpt-x: {unknown}"
     assert not lab.root.exists()
+
+
+UNKNOWN = "unknown: no attempt of every flow was measured here with prices"
+
+
+def spec_of_two(lab: Lab) -> str:
+    """One flow that costs money, and one that does not."""
+    flows = [
+        {"id": "dear", "runtime": ["codex_app_server"], "model": PAID},
+        {"id": "free", "runtime": ["codex_app_server"], "model": HERE},
+    ]
+    return str(lab.write_spec([mission("one"), mission("two")], flows=flows, login="api-key"))
+
+
+def test_two_flows_are_not_compared_for_money_before_somebody_agreed(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    words = ("parity", "dear", "free", spec_of_two(lab), "--json")
+    error = ask(lab, *words).json["error"]
+    assert (error["code"], error["what"]) == ("policy.spending", f"4 cells on openai/gpt-x: {UNKNOWN}")
+    assert ask(lab, *words, "--yes").json["error"]["code"] == "policy.login", "the next thing that is looked at"
+
+
+TRIED = {"one.dear.r1": [DONE], "one.free.r1": [NO], "two.dear.r1": [STILL], "two.free.r1": []}
+
+
+@pytest.mark.parametrize(
+    ("words", "cells"),
+    [
+        (("campaign", "resume"), 2),
+        (("retry", "--only", "unscored"), 2),
+        (("retry", "--only", "one"), 2),
+        (("retry", "--only", "two.dear.r1"), 1),
+    ],
+)
+def test_what_is_left_of_a_campaign_is_gone_on_with_for_money_when_somebody_agreed_to_that(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], cells: int
+) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    tried(lab.root, TRIED)
+    words = (*words, "--spec", spec_of_two(lab), "--json")
+    error = ask(lab, *words).json["error"]
+    counted = f"{cells} cell{'s' * (cells > 1)}"
+    assert (error["code"], error["what"]) == ("policy.spending", f"{counted} on openai/gpt-x: {UNKNOWN}")
+    assert ask(lab, *words, "--yes").json["error"]["code"] == "policy.login", "the next thing that is looked at"
+
+
+@pytest.mark.parametrize(
+    ("words", "tries"),
+    [
+        (("campaign", "resume"), {"one.dear.r1": [DONE], "one.free.r1": [NO]}),
+        (("retry", "--only", "infra"), {"one.dear.r1": [DONE], "one.free.r1": [NO]}),
+        (("campaign", "resume"), {**TRIED, "two.dear.r1": [DONE]}),
+        (("retry", "--only", "one.free.r1"), TRIED),
+    ],
+)
+def test_where_nothing_that_costs_money_is_left_nobody_need_agree(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], tries: dict[str, Any]
+) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    tried(lab.root, tries)
+    said = ask(lab, *words, "--spec", spec_of_two(lab), "--json")
+    assert said.json["error"]["code"] == "policy.login", "the next thing that is looked at"
 
 
 @pytest.mark.parametrize("model", [PAID, HERE])

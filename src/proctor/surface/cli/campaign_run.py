@@ -43,17 +43,27 @@ def canary(
 
 
 def resume(
-    *, id_: str | None, spec: Path | None, root: Path | None, as_json: bool, is_scratch_kept: bool, rows_to: Path | None
+    *,
+    id_: str | None,
+    spec: Path | None,
+    is_agreed: bool,
+    root: Path | None,
+    as_json: bool,
+    is_scratch_kept: bool,
+    rows_to: Path | None,
 ) -> int:
     """Go on with a campaign that was cut off, stopped, or left something untried.
 
     What has a result stays; what has none is tried again, in a run of its own. The spec and the
-    files it names must be what they were when the campaign began.
+    files it names must be what they were when the campaign began. Where what is left may cost money,
+    somebody must agree to that, whatever was agreed to before.
     """
     folder = evidence_root(root)
     campaign = find_campaign(id_, root=RootPaths(folder), is_fit=can_resume)
     loaded = load_again(campaign, spec)
-    driven = drive(loaded, root=folder, is_scratch_kept=is_scratch_kept, resume=campaign, rows_to=rows_to)
+    driven = drive(
+        loaded, root=folder, is_agreed=is_agreed, is_scratch_kept=is_scratch_kept, resume=campaign, rows_to=rows_to
+    )
     return tell(driven, root=root, as_json=as_json, rows_to=rows_to, why_idle="every cell has a result")
 
 
@@ -84,6 +94,6 @@ COMMANDS = {
     "campaign resume": Command(
         call=resume,
         example="proctor campaign resume quickstart",
-        arguments=(ID, AGAIN, KEEP_SCRATCH, PROGRESS, ROOT, JSON),
+        arguments=(ID, AGAIN, YES, KEEP_SCRATCH, PROGRESS, ROOT, JSON),
     ),
 }

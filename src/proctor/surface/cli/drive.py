@@ -27,8 +27,8 @@ from proctor.surface.cli.asking import Asking, is_somebody_there
 from proctor.surface.cli.paying import agree
 from proctor.surface.cli.progress import Progress, open_progress
 from proctor.surface.cli.refusals import refused_logins
-from proctor.surface.cli.resuming import can_resume
-from proctor.surface.estimate import estimate
+from proctor.surface.cli.resuming import can_resume, cells_due
+from proctor.surface.estimate import estimate, may_cost
 from proctor.surface.pricing import price_of
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -64,19 +64,19 @@ def drive(
     loaded: LoadedSpec,
     *,
     root: Path,
+    is_agreed: bool,
     is_scratch_kept: bool = False,
     resume: CampaignPaths | None = None,
     only: Collection[CellId] | None = None,
     is_canary: bool = False,
-    is_agreed: bool = True,
     rows_to: Path | None = None,
 ) -> Driven:
     """Run it to the end, or raise CutOffError. Unless it is agreed to what it may cost, somebody is asked.
 
     `rows_to` is where a program reads along.
     """
-    if not is_agreed:
-        agree(estimate(loaded, root=RootPaths(root)))
+    if not is_agreed and may_cost(loaded):
+        agree(estimate(loaded, root=RootPaths(root), only=cells_due(resume, only=only)))
     before = set(RootPaths(root).campaigns())
     began_s = SYSTEM_CLOCK.steady_s()
     stops = Stops()
