@@ -2,8 +2,9 @@
 
 import shlex
 import signal
-from collections.abc import Awaitable, Callable, Collection
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Collection, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import anyio
@@ -128,9 +129,28 @@ async def _watched(
     watching = open_progress(spec.campaign, cells=cells, rows_to=rows_to, price=price_of(loaded))
     async with watching as progress, anyio.create_task_group() as tasks:
         await tasks.start(_obey_signals, stops, progress, tasks.cancel_scope)
-        result = await run(progress)
+        with _error_told(progress):
+            result = await run(progress)
         tasks.cancel_scope.cancel()
-    return result
+    return None if result is None else replace(result, warnings=(*result.warnings, *progress.warnings()))
+
+
+@contextmanager
+def _error_told(progress: Progress) -> Iterator[None]:
+    """Whoever reads along is told of every end, whatever it is."""
+    how = "run.harness"
+    try:
+        yield
+        how = ""
+    except anyio.get_cancelled_exc_class():
+        how = "run.cancelled"
+        raise
+    except ProctorError as error:
+        how = error.code
+        raise
+    finally:
+        if how:
+            progress.ended(how)
 
 
 async def _obey_signals(
