@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from proctor.canonical import digest_bytes
-from proctor.errors import CollectedInputError, InputError
+from proctor.errors import InputError
 from proctor.ids import Digest, FlowId
 from proctor.spec.marked import Marked, read_source
 from proctor.spec.missions import SUFFIX, Written, decode_text, find_files, read_mission, written_inline
@@ -167,7 +167,7 @@ class SpecFiles:
         return str(self._spec_path.parent / written)
 
     def _refuse(self, error: InputError) -> None:
-        self.problems += error.errors if isinstance(error, CollectedInputError) else (error,)
+        self.problems += error.each
 
     def _unread(
         self, error: InputError, written: str, path: Path, *, key: str, problem: Callable[..., InputError]

@@ -16,7 +16,7 @@ from proctor.campaign.preflight import Joining, secrets_of
 from proctor.config.load import load_config
 from proctor.contain.bundled import bundled_bwrap
 from proctor.contain.ladder import choose, survey
-from proctor.errors import CollectedInputError, InputError, ProctorError, disk_refusal
+from proctor.errors import InputError, ProctorError, disk_refusal
 from proctor.ids import FlowId
 from proctor.model.script import Patch, Script, load_script
 from proctor.plan.expand import resolve_flow
@@ -55,10 +55,8 @@ def lint(loaded: LoadedSpec) -> Linted:
 def _try(found: Linted, check: Callable[[], object]) -> None:
     try:
         check()
-    except CollectedInputError as error:
-        found.problems += error.errors
     except ProctorError as error:
-        found.problems.append(error)
+        found.problems += error.each
     except OSError as error:
         found.problems.append(disk_refusal(error, path=error.filename))
 

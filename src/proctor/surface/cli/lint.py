@@ -8,7 +8,7 @@ from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from proctor.errors import CollectedInputError, Exit, InputError, ProctorError
+from proctor.errors import Exit, InputError, ProctorError
 from proctor.report.words import legible, plural
 from proctor.spec.load import LoadedSpec
 from proctor.spec.running import SelectSpec
@@ -32,7 +32,7 @@ def campaign_lint(*, spec: Path, has_prompts: bool, as_json: bool, select: Selec
         loaded = load_selected(spec, select)
         found = lint(loaded)
     except InputError as error:
-        found = Linted(problems=list(error.errors if isinstance(error, CollectedInputError) else [error]))
+        found = Linted(problems=list(error.each))
     if as_json:
         output.json(_told(loaded, found, calling, has_prompts=has_prompts))
     else:
