@@ -80,6 +80,11 @@ class LoadedSpec:
         return self.folder / Path(self.file).name
 
     @property
+    def cell_count(self) -> int:
+        """Missions × flows × repeats."""
+        return len(self.missions) * len(self.spec.flows) * self.spec.repeats
+
+    @property
     def source_digests(self) -> dict[str, Digest]:
         return {written: digest_bytes(source) for written, source in self.sources.items()}
 

@@ -184,6 +184,5 @@ def _schedule_warnings(loaded: LoadedSpec) -> Iterator[str]:
     for key, most in limits.items():
         if most > schedule.parallel:
             yield f"`schedule.{key}` is {most}, and never reached: `parallel` is {schedule.parallel}"
-    cells = len(loaded.missions) * len(loaded.spec.flows) * loaded.spec.repeats
-    if schedule.parallel > cells and schedule.parallel != type(schedule)().parallel:
-        yield f"`schedule.parallel` is {schedule.parallel}, and there are {cells} cells in all"
+    if schedule.parallel > loaded.cell_count and schedule.parallel != type(schedule)().parallel:
+        yield f"`schedule.parallel` is {schedule.parallel}, and there are {loaded.cell_count} cells in all"

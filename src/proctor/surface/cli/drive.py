@@ -123,10 +123,8 @@ def drive(
 async def _watched(
     loaded: LoadedSpec, stops: Stops, rows_to: Path | None, run: Callable[[Progress], Awaitable[CampaignResult]]
 ) -> CampaignResult | None:
-    spec = loaded.spec
-    cells = len(loaded.missions) * len(spec.flows) * spec.repeats
     result = None
-    watching = open_progress(spec.campaign, cells=cells, rows_to=rows_to, price=price_of(loaded))
+    watching = open_progress(loaded.spec.campaign, cells=loaded.cell_count, rows_to=rows_to, price=price_of(loaded))
     async with watching as progress, anyio.create_task_group() as tasks:
         await tasks.start(_obey_signals, stops, progress, tasks.cancel_scope)
         with _error_told(progress):

@@ -50,8 +50,8 @@ def _told(loaded: LoadedSpec | None, found: Linted, calling: Calling, *, has_pro
     counts: dict[str, Any] = {"campaign": None, "missions": None, "flows": None, "cells": None}
     if loaded is not None:
         missions, flows = [mission.id for mission in loaded.missions], [flow.id for flow in loaded.spec.flows]
-        cells = len(missions) * len(flows) * loaded.spec.repeats
-        counts = {"campaign": loaded.spec.campaign, "missions": missions, "flows": flows, "cells": cells}
+        name, cells = loaded.spec.campaign, loaded.cell_count
+        counts = {"campaign": name, "missions": missions, "flows": flows, "cells": cells}
     prompts = {"prompts": [_prompt(*each) for each in _prompts(loaded)]} if has_prompts else {}
     return {
         "ok": not found.problems,
@@ -87,9 +87,8 @@ def _blocks(
         yield Text(f"{plural(len(found.problems), 'problem')}: nothing would run.", style="bold red")
     elif loaded is not None:
         parts = [plural(len(loaded.missions), "mission"), plural(len(loaded.spec.flows), "flow")]
-        cells = len(loaded.missions) * len(loaded.spec.flows) * loaded.spec.repeats
         told = f"{loaded.spec.campaign}: {' × '.join(parts)} × {plural(loaded.spec.repeats, 'repeat')}"
-        yield Text(f"{told} = {plural(cells, 'cell')}. All is well.", style="green")
+        yield Text(f"{told} = {plural(loaded.cell_count, 'cell')}. All is well.", style="green")
 
 
 COMMANDS = {

@@ -91,8 +91,7 @@ def _shown(loaded: LoadedSpec) -> list[RenderableType]:
         row = (mission.id, ", ".join(mission.tags), workspace, str(len(mission.probes)), expects)
         table.add_row(*(Text(legible(each)) for each in row))
     flows = ", ".join(flow.id for flow in loaded.spec.flows)
-    cells = len(loaded.missions) * len(loaded.spec.flows) * loaded.spec.repeats
-    told = f"{plural(cells, 'cell')} on {flows}" if flows else "--on says where they would run"
+    told = f"{plural(loaded.cell_count, 'cell')} on {flows}" if flows else "--on says where they would run"
     return [table, Text(), Text(f"{loaded.spec.campaign}: {plural(len(loaded.missions), 'mission')}, {told}")]
 
 
