@@ -2,16 +2,18 @@
 
 import json
 import os
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.lab import DEADLINE_S, Lab, mission, say_done
+from tests.report.made import CAMPAIGN, tried
 
 
 @contextmanager
@@ -100,3 +102,32 @@ def test_a_file_of_a_spec_that_is_denied_is_told_with_its_key(lab: Lab, key: str
         error = ask_without_privilege(lab, "run", spec)["error"]
     assert (error["code"], error["key"]) == ("spec.unreadable", key)
     assert error["what"] == "`../shut/key`: Permission denied"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("init", "shut/here"),
+        ("campaign", "report", "--output", "shut/here/report.json"),
+        ("attempt", "export", "fix", "--codex-native", "--output", "shut/here/rows.jsonl"),
+        ("attempt", "export", "--check", "shut/here"),
+        ("sign", CAMPAIGN, "--key", "shut/here"),
+    ],
+)
+def test_a_path_of_a_command_that_is_denied_is_the_users_to_mend(lab: Lab, words: tuple[str, ...]) -> None:
+    tried(lab.root, {"fix.codex.r1": []})
+    with shut(lab.folder / "shut"):
+        error = ask_without_privilege(lab, *words)["error"]
+    assert error["code"] in ("usage", "evidence.not-found", "sign.key")
+    assert "shut/here" in f"{error['what']} {error['file']}"
+
+
+def test_a_spec_that_is_denied_is_not_said_to_be_gone(lab: Lab) -> None:
+    paths = tried(lab.root, {"fix.codex.r1": []})
+    with closing(sqlite3.connect(paths.ledger)) as ledger:
+        ledger.execute("update campaign set file = ?", (str(lab.folder / "shut" / "spec.yaml"),))
+        ledger.commit()
+    with shut(lab.folder / "shut"):
+        error = ask_without_privilege(lab, "campaign", "resume")["error"]
+    assert (error["code"], error["what"]) == ("spec.unreadable", "Permission denied")
+    assert ask_without_privilege(lab, "campaign", "resume")["error"]["code"] == "campaign.no-spec"

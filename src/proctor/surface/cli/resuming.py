@@ -29,10 +29,19 @@ def load_again(campaign: CampaignPaths, spec: Path | None) -> LoadedSpec:
         return load_spec(spec, given=given)
     file = _file(campaign)
     name = campaign.folder.name
-    if file is None or not file.exists():
+    if file is None or _is_gone(file):
         what = f"{name} does not say where its spec lies" if file is None else f"the spec of {name} is gone: {file}"
         raise InputError("campaign.no-spec", what, suggestion=f"proctor campaign resume {name} --spec FILE")
     return load_spec(file, given=given)
+
+
+def _is_gone(file: Path) -> bool:
+    """What is denied may be there: whoever reads it tells."""
+    try:
+        file.stat()
+    except OSError as error:
+        return isinstance(error, FileNotFoundError | NotADirectoryError)
+    return False
 
 
 def cells_due(resume: CampaignPaths | None, *, only: Collection[CellId] | None) -> Collection[CellId] | None:
