@@ -14,8 +14,8 @@ from proctor.ids import CellId, Digest, FlowId, MissionId, StrategyId
 from proctor.plan.expand import expand
 from proctor.plan.model import Cell, Contents, Limits, Plan, ResolvedFlow, ResolvedModel
 from proctor.plan.remaining import remaining
-from proctor.spec.check import inline_missions
 from proctor.spec.expect import ExpectSpec, TraceExpect, Verified
+from proctor.spec.missions import inline_missions
 from proctor.spec.model import (
     Approvals,
     CampaignSpec,

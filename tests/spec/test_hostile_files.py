@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proctor.errors import InputError
-from proctor.spec.marked import MAX_FILE_BYTES, MAX_PROBLEMS, decode_bytes, decode_file
+from proctor.spec.collected import MAX_PROBLEMS
+from proctor.spec.marked import MAX_FILE_BYTES, decode_bytes, decode_file
 from proctor.spec.model import CampaignSpec
 from proctor.spec.tree import MAX_DEPTH
 

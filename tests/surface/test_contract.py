@@ -8,9 +8,10 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import redirect_stdout
 from pathlib import Path
+from typing import get_args, get_type_hints
 
 import msgspec
 import pytest
@@ -128,7 +129,17 @@ def test_the_example_of_every_command_is_one(name: str) -> None:
     words = shlex.split(command.example)
     length = 1 + len(name.split())
     assert words[:length] == ["proctor", *name.split()]
-    assert set(parse(name, command, words[length:])) == set(inspect.signature(command.call).parameters)
+    assert set(parse(name, command, words[length:])) == set(taken_by(command.call))
+
+
+def taken_by(call: Callable[..., int]) -> Iterator[str]:
+    """The words of a command, those included that it shares with others in a TypedDict."""
+    for name, each in inspect.signature(call).parameters.items():
+        if each.kind is inspect.Parameter.VAR_KEYWORD:
+            [shared] = get_args(each.annotation)
+            yield from get_type_hints(shared)
+        else:
+            yield name
 
 
 def complete(*words: str) -> list[str]:

@@ -21,7 +21,7 @@ from proctor.runtime.registry import offers
 from proctor.spec.load import load_spec
 from proctor.surface.finding import Finding
 from proctor.surface.order import check_order
-from tests.lab import Lab
+from tests.lab import Lab, mission, say_done
 from tests.locked import locked_codex_sha256
 from tests.plugins import LIKE_CODEX, install
 from tests.report.made import CAMPAIGN, campaign, cell, report
@@ -247,6 +247,21 @@ def test_how_attempts_of_a_strategy_ended_is_counted_over_all_campaigns(lab: Lab
     assert found["more"][-1] == "attempts: 1 completed, 1 crashed (peer.hangup)"
 
 
+def write_prices(lab: Lab, *, since: str) -> None:
+    """A price file, and the spec that names it."""
+    spec = lab.write_spec([mission("one", say_done())], prices="prices.yaml")
+    (lab.folder / "proctor.yaml").write_text(spec.read_text())
+    models = "models: {openai/gpt-x: {input: 1, output: 2}}"
+    (lab.folder / "prices.yaml").write_text(f"version: 1\nsince: {since}\n{models}\n")
+
+
+@pytest.mark.requirement("ops.doctor")
+def test_prices_that_no_campaign_would_take_hide_nothing_else(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(lab.folder)
+    write_prices(lab, since="2026-01-01T00:00:00")
+    assert list(order(lab)) == ["campaigns", "locks", "retention"]
+
+
 @pytest.mark.requirement("ops.doctor")
 def test_what_is_due_to_go_and_how_old_prices_are_is_told(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(lab.folder)
@@ -254,8 +269,7 @@ def test_what_is_due_to_go_and_how_old_prices_are_is_told(lab: Lab, monkeypatch:
     for path in (made.folder, *made.folder.iterdir()):
         os.utime(path, (0, 0))
     (lab.folder / "proctor.toml").write_text('[retention]\nolder_than = "30d"\n')
-    (lab.folder / "proctor.yaml").write_text("prices: prices.yaml\n")
-    (lab.folder / "prices.yaml").write_text("since: 2020-01-01\n")
+    write_prices(lab, since="2020-01-01")
     checks = order(lab)
     assert (checks["retention"].status, checks["retention"].facts["due"]) == ("warn", [CAMPAIGN])
     assert checks["retention"].todo == "proctor gc --dry-run"

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from contextlib import redirect_stderr, redirect_stdout, suppress
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
@@ -133,15 +134,25 @@ main()
     assert (said.returncode, said.stdout, said.stderr) == (130, "", "")
 
 
-def test_the_unforeseen_is_told_with_its_type_and_place_and_a_traceback_only_on_demand(lab: Lab) -> None:
-    too_long = "x" * 5000
-    said = lab.proctor("attempt", "list", "--root", too_long)
-    assert (said.returncode, said.stdout) == (3, "")
-    assert "OSError" in said.stderr
-    assert "  where  proctor/" in said.stderr
+def test_the_unforeseen_is_told_with_its_type_and_place_and_a_traceback_only_on_demand(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stumble(_: Path) -> NoReturn:
+        raise LookupError("nobody thought of it")
+
+    monkeypatch.setattr("proctor.surface.cli.doctor.check_health", stumble)
+    said = ask(lab, "doctor")
+    assert (said.code, said.stdout) == (3, "")
+    assert "error  LookupError: nobody thought of it\n  where  proctor/surface/cli/doctor.py:" in said.stderr
     assert "code   run.harness" in said.stderr
     assert "Traceback" not in said.stderr
-    assert "Traceback" in lab.proctor("attempt", "list", "--root", too_long, PROCTOR_DEBUG="1").stderr
+    monkeypatch.setenv("PROCTOR_DEBUG", "1")
+    assert "Traceback" in ask(lab, "doctor").stderr
+
+
+def test_an_evidence_root_that_no_disk_could_hold_is_named(lab: Lab) -> None:
+    error = lab.proctor("attempt", "list", "--root", "x" * 5000).stderr
+    assert error.startswith("error  File name too long\n  where  xxxx")
 
 
 def test_a_reader_that_leaves_early_is_no_error(lab: Lab) -> None:

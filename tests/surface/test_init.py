@@ -1,12 +1,17 @@
 """`proctor init`: from a repository of one's own to a verified attempt in two commands."""
 
 import json
+import tempfile
 from pathlib import Path
 
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
 from proctor.errors import InputError
 from proctor.ids import StrategyId
+from proctor.model.script import load_script
+from proctor.spec.check_mission import id_like
 from proctor.spec.load import load_spec
 from proctor.spec.model import Login
 from proctor.surface.cli.app import answer
@@ -190,3 +195,29 @@ def test_git_says_what_agents_can_work_on(tmp_path: Path) -> None:
 def test_how_tests_are_run_is_read_from_the_files(tmp_path: Path, files: dict[str, str], command: str | None) -> None:
     write(tmp_path, files)
     assert find_test_command(tmp_path) == command
+
+
+@settings(max_examples=60, deadline=None)
+@given(name=st.text(st.characters(exclude_characters="/\0", exclude_categories=["Cs"]), min_size=1, max_size=70))
+@example(name="2024")
+@example(name="1e3")
+@example(name="yes")
+@example(name="null")
+@example(name="2026-01-01")
+@example(name="a" * 39 + "-b")
+@example(name="a" * 63 + "-b")
+@example(name="!")
+@example(name="\ufeff\x85\u2028")
+@example(name="\udcff")
+def test_whatever_the_folder_is_called_what_is_written_loads(name: str) -> None:
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place) / name
+        try:
+            folder.mkdir()
+        except OSError:
+            return  # no folder can be called so: "..", or too long a name
+        for is_offline in (True, False):
+            file, *_ = write_start(start(folder, CODEX, is_offline=is_offline), is_forced=True)
+            loaded = load_spec(file)
+            assert loaded.spec.campaign in (id_like(name), "first")
+            assert [load_script(script).version for script in loaded.scripts.values()] == [1] * is_offline

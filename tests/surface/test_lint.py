@@ -168,3 +168,26 @@ def test_a_scripted_patch_of_lines_that_the_workspace_does_not_have_is_warned_of
     code, said = lint(SPEC)
     what = "a.txt has no such lines as its patch replaces; a patch takes whole lines"
     assert (code, said["warnings"]) == (0, [f"mission `fix`, say.yaml: {what}"])
+
+
+@pytest.mark.requirement("campaign.lint")
+def test_where_git_is_missing_all_else_is_told_too(
+    lint: Lint, folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    (folder / ".git").mkdir()
+    monkeypatch.setenv("PATH", str(tmp_path_factory.mktemp("empty")))
+    repositories = SPEC.replace("{copy: tree}", "{git: ., ref: HEAD}").replace("[cat, a.txt]", "[no-such-program]")
+    _, said = lint(repositories + "hooks: {before: [no-such-hook]}\n")
+    codes = [each["code"] for each in said["problems"]]
+    assert {"machine.binary-missing", "spec.missing-file"} <= set(codes)
+    assert "mission `fix`, probe 1: no-such-program is not on this machine" in said["warnings"][0]
+
+
+@pytest.mark.requirement("campaign.lint")
+def test_where_the_cache_cannot_be_written_all_else_is_told_too(
+    lint: Lint, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "cache").write_text("a file")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
+    _, said = lint(SPEC + "hooks: {before: [no-such-hook]}\n")
+    assert {"machine.unwritable", "spec.missing-file"} <= {each["code"] for each in said["problems"]}

@@ -10,6 +10,8 @@ from proctor.ids import AttemptId
 from proctor.spec.load import load_spec
 from proctor.surface.pricing import price_of
 from tests.lab import Lab, mission
+from tests.report.made import NO, STILL, tried
+from tests.report.made import YES as DONE
 from tests.surface.conftest import ask
 
 PAID = {"provider": "openai", "name": "gpt-x"}
@@ -29,6 +31,68 @@ def test_what_may_cost_money_is_refused_where_nobody_can_agree(lab: Lab, words: 
     unknown = "unknown: no attempt of every flow was measured here with prices"
     assert said.json["error"]["what"] == f"{cells} cell{'s' * (cells > 1)} on openai/gpt-x: {unknown}"
     assert not lab.root.exists()
+
+
+UNKNOWN = "unknown: no attempt of every flow was measured here with prices"
+
+
+def spec_of_two(lab: Lab) -> str:
+    """One flow that costs money, and one that does not."""
+    flows = [
+        {"id": "dear", "runtime": ["codex_app_server"], "model": PAID},
+        {"id": "free", "runtime": ["codex_app_server"], "model": HERE},
+    ]
+    return str(lab.write_spec([mission("one"), mission("two")], flows=flows, login="api-key"))
+
+
+def test_two_flows_are_not_compared_for_money_before_somebody_agreed(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    words = ("parity", "dear", "free", spec_of_two(lab), "--json")
+    error = ask(lab, *words).json["error"]
+    assert (error["code"], error["what"]) == ("policy.spending", f"4 cells on openai/gpt-x: {UNKNOWN}")
+    assert ask(lab, *words, "--yes").json["error"]["code"] == "policy.login", "the next thing that is looked at"
+
+
+TRIED = {"one.dear.r1": [DONE], "one.free.r1": [NO], "two.dear.r1": [STILL], "two.free.r1": []}
+
+
+@pytest.mark.parametrize(
+    ("words", "cells"),
+    [
+        (("campaign", "resume"), 2),
+        (("retry", "--only", "unscored"), 2),
+        (("retry", "--only", "one"), 2),
+        (("retry", "--only", "two.dear.r1"), 1),
+    ],
+)
+def test_what_is_left_of_a_campaign_is_gone_on_with_for_money_when_somebody_agreed_to_that(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], cells: int
+) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    tried(lab.root, TRIED)
+    words = (*words, "--spec", spec_of_two(lab), "--json")
+    error = ask(lab, *words).json["error"]
+    counted = f"{cells} cell{'s' * (cells > 1)}"
+    assert (error["code"], error["what"]) == ("policy.spending", f"{counted} on openai/gpt-x: {UNKNOWN}")
+    assert ask(lab, *words, "--yes").json["error"]["code"] == "policy.login", "the next thing that is looked at"
+
+
+@pytest.mark.parametrize(
+    ("words", "tries"),
+    [
+        (("campaign", "resume"), {"one.dear.r1": [DONE], "one.free.r1": [NO]}),
+        (("retry", "--only", "infra"), {"one.dear.r1": [DONE], "one.free.r1": [NO]}),
+        (("campaign", "resume"), {**TRIED, "two.dear.r1": [DONE]}),
+        (("retry", "--only", "one.free.r1"), TRIED),
+    ],
+)
+def test_where_nothing_that_costs_money_is_left_nobody_need_agree(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], tries: dict[str, Any]
+) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    tried(lab.root, tries)
+    said = ask(lab, *words, "--spec", spec_of_two(lab), "--json")
+    assert said.json["error"]["code"] == "policy.login", "the next thing that is looked at"
 
 
 @pytest.mark.parametrize("model", [PAID, HERE])
@@ -86,3 +150,66 @@ def test_the_time_is_that_of_the_narrowest_limit(lab: Lab, schedule: dict[str, A
     said = ask(lab, "run", spec_of(lab, model=PAID, **more), "--dry-run", "--json")
     assert said.json["longestMs"] == longest_ms
     assert "at worst" not in ask(lab, "run", spec_of(lab, model=PAID, **more), "--dry-run").stdout
+
+
+def cells_of(said: Any) -> tuple[list[str], int, float | None]:
+    return said["cells"], said["attemptsAtMost"], said["usd"]
+
+
+@pytest.mark.parametrize(
+    ("words", "cells"),
+    [
+        (("campaign", "resume"), ["two.dear.r1", "two.free.r1"]),
+        (("retry", "--only", "two"), ["two.dear.r1", "two.free.r1"]),
+        (("retry", "--only", "one.free.r1"), ["one.free.r1"]),
+        (("retry", "--only", "infra"), []),
+    ],
+)
+def test_a_dry_run_of_what_goes_on_with_a_campaign_tells_what_it_would_try(
+    lab: Lab, words: tuple[str, ...], cells: list[str]
+) -> None:
+    paths = tried(lab.root, {**TRIED, "two.dear.r1": []})
+    before = sorted(paths.folder.rglob("*"))
+    words = (*words, "--spec", spec_of_two(lab), "--dry-run")
+    said = ask(lab, *words, "--json")
+    is_dear = any("dear" in cell for cell in cells)
+    assert (said.code, cells_of(said.json)) == (0, (cells, len(cells), None if is_dear else 0.0))
+    assert ("Nothing to try: " in ask(lab, *words).stdout) == (not cells)
+    assert sorted(paths.folder.rglob("*")) == before
+
+
+@pytest.mark.parametrize(
+    ("words", "cells"),
+    [
+        (("campaign", "canary", "SPEC"), ["one.codex.r1"]),
+        (("campaign", "canary", "SPEC", "--missions", "2"), ["one.codex.r1", "two.codex.r1"]),
+        (
+            ("suite", "run", "SPEC", "--on", "codex_exec", "--mission", "two"),
+            ["two.codex-exec.r1", "two.codex-exec.r2"],
+        ),
+    ],
+)
+def test_every_dry_run_tells_the_same_of_what_it_would_run(lab: Lab, words: tuple[str, ...], cells: list[str]) -> None:
+    spec = spec_of(lab, model=PAID, limits={"attempt": "60s"})
+    words = tuple(spec if word == "SPEC" else word for word in words)
+    said = ask(lab, *words, "--dry-run", "--json")
+    assert (said.code, cells_of(said.json)) == (0, (cells, len(cells), None))
+    told = ask(lab, *words, "--dry-run").stdout
+    assert f"lab: {len(cells)} cell{'s' * (len(cells) > 1)}, {len(cells)} attempt" in told
+    assert f"cost: {UNKNOWN}\n" in told
+    assert not lab.root.exists()
+
+
+def test_the_plan_of_a_suite_tells_time_and_cost_like_a_dry_run(lab: Lab) -> None:
+    spec = spec_of(lab, model=PAID, limits={"attempt": "60s"})
+    words = ("suite", "plan", spec, "--on", "codex_exec")
+    dry = ask(lab, "suite", "run", *words[2:], "--dry-run", "--json").json
+    said = ask(lab, *words, "--json").json
+    assert {key: said[key] for key in ("cells", "attemptsAtMost", "longestMs", "usd")} == {
+        key: dry[key] for key in ("cells", "attemptsAtMost", "longestMs", "usd")
+    }
+    lines = ask(lab, "suite", "run", *words[2:], "--dry-run").stdout.splitlines()[-3:]
+    assert ask(lab, *words).stdout.splitlines()[-3:] == lines
+    nowhere = ask(lab, "suite", "plan", spec, "--json").json
+    assert (nowhere["cells"], nowhere["attemptsAtMost"], nowhere["longestMs"], nowhere["usd"]) == ([], None, None, None)
+    assert "cost: " not in ask(lab, "suite", "plan", spec).stdout

@@ -167,3 +167,17 @@ def test_without_a_terminal_there_is_a_line_for_each_thing_that_happens(tmp_path
         "    1.5 s  ask.codex.r1.1  abandoned: no evidence could be kept   (0 of 3)",
         "    1.5 s  fix.codex.r1.1  sealed: completed   (1 of 3)",
     ]
+
+
+def test_lines_that_had_no_room_are_counted_where_they_are_missing(tmp_path: Path) -> None:
+    written = io.StringIO()
+    screen = PlainScreen(Console(file=written, width=120), "night", picture=picture(FakeClock()))
+    for number in range(1003):
+        screen.stopping(f"line {number}")
+    screen.paint()
+    screen.stopping("line 1003")
+    screen.paint()
+    lines = written.getvalue().splitlines()
+    assert lines[:2] == ["3 lines left out", "line 3"]
+    assert lines[-2:] == ["line 1002", "line 1003"]
+    assert len(lines) == 1002

@@ -23,6 +23,7 @@ from tests.event.streams import total
 from tests.lab import Lab, mission, say_done
 from tests.report.made import CAMPAIGN, RUN
 from tests.runtime.twin import run
+from tests.surface.conftest import ask
 from tests.surface.watching import ALL, CODEX, FIX, began, picture, sealed, tool
 
 
@@ -204,3 +205,40 @@ def test_rows_are_added_to_a_file_and_one_that_cannot_be_written_is_refused(tmp_
     with pytest.raises(InputError) as caught, open_rows(tmp_path / "no" / "rows.jsonl"):
         pass
     assert (caught.value.code, caught.value.exit) == ("usage", 2)
+
+
+@pytest.mark.requirement("surface.progress")
+def test_a_disk_that_takes_no_more_rows_is_a_warning_of_the_run(tmp_path: Path) -> None:
+    async def watch() -> tuple[str, ...]:
+        with anyio.fail_after(10):
+            async with open_progress("night", rows_to=Path("/dev/full")) as progress:
+                progress.began(began(tmp_path))
+                progress.ended("done")
+            return tuple(progress.warnings())
+
+    assert anyio.run(watch) == ("--progress /dev/full: No space left on device; what was told after that is missing",)
+
+
+def test_a_reader_who_leaves_is_no_warning(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "rows")
+    reader = os.open(tmp_path / "rows", os.O_RDONLY | os.O_NONBLOCK)
+
+    async def watch() -> tuple[str, ...]:
+        with anyio.fail_after(10):
+            async with open_progress("night", rows_to=tmp_path / "rows") as progress:
+                os.close(reader)
+                progress.began(began(tmp_path))
+            return tuple(progress.warnings())
+
+    assert anyio.run(watch) == ()
+
+
+@pytest.mark.requirement("surface.progress")
+def test_a_run_that_an_error_ends_says_so_in_its_last_row(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    model = {"provider": "openai", "name": "gpt-x", "base_url": "http://127.0.0.1:1/v1"}
+    spec = lab.write_spec([mission("one")], model=model, login="api-key")
+    said = ask(lab, "run", str(spec), "--progress", str(lab.folder / "rows"), "--json")
+    assert said.json["error"]["code"] == "policy.login"
+    [row] = rows_in(lab.folder / "rows")
+    assert (row["type"], row["how"], row["settled"], row["cells"]) == ("run.ended", "policy.login", 0, 1)

@@ -341,3 +341,18 @@ def test_a_name_that_no_campaign_has_leads_to_those_there_are(lab: Lab, command:
     near = ask(lab, "campaign", command, "mode", "--json").json["error"]
     assert (near["code"], near["suggestion"]) == ("evidence.not-found", f"Did you mean `made`? `{every}` shows all.")
     assert ask(lab, "campaign", command, "nope", "--json").json["error"]["suggestion"] == every
+
+
+def test_where_several_run_a_cancel_without_a_name_asks_which(lab: Lab) -> None:
+    names = [CampaignId(f"{name}-20260101-12000{at}-aaaaaa") for at, name in enumerate(("day", "night"))]
+    one, other = (tried(lab.root, {"fix.codex.r1": []}, campaign_id=name) for name in names)
+    with campaign_lock(one), campaign_lock(other):
+        said = ask(lab, "campaign", "cancel", "--now", "--json")
+    error = said.json["error"]
+    assert (said.code, error["code"], error["what"]) == (
+        *(2, "evidence.ambiguous"),
+        f"2 campaigns run under {lab.root}",
+    )
+    assert error["suggestion"].splitlines() == [
+        f"proctor campaign cancel {name} --now --root {lab.root}" for name in reversed(names)
+    ]

@@ -82,8 +82,12 @@ def test_of_several_attempts_the_one_that_counts_is_shown_with_what_it_cost() ->
 @pytest.mark.requirement("surface.init")
 @pytest.mark.usefixtures("repository")
 def test_why_a_probe_did_not_verify_and_that_no_model_is_asked_is_said(lab: Lab) -> None:
-    said = ask(lab, "try", "Do it", "--on", "codex:gpt-5", "--offline", "--probe", "test -s calc.py")
+    said = ask(
+        lab, "try", "Do it", "--on", "codex:gpt-5", "--offline", "--probe", "test -s calc.py", "--progress", "rows"
+    )
     assert said.code == 1, said.stderr
+    rows = [json.loads(line)["type"] for line in Path("rows").read_text().splitlines()]
+    assert (rows[0], rows[-1], "attempt.settled" in rows) == ("run.began", "run.ended", True)
     assert "the model is a scripted one, and gpt-5 is not asked\n" in said.stderr
     told = said.stdout.partition("\nNot verified:\n")[2].splitlines()[:2]
     assert told == [

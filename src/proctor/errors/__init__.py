@@ -64,6 +64,16 @@ class ProctorError(Exception):
         return CODES[self.code]
 
     @property
+    def each(self) -> "tuple[ProctorError, ...]":
+        """All that is wrong: itself, or what it was collected from.
+
+        >>> one, other = InputError("usage", "one"), InputError("usage", "other")
+        >>> [error.what for error in CollectedInputError((one, other)).each], one.each == (one,)
+        (['one', 'other'], True)
+        """
+        return (self,)
+
+    @property
     def where(self) -> str | None:
         """
         >>> InputError("spec.type", "not a number", file="a.yaml", line=3, key="limits.turn").where
@@ -81,6 +91,10 @@ class InputError(ProctorError):
 
     exit = Exit.USAGE
 
+    @property
+    def each(self) -> "tuple[InputError, ...]":
+        return (self,)
+
 
 class CollectedInputError(InputError):
     """Several faults of one file, all told at once."""
@@ -91,6 +105,10 @@ class CollectedInputError(InputError):
             first.code, first.what, file=first.file, line=first.line, key=first.key, suggestion=first.suggestion
         )
         self.errors = errors
+
+    @property
+    def each(self) -> tuple[InputError, ...]:
+        return self.errors
 
 
 class MachineError(ProctorError):

@@ -12,7 +12,6 @@ from proctor.spec.duration import parse_duration_s
 from proctor.spec.literal import INSTEAD, WRITTEN_OUT, literal_secrets
 from proctor.spec.marked import Marked
 from proctor.spec.missions import Written, written_inline
-from proctor.spec.missions import inline_missions as inline_missions
 from proctor.spec.model import AUTO, SCRIPTED, CampaignSpec, FlowSpec, Isolation, Sandbox
 from proctor.spec.near import nearest, suggest
 from proctor.spec.select import places

@@ -1,12 +1,14 @@
 """What a spec names on disk, found and read once, with every fault of it."""
 
+import os
+import stat
 from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from proctor.canonical import digest_bytes
-from proctor.errors import CollectedInputError, InputError
+from proctor.errors import InputError
 from proctor.ids import Digest, FlowId
 from proctor.spec.marked import Marked, read_source
 from proctor.spec.missions import SUFFIX, Written, decode_text, find_files, read_mission, written_inline
@@ -119,10 +121,8 @@ class SpecFiles:
         except RuntimeError as error:  # a user of that name there is not
             self._refuse(self._marked.problem("spec.missing-file", str(error), key=key))
             return
-        if path.is_file():
+        if self._is_there(secret.file, path, stat.S_ISREG, key=key, problem=self._marked.problem):
             self.secret_files.append(path)
-        else:
-            self._miss(secret.file, path, key=key, problem=self._marked.problem)
 
     def _read_script(self, written: str, mission: Written) -> None:
         if written in self.scripts:
@@ -137,23 +137,17 @@ class SpecFiles:
     def _find_repository(self, written: str, mission: Written) -> None:
         """What it holds is for git to say, when the campaign is frozen."""
         path, name = self.folder / written, mission.mission.workspace.key
-        if name is not None and path.is_dir():
+        assert name is not None, "a repository has one"
+        if self._is_there(written, path, stat.S_ISDIR, key="workspace.git", problem=mission.problem):
             self.workspaces[name] = path
-        else:
-            self._miss(written, path, key="workspace.git", problem=mission.problem)
 
     def _find_folder(self, written: str, mission: Written) -> None:
         if written in self.workspaces:
             return
         path, key = self.folder / written, "workspace.copy"
-        try:
-            if not path.is_dir():
-                self._miss(written, path, key=key, problem=mission.problem)
-                return
-            real = path.resolve()
-        except OSError as error:
-            self._refuse(mission.problem("spec.unreadable", f"`{written}`: {error.strerror}", key=key))
+        if not self._is_there(written, path, stat.S_ISDIR, key=key, problem=mission.problem):
             return
+        real = path.resolve()
         self.workspaces[written] = path
         for hidden in self._hidden:
             if hidden.is_relative_to(real):
@@ -166,14 +160,14 @@ class SpecFiles:
     def _hidden(self) -> tuple[Path, ...]:
         """What no agent must see, where it really lies."""
         places = (self._spec_path, *self.scripts.values(), *(self.folder / each for each in self.sources))
-        return tuple(place.resolve() for place in places if place.exists())
+        return tuple(place.resolve() for place in places if os.path.exists(place))  # noqa: PTH110
 
     def _named(self, written: str) -> str:
         """How a file beside the spec is called: from where the spec is called from."""
         return str(self._spec_path.parent / written)
 
     def _refuse(self, error: InputError) -> None:
-        self.problems += error.errors if isinstance(error, CollectedInputError) else (error,)
+        self.problems += error.each
 
     def _unread(
         self, error: InputError, written: str, path: Path, *, key: str, problem: Callable[..., InputError]
@@ -183,8 +177,30 @@ class SpecFiles:
         else:
             self._refuse(problem("spec.unreadable", f"`{written}`: {error.what}", key=key))
 
+    def _is_there(
+        self,
+        written: str,
+        path: Path,
+        is_kind: Callable[[int], bool],
+        *,
+        key: str,
+        problem: Callable[..., InputError],
+    ) -> bool:
+        """Whether that kind of thing is there; where not, why not is among the problems."""
+        try:
+            if is_kind(path.stat().st_mode):
+                return True
+        except (FileNotFoundError, NotADirectoryError, ValueError):  # a NUL in the path
+            pass
+        except OSError as error:
+            self._refuse(problem("spec.unreadable", f"`{written}`: {error.strerror}", key=key))
+            return False
+        self._miss(written, path, key=key, problem=problem)
+        return False
+
     def _miss(self, written: str, path: Path, *, key: str, problem: Callable[..., InputError]) -> None:
-        what = f"`{written}` is a file, not a folder" if path.is_file() else f"there is no `{written}`"
+        is_file = os.path.isfile(path)  # noqa: PTH113  one that is denied is none
+        what = f"`{written}` is a file, not a folder" if is_file else f"there is no `{written}`"
         try:
             close = nearest(path.name, sorted(entry.name for entry in path.parent.iterdir()))
         except OSError:

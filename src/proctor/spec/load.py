@@ -12,11 +12,12 @@ import yaml
 from msgspec import structs
 
 from proctor.canonical import digest_bytes
-from proctor.errors import CollectedInputError, InputError
+from proctor.errors import InputError
 from proctor.ids import Digest, FlowId, MissionId
 from proctor.spec.check import faults
+from proctor.spec.collected import raise_collected
 from proctor.spec.files import SpecFiles
-from proctor.spec.marked import Marked, decode_bytes, raise_collected, read_source
+from proctor.spec.marked import Marked, decode_bytes, read_source
 from proctor.spec.missions import Written
 from proctor.spec.model import CampaignSpec, FlowSpec, MissionSpec
 from proctor.spec.prices import Prices, price_faults
@@ -79,6 +80,11 @@ class LoadedSpec:
         return self.folder / Path(self.file).name
 
     @property
+    def cell_count(self) -> int:
+        """Missions × flows × repeats."""
+        return len(self.missions) * len(self.spec.flows) * self.spec.repeats
+
+    @property
     def source_digests(self) -> dict[str, Digest]:
         return {written: digest_bytes(source) for written, source in self.sources.items()}
 
@@ -113,8 +119,7 @@ def load_built(
     try:
         return replace(_load(source, path, given=given, excused=excused), file=name, is_built=True)
     except InputError as error:
-        told = error.errors if isinstance(error, CollectedInputError) else (error,)
-        raise_collected([_without_line(each, file=name) if each.file == str(path) else each for each in told])
+        raise_collected([_without_line(each, file=name) if each.file == str(path) else each for each in error.each])
 
 
 def _without_line(error: InputError, *, file: str) -> InputError:
@@ -171,21 +176,19 @@ def _blamed_on(marked: Marked[CampaignSpec]) -> Iterator[None]:
     try:
         yield
     except InputError as error:
-        each = error.errors if isinstance(error, CollectedInputError) else (error,)
         raise_collected(
             [
                 marked.problem(
                     one.code, one.what, key=f"select.{one.key}" if one.key else "select", suggestion=one.suggestion
                 )
-                for one in each
+                for one in error.each
             ]
         )
 
 
 def _refuse_other_versions(error: InputError, source: bytes) -> None:
     """In a spec of another version nothing else is worth telling: its other keys may well be right there."""
-    each = error.errors if isinstance(error, CollectedInputError) else (error,)
-    for problem in each:
+    for problem in error.each:
         if problem.key == "version" and problem.code == "spec.type":
             is_newer = _NEWER.search(source) is not None
             raise InputError(

@@ -9,17 +9,17 @@ from datetime import date
 from enum import Enum
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, Final, Generic, Literal, NoReturn, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Any, Final, Generic, Literal, TypeVar, Union, get_args, get_origin
 
 import msgspec
 
-from proctor.errors import CollectedInputError, InputError
-from proctor.spec.literal import INSTEAD, WRITTEN_OUT, looks_secret, unspoken
+from proctor.errors import InputError
+from proctor.spec.collected import MAX_PROBLEMS, raise_collected
+from proctor.spec.literal import INSTEAD, WRITTEN_OUT, looks_secret
 from proctor.spec.near import MAX_WORD, nearest, suggest
 from proctor.spec.tree import Node, child_path, read_tree
 
 MAX_FILE_BYTES: Final = 4 * 1024 * 1024
-MAX_PROBLEMS: Final = 100
 
 T = TypeVar("T")
 
@@ -123,24 +123,6 @@ def decode_tree(root: Node, type_: type[T], *, file: str, problems: Iterable[Inp
     if found:
         raise_collected(found)
     return Marked(value=value, file=file, root=root)
-
-
-def raise_collected(problems: Iterable[InputError]) -> NoReturn:
-    """One fault as itself, several as one error: file by file as they are first told of, each in its own order."""
-    found = list(problems)
-    files = {problem.file: at for at, problem in reversed(list(enumerate(found)))}
-    found.sort(key=lambda problem: (files[problem.file], problem.line or 0))
-    ordered = [_unspoken(each) for each in found[:MAX_PROBLEMS]]
-    raise ordered[0] if len(ordered) == 1 else CollectedInputError(tuple(ordered))
-
-
-def _unspoken(problem: InputError) -> InputError:
-    """The same without a secret, which may stand where a name, an id or a path was meant to."""
-    key, suggestion = (text and unspoken(text) for text in (problem.key, problem.suggestion))
-    what = unspoken(problem.what)
-    if (what, key, suggestion) == (problem.what, problem.key, problem.suggestion):
-        return problem
-    return InputError(problem.code, what, file=problem.file, line=problem.line, key=key, suggestion=suggestion)
 
 
 def _bare(type_: Any) -> Any:

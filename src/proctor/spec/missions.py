@@ -2,13 +2,13 @@
 
 import os
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from proctor.errors import CollectedInputError, InputError
+from proctor.errors import InputError
 from proctor.ids import MissionId
+from proctor.spec.collected import raise_collected
 from proctor.spec.marked import Marked, decode_tree, read_source
 from proctor.spec.model import CampaignSpec, MissionSpec, MissionTerms
 from proctor.spec.running import MissionsFolder
@@ -76,14 +76,14 @@ def parse_mission(source: bytes, *, id_: str, file: str) -> Marked[MissionSpec]:
     try:
         terms = _decode_matter(matter, file=file)
     except InputError as error:
-        problems += _each(error)
+        problems += error.each
     prompt = body.lstrip("\r\n").rstrip()
     if not prompt:
         suggestion = "Write what the agent is to do below the second `---`." if matter else "Write it."
         what = "there is no prompt"
         problems.append(InputError("spec.missing-key", what, file=file, line=body_line, suggestion=suggestion))
     if terms is None or problems:
-        raise problems[0] if len(problems) == 1 else CollectedInputError(tuple(problems))
+        raise_collected(problems)
     entries = terms.root.value if isinstance(terms.root.value, dict) else {}
     prompt_line = body_line + body[: len(body) - len(body.lstrip("\r\n"))].count("\n")
     root = Node(
@@ -128,7 +128,3 @@ def _decode_matter(matter: str, *, file: str) -> Marked[MissionTerms]:
     # Front matter of comments alone says nothing.
     root = Node(line=1, value={}) if root.value is None else root
     return decode_tree(root, MissionTerms, file=file, problems=problems)
-
-
-def _each(error: InputError) -> Iterator[InputError]:
-    yield from error.errors if isinstance(error, CollectedInputError) else (error,)

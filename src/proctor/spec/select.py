@@ -4,7 +4,8 @@ import re
 from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 
-from proctor.errors import CollectedInputError, InputError
+from proctor.errors import InputError
+from proctor.spec.collected import raise_collected
 from proctor.spec.model import MissionSpec
 from proctor.spec.near import nearest, suggest
 from proctor.spec.running import SelectSpec
@@ -18,9 +19,8 @@ def select(missions: Sequence[MissionSpec], wanted: SelectSpec) -> tuple[Mission
 
     InputError, with a key of `wanted`, where it names what is not there, or where nothing is left.
     """
-    problems = tuple(_problems(missions, wanted))
-    if problems:
-        raise problems[0] if len(problems) == 1 else CollectedInputError(problems)
+    if problems := tuple(_problems(missions, wanted)):
+        raise_collected(problems)
     first, last = (1, len(missions)) if wanted.range is None else places(wanted.range)
     chosen = tuple(
         mission

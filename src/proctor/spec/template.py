@@ -5,8 +5,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from proctor.errors import CollectedInputError, InputError
+from proctor.errors import InputError
 from proctor.ids import FlowId, MissionId
+from proctor.spec.collected import raise_collected
 from proctor.spec.model import MissionSpec
 from proctor.spec.near import suggest
 
@@ -31,9 +32,8 @@ class Template:
 
 def parse_template(text: str, *, file: str) -> Template:
     """InputError, with every token that is none and its line."""
-    problems = tuple(_problems(text, file=file))
-    if problems:
-        raise problems[0] if len(problems) == 1 else CollectedInputError(problems)
+    if problems := tuple(_problems(text, file=file)):
+        raise_collected(problems)
     return Template(parts=tuple(_TOKEN.split(text)))
 
 

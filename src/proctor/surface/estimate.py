@@ -1,6 +1,7 @@
 """What a campaign would come to: cells, attempts, time at full length, and money as far as it was measured."""
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from ipaddress import ip_address
 from math import ceil
@@ -53,28 +54,37 @@ class Estimate(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         return any(flow.is_paid for flow in self.flows)
 
 
-def estimate(loaded: LoadedSpec, *, root: RootPaths) -> Estimate:
-    """From the spec, and from what attempts of the same flows have cost under this root."""
+def may_cost(loaded: LoadedSpec) -> bool:
+    """Whether somebody may have to pay for a cell of it."""
+    return any(_is_paid(resolve_flow(flow, spec=loaded.spec).model, loaded) for flow in loaded.spec.flows)
+
+
+def estimate(loaded: LoadedSpec, *, root: RootPaths, only: Collection[CellId] | None = None) -> Estimate:
+    """From the spec, and from what attempts of the same flows have cost under this root. Of all cells, or `only` these.
+
+    Flows of which no cell is tried are left out.
+    """
     spec = loaded.spec
-    flows = [resolve_flow(flow, spec=spec) for flow in spec.flows]
-    cells = tuple(id_ for id_, *_ in name_cells(spec, missions=loaded.missions))
+    named = [(id_, flow.id) for id_, _, flow, _ in name_cells(spec, missions=loaded.missions)]
+    cells = tuple(id_ for id_, _ in named if only is None or id_ in only)
+    of_flow = Counter(flow for id_, flow in named if only is None or id_ in only)
+    flows = [resolve_flow(flow, spec=spec) for flow in spec.flows if flow.id in of_flow]
     past = list(_past(root)) if any(not flow.model.is_scripted or loaded.prices for flow in flows) else []
     told = tuple(_of_flow(flow, loaded, past) for flow in flows)
-    a_flow = len(cells) // len(flows)
     schedule, attempt_ms = resolve_schedule(spec), resolve_limits(spec.limits).attempt_ms
     cell_ms = (1 + schedule.retries) * attempt_ms
     cell_ms = cell_ms if schedule.mission_ms is None else min(cell_ms, schedule.mission_ms)
     attempts_at_most = len(cells) * (1 + schedule.retries)
     starts_ms = (attempts_at_most - 1) * schedule.start_interval_ms
-    longest_ms = max(ceil(len(cells) / _at_a_time(flows, schedule)) * cell_ms, starts_ms + attempt_ms)
-    each = [flow.usd_each for flow in told]
+    longest_ms = max(ceil(len(cells) / _at_a_time(flows, schedule)) * cell_ms, starts_ms + attempt_ms) if cells else 0
+    each = [(flow.usd_each, of_flow[flow.flow_id]) for flow in told]
     return Estimate(
         campaign=spec.campaign,
         cells=cells,
         flows=told,
         attempts_at_most=attempts_at_most,
         longest_ms=longest_ms if schedule.campaign_ms is None else min(longest_ms, schedule.campaign_ms),
-        usd=None if None in each else sum(usd * a_flow for usd in each if usd is not None),
+        usd=None if any(usd is None for usd, _ in each) else sum(usd * number for usd, number in each if usd),
     )
 
 

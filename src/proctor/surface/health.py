@@ -5,7 +5,7 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Literal
 
@@ -19,12 +19,13 @@ from proctor.config.model import Config, Rollout
 from proctor.contain.bundled import bundled_bwrap
 from proctor.contain.ladder import choose, survey
 from proctor.contain.reap import Reaped, reap_leftovers
-from proctor.errors import CODES, InputError, MachineError, ProctorError
+from proctor.errors import CODES, InputError, MachineError
 from proctor.evidence.health import LaneHealth, LaneKey, read_health
 from proctor.evidence.layout import RootPaths
+from proctor.ids import StrategyId
 from proctor.runtime.lane import check_config
 from proctor.runtime.registry import offers
-from proctor.surface.finding import Finding
+from proctor.surface.finding import Finding, failed, look
 from proctor.surface.holdings import size_of
 from proctor.surface.logins import find_logins
 from proctor.surface.order import check_order
@@ -43,36 +44,31 @@ def check_health(root: Path) -> Iterator[Finding]:
     yield Finding(
         name="proctor", status="ok", what=f"{__version__} on Python {sys.version.split()[0]}, {sys.executable}"
     )
-    yield _containment()
+    yield from look("containment", _containment)
     config, finding = _config()
     yield finding
     health: Mapping[LaneKey, LaneHealth] = {}
+    outcomes: Mapping[StrategyId, Mapping[str, int]] = {}
     try:
         health = read_health(RootPaths(root).health)
-    except MachineError as error:
-        yield msgspec.structs.replace(_failed("health", error), status="warn")
-    outcomes = count_outcomes(RootPaths(root))
-    yield from (_runtime(each, health, outcomes.get(each.id, {})) for each in find_programs(config))
+        outcomes = count_outcomes(RootPaths(root))
+    except (MachineError, OSError) as error:
+        yield msgspec.structs.replace(failed("health", error), status="warn")
+    yield from look("runtimes", _runtimes, config, health, outcomes)
     yield _model()
-    yield _logins(config)
-    yield _writable("evidence", root)
-    for name, place in (("cache", places.cache_dir), ("state", places.state_dir)):
-        try:
-            yield _writable(name, place())
-        except ProctorError as error:
-            yield msgspec.structs.replace(_failed(name, error), todo=_mend(name))
-    yield _disk(root)
-    yield _leftovers()
-    yield _scratch()
+    yield from look("logins", _logins, config)
+    yield from look("evidence", _writable, "evidence", lambda: root)
+    yield from look("cache", _writable, "cache", places.cache_dir, todo=_mend("cache"))
+    yield from look("state", _writable, "state", places.state_dir, todo=_mend("state"))
+    yield from look("disk", _disk, root)
+    yield from look("leftovers", _leftovers)
+    yield from look("scratch", _scratch)
     yield from check_order(RootPaths(root), config)
 
 
 def _containment() -> Finding:
-    try:
-        findings = survey(bundled_bwrap=bundled_bwrap())
-        chosen = choose(findings)
-    except ProctorError as error:
-        return _failed("containment", error)
+    findings = survey(bundled_bwrap=bundled_bwrap())
+    chosen = choose(findings)
     others = [each for each in findings if each.variant is not chosen.variant]
     return Finding(
         name="containment",
@@ -116,6 +112,13 @@ def _config() -> tuple[Config, Finding]:
         todo="Install them, or take them out of `plugins`." if absent else None,
         facts={"files": [file.file for file in config.files], "plugins": config.plugins},
     )
+
+
+def _runtimes(
+    config: Config, health: Mapping[LaneKey, LaneHealth], outcomes: Mapping[StrategyId, Mapping[str, int]]
+) -> Iterator[Finding]:
+    for each in find_programs(config):
+        yield from look(each.id, _runtime, each, health, outcomes.get(each.id, {}))
 
 
 def _runtime(found: Program, health: Mapping[LaneKey, LaneHealth], outcomes: Mapping[str, int]) -> Finding:
@@ -192,8 +195,9 @@ def _logins(config: Config) -> Finding:
     )
 
 
-def _writable(name: str, folder: Path) -> Finding:
+def _writable(name: str, place: Callable[[], Path]) -> Finding:
     """Tried, not guessed: permission bits do not tell of a read-only or full disk."""
+    folder = place()
     full = folder.absolute()
     there = _nearest(full)
     if not there.is_dir():
@@ -216,8 +220,8 @@ def _mend(name: str) -> str:
 
 
 def _nearest(full: Path) -> Path:
-    """The path, or what there is of the way to it."""
-    return next(each for each in (full, *full.parents) if each.exists())
+    """The path, or what can be seen of the way to it."""
+    return next(each for each in (full, *full.parents) if os.path.exists(each))  # noqa: PTH110  one that is denied is not there
 
 
 def _disk(root: Path) -> Finding:
@@ -230,10 +234,7 @@ def _disk(root: Path) -> Finding:
 
 
 def _leftovers() -> Finding:
-    try:
-        reaped = reap_leftovers(places.state_dir() / "spawns")
-    except ProctorError as error:
-        return _failed("leftovers", error)
+    reaped = reap_leftovers(places.state_dir() / "spawns")
     killed = [each for each in reaped if each.killed]
     alive = [each for each in reaped if not each.is_gone]
     facts = {"reaped": [msgspec.to_builtins(each) for each in reaped]}
@@ -253,12 +254,9 @@ def _told(spawns: list[Reaped]) -> tuple[str, ...]:
 
 
 def _scratch() -> Finding:
-    try:
-        runs = scratch_of_runs()
-        sizes = {folder.name: size_of(folder) for folder in runs.iterdir()} if runs.is_dir() else {}
-        swept = sweep(runs)
-    except (ProctorError, OSError) as error:
-        return Finding(name="scratch", status="fail", what=str(error), todo=CODES["machine.unwritable"].todo)
+    runs = scratch_of_runs()
+    sizes = {folder.name: size_of(folder) for folder in runs.iterdir()} if runs.is_dir() else {}
+    swept = sweep(runs)
     told = [
         f"{len(names)} {word} ({sum(sizes.get(name, 0) for name in names) / 1e6:.1f} MB)"
         for names, word in (
@@ -279,7 +277,3 @@ def _scratch() -> Finding:
     todo = CODES["machine.unwritable"].todo if swept.refused else None
     status: Literal["ok", "warn"] = "warn" if swept.refused else "ok"
     return Finding(name="scratch", status=status, what=", ".join(told) or "nothing left behind", todo=todo, facts=facts)
-
-
-def _failed(name: str, error: ProctorError) -> Finding:
-    return Finding(name=name, status="fail", what=error.what, todo=error.meaning.todo, facts={"code": error.code})

@@ -1,14 +1,15 @@
 """A first spec for a repository: what was found in it, written so that it runs at once."""
 
 import json
-import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from proctor.errors import InputError, disk_refusal
 from proctor.evidence.disk import replace_file
+from proctor.spec.check_mission import id_like
 from proctor.spec.model import Login
+from proctor.spec.tree import UNPRINTABLE
 from proctor.surface.surroundings import Agent, Repository
 from proctor.surface.unseen import exclude
 
@@ -63,7 +64,7 @@ def render_spec(start: Start) -> str:
 # Missions (what to do) x flows (who does it, and how) x repeats.    proctor run {SPEC}
 # Keep this file out of commits: agents work on clones, and must not see how they are judged.
 version: 1
-campaign: {campaign_name(start.folder)}
+campaign: {_quoted(campaign_name(start.folder))}
 
 missions:
   - id: notes
@@ -151,8 +152,8 @@ def _notes(folder: Path) -> str:
 
 
 def _quoted(text: str) -> str:
-    """As YAML takes it on one line, which JSON is."""
-    return json.dumps(text, ensure_ascii=False)
+    """As YAML takes it on one line, which JSON is, without what no YAML may hold."""
+    return json.dumps(UNPRINTABLE.sub("\N{REPLACEMENT CHARACTER}", text), ensure_ascii=False)
 
 
 def campaign_name(folder: Path) -> str:
@@ -160,4 +161,4 @@ def campaign_name(folder: Path) -> str:
     >>> campaign_name(Path("/a/My Repo (2)"))
     'my-repo-2'
     """
-    return re.sub(r"[^a-z0-9]+", "-", folder.resolve().name.lower()).strip("-")[:40] or "first"
+    return id_like(folder.resolve().name) or "first"

@@ -16,7 +16,7 @@ from proctor.campaign.preflight import Joining, secrets_of
 from proctor.config.load import load_config
 from proctor.contain.bundled import bundled_bwrap
 from proctor.contain.ladder import choose, survey
-from proctor.errors import CollectedInputError, InputError, ProctorError
+from proctor.errors import InputError, ProctorError, disk_refusal
 from proctor.ids import FlowId
 from proctor.model.script import Patch, Script, load_script
 from proctor.plan.expand import resolve_flow
@@ -45,7 +45,7 @@ def lint(loaded: LoadedSpec) -> Linted:
     _try(found, lambda: _lint_flows(loaded, found))
     _try(found, lambda: choose(survey(bundled_bwrap=bundled_bwrap())))
     found.problems += _hook_problems(loaded)
-    found.problems += _workspace_problems(loaded)
+    _try(found, lambda: _lint_workspaces(loaded, found))
     found.warnings += _probe_warnings(loaded)
     found.warnings += _script_warnings(loaded)
     found.warnings += _schedule_warnings(loaded)
@@ -55,10 +55,10 @@ def lint(loaded: LoadedSpec) -> Linted:
 def _try(found: Linted, check: Callable[[], object]) -> None:
     try:
         check()
-    except CollectedInputError as error:
-        found.problems += error.errors
     except ProctorError as error:
-        found.problems.append(error)
+        found.problems += error.each
+    except OSError as error:
+        found.problems.append(disk_refusal(error, path=error.filename))
 
 
 def _lint_flows(loaded: LoadedSpec, found: Linted) -> None:
@@ -116,23 +116,24 @@ def _lacking(command: list[str] | str | None, *, cwd: Path) -> str | None:
     return f"there is no program at {named}" if "/" in program else f"there is no program {program} on PATH"
 
 
-def _workspace_problems(loaded: LoadedSpec) -> Iterator[InputError]:
+def _lint_workspaces(loaded: LoadedSpec, found: Linted) -> None:
     """They are copied as for a run, and the copies thrown away."""
-    places.cache_dir().mkdir(mode=0o700, parents=True, exist_ok=True)
-    seen: set[str] = set()
-    for mission in loaded.missions:
-        key = mission.workspace.key
-        if key is None or key in seen:
-            continue
-        seen.add(key)
-        folder = Path(tempfile.mkdtemp(prefix="lint-", dir=places.cache_dir()))
-        try:
-            copy_workspaces(replace(loaded, missions=(mission,)), into=folder / "bases")
-        except InputError as error:
-            yield error
-        finally:
-            with suppress(OSError):
-                remove(folder)
+    cache = places.cache_dir()
+    cache.mkdir(mode=0o700, parents=True, exist_ok=True)
+    of_key = {mission.workspace.key: mission for mission in reversed(loaded.missions)}
+    first = [mission for mission in loaded.missions if mission is of_key[mission.workspace.key]]
+    for mission in first:
+        if mission.workspace.key is not None:
+            _try(found, partial(_copy_workspace, replace(loaded, missions=(mission,)), cache=cache))
+
+
+def _copy_workspace(loaded: LoadedSpec, *, cache: Path) -> None:
+    folder = Path(tempfile.mkdtemp(prefix="lint-", dir=cache))
+    try:
+        copy_workspaces(loaded, into=folder / "bases")
+    finally:
+        with suppress(OSError):
+            remove(folder)
 
 
 def _probe_warnings(loaded: LoadedSpec) -> Iterator[str]:
@@ -183,6 +184,5 @@ def _schedule_warnings(loaded: LoadedSpec) -> Iterator[str]:
     for key, most in limits.items():
         if most > schedule.parallel:
             yield f"`schedule.{key}` is {most}, and never reached: `parallel` is {schedule.parallel}"
-    cells = len(loaded.missions) * len(loaded.spec.flows) * loaded.spec.repeats
-    if schedule.parallel > cells and schedule.parallel != type(schedule)().parallel:
-        yield f"`schedule.parallel` is {schedule.parallel}, and there are {cells} cells in all"
+    if schedule.parallel > loaded.cell_count and schedule.parallel != type(schedule)().parallel:
+        yield f"`schedule.parallel` is {schedule.parallel}, and there are {loaded.cell_count} cells in all"

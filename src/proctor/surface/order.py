@@ -2,10 +2,8 @@
 
 import os
 from collections.abc import Iterator
-from datetime import UTC, date, datetime
+from datetime import UTC, datetime
 from pathlib import Path
-
-import yaml
 
 from proctor import places
 from proctor.campaign.retention import Rule
@@ -14,26 +12,28 @@ from proctor.clock import SYSTEM_CLOCK
 from proctor.config.model import Config
 from proctor.config.retention import parse_age_s, parse_size_bytes
 from proctor.contain.intent import LOCK
-from proctor.errors import EvidenceError, ProctorError
+from proctor.errors import EvidenceError, InputError
 from proctor.evidence.layout import RootPaths
 from proctor.report.query import campaigns_by_age
 from proctor.report.words import plural
-from proctor.surface.finding import Finding
+from proctor.spec.marked import decode_bytes, read_source
+from proctor.spec.model import CampaignSpec
+from proctor.spec.prices import decode_prices
+from proctor.surface.finding import Finding, look
 from proctor.surface.gc import REMOVED, plan_clearing
+from proctor.surface.init import SPEC
 from proctor.surface.standing import status_of
 
-SPEC = "proctor.yaml"
 _MOST_NAMES = 5
 _OLD_PRICES_DAYS = 90
 
 
 def check_order(root: RootPaths, config: Config) -> Iterator[Finding]:
     """In the order in which one would put it in order."""
-    yield _campaigns(root)
-    yield _locks(root)
-    yield _retention(root, config)
-    if (prices := _prices(Path.cwd())) is not None:
-        yield prices
+    yield from look("campaigns", _campaigns, root)
+    yield from look("locks", _locks, root)
+    yield from look("retention", _retention, root, config)
+    yield from look("prices", _prices, Path.cwd())
 
 
 def _campaigns(root: RootPaths) -> Finding:
@@ -75,11 +75,8 @@ def _campaigns(root: RootPaths) -> Finding:
 
 def _locks(root: RootPaths) -> Finding:
     """The kernel drops a dead owner's, so that the file it leaves blocks nobody."""
-    try:
-        spawns = places.state_dir() / "spawns"
-        owners = [*(each.folder for each in root.campaigns()), *_folders(scratch_of_runs()), *_folders(spawns)]
-    except ProctorError as error:
-        return Finding(name="locks", status="warn", what=error.what, todo=error.meaning.todo)
+    spawns = places.state_dir() / "spawns"
+    owners = [*(each.folder for each in root.campaigns()), *_folders(scratch_of_runs()), *_folders(spawns)]
     there = [folder for folder in (*owners, root.folder / REMOVED) if os.path.lexists(folder / LOCK)]
     held = [str(folder) for folder in there if is_locked(folder)]
     dead = len(there) - len(held)
@@ -111,18 +108,18 @@ def _retention(root: RootPaths, config: Config) -> Finding:
     return Finding(name="retention", status="warn", what=what, todo="proctor gc --dry-run", facts=facts)
 
 
-def _prices(folder: Path) -> Finding | None:
+def _prices(folder: Path) -> Iterator[Finding]:
     """Of the spec that lies here, where it names a price file."""
     try:
-        named = yaml.safe_load((folder / SPEC).read_text())["prices"]
-        since = yaml.safe_load((folder / named).read_text())["since"]
-    except (OSError, ValueError, KeyError, TypeError, yaml.YAMLError):
-        return None  # whoever runs the spec tells what is wrong with it
-    if not isinstance(since, date):
-        return None
-    days = (datetime.now(tz=UTC).date() - since).days
+        named = decode_bytes(read_source(folder / SPEC), CampaignSpec, file=SPEC).value.prices
+        if named is None:
+            return
+        prices = decode_prices(read_source(folder / named), file=named)
+    except InputError:
+        return  # whoever runs the spec tells what is wrong with it
+    days = (datetime.now(tz=UTC).date() - prices.since).days
     is_old = days > _OLD_PRICES_DAYS
-    return Finding(
+    yield Finding(
         name="prices",
         status="warn" if is_old else "ok",
         what=f"{folder / named} is {days} days old",

@@ -90,7 +90,7 @@ class RunStopping(ProgressRow, tag="run.stopping", frozen=True, kw_only=True):
 
 
 class RunEnded(ProgressRow, tag="run.ended", frozen=True, kw_only=True):
-    """The run is over: "done", or what kept it from going on."""
+    """The run is over: "done", what kept it from going on, or the code of the error that ended it."""
 
     how: str
     settled: int

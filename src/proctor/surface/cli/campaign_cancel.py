@@ -12,7 +12,6 @@ from proctor.evidence.layout import CampaignPaths, RootPaths
 from proctor.report.ledger import is_live
 from proctor.report.query import campaigns_by_age
 from proctor.surface.cli.calling import Calling
-from proctor.surface.cli.campaign_run import ID
 from proctor.surface.cli.command import JSON, ROOT, Command, argument, evidence_root
 from proctor.surface.cli.meant import find_campaign
 from proctor.surface.cli.output import Output
@@ -23,11 +22,11 @@ def cancel(*, id_: str | None, is_now: bool, root: Path | None, as_json: bool) -
     """Have a running campaign end: what runs finishes, nothing new begins.
 
     With --now what runs is stopped, and sealed as cancelled. A campaign can be resumed either
-    way. Without ID it is the one that runs.
+    way. Without ID it is the one that runs; where several do, say which.
     """
     output = Output(is_json=as_json)
     root_paths = RootPaths(evidence_root(root))
-    campaign = _running(root_paths) if id_ is None else find_campaign(id_, root=root_paths)
+    campaign = _running(root_paths, is_now=is_now) if id_ is None else find_campaign(id_, root=root_paths)
     pid = _signal(campaign, is_now=is_now)
     if as_json:
         output.json({"campaignId": campaign.folder.name, "pid": pid, "isNow": is_now})
@@ -39,11 +38,16 @@ def cancel(*, id_: str | None, is_now: bool, root: Path | None, as_json: bool) -
     return 0
 
 
-def _running(root: RootPaths) -> CampaignPaths:
+def _running(root: RootPaths, *, is_now: bool) -> CampaignPaths:
     running = [each for each in campaigns_by_age(root) if is_live(each)]
     if not running:
         raise InputError("campaign.not-running", f"no campaign runs under {root.folder}")
-    return running[-1]
+    if len(running) > 1:
+        now = " --now" if is_now else ""
+        tries = [f"proctor campaign cancel {each.folder.name}{now}" for each in reversed(running)]
+        what = f"{len(running)} campaigns run under {root.folder}"
+        raise InputError("evidence.ambiguous", what, suggestion="\n".join(tries))
+    return running[0]
 
 
 def _signal(campaign: CampaignPaths, *, is_now: bool) -> int:
@@ -76,12 +80,16 @@ def _is_caught(number: signal.Signals, *, pid: int) -> bool:
     return bool(int(caught, 16) >> (number - 1) & 1)
 
 
+RUNNING = argument(
+    "id_", metavar="ID", nargs="?", help="The campaign: its id, a beginning of it or its name; else the one that runs."
+)
+
 COMMANDS = {
     "campaign cancel": Command(
         call=cancel,
         example="proctor campaign cancel --now",
         arguments=(
-            ID,
+            RUNNING,
             argument("--now", dest="is_now", action="store_true", help="Do not wait for what runs."),
             ROOT,
             JSON,

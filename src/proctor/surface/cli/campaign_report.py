@@ -1,5 +1,6 @@
 """`proctor campaign report` and `proctor campaign publish-check`."""
 
+import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -28,7 +29,7 @@ def report(
     Exits as the worst result says: 0 all passed, 1 some failed or a gate blocks, 3 infrastructure,
     4 something is missing or unverified, 5 evidence is invalid.
     """
-    if output_file is not None and not output_file.parent.is_dir():
+    if output_file is not None and not os.path.isdir(output_file.parent):  # noqa: PTH112
         raise InputError("usage", f"--output: there is no folder {output_file.parent}")
     place = find_campaign(ref, root=RootPaths(evidence_root(root)))
     damage = None

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Unpack
 
 import msgspec
 
@@ -9,52 +10,36 @@ from proctor.errors import InputError
 from proctor.evidence.layout import RootPaths
 from proctor.spec.running import SelectSpec
 from proctor.surface.cli import run as shortcut
-from proctor.surface.cli.command import JSON, PROGRESS, ROOT, Command, argument, evidence_root
-from proctor.surface.cli.drive import drive
+from proctor.surface.cli.command import Command, argument, evidence_root
 from proctor.surface.cli.meant import find_campaign
 from proctor.surface.cli.resuming import can_resume, load_again
-from proctor.surface.cli.run import KEEP_SCRATCH, SPEC, YES, tell
+from proctor.surface.cli.run import HOW, SPEC, How, carry_out
 from proctor.surface.cli.selecting import SELECT, load_selected
 
 
-def canary(
-    *,
-    spec: Path,
-    missions: int,
-    is_agreed: bool,
-    root: Path | None,
-    as_json: bool,
-    is_scratch_kept: bool,
-    rows_to: Path | None,
-    select: SelectSpec,
-) -> int:
+def canary(*, spec: Path, missions: int, select: SelectSpec, **how: Unpack[How]) -> int:
     """Try the first missions of a campaign, once in every flow.
 
     It has evidence and a report of its own: the campaign itself has not begun by it.
     """
     if missions < 1:
         raise InputError("usage", "a canary is of one mission at least")
-    folder, loaded = evidence_root(root), load_selected(spec, select)
+    folder, loaded = evidence_root(how["root"]), load_selected(spec, select)
     trial = replace(loaded, missions=loaded.missions[:missions], spec=msgspec.structs.replace(loaded.spec, repeats=1))
-    driven = drive(
-        trial, root=folder, is_scratch_kept=is_scratch_kept, is_canary=True, is_agreed=is_agreed, rows_to=rows_to
-    )
-    return tell(driven, root=root, as_json=as_json, rows_to=rows_to)
+    return carry_out(trial, folder=folder, is_canary=True, **how)
 
 
-def resume(
-    *, id_: str | None, spec: Path | None, root: Path | None, as_json: bool, is_scratch_kept: bool, rows_to: Path | None
-) -> int:
+def resume(*, id_: str | None, spec: Path | None, **how: Unpack[How]) -> int:
     """Go on with a campaign that was cut off, stopped, or left something untried.
 
     What has a result stays; what has none is tried again, in a run of its own. The spec and the
-    files it names must be what they were when the campaign began.
+    files it names must be what they were when the campaign began. Where what is left may cost money,
+    somebody must agree to that, whatever was agreed to before.
     """
-    folder = evidence_root(root)
+    folder = evidence_root(how["root"])
     campaign = find_campaign(id_, root=RootPaths(folder), is_fit=can_resume)
     loaded = load_again(campaign, spec)
-    driven = drive(loaded, root=folder, is_scratch_kept=is_scratch_kept, resume=campaign, rows_to=rows_to)
-    return tell(driven, root=root, as_json=as_json, rows_to=rows_to, why_idle="every cell has a result")
+    return carry_out(loaded, folder=folder, resume=campaign, why_idle="every cell has a result", **how)
 
 
 ID = argument(
@@ -74,16 +59,12 @@ COMMANDS = {
             SPEC,
             argument("--missions", metavar="N", type=int, default=1, help="How many of its missions; else 1."),
             *SELECT,
-            YES,
-            KEEP_SCRATCH,
-            PROGRESS,
-            ROOT,
-            JSON,
+            *HOW,
         ),
     ),
     "campaign resume": Command(
         call=resume,
         example="proctor campaign resume quickstart",
-        arguments=(ID, AGAIN, KEEP_SCRATCH, PROGRESS, ROOT, JSON),
+        arguments=(ID, AGAIN, *HOW),
     ),
 }

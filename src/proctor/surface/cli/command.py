@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
-from proctor.errors import InputError
+from proctor.errors import InputError, disk_refusal
 from proctor.surface.cli.calling import ROOT_VARIABLE
 
 WIDTH = 100
@@ -63,13 +63,28 @@ def root_or_default(root: Path | None) -> Path:
 
 
 def evidence_root(root: Path | None) -> Path:
-    """The same where it is a folder or can become one; else an InputError."""
+    """The same where it is a folder or can become one; else an InputError. MachineError where it is denied."""
     folder = root_or_default(root)
     full = folder.absolute()
-    there = next(each for each in (full, *full.parents) if each.exists())
-    if not there.is_dir():
+    try:
+        there = next(each for each in (full, *full.parents) if _is_there(each))
+        is_folder = there.is_dir()
+        if is_folder and there == full:
+            os.scandir(full).close()
+    except OSError as error:
+        raise disk_refusal(error, path=folder) from error
+    if not is_folder:
         raise InputError("evidence.root", f"{folder if there == full else there} is a file, not a folder")
     return folder
+
+
+def _is_there(path: Path) -> bool:
+    """OSError where nobody tells: Path.exists does that in some Pythons only."""
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return True
 
 
 def call(name: str, command: Command, words: Sequence[str]) -> int:

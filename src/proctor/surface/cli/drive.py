@@ -2,8 +2,9 @@
 
 import shlex
 import signal
-from collections.abc import Awaitable, Callable, Collection
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Collection, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import anyio
@@ -27,8 +28,8 @@ from proctor.surface.cli.asking import Asking, is_somebody_there
 from proctor.surface.cli.paying import agree
 from proctor.surface.cli.progress import Progress, open_progress
 from proctor.surface.cli.refusals import refused_logins
-from proctor.surface.cli.resuming import can_resume
-from proctor.surface.estimate import estimate
+from proctor.surface.cli.resuming import can_resume, cells_due
+from proctor.surface.estimate import estimate, may_cost
 from proctor.surface.pricing import price_of
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -64,19 +65,19 @@ def drive(
     loaded: LoadedSpec,
     *,
     root: Path,
+    is_agreed: bool,
     is_scratch_kept: bool = False,
     resume: CampaignPaths | None = None,
     only: Collection[CellId] | None = None,
     is_canary: bool = False,
-    is_agreed: bool = True,
     rows_to: Path | None = None,
 ) -> Driven:
     """Run it to the end, or raise CutOffError. Unless it is agreed to what it may cost, somebody is asked.
 
     `rows_to` is where a program reads along.
     """
-    if not is_agreed:
-        agree(estimate(loaded, root=RootPaths(root)))
+    if not is_agreed and may_cost(loaded):
+        agree(estimate(loaded, root=RootPaths(root), only=cells_due(resume, only=only)))
     before = set(RootPaths(root).campaigns())
     began_s = SYSTEM_CLOCK.steady_s()
     stops = Stops()
@@ -124,15 +125,32 @@ def drive(
 async def _watched(
     loaded: LoadedSpec, stops: Stops, rows_to: Path | None, run: Callable[[Progress], Awaitable[CampaignResult]]
 ) -> CampaignResult | None:
-    spec = loaded.spec
-    cells = len(loaded.missions) * len(spec.flows) * spec.repeats
     result = None
-    watching = open_progress(spec.campaign, cells=cells, rows_to=rows_to, price=price_of(loaded))
+    watching = open_progress(loaded.spec.campaign, cells=loaded.cell_count, rows_to=rows_to, price=price_of(loaded))
     async with watching as progress, anyio.create_task_group() as tasks:
         await tasks.start(_obey_signals, stops, progress, tasks.cancel_scope)
-        result = await run(progress)
+        with _error_told(progress):
+            result = await run(progress)
         tasks.cancel_scope.cancel()
-    return result
+    return None if result is None else replace(result, warnings=(*result.warnings, *progress.warnings()))
+
+
+@contextmanager
+def _error_told(progress: Progress) -> Iterator[None]:
+    """Whoever reads along is told of every end, whatever it is."""
+    how = "run.harness"
+    try:
+        yield
+        how = ""
+    except anyio.get_cancelled_exc_class():
+        how = "run.cancelled"
+        raise
+    except ProctorError as error:
+        how = error.code
+        raise
+    finally:
+        if how:
+            progress.ended(how)
 
 
 async def _obey_signals(

@@ -1,5 +1,6 @@
 """`proctor init`."""
 
+import os
 from pathlib import Path
 
 from rich.text import Text
@@ -23,7 +24,7 @@ def init(*, folder: Path, is_offline: bool, is_forced: bool, as_json: bool) -> i
     or with --offline, the model is a scripted one, which costs nothing and needs no network.
     """
     output = Output(is_json=as_json)
-    if not folder.is_dir():
+    if not os.path.isdir(folder):  # noqa: PTH112  one that is denied is none
         raise InputError("usage", f"there is no folder {folder}")
     agents = find_agents(load_config(folder))
     start = Start(

@@ -8,7 +8,7 @@ from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from proctor.errors import CollectedInputError, Exit, InputError, ProctorError
+from proctor.errors import Exit, InputError, ProctorError
 from proctor.report.words import legible, plural
 from proctor.spec.load import LoadedSpec
 from proctor.spec.running import SelectSpec
@@ -32,7 +32,7 @@ def campaign_lint(*, spec: Path, has_prompts: bool, as_json: bool, select: Selec
         loaded = load_selected(spec, select)
         found = lint(loaded)
     except InputError as error:
-        found = Linted(problems=list(error.errors if isinstance(error, CollectedInputError) else [error]))
+        found = Linted(problems=list(error.each))
     if as_json:
         output.json(_told(loaded, found, calling, has_prompts=has_prompts))
     else:
@@ -50,8 +50,8 @@ def _told(loaded: LoadedSpec | None, found: Linted, calling: Calling, *, has_pro
     counts: dict[str, Any] = {"campaign": None, "missions": None, "flows": None, "cells": None}
     if loaded is not None:
         missions, flows = [mission.id for mission in loaded.missions], [flow.id for flow in loaded.spec.flows]
-        cells = len(missions) * len(flows) * loaded.spec.repeats
-        counts = {"campaign": loaded.spec.campaign, "missions": missions, "flows": flows, "cells": cells}
+        name, cells = loaded.spec.campaign, loaded.cell_count
+        counts = {"campaign": name, "missions": missions, "flows": flows, "cells": cells}
     prompts = {"prompts": [_prompt(*each) for each in _prompts(loaded)]} if has_prompts else {}
     return {
         "ok": not found.problems,
@@ -87,9 +87,8 @@ def _blocks(
         yield Text(f"{plural(len(found.problems), 'problem')}: nothing would run.", style="bold red")
     elif loaded is not None:
         parts = [plural(len(loaded.missions), "mission"), plural(len(loaded.spec.flows), "flow")]
-        cells = len(loaded.missions) * len(loaded.spec.flows) * loaded.spec.repeats
         told = f"{loaded.spec.campaign}: {' × '.join(parts)} × {plural(loaded.spec.repeats, 'repeat')}"
-        yield Text(f"{told} = {plural(cells, 'cell')}. All is well.", style="green")
+        yield Text(f"{told} = {plural(loaded.cell_count, 'cell')}. All is well.", style="green")
 
 
 COMMANDS = {

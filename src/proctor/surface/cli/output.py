@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import msgspec
 
-from proctor.errors import CollectedInputError, MachineError, ProctorError, disk_refusal
+from proctor.errors import MachineError, ProctorError, disk_refusal
 from proctor.surface.cli.calling import Calling
 
 if TYPE_CHECKING:
@@ -59,9 +59,7 @@ class Output:
 
     def fail(self, *errors: ProctorError, calling: Calling) -> int:
         """Say what is wrong and what to do about it; gives the exit code."""
-        each: list[ProctorError] = []
-        for error in errors:
-            each += error.errors if isinstance(error, CollectedInputError) else [error]
+        each = [one for error in errors for one in error.each]
         # Where nothing can be said any more, the exit code still tells.
         with suppress(MachineError):
             if self.is_json:

@@ -12,18 +12,20 @@ from proctor.report.words import legible
 from proctor.surface.cli.command import JSON, ROOT, Command, argument, evidence_root
 from proctor.surface.cli.drive import drive
 from proctor.surface.cli.output import Output
+from proctor.surface.cli.run import YES
 from proctor.surface.parity import compare_flows, suite_of_two
 
 
-def parity(*, left: str, right: str, suite: Path, root: Path | None, as_json: bool) -> int:
+def parity(*, left: str, right: str, suite: Path, is_agreed: bool, root: Path | None, as_json: bool) -> int:
     """Run the same missions through two flows or runtimes, and compare what came of it.
 
     A and B name flows of SUITE, or runtimes: then its first flow is run with each. Compared are how
     attempts ended, what was verified and claimed, the workspaces left, the tools used, and the cost.
+    Where it may cost money, somebody must agree.
     """
     output = Output(is_json=as_json)
     loaded = suite_of_two(suite, left, right)
-    driven = drive(loaded, root=evidence_root(root), is_scratch_kept=False)
+    driven = drive(loaded, root=evidence_root(root), is_agreed=is_agreed)
     found = compare_flows(loaded, driven.report)
     if as_json:
         output.json(found)
@@ -76,6 +78,7 @@ COMMANDS = {
             argument("left", metavar="A", help="A flow of the suite, or a runtime."),
             argument("right", metavar="B", help="Another one."),
             argument("suite", metavar="SUITE", type=Path, help="The missions: a YAML file like that of a campaign."),
+            YES,
             ROOT,
             JSON,
         ),

@@ -3,7 +3,6 @@
 import select
 import sys
 
-from rich.console import RenderableType
 from rich.text import Text
 
 from proctor.attempt.model import DECIDE_S
@@ -29,25 +28,26 @@ def agree(told: Estimate) -> None:
         raise InputError("policy.spending", what)
 
 
-def show(told: Estimate, *, as_json: bool) -> int:
-    """What a dry run says."""
+def show(told: Estimate, *, as_json: bool, why_idle: str | None = None) -> int:
+    """What a dry run says. `why_idle` is why there may be nothing to try."""
     output = Output(is_json=as_json)
     if as_json:
         output.json(told)
-    else:
-        output.show(*_shown(told))
+        return 0
+    if why_idle is not None and not told.cells:
+        output.text(f"Nothing to try: {why_idle}.\n\n")
+    output.show(*(Text(f"  {legible(cell)}") for cell in told.cells), *map(Text, summary(told)))
     return 0
 
 
-def _shown(told: Estimate) -> list[RenderableType]:
-    cells = [Text(f"  {legible(cell)}") for cell in told.cells]
+def summary(told: Estimate) -> list[str]:
+    """Cells and attempts, time and cost, a line each."""
     most = plural(told.attempts_at_most, "attempt")
-    lines = [
+    return [
         f"{legible(told.campaign)}: {plural(len(told.cells), 'cell')}, {most} at most, nothing is run",
         f"time, if each attempt takes all it may: {duration(told.longest_ms)}, and waits, pauses, hooks and probes",
         f"cost: {_money(told)}",
     ]
-    return [*cells, *map(Text, lines)]
 
 
 def _money(told: Estimate) -> str:

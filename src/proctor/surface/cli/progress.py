@@ -1,7 +1,7 @@
 """Everybody who watches a running campaign, told by it as one: people, live.json, and a program that reads rows."""
 
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
@@ -27,6 +27,7 @@ class Progress(CampaignWatcher):
 
     def __init__(self, picture: Picture, screen: Screen, rows: RowStream | None) -> None:
         self._screen = screen
+        self._rows = rows
         self._readers: tuple[Picture | Screen | RowStream, ...] = (picture, screen, *(() if rows is None else (rows,)))
 
     def began(self, began: Began) -> None:
@@ -62,6 +63,11 @@ class Progress(CampaignWatcher):
         for each in self._readers:
             each.stopping(how)
 
+    def warnings(self) -> Iterator[str]:
+        """What could not be told; to be asked when all is over."""
+        if self._rows is not None:
+            yield from self._rows.warnings()
+
     def aside(self) -> AbstractAsyncContextManager[None]:
         """Somebody else has the terminal meanwhile."""
         return self._screen.aside()
@@ -77,7 +83,7 @@ async def open_progress(
     kind = TerminalScreen if console.is_terminal else PlainScreen
     screen = kind(console, title, picture=picture)
     with open_rows(rows_to) as file:
-        rows = None if file is None else RowStream(file, picture=picture)
+        rows = None if file is None else RowStream(file, picture=picture, name=str(rows_to))
         try:
             async with keep_live(picture), anyio.create_task_group() as tasks:
                 tasks.start_soon(screen.show)

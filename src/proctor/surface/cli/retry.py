@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Unpack
 
 from proctor.errors import InputError
 from proctor.evidence.layout import CampaignPaths, RootPaths
@@ -10,47 +11,27 @@ from proctor.report.place import root_of
 from proctor.report.score import is_infra, standing
 from proctor.report.standing import CellResult, read_cells
 from proctor.surface.cli.campaign_run import AGAIN
-from proctor.surface.cli.command import JSON, PROGRESS, ROOT, Command, argument, evidence_root
-from proctor.surface.cli.drive import drive
+from proctor.surface.cli.command import Command, argument, evidence_root
 from proctor.surface.cli.meant import find_campaign
 from proctor.surface.cli.resuming import can_resume, load_again
-from proctor.surface.cli.run import KEEP_SCRATCH, YES, tell
+from proctor.surface.cli.run import HOW, How, carry_out
 
 _KINDS = ("infra", "unscored")
 
 
-def retry(
-    *,
-    only: Sequence[str],
-    campaign: str | None,
-    spec: Path | None,
-    is_agreed: bool,
-    root: Path | None,
-    as_json: bool,
-    is_scratch_kept: bool,
-    rows_to: Path | None,
-) -> int:
+def retry(*, only: Sequence[str], campaign: str | None, spec: Path | None, **how: Unpack[How]) -> int:
     """Try chosen cells of a campaign once more, whether they have a result or not.
 
     A new attempt of each is made in a run of its own, and what comes of it is the cell's result; the
     attempts before stay as they are. `infra` are cells whose result tells of the machine or the
     provider and not of the agent, `unscored` those and all without a result.
     """
-    folder = evidence_root(root)
+    folder = evidence_root(how["root"])
     paths = find_campaign(campaign, root=RootPaths(folder), is_fit=can_resume)
     words = [word for each in only for word in each.split(",")]
     chosen = frozenset(choose(paths, words))
-    driven = drive(
-        load_again(paths, spec),
-        root=folder,
-        is_scratch_kept=is_scratch_kept,
-        resume=paths,
-        only=chosen,
-        is_agreed=is_agreed,
-        rows_to=rows_to,
-    )
     why_idle = f"no cell is {' or '.join(words)}"
-    return tell(driven, root=root, as_json=as_json, rows_to=rows_to, why_idle=why_idle)
+    return carry_out(load_again(paths, spec), folder=folder, resume=paths, only=chosen, why_idle=why_idle, **how)
 
 
 def choose(campaign: CampaignPaths, words: Sequence[str]) -> Iterator[CellId]:
@@ -98,11 +79,7 @@ COMMANDS = {
                 help="Which cells: by what came of them, or a cell, attempt or mission by its id; a,b for several.",
             ),
             AGAIN,
-            YES,
-            KEEP_SCRATCH,
-            PROGRESS,
-            ROOT,
-            JSON,
+            *HOW,
         ),
     ),
 }

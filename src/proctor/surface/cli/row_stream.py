@@ -1,10 +1,12 @@
 """Progress for programs: rows in a bounded queue, and a thread that waits for their reader so that nobody else does."""
 
+import errno
 import os
 import select
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -45,16 +47,18 @@ _PATIENCE_S = 0.1
 class RowStream(CampaignWatcher):
     """Tells what a picture shows, after whoever keeps that was told."""
 
-    def __init__(self, file: int, *, picture: Picture, most_rows: int = MOST_ROWS) -> None:
+    def __init__(self, file: int, *, picture: Picture, name: str = "-", most_rows: int = MOST_ROWS) -> None:
         self._file = file
+        self._name = name
         self._picture = picture
         self._most_rows = most_rows
-        self._rows: list[ProgressRow] = []
+        self._rows: deque[ProgressRow] = deque()
         self._left_out = 0
         self._due: dict[tuple[AttemptId | None, Callable[..., None]], float] = {}
         """What had a row lately, until when the next one waits; below nought: one does."""
         self._news = anyio.Event()
         self._is_over = False
+        self._refusal: OSError | None = None
         # A thread that was let go of may still be at it when the next one comes.
         self._writing = threading.Lock()
 
@@ -197,20 +201,27 @@ class RowStream(CampaignWatcher):
                 pass
 
     async def _write_rows(self) -> None:
-        rows, self._rows = self._rows, []
-        if rows:
-            await anyio.to_thread.run_sync(self._write, rows, abandon_on_cancel=True)
+        await anyio.to_thread.run_sync(self._write, abandon_on_cancel=True)
 
-    def _write(self, rows: Sequence[ProgressRow]) -> None:
-        data = memoryview(msgspec.json.Encoder().encode_lines(rows))
+    def _write(self) -> None:
         with self._writing:
+            # Taken here, where they are written: whoever is cancelled on the way to a thread takes none with him.
+            rows = [self._rows.popleft() for _ in range(len(self._rows))]
+            data = memoryview(msgspec.json.Encoder().encode_lines(rows))
             try:
                 while data and not self._is_over:
                     # Asked first: a write that waits could neither be ended nor left.
                     if select.select([], [self._file], [], _PATIENCE_S)[1]:
                         data = data[os.write(self._file, data[:_PIECE_BYTES]) :]
-            except OSError:  # the reader has left
+            except OSError as error:
                 self._is_over = True
+                if error.errno != errno.EPIPE:  # the reader has left
+                    self._refusal = error
+
+    def warnings(self) -> Iterator[str]:
+        """Why rows are missing that somebody would have read."""
+        if self._refusal is not None:
+            yield f"--progress {self._name}: {self._refusal.strerror}; what was told after that is missing"
 
 
 @contextmanager

@@ -1,10 +1,14 @@
 """`proctor run`."""
 
+from collections.abc import Collection
 from pathlib import Path
+from typing import TypedDict, Unpack
 
-from proctor.evidence.layout import RootPaths
+from proctor.evidence.layout import CampaignPaths, RootPaths
+from proctor.ids import CellId
 from proctor.report.text import render_report
 from proctor.report.words import duration
+from proctor.spec.load import LoadedSpec
 from proctor.spec.running import SelectSpec
 from proctor.surface.cli.blocks import error_block
 from proctor.surface.cli.calling import Calling
@@ -13,39 +17,67 @@ from proctor.surface.cli.command import JSON, PROGRESS, ROOT, Command, argument,
 from proctor.surface.cli.drive import Driven, drive
 from proctor.surface.cli.output import Output
 from proctor.surface.cli.paying import show
+from proctor.surface.cli.resuming import cells_due
 from proctor.surface.cli.row_stream import STDOUT
 from proctor.surface.cli.selecting import SELECT, load_selected
 from proctor.surface.estimate import estimate
 
 
-def run(
-    *,
-    spec: Path,
-    is_dry: bool,
-    is_agreed: bool,
-    root: Path | None,
-    as_json: bool,
-    is_scratch_kept: bool,
-    rows_to: Path | None,
-    select: SelectSpec,
-) -> int:
+class How(TypedDict):
+    """What every command that runs cells is told."""
+
+    is_dry: bool
+    is_agreed: bool
+    is_scratch_kept: bool
+    rows_to: Path | None
+    root: Path | None
+    as_json: bool
+
+
+def run(*, spec: Path, select: SelectSpec, **how: Unpack[How]) -> int:
     """Run a campaign, keep its evidence, and judge it.
 
     Every mission of SPEC goes through every flow. Ctrl-C (or SIGTERM, SIGHUP) once
     lets what is running finish; twice stops it, sealed as cancelled; three times cuts it
     off. `proctor campaign resume` goes on from there. Where it may cost money, somebody must agree.
     """
-    folder, loaded = evidence_root(root), load_selected(spec, select)
-    if is_dry:
-        return show(estimate(loaded, root=RootPaths(folder)), as_json=as_json)
-    driven = drive(loaded, root=folder, is_scratch_kept=is_scratch_kept, is_agreed=is_agreed, rows_to=rows_to)
-    return tell(driven, root=root, as_json=as_json, rows_to=rows_to)
+    folder = evidence_root(how["root"])
+    return carry_out(load_selected(spec, select), folder=folder, **how)
 
 
-def tell(
-    driven: Driven, *, root: Path | None, as_json: bool, rows_to: Path | None = None, why_idle: str | None = None
+def carry_out(
+    loaded: LoadedSpec,
+    *,
+    folder: Path,
+    resume: CampaignPaths | None = None,
+    only: Collection[CellId] | None = None,
+    is_canary: bool = False,
+    why_idle: str | None = None,
+    **how: Unpack[How],
 ) -> int:
-    """The report of a run, and what to do next; gives its exit code. `why_idle` is why nothing may have been tried."""
+    """Run it and tell what came of it; or only what would be run, where it is dry. Gives the exit code.
+
+    Evidence is kept in `folder`. `why_idle` is why nothing may have been tried.
+    """
+    root, as_json, rows_to = how["root"], how["as_json"], how["rows_to"]
+    if how["is_dry"]:
+        told = estimate(loaded, root=RootPaths(folder), only=cells_due(resume, only=only))
+        return show(told, as_json=as_json, why_idle=why_idle)
+    driven = drive(
+        loaded,
+        root=folder,
+        is_agreed=how["is_agreed"],
+        is_scratch_kept=how["is_scratch_kept"],
+        resume=resume,
+        only=only,
+        is_canary=is_canary,
+        rows_to=rows_to,
+    )
+    return _tell(driven, root=root, as_json=as_json, rows_to=rows_to, why_idle=why_idle)
+
+
+def _tell(driven: Driven, *, root: Path | None, as_json: bool, rows_to: Path | None, why_idle: str | None) -> int:
+    """The report of a run, and what to do next."""
     output = Output(is_json=as_json)
     report = driven.report
     if rows_to == STDOUT:
@@ -77,10 +109,13 @@ DRY_RUN = argument(
     help="Run nothing: tell the cells, the time at full length, and the cost as far as it was measured.",
 )
 
+HOW = (DRY_RUN, YES, KEEP_SCRATCH, PROGRESS, ROOT, JSON)
+"""Together they fill `How`."""
+
 COMMANDS = {
     "run": Command(
         call=run,
         example="proctor run examples/quickstart.yaml",
-        arguments=(SPEC, *SELECT, DRY_RUN, YES, KEEP_SCRATCH, PROGRESS, ROOT, JSON),
+        arguments=(SPEC, *SELECT, *HOW),
     )
 }

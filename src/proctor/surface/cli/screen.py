@@ -18,7 +18,7 @@ from proctor.campaign.watch import CampaignWatcher
 from proctor.event.model import Event, ToolEnded
 from proctor.evidence.live import LiveLimit
 from proctor.ids import AttemptId
-from proctor.report.words import duration, legible, one_line
+from proctor.report.words import duration, legible, one_line, plural
 from proctor.surface.cli.live_lines import RunningLines, limit_line, waits
 
 _REFRESH_S = 0.2
@@ -86,7 +86,10 @@ class PlainScreen(Screen):
 
     def __init__(self, console: Console, title: str, *, picture: Picture) -> None:
         super().__init__(console, title, picture=picture)
-        self._lines: deque[str] = deque(maxlen=_MOST_LINES)
+        self._lines: deque[tuple[int, str]] = deque(maxlen=_MOST_LINES)
+        # Each is counted by one thread alone: lines are put in the one, and printed in the other.
+        self._put_lines = 0
+        self._printed_lines = 0
         self._news = anyio.Event()
         self._shut: set[str] = set()
 
@@ -129,7 +132,8 @@ class PlainScreen(Screen):
         self._put(f"{duration(self._took_ms):>9}  {legible(attempt)}  {one_line(what, limit=70)}")
 
     def _put(self, line: str) -> None:
-        self._lines.append(line)
+        self._lines.append((self._put_lines, line))
+        self._put_lines += 1
         self._news.set()
 
     async def show(self) -> None:
@@ -140,7 +144,11 @@ class PlainScreen(Screen):
 
     def paint(self) -> None:
         while self._lines:
-            self._console.print(self._lines.popleft(), soft_wrap=True)
+            number, line = self._lines.popleft()
+            if left_out := number - self._printed_lines:
+                self._console.print(f"{plural(left_out, 'line')} left out", soft_wrap=True)
+            self._printed_lines = number + 1
+            self._console.print(line, soft_wrap=True)
 
 
 class TerminalScreen(Screen):

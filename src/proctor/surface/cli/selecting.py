@@ -6,7 +6,8 @@ from typing import Any
 
 import msgspec
 
-from proctor.errors import CollectedInputError, InputError
+from proctor.errors import InputError
+from proctor.spec.collected import raise_collected
 from proctor.spec.load import Given, LoadedSpec, load_spec
 from proctor.spec.model import FlowSpec
 from proctor.spec.running import SelectSpec
@@ -49,11 +50,9 @@ def load_selected(spec: Path, select: SelectSpec, *, flows: list[FlowSpec] | Non
     try:
         return load_spec(spec, given=Given(select=select, flows=flows))
     except InputError as error:
-        each = error.errors if isinstance(error, CollectedInputError) else (error,)
-        if any(one.file is not None for one in each):
+        if any(each.file is not None for each in error.each):
             raise
-        told = tuple(_of_the_words(one) for one in each)
-        raise (told[0] if len(told) == 1 else CollectedInputError(told)) from error
+        raise_collected(_of_the_words(each) for each in error.each)
 
 
 def _of_the_words(error: InputError) -> InputError:

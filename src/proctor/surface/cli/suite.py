@@ -1,7 +1,7 @@
 """`proctor suite plan` and `proctor suite run`."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import msgspec
 from rich.console import RenderableType
@@ -10,51 +10,43 @@ from rich.text import Text
 
 from proctor.campaign.suite import flows_on
 from proctor.config.load import load_config
+from proctor.evidence.layout import RootPaths
 from proctor.plan.expand import name_cells
 from proctor.report.words import legible, plural
 from proctor.spec.load import LoadedSpec
 from proctor.spec.model import FlowSpec, MissionSpec
 from proctor.spec.running import SelectSpec
-from proctor.surface.cli.command import JSON, PROGRESS, ROOT, Command, argument, evidence_root
-from proctor.surface.cli.drive import drive
+from proctor.surface.cli.command import JSON, ROOT, Command, argument, evidence_root
 from proctor.surface.cli.output import Output
-from proctor.surface.cli.run import KEEP_SCRATCH, YES, tell
+from proctor.surface.cli.paying import summary
+from proctor.surface.cli.run import HOW, How, carry_out
 from proctor.surface.cli.selecting import SELECT, load_selected
+from proctor.surface.estimate import Estimate, estimate
 
 
-def plan(*, suite: Path, on: str | None, as_json: bool, select: SelectSpec) -> int:
+def plan(*, suite: Path, on: str | None, root: Path | None, as_json: bool, select: SelectSpec) -> int:
     """Show what a suite's missions come to: what each asks, expects and is probed by.
 
-    With --on also the cells that `suite run` would try there. Nothing is run.
+    With --on also the cells that `suite run` would try there, with the time and the cost that its
+    --dry-run tells. Nothing is run.
     """
     output = Output(is_json=as_json)
     loaded = _load(suite, on, select)
+    told = estimate(loaded, root=RootPaths(evidence_root(root))) if loaded.spec.flows else None
     if as_json:
-        output.json(_told(loaded))
+        output.json(_told(loaded, told))
     else:
-        output.show(*_shown(loaded))
+        output.show(*_shown(loaded), *(() if told is None else map(Text, summary(told))))
     return 0
 
 
-def run(
-    *,
-    suite: Path,
-    on: str,
-    is_agreed: bool,
-    root: Path | None,
-    as_json: bool,
-    is_scratch_kept: bool,
-    rows_to: Path | None,
-    select: SelectSpec,
-) -> int:
+def run(*, suite: Path, on: str, select: SelectSpec, **how: Unpack[How]) -> int:
     """Run a suite's missions on chosen runtimes, keep the evidence, and judge it.
 
     SUITE is a spec whose own flows, if it has any, are not used: each runtime of --on is a flow.
     """
-    folder = evidence_root(root)
-    loaded = _load(suite, on, select)
-    driven = drive(loaded, root=folder, is_scratch_kept=is_scratch_kept, is_agreed=is_agreed, rows_to=rows_to)
-    return tell(driven, root=root, as_json=as_json, rows_to=rows_to)
+    folder = evidence_root(how["root"])
+    return carry_out(_load(suite, on, select), folder=folder, **how)
 
 
 def _load(suite: Path, on: str | None, select: SelectSpec) -> LoadedSpec:
@@ -64,7 +56,7 @@ def _load(suite: Path, on: str | None, select: SelectSpec) -> LoadedSpec:
     return load_selected(suite, select, flows=flows)
 
 
-def _told(loaded: LoadedSpec) -> dict[str, Any]:
+def _told(loaded: LoadedSpec, told: Estimate | None) -> dict[str, Any]:
     flows = loaded.spec.flows
     return {
         "suite": loaded.spec.campaign,
@@ -72,6 +64,9 @@ def _told(loaded: LoadedSpec) -> dict[str, Any]:
         "flows": [{"flowId": flow.id, "runtime": flow.runtime, "isolation": flow.isolation} for flow in flows],
         "repeats": loaded.spec.repeats,
         "cells": [id_ for id_, *_ in name_cells(loaded.spec, missions=loaded.missions)],
+        "attemptsAtMost": None if told is None else told.attempts_at_most,
+        "longestMs": None if told is None else told.longest_ms,
+        "usd": None if told is None else told.usd,
     }
 
 
@@ -96,8 +91,7 @@ def _shown(loaded: LoadedSpec) -> list[RenderableType]:
         row = (mission.id, ", ".join(mission.tags), workspace, str(len(mission.probes)), expects)
         table.add_row(*(Text(legible(each)) for each in row))
     flows = ", ".join(flow.id for flow in loaded.spec.flows)
-    cells = len(loaded.missions) * len(loaded.spec.flows) * loaded.spec.repeats
-    told = f"{plural(cells, 'cell')} on {flows}" if flows else "--on says where they would run"
+    told = f"{plural(loaded.cell_count, 'cell')} on {flows}" if flows else "--on says where they would run"
     return [table, Text(), Text(f"{loaded.spec.campaign}: {plural(len(loaded.missions), 'mission')}, {told}")]
 
 
@@ -108,7 +102,7 @@ COMMANDS = {
     "suite plan": Command(
         call=plan,
         example="proctor suite plan examples/parity/suite.yaml --on codex_app_server,codex_exec",
-        arguments=(SUITE, argument("--on", metavar="RUNTIMES", default=None, help=ON), *SELECT, JSON),
+        arguments=(SUITE, argument("--on", metavar="RUNTIMES", default=None, help=ON), *SELECT, ROOT, JSON),
     ),
     "suite run": Command(
         call=run,
@@ -117,11 +111,7 @@ COMMANDS = {
             SUITE,
             argument("--on", metavar="RUNTIMES", required=True, help=ON),
             *SELECT,
-            YES,
-            KEEP_SCRATCH,
-            PROGRESS,
-            ROOT,
-            JSON,
+            *HOW,
         ),
     ),
 }

@@ -13,9 +13,10 @@ from proctor.config.load import load_config
 from proctor.errors import InputError
 from proctor.report.words import UNKNOWN, count, duration, legible, money, plural, yes_no
 from proctor.surface.cli.calling import Calling
-from proctor.surface.cli.command import JSON, ROOT, Command, argument, evidence_root
+from proctor.surface.cli.command import JSON, PROGRESS, ROOT, Command, argument, evidence_root
 from proctor.surface.cli.drive import drive
 from proctor.surface.cli.output import Output
+from proctor.surface.cli.row_stream import STDOUT
 from proctor.surface.cli.run import YES
 from proctor.surface.surroundings import Agent, agent_called, find_agents, look_at_repository
 from proctor.surface.trying import ADDED, Changes, Contestant, Tried, build_trial, built_in_script, side_by_side
@@ -31,6 +32,7 @@ def try_(
     is_agreed: bool,
     root: Path | None,
     as_json: bool,
+    rows_to: Path | None,
 ) -> int:
     """Give one task to several agents, each in a private clone of this repository, and compare.
 
@@ -52,9 +54,11 @@ def try_(
         output.note(f"warning: the model is a scripted one, and {', '.join(named)} is not asked")
     with _script(prompt, script, is_scripted=is_scripted) as file:
         loaded = build_trial(prompt, contestants, folder=folder, probe=probe, script=file)
-        driven = drive(loaded, root=evidence_root(root), is_agreed=is_agreed)
+        driven = drive(loaded, root=evidence_root(root), is_agreed=is_agreed, rows_to=rows_to)
     tried = side_by_side(driven.report)
-    if as_json:
+    if rows_to == STDOUT:
+        pass  # it belongs to the rows
+    elif as_json:
         output.json({"campaignId": driven.report.campaign_id, "exit": driven.report.exit, "tried": tried})
     else:
         output.show(render_tried(tried, has_probe=probe is not None))
@@ -173,6 +177,7 @@ COMMANDS = {
             argument("--offline", dest="is_offline", action="store_true", help="Use the scripted model."),
             argument("--script", metavar="FILE", type=Path, help="What it says; else it looks around and adds a file."),
             YES,
+            PROGRESS,
             ROOT,
             JSON,
         ),
