@@ -69,7 +69,8 @@ def test_twenty_native_attempts_at_once_all_succeed_in_sessions_of_their_own(
     assert len({ref.process_id for ref in refs}) == processes
     for name, paths in attempts.items():
         [call] = jsonl(paths.tool_calls)
-        assert f"mark-{name[1:3]}" in call["output"]
+        # Not what the call printed: of a command that ends at once a busy Codex now and then tells no output.
+        assert (call["ok"], f"+mark-{name[1:3]}\n" in paths.workspace_diff.read_text()) == (True, True)
     assert result.how == "done"
     lab.assert_all_evidence_is_valid()
 
