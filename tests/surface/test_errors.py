@@ -102,11 +102,15 @@ def test_nothing_found_names_where_was_looked_and_offers_only_an_example_that_is
     assert ask(lab, "attempt", "list").stdout == f"No attempts in {lab.root}.\n{first}"
 
 
-def test_a_mistake_of_usage_has_one_hint() -> None:
+@pytest.mark.parametrize(
+    ("words", "unknown", "meant"),
+    [("rnu", "rnu", "run"), ("campain list", "campain", "campaign list"), ("rnu a.yaml", "rnu", "run a.yaml")],
+)
+def test_a_mistake_of_usage_has_one_hint(words: str, unknown: str, meant: str) -> None:
     stderr = io.StringIO()
     with redirect_stderr(stderr):
-        assert answer(["rnu"]) == 2
-    assert stderr.getvalue() == "error  there is no command `rnu`\n  try    proctor run\n  code   usage\n"
+        assert answer(words.split()) == 2
+    assert stderr.getvalue() == f"error  there is no command `{unknown}`\n  try    proctor {meant}\n  code   usage\n"
 
 
 def test_candidates_are_whole_commands_and_at_most_eight(lab: Lab) -> None:

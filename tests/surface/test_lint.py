@@ -191,3 +191,10 @@ def test_where_the_cache_cannot_be_written_all_else_is_told_too(
     monkeypatch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
     _, said = lint(SPEC + "hooks: {before: [no-such-hook]}\n")
     assert {"machine.unwritable", "spec.missing-file"} <= {each["code"] for each in said["problems"]}
+
+
+def test_a_hook_that_may_not_be_executed_is_not_called_missing(lint: Lint, folder: Path) -> None:
+    (folder / "ready").write_text("#!/bin/sh\n")
+    code, said = lint(f"{SPEC}hooks: {{before: [./ready]}}\n")
+    assert code == 2
+    assert [each["what"] for each in said["problems"]] == [f"{folder / 'ready'} may not be executed"]

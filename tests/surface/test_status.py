@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import sqlite3
 import sys
 from contextlib import closing
@@ -190,6 +191,20 @@ def test_watching_where_there_is_no_terminal_tells_each_change_and_the_end(lab: 
         told = process.stdout.read()
     assert told.startswith(f"{CAMPAIGN}   cut off\n")
     assert "  5 cells left: " in told
+
+
+def test_whoever_stops_watching_is_not_told_that_the_campaign_was_interrupted(lab: Lab) -> None:
+    lock = take_lock(made(lab).folder)
+    assert lock is not None
+    try:
+        with started(lab, "campaign", "status", "--watch") as process:
+            assert process.stdout is not None
+            assert process.stdout.readline()
+            process.send_signal(signal.SIGTERM)
+            told = process.stdout.read()
+        assert (process.returncode, told) == (0, "")
+    finally:
+        os.close(lock)
 
 
 @pytest.mark.timeout(20)

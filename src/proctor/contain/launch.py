@@ -107,6 +107,12 @@ def _resolve(program: str, *, search_path: str, cwd: Path) -> str:
     named = str(cwd.absolute() / program) if "/" in program else program
     found = shutil.which(named, path=search_path)
     if found is None:
-        where = f"there is no program at {named}" if "/" in program else f"there is no program {program} on PATH"
-        raise MachineError("machine.spawn-failed", where)
+        raise MachineError("machine.spawn-failed", no_program(named))
     return os.path.abspath(found)  # noqa: PTH100  Path.resolve() would follow the links
+
+
+def no_program(named: str) -> str:
+    """What to say of one that is not found: a path, or a name on PATH."""
+    if "/" not in named:
+        return f"there is no program {named} on PATH"
+    return f"{named} may not be executed" if os.path.isfile(named) else f"there is no program at {named}"  # noqa: PTH113

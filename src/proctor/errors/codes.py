@@ -350,7 +350,7 @@ CODES: dict[str, Meaning] = {
     "evidence.root": Meaning("The evidence root is not a folder.", "Name a folder with --root; it need not exist."),
     "evidence.partial": Meaning(
         "The attempt has no seal: it was cut off.",
-        "Keep it as it is. `proctor campaign resume` tries its cell again.",
+        "Keep it as it is. Where its cell has no result, `proctor campaign resume` tries it again.",
     ),
     "evidence.running": Meaning("It is still running.", "Wait for it to end.", retryable=True),
     "evidence.missing-file": Meaning(

@@ -16,6 +16,7 @@ from proctor.campaign.preflight import Joining, secrets_of
 from proctor.config.load import load_config
 from proctor.contain.bundled import bundled_bwrap
 from proctor.contain.ladder import choose, survey
+from proctor.contain.launch import no_program
 from proctor.errors import InputError, ProctorError, disk_refusal
 from proctor.ids import FlowId
 from proctor.model.script import Patch, Script, load_script
@@ -113,7 +114,7 @@ def _lacking(command: list[str] | str | None, *, cwd: Path) -> str | None:
     named = str(cwd / program) if "/" in program else program
     if shutil.which(named, path=os.environ.get("PATH", os.defpath)) is not None:
         return None
-    return f"there is no program at {named}" if "/" in program else f"there is no program {program} on PATH"
+    return no_program(named)
 
 
 def _lint_workspaces(loaded: LoadedSpec, found: Linted) -> None:

@@ -168,10 +168,11 @@ def _listed(names: Iterable[str]) -> str:
 
 
 def _unknown(words: Sequence[str]) -> InputError:
-    length = 2 if _members(words[0]) else 1
-    said = " ".join(words[:length])
-    near = difflib.get_close_matches(said, COMMANDS, n=1)
-    meant = shlex.join([*near[0].split(), *words[length:]]) if near else "--help"
+    said = " ".join(words[: 2 if _members(words[0]) else 1])
+    near = difflib.get_close_matches(" ".join(words[:2]), COMMANDS, n=1) or difflib.get_close_matches(
+        said, COMMANDS, n=1
+    )
+    meant = shlex.join([*near[0].split(), *words[len(near[0].split()) :]]) if near else "--help"
     return InputError("usage", f"there is no command `{said}`", suggestion=f"proctor {meant}")
 
 

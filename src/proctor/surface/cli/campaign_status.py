@@ -37,7 +37,16 @@ def status(*, campaign: str | None, is_watched: bool, root: Path | None, as_json
     output = Output(is_json=as_json)
     paths = find_campaign(campaign, root=RootPaths(evidence_root(root)))
     calling = Calling.of(root)
-    if is_watched and as_json:
+    try:
+        return _told(paths, calling, output, is_watched=is_watched)
+    except KeyboardInterrupt:
+        if not is_watched:
+            raise
+        return 0  # whoever has seen enough leaves; the campaign goes on
+
+
+def _told(paths: CampaignPaths, calling: Calling, output: Output, *, is_watched: bool) -> int:
+    if is_watched and output.is_json:
         import msgspec
 
         for standing in _while_live(paths):
@@ -47,7 +56,7 @@ def status(*, campaign: str | None, is_watched: bool, root: Path | None, as_json
         _watch(paths, calling)
         return 0
     standing = _tell_changes(paths, output) if is_watched else status_of(paths)
-    if as_json:
+    if output.is_json:
         output.json(standing)
     else:
         output.show(_rendered(standing, calling), is_wrapped=False)
