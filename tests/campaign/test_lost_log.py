@@ -1,6 +1,7 @@
 """A campaign that was killed and whose ledger then lost its log goes on by what lies on disk, and doubles nothing."""
 
 import os
+import shutil
 import signal
 import sqlite3
 from collections.abc import Callable
@@ -215,3 +216,39 @@ def test_an_attempt_that_was_cut_off_before_its_record_keeps_its_number(lab: Lab
         ("m1.f.r1.1", 1, "abandoned"),
         ("m1.f.r1.2", 2, "sealed"),
     ]
+
+
+def test_a_copy_of_another_attempt_is_no_result_and_no_number_is_too_large(lab: Lab, spec: Path, gate: Path) -> None:
+    gate.touch()
+    assert ask(lab, "run", str(spec)).code == 4
+    [campaign] = RootPaths(lab.root).campaigns()
+    [folder] = lab.root.glob("runs/*/attempts/m0.f.r1.1")
+    shutil.copytree(folder, folder.with_name("m1.f.r1.7"))
+    folder.with_name("m2.f.r1.99999999999999999999999").mkdir()
+    assert ask(lab, "campaign", "resume").code == 4
+    assert [each for each in rows(campaign) if each[0].startswith("m1")] == [
+        ("m1.f.r1.1", 1, "sealed"),
+        ("m1.f.r1.7", 7, "abandoned"),
+        ("m1.f.r1.8", 8, "sealed"),
+    ]
+    assert [each for each in rows(campaign) if each[0].startswith("m2")] == [("m2.f.r1.1", 1, "sealed")]
+    assert examine_place(campaign, is_strict=True).exit == 5, "what was copied is told"
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        "update attempt set outcome = 'garbage'",
+        "update attempt set state = 'weird'",
+        "update attempt set id = 'x.' || id",
+        "update campaign set file = 'a' || char(0)",
+    ],
+)
+def test_a_ledger_that_was_edited_is_refused_in_our_words(lab: Lab, spec: Path, gate: Path, edit: str) -> None:
+    gate.touch()
+    assert ask(lab, "run", str(spec)).code == 4
+    [campaign] = RootPaths(lab.root).campaigns()
+    with closing(sqlite3.connect(campaign.ledger)) as writer, writer:
+        writer.execute(edit)
+    said = ask(lab, "campaign", "resume", "--json")
+    assert "run.harness" not in said.stdout

@@ -60,6 +60,14 @@ def test_the_night_between_a_kill_and_its_resume_counts_for_no_limit(book: Ledge
     assert patience.left_ms(fold_cells([tried], patience=patience)[CLAIMED.cell].took_ms) == 55_000
 
 
+def test_one_that_was_silent_took_as_long_as_its_run_was_heard_of(book: Ledger, tmp_path: Path) -> None:
+    write_frames(tmp_path, grown_at_ms=HOUR_MS + 5000)
+    silent = Tried(AttemptId("m.f.r2.1"), CellId("m.f.r2"), 1, CLAIMED.run, "claimed", HOUR_MS + 1000)
+    claims = [CLAIMED, silent, Tried(AttemptId("m.f.r3.1"), CellId("m.f.r3"), 1, RunId("other"), "claimed", HOUR_MS)]
+    found = reconcile(claims, root=RootPaths(tmp_path), at_ms=9 * HOUR_MS, usd_of=lambda *_: None)
+    assert [values[0] for _, values in found] == [HOUR_MS + 5000, HOUR_MS + 5000, HOUR_MS]
+
+
 def test_an_attempt_that_left_no_record_took_no_time(book: Ledger, tmp_path: Path) -> None:
     assert resumed(book, tmp_path, at_ms=9 * HOUR_MS).took_ms == 0
 

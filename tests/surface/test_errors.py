@@ -206,3 +206,14 @@ def test_the_overview_names_every_command_and_exit_code(lab: Lab) -> None:
     assert "130 interrupted" in said.stdout
     assert lab.proctor("help").stdout == said.stdout
     assert lab.proctor("attempt").stdout.startswith("usage: proctor attempt COMMAND")
+
+
+def test_where_the_current_folder_is_gone_that_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    stderr = io.StringIO()
+    with redirect_stderr(stderr):
+        assert answer(["campaign", "list"]) == 2
+    assert "the current folder is gone" in stderr.getvalue()

@@ -167,7 +167,12 @@ class Ledger:
         """Every attempt, or those in that state; those of one cell in order."""
         where = "" if state is None else "where state = :state"
         rows = self._connection.execute(f"{_TRIED} {where} order by cell, n", {"state": state})
-        return msgspec.convert(rows.fetchall(), list[Tried], strict=False)
+        try:
+            return msgspec.convert(rows.fetchall(), list[Tried], strict=False)
+        except msgspec.ValidationError as error:
+            raise MachineError(
+                "machine.ledger", f"it holds what no Proctor wrote: {error}", file="ledger.db"
+            ) from error
 
     def runs(self) -> list[RunId]:
         """Every run, in the order of their ids."""

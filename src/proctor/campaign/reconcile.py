@@ -1,5 +1,6 @@
 """What became of attempts that the ledger saw begin and nobody saw end, or that it has lost: their seals say."""
 
+import re
 from collections.abc import Iterable, Iterator
 
 from proctor.attempt.recheck import derive_again
@@ -18,6 +19,9 @@ from proctor.plan.model import Plan
 from proctor.plan.recover import CUT_OFF, LATER, remedy
 from proctor.plan.standing import Tried
 
+# Of an attempt: as many as nobody ever makes, and few enough for a database to hold.
+_NUMBER = re.compile(r"[1-9][0-9]{0,8}", re.ASCII)
+
 
 def adopt(book: Ledger, plan: Plan, *, root: RootPaths, campaign_id: CampaignId, at_ms: int) -> Iterator[Statement]:
     """Claims of attempts that lie on disk and not in the ledger, which then go the way of every other claim.
@@ -26,18 +30,18 @@ def adopt(book: Ledger, plan: Plan, *, root: RootPaths, campaign_id: CampaignId,
     by whoever examines the campaign.
     """
     named: dict[RunId, set[str]] = {run_id: set() for run_id in book.runs()}
-    known: set[AttemptId] = set()
+    known: set[tuple[str, int]] = set()
     for each in book.tried():
-        named[each.run].add(each.id)
-        known.add(each.id)
+        named.setdefault(each.run, set()).add(each.id)
+        known.add((each.cell, each.n))
     cells = {cell.id for cell in plan.cells}
     for paths in strays(root, campaign_id, named=named, owners=owners_of_runs(root)):
         attempt, run_id = AttemptId(paths.folder.name), RunId(paths.folder.parent.parent.name)
         cell, _, n = attempt.rpartition(".")
-        is_name = cell in cells and n.isascii() and n.isdecimal() and not n.startswith("0")
+        is_name = cell in cells and _NUMBER.fullmatch(n) is not None
         began_at_ms = _began_at_ms(paths, campaign_id=campaign_id, at_ms=at_ms)
-        if is_name and attempt not in known and began_at_ms is not None:
-            known.add(attempt)
+        if is_name and (cell, int(n)) not in known and began_at_ms is not None:
+            known.add((cell, int(n)))
             yield ledger.rejoin(run_id, at_ms=began_at_ms)
             yield ledger.claim(attempt, cell=CellId(cell), n=int(n), run=run_id, at_ms=began_at_ms)
 
@@ -53,9 +57,22 @@ def _began_at_ms(paths: AttemptPaths, *, campaign_id: CampaignId, at_ms: int) ->
 
 def reconcile(claimed: Iterable[Tried], *, root: RootPaths, at_ms: int, usd_of: UsdOf) -> Iterator[Statement]:
     """Only for whoever holds the campaign's lock: nobody may still be at work on them."""
-    for each in claimed:
-        paths = root.run(each.run).attempt(each.cell, n=each.n)
-        yield _settled(each, paths, at_ms=at_ms, usd_of=usd_of)
+    claims = [(each, root.run(each.run).attempt(each.cell, n=each.n)) for each in claimed]
+    heard_ms: dict[RunId, int] = {}
+    for each, paths in claims:
+        heard_ms[each.run] = max(heard_ms.get(each.run, 0), _grown_at_ms(paths))
+    for each, paths in claims:
+        # As long as its run was heard of: the time until somebody resumes counts for no limit.
+        ended_at_ms = max(each.claimed_at_ms, min(at_ms, heard_ms[each.run]))
+        yield _settled(each, paths, at_ms=at_ms, cut_off_at_ms=ended_at_ms, usd_of=usd_of)
+
+
+def _grown_at_ms(paths: AttemptPaths) -> int:
+    """When something was last added to its record; nought where there is none."""
+    try:
+        return paths.frames.stat().st_mtime_ns // 1_000_000
+    except OSError:
+        return 0
 
 
 def tokens_told(paths: AttemptPaths) -> Tokens | None:
@@ -69,16 +86,19 @@ def tokens_told(paths: AttemptPaths) -> Tokens | None:
     return usage.tokens if is_sound and usage is not None else None
 
 
-def _settled(tried: Tried, paths: AttemptPaths, *, at_ms: int, usd_of: UsdOf) -> Statement:
+def _settled(tried: Tried, paths: AttemptPaths, *, at_ms: int, cut_off_at_ms: int, usd_of: UsdOf) -> Statement:
     if problems := check_seal(paths):
         code = next((each.code for each in problems if each.code != "evidence.partial"), CUT_OFF)
         code = code if paths.seal.exists() else CUT_OFF
-        return _abandoned(tried, paths, code=code, at_ms=at_ms, usd_of=usd_of)
+        return _abandoned(tried, paths, code=code, at_ms=cut_off_at_ms, usd_of=usd_of)
     try:
         report = read_artifact(paths.report, AttemptReport)
         record = read_artifact(paths.attempt, AttemptRecord)
     except EvidenceError as error:
-        return _abandoned(tried, paths, code=error.code, at_ms=at_ms, usd_of=usd_of)
+        return _abandoned(tried, paths, code=error.code, at_ms=cut_off_at_ms, usd_of=usd_of)
+    if (record.attempt_id, record.run_id, report.attempt_id) != (tried.id, tried.run, tried.id):
+        # A copy of another's, which says nothing of this one.
+        return ledger.abandon(tried.id, code="evidence.ids", at_ms=cut_off_at_ms)
     # When it really ended: the orchestrator's death is no part of what it took.
     ended_at_ms = min(at_ms, tried.claimed_at_ms + report.duration_ms)
     usage = report.metrics.usage
@@ -91,18 +111,8 @@ def _settled(tried: Tried, paths: AttemptPaths, *, at_ms: int, usd_of: UsdOf) ->
 
 
 def _abandoned(tried: Tried, paths: AttemptPaths, *, code: str, at_ms: int, usd_of: UsdOf) -> Statement:
-    ended_at_ms = _last_heard_ms(tried, paths, now_ms=at_ms)
     tokens = tokens_told(paths)
     if tokens is None:
-        return ledger.abandon(tried.id, code=code, at_ms=ended_at_ms)
+        return ledger.abandon(tried.id, code=code, at_ms=at_ms)
     usd = usd_of(read_artifact(paths.attempt, AttemptRecord).flow_id, tokens)
-    return ledger.abandon(tried.id, code=code, at_ms=ended_at_ms, tokens=tokens.total, usd=usd)
-
-
-def _last_heard_ms(tried: Tried, paths: AttemptPaths, *, now_ms: int) -> int:
-    """When its record last grew: the time until somebody resumes is no part of what a mission or a campaign took."""
-    try:
-        grown_at_ms = paths.frames.stat().st_mtime_ns // 1_000_000
-    except OSError:
-        grown_at_ms = tried.claimed_at_ms
-    return max(tried.claimed_at_ms, min(now_ms, grown_at_ms))
+    return ledger.abandon(tried.id, code=code, at_ms=at_ms, tokens=tokens.total, usd=usd)

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from proctor.report.campaign_words import rate
 from proctor.report.compare import Comparison, MissionApart
-from proctor.report.words import count, duration, legible, markdown_text, money, percent, plural
+from proctor.report.words import duration, legible, markdown_text, money, percent, plural, total
 
 MAX_LISTED = 20
 _HEADINGS = ("", "passed", "rate (95 %)", "tokens", "cost", "per pass", "p50", "p95")
@@ -56,7 +56,7 @@ def _rows(found: Comparison) -> Iterator[Sequence[str]]:
             f"{letter} {side.flow_id or 'all flows'}",
             f"{score.passed:,}/{score.scored:,}",
             rate(score),
-            f"≥ {score.tokens:,}" if score.tokens_unknown else count(score.tokens),
+            total(score.tokens, unknown=score.tokens_unknown),
             money(score.usd, unknown=score.usd_unknown),
             money(score.usd_per_pass),
             duration(score.duration_p50_ms),

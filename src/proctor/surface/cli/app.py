@@ -190,7 +190,17 @@ def _with_candidates(error: AmbiguousError, words: Sequence[str]) -> InputError:
 def _leaves(error: BaseException) -> list[ProctorError]:
     if isinstance(error, BaseExceptionGroup):
         return [leaf for each in error.exceptions for leaf in _leaves(each)]
+    if isinstance(error, FileNotFoundError) and not _has_folder():
+        return [InputError("usage", "the current folder is gone", suggestion="Change to one that is there.")]
     return [error if isinstance(error, ProctorError) else _unforeseen(error)]
+
+
+def _has_folder() -> bool:
+    try:
+        Path.cwd()
+    except FileNotFoundError:
+        return False
+    return True
 
 
 def _unforeseen(error: BaseException) -> ProctorError:

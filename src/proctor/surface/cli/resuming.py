@@ -39,6 +39,8 @@ def _is_gone(file: Path) -> bool:
     """What is denied may be there: whoever reads it tells."""
     try:
         file.stat()
+    except ValueError:  # no path can be that
+        return True
     except OSError as error:
         return isinstance(error, FileNotFoundError | NotADirectoryError)
     return False
