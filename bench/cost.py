@@ -33,8 +33,14 @@ class Meter:
             wall_s=time.monotonic() - self._began_s,
             cpu_s=_cpu_s(resource.RUSAGE_SELF) - self._own_s,
             children_cpu_s=_cpu_s(resource.RUSAGE_CHILDREN) - self._children_s,
-            peak_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+            peak_bytes=_peak_bytes(),
         )
+
+
+def _peak_bytes() -> int:
+    """Not ru_maxrss: that begins at what the process had that started this one."""
+    [peak] = [line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM:")]
+    return int(peak.split()[1]) * 1024
 
 
 def _cpu_s(who: int) -> float:
