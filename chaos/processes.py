@@ -4,6 +4,8 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+_AGENTS = frozenset({b"codex", b"fake-codex", b"fake-exec", b"fake-claude"})
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
@@ -13,6 +15,11 @@ class Found:
     @property
     def is_server(self) -> bool:
         return b"app-server" in self.argv or b"fake-codex" in self.argv
+
+    @property
+    def is_agent(self) -> bool:
+        """By its program, or the script that its interpreter runs."""
+        return any(word.rpartition(b"/")[2] in _AGENTS for word in self.argv.split(b"\0")[:3])
 
 
 def alive(folder: Path, *, but: int | None = None) -> list[Found]:
@@ -31,7 +38,7 @@ def alive(folder: Path, *, but: int | None = None) -> list[Found]:
 
 
 def agents(folder: Path, *, player: int) -> list[Found]:
-    """Those that a fault may hit: agents themselves, not the wrappers around them, which end with them."""
-    return [
-        each for each in alive(folder, but=player) if b"bwrap\0" not in each.argv and b"chaos.player" not in each.argv
-    ]
+    """Those that a fault may hit: agents themselves. The wrappers around them end with them, and a command of theirs
+    that is killed is a result, which an undisturbed run has otherwise.
+    """
+    return [each for each in alive(folder, but=player) if b"bwrap\0" not in each.argv and each.is_agent]
