@@ -15,7 +15,7 @@ from bench.campaign import KEY, spec_of
 from proctor.evidence.layout import CampaignPaths, RootPaths
 from proctor.surface.examine import examine_place
 from tests.lab import Lab, wait_until
-from tests.surface.conftest import Said, ask
+from tests.surface.conftest import LOOKS, Said, ask
 
 FIRST = {"m0.f.r1.1", "m1.f.r1.1", "m2.f.r1.1"}
 """The attempts of the run that is killed; the last of them is under way."""
@@ -108,18 +108,6 @@ def unnamed(campaign: CampaignPaths) -> set[str]:
     found = [each for each in whole.problems if each.detail == "on disk, but not in the ledger"]
     assert {each.code for each in found} <= {"evidence.ledger"}
     return {each.file.partition("/")[2] for each in found}
-
-
-LOOKS = [
-    ("campaign", "status"),
-    ("campaign", "list"),
-    ("campaign", "report"),
-    ("report",),
-    ("validate", "--strict"),
-    ("campaign", "publish-check"),
-    ("attempt", "list"),
-    ("gc", "--dry-run", "--older-than", "1d"),
-]
 
 
 def assert_every_look_answers(lab: Lab) -> None:

@@ -89,3 +89,16 @@ def quickstart(_ran: Quickstart, tmp_path: Path) -> Quickstart:
     lab = Lab(tmp_path)
     shutil.copytree(_ran.lab.root, lab.root)
     return Quickstart(lab, _ran.said)
+
+
+LOOKS = [
+    ("campaign", "status"),
+    ("campaign", "list"),
+    ("campaign", "report"),
+    ("report",),
+    ("validate", "--strict"),
+    ("campaign", "publish-check"),
+    ("attempt", "list"),
+    ("gc", "--dry-run", "--older-than", "30d"),
+]
+"""Every command that only looks at a root."""

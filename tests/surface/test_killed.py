@@ -12,20 +12,10 @@ from proctor.evidence.layout import CampaignPaths, RootPaths
 from proctor.surface.gc import REMOVED
 from tests.killed import killed
 from tests.lab import Lab
-from tests.surface.conftest import ask
+from tests.surface.conftest import LOOKS, ask
 from tests.surface.test_gc import evidence, there
 
 COMMAND = """read -rd '' prompt; echo 'PROCTOR-RESULT: {"done": true, "answer": ""}'"""
-LOOKS = [
-    ("campaign", "status"),
-    ("campaign", "list"),
-    ("campaign", "report"),
-    ("report",),
-    ("validate", "--strict"),
-    ("campaign", "publish-check"),
-    ("attempt", "list"),
-    ("gc", "--dry-run", "--older-than", "30d"),
-]
 
 
 @pytest.fixture

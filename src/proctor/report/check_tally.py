@@ -14,14 +14,12 @@ from proctor.evidence.reader import Problem, read_artifact
 from proctor.evidence.seal import check_seal
 from proctor.evidence.tally import tally_of
 from proctor.ids import AttemptId
-from proctor.plan.recover import Remedy, remedy
+from proctor.plan.recover import LATER, Remedy, remedy
 from proctor.plan.standing import follows
 from proctor.report.cost import Costs, read_costs
 from proctor.report.ledger import LedgerAttempt, read_ledger
 from proctor.report.planned import read_plan
 from proctor.report.row import AttemptRow
-
-_NOT_AGAIN = (Remedy.NONE, Remedy.REDO)
 
 
 def miscounted(campaign: CampaignPaths, rows: Iterable[AttemptRow]) -> Iterator[tuple[AttemptId, Problem]]:
@@ -92,12 +90,11 @@ def can_be_due(attempt: LedgerAttempt, report: AttemptReport, *, longest_wait_ms
     """
     if attempt.retry_at_ms is None:
         return True
-    if attempt.ended_at_ms is None or remedy(report.outcome, report.code) in _NOT_AGAIN:
+    if attempt.ended_at_ms is None or remedy(report.outcome, report.code) not in LATER:
         return False
     told_ms = report.retry_after_ms or 0
-    return attempt.retry_at_ms >= attempt.ended_at_ms + min(
-        told_ms, told_ms if longest_wait_ms is None else longest_wait_ms
-    )
+    least_ms = told_ms if longest_wait_ms is None else min(told_ms, longest_wait_ms)
+    return attempt.retry_at_ms >= attempt.ended_at_ms + least_ms
 
 
 def _is_of(tally: str, report: AttemptReport) -> bool:
