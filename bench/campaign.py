@@ -8,12 +8,12 @@ import anyio
 import msgspec
 
 from bench.cost import Cost, Meter, in_own_process, tell
+from proctor.__main__ import collect_seldom
 from proctor.attempt.machine import State
 from proctor.campaign.run import run_campaign
 from proctor.campaign.watch import CampaignWatcher
 from proctor.ids import AttemptId
 from proctor.spec.load import load_spec
-from proctor.surface.cli.app import collect_seldom
 
 KEY = "BENCH_API_KEY"
 PARALLEL = 16

@@ -21,7 +21,7 @@ from proctor.event.model import Tokens
 from proctor.event.outcome import Outcome
 from proctor.evidence.layout import CampaignPaths
 from proctor.evidence.redact import Redactor
-from proctor.ids import AttemptId, CellId, FlowId, MissionId, RunId, StrategyId
+from proctor.ids import AttemptId, CellId, FlowId, RunId, StrategyId
 from proctor.plan.recover import REMEDIES, Remedy, remedy
 from proctor.report.check_tally import can_be_due
 from proctor.report.cost import Costs, read_costs
@@ -203,21 +203,8 @@ def attempt(*, ended_at_ms: int, retry_at_ms: int | None) -> LedgerAttempt:
         n=1,
         run=RunId("r"),
         state="sealed",
-        mission=MissionId("m"),
-        flow=FlowId("f"),
-        repeat=1,
-        outcome=None,
-        code=None,
-        claimed=None,
-        verified=None,
-        met=None,
-        tool_calls=None,
-        tokens=None,
-        duration_ms=None,
         claimed_at_ms=0,
         ended_at_ms=ended_at_ms,
         strategy=StrategyId("s"),
         retry_at_ms=retry_at_ms,
-        usd=None,
-        tally=None,
     )

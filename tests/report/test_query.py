@@ -118,6 +118,7 @@ def test_a_ledger_that_is_none_is_a_problem_and_hides_no_attempt(tmp_path: Path,
         "update attempt set cell = '../../..', n = 1; update cell set id = '../../..'",
         "update attempt set cell = '/etc', n = 1; update cell set id = '/etc'",
         "update attempt set run = '../..'; update run set id = '../..'",
+        "update attempt set cell = 'none.codex.r1'",
         "drop table run",
     ],
 )

@@ -108,7 +108,7 @@ class CellProgress(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     def then(self, tried: Attempted, *, patience: Patience) -> "CellProgress":
         """After one more. A result stands until there is another; what was cut off is as if it had not been."""
         # No run tries what is settled, unless somebody wants it tried again.
-        before = self if self.settled_in in (None, tried.run) else self.anew()
+        before = self if self.settled_in is None or self.settled_in == tried.run else self.anew()
         after = follows(tried)
         failures = before.failures + (after is Remedy.AGAIN)
         took_ms = before.took_ms + tried.took_ms

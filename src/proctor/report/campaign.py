@@ -10,7 +10,7 @@ from proctor.plan.recover import CUT_OFF
 from proctor.report.gates import Gate, gates_of
 from proctor.report.ledger import LedgerAttempt
 from proctor.report.score import INVALID, MissionScore, Score, Sum, Told
-from proctor.report.standing import CampaignCells, Damage
+from proctor.report.standing import CampaignCells, Damage, count_alike
 from proctor.report.sums import sums_of
 from proctor.report.verdict import WORDS, judge_result, worst
 
@@ -208,24 +208,20 @@ def exit_of(found: CampaignCells, gates: tuple[Gate, ...]) -> Exit:
     missing is the coverage gate's matter.
     """
     said = {Exit.OK} if found.cells else {Exit.UNVERIFIED}
-    endings = {
-        (each.spoken.state, each.spoken.outcome, each.spoken.code, each.spoken.verified, each.spoken.met, each.stands)
-        for each in found.cells
-        if each.spoken is not None
-    }
-    for state, outcome, code, verified, met, stands in endings:
-        judged = _judge(state, outcome or Outcome.UNKNOWN, code, verified=verified, met=met)
-        if stands is not None or judged is Exit.INFRASTRUCTURE:
-            said.add(Exit.EVIDENCE if stands == INVALID else judged)
+    for each, _ in count_alike(found.cells):
+        judged = None if each.spoken is None else _judge(each.spoken)
+        if judged is not None and (each.stands is not None or judged is Exit.INFRASTRUCTURE):
+            said.add(Exit.EVIDENCE if each.stands == INVALID else judged)
     return worst(said | {gate.exit for gate in gates})
 
 
-def _judge(state: str, outcome: Outcome, code: str | None, *, verified: bool | None, met: bool | None) -> Exit:
-    match state:
+def _judge(attempt: LedgerAttempt) -> Exit:
+    match attempt.state:
         case "sealed":
-            bucket = None if code is None else bucket_of(code)
-            return judge_result(outcome, bucket=bucket, verified=verified, met=met)
-        case "abandoned" if code != CUT_OFF:
+            bucket = None if attempt.code is None else bucket_of(attempt.code)
+            outcome = attempt.outcome or Outcome.UNKNOWN
+            return judge_result(outcome, bucket=bucket, verified=attempt.verified, met=attempt.met)
+        case "abandoned" if attempt.code != CUT_OFF:
             return Exit.INFRASTRUCTURE
         case _:
             return Exit.UNVERIFIED

@@ -3,9 +3,9 @@
 import fcntl
 import os
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 import msgspec
@@ -21,19 +21,18 @@ KNOWN_VERSION = 2
 """Of ledgers: those of a newer Proctor are not read."""
 
 _CELLS = "select id, mission, flow, repeat, digest from cell order by rowid"
-# Cells outside, attempts by their index: a cross join is what keeps SQLite from choosing an order that must be sorted.
+# As they lie there: putting 10,000 in order takes SQLite longer than whoever sorts each cell's few.
 _ATTEMPTS = """
-select attempt.id, attempt.cell, attempt.n, attempt.run, attempt.state, cell.mission, cell.flow, cell.repeat,
-       attempt.outcome, attempt.code, attempt.claimed, attempt.verified, attempt.met, attempt.tool_calls,
-       attempt.tokens, attempt.duration_ms, attempt.claimed_at_ms, attempt.ended_at_ms, {later}
-from cell cross join attempt on attempt.cell = cell.id order by cell.rowid, attempt.n
+select id, cell, n, run, state, claimed_at_ms, ended_at_ms, outcome, code, claimed, verified, met, tool_calls, tokens,
+       duration_ms, {later}
+from attempt
 """
 # What version 1 did not keep is unknown.
 _RUNS = {
     1: "select id, began_at_ms, ended_at_ms, null from run",
     2: "select id, began_at_ms, ended_at_ms, ended from run",
 }
-_LATER = {1: "null, null, null, null", 2: "attempt.strategy, attempt.retry_at_ms, attempt.usd, attempt.tally"}
+_LATER = {1: "null, null, null, null", 2: "strategy, retry_at_ms, usd, tally"}
 _CAMPAIGN = "select file, spec, plan, began_at_ms from campaign"
 _OUTCOMES = """
 select strategy, outcome, code, count(*) from attempt where state = 'sealed' and strategy is not null group by 1, 2, 3
@@ -58,23 +57,20 @@ class LedgerAttempt(msgspec.Struct, frozen=True, array_like=True, gc=False):
     n: int
     run: RunId
     state: Literal["claimed", "sealed", "abandoned"]
-    mission: MissionId
-    flow: FlowId
-    repeat: int
-    outcome: Outcome | None
-    code: str | None
-    claimed: bool | None
-    verified: bool | None
-    met: bool | None
-    tool_calls: int | None
-    tokens: int | None
-    duration_ms: int | None
     claimed_at_ms: int
-    ended_at_ms: int | None
-    strategy: StrategyId | None
-    retry_at_ms: int | None
-    usd: float | None
-    tally: str | None
+    ended_at_ms: int | None = None
+    outcome: Outcome | None = None
+    code: str | None = None
+    claimed: bool | None = None
+    verified: bool | None = None
+    met: bool | None = None
+    tool_calls: int | None = None
+    tokens: int | None = None
+    duration_ms: int | None = None
+    strategy: StrategyId | None = None
+    retry_at_ms: int | None = None
+    usd: float | None = None
+    tally: str | None = None
 
     @property
     def took_ms(self) -> int:
@@ -101,12 +97,19 @@ class LedgerCampaign(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerContents:
-    """In the order of the plan. What the campaign was made from, version 1 did not keep."""
+    """Cells in the order of the plan, and of each that was tried its attempts by number. What the campaign was made
+    from, version 1 did not keep.
+    """
 
     campaign: LedgerCampaign | None = None
     runs: tuple[LedgerRun, ...] = ()
     cells: tuple[LedgerCell, ...] = ()
-    attempts: tuple[LedgerAttempt, ...] = ()
+    tries: Mapping[CellId, Sequence[LedgerAttempt]] = field(default_factory=dict)
+
+    @property
+    def attempts(self) -> list[LedgerAttempt]:
+        """All, in the order of the plan."""
+        return [each for cell in self.cells for each in self.tries.get(cell.id, ())]
 
 
 class LedgerOutcome(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -164,14 +167,29 @@ def _read(connection: sqlite3.Connection, version: int) -> LedgerContents:
     kept = _LATER.get(version, _LATER[1])
     runs = _RUNS.get(version, _RUNS[1])
     campaign = connection.execute(_CAMPAIGN).fetchone() if version > 1 else None
+    cells = msgspec.convert(connection.execute(_CELLS).fetchall(), tuple[LedgerCell, ...])
+    attempts = msgspec.convert(
+        connection.execute(_ATTEMPTS.format(later=kept)).fetchall(), list[LedgerAttempt], strict=False
+    )
     return LedgerContents(
         campaign=None if campaign is None else msgspec.convert(campaign, LedgerCampaign),
         runs=msgspec.convert(connection.execute(f"{runs} order by began_at_ms, id").fetchall(), tuple[LedgerRun, ...]),
-        cells=msgspec.convert(connection.execute(_CELLS).fetchall(), tuple[LedgerCell, ...]),
-        attempts=msgspec.convert(
-            connection.execute(_ATTEMPTS.format(later=kept)).fetchall(), tuple[LedgerAttempt, ...], strict=False
-        ),
+        cells=cells,
+        tries=_by_cell(attempts, cells),
     )
+
+
+def _by_cell(attempts: Iterable[LedgerAttempt], cells: Iterable[LedgerCell]) -> dict[CellId, list[LedgerAttempt]]:
+    tries: dict[CellId, list[LedgerAttempt]] = {}
+    for each in attempts:
+        if (of_cell := tries.get(each.cell)) is None:
+            tries[each.cell] = [each]
+        else:
+            of_cell.append(each)
+            of_cell.sort(key=lambda tried: tried.n)
+    if strangers := tries.keys() - {cell.id for cell in cells}:
+        raise EvidenceError("evidence.ledger", f"attempts of no cell: {min(strangers)}", file="ledger.db")
+    return tries
 
 
 def is_live(campaign: CampaignPaths) -> bool:

@@ -1,10 +1,10 @@
 """What there is under an evidence root. Whatever a ledger or a folder holds, the answer is rows and problems."""
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from itertools import count, islice
+from itertools import count
 from pathlib import Path
 
 import msgspec
@@ -14,12 +14,12 @@ from proctor.event.outcome import Outcome
 from proctor.evidence.artifacts import AttemptRecord, AttemptReport
 from proctor.evidence.layout import AttemptPaths, CampaignPaths, RootPaths, RunPaths
 from proctor.evidence.reader import Problem, read_artifact
-from proctor.ids import AttemptId, CampaignId, CellId, RunId, StrategyId
+from proctor.ids import AttemptId, CampaignId, CellId, FlowId, RunId, StrategyId
 from proctor.plan.recover import CUT_OFF
 from proctor.plan.standing import Attempted, Patience, Tried
 from proctor.report.cells import by_cell, speaker
 from proctor.report.gates import Gate, gates_of
-from proctor.report.ledger import LedgerAttempt, LedgerContents, is_live, read_ledger
+from proctor.report.ledger import LedgerAttempt, LedgerCell, LedgerContents, is_live, read_ledger
 from proctor.report.planned import Planned, read_plan
 from proctor.report.row import AttemptRow, Evidence, ReportRow
 from proctor.report.standing import look_up, read_cells
@@ -213,23 +213,23 @@ def _read_folder(paths: AttemptPaths) -> tuple[AttemptRow, AttemptReport | None]
 
 
 def _from_ledger(root: RootPaths, campaign: CampaignPaths) -> Found | Problem:
+    is_running = is_live(campaign)  # asked first: what ends meanwhile is told as running
     try:
         contents, plan = read_ledger(campaign), _plan(campaign)
-        live = any(attempt.state == "claimed" for attempt in contents.attempts) and is_live(campaign)
-        campaign_id = CampaignId(campaign.folder.name)
+        source = _Source(
+            campaign_id=CampaignId(campaign.folder.name),
+            is_running=is_running,
+            chains={flow.id: flow.runtime for flow in plan.flows},
+            places={run.id: f"{root.run(run.id).folder}/attempts/" for run in contents.runs},
+        )
         return Found(
-            campaign_id=campaign_id,
+            campaign_id=source.campaign_id,
             run_ids=tuple(run.id for run in contents.runs),
-            rows=_counted(_rows(root, campaign_id, contents, plan=plan, is_running=live), contents, plan, root=root),
-            missing_cells=_missing(contents),
+            rows=tuple(_rows(source, contents, plan, root=root)),
+            missing_cells=tuple(cell.id for cell in contents.cells if cell.id not in contents.tries),
         )
     except EvidenceError as error:
         return Problem(code=error.code, file=f"{campaign.folder.name}/{error.file}", detail=error.what)
-
-
-def _missing(contents: LedgerContents) -> tuple[CellId, ...]:
-    tried = {attempt.cell for attempt in contents.attempts}
-    return tuple(cell.id for cell in contents.cells if cell.id not in tried)
 
 
 def _plan(campaign: CampaignPaths) -> Planned:
@@ -239,40 +239,37 @@ def _plan(campaign: CampaignPaths) -> Planned:
         return Planned(flows=())
 
 
-def _counted(
-    rows: Iterator[AttemptRow], contents: LedgerContents, plan: Planned, *, root: RootPaths
-) -> tuple[AttemptRow, ...]:
-    """With whether another counts instead. Rows and the ledger's attempts are the same ones in the same order."""
-    if len(contents.attempts) == len({attempt.cell for attempt in contents.attempts}):
-        return tuple(rows)
-    told: list[AttemptRow] = []
-    for tries in by_cell(look_up(contents.attempts, root=root)):
-        told += [next(rows)] if len(tries) == 1 else _superseded(list(islice(rows, len(tries))), tries, plan.patience)
-    return tuple(told)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Source:
+    """What the rows of a campaign have in common."""
 
+    campaign_id: CampaignId
+    is_running: bool
+    chains: Mapping[FlowId, tuple[StrategyId, ...]]
+    places: Mapping[RunId, str]  # joining paths for each of 10,000 rows would take longer than all the rest
 
-def _rows(
-    root: RootPaths,
-    campaign_id: CampaignId,
-    contents: LedgerContents,
-    *,
-    plan: Planned,
-    is_running: bool,
-) -> Iterator[AttemptRow]:
-    chains = {flow.id: flow.runtime for flow in plan.flows}
-    # Joining paths for each of 10,000 rows would take longer than all the rest.
-    places = {run.id: f"{root.run(run.id).folder}/attempts/" for run in contents.runs}
-    for attempt in contents.attempts:
-        name = f"{attempt.cell}.{attempt.n}"
-        if attempt.run not in places or "/" in name or name.startswith("."):
+    def row(self, cell: LedgerCell, attempt: LedgerAttempt) -> AttemptRow:
+        name, place = f"{attempt.cell}.{attempt.n}", self.places.get(attempt.run)
+        if place is None or "/" in name or name.startswith("."):
             raise EvidenceError("evidence.ledger", f"no attempt can lie at {attempt.run}/{name}", file="ledger.db")
-        folder, chain = places[attempt.run] + name, chains.get(attempt.flow, ())
-        runtime = attempt.strategy or (chain[0] if len(chain) == 1 else None)
+        folder, runtime = place + name, attempt.strategy or self._only(cell.flow)
         if attempt.state != "claimed" and runtime is None:
             # Which of the chain it was stands only in the folder, where the ledger was not told.
             runtime = row_of_folder(AttemptPaths(Path(folder))).runtime
-        row = _ledger_row(attempt, campaign_id, runtime=runtime, folder=folder)
-        yield _unsettled(row, is_running=is_running) if attempt.state == "claimed" else row
+        row = _ledger_row(attempt, cell, self.campaign_id, runtime=runtime, folder=folder)
+        return _unsettled(row, is_running=self.is_running) if attempt.state == "claimed" else row
+
+    def _only(self, flow: FlowId) -> StrategyId | None:
+        chain = self.chains.get(flow, ())
+        return chain[0] if len(chain) == 1 else None
+
+
+def _rows(source: _Source, contents: LedgerContents, plan: Planned, *, root: RootPaths) -> Iterator[AttemptRow]:
+    """Of every attempt in the order of the plan, with whether another counts instead."""
+    known = look_up(contents, root=root)
+    for cell in contents.cells:
+        rows = [source.row(cell, each) for each in contents.tries.get(cell.id, ())]
+        yield from rows if len(rows) < 2 else _superseded(rows, known.tries[cell.id], plan.patience)
 
 
 def _unsettled(row: AttemptRow, *, is_running: bool) -> AttemptRow:
@@ -291,22 +288,21 @@ def _unsettled(row: AttemptRow, *, is_running: bool) -> AttemptRow:
 
 
 def _ledger_row(
-    attempt: LedgerAttempt, campaign_id: CampaignId, *, runtime: StrategyId | None, folder: str
+    attempt: LedgerAttempt, cell: LedgerCell, campaign_id: CampaignId, *, runtime: StrategyId | None, folder: str
 ) -> AttemptRow:
-    return AttemptRow(
+    row = AttemptRow(
         attempt_id=attempt.id,
         run_id=attempt.run,
         campaign_id=campaign_id,
-        cell=attempt.cell,
-        mission_id=attempt.mission,
-        flow_id=attempt.flow,
-        repeat=attempt.repeat,
+        cell=cell.id,
+        mission_id=cell.mission,
+        flow_id=cell.flow,
+        repeat=cell.repeat,
         n=attempt.n,
         runtime=runtime,
         state="sealed" if attempt.state == "sealed" else "partial" if attempt.code == CUT_OFF else "abandoned",
         outcome=attempt.outcome,
         code=attempt.code,
-        **advice(attempt.code),
         claimed=attempt.claimed,
         verified=attempt.verified,
         expectation_met=attempt.met,
@@ -316,6 +312,8 @@ def _ledger_row(
         duration_ms=attempt.duration_ms,
         dir=folder,
     )
+    # Most have no code, and handing over what nobody says takes as long as the rest.
+    return row if row.code is None else msgspec.structs.replace(row, **advice(row.code))
 
 
 def _with_report(row: AttemptRow, report: AttemptReport) -> AttemptRow:

@@ -1,8 +1,9 @@
 """A campaign as its ledger shows it now: of each cell the attempt that speaks for it. Folders stay closed."""
 
 import os
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import msgspec
 
@@ -13,7 +14,6 @@ from proctor.evidence.reader import Problem, read_artifact
 from proctor.evidence.tally import Tally, tally_of
 from proctor.ids import AttemptId, CampaignId
 from proctor.plan.standing import Patience, fold_tries
-from proctor.report.cells import by_cell
 from proctor.report.ledger import LedgerAttempt, LedgerCell, LedgerContents, is_live, read_ledger
 from proctor.report.planned import Planned, read_plan
 from proctor.report.score import INVALID, standing
@@ -55,15 +55,14 @@ def read_cells(campaign: CampaignPaths, *, root: RootPaths, damage: Damage | Non
     """EvidenceError where ledger or plan cannot be read. What is damaged is no result of the agent's."""
     is_running = is_live(campaign)  # asked first: what ends meanwhile is told as running
     contents, plan = read_ledger(campaign), read_plan(campaign)
-    attempts = look_up(contents.attempts, root=root)
-    tried = {tries[0].cell: tries for tries in by_cell(attempts)}
-    patience, damage = plan.patience, damage or {}
+    known, patience, damage = look_up(contents, root=root), plan.patience, damage or {}
+    tries = known.tries
     return CampaignCells(
         campaign_id=CampaignId(campaign.folder.name),
         contents=contents,
-        attempts=attempts,
+        attempts=known.attempts,
         plan=plan,
-        cells=tuple(_cell_result(cell, tried.get(cell.id, ()), damage, patience=patience) for cell in contents.cells),
+        cells=tuple(_cell_result(cell, tries.get(cell.id, ()), damage, patience=patience) for cell in contents.cells),
         is_running=is_running,
     )
 
@@ -78,7 +77,7 @@ def _cell_result(cell: LedgerCell, tries: Sequence[LedgerAttempt], damage: Damag
     stands, last = fold_tries(tries, patience=patience), tries[-1]
     if stands.result is None:
         return CellResult(cell, last, last=last)
-    [spoken] = (each for each in tries if each.n == stands.result)
+    spoken = last if last.n == stands.result else next(each for each in tries if each.n == stands.result)
     try:
         tally = None if spoken.tally is None else _decode_tally(spoken.tally)
     except msgspec.DecodeError as error:
@@ -87,13 +86,34 @@ def _cell_result(cell: LedgerCell, tries: Sequence[LedgerAttempt], damage: Damag
     return CellResult(cell, spoken, how, tally, stands.is_settled, last)
 
 
-def look_up(attempts: Iterable[LedgerAttempt], *, root: RootPaths) -> list[LedgerAttempt]:
-    """The same attempts, each that the ledger still calls claimed as its seal says."""
-    return [_looked_up(each, root=root) if each.state == "claimed" else each for each in attempts]
+def count_alike(cells: Iterable[CellResult]) -> list[tuple[CellResult, int]]:
+    """Of the cells that came to the same, the first and how many they are: endings are few, however many cells."""
+    first: dict[tuple[object, ...] | None, CellResult] = {}
+    counts: Counter[tuple[object, ...] | None] = Counter()
+    for each in cells:
+        said, last = each.spoken, each.last
+        key = (
+            (each.stands, each.is_settled, said.state, said.outcome, said.code, said.verified, said.met, last.state)
+            if said is not None and last is not None
+            else None
+        )
+        if key not in first:
+            first[key] = each
+        counts[key] += 1
+    return [(each, counts[key]) for key, each in first.items()]
+
+
+def look_up(contents: LedgerContents, *, root: RootPaths) -> LedgerContents:
+    """The same, each attempt that the ledger still calls claimed as its seal says."""
+    open_ = {each.cell for tries in contents.tries.values() for each in tries if each.state == "claimed"}
+    looked_up = {cell: [_looked_up(each, root=root) for each in contents.tries[cell]] for cell in open_}
+    return replace(contents, tries={**contents.tries, **looked_up}) if looked_up else contents
 
 
 def _looked_up(attempt: LedgerAttempt, *, root: RootPaths) -> LedgerAttempt:
-    """The ledger was not told how it ended; its seal may."""
+    """Where the ledger was not told how it ended, its seal may."""
+    if attempt.state != "claimed":
+        return attempt
     paths: AttemptPaths = root.run(attempt.run).attempt(attempt.cell, n=attempt.n)
     if not os.path.lexists(paths.seal):
         return attempt

@@ -1,6 +1,5 @@
 """The word that somebody may have meant. Pure."""
 
-import difflib
 from collections.abc import Iterable
 from typing import Final
 
@@ -12,6 +11,8 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
     >>> nearest("comand", ["command", "stdout"])
     'command'
     """
+    import difflib  # mistakes are rare, and every command would load it
+
     close = difflib.get_close_matches(word, list(known), n=1) if len(word) <= MAX_WORD else []
     return close[0] if close else None
 

@@ -79,7 +79,7 @@ def damage_of(campaign: CampaignPaths) -> dict[AttemptId, tuple[Problem, ...]]:
     """
     damage: dict[AttemptId, tuple[Problem, ...]] = {}
     root = root_of(campaign)
-    attempts, patience = look_up(read_ledger(campaign).attempts, root=root), read_plan(campaign).patience
+    attempts, patience = look_up(read_ledger(campaign), root=root).attempts, read_plan(campaign).patience
     results = {cell: standing.result for cell, standing in fold_cells(attempts, patience=patience).items()}
     rows = find_campaign(root, campaign).rows
     counted = dict(miscounted(campaign, rows))

@@ -17,7 +17,7 @@ from proctor.report.campaign import effort_of, exit_of
 from proctor.report.gates import gates_of
 from proctor.report.ledger import LedgerAttempt, LedgerRun, read_outcomes
 from proctor.report.score import is_infra
-from proctor.report.standing import CellResult, read_cells
+from proctor.report.standing import CellResult, count_alike, read_cells
 from proctor.report.verdict import WORDS
 from proctor.report.words import USED_UP
 
@@ -85,9 +85,9 @@ def status_of(campaign: CampaignPaths) -> CampaignStatus:
         raise EvidenceError(error.code, error.what, file=f"{campaign.folder.name}/{error.file}") from error
     contents, runs = found.contents, found.contents.runs
     run = runs[-1] if runs else None
-    places = Counter(_place(each, live=found.is_running) for each in found.cells)
-    last = [each.spoken for each in found.cells if each.spoken is not None]
-    effort = effort_of(found)
+    kinds, effort = count_alike(found.cells), effort_of(found)
+    places = _counted((_place(each, live=found.is_running), number) for each, number in kinds)
+    last = [(each.spoken, number) for each, number in kinds if each.spoken is not None]
     return CampaignStatus(
         campaign_id=found.campaign_id,
         kind="canary" if found.plan.is_canary else "campaign",
@@ -101,20 +101,23 @@ def status_of(campaign: CampaignPaths) -> CampaignStatus:
         ended_at_ms=None if run is None else run.ended_at_ms,
         ended=None if run is None else run.how,
         cells=len(found.cells),
-        settled=places["settled"],
+        settled=places.get("settled", 0),
         left=Left(
-            untried=places["untried"], running=places["running"], cut_off=places["cut off"], again=places["again"]
+            untried=places.get("untried", 0),
+            running=places.get("running", 0),
+            cut_off=places.get("cut off", 0),
+            again=places.get("again", 0),
         ),
-        attempts=dict(Counter(each.state for each in contents.attempts)),
-        outcomes=_counted(each.outcome for each in last if each.state == "sealed"),
-        codes=_counted(each.code for each in last),
-        met=sum(each.met is True for each in last),
-        not_met=sum(each.met is False for each in last),
-        infra=sum(each.is_settled and each.stands is not None and is_infra(each.stands) for each in found.cells),
+        attempts=dict(Counter(each.state for tries in contents.tries.values() for each in tries)),
+        outcomes=_counted((each.outcome, number) for each, number in last if each.state == "sealed"),
+        codes=_counted((each.code, number) for each, number in last),
+        met=sum(number for each, number in last if each.met is True),
+        not_met=sum(number for each, number in last if each.met is False),
+        infra=sum(number for each, number in kinds if each.is_settled and each.stands and is_infra(each.stands)),
         verdict="running" if found.is_running else WORDS[exit_of(found, gates_of(found))],
         usd=effort.usd,
         usd_unknown=effort.usd_unknown,
-        per_minute=_per_minute(run, contents.attempts),
+        per_minute=_per_minute(run, found.attempts),
         live=_picture(campaign) if found.is_running else None,
     )
 
@@ -142,9 +145,13 @@ def _place(cell: CellResult, *, live: bool) -> str:
     return "again"
 
 
-def _counted(names: Iterable[str | None]) -> dict[str, int]:
-    """The most frequent first."""
-    return {str(name): number for name, number in Counter(names).most_common() if name is not None}
+def _counted(names: Iterable[tuple[str | None, int]]) -> dict[str, int]:
+    """So many of each, added up; the most frequent first."""
+    counts: Counter[str] = Counter()
+    for name, number in names:
+        if name is not None:
+            counts[str(name)] += number
+    return dict(counts.most_common())
 
 
 def _per_minute(run: LedgerRun | None, attempts: Sequence[LedgerAttempt]) -> float | None:

@@ -1,14 +1,11 @@
 """The command line: which commands there are, and the one place where whatever goes wrong becomes words and a code."""
 
-import difflib
 import gc
 import importlib
 import os
 import shlex
 import signal
 import sys
-import textwrap
-import traceback
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from types import FrameType
@@ -17,16 +14,15 @@ from typing import NoReturn
 from proctor import __version__
 from proctor.errors import Exit, InputError, MachineError, ProctorError
 from proctor.report.ambiguous import AmbiguousError
+from proctor.spec.near import nearest
 from proctor.surface.cli.calling import Calling
 from proctor.surface.cli.command import Command, call, help_width
 from proctor.surface.cli.output import Output, take_streams
 
 HERE = "proctor.surface.cli"
-# Rows and events come by the thousand and hold no cycles: looking for some after every 700 of them finds little.
-_GC_AFTER = 20_000
 _CANDIDATES = 8
 
-# A command's module is imported when that command is called.
+# A command's module is imported when that command is called, and what only mistakes and help need, with these.
 COMMANDS = {
     "init": ("init", "Look at a repository, and write a first spec for it."),
     "try": ("try_", "Compare agents on this repository, now."),
@@ -89,14 +85,8 @@ example:
 """
 
 
-def collect_seldom() -> None:
-    """For a process that is ours alone."""
-    gc.set_threshold(_GC_AFTER, 10, 10)
-
-
 def run() -> None:
     """Do what the command line says, and end the process."""
-    collect_seldom()
     take_streams()
     for number in (signal.SIGTERM, signal.SIGHUP):
         # Whoever started this with nohup wants it to outlive the terminal.
@@ -104,6 +94,8 @@ def run() -> None:
             signal.signal(number, _terminated)
     words = sys.argv[1:]
     code = answer(words)
+    # The interpreter looks for cycles once more, and what is left goes with the process.
+    gc.freeze()
     # All is said: an impatient second signal must not change the exit code.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
@@ -161,6 +153,8 @@ def _members(group: str) -> list[str]:
 
 
 def _listed(names: Iterable[str]) -> str:
+    import textwrap
+
     return "".join(
         f"{textwrap.fill(COMMANDS[name][1], help_width(), initial_indent=f'  {name:24}', subsequent_indent=' ' * 26)}\n"
         for name in names
@@ -169,10 +163,8 @@ def _listed(names: Iterable[str]) -> str:
 
 def _unknown(words: Sequence[str]) -> InputError:
     said = " ".join(words[: 2 if _members(words[0]) else 1])
-    near = difflib.get_close_matches(" ".join(words[:2]), COMMANDS, n=1) or difflib.get_close_matches(
-        said, COMMANDS, n=1
-    )
-    meant = shlex.join([*near[0].split(), *words[len(near[0].split()) :]]) if near else "--help"
+    near = nearest(" ".join(words[:2]), COMMANDS) or nearest(said, COMMANDS)
+    meant = shlex.join([*near.split(), *words[len(near.split()) :]]) if near else "--help"
     return InputError("usage", f"there is no command `{said}`", suggestion=f"proctor {meant}")
 
 
@@ -205,6 +197,8 @@ def _has_folder() -> bool:
 
 def _unforeseen(error: BaseException) -> ProctorError:
     """Not a traceback but where it happened: the last line of ours on the way."""
+    import traceback
+
     if os.environ.get("PROCTOR_DEBUG"):
         traceback.print_exception(error)
     ours = Path(__file__).parents[2]

@@ -1,17 +1,15 @@
 """How a command is declared: a function of keyword arguments, its docstring as help, and the words that fill it."""
 
 import argparse
-import difflib
 import inspect
 import os
-import shutil
-import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
 from proctor.errors import InputError, disk_refusal
+from proctor.spec.near import nearest
 from proctor.surface.cli.calling import ROOT_VARIABLE
 
 WIDTH = 100
@@ -94,11 +92,13 @@ def call(name: str, command: Command, words: Sequence[str]) -> int:
 
 def parse(name: str, command: Command, words: Sequence[str]) -> dict[str, Any]:
     """What the words fill in, by the name of the argument."""
+    # A formatter is made for each argument, and how wide it is matters only to the one that shows them.
+    width = WIDTH if {"-h", "--help"}.isdisjoint(words) else help_width()
     parser = _Parser(
         prog=f"proctor {name}",
         description=inspect.cleandoc(command.call.__doc__ or ""),
         epilog=f"example:\n  {command.example}",
-        formatter_class=_Format,
+        formatter_class=lambda prog: _Format(prog, width=width, max_help_position=24),
         allow_abbrev=False,
         add_help=False,
     )
@@ -108,9 +108,9 @@ def parse(name: str, command: Command, words: Sequence[str]) -> dict[str, Any]:
     given, unknown = parser.parse_known_args(words)
     if unknown:
         options = [name for each in command.arguments for name in each.names if name.startswith("-")]
-        near = difflib.get_close_matches(unknown[0].partition("=")[0], [*options, "--help"], n=1)
+        near = nearest(unknown[0].partition("=")[0], [*options, "--help"])
         what = f"unrecognized arguments: {' '.join(unknown)}"
-        raise InputError("usage", what, suggestion=f"Did you mean `{near[0]}`?" if near else f"{parser.prog} --help")
+        raise InputError("usage", what, suggestion=f"Did you mean `{near}`?" if near else f"{parser.prog} --help")
     return vars(given)
 
 
@@ -122,10 +122,9 @@ class _Parser(argparse.ArgumentParser):
 
 
 class _Format(argparse.HelpFormatter):
-    def __init__(self, prog: str) -> None:
-        super().__init__(prog, width=help_width(), max_help_position=24)
-
     def _fill_text(self, text: str, width: int, indent: str) -> str:
+        import textwrap
+
         # What is indented is meant to stand as it is.
         paragraphs = text.split("\n\n")
         return "\n\n".join(each if "\n " in each else textwrap.fill(each, width) for each in paragraphs)
@@ -133,4 +132,6 @@ class _Format(argparse.HelpFormatter):
 
 def help_width() -> int:
     """As wide as the terminal, but no wider than can be read."""
+    import shutil
+
     return min(shutil.get_terminal_size((WIDTH, 0)).columns, WIDTH)
