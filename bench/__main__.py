@@ -85,10 +85,9 @@ class Bench:
                 place.mkdir()
                 events.append(rates(place, sizes.turns))
         tell(f"{sizes.many_attempts} attempts")
-        # Beside it, because a machine that is shared is now fast and now slow.
-        _, before = self.fake(SHARED, sizes.attempts)
-        root, many = self.fake(SHARED, sizes.many_attempts)
-        _, after = self.fake(SHARED, sizes.attempts)
+        place = self.fresh()
+        root, many = place / "evidence", cost_of(SHARED, place, attempts=sizes.many_attempts, is_growth_told=True)
+        assert many.growth is not None
         tell("commands")
         starts = command_costs(sizes.starts, VERSION, IMPORT_JSON)
         lists = command_costs(sizes.starts, LIST, *LOOKS, IMPORT_JSON, root=root)
@@ -106,11 +105,11 @@ class Bench:
             ),
             *_list_rows(lists, sizes),
             at_most(
-                f"CPU per attempt, {sizes.many_attempts:,} by {sizes.attempts:,}",
-                (many.cpu_s / sizes.many_attempts) / ((before.cpu_s + after.cpu_s) / 2 / sizes.attempts),
+                f"CPU per attempt, the last of {sizes.many_attempts:,} by the first",
+                many.growth.measured,
                 1.1,
                 "x",
-                note=f"{many.peak_bytes / 1e6:.0f} MB at its peak",
+                note=f"in work of one size; {many.growth.plain:.2f} in seconds; {many.peak_bytes / 1e6:.0f} MB at peak",
             ),
             at_most(
                 "proctor --version",

@@ -1,6 +1,7 @@
-"""A campaign in a process of its own: `python -m bench.campaign SPEC ROOT STATE` runs it and tells what it cost."""
+"""A campaign in a process of its own: `python -m bench.campaign SPEC ROOT STATE` runs it and tells what it cost. With
+`--growth N` it tells too how the cost of its N attempts grew."""
 
-import sys
+import argparse
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import anyio
 import msgspec
 
 from bench.cost import Cost, Meter, in_own_process, tell
+from bench.growth import GrowthMeter
 from proctor.__main__ import collect_seldom
 from proctor.attempt.machine import State
 from proctor.campaign.run import run_campaign
@@ -22,13 +24,18 @@ _MOST_REPEATS = 1000
 
 
 def campaign_cost(
-    folder: Path, *, spec: Mapping[str, object], env: Mapping[str, str], since: State = State.PREPARING
+    folder: Path,
+    *,
+    spec: Mapping[str, object],
+    env: Mapping[str, str],
+    since: State = State.PREPARING,
+    grows: int | None = None,
 ) -> Cost:
     """Of all its attempts, since the first one is in that state. Evidence is kept in `folder`/evidence."""
     folder.mkdir()
     file = folder / "spec.yaml"
     file.write_bytes(msgspec.json.encode(spec))  # which is YAML too
-    words = (str(file), str(folder / "evidence"), since.value)
+    words = (str(file), str(folder / "evidence"), since.value, *(() if grows is None else ("--growth", str(grows))))
     return in_own_process("bench.campaign", *words, env={KEY: "none-needed-here", **env})
 
 
@@ -58,27 +65,35 @@ def spec_of(
 class FromTheFirst(CampaignWatcher):
     """Starts a meter when the first attempt is so far: looking at the machine comes once, and is not of an attempt."""
 
-    def __init__(self, since: State) -> None:
+    def __init__(self, since: State, growth: GrowthMeter | None) -> None:
         self.meter: Meter | None = None
         self._since = since
+        self._growth = growth
 
     def entered(self, attempt: AttemptId, state: State) -> None:
         if self.meter is None and state is self._since:
             self.meter = Meter()
+        if self._growth is not None and state is State.SEALED:
+            self._growth.ended()
 
 
 def main() -> None:
     collect_seldom()
-    spec, root, since = sys.argv[1:]
-    loaded, watcher = load_spec(Path(spec)), FromTheFirst(State(since))
-    result = anyio.run(lambda: run_campaign(loaded, root=Path(root), watcher=watcher))
+    parser = argparse.ArgumentParser()
+    for name in ("spec", "root", "since"):
+        parser.add_argument(name)
+    parser.add_argument("--growth", type=int)
+    asked = parser.parse_args()
+    growth = None if asked.growth is None else GrowthMeter(asked.growth)
+    loaded, watcher = load_spec(Path(asked.spec)), FromTheFirst(State(asked.since), growth)
+    result = anyio.run(lambda: run_campaign(loaded, root=Path(asked.root), watcher=watcher))
     assert watcher.meter is not None
     cost = watcher.meter.read()
     for attempt in result.attempts:
         assert attempt.state is State.SEALED, attempt
         assert attempt.report is not None
         assert attempt.report.outcome == "completed", attempt
-    tell(cost)
+    tell(cost if growth is None else msgspec.structs.replace(cost, growth=growth.read()))
 
 
 if __name__ == "__main__":

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import msgspec
 
+from bench.growth import Growth
+
 ROOT = Path(__file__).parent.parent
 DEADLINE_S = 280.0
 
@@ -19,6 +21,7 @@ class Cost(msgspec.Struct, frozen=True, kw_only=True):
     cpu_s: float
     children_cpu_s: float
     peak_bytes: int
+    growth: Growth | None = None
 
 
 class Meter:

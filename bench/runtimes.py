@@ -88,11 +88,11 @@ def write_fakes(folder: Path) -> None:
     (folder / "proctor.toml").write_text('plugins = ["pi"]\n', encoding="utf-8")
 
 
-def cost_of(kind: Kind, folder: Path, *, attempts: int) -> Cost:
+def cost_of(kind: Kind, folder: Path, *, attempts: int, is_growth_told: bool = False) -> Cost:
     """Of a campaign in that folder, which is made below the one that the fakes are in."""
     # Fences leave readable what the search path leads to: the interpreter of the fakes too.
     env = {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "ANTHROPIC_API_KEY": "none-needed-here"}
     if kind.program is not None:
         env[kind.program[0]] = str(folder.parent / kind.program[1])
     spec = spec_of(attempts, runtime=kind.runtime, isolation=kind.isolation, flow=kind.flow)
-    return campaign_cost(folder, spec=spec, env=env)
+    return campaign_cost(folder, spec=spec, env=env, grows=attempts if is_growth_told else None)
