@@ -156,6 +156,7 @@ def test_numbers_are_added_up_and_what_is_unknown_stays_unknown(tmp_path: Path) 
         scored=4,
         passed=3,
         rate=0.75,
+        unproven=0,
         rate_low=low,
         rate_high=high,
         pass_at={1: 0.75, 2: 1.0},

@@ -8,12 +8,13 @@ from xml.etree import ElementTree
 import msgspec
 from rich.console import Console
 
+from proctor.evidence.artifacts import Expectation
 from proctor.evidence.layout import RootPaths
 from proctor.report.campaign import CampaignReport, report_campaign
 from proctor.report.campaign_text import campaign_markdown, next_steps, render_campaign
 from proctor.report.junit import render_junit
 from proctor.report.standing import read_cells
-from proctor.spec.running import GatesSpec
+from proctor.spec.running import GatesSpec, SelectSpec
 from tests.report.made import CAMPAIGN, CUT, INFRA, NO, UNSURE, YES, Tries, repeats, reported, tried
 
 
@@ -147,3 +148,19 @@ def test_in_junit_a_failure_is_the_agents_an_error_is_not_and_what_says_nothing_
 def test_the_report_survives_the_way_over_the_disk(tmp_path: Path) -> None:
     found = reported(tmp_path, TWO)
     assert msgspec.json.decode(msgspec.json.encode(found), type=CampaignReport) == found
+
+
+def test_what_was_left_out_and_what_no_probe_judged_is_told(tmp_path: Path) -> None:
+    expected = {**UNSURE, "expectation": Expectation(met=True, misses=())}
+    paths = tried(tmp_path, {**repeats("ask", "codex", expected, YES)})
+    paths.spec_snapshot.mkdir()
+    index = {"given": {"select": {"ids": ["ask"], "tags": ["fast"]}, "flows": None}, "scripts": {}}
+    paths.snapshot_index.write_bytes(msgspec.json.encode(index))
+    told = report_campaign(read_cells(paths, root=RootPaths(tmp_path)))
+    assert (told.selected, told.score.unproven, told.score.passed) == (SelectSpec(ids=["ask"], tags=["fast"]), 1, 2)
+    lines = shown(told).splitlines()
+    assert "  missions  not all of the spec: ask; tagged fast" in lines
+    assert "  passed    1 of 2 as the spec expects, and no probe judged them" in lines
+    whole = shown(reported(tmp_path / "whole", TWO))
+    assert "not all of the spec" not in whole
+    assert "no probe" not in whole

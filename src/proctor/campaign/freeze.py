@@ -26,7 +26,6 @@ from proctor.workspace.prepare import prepare
 from proctor.workspace.snapshot import snapshot
 from proctor.workspace.walk import EntryKind, walk
 
-_INDEX = "index.json"
 _MOST_TOLD = 5
 
 
@@ -68,7 +67,7 @@ def freeze(
         for name, text in _texts(loaded).items()
     }
     index = _index(loaded, digests)
-    written[_INDEX] = write_artifact(paths.spec_snapshot / _INDEX, index, redactor=redactor)
+    written[paths.snapshot_index.name] = write_artifact(paths.snapshot_index, index, redactor=redactor)
     return Frozen(
         plan=plan,
         snapshot={name: digest_bytes(data) for name, data in written.items()},
@@ -81,7 +80,7 @@ def thaw(loaded: LoadedSpec, *, paths: CampaignPaths, workspaces: Path, redactor
     """What the campaign began with, found unchanged and copied anew. Else an InputError that shows the difference."""
     try:
         kept = read_artifact(paths.plan, PlanFile)
-        before = read_artifact(paths.spec_snapshot / _INDEX, FrozenFiles)
+        before = read_artifact(paths.snapshot_index, FrozenFiles)
     except EvidenceError as error:
         if error.code == "evidence.missing-file":
             raise InputError("campaign.not-begun", f"{paths.folder.name} has no {error.file}") from error
@@ -102,7 +101,7 @@ def thaw(loaded: LoadedSpec, *, paths: CampaignPaths, workspaces: Path, redactor
 def read_given(campaign: CampaignPaths) -> Given:
     """What came with the command that began it."""
     try:
-        return read_artifact(campaign.spec_snapshot / _INDEX, FrozenFiles).given
+        return read_artifact(campaign.snapshot_index, FrozenFiles).given
     except EvidenceError:  # told by whoever goes on with it
         return NOTHING
 

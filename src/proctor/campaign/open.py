@@ -72,7 +72,7 @@ async def open_campaign(
 ) -> AsyncIterator[Opened]:
     """Its lock is held and its ledger open inside. A new one that could not begin leaves nothing behind.
 
-    To be tried is what is not settled; or `only` these cells, and they as if nothing had counted yet.
+    To be tried is what is not settled; or `only` these cells, and they anew.
     """
     run_id = RunId(stamp(clock))
     place = _place(loaded, root=root, clock=clock, resume=resume, is_canary=is_canary)

@@ -162,6 +162,10 @@ class CampaignPaths:
         return self.folder / "spec.snapshot"
 
     @property
+    def snapshot_index(self) -> Path:
+        return self.spec_snapshot / "index.json"
+
+    @property
     def plan(self) -> Path:
         return self.folder / "plan.json"
 

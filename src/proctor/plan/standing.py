@@ -124,9 +124,11 @@ class CellProgress(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         )
 
     def anew(self) -> "CellProgress":
-        """To be tried again, because somebody wants it so: nothing counts yet, and its result speaks until there is
-        another. Numbers of attempts go on.
+        """To be tried now, because somebody wants it so. Of what was settled nothing counts yet, and its result speaks
+        until there is another; what was not goes on where it stands. Numbers of attempts go on.
         """
+        if not self.is_settled:
+            return msgspec.structs.replace(self, wait=None)
         return CellProgress(made=self.made, result=self.result)
 
 

@@ -13,6 +13,7 @@ from proctor.report.score import INVALID, MissionScore, Score, Sum, Told
 from proctor.report.standing import CampaignCells, Damage, count_alike
 from proctor.report.sums import sums_of
 from proctor.report.verdict import WORDS, judge_result, worst
+from proctor.spec.running import SelectSpec
 
 
 class RunTold(Told, frozen=True, kw_only=True):
@@ -76,13 +77,17 @@ class Damaged(Told, frozen=True, kw_only=True):
 
 
 class CampaignReport(Told, frozen=True, kw_only=True):
-    """What `campaign report --json` prints. Whole is a campaign that has ended with a result for every cell."""
+    """What `campaign report --json` prints. Whole is a campaign that has ended with a result for every cell.
+
+    `selected` is what its command chose of the spec's missions, and null where it took all. No cell tells of others.
+    """
 
     schema_version: int = 1
     campaign_id: CampaignId
     spec_file: str | None
     spec_digest: Digest | None
     plan_digest: Digest | None
+    selected: SelectSpec | None
     is_canary: bool
     is_running: bool
     is_whole: bool
@@ -123,6 +128,7 @@ def report_campaign(found: CampaignCells, *, damage: Damage | None = None) -> Ca
         spec_file=None if made is None else made.file or None,
         spec_digest=None if made is None else made.spec,
         plan_digest=found.plan.digest or None,
+        selected=None if found.selected == SelectSpec() else found.selected,
         is_canary=found.plan.is_canary,
         is_running=found.is_running,
         is_whole=bool(found.cells) and not missing and not found.is_running,

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from proctor.errors import Exit
 from proctor.report.campaign import CampaignReport, MissionTold
 from proctor.report.score import Score
-from proctor.report.words import UNKNOWN, count, duration, moment, money, percent, plural, total
+from proctor.report.words import UNKNOWN, count, duration, legible, moment, money, percent, plural, total
+from proctor.spec.running import SelectSpec
 
 MAX_LISTED = 10
 
@@ -25,6 +26,8 @@ def facts(report: CampaignReport) -> Iterator[tuple[str, str]]:
     """What it is, when it was, and how whole it is."""
     if report.spec_file is not None:
         yield "spec", f"{report.spec_file}  {(report.spec_digest or '')[:19]}"
+    if report.selected is not None:
+        yield "missions", f"not all of the spec: {_chosen(report.selected)}"
     began = report.runs[0].began_at_ms if report.runs else None
     ended = report.runs[-1].ended_at_ms if report.runs else None
     yield "when", f"{moment(began)}, {'still running' if report.is_running else f'until {moment(ended)}'}"
@@ -34,11 +37,24 @@ def facts(report: CampaignReport) -> Iterator[tuple[str, str]]:
     kind = "a canary, never the campaign itself; " if report.is_canary else ""
     state = "whole" if report.is_whole else "running" if report.is_running else "not whole"
     yield "state", f"{kind}{state}: {report.score.results:,} of {plural(report.score.cells, 'cell')} with a result"
+    if unproven := report.score.unproven:
+        yield "passed", f"{unproven:,} of {report.score.passed:,} as the spec expects, and no probe judged them"
     effort = report.effort
     other = f", {effort.not_counted:,} of them not counted" if effort.not_counted else ""
     cost = money(effort.usd, unknown=effort.usd_unknown)
     tokens = total(effort.tokens, unknown=effort.tokens_unknown)
     yield "effort", f"{plural(effort.attempts, 'attempt')}{other}; {tokens} tokens, cost {cost}"
+
+
+def _chosen(select: SelectSpec) -> str:
+    """
+    >>> _chosen(SelectSpec(ids=["fix", "claim"], tags=["fast"], range="2-5"))
+    'fix, claim; tagged fast; 2-5 of them'
+    """
+    parts = [", ".join((*select.ids, *select.globs))]
+    parts += [f"tagged {', '.join(select.tags)}"] if select.tags else []
+    parts += [f"{select.range} of them"] if select.range is not None else []
+    return legible("; ".join(filter(None, parts)))
 
 
 def flow_table(report: CampaignReport) -> tuple[Sequence[str], list[Sequence[str]]]:

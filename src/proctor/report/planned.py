@@ -2,11 +2,12 @@
 
 import msgspec
 
+from proctor.errors import EvidenceError
 from proctor.evidence.layout import CampaignPaths
 from proctor.evidence.reader import read_artifact
 from proctor.ids import Digest, FlowId, StrategyId
 from proctor.plan.standing import Patience
-from proctor.spec.running import GatesSpec, ToolsSpec
+from proctor.spec.running import GatesSpec, SelectSpec, ToolsSpec
 
 
 class PlannedModel(msgspec.Struct, frozen=True):
@@ -51,6 +52,22 @@ class Planned(msgspec.Struct, frozen=True, rename="camel"):
 
 class _PlanFile(msgspec.Struct, frozen=True):
     plan: Planned
+
+
+class _Given(msgspec.Struct, frozen=True):
+    select: SelectSpec = SelectSpec()
+
+
+class _Frozen(msgspec.Struct, frozen=True):
+    given: _Given = _Given()
+
+
+def read_selection(campaign: CampaignPaths) -> SelectSpec:
+    """Which of the spec's missions were chosen with the command that began it; an older Proctor did not keep it."""
+    try:
+        return read_artifact(campaign.snapshot_index, _Frozen).given.select
+    except EvidenceError:  # told by whoever checks the snapshot
+        return SelectSpec()
 
 
 def read_plan(campaign: CampaignPaths) -> Planned:

@@ -42,10 +42,11 @@ class TokenSum(Told, frozen=True, kw_only=True):
 class MissionScore(Told, frozen=True, kw_only=True):
     """Of the cells of a mission in a flow.
 
-    `scored` results passed or failed; of `unverified` ones nothing could be judged, and `buckets` hold those that
-    failed by no fault of the agent's, and cells that such a failure has kept from a result until now. The rest is of
-    all results; `unmeasured` of them do not say, and add nothing; `tool_ms` is None where none was measured. `tokens`
-    and `usd` are what is known, beside how many results do not tell theirs.
+    `scored` results passed or failed; `unproven` passed as the spec expects, and no probe judged them; of
+    `unverified` ones nothing could be judged, and `buckets` hold those that failed by no fault of the agent's, and
+    cells that such a failure has kept from a result until now. The rest is of all results; `unmeasured` of them do not
+    say, and add nothing; `tool_ms` is None where none was measured. `tokens` and `usd` are what is known, beside how
+    many results do not tell theirs.
     """
 
     cells: int
@@ -53,6 +54,7 @@ class MissionScore(Told, frozen=True, kw_only=True):
     scored: int
     passed: int
     rate: float | None
+    unproven: int
     unverified: int
     buckets: dict[str, int]
     tool_calls: int
@@ -122,6 +124,7 @@ class Sum:
 
     cells: int = 0
     stands: dict[str, int] = field(default_factory=dict)
+    unproven: int = 0
     kept_from: dict[str, int] = field(default_factory=dict)  # why cells have no result yet, by bucket
     missions: list[tuple[int, int]] = field(default_factory=list)  # how many were scored, and how many of them passed
     calls: int = 0
@@ -147,6 +150,7 @@ class Sum:
             self.usd_unknown += 1
             self.unmeasured += 1
             return
+        self.unproven += stands == PASSED and result.verified is None
         if result.duration_ms is not None:
             self.durations_ms.append(result.duration_ms)
         if result.tokens is None:
@@ -192,6 +196,7 @@ class Sum:
         for stands, number in other.stands.items():
             self.stands[stands] = self.stands.get(stands, 0) + number
         self.missions += other.missions
+        self.unproven += other.unproven
         self.calls += other.calls
         self.failures += other.failures
         self.retries += other.retries
@@ -225,6 +230,7 @@ class Sum:
             scored=scored,
             passed=passed,
             rate=passed / scored if scored else None,
+            unproven=self.unproven,
             unverified=self.stands.get(UNVERIFIED, 0),
             buckets=self._buckets(),
             tool_calls=self.calls,

@@ -15,8 +15,9 @@ from proctor.evidence.tally import Tally, tally_of
 from proctor.ids import AttemptId, CampaignId
 from proctor.plan.standing import Patience, fold_tries
 from proctor.report.ledger import LedgerAttempt, LedgerCell, LedgerContents, is_live, read_ledger
-from proctor.report.planned import Planned, read_plan
+from proctor.report.planned import Planned, read_plan, read_selection
 from proctor.report.score import INVALID, standing
+from proctor.spec.running import SelectSpec
 
 Damage = Mapping[AttemptId, tuple[Problem, ...]]
 """What an examination found wrong with attempts."""
@@ -47,6 +48,7 @@ class CampaignCells:
     contents: LedgerContents
     attempts: Sequence[LedgerAttempt]
     plan: Planned
+    selected: SelectSpec
     cells: tuple[CellResult, ...]
     is_running: bool
 
@@ -62,6 +64,7 @@ def read_cells(campaign: CampaignPaths, *, root: RootPaths, damage: Damage | Non
         contents=contents,
         attempts=known.attempts,
         plan=plan,
+        selected=read_selection(campaign),
         cells=tuple(_cell_result(cell, tries.get(cell.id, ()), damage, patience=patience) for cell in contents.cells),
         is_running=is_running,
     )

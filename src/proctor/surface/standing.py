@@ -36,7 +36,8 @@ class Left(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class CampaignStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A campaign in numbers. `outcomes` and `codes` are of each cell's last attempt; unknown is null.
+    """A campaign in numbers. `outcomes` and `codes` are of each cell's last attempt; `met` and `notMet` are results as
+    the spec expects, and otherwise. Unknown is null.
 
     `infra` are settled cells whose result tells of the machine, the provider or the run, and not of the agent. `usd` is
     what is known of all attempts, `usdUnknown` how many of them do not tell. `perMinute` is how many attempts ended a
@@ -88,6 +89,7 @@ def status_of(campaign: CampaignPaths) -> CampaignStatus:
     kinds, effort = count_alike(found.cells), effort_of(found)
     places = _counted((_place(each, live=found.is_running), number) for each, number in kinds)
     last = [(each.spoken, number) for each, number in kinds if each.spoken is not None]
+    results = [(each.spoken, number) for each, number in kinds if each.spoken is not None and each.stands is not None]
     return CampaignStatus(
         campaign_id=found.campaign_id,
         kind="canary" if found.plan.is_canary else "campaign",
@@ -111,8 +113,8 @@ def status_of(campaign: CampaignPaths) -> CampaignStatus:
         attempts=dict(Counter(each.state for tries in contents.tries.values() for each in tries)),
         outcomes=_counted((each.outcome, number) for each, number in last if each.state == "sealed"),
         codes=_counted((each.code, number) for each, number in last),
-        met=sum(number for each, number in last if each.met is True),
-        not_met=sum(number for each, number in last if each.met is False),
+        met=sum(number for each, number in results if each.met is True),
+        not_met=sum(number for each, number in results if each.met is False),
         infra=sum(number for each, number in kinds if each.is_settled and each.stands and is_infra(each.stands)),
         verdict="running" if found.is_running else WORDS[exit_of(found, gates_of(found))],
         usd=effort.usd,

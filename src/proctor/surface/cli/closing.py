@@ -28,8 +28,14 @@ def closing(driven: Driven, *, calling: Calling) -> RenderableType:
         rows += _going_on(driven, calling)
     if (row := _telling(report)) is not None:
         rows.append(("next", calling.command("attempt", "explain", row.ref)))
-    rows.append(("" if row else "next", calling.command("validate", "--strict", campaign.folder.name)))
+    rows.append(("" if row else "next", calling.command(*_look(driven), campaign.folder.name)))
     return Group(Text(), *(Text.assemble((f"  {name:10}", "dim"), legible(value)) for name, value in rows))
+
+
+def _look(driven: Driven) -> tuple[str, ...]:
+    """What says whether all that counts holds: what was cut off, be it tried again since, is never whole."""
+    is_cut = any(row.state == "partial" for row in driven.report.attempts)
+    return ("campaign", "publish-check") if is_cut and not driven.is_canary else ("validate", "--strict")
 
 
 def _going_on(driven: Driven, calling: Calling) -> Iterator[tuple[str, str]]:

@@ -37,10 +37,17 @@ class Command:
     arguments: tuple[Argument, ...] = ()
 
 
+def _named(word: str) -> Path:
+    """Nothing would mean the current folder, which a variable that is not set should not."""
+    if not word:
+        raise argparse.ArgumentTypeError("it names no folder")
+    return Path(word)
+
+
 ROOT = argument(
     "--root",
     metavar="DIR",
-    type=Path,
+    type=_named,
     default=None,
     help=f"Where evidence is kept; else ${ROOT_VARIABLE}, else {DEFAULT_ROOT}.",
 )
