@@ -22,8 +22,11 @@ def explained(lab: Lab, left: str, right: str) -> dict[str, set[str]]:
     tools = lab.folder / "tools"
     tools.mkdir()
     (tools / "codex").symlink_to(locate().real_path)
-    done = lab.proctor("parity", left, right, str(SUITE), "--json", PATH=f"{tools}:{os.environ['PATH']}")
+    rows, path = lab.folder / "rows.jsonl", f"{tools}:{os.environ['PATH']}"
+    done = lab.proctor("parity", left, right, str(SUITE), "--json", "--progress", str(rows), PATH=path)
     assert done.returncode == 0, done.stdout + done.stderr
+    told = [json.loads(line)["type"] for line in rows.read_text().splitlines()]
+    assert (told[0], told.count("attempt.settled"), told[-1]) == ("run.began", 2 * len(MISSIONS), "run.ended")
     pairs = json.loads(done.stdout)["pairs"]
     assert {pair["missionId"] for pair in pairs} == MISSIONS
     assert {len(pair["compared"]) for pair in pairs} == {len(Aspect)}

@@ -51,6 +51,9 @@ def test_two_flows_are_not_compared_for_money_before_somebody_agreed(lab: Lab, m
     error = ask(lab, *words).json["error"]
     assert (error["code"], error["what"]) == ("policy.spending", f"4 cells on openai/gpt-x: {UNKNOWN}")
     assert ask(lab, *words, "--yes").json["error"]["code"] == "policy.login", "the next thing that is looked at"
+    dry = ask(lab, *words, "--dry-run")
+    assert (dry.code, len(dry.json["cells"]), dry.json["usd"]) == (0, 4, None)
+    assert not lab.root.exists()
 
 
 TRIED = {"one.dear.r1": [DONE], "one.free.r1": [NO], "two.dear.r1": [STILL], "two.free.r1": []}

@@ -128,6 +128,8 @@ def test_real_models_are_not_asked_before_somebody_agrees(lab: Lab, monkeypatch:
         "policy.spending",
         "1 cell on openai/gpt-9: unknown: no attempt of every flow was measured here with prices",
     )
+    dry = ask(lab, "try", "Do it", "--on", "codex:gpt-9", "--dry-run", "--json")
+    assert (dry.code, dry.json["cells"], dry.json["usd"]) == (0, ["task.codex.r1"], None)
     assert not lab.root.exists()
 
 

@@ -7,27 +7,45 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from proctor.evidence.layout import RootPaths
 from proctor.report.parity import Aspect, Compared, Parity, differences
 from proctor.report.words import legible
-from proctor.surface.cli.command import JSON, ROOT, Command, argument, evidence_root
+from proctor.surface.cli.command import JSON, PROGRESS, ROOT, Command, argument, evidence_root
 from proctor.surface.cli.drive import drive
 from proctor.surface.cli.output import Output
-from proctor.surface.cli.run import YES
+from proctor.surface.cli.paying import show
+from proctor.surface.cli.row_stream import STDOUT
+from proctor.surface.cli.run import DRY_RUN, YES
+from proctor.surface.estimate import estimate
 from proctor.surface.parity import compare_flows, suite_of_two
 
 
-def parity(*, left: str, right: str, suite: Path, is_agreed: bool, root: Path | None, as_json: bool) -> int:
+def parity(
+    *,
+    left: str,
+    right: str,
+    suite: Path,
+    is_dry: bool,
+    is_agreed: bool,
+    rows_to: Path | None,
+    root: Path | None,
+    as_json: bool,
+) -> int:
     """Run the same missions through two flows or runtimes, and compare what came of it.
 
     A and B name flows of SUITE, or runtimes: then its first flow is run with each. Compared are how
     attempts ended, what was verified and claimed, the workspaces left, the tools used, and the cost.
     Where it may cost money, somebody must agree.
     """
-    output = Output(is_json=as_json)
+    output, kept_in = Output(is_json=as_json), evidence_root(root)
     loaded = suite_of_two(suite, left, right)
-    driven = drive(loaded, root=evidence_root(root), is_agreed=is_agreed)
+    if is_dry:
+        return show(estimate(loaded, root=RootPaths(kept_in)), as_json=as_json)
+    driven = drive(loaded, root=kept_in, is_agreed=is_agreed, rows_to=rows_to)
     found = compare_flows(loaded, driven.report)
-    if as_json:
+    if rows_to == STDOUT:
+        pass  # it belongs to the rows
+    elif as_json:
         output.json(found)
     else:
         output.show(render_parity(found))
@@ -78,7 +96,9 @@ COMMANDS = {
             argument("left", metavar="A", help="A flow of the suite, or a runtime."),
             argument("right", metavar="B", help="Another one."),
             argument("suite", metavar="SUITE", type=Path, help="The missions: a YAML file like that of a campaign."),
+            DRY_RUN,
             YES,
+            PROGRESS,
             ROOT,
             JSON,
         ),

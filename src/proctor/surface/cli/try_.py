@@ -11,13 +11,16 @@ from rich.text import Text
 
 from proctor.config.load import load_config
 from proctor.errors import InputError
+from proctor.evidence.layout import RootPaths
 from proctor.report.words import UNKNOWN, count, duration, legible, money, plural, yes_no
 from proctor.surface.cli.calling import Calling
 from proctor.surface.cli.command import JSON, PROGRESS, ROOT, Command, argument, evidence_root
 from proctor.surface.cli.drive import drive
 from proctor.surface.cli.output import Output
+from proctor.surface.cli.paying import show
 from proctor.surface.cli.row_stream import STDOUT
-from proctor.surface.cli.run import YES
+from proctor.surface.cli.run import DRY_RUN, YES
+from proctor.surface.estimate import estimate
 from proctor.surface.surroundings import Agent, agent_called, find_agents, look_at_repository
 from proctor.surface.trying import ADDED, Changes, Contestant, Tried, build_trial, built_in_script, side_by_side
 
@@ -29,6 +32,7 @@ def try_(
     probe: str | None,
     is_offline: bool,
     script: Path | None,
+    is_dry: bool,
     is_agreed: bool,
     root: Path | None,
     as_json: bool,
@@ -39,7 +43,7 @@ def try_(
     With --offline the model is a scripted one: the agents are real, their answers are not. A real
     model needs a login to it, and somebody who agrees to what it may cost.
     """
-    output = Output(is_json=as_json)
+    output, kept_in = Output(is_json=as_json), evidence_root(root)
     folder = Path.cwd()
     repository = look_at_repository(folder)
     if repository.why_not is not None:
@@ -54,7 +58,9 @@ def try_(
         output.note(f"warning: the model is a scripted one, and {', '.join(named)} is not asked")
     with _script(prompt, script, is_scripted=is_scripted) as file:
         loaded = build_trial(prompt, contestants, folder=folder, probe=probe, script=file)
-        driven = drive(loaded, root=evidence_root(root), is_agreed=is_agreed, rows_to=rows_to)
+        if is_dry:
+            return show(estimate(loaded, root=RootPaths(kept_in)), as_json=as_json)
+        driven = drive(loaded, root=kept_in, is_agreed=is_agreed, rows_to=rows_to)
     tried = side_by_side(driven.report)
     if rows_to == STDOUT:
         pass  # it belongs to the rows
@@ -176,6 +182,7 @@ COMMANDS = {
             argument("--probe", metavar="COMMAND", help="What must fail before, and pass after."),
             argument("--offline", dest="is_offline", action="store_true", help="Use the scripted model."),
             argument("--script", metavar="FILE", type=Path, help="What it says; else it looks around and adds a file."),
+            DRY_RUN,
             YES,
             PROGRESS,
             ROOT,
