@@ -32,7 +32,7 @@ ROWS = [
     "campaign status --json of 8, CPU beyond start-up",
     "campaign report --json of 8, CPU beyond start-up",
     "campaign list --json of 8, CPU beyond start-up",
-    "CPU per attempt, 8 by 4",
+    "CPU per attempt, the last of 8 by the first",
     "proctor --version",
 ]
 
