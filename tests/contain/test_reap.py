@@ -12,6 +12,7 @@ from proctor.contain.identity import descendants, identify, is_alive
 from proctor.contain.intent import IntentBook, open_intents, owner_folders
 from proctor.contain.launch import new_marker
 from proctor.contain.reap import Reaped, reap_leftovers
+from proctor.errors import MachineError
 
 Start = Callable[..., subprocess.Popen[bytes]]
 
@@ -155,3 +156,9 @@ def test_what_cannot_be_killed_in_time_is_told_and_stays_on_the_books(tmp_path: 
     assert reaped.killed == (popen.pid,)
     assert [each.name for each in owner_folders(tmp_path)] == ([] if reaped.is_gone else [owner])
     assert popen.wait(10) == -signal.SIGKILL
+
+
+def test_where_leftovers_cannot_be_looked_for_none_are_said_to_be_gone(tmp_path: Path) -> None:
+    (tmp_path / "spawns").write_text("no folder")
+    with pytest.raises(MachineError, match="leftovers cannot be read"):
+        reap_leftovers(tmp_path / "spawns")

@@ -141,6 +141,16 @@ def test_a_forged_ledger_leads_nowhere_else(tmp_path: Path, forgery: str) -> Non
     assert (found.rows, problem.code in ("evidence.ledger", "evidence.containment")) == ((), True)
 
 
+@pytest.mark.parametrize("usd", ["9e999", "-0.01"])
+def test_a_cost_that_nothing_can_have_is_a_problem(tmp_path: Path, usd: str) -> None:
+    paths = campaign(tmp_path, "one")
+    with closing(sqlite3.connect(paths.ledger)) as book:
+        book.execute(f"update attempt set usd = {usd}")
+        book.commit()
+    found = find_all(RootPaths(tmp_path))
+    assert (found.rows, [problem.code for problem in found.problems]) == ((), ["evidence.ledger"])
+
+
 @settings(max_examples=60, deadline=None)
 @given(seed=st.integers(0, 2**32), flips=st.integers(1, 40))
 def test_a_damaged_ledger_gives_rows_or_a_problem_and_never_an_exception(

@@ -83,9 +83,15 @@ async def open_intents(spawns: Path) -> AsyncIterator[IntentBook]:
 
 
 def owner_folders(spawns: Path) -> list[Path]:
-    """Owners dead or alive. A folder without a lock is none of ours, and neither is one that a link leads to."""
-    folders = sorted(lock.parent for lock in spawns.glob(f"*/{LOCK}"))
-    return [each for each in folders if not each.name.startswith(_UNBORN) and not each.is_symlink()]
+    """Owners dead or alive. A folder without a lock is none of ours, and neither is one that a link leads to. OSError
+    where nobody may look: that is not the same as none.
+    """
+    try:
+        with os.scandir(spawns) as found:
+            folders = sorted(Path(each.path) for each in found if each.is_dir(follow_symlinks=False))
+    except FileNotFoundError:
+        return []
+    return [each for each in folders if not each.name.startswith(_UNBORN) and os.path.lexists(each / LOCK)]
 
 
 def remove_owner(folder: Path) -> None:

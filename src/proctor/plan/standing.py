@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Annotated, Literal, Protocol
 
 import msgspec
 
@@ -10,6 +10,9 @@ from proctor.event.outcome import Outcome
 from proctor.ids import AttemptId, CellId, RunId, StrategyId
 from proctor.plan.recover import Remedy, remedy
 from proctor.plan.wait import Wait
+
+Usd = Annotated[float, msgspec.Meta(ge=0, le=1e12)]
+"""What an attempt cost: no Proctor writes less than nothing, or more than there is."""
 
 
 class Attempted(Protocol):
@@ -65,7 +68,7 @@ class Tried(msgspec.Struct, frozen=True, array_like=True, gc=False):
     outcome: Outcome | None = None
     code: str | None = None
     retry_at_ms: int | None = None
-    usd: float | None = None
+    usd: Usd | None = None
     strategy: StrategyId | None = None
 
     @property

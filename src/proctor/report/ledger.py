@@ -16,6 +16,7 @@ from proctor.evidence.database import address
 from proctor.evidence.disk import open_descriptor
 from proctor.evidence.layout import CampaignPaths
 from proctor.ids import AttemptId, CellId, Digest, FlowId, MissionId, RunId, StrategyId
+from proctor.plan.standing import Usd
 
 KNOWN_VERSION = 2
 """Of ledgers: those of a newer Proctor are not read."""
@@ -69,7 +70,7 @@ class LedgerAttempt(msgspec.Struct, frozen=True, array_like=True, gc=False):
     duration_ms: int | None = None
     strategy: StrategyId | None = None
     retry_at_ms: int | None = None
-    usd: float | None = None
+    usd: Usd | None = None
     tally: str | None = None
 
     @property
