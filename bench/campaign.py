@@ -29,13 +29,18 @@ def campaign_cost(
     spec: Mapping[str, object],
     env: Mapping[str, str],
     since: State = State.PREPARING,
-    grows: int | None = None,
+    growth_of: int | None = None,
 ) -> Cost:
     """Of all its attempts, since the first one is in that state. Evidence is kept in `folder`/evidence."""
     folder.mkdir()
     file = folder / "spec.yaml"
     file.write_bytes(msgspec.json.encode(spec))  # which is YAML too
-    words = (str(file), str(folder / "evidence"), since.value, *(() if grows is None else ("--growth", str(grows))))
+    words = (
+        str(file),
+        str(folder / "evidence"),
+        since.value,
+        *(() if growth_of is None else ("--growth", str(growth_of))),
+    )
     return in_own_process("bench.campaign", *words, env={KEY: "none-needed-here", **env})
 
 

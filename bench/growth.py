@@ -44,10 +44,10 @@ class GrowthMeter:
 
     def read(self) -> Growth:
         in_work = [cost / pace for cost, pace in zip(self._costs, self._paces, strict=True)]
-        return Growth(measured=_last_by_first(in_work), plain=_last_by_first(self._costs))
+        return Growth(measured=last_by_first(in_work), plain=last_by_first(self._costs))
 
 
-def _last_by_first(parts: Sequence[float]) -> float:
+def last_by_first(parts: Sequence[float]) -> float:
     """The first part warms up: it is left out where there are enough others."""
     share = max(1, len(parts) // 3)
     first = parts[1 : 1 + share] if len(parts) > share * 2 else parts[:share]

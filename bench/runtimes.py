@@ -95,4 +95,4 @@ def cost_of(kind: Kind, folder: Path, *, attempts: int, is_growth_told: bool = F
     if kind.program is not None:
         env[kind.program[0]] = str(folder.parent / kind.program[1])
     spec = spec_of(attempts, runtime=kind.runtime, isolation=kind.isolation, flow=kind.flow)
-    return campaign_cost(folder, spec=spec, env=env, grows=attempts if is_growth_told else None)
+    return campaign_cost(folder, spec=spec, env=env, growth_of=attempts if is_growth_told else None)

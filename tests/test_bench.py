@@ -10,6 +10,7 @@ import pytest
 
 from bench.fake_agent import answered, started, thread_of
 from bench.fakes import claude_code, codex_exec
+from bench.growth import last_by_first
 
 ROOT = Path(__file__).parent.parent
 ROWS = [
@@ -69,3 +70,8 @@ def test_the_fake_agent_says_thirty_frames_of_a_real_size() -> None:
 def test_the_other_fakes_say_as_many() -> None:
     assert len(codex_exec.turn()) == 30
     assert len([claude_code.greeted("1"), *claude_code.answered("u")]) == 30
+
+
+def test_a_cost_that_grows_is_told_by_the_last_attempts_and_the_first_but_those_that_warm_up() -> None:
+    assert last_by_first([9, 2, 2, 2, 3, 3, 3, 4, 4, 4]) == 2.0
+    assert last_by_first([2, 3]) == 1.5

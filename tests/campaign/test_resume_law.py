@@ -180,10 +180,11 @@ def test_a_cell_is_settled_by_a_result_or_when_its_retries_are_used_up(endings: 
         failures=failures,
         took_ms=5 * len(endings),
         result=result,
-        settled_in=RunId("r") if is_settled else None,
+        is_settled=is_settled,
+        run=RunId("r"),
     )
-    anew = CellProgress(made=len(endings), result=result)
-    assert standing.anew() == (anew if is_settled else standing)
+    anew = CellProgress(made=len(endings), result=result, run=RunId("r"))
+    assert standing.again(patience=PATIENCE) == (anew if is_settled or failures > PATIENCE.retries else standing)
 
 
 def _result(endings: list[Ending]) -> tuple[int | None, bool]:
@@ -225,7 +226,7 @@ def test_a_cell_that_another_run_tries_counts_there_as_in_the_ledger_and_its_res
     for once in (tries(1, "r1", endings), tries(1, "r1", [*endings, DONE])):
         before = fold_tries(once, patience=PATIENCE)
         # As the run goes by that is told to try it, and as whoever reads the ledger afterwards sees it.
-        running, again = before.anew(), tries(len(once) + 1, "r2", more)
+        running, again = before.again(patience=PATIENCE), tries(len(once) + 1, "r2", more)
         for each in again:
             running = running.then(each, patience=PATIENCE)
         assert fold_tries([*once, *again], patience=PATIENCE) == (running if again else before)
@@ -241,8 +242,24 @@ def test_a_cell_that_has_used_up_its_time_is_not_tried_again() -> None:
     )  # fmt: skip
     patient, hurried = Patience(retries=9, mission_ms=3001), Patience(retries=9, mission_ms=3000)
     assert UNTRIED.then(crash, patience=patient) == CellProgress(
-        made=1, failures=1, took_ms=3000, wait=Wait(since_ms=4000, until_ms=5000)
+        made=1, failures=1, took_ms=3000, run=RunId("r"), wait=Wait(since_ms=4000, until_ms=5000)
     )
     assert UNTRIED.then(crash, patience=hurried) == CellProgress(
-        made=1, failures=1, took_ms=3000, result=1, settled_in=RunId("r")
+        made=1, failures=1, took_ms=3000, result=1, is_settled=True, run=RunId("r")
     )
+
+
+@pytest.mark.parametrize("patience", [Patience(retries=9, mission_ms=3000), Patience(retries=0)])
+def test_what_used_up_its_patience_and_was_never_sealed_has_all_of_it_in_the_next_run(patience: Patience) -> None:
+    lost = Tried(
+        id=AttemptId("m.f.r1.1"), cell=CellId("m.f.r1"), n=1, run=RunId("r"), state="abandoned", claimed_at_ms=1000,
+        ended_at_ms=4000, outcome=Outcome.UNKNOWN, code="machine.disk-full",
+    )  # fmt: skip
+    standing = UNTRIED.then(lost, patience=patience)
+    assert (standing.is_settled, patience.is_over(standing.failures, took_ms=standing.took_ms)) == (False, True)
+    later = standing.again(patience=patience)
+    assert (later.made, later.failures, later.took_ms) == (1, 0, 0)
+    crash = msgspec.structs.replace(
+        lost, n=2, run=RunId("r2"), state="sealed", outcome=Outcome.CRASHED, code="peer.wire"
+    )
+    assert standing.then(crash, patience=patience) == later.then(crash, patience=patience)

@@ -152,15 +152,15 @@ def test_the_report_survives_the_way_over_the_disk(tmp_path: Path) -> None:
 
 def test_what_was_left_out_and_what_no_probe_judged_is_told(tmp_path: Path) -> None:
     expected = {**UNSURE, "expectation": Expectation(met=True, misses=())}
-    paths = tried(tmp_path, {**repeats("ask", "codex", expected, YES)})
+    paths = tried(tmp_path, {**repeats("ask", "codex", expected, YES), **repeats("ask", "claude", expected)})
     paths.spec_snapshot.mkdir()
     index = {"given": {"select": {"ids": ["ask"], "tags": ["fast"]}, "flows": None}, "scripts": {}}
     paths.snapshot_index.write_bytes(msgspec.json.encode(index))
     told = report_campaign(read_cells(paths, root=RootPaths(tmp_path)))
-    assert (told.selected, told.score.unproven, told.score.passed) == (SelectSpec(ids=["ask"], tags=["fast"]), 1, 2)
+    assert (told.selected, told.score.unproven, told.score.passed) == (SelectSpec(ids=["ask"], tags=["fast"]), 2, 3)
     lines = shown(told).splitlines()
-    assert "  missions  not all of the spec: ask; tagged fast" in lines
-    assert "  passed    1 of 2 as the spec expects, and no probe judged them" in lines
+    assert "  missions  of the spec only those named ask, tagged fast" in lines
+    assert "  passed    2 of 3 as the spec expects, and no probe judged them" in lines
     whole = shown(reported(tmp_path / "whole", TWO))
-    assert "not all of the spec" not in whole
+    assert "of the spec" not in whole
     assert "no probe" not in whole

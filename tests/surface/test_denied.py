@@ -55,6 +55,16 @@ def test_an_evidence_root_that_cannot_be_looked_into_is_named(lab: Lab, words: t
     assert "--root" in error["todo"]
 
 
+@pytest.mark.parametrize("below", ["", "spawns", "spawns/1-owner"])
+def test_the_doctor_does_not_call_gone_what_it_may_not_look_at(lab: Lab, below: str) -> None:
+    state = lab.folder / "state"
+    (state / "proctor" / below).parent.mkdir(parents=True, exist_ok=True)
+    with shut(state / "proctor" / below):
+        told = ask_without_privilege(lab, "doctor", XDG_STATE_HOME=str(state))
+    [leftovers] = [each for each in told["checks"] if each["name"] == "leftovers"]
+    assert (leftovers["status"], "Permission denied" in leftovers["what"]) == ("fail", True)
+
+
 @pytest.mark.parametrize("below", ["", "evidence"])
 def test_the_doctor_tells_the_rest_where_the_evidence_root_is_denied(lab: Lab, below: str) -> None:
     with shut(lab.folder / "shut") as folder:

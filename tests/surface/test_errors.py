@@ -159,6 +159,11 @@ def test_an_evidence_root_that_no_disk_could_hold_is_named(lab: Lab) -> None:
     assert error.startswith("error  File name too long\n  where  xxxx")
 
 
+def test_an_evidence_root_without_a_name_is_not_the_current_folder(lab: Lab) -> None:
+    said = lab.proctor("attempt", "list", "--root", "")
+    assert (said.returncode, said.stderr.splitlines()[0]) == (2, "error  argument --root: it names no folder")
+
+
 def test_a_reader_that_leaves_early_is_no_error(lab: Lab) -> None:
     with started(lab, "doctor") as process:
         assert process.stdout is not None

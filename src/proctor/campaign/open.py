@@ -72,7 +72,7 @@ async def open_campaign(
 ) -> AsyncIterator[Opened]:
     """Its lock is held and its ledger open inside. A new one that could not begin leaves nothing behind.
 
-    To be tried is what is not settled; or `only` these cells, and they anew.
+    To be tried is what is not settled; or `only` these cells, whether they are or not, and whatever they wait for.
     """
     run_id = RunId(stamp(clock))
     place = _place(loaded, root=root, clock=clock, resume=resume, is_canary=is_canary)
@@ -104,9 +104,11 @@ async def open_campaign(
         known = fold_cells(tried, patience=patience)
         usd, usd_unknown = book.spent()
         cells = _to_try(plan, known, only=only)
+        taken_up = {cell.id: known.get(cell.id, UNTRIED).again(patience=patience) for cell in cells}
         if only is not None:
             # Somebody wants them now.
-            tried, known = [], {**known, **{cell.id: known.get(cell.id, UNTRIED).anew() for cell in cells}}
+            tried, taken_up = [], {id_: standing.now() for id_, standing in taken_up.items()}
+        known = {**known, **taken_up}
         if cells:
             # Where a secret is a part of it, resume has to be told.
             file = "" if loaded.is_built else redactor.text(str(loaded.path)).text

@@ -91,7 +91,15 @@ def owner_folders(spawns: Path) -> list[Path]:
             folders = sorted(Path(each.path) for each in found if each.is_dir(follow_symlinks=False))
     except FileNotFoundError:
         return []
-    return [each for each in folders if not each.name.startswith(_UNBORN) and os.path.lexists(each / LOCK)]
+    return [each for each in folders if not each.name.startswith(_UNBORN) and _has_lock(each)]
+
+
+def _has_lock(folder: Path) -> bool:
+    try:
+        (folder / LOCK).lstat()
+    except FileNotFoundError:
+        return False
+    return True
 
 
 def remove_owner(folder: Path) -> None:

@@ -11,8 +11,8 @@ from proctor.ids import AttemptId, CellId, RunId, StrategyId
 from proctor.plan.recover import Remedy, remedy
 from proctor.plan.wait import Wait
 
-Usd = Annotated[float, msgspec.Meta(ge=0, le=1e12)]
-"""What an attempt cost: no Proctor writes less than nothing, or more than there is."""
+Usd = Annotated[float, msgspec.Meta(ge=0, le=1e18)]
+"""What an attempt cost: not less than nothing, nor more than the most tokens that are believed cost at any price."""
 
 
 class Attempted(Protocol):
@@ -94,24 +94,20 @@ class CellProgress(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """After the attempts made of a cell so far. `failures` are those that count against its retries.
 
     `result` is the number of the attempt that speaks for it: the last that was sealed and that nothing had to follow.
-    `settled_in` is the run that settled it, and None while it is to be tried, be it for the first time or anew.
+    It is not settled while it is to be tried, be it for the first time or anew. `run` is that of its last attempt.
     """
 
     made: int = 0
     failures: int = 0
     took_ms: int = 0
     result: int | None = None
-    settled_in: RunId | None = None
+    is_settled: bool = False
+    run: RunId | None = None
     wait: Wait | None = None
-
-    @property
-    def is_settled(self) -> bool:
-        return self.settled_in is not None
 
     def then(self, tried: Attempted, *, patience: Patience) -> "CellProgress":
         """After one more. A result stands until there is another; what was cut off is as if it had not been."""
-        # No run tries what is settled, unless somebody wants it tried again.
-        before = self if self.settled_in is None or self.settled_in == tried.run else self.anew()
+        before = self if self.run is None or self.run == tried.run else self.again(patience=patience)
         after = follows(tried)
         failures = before.failures + (after is Remedy.AGAIN)
         took_ms = before.took_ms + tried.took_ms
@@ -122,17 +118,23 @@ class CellProgress(msgspec.Struct, frozen=True, kw_only=True, gc=False):
             failures=failures,
             took_ms=took_ms,
             result=tried.n if is_result else before.result,
-            settled_in=tried.run if is_result else before.settled_in if after is Remedy.REDO else None,
+            is_settled=is_result or (before.is_settled and after is Remedy.REDO),
+            run=tried.run,
             wait=None if is_result else waits(tried),
         )
 
-    def anew(self) -> "CellProgress":
-        """To be tried now, because somebody wants it so. Of what was settled nothing counts yet, and its result speaks
-        until there is another; what was not goes on where it stands. Numbers of attempts go on.
+    def again(self, *, patience: Patience) -> "CellProgress":
+        """As another run takes it up. None tries what is settled unless somebody wants it so: then nothing counts yet,
+        and its result speaks until there is another. So it is with what used up its patience before anything was
+        sealed: a try without any time would be no try. Numbers of attempts go on.
         """
-        if not self.is_settled:
-            return msgspec.structs.replace(self, wait=None)
-        return CellProgress(made=self.made, result=self.result)
+        if self.is_settled or patience.is_over(self.failures, took_ms=self.took_ms):
+            return CellProgress(made=self.made, result=self.result, run=self.run, wait=self.wait)
+        return self
+
+    def now(self) -> "CellProgress":
+        """Whatever it waits for."""
+        return msgspec.structs.replace(self, wait=None)
 
 
 UNTRIED = CellProgress()

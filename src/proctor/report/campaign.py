@@ -79,7 +79,8 @@ class Damaged(Told, frozen=True, kw_only=True):
 class CampaignReport(Told, frozen=True, kw_only=True):
     """What `campaign report --json` prints. Whole is a campaign that has ended with a result for every cell.
 
-    `selected` is what its command chose of the spec's missions, and null where it took all. No cell tells of others.
+    `selected` is how its command chose among the spec's missions, of which the others have no cells; null where it did
+    not, or where nobody can tell any more.
     """
 
     schema_version: int = 1

@@ -27,7 +27,7 @@ def facts(report: CampaignReport) -> Iterator[tuple[str, str]]:
     if report.spec_file is not None:
         yield "spec", f"{report.spec_file}  {(report.spec_digest or '')[:19]}"
     if report.selected is not None:
-        yield "missions", f"not all of the spec: {_chosen(report.selected)}"
+        yield "missions", f"of the spec only those {_chosen(report.selected)}"
     began = report.runs[0].began_at_ms if report.runs else None
     ended = report.runs[-1].ended_at_ms if report.runs else None
     yield "when", f"{moment(began)}, {'still running' if report.is_running else f'until {moment(ended)}'}"
@@ -48,13 +48,16 @@ def facts(report: CampaignReport) -> Iterator[tuple[str, str]]:
 
 def _chosen(select: SelectSpec) -> str:
     """
-    >>> _chosen(SelectSpec(ids=["fix", "claim"], tags=["fast"], range="2-5"))
-    'fix, claim; tagged fast; 2-5 of them'
+    >>> _chosen(SelectSpec(ids=["fix", "claim"], globs=["f*"], range="2-5"))
+    'named fix or claim, named like f*, in places 2-5'
     """
-    parts = [", ".join((*select.ids, *select.globs))]
-    parts += [f"tagged {', '.join(select.tags)}"] if select.tags else []
-    parts += [f"{select.range} of them"] if select.range is not None else []
-    return legible("; ".join(filter(None, parts)))
+    told = (
+        ("named", select.ids),
+        ("named like", select.globs),
+        ("tagged", select.tags),
+        ("in places", [] if select.range is None else [select.range]),
+    )
+    return legible(", ".join(f"{how} {' or '.join(words)}" for how, words in told if words))
 
 
 def flow_table(report: CampaignReport) -> tuple[Sequence[str], list[Sequence[str]]]:

@@ -55,7 +55,7 @@ def read_costs(campaign: CampaignPaths) -> Costs | None:
     """None where the frozen files do not tell: they are gone, of an older Proctor, or were masked. Never raises."""
     with suppress(EvidenceError, InputError, UnicodeError):
         plan = read_plan(campaign)
-        index = read_artifact(campaign.spec_snapshot / "index.json", _Index)
+        index = read_artifact(campaign.snapshot_index, _Index)
         models = {flow.id: flow.model for flow in plan.flows if flow.model is not None}
         return Costs(models=models, prices=_prices(campaign, index), has_meter=plan.schedule.usd is not None)
     return None

@@ -182,12 +182,16 @@ def _read(connection: sqlite3.Connection, version: int) -> LedgerContents:
 
 def _by_cell(attempts: Iterable[LedgerAttempt], cells: Iterable[LedgerCell]) -> dict[CellId, list[LedgerAttempt]]:
     tries: dict[CellId, list[LedgerAttempt]] = {}
+    several: list[list[LedgerAttempt]] = []
     for each in attempts:
         if (of_cell := tries.get(each.cell)) is None:
             tries[each.cell] = [each]
         else:
             of_cell.append(each)
-            of_cell.sort(key=lambda tried: tried.n)
+            if len(of_cell) == 2:
+                several.append(of_cell)
+    for of_cell in several:
+        of_cell.sort(key=lambda tried: tried.n)
     if strangers := tries.keys() - {cell.id for cell in cells}:
         raise EvidenceError("evidence.ledger", f"attempts of no cell: {min(strangers)}", file="ledger.db")
     return tries

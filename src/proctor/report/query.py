@@ -213,12 +213,12 @@ def _read_folder(paths: AttemptPaths) -> tuple[AttemptRow, AttemptReport | None]
 
 
 def _from_ledger(root: RootPaths, campaign: CampaignPaths) -> Found | Problem:
-    is_running = is_live(campaign)  # asked first: what ends meanwhile is told as running
     try:
         contents, plan = read_ledger(campaign), _plan(campaign)
+        is_open = any(each.state == "claimed" for tries in contents.tries.values() for each in tries)
         source = _Source(
             campaign_id=CampaignId(campaign.folder.name),
-            is_running=is_running,
+            is_running=is_open and is_live(campaign),
             chains={flow.id: flow.runtime for flow in plan.flows},
             places={run.id: f"{root.run(run.id).folder}/attempts/" for run in contents.runs},
         )

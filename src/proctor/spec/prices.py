@@ -16,6 +16,7 @@ from proctor.spec.struct import Spec, Text
 Usd = Annotated[float, Meta(ge=0, le=1_000_000)]
 
 _PER: Final = 1_000_000
+_MOST: Final = 2**53
 
 
 class Price(Spec, frozen=True, kw_only=True):
@@ -41,9 +42,10 @@ class Prices(Spec, frozen=True, kw_only=True):
         2.0
         >>> prices.usd("a/c", Tokens(input=1, output=1, total=2)) is prices.usd("a/b", None) is None
         True
+        >>> prices.usd("a/b", Tokens(input=10**400, output=0, total=10**400))
         """
         price = self.models.get(model)
-        if price is None or tokens is None or not 0 <= (tokens.cached_input or 0) <= tokens.input or tokens.output < 0:
+        if price is None or tokens is None or not _can_be(tokens):
             return None
         if price.cached_input is None or price.cached_input == price.input:
             return (tokens.input * price.input + tokens.output * price.output) / _PER
@@ -52,6 +54,11 @@ class Prices(Spec, frozen=True, kw_only=True):
         fresh = tokens.input - tokens.cached_input
         spent = fresh * price.input + tokens.cached_input * price.cached_input + tokens.output * price.output
         return spent / _PER
+
+
+def _can_be(tokens: Tokens) -> bool:
+    """Whether anybody can have used as much: an agent may say anything."""
+    return 0 <= (tokens.cached_input or 0) <= tokens.input <= _MOST and 0 <= tokens.output <= _MOST
 
 
 def price_key(provider: str, name: str | None) -> str:

@@ -6,6 +6,7 @@ import os
 import shlex
 import signal
 import sys
+import textwrap
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from types import FrameType
@@ -94,7 +95,7 @@ def run() -> None:
             signal.signal(number, _terminated)
     words = sys.argv[1:]
     code = answer(words)
-    # The interpreter looks for cycles once more, and what is left goes with the process.
+    # The interpreter ends with a search for cycles in all there is but what is frozen; the process takes it along.
     gc.freeze()
     # All is said: an impatient second signal must not change the exit code.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -153,8 +154,6 @@ def _members(group: str) -> list[str]:
 
 
 def _listed(names: Iterable[str]) -> str:
-    import textwrap
-
     return "".join(
         f"{textwrap.fill(COMMANDS[name][1], help_width(), initial_indent=f'  {name:24}', subsequent_indent=' ' * 26)}\n"
         for name in names

@@ -34,8 +34,10 @@ def closing(driven: Driven, *, calling: Calling) -> RenderableType:
 
 def _look(driven: Driven) -> tuple[str, ...]:
     """What says whether all that counts holds: what was cut off, be it tried again since, is never whole."""
-    is_cut = any(row.state == "partial" for row in driven.report.attempts)
-    return ("campaign", "publish-check") if is_cut and not driven.is_canary else ("validate", "--strict")
+    report = driven.report
+    is_cut = any(row.state == "partial" for row in report.attempts)
+    can_be_shown = not driven.is_canary and not report.missing_cells and any(row.verified for row in report.attempts)
+    return ("campaign", "publish-check") if is_cut and can_be_shown else ("validate", "--strict")
 
 
 def _going_on(driven: Driven, calling: Calling) -> Iterator[tuple[str, str]]:

@@ -3,6 +3,7 @@
 import argparse
 import inspect
 import os
+import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,7 +38,7 @@ class Command:
     arguments: tuple[Argument, ...] = ()
 
 
-def _named(word: str) -> Path:
+def _folder(word: str) -> Path:
     """Nothing would mean the current folder, which a variable that is not set should not."""
     if not word:
         raise argparse.ArgumentTypeError("it names no folder")
@@ -47,7 +48,7 @@ def _named(word: str) -> Path:
 ROOT = argument(
     "--root",
     metavar="DIR",
-    type=_named,
+    type=_folder,
     default=None,
     help=f"Where evidence is kept; else ${ROOT_VARIABLE}, else {DEFAULT_ROOT}.",
 )
@@ -130,8 +131,6 @@ class _Parser(argparse.ArgumentParser):
 
 class _Format(argparse.HelpFormatter):
     def _fill_text(self, text: str, width: int, indent: str) -> str:
-        import textwrap
-
         # What is indented is meant to stand as it is.
         paragraphs = text.split("\n\n")
         return "\n\n".join(each if "\n " in each else textwrap.fill(each, width) for each in paragraphs)
@@ -139,6 +138,6 @@ class _Format(argparse.HelpFormatter):
 
 def help_width() -> int:
     """As wide as the terminal, but no wider than can be read."""
-    import shutil
+    import shutil  # as long to load as all of a short command's own modules, and only help is so wide
 
     return min(shutil.get_terminal_size((WIDTH, 0)).columns, WIDTH)

@@ -49,6 +49,7 @@ def parity(
         output.json(found)
     else:
         output.show(render_parity(found))
+    output.note(*(f"warning: {each}" for each in driven.warnings))
     return found.exit
 
 
