@@ -8,6 +8,7 @@ from xml.etree import ElementTree
 import msgspec
 from rich.console import Console
 
+from proctor.event.outcome import Outcome
 from proctor.evidence.artifacts import Expectation
 from proctor.evidence.layout import RootPaths
 from proctor.report.campaign import CampaignReport, report_campaign
@@ -15,7 +16,7 @@ from proctor.report.campaign_text import campaign_markdown, next_steps, render_c
 from proctor.report.junit import render_junit
 from proctor.report.standing import read_cells
 from proctor.spec.running import GatesSpec, SelectSpec
-from tests.report.made import CAMPAIGN, CUT, INFRA, NO, UNSURE, YES, Tries, repeats, reported, tried
+from tests.report.made import CAMPAIGN, CUT, INFRA, NO, RUN, UNSURE, YES, Tries, repeats, reported, tried
 
 
 def shown(report: CampaignReport, *, width: int = 100) -> str:
@@ -51,6 +52,8 @@ def test_a_report_is_told_on_one_screen(tmp_path: Path) -> None:
         "  Blocked by the pair gate\n"
         "    ask: scored results: codex 2, claude 1\n"
         "    new: scored results: codex 0, claude 0\n"
+        "  Failed (1)\n"
+        "    ask, the probes say no: ask.claude.r1.1\n"
         "  1 cell without a result: never tried\n"
         "    new.codex.r1\n"
         "  1 cell without a result: cut off\n"
@@ -100,6 +103,19 @@ def test_what_can_be_done_about_it_is_named(tmp_path: Path) -> None:
     # What is to be tried again has no result that stands.
     assert steps("retried", {"b.codex.r1": [INFRA]}, retries=1) == [resume]
     assert steps("canary", {"b.codex.r1": [INFRA]}, is_canary=True) == []
+    explain = f"proctor attempt explain {RUN}/b.codex.r1.1"
+    assert steps("failed", {"a.codex.r1": [YES], "b.codex.r1": [NO]})[0] == explain
+
+
+def test_every_failure_is_named_with_what_judged_it_and_those_that_failed_alike_together(tmp_path: Path) -> None:
+    other = {**UNSURE, "expectation": Expectation(met=False, misses=("x",))}
+    stuck = {**UNSURE, "outcome": Outcome.TIMED_OUT, "code": "limit.turn"}
+    lines = shown(reported(tmp_path, {**repeats("ask", "codex", NO, NO, other), **repeats("fix", "codex", stuck, YES)}))
+    assert lines.split("  Failed (4)\n")[1].split("  Claimed")[0] == (
+        "    ask, the probes say no: ask.codex.r1.1, ask.codex.r2.1\n"
+        "    ask, not as expected: ask.codex.r3.1\n"
+        "    fix, limit.turn: fix.codex.r1.1\n"
+    )
 
 
 def test_nothing_below_the_title_of_a_report_wraps_to_the_margin(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from proctor.report.campaign import report_campaign
 from proctor.report.compare import Chosen, Comparison, MissionApart, compare
 from proctor.report.compare_text import comparison_markdown, comparison_text
 from proctor.report.standing import CampaignCells, read_cells
-from tests.report.made import BUSY, CAMPAIGN, INFRA, NO, UNSURE, YES, Tries, tried
+from tests.report.made import BUSY, CAMPAIGN, CUT, INFRA, NO, UNSURE, YES, Tries, tried
 
 
 def side(standing: CampaignCells, flow: str) -> Chosen:
@@ -72,6 +72,13 @@ def test_a_difference_counts_only_where_it_is_more_than_chance(
 ) -> None:
     found = compared(tmp_path, {**cells("a", m=a), **cells("b", m=b)})
     assert (found.exit, found.verdict) == said
+
+
+def test_what_has_no_result_yet_and_what_the_rates_are_of_is_said(tmp_path: Path) -> None:
+    text = comparison_text(compared(tmp_path, {**cells("a", m="yyn"), "m.b.r1": [YES], "m.b.r2": [], "m.b.r3": [CUT]}))
+    assert "  2 cells not compared: not on both sides, or not scored on both\n" in text
+    assert "  B has no result yet of 2 cells\n" in text
+    assert text.endswith("  No significant difference (100 % by 100 % of 1 pair that both scored).\n")
 
 
 def test_campaigns_that_did_not_plan_the_same_work_say_so(tmp_path: Path) -> None:

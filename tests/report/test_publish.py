@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from proctor.errors import CODES, Exit
@@ -12,7 +13,7 @@ from proctor.report.campaign import report_campaign
 from proctor.report.publish import Publication, Reason, judge_publication
 from proctor.report.standing import read_cells
 from proctor.spec.running import GatesSpec
-from tests.report.made import CAMPAIGN, CUT, INFRA, NO, UNSURE, YES, Tries, tried
+from tests.report.made import CAMPAIGN, CUT, INFRA, NO, STILL, UNSURE, YES, Tries, tried
 
 
 def judged(
@@ -88,3 +89,16 @@ def test_the_worst_reason_is_the_exit_code_and_all_are_told(tmp_path: Path) -> N
     )
     codes = ["publish.canary", "publish.incomplete", "publish.gate", "evidence.torn"]
     assert ([reason.code for reason in found.reasons], found.exit) == (codes, Exit.EVIDENCE)
+
+
+def test_before_the_first_result_nothing_is_said_of_probes_and_who_runs_it_need_not_go_on_with_it(
+    tmp_path: Path,
+) -> None:
+    paths = tried(tmp_path, {"a.codex.r1": [], "b.codex.r1": [STILL]})
+    before = report_campaign(read_cells(paths, root=RootPaths(tmp_path)))
+    assert [each.code for each in judge_publication(before, probes=0, problems=()).reasons] == ["publish.incomplete"]
+    running = msgspec.structs.replace(before, is_running=True)
+    told = judge_publication(running, probes=0, problems=()).reasons
+    assert [(each.code, each.todo) for each in told] == [
+        (code, CODES["publish.running"].todo) for code in ("publish.running", "publish.incomplete")
+    ]

@@ -11,6 +11,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rich.console import Console
 
 from proctor.errors import EvidenceError, InputError
 from proctor.event.outcome import Outcome
@@ -25,6 +26,7 @@ from proctor.report.place import find_attempt, find_place, latest_campaign, plac
 from proctor.report.query import find_all, find_campaign, report_row
 from proctor.report.row import AttemptRow
 from proctor.report.standing import read_cells
+from proctor.report.text import render_attempts
 from tests.report.made import CAMPAIGN, CUT, RUN, YES, campaign, tried
 
 
@@ -195,6 +197,24 @@ def test_names_lead_to_one_attempt_or_to_a_list_of_candidates(tmp_path: Path) ->
         with pytest.raises(InputError) as absent:
             find_attempt(word, root=root)
         assert absent.value.code == "evidence.not-found"
+
+
+def test_a_cell_means_the_attempt_that_counts_of_it_and_those_that_do_not_are_listed_in_brackets(
+    tmp_path: Path,
+) -> None:
+    tried(tmp_path, {"fix.codex.r1": [CUT, YES, CUT], "ask.codex.r1": [YES]})
+    rows = find_all(RootPaths(tmp_path)).rows
+    for row in rows:
+        Path(row.dir).mkdir(parents=True)
+    assert find_attempt("fix.codex.r1", root=RootPaths(tmp_path)).folder.name == "fix.codex.r1.2"
+    console = Console(width=120)
+    with console.capture() as told:
+        console.print(render_attempts(rows, ()))
+    assert "(partial)" in told.get()
+    assert "(…) another attempt of its cell counts instead" in told.get()
+    with console.capture() as told:
+        console.print(render_attempts(rows[-1:], ()))
+    assert "(" not in told.get()
 
 
 def test_an_id_that_several_runs_have_means_the_latest_and_a_campaign_goes_by_its_name(tmp_path: Path) -> None:

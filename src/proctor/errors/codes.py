@@ -345,7 +345,9 @@ CODES: dict[str, Meaning] = {
     "evidence.unsigned": Meaning(
         "A signature was demanded, and there is none.", "Ask whoever made the evidence to run `proctor sign`."
     ),
-    "evidence.not-found": Meaning("There is no evidence at this path.", "Run `proctor attempt list`."),
+    "evidence.not-found": Meaning(
+        "There is no evidence of that name here.", "Run `proctor attempt list`: what was run elsewhere, --root names."
+    ),
     "evidence.ambiguous": Meaning("The name fits more than one attempt.", "Name one of them whole."),
     "evidence.root": Meaning("The evidence root is not a folder.", "Name a folder with --root; it need not exist."),
     "evidence.partial": Meaning(

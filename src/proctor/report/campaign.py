@@ -9,7 +9,7 @@ from proctor.ids import AttemptId, CampaignId, CellId, Digest, FlowId, MissionId
 from proctor.plan.recover import CUT_OFF
 from proctor.report.gates import Gate, gates_of
 from proctor.report.ledger import LedgerAttempt
-from proctor.report.score import INVALID, MissionScore, Score, Sum, Told
+from proctor.report.score import FAILED, INVALID, MissionScore, Score, Sum, Told
 from proctor.report.standing import CampaignCells, Damage, count_alike
 from proctor.report.sums import sums_of
 from proctor.report.verdict import WORDS, judge_result, worst
@@ -47,6 +47,16 @@ class Missing(Told, frozen=True, kw_only=True):
     repeat: int
     why: str
     code: str | None = None
+
+
+class Failure(Told, frozen=True, kw_only=True):
+    """A result that did not pass by the agent's own doing. `why` is its code, or what judged it."""
+
+    attempt_id: AttemptId
+    run_id: RunId
+    mission_id: MissionId
+    flow_id: FlowId
+    why: str
 
 
 class Mismatch(Told, frozen=True, kw_only=True):
@@ -100,6 +110,7 @@ class CampaignReport(Told, frozen=True, kw_only=True):
     effort: Effort
     flows: tuple[FlowTold, ...]
     missions: tuple[MissionTold, ...]
+    failures: tuple[Failure, ...]
     mismatches: tuple[Mismatch, ...]
     gates: tuple[Gate, ...]
     missing: tuple[Missing, ...]
@@ -144,6 +155,7 @@ def report_campaign(found: CampaignCells, *, damage: Damage | None = None) -> Ca
         effort=effort_of(found),
         flows=tuple(FlowTold(flow_id=flow, score=each.score()) for flow, each in by_flow.items()),
         missions=tuple(_missions(sums)),
+        failures=tuple(_failures(found)),
         mismatches=tuple(_mismatches(found)),
         gates=gates,
         missing=missing,
@@ -158,6 +170,26 @@ def _missions(sums: Mapping[tuple[MissionId, FlowId], Sum]) -> Iterator[MissionT
     for mission, flows in missions.items():
         rates = {score.rate for score in flows.values() if score.rate is not None}
         yield MissionTold(mission_id=mission, differs=len(rates) > 1, flows=flows)
+
+
+def _failures(found: CampaignCells) -> Iterator[Failure]:
+    for each in found.cells:
+        if each.stands == FAILED and each.spoken is not None:
+            yield Failure(
+                attempt_id=each.spoken.id,
+                run_id=each.spoken.run,
+                mission_id=each.cell.mission,
+                flow_id=each.cell.flow,
+                why=_why_failed(each.spoken),
+            )
+
+
+def _why_failed(result: LedgerAttempt) -> str:
+    if result.code is not None:
+        return result.code
+    if result.verified is False and result.met is not False:
+        return "the probes say no"
+    return "not as expected" if result.met is False else str(result.outcome or Outcome.UNKNOWN)
 
 
 def _mismatches(found: CampaignCells) -> Iterator[Mismatch]:

@@ -17,6 +17,8 @@ _GIVES_WAY = ("p95", "pass^", "pass@", "tokens", "cost", "p50", "cells", "rate")
 
 def next_steps(report: CampaignReport) -> Iterator[str]:
     """What can be done about it."""
+    for failed in report.failures[:1]:
+        yield f"proctor attempt explain {failed.run_id}/{failed.attempt_id}"
     can_go_on = not report.is_running and not report.is_canary
     if report.is_running:
         yield "proctor campaign status " + report.campaign_id

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from proctor.errors import Exit
+from proctor.ids import MissionId
 from proctor.report.campaign import CampaignReport, MissionTold
 from proctor.report.score import Score
 from proctor.report.words import UNKNOWN, count, duration, legible, moment, money, percent, plural, total
@@ -98,6 +99,7 @@ def sections(report: CampaignReport) -> Iterator[Section]:
     yield Section("Damaged evidence, not scored", _some(damaged), is_bad=True)
     for gate in report.blocked:
         yield Section(f"Blocked by the {gate.name} gate", _some(gate.lines()), is_bad=True)
+    yield Section(f"Failed ({len(report.failures):,})", _some(list(_failed(report))), is_bad=True)
     missing = Counter(each.why for each in report.missing)
     for why, number in missing.items():
         cells = [f"{each.cell} ({each.code})" if each.code else each.cell for each in report.missing if each.why == why]
@@ -120,6 +122,15 @@ def sections(report: CampaignReport) -> Iterator[Section]:
     tokens += [f"unknown: {plural(score.tokens_unknown, 'result')}"] if score.tokens_unknown else []
     yield Section("Tokens, by whose word", tuple(tokens))
     yield Section("Cost", tuple(_cost(report)))
+
+
+def _failed(report: CampaignReport) -> Iterator[str]:
+    """A line for the results of a mission that failed alike."""
+    alike: dict[tuple[MissionId, str], list[str]] = {}
+    for each in report.failures:
+        alike.setdefault((each.mission_id, each.why), []).append(each.attempt_id)
+    for (mission, why), attempts in alike.items():
+        yield f"{mission}, {why}: {_names(attempts)}"
 
 
 def conclude_campaign(report: CampaignReport) -> str:

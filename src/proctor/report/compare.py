@@ -25,12 +25,13 @@ class Chosen:
 
 
 class Side(Told, frozen=True, kw_only=True):
-    """One side, and what all its results come to, those without a partner among them."""
+    """One side, and what all its results come to, those without a partner among them. `missing` cells have none yet."""
 
     name: str
     campaign_id: CampaignId
     flow_id: FlowId | None
     score: Score
+    missing: int
 
 
 class MissionApart(Told, frozen=True, kw_only=True):
@@ -140,7 +141,13 @@ def _side(chosen: Chosen) -> Side:
     whole = Sum()
     for each in sums_of(chosen.cells.values()).values():
         whole.merge(each)
-    return Side(name=chosen.name, campaign_id=chosen.campaign_id, flow_id=chosen.flow_id, score=whole.score())
+    return Side(
+        name=chosen.name,
+        campaign_id=chosen.campaign_id,
+        flow_id=chosen.flow_id,
+        score=whole.score(),
+        missing=sum(each.stands is None for each in chosen.cells.values()),
+    )
 
 
 def _is_scored(result: CellResult) -> bool:

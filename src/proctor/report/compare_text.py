@@ -79,7 +79,10 @@ def _facts(found: Comparison) -> Iterator[str]:
             f"p = {found.p_missions:.3g} (sign test)"
         )
     if found.not_compared:
-        yield f"{plural(found.not_compared, 'cell')} not compared: only one side has it, or has scored it"
+        yield f"{plural(found.not_compared, 'cell')} not compared: not on both sides, or not scored on both"
+    for letter, side in (("A", found.a), ("B", found.b)):
+        if side.missing:
+            yield f"{letter} has no result yet of {plural(side.missing, 'cell')}"
     if found.not_same_work:
         yield (
             f"{plural(found.not_same_work, 'pair')} not planned alike: another prompt, workspace, model or setting "
@@ -88,7 +91,9 @@ def _facts(found: Comparison) -> Iterator[str]:
 
 
 def _sentence(found: Comparison) -> str:
-    rates = f" ({percent(found.rate_a)} by {percent(found.rate_b)})" if found.pairs else ""
+    is_part = found.pairs < max(found.a.score.scored, found.b.score.scored)
+    whose = f" of {plural(found.pairs, 'pair')} that both scored" if is_part else ""
+    rates = f" ({percent(found.rate_a)} by {percent(found.rate_b)}{whose})" if found.pairs else ""
     return f"{found.verdict[0].upper()}{found.verdict[1:]}{rates}."
 
 

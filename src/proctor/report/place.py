@@ -96,9 +96,9 @@ def first_command() -> str | None:
 
 
 def find_attempt(word: str, *, root: RootPaths) -> AttemptPaths:
-    """One attempt: a path, RUN/ATTEMPT, an attempt's id, or a beginning of either that only one id has.
+    """One attempt: a path, RUN/ATTEMPT, an attempt's id, that of a cell, or a beginning of either that only one id has.
 
-    Where several runs have an attempt of this id, the latest run's is meant.
+    Where several runs have an attempt of this id, the latest run's is meant; of a cell, the attempt that counts.
     """
     there = _folder_of_evidence(word)
     if isinstance(there, AttemptPaths):
@@ -106,7 +106,7 @@ def find_attempt(word: str, *, root: RootPaths) -> AttemptPaths:
     if there is not None:
         raise _not_found(f"{word} is not the folder of one attempt")
     rows = find_all(root).rows
-    for matches in (_named(rows, word), _beginning(rows, word)):
+    for matches in (_named(rows, word), _counting(rows, word), _beginning(rows, word)):
         latest = {row.attempt_id: row for row in sorted(matches, key=lambda row: row.run_id)}
         if len(latest) == 1:
             return _on_disk(*latest.values())
@@ -130,6 +130,13 @@ def _on_disk(row: AttemptRow) -> AttemptPaths:
 
 def _named(rows: Sequence[AttemptRow], word: str) -> list[AttemptRow]:
     return [row for row in rows if word in (row.ref, row.attempt_id)]
+
+
+def _counting(rows: Sequence[AttemptRow], cell: str) -> list[AttemptRow]:
+    """The attempt that counts of a cell of that name, in the latest campaign that has it. The latest rows come last."""
+    of_it = [row for row in rows if row.cell == cell]
+    latest = [row for row in of_it if row.campaign_id == of_it[-1].campaign_id and not row.is_superseded]
+    return latest[:1]
 
 
 def _beginning(rows: Sequence[AttemptRow], word: str) -> list[AttemptRow]:

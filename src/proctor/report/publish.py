@@ -54,15 +54,16 @@ def _reasons(report: CampaignReport, *, probes: int, problems: tuple[tuple[str, 
     score = report.score
     if not score.cells:
         yield _reason("publish.vacuous", "the plan has no cell")
-    elif not probes:
+    elif score.results and not probes:
         yield _reason("publish.vacuous", "no probe was required of any result")
-    elif not score.scored:
+    elif score.results and not score.scored:
         yield _reason("publish.vacuous", "no result says whether an agent did what it was asked")
     if report.missing:
         first = ", ".join(each.cell for each in report.missing[:3])
         more = f" and {len(report.missing) - 3:,} more" if len(report.missing) > 3 else ""
         told = plural(len(report.missing), "cell")
-        yield _reason("publish.incomplete", f"{told} of {score.cells:,} without a result: {first}{more}")
+        what = f"{told} of {score.cells:,} without a result: {first}{more}"
+        yield _reason("publish.incomplete", what, todo_of="publish.running" if report.is_running else None)
     # What is wrong with damaged evidence is told by itself.
     if aside := {name: count for name, count in score.buckets.items() if name != INVALID}:
         told = plural(sum(aside.values()), "result")
@@ -77,5 +78,7 @@ def _reasons(report: CampaignReport, *, probes: int, problems: tuple[tuple[str, 
         yield _reason(problem.code, f"{whose}: {problem.file} {problem.detail}".rstrip())
 
 
-def _reason(code: str, what: str) -> Reason:
-    return Reason(code=code, what=what, todo=CODES[code].todo if code in CODES else "")
+def _reason(code: str, what: str, *, todo_of: str | None = None) -> Reason:
+    """`todo_of` is the code that says what to do, where it is another."""
+    known = CODES.get(todo_of or code)
+    return Reason(code=code, what=what, todo="" if known is None else known.todo)

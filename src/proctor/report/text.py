@@ -72,10 +72,16 @@ def render_attempts(rows: Sequence[AttemptRow], problems: Sequence[Problem]) -> 
         of_it = [row for row in rows if row.campaign_id == campaign]
         table = NamedTable(name="attempt", gives_way=_GIVES_WAY, numbers=_NUMBERS)
         for row in of_it:
-            table.add(Text(legible(row.attempt_id)), _facts(row))
+            told = _facts(row)
+            if row.is_superseded:
+                told["outcome"] = Text(f"({told['outcome'].plain})", style="dim")
+            table.add(Text(legible(row.attempt_id)), told)
         runs = ", ".join(dict.fromkeys(row.run_id for row in of_it))
         heading = Text.assemble((legible(campaign or "no campaign"), "bold"), (f"   run {legible(runs)}", "dim"))
-        parts += [heading, Padding(table, _INDENT), Text()]
+        parts += [heading, Padding(table, _INDENT)]
+        if any(row.is_superseded for row in of_it):
+            parts.append(Text("  (…) another attempt of its cell counts instead", style="dim"))
+        parts.append(Text())
     if problems:
         parts += [Padding(render_problems(problems), _INDENT), Text()]
     return Group(*parts[:-1])

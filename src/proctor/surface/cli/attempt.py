@@ -85,7 +85,9 @@ def _found(ref: str, root: Path | None) -> AttemptPaths:
     return find_attempt(ref, root=RootPaths(evidence_root(root)))
 
 
-REF_HELP = "Its folder, RUN/ATTEMPT, its id, or a beginning of these that only it has."
+REF_HELP = (
+    "Its folder, RUN/ATTEMPT, its id, or a beginning of these that only it has; or a cell, for what counts of it."
+)
 _REF = argument("ref", metavar="REF", help=REF_HELP)
 
 COMMANDS = {

@@ -8,6 +8,8 @@ from proctor.report.place import find_place, first_command
 from proctor.report.planned import read_plan
 from proctor.report.query import campaigns_by_age
 
+_RUN_ONE = "Run one: `proctor run SPEC`; or name the folder where it was run, with --root."
+
 
 def is_no_canary(campaign: CampaignPaths) -> bool:
     try:
@@ -29,5 +31,5 @@ def find_campaign(
     for campaign in reversed(campaigns):
         if is_fit(campaign):
             return campaign
-    todo = "proctor campaign list" if campaigns else first_command()
+    todo = "proctor campaign list" if campaigns else first_command() or _RUN_ONE
     raise InputError("evidence.not-found", f"there is no campaign under {root.folder}", suggestion=todo)
