@@ -90,6 +90,8 @@ def test_a_ledger_that_counts_what_was_sealed_is_whole(tmp_path: Path, sql: str)
         ("update attempt set tally = json_set(tally, '$[14]', 0)", "tally"),
         ("update attempt set tally = json_insert(tally, '$[#]', 1)", "tally"),
         ("update attempt set tally = '{'", "tally"),
+        ("update attempt set tally = '[]'", "tally"),
+        ("update attempt set tally = printf('%.*c', 100000, '[')", "tally"),
         ("update attempt set strategy = 'other'", "strategy"),
     ],
 )

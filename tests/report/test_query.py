@@ -143,12 +143,28 @@ def test_a_forged_ledger_leads_nowhere_else(tmp_path: Path, forgery: str) -> Non
     assert (found.rows, problem.code in ("evidence.ledger", "evidence.containment")) == ((), True)
 
 
-@pytest.mark.parametrize("usd", ["9e999", "-0.01"])
-def test_a_cost_that_nothing_can_have_is_a_problem(tmp_path: Path, usd: str) -> None:
-    paths = campaign(tmp_path, "one")
+@pytest.mark.parametrize(
+    "edit",
+    [
+        "update attempt set usd = 9e999",
+        "update attempt set usd = -0.01",
+        "update attempt set tokens = -5",
+        "update attempt set duration_ms = -5",
+        "update attempt set ended_at_ms = 9223372036854775807",
+        "update run set ended_at_ms = -1",
+        "update attempt set cell = 'two.codex.r1', n = 2 where cell = 'one.codex.r1'",
+        "update attempt set run = '20200101-000000-abcdef'",
+        "delete from run",
+    ],
+)
+def test_what_no_proctor_wrote_is_a_problem_of_the_ledger(tmp_path: Path, edit: str) -> None:
+    paths = campaign(tmp_path, "one", "two")
     with closing(sqlite3.connect(paths.ledger)) as book:
-        book.execute(f"update attempt set usd = {usd}")
+        book.execute(edit)
         book.commit()
+    with pytest.raises(EvidenceError) as refused:
+        read_cells(paths, root=RootPaths(tmp_path))
+    assert refused.value.code == "evidence.ledger"
     found = find_all(RootPaths(tmp_path))
     assert (found.rows, [problem.code for problem in found.problems]) == ((), ["evidence.ledger"])
 

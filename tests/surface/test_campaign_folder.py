@@ -101,6 +101,10 @@ DAMAGES: dict[str, tuple[Damage, Told]] = {
     "another limit": (forge_limits, PLAN),
     "a space in the plan": (lambda paths: append(paths.plan, " "), PLAN),
     "a script and the plan": (forge_script, PLAN),
+    "a ledger of another plan": (
+        change_ledger("update campaign set plan = 'sha256:other'"),
+        {("evidence.ledger", "ledger.db")},
+    ),
     "no plan": (lambda paths: paths.plan.unlink(), {("evidence.missing-file", "plan.json")}),
     "a plan that is none": (lambda paths: paths.plan.write_text("{}"), {("evidence.schema", "plan.json")}),
     "a spec": (

@@ -77,8 +77,10 @@ def _check_plan(campaign: CampaignPaths, *, root: RootPaths, found: Found, unfin
         yield Problem(code=unfinished if is_early else error.code, file=campaign.plan.name, detail=error.what)
         return
     with suppress(EvidenceError):  # whoever reads the attempts from it has said so
-        if [asdict(cell) for cell in read_ledger(campaign).cells] != [asdict(cell) for cell in file.plan.cells]:
-            detail = f"its cells are not those of {campaign.plan.name}"
+        contents = read_ledger(campaign)
+        is_of = contents.campaign is None or contents.campaign.plan == file.plan.digest
+        if not is_of or [asdict(cell) for cell in contents.cells] != [asdict(cell) for cell in file.plan.cells]:
+            detail = f"its plan is not that of {campaign.plan.name}"
             yield Problem(code="evidence.ledger", file=campaign.ledger.name, detail=detail)
     for record in _records(root, found):
         if (record.plan_digest, record.plan_file_digest) != (file.plan.digest, digest_bytes(data)):

@@ -12,7 +12,7 @@ from proctor.evidence.artifacts import AttemptRecord, AttemptReport
 from proctor.evidence.layout import AttemptPaths, CampaignPaths
 from proctor.evidence.reader import Problem, read_artifact
 from proctor.evidence.seal import check_seal
-from proctor.evidence.tally import tally_of
+from proctor.evidence.tally import Tally, tally_of
 from proctor.ids import AttemptId
 from proctor.plan.recover import LATER, Remedy, remedy
 from proctor.plan.standing import follows
@@ -100,7 +100,8 @@ def can_be_due(attempt: LedgerAttempt, report: AttemptReport, *, longest_wait_ms
 def _is_of(tally: str, report: AttemptReport) -> bool:
     """What an older Proctor did not yet count is missing at the end, and unknown to every gate."""
     try:
+        msgspec.json.decode(tally, type=Tally)
         told = msgspec.json.decode(tally, type=list)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return False
     return bool(told == msgspec.json.decode(msgspec.json.encode(tally_of(report)), type=list)[: len(told)])

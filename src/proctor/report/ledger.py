@@ -6,7 +6,7 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -40,6 +40,11 @@ select strategy, outcome, code, count(*) from attempt where state = 'sealed' and
 """
 
 
+Count = Annotated[int, msgspec.Meta(ge=0)]
+Moment = Annotated[int, msgspec.Meta(ge=0, le=253_402_300_799_999)]
+"""In milliseconds, until the end of the year 9999: what no clock tells, no Proctor wrote."""
+
+
 class LedgerCell(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A cell of the plan, field for field."""
 
@@ -55,21 +60,21 @@ class LedgerAttempt(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     id: AttemptId
     cell: CellId
-    n: int
+    n: Count
     run: RunId
     state: Literal["claimed", "sealed", "abandoned"]
-    claimed_at_ms: int
-    ended_at_ms: int | None = None
+    claimed_at_ms: Moment
+    ended_at_ms: Moment | None = None
     outcome: Outcome | None = None
     code: str | None = None
     claimed: bool | None = None
     verified: bool | None = None
     met: bool | None = None
-    tool_calls: int | None = None
-    tokens: int | None = None
-    duration_ms: int | None = None
+    tool_calls: Count | None = None
+    tokens: Count | None = None
+    duration_ms: Count | None = None
     strategy: StrategyId | None = None
-    retry_at_ms: int | None = None
+    retry_at_ms: Moment | None = None
     usd: Usd | None = None
     tally: str | None = None
 
@@ -82,8 +87,8 @@ class LedgerRun(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One execution. `how` it ended is None where it was killed, still runs, or nobody wrote that down."""
 
     id: RunId
-    began_at_ms: int
-    ended_at_ms: int | None
+    began_at_ms: Moment
+    ended_at_ms: Moment | None
     how: str | None
 
 
@@ -172,15 +177,24 @@ def _read(connection: sqlite3.Connection, version: int) -> LedgerContents:
     attempts = msgspec.convert(
         connection.execute(_ATTEMPTS.format(later=kept)).fetchall(), list[LedgerAttempt], strict=False
     )
+    made = msgspec.convert(connection.execute(f"{runs} order by began_at_ms, id").fetchall(), tuple[LedgerRun, ...])
+    _check_names(attempts, cells={cell.id for cell in cells}, runs={run.id for run in made})
     return LedgerContents(
         campaign=None if campaign is None else msgspec.convert(campaign, LedgerCampaign),
-        runs=msgspec.convert(connection.execute(f"{runs} order by began_at_ms, id").fetchall(), tuple[LedgerRun, ...]),
+        runs=made,
         cells=cells,
-        tries=_by_cell(attempts, cells),
+        tries=_by_cell(attempts),
     )
 
 
-def _by_cell(attempts: Iterable[LedgerAttempt], cells: Iterable[LedgerCell]) -> dict[CellId, list[LedgerAttempt]]:
+def _check_names(attempts: Iterable[LedgerAttempt], *, cells: set[CellId], runs: set[RunId]) -> None:
+    for each in attempts:
+        if each.cell not in cells or each.run not in runs or each.id != f"{each.cell}.{each.n}":
+            what = f"{each.id} is no attempt {each.n} of a cell {each.cell} in a run {each.run} that are known"
+            raise EvidenceError("evidence.ledger", what, file="ledger.db")
+
+
+def _by_cell(attempts: Iterable[LedgerAttempt]) -> dict[CellId, list[LedgerAttempt]]:
     tries: dict[CellId, list[LedgerAttempt]] = {}
     several: list[list[LedgerAttempt]] = []
     for each in attempts:
@@ -192,8 +206,6 @@ def _by_cell(attempts: Iterable[LedgerAttempt], cells: Iterable[LedgerCell]) -> 
                 several.append(of_cell)
     for of_cell in several:
         of_cell.sort(key=lambda tried: tried.n)
-    if strangers := tries.keys() - {cell.id for cell in cells}:
-        raise EvidenceError("evidence.ledger", f"attempts of no cell: {min(strangers)}", file="ledger.db")
     return tries
 
 
