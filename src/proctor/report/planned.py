@@ -1,5 +1,7 @@
 """What a report needs of plan.json: its flows and gates, and not its many cells."""
 
+from functools import lru_cache
+
 import msgspec
 
 from proctor.errors import EvidenceError
@@ -72,4 +74,14 @@ def read_selection(campaign: CampaignPaths) -> SelectSpec:
 
 def read_plan(campaign: CampaignPaths) -> Planned:
     """EvidenceError where there is none to read."""
+    try:
+        found = campaign.plan.lstat()
+    except OSError:
+        return read_artifact(campaign.plan, _PlanFile).plan
+    return _read_plan(campaign, (found.st_ino, found.st_mtime_ns, found.st_size))
+
+
+@lru_cache(maxsize=1)
+def _read_plan(campaign: CampaignPaths, _: tuple[int, int, int]) -> Planned:
+    """A command asks for it more than once, and of ten thousand cells it has megabytes."""
     return read_artifact(campaign.plan, _PlanFile).plan
