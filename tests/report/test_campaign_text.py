@@ -152,7 +152,7 @@ def test_in_junit_a_failure_is_the_agents_an_error_is_not_and_what_says_nothing_
         f"{CAMPAIGN}.codex fix r1": [],
         f"{CAMPAIGN}.codex new r1": [("skipped", "never tried")],
         f"{CAMPAIGN}.codex sure r1": [("skipped", "nothing could verify it")],
-        f"{CAMPAIGN}.claude ask r1": [("failure", "not verified")],
+        f"{CAMPAIGN}.claude ask r1": [("failure", "the probes say no")],
         f"{CAMPAIGN}.claude ask r2": [("error", "provider.error")],
         f"{CAMPAIGN}.claude fix r1": [],
         f"{CAMPAIGN}.claude new r1": [("skipped", "cut off")],

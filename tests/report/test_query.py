@@ -148,7 +148,7 @@ def test_a_forged_ledger_leads_nowhere_else(tmp_path: Path, forgery: str) -> Non
     [
         "update attempt set usd = 9e999",
         "update attempt set usd = -0.01",
-        "update attempt set tokens = -5",
+        "update attempt set tool_calls = -5",
         "update attempt set duration_ms = -5",
         "update attempt set ended_at_ms = 9223372036854775807",
         "update run set ended_at_ms = -1",
@@ -167,6 +167,16 @@ def test_what_no_proctor_wrote_is_a_problem_of_the_ledger(tmp_path: Path, edit: 
     assert refused.value.code == "evidence.ledger"
     found = find_all(RootPaths(tmp_path))
     assert (found.rows, [problem.code for problem in found.problems]) == ((), ["evidence.ledger"])
+
+
+@pytest.mark.parametrize("edit", ["tokens = -5", "tokens = 9223372036854775807", "retry_at_ms = 9223372036854775807"])
+def test_what_an_agent_says_of_itself_never_makes_a_ledger_unreadable(tmp_path: Path, edit: str) -> None:
+    paths = campaign(tmp_path, "one", "two")
+    with closing(sqlite3.connect(paths.ledger)) as book:
+        book.execute(f"update attempt set {edit} where cell = 'one.codex.r1'")
+        book.commit()
+    assert not find_all(RootPaths(tmp_path)).problems
+    assert msgspec.json.encode(report_campaign(read_cells(paths, root=RootPaths(tmp_path))))
 
 
 @settings(max_examples=60, deadline=None)

@@ -180,11 +180,12 @@ def _failures(found: CampaignCells) -> Iterator[Failure]:
                 run_id=each.spoken.run,
                 mission_id=each.cell.mission,
                 flow_id=each.cell.flow,
-                why=_why_failed(each.spoken),
+                why=why_failed(each.spoken),
             )
 
 
-def _why_failed(result: LedgerAttempt) -> str:
+def why_failed(result: LedgerAttempt) -> str:
+    """Its code, or what judged it."""
     if result.code is not None:
         return result.code
     if result.verified is False and result.met is not False:

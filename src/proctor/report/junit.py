@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from proctor.errors import CODES
-from proctor.report.campaign import CampaignReport
+from proctor.report.campaign import CampaignReport, why_failed
 from proctor.report.score import FAILED, INVALID, PASSED, UNVERIFIED
 from proctor.report.standing import CampaignCells, CellResult
 from proctor.report.words import legible
@@ -46,8 +46,7 @@ def _case(suite: Element, each: CellResult, *, why: str, campaign: str) -> None:
     if each.stands == UNVERIFIED:
         SubElement(case, "skipped", message="nothing could verify it")
         return
-    judged = "not verified" if said.met is None else "not as expected"
-    told = "damaged evidence" if each.stands == INVALID else legible(said.code or judged)
+    told = "damaged evidence" if each.stands == INVALID else legible(why_failed(said))
     tag = "failure" if each.stands == FAILED else "error"
     means = CODES[told].means if told in CODES else told
     SubElement(case, tag, type=each.stands, message=told).text = legible(f"{said.id}: {means}")

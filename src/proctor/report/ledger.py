@@ -56,7 +56,10 @@ class LedgerCell(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class LedgerAttempt(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A row as it is selected. Claimed by a run and, unless that is its state still, ended. Unknown is None."""
+    """A row as it is selected. Claimed by a run and, unless that is its state still, ended. Unknown is None.
+
+    Bounded is what we count ourselves: how many tokens it was, and when to come back, others say.
+    """
 
     id: AttemptId
     cell: CellId
@@ -71,10 +74,10 @@ class LedgerAttempt(msgspec.Struct, frozen=True, array_like=True, gc=False):
     verified: bool | None = None
     met: bool | None = None
     tool_calls: Count | None = None
-    tokens: Count | None = None
+    tokens: int | None = None
     duration_ms: Count | None = None
     strategy: StrategyId | None = None
-    retry_at_ms: Moment | None = None
+    retry_at_ms: int | None = None
     usd: Usd | None = None
     tally: str | None = None
 
