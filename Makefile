@@ -14,16 +14,21 @@ STAMP := $(VENV)/.ready-$(shell { $(PYTHON) -V; cat pyproject.toml $(PLUGIN)/pyp
 # The other agents, pinned, in the user's cache: a folder for each content of their locks.
 AGENT_LOCKS := locks/agents.lock locks/pi/package.json locks/pi/package-lock.json
 AGENTS := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/proctor/agents/$(shell cat $(AGENT_LOCKS) | sha256sum | cut -c1-16)
-test accept chaos bench browser matrix: export PROCTOR_AGENTS ?= $(shell test -d "$(AGENTS)" && echo "$(AGENTS)")
+test test-fast accept chaos conformance bench bench-quick browser matrix: export PROCTOR_AGENTS ?= $(shell test -d "$(AGENTS)" && echo "$(AGENTS)")
+
+# Bytecode in one place, whatever the caller's settings: without it each Proctor process compiles all it imports, and
+# each test worker rewrites every test module.
+export PYTHONDONTWRITEBYTECODE :=
+export PYTHONPYCACHEPREFIX := $(CURDIR)/$(VENV)/pycache
 
 # The agents' wheels are large.
 export UV_HTTP_TIMEOUT ?= 600
 export UV_NO_PROGRESS ?= 1
 
-.PHONY: help agents demo test browser check accept chaos bench contract matrix lock clean
+.PHONY: help agents demo test-fast test browser check accept conformance chaos bench-quick bench contract matrix lock clean
 
 help: ## what can be done
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
 
 $(STAMP):
 	@echo "setting up $(VENV)"
@@ -40,8 +45,15 @@ agents: $(STAMP) ## install the other agents, pinned, into the user's cache
 demo: $(STAMP) ## run four missions through the real Codex, offline
 	$(BIN)/proctor run examples/quickstart.yaml
 
+test-fast: $(STAMP) ## tests that start no agent and no Proctor process, in about a minute
+	$(BIN)/python tests/offline.py $(BIN)/pytest -n auto --maxprocesses 8 -m fast
+
+# Tests of real agents wait more than they compute, so there are more workers than cores. Each takes one test at a time
+# from one queue, which has the longest tests first.
+TEST_WORKERS ?= 6
+
 test: $(STAMP) ## all tests
-	$(BIN)/python tests/offline.py $(BIN)/pytest -n 2
+	$(BIN)/python tests/offline.py $(BIN)/pytest -n $(TEST_WORKERS) --dist load --maxschedchunk 1 -m "not extended" --durations 20
 
 browser: $(STAMP) ## reload the example application in a real browser, in the middle of a turn
 	@command -v chromium >/dev/null || { test "$$(id -u)" = 0 && command -v apt-get >/dev/null; } \
@@ -49,11 +61,14 @@ browser: $(STAMP) ## reload the example application in a real browser, in the mi
 	@command -v chromium >/dev/null || { apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium >/dev/null; }
 	$(BIN)/python tests/offline.py $(BIN)/pytest -p no:xdist browser
 
-check: $(STAMP) ## format, lint, types, import contracts
+check: $(STAMP) ## format, lint, types, import contracts, words to avoid, field docstrings; print the package's shape
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python -m tools.wordlist
+	$(BIN)/python -m tools.field_docs
+	$(BIN)/python -m tools.shape
 
 accept: $(STAMP) ## what has a clock in it, on the real agents
 	$(BIN)/python tests/offline.py $(BIN)/pytest -p no:xdist accept
@@ -61,20 +76,26 @@ accept: $(STAMP) ## what has a clock in it, on the real agents
 # Such as SEEDS=1,2,30-40; else the default ones.
 SEEDS ?=
 
-chaos: $(STAMP) ## what takes minutes: campaigns hit by faults (SEEDS=…), 20 at once five times, floods of secrets, conformance
+chaos: $(STAMP) conformance ## what takes minutes: campaigns hit by faults (SEEDS=…), 20 at once five times, floods of secrets, conformance
 	$(BIN)/python tests/offline.py $(BIN)/python -m chaos --seeds "$(SEEDS)"
 	PROCTOR_TIMES=5 $(BIN)/python tests/offline.py $(BIN)/pytest -p no:xdist tests/acceptance/test_many_at_once.py
 	PROCTOR_STREAMS=12000 $(BIN)/pytest -p no:xdist --timeout 900 tests/evidence/test_redact_many.py
-	PROCTOR_CONFORMANCE_ALL=1 $(BIN)/python tests/offline.py $(BIN)/pytest -p no:xdist tests/acceptance/test_conformance.py
+
+conformance: $(STAMP) ## the whole conformance suite on every runtime, transport and isolation
+	$(BIN)/python tests/offline.py $(BIN)/pytest -n 2 tests/acceptance/test_conformance.py \
+	  tests/testing/test_conformance_mutants.py examples/plugins/pi/tests/test_conformance.py
 
 bench: $(STAMP) ## measure how fast and how small, beside what it is to beat
 	$(BIN)/python tests/offline.py $(BIN)/python -m bench
 
+bench-quick: $(STAMP) ## run each benchmark once, to see that it works
+	$(BIN)/python tests/offline.py $(BIN)/pytest -p no:xdist tests/test_bench.py
+
 contract: $(STAMP) ## write the contract's snapshot and the reference pages again
-	$(BIN)/python -m proctor.surface.reference
+	$(BIN)/python -m tools.reference
 
 matrix: $(STAMP) ## have every runtime show what it claims, and write the matrix again
-	$(BIN)/python tests/offline.py $(BIN)/python -m proctor.surface.matrix . pi
+	$(BIN)/python tests/offline.py $(BIN)/python -m tools.matrix . pi
 
 lock: ## resolve the locks again
 	@test -x $(BIN)/uv || { $(PYTHON) -m venv $(VENV) && $(BIN)/python -m pip install --quiet uv; }

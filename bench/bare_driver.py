@@ -18,9 +18,9 @@ from bench.codex import codex_environment, codex_program
 from bench.cost import Meter, tell
 from bench.model import PROMPT
 from proctor.ids import AttemptId
-from proctor.runtime.base import ModelAsk, SessionAsk
+from proctor.runtime.base import ModelChoice, SessionRequest
 from proctor.runtime.codex_app_server.host import HELLO
-from proctor.runtime.codex_app_server.opening import thread_params
+from proctor.runtime.codex_app_server.open_thread import thread_params
 from proctor.runtime.codex_app_server.session import CLEAN
 from proctor.spec.model import Approvals, Login, Sandbox
 
@@ -68,8 +68,8 @@ class Server:
 
     async def same_attempt(self, folder: Path, url: str) -> None:
         """With what Proctor asks for before a turn and after it."""
-        model = ModelAsk(provider="bench", name="gpt-5", base_url=url, key_variable=KEY, login=Login.API_KEY)
-        ask = SessionAsk(
+        model = ModelChoice(provider="bench", name="gpt-5", base_url=url, key_variable=KEY, login=Login.API_KEY)
+        ask = SessionRequest(
             attempt=AttemptId(folder.name),
             workspace=folder,
             tmp=folder / "tmp",

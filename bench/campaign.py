@@ -10,7 +10,7 @@ import msgspec
 
 from bench.cost import Cost, Meter, in_own_process, tell
 from bench.growth import GrowthMeter
-from proctor.__main__ import collect_seldom
+from proctor.__main__ import relax_gc
 from proctor.attempt.machine import State
 from proctor.campaign.run import run_campaign
 from proctor.campaign.watch import CampaignWatcher
@@ -83,7 +83,7 @@ class FromTheFirst(CampaignWatcher):
 
 
 def main() -> None:
-    collect_seldom()
+    relax_gc()
     parser = argparse.ArgumentParser()
     for name in ("spec", "root", "since"):
         parser.add_argument(name)
@@ -96,8 +96,8 @@ def main() -> None:
     cost = watcher.meter.read()
     for attempt in result.attempts:
         assert attempt.state is State.SEALED, attempt
-        assert attempt.report is not None
-        assert attempt.report.outcome == "completed", attempt
+        assert attempt.summary is not None
+        assert attempt.summary.outcome == "completed", attempt
     tell(cost if growth is None else msgspec.structs.replace(cost, growth=growth.read()))
 
 

@@ -15,7 +15,7 @@ from bench.campaign import KEY, PARALLEL, campaign_cost, spec_of
 from bench.cost import DEADLINE_S, ROOT, Cost, Meter, in_own_process
 from bench.model import PROMPT
 from proctor.attempt.machine import State
-from proctor.ids import StrategyId
+from proctor.ids import RuntimeId
 from proctor.runtime.registry import runtime_by_id
 
 _VALUE = "none-needed-here"
@@ -44,7 +44,7 @@ enabled = false
 
 
 def codex_program() -> str:
-    program = runtime_by_id(StrategyId("codex_app_server")).locate({})
+    program = runtime_by_id(RuntimeId("codex_app_server")).locate({})
     assert program is not None
     return program.real_path
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from bench.fake_agent import answered, thread_of
 from proctor.clock import SYSTEM_CLOCK
-from proctor.event.row import Dir
-from proctor.evidence import canary
+from proctor.event.row import Direction
+from proctor.evidence import tripwire
 from proctor.evidence.recorder import FrameLog
 from proctor.evidence.redact import Redactor
 from proctor.evidence.secrets import Secret
@@ -18,7 +18,7 @@ from proctor.runtime.codex_app_server.vocabulary import PRIVATE
 
 # What one read of a pipe gives at most.
 _CHUNK_BYTES = 64 * 1024
-_SECRETS = (Secret(name="BENCH_API_KEY", value="none-needed-here"), canary.plant())
+_SECRETS = (Secret(name="BENCH_API_KEY", value="none-needed-here"), tripwire.plant())
 
 
 def rates(folder: Path, turns: int) -> tuple[float, float]:
@@ -38,7 +38,7 @@ def _record(path: Path, chunks: list[bytes]) -> None:
                 envelope = open_envelope(line)
                 if envelope.ended_streams is not None:
                     log.release(envelope.ended_streams)
-                log.stage(Dir.IN, line, stream=envelope.text_stream)
+                log.stage(Direction.IN, line, stream=envelope.text_stream)
             log.commit()
 
 

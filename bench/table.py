@@ -46,13 +46,13 @@ def render(rows: Iterable[Row]) -> str:
     what     measured  to beat  ratio  ok   note
     a start    0.03 s   0.04 s   0.75  yes  of two
     """
-    cells = [("what", "measured", "to beat", "ratio", "ok", "note")]
+    table = [("what", "measured", "to beat", "ratio", "ok", "note")]
     for row in rows:
         measured, to_beat = (f"{value:.3g} {row.unit}" for value in (row.measured, row.to_beat))
-        cells.append((row.what, measured, to_beat, f"{row.ratio:.2f}", "yes" if row.ok else "NO", row.note))
-    widths = [max(len(line[at]) for line in cells) for at in range(5)]
+        table.append((row.what, measured, to_beat, f"{row.ratio:.2f}", "yes" if row.ok else "NO", row.note))
+    widths = [max(len(line[at]) for line in table) for at in range(5)]
     lines = []
-    for what, measured, to_beat, ratio, ok, note in cells:
+    for what, measured, to_beat, ratio, ok, note in table:
         numbers = zip((measured, to_beat, ratio), widths[1:4], strict=True)
         columns = [what.ljust(widths[0]), *(text.rjust(width) for text, width in numbers), ok.ljust(widths[4]), note]
         lines.append("  ".join(columns).rstrip())

@@ -29,7 +29,7 @@ def cast_of(seed: int) -> Cast:
 
 
 def undisturbed(cast: Cast, folder: Path) -> dict[str, Any]:
-    """What each cell comes to where nothing happens."""
+    """What each trial comes to where nothing happens."""
     with open_stage(cast, folder) as stage:
         played = Seed(0, stage, faults=0).play()
         assert not played.problems, played.problems

@@ -24,7 +24,7 @@ case " $* " in *" app-server "*) exec "{folder}/fake-codex" "$@" ;; *) exec "{fo
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cast:
-    """How many cells there are is `missions` times the flows. Only a real Codex does anything in its workspace."""
+    """How many trials there are is `missions` times the flows. Only a real Codex does anything in its workspace."""
 
     name: str
     is_real: bool
@@ -56,7 +56,7 @@ class Cast:
             ],
             "flows": flows if self.is_real else [{"model": _MODEL, "login": "api-key", **flow} for flow in flows],
             "limits": {"attempt": "90s", "turn": "60s", "stall": "6s"},
-            # A cell may be hit again and again, and is to come to its result all the same.
+            # A trial may be hit again and again, and is to come to its result all the same.
             "schedule": {"parallel": 8, "retries": 20, "backoff": "20ms"},
         }
 

@@ -33,30 +33,30 @@ def problems_of(stage: Stage, *, results: Mapping[str, Any]) -> Iterator[str]:
         [(word,)] = ledger.execute("pragma integrity_check")
         if word != "ok":
             yield f"the ledger: {word}"
-        cells = [cell for (cell,) in ledger.execute("select id from cell order by id")]
-        rows = ledger.execute("select cell, n, run, state, outcome, code from attempt order by cell, n").fetchall()
+        trials = [trial for (trial,) in ledger.execute("select id from trial order by id")]
+        rows = ledger.execute("select trial, n, run, state, outcome, code from attempt order by trial, n").fetchall()
     tried = defaultdict(list)
-    for cell, n, run, state, outcome, code in rows:
-        tried[cell].append((n, run, state, outcome, code))
-    yield from _one_result_each(cells, tried)
+    for trial, n, run, state, outcome, code in rows:
+        tried[trial].append((n, run, state, outcome, code))
+    yield from _one_result_each(trials, tried)
     yield from _ledger_is_disk(stage.root, rows)
-    yield from _evidence_is_valid(stage.root, {f"{cell}.{n}" for cell, n, _, state, *_ in rows if state == "sealed"})
+    yield from _evidence_is_valid(stage.root, {f"{trial}.{n}" for trial, n, _, state, *_ in rows if state == "sealed"})
     if (found := results_of(stage)) != results:
-        differing = sorted(cell for cell in {*found, *results} if found.get(cell) != results.get(cell))
+        differing = sorted(trial for trial in {*found, *results} if found.get(trial) != results.get(trial))
         yield f"results differ from an undisturbed run's in {differing}"
     yield from _nobody_is_left(stage.folder)
 
 
-def _one_result_each(cells: list[str], tried: Mapping[str, list[tuple[Any, ...]]]) -> Iterator[str]:
-    for cell in cells:
-        attempts = tried.get(cell, [])
+def _one_result_each(trials: list[str], tried: Mapping[str, list[tuple[Any, ...]]]) -> Iterator[str]:
+    for trial in trials:
+        attempts = tried.get(trial, [])
         if [n for n, *_ in attempts] != list(range(1, len(attempts) + 1)):
-            yield f"{cell}: attempts {[n for n, *_ in attempts]}"
+            yield f"{trial}: attempts {[n for n, *_ in attempts]}"
         completed = [n for n, _, state, outcome, _ in attempts if (state, outcome) == ("sealed", "completed")]
         if completed != [len(attempts)]:
-            yield f"{cell}: of {attempts} completed are {completed}"
-        if any(state == "claimed" for _, _, state, *_ in attempts):
-            yield f"{cell}: still claimed"
+            yield f"{trial}: of {attempts} completed are {completed}"
+        if any(state == "running" for _, _, state, *_ in attempts):
+            yield f"{trial}: still running"
 
 
 def _ledger_is_disk(root: Path, rows: list[tuple[Any, ...]]) -> Iterator[str]:
@@ -66,11 +66,11 @@ def _ledger_is_disk(root: Path, rows: list[tuple[Any, ...]]) -> Iterator[str]:
         for run in RootPaths(root).runs()
         for paths in run.attempts()
     }
-    claimed = {(run, f"{cell}.{n}"): state == "sealed" for cell, n, run, state, *_ in rows}
+    listed = {(run, f"{trial}.{n}"): state == "sealed" for trial, n, run, state, *_ in rows}
     for place, is_sealed in folders.items():
-        if claimed.get(place) is not is_sealed:
-            yield f"{place}: sealed on disk {is_sealed}, in the ledger {claimed.get(place)}"
-    if lost := [place for place, is_sealed in claimed.items() if is_sealed and place not in folders]:
+        if listed.get(place) is not is_sealed:
+            yield f"{place}: sealed on disk {is_sealed}, in the ledger {listed.get(place)}"
+    if lost := [place for place, is_sealed in listed.items() if is_sealed and place not in folders]:
         yield f"lost: {lost}"
 
 
@@ -80,11 +80,11 @@ def _evidence_is_valid(root: Path, sealed: set[str]) -> Iterator[str]:
         for found in examine_run(run, is_strict=True):
             fine = ("valid",) if found.name in sealed else ("valid", "partial")
             if found.status not in fine:
-                yield f"{run.folder.name}/{found.name}: {found.status} {found.problems[:3]}"
+                yield f"{run.folder.name}/{found.name}: {found.status} {found.findings[:3]}"
 
 
 def results_of(stage: Stage) -> dict[str, Any]:
-    """What each cell came to, and what the report makes of it; ids and times are another run's own."""
+    """What each trial came to, and what the report makes of it; ids and times are another run's own."""
     results: dict[str, Any] = {"report": _report(stage)}
     for run in RootPaths(stage.root).runs():
         for paths in run.attempts():

@@ -156,7 +156,7 @@ class Seed:
         with Player(self.stage, breaks) as player:
             for number, row in enumerate(player.rows(), 1):
                 match row.what:
-                    case "claimed" if is_resuming:
+                    case "started" if is_resuming:
                         self.played.claims_s.append(row.at_s - began_s)
                         is_resuming = False
                     case "broke":

@@ -16,13 +16,13 @@ from msgspec import field
 from proctor.attempt.machine import State
 from proctor.attempt.model import AttemptResult
 from proctor.campaign.run import run_campaign
-from proctor.campaign.watch import Began, CampaignWatcher
+from proctor.campaign.watch import CampaignWatcher, RunStart
 from proctor.errors import ProctorError
 from proctor.evidence.layout import RootPaths
-from proctor.ids import AttemptId, FlowId, StrategyId
+from proctor.ids import AttemptId, FlowId, RuntimeId
 from proctor.spec.load import load_spec
 from proctor.transport.channel import Channel
-from proctor.transport.fault import Break, Cut, Delay, FaultChannel, How
+from proctor.transport.fault import Cut, Delay, FaultAction, FaultChannel, LineFault
 
 REFUSED = 3
 
@@ -50,17 +50,17 @@ def tell(what: str, of: str = "", how: str = "") -> None:
 
 
 class Teller(CampaignWatcher):
-    def began(self, began: Began) -> None:
+    def began(self, began: RunStart) -> None:
         tell("began", began.campaign_id)
 
-    def claimed(self, attempt: AttemptId, *, strategy: StrategyId) -> None:
-        tell("claimed", attempt, strategy)
+    def started(self, attempt: AttemptId, *, runtime_id: RuntimeId) -> None:
+        tell("started", attempt, runtime_id)
 
     def entered(self, attempt: AttemptId, state: State) -> None:
         tell("entered", attempt, state.value)
 
     def settled(self, result: AttemptResult, *, usd: float | None, retry_at_ms: int | None, is_settled: bool) -> None:
-        tell("settled", result.attempt_id, "" if result.report is None else result.report.outcome)
+        tell("settled", result.attempt_id, "" if result.summary is None else result.summary.outcome)
 
     def ended(self, how: str) -> None:
         tell("ended", how=how)
@@ -78,9 +78,9 @@ def breaker(breaks: Sequence[Broken]) -> Callable[[FlowId, Channel], Channel]:
     return between
 
 
-def _break(broken: Broken, flow: FlowId) -> Break:
+def _break(broken: Broken, flow: FlowId) -> LineFault:
     lines = count(1)
-    hows: dict[str, How] = {"cut": Cut(), "torn": Cut(keep_bytes=20), "delayed": Delay(delay_s=0.3)}
+    hows: dict[str, FaultAction] = {"cut": Cut(), "torn": Cut(keep_bytes=20), "delayed": Delay(delay_s=0.3)}
 
     def hits(_: bytes) -> bool:
         if next(lines) != broken.line:
@@ -88,7 +88,7 @@ def _break(broken: Broken, flow: FlowId) -> Break:
         tell("broke", flow, broken.how)
         return True
 
-    return Break(at=hits, how=hows[broken.how])
+    return LineFault(at=hits, how=hows[broken.how])
 
 
 async def play(spec: Path, root: Path, breaks: Sequence[Broken]) -> None:

@@ -1,28 +1,32 @@
 """A laboratory: writes specs and scripts, runs campaigns on the real agent, and reads what they left."""
 
+import io
 import json
 import os
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import anyio
 import msgspec
+import pytest
 import yaml
 
 from proctor.attempt.recheck import examine_run
 from proctor.campaign.agents import Between
 from proctor.campaign.run import CampaignResult, run_campaign
-from proctor.campaign.stops import Stops
+from proctor.campaign.stops import StopSignals
 from proctor.campaign.watch import CampaignWatcher
 from proctor.event.row import Row
 from proctor.evidence.artifacts import AttemptReport, RunnerRef
 from proctor.evidence.layout import AttemptPaths, CampaignPaths, RootPaths
 from proctor.spec.load import load_spec
+from proctor.surface.cli.app import answer
 
 DONE = 'PROCTOR-RESULT: {"done": true, "answer": "%s"}'
 DEADLINE_S = 150
@@ -33,9 +37,9 @@ def say_done(answer: str = "") -> dict[str, str]:
     return {"say": DONE % answer}
 
 
-def tried_once(cells: int) -> dict[str, Any]:
-    """The schedule by which so many cells all begin together, and none is tried again, whatever becomes of another."""
-    return {"parallel": cells, "retries": 0, "longest_wait": "1ms"}
+def tried_once(trials: int) -> dict[str, Any]:
+    """The schedule by which so many trials all begin together, and none is tried again, whatever becomes of another."""
+    return {"parallel": trials, "retries": 0, "longest_wait": "1ms"}
 
 
 def mission(id_: str, *steps: Mapping[str, Any], prompt: str = "Do it.", **more: Any) -> dict[str, Any]:
@@ -94,7 +98,7 @@ class Lab:
         self,
         spec: Path,
         *,
-        stops: Stops | None = None,
+        stops: StopSignals | None = None,
         watcher: CampaignWatcher | None = None,
         between: Between | None = None,
         is_scratch_kept: bool = False,
@@ -117,7 +121,17 @@ class Lab:
         return anyio.run(bounded)
 
     def proctor(self, *words: str, **env: str) -> "subprocess.CompletedProcess[str]":
-        """The command in a process of its own, bounded."""
+        """The command in this process, in the lab's folder: a new one takes a third of a second to start."""
+        stdout, stderr = io.StringIO(), io.StringIO()
+        with pytest.MonkeyPatch.context() as patch, redirect_stdout(stdout), redirect_stderr(stderr):
+            patch.chdir(self.folder)
+            for name, value in {"PROCTOR_ROOT": str(self.root), **self.env, **env}.items():
+                patch.setenv(name, value)
+            code = answer(words)
+        return subprocess.CompletedProcess(words, code, stdout.getvalue(), stderr.getvalue())
+
+    def proctor_process(self, *words: str, **env: str) -> "subprocess.CompletedProcess[str]":
+        """The command in another process, bounded: for tests of what only a whole process shows."""
         return subprocess.run(
             [sys.executable, "-m", "proctor", *words],
             env={**os.environ, "PROCTOR_ROOT": str(self.root), **self.env, **env},
@@ -153,7 +167,7 @@ class Lab:
     def assert_all_evidence_is_valid(self) -> None:
         for run in RootPaths(self.root).runs():
             for found in examine_run(run, is_strict=True):
-                assert (found.status, found.problems) == ("valid", ())
+                assert (found.status, found.findings) == ("valid", ())
 
 
 def rows_of(paths: AttemptPaths) -> list[Row]:

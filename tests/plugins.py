@@ -5,7 +5,7 @@ from pathlib import Path
 
 
 def install(site: Path, distribution: str, *, points: Mapping[str, str], modules: Mapping[str, str]) -> None:
-    """A distribution with its entry points, strategy id → `module:object`. The folder must be on the path."""
+    """A distribution with its entry points, runtime id → `module:object`. The folder must be on the path."""
     about = site / f"{distribution.replace('-', '_')}-1.0.dist-info"
     about.mkdir(parents=True)
     (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {distribution}\nVersion: 1.0\n")

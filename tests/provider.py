@@ -15,7 +15,7 @@ from starlette.responses import JSONResponse
 from starlette.types import Receive, Scope, Send
 
 from proctor.clock import SYSTEM_CLOCK
-from proctor.model.exchange import Exchange, Stage
+from proctor.model.exchange import Exchange, ScriptSlot
 from proctor.model.player import Player
 from proctor.model.script import Script
 
@@ -48,7 +48,7 @@ class Provider:
     def heard(self) -> str:
         """What the conversations said to it."""
         return "\n".join(
-            text for stage in self._exchange.stages.values() for row in stage.journal.rows for text in row.heard
+            text for stage in self._exchange.slots.values() for row in stage.journal.rows for text in row.heard
         )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -62,11 +62,11 @@ class Provider:
             await JSONResponse(refusal, status_code=401)(scope, receive, send)
         else:
             key = headers.get("thread-id", "none")
-            if key not in self._exchange.stages:
-                so_far = len(self._exchange.stages)
+            if key not in self._exchange.slots:
+                so_far = len(self._exchange.slots)
                 steps = [self.first[so_far]] if so_far < len(self.first) else self.steps
                 script = msgspec.convert({"version": 1, "steps": steps}, Script)
-                self._exchange.stages[key] = Stage(player=Player(key, script))
+                self._exchange.slots[key] = ScriptSlot(player=Player(key, script))
             await self._exchange({**scope, "path": f"/a/{key}{path}"}, receive, send)
 
 

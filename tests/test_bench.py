@@ -8,9 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from bench.__main__ import QUICK, _cpu_row, _thousand_rows
 from bench.fake_agent import answered, started, thread_of
 from bench.fakes import claude_code, codex_exec
 from bench.growth import last_by_first
+from bench.runtimes import SHARED, cost_of, write_fakes
+from bench.table import render
 
 ROOT = Path(__file__).parent.parent
 ROWS = [
@@ -38,6 +41,7 @@ ROWS = [
 ]
 
 
+@pytest.mark.extended
 @pytest.mark.real_agent
 def test_a_quick_benchmark_measures_every_row_of_the_table(tmp_path: Path) -> None:
     file = tmp_path / "results.json"
@@ -58,6 +62,21 @@ def test_a_quick_benchmark_measures_every_row_of_the_table(tmp_path: Path) -> No
     lines = done.stdout.splitlines()
     assert lines[0].split() == ["what", "measured", "to", "beat", "ratio", "ok", "note"]
     assert [line.startswith(what) for line, what in zip(lines[1:], ROWS, strict=True)] == [True] * len(ROWS)
+
+
+@pytest.mark.proctor_process
+def test_the_benchmark_of_one_runtime_is_measured_and_shown(tmp_path: Path) -> None:
+    """The one case of it in `make test`; `make bench-quick` has all rows."""
+    write_fakes(tmp_path)
+    cost = cost_of(SHARED, tmp_path / "1", attempts=QUICK.attempts)
+    rows = [_cpu_row(SHARED, [cost], QUICK.attempts), *_thousand_rows([cost], QUICK)]
+    assert [row.what for row in rows] == [ROWS[0], "4 fake attempts", "4 fake attempts, our memory"]
+    for row in rows:
+        assert row.measured > 0
+        assert row.ok == (row.ratio <= 1)
+    assert [line.startswith(row.what) for line, row in zip(render(rows).splitlines()[1:], rows, strict=True)] == [
+        True
+    ] * 3
 
 
 def test_the_fake_agent_says_thirty_frames_of_a_real_size() -> None:

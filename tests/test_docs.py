@@ -1,4 +1,4 @@
-"""What the documents show is true: specs and scripts load, keys and files are told, commands exist, links lead on."""
+"""Documents are true: specs and scripts load, keys and files are described, commands exist, links resolve."""
 
 import re
 from collections import Counter
@@ -11,12 +11,12 @@ import pytest
 from proctor.evidence import layout
 from proctor.model import script
 from proctor.model.script import Script, load_script
-from proctor.spec import expect, prices, running
+from proctor.spec import campaign_options, expect, prices
 from proctor.spec import model as spec
-from proctor.spec.check import faults
-from proctor.spec.load import Given, load_spec
-from proctor.spec.marked import decode_bytes
+from proctor.spec.check import find_errors
+from proctor.spec.load import SpecOverrides, load_spec
 from proctor.spec.model import CampaignSpec
+from proctor.spec.source_file import decode_bytes
 from proctor.spec.struct import Spec
 from proctor.surface.cli.app import COMMANDS
 
@@ -26,6 +26,12 @@ REFERENCE = ROOT / "docs/reference"
 TUTORIAL = ROOT / "docs/howto/first-spec.md"
 DOCUMENTS = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]
 PAGES = [README, *ROOT.glob("docs/**/*.md")]
+GLOSSARY = {
+    *("mission", "suite", "flow", "campaign", "trial", "attempt", "run", "session", "turn", "item", "canary"),
+    *("runtime", "runtime chain", "rollout", "capability", "claim", "verified", "probe", "gate", "verdict"),
+    *("frame", "event", "evidence", "seal", "ledger", "tripwire", "finding", "error", "failure", "outcome"),
+    *("scratch", "containment"),
+}
 
 
 def blocks(language: str, file: Path) -> list[str]:
@@ -79,13 +85,13 @@ def test_every_spec_and_script_that_is_shown_can_be_used() -> None:
         if re.search(r"^steps:", block, re.MULTILINE):
             decode_bytes(block.encode(), Script, file=file)
         else:
-            assert list(faults(decode_bytes(block.encode(), CampaignSpec, file=file))) == []
+            assert list(find_errors(decode_bytes(block.encode(), CampaignSpec, file=file))) == []
 
 
 @pytest.mark.requirement("surface.docs")
 @pytest.mark.parametrize(
     ("page", "modules"),
-    [("spec.md", (spec, expect, running, prices)), ("script.md", (script,))],
+    [("spec.md", (spec, expect, campaign_options, prices)), ("script.md", (script,))],
     ids=["spec.md", "script.md"],
 )
 def test_every_key_has_a_row_and_an_example_in_the_reference(page: str, modules: tuple[ModuleType, ...]) -> None:
@@ -114,7 +120,7 @@ def test_the_files_of_missions_and_suites_make_specs_that_load(tmp_path: Path) -
     loaded = load_spec(tmp_path / "spec.yaml")
     patches = [step.patch for path in loaded.scripts.values() for step in load_script(path).steps if step.patch]
     assert [f"{patch.old}\n" in (tmp_path / "shop" / patch.file).read_text() for patch in patches] == [True]
-    suite = load_spec(tmp_path / "suite.yaml", given=Given(flows=loaded.spec.flows))
+    suite = load_spec(tmp_path / "suite.yaml", overrides=SpecOverrides(flows=loaded.spec.flows))
     assert [each.id for each in loaded.missions] == [each.id for each in suite.missions] == ["fix-total", "say-hello"]
     [flow] = loaded.spec.flows
     assert loaded.prompts.of(loaded.missions[1], flow.id).startswith("Say hello.\n\nChange as little as you can.")
@@ -141,10 +147,36 @@ def test_every_make_target_named_in_a_document_exists() -> None:
     assert named <= targets
 
 
-def test_every_link_leads_somewhere() -> None:
-    for file in DOCUMENTS:
-        for target in re.findall(r"\]\((?!https?:)([^)#]+)", file.read_text()):
-            assert (file.parent / target).exists(), f"{file.name}: {target}"
+def links_of(file: Path) -> Iterator[tuple[Path, str]]:
+    """Each link of a document to another file or to a heading: the file, and the anchor if any."""
+    for target, anchor in re.findall(r"\]\((?!https?:)([^)#\s]*)(?:#([^)\s]*))?\)", file.read_text()):
+        yield (file.parent / target).resolve() if target else file, anchor
+
+
+def anchors_of(file: Path) -> set[str]:
+    """The anchors that GitHub gives to a document's headings."""
+    text = re.sub(r"^```.*?^```", "", file.read_text(), flags=re.DOTALL | re.MULTILINE)
+    headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("file", DOCUMENTS, ids=lambda file: file.name)
+def test_every_link_resolves(file: Path) -> None:
+    links = list(links_of(file))
+    assert [target for target, _ in links if not target.exists()] == []
+    assert [(target.name, anchor) for target, anchor in links if anchor and anchor not in anchors_of(target)] == []
+
+
+def test_index_links_every_page() -> None:
+    index = ROOT / "docs/index.md"
+    linked = {target for target, _ in links_of(index)}
+    assert [page for page in ROOT.glob("docs/**/*.md") if page != index and page not in linked] == []
+
+
+def test_glossary_defines_each_term_once() -> None:
+    terms = re.findall(r"^\| \*\*([a-z ]+)\*\* \|", (REFERENCE / "glossary.md").read_text(), re.MULTILINE)
+    assert [term for term, times in Counter(terms).items() if times > 1] == []
+    assert GLOSSARY - set(terms) == set()
 
 
 def test_what_agents_must_read_stays_short() -> None:

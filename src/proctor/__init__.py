@@ -1,31 +1,32 @@
-"""Proctor runs coding agents through their own runtimes and keeps proof of what they did.
+"""Run coding agents through their own runtimes and keep proof of what they did.
 
     async with proctor.session(workspace="shop", model="openai/gpt-5.5", login="api-key") as s:
         async for event in s.say("Why does the test fail?"):
             ...
 
-`proctor.session`, `proctor.pool` and `proctor.run` are where to begin; all that there is, is in `proctor.api`.
+Start with `proctor.session`, `proctor.pool` or `proctor.run`. `proctor.api` defines every public name.
 """
 
 __version__ = "0.1.0"
 
-# What proctor.api offers. Named here, because importing it to ask would make every `from proctor import …` pay for it.
-_OFFERED = frozenset(
+# Repeats `proctor.api.__all__`, because importing that module here would slow down every `import proctor`.
+_PUBLIC = frozenset(
     """
-    ApprovalAsked ApprovalResolved Approvals Asked Campaign Cancelled ClockFired DeadlineError Decide Decision
-    Ending ErrorReported Event EvidenceError EvidenceKept Expect FactsStated Flow FlowId HangupError HeadlessRun
+    ApprovalAsked ApprovalResolved Approvals Campaign Cancelled ClockFired DeadlineError Decide Decision Ending
+    ErrorReported Event EvidenceError EvidenceKept Expect FactsStated Flow FlowId FrameNoted HangupError HeadlessRun
     HistoryRead HookRan InputError LimitReached Limits MachineError Mission MissionId Model ModelRerouted NoteMade
-    Noted Outcome PeerError Placed Pool ProcessExited ProctorError PromptSent Question ReasoningSaid
-    ReasoningStreamed RefusedError Replied Report ResultFound Select Session SessionBegan SessionRefused
-    StatusChanged StrategyId StreamEnded TextSaid TextStreamed Tool ToolBegan ToolEnded ToolStreamed Turn TurnAsked
-    TurnBegan TurnEnded Unrecognized UsageReported WarningRaised WireError Workspace pool run session
+    OffsetEvent Outcome PeerError Pool ProcessExited ProctorError PromptSent Question ReasoningSaid
+    ReasoningStreamed RefusedError ReplyReceived Report RequestSent ResultFound RuntimeId Select Session
+    SessionBegan SessionRefused StatusChanged StreamEnded TextSaid TextStreamed Tool ToolBegan ToolEnded
+    ToolStreamed Turn TurnAsked TurnBegan TurnEnded Unrecognized UsageReported WarningRaised WireError Workspace
+    pool run session
     """.split()
 )
 
 
 def __getattr__(name: str) -> object:
-    """Imported when it is first used: `proctor --version` needs none of it."""
-    if name in _OFFERED:
+    """Import a public name from `proctor.api` on first use, so that `proctor --version` stays fast."""
+    if name in _PUBLIC:
         from importlib import import_module
 
         return getattr(import_module("proctor.api"), name)
@@ -33,4 +34,4 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_OFFERED})
+    return sorted({*globals(), *_PUBLIC})

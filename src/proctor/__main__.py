@@ -1,31 +1,31 @@
-"""The `proctor` command. Answers --version before anything heavy is imported."""
+"""The entry point of the `proctor` command, which answers --version before it imports anything slow."""
 
 import gc
 import sys
 
 from proctor import __version__
 
-# Modules, rows and events come by the thousand and hold no cycles: looking for some after every 700 finds little.
+# Python's default of 700 scans too often: modules, rows and events are created by the thousand and contain no cycles.
 _GC_AFTER = 20_000
 
 
 def main() -> None:
-    """Run the command line; exits with the codes of errors.Exit."""
+    """Run the command line. The exit status is one of `errors.Exit`."""
     if sys.argv[1:] == ["--version"]:
         sys.stdout.write(f"proctor {__version__}\n")
         return
     try:
-        collect_seldom()
-        # Imported here so that --version costs no more than the interpreter.
+        relax_gc()
+        # Imported here so that --version starts as fast as the interpreter.
         from proctor.surface.cli.app import run
 
         run()
     except KeyboardInterrupt:
-        sys.exit(130)  # errors.Exit.INTERRUPTED, which may not be there yet
+        sys.exit(130)  # errors.Exit.INTERRUPTED, which may not be imported yet
 
 
-def collect_seldom() -> None:
-    """For a process that is ours alone."""
+def relax_gc() -> None:
+    """Run the garbage collector less often. Only for a process that runs Proctor alone."""
     gc.set_threshold(_GC_AFTER, 10, 10)
 
 

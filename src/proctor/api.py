@@ -11,12 +11,12 @@ from msgspec import to_builtins
 
 from proctor.attempt.converse import LiveSession as Session
 from proctor.attempt.converse import Turn
-from proctor.attempt.hold import Keep
+from proctor.attempt.hold import RecordMode
 from proctor.attempt.model import DECIDE_S
-from proctor.attempt.stream import Placed
+from proctor.attempt.stream import OffsetEvent
 from proctor.campaign.freeze import read_given
 from proctor.campaign.run import run_campaign
-from proctor.campaign.sessions import Sessions, SessionWish, open_sessions
+from proctor.campaign.sessions import ConversationRequest, Sessions, open_sessions
 from proctor.campaign.suite import flows_on
 from proctor.campaign.watch import CampaignWatcher
 from proctor.config.load import load_config
@@ -34,23 +34,23 @@ from proctor.errors import (
 from proctor.event.model import (
     ApprovalAsked,
     ApprovalResolved,
-    Asked,
     Cancelled,
     ClockFired,
     ErrorReported,
     Event,
     FactsStated,
+    FrameNoted,
     HistoryRead,
     HookRan,
     LimitReached,
     ModelRerouted,
-    Noted,
     NoteMade,
     ProcessExited,
     PromptSent,
     ReasoningSaid,
     ReasoningStreamed,
-    Replied,
+    ReplyReceived,
+    RequestSent,
     ResultFound,
     SessionBegan,
     SessionRefused,
@@ -70,33 +70,96 @@ from proctor.event.model import (
 )
 from proctor.event.outcome import Ending, Outcome
 from proctor.evidence.layout import CampaignPaths, RootPaths
-from proctor.ids import FlowId, MissionId, StrategyId, ThreadId
-from proctor.report.keep import keep_report
+from proctor.ids import FlowId, MissionId, RuntimeId, ThreadId
 from proctor.report.row import Report
+from proctor.report.write_report import keep_report
 from proctor.runtime.base import Decide, Decision, Question, Tool
+from proctor.spec.campaign_options import LimitsSpec as Limits
+from proctor.spec.campaign_options import SelectSpec as Select
 from proctor.spec.duration import parse_duration_s
 from proctor.spec.expect import ExpectSpec as Expect
-from proctor.spec.load import Given, LoadedSpec, load_built, load_spec
+from proctor.spec.load import LoadedSpec, SpecOverrides, load_built, load_spec
 from proctor.spec.model import Approvals, HeadlessRun
 from proctor.spec.model import CampaignSpec as Campaign
 from proctor.spec.model import FlowSpec as Flow
 from proctor.spec.model import MissionSpec as Mission
 from proctor.spec.model import ModelSpec as Model
 from proctor.spec.model import WorkspaceSpec as Workspace
-from proctor.spec.running import LimitsSpec as Limits
-from proctor.spec.running import SelectSpec as Select
 from proctor.spec.struct import Duration
 
 __all__ = [
-    "ApprovalAsked", "ApprovalResolved", "Approvals", "Asked", "Campaign", "Cancelled", "ClockFired", "DeadlineError",
-    "Decide", "Decision", "Ending", "ErrorReported", "Event", "EvidenceError", "EvidenceKept", "Expect",
-    "FactsStated", "Flow", "FlowId", "HangupError", "HeadlessRun", "HistoryRead", "HookRan", "InputError",
-    "LimitReached", "Limits", "MachineError", "Mission", "MissionId", "Model", "ModelRerouted", "NoteMade", "Noted",
-    "Outcome", "PeerError", "Placed", "Pool", "ProcessExited", "ProctorError", "PromptSent", "Question",
-    "ReasoningSaid", "ReasoningStreamed", "RefusedError", "Replied", "Report", "ResultFound", "Select", "Session",
-    "SessionBegan", "SessionRefused", "StatusChanged", "StrategyId", "StreamEnded", "TextSaid", "TextStreamed",
-    "Tool", "ToolBegan", "ToolEnded", "ToolStreamed", "Turn", "TurnAsked", "TurnBegan", "TurnEnded", "Unrecognized",
-    "UsageReported", "WarningRaised", "WireError", "Workspace", "pool", "run", "session",
+    "ApprovalAsked",
+    "ApprovalResolved",
+    "Approvals",
+    "Campaign",
+    "Cancelled",
+    "ClockFired",
+    "DeadlineError",
+    "Decide",
+    "Decision",
+    "Ending",
+    "ErrorReported",
+    "Event",
+    "EvidenceError",
+    "EvidenceKept",
+    "Expect",
+    "FactsStated",
+    "Flow",
+    "FlowId",
+    "FrameNoted",
+    "HangupError",
+    "HeadlessRun",
+    "HistoryRead",
+    "HookRan",
+    "InputError",
+    "LimitReached",
+    "Limits",
+    "MachineError",
+    "Mission",
+    "MissionId",
+    "Model",
+    "ModelRerouted",
+    "NoteMade",
+    "OffsetEvent",
+    "Outcome",
+    "PeerError",
+    "Pool",
+    "ProcessExited",
+    "ProctorError",
+    "PromptSent",
+    "Question",
+    "ReasoningSaid",
+    "ReasoningStreamed",
+    "RefusedError",
+    "ReplyReceived",
+    "Report",
+    "RequestSent",
+    "ResultFound",
+    "RuntimeId",
+    "Select",
+    "Session",
+    "SessionBegan",
+    "SessionRefused",
+    "StatusChanged",
+    "StreamEnded",
+    "TextSaid",
+    "TextStreamed",
+    "Tool",
+    "ToolBegan",
+    "ToolEnded",
+    "ToolStreamed",
+    "Turn",
+    "TurnAsked",
+    "TurnBegan",
+    "TurnEnded",
+    "Unrecognized",
+    "UsageReported",
+    "WarningRaised",
+    "WireError",
+    "Workspace",
+    "pool",
+    "run",
+    "session",
 ]  # fmt: skip
 
 EvidenceKept: TypeAlias = Literal["off", "memory", "disk"]
@@ -216,7 +279,7 @@ class Pool:
             raise InputError("policy.nobody-to-ask", what, file=_NAME, key="approvals")
         spec = _with(self._spec, flow={"sandbox": sandbox, "approvals": written}, script=script, limits=limits)
         loaded = _loaded(spec)
-        wish = SessionWish(
+        wish = ConversationRequest(
             loaded=loaded,
             workspace=None if workspace is None else _folder(workspace),
             decide=decide,
@@ -283,12 +346,12 @@ def _load(
     folder = Path(spec).absolute().parent if isinstance(spec, str | Path) else Path.cwd()
     if resume is None:
         flows = None if on is None else flows_on(on, config=load_config(folder))
-        given = Given(select=select or Select(), flows=flows)
+        given = SpecOverrides(select=select or Select(), flows=flows)
     else:
         given = read_given(resume)
     if isinstance(spec, str | Path):
-        return load_spec(Path(spec), given=given)
-    return load_built(spec, name="campaign", folder=folder, given=given)
+        return load_spec(Path(spec), overrides=given)
+    return load_built(spec, name="campaign", folder=folder, overrides=given)
 
 
 # ── what is said in Python, as a spec says it ──
@@ -320,11 +383,11 @@ async def _open(
         flow["options"] = {runtime: dict(options)}
     mission = {"id": "conversation", "prompt": "A conversation."}
     spec = {"version": 1, "campaign": _NAME, "missions": [mission], "flows": [flow]}
-    loaded = load_built(_with(spec, script=script), name=_NAME, folder=Path.cwd(), excused=_SCRIPT_KEY)
+    loaded = load_built(_with(spec, script=script), name=_NAME, folder=Path.cwd(), ignored_key=_SCRIPT_KEY)
     try:
-        keep = Keep(evidence)
+        keep = RecordMode(evidence)
     except ValueError:
-        raise _wrong("evidence", f"{evidence!r} is none of {', '.join(Keep)}") from None
+        raise _wrong("evidence", f"{evidence!r} is none of {', '.join(RecordMode)}") from None
     async with open_sessions(loaded, root=_root(root), keep=keep) as sessions:
         yield Pool(sessions, spec)
 

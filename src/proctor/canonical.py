@@ -1,4 +1,4 @@
-"""One spelling of a value, so that equal values have equal bytes and equal digests."""
+"""Canonical JSON: equal values have equal bytes and equal digests."""
 
 import hashlib
 from typing import Any
@@ -11,7 +11,7 @@ _ENCODER = msgspec.json.Encoder(order="sorted")
 
 
 def encode(value: Any) -> bytes:
-    """Sorted keys, no spaces, UTF-8.
+    """Encode a value as UTF-8 JSON with sorted keys and without spaces.
 
     >>> encode({"b": 1, "a": [True, None]})
     b'{"a":[true,null],"b":1}'
@@ -20,7 +20,8 @@ def encode(value: Any) -> bytes:
 
 
 def digest_bytes(data: bytes) -> Digest:
-    """
+    """Return the SHA-256 digest of bytes, as `sha256:` and 64 hex digits.
+
     >>> digest_bytes(b"")[:15]
     'sha256:e3b0c442'
     """
@@ -28,7 +29,7 @@ def digest_bytes(data: bytes) -> Digest:
 
 
 def digest(value: Any) -> Digest:
-    """The digest of a value's canonical spelling.
+    """Return the digest of a value's canonical JSON.
 
     >>> digest({"b": 1, "a": 2}) == digest({"a": 2, "b": 1})
     True

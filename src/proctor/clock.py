@@ -1,19 +1,23 @@
-"""The only place that asks what time it is."""
+"""Access to wall-clock and monotonic time; no other module reads a clock."""
 
 import time
 from typing import Protocol
 
 
 class Clock(Protocol):
-    """Wall time for records, steady time for deadlines."""
+    """A source of wall-clock time for records and of monotonic time for deadlines."""
 
-    def wall_ms(self) -> int: ...
+    def wall_ms(self) -> int:
+        """Return milliseconds since the epoch."""
+        ...
 
-    def steady_s(self) -> float: ...
+    def steady_s(self) -> float:
+        """Return seconds of a clock that never goes back."""
+        ...
 
 
 class SystemClock:
-    """This machine's own clocks."""
+    """The clocks of the operating system."""
 
     def wall_ms(self) -> int:
         return time.time_ns() // 1_000_000

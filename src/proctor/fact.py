@@ -1,4 +1,4 @@
-"""A value together with who says so: weaker never overwrites stronger, conflicts are kept, unknown is a value."""
+"""A value with its source and authority. A weaker statement never replaces a stronger one, and conflicts are kept."""
 
 from enum import StrEnum
 from typing import Any
@@ -7,38 +7,58 @@ import msgspec
 
 
 class Authority(StrEnum):
-    """How far a statement may be trusted, the strongest last."""
+    """How far a statement can be trusted, from the weakest to the strongest."""
 
     UNKNOWN = "unknown"
-    DECLARED = "declared"  # a spec or a runtime claims it
-    REPORTED = "reported"  # the agent program said so
-    INFERRED = "inferred"  # a versioned rule of ours concluded it
-    OBSERVED = "observed"  # we saw it ourselves
-    VERIFIED = "verified"  # we checked it against something independent
+    """There is no statement."""
+
+    DECLARED = "declared"
+    """A spec, a config file or a runtime declares it."""
+
+    REPORTED = "reported"
+    """The agent program reported it."""
+
+    INFERRED = "inferred"
+    """A versioned rule of Proctor concluded it."""
+
+    OBSERVED = "observed"
+    """Proctor observed it directly."""
+
+    VERIFIED = "verified"
+    """Proctor checked it against an independent source."""
 
 
 _STRENGTH = {authority: rank for rank, authority in enumerate(Authority)}
 
 
 class Fact(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True, omit_defaults=True):
-    """One statement: the value, its authority, where it came from, and what it points at."""
+    """One statement about an attempt."""
 
     value: Any
+    """The value; None if it is unknown."""
+
     authority: Authority
+    """How far the value can be trusted."""
+
     source: str
+    """Where the value comes from, in a few words."""
+
     refs: tuple[str, ...] = ()
+    """The rows that support it, as `frames.jsonl:ROW`."""
+
     conflicts: tuple["Fact", ...] = ()
+    """Statements with another value that this one prevailed over."""
 
 
-UNKNOWN = Fact(value=None, authority=Authority.UNKNOWN, source="nobody said")
+UNKNOWN = Fact(value=None, authority=Authority.UNKNOWN, source="not reported")
 
 
 def settle(old: Fact, new: Fact) -> Fact:
-    """The stronger statement wins, the newer one among equals; a loser that disagrees is kept beside it.
+    """Combine two statements: the stronger one wins, or the newer of equals. A loser that differs becomes a conflict.
 
-    >>> said = Fact(value="1.0", authority=Authority.REPORTED, source="userAgent")
-    >>> seen = Fact(value="1.1", authority=Authority.OBSERVED, source="--version")
-    >>> settle(seen, said).value, [f.value for f in settle(seen, said).conflicts]
+    >>> reported = Fact(value="1.0", authority=Authority.REPORTED, source="userAgent")
+    >>> observed = Fact(value="1.1", authority=Authority.OBSERVED, source="--version")
+    >>> settle(observed, reported).value, [f.value for f in settle(observed, reported).conflicts]
     ('1.1', ['1.0'])
     """
     if old.authority is Authority.UNKNOWN:
@@ -46,5 +66,5 @@ def settle(old: Fact, new: Fact) -> Fact:
     winner, loser = (new, old) if _STRENGTH[new.authority] >= _STRENGTH[old.authority] else (old, new)
     if new.authority is Authority.UNKNOWN or winner.value == loser.value:
         return winner
-    bare = msgspec.structs.replace(loser, conflicts=())
-    return msgspec.structs.replace(winner, conflicts=(*old.conflicts, *new.conflicts, bare))
+    conflict = msgspec.structs.replace(loser, conflicts=())
+    return msgspec.structs.replace(winner, conflicts=(*old.conflicts, *new.conflicts, conflict))

@@ -1,29 +1,29 @@
-"""The user's own folders: scratch and homes in the cache, spawn intents in the state, settings in the config."""
+"""The folders of the current user that Proctor uses: cache, state and config."""
 
 import os
 from pathlib import Path
 
-from proctor.errors import disk_refusal
+from proctor.errors import disk_error
 
 
 def cache_dir() -> Path:
-    """Where agent homes, workspaces and cached identities live, 0700."""
+    """Return the folder for agent homes, workspaces and cached identities. Creates it with mode 0700."""
     return _private("XDG_CACHE_HOME", ".cache")
 
 
 def state_dir() -> Path:
-    """Where spawn intents live, 0700."""
+    """Return the folder for spawn intents. Creates it with mode 0700."""
     return _private("XDG_STATE_HOME", ".local/state")
 
 
 def config_file() -> Path:
-    """The user's own settings, whether there are any or not: nothing is made."""
+    """Return the path of the user's config file, which may not exist."""
     return _folder("XDG_CONFIG_HOME", ".config") / "config.toml"
 
 
 def _folder(variable: str, default: str) -> Path:
     base = os.environ.get(variable)
-    # A relative path in an XDG variable is to be ignored, says its specification.
+    # The XDG specification says to ignore a relative path in an XDG variable.
     return (Path(base) if base and Path(base).is_absolute() else Path.home() / default) / "proctor"
 
 
@@ -32,5 +32,5 @@ def _private(variable: str, default: str) -> Path:
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
-        raise disk_refusal(error, path=folder) from error
+        raise disk_error(error, path=folder) from error
     return folder

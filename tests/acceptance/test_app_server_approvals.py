@@ -6,7 +6,7 @@ from typing import Any
 import anyio
 import pytest
 
-from proctor.event.row import Answered
+from proctor.event.row import QuestionAnswered
 from proctor.runtime.base import Decision, Question
 from proctor.spec.model import Approvals, Sandbox
 from tests.runtime.real import Talk, real_server
@@ -49,7 +49,9 @@ def test_what_somebody_decides_is_what_happens(
             await talk.session.turn("Go on.")
             assert (talk.turns, talk.said) == (["completed"], ["Done."])
             assert status_of(talk, "commandExecution") == [status]
-            assert talk.answers == [Answered(request=asked[0].request, method=COMMAND, decision=word, by="callback")]
+            assert talk.answers == [
+                QuestionAnswered(request=asked[0].request, method=COMMAND, decision=word, by="callback")
+            ]
             assert (talk.workspace.parent / "outside.txt").exists() is is_there
             [question] = asked
             assert (question.about, question.cwd) == ("command", str(talk.workspace))

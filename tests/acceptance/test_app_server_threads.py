@@ -30,7 +30,7 @@ def test_words_said_into_a_running_turn_reach_the_model_within_it(tmp_path: Path
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(talk.session.turn, "Go right.")
                 await server.model.journal_until("k", lambda rows: len(rows) == 1)
-                with pytest.raises(RefusedError, match="a turn runs already"):
+                with pytest.raises(RefusedError, match="a turn is already running"):
                     await talk.session.turn("The server would take this for a steer.")
                 await talk.session.steer("No, left.")
             assert (talk.turns, talk.said[-1]) == (["completed"], "Left it is.")

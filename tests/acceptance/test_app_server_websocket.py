@@ -13,9 +13,9 @@ import pytest
 from proctor import places
 from proctor.errors import HangupError, RefusedError
 from proctor.event.outcome import Outcome
-from proctor.event.row import ChannelClosed, Dir, Seen, StepTaken
+from proctor.event.row import ChannelClosed, Direction, StepTaken, SupervisorRow
 from proctor.runtime.base import Decision, Question
-from proctor.runtime.codex_app_server import listening
+from proctor.runtime.codex_app_server import listening_server
 from proctor.runtime.codex_app_server.session import LOST
 from proctor.spec.model import Approvals
 from proctor.transport.websocket import connect
@@ -34,15 +34,15 @@ def drop(server: Real) -> None:
     server.host._connection._channel.drop()  # type: ignore[attr-defined]
 
 
-def steps(talk: Talk) -> list[Seen]:
-    return [seen for seen in talk.tap.of(Dir.SELF) if isinstance(seen, StepTaken | ChannelClosed)]
+def steps(talk: Talk) -> list[SupervisorRow]:
+    return [seen for seen in talk.tap.of(Direction.SELF) if isinstance(seen, StepTaken | ChannelClosed)]
 
 
 @pytest.mark.requirement("runtime.codex-app-server")
 def test_a_campaign_runs_over_a_websocket_and_nothing_of_the_token_is_kept(
     lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    token = listening.new_token()
+    token = listening_server.new_token()
     monkeypatch.setattr("proctor.runtime.codex_app_server.host.new_token", lambda: token)
     missions = [mission(f"m{n}", {"run": f"echo mark-{n}"}, say_done(str(n))) for n in range(3)]
     spec = lab.write_spec(missions, flow={"options": {"codex_app_server": WEBSOCKET}})
@@ -66,7 +66,7 @@ def test_a_transport_that_there_is_not_is_refused_before_anything_runs(lab: Lab)
     done = lab.proctor("run", str(spec), "--json")
     error = json.loads(done.stdout)["error"]
     assert (done.returncode, error["code"]) == (2, "spec.type")
-    assert error["what"] == "transport is one of stdio, websocket, not 'pigeon'"
+    assert error["what"] == "transport must be one of stdio, websocket, not 'pigeon'"
     assert lab.attempts() == {}
 
 
@@ -156,7 +156,7 @@ def test_an_ephemeral_thread_ends_honestly_and_does_not_work_on_unheard(tmp_path
 
 
 def test_a_server_that_dies_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listening, "PAUSES_S", (0.05, 3600.0))
+    monkeypatch.setattr(listening_server, "PAUSES_S", (0.05, 3600.0))
 
     async def test() -> None:
         async with real_server(tmp_path, options=WEBSOCKET) as server:

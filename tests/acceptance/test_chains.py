@@ -1,4 +1,4 @@
-"""Chains of strategies on the real Codex: whoever cannot run is passed over, and the evidence says why."""
+"""Chains of runtimes on the real Codex: whoever cannot run is passed over, and the evidence says why."""
 
 import json
 import os
@@ -47,7 +47,7 @@ def resolution(lab: Lab, attempt: str = "hello.codex.r1.1") -> dict[str, Any]:
 
 
 def outcomes(result: CampaignResult) -> list[Outcome]:
-    return [each.report.outcome for each in result.attempts if each.report is not None]
+    return [each.summary.outcome for each in result.attempts if each.summary is not None]
 
 
 @pytest.mark.real_agent
@@ -71,15 +71,15 @@ def test_an_unknown_and_an_absent_agent_are_passed_over_and_the_evidence_says_wh
     assert outcomes(lab.run(spec)) == [Outcome.COMPLETED]
     ref = runner_ref_of(lab.attempts()["hello.codex.r1.1"])
     found = resolution(lab)
-    assert (ref.strategy, found["chosen"]) == ("codex_app_server", "codex_app_server")
-    assert [(each["strategy"], each["code"]) for each in found["refused"]] == [
+    assert (ref.runtime_id, found["chosen"]) == ("codex_app_server", "codex_app_server")
+    assert [(each["runtime"], each["code"]) for each in found["refused"]] == [
         ("nonsense", "spec.unknown-runtime"),
         ("absent", "machine.binary-missing"),
         ("claude_code", "machine.binary-missing" if "claude_code" in built_in_ids() else "spec.unknown-runtime"),
     ]
     assert found["refused"][1]["what"] == "no Absent: install absent==1.0"
-    assert (ref.facts["laneFlag"].value, ref.facts["rollout"].value["state"]) == (True, "default")
-    assert ref.facts["laneBinary"].value == ref.facts["identity"].value["sha256"]
+    assert (ref.facts["runtimeFlag"].value, ref.facts["rollout"].value["state"]) == (True, "default")
+    assert ref.facts["runtimeBinary"].value == ref.facts["identity"].value["sha256"]
     lab.assert_all_evidence_is_valid()
 
 
@@ -96,9 +96,10 @@ def test_an_agent_that_fails_to_start_is_passed_over_once_for_all_attempts(
         found = resolution(lab, attempt)
         assert found["chosen"] == "codex_app_server"
         [refused] = found["refused"]
-        assert (refused["strategy"], refused["code"]) == ("broken", "peer.hangup")
+        assert (refused["runtime"], refused["code"]) == ("broken", "peer.hangup")
     lab.assert_all_evidence_is_valid()
-    counts = {key.strategy: (its.starts, its.failed_starts) for key, its in read_health(lab.root / "health.db").items()}
+    health = read_health(lab.root / "health.db")
+    counts = {key.runtime_id: (its.starts, its.failed_starts) for key, its in health.items()}
     assert counts == {"broken": (1, 1), "codex_app_server": (3, 0)}
 
 
@@ -114,7 +115,7 @@ def test_a_first_one_that_starts_is_kept_and_whoever_is_behind_it_never_runs(
     assert [resolution(lab, attempt)["refused"] for attempt in lab.attempts()] == [[], []]
     [run] = RootPaths(lab.root).runs()
     assert len(list(run.runtimes())) == processes, "shared, the one that was tried is the one that is used"
-    assert {key.strategy: its.starts for key, its in read_health(lab.root / "health.db").items()} == {
+    assert {key.runtime_id: its.starts for key, its in read_health(lab.root / "health.db").items()} == {
         "codex_app_server": 3
     }
     lab.assert_all_evidence_is_valid()
@@ -132,40 +133,40 @@ def test_an_agent_that_fails_to_start_alone_is_degraded_in_the_end_and_then_pass
     first = lab.run(alone)
     assert (outcomes(first), first.warnings) == ([Outcome.REFUSED] * 3, ())
     [(key, its)] = read_health(RootPaths(lab.root).health).items()
-    assert (key.strategy, its.starts, its.failed_starts, its.last_code) == ("broken", 3, 3, "peer.hangup")
+    assert (key.runtime_id, its.starts, its.failed_starts, its.last_code) == ("broken", 3, 3, "peer.hangup")
     again = lab.run(lab.write_spec([mission("hello", say_done("hi"))], flow={"runtime": ["broken"]}))
     assert outcomes(again) == [Outcome.REFUSED], "alone it is tried all the same"
-    assert again.warnings == ("broken failed to start again and again, last with peer.hangup",)
+    assert again.warnings == ("broken failed to start several times in a row, last with peer.hangup",)
     spec = lab.write_spec([mission("other", say_done("hi"))], flow={"runtime": ["broken", "codex_app_server"]})
     assert outcomes(lab.run(spec)) == [Outcome.COMPLETED]
     [refused] = resolution(lab, "other.codex.r1.1")["refused"]
-    assert (refused["strategy"], refused["code"]) == ("broken", "runtime.degraded")
+    assert (refused["runtime"], refused["code"]) == ("broken", "runtime.degraded")
 
 
 @pytest.mark.real_agent
 def test_a_chain_of_which_none_is_left_tells_every_reason_and_what_to_do(lab: Lab, broken: Path) -> None:
-    (lab.folder / "proctor.toml").write_text('[lanes.codex_app_server]\nrollout = "locked"\n')
+    (lab.folder / "proctor.toml").write_text('[rollout.codex_app_server]\nstate = "locked"\n')
     spec = lab.write_spec(
         [mission("hello", say_done("hi"))], flow={"runtime": ["nonsense", "broken", "codex_app_server", "auto"]}
     )
-    said = lab.proctor("run", str(spec), "--json", PYTHONPATH=str(lab.folder / "site"))
+    said = lab.proctor_process("run", str(spec), "--json", PYTHONPATH=str(lab.folder / "site"))
     assert said.returncode == 2
     error = json.loads(said.stdout)["error"]
     assert (error["code"], error["key"], error["file"]) == ("runtime.none", "flows[0].runtime", str(spec))
     assert error["line"] == spec.read_text().splitlines().index("  runtime:") + 1
-    invitation = f'Write `plugins = ["broken"]` as the first line of {lab.folder / "proctor.toml"}.'
+    invitation = f'Add `plugins = ["broken"]` as the first line of {lab.folder / "proctor.toml"}.'
     for part in (
-        "nonsense: no runtime is called 'nonsense'",
-        f"broken: broken is a plugin from proctor-broken, and no config names it (runtime.uninvited: {invitation})",
+        "nonsense: unknown runtime 'nonsense'",
+        f"broken: broken is a plugin from proctor-broken that no config names (runtime.uninvited: {invitation})",
         "codex_app_server: codex_app_server is locked by proctor.toml:2",
-        "auto: no default lane is there for scripted",
+        "auto: no default runtime is available for scripted",
     ):
         assert part in error["what"]
     assert not lab.root.exists()
 
 
 def test_a_config_that_is_wrong_is_told_with_its_line_before_anything_runs(lab: Lab) -> None:
-    (lab.folder / "proctor.toml").write_text("[lanes.codex_app_server]\nenable = false\n")
+    (lab.folder / "proctor.toml").write_text("[rollout.codex_app_server]\nenable = false\n")
     spec = lab.write_spec([mission("hello", say_done("hi"))])
     for words in (("run", str(spec)), ("runtimes", "list")):
         said = lab.proctor(*words, "--json")

@@ -9,7 +9,7 @@ import pytest
 from chaos.__main__ import play_seed, undisturbed
 from chaos.cast import FAKE, REAL, Cast
 
-pytestmark = pytest.mark.real_agent
+pytestmark = [pytest.mark.real_agent, pytest.mark.long]
 
 
 @pytest.mark.timeout(300)

@@ -5,7 +5,7 @@ import os
 import pytest
 
 from proctor.attempt.machine import State
-from proctor.campaign.stops import Stops
+from proctor.campaign.stops import StopSignals
 from proctor.campaign.watch import CampaignWatcher
 from proctor.event.outcome import Outcome
 from proctor.ids import AttemptId
@@ -62,7 +62,7 @@ def test_the_attempts_clock_covers_its_probes_too(lab: Lab) -> None:
 class StopsWhilePreparing(CampaignWatcher):
     """Asks for a stop before the agent was asked anything."""
 
-    def __init__(self, stops: Stops) -> None:
+    def __init__(self, stops: StopSignals) -> None:
         self._stops = stops
 
     def entered(self, attempt: AttemptId, state: State) -> None:
@@ -73,7 +73,7 @@ class StopsWhilePreparing(CampaignWatcher):
 def test_an_attempt_that_is_stopped_while_a_probe_runs_ends_at_once_and_sealed(lab: Lab) -> None:
     nap = f"309.{os.getpid()}"
     probe = {"kind": "headless_run", "command": f"sleep {nap}", "timeout": "60s"}
-    stops = Stops()
+    stops = StopSignals()
     spec = lab.write_spec([mission("slow", say_done(), probes=[probe])])
     lab.run(spec, stops=stops, watcher=StopsWhilePreparing(stops))
     [paths] = lab.attempts().values()

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 import proctor
-from proctor.campaign.stops import Stops
+from proctor.campaign.stops import StopSignals
 from proctor.campaign.watch import CampaignWatcher
 from proctor.errors import RefusedError
 from proctor.event.model import ErrorReported, Event, ToolBegan, TurnEnded
@@ -23,7 +23,7 @@ from proctor.runtime.codex_exec.failures import FAILURES
 from proctor.runtime.codex_exec.normalize import ExecNormalizer
 from proctor.runtime.failures import Failure, diagnose
 from proctor.transport.channel import Channel
-from proctor.transport.fault import Alter, Break, Cut, Duplicate, FaultChannel, How, Inject
+from proctor.transport.fault import Alter, Cut, Duplicate, FaultAction, FaultChannel, Inject, LineFault
 from tests.acceptance.test_failures import BY_THE_MODEL, IMPATIENT, NOWHERE, http
 from tests.api.talk import bounded, script
 from tests.lab import (
@@ -184,7 +184,7 @@ def test_a_provider_that_is_not_there_and_settings_that_are_refused(lab: Lab, mo
     }
     why = 'Error loading config.toml: invalid type: string "many", expected u64'
     assert (reports["settings"].detail or "").startswith(
-        f"the agent exited with code 1; the agent's last error: {why}\n"
+        f"the agent exited with status 1; the agent's last error: {why}\n"
     )
 
 
@@ -208,7 +208,7 @@ STRANGERS = (
     *(b'{"type":"turn.completed","x":' + b"[" * 5000 + b"]" * 5000 + b"}", b'{"type":"turn.completed\xff"}'),
     b'{"type":"turn.failed","x":"\xff"}',
 )
-ON_THE_WAY: dict[str, tuple[Callable[[bytes], bool], How, int | None, Outcome]] = {
+ON_THE_WAY: dict[str, tuple[Callable[[bytes], bool], FaultAction, int | None, Outcome]] = {
     "duplicate": (lambda _: True, Duplicate(), None, COMPLETED),
     "inject": (says("turn.started"), Inject(lines=STRANGERS), 1, COMPLETED),
     "malformed": (says("item.started"), Alter(to=malformed), None, COMPLETED),
@@ -223,7 +223,7 @@ ON_THE_WAY: dict[str, tuple[Callable[[bytes], bool], How, int | None, Outcome]] 
 def test_whatever_happens_on_the_way_the_outcome_is_typed_and_the_record_is_whole(lab: Lab) -> None:
     def between(flow: FlowId, channel: Channel) -> Channel:
         at, how, times, _ = ON_THE_WAY[flow]
-        return FaultChannel(channel, [Break(at=at, how=how, times=times)])
+        return FaultChannel(channel, [LineFault(at=at, how=how, times=times)])
 
     missions = [mission("ask", {"run": "echo out"}, {"say": DONE % "out"})]
     flows = [{"id": name, "runtime": EXEC} for name in ON_THE_WAY]
@@ -249,7 +249,7 @@ def test_whatever_happens_on_the_way_the_outcome_is_typed_and_the_record_is_whol
 class StopsOne(CampaignWatcher):
     """Asks one attempt to stop as soon as its shell runs."""
 
-    def __init__(self, stops: Stops) -> None:
+    def __init__(self, stops: StopSignals) -> None:
         self._stops = stops
 
     def saw(self, attempt: AttemptId, event: Event) -> None:
@@ -265,7 +265,7 @@ def test_what_our_own_clocks_end_and_what_somebody_stops_leaves_no_child(lab: La
         mission("long", {"run": f"sleep {nap}", "usage": USAGE}),
         mission("cancelled", {"run": f"sleep {nap}"}),
     ]
-    stops = Stops()
+    stops = StopSignals()
     flow = {"runtime": EXEC, "persistence": "persistent"}
     spec = lab.write_spec(missions, flow=flow, schedule={"parallel": 3}, limits={"stall": "5s"})
     lab.run(spec, stops=stops, watcher=StopsOne(stops))

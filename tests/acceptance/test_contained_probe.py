@@ -77,7 +77,7 @@ def test_on_the_last_rung_the_agent_works_and_a_probe_says_why_it_cannot_judge(
     [paths] = lab.attempts().values()
     final = [row for row in jsonl(paths.probes) if row["phase"] == "final"]
     assert [(row["verdict"], row["summary"], row["contained"]) for row in final] == [
-        ("unavailable", "warden holds a process tree, but can hide no file and cut no network", None),
+        ("unavailable", "the containment `warden` cannot restrict files or network", None),
         ("pass", "exited 0", {"by": "warden", "files": "none", "network": "host"}),
     ]
     assert report_of(paths).verified is None, "what could not be judged is not known"

@@ -10,7 +10,7 @@ import pytest
 from proctor.errors import InputError
 from proctor.event.model import TextSaid, TextStreamed, ToolEnded, TurnEnded
 from proctor.event.outcome import NOT_ENDED, Outcome
-from proctor.event.row import GENESIS, Dir, Row
+from proctor.event.row import GENESIS, Direction, Row
 from proctor.event.transcript import TranscriptFold
 from proctor.evidence.artifacts import Feedback
 from proctor.ids import ItemId, TurnId
@@ -76,7 +76,8 @@ def test_r11_a_line_over_64_kib_broke_the_report_and_one_of_20_mb_is_kept_whole(
     found = run_flows(lab, {name: flow(f"head -c {size} /dev/zero | tr '\\0' x") for name, size in sizes.items()})
 
     assert {
-        name: [len(row.text or "") for row in rows_of(paths) if row.dir is Dir.IN] for name, paths in found.items()
+        name: [len(row.text or "") for row in rows_of(paths) if row.dir is Direction.IN]
+        for name, paths in found.items()
     } == {name: [size] for name, size in sizes.items()}
     assert {report_of(paths).outcome for paths in found.values()} == {Outcome.COMPLETED}
     reported = lab.proctor("report", "--json")
@@ -104,7 +105,7 @@ def test_r15_an_mcp_call_that_failed_was_recorded_as_ok_and_is_not() -> None:
     item: dict[str, Any] = {"id": "c", "type": "mcpToolCall", "server": "files", "tool": "read", "arguments": {}}
     item |= {"status": "completed", "result": {"content": [], "isError": True}}
     frame = {"method": "item/completed", "params": {"threadId": "t", "turnId": "1", "item": item}}
-    row = Row(seq=1, at_ms=0, dir=Dir.IN, prev=GENESIS, frame=msgspec.Raw(msgspec.json.encode(frame)))
+    row = Row(seq=1, at_ms=0, dir=Direction.IN, prev=GENESIS, frame=msgspec.Raw(msgspec.json.encode(frame)))
 
     [ended] = CODEX.normalizer().feed(row)
 

@@ -37,7 +37,7 @@ def waiting_for(gate: Path) -> dict[str, Any]:
 
 def coverage(lab: Lab, campaign: str) -> tuple[int, int]:
     score = told(lab, "campaign", "report", campaign)["score"]
-    return score["results"], score["cells"]
+    return score["results"], score["trials"]
 
 
 @pytest.mark.requirement("campaign.publish-check")
@@ -95,7 +95,8 @@ def test_r16_usage_was_said_to_be_read_and_was_not_and_here_every_token_is_told(
     spent = {**say_done("1"), "usage": {"input": 100, "cached": 40, "output": 10}}
     flows = [{"id": "server", "runtime": ["codex_app_server"]}, {"id": "exec", "runtime": ["codex_exec"]}]
     result = lab.run(lab.write_spec([mission("m", spent)], flows=flows))
-    assert [each.report.metrics.total_tokens for each in result.attempts if each.report is not None] == [110, 110]
+    summaries = [each.summary for each in result.attempts]
+    assert [each and each.tokens and each.tokens.total for each in summaries] == [110, 110]
 
 
 @pytest.mark.requirement("schedule.pool")
@@ -109,7 +110,7 @@ def test_r20_missions_ran_one_after_another_and_here_six_of_two_flows_are_in_the
         lab.write_spec(missions, flows=flows, schedule={"parallel": 6}), watcher=OpensWhenAllAreIn(gate, all_of=6)
     )
     assert gate.exists()
-    assert [each.report.outcome for each in result.attempts if each.report is not None] == ["completed"] * 6
+    assert [each.summary.outcome for each in result.attempts if each.summary is not None] == ["completed"] * 6
 
 
 @pytest.mark.requirement("campaign.gates")
@@ -127,7 +128,7 @@ def test_r21_without_a_pair_gate_failures_counted_as_valid_and_here_never(lab: L
     told(lab, "campaign", "run", str(spec), exit_=3)
     score = told(lab, "campaign", "report", exit_=3)["score"]
     # What the model's provider did says nothing of the agent, and is no result of its.
-    assert (score["cells"], score["scored"], score["passed"]) == (2, 1, 0)
+    assert (score["trials"], score["scored"], score["passed"]) == (2, 1, 0)
     refused = told(lab, "campaign", "publish-check", exit_=4)
     assert [reason["code"] for reason in refused["reasons"]] == ["publish.unscored"]
 
@@ -176,7 +177,7 @@ def test_r6_a_start_interval_was_raced_through_and_here_lies_between_any_two_sta
     spec = lab.write_spec(FIVE, repeats=2, schedule={"parallel": 10, "start_interval": "120ms"})
     result = lab.run(spec)
     with closing(sqlite3.connect(result.paths.ledger)) as ledger:
-        at_ms = [at for (at,) in ledger.execute("select claimed_at_ms from attempt order by claimed_at_ms")]
+        at_ms = [at for (at,) in ledger.execute("select started_at_ms from attempt order by started_at_ms")]
     assert len(at_ms) == 10
     # Nine intervals lie between ten starts. A claim is told a moment after its start, and that may be a long one on a
     # busy machine: of the first by up to an interval, here. That each is kept exactly is shown under a fake clock.

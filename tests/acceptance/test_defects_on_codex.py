@@ -80,12 +80,10 @@ def test_r13_tokens_known_by_their_shape_were_kept_in_prompt_and_answer_and_here
 
 
 @pytest.mark.requirement("runtime.strategy.fallback")
-def test_r17_an_unknown_strategy_ended_the_chain_and_here_the_next_one_runs_and_the_reason_is_kept(lab: Lab) -> None:
+def test_r17_an_unknown_runtime_ended_the_chain_and_here_the_next_one_runs_and_the_reason_is_kept(lab: Lab) -> None:
     lab.run(lab.write_spec([mission("m", say_done())], flow={"runtime": ["nonsense", "codex_app_server"]}))
 
     [paths] = lab.attempts().values()
     resolution = runner_ref_of(paths).facts["resolution"].value
     assert (report_of(paths).outcome, resolution["chosen"]) == (Outcome.COMPLETED, "codex_app_server")
-    assert [(each["strategy"], each["code"]) for each in resolution["refused"]] == [
-        ("nonsense", "spec.unknown-runtime")
-    ]
+    assert [(each["runtime"], each["code"]) for each in resolution["refused"]] == [("nonsense", "spec.unknown-runtime")]

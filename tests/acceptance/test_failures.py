@@ -12,21 +12,21 @@ import msgspec
 import pytest
 
 from proctor.attempt.recheck import examine
-from proctor.campaign.stops import Stops
+from proctor.campaign.stops import StopSignals
 from proctor.campaign.watch import CampaignWatcher
 from proctor.errors import CODES, bucket_of
 from proctor.event.model import ErrorReported, Event, ToolBegan, TurnEnded
 from proctor.event.outcome import Outcome
-from proctor.event.row import Dir, Row
+from proctor.event.row import Direction, Row
 from proctor.evidence.artifacts import AttemptReport
 from proctor.ids import AttemptId, FlowId
-from proctor.runtime.base import ModelAsk
+from proctor.runtime.base import ModelChoice
 from proctor.runtime.codex_app_server.failures import FAILURES
 from proctor.runtime.codex_app_server.normalize import CodexNormalizer
 from proctor.runtime.failures import EVERYWHERE, Failure, diagnose
 from proctor.spec.model import Login
 from proctor.transport.channel import Channel
-from proctor.transport.fault import Alter, Break, FaultChannel
+from proctor.transport.fault import Alter, FaultChannel, LineFault
 from proctor.transport.process import AgentProcess
 from tests.lab import DONE, Lab, mission, overloaded, processes_with, report_of, rows_of, say_done, tried_once
 from tests.runtime.real import real_server
@@ -126,8 +126,8 @@ BY_THE_FLOW: dict[str, dict[str, Any]] = {
 WITHOUT_KEY = "key-missing"
 
 
-def altered(text: bytes, to: Callable[[bytes], bytes]) -> list[Break]:
-    return [Break(at=lambda line: text in line, how=Alter(to=to), times=None)]
+def altered(text: bytes, to: Callable[[bytes], bytes]) -> list[LineFault]:
+    return [LineFault(at=lambda line: text in line, how=Alter(to=to), times=None)]
 
 
 STARTED = b'"result":{"thread":'
@@ -198,7 +198,9 @@ def test_what_the_provider_does_is_told_apart_also_where_the_agent_calls_it_othe
         **HARMLESS,
     }
     rows = {**{id_: id_ for id_ in BY_THE_MODEL}, **{name: id_ for name, (id_, _) in OTHERWISE.items()}}
-    plan = [Break(at=lambda line: b"CLASS " in line and b"codexErrorInfo" in line, how=Alter(to=reclassed), times=None)]
+    plan = [
+        LineFault(at=lambda line: b"CLASS " in line and b"codexErrorInfo" in line, how=Alter(to=reclassed), times=None)
+    ]
     for at in range(0, len(steps), 16):
         missions = [mission(name, *steps[name]) for name in list(steps)[at : at + 16]]
         flow = {"options": {"codex_app_server": IMPATIENT}}
@@ -238,7 +240,7 @@ def test_a_provider_that_is_not_there_and_a_session_that_is_refused(lab: Lab, mo
 
 @pytest.mark.requirement("schedule.recovery")
 def test_an_agent_whose_key_is_not_in_its_environment_says_so(tmp_path: Path) -> None:
-    model = ModelAsk(
+    model = ModelChoice(
         provider="nowhere",
         name="some-model",
         base_url="http://127.0.0.1:1/v1",
@@ -253,7 +255,7 @@ def test_an_agent_whose_key_is_not_in_its_environment_says_so(tmp_path: Path) ->
         rows = [
             Row(seq=seq, at_ms=0, dir=dir_, prev="", frame=msgspec.Raw(said))
             for seq, (dir_, said) in enumerate(talk.tap.rows)
-            if dir_ in (Dir.IN, Dir.OUT)
+            if dir_ in (Direction.IN, Direction.OUT)
         ]
         return [event for row in rows for event in normalizer.feed(row) if isinstance(event, TurnEnded)]
 
@@ -271,7 +273,7 @@ def test_an_agent_that_will_not_have_a_session_says_why(lab: Lab) -> None:
     assert {id_: (report.outcome, report.code) for id_, report in reports.items()} == {
         id_: (Outcome.REFUSED, TABLE[id_].code) for id_ in ON_THE_WAY
     }
-    assert [examine(paths, is_strict=True).problems for paths in found.values()] == [()] * 3
+    assert [examine(paths, is_strict=True).findings for paths in found.values()] == [()] * 3
 
 
 class Signals(CampaignWatcher):
@@ -303,8 +305,8 @@ def test_an_agent_that_is_killed_is_told_from_one_that_ends(lab: Lab) -> None:
     reports = {name.split(".")[1]: report_of(paths) for name, paths in lab.attempts().items()}
     closed = "the agent closed its output"
     assert {id_: (report.outcome, report.code, report.detail) for id_, report in reports.items()} == {
-        "killed": (Outcome.CRASHED, TABLE["killed"].code, f"{closed}; the agent got signal 9 (SIGKILL)"),
-        "ended": (Outcome.CRASHED, TABLE["ended"].code, f"{closed}; the agent exited with code 0"),
+        "killed": (Outcome.CRASHED, TABLE["killed"].code, f"{closed}; the agent was ended by signal 9 (SIGKILL)"),
+        "ended": (Outcome.CRASHED, TABLE["ended"].code, f"{closed}; the agent exited with status 0"),
     }
     assert processes_with(nap) == []
 
@@ -312,7 +314,7 @@ def test_an_agent_that_is_killed_is_told_from_one_that_ends(lab: Lab) -> None:
 class StopsOne(CampaignWatcher):
     """Asks one attempt to stop as soon as its shell runs."""
 
-    def __init__(self, stops: Stops) -> None:
+    def __init__(self, stops: StopSignals) -> None:
         self._stops = stops
 
     def saw(self, attempt: AttemptId, event: Event) -> None:
@@ -330,7 +332,7 @@ def test_what_our_own_clocks_end_and_what_somebody_stops(lab: Lab) -> None:
         mission("long-attempt", say_done(), probes=[slow_probe]),
         mission("cancelled", {"run": f"sleep 319.{os.getpid()}"}),
     ]
-    stops = Stops()
+    stops = StopSignals()
     limits = {"stall": "3s", "turn": "5s", "attempt": "8s"}
     spec = lab.write_spec(missions, schedule={"parallel": 4}, limits=limits)
     lab.run(spec, stops=stops, watcher=StopsOne(stops))

@@ -12,13 +12,13 @@ import pytest
 from proctor.attempt.recheck import examine
 from proctor.errors import Bucket
 from proctor.event.outcome import Outcome
-from proctor.event.row import ChannelClosed, ClockRanOut, Dir, WasCancelled, WasRefused
-from proctor.event.witness import seen_in
+from proctor.event.row import CancelRequested, ChannelClosed, ClockRanOut, Direction, SessionRefusal
+from proctor.event.supervisor_events import decode_supervisor_row
 from proctor.evidence.artifacts import ProcessRecord
 from proctor.evidence.layout import RootPaths
 from proctor.ids import FlowId
 from proctor.transport.channel import Channel
-from proctor.transport.fault import Alter, Break, Cut, Delay, Duplicate, FaultChannel, Hold, How, Inject
+from proctor.transport.fault import Alter, Cut, Delay, Duplicate, FaultAction, FaultChannel, Hold, Inject, LineFault
 from tests.lab import (
     DONE,
     Lab,
@@ -70,13 +70,15 @@ STRANGERS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    plan: Sequence[Break]
+    plan: Sequence[LineFault]
     outcome: Outcome
     code: str | None = None
 
 
-def case(at: Callable[[bytes], bool] | int, how: How, outcome: Outcome, code: str | None = None, **more: Any) -> Case:
-    return Case(plan=[Break(at=at, how=how, **more)], outcome=outcome, code=code)
+def case(
+    at: Callable[[bytes], bool] | int, how: FaultAction, outcome: Outcome, code: str | None = None, **more: Any
+) -> Case:
+    return Case(plan=[LineFault(at=at, how=how, **more)], outcome=outcome, code=code)
 
 
 COMPLETED, CRASHED, STALLED, REFUSED = Outcome.COMPLETED, Outcome.CRASHED, Outcome.STALLED, Outcome.REFUSED
@@ -101,6 +103,7 @@ CASES = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.requirement("runtime.events.lossless")
 def test_whatever_happens_on_the_way_the_outcome_is_typed_and_the_record_is_whole(lab: Lab) -> None:
     channels: dict[str, FaultChannel] = {}
@@ -125,15 +128,20 @@ def test_whatever_happens_on_the_way_the_outcome_is_typed_and_the_record_is_whol
     counts = {(each.claimed, each.metrics.tool_calls, each.metrics.tool_failures) for each in done.values()}
     assert counts == {(True, 1, 0)}, "nothing is lost or counted twice"
     for flow, paths in attempts.items():
-        seen = [type(saw) for row in rows_of(paths) if row.dir is Dir.SELF if (saw := seen_in(row)) is not None]
-        stops = {kind for kind in seen if kind in (ClockRanOut, WasCancelled, WasRefused, ChannelClosed)}
+        seen = [
+            type(saw)
+            for row in rows_of(paths)
+            if row.dir is Direction.SELF
+            if (saw := decode_supervisor_row(row)) is not None
+        ]
+        stops = {kind for kind in seen if kind in (ClockRanOut, CancelRequested, SessionRefusal, ChannelClosed)}
         assert stops == STOPS[reports[flow].outcome], "what control did is what the record comes to"
     assert {flow: frames_in(lab, runner_ref_of(paths).process_id) for flow, paths in attempts.items()} == {
-        flow: channel.lines_told for flow, channel in channels.items()
+        flow: channel.lines_delivered for flow, channel in channels.items()
     }, "every line that came through is counted"
 
 
-STOPS = {COMPLETED: set(), CRASHED: {ChannelClosed}, STALLED: {ClockRanOut}, REFUSED: {WasRefused}}
+STOPS = {COMPLETED: set(), CRASHED: {ChannelClosed}, STALLED: {ClockRanOut}, REFUSED: {SessionRefusal}}
 
 
 def frames_in(lab: Lab, process: str | None) -> int:
@@ -143,12 +151,12 @@ def frames_in(lab: Lab, process: str | None) -> int:
 
 
 def test_an_agent_that_hangs_up_before_it_is_ready_refuses_the_attempt(lab: Lab) -> None:
-    plan = [Break(at=1, how=Cut(keep_bytes=9))]
+    plan = [LineFault(at=1, how=Cut(keep_bytes=9))]
     lab.run(lab.write_spec([mission("ask", say_done())]), between=lambda _, channel: FaultChannel(channel, plan))
     [paths] = lab.attempts().values()
     report = report_of(paths)
     assert (report.outcome, report.code, report.bucket) == (Outcome.REFUSED, "peer.hangup", Bucket.AGENT)
-    assert examine(paths, is_strict=True).problems == ()
+    assert examine(paths, is_strict=True).findings == ()
 
 
 class ShellsStarted:
@@ -164,7 +172,7 @@ class ShellsStarted:
 
 @pytest.mark.requirement("attempt.fresh-session")
 def test_a_shared_server_whose_channel_breaks_costs_those_on_it_and_nobody_else(lab: Lab) -> None:
-    plans = [[Break(at=ShellsStarted(3), how=Cut())], []]
+    plans = [[LineFault(at=ShellsStarted(3), how=Cut())], []]
     nap = f"320.{os.getpid()}"
     missions = [mission(f"m{number}", {"run": f"sleep {nap}"}, say_done()) for number in range(3)]
     spec = lab.write_spec([*missions, mission("last", say_done())], schedule={"parallel": 3})

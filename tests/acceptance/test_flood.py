@@ -6,10 +6,10 @@ import sys
 
 import pytest
 
-from proctor.event.row import Dir
+from proctor.event.row import Direction
 from tests.lab import DONE, Lab, mission, report_of, rows_of
 
-pytestmark = pytest.mark.real_agent
+pytestmark = [pytest.mark.real_agent, pytest.mark.long]
 
 PIECES = 100_000
 # Far under the 30 MB that the pieces themselves come to, on top of what the program needs for two pieces.
@@ -44,7 +44,7 @@ def test_no_piece_of_a_long_answer_is_lost_and_memory_is_bounded(lab: Lab) -> No
     quiet_kb = peak_kb(lab, "quiet", 2)
     flooded_kb = peak_kb(lab, "flood", PIECES)
     paths = lab.attempts()["flood.codex.r1.1"]
-    rows = [row for row in rows_of(paths) if row.dir is Dir.IN]
+    rows = [row for row in rows_of(paths) if row.dir is Direction.IN]
     pieces = sum(b'"item/agentMessage/delta"' in bytes(row.frame) for row in rows)  # type: ignore[arg-type]
     assert pieces >= PIECES
     assert report_of(paths).metrics.frames["in"] == len(rows)

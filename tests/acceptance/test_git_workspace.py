@@ -75,7 +75,8 @@ def test_in_its_own_sandbox_the_agent_may_edit_and_look_but_not_commit(lab: Lab,
     output = jsonl(paths.tool_calls)[0]["output"]
     assert output.startswith("base\nfirst\n")
     assert "Read-only file system" in output
-    assert output.endswith("rc=128\n")
+    # git writes to stderr, whose place among the lines of stdout is not fixed.
+    assert "rc=128\n" in output
     assert report_of(paths).verified is True
     changes = paths.workspace_diff.read_text()
     assert changes.startswith("diff --git a/greet.py b/greet.py\n"), "the agent's sandbox left no trace in .git"
@@ -90,6 +91,6 @@ def test_a_ref_that_is_not_there_is_told_with_its_line_and_what_there_is(lab: La
     line = next(at for at, text in enumerate(spec.read_text().splitlines(), 1) if "ref: bsae" in text)
     words = " ".join(said.stderr.split())
     assert said.returncode == 2
-    assert f"bsae names no commit in {source}" in words
-    assert f"{spec}:{line} missions[0].workspace.ref" in words
-    assert "It has main, release, base, fixed, told, and ids of commits." in words
+    assert f"bsae is not a commit in {source}" in words
+    assert f"{spec}:{line}: missions[0].workspace.ref" in words
+    assert "Use a commit id or a ref of the repository, such as main, release, base, fixed, told." in words

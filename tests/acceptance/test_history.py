@@ -6,7 +6,7 @@ import pytest
 
 from proctor.ids import FlowId
 from proctor.transport.channel import Channel
-from proctor.transport.fault import Alter, Break, FaultChannel
+from proctor.transport.fault import Alter, FaultChannel, LineFault
 from tests.lab import Lab, jsonl, mission, runner_ref_of, say_done
 
 pytestmark = pytest.mark.real_agent
@@ -42,9 +42,9 @@ def _denied(line: bytes) -> bytes:
 
 
 ON_THE_WAY = {
-    "altered": Break(at=_is_page, how=Alter(to=_reworded)),
-    "emptied": Break(at=_is_page, how=Alter(to=_emptied)),
-    "denied": Break(at=_is_opening, how=Alter(to=_denied)),
+    "altered": LineFault(at=_is_page, how=Alter(to=_reworded)),
+    "emptied": LineFault(at=_is_page, how=Alter(to=_emptied)),
+    "denied": LineFault(at=_is_opening, how=Alter(to=_denied)),
 }
 
 
@@ -79,7 +79,7 @@ def test_a_history_is_live_only_or_read_back_and_compared(lab: Lab) -> None:
     assert {each["persistence"].authority for each in facts.values()} == {"reported"}
     assert facts["kept"]["history"].authority == "verified"
     [difference] = facts["altered"]["historyDifferences"].value
-    assert difference.endswith("is kept with another content")
+    assert difference.endswith("is stored with other content")
     assert "historyDifferences" not in facts["kept"]
     for each in facts.values():
         model, versions = each["model"].value, each["versions"].value

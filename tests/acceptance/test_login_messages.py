@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from proctor.campaign.preflight import Ready, preflight
+from proctor.campaign.preflight import PreflightResult, preflight
 from proctor.errors import InputError
 from proctor.spec.load import load_spec
 from tests.lab import Lab, say_done
@@ -34,7 +34,7 @@ def _nobody_is_logged_in(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Non
     monkeypatch.setenv("CODEX_HOME", str(tmp_path / "mine"))
 
 
-def ready(tmp_path: Path, text: str) -> Ready:
+def ready(tmp_path: Path, text: str) -> PreflightResult:
     spec = tmp_path / "spec.yaml"
     spec.write_text(text)
     return preflight(load_spec(spec))
@@ -59,7 +59,7 @@ def test_a_key_that_is_not_set_is_blamed_on_the_login(tmp_path: Path, text: str,
     what = "the variable OPENAI_API_KEY, which should hold the key, is not set"
     assert refused(tmp_path, text) == (
         *("policy.login", line, key, what),
-        "Set it where you run Proctor: `export OPENAI_API_KEY=…`.",
+        "Set it in the environment of Proctor: `export OPENAI_API_KEY=…`.",
     )
 
 
@@ -69,15 +69,15 @@ def test_a_real_model_without_login_or_name_is_told_both_at_once(tmp_path: Path)
     with pytest.raises(InputError) as error:
         ready(tmp_path, text)
     assert [(each.code, each.line, each.key, each.what) for each in getattr(error.value, "errors", ())] == [
-        ("policy.login", 6, "flows[0].login", "openai is a real model and needs a login"),
-        ("spec.missing-key", 8, "flows[0].model.name", "openai is a real model and needs a name"),
+        ("policy.login", 6, "flows[0].login", "the provider `openai` needs a login, and this is `login: none`"),
+        ("spec.missing-key", 8, "flows[0].model.name", "the provider `openai` needs `model.name`"),
     ]
 
 
 @pytest.mark.requirement("runtime.login")
 def test_a_login_of_ones_own_that_is_absent_names_the_command_that_makes_it(tmp_path: Path) -> None:
     assert refused(tmp_path, SPEC.replace("api-key", "inherit")) == (
-        *("policy.login", 9, "flows[0].login", f"you are not logged in: there is no {tmp_path}/mine/auth.json"),
+        *("policy.login", 9, "flows[0].login", f"the user is not logged in: {tmp_path}/mine/auth.json does not exist"),
         "Run `codex login`, then try again. A login kept in a keyring needs `profile: mine`.",
     )
 
@@ -89,14 +89,14 @@ def test_a_login_of_ones_own_that_is_absent_names_the_command_that_makes_it(tmp_
         (
             "token: sk-proj-0123456789abcdef01",
             (
-                *("spec.secret-literal", 10, "flows[0].token", "this looks like a secret, written out"),
+                *("spec.secret-literal", 10, "flows[0].token", "the value looks like a secret"),
                 "Put the value in an environment variable and write the variable's name here.",
             ),
         ),
         (
             "token: $MINE",
             (
-                *("spec.type", 10, "flows[0].token", "not the name of an environment variable"),
+                *("spec.type", 10, "flows[0].token", "this is not the name of an environment variable"),
                 "Write the variable's name alone, without `$`.",
             ),
         ),
@@ -105,14 +105,14 @@ def test_a_login_of_ones_own_that_is_absent_names_the_command_that_makes_it(tmp_
             (
                 *("policy.login", 10, "flows[0].token"),
                 "the variable MINE_TOKEN, which should hold the token, is not set",
-                "Set it where you run Proctor: `export MINE_TOKEN=…`.",
+                "Set it in the environment of Proctor: `export MINE_TOKEN=…`.",
             ),
         ),
         (
             "sandbox: read-only",
             (
-                *("spec.missing-key", 6, "flows[0].token", "`login: token` needs its `token`"),
-                "Add `token:` with the name of the variable that holds it, or `token: {file: …}`.",
+                *("spec.missing-key", 6, "flows[0].token", "`login: token` needs the key `token`"),
+                "Add `token:` with the name of the variable that contains the token, or `token: {file: …}`.",
             ),
         ),
     ],
@@ -124,13 +124,16 @@ def test_a_token_is_named_and_never_written_out(tmp_path: Path, written: str, to
 @pytest.mark.parametrize(
     ("written", "told"),
     [
-        ("    token: MINE\n", ("spec.unsupported", 10, "flows[0].token", "only `login: token` uses it")),
+        (
+            "    token: MINE\n",
+            ("spec.unsupported", 10, "flows[0].token", "`token` has no effect with `login: api-key`"),
+        ),
         (
             "    env: {CI: '1'}\n    forward: [CI]\n",
-            ("spec.duplicate-key", 11, "flows[0].forward[0]", "`env` sets CI too"),
+            ("spec.duplicate-key", 11, "flows[0].forward[0]", "`CI` is also set in `env`"),
         ),
-        ("token: my token\n", ("spec.type", 10, "token", "not the name of an environment variable")),
-        ("token: {file: absent}\n", ("spec.missing-file", 10, "token.file", "there is no `absent`")),
+        ("token: my token\n", ("spec.type", 10, "token", "this is not the name of an environment variable")),
+        ("token: {file: absent}\n", ("spec.missing-file", 10, "token.file", "`absent` does not exist")),
         ("    profile: mine\n", ("policy.login", 10, "flows[0].profile", "there is no {mine}")),
     ],
 )
@@ -150,22 +153,22 @@ def test_what_does_not_go_together_is_told_with_its_line(
             "env: {LD_PRELOAD: /x.so}",
             "policy.blocked-variable",
             "flows[0].env.LD_PRELOAD",
-            "no agent is handed LD_PRELOAD: it makes programs load or run code that is not theirs",
+            "LD_PRELOAD is never passed to an agent: it makes programs load or run other code",
         ),
         (
             "forward: [AWS_PROFILE]",
             "policy.blocked-variable",
             "flows[0].forward[0]",
-            "no agent is handed AWS_PROFILE: it is a credential of a cloud or of your own session",
+            "AWS_PROFILE is never passed to an agent: it is a credential of a cloud provider or of the user's session",
         ),
         ("forward: [HOME]", "policy.reserved-variable", "flows[0].forward[0]", "codex_app_server sets HOME itself"),
         (
             "forward: [ABSENT]",
             "policy.variable-unset",
             "flows[0].forward[0]",
-            "ABSENT is not set, so it cannot be handed on",
+            "ABSENT is not set, so it cannot be forwarded",
         ),
-        ("forward: [$CI]", "spec.type", "flows[0].forward[0]", "not the name of an environment variable"),
+        ("forward: [$CI]", "spec.type", "flows[0].forward[0]", "this is not the name of an environment variable"),
     ],
 )
 def test_a_variable_that_is_not_handed_on_is_told_with_its_line(
@@ -210,9 +213,9 @@ def test_a_key_that_the_provider_refuses_is_told_with_its_variable_and_line(lab:
     assert said.returncode == 3
     assert said.stderr.endswith(
         "error  p refused the credential from variable P_API_KEY\n"
-        f"  where  {spec}:9 flows[0].login\n"
+        f"  where  {spec}:9: flows[0].login\n"
         "  try    See that variable P_API_KEY holds a credential of p's, whole and not expired.\n"
-        "  to do  Correct or renew it, then run again.\n"
+        "  to do  Correct or renew the credential, then run again.\n"
         "  code   policy.login-refused\n"
     )
     assert "the-wrong-one" not in said.stdout + said.stderr
@@ -225,7 +228,7 @@ def test_a_login_file_without_a_credential_is_blamed_on_the_login(tmp_path: Path
     (tmp_path / "mine" / "auth.json").write_text(text)
     assert refused(tmp_path, SPEC.replace("api-key", "inherit")) == (
         *("policy.login", 9, "flows[0].login"),
-        f"you are not logged in: {tmp_path}/mine/auth.json holds no credential",
+        f"the user is not logged in: {tmp_path}/mine/auth.json holds no credential",
         "Run `codex login`, then try again. A login kept in a keyring needs `profile: mine`.",
     )
 
@@ -243,8 +246,8 @@ def test_a_login_of_ones_own_that_the_provider_refuses_is_told_with_its_command(
         said = lab.proctor("run", str(spec), CODEX_HOME=str(tmp_path / "mine"))
     assert said.stderr.endswith(
         "error  openai refused the credential from file $CODEX_HOME/auth.json\n"
-        f"  where  {spec}:9 flows[0].login\n"
+        f"  where  {spec}:9: flows[0].login\n"
         "  try    Run `codex login`, then try again.\n"
-        "  to do  Correct or renew it, then run again.\n"
+        "  to do  Correct or renew the credential, then run again.\n"
         "  code   policy.login-refused\n"
     )

@@ -152,7 +152,7 @@ def test_a_token_that_codex_does_not_take_refuses_the_session_before_the_model_i
     [paths] = lab.attempts().values()
     report = report_of(paths)
     assert (report.outcome, report.code) == ("refused", "peer.login")
-    assert report.detail == "Codex did not take the token: make a new one"
+    assert report.detail == "Codex did not accept the token: create a new token"
 
 
 @pytest.mark.requirement("runtime.login")

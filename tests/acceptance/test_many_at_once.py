@@ -11,7 +11,7 @@ from proctor.attempt.machine import State
 from proctor.campaign.watch import CampaignWatcher
 from proctor.event.outcome import Outcome
 from proctor.evidence.live import LiveLimit
-from proctor.ids import AttemptId, StrategyId
+from proctor.ids import AttemptId, RuntimeId
 from tests.acceptance.many_agent import write_program
 from tests.lab import Lab, jsonl, mission, report_of, runner_ref_of, say_done
 
@@ -79,8 +79,8 @@ def test_twenty_native_attempts_at_once_all_succeed_in_sessions_of_their_own(
 
 LIMITS = {
     "all": 64,
-    "strategy:codex_app_server": 44,
-    "strategy:process": 24,
+    "runtime:codex_app_server": 44,
+    "runtime:process": 24,
     "provider:alpha": 20,
     "provider:beta": 30,
 }
@@ -104,7 +104,7 @@ class Counts(CampaignWatcher):
         self._now: Counter[str] = Counter()
         self._running: set[AttemptId] = set()
 
-    def claimed(self, attempt: AttemptId, *, strategy: StrategyId) -> None:
+    def started(self, attempt: AttemptId, *, runtime_id: RuntimeId) -> None:
         self._running.add(attempt)
         for key in _keys(attempt):
             self._now[key] += 1
@@ -121,8 +121,8 @@ class Counts(CampaignWatcher):
 
 
 def _keys(attempt: AttemptId) -> tuple[str, ...]:
-    strategy, provider = FLOWS[attempt.split(".")[1]]
-    return "all", f"strategy:{strategy}", f"provider:{provider}"
+    runtime_id, provider = FLOWS[attempt.split(".")[1]]
+    return "all", f"runtime:{runtime_id}", f"provider:{provider}"
 
 
 def counted(lines: Iterable[str]) -> Iterator[tuple[str, int]]:
@@ -157,19 +157,19 @@ def test_five_hundred_attempts_at_sixty_four_keep_every_limit_at_every_instant(
     flows = [
         {
             "id": flow,
-            "runtime": [strategy],
+            "runtime": [runtime_id],
             "model": {"provider": provider, "name": "none", "base_url": f"http://127.0.0.1:1/{provider}"},
             "login": "api-key",
-            **({"contain": "none", "options": {"process": {"command": shell}}} if strategy == "process" else {}),
+            **({"contain": "none", "options": {"process": {"command": shell}}} if runtime_id == "process" else {}),
         }
-        for flow, (strategy, provider) in FLOWS.items()
+        for flow, (runtime_id, provider) in FLOWS.items()
     ]
     spec = lab.write_spec(
         [mission(f"m{number}") for number in range(MISSIONS)],
         flows=flows,
         schedule={
             "parallel": LIMITS["all"],
-            "strategies": {key.partition(":")[2]: most for key, most in LIMITS.items() if key.startswith("strategy")},
+            "runtimes": {key.partition(":")[2]: most for key, most in LIMITS.items() if key.startswith("runtime:")},
             "providers": {key.partition(":")[2]: most for key, most in LIMITS.items() if key.startswith("provider")},
         },
     )
@@ -177,10 +177,10 @@ def test_five_hundred_attempts_at_sixty_four_keep_every_limit_at_every_instant(
     result = lab.run(spec, watcher=counts)
 
     assert len(result.attempts) == len(FLOWS) * MISSIONS == 500
-    assert {each.report.outcome for each in result.attempts if each.report is not None} == {Outcome.COMPLETED}
+    assert {each.summary.outcome for each in result.attempts if each.summary is not None} == {Outcome.COMPLETED}
     # As the attempts show it: never above a limit, and up to those that come first, so that no slot was left idle.
     assert all(counts.most[key] <= most for key, most in LIMITS.items())
-    for key in ("all", "strategy:codex_app_server", "provider:alpha"):
+    for key in ("all", "runtime:codex_app_server", "provider:alpha"):
         assert counts.most[key] == LIMITS[key]
     # As the scheduler says it.
     told = {limit.key: limit for picture in counts.pictures for limit in picture}
@@ -190,7 +190,7 @@ def test_five_hundred_attempts_at_sixty_four_keep_every_limit_at_every_instant(
     agents = most_of(turns)
     assert agents["alpha"] <= LIMITS["provider:alpha"]
     assert agents["beta"] <= LIMITS["provider:beta"]
-    assert agents["in all"] <= LIMITS["strategy:codex_app_server"]
-    assert most_of(commands)["gamma"] <= LIMITS["strategy:process"]
+    assert agents["in all"] <= LIMITS["runtime:codex_app_server"]
+    assert most_of(commands)["gamma"] <= LIMITS["runtime:process"]
     for log, whole in ((turns, 400), (commands, 100)):
         assert sum(line.startswith("+") for line in log.read_text().splitlines()) == whole

@@ -13,7 +13,7 @@ from tests.lab import Lab
 SUITE = Path(__file__).parents[2] / "examples" / "parity" / "suite.yaml"
 MISSIONS = {"answer", "shell", "fix", "fails", "refused"}
 
-pytestmark = [pytest.mark.real_agent, pytest.mark.requirement("runtime.parity")]
+pytestmark = [pytest.mark.real_agent, pytest.mark.long, pytest.mark.requirement("runtime.parity")]
 
 
 def explained(lab: Lab, left: str, right: str) -> dict[str, set[str]]:

@@ -143,9 +143,7 @@ def test_a_chain_falls_to_the_next_and_says_why(lab: Lab) -> None:
     [paths] = lab.attempts().values()
     resolution = runner_ref_of(paths).facts["resolution"].value
     assert resolution["chosen"] == "codex_app_server"
-    assert [(each["strategy"], each["code"]) for each in resolution["refused"]] == [
-        ("nonsense", "spec.unknown-runtime")
-    ]
+    assert [(each["runtime"], each["code"]) for each in resolution["refused"]] == [("nonsense", "spec.unknown-runtime")]
 
 
 def test_a_link_out_of_the_workspace_cannot_pass_for_a_fix(lab: Lab) -> None:
@@ -178,6 +176,6 @@ def test_an_agent_that_changes_the_frozen_workspace_spoils_no_later_attempt_unno
     flow = {"isolation": "process", "sandbox": "danger-full-access"}
     result = lab.run(lab.write_spec(missions, flow=flow, schedule={"parallel": 1}))
     first, second = result.attempts
-    assert first.report is not None
+    assert first.summary is not None
     assert second.error is not None
     assert second.error.code == "workspace.base-changed"

@@ -78,7 +78,7 @@ def killed_in_the_middle(lab: Lab, spec: Path, gate: Path) -> None:
 
 @pytest.mark.requirement("campaign.resume")
 @pytest.mark.requirement("evidence.crash-safe")
-def test_a_campaign_that_was_killed_goes_on_at_once_and_every_cell_has_one_result(lab: Lab, gate: Path) -> None:
+def test_a_campaign_that_was_killed_goes_on_at_once_and_every_trial_has_one_result(lab: Lab, gate: Path) -> None:
     spec = spec_of(lab, gate)
     killed_in_the_middle(lab, spec, gate)
     before = {paths.seal: paths.seal.read_bytes() for paths in lab.attempts().values() if paths.seal.exists()}
@@ -92,8 +92,8 @@ def test_a_campaign_that_was_killed_goes_on_at_once_and_every_cell_has_one_resul
     assert {path: path.read_bytes() for path in before} == before
     report = json.loads(resumed.stdout)
     assert len(report["runIds"]) == 2
-    assert report["missingCells"] == []
-    assert {each["cell"] for each in report["attempts"] if each["state"] == "sealed"} == {
+    assert report["missingTrials"] == []
+    assert {each["trial"] for each in report["attempts"] if each["state"] == "sealed"} == {
         "slow.codex.r1",
         *(f"quick{number}.codex.r1" for number in range(4)),
     }
@@ -197,7 +197,7 @@ def names(lab: Lab) -> list[str]:
 def test_a_canary_and_a_second_run_leave_the_campaign_as_it_is(lab: Lab) -> None:
     spec = lab.write_spec(QUICK[:2], repeats=2)
     canary = ask(lab, "campaign", "canary", str(spec), "--json")
-    assert [each["cell"] for each in canary.json["attempts"]] == ["quick0.codex.r1"]
+    assert [each["trial"] for each in canary.json["attempts"]] == ["quick0.codex.r1"]
     assert names(lab) == ["lab-canary-"]
     refused = ask(lab, "campaign", "resume", "lab-canary", "--json")
     assert (refused.code, refused.json["error"]["code"]) == (2, "campaign.canary")
@@ -249,7 +249,7 @@ def test_a_changed_spec_script_or_workspace_is_refused_with_the_difference(lab: 
     assert ask(lab, "campaign", "resume", "--spec", str(moved / "spec.yaml")).code == 4
 
 
-def test_chosen_cells_are_tried_once_more_and_what_comes_of_it_is_their_result(lab: Lab, gate: Path) -> None:
+def test_chosen_trials_are_tried_once_more_and_what_comes_of_it_is_their_result(lab: Lab, gate: Path) -> None:
     failing = mission(
         "failing", {"run": f"cat {gate}"}, say_done(), probes=[{"kind": "headless_run", "command": "true"}]
     )

@@ -9,12 +9,12 @@ import pytest
 
 from proctor.attempt.machine import State
 from proctor.campaign.run import CampaignResult
-from proctor.campaign.stops import Stops
+from proctor.campaign.stops import StopSignals
 from proctor.campaign.watch import CampaignWatcher
 from proctor.contain.bundled import CODEX_WHEEL, bundled_file
 from proctor.event.model import Event, ToolBegan
 from proctor.evidence.layout import RootPaths
-from proctor.ids import AttemptId, StrategyId
+from proctor.ids import AttemptId, RuntimeId
 from tests.lab import Lab, mission, processes_with, runner_ref_of, say_done
 from tests.plugins import LIKE_CODEX, install
 
@@ -26,9 +26,9 @@ Told = tuple[str, str, str | None]
 def told(result: CampaignResult) -> list[Told]:
     """How each attempt of the run ended."""
     return [
-        (each.attempt_id, each.report.outcome.value, each.report.code)
+        (each.attempt_id, each.summary.outcome.value, each.summary.code)
         for each in result.attempts
-        if each.report is not None
+        if each.summary is not None
     ]
 
 
@@ -85,7 +85,7 @@ def test_a_shared_runtime_that_dies_is_replaced_and_only_its_own_attempts_are_ma
 
 @pytest.fixture
 def healthy(lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """While this file is there, the strategy `failing` is Codex; without it, it does not start."""
+    """While this file is there, the runtime `failing` is Codex; without it, it does not start."""
     healthy, program = tmp_path / "healthy", tmp_path / "codex"
     healthy.touch()
     program.write_text(
@@ -105,7 +105,7 @@ def healthy(lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.requirement("runtime.strategy.fallback")
-def test_a_lane_that_no_longer_starts_gives_way_to_the_next_in_mid_run(lab: Lab, healthy: Path) -> None:
+def test_a_runtime_that_no_longer_starts_gives_way_to_the_next_in_mid_run(lab: Lab, healthy: Path) -> None:
     class FallsIll(CampaignWatcher):
         def entered(self, attempt: AttemptId, state: State) -> None:
             if state is State.SETTLING:
@@ -124,26 +124,26 @@ def test_a_lane_that_no_longer_starts_gives_way_to_the_next_in_mid_run(lab: Lab,
         ("two.codex.r1.4", "completed", None),
     ]
     fallen = runner_ref_of(lab.attempts()["two.codex.r1.4"])
-    assert fallen.strategy == "codex_app_server"
-    assert [(each["strategy"], each["code"]) for each in fallen.facts["resolution"].value["refused"]] == [
+    assert fallen.runtime_id == "codex_app_server"
+    assert [(each["runtime"], each["code"]) for each in fallen.facts["resolution"].value["refused"]] == [
         ("failing", "runtime.degraded")
     ]
     assert [warning for warning in result.warnings if "failing was passed over" in warning]
 
 
 @pytest.mark.requirement("runtime.strategy.fallback")
-def test_an_attempt_that_is_under_way_when_its_lane_falls_runs_on_the_lane_of_its_record(
+def test_an_attempt_that_is_under_way_when_its_runtime_falls_runs_on_the_runtime_of_its_record(
     lab: Lab, healthy: Path, tmp_path: Path
 ) -> None:
     fallen = tmp_path / "fallen"
 
     class Falls(CampaignWatcher):
-        """Ill as soon as one waits in its hook; that one goes on when another has fallen to the next lane."""
+        """Ill as soon as one waits in its hook; that one goes on when another has fallen to the next runtime."""
 
-        def claimed(self, attempt: AttemptId, *, strategy: StrategyId) -> None:
+        def started(self, attempt: AttemptId, *, runtime_id: RuntimeId) -> None:
             if attempt == "slow.codex.r1.1":
                 healthy.unlink()
-            if strategy == "codex_app_server":
+            if runtime_id == "codex_app_server":
                 fallen.touch()
 
     hook = {"before": f"until [ -e {fallen} ]; do sleep 0.05; done", "timeout": "30s"}
@@ -153,10 +153,10 @@ def test_an_attempt_that_is_under_way_when_its_lane_falls_runs_on_the_lane_of_it
         schedule={"parallel": 2, "retries": 5, "backoff": "10ms"},
     )
     result = lab.run(spec, watcher=Falls())
-    lanes = {name: runner_ref_of(paths).strategy for name, paths in lab.attempts().items()}
+    runtimes = {name: runner_ref_of(paths).runtime_id for name, paths in lab.attempts().items()}
     ends = {name: end for name, end, _ in told(result)}
-    assert (lanes["slow.codex.r1.1"], ends["slow.codex.r1.1"]) == ("failing", "refused")
-    assert (lanes["slow.codex.r1.2"], ends["slow.codex.r1.2"]) == ("codex_app_server", "completed")
+    assert (runtimes["slow.codex.r1.1"], ends["slow.codex.r1.1"]) == ("failing", "refused")
+    assert (runtimes["slow.codex.r1.2"], ends["slow.codex.r1.2"]) == ("codex_app_server", "completed")
     assert result.how == "done"
 
 
@@ -183,7 +183,7 @@ def test_what_reaches_a_limit_is_ended_with_its_code(
 class Drains(CampaignWatcher):
     """Lets nothing new begin as soon as one attempt works."""
 
-    def __init__(self, stops: Stops) -> None:
+    def __init__(self, stops: StopSignals) -> None:
         self._stops = stops
 
     def entered(self, attempt: AttemptId, state: State) -> None:
@@ -193,10 +193,10 @@ class Drains(CampaignWatcher):
 
 def test_what_was_drained_and_then_stopped_is_gone_on_with_each_time(lab: Lab) -> None:
     spec = lab.write_spec([mission(name, say_done()) for name in "abc"], schedule={"parallel": 1})
-    stops = Stops()
+    stops = StopSignals()
     first = lab.run(spec, stops=stops, watcher=Drains(stops))
     assert (told(first), first.how) == ([("a.codex.r1.1", "completed", None)], "drained")
-    stops = Stops()
+    stops = StopSignals()
 
     class StopsAll(CampaignWatcher):
         def entered(self, attempt: AttemptId, state: State) -> None:

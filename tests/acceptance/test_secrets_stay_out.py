@@ -11,7 +11,7 @@ from tests.lab import Lab, mission, report_of, say_done
 
 pytestmark = pytest.mark.real_agent
 
-SECRET = "zq7-canary-84f1c2d9e0"
+SECRET = "zq7-tripwire-84f1c2d9e0"
 ODD = 'zq7/"päss"\\w0rd+?'
 TOKEN = "ghp_aB3dE5fG7hI9jK1lM3nO5pQ7rS9tU1vW3xY5"
 
@@ -22,7 +22,7 @@ def files_holding(lab: Lab, text: str) -> list[str]:
 
 @pytest.mark.requirement("evidence.redaction")
 def test_a_known_secret_reaches_no_file(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CANARY_TOKEN", SECRET)
+    monkeypatch.setenv("TRIPWIRE_TOKEN", SECRET)
     split_everywhere = [
         {"say": {"text": f"before {SECRET[:cut]}{SECRET[cut:]} after {cut}.", "chunk_chars": cut}}
         for cut in range(1, len(SECRET))
@@ -47,7 +47,7 @@ def test_a_known_secret_reaches_no_file(lab: Lab, monkeypatch: pytest.MonkeyPatc
     }
     assert files_holding(lab, SECRET) == []
     for name in reports:
-        assert b"[redacted:CANARY_TOKEN]" in lab.attempts()[name].frames.read_bytes(), f"{name} carried the secret"
+        assert b"[redacted:TRIPWIRE_TOKEN]" in lab.attempts()[name].frames.read_bytes(), f"{name} carried the secret"
     lab.assert_all_evidence_is_valid()
 
 

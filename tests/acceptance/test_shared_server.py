@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from proctor import places
-from proctor.campaign.stops import Stops
+from proctor.campaign.stops import StopSignals
 from proctor.campaign.watch import CampaignWatcher
 from proctor.event.model import Event, ToolBegan
 from proctor.event.outcome import Outcome
@@ -24,7 +24,7 @@ NAP = "314.159"
 class InterruptsOne(CampaignWatcher):
     """Stops one attempt as soon as its shell runs."""
 
-    def __init__(self, stops: Stops) -> None:
+    def __init__(self, stops: StopSignals) -> None:
         self._stops = stops
 
     def saw(self, attempt: AttemptId, event: Event) -> None:
@@ -51,7 +51,7 @@ def test_twenty_attempts_share_a_server_without_touching_each_other(lab: Lab) ->
         mission(f"m{number:02}", {"run": napping if number == 13 else vandal(number)}, say_done(f"mark-{number:02}"))
         for number in range(PARALLEL)
     ]
-    stops = Stops()
+    stops = StopSignals()
     spec = lab.write_spec(missions, schedule={"parallel": PARALLEL})
     result = lab.run(spec, stops=stops, watcher=InterruptsOne(stops), is_scratch_kept=True)
 

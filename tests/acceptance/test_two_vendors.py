@@ -8,10 +8,10 @@ from chaos.same import but_for_times
 from tests.acceptance.telling import EXAMPLES, kill_in_the_middle, sealed, told
 from tests.lab import Lab
 
-pytestmark = [pytest.mark.real_agent, pytest.mark.agent("claude_code")]
+pytestmark = [pytest.mark.real_agent, pytest.mark.long, pytest.mark.agent("claude_code")]
 
 SPEC = str(EXAMPLES / "two-vendors.yaml")
-CELLS = 12
+TRIALS = 12
 
 
 @pytest.mark.requirement("campaign.resume")
@@ -26,21 +26,21 @@ def test_it_is_linted_tried_run_killed_resumed_and_published_and_reads_as_if_it_
     whole.folder.mkdir()
     told(whole, "campaign", "run", SPEC)
 
-    assert told(lab, "campaign", "lint", SPEC)["cells"] == CELLS
+    assert told(lab, "campaign", "lint", SPEC)["trials"] == TRIALS
     told(lab, "campaign", "canary", SPEC)
     tried = sealed(lab)
     # The canary is of other runs: its attempts do not count here.
     kill_in_the_middle(lab, "campaign", "run", SPEC, when=lambda: len(sealed(lab) - tried) >= 3)
     before = told(lab, "campaign", "status")
-    assert (before["kind"], before["cells"], before["isLive"]) == ("campaign", CELLS, False)
-    assert 0 < before["settled"] < CELLS
+    assert (before["kind"], before["trials"], before["isLive"]) == ("campaign", TRIALS, False)
+    assert 0 < before["settled"] < TRIALS
     told(lab, "campaign", "resume")
     after = told(lab, "campaign", "status")
-    assert (after["settled"], after["met"], after["runs"], after["ended"]) == (CELLS, CELLS, 2, "done")
+    assert (after["settled"], after["met"], after["runs"], after["ended"]) == (TRIALS, TRIALS, 2, "done")
 
     report, undisturbed = told(lab, "campaign", "report"), told(whole, "campaign", "report")
     assert but_for_times(report) == but_for_times(undisturbed)
-    assert report["score"]["passed"] == CELLS
+    assert report["score"]["passed"] == TRIALS
     compared = told(lab, "compare", "codex", "claude")
     assert but_for_times(compared) == but_for_times(told(whole, "compare", "codex", "claude"))
     assert told(lab, "campaign", "publish-check") == {

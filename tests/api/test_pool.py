@@ -56,7 +56,7 @@ def test_sessions_share_a_process_and_one_that_died_is_replaced(tmp_path: Path) 
     assert (its.starts, its.failed_starts, its.crashes, its.last_code) == (6, 0, 2, "peer.killed")
     [run] = RootPaths(root).runs()
     found = examine_run(run, is_strict=True)
-    assert [(each.status, each.problems) for each in found] == [("valid", ())] * 9  # the run, 6 sessions, 2 processes
+    assert [(each.status, each.findings) for each in found] == [("valid", ())] * 9  # the run, 6 sessions, 2 processes
 
 
 @pytest.mark.requirement("surface.embed")
@@ -147,7 +147,7 @@ def test_a_campaign_is_built_and_run_in_a_few_lines(lab: Lab) -> None:
         campaign = {"version": 1, "campaign": "sums", "missions": [mission], "flows": [flow]}
         with pytest.raises(proctor.InputError) as nobody:
             await proctor.run(campaign, root=lab.root)
-        assert (nobody.value.code, nobody.value.where) == ("policy.nobody-to-ask", "campaign flows[0].approvals")
+        assert (nobody.value.code, nobody.value.where) == ("policy.nobody-to-ask", "campaign: flows[0].approvals")
         return await proctor.run(campaign, root=lab.root, decide=decide)
 
     report = bounded(test)

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.real_agent
 def assert_strictly_valid(root: Path, *, parts: int) -> None:
     [run] = RootPaths(root).runs()
     found = examine_run(run, is_strict=True)
-    assert [(each.status, each.problems) for each in found] == [("valid", ())] * parts
+    assert [(each.status, each.findings) for each in found] == [("valid", ())] * parts
 
 
 @pytest.mark.requirement("surface.embed")
@@ -163,7 +163,7 @@ def test_a_tool_that_will_not_end_stops_neither_the_clocks_nor_the_end_of_the_po
         ):
             said = [event async for event in s.say("Go on.")]
             warned = [event.text for event in said if isinstance(event, proctor.WarningRaised) and is_ours(event)]
-            assert warned == ["callback given up: it does not end when it is cancelled"]
+            assert warned == ["callback given up: the callback did not end when it was cancelled"]
             assert (s.ending.outcome, s.ending.code) == (proctor.Outcome.TIMED_OUT, "limit.turn")
         assert not it_may_end.is_set()
         it_may_end.set()
@@ -184,4 +184,4 @@ def test_to_ask_with_nobody_to_be_asked_is_refused(tmp_path: Path) -> None:
 
     with pytest.raises(proctor.InputError) as nobody:
         bounded(test)
-    assert (nobody.value.code, nobody.value.where) == ("policy.nobody-to-ask", "session approvals")
+    assert (nobody.value.code, nobody.value.where) == ("policy.nobody-to-ask", "session: approvals")

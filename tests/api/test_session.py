@@ -25,7 +25,7 @@ HELLO = {"say": {"text": "Hello, whoever you are.", "chunk_chars": 3}}
 def assert_strictly_valid(s: proctor.Session) -> None:
     assert s.folder is not None
     found = examine_run(RunPaths(s.folder.parent.parent), is_strict=True)
-    assert [(each.status, each.problems) for each in found] == [("valid", ())] * len(found)
+    assert [(each.status, each.findings) for each in found] == [("valid", ())] * len(found)
 
 
 async def until_it_naps(s: proctor.Session) -> None:
@@ -79,9 +79,9 @@ def test_readers_that_come_and_go_in_the_middle_of_a_turn_see_every_event_once(
 
     async def talk() -> None:
         async with proctor.session(script=steps, evidence=evidence, root=tmp_path / "root") as s:
-            watched: list[list[proctor.Placed]] = [[], []]
+            watched: list[list[proctor.OffsetEvent]] = [[], []]
 
-            async def watch(seen: list[proctor.Placed]) -> None:
+            async def watch(seen: list[proctor.OffsetEvent]) -> None:
                 async for placed in s.events():
                     seen.append(placed)  # noqa: PERF401  it is cancelled
 
@@ -89,7 +89,7 @@ def test_readers_that_come_and_go_in_the_middle_of_a_turn_see_every_event_once(
                 for seen in watched:
                     readers.start_soon(watch, seen)
                 turn = s.say("Say a lot.")
-                seen_by_hops: list[proctor.Placed] = []
+                seen_by_hops: list[proctor.OffsetEvent] = []
                 while len(seen_by_hops) < 30:
                     async for placed in s.events(after=len(seen_by_hops)):
                         seen_by_hops.append(placed)
@@ -244,7 +244,7 @@ def test_a_conversation_that_has_used_up_its_tokens_is_over(tmp_path: Path, is_i
         async with proctor.session(script=steps, limits=limits, evidence="disk", root=tmp_path / "root") as s:
             ending = await s.say("Hello?")
             assert not is_in_turn or (ending.outcome, ending.code) == (proctor.Outcome.TIMED_OUT, "limit.tokens")
-            with pytest.raises(proctor.InputError, match="tokens were used, and 10 are allowed") as over:
+            with pytest.raises(proctor.InputError, match="tokens were used, more than the limit of 10") as over:
                 s.say("Still there?")
             assert over.value.code == "session.over"
         return s

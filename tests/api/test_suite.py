@@ -21,7 +21,7 @@ def test_a_suite_is_run_on_the_runtime_that_is_named(lab: Lab) -> None:
             return await proctor.run(spec, on=["codex_exec"], select=proctor.Select(ids=["one"]), root=lab.root)
 
     report = anyio.run(test)
-    assert [(each.attempt_id, each.expectation_met) for each in report.attempts] == [("one.codex-exec.r1.1", True)]
+    assert [(each.attempt_id, each.is_expected) for each in report.attempts] == [("one.codex-exec.r1.1", True)]
 
 
 def test_who_names_no_runtime_is_told(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from proctor.event import model
 from tests.api.talk import bounded, script
 
 
+@pytest.mark.proctor_process
 def test_nothing_is_imported_until_it_is_used() -> None:
     told = "import sys, proctor; dir(proctor); print([name for name in sys.modules if name.startswith('proctor')])"
     said = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=True).stdout
@@ -23,7 +24,7 @@ def test_nothing_is_imported_until_it_is_used() -> None:
 
 @pytest.mark.requirement("surface.api")
 def test_the_package_offers_what_the_api_does_and_every_event() -> None:
-    assert set(api.__all__) == proctor._OFFERED  # type: ignore[attr-defined]
+    assert set(api.__all__) == proctor._PUBLIC  # type: ignore[attr-defined]
     assert {event.__name__ for event in model.Event.__args__} <= set(api.__all__)
     assert set(api.__all__) <= set(dir(proctor))
     with pytest.raises(AttributeError, match="has no attribute 'sesion'"):
@@ -33,31 +34,31 @@ def test_the_package_offers_what_the_api_does_and_every_event() -> None:
 @pytest.mark.parametrize(
     ("asks", "code", "where"),
     [
-        (lambda s: proctor.session("codex_ap_server", script=s), "spec.unknown-runtime", "session flows[0].runtime"),
-        (lambda _: proctor.session(), "spec.missing-key", "session missions[0].script"),
-        (lambda _: proctor.session(script="no/such.yaml"), "spec.missing-file", "session missions[0].script"),
-        (lambda _: proctor.session(model="gpt-5.5"), "spec.type", "session model"),
-        (lambda s: proctor.session(script=s, workspace="no/such"), "spec.missing-file", "session workspace"),
-        (lambda s: proctor.session(script=s, evidence="tape"), "spec.type", "session evidence"),  # type: ignore[arg-type]
-        (lambda s: proctor.session(script=s, sandbox="none"), "spec.type", "session flows[0].sandbox"),  # type: ignore[arg-type]
-        (lambda s: proctor.session(script=s, approvals="maybe"), "spec.type", "session flows[0].approvals"),  # type: ignore[arg-type]
-        (lambda s: proctor.session(script=s, approval_deadline="soon"), "spec.type", "session approval_deadline"),
-        (lambda s: proctor.session(script=s, limits=proctor.Limits(turn="soon")), "spec.type", "session limits.turn"),
-        (lambda s: proctor.session(script=s, limits=proctor.Limits(usd=1)), "spec.type", "session limits.usd"),
+        (lambda s: proctor.session("codex_ap_server", script=s), "spec.unknown-runtime", "session: flows[0].runtime"),
+        (lambda _: proctor.session(), "spec.missing-key", "session: missions[0].script"),
+        (lambda _: proctor.session(script="no/such.yaml"), "spec.missing-file", "session: missions[0].script"),
+        (lambda _: proctor.session(model="gpt-5.5"), "spec.type", "session: model"),
+        (lambda s: proctor.session(script=s, workspace="no/such"), "spec.missing-file", "session: workspace"),
+        (lambda s: proctor.session(script=s, evidence="tape"), "spec.type", "session: evidence"),  # type: ignore[arg-type]
+        (lambda s: proctor.session(script=s, sandbox="none"), "spec.type", "session: flows[0].sandbox"),  # type: ignore[arg-type]
+        (lambda s: proctor.session(script=s, approvals="maybe"), "spec.type", "session: flows[0].approvals"),  # type: ignore[arg-type]
+        (lambda s: proctor.session(script=s, approval_deadline="soon"), "spec.type", "session: approval_deadline"),
+        (lambda s: proctor.session(script=s, limits=proctor.Limits(turn="soon")), "spec.type", "session: limits.turn"),
+        (lambda s: proctor.session(script=s, limits=proctor.Limits(usd=1)), "spec.type", "session: limits.usd"),
         (
             lambda s: proctor.session(script=s, limits=proctor.Limits(mission="1m")),
             "spec.type",
-            "session limits.mission",
+            "session: limits.mission",
         ),
         (
             lambda s: proctor.session(script=s, limits=proctor.Limits(campaign="1m")),
             "spec.type",
-            "session limits.campaign",
+            "session: limits.campaign",
         ),
         (
             lambda s: proctor.session(script=s, workspace=s.parent, evidence="disk", root=s.parent / "deep" / "root"),
             "spec.unsupported",
-            "session workspace",
+            "session: workspace",
         ),
         (lambda s: proctor.session(script=s, options={"no": 1}), "spec.unknown-key", None),
     ],
@@ -75,6 +76,7 @@ def test_who_asks_wrongly_is_told_where_and_what(
     assert where is None or told.value.where == where
 
 
+@pytest.mark.real_agent
 def test_beside_others_no_agent_has_full_access(tmp_path: Path) -> None:
     async def test() -> None:
         async with proctor.pool() as pool:

@@ -5,17 +5,18 @@ from pathlib import Path
 
 import pytest
 
-from proctor.campaign.stops import Stops
+from proctor.campaign.stops import StopSignals
 from proctor.campaign.watch import CampaignWatcher
 from proctor.event.model import Event, ToolBegan
 from proctor.evidence.layout import AttemptPaths, RunPaths
 from proctor.ids import AttemptId
 from tests.attempt.recorded import FIX, NAP
 from tests.lab import Lab, mission, say_done
+from tests.made_once import made_once
 
 
 class _StopsTheNap(CampaignWatcher):
-    def __init__(self, stops: Stops) -> None:
+    def __init__(self, stops: StopSignals) -> None:
         self._stops = stops
 
     def saw(self, attempt: AttemptId, event: Event) -> None:
@@ -26,7 +27,13 @@ class _StopsTheNap(CampaignWatcher):
 @pytest.fixture(scope="session")
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> RunPaths:
     """One run of three: a fix that is made, a fix that is only claimed, and a command that is cut short."""
-    lab = Lab(tmp_path_factory.mktemp("recorded"))
+    folder = made_once(tmp_path_factory, "recorded", _record)
+    [run] = (folder / "evidence" / "runs").iterdir()
+    return RunPaths(run)
+
+
+def _record(folder: Path) -> None:
+    lab = Lab(folder)
     workspace = {"copy": "greeting"}
     probe = {"kind": "headless_run", "command": ["cat", "greet.txt"], "stdout": "Hello, Ada\n"}
     patch = {"say": "I mend it.", "patch": {"file": "greet.txt", "old": "Hello, world", "new": "Hello, Ada"}}
@@ -47,11 +54,9 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> RunPaths:
         mission("claim", {"think": "Too much work.", **say_done("Ada")}, workspace=workspace, probes=[probe]),
         mission("nap", {"say": "I sleep.", "run": "echo zzz; sleep 300"}, say_done()),
     ]
-    stops = Stops()
+    stops = StopSignals()
     lab.workspace("greeting", {"greet.txt": "Hello, world\n"})
     lab.run(lab.write_spec(missions), stops=stops, watcher=_StopsTheNap(stops))
-    [run] = (RunPaths(folder) for folder in (lab.root / "runs").iterdir())
-    return run
 
 
 @pytest.fixture

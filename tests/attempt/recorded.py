@@ -13,9 +13,9 @@ NAP = AttemptId("nap.codex.r1.1")
 
 def strictly(paths: AttemptPaths) -> Validation:
     found = examine(paths, is_strict=True)
-    assert {problem.code for problem in found.problems} <= set(CODES)
+    assert {finding.code for finding in found.findings} <= set(CODES)
     return found
 
 
 def codes(found: Validation) -> set[tuple[str, str]]:
-    return {(problem.code, problem.file) for problem in found.problems}
+    return {(finding.code, finding.file) for finding in found.findings}

@@ -1,25 +1,27 @@
 """Hooks around the attempts of a real agent: what they are given, what they say, and what follows when they fail."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
 
 from proctor.attempt import hooks
 from proctor.attempt.machine import State
-from proctor.campaign.stops import Stops
+from proctor.campaign.stops import StopSignals
 from proctor.campaign.watch import CampaignWatcher
 from proctor.event.outcome import Outcome
 from proctor.event.row import HookEnded
-from proctor.event.witness import seen_in
+from proctor.event.supervisor_events import decode_supervisor_row
 from proctor.evidence.layout import AttemptPaths
 from proctor.ids import AttemptId
 from tests.lab import Lab, mission, processes_with, report_of, rows_of, say_done
+from tests.made_once import made_once, session_number
 
 pytestmark = pytest.mark.real_agent
 
-LEFT = "481516"
-"""Seconds that nobody else sleeps."""
+LEFT = f"4815.{session_number()}"
+"""Seconds that no process outside this test session sleeps."""
 MEDDLE = "echo three > $PROCTOR_WORKSPACE/a.txt"
 TELL = "import json, os; print(json.dumps({**os.environ, 'cwd': os.getcwd()}))"
 TOLD = "PROCTOR_CAMPAIGN PROCTOR_MISSION PROCTOR_FLOW PROCTOR_ATTEMPT PROCTOR_WORKSPACE PROCTOR_PHASE".split()
@@ -28,7 +30,11 @@ TOLD = "PROCTOR_CAMPAIGN PROCTOR_MISSION PROCTOR_FLOW PROCTOR_ATTEMPT PROCTOR_WO
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Lab:
     """One run: every way in which hooks go well or wrong, each on a mission of its own."""
-    lab = Lab(tmp_path_factory.mktemp("hooks"))
+    return Lab(made_once(tmp_path_factory, "hooks", _run_with_hooks))
+
+
+def _run_with_hooks(folder: Path) -> None:
+    lab = Lab(folder)
     patch = {"patch": {"file": "a.txt", "old": "one", "new": "two"}}
     steps = ({"say": "I do it.", **patch}, say_done())
     workspace = {"copy": "tree"}
@@ -49,7 +55,6 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Lab:
         patched.setenv("HOOK_PASSWORD", "swordfish-77")
         patched.setenv("NOT_FOR_HOOKS", "mine")
         lab.run(lab.write_spec(missions, flow=flow, hooks={"before": "true"}, schedule={"parallel": 3}))
-    return lab
 
 
 def attempt(lab: Lab, name: str) -> AttemptPaths:
@@ -57,7 +62,11 @@ def attempt(lab: Lab, name: str) -> AttemptPaths:
 
 
 def hooks_of(paths: AttemptPaths) -> list[HookEnded]:
-    return [seen for row in rows_of(paths) if row.dir == "self" and isinstance(seen := seen_in(row), HookEnded)]
+    return [
+        seen
+        for row in rows_of(paths)
+        if row.dir == "self" and isinstance(seen := decode_supervisor_row(row), HookEnded)
+    ]
 
 
 @pytest.mark.requirement("suite.run")
@@ -86,12 +95,12 @@ def test_the_campaigns_hooks_are_those_of_a_mission_that_has_none(lab: Lab) -> N
 @pytest.mark.parametrize(
     ("name", "why"),
     [
-        ("unmet", "bash -c 'echo no database >&2; exit 3': it exited 3: no database"),
+        ("unmet", "bash -c 'echo no database >&2; exit 3': it exited with 3: no database"),
         ("slow", f"bash -c 'setsid sleep {LEFT} & sleep {LEFT}': it did not end within 0.5 s"),
         ("lost", "no-such-program: there is no program no-such-program on PATH"),
         (
             "meddler",
-            f"bash -c '{MEDDLE}': it changed the workspace, which is to be the agent's alone",
+            f"bash -c '{MEDDLE}': it changed the workspace, which only the agent may change",
         ),
     ],
 )
@@ -126,7 +135,7 @@ def test_nothing_that_a_hook_started_is_left_and_the_evidence_is_whole(lab: Lab)
 
 
 class _StopsInTheTurn(CampaignWatcher):
-    def __init__(self, stops: Stops) -> None:
+    def __init__(self, stops: StopSignals) -> None:
         self._stops = stops
 
     def entered(self, attempt: AttemptId, state: State) -> None:
@@ -136,16 +145,17 @@ class _StopsInTheTurn(CampaignWatcher):
 
 def test_a_stop_does_not_wait_for_the_whole_time_of_a_hook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hooks, "STOP_S", 0.5)
-    lab, stops = Lab(tmp_path), Stops()
-    own = {"after": f"sleep {LEFT}", "timeout": "40s"}
+    lab, stops = Lab(tmp_path), StopSignals()
+    nap = f"4816.{os.getpid()}"
+    own = {"after": f"sleep {nap}", "timeout": "40s"}
     lab.run(lab.write_spec([mission("own", {"fault": "hang"}, hooks=own)]), stops=stops, watcher=_StopsInTheTurn(stops))
     paths = attempt(lab, "own")
     [hook] = hooks_of(paths)
     assert (report_of(paths).outcome, hook.problem) == (
         Outcome.CANCELLED,
-        "it did not end within 0.5 s after somebody asked to stop",
+        "it did not end within 0.5 s of the stop request",
     )
-    assert processes_with(LEFT) == []
+    assert processes_with(nap) == []
     lab.assert_all_evidence_is_valid()
 
 

@@ -16,7 +16,7 @@ from proctor.event.outcome import Outcome
 from proctor.event.trace import ToolCall
 from proctor.evidence.artifacts import Expectation
 from proctor.ids import CallId, TurnId
-from proctor.spec.expect import ExpectSpec, ResultExpect, TraceExpect, Verified, WorkspaceExpect
+from proctor.spec.expect import ExpectedVerdict, ExpectSpec, ResultExpect, TraceExpect, WorkspaceExpect
 
 
 def call(name: str = "shell", given: Any = None, *, kind: ToolKind = "command", ok: bool | None = True) -> ToolCall:
@@ -54,7 +54,7 @@ def measured(calls: Iterable[ToolCall]) -> Metrics:
 
 
 def judged(expect: ExpectSpec, **more: Any) -> Expectation:
-    given = {"outcome": Outcome.COMPLETED, "verified": Verified.UNKNOWN, "claim": CLAIM, "calls": CALLS}
+    given = {"outcome": Outcome.COMPLETED, "verified": ExpectedVerdict.UNKNOWN, "claim": CLAIM, "calls": CALLS}
     more["metrics"] = measured(more.get("calls", CALLS))
     return judge(expect, **{**given, "changed": CHANGED, **more})
 
@@ -130,7 +130,7 @@ MISSED = [
     ),
     (
         ExpectSpec(workspace=WorkspaceExpect(only=["[z-a]"])),
-        "workspace: no glob: in `[z-a]` z comes after a",
+        "workspace: invalid glob: in `[z-a]` z comes after a",
     ),
 ]
 
@@ -155,7 +155,7 @@ def test_calls_are_equal_where_the_metrics_say_so() -> None:
 
 def test_all_misses_are_told_and_nothing_stated_is_nothing_to_meet() -> None:
     everything = ExpectSpec(
-        verified=Verified.YES,
+        verified=ExpectedVerdict.YES,
         outcome=Outcome.FAILED,
         answer="no",
         matches="no",
@@ -179,7 +179,7 @@ def test_an_attempt_that_left_nothing_meets_only_what_allows_nothing() -> None:
 
 def test_of_a_diff_that_was_cut_nothing_is_taken_for_known() -> None:
     found = judged(ExpectSpec(workspace=WorkspaceExpect(untouched=["secret"])), changed=None)
-    assert found.misses == ("workspace: more was changed than workspace.diff tells, so not all of it is known",)
+    assert found.misses == ("workspace: workspace.diff was truncated, so not all changed paths are known",)
 
 
 @pytest.mark.parametrize(("one", "other"), [(True, 1), (1, True), (False, 0), ([True], [1]), ({"a": 1}, {"a": True})])

@@ -8,7 +8,7 @@ from proctor.attempt.policy import violations
 from proctor.event.model import ToolKind
 from proctor.event.trace import ToolCall
 from proctor.ids import CallId, TurnId
-from proctor.spec.running import ToolsSpec
+from proctor.spec.campaign_options import ToolsSpec
 
 
 def call(kind: ToolKind, name: str, given: Any = None) -> ToolCall:

@@ -25,7 +25,7 @@ from proctor.evidence.layout import (
     AttemptPaths,
     RunPaths,
 )
-from proctor.evidence.reader import Problem
+from proctor.evidence.reader import Finding
 from proctor.evidence.validate import Validation
 from tests.attempt.forge import alter_json, alter_rows, reseal
 from tests.attempt.recorded import CLAIM, FIX, NAP, codes, strictly
@@ -40,7 +40,7 @@ pytestmark = pytest.mark.real_agent
 @pytest.mark.parametrize("name", [FIX, CLAIM, NAP])
 def test_what_was_recorded_is_valid(recorded: RunPaths, name: str, is_strict: bool) -> None:
     found = examine(AttemptPaths(recorded.folder / "attempts" / name), is_strict=is_strict)
-    assert found == Validation(kind="attempt", name=name, status=found.status, problems=())
+    assert found == Validation(kind="attempt", name=name, status=found.status, findings=())
     assert found.status == "valid"
 
 
@@ -63,7 +63,9 @@ def test_a_derived_file_that_was_edited_and_sealed_anew_is_not_what_the_frames_g
     found = strictly(fix)
 
     assert found.status == "invalid"
-    assert found.problems == (Problem(code="evidence.derived", file=TOOL_CALLS, detail="not what the frames give"),)
+    assert found.findings == (
+        Finding(code="evidence.derived", file=TOOL_CALLS, detail="differs from what the frames give"),
+    )
 
 
 @pytest.mark.requirement("evidence.claimed-vs-verified")
@@ -99,8 +101,8 @@ def test_a_claim_cannot_be_reported_as_verified(run: RunPaths) -> None:
     alter_json(claim.report, verified=True)
     reseal(claim)
 
-    assert strictly(claim).problems == (
-        Problem(code="evidence.gate", file=REPORT, detail="verified is True, but the probes give False"),
+    assert strictly(claim).findings == (
+        Finding(code="evidence.gate", file=REPORT, detail="verified is True, but the probes give False"),
     )
 
 
@@ -109,8 +111,8 @@ def test_a_diff_that_shows_nothing_of_what_was_changed_is_found_though_sealed_an
     assert fix.workspace_diff.read_bytes(), "something was"
     fix.workspace_diff.write_bytes(b"")
     reseal(fix)
-    detail = "it shows nothing, but the digests of the workspace say otherwise"
-    assert Problem(code="evidence.derived", file=WORKSPACE_DIFF, detail=detail) in strictly(fix).problems
+    detail = "it has no edits, but the digests of the workspace say otherwise"
+    assert Finding(code="evidence.derived", file=WORKSPACE_DIFF, detail=detail) in strictly(fix).findings
 
 
 @pytest.mark.requirement("evidence.validate")
@@ -121,12 +123,12 @@ def test_a_diff_that_shows_edits_where_nothing_was_changed_is_found_though_seale
     assert not claim.workspace_diff.read_bytes()
     claim.workspace_diff.write_bytes(fix.workspace_diff.read_bytes())
     reseal(claim)
-    detail = "it shows edits, but the digests of the workspace say otherwise"
-    assert strictly(claim).problems == (Problem(code="evidence.derived", file=WORKSPACE_DIFF, detail=detail),)
+    detail = "it has edits, but the digests of the workspace say otherwise"
+    assert strictly(claim).findings == (Finding(code="evidence.derived", file=WORKSPACE_DIFF, detail=detail),)
     # What could not be read is told though it may be the same.
     claim.workspace_diff.write_bytes(b"diff --git a/f b/f\nBinary files a/f and b/f differ\n")
     reseal(claim)
-    assert strictly(claim).problems == ()
+    assert strictly(claim).findings == ()
 
 
 def test_a_probe_row_of_another_shape_is_found_though_sealed_anew(fix: AttemptPaths) -> None:
@@ -136,8 +138,8 @@ def test_a_probe_row_of_another_shape_is_found_though_sealed_anew(fix: AttemptPa
 
 
 def test_evidence_of_a_runtime_that_is_not_here_is_not_called_invalid(fix: AttemptPaths) -> None:
-    alter_json(fix.attempt, strategy="goose")
-    alter_json(fix.runner_ref, strategy="goose")
+    alter_json(fix.attempt, runtimeId="goose")
+    alter_json(fix.runner_ref, runtimeId="goose")
     reseal(fix)
     found = strictly(fix)
 

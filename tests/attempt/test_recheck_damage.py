@@ -28,7 +28,7 @@ from proctor.evidence.layout import (
     WORKSPACE_DIFF,
     AttemptPaths,
 )
-from proctor.evidence.reader import MAX_PROBLEMS
+from proctor.evidence.reader import MAX_FINDINGS
 from tests.attempt.forge import alter_json
 from tests.attempt.recorded import CLAIM, codes, strictly
 
@@ -77,7 +77,7 @@ def test_a_file_that_was_shortened_lengthened_or_emptied_is_found(
         path.write_bytes(data)
         found = examine(fix, is_strict=is_strict)
         assert found.status == "invalid"
-        assert name in {problem.file for problem in found.problems}
+        assert name in {finding.file for finding in found.findings}
 
 
 @pytest.mark.requirement("evidence.integrity")
@@ -216,9 +216,9 @@ def test_whatever_lies_there_gets_its_code(fix: AttemptPaths, spoil: Callable[[P
     found = strictly(fix)
 
     assert found.status == "invalid"
-    assert code in {problem.code for problem in found.problems}
-    assert all(problem.file.isprintable() and problem.detail.isprintable() for problem in found.problems)
-    assert len(found.problems) <= MAX_PROBLEMS + 10, "a stream that is none is not told line by line"
+    assert code in {finding.code for finding in found.findings}
+    assert all(finding.file.isprintable() and finding.detail.isprintable() for finding in found.findings)
+    assert len(found.findings) <= MAX_FINDINGS + 10, "a stream that is none is not told line by line"
 
 
 @pytest.mark.requirement("evidence.validate")
@@ -232,7 +232,7 @@ def test_a_row_nested_as_deep_as_can_be_read_does_not_raise(fix: AttemptPaths, n
         deep = {**first, "input": nest} if name == TOOL_CALLS else {**first, "frame": nest}
         fix.folder.joinpath(name).write_bytes(msgspec.json.encode(deep) + b"\n")
         assert strictly(fix).status == "invalid"
-        assert {problem.code for problem in recheck(fix)} <= set(CODES)
+        assert {finding.code for finding in recheck(fix)} <= set(CODES)
 
 
 @pytest.mark.requirement("evidence.validate")
@@ -278,7 +278,7 @@ def test_a_folder_that_is_none_gets_a_code(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path)
     found = [strictly(AttemptPaths(tmp_path / name)) for name in ("nowhere", "file", "link", "file/under")]
 
-    assert [(each.status, [problem.code for problem in each.problems]) for each in found] == [
+    assert [(each.status, [finding.code for finding in each.findings]) for each in found] == [
         ("invalid", ["evidence.not-found"]),
         ("invalid", ["evidence.containment"]),
         ("invalid", ["evidence.containment"]),

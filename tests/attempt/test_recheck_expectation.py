@@ -1,11 +1,12 @@
 """What was expected of a real attempt is judged again from its evidence alone, and a forged judgement is found."""
 
+import json
 from typing import Any
 
 import pytest
 
 from proctor.evidence.artifacts import Expectation
-from proctor.evidence.layout import REPORT, AttemptPaths
+from proctor.evidence.layout import ATTEMPT, REPORT, AttemptPaths
 from tests.attempt.forge import alter_json, reseal
 from tests.attempt.recorded import codes, strictly
 from tests.lab import report_of
@@ -55,7 +56,15 @@ def test_violations_of_a_policy_that_are_left_out_are_found(fix: AttemptPaths) -
     assert codes(strictly(fix)) == {("evidence.derived", REPORT)}
 
 
-def test_an_attempt_whose_policy_was_not_looked_at_is_no_forgery(fix: AttemptPaths) -> None:
-    alter_json(fix.report, policyViolations=None)
+@pytest.mark.parametrize("field", ["policyViolations", "hasChangedFiles", "metrics"])
+def test_report_without_what_every_report_has_is_invalid(fix: AttemptPaths, field: str) -> None:
+    metrics = {**json.loads(fix.report.read_bytes())["metrics"], "toolRetries": None}
+    alter_json(fix.report, **{field: metrics if field == "metrics" else None})
     reseal(fix)
-    assert strictly(fix).status == "valid"
+    assert ("evidence.schema", REPORT) in codes(strictly(fix))
+
+
+def test_record_without_its_expectation_is_invalid(fix: AttemptPaths) -> None:
+    alter_json(fix.attempt, expect=None)
+    reseal(fix)
+    assert ("evidence.schema", ATTEMPT) in codes(strictly(fix))

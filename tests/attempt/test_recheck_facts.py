@@ -27,9 +27,9 @@ def _forge(paths: AttemptPaths, facts: Facts) -> list[str]:
     alter_json(paths.runner_ref, facts=facts)
     reseal(paths)
     found = strictly(paths)
-    assert {(problem.code, problem.file) for problem in found.problems} == {("evidence.derived", RUNNER_REF)}
+    assert {(finding.code, finding.file) for finding in found.findings} == {("evidence.derived", RUNNER_REF)}
     assert found.status == "invalid"
-    return [problem.detail for problem in found.problems]
+    return [finding.detail for finding in found.findings]
 
 
 @pytest.mark.requirement("evidence.validate")

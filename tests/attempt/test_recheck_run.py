@@ -10,7 +10,7 @@ import pytest
 from proctor.attempt.recheck import examine_run
 from proctor.errors import CODES
 from proctor.evidence.layout import FRAMES, SEAL, AttemptPaths, RunPaths, RuntimePaths
-from proctor.evidence.reader import Problem
+from proctor.evidence.reader import Finding
 from proctor.evidence.validate import Validation
 from tests.attempt.forge import Row, alter_json, alter_rows, derive_anew, reseal, reseal_process
 from tests.attempt.recorded import CLAIM, FIX, NAP, codes
@@ -24,7 +24,7 @@ def by_kind(run: RunPaths, *, is_strict: bool = True) -> tuple[Validation, dict[
     """What was found about the run's folder, its attempts and its only process."""
     whole, *attempts, process = examine_run(run, is_strict=is_strict)
     assert (whole.kind, process.kind, {each.kind for each in attempts}) == ("run", "process", {"attempt"})
-    assert {problem.code for each in (whole, *attempts, process) for problem in each.problems} <= set(CODES)
+    assert {finding.code for each in (whole, *attempts, process) for finding in each.findings} <= set(CODES)
     return whole, {each.name: each for each in attempts}, process
 
 
@@ -56,9 +56,9 @@ def test_a_frame_that_was_taken_out_of_an_attempt_is_missed_though_all_is_sealed
     derive_anew(claim)
     reseal(claim)
 
-    [problem] = by_kind(run)[2].problems
-    assert (problem.code, problem.file) == ("evidence.counts", FRAMES)
-    assert "frames came in" in problem.detail
+    [finding] = by_kind(run)[2].findings
+    assert (finding.code, finding.file) == ("evidence.counts", FRAMES)
+    assert "frames came in" in finding.detail
 
 
 @pytest.mark.requirement("runtime.events.lossless")
@@ -83,7 +83,7 @@ def test_one_flipped_byte_of_a_process_is_found(run: RunPaths, process: RuntimeP
         path.write_bytes(flipped)
         found = by_kind(run)[2]
         assert found.status == "invalid", f"byte {place}"
-        assert name in {problem.file for problem in found.problems}, f"byte {place}"
+        assert name in {finding.file for finding in found.findings}, f"byte {place}"
 
 
 def without_frames(process: RuntimePaths) -> tuple[str, str]:
@@ -157,7 +157,7 @@ def test_where_an_attempt_was_cut_off_nothing_is_counted(run: RunPaths) -> None:
 
     assert attempts[NAP].status == process.status == "partial"
     detail = f"the frames of {NAP} cannot be counted"
-    assert process.problems == (Problem(code="evidence.partial", file=FRAMES, detail=detail),)
+    assert process.findings == (Finding(code="evidence.partial", file=FRAMES, detail=detail),)
 
 
 def test_a_process_that_is_gone_is_missed_by_its_attempts(run: RunPaths, process: RuntimePaths) -> None:

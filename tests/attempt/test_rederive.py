@@ -14,15 +14,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from proctor.attempt import rederive as module
-from proctor.attempt.derive import Derivation, Derived
-from proctor.attempt.recheck import Fate, examine, recheck, restore
+from proctor.attempt.derive import Derivation, DerivedResult
+from proctor.attempt.recheck import FileStatus, examine, recheck, restore
 from proctor.attempt.rederive import rederive
 from proctor.errors import EvidenceError
 from proctor.event.model import Event, TextSaid, ToolEnded, TurnBegan, UsageReported
 from proctor.event.row import Row
 from proctor.evidence.chain import ChainHead, chain_rows
 from proctor.evidence.layout import FEEDBACK, REPORT, RUNNER_REF, TOOL_CALLS, TRANSCRIPT, AttemptPaths, RunPaths
-from proctor.evidence.reader import Problem
+from proctor.evidence.reader import Finding
 from proctor.runtime.base import Normalizer
 from proctor.runtime.codex_app_server import RUNTIME
 from tests.lab import rows_of
@@ -65,7 +65,7 @@ def test_another_process_restores_the_sealed_bytes_from_the_frames_alone(run: Ru
     )
 
     assert done.stderr == b""
-    both_back = {"files": {TOOL_CALLS: "restored", TRANSCRIPT: "restored"}, "problems": []}
+    both_back = {"files": {TOOL_CALLS: "restored", TRANSCRIPT: "restored"}, "findings": []}
     assert msgspec.json.decode(done.stdout) == [both_back] * 3
     assert [{name: (paths.folder / name).read_bytes() for name in DERIVED} for paths in attempts] == sealed
     assert [examine(paths, is_strict=True).status for paths in attempts] == ["valid"] * 3
@@ -83,7 +83,7 @@ def test_it_makes_no_difference_in_which_batches_the_rows_come(recorded: RunPath
         assert derived_from(batches) == (again.derived, again.files)
 
 
-def derived_from(batches: Iterable[Iterable[Row]]) -> tuple[Derived, dict[str, bytes]]:
+def derived_from(batches: Iterable[Iterable[Row]]) -> tuple[DerivedResult, dict[str, bytes]]:
     files = {name: bytearray() for name in DERIVED}
     heads = {name: ChainHead() for name in DERIVED}
 
@@ -166,10 +166,10 @@ def test_a_normalizer_that_changed_does_not_give_what_was_recorded(
     fix: AttemptPaths, monkeypatch: pytest.MonkeyPatch, mutant: type[Mutant], files: set[str]
 ) -> None:
     monkeypatch.setattr(module, "runtime_by_id", lambda _: _MutantRuntime(mutant))
-    problems = recheck(fix)
+    findings = recheck(fix)
 
-    assert {problem.code for problem in problems} == {"evidence.derived"}
-    assert {problem.file for problem in problems} == files
+    assert {finding.code for finding in findings} == {"evidence.derived"}
+    assert {finding.file for finding in findings} == files
     assert examine(fix, is_strict=True).status == "invalid"
 
 
@@ -190,7 +190,7 @@ def test_a_derived_file_that_is_there_is_never_written_to(fix: AttemptPaths) -> 
     fix.transcript.write_bytes(b"edited\n")
     fix.tool_calls.unlink()
 
-    assert restore(fix).files == {TOOL_CALLS: Fate.RESTORED, TRANSCRIPT: Fate.DIFFERS}
+    assert restore(fix).files == {TOOL_CALLS: FileStatus.RESTORED, TRANSCRIPT: FileStatus.DIFFERS}
     assert fix.transcript.read_bytes() == b"edited\n"
 
 
@@ -198,7 +198,7 @@ def test_what_the_frames_no_longer_give_is_not_put_back(fix: AttemptPaths) -> No
     delete_derived(fix)
     fix.frames.write_bytes(fix.frames.read_bytes().replace(b"Hello, world", b"Hello, moon!"))
 
-    assert restore(fix).files == {TOOL_CALLS: Fate.DIFFERS, TRANSCRIPT: Fate.RESTORED}
+    assert restore(fix).files == {TOOL_CALLS: FileStatus.DIFFERS, TRANSCRIPT: FileStatus.RESTORED}
     assert not fix.tool_calls.exists()
 
 
@@ -207,8 +207,8 @@ def test_without_a_seal_nothing_says_what_was_there(fix: AttemptPaths) -> None:
     fix.tool_calls.unlink()
     restored = restore(fix)
 
-    assert restored.files == {TOOL_CALLS: Fate.ABSENT, TRANSCRIPT: Fate.SAME}
-    assert restored.problems == (Problem(code="evidence.partial", file="seal.json", detail="no seal"),)
+    assert restored.files == {TOOL_CALLS: FileStatus.ABSENT, TRANSCRIPT: FileStatus.SAME}
+    assert restored.findings == (Finding(code="evidence.partial", file="seal.json", detail="no seal"),)
     assert not fix.tool_calls.exists()
 
 

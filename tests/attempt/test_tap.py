@@ -12,8 +12,8 @@ import pytest
 
 from proctor.attempt.derive import Derivation
 from proctor.attempt.tap import RecordingTap
-from proctor.event.model import Asked, Event, Noted, TextSaid, TextStreamed
-from proctor.event.row import Dir, Row, StepTaken
+from proctor.event.model import Event, FrameNoted, RequestSent, TextSaid, TextStreamed
+from proctor.event.row import Direction, Row, StepTaken
 from proctor.evidence.recorder import FrameLog
 from proctor.evidence.redact import Redactor, TextStream
 from proctor.evidence.secrets import Secret
@@ -76,22 +76,22 @@ def said(text: str) -> bytes:
 
 @pytest.mark.requirement("evidence.crash-safe")
 def test_a_row_stands_on_disk_before_anybody_sees_what_it_means(attempt: Attempt) -> None:
-    attempt.tap.stage(Dir.OUT, b'{"id":1,"method":"thread/start","params":{}}')
+    attempt.tap.stage(Direction.OUT, b'{"id":1,"method":"thread/start","params":{}}')
     assert (attempt.events, attempt.rows()) == ([], [])
     attempt.tap.commit()
-    attempt.tap.stage(Dir.OUT, b'{"method":"initialized"}')
-    attempt.tap.say(StepTaken(step="signalled"))
+    attempt.tap.stage(Direction.OUT, b'{"method":"initialized"}')
+    attempt.tap.record(StepTaken(step="signalled"))
     at_ms = FakeClock().wall_ms()
     assert attempt.events == [
-        Asked(method="thread/start", frame=1, at_ms=at_ms),
-        Asked(method="initialized", frame=2, at_ms=at_ms),
-        Noted(native="signalled", frame=3, at_ms=at_ms),
+        RequestSent(method="thread/start", frame=1, at_ms=at_ms),
+        RequestSent(method="initialized", frame=2, at_ms=at_ms),
+        FrameNoted(native="signalled", frame=3, at_ms=at_ms),
     ]
     assert attempt.on_disk == [1, 3, 3]
 
 
 def test_the_events_are_those_of_the_redacted_rows_and_the_tail_follows(attempt: Attempt) -> None:
-    attempt.tap.stage(Dir.IN, said("The key is sk-live-0123 or sk-liv"), stream=DELTA)
+    attempt.tap.stage(Direction.IN, said("The key is sk-live-0123 or sk-liv"), stream=DELTA)
     attempt.tap.commit()
     attempt.tap.release("t|m|")
     assert [event.text for event in attempt.events if isinstance(event, TextStreamed)] == [
@@ -103,17 +103,17 @@ def test_the_events_are_those_of_the_redacted_rows_and_the_tail_follows(attempt:
 
 @pytest.mark.requirement("schedule.recovery")
 def test_a_full_disk_is_kept_as_a_failure_and_nothing_more_is_written(attempt: Attempt) -> None:
-    attempt.tap.stage(Dir.OUT, b'{"method":"initialized"}')
+    attempt.tap.stage(Direction.OUT, b'{"method":"initialized"}')
     attempt.tap.commit()
     with full_disk(attempt.log):
-        attempt.tap.stage(Dir.IN, said("lost"))
+        attempt.tap.stage(Direction.IN, said("lost"))
         attempt.tap.commit()
     assert attempt.tap.failure is not None
     assert attempt.tap.failure.code == "machine.disk-full"
     first = attempt.tap.failure
-    attempt.tap.stage(Dir.IN, said("later"))
+    attempt.tap.stage(Direction.IN, said("later"))
     attempt.tap.commit()
-    attempt.tap.say(StepTaken(step="later"))
+    attempt.tap.record(StepTaken(step="later"))
     attempt.tap.release("")
     assert attempt.tap.failure is first
     assert (len(attempt.rows()), len(attempt.events)) == (1, 1)
@@ -129,7 +129,7 @@ class Faulty:
 def test_a_normalizer_that_raises_breaks_its_attempt_and_nothing_else(tmp_path: Path) -> None:
     attempt = Attempt(tmp_path / "frames.jsonl", normalizer=Faulty())
     with attempt.log:
-        attempt.tap.stage(Dir.IN, said("x"))
+        attempt.tap.stage(Direction.IN, said("x"))
         attempt.tap.commit()
     assert attempt.tap.failure is not None
     assert (attempt.tap.failure.code, attempt.tap.failure.what) == ("run.harness", "ZeroDivisionError: at row 1")

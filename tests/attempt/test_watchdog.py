@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proctor.attempt.watchdog import LAG_S, TICK_S, Fired, Overspent, Watch, under_watch
+from proctor.attempt.watchdog import LAG_S, TICK_S, ClockExpiry, TokenLimitExceeded, Watch, under_watch
 from proctor.errors import HangupError, MachineError, ProctorError
 from proctor.testing.clock import FakeClock
 from tests.runtime.twin import run
 
-ATTEMPT = Fired(clock="attempt", limit_ms=9000)
-TURN = Fired(clock="turn", limit_ms=5000)
-STALL = Fired(clock="stall", limit_ms=2000)
+ATTEMPT = ClockExpiry(clock="attempt", limit_ms=9000)
+TURN = ClockExpiry(clock="turn", limit_ms=5000)
+STALL = ClockExpiry(clock="stall", limit_ms=2000)
 
 
 def new_watch(now_s: float = 0.0) -> Watch:
@@ -28,9 +28,9 @@ def new_watch(now_s: float = 0.0) -> Watch:
 @pytest.mark.requirement("attempt.clocks")
 def test_the_stall_clock_counts_from_the_last_thing_heard() -> None:
     watch = new_watch()
-    assert watch.fired(1.5) is None
+    assert watch.expired(1.5) is None
     watch.heard(1.5)
-    assert (watch.fired(3.0), watch.fired(3.5)) == (None, STALL)
+    assert (watch.expired(3.0), watch.expired(3.5)) == (None, STALL)
 
 
 @pytest.mark.requirement("attempt.clocks")
@@ -38,7 +38,7 @@ def test_the_turn_clock_counts_from_the_turn_and_what_is_heard_does_not_move_it(
     watch = new_watch()
     watch.turn_began(1.0)
     watch.heard(5.5)
-    assert (watch.fired(5.5), watch.fired(6.0)) == (None, TURN)
+    assert (watch.expired(5.5), watch.expired(6.0)) == (None, TURN)
 
 
 @pytest.mark.requirement("attempt.clocks")
@@ -46,28 +46,28 @@ def test_the_attempt_clock_counts_from_the_start_and_comes_first() -> None:
     watch = new_watch()
     watch.turn_began(8.0)
     watch.heard(8.5)
-    assert (watch.fired(8.5), watch.fired(9.0)) == (None, ATTEMPT)
-    assert watch.fired(100.0) == ATTEMPT
+    assert (watch.expired(8.5), watch.expired(9.0)) == (None, ATTEMPT)
+    assert watch.expired(100.0) == ATTEMPT
 
 
 def test_a_turn_that_begins_late_is_not_blamed_for_the_silence_before_it() -> None:
     watch = new_watch()
     watch.turn_began(1.5)
-    assert (watch.fired(3.0), watch.fired(3.5)) == (None, STALL)
+    assert (watch.expired(3.0), watch.expired(3.5)) == (None, STALL)
 
 
 def test_what_was_heard_earlier_moves_nothing() -> None:
     watch = new_watch(now_s=1.0)
     watch.heard(0.0)
-    assert watch.fired(3.0) == STALL
+    assert watch.expired(3.0) == STALL
 
 
 def test_our_own_absence_is_taken_off_the_silence_and_off_nothing_else() -> None:
     watch = new_watch()
     watch.turn_began(0.0)
-    watch.pardon(3.0)
-    assert watch.fired(4.5) is None
-    assert watch.fired(5.0) == TURN
+    watch.discount_lag(3.0)
+    assert watch.expired(4.5) is None
+    assert watch.expired(5.0) == TURN
 
 
 def test_all_clocks_stand_while_somebody_else_is_waited_for() -> None:
@@ -75,32 +75,32 @@ def test_all_clocks_stand_while_somebody_else_is_waited_for() -> None:
     watch.turn_began(1.0)
     watch.hold(2.0)
     watch.hold(3.0)
-    watch.let_go(50.0)
-    assert watch.fired(1000.0) is None
-    watch.let_go(102.0)
+    watch.release(50.0)
+    assert watch.expired(1000.0) is None
+    watch.release(102.0)
     watch.heard(103.0)
-    assert (watch.fired(104.9), watch.fired(105.0)) == (None, STALL)
+    assert (watch.expired(104.9), watch.expired(105.0)) == (None, STALL)
     watch.heard(105.9)
-    assert (watch.fired(105.9), watch.fired(106.0)) == (None, TURN)
+    assert (watch.expired(105.9), watch.expired(106.0)) == (None, TURN)
     watch.turn_ended()
     watch.heard(108.0)
-    assert (watch.fired(108.9), watch.fired(109.0)) == (None, ATTEMPT)
+    assert (watch.expired(108.9), watch.expired(109.0)) == (None, ATTEMPT)
 
 
 @pytest.mark.parametrize("left_ms", [3000, 20_000])
 def test_a_clock_over_more_than_the_attempt_stands_for_nobody(left_ms: int) -> None:
     watch = Watch(now_s=0, attempt_ms=9000, turn_ms=5000, stall_ms=2000, left=("campaign", left_ms))
     watch.hold(1.0)
-    assert (watch.fired(left_ms / 1000 - 0.1), watch.fired(left_ms / 1000)) == (
+    assert (watch.expired(left_ms / 1000 - 0.1), watch.expired(left_ms / 1000)) == (
         None,
-        Fired(clock="campaign", limit_ms=left_ms),
+        ClockExpiry(clock="campaign", limit_ms=left_ms),
     )
 
 
-@pytest.mark.parametrize(("left_ms", "first"), [(8999, Fired(clock="mission", limit_ms=8999)), (9000, ATTEMPT)])
-def test_of_the_clocks_round_an_attempt_the_one_that_ran_out_first_counts(left_ms: int, first: Fired) -> None:
+@pytest.mark.parametrize(("left_ms", "first"), [(8999, ClockExpiry(clock="mission", limit_ms=8999)), (9000, ATTEMPT)])
+def test_of_the_clocks_round_an_attempt_the_one_that_ran_out_first_counts(left_ms: int, first: ClockExpiry) -> None:
     watch = Watch(now_s=0, attempt_ms=9000, turn_ms=5000, stall_ms=2000, left=("mission", left_ms))
-    assert watch.fired(100.0) == first
+    assert watch.expired(100.0) == first
 
 
 @given(st.lists(st.integers(0, 4000), max_size=8), st.integers(0, 20_000))
@@ -109,7 +109,7 @@ def test_a_stall_is_a_silence_of_at_least_its_limit(heard_ms: list[int], now_ms:
     for at_ms in heard_ms:
         watch.heard(at_ms / 1000)
     silence_ms = now_ms - max([0, *heard_ms])
-    fired = watch.fired(now_ms / 1000)
+    fired = watch.expired(now_ms / 1000)
     # A millisecond around the limit is left to how fractions are spelled.
     if silence_ms > 2000:
         assert fired == STALL
@@ -132,7 +132,7 @@ class Watched:
         self.told: list[Any] = []
         self.is_told = anyio.Event()
 
-    def on_stop(self, cause: Fired | Overspent | ProctorError) -> None:
+    def on_stop(self, cause: ClockExpiry | TokenLimitExceeded | ProctorError) -> None:
         self.told.append(cause)
         self.is_told.set()
 
@@ -186,7 +186,7 @@ def test_a_clock_that_runs_out_ends_the_work() -> None:
         watched.clock.advance(1.0)
         return await watched.go(for_ever)
 
-    assert run(test) == [Fired(clock="attempt", limit_ms=1000)]
+    assert run(test) == [ClockExpiry(clock="attempt", limit_ms=1000)]
 
 
 def test_silence_ends_the_work_and_what_is_heard_keeps_it_going() -> None:
@@ -205,7 +205,7 @@ def test_silence_ends_the_work_and_what_is_heard_keeps_it_going() -> None:
         return watched.clock.steady_s() - watched.heard_s, told
 
     silence_s, told = run(test)
-    assert told == [Fired(clock="stall", limit_ms=300)]
+    assert told == [ClockExpiry(clock="stall", limit_ms=300)]
     assert silence_s >= 0.3
 
 
@@ -236,7 +236,7 @@ def test_being_asked_to_stop_ends_the_work_and_is_no_clock() -> None:
 
         return await watched.go(work)
 
-    assert run(test) == [Fired(clock=None)]
+    assert run(test) == [ClockExpiry(clock=None)]
 
 
 def test_a_record_that_cannot_be_kept_ends_the_work() -> None:
@@ -263,7 +263,7 @@ def test_an_error_while_the_work_is_being_ended_does_not_hide_what_ended_it() ->
 
         return await watched.go(work)
 
-    assert run(test) == [Fired(clock=None)]
+    assert run(test) == [ClockExpiry(clock=None)]
 
 
 def test_the_cause_is_told_before_the_work_is_cut_off() -> None:
@@ -279,7 +279,7 @@ def test_the_cause_is_told_before_the_work_is_cut_off() -> None:
 
         return await watched.go(work)
 
-    assert run(test) == [Fired(clock=None), "cut off"]
+    assert run(test) == [ClockExpiry(clock=None), "cut off"]
 
 
 def test_a_clock_that_runs_out_while_the_end_is_cleaned_up_is_told_and_does_not_cut_that_short() -> None:
@@ -294,7 +294,7 @@ def test_a_clock_that_runs_out_while_the_end_is_cleaned_up_is_told_and_does_not_
 
         return await watched.go(work)
 
-    assert run(test) == [Fired(clock="attempt", limit_ms=1000)]
+    assert run(test) == [ClockExpiry(clock="attempt", limit_ms=1000)]
 
 
 def test_cancelling_whoever_waits_passes_through() -> None:

@@ -1,19 +1,19 @@
-"""Cells that wait, and a scheduler that has them."""
+"""Trials that wait, and a scheduler that has them."""
 
 from collections.abc import Iterable
 
-from proctor.campaign.schedule import ALL, After, Job, Scheduler
-from proctor.ids import CellId, FlowId
+from proctor.campaign.schedule import ALL, AttemptEnd, Job, Scheduler
+from proctor.ids import FlowId, TrialId
 from proctor.plan.recover import Remedy
 
 PROVIDER = "provider:p"
-WELL = After(remedy=Remedy.NONE)
+WELL = AttemptEnd(remedy=Remedy.NONE)
 RATE = "provider.rate-limited"
 QUOTA = "provider.usage-limit"
 
 
 def job(name: str, *, flow: str = "f", keys: tuple[str, ...] = (PROVIDER,), priority: int = 0) -> Job:
-    return Job(cell=CellId(name), flow=FlowId(flow), keys=keys, priority=priority)
+    return Job(trial=TrialId(name), flow=FlowId(flow), keys=keys, priority=priority)
 
 
 def scheduler(*jobs: Job, parallel: int = 8, backoff_s: float = 2.0, longest_wait_s: float = 21600.0) -> Scheduler:
@@ -32,13 +32,13 @@ def started(made: Scheduler, *, now_s: float) -> list[Job]:
 
 
 def names(these: Iterable[Job]) -> list[str]:
-    return [each.cell for each in these]
+    return [each.trial for each in these]
 
 
 def level(made: Scheduler, key: str = PROVIDER) -> float:
     return made.throttle(key).now
 
 
-def refusal(code: str, *, retry_after_s: float | None = None) -> After:
+def refusal(code: str, *, retry_after_s: float | None = None) -> AttemptEnd:
     remedy = Remedy.PARK if code == QUOTA else Remedy.YIELD
-    return After(remedy=remedy, code=code, retry_after_s=retry_after_s)
+    return AttemptEnd(remedy=remedy, code=code, retry_after_s=retry_after_s)

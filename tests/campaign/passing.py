@@ -3,11 +3,11 @@
 from dataclasses import dataclass, field
 
 from proctor.attempt.model import AttemptResult
-from proctor.campaign.live import Picture
+from proctor.campaign.live import LiveView
 from proctor.clock import SystemClock
 from proctor.evidence.live import Live, LiveLimit
-from proctor.ids import AttemptId, StrategyId
-from proctor.report.words import deed
+from proctor.ids import AttemptId, RuntimeId
+from proctor.report.format_values import deed
 
 
 class JumpingClock(SystemClock):
@@ -23,10 +23,10 @@ class JumpingClock(SystemClock):
 
 
 @dataclass(slots=True, kw_only=True)
-class Looking(Picture):
+class Looking(LiveView):
     """Keeps each picture that was taken when something was told of limits, and in what order attempts came.
 
-    `first_s` pass after the first picture, and after each attempt what its cell waits for: `pauses_ms`, by attempt.
+    `first_s` pass after the first picture, and after each attempt what its trial waits for: `pauses_ms`, by attempt.
     """
 
     clock: JumpingClock = field(default_factory=JumpingClock)
@@ -35,12 +35,12 @@ class Looking(Picture):
     order: list[AttemptId] = field(default_factory=list)
     pauses_ms: dict[AttemptId, int | None] = field(default_factory=dict)
 
-    def claimed(self, attempt: AttemptId, *, strategy: StrategyId) -> None:
-        Picture.claimed(self, attempt, strategy=strategy)
+    def started(self, attempt: AttemptId, *, runtime_id: RuntimeId) -> None:
+        LiveView.started(self, attempt, runtime_id=runtime_id)
         self.order.append(attempt)
 
     def scheduled(self, limits: tuple[LiveLimit, ...], *, waiting: int) -> None:
-        Picture.scheduled(self, limits, waiting=waiting)
+        LiveView.scheduled(self, limits, waiting=waiting)
         live = self.look()
         assert live is not None
         self.seen.append(live)
@@ -48,7 +48,7 @@ class Looking(Picture):
         self.first_s = 0.0
 
     def settled(self, result: AttemptResult, *, usd: float | None, retry_at_ms: int | None, is_settled: bool) -> None:
-        Picture.settled(self, result, usd=usd, retry_at_ms=retry_at_ms, is_settled=is_settled)
+        LiveView.settled(self, result, usd=usd, retry_at_ms=retry_at_ms, is_settled=is_settled)
         pause_ms = None if retry_at_ms is None else retry_at_ms - self.clock.wall_ms()
         self.pauses_ms[result.attempt_id] = pause_ms
         self.clock.jumped_s += (pause_ms or 0) / 1000

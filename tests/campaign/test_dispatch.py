@@ -18,13 +18,13 @@ from proctor.campaign.watch import CampaignWatcher
 from proctor.clock import SYSTEM_CLOCK, SystemClock
 from proctor.evidence.live import LiveLimit
 from proctor.evidence.sync import Sync
-from proctor.ids import AttemptId, StrategyId
+from proctor.ids import AttemptId, RuntimeId
 from proctor.spec.load import load_spec
-from proctor.transport.fault import Alter, Break, FaultChannel
+from proctor.transport.fault import Alter, FaultChannel, LineFault
 from tests.campaign.passing import Looking, looking
 from tests.runtime.twin import run
 
-CELLS = 4
+TRIALS = 4
 
 
 class CountingClock(SystemClock):
@@ -57,10 +57,10 @@ def test_a_slow_disk_that_has_all_it_may_have_keeps_nobody_busy(
         yield sync
 
     monkeypatch.setattr(running, "open_sync", slow)
-    spec = written(tmp_path, monkeypatch, spec_of(CELLS, isolation="shared"), parallel=1)
+    spec = written(tmp_path, monkeypatch, spec_of(TRIALS, isolation="shared"), parallel=1)
     counting = Counting()
     result = run(lambda: run_campaign(load_spec(spec), root=tmp_path / "evidence", watcher=counting, clock=clock))
-    assert (result.how, len(result.attempts)) == ("done", CELLS)
+    assert (result.how, len(result.attempts)) == ("done", TRIALS)
     assert counting.most <= 2, "as many again wait for the disk, and no more"
     assert not clock.is_enough.is_set(), "it asked for the time again and again"
 
@@ -71,7 +71,7 @@ class Counting(CampaignWatcher):
     def __init__(self) -> None:
         self.most = self.now = 0
 
-    def claimed(self, attempt: AttemptId, *, strategy: StrategyId) -> None:
+    def started(self, attempt: AttemptId, *, runtime_id: RuntimeId) -> None:
         self.now += 1
         self.most = max(self.most, self.now)
 
@@ -97,7 +97,7 @@ def campaign(spec: Path, look: Looking, *, failures: int = 0, error: Mapping[str
         said["params"]["turn"].update(status="failed", error=error)
         return msgspec.json.encode(said)
 
-    plan = [Break(at=lambda line: b'"turn/completed"' in line, how=Alter(to=fail), times=failures)]
+    plan = [LineFault(at=lambda line: b'"turn/completed"' in line, how=Alter(to=fail), times=failures)]
     result = run(
         lambda: run_campaign(
             load_spec(spec),
@@ -117,7 +117,7 @@ def retry_times(spec: Path) -> list[int | None]:
 
 
 @pytest.mark.requirement("schedule.recovery")
-def test_a_cell_is_tried_again_after_pauses_that_double_as_often_as_the_spec_says(
+def test_a_trial_is_tried_again_after_pauses_that_double_as_often_as_the_spec_says(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spec = written(tmp_path, monkeypatch, spec_of(1, isolation="shared"), parallel=1, retries=2, backoff="100s")
@@ -161,13 +161,13 @@ def test_a_quota_is_waited_for_as_long_as_it_is_told_unless_the_spec_says_otherw
 def test_what_the_spec_says_of_limits_and_starts_is_what_the_attempts_count_against(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    limits = {"strategies": {"codex_app_server": 5}, "providers": {"bench": 4}, "per_credential": 3}
+    limits = {"runtimes": {"codex_app_server": 5}, "providers": {"bench": 4}, "per_credential": 3}
     look = looking()
     spec = written(tmp_path, monkeypatch, spec_of(8, isolation="shared"), parallel=6, **limits)
     assert campaign(spec, look) == "done"
     assert look.seen[0].limits == (
         LiveLimit(key="all", most=6, now=6, taken=3),
-        LiveLimit(key="strategy:codex_app_server", most=5, now=5, taken=3),
+        LiveLimit(key="runtime:codex_app_server", most=5, now=5, taken=3),
         LiveLimit(key="provider:bench", most=4, now=4, taken=3),
         LiveLimit(key=f"credential:{KEY}", most=3, now=3, taken=3),
     )

@@ -12,8 +12,8 @@ from proctor.evidence.artifacts import PlanFile
 from proctor.evidence.layout import RootPaths, write_artifact
 from proctor.evidence.redact import Redactor
 from proctor.ids import CampaignId
-from proctor.spec.load import Given, load_spec
-from proctor.spec.running import SelectSpec
+from proctor.spec.campaign_options import SelectSpec
+from proctor.spec.load import SpecOverrides, load_spec
 
 SPEC = """\
 version: 1
@@ -47,7 +47,7 @@ def spec(tmp_path: Path) -> Path:
 def test_mission_files_templates_and_prices_are_frozen_with_the_selection(spec: Path, tmp_path: Path) -> None:
     paths = RootPaths(tmp_path / "root").campaign(CampaignId("night-1"))
     paths.create()
-    loaded = load_spec(spec, given=Given(select=SelectSpec(ids=["a"])))
+    loaded = load_spec(spec, overrides=SpecOverrides(select=SelectSpec(ids=["a"])))
     frozen = freeze(loaded, paths=paths, workspaces=tmp_path / "bases", redactor=Redactor([]))
     index = msgspec.json.decode((paths.spec_snapshot / "index.json").read_bytes(), type=FrozenFiles)
     asked = ("careful.txt", "missions/a.md", "missions/b.md", "prices.yaml")
@@ -63,12 +63,12 @@ def test_mission_files_templates_and_prices_are_frozen_with_the_selection(spec: 
             "missions/b.md": "file-2.md",
             "prices.yaml": "file-3.yaml",
         },
-        given=Given(select=SelectSpec(ids=["a"])),
+        given=SpecOverrides(select=SelectSpec(ids=["a"])),
     )
     kept = {name: (paths.spec_snapshot / at).read_text() for name, at in index.names.items()}
     assert kept == {name: text for name, text in FILES.items() if name != "spec.yaml"}
     assert set(frozen.snapshot) == {"spec.yaml", "index.json", *index.names.values()}
-    assert [cell.id for cell in frozen.plan.cells] == ["a.native.r1"]
+    assert [trial.id for trial in frozen.plan.trials] == ["a.native.r1"]
 
 
 def test_what_is_wrong_with_a_workspace_is_told_at_the_mission_that_names_it(spec: Path, tmp_path: Path) -> None:

@@ -1,21 +1,21 @@
-"""What a run writes down of its lanes: in batches, and never in the way of the run."""
+"""What a run writes down of its runtimes: in batches, and never in the way of the run."""
 
 from pathlib import Path
 
 import pytest
 
-from proctor.campaign.health import BATCH, HealthBook
+from proctor.campaign.health import BATCH, HealthRecorder
 from proctor.event.outcome import Outcome
-from proctor.evidence.health import LaneKey, read_health
-from proctor.ids import StrategyId
+from proctor.evidence.health import ProgramKey, read_health
+from proctor.ids import RuntimeId
 from proctor.testing.clock import FakeClock
 from tests.runtime.twin import run
 
-LANE = LaneKey(StrategyId("codex"), "aa")
+PROGRAM = ProgramKey(RuntimeId("codex"), "aa")
 
 
 def counted(path: Path) -> tuple[int, int, int, str | None]:
-    its = read_health(path)[LANE]
+    its = read_health(path)[PROGRAM]
     return its.starts, its.failed_starts, its.crashes, its.last_code
 
 
@@ -24,7 +24,7 @@ def test_how_an_attempt_ended_says_how_its_agent_started_and_whether_it_crashed(
     path = tmp_path / "health.db"
 
     async def test() -> None:
-        book = HealthBook(path=path, clock=FakeClock())
+        book = HealthRecorder(path=path, clock=FakeClock())
         for outcome, code in (
             (Outcome.COMPLETED, None),
             (Outcome.FAILED, "provider.quota"),
@@ -36,7 +36,7 @@ def test_how_an_attempt_ended_says_how_its_agent_started_and_whether_it_crashed(
             (Outcome.REFUSED, "machine.disk-full"),
             (Outcome.CANCELLED, "run.cancelled"),
         ):
-            book.ended(LANE, outcome=outcome, code=code)
+            book.ended(PROGRAM, outcome=outcome, code=code)
         await book.write(least=1)
         assert book.warnings == ()
 
@@ -48,15 +48,15 @@ def test_a_batch_is_one_transaction_and_a_few_wait_for_the_end(tmp_path: Path) -
     path = tmp_path / "health.db"
 
     async def test() -> None:
-        book = HealthBook(path=path, clock=FakeClock())
+        book = HealthRecorder(path=path, clock=FakeClock())
         for _ in range(BATCH - 1):
-            book.started(LANE)
+            book.started(PROGRAM)
         await book.write()
         assert not path.exists()
-        book.started(LANE)
+        book.started(PROGRAM)
         await book.write()
         assert counted(path) == (BATCH, 0, 0, None)
-        book.started(LANE, code="peer.hangup")
+        book.started(PROGRAM, code="peer.hangup")
         await book.write()
         assert counted(path) == (BATCH, 0, 0, None)
         await book.write(least=1)
@@ -70,8 +70,8 @@ def test_what_cannot_be_written_is_a_warning_and_no_more(tmp_path: Path) -> None
     path.parent.write_text("no folder")
 
     async def test() -> tuple[str, ...]:
-        book = HealthBook(path=path, clock=FakeClock())
-        book.started(LANE)
+        book = HealthRecorder(path=path, clock=FakeClock())
+        book.started(PROGRAM)
         await book.write(least=1)
         return book.warnings
 

@@ -14,7 +14,7 @@ from proctor.campaign.hosts import HostPool
 from proctor.errors import MachineError, PeerError, ProctorError
 from proctor.fact import Fact
 from proctor.ids import FlowId, ProcessId
-from proctor.runtime.base import Session, SessionAsk, Tap
+from proctor.runtime.base import Session, SessionRequest, Tap
 from proctor.spec.model import Isolation
 from tests.runtime.twin import run
 
@@ -30,7 +30,7 @@ class FakeHost:
     facts: Mapping[str, Fact] = field(default_factory=dict)
     frames_in: int = 0
 
-    def open_session(self, ask: SessionAsk, tap: Tap) -> AbstractAsyncContextManager[Session]:
+    def open_session(self, request: SessionRequest, tap: Tap) -> AbstractAsyncContextManager[Session]:
         raise AssertionError("a pool opens no session")
 
 

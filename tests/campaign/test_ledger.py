@@ -10,29 +10,29 @@ from typing import Any
 import anyio
 import pytest
 
-from proctor.campaign import ledger
-from proctor.campaign.ledger import VERSION, GroupCommit, Ledger, open_ledger
 from proctor.errors import MachineError
-from proctor.event.metrics import MetricsFold
 from proctor.event.outcome import Outcome
 from proctor.evidence import database
-from proctor.evidence.artifacts import AttemptReport, Expectation
-from proctor.ids import AttemptId, CellId, Digest, FlowId, MissionId, RunId
-from proctor.plan.model import Cell, Limits, Plan
-from proctor.spec.running import GatesSpec
+from proctor.ids import AttemptId, Digest, FlowId, MissionId, RunId, TrialId
+from proctor.ledger import writer
+from proctor.ledger.schema import VERSION
+from proctor.ledger.writer import GroupCommit, Ledger, open_ledger
+from proctor.plan.model import Limits, Plan, Trial
+from proctor.spec.campaign_options import GatesSpec
 from tests.plan.made import SCHEDULE
+from tests.report.made import summary
 from tests.runtime.twin import run
 
 RUN = RunId("r")
-CELLS = 40
+TRIALS = 40
 PLAN = Plan(
     campaign="c",
     digest=Digest("sha256:0"),
     flows=(),
     limits=Limits(attempt_ms=3, turn_ms=2, stall_ms=1),
-    cells=tuple(
-        Cell(id=CellId(f"m.f.r{n}"), mission=MissionId("m"), flow=FlowId("f"), repeat=n, digest=Digest("sha256:0"))
-        for n in range(1, CELLS + 1)
+    trials=tuple(
+        Trial(id=TrialId(f"m.f.r{n}"), mission=MissionId("m"), flow=FlowId("f"), repeat=n, digest=Digest("sha256:0"))
+        for n in range(1, TRIALS + 1)
     ),
     schedule=SCHEDULE,
     gates=GatesSpec(),
@@ -60,9 +60,9 @@ async def committing(book: Ledger, path: Path) -> AsyncIterator[GroupCommit]:
         commit.close()
 
 
-def claim(number: int) -> ledger.Statement:
-    cell = PLAN.cells[number - 1].id
-    return ledger.claim(AttemptId(f"{cell}.1"), cell=cell, n=1, run=RUN, at_ms=2)
+def start(number: int) -> writer.Statement:
+    trial = PLAN.trials[number - 1].id
+    return writer.start_attempt(AttemptId(f"{trial}.1"), trial=trial, n=1, run=RUN, at_ms=2)
 
 
 def attempts(path: Path) -> list[tuple[Any, ...]]:
@@ -82,46 +82,35 @@ def busy_disk(path: Path) -> Iterator[None]:
 # ── what is in it ──
 
 
-def test_a_claimed_attempt_is_settled_or_abandoned(book: Ledger, path: Path) -> None:
-    report = AttemptReport(
-        attempt_id=AttemptId("m.f.r1.1"),
-        outcome=Outcome.TIMED_OUT,
-        code="limit.turn",
-        detail=None,
-        claimed=None,
-        verified=False,
-        reasons=(),
-        expectation=Expectation(met=None, misses=()),
-        metrics=MetricsFold().finish(),
-        workspace_digest_after=None,
-        duration_ms=7,
-    )
-    book.apply([claim(1), claim(2), claim(3)])
-    book.apply([ledger.settle(AttemptId("m.f.r1.1"), report, at_ms=3)])
-    book.apply([ledger.abandon(AttemptId("m.f.r2.1"), code="machine.disk-full", at_ms=3)])
+def test_a_running_attempt_is_settled_or_abandoned(book: Ledger, path: Path) -> None:
+    attempt = AttemptId("m.f.r1.1")
+    sealed = summary(attempt, outcome=Outcome.TIMED_OUT, code="limit.turn", verified=False)
+    book.apply([start(1), start(2), start(3)])
+    book.apply([writer.seal_attempt(attempt, sealed, at_ms=3)])
+    book.apply([writer.abandon_attempt(AttemptId("m.f.r2.1"), code="machine.disk-full", at_ms=3)])
     assert attempts(path) == [
         ("m.f.r1.1", "sealed", "timed_out", "limit.turn"),
         ("m.f.r2.1", "abandoned", "unknown", "machine.disk-full"),
-        ("m.f.r3.1", "claimed", None, None),
+        ("m.f.r3.1", "running", None, None),
     ]
-    assert [(each.id, each.state) for each in book.tried()] == [
+    assert [(each.id, each.state) for each in book.attempts()] == [
         ("m.f.r1.1", "sealed"),
         ("m.f.r2.1", "abandoned"),
-        ("m.f.r3.1", "claimed"),
+        ("m.f.r3.1", "running"),
     ]
-    assert [each.id for each in book.tried(state="claimed")] == ["m.f.r3.1"]
+    assert [each.id for each in book.attempts(state="running")] == ["m.f.r3.1"]
 
 
 def test_a_batch_is_applied_whole_or_not_at_all(book: Ledger, path: Path) -> None:
     with pytest.raises(sqlite3.IntegrityError):
-        book.apply([claim(1), claim(2), claim(1)])
+        book.apply([start(1), start(2), start(1)])
     assert attempts(path) == []
-    book.apply([claim(1)])
+    book.apply([start(1)])
     assert len(attempts(path)) == 1
 
 
 def test_a_number_that_no_column_can_hold_is_refused_in_plain_words(path: Path) -> None:
-    enormous: ledger.Statement = ("update attempt set tokens = ?", (10**30,))
+    enormous: writer.Statement = ("update attempt set tokens = ?", (10**30,))
 
     async def test() -> MachineError:
         with open_ledger(path) as book:
@@ -133,26 +122,26 @@ def test_a_number_that_no_column_can_hold_is_refused_in_plain_words(path: Path) 
 
     with pytest.raises(MachineError) as directly:
         run(test)
-    what = "it cannot hold it: Python int too large to convert to SQLite INTEGER"
+    what = "a value does not fit its column: Python int too large to convert to SQLite INTEGER"
     assert (directly.value.code, directly.value.what, directly.value.file) == ("run.harness", what, str(path))
 
 
-def test_a_second_run_adds_no_second_cells(path: Path) -> None:
+def test_a_second_run_adds_no_second_trials(path: Path) -> None:
     for number in range(2):
         with open_ledger(path) as book:
             book.begin(PLAN, run=RunId(f"r{number}"), at_ms=1, file="a.yaml", spec=Digest("sha256:s"))
             book.end(RunId(f"r{number}"), at_ms=2)
     with closing(sqlite3.connect(path)) as reader:
-        assert reader.execute("select count(*) from cell").fetchone() == (CELLS,)
+        assert reader.execute("select count(*) from trial").fetchone() == (TRIALS,)
         assert reader.execute("select id, ended_at_ms from run").fetchall() == [("r0", 2), ("r1", 2)]
 
 
 def test_what_was_committed_is_there_after_a_crash_and_what_was_not_is_gone(
     book: Ledger, path: Path, tmp_path: Path
 ) -> None:
-    book.apply([claim(1)])
+    book.apply([start(1)])
     book._connection.execute("begin immediate")
-    book._connection.execute(*claim(2))
+    book._connection.execute(*start(2))
     # The files as kill -9 would leave them: nothing closed, nothing tidied up.
     crashed = tmp_path / "crashed"
     crashed.mkdir()
@@ -161,8 +150,8 @@ def test_what_was_committed_is_there_after_a_crash_and_what_was_not_is_gone(
     book._connection.execute("rollback")
     assert (crashed / "ledger.db-wal").stat().st_size > 0
     with open_ledger(crashed / "ledger.db") as again:
-        assert [each.id for each in again.tried()] == ["m.f.r1.1"]
-        again.apply([claim(2)])
+        assert [each.id for each in again.attempts()] == ["m.f.r1.1"]
+        again.apply([start(2)])
 
 
 # ── many at once ──
@@ -175,24 +164,24 @@ def test_what_is_put_while_the_disk_is_busy_is_committed_together(book: Ledger, 
     async def test() -> None:
         async with committing(book, path) as commit, anyio.create_task_group() as tasks:
             with busy_disk(path):
-                tasks.start_soon(commit.put, claim(1))
+                tasks.start_soon(commit.put, start(1))
                 await anyio.wait_all_tasks_blocked()
-                for number in range(2, CELLS + 1):
-                    tasks.start_soon(commit.put, claim(number))
+                for number in range(2, TRIALS + 1):
+                    tasks.start_soon(commit.put, start(number))
                 await anyio.wait_all_tasks_blocked()
                 assert attempts(path) == []
 
     run(test)
-    assert len(attempts(path)) == CELLS
+    assert len(attempts(path)) == TRIALS
     assert said.count("commit") == 2, "the first by itself, and all that came meanwhile"
 
 
 def test_a_put_is_durable_when_it_returns(book: Ledger, path: Path) -> None:
     async def test() -> None:
         async with committing(book, path) as commit:
-            await commit.put(claim(1))
+            await commit.put(start(1))
             assert len(attempts(path)) == 1
-            await commit.put(claim(2), claim(3))
+            await commit.put(start(2), start(3))
             assert len(attempts(path)) == 3
 
     run(test)
@@ -202,21 +191,21 @@ def test_closing_waits_for_what_was_put_before(book: Ledger, path: Path) -> None
     async def test() -> None:
         async with anyio.create_task_group() as putting, committing(book, path) as commit:
             for number in range(1, 6):
-                putting.start_soon(commit.put, claim(number))
+                putting.start_soon(commit.put, start(number))
             await anyio.wait_all_tasks_blocked()
 
     run(test)
     assert len(attempts(path)) == 5
 
 
-def failures(book: Ledger, path: Path, statements: Sequence[ledger.Statement]) -> list[str]:
+def failures(book: Ledger, path: Path, statements: Sequence[writer.Statement]) -> list[str]:
     """All put at the same time; the codes they get."""
     found: list[str] = []
 
     async def test() -> None:
         async with committing(book, path) as commit, anyio.create_task_group() as tasks:
 
-            async def put(statement: ledger.Statement) -> None:
+            async def put(statement: writer.Statement) -> None:
                 try:
                     await commit.put(statement)
                 except MachineError as error:
@@ -238,8 +227,8 @@ def test_a_full_disk_reaches_everybody_who_waits_and_the_next_one_may_succeed(bo
     assert failures(book, path, large) == []
 
 
-def test_a_cell_that_is_claimed_twice_is_our_own_fault(book: Ledger, path: Path) -> None:
-    assert failures(book, path, [claim(1), claim(1)]) == ["run.harness"] * 2
+def test_a_trial_that_is_started_twice_is_our_own_fault(book: Ledger, path: Path) -> None:
+    assert failures(book, path, [start(1), start(1)]) == ["run.harness"] * 2
 
 
 def test_a_put_after_the_end_is_an_error_and_does_not_wait(book: Ledger, path: Path) -> None:
@@ -252,7 +241,7 @@ def test_a_put_after_the_end_is_an_error_and_does_not_wait(book: Ledger, path: P
             tasks.cancel_scope.cancel()
         for _ in range(2):
             with pytest.raises(MachineError) as refused:
-                await commit.put(claim(1))
+                await commit.put(start(1))
             codes.append(refused.value.what)
         return codes
 
@@ -266,7 +255,7 @@ def test_whoever_waits_when_committing_is_cancelled_is_not_told_that_it_is_durab
 
         async def put(number: int) -> None:
             try:
-                await commit.put(claim(number))
+                await commit.put(start(number))
                 told[number] = "durable"
             except MachineError as error:
                 told[number] = error.what
@@ -317,14 +306,17 @@ def test_a_database_of_something_else_is_refused(path: Path) -> None:
     with closing(sqlite3.connect(path)) as other:
         other.execute("create table cookies (name text)")
     error = refusal(path)
-    assert (error.code, error.what) == ("machine.ledger", "a database of something else")
+    assert (error.code, error.what) == ("machine.ledger", "not a Proctor database of this kind")
 
 
 def test_a_ledger_of_a_newer_proctor_is_refused_with_both_versions(path: Path) -> None:
     with open_ledger(path) as book:
         book._connection.execute(f"pragma user_version = {VERSION + 1}")
     error = refusal(path)
-    assert (error.code, error.what) == ("machine.ledger", "of version 3; this Proctor knows up to 2")
+    assert (error.code, error.what) == (
+        "machine.ledger",
+        "schema version 2 is newer than 1, the newest that this Proctor reads",
+    )
 
 
 def test_a_place_where_no_file_can_be_is_a_machine_error(tmp_path: Path) -> None:

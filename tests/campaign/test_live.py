@@ -56,12 +56,12 @@ def test_the_picture_is_on_disk_while_it_runs_and_gone_afterwards(tmp_path: Path
         seen = picture(clock)
         now_ms = clock.wall_ms()
         async with keep_live(seen, period_s=0.01):
-            seen.began(began(tmp_path, cells=3, settled=1))
+            seen.began(began(tmp_path, trials=3, settled=1))
             assert await read(paths.live, lambda live: True) == Live(
-                at_ms=now_ms, run_id=RUN, cells=3, settled=1, waiting=0
+                at_ms=now_ms, run_id=RUN, trials=3, settled=1, waiting=0
             )
             seen.scheduled((ALL,), waiting=2)
-            seen.claimed(FIX, strategy=CODEX)
+            seen.started(FIX, runtime_id=CODEX)
             seen.saw(FIX, tool("make test"))
             second = await read(paths.live, lambda live: any(each.doing for each in live.running))
             at_work = LiveAttempt(
@@ -74,7 +74,7 @@ def test_the_picture_is_on_disk_while_it_runs_and_gone_afterwards(tmp_path: Path
                 heard_at_ms=now_ms,
             )
             assert second == Live(
-                at_ms=now_ms, run_id=RUN, cells=3, settled=1, waiting=2, running=(at_work,), limits=(ALL,)
+                at_ms=now_ms, run_id=RUN, trials=3, settled=1, waiting=2, running=(at_work,), limits=(ALL,)
             )
             seen.settled(sealed(FIX), usd=None, retry_at_ms=None, is_settled=True)
         assert sorted(path.name for path in paths.folder.iterdir()) == ["ledger.db", "plan.json"]
@@ -100,11 +100,11 @@ def test_after_a_write_that_was_refused_the_next_is_kept(tmp_path: Path) -> None
         clock = AskedClock()
         seen = picture(clock)
         async with keep_live(seen, period_s=0.01):
-            seen.began(began(tmp_path, cells=3))
+            seen.began(began(tmp_path, trials=3))
             with anyio.fail_after(DEADLINE_S):
                 await clock.has_been_asked_twice.wait()
             away.rename(paths.folder)
-            assert (await read(paths.live, lambda live: True)).cells == 3
+            assert (await read(paths.live, lambda live: True)).trials == 3
 
     run(work)
 
@@ -140,7 +140,7 @@ def test_what_a_killed_run_left_of_it_is_no_stranger(tmp_path: Path) -> None:
 def test_a_retry_that_was_given_up_waits_no_longer(tmp_path: Path) -> None:
     async def work() -> None:
         seen = picture(FakeClock())
-        seen.began(began(tmp_path, cells=3))
+        seen.began(began(tmp_path, trials=3))
         seen.settled(sealed(FIX), usd=None, retry_at_ms=7, is_settled=False)
         seen.scheduled((ALL,), waiting=1)
         live = seen.look()

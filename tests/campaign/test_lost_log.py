@@ -48,7 +48,7 @@ def gate(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def spec(tmp_path: Path, gate: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Two cells that are done at once, and after them one that waits for the gate."""
+    """Two trials that are done at once, and after them one that waits for the gate."""
     monkeypatch.setenv(KEY, "none-needed-here")
     command = f"""\
 read -rd '' prompt
@@ -105,7 +105,7 @@ def folders(lab: Lab) -> list[str]:
 
 def unnamed(campaign: CampaignPaths) -> set[str]:
     [whole] = [each for each in examine_place(campaign, is_strict=True).examined if each.kind == "campaign"]
-    found = [each for each in whole.problems if each.detail == "on disk, but not in the ledger"]
+    found = [each for each in whole.findings if each.detail == "on disk, but not in the ledger"]
     assert {each.code for each in found} <= {"evidence.ledger"}
     return {each.file.partition("/")[2] for each in found}
 
@@ -116,6 +116,7 @@ def assert_every_look_answers(lab: Lab) -> None:
         assert "run.harness" not in said.stderr, (words, said.stderr)
 
 
+@pytest.mark.proctor_process
 @pytest.mark.requirement("campaign.resume")
 @pytest.mark.requirement("evidence.crash-safe")
 @pytest.mark.parametrize("lose", LOSSES.values(), ids=LOSSES)
@@ -145,6 +146,7 @@ def test_what_is_sealed_stands_and_what_was_cut_off_gets_a_new_number(
     assert_every_look_answers(lab)
 
 
+@pytest.mark.proctor_process
 def test_a_run_that_the_ledger_has_lost_whole_is_known_again_by_its_attempts(lab: Lab, spec: Path, gate: Path) -> None:
     campaign = killed(lab, spec)
     gate.touch()
@@ -154,7 +156,7 @@ def test_a_run_that_the_ledger_has_lost_whole_is_known_again_by_its_attempts(lab
     gate.unlink()
     retry = ("retry", "--only", "m2", "--yes")
     kill(lab, *retry, when=lambda: is_waiting(lab, "m2.f.r1.3"))
-    # As an older Proctor left it, that did not put the run into the file at once.
+    # A passive checkpoint may put the run into the file late: then it is lost with the log.
     log_of(campaign).unlink()
     campaign.ledger.write_bytes(kept)
     assert unnamed(campaign) == {"m2.f.r1.3"}

@@ -11,14 +11,14 @@ import pytest
 
 from proctor.campaign.process import open_recorded_host
 from proctor.errors import HangupError
-from proctor.event.row import Dir
-from proctor.evidence import canary
+from proctor.event.row import Direction
+from proctor.evidence import tripwire
 from proctor.evidence.artifacts import ProcessRecord
 from proctor.evidence.layout import RunPaths
 from proctor.evidence.redact import Redactor
 from proctor.evidence.seal import read_stamped
-from proctor.ids import ProcessId, StrategyId
-from proctor.runtime.base import Host, HostAsk, ModelAsk, Runtime, Tap
+from proctor.ids import ProcessId, RuntimeId
+from proctor.runtime.base import Host, HostRequest, ModelChoice, Runtime, Tap
 from proctor.testing.clock import FakeClock
 from tests.runtime.twin import run
 
@@ -31,19 +31,19 @@ class NeverReady:
     """As much of a runtime as is asked for its process: it says two lines, and then goes its way."""
 
     goes: Opening
-    id: StrategyId
+    id: RuntimeId
 
     @asynccontextmanager
-    async def open_host(self, ask: HostAsk, tap: Tap) -> AsyncIterator[Host]:
-        tap.stage(Dir.IN, b'{"a":1}')
-        tap.stage(Dir.ERR, b"no luck")
+    async def open_host(self, request: HostRequest, tap: Tap) -> AsyncIterator[Host]:
+        tap.stage(Direction.IN, b'{"a":1}')
+        tap.stage(Direction.ERR, b"no luck")
         tap.commit()
         await self.goes()
         yield cast("Any", None)
 
 
 async def opened(folder: Path, goes: Opening) -> None:
-    ask = HostAsk(
+    request = HostRequest(
         process=PROCESS,
         executable=None,
         home=folder,
@@ -52,12 +52,12 @@ async def opened(folder: Path, goes: Opening) -> None:
         containment=cast("Any", None),
         intents=cast("Any", None),
         clock=FakeClock(),
-        model=ModelAsk(provider="scripted", name="m"),
+        model=ModelChoice(provider="scripted", name="m"),
     )
-    planted = canary.plant()
+    planted = tripwire.plant()
     async with open_recorded_host(
-        cast("Runtime", NeverReady(goes, StrategyId("never-ready"))),
-        ask,
+        cast("Runtime", NeverReady(goes, RuntimeId("never-ready"))),
+        request,
         paths=RunPaths(folder).runtime(PROCESS),
         redactor=Redactor([planted]),
         planted=planted,
@@ -81,7 +81,7 @@ def test_a_start_that_fails_leaves_a_sealed_record_with_the_reason(tmp_path: Pat
 
     run(test)
     found = record(tmp_path)
-    assert (found.strategy, found.frames_in, found.rows) == ("never-ready", 1, {"err": 1, "in": 1, "self": 1})
+    assert (found.runtime_id, found.frames_in, found.rows) == ("never-ready", 1, {"err": 1, "in": 1, "self": 1})
     assert found.facts["noStart"].value == {"code": "peer.hangup", "what": "exit 3"}
 
 

@@ -20,7 +20,7 @@ ELSEWHERE_TOO = {
     "runtime.ambiguous",
     "runtime.disabled",
     "runtime.locked",
-    "runtime.no-lane",
+    "runtime.no-default",
     "runtime.not-served",
     "runtime.uninvited",
 }
@@ -79,5 +79,5 @@ def test_whatever_is_waited_for_is_known_by_whom_it_is_shared() -> None:
         "provider.rate-limited": ("credential", "provider"),
         "provider.usage-limit": ("credential", "provider"),
         "provider.overloaded": ("provider",),
-        "peer.overloaded": ("strategy",),
+        "peer.overloaded": ("runtime",),
     }

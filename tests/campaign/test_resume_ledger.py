@@ -1,4 +1,4 @@
-"""What resume finds in a ledger: when a cell is due, what an older Proctor kept, and claims that the disk decides."""
+"""What resume finds in a ledger: when a trial is due, and claims that the disk decides."""
 
 import os
 import shutil
@@ -14,7 +14,6 @@ import pytest
 
 from bench.campaign import KEY, spec_of
 from bench.runtimes import write_fake
-from proctor.campaign.ledger import VERSION, open_ledger, read_origin
 from proctor.campaign.lock import campaign_lock, owner_of
 from proctor.campaign.run import CampaignResult, run_campaign
 from proctor.campaign.watch import CampaignWatcher
@@ -23,35 +22,16 @@ from proctor.contain.identity import identify
 from proctor.errors import InputError, MachineError
 from proctor.evidence.layout import CampaignPaths
 from proctor.evidence.live import LiveLimit
-from proctor.ids import CellId
+from proctor.ids import TrialId
 from proctor.spec.load import load_spec
-from proctor.surface.cli.resuming import load_again
+from proctor.surface.cli.resume_campaign import load_again
 from tests.campaign.passing import Looking, looking
 from tests.runtime.twin import run
-
-# As version 1 made it.
-FIRST = """
-create table cell (id text primary key, mission text not null, flow text not null, repeat integer not null,
-                   digest text not null) strict;
-create table run (id text primary key, began_at_ms integer not null, ended_at_ms integer) strict;
-create table attempt (id text primary key, cell text not null references cell, n integer not null,
-                      run text not null references run, state text not null, claimed_at_ms integer not null,
-                      ended_at_ms integer, outcome text, code text, claimed integer, verified integer, met integer,
-                      tool_calls integer, tokens integer, duration_ms integer,
-                      unique (cell, n)) strict;
-create index attempt_state on attempt (state);
-insert into cell values ('m.f.r1', 'm', 'f', 1, 'sha256:0');
-insert into run values ('r', 1, 9);
-insert into attempt (id, cell, n, run, state, claimed_at_ms, ended_at_ms, outcome)
-values ('m.f.r1.1', 'm.f.r1', 1, 'r', 'sealed', 2, 5, 'completed');
-pragma application_id = 0x50524354;
-pragma user_version = 1;
-"""
 
 
 @pytest.fixture
 def spec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Two cells on an agent that is none."""
+    """Two trials on an agent that is none."""
     monkeypatch.setenv(KEY, "none-needed-here")
     monkeypatch.setenv("PROCTOR_CODEX", str(write_fake(tmp_path)))
     file = tmp_path / "spec.yaml"
@@ -64,7 +44,7 @@ def campaign(
     *,
     resume: CampaignPaths | None = None,
     watcher: Looking | None = None,
-    only: Collection[CellId] | None = None,
+    only: Collection[TrialId] | None = None,
 ) -> CampaignResult:
     root = spec.parent / "evidence"
     clock = SYSTEM_CLOCK if watcher is None else watcher.clock
@@ -83,7 +63,7 @@ def rows(paths: CampaignPaths, columns: str) -> list[tuple[object, ...]]:
 
 
 def ended_with(paths: CampaignPaths, code: str, *, retry_at_ms: int) -> None:
-    """Of two cells, one was to be tried again then, and the other was not tried."""
+    """Of two trials, one was to be tried again then, and the other was not tried."""
     sql = "update attempt set outcome = 'failed', code = ?, retry_at_ms = ? where id = 'm0.f.r1.1'"
     change(paths, sql, code, retry_at_ms)
     change(paths, "delete from attempt where id = 'm0.f.r2.1'")
@@ -92,7 +72,7 @@ def ended_with(paths: CampaignPaths, code: str, *, retry_at_ms: int) -> None:
 
 
 def begun(paths: CampaignPaths) -> dict[object, int]:
-    return {row[0]: row[1] for row in rows(paths, "id, claimed_at_ms") if isinstance(row[1], int)}
+    return {row[0]: row[1] for row in rows(paths, "id, started_at_ms") if isinstance(row[1], int)}
 
 
 def soon_ms() -> int:
@@ -100,7 +80,7 @@ def soon_ms() -> int:
 
 
 @pytest.mark.requirement("campaign.resume")
-def test_a_cell_that_is_due_later_is_not_tried_before_and_keeps_no_other_waiting(spec: Path) -> None:
+def test_a_trial_that_is_due_later_is_not_tried_before_and_keeps_no_other_waiting(spec: Path) -> None:
     paths, due_ms, look = campaign(spec).paths, soon_ms(), looking(first_s=3600)
     ended_with(paths, "peer.hangup", retry_at_ms=due_ms)
     result = campaign(spec, resume=paths, watcher=look)
@@ -140,10 +120,10 @@ def test_a_window_that_is_over_or_absurd_delays_nobody(spec: Path, in_ms: int) -
     assert ([limit.key for limit in first.limits], first.waiting, first.retrying) == (["all"], 0, 0)
 
 
-def test_whoever_asks_for_a_cell_by_name_is_not_made_to_wait_for_its_quota(spec: Path) -> None:
+def test_whoever_asks_for_a_trial_by_name_is_not_made_to_wait_for_its_quota(spec: Path) -> None:
     paths, look = campaign(spec).paths, looking(first_s=3600)
     ended_with(paths, "provider.usage-limit", retry_at_ms=soon_ms())
-    result = campaign(spec, resume=paths, watcher=look, only=[CellId("m0.f.r1")])
+    result = campaign(spec, resume=paths, watcher=look, only=[TrialId("m0.f.r1")])
     assert [each.attempt_id for each in result.attempts] == ["m0.f.r1.2"]
     first = look.seen[0]
     assert ([limit.key for limit in first.limits], first.waiting, first.retrying) == (["all"], 0, 0)
@@ -152,16 +132,16 @@ def test_whoever_asks_for_a_cell_by_name_is_not_made_to_wait_for_its_quota(spec:
 @pytest.mark.requirement("evidence.crash-safe")
 def test_a_claim_is_decided_by_its_seal_and_nothing_else_is_looked_at(spec: Path) -> None:
     first = campaign(spec)
-    before = rows(first.paths, "id, state, outcome, tokens, strategy, tally")
+    before = rows(first.paths, "id, state, outcome, tokens, runtime, summary")
     # As if it had been killed when the seals were there and the ledger did not know yet; then with one that is torn.
     change(
         first.paths,
-        "update attempt set state = 'claimed', ended_at_ms = null, outcome = null, tokens = null, tally = null,"
-        " strategy = null",
+        "update attempt set state = 'running', ended_at_ms = null, outcome = null, tokens = null, summary = null,"
+        " runtime = null",
     )
     assert campaign(spec, resume=first.paths).attempts == ()
-    assert rows(first.paths, "id, state, outcome, tokens, strategy, tally") == before
-    change(first.paths, "update attempt set state = 'claimed' where id = 'm0.f.r1.1'")
+    assert rows(first.paths, "id, state, outcome, tokens, runtime, summary") == before
+    change(first.paths, "update attempt set state = 'running' where id = 'm0.f.r1.1'")
     [seal] = (spec.parent / "evidence").glob("runs/*/attempts/m0.f.r1.1/seal.json")
     seal.write_bytes(seal.read_bytes()[:-9])
     assert [each.attempt_id for each in campaign(spec, resume=first.paths).attempts] == ["m0.f.r1.2"]
@@ -170,20 +150,6 @@ def test_a_claim_is_decided_by_its_seal_and_nothing_else_is_looked_at(spec: Path
         ("m0.f.r1.2", "sealed"),
         ("m0.f.r2.1", "sealed"),
     ]
-
-
-def test_a_ledger_of_version_1_is_brought_to_the_present_when_a_run_is_added(tmp_path: Path) -> None:
-    path = tmp_path / "ledger.db"
-    with closing(sqlite3.connect(path)) as writer:
-        writer.executescript(FIRST)
-    assert read_origin(path) is None, "and reading leaves it as it is"
-    with open_ledger(path) as book:
-        [tried] = book.tried()
-        assert (tried.id, tried.state, tried.outcome, tried.usd) == ("m.f.r1.1", "sealed", "completed", None)
-        assert book.took_ms() == 8
-    with open_ledger(path), closing(sqlite3.connect(path)) as reader:
-        assert reader.execute("pragma user_version").fetchone() == (VERSION,)
-        assert reader.execute("select ended from run").fetchall() == [(None,)]
 
 
 def test_a_campaign_that_was_cut_off_before_its_plan_is_not_gone_on_with(spec: Path) -> None:
@@ -205,6 +171,7 @@ def test_a_campaign_that_lost_its_ledger_is_not_run_all_over_again(spec: Path, l
     assert sorted((spec.parent / "evidence").rglob("*")) == before
 
 
+@pytest.mark.proctor_process
 def test_a_lock_names_its_owner_and_one_whose_owner_is_dead_or_only_looked_is_taken(tmp_path: Path) -> None:
     paths = CampaignPaths(tmp_path)
     # A process that dies with the lock: what it wrote stays, and is of nobody.

@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proctor.campaign.retention import Rule, Unit, decide
+from proctor.campaign.retention import GcUnit, RetentionRule, decide
 
 NOW_MS = 10_000_000
 
 units = st.lists(
     st.builds(
-        Unit,
+        GcUnit,
         kind=st.just("campaign"),
         name=st.text("abc", min_size=1, max_size=3),
         folders=st.just((Path("x"),)),
@@ -29,9 +29,11 @@ limits = st.none() | st.integers(0, 12_000)
 @pytest.mark.requirement("ops.gc")
 @given(units, limits, st.none() | st.integers(0, 500))
 def test_what_stays_is_what_must_what_is_young_and_what_there_is_room_for(
-    all_units: list[Unit], older_than_s: int | None, larger_than_bytes: int | None
+    all_units: list[GcUnit], older_than_s: int | None, larger_than_bytes: int | None
 ) -> None:
-    fates = decide(all_units, Rule(older_than_s=older_than_s, larger_than_bytes=larger_than_bytes), now_ms=NOW_MS)
+    fates = decide(
+        all_units, RetentionRule(older_than_s=older_than_s, larger_than_bytes=larger_than_bytes), now_ms=NOW_MS
+    )
     assert sorted(map(id, all_units)) == sorted(id(fate.unit) for fate in fates), "each has one fate"
     gone = [fate.unit for fate in fates if fate.goes]
     free = [fate.unit for fate in fates if not fate.goes and fate.unit.stays is None]
@@ -51,15 +53,15 @@ def test_what_stays_is_what_must_what_is_young_and_what_there_is_room_for(
 
 
 def test_without_a_limit_nothing_goes() -> None:
-    unit = Unit(kind="run", name="a", folders=(), touched_at_ms=0, size_bytes=10**12)
-    [fate] = decide([unit], Rule(older_than_s=None, larger_than_bytes=None), now_ms=NOW_MS)
+    unit = GcUnit(kind="run", name="a", folders=(), touched_at_ms=0, size_bytes=10**12)
+    [fate] = decide([unit], RetentionRule(older_than_s=None, larger_than_bytes=None), now_ms=NOW_MS)
     assert (fate.goes, fate.why) == (False, "within what may be kept")
 
 
 def test_what_went_for_its_age_makes_room() -> None:
     old, young = (
-        Unit(kind="run", name=name, folders=(), touched_at_ms=touched_at_ms, size_bytes=60)
+        GcUnit(kind="run", name=name, folders=(), touched_at_ms=touched_at_ms, size_bytes=60)
         for name, touched_at_ms in (("old", 0), ("young", NOW_MS))
     )
-    fates = decide([young, old], Rule(older_than_s=1, larger_than_bytes=100), now_ms=NOW_MS)
+    fates = decide([young, old], RetentionRule(older_than_s=1, larger_than_bytes=100), now_ms=NOW_MS)
     assert [(fate.unit.name, fate.goes) for fate in fates] == [("old", True), ("young", False)]

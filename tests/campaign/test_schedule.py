@@ -1,4 +1,4 @@
-"""The scheduler by example: who goes first, when a cell is tried again, and what it all costs."""
+"""The scheduler by example: who goes first, when a trial is tried again, and what it all costs."""
 
 import sys
 from collections import Counter
@@ -6,7 +6,7 @@ from types import FrameType
 
 import pytest
 
-from proctor.campaign.schedule import ALL, After, Scheduler
+from proctor.campaign.schedule import ALL, AttemptEnd, Scheduler
 from proctor.campaign.throttle import LONGEST_PAUSE_S
 from proctor.evidence.live import LiveLimit
 from proctor.plan.recover import Remedy
@@ -48,9 +48,9 @@ def test_a_higher_priority_goes_first_and_flows_take_turns_within_it() -> None:
 
 
 @pytest.mark.requirement("schedule.pool")
-def test_a_full_strategy_keeps_nobody_else_waiting() -> None:
-    made = Scheduler({ALL: 4, "strategy:s": 1})
-    for each in (*[job(f"s{n}", flow="s", keys=("strategy:s",)) for n in range(3)], *jobs(2, flow="o")):
+def test_a_full_runtime_keeps_nobody_else_waiting() -> None:
+    made = Scheduler({ALL: 4, "runtime:s": 1})
+    for each in (*[job(f"s{n}", flow="s", keys=("runtime:s",)) for n in range(3)], *jobs(2, flow="o")):
         made.add(each)
     first = started(made, now_s=0)
     assert names(first) == ["s0", "o0", "o1"]
@@ -84,13 +84,13 @@ def test_starts_keep_their_distance_from_each_other_to_the_point() -> None:
 # ── retries ──
 
 
-def test_pauses_before_retries_double_differ_by_cell_and_are_the_same_another_time() -> None:
+def test_pauses_before_retries_double_differ_by_trial_and_are_the_same_another_time() -> None:
     def pauses(name: str) -> list[float]:
         made, found = scheduler(), []
         for tries in (0, 1, 2, 50):
             made.add(job(name))
             [again] = started(made, now_s=0)
-            found.append(made.ended(again, After(remedy=Remedy.AGAIN), tries=tries, now_s=0) or 0)
+            found.append(made.ended(again, AttemptEnd(remedy=Remedy.AGAIN), tries=tries, now_s=0) or 0)
         return found
 
     here, there = pauses("here"), pauses("there")
@@ -105,7 +105,7 @@ def test_a_retry_comes_when_it_was_told_to_and_after_the_longest_wait_at_the_lat
     def again(told_s: float) -> float | None:
         made = scheduler(job("a"), longest_wait_s=60)
         [failed] = started(made, now_s=5)
-        return made.ended(failed, After(remedy=Remedy.AGAIN, retry_after_s=told_s), tries=0, now_s=5)
+        return made.ended(failed, AttemptEnd(remedy=Remedy.AGAIN, retry_after_s=told_s), tries=0, now_s=5)
 
     assert again(0) == again(1), "its own pause is longer"
     assert (again(50), again(60), again(1e9)) == (55, 65, 65)
@@ -123,28 +123,28 @@ def test_refusals_use_up_no_retry() -> None:
             made.add(again, not_before_s=at_s)
             now_s = at_s
         [again] = started(made, now_s=now_s)
-        at_s = made.ended(again, After(remedy=Remedy.AGAIN), tries=0, now_s=now_s)
+        at_s = made.ended(again, AttemptEnd(remedy=Remedy.AGAIN), tries=0, now_s=now_s)
         assert at_s is not None
         return round(at_s - now_s, 6)
 
     assert first_pause(0) == first_pause(9)
 
 
-def test_a_cell_that_was_cut_off_is_due_at_once() -> None:
+def test_a_trial_that_was_cut_off_is_due_at_once() -> None:
     made = scheduler(job("a"))
     [cut] = started(made, now_s=5)
-    assert made.ended(cut, After(remedy=Remedy.REDO), tries=0, now_s=6) == 6
+    assert made.ended(cut, AttemptEnd(remedy=Remedy.REDO), tries=0, now_s=6) == 6
 
 
 # ── stops ──
 
 
-def test_a_flow_that_is_stopped_leaves_its_cells_and_the_others_go_on() -> None:
+def test_a_flow_that_is_stopped_leaves_its_trials_and_the_others_go_on() -> None:
     made = scheduler(*jobs(3, flow="a"), *jobs(3, flow="b"), parallel=4)
     running = started(made, now_s=0)
-    stop = After(remedy=Remedy.STOP, code="provider.unauthorized")
+    stop = AttemptEnd(remedy=Remedy.STOP, code="provider.unauthorized")
     assert made.ended(running[0], stop, tries=0, now_s=0) is None
-    assert made.ended(running[2], After(remedy=Remedy.AGAIN), tries=0, now_s=0) is None, "of the same flow"
+    assert made.ended(running[2], AttemptEnd(remedy=Remedy.AGAIN), tries=0, now_s=0) is None, "of the same flow"
     assert (made.stopped, names(made.left)) == ({"a": "provider.unauthorized"}, ["a2"])
     assert list(made.warnings()) == [
         "flow `a` was stopped by provider.unauthorized: what is not done of it is left for a resume"
@@ -156,14 +156,14 @@ def test_a_flow_that_is_stopped_leaves_its_cells_and_the_others_go_on() -> None:
 
 
 def test_the_picture_shows_what_is_configured_and_what_refusals_have_made() -> None:
-    made = Scheduler({ALL: 8, "strategy:s": 6})
-    for each in [job(f"j{n}", keys=("strategy:s", PROVIDER)) for n in range(9)]:
+    made = Scheduler({ALL: 8, "runtime:s": 6})
+    for each in [job(f"j{n}", keys=("runtime:s", PROVIDER)) for n in range(9)]:
         made.add(each)
     running = started(made, now_s=100)
     made.ended(running[0], refusal(RATE, retry_after_s=2.5), tries=0, now_s=100)
     assert made.picture(now_s=101, wall_ms=50_000) == (
         LiveLimit(key=ALL, most=8, now=8, taken=5),
-        LiveLimit(key="strategy:s", most=6, now=6, taken=5),
+        LiveLimit(key="runtime:s", most=6, now=6, taken=5),
         LiveLimit(key=PROVIDER, most=8, now=3, taken=5, until_ms=51_500, why=RATE),
     )
 

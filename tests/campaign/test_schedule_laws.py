@@ -10,43 +10,46 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
-from proctor.campaign.schedule import ALL, After, Job, Scheduler
-from proctor.ids import CellId, FlowId
+from proctor.campaign.schedule import ALL, AttemptEnd, Job, Scheduler
+from proctor.ids import FlowId, TrialId
 from proctor.plan.recover import Remedy
 
 KEYS = {
     FlowId("solo"): (),
-    FlowId("left"): ("strategy:one", "provider:p", "credential:c1"),
-    FlowId("right"): ("strategy:two", "provider:p", "credential:c2"),
-    FlowId("twin"): ("strategy:two", "provider:p", "credential:c2"),
+    FlowId("left"): ("runtime:one", "provider:p", "credential:c1"),
+    FlowId("right"): ("runtime:two", "provider:p", "credential:c2"),
+    FlowId("twin"): ("runtime:two", "provider:p", "credential:c2"),
 }
-LIMITS = {ALL: 5, "strategy:two": 3, "provider:p": 4, "credential:c1": 2}
+LIMITS = {ALL: 5, "runtime:two": 3, "provider:p": 4, "credential:c1": 2}
 CODES = {
     Remedy.YIELD: ["provider.rate-limited", "provider.overloaded", "peer.overloaded"],
     Remedy.PARK: ["provider.usage-limit"],
 }
 ENDS = [
-    *[After(remedy=Remedy.NONE)] * 4,
-    After(remedy=Remedy.REDO),
-    After(remedy=Remedy.AGAIN),
-    After(remedy=Remedy.AGAIN, retry_after_s=7.5),
+    *[AttemptEnd(remedy=Remedy.NONE)] * 4,
+    AttemptEnd(remedy=Remedy.REDO),
+    AttemptEnd(remedy=Remedy.AGAIN),
+    AttemptEnd(remedy=Remedy.AGAIN, retry_after_s=7.5),
     *(
-        After(remedy=remedy, code=code, retry_after_s=told)
+        AttemptEnd(remedy=remedy, code=code, retry_after_s=told)
         for remedy, codes in CODES.items()
         for code in codes
         for told in (None, 0.0, 1.5, 40.0)
     ),
 ]
-STOPS = [After(remedy=Remedy.STOP, code="provider.unauthorized"), After(remedy=Remedy.PARK, retry_after_s=1e6)]
+STOPS = [
+    AttemptEnd(remedy=Remedy.STOP, code="provider.unauthorized"),
+    AttemptEnd(remedy=Remedy.PARK, retry_after_s=1e6),
+]
 
 
 @dataclass(slots=True)
 class Account:
     """What waits and what runs, in the plainest form."""
 
-    waiting: dict[CellId, tuple[Job, float]] = field(default_factory=dict)
-    placed: dict[CellId, Job] = field(default_factory=dict)
-    at_rest: dict[CellId, Job] = field(default_factory=dict)
+    waiting: dict[TrialId, tuple[Job, float]] = field(default_factory=dict)
+    placed: dict[TrialId, Job] = field(default_factory=dict)
+    at_rest: dict[TrialId, Job] = field(default_factory=dict)
 
     def taken(self, key: str) -> int:
         return sum(key == ALL or key in job.keys for job in self.placed.values())
@@ -66,7 +69,7 @@ class Laws(RuleBasedStateMachine):
         self.scheduler = self.made()
         self.account = Account()
         self.now_s = 1000.0
-        self.tries: dict[CellId, int] = {}
+        self.tries: dict[TrialId, int] = {}
         self.last_start_s = -inf
         self.passed_over: dict[FlowId, list[FlowId]] = {flow: [] for flow in KEYS}
 
@@ -94,15 +97,15 @@ class Laws(RuleBasedStateMachine):
 
     @rule(flow=st.sampled_from(list(KEYS)), priority=st.sampled_from([0, 0, 1]), wait_s=st.sampled_from([0.0, 0.0, 6]))
     def add(self, flow: FlowId, priority: int, wait_s: float) -> None:
-        cell = CellId(f"c{len(self.tries)}")
-        self.tries[cell] = 0
-        self.put(Job(cell=cell, flow=flow, keys=KEYS[flow], priority=priority), self.now_s + wait_s)
+        trial = TrialId(f"c{len(self.tries)}")
+        self.tries[trial] = 0
+        self.put(Job(trial=trial, flow=flow, keys=KEYS[flow], priority=priority), self.now_s + wait_s)
 
     def put(self, job: Job, at_s: float) -> None:
         left = len(self.scheduler.left)
         self.do(lambda scheduler: scheduler.add(job, not_before_s=at_s))
         if len(self.scheduler.left) == left:
-            self.account.waiting[job.cell] = job, at_s
+            self.account.waiting[job.trial] = job, at_s
 
     @rule(most=st.integers(min_value=1, max_value=6))
     def start(self, most: int) -> None:
@@ -121,8 +124,8 @@ class Laws(RuleBasedStateMachine):
         assert self.account.in_use(job.flow) == min(map(self.account.in_use, equals))
         self.turn_taken(job, equals)
         self.last_start_s = now_s
-        del self.account.waiting[job.cell]
-        self.account.placed[job.cell] = job
+        del self.account.waiting[job.trial]
+        self.account.placed[job.trial] = job
         return True
 
     def turn_taken(self, job: Job, equals: Iterable[FlowId]) -> None:
@@ -153,22 +156,22 @@ class Laws(RuleBasedStateMachine):
     @rule(which=st.integers(min_value=0))
     def leave(self, which: int) -> None:
         job = self.account.placed.pop(list(self.account.placed)[which % len(self.account.placed)])
-        self.account.at_rest[job.cell] = job
+        self.account.at_rest[job.trial] = job
         self.do(lambda scheduler: scheduler.leave(job))
 
     @precondition(lambda self: self.account.placed or self.account.at_rest)
     @rule(which=st.integers(min_value=0), after=st.sampled_from(ENDS))
-    def end(self, which: int, after: After) -> None:
+    def end(self, which: int, after: AttemptEnd) -> None:
         running = {**self.account.at_rest, **self.account.placed}
         job = list(running.values())[which % len(running)]
-        now_s, tries = self.now_s, self.tries[job.cell]
+        now_s, tries = self.now_s, self.tries[job.trial]
         again_s = self.do(lambda scheduler: scheduler.ended(job, after, tries=tries, now_s=now_s))
-        self.account.placed.pop(job.cell, None)
-        self.account.at_rest.pop(job.cell, None)
-        left = {each.cell for each in self.scheduler.left}
-        self.account.waiting = {cell: at for cell, at in self.account.waiting.items() if cell not in left}
+        self.account.placed.pop(job.trial, None)
+        self.account.at_rest.pop(job.trial, None)
+        left = {each.trial for each in self.scheduler.left}
+        self.account.waiting = {trial: at for trial, at in self.account.waiting.items() if trial not in left}
         if after.remedy is Remedy.AGAIN:
-            self.tries[job.cell] += 1
+            self.tries[job.trial] += 1
         if again_s is not None:
             assert after.remedy not in (Remedy.NONE, Remedy.STOP)
             assert again_s >= now_s + (after.retry_after_s or 0), "who is told to wait waits"
@@ -176,7 +179,7 @@ class Laws(RuleBasedStateMachine):
 
     @precondition(lambda self: (self.account.placed or self.account.at_rest) and len(self.log) > 25)
     @rule(which=st.integers(min_value=0), after=st.sampled_from(STOPS))
-    def end_for_good(self, which: int, after: After) -> None:
+    def end_for_good(self, which: int, after: AttemptEnd) -> None:
         self.end(which=which, after=after)
 
     # ── what holds all the time ──
@@ -191,13 +194,13 @@ class Laws(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         """All that waits starts in the end, and the same events give the same order."""
-        left = {job.cell for job in self.scheduler.left}
+        left = {job.trial for job in self.scheduler.left}
         for _ in range(10 * len(self.tries) + 10):
             while self.start_one():
                 pass
-            for cell in list(self.account.placed):
-                assert cell not in left
-                self.end(which=len(self.account.at_rest), after=After(remedy=Remedy.NONE))
+            for trial in list(self.account.placed):
+                assert trial not in left
+                self.end(which=len(self.account.at_rest), after=AttemptEnd(remedy=Remedy.NONE))
             if not self.account.waiting:
                 break
             self.sleep_as_told()

@@ -11,13 +11,13 @@ from bench.campaign import KEY, spec_of
 from bench.runtimes import write_fake
 from proctor.attempt.machine import State
 from proctor.attempt.model import Watcher
-from proctor.campaign.ledger import read_costs
 from proctor.campaign.run import CampaignResult, run_campaign
 from proctor.campaign.spending import Spending
 from proctor.campaign.watch import CampaignWatcher
 from proctor.event.model import Tokens, TurnBegan, UsageAuthority, UsageReported
 from proctor.evidence.layout import CampaignPaths
 from proctor.ids import AttemptId, FlowId, TurnId
+from proctor.ledger.reader import read_costs
 from proctor.spec.load import load_spec
 from tests.runtime.twin import run
 
@@ -41,7 +41,7 @@ class Tampering(CampaignWatcher):
 
 @pytest.fixture
 def spec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Two cells on an agent that is none, and money for two attempts."""
+    """Two trials on an agent that is none, and money for two attempts."""
     monkeypatch.setenv(KEY, "none-needed-here")
     monkeypatch.setenv("PROCTOR_CODEX", str(write_fake(tmp_path)))
     models = {"bench/gpt-5": {"input": 2, "output": 10}}
@@ -104,8 +104,8 @@ def test_what_an_attempt_used_that_was_cut_off_counts_in_the_next_run(spec: Path
         [("m0.f.r1.1", "sealed", 19, EACH_USD), ("m0.f.r2.1", "sealed", 19, EACH_USD)],
     )
     # As if it had been killed before the second seal.
-    cleared = "ended_at_ms = null, outcome = null, tokens = null, usd = null, tally = null, strategy = null"
-    change(first.paths, f"update attempt set state = 'claimed', {cleared} where id = 'm0.f.r2.1'")
+    cleared = "ended_at_ms = null, outcome = null, tokens = null, usd = null, summary = null, runtime = null"
+    change(first.paths, f"update attempt set state = 'running', {cleared} where id = 'm0.f.r2.1'")
     [folder] = (spec.parent / "evidence").glob("runs/*/attempts/m0.f.r2.1")
     (folder / "seal.json").unlink()
     again = campaign(spec, resume=first.paths)

@@ -127,8 +127,8 @@ def test_what_is_told_but_not_kept_is_not_believed_for_ever() -> None:
 
 
 def test_an_account_is_rationed_alone_and_a_provider_for_all_who_use_it() -> None:
-    mine = job("mine", flow="mine", keys=("strategy:s", PROVIDER, "credential:mine"))
-    yours = job("yours", flow="yours", keys=("strategy:s", PROVIDER, "credential:yours"))
+    mine = job("mine", flow="mine", keys=("runtime:s", PROVIDER, "credential:mine"))
+    yours = job("yours", flow="yours", keys=("runtime:s", PROVIDER, "credential:yours"))
 
     def shut_by(code: str) -> list[str]:
         made = scheduler(mine, yours)
@@ -137,7 +137,7 @@ def test_an_account_is_rationed_alone_and_a_provider_for_all_who_use_it() -> Non
 
     assert shut_by(RATE) == shut_by(QUOTA) == ["credential:mine"]
     assert shut_by("provider.overloaded") == [PROVIDER]
-    assert shut_by("peer.overloaded") == ["strategy:s"]
+    assert shut_by("peer.overloaded") == ["runtime:s"]
 
 
 def test_whose_limits_are_not_known_slow_everything_down() -> None:
@@ -201,10 +201,10 @@ def test_a_window_that_opens_too_late_is_not_waited_for() -> None:
     assert limit == LiveLimit(key=PROVIDER, most=1, now=0, taken=0, why=QUOTA)
 
 
-def test_a_cell_that_is_refused_while_others_are_served_is_asked_for_ever_more_seldom_and_given_up() -> None:
+def test_a_trial_that_is_refused_while_others_are_served_is_asked_for_ever_more_seldom_and_given_up() -> None:
     made, now_s, asked = scheduler(job("vain"), *jobs(400), parallel=1, longest_wait_s=3600), 0.0, []
     while (next_ := made.start(now_s)) is not None:
-        if next_.cell != "vain":
+        if next_.trial != "vain":
             made.ended(next_, WELL, tries=0, now_s=now_s)
         else:
             asked.append(now_s)
@@ -215,7 +215,7 @@ def test_a_cell_that_is_refused_while_others_are_served_is_asked_for_ever_more_s
     assert made.wake_s(now_s) is None, "nothing waits"
     assert len(asked) < 25
     assert asked[-1] >= 3600
-    assert made.given_up == {"cell:vain": RATE}
+    assert made.given_up == {"trial:vain": RATE}
 
 
 def test_only_time_that_was_waited_counts_as_waiting() -> None:

@@ -7,36 +7,36 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proctor.campaign.schedule import ALL, After, Job, Scheduler
+from proctor.campaign.schedule import ALL, AttemptEnd, Job, Scheduler
 from proctor.campaign.throttle import LONGEST_PAUSE_S
 from proctor.campaign.windows import Window, shut_windows
 from proctor.event.outcome import Outcome
 from proctor.evidence.live import LiveLimit
-from proctor.ids import AttemptId, CellId, FlowId, RunId, StrategyId
+from proctor.ids import AttemptId, FlowId, RunId, RuntimeId, TrialId
+from proctor.ledger.schema import LedgerAttempt
 from proctor.plan.recover import Remedy
-from proctor.plan.standing import Tried
 from proctor.testing.clock import FakeClock
 from tests.campaign.jobs import PROVIDER, QUOTA, RATE, WELL, job, jobs, names, refusal, scheduler, started
 
 CREDENTIAL = "credential:KEY"
 LONGEST_MS = 6 * 3600 * 1000
-# By the first letter of a cell: `g` has fallen to a strategy that is not here any more.
+# By the first letter of a trial: `g` has fallen to a runtime that is not here any more.
 KEYS = {"f": (PROVIDER, CREDENTIAL), "o": (PROVIDER, "credential:OTHER"), "n": ()}
 
 
-def keys(tried: Tried) -> tuple[str, ...] | None:
-    return KEYS.get(tried.cell[0])
+def keys(tried: LedgerAttempt) -> tuple[str, ...] | None:
+    return KEYS.get(tried.trial[0])
 
 
-def tried(cell: str, *, began: int, ended: int, code: str | None = None, retry_at: int | None = None) -> Tried:
-    return Tried(
-        id=AttemptId(f"{cell}.1"), cell=CellId(cell), n=1, run=RunId("r"), state="sealed", claimed_at_ms=began,
+def tried(trial: str, *, began: int, ended: int, code: str | None = None, retry_at: int | None = None) -> LedgerAttempt:
+    return LedgerAttempt(
+        id=AttemptId(f"{trial}.1"), trial=TrialId(trial), n=1, run=RunId("r"), state="sealed", started_at_ms=began,
         ended_at_ms=ended, outcome=Outcome.COMPLETED if code is None else Outcome.FAILED, code=code,
-        retry_at_ms=retry_at, strategy=StrategyId("s"),
+        retry_at_ms=retry_at, runtime_id=RuntimeId("s"),
     )  # fmt: skip
 
 
-def shut(*rows: Tried, now: int = 100, longest: int = LONGEST_MS) -> dict[str, int]:
+def shut(*rows: LedgerAttempt, now: int = 100, longest: int = LONGEST_MS) -> dict[str, int]:
     return {each.key: each.until_ms for each in shut_windows(rows, keys=keys, now_ms=now, longest_ms=longest)}
 
 
@@ -122,7 +122,7 @@ def made() -> Scheduler:
     found = Scheduler({ALL: 4}, backoff_s=2, seed=7)
     for name in KEYS:
         for each in range(4):
-            found.add(Job(cell=CellId(f"{name}{each}"), flow=FlowId(name), keys=KEYS[name]))
+            found.add(Job(trial=TrialId(f"{name}{each}"), flow=FlowId(name), keys=KEYS[name]))
     return found
 
 
@@ -132,19 +132,19 @@ class Played:
 
     clock: FakeClock = field(default_factory=FakeClock)
     scheduler: Scheduler = field(default_factory=made)
-    rows: list[Tried] = field(default_factory=list)
+    rows: list[LedgerAttempt] = field(default_factory=list)
     running: list[tuple[Job, int]] = field(default_factory=list)
 
     def start(self) -> None:
         now_s, now_ms = self.clock.steady_s(), self.clock.wall_ms()
         self.running += [(each, now_ms) for each in started(self.scheduler, now_s=now_s)]
 
-    def end(self, which: int, after: After) -> None:
+    def end(self, which: int, after: AttemptEnd) -> None:
         job, began_ms = self.running.pop(which % len(self.running))
         now_s, now_ms = self.clock.steady_s(), self.clock.wall_ms()
         again_s = self.scheduler.ended(job, after, tries=0, now_s=now_s)
         retry_at_ms = None if again_s is None else now_ms + round((again_s - now_s) * 1000)
-        self.rows.append(tried(job.cell, began=began_ms, ended=now_ms, code=after.code, retry_at=retry_at_ms))
+        self.rows.append(tried(job.trial, began=began_ms, ended=now_ms, code=after.code, retry_at=retry_at_ms))
         if again_s is not None:
             self.scheduler.add(job, not_before_s=again_s)
 
@@ -157,14 +157,16 @@ class Played:
 
 
 told: Any = st.sampled_from([None, 0.0, 1.5, 90.0, 3600.0])
-ends = st.one_of(st.just(WELL), told.map(lambda told_s: After(remedy=Remedy.PARK, code=QUOTA, retry_after_s=told_s)))
+ends = st.one_of(
+    st.just(WELL), told.map(lambda told_s: AttemptEnd(remedy=Remedy.PARK, code=QUOTA, retry_after_s=told_s))
+)
 steps = st.lists(st.tuples(st.sampled_from([0.0, 0.001, 1.0, 40.0, 1800.0]), st.integers(0, 9), ends), max_size=30)
 
 
 @pytest.mark.requirement("schedule.rate-limit", "campaign.resume")
 @given(steps=steps)
 def test_whoever_is_killed_and_taken_up_waits_for_what_it_would_have_waited_for(
-    steps: list[tuple[float, int, After]],
+    steps: list[tuple[float, int, AttemptEnd]],
 ) -> None:
     run = Played()
     for by_s, which, after in steps:
@@ -178,6 +180,6 @@ def test_whoever_is_killed_and_taken_up_waits_for_what_it_would_have_waited_for(
         if not here.is_given_up:
             # Within the milliseconds that a ledger keeps.
             assert there.shut_until_s >= here.shut_until_s - 0.001 or here.shut_until_s <= now_s + 0.001
-            # A cell that is refused again and again waits longer than its quota, and the ledger has what it waits for.
+            # A trial that is refused again and again waits longer than its quota, and the ledger has what it waits for.
             assert there.shut_until_s <= max(here.shut_until_s, now_s + LONGEST_PAUSE_S) + 0.001
             assert not there.shut_until_s or here.why == there.why

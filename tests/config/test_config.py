@@ -7,13 +7,13 @@ import pytest
 
 from proctor import places
 from proctor.config.load import load_config
-from proctor.config.model import Config, ConfigFile, LaneSettings, Rollout, Setting
+from proctor.config.model import Config, ConfigFile, RolloutSettings, RolloutState, Setting
 from proctor.config.retention import RetentionSettings
 from proctor.errors import CollectedInputError, InputError
-from proctor.ids import StrategyId
-from proctor.runtime.lane import check_config
+from proctor.ids import RuntimeId
+from proctor.runtime.rollout import check_config
 
-PI, EXEC = StrategyId("pi"), StrategyId("codex_exec")
+PI, EXEC = RuntimeId("pi"), RuntimeId("codex_exec")
 
 
 @pytest.fixture
@@ -36,27 +36,37 @@ def test_without_any_file_everything_is_as_proctor_has_it(project: Path, own: Pa
     config = load_config(project)
     assert config == Config(home=project / "proctor.toml")
     assert config.is_enabled(PI) == Setting(value=True, source="built in")
-    assert config.rollout(PI, otherwise=Rollout.INTERNAL) == Setting(value=Rollout.INTERNAL, source="built in")
-    assert config.default_lane(otherwise=PI) == Setting(value=PI, source="built in")
-    assert not config.names(PI)
+    assert config.rollout_state(PI, default=RolloutState.INTERNAL) == Setting(
+        value=RolloutState.INTERNAL, source="built in"
+    )
+    assert config.default_runtime(default=PI) == Setting(value=PI, source="built in")
+    assert not config.allows_plugin(PI)
 
 
 def test_the_nearest_file_upwards_is_read_over_the_users_own_key_by_key(project: Path, own: Path) -> None:
     (project.parent / "proctor.toml").write_text("not even TOML, and never read")
     (project / "proctor.toml").write_text(
-        'plugins = ["pi"]\ndefault_lane = "codex_exec"\n\n[lanes.pi]\nenabled = false\n[lanes . "codex_exec"]\n'
-        'rollout = "default"\n'
+        'plugins = ["pi"]\ndefault_runtime = "codex_exec"\n\n[rollout.pi]\nenabled = false\n[rollout . "codex_exec"]\n'
+        'state = "default"\n'
     )
     own.write_text(
-        'plugins = ["other"]\ndefault_lane = "pi"\nlanes.pi.rollout = "internal"\nlanes.pi.enabled = true\n'
-        'lanes.codex_exec = {rollout = "locked", enabled = false}\n'
+        'plugins = ["other"]\ndefault_runtime = "pi"\nrollout.pi.state = "internal"\nrollout.pi.enabled = true\n'
+        'rollout.codex_exec = {state = "locked", enabled = false}\n'
     )
     config = load_config(project / "specs" / "deep")
-    assert (config.names(PI), config.names(StrategyId("other")), config.names(EXEC)) == (True, True, False)
-    assert config.default_lane(otherwise=PI) == Setting(value=EXEC, source="proctor.toml:2")
+    assert (config.allows_plugin(PI), config.allows_plugin(RuntimeId("other")), config.allows_plugin(EXEC)) == (
+        True,
+        True,
+        False,
+    )
+    assert config.default_runtime(default=PI) == Setting(value=EXEC, source="proctor.toml:2")
     assert config.is_enabled(PI) == Setting(value=False, source="proctor.toml:5")
-    assert config.rollout(PI, otherwise=Rollout.DEFAULT) == Setting(value=Rollout.INTERNAL, source="config.toml:3")
-    assert config.rollout(EXEC, otherwise=Rollout.LOCKED) == Setting(value=Rollout.DEFAULT, source="proctor.toml:7")
+    assert config.rollout_state(PI, default=RolloutState.DEFAULT) == Setting(
+        value=RolloutState.INTERNAL, source="config.toml:3"
+    )
+    assert config.rollout_state(EXEC, default=RolloutState.LOCKED) == Setting(
+        value=RolloutState.DEFAULT, source="proctor.toml:7"
+    )
     assert config.is_enabled(EXEC) == Setting(value=False, source="config.toml:5")
 
 
@@ -64,15 +74,15 @@ def test_the_nearest_file_upwards_is_read_over_the_users_own_key_by_key(project:
     ("text", "code", "line", "key", "says"),
     [
         ("# mine\nplugin = []\n", "spec.unknown-key", 2, "plugin", "Did you mean `plugins`?"),
-        ("[lanes.pi]\n\nenable = false\n", "spec.unknown-key", 3, "lanes.pi.enable", "Did you mean `enabled`?"),
-        ('[lanes.pi]\nrollout = "lockd"\n', "spec.type", 2, "lanes.pi.rollout", "Did you mean `locked`?"),
-        ('[lanes.pi]\nenabled = "no"\n', "spec.type", 2, "lanes.pi.enabled", "Write false."),
+        ("[rollout.pi]\n\nenable = false\n", "spec.unknown-key", 3, "rollout.pi.enable", "Did you mean `enabled`?"),
+        ('[rollout.pi]\nstate = "lockd"\n', "spec.type", 2, "rollout.pi.state", "Did you mean `locked`?"),
+        ('[rollout.pi]\nenabled = "no"\n', "spec.type", 2, "rollout.pi.enabled", "Write false."),
         ('plugins = "pi"\n', "spec.type", 1, "plugins", "Write a list: [pi]."),
         ("\nplugins = [2026-01-01]\nplugins = 1\n", "config.syntax", 3, None, "Cannot overwrite"),
         ("plugins = [\n", "config.syntax", 1, None, "Invalid value"),
-        ("lanes = 1\n", "spec.type", 1, "lanes", "expected a mapping"),
-        ("[[lanes]]\na = 1\n[[lanes]]\na = 2\n", "spec.type", 1, "lanes", "found a list"),
-        ("[lanes]\npi = [1]\n", "spec.type", 2, "lanes.pi", "found a list"),
+        ("rollout = 1\n", "spec.type", 1, "rollout", "expected a mapping"),
+        ("[[rollout]]\na = 1\n[[rollout]]\na = 2\n", "spec.type", 1, "rollout", "found a list"),
+        ("[rollout]\npi = [1]\n", "spec.type", 2, "rollout.pi", "found a list"),
     ],
 )
 def test_what_is_wrong_is_told_with_its_line_and_what_was_meant(
@@ -88,10 +98,10 @@ def test_what_is_wrong_is_told_with_its_line_and_what_was_meant(
 
 
 def test_all_faults_of_a_file_are_told_at_once(project: Path) -> None:
-    (project / "proctor.toml").write_text("plugin = []\n[lanes.pi]\nenable = false\n")
+    (project / "proctor.toml").write_text("plugin = []\n[rollout.pi]\nenable = false\n")
     with pytest.raises(CollectedInputError) as refused:
         load_config(project)
-    assert [(each.line, each.key) for each in refused.value.errors] == [(1, "plugin"), (3, "lanes.pi.enable")]
+    assert [(each.line, each.key) for each in refused.value.errors] == [(1, "plugin"), (3, "rollout.pi.enable")]
 
 
 @pytest.mark.parametrize("data", [b"\n\xff = 1\n", b"a = " + b"[" * 5000, b"a." * 3000 + b"a = 1"])
@@ -109,18 +119,18 @@ def test_the_file_that_the_documents_show_is_one_with_every_key(project: Path) -
     (project / "proctor.toml").write_text(shown)
     config = load_config(project)
     check_config(config)
-    assert config.names(PI)
-    keys = [*ConfigFile.__struct_fields__, *LaneSettings.__struct_fields__, *RetentionSettings.__struct_fields__]
+    assert config.allows_plugin(PI)
+    keys = [*ConfigFile.__struct_fields__, *RolloutSettings.__struct_fields__, *RetentionSettings.__struct_fields__]
     assert [key for key in keys if key not in shown] == []
-    assert [word for word in Rollout if f"`{word}`" not in page] == []
+    assert [word for word in RolloutState if f"`{word}`" not in page] == []
 
 
 def test_an_invitation_is_a_line_that_works_once_it_is_followed(project: Path, own: Path) -> None:
     file = project / "proctor.toml"
-    assert load_config(project).invitation(PI) == f'Write `plugins = ["pi"]` as the first line of {file}.'
-    own.write_text("[lanes.pi]\nenabled = true\n")
-    assert load_config(project).invitation(PI) == f'Write `plugins = ["pi"]` as the first line of {own}.'
-    file.write_text("[lanes.pi]\nenabled = true\n")
+    assert load_config(project).plugin_hint(PI) == f'Add `plugins = ["pi"]` as the first line of {file}.'
+    own.write_text("[rollout.pi]\nenabled = true\n")
+    assert load_config(project).plugin_hint(PI) == f'Add `plugins = ["pi"]` as the first line of {own}.'
+    file.write_text("[rollout.pi]\nenabled = true\n")
     file.write_text(f'plugins = ["pi"]\n{file.read_text()}')
-    assert load_config(project).names(PI)
-    assert load_config(project).invitation(EXEC) == f'Make line 1 of {file} say `plugins = ["pi", "codex_exec"]`.'
+    assert load_config(project).allows_plugin(PI)
+    assert load_config(project).plugin_hint(EXEC) == f'Change line 1 of {file} to `plugins = ["pi", "codex_exec"]`.'

@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 from proctor.contain.identity import (
-    Identity,
+    ProcessIdentity,
     descendants,
     find_agent,
     find_marked,
@@ -35,7 +35,7 @@ def running(
             popen.kill()
 
 
-def identity_of(pid: int) -> Identity:
+def identity_of(pid: int) -> ProcessIdentity:
     identity = identify(pid)
     assert identity is not None
     return identity

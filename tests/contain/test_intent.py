@@ -4,12 +4,12 @@ from pathlib import Path
 import anyio
 import pytest
 
-from proctor.contain.identity import Identity, boot_id, identify
+from proctor.contain.identity import ProcessIdentity, boot_id, identify
 from proctor.contain.intent import Intent, open_intents, owner_folders, read_intents, take_lock
 from proctor.errors import MachineError
 
 
-def us() -> Identity:
+def us() -> ProcessIdentity:
     identity = identify(os.getpid())
     assert identity is not None
     return identity

@@ -8,7 +8,7 @@ from proctor.contain.bundled import CODEX_WHEEL, bundled_file
 from proctor.contain.ladder import (
     FORCE_VARIABLE,
     Containment,
-    Finding,
+    FeatureTest,
     Variant,
     choose,
     survey,
@@ -29,12 +29,12 @@ def _nothing_forced(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(FORCE_VARIABLE, raising=False)
 
 
-def found(variant: Variant) -> Finding:
-    return Finding(variant=variant, is_found=True, why="works", tools=(f"/bin/{variant}",))
+def found(variant: Variant) -> FeatureTest:
+    return FeatureTest(variant=variant, is_available=True, why="works", tools=(f"/bin/{variant}",))
 
 
-def absent(variant: Variant) -> Finding:
-    return Finding(variant=variant, is_found=False, why=f"{variant} is broken")
+def absent(variant: Variant) -> FeatureTest:
+    return FeatureTest(variant=variant, is_available=False, why=f"{variant} is broken")
 
 
 ALL_FOUND = tuple(map(found, Variant))
@@ -46,13 +46,15 @@ def test_a_bwrap_on_the_path_is_found_by_running_it(tmp_path: Path, bundled_bwra
 
     finding = survey(search_path=str(tmp_path))[0]
 
-    assert finding == Finding(variant=Variant.BWRAP, is_found=True, why=f"{bwrap} works here", tools=(str(bwrap),))
+    assert finding == FeatureTest(
+        variant=Variant.BWRAP, is_available=True, why=f"{bwrap} works here", tools=(str(bwrap),)
+    )
 
 
 def test_without_bwrap_on_the_path_the_bundled_one_is_found_and_chosen(tmp_path: Path, bundled_bwrap: Path) -> None:
     findings = survey(search_path=str(tmp_path), bundled_bwrap=bundled_bwrap)
 
-    assert [each.is_found for each in findings[:3]] == [False, True, False]
+    assert [each.is_available for each in findings[:3]] == [False, True, False]
     assert choose(findings).program == str(bundled_bwrap)
 
 
@@ -75,14 +77,14 @@ def test_where_there_is_no_tool_at_all_a_lower_rung_is_chosen(tmp_path: Path) ->
     findings = survey(search_path=str(tmp_path))
 
     chosen = choose(findings)
-    assert chosen.variant is (Variant.CGROUP if findings[3].is_found else Variant.WARDEN)
+    assert chosen.variant is (Variant.CGROUP if findings[3].is_available else Variant.WARDEN)
     assert choose([each for each in findings if each.rung == 3]).tools == (sys.executable,)
 
 
 def test_a_cgroup_is_found_by_putting_a_process_into_one_or_says_why_it_cannot_be_had(tmp_path: Path) -> None:
     finding = survey(search_path=str(tmp_path))[3]
 
-    if finding.is_found:
+    if finding.is_available:
         shell, cgroup = finding.tools
         assert (shell, finding.why) == ("/bin/sh", f"{Path(cgroup).parent} is delegated")
         assert not (Path(cgroup).parent / f"{Path(cgroup).name}-trial").exists(), "the trial is gone"
@@ -95,8 +97,8 @@ def test_a_wrapper_that_fails_is_not_found_and_its_last_words_say_why(tmp_path: 
     fake.write_text("#!/bin/sh\necho first >&2\necho No permissions to create a namespace >&2\nexit 1\n")
     fake.chmod(0o755)
 
-    assert survey(search_path=str(tmp_path))[0] == Finding(
-        variant=Variant.BWRAP, is_found=False, why=f"{fake} fails here: No permissions to create a namespace"
+    assert survey(search_path=str(tmp_path))[0] == FeatureTest(
+        variant=Variant.BWRAP, is_available=False, why=f"{fake} fails here: No permissions to create a namespace"
     )
 
 
@@ -105,8 +107,8 @@ def test_a_wrapper_that_cannot_be_executed_is_not_found(tmp_path: Path) -> None:
     fake.write_text("#!/nonexistent/interpreter\n")
     fake.chmod(0o755)
 
-    assert survey(search_path=str(tmp_path))[0] == Finding(
-        variant=Variant.BWRAP, is_found=False, why=f"{fake} cannot be started: No such file or directory"
+    assert survey(search_path=str(tmp_path))[0] == FeatureTest(
+        variant=Variant.BWRAP, is_available=False, why=f"{fake} cannot be started: No such file or directory"
     )
 
 
@@ -140,7 +142,7 @@ def test_a_forced_way_that_does_not_work_is_refused_though_another_would(monkeyp
 
     assert (refused.value.code, refused.value.what) == (
         "machine.no-containment",
-        "PROCTOR_CONTAINMENT asks for unshare: unshare is broken",
+        "PROCTOR_CONTAINMENT=unshare does not work here: unshare is broken",
     )
 
 
@@ -152,7 +154,7 @@ def test_forcing_what_there_is_not_is_a_usage_error(value: str, monkeypatch: pyt
         choose(ALL_FOUND)
 
     assert refused.value.code == "usage"
-    assert refused.value.suggestion == "bwrap, bundled-bwrap, unshare, cgroup, warden"
+    assert refused.value.suggestion == "Known variants: bwrap, bundled-bwrap, unshare, cgroup, warden."
 
 
 def test_where_there_is_no_way_the_refusal_says_what_was_tried() -> None:
@@ -161,7 +163,7 @@ def test_where_there_is_no_way_the_refusal_says_what_was_tried() -> None:
 
     assert refused.value.code == "machine.no-containment"
     assert refused.value.what == (
-        "nothing here can hold a process tree (bwrap: bwrap is broken; bundled-bwrap: bundled-bwrap is broken; "
+        "no way to contain a process tree works here (bwrap: bwrap is broken; bundled-bwrap: bundled-bwrap is broken; "
         "unshare: unshare is broken; cgroup: cgroup is broken; warden: warden is broken)"
     )
 

@@ -114,7 +114,7 @@ def test_a_way_that_holds_processes_only_refuses_to_fence(variant: Variant, tool
 
     assert (refused.value.code, refused.value.what) == (
         "machine.no-fences",
-        f"{variant} holds a process tree, but can hide no file and cut no network",
+        f"the containment `{variant}` cannot restrict files or network",
     )
 
 

@@ -9,9 +9,9 @@ import msgspec
 import pytest
 
 from proctor.contain.identity import descendants, identify, is_alive
-from proctor.contain.intent import IntentBook, open_intents, owner_folders
+from proctor.contain.intent import IntentLog, open_intents, owner_folders
 from proctor.contain.launch import new_marker
-from proctor.contain.reap import Reaped, reap_leftovers
+from proctor.contain.reap import ReapResult, reap_leftovers
 from proctor.errors import MachineError
 
 Start = Callable[..., subprocess.Popen[bytes]]
@@ -42,7 +42,7 @@ def start() -> Iterator[Start]:
             popen.kill()
 
 
-def leave(spawns: Path, write: Callable[[IntentBook], object]) -> str:
+def leave(spawns: Path, write: Callable[[IntentLog], object]) -> str:
     """An owner that writes its intents and dies. Gives back its name."""
 
     async def main() -> str:
@@ -53,8 +53,8 @@ def leave(spawns: Path, write: Callable[[IntentBook], object]) -> str:
     return anyio.run(main)
 
 
-def declare(marker: str, popen: subprocess.Popen[bytes] | None = None) -> Callable[[IntentBook], object]:
-    def write(book: IntentBook) -> None:
+def declare(marker: str, popen: subprocess.Popen[bytes] | None = None) -> Callable[[IntentLog], object]:
+    def write(book: IntentLog) -> None:
         intent = book.declare(marker, argv=["cat"])
         if popen is not None:
             wrapper = identify(popen.pid)
@@ -74,7 +74,7 @@ def test_a_marked_process_whose_pid_was_never_written_down_is_killed(tmp_path: P
     owner = leave(tmp_path, declare(marker))
 
     assert reap_leftovers(tmp_path) == (
-        Reaped(owner=owner, marker=marker, argv=("cat",), killed=(popen.pid,), is_gone=True),
+        ReapResult(owner=owner, marker=marker, argv=("cat",), killed=(popen.pid,), is_gone=True),
     )
     assert popen.wait(10) == -signal.SIGKILL
     assert owner_folders(tmp_path) == []
@@ -101,7 +101,7 @@ def test_a_known_process_is_killed_with_descendants_that_carry_no_marker_even_if
 def test_a_pid_that_now_means_another_process_is_left_alone(tmp_path: Path, start: Start) -> None:
     popen = start()
 
-    def write(book: IntentBook) -> None:
+    def write(book: IntentLog) -> None:
         intent = book.declare("reused", argv=["cat"])
         identity = identify(popen.pid)
         assert identity is not None
@@ -111,7 +111,9 @@ def test_a_pid_that_now_means_another_process_is_left_alone(tmp_path: Path, star
 
     owner = leave(tmp_path, write)
 
-    assert reap_leftovers(tmp_path) == (Reaped(owner=owner, marker="reused", argv=("cat",), killed=(), is_gone=True),)
+    assert reap_leftovers(tmp_path) == (
+        ReapResult(owner=owner, marker="reused", argv=("cat",), killed=(), is_gone=True),
+    )
     assert popen.poll() is None
     assert owner_folders(tmp_path) == []
 
@@ -133,16 +135,17 @@ def test_a_live_owners_processes_are_left_alone_while_a_dead_ones_are_killed(tmp
     assert live.poll() is None
 
 
-def test_a_reaper_that_carries_the_marker_itself_spares_itself(tmp_path: Path) -> None:
-    us = identify(os.getpid())
+def test_a_reaper_that_carries_the_marker_itself_spares_itself_and_its_children(tmp_path: Path, start: Start) -> None:
+    us, child = identify(os.getpid()), start()
     assert us is not None
 
-    def write(book: IntentBook) -> None:
+    def write(book: IntentLog) -> None:
         book.identify(book.declare("us", argv=["proctor"]), wrapper=us, agent=None)
 
     leave(tmp_path, write)
 
     assert [each.killed for each in reap_leftovers(tmp_path)] == [()]
+    assert child.poll() is None
 
 
 def test_what_cannot_be_killed_in_time_is_told_and_stays_on_the_books(tmp_path: Path, start: Start) -> None:
@@ -151,7 +154,7 @@ def test_what_cannot_be_killed_in_time_is_told_and_stays_on_the_books(tmp_path: 
     owner = leave(tmp_path, declare(marker, popen))
 
     # With no time at all the kill is sent, but its effect is not waited for; either answer must fit the books.
-    [reaped] = reap_leftovers(tmp_path, patience_s=0)
+    [reaped] = reap_leftovers(tmp_path, timeout_s=0)
 
     assert reaped.killed == (popen.pid,)
     assert [each.name for each in owner_folders(tmp_path)] == ([] if reaped.is_gone else [owner])
@@ -160,5 +163,5 @@ def test_what_cannot_be_killed_in_time_is_told_and_stays_on_the_books(tmp_path: 
 
 def test_where_leftovers_cannot_be_looked_for_none_are_said_to_be_gone(tmp_path: Path) -> None:
     (tmp_path / "spawns").write_text("no folder")
-    with pytest.raises(MachineError, match="leftovers cannot be read"):
+    with pytest.raises(MachineError, match="cannot read spawn intents"):
         reap_leftovers(tmp_path / "spawns")

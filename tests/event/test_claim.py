@@ -75,7 +75,7 @@ def test_a_marker_that_cannot_be_read_is_a_problem_and_no_claim(rest: str) -> No
     claim = claim_in(f"{MARKER} {rest}", frame=3)
     assert (claim.claimed, claim.answer, claim.frame) == (None, None, 3)
     assert claim.problem is not None
-    assert claim.problem.startswith("the marker is not readable: ")
+    assert claim.problem.startswith("the marker line is not readable: ")
 
 
 def test_only_the_last_line_of_the_last_message_is_a_claim() -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from proctor.event.credential import CredentialFold, CredentialSeen, CredentialState
+from proctor.event.credential import CredentialFold, CredentialReading, CredentialState
 from proctor.event.model import ErrorReported, Event, TextSaid, ToolBegan, TurnBegan, TurnEnded
 from proctor.fact import Authority, Fact
 from proctor.ids import CallId, ItemId, TurnId
@@ -40,7 +40,7 @@ def test_the_last_answer_of_the_provider_counts(events: list[Event], state: Cred
     fold = CredentialFold()
     for event in events:
         fold.feed(event)
-    assert fold.seen == CredentialSeen(state=state, frame=frame)
+    assert fold.seen == CredentialReading(state=state, frame=frame)
     fact = fold.fact(None)
     assert (fact.value, fact.authority) == (state, "unknown" if frame is None else "inferred")
     assert fact.refs == (() if frame is None else (f"frames.jsonl:{frame}",))

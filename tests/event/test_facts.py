@@ -71,9 +71,9 @@ def test_of_nothing_everything_is_unknown() -> None:
     assert {name for name, fact in facts.items() if fact.authority is not Authority.UNKNOWN} == {"warnings"}
 
 
-def test_what_is_stated_of_a_lane_is_kept_as_it_was_stated() -> None:
-    lane = declared("selectable")
-    assert folded(stated(laneState=lane))["laneState"] == lane
+def test_what_is_stated_of_a_runtime_is_kept_as_it_was_stated() -> None:
+    runtime = declared("selectable")
+    assert folded(stated(runtimeState=runtime))["runtimeState"] == runtime
 
 
 def test_persistence_is_what_was_asked_for_until_the_agent_says_what_it_is() -> None:
@@ -94,7 +94,7 @@ def test_the_model_that_answers_is_a_fact_apart_from_the_one_that_was_asked_for(
     assert echoed == Fact(
         value={"provider": "p", "requested": "large", "effective": "medium", "reroutedTo": "small"},
         authority=Authority.REPORTED,
-        source="what the agent says of the thread",
+        source="the agent, when it opened the thread",
         refs=("frames.jsonl:2", "frames.jsonl:7"),
     )
     # Another source of the same: a file that the agent keeps.
@@ -106,7 +106,7 @@ def test_the_model_that_answers_is_a_fact_apart_from_the_one_that_was_asked_for(
 
 @pytest.mark.requirement("runtime.usage")
 def test_usage_names_its_scope_basis_authority_and_check_and_none_is_not_zero() -> None:
-    assert folded()["usage"] == Fact(value={"authority": "none"}, authority=Authority.UNKNOWN, source="nobody said")
+    assert folded()["usage"] == Fact(value={"authority": "none"}, authority=Authority.UNKNOWN, source="not reported")
     turn = TurnBegan(turn=TurnId("t"), frame=1, at_ms=1)
     exact = UsageReported(
         tokens=Tokens(input=9, output=0, total=9),

@@ -8,7 +8,7 @@ from hypothesis import given
 
 from proctor.event.model import (
     Event,
-    Noted,
+    FrameNoted,
     ReasoningSaid,
     ReasoningStreamed,
     TextSaid,
@@ -140,5 +140,7 @@ def test_a_message_is_told_once_whole_or_at_the_end_as_a_draft(events: list[Even
 
 
 def test_what_we_do_not_know_is_told_and_what_says_nothing_is_not() -> None:
-    lines, _ = transcribed([Unrecognized(native="thread/new", frame=1, at_ms=5), Noted(native="x", frame=2, at_ms=6)])
+    lines, _ = transcribed(
+        [Unrecognized(native="thread/new", frame=1, at_ms=5), FrameNoted(native="x", frame=2, at_ms=6)]
+    )
     assert lines == [Line(kind="note", at_ms=5, frame=1, text="unrecognized frame: thread/new")]

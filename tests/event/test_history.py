@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proctor.event.history import MOST_DIFFERENCES, Completeness, HistoryFold, tool_digest
-from proctor.event.kept import KeptItem
+from proctor.event.history_item import HistoryItem
 from proctor.event.model import (
     Event,
     HistoryRead,
@@ -47,13 +47,13 @@ SAID = TextSaid(turn=T, item=ItemId("m"), text="Done.", frame=5, at_ms=1)
 ENDED = TurnEnded(turn=T, status="completed", frame=6, at_ms=1)
 LIVE = (BEGAN, ASKED, CALLS, CALLED, SAID, ENDED)
 
-PROMPT = KeptItem(kind="prompt", id="u", text="Mend it.")
-TOOL = KeptItem(kind="tool", id="c", text="shell", digest=tool_digest("shell", {"command": "ls"}, "a\n"))
-MESSAGE = KeptItem(kind="message", id="m", text="Done.")
-THOUGHT = KeptItem(kind="reasoning", id="r", text="never compared")
+PROMPT = HistoryItem(kind="prompt", id="u", text="Mend it.")
+TOOL = HistoryItem(kind="tool", id="c", text="shell", digest=tool_digest("shell", {"command": "ls"}, "a\n"))
+MESSAGE = HistoryItem(kind="message", id="m", text="Done.")
+THOUGHT = HistoryItem(kind="reasoning", id="r", text="never compared")
 
 
-def kept(*items: KeptItem, is_last: bool = True) -> HistoryRead:
+def kept(*items: HistoryItem, is_last: bool = True) -> HistoryRead:
     return HistoryRead(source="thread/turns/list", items=items, is_last=is_last, frame=9, at_ms=1)
 
 
@@ -103,48 +103,57 @@ def test_a_history_is_what_policy_and_reading_it_say(
 @pytest.mark.parametrize(
     ("items", "differences"),
     [
-        ((PROMPT, TOOL, KeptItem(kind="message", id="m", text="Done!")), ["message m is kept with another content"]),
+        ((PROMPT, TOOL, HistoryItem(kind="message", id="m", text="Done!")), ["message m is stored with other content"]),
         (
-            (KeptItem(kind="prompt", text="Mend all."), TOOL, MESSAGE),
-            ["prompt was heard and is not kept", "prompt is kept and was not heard"],
+            (HistoryItem(kind="prompt", text="Mend all."), TOOL, MESSAGE),
+            ["prompt was received and is not stored", "prompt is stored and was not received"],
         ),
         (
-            (PROMPT, KeptItem(kind="tool", id="c", digest="another"), MESSAGE),
-            ["tool c is kept with another content"],
+            (PROMPT, HistoryItem(kind="tool", id="c", digest="another"), MESSAGE),
+            ["tool c is stored with other content"],
         ),
-        ((PROMPT, TOOL, MESSAGE, KeptItem(kind="message", text="More.")), ["message is kept and was not heard"]),
         (
-            (PROMPT, TOOL, TOOL, MESSAGE, KeptItem(kind="tool", id="d")),
-            ["tool c is kept and was not heard", "tool d is kept and was not heard"],
+            (PROMPT, TOOL, MESSAGE, HistoryItem(kind="message", text="More.")),
+            ["message is stored and was not received"],
+        ),
+        (
+            (PROMPT, TOOL, TOOL, MESSAGE, HistoryItem(kind="tool", id="d")),
+            ["tool c is stored and was not received", "tool d is stored and was not received"],
         ),
     ],
 )
-def test_whatever_differs_makes_it_divergent_and_is_named(items: tuple[KeptItem, ...], differences: list[str]) -> None:
+def test_whatever_differs_makes_it_divergent_and_is_named(
+    items: tuple[HistoryItem, ...], differences: list[str]
+) -> None:
     assert judged(*LIVE, kept(*items)) == (Completeness.HYDRATED_DIVERGENT, differences)
 
 
 @pytest.mark.requirement("runtime.history")
 def test_a_history_that_only_ends_too_early_is_truncated() -> None:
-    lost = "message m was heard and is not kept"
+    lost = "message m was received and is not stored"
     assert judged(*LIVE, kept(PROMPT, TOOL)) == (Completeness.TRUNCATED, [lost])
     # A reply without items is no history, whatever its status.
-    none = ["prompt was heard and is not kept", lost, "tool c was heard and is not kept"]
+    none = ["prompt was received and is not stored", lost, "tool c was received and is not stored"]
     assert judged(*LIVE, kept()) == (Completeness.TRUNCATED, none)
-    unread = ["the last page of it was not read"]
+    unread = ["the last page was not read"]
     assert judged(*LIVE, kept(PROMPT, TOOL, MESSAGE, is_last=False)) == (Completeness.TRUNCATED, unread)
 
 
 @pytest.mark.requirement("runtime.history")
 def test_ids_count_where_both_have_them_and_content_where_not() -> None:
-    renamed = (PROMPT, KeptItem(kind="tool", id="item-2", digest=TOOL.digest), KeptItem(kind="message", text="Done."))
+    renamed = (
+        PROMPT,
+        HistoryItem(kind="tool", id="item-2", digest=TOOL.digest),
+        HistoryItem(kind="message", text="Done."),
+    )
     assert judged(*LIVE, kept(*renamed)) == (Completeness.HYDRATED_VERIFIED, [])
     # One that says only that there was a call.
-    assert judged(*LIVE, kept(PROMPT, KeptItem(kind="tool"), MESSAGE)) == (Completeness.HYDRATED_VERIFIED, [])
+    assert judged(*LIVE, kept(PROMPT, HistoryItem(kind="tool"), MESSAGE)) == (Completeness.HYDRATED_VERIFIED, [])
 
 
 @pytest.mark.requirement("runtime.history")
 def test_what_was_there_before_a_thread_was_taken_up_is_no_difference() -> None:
-    earlier = (KeptItem(kind="prompt", text="Before."), KeptItem(kind="message", id="m0", text="Then."))
+    earlier = (HistoryItem(kind="prompt", text="Before."), HistoryItem(kind="message", id="m0", text="Then."))
     assert judged(RESUMED, *LIVE[1:], kept(*earlier, PROMPT, TOOL, MESSAGE)) == (Completeness.HYDRATED_VERIFIED, [])
     assert judged(*LIVE, kept(*earlier, PROMPT, TOOL, MESSAGE))[0] == Completeness.HYDRATED_DIVERGENT
 
@@ -154,7 +163,7 @@ def test_a_call_that_was_cut_short_may_be_kept_all_the_same() -> None:
 
 
 def test_of_very_many_differences_only_some_are_told() -> None:
-    extra = [KeptItem(kind="message", text=str(number)) for number in range(MOST_DIFFERENCES + 5)]
+    extra = [HistoryItem(kind="message", text=str(number)) for number in range(MOST_DIFFERENCES + 5)]
     _, differences = judged(*LIVE, kept(PROMPT, TOOL, MESSAGE, *extra))
     assert len(differences) == MOST_DIFFERENCES + 1
     assert differences[-1] == "and 5 more"
@@ -170,12 +179,12 @@ def test_the_same_content_is_verified_and_any_one_change_to_it_is_not(
     said: list[tuple[str, str]], has_ids: bool, data: st.DataObject
 ) -> None:
     live: list[Event] = [TextSaid(turn=T, item=ItemId(id_), text=text, frame=2, at_ms=1) for id_, text in said]
-    back = [KeptItem(kind="message", id=id_ if has_ids else None, text=text) for id_, text in said]
+    back = [HistoryItem(kind="message", id=id_ if has_ids else None, text=text) for id_, text in said]
     whole = judged(BEGAN, *live, kept(*back))
     assert whole == (Completeness.HYDRATED_VERIFIED if said else Completeness.HYDRATED, [])
     if said:
         at = data.draw(st.integers(0, len(said) - 1))
-        back[at] = KeptItem(kind="message", id=back[at].id, text="altered")
+        back[at] = HistoryItem(kind="message", id=back[at].id, text="altered")
         assert judged(BEGAN, *live, kept(*back))[0] == Completeness.HYDRATED_DIVERGENT
 
 

@@ -6,7 +6,7 @@ import pytest
 from proctor.event.laws import Laws
 from proctor.event.model import (
     Event,
-    Noted,
+    FrameNoted,
     SessionBegan,
     StatusChanged,
     StreamEnded,
@@ -47,14 +47,14 @@ def test_a_turn_with_everything_in_it_breaks_no_law() -> None:
 @pytest.mark.parametrize(
     ("events", "law"),
     [
-        ([BEGAN, Noted(native="late", frame=1, at_ms=0)], "frame 1 comes after frame 2"),
+        ([BEGAN, FrameNoted(native="late", frame=1, at_ms=0)], "frame 1 comes after frame 2"),
         ([SESSION, SESSION], "a second session began"),
         ([BEGAN, BEGAN], "turn t1 began twice"),
         ([BEGAN, ENDED, ENDED], "turn t1 ended twice"),
         ([TOOL, TOOL], "call c1 began twice"),
         ([TOOL, TOOL_DONE, TOOL_DONE], "call c1 ended twice"),
-        ([SAID, SAID], "message i1 was said twice"),
-        ([SPENT, SPENT_LESS], "a thread's total shrank"),
+        ([SAID, SAID], "message i1 was sent twice"),
+        ([SPENT, SPENT_LESS], "the thread's total of tokens decreased"),
         ([CLOSED, TurnBegan(turn=T1, frame=10, at_ms=0)], "a turn began after the stream had ended"),
         ([CLOSED, TurnEnded(turn=T1, status="failed", frame=10, at_ms=0)], "a turn ended after the stream had ended"),
         (
@@ -67,7 +67,7 @@ def test_a_turn_with_everything_in_it_breaks_no_law() -> None:
         ),
         (
             [CLOSED, msgspec.structs.replace(SAID, frame=10)],
-            "a message was said after the stream had ended",
+            "a message was sent after the stream had ended",
         ),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
@@ -77,4 +77,4 @@ def test_each_law_is_told_once_where_it_is_broken(events: list[Event], law: str)
 
 
 def test_two_events_of_one_frame_are_in_order() -> None:
-    assert broken(SESSION, Noted(native="same", frame=1, at_ms=0)) == []
+    assert broken(SESSION, FrameNoted(native="same", frame=1, at_ms=0)) == []

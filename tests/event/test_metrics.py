@@ -13,14 +13,14 @@ from proctor.event.model import (
     ApprovalAsked,
     ErrorReported,
     Event,
-    Replied,
+    ReplyReceived,
     ToolBegan,
     ToolEnded,
     TurnBegan,
     Unrecognized,
     WarningRaised,
 )
-from proctor.event.row import GENESIS, Dir, Row
+from proctor.event.row import GENESIS, Direction, Row
 from proctor.event.trace import TraceFold
 from proctor.ids import CallId, TurnId
 from tests.event.streams import streams
@@ -30,7 +30,7 @@ rows = st.lists(
         Row,
         seq=st.just(1),
         at_ms=st.integers(0, 10_000),
-        dir=st.sampled_from(Dir),
+        dir=st.sampled_from(Direction),
         prev=st.just(GENESIS),
         redacted=st.lists(st.just("KEY"), max_size=1).map(tuple),
     ),
@@ -68,6 +68,9 @@ def test_of_nothing_the_counts_are_nought_and_the_rest_is_unknown() -> None:
         distinct_calls=0,
         longest_streak=0,
         is_stuck=False,
+        tool_ms=None,
+        tool_p50_ms=None,
+        tool_p95_ms=None,
     )
 
 
@@ -83,7 +86,7 @@ def test_every_event_and_every_row_is_counted_once(events: list[Event], said: li
     assert metrics.events == len(events)
     assert (metrics.unrecognized, metrics.replies, metrics.turns) == (
         count[Unrecognized],
-        count[Replied],
+        count[ReplyReceived],
         count[TurnBegan],
     )
     assert (metrics.approvals_asked, metrics.warnings, metrics.errors) == (

@@ -78,7 +78,7 @@ def test_in_a_conversation_each_turn_has_its_own_ending_until_the_channel_is_gon
             Ending(
                 outcome=Outcome.STALLED,
                 code="limit.stall",
-                detail="nothing heard for 5 ms; the agent's last error: busy",
+                detail="the agent sent nothing for 5 ms; the agent's last error: busy",
                 frame=4,
             ),
         ),
@@ -87,7 +87,7 @@ def test_in_a_conversation_each_turn_has_its_own_ending_until_the_channel_is_gon
             Ending(
                 outcome=Outcome.TIMED_OUT,
                 code="limit.turn",
-                detail="the turn ran past 5 ms; the agent's last error: busy",
+                detail="the turn exceeded 5 ms; the agent's last error: busy",
                 frame=4,
             ),
         ),
@@ -96,7 +96,7 @@ def test_in_a_conversation_each_turn_has_its_own_ending_until_the_channel_is_gon
             Ending(
                 outcome=Outcome.TIMED_OUT,
                 code="limit.attempt",
-                detail="the attempt ran past 5 ms; the agent's last error: busy",
+                detail="the attempt exceeded 5 ms; the agent's last error: busy",
                 frame=4,
             ),
         ),
@@ -114,15 +114,17 @@ def test_in_a_conversation_each_turn_has_its_own_ending_until_the_channel_is_gon
         ),
         (
             ProcessExited(code=3, frame=4, at_ms=0),
-            Ending(outcome=Outcome.CRASHED, code="peer.hangup", detail="the agent exited with code 3", frame=4),
+            Ending(outcome=Outcome.CRASHED, code="peer.hangup", detail="the agent exited with status 3", frame=4),
         ),
         (
             ProcessExited(code=None, signal=9, frame=4, at_ms=0),
-            Ending(outcome=Outcome.CRASHED, code="peer.killed", detail="the agent got signal 9 (SIGKILL)", frame=4),
+            Ending(
+                outcome=Outcome.CRASHED, code="peer.killed", detail="the agent was ended by signal 9 (SIGKILL)", frame=4
+            ),
         ),
         (
             ProcessExited(code=None, signal=11, frame=4, at_ms=0),
-            Ending(outcome=Outcome.CRASHED, code="peer.hangup", detail="the agent got signal 11", frame=4),
+            Ending(outcome=Outcome.CRASHED, code="peer.hangup", detail="the agent was ended by signal 11", frame=4),
         ),
     ],
     ids=lambda value: type(value).__name__ if not isinstance(value, Ending) else value.outcome.value,
@@ -161,7 +163,7 @@ def test_how_long_to_wait_is_told_from_the_end_on() -> None:
 
 
 def test_a_clock_that_fires_while_the_agent_struggles_names_the_trouble() -> None:
-    detail = "the turn ran past 5 ms; the agent's last error: no route"
+    detail = "the turn exceeded 5 ms; the agent's last error: no route"
     assert ending_of(LOST, TOO_LONG) == Ending(
         outcome=Outcome.TIMED_OUT, code="provider.unreachable", detail=detail, frame=9
     )
@@ -173,7 +175,7 @@ def test_a_clock_over_more_than_the_attempt_is_not_the_agents_trouble(clock: Lit
     assert ending_of(busy, ClockFired(clock=clock, limit_ms=5, frame=9, at_ms=0)) == Ending(
         outcome=Outcome.TIMED_OUT,
         code=f"limit.{clock}",
-        detail=f"the {clock} ran past 5 ms; the agent's last error: busy",
+        detail=f"the {clock} exceeded 5 ms; the agent's last error: busy",
         frame=9,
     )
 
@@ -181,15 +183,19 @@ def test_a_clock_over_more_than_the_attempt_is_not_the_agents_trouble(clock: Lit
 def test_an_error_the_agent_got_past_is_not_why_a_clock_fired() -> None:
     said = TextSaid(turn=T1, item=ItemId("m"), text="Here again.", frame=5, at_ms=0)
     assert ending_of(LOST, said, TOO_LONG) == Ending(
-        outcome=Outcome.TIMED_OUT, code="limit.turn", detail="the turn ran past 5 ms", frame=9
+        outcome=Outcome.TIMED_OUT, code="limit.turn", detail="the turn exceeded 5 ms", frame=9
     )
 
 
 @pytest.mark.parametrize(
     ("exited", "code", "how"),
     [
-        (ProcessExited(code=137, signal=9, frame=5, at_ms=0), "peer.killed", "the agent got signal 9 (SIGKILL)"),
-        (ProcessExited(code=0, frame=5, at_ms=0), "peer.hangup", "the agent exited with code 0"),
+        (
+            ProcessExited(code=137, signal=9, frame=5, at_ms=0),
+            "peer.killed",
+            "the agent was ended by signal 9 (SIGKILL)",
+        ),
+        (ProcessExited(code=0, frame=5, at_ms=0), "peer.hangup", "the agent exited with status 0"),
     ],
 )
 def test_a_hangup_says_how_the_process_ended(exited: ProcessExited, code: str, how: str) -> None:
@@ -206,8 +212,8 @@ def test_a_process_of_one_turn_that_ends_by_itself_ends_for_the_reason_it_gave()
     assert [ending_of(why, by_itself), ending_of(why, killed), ending_of(by_itself)] == [
         Ending(outcome=Outcome.CRASHED, code=code, detail=detail, frame=2)
         for code, detail in (
-            ("peer.refused", f"the agent exited with code 1; {said}"),
-            ("peer.killed", f"the agent got signal 9 (SIGKILL); {said}"),
-            ("peer.hangup", "the agent exited with code 1"),
+            ("peer.refused", f"the agent exited with status 1; {said}"),
+            ("peer.killed", f"the agent was ended by signal 9 (SIGKILL); {said}"),
+            ("peer.hangup", "the agent exited with status 1"),
         )
     ]

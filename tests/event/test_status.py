@@ -5,7 +5,7 @@ import pytest
 from proctor.event.model import (
     Event,
     ProcessExited,
-    Replied,
+    ReplyReceived,
     SessionBegan,
     StatusChanged,
     StreamEnded,
@@ -37,7 +37,7 @@ def status(word: str) -> StatusChanged:
     [
         ([], ("unknown", "unknown"), ("unknown", "unknown")),
         ([BEGAN], ("unknown", "unknown"), ("alive", "observed")),
-        ([Replied(method="initialize", frame=1, at_ms=1)], ("unknown", "unknown"), ("alive", "observed")),
+        ([ReplyReceived(method="initialize", frame=1, at_ms=1)], ("unknown", "unknown"), ("alive", "observed")),
         ([BEGAN, RUNS, status("active")], ("active", "reported"), ("alive", "observed")),
         # A process that lives says nothing of its thread, and a thread that failed nothing of its process.
         ([BEGAN, RUNS, status("system-error"), FAILED], ("system-error", "reported"), ("alive", "observed")),

@@ -1,4 +1,4 @@
-"""A turn's tokens are never its thread's: differences, sums, and unknown where nobody said where it began."""
+"""A turn's tokens are never its thread's: differences, sums, and unknown if it is not known where it began."""
 
 import pytest
 from hypothesis import given

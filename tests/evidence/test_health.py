@@ -1,4 +1,4 @@
-"""health.db: counts that add up however they are batched, and when a lane counts as degraded."""
+"""health.db: counts that add up however they are batched, and when a runtime counts as degraded."""
 
 import sqlite3
 import tempfile
@@ -15,26 +15,26 @@ from proctor.errors import MachineError
 from proctor.evidence.health import (
     DEGRADED_FOR_MS,
     VERSION,
-    Happening,
-    LaneHealth,
-    LaneKey,
+    ProgramEvent,
+    ProgramHealth,
+    ProgramKey,
     read_health,
     write_health,
 )
-from proctor.ids import StrategyId
+from proctor.ids import RuntimeId
 
-CODEX, CLAUDE = LaneKey(StrategyId("codex"), "aa"), LaneKey(StrategyId("claude"), "bb")
+CODEX, CLAUDE = ProgramKey(RuntimeId("codex"), "aa"), ProgramKey(RuntimeId("claude"), "bb")
 HANGUP = "peer.hangup"
 
 
-def starts(*codes: str | None, lane: LaneKey = CODEX, from_ms: int = 0) -> list[Happening]:
-    return [Happening(lane=lane, at_ms=from_ms + at, code=code) for at, code in enumerate(codes)]
+def starts(*codes: str | None, program: ProgramKey = CODEX, from_ms: int = 0) -> list[ProgramEvent]:
+    return [ProgramEvent(program=program, at_ms=from_ms + at, code=code) for at, code in enumerate(codes)]
 
 
-happenings = st.lists(
+events = st.lists(
     st.builds(
-        Happening,
-        lane=st.sampled_from([CODEX, CLAUDE]),
+        ProgramEvent,
+        program=st.sampled_from([CODEX, CLAUDE]),
         at_ms=st.integers(0, 10),
         code=st.sampled_from([None, HANGUP, "peer.deadline"]),
         is_crash=st.booleans(),
@@ -43,7 +43,7 @@ happenings = st.lists(
 )
 
 
-def told(batches: Sequence[Sequence[Happening]]) -> list[LaneHealth]:
+def told(batches: Sequence[Sequence[ProgramEvent]]) -> list[ProgramHealth]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "health.db"
         for batch in batches:
@@ -53,20 +53,22 @@ def told(batches: Sequence[Sequence[Happening]]) -> list[LaneHealth]:
 
 @pytest.mark.requirement("ops.doctor")
 @settings(max_examples=12)
-@given(first=happenings, second=happenings)
-def test_what_is_counted_does_not_depend_on_how_it_was_batched(first: list[Happening], second: list[Happening]) -> None:
+@given(first=events, second=events)
+def test_what_is_counted_does_not_depend_on_how_it_was_batched(
+    first: list[ProgramEvent], second: list[ProgramEvent]
+) -> None:
     assert told([first, second]) == told([[each] for each in (*first, *second)])
 
 
 @pytest.mark.requirement("ops.doctor")
-def test_starts_failures_and_crashes_are_counted_for_each_strategy_and_program(tmp_path: Path) -> None:
+def test_starts_failures_and_crashes_are_counted_for_each_runtime_and_program(tmp_path: Path) -> None:
     path = tmp_path / "new" / "health.db"
-    other = LaneKey(CODEX.strategy, "cc")
-    crash = Happening(lane=CODEX, at_ms=7, code="peer.killed", is_crash=True)
-    write_health(path, [*starts(None, HANGUP, None), crash, *starts(None, lane=other, from_ms=9)])
+    other = ProgramKey(CODEX.runtime_id, "cc")
+    crash = ProgramEvent(program=CODEX, at_ms=7, code="peer.killed", is_crash=True)
+    write_health(path, [*starts(None, HANGUP, None), crash, *starts(None, program=other, from_ms=9)])
     assert read_health(path) == {
-        CODEX: LaneHealth(
-            strategy=CODEX.strategy,
+        CODEX: ProgramHealth(
+            runtime_id=CODEX.runtime_id,
             sha256="aa",
             starts=3,
             failed_starts=1,
@@ -74,8 +76,8 @@ def test_starts_failures_and_crashes_are_counted_for_each_strategy_and_program(t
             last_code="peer.killed",
             last_at_ms=7,
         ),
-        other: LaneHealth(
-            strategy=CODEX.strategy,
+        other: ProgramHealth(
+            runtime_id=CODEX.runtime_id,
             sha256="cc",
             starts=1,
             failed_starts=0,
@@ -96,7 +98,7 @@ def test_starts_failures_and_crashes_are_counted_for_each_strategy_and_program(t
         ((HANGUP, HANGUP, None, HANGUP, HANGUP), False),
     ],
 )
-def test_a_lane_is_degraded_while_its_last_three_starts_failed_within_the_hour(
+def test_a_runtime_is_degraded_while_its_last_three_starts_failed_within_the_hour(
     tmp_path: Path, codes: tuple[str | None, ...], is_degraded: bool
 ) -> None:
     path = tmp_path / "health.db"
@@ -128,9 +130,9 @@ def test_reading_makes_nothing_and_a_file_of_something_else_is_left_alone(tmp_pa
     with closing(sqlite3.connect(path.with_name("theirs.db"))) as connection:
         connection.execute("create table mine (a)")
     for name, says in (
-        ("health.db", "of version 2; this Proctor knows up to 1"),
+        ("health.db", "schema version 2 is newer than 1, the newest that this Proctor reads"),
         ("other.db", "file is not a database"),
-        ("theirs.db", "a database of something else"),
+        ("theirs.db", "not a Proctor database of this kind"),
     ):
         for touch in (read_health, lambda file: write_health(file, starts(None))):
             with pytest.raises(MachineError) as refused:
@@ -144,9 +146,10 @@ def test_reading_makes_nothing_and_a_file_of_something_else_is_left_alone(tmp_pa
     "change",
     [
         "drop table start",
-        "alter table lane rename column crashes to falls",
-        """drop table lane; create table lane (strategy, sha256, starts, failed_starts, crashes, last_code, last_at_ms);
-           insert into lane values ('codex', 'aa', 'many', 0, 0, null, 0)""",
+        "alter table program rename column crashes to falls",
+        """drop table program; create table program (runtime_id, sha256, starts, failed_starts, crashes, last_code,
+        last_at_ms);
+           insert into program values ('codex', 'aa', 'many', 0, 0, null, 0)""",
     ],
 )
 def test_a_file_of_another_shape_is_refused_by_its_own_code(tmp_path: Path, change: str) -> None:

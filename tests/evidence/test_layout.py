@@ -10,19 +10,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proctor.errors import EvidenceError, MachineError, disk_refusal
+from proctor.errors import EvidenceError, MachineError, disk_error
 from proctor.evidence.artifacts import Feedback
 from proctor.evidence.layout import SEAL, SEALED, AttemptPaths, RootPaths, write_artifact, write_text_artifact
 from proctor.evidence.reader import read_artifact
 from proctor.evidence.redact import Redactor
-from proctor.ids import AttemptId, CampaignId, CellId, ProcessId, RunId
+from proctor.ids import AttemptId, CampaignId, ProcessId, RunId, TrialId
 
-FEEDBACK = Feedback(attempt_id=AttemptId("a.1"), claimed=True, answer="42", frame=7, problem=None)
+FEEDBACK = Feedback(attempt_id=AttemptId("a.1"), claimed=True, answer="42", frame=7, problem=None, result=None)
 
 
 @pytest.mark.requirement("evidence.layout")
 def test_an_attempt_has_the_files_of_the_layout() -> None:
-    paths = RootPaths(Path("root")).run(RunId("r1")).attempt(CellId("fix.native.1"), n=2)
+    paths = RootPaths(Path("root")).run(RunId("r1")).attempt(TrialId("fix.native.1"), n=2)
 
     folder = Path("root/runs/r1/attempts/fix.native.1.2")
     assert paths == AttemptPaths(folder)
@@ -71,7 +71,7 @@ def test_what_exists_is_listed_in_order_and_links_are_not_followed(tmp_path: Pat
     root = RootPaths(tmp_path / "root")
     assert list(root.runs()) == []
     run = root.run(RunId("r1"))
-    made = [run.attempt(CellId("b"), n=1), run.attempt(CellId("a"), n=1)]
+    made = [run.attempt(TrialId("b"), n=1), run.attempt(TrialId("a"), n=1)]
     for paths in made:
         paths.create()
     (run.folder / "attempts" / "link.1").symlink_to(tmp_path)
@@ -82,7 +82,7 @@ def test_what_exists_is_listed_in_order_and_links_are_not_followed(tmp_path: Pat
 
 
 def test_folders_and_files_are_private_whatever_the_umask(tmp_path: Path) -> None:
-    paths = RootPaths(tmp_path / "root").run(RunId("r1")).attempt(CellId("a"), n=1)
+    paths = RootPaths(tmp_path / "root").run(RunId("r1")).attempt(TrialId("a"), n=1)
     before = os.umask(0)
     try:
         paths.create()
@@ -169,7 +169,7 @@ def test_a_folder_that_is_a_file_is_a_typed_refusal(tmp_path: Path) -> None:
     (tmp_path / "root").write_text("I am a file")
 
     with pytest.raises(MachineError) as refused:
-        RootPaths(tmp_path / "root").run(RunId("r1")).attempt(CellId("a"), n=1).create()
+        RootPaths(tmp_path / "root").run(RunId("r1")).attempt(TrialId("a"), n=1).create()
 
     assert refused.value.code == "machine.unwritable"
 
@@ -185,6 +185,6 @@ def test_a_folder_that_is_a_file_is_a_typed_refusal(tmp_path: Path) -> None:
     ],
 )
 def test_the_machines_reason_becomes_a_code(number: int, code: str) -> None:
-    told = disk_refusal(OSError(number, os.strerror(number)), path=Path("a.1/frames.jsonl"))
+    told = disk_error(OSError(number, os.strerror(number)), path=Path("a.1/frames.jsonl"))
 
     assert (told.code, told.what, told.file) == (code, os.strerror(number), "a.1/frames.jsonl")

@@ -10,10 +10,10 @@ import pytest
 from proctor.errors import MachineError
 from proctor.evidence import database
 from proctor.evidence.proofs import NAME, ProofRow, add_proofs, read_proofs
-from proctor.ids import StrategyId
+from proctor.ids import RuntimeId
 
 ROW = ProofRow(
-    strategy=StrategyId("codex_app_server"),
+    runtime_id=RuntimeId("codex_app_server"),
     transport="stdio",
     isolation="shared",
     subject="ab" * 32,
@@ -74,8 +74,8 @@ def test_one_that_another_proctor_holds_is_locked_and_not_damaged(
 @pytest.mark.parametrize(
     ("spoil", "what"),
     [
-        ("create table other (x)", "a database of something else"),
-        ("pragma user_version = 2", "of version 2; this Proctor knows up to 1"),
+        ("create table other (x)", "not a Proctor database of this kind"),
+        ("pragma user_version = 2", "schema version 2 is newer than 1, the newest that this Proctor reads"),
     ],
 )
 def test_a_file_of_something_else_or_of_a_newer_proctor_is_left_alone(tmp_path: Path, spoil: str, what: str) -> None:

@@ -15,7 +15,7 @@ from proctor.errors import EvidenceError
 from proctor.event.row import GENESIS, Row
 from proctor.evidence.artifacts import Feedback, StreamHead
 from proctor.evidence.chain import ChainHead, chain_rows, link
-from proctor.evidence.reader import Problem, read_artifact, read_rows
+from proctor.evidence.reader import Finding, read_artifact, read_rows
 
 
 class Small(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -37,11 +37,11 @@ def write(folder: Path, data: bytes) -> Path:
     return path
 
 
-def problem(code: str, line: int | None, detail: str) -> Problem:
-    return Problem(code=code, file="probes.jsonl", line=line, detail=detail)
+def finding(code: str, line: int | None, detail: str) -> Finding:
+    return Finding(code=code, file="probes.jsonl", line=line, detail=detail)
 
 
-CHAIN_BROKEN = "the line before is not the one this row was written after"
+CHAIN_BROKEN = "`prev` is not the digest of the line before"
 
 
 def test_a_whole_stream_gives_its_rows_and_where_its_chain_ends(tmp_path: Path) -> None:
@@ -50,7 +50,7 @@ def test_a_whole_stream_gives_its_rows_and_where_its_chain_ends(tmp_path: Path) 
 
     for _ in ("first pass", "second pass"):
         assert list(reading) == SMALL
-        assert reading.problems == ()
+        assert reading.findings == ()
         assert reading.head == StreamHead(rows=5, head=link(data.splitlines()[-1]))
 
 
@@ -65,7 +65,7 @@ def test_a_torn_last_line_is_told_and_the_rest_is_read(tmp_path: Path) -> None:
     reading = read_rows(write(tmp_path, data[:-1]), Small)
 
     assert list(reading) == SMALL[:4]
-    assert reading.problems == (problem("evidence.torn", 5, f"{last} bytes without a newline"),)
+    assert reading.findings == (finding("evidence.torn", 5, f"{last} bytes without a newline"),)
     assert reading.head.rows == 4
 
 
@@ -81,7 +81,7 @@ def test_a_stream_cut_anywhere_gives_its_whole_rows_and_says_so(data: st.DataObj
     complete = whole[:cut].count(b"\n")
     assert rows == SMALL[:complete]
     torn = cut > 0 and whole[cut - 1 : cut] != b"\n"
-    assert [(found.code, found.line) for found in reading.problems] == [("evidence.torn", complete + 1)] * torn
+    assert [(found.code, found.line) for found in reading.findings] == [("evidence.torn", complete + 1)] * torn
 
 
 @pytest.mark.requirement("evidence.seal")
@@ -90,7 +90,7 @@ def test_an_altered_line_is_caught_at_the_next_one(tmp_path: Path) -> None:
     reading = read_rows(write(tmp_path, data), Small)
 
     assert [row.a for row in reading] == [1, 7, 3, 4, 5]
-    assert reading.problems == (problem("evidence.chain", 3, CHAIN_BROKEN),)
+    assert reading.findings == (finding("evidence.chain", 3, CHAIN_BROKEN),)
 
 
 def test_a_line_taken_out_is_caught_at_the_next_one(tmp_path: Path) -> None:
@@ -98,7 +98,7 @@ def test_a_line_taken_out_is_caught_at_the_next_one(tmp_path: Path) -> None:
     reading = read_rows(write(tmp_path, b"".join(lines[:1] + lines[2:])), Small)
 
     assert [row.a for row in reading] == [1, 3, 4, 5]
-    assert (reading.problems[0].code, reading.problems[0].line) == ("evidence.chain", 2)
+    assert (reading.findings[0].code, reading.findings[0].line) == ("evidence.chain", 2)
 
 
 def test_a_row_whose_number_is_wrong_is_caught_where_it_stands(tmp_path: Path) -> None:
@@ -106,7 +106,7 @@ def test_a_row_whose_number_is_wrong_is_caught_where_it_stands(tmp_path: Path) -
     reading = read_rows(write(tmp_path, data), Small)
 
     assert list(reading) == SMALL[:1]
-    assert reading.problems == (problem("evidence.chain", 1, "this row has the number 9"),)
+    assert reading.findings == (finding("evidence.chain", 1, "`seq` is 9, expected 1"),)
 
 
 @settings(deadline=None)
@@ -120,7 +120,7 @@ def test_a_flipped_byte_is_found_by_the_chain_or_by_where_it_ends(data: st.DataO
         reading = read_rows(write(Path(folder), bytes(whole)), Small)
         list(reading)
 
-    assert (reading.problems, reading.head) != ((), untouched.head)
+    assert (reading.findings, reading.head) != ((), untouched.head)
 
 
 @pytest.mark.parametrize(
@@ -143,7 +143,7 @@ def test_a_bad_line_is_skipped_and_told_and_the_next_ones_are_read(tmp_path: Pat
     reading = read_rows(write(tmp_path, b"\n".join(lines) + b"\n"), Small)
 
     assert [row.a for row in reading] == [1, 3]
-    assert [(found.code, found.line) for found in reading.problems] == [(code, 2), ("evidence.chain", 3)]
+    assert [(found.code, found.line) for found in reading.findings] == [(code, 2), ("evidence.chain", 3)]
 
 
 def test_bad_bytes_are_found_in_a_frame_that_is_not_decoded(tmp_path: Path) -> None:
@@ -151,7 +151,7 @@ def test_bad_bytes_are_found_in_a_frame_that_is_not_decoded(tmp_path: Path) -> N
     reading = read_rows(write(tmp_path, line), Row)
 
     assert list(reading) == []
-    assert [(found.code, found.line) for found in reading.problems] == [("evidence.syntax", 1)]
+    assert [(found.code, found.line) for found in reading.findings] == [("evidence.syntax", 1)]
 
 
 @pytest.mark.requirement("evidence.validate")
@@ -163,7 +163,7 @@ def test_any_bytes_whatever_are_read_without_an_exception_and_every_line_is_acco
         reading = read_rows(write(Path(folder), data), Small)
         rows = list(reading)
 
-    skipped = [found for found in reading.problems if found.code in ("evidence.syntax", "evidence.schema")]
+    skipped = [found for found in reading.findings if found.code in ("evidence.syntax", "evidence.schema")]
     assert len(rows) + len(skipped) == data.count(b"\n") == reading.head.rows
 
 
@@ -185,7 +185,7 @@ def test_a_line_of_100_megabytes_is_passed_over_in_little_memory_and_the_chain_g
     tracemalloc.stop()
 
     assert rows == SMALL[:1]
-    assert reading.problems == (problem("evidence.syntax", 1, f"a line of over {limit_bytes} bytes"),)
+    assert reading.findings == (finding("evidence.syntax", 1, f"the line is longer than {limit_bytes} bytes"),)
     assert peak_bytes < 8 * limit_bytes
 
 
@@ -194,7 +194,7 @@ def test_a_long_line_that_never_ends_is_torn(tmp_path: Path, size: int) -> None:
     reading = read_rows(write(tmp_path, b"x" * size), Small, limit_bytes=16)
 
     assert list(reading) == []
-    assert [found.code for found in reading.problems] == ["evidence.torn"]
+    assert [found.code for found in reading.findings] == ["evidence.torn"]
 
 
 def test_a_line_of_just_the_limit_is_read(tmp_path: Path) -> None:
@@ -223,7 +223,7 @@ def test_what_is_no_file_is_told_and_never_followed_or_waited_for(tmp_path: Path
     reading = read_rows(path, Small)
 
     assert list(reading) == []
-    assert [(found.code, found.file) for found in reading.problems] == [(code, "probes.jsonl")]
+    assert [(found.code, found.file) for found in reading.findings] == [(code, "probes.jsonl")]
     with pytest.raises(EvidenceError) as refused:
         read_artifact(path, Feedback)
     assert refused.value.code == code

@@ -19,7 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proctor.errors import MachineError
-from proctor.event.row import GENESIS, ChannelClosed, Dir, Row, StepTaken, TailReleased, WasRefused
+from proctor.event.row import GENESIS, ChannelClosed, Direction, Row, SessionRefusal, StepTaken, TailReleased
 from proctor.evidence.artifacts import StreamHead
 from proctor.evidence.chain import link
 from proctor.evidence.reader import read_rows
@@ -57,14 +57,14 @@ def scratch() -> Iterator[Path]:
 def recorded(data: bytes) -> Row:
     """What becomes of one line, on disk and in the caller's hand alike."""
     with scratch() as path, open_log(path) as log:
-        log.stage(Dir.IN, data)
+        log.stage(Direction.IN, data)
         (row,) = log.commit()
         assert path.read_bytes().count(b"\n") == 1
         assert list(read_rows(path, Row)) == [row]
     return row
 
 
-def row(seq: int, dir_: Dir, prev: bytes | str, **said: Any) -> Row:
+def row(seq: int, dir_: Direction, prev: bytes | str, **said: Any) -> Row:
     prev = link(prev) if isinstance(prev, bytes) else prev
     return Row(seq=seq, at_ms=999 + seq, dir=dir_, prev=prev, **said)
 
@@ -91,8 +91,8 @@ LINES = (
 
 @pytest.mark.requirement("evidence.crash-safe")
 @settings(deadline=None)
-@given(st.lists(st.lists(st.tuples(st.sampled_from(Dir), LINES), max_size=5), max_size=4))
-def test_what_is_given_back_is_what_stands_on_disk(batches: list[list[tuple[Dir, bytes]]]) -> None:
+@given(st.lists(st.lists(st.tuples(st.sampled_from(Direction), LINES), max_size=5), max_size=4))
+def test_what_is_given_back_is_what_stands_on_disk(batches: list[list[tuple[Direction, bytes]]]) -> None:
     with scratch() as path, open_log(path) as log:
         given_back: list[Row] = []
         for batch in batches:
@@ -102,22 +102,24 @@ def test_what_is_given_back_is_what_stands_on_disk(batches: list[list[tuple[Dir,
             assert [msgspec.json.decode(line, type=Row) for line in path.read_bytes().splitlines()] == given_back
         reading = read_rows(path, Row)
         assert list(reading) == given_back
-        assert (reading.problems, reading.head) == ((), log.head)
+        assert (reading.findings, reading.head) == ((), log.head)
 
     assert [row.seq for row in given_back] == list(range(1, 1 + sum(map(len, batches))))
-    assert dict(log.counts) == {dir_: spoken for dir_ in Dir if (spoken := sum(row.dir is dir_ for row in given_back))}
+    assert dict(log.counts) == {
+        dir_: spoken for dir_ in Direction if (spoken := sum(row.dir is dir_ for row in given_back))
+    }
 
 
 @settings(deadline=None)
 @given(FRAMES)
 def test_a_json_frame_is_kept_byte_for_byte(data: bytes) -> None:
-    assert recorded(data) == row(1, Dir.IN, GENESIS, frame=msgspec.Raw(data))
+    assert recorded(data) == row(1, Direction.IN, GENESIS, frame=msgspec.Raw(data))
 
 
 def test_rows_have_the_shape_of_the_layout(tmp_path: Path) -> None:
     with open_log(tmp_path / "frames.jsonl") as log:
-        log.stage(Dir.OUT, b'{"id": 1}')
-        log.stage(Dir.ERR, b"warning: \xff")
+        log.stage(Direction.OUT, b'{"id": 1}')
+        log.stage(Direction.ERR, b"warning: \xff")
         log.commit()
 
     first = b'{"seq":1,"atMs":1000,"dir":"out","prev":"%b","frame":{"id": 1}}' % GENESIS.encode()
@@ -144,7 +146,7 @@ def test_rows_have_the_shape_of_the_layout(tmp_path: Path) -> None:
     ],
 )
 def test_what_no_reader_can_take_for_json_is_kept_as_text(data: bytes, text: str) -> None:
-    assert recorded(data) == row(1, Dir.IN, GENESIS, text=text)
+    assert recorded(data) == row(1, Direction.IN, GENESIS, text=text)
 
 
 @pytest.mark.parametrize(
@@ -161,7 +163,7 @@ def test_what_no_reader_can_take_for_json_is_kept_as_text(data: bytes, text: str
     ],
 )
 def test_white_space_around_json_never_breaks_a_line(data: bytes, frame: bytes) -> None:
-    assert recorded(data) == row(1, Dir.IN, GENESIS, frame=msgspec.Raw(frame))
+    assert recorded(data) == row(1, Direction.IN, GENESIS, frame=msgspec.Raw(frame))
 
 
 def test_all_staged_rows_go_out_in_one_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -175,7 +177,7 @@ def test_all_staged_rows_go_out_in_one_write(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(os, "write", counted)
     with open_log(tmp_path / "frames.jsonl") as log:
         for number in range(30):
-            log.stage(Dir.IN, b"%d" % number)
+            log.stage(Direction.IN, b"%d" % number)
         assert (sizes, log.head) == ([], StreamHead(rows=0, head=GENESIS))
         log.commit()
         assert log.commit() == ()
@@ -185,18 +187,18 @@ def test_all_staged_rows_go_out_in_one_write(tmp_path: Path, monkeypatch: pytest
 
 def test_a_self_row_stands_after_what_was_staged_which_the_next_commit_gives_out(tmp_path: Path) -> None:
     with open_log(tmp_path / "frames.jsonl") as log:
-        log.stage(Dir.IN, b"1")
+        log.stage(Direction.IN, b"1")
         said = log.say(ChannelClosed(cause="eof"))
         lines = (tmp_path / "frames.jsonl").read_bytes().splitlines()
-        assert log.commit() == (row(1, Dir.IN, GENESIS, frame=msgspec.Raw(b"1")),)
+        assert log.commit() == (row(1, Direction.IN, GENESIS, frame=msgspec.Raw(b"1")),)
 
-    assert said == row(2, Dir.SELF, lines[0], frame=msgspec.Raw(b'{"saw":"stream.ended","cause":"eof"}'))
+    assert said == row(2, Direction.SELF, lines[0], frame=msgspec.Raw(b'{"saw":"stream.ended","cause":"eof"}'))
     assert len(lines) == 2
 
 
 def test_what_was_staged_is_not_lost_when_the_log_is_closed(tmp_path: Path) -> None:
     with open_log(tmp_path / "frames.jsonl") as log:
-        log.stage(Dir.IN, b"1")
+        log.stage(Direction.IN, b"1")
 
     assert [row.frame for row in read_rows(tmp_path / "frames.jsonl", Row)] == [msgspec.Raw(b"1")]
 
@@ -205,22 +207,22 @@ def test_what_was_staged_is_not_lost_when_the_log_is_closed(tmp_path: Path) -> N
 def test_a_secret_is_out_before_it_reaches_the_disk_wherever_it_was_said(tmp_path: Path) -> None:
     path = tmp_path / "frames.jsonl"
     with open_log(path) as log:
-        log.stage(Dir.IN, json.dumps({"out": f"key={SECRET}"}).encode())
-        log.stage(Dir.ERR, f"panic: {SECRET} \udcff".encode(errors="surrogateescape"))
+        log.stage(Direction.IN, json.dumps({"out": f"key={SECRET}"}).encode())
+        log.stage(Direction.ERR, f"panic: {SECRET} \udcff".encode(errors="surrogateescape"))
         rows = log.commit()
-        refused = log.say(WasRefused(code="peer.refused", detail=f"401 for {SECRET}"))
+        refused = log.say(SessionRefusal(code="peer.refused", detail=f"401 for {SECRET}"))
 
     assert SECRET.encode() not in path.read_bytes()
     lines = path.read_bytes().splitlines()
     masked = "[redacted:API_KEY]"
     assert (*rows, refused) == (
-        row(1, Dir.IN, GENESIS, frame=msgspec.Raw(b'{"out": "key=%b"}' % masked.encode()), redacted=("API_KEY",)),
-        row(2, Dir.ERR, lines[0], text=f"panic: {masked} \ufffd", redacted=("API_KEY",)),
+        row(1, Direction.IN, GENESIS, frame=msgspec.Raw(b'{"out": "key=%b"}' % masked.encode()), redacted=("API_KEY",)),
+        row(2, Direction.ERR, lines[0], text=f"panic: {masked} \ufffd", redacted=("API_KEY",)),
         row(
             3,
-            Dir.SELF,
+            Direction.SELF,
             lines[1],
-            frame=msgspec.Raw(msgspec.json.encode(WasRefused(code="peer.refused", detail=f"401 for {masked}"))),
+            frame=msgspec.Raw(msgspec.json.encode(SessionRefusal(code="peer.refused", detail=f"401 for {masked}"))),
             redacted=("API_KEY",),
         ),
     )
@@ -234,8 +236,8 @@ def test_a_secret_streamed_in_pieces_is_out_and_its_tail_is_released(tmp_path: P
     other = TextStream(key="t2/i1/text", path=("delta",))
     with open_log(path) as log:
         for piece in (f"my {SECRET[:cut]}", SECRET[cut:], ", yes sk-l"):
-            log.stage(Dir.IN, json.dumps({"delta": piece}).encode(), stream=stream)
-        log.stage(Dir.IN, b'{"delta":"sk"}', stream=other)
+            log.stage(Direction.IN, json.dumps({"delta": piece}).encode(), stream=stream)
+        log.stage(Direction.IN, b'{"delta":"sk"}', stream=other)
         rows = log.commit()
         released = log.release("t1/")
         assert log.release("t1/") == ()
@@ -248,12 +250,12 @@ def test_a_secret_streamed_in_pieces_is_out_and_its_tail_is_released(tmp_path: P
     assert [frame_of(row) for row in released] == [msgspec.to_builtins(tail)]
     reading = read_rows(path, Row)
     assert list(reading)[:5] == [*rows, *released]
-    assert reading.problems == ()
+    assert reading.findings == ()
 
 
 def test_a_tail_that_tells_too_much_of_a_secret_is_released_masked_and_says_whose_it_was(tmp_path: Path) -> None:
     with open_log(tmp_path / "frames.jsonl") as log:
-        log.stage(Dir.IN, b'{"delta":"sk-live-01"}', stream=TextStream(key="t1/i1/text", path=("delta",)))
+        log.stage(Direction.IN, b'{"delta":"sk-live-01"}', stream=TextStream(key="t1/i1/text", path=("delta",)))
         _, released = log.release()
 
     assert released.redacted == ("API_KEY",)
@@ -276,12 +278,12 @@ def test_a_log_is_a_new_private_file(tmp_path: Path) -> None:
 def test_a_full_disk_is_a_typed_error_and_the_log_takes_nothing_more(tmp_path: Path) -> None:
     path = tmp_path / "frames.jsonl"
     with open_log(path) as log:
-        log.stage(Dir.IN, b"1")
+        log.stage(Direction.IN, b"1")
         log.commit()
         before, good = log.head, os.dup(log._file._fd)
         full = os.open("/dev/full", os.O_WRONLY)
         os.dup2(full, log._file._fd)
-        log.stage(Dir.IN, b"2")
+        log.stage(Direction.IN, b"2")
         with pytest.raises(MachineError) as refused:
             log.commit()
         assert (refused.value.code, refused.value.file) == ("machine.disk-full", str(path))
@@ -291,7 +293,7 @@ def test_a_full_disk_is_a_typed_error_and_the_log_takes_nothing_more(tmp_path: P
         with pytest.raises(MachineError) as refused:
             log.say(StepTaken(step="on we go"))
         assert refused.value.code == "machine.disk-full"
-        assert (log.head, dict(log.counts)) == (before, {Dir.IN: 1})
+        assert (log.head, dict(log.counts)) == (before, {Direction.IN: 1})
 
     assert [row.seq for row in read_rows(path, Row)] == [1]
 
@@ -301,7 +303,7 @@ import resource, sys
 from pathlib import Path
 from proctor.clock import SYSTEM_CLOCK
 from proctor.errors import MachineError
-from proctor.event.row import Dir
+from proctor.event.row import Direction
 from proctor.evidence.recorder import FrameLog
 from proctor.evidence.redact import Redactor
 
@@ -310,7 +312,7 @@ resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
 for _ in range(2):
     try:
         for number in range(30):
-            log.stage(Dir.IN, b"%d" % number)
+            log.stage(Direction.IN, b"%d" % number)
         log.commit()
     except MachineError as error:
         print(error.code, log.head.rows)
@@ -318,6 +320,7 @@ log.close()
 """
 
 
+@pytest.mark.proctor_process
 @pytest.mark.requirement("evidence.integrity")
 def test_a_write_cut_short_leaves_a_torn_tail_and_never_a_row_after_it(tmp_path: Path) -> None:
     path = tmp_path / "frames.jsonl"
@@ -330,26 +333,27 @@ def test_a_write_cut_short_leaves_a_torn_tail_and_never_a_row_after_it(tmp_path:
     reading = read_rows(path, Row)
     assert [row.frame for row in reading] == [msgspec.Raw(b"%d" % number) for number in range(reading.head.rows)]
     assert reading.head.rows > 5
-    assert [problem.code for problem in reading.problems] == ["evidence.torn"]
+    assert [finding.code for finding in reading.findings] == ["evidence.torn"]
 
 
 DIES = """
 import os, signal, sys
 from pathlib import Path
 from proctor.clock import SYSTEM_CLOCK
-from proctor.event.row import Dir
+from proctor.event.row import Direction
 from proctor.evidence.recorder import FrameLog
 from proctor.evidence.redact import Redactor
 
 log = FrameLog(Path(sys.argv[1]), redactor=Redactor([]), clock=SYSTEM_CLOCK)
 for number in range(100):
-    log.stage(Dir.IN, b"%d" % number)
+    log.stage(Direction.IN, b"%d" % number)
     if number % 7 == 0:
         log.commit()
 os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
+@pytest.mark.proctor_process
 @pytest.mark.requirement("evidence.crash-safe")
 def test_every_row_that_was_committed_outlives_a_kill(tmp_path: Path) -> None:
     path = tmp_path / "frames.jsonl"
@@ -358,7 +362,7 @@ def test_every_row_that_was_committed_outlives_a_kill(tmp_path: Path) -> None:
     assert died.returncode == -signal.SIGKILL
     reading = read_rows(path, Row)
     assert [row.frame for row in reading] == [msgspec.Raw(b"%d" % number) for number in range(99)]
-    assert reading.problems == ()
+    assert reading.findings == ()
 
 
 def test_our_own_rows_are_chained_batch_by_batch_and_read_back(tmp_path: Path) -> None:
@@ -372,7 +376,7 @@ def test_our_own_rows_are_chained_batch_by_batch_and_read_back(tmp_path: Path) -
 
     reading = read_rows(path, dict)
     assert list(reading) == rows
-    assert (reading.problems, reading.head) == ((), log.head)
+    assert (reading.findings, reading.head) == ((), log.head)
 
 
 def test_a_stream_without_rows_is_an_empty_file_at_genesis(tmp_path: Path) -> None:

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from proctor.clock import SYSTEM_CLOCK
-from proctor.event.model import Noted
-from proctor.event.row import Dir
+from proctor.event.model import FrameNoted
+from proctor.event.row import Direction
 from proctor.evidence.recorder import FrameLog
 from proctor.evidence.redact import RedactedLine, Redactor
 from proctor.runtime.codex_app_server import RUNTIME
@@ -73,10 +73,10 @@ def test_the_same_words_elsewhere_are_no_account_data() -> None:
 def test_a_frame_of_account_data_is_recorded_and_told_like_any_other(tmp_path: Path) -> None:
     redactor = Redactor([], private=RUNTIME.private)
     with FrameLog(tmp_path / "frames.jsonl", redactor=redactor, clock=SYSTEM_CLOCK) as log:
-        log.stage(Dir.IN, b'{"method":"account/rateLimits/updated","params":{"rateLimits":{"limitId":"codex"}}}')
-        log.stage(Dir.IN, b'{"method":"thread/closed","params":{}}')
+        log.stage(Direction.IN, b'{"method":"account/rateLimits/updated","params":{"rateLimits":{"limitId":"codex"}}}')
+        log.stage(Direction.IN, b'{"method":"thread/closed","params":{}}')
         rows = log.commit()
 
     assert [row.redacted for row in rows] == [("account",), ()]
     normalizer = RUNTIME.normalizer()
-    assert [type(event) for row in rows for event in normalizer.feed(row)] == [Noted, Noted]
+    assert [type(event) for row in rows for event in normalizer.feed(row)] == [FrameNoted, FrameNoted]

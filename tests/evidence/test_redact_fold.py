@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proctor.attempt.derive import Derivation, Derived
-from proctor.event.row import GENESIS, Dir, Row
+from proctor.attempt.derive import Derivation, DerivedResult
+from proctor.event.row import GENESIS, Direction, Row
 from proctor.event.trace import ToolCall
 from proctor.evidence.recorder import FrameLog
 from proctor.evidence.redact import Redactor
@@ -81,24 +81,27 @@ ENDINGS = st.fixed_dictionaries(
 )
 
 
-def frames(items: list[dict[str, Any]], ending: dict[str, Any]) -> Iterator[tuple[Dir, Any]]:
+def frames(items: list[dict[str, Any]], ending: dict[str, Any]) -> Iterator[tuple[Direction, Any]]:
     """One turn."""
     here = {"threadId": "t", "turnId": "u"}
-    yield Dir.OUT, {"id": 1, "method": "thread/start", "params": {"cwd": "/w"}}
-    yield Dir.IN, {"id": 1, "result": {"thread": {"id": "t"}, "model": "m"}}
-    yield Dir.OUT, {"id": 2, "method": "turn/start", "params": {"threadId": "t", "input": [{"text": "Go."}]}}
-    yield Dir.IN, {"method": "turn/started", "params": {"threadId": "t", "turn": {"id": "u", "status": "inProgress"}}}
+    yield Direction.OUT, {"id": 1, "method": "thread/start", "params": {"cwd": "/w"}}
+    yield Direction.IN, {"id": 1, "result": {"thread": {"id": "t"}, "model": "m"}}
+    yield Direction.OUT, {"id": 2, "method": "turn/start", "params": {"threadId": "t", "input": [{"text": "Go."}]}}
+    yield (
+        Direction.IN,
+        {"method": "turn/started", "params": {"threadId": "t", "turn": {"id": "u", "status": "inProgress"}}},
+    )
     for number, item in enumerate(items):
         whole = {"id": f"i{number}", **item}
-        yield Dir.IN, {"method": "item/started", "params": {**here, "item": whole}}
+        yield Direction.IN, {"method": "item/started", "params": {**here, "item": whole}}
         ask = {"itemId": whole["id"], "command": item.get("command")}
-        yield Dir.IN, {"id": 12345678 + number, "method": "item/commandExecution/requestApproval", "params": ask}
-        yield Dir.OUT, {"id": 12345678 + number, "result": {"decision": "decline"}}
-        yield Dir.IN, {"method": "item/completed", "params": {**here, "item": whole}}
-    yield Dir.IN, {"method": "turn/completed", "params": {"threadId": "t", "turn": {"id": "u", **ending}}}
+        yield Direction.IN, {"id": 12345678 + number, "method": "item/commandExecution/requestApproval", "params": ask}
+        yield Direction.OUT, {"id": 12345678 + number, "result": {"decision": "decline"}}
+        yield Direction.IN, {"method": "item/completed", "params": {**here, "item": whole}}
+    yield Direction.IN, {"method": "turn/completed", "params": {"threadId": "t", "turn": {"id": "u", **ending}}}
 
 
-def derived(rows: list[Row]) -> tuple[Derived, list[ToolCall]]:
+def derived(rows: list[Row]) -> tuple[DerivedResult, list[ToolCall]]:
     calls: list[ToolCall] = []
     derivation = Derivation(RUNTIME.normalizer(), trace=calls.extend, transcript=lambda _: None)
     derivation.feed(rows)
@@ -146,7 +149,7 @@ def test_the_outcome_of_the_raw_frames_is_the_outcome_of_the_recorded_ones(
 
     assert meaning(recorded) == meaning(raw)
     for (dir_, line), row in zip(said, recorded, strict=True):
-        if dir_ is Dir.IN and isinstance(row.frame, msgspec.Raw):
+        if dir_ is Direction.IN and isinstance(row.frame, msgspec.Raw):
             assert control(open_envelope(bytes(row.frame))) == control(open_envelope(line))
     assert [secret.name for secret in SECRETS if secret.value.encode() in disk] == []
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from proctor.evidence.needles import forms
 from proctor.evidence.redact import Redactor, TextStream
 from proctor.evidence.secrets import Secret
-from proctor.spec.literal import LEAST_CHARS
+from proctor.spec.literal import MIN_SECRET_CHARS
 
 VALUE = 'zk7/Qm+9 "päss"\\w0rd?>~'
 SAID = TextStream(key="k", path=("delta",))
@@ -74,7 +74,7 @@ def test_a_secret_is_found_in_the_escapes_of_yaml_and_of_source_code() -> None:
 @pytest.mark.requirement("evidence.redaction")
 @settings(deadline=None)
 @given(
-    value=st.text(st.characters(codec="utf-8", min_codepoint=33), min_size=LEAST_CHARS, max_size=30),
+    value=st.text(st.characters(codec="utf-8", min_codepoint=33), min_size=MIN_SECRET_CHARS, max_size=30),
     before=st.binary(max_size=5),
     after=st.binary(max_size=5),
     is_url_safe=st.booleans(),
@@ -113,5 +113,5 @@ def test_wrapped_base64_is_found_across_its_lines(columns: int, line_end: str) -
 
 
 def test_every_form_is_long_enough_to_be_no_accident() -> None:
-    assert min(map(len, forms("12345678"))) == LEAST_CHARS
+    assert min(map(len, forms("12345678"))) == MIN_SECRET_CHARS
     assert len(set(forms("correct-horse"))) == 5, "a plain value has no other spellings than base64"

@@ -15,7 +15,7 @@ from proctor.errors import EvidenceError
 from proctor.evidence.artifacts import Seal, SealedFile, StreamHead
 from proctor.evidence.chain import ChainHead, chain_rows
 from proctor.evidence.layout import SEAL, SEALED, STREAMS, AttemptPaths, render_artifact
-from proctor.evidence.reader import Problem, read_rows
+from proctor.evidence.reader import Finding, read_rows
 from proctor.evidence.recorder import ChainedLog
 from proctor.evidence.seal import _own_digest, check_seal, read_seal
 from proctor.ids import AttemptId
@@ -80,7 +80,7 @@ def verdict(path: Path) -> str:
 
 
 def codes(paths: AttemptPaths) -> list[tuple[str, str]]:
-    return [(problem.code, problem.file) for problem in check_seal(paths)]
+    return [(finding.code, finding.file) for finding in check_seal(paths)]
 
 
 @pytest.mark.requirement("evidence.seal")
@@ -143,7 +143,7 @@ def test_a_seal_that_means_the_same_but_is_spelled_otherwise_is_found(
 def test_a_file_that_is_gone_is_named(sealed: AttemptPaths, name: str) -> None:
     (sealed.folder / name).unlink()
 
-    assert check_seal(sealed) == (Problem(code="evidence.missing-file", file=name, detail="absent"),)
+    assert check_seal(sealed) == (Finding(code="evidence.missing-file", file=name, detail="absent"),)
 
 
 @pytest.mark.parametrize("name", ["notes.txt", ".attempt.json.tmp"])
@@ -158,7 +158,7 @@ def test_a_file_that_grew_says_by_how_much(sealed: AttemptPaths) -> None:
         file.write("!")
 
     assert check_seal(sealed) == (
-        Problem(code="evidence.digest", file="prompt.txt", detail="24 bytes, but 23 were sealed"),
+        Finding(code="evidence.digest", file="prompt.txt", detail="24 bytes, but 23 were sealed"),
     )
 
 
@@ -212,10 +212,10 @@ def test_an_attempt_cut_off_before_its_seal_is_partial_and_nothing_else(tmp_path
     paths = AttemptPaths(tmp_path)
     paths.report.rename(tmp_path / f".{paths.report.name}.tmp")
 
-    assert check_seal(paths) == (Problem(code="evidence.partial", file=SEAL, detail="no seal"),)
+    assert check_seal(paths) == (Finding(code="evidence.partial", file=SEAL, detail="no seal"),)
     reading = read_rows(paths.frames, dict)
     assert list(reading) == [{"said": f"frames.jsonl {number}"} for number in range(3)]
-    assert reading.problems == ()
+    assert reading.findings == ()
 
 
 def test_a_stream_rewritten_before_the_seal_does_not_end_where_the_recorder_stood(tmp_path: Path) -> None:
@@ -226,7 +226,7 @@ def test_a_stream_rewritten_before_the_seal_does_not_end_where_the_recorder_stoo
 
     reading = read_rows(tmp_path / "frames.jsonl", dict)
     assert len(list(reading)) == 3
-    assert reading.problems == ()
+    assert reading.findings == ()
     assert reading.head != written.streams["frames.jsonl"]
 
 

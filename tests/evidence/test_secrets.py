@@ -148,7 +148,7 @@ def test_a_credential_file_holds_secrets_under_names_like_one_or_is_one(
 def test_a_credential_file_without_a_secret_is_refused(tmp_path: Path, text: str) -> None:
     file = tmp_path / "creds"
     file.write_text(text)
-    with pytest.raises(InputError, match="creds holds nothing that can be redacted") as caught:
+    with pytest.raises(InputError, match="creds contains no secret that can be redacted") as caught:
         find_secrets({}, declared=[], files=[file], words=["threadId"])
     assert caught.value.code == "spec.type"
 

@@ -192,7 +192,7 @@ def test_an_ssh_keygen_that_is_missing_or_too_old_is_this_machines_fault(
     ada: Path, signed: Path, seal: Path, path: Path
 ) -> None:
     old = path / "ssh-keygen"
-    for what in ("there is no ssh-keygen on PATH", "ended with 1: unknown option -- Y"):
+    for what in ("ssh-keygen is not on PATH", "exited with 1: unknown option -- Y"):
         for deed in (lambda: sign_files([seal], key=ada), lambda: allow(ada).check(signed)):
             with pytest.raises(MachineError, match=what) as caught:
                 deed()

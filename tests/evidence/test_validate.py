@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from proctor import canonical
+from proctor.errors import advice
 from proctor.event.bounds import PREVIEW_BYTES, TEXT_BYTES
 from proctor.event.metrics import MetricsFold
 from proctor.event.outcome import Outcome
@@ -41,7 +42,7 @@ from proctor.evidence.layout import (
     RunPaths,
     write_artifact,
 )
-from proctor.evidence.reader import Problem
+from proctor.evidence.reader import Finding
 from proctor.evidence.recorder import ChainedLog, FrameLog
 from proctor.evidence.redact import Redactor
 from proctor.evidence.validate import Status, Validation, conclude, validate_attempt
@@ -49,16 +50,18 @@ from proctor.ids import (
     AttemptId,
     CallId,
     CampaignId,
-    CellId,
     Digest,
     FlowId,
     MissionId,
     ProcessId,
     RunId,
-    StrategyId,
+    RuntimeId,
+    TrialId,
     TurnId,
 )
 from proctor.plan.model import Limits
+from proctor.spec.campaign_options import ToolsSpec
+from proctor.spec.expect import ExpectSpec
 from proctor.spec.model import Approvals, Isolation, Sandbox
 from tests.sealed import seal
 
@@ -68,29 +71,32 @@ NOTHING = Digest("sha256:0")
 
 ATTEMPT_RECORD = AttemptRecord(
     attempt_id=A1,
-    cell=CellId("fix.native.r1"),
+    trial=TrialId("fix.native.r1"),
     n=1,
     campaign_id=CampaignId("c"),
     run_id=RunId("r"),
     mission_id=MissionId("fix"),
     flow_id=FlowId("native"),
     repeat=1,
-    strategy=StrategyId("some_agent"),
+    runtime_id=RuntimeId("some_agent"),
     plan_digest=NOTHING,
-    cell_digest=NOTHING,
+    plan_file_digest=None,
+    trial_digest=NOTHING,
     prompt_digest=canonical.digest_bytes(PROMPTED),
     required_probes=(),
+    expect=ExpectSpec(),
     workspace_digest=NOTHING,
     isolation=Isolation.SHARED,
     sandbox=Sandbox.WORKSPACE_WRITE,
     approvals=Approvals.DENY,
     limits=Limits(attempt_ms=3, turn_ms=2, stall_ms=1),
+    tools=ToolsSpec(),
     secret_names=(),
     created_at_ms=0,
 )
 RUNNER = RunnerRef(
     attempt_id=A1,
-    strategy=StrategyId("some_agent"),
+    runtime_id=RuntimeId("some_agent"),
     transport="stdio",
     process_id=None,
     session_id=None,
@@ -98,18 +104,22 @@ RUNNER = RunnerRef(
     is_fresh_session=True,
     facts={},
 )
-CLAIMED = Feedback(attempt_id=A1, claimed=None, answer=None, frame=None, problem=None)
+CLAIMED = Feedback(attempt_id=A1, claimed=None, answer=None, frame=None, problem=None, result=None)
 REPORTED = AttemptReport(
     attempt_id=A1,
     outcome=Outcome.UNKNOWN,
     code=None,
     detail=None,
+    **advice(None),
     claimed=None,
     verified=None,
     reasons=(),
     expectation=Expectation(met=None, misses=()),
     metrics=MetricsFold().finish(),
+    retry_after_ms=None,
     workspace_digest_after=None,
+    has_changed_files=False,
+    policy_violations=(),
     duration_ms=0,
 )
 CALL = ToolCall(
@@ -172,13 +182,13 @@ def strictly(paths: AttemptPaths) -> Validation:
     return validate_attempt(paths, is_strict=True)
 
 
-def invalid(*problems: Problem, name: str = A1) -> Validation:
-    return Validation(kind="attempt", name=name, status=Status.INVALID, problems=problems)
+def invalid(*findings: Finding, name: str = A1) -> Validation:
+    return Validation(kind="attempt", name=name, status=Status.INVALID, findings=findings)
 
 
 def test_a_whole_attempt_is_valid(tmp_path: Path) -> None:
     paths = make(tmp_path / A1)
-    valid = Validation(kind="attempt", name=A1, status=Status.VALID, problems=())
+    valid = Validation(kind="attempt", name=A1, status=Status.VALID, findings=())
     assert [validate_attempt(paths, is_strict=is_strict) for is_strict in (True, False)] == [valid, valid]
 
 
@@ -193,12 +203,15 @@ def call(**changes: Any) -> list[ToolCall]:
 @pytest.mark.parametrize(
     ("rows", "detail"),
     [
-        ({TRANSCRIPT: [msgspec.structs.replace(LINE, text="x" * TEXT_BYTES + "é")]}, "a text of 65538 bytes"),
-        ({TOOL_CALLS: call(input=["x" * TEXT_BYTES])}, "an input of 65540 bytes"),
-        ({TOOL_CALLS: call(input="é" * TEXT_BYTES, cut_input_bytes=1)}, "an input of 131072 bytes"),
-        ({TOOL_CALLS: call(output="x" * (PREVIEW_BYTES + 1))}, "an output of 16385 bytes"),
-        ({TOOL_CALLS: call(cut_output_bytes=8)}, "16384 bytes of output and 8 cut, of 16391"),
-        ({TOOL_CALLS: call(output_bytes=None)}, "16384 bytes of output and 7 cut, of None"),
+        (
+            {TRANSCRIPT: [msgspec.structs.replace(LINE, text="x" * TEXT_BYTES + "é")]},
+            "a text of 65538 bytes exceeds 65536",
+        ),
+        ({TOOL_CALLS: call(input=["x" * TEXT_BYTES])}, "an input of 65540 bytes exceeds 65536"),
+        ({TOOL_CALLS: call(input="é" * TEXT_BYTES, cut_input_bytes=1)}, "an input of 131072 bytes exceeds 65536"),
+        ({TOOL_CALLS: call(output="x" * (PREVIEW_BYTES + 1))}, "an output of 16385 bytes exceeds 16384"),
+        ({TOOL_CALLS: call(cut_output_bytes=8)}, "16384 bytes of output and 8 cut do not add up to 16391"),
+        ({TOOL_CALLS: call(output_bytes=None)}, "16384 bytes of output and 7 cut do not add up to None"),
     ],
 )
 def test_a_text_over_its_bound_or_cut_by_another_count_is_found(
@@ -206,7 +219,7 @@ def test_a_text_over_its_bound_or_cut_by_another_count_is_found(
 ) -> None:
     [file] = rows
     found = strictly(make(tmp_path / A1, rows=rows))
-    assert found == invalid(Problem(code="evidence.bounds", file=file, line=1, detail=detail))
+    assert found == invalid(Finding(code="evidence.bounds", file=file, line=1, detail=detail))
 
 
 def test_an_input_that_was_cut_may_need_more_bytes_as_json_than_as_text(tmp_path: Path) -> None:
@@ -224,8 +237,8 @@ OTHER = AttemptId("fix.native.r1.2")
         ((RUNNER_REF, {"attempt_id": OTHER}), f"attempt '{OTHER}', but attempt.json says '{A1}'"),
         ((FEEDBACK, {"attempt_id": OTHER}), f"attempt '{OTHER}', but attempt.json says '{A1}'"),
         ((REPORT, {"attempt_id": OTHER}), f"attempt '{OTHER}', but attempt.json says '{A1}'"),
-        ((RUNNER_REF, {"strategy": "another"}), "strategy 'another', but attempt.json says 'some_agent'"),
-        ((ATTEMPT, {"n": 3}), f"attempt '{A1}', but the cell says 'fix.native.r1.3'"),
+        ((RUNNER_REF, {"runtime_id": "another"}), "runtimeId 'another', but attempt.json says 'some_agent'"),
+        ((ATTEMPT, {"n": 3}), f"attempt '{A1}', but the trial says 'fix.native.r1.3'"),
     ],
     ids=str,
 )
@@ -235,35 +248,35 @@ def test_files_that_speak_of_different_attempts_are_found(
     name, fields = artifact
     was = {ATTEMPT: ATTEMPT_RECORD, RUNNER_REF: RUNNER, FEEDBACK: CLAIMED, REPORT: REPORTED}[name]
     paths = make(tmp_path / A1, artifacts={name: msgspec.structs.replace(was, **fields)})
-    assert strictly(paths) == invalid(Problem(code="evidence.ids", file=name, detail=detail))
+    assert strictly(paths) == invalid(Finding(code="evidence.ids", file=name, detail=detail))
 
 
 def test_a_folder_of_another_name_is_found(tmp_path: Path) -> None:
     detail = f"attempt '{A1}', but the folder says 'elsewhere'"
-    problem = Problem(code="evidence.ids", file=ATTEMPT, detail=detail)
-    assert strictly(make(tmp_path / "elsewhere")) == invalid(problem, name="elsewhere")
+    finding = Finding(code="evidence.ids", file=ATTEMPT, detail=detail)
+    assert strictly(make(tmp_path / "elsewhere")) == invalid(finding, name="elsewhere")
 
 
 def test_another_prompt_than_the_one_named_is_found(tmp_path: Path) -> None:
-    problem = Problem(code="evidence.digest", file=PROMPT, detail="not the prompt that attempt.json names")
-    assert strictly(make(tmp_path / A1, prompt=b"Break it.\n")) == invalid(problem)
+    finding = Finding(code="evidence.digest", file=PROMPT, detail="its digest is not the promptDigest of attempt.json")
+    assert strictly(make(tmp_path / A1, prompt=b"Break it.\n")) == invalid(finding)
 
 
 def test_a_text_that_is_none_is_found(tmp_path: Path) -> None:
-    [problem] = strictly(make(tmp_path / A1, changes=b"\xff")).problems
-    assert (problem.code, problem.file) == ("evidence.syntax", WORKSPACE_DIFF)
+    [finding] = strictly(make(tmp_path / A1, changes=b"\xff")).findings
+    assert (finding.code, finding.file) == ("evidence.syntax", WORKSPACE_DIFF)
 
 
 @pytest.mark.parametrize("said", [{}, {"frame": 1, "text": "both"}], ids=["neither", "both"])
 def test_a_row_that_is_neither_a_frame_nor_a_text_is_found(tmp_path: Path, said: dict[str, Any]) -> None:
     paths = make(tmp_path / A1, rows={FRAMES: [{"atMs": 1, "dir": "in", **said}]})
-    detail = "a row holds either a frame or a text"
-    assert strictly(paths) == invalid(Problem(code="evidence.schema", file=FRAMES, line=1, detail=detail))
+    detail = "a row must have either a frame or a text"
+    assert strictly(paths) == invalid(Finding(code="evidence.schema", file=FRAMES, line=1, detail=detail))
 
 
 def test_a_sealed_row_of_another_shape_is_found(tmp_path: Path) -> None:
     paths = make(tmp_path / A1, rows={FRAMES: [{"atMs": 1, "dir": "sideways", "frame": {}}]})
-    assert [(each.code, each.file, each.line) for each in strictly(paths).problems] == [("evidence.schema", FRAMES, 1)]
+    assert [(each.code, each.file, each.line) for each in strictly(paths).findings] == [("evidence.schema", FRAMES, 1)]
 
 
 def test_a_quick_look_does_not_read_what_the_files_say(tmp_path: Path) -> None:
@@ -307,6 +320,7 @@ def lock_the_folder(folder: Path) -> set[str]:
     return {A1}
 
 
+@pytest.mark.proctor_process
 @pytest.mark.requirement("evidence.validate")
 @pytest.mark.parametrize("lock", [lock_every_file, lock_the_folder])
 def test_what_may_not_be_read_is_told(tmp_path: Path, lock: Callable[[Path], set[str]]) -> None:
@@ -319,10 +333,11 @@ def test_what_may_not_be_read_is_told(tmp_path: Path, lock: Callable[[Path], set
 
     assert alone == in_run
     assert alone.status == "invalid"
-    assert {(each.code, each.file) for each in alone.problems} == {("evidence.unreadable", file) for file in files}
+    assert {(each.code, each.file) for each in alone.findings} == {("evidence.unreadable", file) for file in files}
     assert run.status == "valid"
 
 
+@pytest.mark.proctor_process
 def test_a_run_that_may_not_be_listed_is_told(tmp_path: Path) -> None:
     folder = make(tmp_path / "r" / "attempts" / A1).folder
     folder.parent.chmod(0)
@@ -330,14 +345,14 @@ def test_a_run_that_may_not_be_listed_is_told(tmp_path: Path) -> None:
         _, run = look_as_anybody(folder)
     finally:
         folder.parent.chmod(0o700)
-    assert {each.code for each in run.problems} == {"evidence.unreadable", "evidence.partial"}
+    assert {each.code for each in run.findings} == {"evidence.unreadable", "evidence.partial"}
     assert run.status == "invalid"
 
 
 @pytest.mark.requirement("evidence.validate")
 def test_a_run_that_was_cut_off_before_its_first_attempt_is_partial(tmp_path: Path) -> None:
     [found] = validate_run(RunPaths(tmp_path), is_strict=True)
-    assert (found.status, [problem.code for problem in found.problems]) == ("partial", ["evidence.partial"])
+    assert (found.status, [finding.code for finding in found.findings]) == ("partial", ["evidence.partial"])
 
 
 @pytest.mark.requirement("evidence.crash-safe")
@@ -345,7 +360,7 @@ def test_a_process_that_was_cut_off_before_its_first_row_is_partial(tmp_path: Pa
     """As kill -9 leaves it between the folder and the file."""
     RunPaths(tmp_path).runtime(ProcessId("p-1")).create()
     _, found = validate_run(RunPaths(tmp_path), is_strict=True)
-    assert (found.kind, found.status, [problem.code for problem in found.problems]) == (
+    assert (found.kind, found.status, [finding.code for finding in found.findings]) == (
         "process",
         "partial",
         ["evidence.partial"],
@@ -359,10 +374,10 @@ def test_a_run_that_is_none_gets_a_code(tmp_path: Path, place: str) -> None:
     [found] = validate_run(RunPaths(tmp_path / place), is_strict=True)
 
     assert (found.kind, found.name, found.status) == ("run", place, "invalid")
-    assert "evidence.not-found" in {problem.code for problem in found.problems}
+    assert "evidence.not-found" in {finding.code for finding in found.findings}
 
 
-# ── what problems come to ──
+# ── what findings come to ──
 
 
 @pytest.mark.requirement("evidence.integrity")
@@ -383,4 +398,4 @@ def test_a_run_that_is_none_gets_a_code(tmp_path: Path, place: str) -> None:
     ],
 )
 def test_only_a_cut_off_explains_a_torn_row_and_nothing_explains_more(codes: list[str], status: str) -> None:
-    assert conclude("attempt", A1, [Problem(code=code, file="f") for code in codes]).status == status
+    assert conclude("attempt", A1, [Finding(code=code, file="f") for code in codes]).status == status

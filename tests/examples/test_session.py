@@ -33,7 +33,7 @@ def test_the_plain_script_tells_a_conversation_and_keeps_its_evidence(tmp_path: 
     ]
     [run] = RootPaths(tmp_path / ".proctor").runs()
     found = examine_run(run, is_strict=True)
-    assert [(each.status, each.problems) for each in found] == [("valid", ())] * 3
+    assert [(each.status, each.findings) for each in found] == [("valid", ())] * 3
     assert [each.name for each in tmp_path.iterdir()] == [".proctor"]
 
 

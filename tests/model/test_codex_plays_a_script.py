@@ -15,7 +15,7 @@ from anyio.streams.buffered import BufferedByteReceiveStream
 from codex_cli_bin import bundled_codex_path  # type: ignore[import-untyped]
 
 from proctor.model.journal import JournalRow
-from proctor.model.player import Kind
+from proctor.model.player import RequestKind
 from proctor.model.script import Script
 from proctor.model.server import ScriptedModel, open_model
 from proctor.runtime.codex.catalog import catalog
@@ -128,7 +128,7 @@ async def playing(folder: Path, *steps: dict[str, Any]) -> AsyncIterator[tuple[C
             yield codex, model
 
 
-def outline(rows: tuple[JournalRow, ...]) -> list[tuple[Kind, int | None, int]]:
+def outline(rows: tuple[JournalRow, ...]) -> list[tuple[RequestKind, int | None, int]]:
     return [(row.kind, row.step, row.try_number) for row in rows]
 
 
@@ -168,7 +168,7 @@ def test_intents_happen_in_the_workspace(tmp_path: Path) -> None:
         "sub/new.txt": "one\n\ntwo\n",
         "old.txt": "new\n",
     }
-    assert outline(rows) == [(Kind.MAIN, step, 0) for step in range(len(steps))]
+    assert outline(rows) == [(RequestKind.MAIN, step, 0) for step in range(len(steps))]
     assert rows[0].heard[-1] == "Fix the greeting."
     assert "seen" in rows[1].heard[-1]
     assert rows[4].heard[-1] == "42"
@@ -193,6 +193,11 @@ def test_a_stream_cut_after_a_finished_call_is_retried_without_losing_a_step(tmp
             return turn, model.journal("one")
 
     turn, rows = anyio.run(main)
-    assert outline(rows) == [(Kind.FAULT, 0, 0), (Kind.FAULT, 0, 1), (Kind.RETRY, 0, 2), (Kind.MAIN, 1, 0)]
+    assert outline(rows) == [
+        (RequestKind.FAULT, 0, 0),
+        (RequestKind.FAULT, 0, 1),
+        (RequestKind.RETRY, 0, 2),
+        (RequestKind.MAIN, 1, 0),
+    ]
     assert turn["items"][-1]["text"] == "Next."
     assert (tmp_path / "work" / "out.txt").read_text() == "once\n"

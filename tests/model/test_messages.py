@@ -10,15 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proctor.errors import WireError
-from proctor.model.messages import count_tokens, read_ask, render, render_error, render_whole
-from proctor.model.wire import Ask, Failure, Item, Part, Pause, Reply, Text, Thought, Tokens, Tool, ToolCall
+from proctor.model.messages import count_tokens, parse_request, render, render_error, render_unstreamed
+from proctor.model.wire import Failure, Item, Part, Pause, Reasoning, Reply, ReplyRequest, Text, Tokens, Tool, ToolCall
 
 TOKENS = Tokens(input=10, cached=4, output=7, reasoning=2)
 BASH = Tool(name="Bash", properties={"command": {"type": "string"}})
 ADD = Tool(name="add", namespace="mcp__kit", properties={})
 WORDS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=40)
 PARTS: tuple[Part, ...] = (
-    Thought(text="Hm."),
+    Reasoning(text="Hm."),
     Text(text="Hello", chunk_chars=3),
     Pause(delay_s=2),
     ToolCall(tool=BASH, payload='{"command":"ls"}'),
@@ -92,7 +92,7 @@ def test_a_streamed_reply_and_a_whole_one_are_the_same_message() -> None:
     assert events[0]["message"]["usage"]["output_tokens"] == 1
     assert events[-1] == {"type": "message_stop"}
     assert put_together(events) == message
-    pause, whole = render_whole(reply(*PARTS))
+    pause, whole = render_unstreamed(reply(*PARTS))
     assert isinstance(whole, bytes)
     assert (pause, json.loads(whole)) == (Pause(delay_s=2), message)
 
@@ -118,8 +118,8 @@ def test_the_pieces_of_a_text_are_the_text(text: str, chunk_chars: int | None, r
 
 def test_silences_stand_between_events() -> None:
     pause = Pause(delay_s=2)
-    assert list(render(reply(pause, Thought(text="a"))))[1] == pause
-    assert list(render(reply(Thought(text="a"), pause)))[-3] == pause
+    assert list(render(reply(pause, Reasoning(text="a"))))[1] == pause
+    assert list(render(reply(Reasoning(text="a"), pause)))[-3] == pause
 
 
 def body(*messages: dict[str, Any], **fields: Any) -> bytes:
@@ -148,7 +148,7 @@ def test_a_request_is_read_block_by_block_without_its_cache_marks() -> None:
             {"type": "web_search_20250305", "name": "web_search"},
         ],
     )
-    assert read_ask(asked) == Ask(
+    assert parse_request(asked) == ReplyRequest(
         model="m",
         tools=(BASH, ADD, Tool(name="web_search", properties={})),
         items=(
@@ -162,20 +162,20 @@ def test_a_request_is_read_block_by_block_without_its_cache_marks() -> None:
 
 
 def test_an_answer_of_a_form_is_asked_for_by_a_format_or_by_a_tool() -> None:
-    assert read_ask(body(output_config={"format": {"type": "json_schema"}})).has_output_schema
-    assert read_ask(body(tools=[{"name": "StructuredOutput"}])).has_output_schema
-    assert not read_ask(body(output_config={})).has_output_schema
+    assert parse_request(body(output_config={"format": {"type": "json_schema"}})).has_output_schema
+    assert parse_request(body(tools=[{"name": "StructuredOutput"}])).has_output_schema
+    assert not parse_request(body(output_config={})).has_output_schema
 
 
 def test_a_summary_is_asked_for_on_the_side() -> None:
     wish = {"role": "user", "content": "CRITICAL: Respond with TEXT ONLY. Do NOT call any tools.\n\nSum up."}
     reminder = {"role": "system", "content": "Be good."}
-    assert read_ask(body(wish, reminder)).is_side
-    assert not read_ask(body(wish, {"role": "user", "content": "Go on."})).is_side
+    assert parse_request(body(wish, reminder)).is_side
+    assert not parse_request(body(wish, {"role": "user", "content": "Go on."})).is_side
 
 
 def test_a_request_may_want_no_stream() -> None:
-    assert [read_ask(body(stream=wish)).is_streamed for wish in (True, False)] == [True, False]
+    assert [parse_request(body(stream=wish)).is_streamed for wish in (True, False)] == [True, False]
 
 
 def test_tokens_are_counted_by_size() -> None:
@@ -187,7 +187,7 @@ def test_tokens_are_counted_by_size() -> None:
     "wrong", [b"", b'{"messages":"\xff"}', b'{"stream":true}', b'{"messages":[1]}', b'{"messages":[{"role":"user"}]}']
 )
 def test_what_is_no_request_is_refused_in_words(wrong: bytes) -> None:
-    for read in (read_ask, count_tokens):
+    for read in (parse_request, count_tokens):
         with pytest.raises(WireError, match="not a Messages request"):
             read(wrong)
 

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from proctor.model.journal import Rows
-from proctor.model.player import Kind
+from proctor.model.player import RequestKind
 from proctor.model.script import Script
 from proctor.model.server import ScriptedModel, open_model
 
@@ -38,7 +38,7 @@ async def playing(*steps: dict[str, Any]) -> AsyncIterator[tuple[ScriptedModel, 
             yield model, client, model.play("key", script).removesuffix("/v1")
 
 
-def outline(rows: Rows) -> list[tuple[str, Kind, int | None, int | None, bool, bool]]:
+def outline(rows: Rows) -> list[tuple[str, RequestKind, int | None, int | None, bool, bool]]:
     return [
         (row.path.removeprefix("/a/key"), row.kind, row.status, row.step, row.is_complete, row.client_aborted)
         for row in rows
@@ -70,17 +70,17 @@ def test_only_a_request_with_tools_takes_a_step() -> None:
             assert (await client.post(f"{url}/v1/messages/count_tokens", content=b"{")).status_code == 400
             rows = await model.journal_until("key", lambda rows: len(rows) == 11 and rows[7].is_complete)
             assert outline(rows) == [
-                ("", Kind.SIDE, 200, None, True, False),
-                ("/api/hello", Kind.SIDE, 200, None, True, False),
-                ("/v1/models", Kind.SIDE, 200, None, True, False),
-                ("/v1/messages/count_tokens", Kind.SIDE, 200, None, True, False),
-                ("/v1/messages", Kind.SIDE, 200, None, True, False),
-                ("/v1/messages", Kind.SIDE, 200, None, True, False),
-                ("/v1/messages", Kind.MAIN, 200, 0, True, False),
-                ("/v1/messages", Kind.MAIN, 200, 1, True, False),
-                ("/v1/messages", Kind.EXHAUSTED, 400, None, False, False),
-                ("/v1/messages", Kind.REFUSED, 400, None, False, False),
-                ("/v1/messages/count_tokens", Kind.REFUSED, 400, None, False, False),
+                ("", RequestKind.SIDE, 200, None, True, False),
+                ("/api/hello", RequestKind.SIDE, 200, None, True, False),
+                ("/v1/models", RequestKind.SIDE, 200, None, True, False),
+                ("/v1/messages/count_tokens", RequestKind.SIDE, 200, None, True, False),
+                ("/v1/messages", RequestKind.SIDE, 200, None, True, False),
+                ("/v1/messages", RequestKind.SIDE, 200, None, True, False),
+                ("/v1/messages", RequestKind.MAIN, 200, 0, True, False),
+                ("/v1/messages", RequestKind.MAIN, 200, 1, True, False),
+                ("/v1/messages", RequestKind.EXHAUSTED, 400, None, False, False),
+                ("/v1/messages", RequestKind.REFUSED, 400, None, False, False),
+                ("/v1/messages/count_tokens", RequestKind.REFUSED, 400, None, False, False),
             ]
 
     anyio.run(main)
@@ -111,7 +111,7 @@ def test_a_fault_is_worded_as_the_provider_does_and_covers_the_tries_it_is_for(s
             again = question("Go")
             again["messages"][0]["content"][0]["cache_control"] = {"type": "ephemeral"}
             assert '"text":"a"' in (await client.post(f"{url}/v1/messages", json=again)).text
-            assert [row.kind for row in model.journal("key")] == [Kind.FAULT, Kind.RETRY]
+            assert [row.kind for row in model.journal("key")] == [RequestKind.FAULT, RequestKind.RETRY]
 
     anyio.run(main)
 
@@ -124,7 +124,7 @@ def test_a_cut_reply_ends_without_its_end(is_streamed: bool) -> None:
             with pytest.raises(httpx.RemoteProtocolError):
                 await client.post(f"{url}/v1/messages", json=question("Go", stream=is_streamed))
             rows = await model.journal_until("key", bool)
-            assert outline(rows) == [("/v1/messages", Kind.FAULT, 200, 0, False, False)]
+            assert outline(rows) == [("/v1/messages", RequestKind.FAULT, 200, 0, False, False)]
 
     anyio.run(main)
 
@@ -164,6 +164,6 @@ def test_a_client_that_goes_is_noticed() -> None:
                 await model.journal_until("key", bool)
                 tasks.cancel_scope.cancel()
             rows = await model.journal_until("key", lambda rows: rows[0].client_aborted)
-            assert outline(rows) == [("/v1/messages", Kind.MAIN, 200, 0, False, True)]
+            assert outline(rows) == [("/v1/messages", RequestKind.MAIN, 200, 0, False, True)]
 
     anyio.run(main)

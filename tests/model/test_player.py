@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proctor.model.player import Hang, Kind, Player, Refusal, Served
+from proctor.model.player import Hang, Player, Refusal, RequestKind, ServedReply
 from proctor.model.script import Script
-from proctor.model.wire import Ask, Item, Pause, Reply, Text, Thought, Tokens, Tool, ToolCall
+from proctor.model.wire import Item, Pause, Reasoning, Reply, ReplyRequest, Text, Tokens, Tool, ToolCall
 
 EXEC = Tool(name="exec_command", properties={"cmd": {"type": "string"}})
 
@@ -18,42 +18,42 @@ def player(*steps: dict[str, Any]) -> Player:
     return Player("key", msgspec.convert({"version": 1, "steps": steps}, Script))
 
 
-def ask(*texts: str, tools: tuple[Tool, ...] = (EXEC,)) -> Ask:
+def ask(*texts: str, tools: tuple[Tool, ...] = (EXEC,)) -> ReplyRequest:
     """A conversation; what begins with `u` is the user's."""
     items = [Item(raw=text.encode(), is_users=text.startswith("u"), text=text) for text in texts]
-    return Ask(model="m", tools=tools, items=tuple(items))
+    return ReplyRequest(model="m", tools=tools, items=tuple(items))
 
 
-def place(served: Served) -> tuple[Kind, int | None, int]:
+def place(served: ServedReply) -> tuple[RequestKind, int | None, int]:
     return served.kind, served.step, served.try_number
 
 
-def said(served: Served) -> str:
+def said(served: ServedReply) -> str:
     assert isinstance(served.answer, Reply)
-    return "".join(part.whole for part in served.answer.parts if isinstance(part, Text))
+    return "".join(part.full_text for part in served.answer.parts if isinstance(part, Text))
 
 
 def test_each_new_request_takes_the_next_step_until_there_is_none() -> None:
     playing = player({"say": "one"}, {"say": "two"})
     first, second = playing.serve(ask("u1")), playing.serve(ask("u1", "a", "u2"))
     assert [(place(served), said(served)) for served in (first, second)] == [
-        ((Kind.MAIN, 0, 0), "one"),
-        ((Kind.MAIN, 1, 0), "two"),
+        ((RequestKind.MAIN, 0, 0), "one"),
+        ((RequestKind.MAIN, 1, 0), "two"),
     ]
     for more in ("u3", "u4"):
         after = playing.serve(ask("u1", "a", "u2", more))
-        assert place(after) == (Kind.EXHAUSTED, None, 0)
+        assert place(after) == (RequestKind.EXHAUSTED, None, 0)
         assert after.answer == Refusal(
             status=400,
             code="script_exhausted",
-            message="the script is exhausted: all of its steps (2) were played and one more was asked for",
+            message="the script is exhausted: all steps (2) were used and the agent made another request",
         )
 
 
 def test_the_same_request_gets_the_same_step_under_new_ids() -> None:
     playing = player({"say": "one"}, {"say": "two"})
     first, again = playing.serve(ask("u1")), playing.serve(ask("u1"))
-    assert (place(again), said(again)) == ((Kind.RETRY, 0, 1), "one")
+    assert (place(again), said(again)) == ((RequestKind.RETRY, 0, 1), "one")
     assert isinstance(first.answer, Reply)
     assert isinstance(again.answer, Reply)
     assert first.answer.serial != again.answer.serial
@@ -63,10 +63,10 @@ def test_tries_answer_one_request_after_another() -> None:
     playing = player({"tries": [{"fault": {"status": 500}}, {"fault": "hang"}, {"say": "there"}]}, {"say": "next"})
     served = [playing.serve(ask("u1")) for _ in range(4)]
     assert [place(each) for each in served] == [
-        (Kind.FAULT, 0, 0),
-        (Kind.FAULT, 0, 1),
-        (Kind.RETRY, 0, 2),
-        (Kind.RETRY, 0, 3),
+        (RequestKind.FAULT, 0, 0),
+        (RequestKind.FAULT, 0, 1),
+        (RequestKind.RETRY, 0, 2),
+        (RequestKind.RETRY, 0, 3),
     ]
     assert served[0].answer == Refusal(status=500, code="scripted_fault", message="a scripted fault: HTTP 500")
     assert served[1].answer == Hang()
@@ -83,15 +83,15 @@ def test_a_fault_that_was_not_retried_is_over() -> None:
 @pytest.mark.parametrize(
     ("is_complete", "then", "expected"),
     [
-        (False, ("u1", "call", "output"), (Kind.RETRY, 0, 1)),
-        (False, ("u1", "call", "output", "u2"), (Kind.MAIN, 1, 0)),
-        (False, ("u0", "call", "output"), (Kind.MAIN, 1, 0)),
-        (True, ("u1", "call", "output"), (Kind.MAIN, 1, 0)),
+        (False, ("u1", "call", "output"), (RequestKind.RETRY, 0, 1)),
+        (False, ("u1", "call", "output", "u2"), (RequestKind.MAIN, 1, 0)),
+        (False, ("u0", "call", "output"), (RequestKind.MAIN, 1, 0)),
+        (True, ("u1", "call", "output"), (RequestKind.MAIN, 1, 0)),
     ],
     ids=["broken off", "broken off, then the user spoke", "another conversation", "delivered"],
 )
 def test_what_a_broken_reply_left_behind_does_not_make_another_request(
-    is_complete: bool, then: tuple[str, ...], expected: tuple[Kind, int, int]
+    is_complete: bool, then: tuple[str, ...], expected: tuple[RequestKind, int, int]
 ) -> None:
     playing = player({"say": "one"}, {"say": "two"})
     playing.serve(ask("u1")).is_complete = is_complete
@@ -107,7 +107,7 @@ def test_side_requests_and_retries_never_move_the_script(noise: list[str], step_
         assert said(playing.serve(ask(*texts))) == str(number)
         for kind in noise:
             if kind == "side":
-                assert place(playing.serve(ask("u title", tools=()))) == (Kind.SIDE, None, 0)
+                assert place(playing.serve(ask("u title", tools=()))) == (RequestKind.SIDE, None, 0)
             else:
                 assert said(playing.serve(ask(*texts))) == str(number)
 
@@ -115,11 +115,11 @@ def test_side_requests_and_retries_never_move_the_script(noise: list[str], step_
 def test_a_step_without_its_tool_is_refused_by_name() -> None:
     served = player({"say": "Now.", "patch": {"file": "a", "content": "b"}}).serve(ask("u1"))
     assert (place(served), served.answer) == (
-        (Kind.REFUSED, 0, 0),
+        (RequestKind.REFUSED, 0, 0),
         Refusal(
             status=400,
             code="tool_not_offered",
-            message="step 0 wants `patch`, which no tool offered does: exec_command",
+            message="step 0 needs `patch`, but no offered tool can do that (offered: exec_command)",
         ),
     )
 
@@ -146,7 +146,7 @@ def test_a_reply_costs_what_its_sizes_say_unless_the_script_says_otherwise() -> 
         serial="2c70e12b_1",
         model="m",
         parts=(
-            Thought(text="12345"),
+            Reasoning(text="12345"),
             Pause(delay_s=1),
             Text(text="ab", repeat=8),
             ToolCall(tool=EXEC, payload='{"cmd":"ls"}'),

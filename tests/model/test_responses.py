@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proctor.errors import WireError
-from proctor.model.responses import read_ask, render, render_error
-from proctor.model.wire import Ask, Item, Part, Pause, Reply, Text, Thought, Tokens, Tool, ToolCall
+from proctor.model.responses import parse_request, render, render_error
+from proctor.model.wire import Item, Part, Pause, Reasoning, Reply, ReplyRequest, Text, Tokens, Tool, ToolCall
 
 TOKENS = Tokens(input=10, cached=4, output=7, reasoning=2)
 SHELL = Tool(name="exec_command", properties={"cmd": {"type": "string"}})
@@ -39,7 +39,7 @@ def parse(events: Iterable[bytes | Pause]) -> list[dict[str, Any]]:
 def test_a_reply_is_items_in_order_and_a_completion_that_repeats_them() -> None:
     events = parse(
         rendered(
-            Thought(text="Hm."),
+            Reasoning(text="Hm."),
             Text(text="Hello", chunk_chars=3),
             ToolCall(tool=SHELL, payload='{"cmd":"ls"}'),
             ToolCall(tool=EDIT, payload="*** Begin"),
@@ -114,8 +114,8 @@ def test_the_pieces_of_a_text_are_the_text(text: str, chunk_chars: int | None, r
 
 def test_silences_stand_between_events() -> None:
     pause = Pause(delay_s=2)
-    assert rendered(pause, Thought(text="a"))[1] == pause
-    assert rendered(Thought(text="a"), pause)[-2] == pause
+    assert rendered(pause, Reasoning(text="a"))[1] == pause
+    assert rendered(Reasoning(text="a"), pause)[-2] == pause
 
 
 def test_a_request_is_read_with_the_tools_of_its_namespaces() -> None:
@@ -138,9 +138,9 @@ def test_a_request_is_read_with_the_tools_of_its_namespaces() -> None:
             {"type": "web_search"},
         ],
     }
-    ask = read_ask(msgspec.json.encode(request))
+    ask = parse_request(msgspec.json.encode(request))
     texts = [("Go", True), ("42", False), ("43", False), ("", False), ("", False)]
-    assert ask == Ask(
+    assert ask == ReplyRequest(
         model="m",
         tools=(SHELL, EDIT, ADD, Tool(name="web_search", properties={})),
         items=tuple(
@@ -151,7 +151,7 @@ def test_a_request_is_read_with_the_tools_of_its_namespaces() -> None:
 
 
 def test_a_bare_prompt_is_one_item_of_the_users() -> None:
-    (item,) = read_ask(b'{"input":"Go","stream":true}').items
+    (item,) = parse_request(b'{"input":"Go","stream":true}').items
     assert (item.text, item.is_users) == ("Go", True)
 
 
@@ -162,12 +162,12 @@ def test_a_bare_prompt_is_one_item_of_the_users() -> None:
         (b'{"input":"\xff","stream":true}', "not a Responses request"),
         (b'{"stream":true}', "missing required field `input`"),
         (b'{"input":[1],"stream":true}', "not a Responses request"),
-        (b'{"input":"Go"}', "only streams"),
+        (b'{"input":"Go"}', "only streamed replies"),
     ],
 )
 def test_what_is_no_request_is_refused_in_words(body: bytes, said: str) -> None:
     with pytest.raises(WireError, match=said):
-        read_ask(body)
+        parse_request(body)
 
 
 def test_an_error_has_the_form_clients_look_for() -> None:

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from proctor.errors import CollectedInputError, InputError
-from proctor.model.script import Call, Deed, Fault, Patch, Run, Say, Script, Step, Usage, load_script
-from proctor.model.wire import Pause, Text, Thought
+from proctor.model.script import Action, Call, Fault, Patch, Run, Say, Script, Step, Usage, load_script
+from proctor.model.wire import Pause, Reasoning, Text
 
 WHOLE = """\
 version: 1
@@ -37,7 +37,13 @@ def test_a_script_is_what_was_written(tmp_path: Path) -> None:
         steps=[
             Step(think="The name is wrong.", run="cat greet.py", usage=Usage(input=10, cached=4)),
             Step(patch=Patch(file="greet.py", old='print("Bob")', new='print("Ada")')),
-            Step(do=[Deed(say="one"), Deed(delay="50ms"), Deed(run=Run(command="echo two", escalate=True, wait="1s"))]),
+            Step(
+                do=[
+                    Action(say="one"),
+                    Action(delay="50ms"),
+                    Action(run=Run(command="echo two", escalate=True, wait="1s")),
+                ]
+            ),
             Step(call=Call(tool="lookup", arguments={"q": [1, None]})),
             Step(
                 tries=[
@@ -54,15 +60,15 @@ def test_a_script_is_what_was_written(tmp_path: Path) -> None:
 def test_intents_come_in_the_order_of_do_or_else_in_a_fixed_one(tmp_path: Path) -> None:
     text = "version: 1\nsteps: [{run: b, say: a, think: t, delay: 2s}, {do: [{run: b}, {delay: 50ms}, {say: a}]}]"
     mixed, ordered = load(tmp_path, text).steps
-    assert list(mixed.intents()) == [Pause(delay_s=2), Thought(text="t"), Text(text="a"), Run(command="b")]
+    assert list(mixed.intents()) == [Pause(delay_s=2), Reasoning(text="t"), Text(text="a"), Run(command="b")]
     assert list(ordered.intents()) == [Run(command="b"), Pause(delay_s=0.05), Text(text="a")]
 
 
 def test_the_last_try_stands_for_all_that_follow() -> None:
     first, second = Step(fault="hang"), Step(say="Here.")
     step = Step(tries=[first, second])
-    assert [step.of_try(number) for number in range(4)] == [first, second, second, second]
-    assert second.of_try(3) == second
+    assert [step.for_try(number) for number in range(4)] == [first, second, second, second]
+    assert second.for_try(3) == second
 
 
 @pytest.mark.parametrize(
@@ -76,9 +82,9 @@ def test_the_last_try_stands_for_all_that_follow() -> None:
         ("{run: [ls]}", "spec.type", "steps[0].run", "found a list"),
         ("{delay: soon}", "spec.type", "steps[0]", "not a duration"),
         ("{run: {command: ls, wait: soon}}", "spec.type", "steps[0].run", "not a duration"),
-        ("{patch: {file: a}}", "spec.type", "steps[0].patch", "`old` and `new`"),
-        ("{patch: {file: a, old: b}}", "spec.type", "steps[0].patch", "`old` and `new`"),
-        ("{patch: {file: a, content: b, delete: true}}", "spec.type", "steps[0].patch", "`old` and `new`"),
+        ("{patch: {file: a}}", "spec.type", "steps[0].patch", "`old` with `new`"),
+        ("{patch: {file: a, old: b}}", "spec.type", "steps[0].patch", "`old` with `new`"),
+        ("{patch: {file: a, content: b, delete: true}}", "spec.type", "steps[0].patch", "`old` with `new`"),
         ('{patch: {file: "a\\nb", content: c}}', "spec.type", "steps[0].patch.file", "matching regex"),
         ("{patch: {content: b}}", "spec.missing-key", "steps[0].patch.file", "`file` is missing"),
         ("{fault: hnag}", "spec.type", "steps[0].fault", "Did you mean `hang`?"),
@@ -86,15 +92,15 @@ def test_the_last_try_stands_for_all_that_follow() -> None:
         ("{fault: {status: 500, cut_after: 1}}", "spec.type", "steps[0].fault", "one of `status`, `cut_after`"),
         ("{fault: {cut_after: 1, failed: {code: a}}}", "spec.type", "steps[0].fault", "one of `status`"),
         ("{fault: {failed: {}}}", "spec.missing-key", "steps[0].fault.failed.code", "`code` is missing"),
-        ("{fault: {cut_after: 1, retry_after: 1}}", "spec.type", "steps[0].fault", "go with `status`"),
-        ("{fault: {status: 500}, say: a}", "spec.type", "steps[0]", "nothing beside it but `delay`"),
-        ("{fault: hang, usage: {input: 1}}", "spec.type", "steps[0]", "nothing beside it but `delay`"),
-        ("{do: [{say: a}], say: b}", "spec.type", "steps[0]", "not both"),
-        ("{do: [{say: a, run: b}]}", "spec.type", "steps[0].do[0]", "is one of"),
-        ("{do: [{}]}", "spec.type", "steps[0].do[0]", "is one of"),
+        ("{fault: {cut_after: 1, retry_after: 1}}", "spec.type", "steps[0].fault", "need `status`"),
+        ("{fault: {status: 500}, say: a}", "spec.type", "steps[0]", "may only have `delay`"),
+        ("{fault: hang, usage: {input: 1}}", "spec.type", "steps[0]", "may only have `delay`"),
+        ("{do: [{say: a}], say: b}", "spec.type", "steps[0]", "a step with `do` must not have"),
+        ("{do: [{say: a, run: b}]}", "spec.type", "steps[0].do[0]", "needs exactly one of"),
+        ("{do: [{}]}", "spec.type", "steps[0].do[0]", "needs exactly one of"),
         ("{do: []}", "spec.type", "steps[0].do", "length >= 1"),
-        ("{tries: [{say: a}], say: b}", "spec.type", "steps[0]", "holds nothing else"),
-        ("{tries: [{tries: [{say: a}]}]}", "spec.type", "steps[0]", "no `tries` of its own"),
+        ("{tries: [{say: a}], say: b}", "spec.type", "steps[0]", "must not have other keys"),
+        ("{tries: [{tries: [{say: a}]}]}", "spec.type", "steps[0]", "must not have `tries`"),
         ("{usage: {input: 3}}", "spec.type", "steps[0]", "at least one of"),
         ("{}", "spec.type", "steps[0]", "at least one of"),
     ],

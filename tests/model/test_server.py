@@ -16,7 +16,7 @@ from anyio.lowlevel import checkpoint
 
 from proctor.errors import MachineError
 from proctor.model.journal import Rows
-from proctor.model.player import Kind
+from proctor.model.player import RequestKind
 from proctor.model.script import Script
 from proctor.model.server import ScriptedModel, open_model
 
@@ -54,7 +54,7 @@ async def serving() -> AsyncIterator[tuple[ScriptedModel, httpx.AsyncClient]]:
             yield model, client
 
 
-def outline(rows: Rows) -> list[tuple[Kind, int | None, int | None, bool, bool]]:
+def outline(rows: Rows) -> list[tuple[RequestKind, int | None, int | None, bool, bool]]:
     return [(row.kind, row.status, row.step, row.is_complete, row.client_aborted) for row in rows]
 
 
@@ -76,12 +76,12 @@ def test_a_script_is_played_and_every_request_is_in_the_journal() -> None:
             assert (await client.post(f"{url}/nothing")).json()["error"]["code"] == "no_endpoint"
             rows = await model.journal_until("key", lambda rows: len(rows) == 6 and rows[0].is_complete)
             assert outline(rows) == [
-                (Kind.MAIN, 200, 0, True, False),
-                (Kind.SIDE, 200, None, True, False),
-                (Kind.SIDE, 200, None, True, False),
-                (Kind.EXHAUSTED, 400, None, False, False),
-                (Kind.REFUSED, 400, None, False, False),
-                (Kind.REFUSED, 404, None, False, False),
+                (RequestKind.MAIN, 200, 0, True, False),
+                (RequestKind.SIDE, 200, None, True, False),
+                (RequestKind.SIDE, 200, None, True, False),
+                (RequestKind.EXHAUSTED, 400, None, False, False),
+                (RequestKind.REFUSED, 400, None, False, False),
+                (RequestKind.REFUSED, 404, None, False, False),
             ]
             first = rows[0]
             assert (first.at_ms, first.method, first.path) == (1234, "POST", "/a/key/v1/responses")
@@ -99,7 +99,7 @@ def test_an_unknown_or_forgotten_key_is_said_to_be_so() -> None:
             for address in (f"{url}/responses", f"{model.url}/v1/responses", f"{model.url}/b/key/v1/responses"):
                 reply = await client.post(address, json=question("Go"))
                 assert (reply.status_code, reply.json()["error"]["code"]) == (404, "no_script")
-            with pytest.raises(ValueError, match="not fit for a URL"):
+            with pytest.raises(ValueError, match="cannot be part of a URL"):
                 model.play("a/b", script({"say": "a"}))
 
     anyio.run(main)
@@ -117,7 +117,9 @@ def test_twenty_scripts_play_at_once_without_a_word_astray() -> None:
                     texts.append(f"ask {n}")
                     reply = await client.post(f"{url}/responses", json=question(*texts))
                     assert deltas(reply.content) == [f"{name}.{n}"]
-                assert [(row.kind, row.step) for row in model.journal(name)] == [(Kind.MAIN, n) for n in range(5)]
+                assert [(row.kind, row.step) for row in model.journal(name)] == [
+                    (RequestKind.MAIN, n) for n in range(5)
+                ]
 
             for number in range(20):
                 tasks.start_soon(converse, f"attempt-{number}")
@@ -155,7 +157,7 @@ def test_a_cut_stream_ends_after_so_many_events_and_without_its_end(cut_after: i
                     pass
             assert got.count(b"event: ") == min(cut_after, 11)
             rows = await model.journal_until("key", bool)
-            assert outline(rows) == [(Kind.FAULT, 200, 0, False, False)]
+            assert outline(rows) == [(RequestKind.FAULT, 200, 0, False, False)]
 
     anyio.run(main)
 
@@ -169,7 +171,7 @@ def test_a_garbled_stream_comes_to_its_end_with_what_is_no_event() -> None:
             assert (first.count(b"response.created"), rest) == (2, b"")
             with pytest.raises(UnicodeDecodeError):
                 garbage.decode()
-            assert outline(model.journal("key")) == [(Kind.FAULT, 200, 0, False, False)]
+            assert outline(model.journal("key")) == [(RequestKind.FAULT, 200, 0, False, False)]
 
     anyio.run(main)
 
@@ -255,7 +257,7 @@ def test_a_reader_that_stops_reading_stops_the_flood_and_nobody_else() -> None:
                         await checkpoint()
                     assert deltas((await client.post(f"{other}/responses", json=asking)).content) == ["b"]
                     _, peak_bytes = tracemalloc.get_traced_memory()
-                    assert outline(model.journal("flood")) == [(Kind.MAIN, 200, 0, False, False)]
+                    assert outline(model.journal("flood")) == [(RequestKind.MAIN, 200, 0, False, False)]
             finally:
                 tracemalloc.stop()
             assert peak_bytes < 8 * 1024 * 1024

@@ -4,7 +4,7 @@ from proctor.plan.model import Schedule
 
 SCHEDULE = Schedule(
     parallel=4,
-    strategies={},
+    runtimes={},
     providers={},
     per_credential=None,
     start_interval_ms=0,

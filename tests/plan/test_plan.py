@@ -1,4 +1,4 @@
-"""The laws of a plan: every cell once, addressed by what it does, and resume finishes what a crash left."""
+"""The laws of a plan: every trial once, addressed by what it does, and resume finishes what a crash left."""
 
 import re
 from collections.abc import Callable
@@ -10,11 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from proctor.ids import CellId, Digest, FlowId, MissionId, StrategyId
+from proctor.ids import Digest, FlowId, MissionId, RuntimeId, TrialId
 from proctor.plan.expand import expand
-from proctor.plan.model import Cell, Contents, Limits, Plan, ResolvedFlow, ResolvedModel
+from proctor.plan.model import Contents, Limits, Plan, ResolvedFlow, ResolvedModel, Trial
 from proctor.plan.remaining import remaining
-from proctor.spec.expect import ExpectSpec, TraceExpect, Verified
+from proctor.spec.campaign_options import GatesSpec, HooksSpec, LimitsSpec, ScheduleSpec, ToolsSpec
+from proctor.spec.expect import ExpectedVerdict, ExpectSpec, TraceExpect
 from proctor.spec.missions import inline_missions
 from proctor.spec.model import (
     Approvals,
@@ -32,10 +33,9 @@ from proctor.spec.model import (
     SecretFile,
     WorkspaceSpec,
 )
-from proctor.spec.running import GatesSpec, HooksSpec, LimitsSpec, ScheduleSpec, ToolsSpec
 from tests.plan.made import SCHEDULE
 
-ONE = StrategyId("one")
+ONE = RuntimeId("one")
 CONTENTS = Contents(
     scripts={"a.yaml": Digest("sha256:a"), "same-a.yaml": Digest("sha256:a"), "b.yaml": Digest("sha256:b")},
     workspaces={"tree": Digest("sha256:t"), "same-tree": Digest("sha256:t"), "other": Digest("sha256:o")},
@@ -110,11 +110,11 @@ def test_a_plan_holds_everything_with_its_defaults_filled_in() -> None:
             ),
         ),
         limits=Limits(attempt_ms=120_000, turn_ms=90_000, stall_ms=500),
-        cells=tuple(
-            Cell(id=CellId(id_), mission=MissionId("m"), flow=FlowId(flow), repeat=repeat, digest=cell.digest)
-            for (id_, flow, repeat), cell in zip(
+        trials=tuple(
+            Trial(id=TrialId(id_), mission=MissionId("m"), flow=FlowId(flow), repeat=repeat, digest=trial.digest)
+            for (id_, flow, repeat), trial in zip(
                 [("m.f.r1", "f", 1), ("m.g.r1", "g", 1), ("m.f.r2", "f", 2), ("m.g.r2", "g", 2)],
-                plan.cells,
+                plan.trials,
                 strict=True,
             )
         ),
@@ -135,11 +135,11 @@ def test_a_plan_holds_everything_with_its_defaults_filled_in() -> None:
         of_mission(workspace=WorkspaceSpec()),
         of_mission(workspace=WorkspaceSpec(copy="other")),
         of_mission(script="b.yaml"),
-        of_mission(expect=ExpectSpec(verified=Verified.NO)),
+        of_mission(expect=ExpectSpec(verified=ExpectedVerdict.NO)),
         of_mission(expect=ExpectSpec(trace=TraceExpect(max_tool_calls=0))),
         of_mission(hooks=HooksSpec(before=["ls"])),
         of_flow(id=FlowId("g")),
-        of_flow(runtime=[ONE, StrategyId("two")]),
+        of_flow(runtime=[ONE, RuntimeId("two")]),
         of_flow(isolation=Isolation.PROCESS),
         of_flow(sandbox=Sandbox.READ_ONLY),
         of_flow(approvals=Approvals.ACCEPT),
@@ -160,7 +160,7 @@ def test_a_plan_holds_everything_with_its_defaults_filled_in() -> None:
 )
 def test_whatever_decides_what_runs_changes_the_digest(changed: CampaignSpec) -> None:
     before, after = planned(SPEC, digests=CONTENTS), planned(changed, digests=CONTENTS)
-    assert before.cells[0].digest != after.cells[0].digest
+    assert before.trials[0].digest != after.trials[0].digest
     assert before.digest != after.digest
 
 
@@ -181,7 +181,7 @@ def test_whatever_decides_what_runs_changes_the_digest(changed: CampaignSpec) ->
 )
 def test_what_decides_nothing_leaves_the_plan_as_it_was(unchanged: CampaignSpec) -> None:
     one, other = planned(unchanged, digests=CONTENTS), planned(SPEC, digests=CONTENTS)
-    # The schedule stands in the plan, and decides only when a cell runs.
+    # The schedule stands in the plan, and decides only when a trial runs.
     assert replace(one, schedule=other.schedule) == other
 
 
@@ -194,10 +194,10 @@ def test_a_script_decides_nothing_for_a_real_model() -> None:
     assert plans[0] == plans[1] == plans[2]
 
 
-def test_more_repeats_leave_the_cells_there_were() -> None:
+def test_more_repeats_leave_the_trials_there_were() -> None:
     few = planned(replace(SPEC, repeats=2), digests=CONTENTS)
     many = planned(replace(SPEC, repeats=5), digests=CONTENTS)
-    assert many.cells[: len(few.cells)] == few.cells
+    assert many.trials[: len(few.trials)] == few.trials
     assert many.digest != few.digest
 
 
@@ -218,7 +218,7 @@ def specs(draw: st.DrawFn) -> CampaignSpec:
 
 @settings(deadline=None)
 @given(specs())
-def test_every_mission_flow_and_repeat_is_one_cell_with_an_id_that_can_name_a_folder(spec: CampaignSpec) -> None:
+def test_every_mission_flow_and_repeat_is_one_trial_with_an_id_that_can_name_a_folder(spec: CampaignSpec) -> None:
     plan = planned(spec, digests=CONTENTS)
     wanted = {
         (mission.id, flow.id, repeat)
@@ -226,10 +226,10 @@ def test_every_mission_flow_and_repeat_is_one_cell_with_an_id_that_can_name_a_fo
         for flow in spec.flows
         for repeat in range(1, spec.repeats + 1)
     }
-    assert {(cell.mission, cell.flow, cell.repeat) for cell in plan.cells} == wanted
-    assert len({cell.id for cell in plan.cells}) == len({cell.digest for cell in plan.cells}) == len(wanted)
-    assert len(plan.cells) == len(wanted)
-    assert all(re.fullmatch(r"[a-z0-9][a-z0-9.-]{0,149}", cell.id) for cell in plan.cells)
+    assert {(trial.mission, trial.flow, trial.repeat) for trial in plan.trials} == wanted
+    assert len({trial.id for trial in plan.trials}) == len({trial.digest for trial in plan.trials}) == len(wanted)
+    assert len(plan.trials) == len(wanted)
+    assert all(re.fullmatch(r"[a-z0-9][a-z0-9.-]{0,149}", trial.id) for trial in plan.trials)
 
 
 @settings(deadline=None)
@@ -240,32 +240,32 @@ def test_a_plan_is_the_same_each_time_and_after_a_trip_to_disk(spec: CampaignSpe
     assert msgspec.json.decode(msgspec.json.encode(plan), type=Plan) == plan
 
 
-def run(cells: tuple[Cell, ...], *, seal: Callable[[Cell], None], crash_after: int | None = None) -> None:
-    for cell in cells[:crash_after]:
-        seal(cell)
+def run(trials: tuple[Trial, ...], *, seal: Callable[[Trial], None], crash_after: int | None = None) -> None:
+    for trial in trials[:crash_after]:
+        seal(trial)
 
 
 @settings(deadline=None)
 @given(specs(), st.lists(st.integers(0, 12), max_size=5), st.randoms(use_true_random=False))
 def test_run_all_equals_run_some_crash_resume(spec: CampaignSpec, crashes: list[int], chance: Any) -> None:
     plan = planned(spec, digests=CONTENTS)
-    at_once: list[Cell] = []
+    at_once: list[Trial] = []
     run(remaining(plan, set()), seal=at_once.append)
 
-    in_pieces: list[Cell] = []
+    in_pieces: list[Trial] = []
     for crash_after in (*crashes, None):
-        left = list(remaining(plan, {cell.id for cell in in_pieces}))
-        chance.shuffle(left)  # parallel cells end in any order
+        left = list(remaining(plan, {trial.id for trial in in_pieces}))
+        chance.shuffle(left)  # parallel trials end in any order
         run(tuple(left), seal=in_pieces.append, crash_after=crash_after)
 
-    assert sorted(in_pieces, key=plan.cells.index) == at_once == list(plan.cells)
+    assert sorted(in_pieces, key=plan.trials.index) == at_once == list(plan.trials)
 
 
 @settings(deadline=None)
 @given(specs(), st.data())
 def test_what_remains_is_what_has_no_seal_in_the_order_of_the_plan(spec: CampaignSpec, data: st.DataObject) -> None:
     plan = planned(spec, digests=CONTENTS)
-    sealed = data.draw(st.sets(st.sampled_from([cell.id for cell in plan.cells])))
-    left = remaining(plan, {*sealed, CellId("of.another.r1")})
-    assert {cell.id for cell in left} == {cell.id for cell in plan.cells} - sealed
-    assert list(left) == sorted(left, key=plan.cells.index)
+    sealed = data.draw(st.sets(st.sampled_from([trial.id for trial in plan.trials])))
+    left = remaining(plan, {*sealed, TrialId("of.another.r1")})
+    assert {trial.id for trial in left} == {trial.id for trial in plan.trials} - sealed
+    assert list(left) == sorted(left, key=plan.trials.index)

@@ -18,9 +18,9 @@ from proctor.contain.fences import Fences
 from proctor.contain.intent import open_intents
 from proctor.contain.ladder import Containment, Variant, choose, survey
 from proctor.evidence.redact import Redactor
-from proctor.probe.kind import Bench, Judgement
+from proctor.probe.kind import Judgement, ProbeWorkspace
 from proctor.probe.kinds import KINDS
-from proctor.probe.model import Contained, Phase, ProbeRow, Verdict
+from proctor.probe.model import ContainmentRecord, Phase, ProbeRow, Verdict
 from proctor.probe.run import run_probe
 from proctor.spec.model import Contain, HeadlessRun, Network
 from proctor.workspace.snapshot import snapshot
@@ -159,7 +159,7 @@ def test_a_probe_of_root_can_undo_no_fence(run: Run) -> None:
 def test_the_subject_and_all_scratch_are_hidden_wherever_they_lie(run: Run, subject: Path, tmp_path: Path) -> None:
     seen: list[Fences] = []
 
-    async def look(_: HeadlessRun, bench: Bench) -> Judgement:
+    async def look(_: HeadlessRun, bench: ProbeWorkspace) -> Judgement:
         assert bench.fence is not None
         seen.append(bench.fence("true"))
         return Judgement(verdict=Verdict.PASS, summary="looked")
@@ -243,13 +243,13 @@ def test_where_files_cannot_be_contained_a_probe_is_unavailable_unless_it_says_n
     refused = run("true")
     assert (refused.verdict, refused.summary, refused.contained) == (
         Verdict.UNAVAILABLE,
-        f"{variant} holds a process tree, but can hide no file and cut no network",
+        f"the containment `{variant}` cannot restrict files or network",
         None,
     )
     if variant is Variant.WARDEN:
         open_ = run(f"cat {subject}/f", contain=Contain.NONE)
         assert passes(open_) == "as it was\n"
-        assert open_.contained == Contained(by="warden", files=Contain.NONE, network=Network.HOST)
+        assert open_.contained == ContainmentRecord(by="warden", files=Contain.NONE, network=Network.HOST)
 
 
 def test_a_wrapper_that_cannot_fence_here_makes_the_probe_unavailable_in_its_own_words(

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from proctor.ids import Digest
 from proctor.probe.gate import Decision, ProbeDecision, decide
 from proctor.probe.model import Phase, ProbeRow, RequiredProbe, Verdict, require
-from proctor.spec.expect import Verified
+from proctor.spec.expect import ExpectedVerdict
 from proctor.spec.model import HeadlessRun
 
 BASE, NOW, OTHER = Digest("sha256:base"), Digest("sha256:now"), Digest("sha256:other")
@@ -39,20 +39,22 @@ def baseline(probe: RequiredProbe, verdict: Verdict = Verdict.FAIL, *, mutated: 
     return row(probe, verdict, on=BASE, phase=Phase.BASELINE, mutated=mutated)
 
 
-def judge(required: list[RequiredProbe], *evidence: ProbeRow, now: Digest = NOW, base: Digest = BASE) -> Verified:
+def judge(
+    required: list[RequiredProbe], *evidence: ProbeRow, now: Digest = NOW, base: Digest = BASE
+) -> ExpectedVerdict:
     return decide(required, evidence, workspace_digest=now, base_digest=base).verified
 
 
 def test_a_probe_that_failed_before_and_passes_now_is_verified() -> None:
     evidence = [baseline(ONE), row(ONE, Verdict.PASS)]
     assert decide([ONE], evidence, workspace_digest=NOW, base_digest=BASE) == Decision(
-        verified=Verified.YES,
+        verified=ExpectedVerdict.YES,
         per_probe=(
             ProbeDecision(
                 probe_digest=ONE.digest,
                 kind="headless_run",
                 index=0,
-                verified=Verified.YES,
+                verified=ExpectedVerdict.YES,
                 baseline=Verdict.FAIL,
                 final=Verdict.PASS,
             ),
@@ -67,35 +69,35 @@ def test_a_probe_that_failed_before_and_passes_now_is_verified() -> None:
 @pytest.mark.requirement("probe.gate")
 def test_zero_required_probes_are_never_verified_whatever_was_seen() -> None:
     decision = decide([], [baseline(ONE), row(ONE, Verdict.PASS)], workspace_digest=NOW, base_digest=BASE)
-    assert decision == Decision(verified=Verified.UNKNOWN, per_probe=(), reasons=("the mission has no probe",))
+    assert decision == Decision(verified=ExpectedVerdict.UNKNOWN, per_probe=(), reasons=("the mission has no probe",))
 
 
 @pytest.mark.requirement("probe.gate")
 def test_a_later_pass_of_a_probe_of_the_same_kind_hides_no_failure() -> None:
     evidence = [baseline(ONE), baseline(TWO), row(ONE, Verdict.FAIL), row(TWO, Verdict.PASS)]
     decision = decide([ONE, TWO], evidence, workspace_digest=NOW, base_digest=BASE)
-    assert decision.verified is Verified.NO
+    assert decision.verified is ExpectedVerdict.NO
     assert decision.reasons == ("probe 0 (headless_run): exited 1",)
 
 
 @pytest.mark.requirement("probe.gate")
 def test_a_required_probe_that_fails_is_no_with_nothing_else_said_about_it() -> None:
-    assert judge([ONE], row(ONE, Verdict.FAIL)) is Verified.NO
+    assert judge([ONE], row(ONE, Verdict.FAIL)) is ExpectedVerdict.NO
 
 
 @pytest.mark.requirement("probe.gate")
 def test_an_older_pass_does_not_outlive_a_failure_that_changed_the_tree() -> None:
     evidence = (baseline(ONE), row(ONE, Verdict.PASS), row(ONE, Verdict.FAIL, mutated=True))
-    assert judge([ONE], *evidence) is Verified.NO
-    assert judge([ONE], *evidence, now=OTHER) is Verified.UNKNOWN
-    assert judge([ONE], baseline(ONE), row(ONE, Verdict.PASS, mutated=True)) is Verified.NO
+    assert judge([ONE], *evidence) is ExpectedVerdict.NO
+    assert judge([ONE], *evidence, now=OTHER) is ExpectedVerdict.UNKNOWN
+    assert judge([ONE], baseline(ONE), row(ONE, Verdict.PASS, mutated=True)) is ExpectedVerdict.NO
 
 
 @pytest.mark.requirement("probe.gate")
 def test_evidence_of_another_command_of_the_same_kind_says_nothing() -> None:
     decision = decide([ONE], [baseline(TWO), row(TWO, Verdict.PASS)], workspace_digest=NOW, base_digest=BASE)
-    assert decision.verified is Verified.UNKNOWN
-    assert decision.reasons == ("probe 0 (headless_run): it was not run on the workspace as it is now",)
+    assert decision.verified is ExpectedVerdict.UNKNOWN
+    assert decision.reasons == ("probe 0 (headless_run): the probe was not run on the current workspace",)
 
 
 # ── the rest of the table ──
@@ -105,25 +107,25 @@ def test_evidence_of_another_command_of_the_same_kind_says_nothing() -> None:
 def test_a_probe_that_already_passed_on_the_untouched_workspace_is_vacuous() -> None:
     evidence = [baseline(ONE, Verdict.PASS), row(ONE, Verdict.PASS)]
     decision = decide([ONE], evidence, workspace_digest=NOW, base_digest=BASE)
-    assert decision.verified is Verified.UNKNOWN
+    assert decision.verified is ExpectedVerdict.UNKNOWN
     assert decision.reasons == ("probe 0 (headless_run): already passes on the untouched workspace",)
 
 
 def test_a_claim_on_an_unchanged_tree_whose_probe_fails_is_no() -> None:
-    assert judge([ONE], baseline(ONE), row(ONE, Verdict.FAIL, on=BASE), now=BASE) is Verified.NO
+    assert judge([ONE], baseline(ONE), row(ONE, Verdict.FAIL, on=BASE), now=BASE) is ExpectedVerdict.NO
 
 
 def test_the_latest_row_counts() -> None:
-    assert judge([ONE], baseline(ONE), row(ONE, Verdict.FAIL), row(ONE, Verdict.PASS)) is Verified.YES
-    assert judge([ONE], baseline(ONE), row(ONE, Verdict.PASS), row(ONE, Verdict.FAIL)) is Verified.NO
-    assert judge([ONE], baseline(ONE), row(ONE, Verdict.PASS), row(ONE, Verdict.UNAVAILABLE)) is Verified.UNKNOWN
+    assert judge([ONE], baseline(ONE), row(ONE, Verdict.FAIL), row(ONE, Verdict.PASS)) is ExpectedVerdict.YES
+    assert judge([ONE], baseline(ONE), row(ONE, Verdict.PASS), row(ONE, Verdict.FAIL)) is ExpectedVerdict.NO
+    assert judge([ONE], baseline(ONE), row(ONE, Verdict.PASS), row(ONE, Verdict.UNAVAILABLE)) is ExpectedVerdict.UNKNOWN
 
 
 def test_content_that_failed_and_then_passed_unchanged_proves_nothing() -> None:
     evidence = [baseline(ONE), row(ONE, Verdict.PASS, on=BASE)]
     decision = decide([ONE], evidence, workspace_digest=BASE, base_digest=BASE)
-    assert decision.verified is Verified.UNKNOWN
-    assert decision.reasons == ("probe 0 (headless_run): it failed and passed on the same content",)
+    assert decision.verified is ExpectedVerdict.UNKNOWN
+    assert decision.reasons == ("probe 0 (headless_run): the probe failed and passed on the same content",)
 
 
 def test_one_probe_required_twice_is_one_requirement() -> None:
@@ -131,7 +133,7 @@ def test_one_probe_required_twice_is_one_requirement() -> None:
     decision = decide(
         [ONE, again, ONE], [baseline(ONE), row(ONE, Verdict.PASS)], workspace_digest=NOW, base_digest=BASE
     )
-    assert (decision.verified, len(decision.per_probe)) == (Verified.YES, 1)
+    assert (decision.verified, len(decision.per_probe)) == (ExpectedVerdict.YES, 1)
 
 
 def test_probes_differ_by_every_part_of_their_spec() -> None:
@@ -155,7 +157,7 @@ def test_of_all_a_single_probe_can_show_exactly_one_picture_is_yes() -> None:
             *([baseline(ONE, was[0], mutated=was[1])] if was[0] else []),
             *([row(ONE, became[0], mutated=became[1])] if became[0] else []),
         )
-        is Verified.YES
+        is ExpectedVerdict.YES
     ]
     assert pictures == [((Verdict.FAIL, False), (Verdict.PASS, False))]
 
@@ -165,7 +167,7 @@ PROBES = st.sampled_from([ONE, TWO])
 ROWS = st.builds(row, PROBES, st.sampled_from(Verdict), on=DIGESTS, phase=st.sampled_from(Phase), mutated=st.booleans())
 
 
-def oracle(required: list[RequiredProbe], evidence: list[ProbeRow], now: Digest, base: Digest) -> Verified:
+def oracle(required: list[RequiredProbe], evidence: list[ProbeRow], now: Digest, base: Digest) -> ExpectedVerdict:
     """The same law from the other end: what would have to be seen for a no, and for a yes."""
 
     def last(probe: RequiredProbe, *, on: Digest, phases: set[Phase]) -> tuple[Verdict, bool] | None:
@@ -177,7 +179,7 @@ def oracle(required: list[RequiredProbe], evidence: list[ProbeRow], now: Digest,
     finals = [last(probe, on=now, phases=set(Phase)) for probe in required]
     bases = [last(probe, on=base, phases={Phase.BASELINE}) for probe in required]
     if any(final is not None and (final[1] or final[0] is Verdict.FAIL) for final in finals):
-        return Verified.NO
+        return ExpectedVerdict.NO
     is_proven = (
         now != base
         and required
@@ -186,7 +188,7 @@ def oracle(required: list[RequiredProbe], evidence: list[ProbeRow], now: Digest,
             for was, became in zip(bases, finals, strict=True)
         )
     )
-    return Verified.YES if is_proven else Verified.UNKNOWN
+    return ExpectedVerdict.YES if is_proven else ExpectedVerdict.UNKNOWN
 
 
 def test_the_gate_agrees_with_a_brute_force_reading_of_every_two_rows() -> None:
@@ -205,7 +207,7 @@ def test_the_gate_agrees_with_a_brute_force_reading(
 ) -> None:
     decision = decide(required, evidence, workspace_digest=now, base_digest=BASE)
     assert decision.verified is oracle(required, evidence, now, BASE)
-    assert bool(decision.reasons) == (decision.verified is not Verified.YES)
+    assert bool(decision.reasons) == (decision.verified is not ExpectedVerdict.YES)
 
 
 @given(
@@ -216,4 +218,4 @@ def test_one_more_failing_row_about_the_current_content_never_yields_yes(
     evidence: list[ProbeRow], now: Digest, probe: RequiredProbe, phase: Phase, mutated: bool
 ) -> None:
     failing = row(probe, Verdict.FAIL, on=now, phase=phase, mutated=mutated)
-    assert judge([ONE, TWO], *evidence, failing, now=now) is Verified.NO
+    assert judge([ONE, TWO], *evidence, failing, now=now) is ExpectedVerdict.NO

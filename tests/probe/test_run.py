@@ -10,15 +10,15 @@ import msgspec
 import pytest
 
 from proctor.canonical import digest, encode
-from proctor.contain.intent import IntentBook, open_intents
+from proctor.contain.intent import IntentLog, open_intents
 from proctor.contain.ladder import choose, survey
 from proctor.evidence.redact import Redactor
 from proctor.probe.gate import decide
-from proctor.probe.kind import Bench, Judgement, Kind
+from proctor.probe.kind import Judgement, ProbeKind, ProbeWorkspace
 from proctor.probe.kinds import KINDS
-from proctor.probe.model import Contained, Phase, ProbeRow, Verdict, require
+from proctor.probe.model import ContainmentRecord, Phase, ProbeRow, Verdict, require
 from proctor.probe.run import run_probe
-from proctor.spec.expect import Verified
+from proctor.spec.expect import ExpectedVerdict
 from proctor.spec.model import Contain, HeadlessRun, Network
 from proctor.workspace.snapshot import snapshot
 
@@ -84,7 +84,7 @@ def test_a_row_tells_everything_that_was_seen(run: Run, subject: Path) -> None:
         exit_code=3,
         stdout_tail="out\n",
         stderr_tail="err\n",
-        contained=Contained(by=choose(survey()).variant, files=Contain.FENCED, network=Network.NONE),
+        contained=ContainmentRecord(by=choose(survey()).variant, files=Contain.FENCED, network=Network.NONE),
     )
     assert msgspec.json.decode(encode(row), type=ProbeRow) == row
     assert '"workspaceDigest"' in encode(row).decode()
@@ -101,7 +101,7 @@ def test_a_mismatch_says_what_was_observed_and_never_what_was_expected(run: Run)
     assert "Ada" not in encode(row).decode()
 
 
-async def is_killed(spec: Any, bench: Bench) -> Judgement:
+async def is_killed(spec: Any, bench: ProbeWorkspace) -> Judgement:
     """The kind itself, while somebody outside kills what it runs."""
 
     async def kill() -> None:
@@ -121,7 +121,7 @@ def test_a_kill_never_passes_for_the_exit_code_that_was_asked_for(run: Run, monk
     assert run("exit 1", exit=1).verdict is Verdict.PASS
     killed = run(["sleep", "300"], exit=1, kinds={"headless_run": is_killed})
     assert (killed.verdict, killed.exit_code) == (Verdict.UNAVAILABLE, 1)
-    assert "cannot tell from death by a signal" in killed.summary
+    assert "cannot distinguish from death by a signal" in killed.summary
 
 
 def test_stdout_is_compared_to_the_last_byte(run: Run) -> None:
@@ -210,7 +210,7 @@ def test_a_probe_works_on_a_copy_and_what_an_open_one_does_to_its_subject_is_see
         workspace_digest=before,
         base_digest=before,
     )
-    assert decision.verified is Verified.NO
+    assert decision.verified is ExpectedVerdict.NO
 
 
 def test_links_and_pipes_an_agent_left_do_not_stop_a_probe(run: Run, subject: Path) -> None:
@@ -234,18 +234,18 @@ def test_a_workspace_that_cannot_be_copied_whole_cannot_be_judged(run: Run, subj
         file.truncate(2**42)
     row = run("true")
     assert row.verdict is Verdict.UNAVAILABLE
-    assert "at most" in row.summary
+    assert "the limit for a workspace" in row.summary
     (subject / "huge").unlink()
     (subject / "greet.sh").unlink()
     subject.rmdir()
     assert run("true").verdict is Verdict.UNAVAILABLE
 
 
-async def raises(spec: Any, bench: Bench) -> Judgement:
+async def raises(spec: Any, bench: ProbeWorkspace) -> Judgement:
     raise RuntimeError("it broke")
 
 
-async def gives_nothing(spec: Any, bench: Bench) -> Any:
+async def gives_nothing(spec: Any, bench: ProbeWorkspace) -> Any:
     return None
 
 
@@ -253,12 +253,17 @@ async def gives_nothing(spec: Any, bench: Bench) -> Any:
 @pytest.mark.parametrize(
     ("kinds", "summary"),
     [
-        ({"headless_run": raises}, "the probe broke: RuntimeError: it broke"),
-        ({"headless_run": gives_nothing}, "the probe broke: TypeError: gave None for a judgement"),
-        ({}, "the probe broke: KeyError: 'headless_run'"),
+        ({"headless_run": raises}, "the probe raised an exception: RuntimeError: it broke"),
+        (
+            {"headless_run": gives_nothing},
+            "the probe raised an exception: TypeError: returned None instead of a Judgement",
+        ),
+        ({}, "the probe raised an exception: KeyError: 'headless_run'"),
     ],
 )
-def test_a_kind_that_breaks_becomes_a_row_that_could_not_judge(run: Run, kinds: dict[str, Kind], summary: str) -> None:
+def test_a_kind_that_breaks_becomes_a_row_that_could_not_judge(
+    run: Run, kinds: dict[str, ProbeKind], summary: str
+) -> None:
     row = run("true", kinds=kinds)
     assert (row.verdict, row.summary) == (Verdict.UNAVAILABLE, summary)
 
@@ -267,10 +272,10 @@ def test_a_cancelled_probe_leaves_neither_process_nor_copy(tmp_path: Path, subje
     scratch = tmp_path / "scratch"
     scratch.mkdir()
 
-    async def main(intents: IntentBook) -> None:
+    async def main(intents: IntentLog) -> None:
         begun = anyio.Event()
 
-        async def sleeps(spec: Any, bench: Bench) -> Judgement:
+        async def sleeps(spec: Any, bench: ProbeWorkspace) -> Judgement:
             async with anyio.create_task_group() as group:
                 group.start_soon(lambda: bench.run(["sleep", "300"], timeout_s=300))
                 while not _processes(cwd=bench.workspace):
@@ -318,16 +323,16 @@ def test_a_fix_is_verified_a_mere_claim_is_not_and_a_probe_that_always_passes_pr
     claimed = [run(command, stdout="Hello, Ada\n")]
     decision = decide(require([told]), [*before, *claimed], workspace_digest=snapshot(subject).digest, base_digest=base)
     assert (decision.verified, decision.reasons) == (
-        Verified.NO,
+        ExpectedVerdict.NO,
         ("probe 0 (headless_run): exited 0 and printed 'Hello, Bob\\n'",),
     )
 
     (subject / "greet.sh").write_text("echo Hello, Ada\n")
     now = snapshot(subject).digest
     stale = decide(require([told]), [*before, *claimed], workspace_digest=now, base_digest=base)
-    assert stale.verified is Verified.UNKNOWN
+    assert stale.verified is ExpectedVerdict.UNKNOWN
     after = [run(command, stdout="Hello, Ada\n"), run("true")]
     evidence = [*before, *claimed, *after]
-    assert decide(require([told]), evidence, workspace_digest=now, base_digest=base).verified is Verified.YES
+    assert decide(require([told]), evidence, workspace_digest=now, base_digest=base).verified is ExpectedVerdict.YES
     vacuous = decide(require([HeadlessRun(command="true")]), evidence, workspace_digest=now, base_digest=base)
     assert vacuous.reasons == ("probe 0 (headless_run): already passes on the untouched workspace",)

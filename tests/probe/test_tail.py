@@ -11,12 +11,12 @@ from proctor.contain.intent import open_intents
 from proctor.contain.ladder import choose, survey
 from proctor.evidence.redact import Redactor
 from proctor.evidence.secrets import Secret
-from proctor.probe.kind import Bench, Judgement
+from proctor.probe.kind import Judgement, ProbeWorkspace
 from proctor.probe.model import Phase, ProbeRow, Verdict
 from proctor.probe.run import run_probe
 from proctor.probe.tail import TAIL_BYTES, head, tail
 from proctor.spec.model import HeadlessRun
-from proctor.transport.process import ExitStatus, Finished
+from proctor.transport.process import ExitStatus, ProcessResult
 from proctor.workspace.snapshot import snapshot
 
 VALUE = "Zq81-päss/Word-xx77-kk"
@@ -66,9 +66,9 @@ def test_a_head_ends_with_no_beginning_of_a_secret(spelling: str) -> None:
         assert not shows(head(data, redactor=REDACTOR, limit_chars=20_000), spelling), before
 
 
-def ended(stdout: bytes, *, is_cut: bool) -> Finished:
+def ended(stdout: bytes, *, is_cut: bool) -> ProcessResult:
     exit_status = ExitStatus(code=0, signal=None, is_exact=True)
-    return Finished(
+    return ProcessResult(
         exit=exit_status, stdout=stdout, stderr=stdout, timed_out=False, stdout_cut=is_cut, stderr_cut=is_cut
     )
 
@@ -80,7 +80,7 @@ def run(tmp_path: Path) -> Callable[..., ProbeRow]:
 
     def run_now(command: str, **options: object) -> ProbeRow:
         async def main() -> ProbeRow:
-            async def judged(spec: HeadlessRun, bench: Bench) -> Judgement:
+            async def judged(spec: HeadlessRun, bench: ProbeWorkspace) -> Judgement:
                 summary = "." * 490 + VALUE
                 return Judgement(verdict=Verdict.FAIL, summary=summary, finished=ended(b"a Zq81-p\xc3", is_cut=True))
 

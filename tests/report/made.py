@@ -6,29 +6,34 @@ from typing import Any
 
 import msgspec
 
-from proctor.campaign import ledger
+from proctor.errors import advice
 from proctor.event.metrics import Metrics
 from proctor.event.model import Tokens, UsageAuthority
 from proctor.event.outcome import Outcome
 from proctor.event.usage import Usage
-from proctor.evidence.artifacts import AttemptReport, Expectation, PlanFile
+from proctor.evidence.artifacts import AttemptRecord, AttemptReport, Expectation, PlanFile
 from proctor.evidence.layout import CampaignPaths, RootPaths
-from proctor.ids import AttemptId, CampaignId, CellId, Digest, FlowId, MissionId, RunId, StrategyId
-from proctor.plan.model import Cell, Limits, Plan
+from proctor.evidence.summary import AttemptSummary, summarize
+from proctor.ids import AttemptId, CampaignId, Digest, FlowId, MissionId, RunId, RuntimeId, TrialId
+from proctor.ledger import writer
+from proctor.plan.model import Limits, Plan, Trial
 from proctor.report.campaign import CampaignReport, report_campaign
-from proctor.report.row import ReportRow
-from proctor.report.standing import Damage, read_cells
-from proctor.spec.running import GatesSpec, ToolsSpec
+from proctor.report.campaign_state import Damage, read_trials
+from proctor.report.row import AttemptRow
+from proctor.spec.campaign_options import GatesSpec, ToolsSpec
+from proctor.spec.expect import ExpectSpec
+from proctor.spec.model import Approvals, Isolation, Sandbox
 from tests.plan.made import SCHEDULE
 
 RUN = RunId("20260101-120000-bbbbbb")
 LATER = RunId("20260101-130000-bbbbbb")
 CAMPAIGN = CampaignId("made-20260101-120000-aaaaaa")
+FIRST = AttemptId("fix.codex.r1.1")
 
 
-def cell(mission: str) -> Cell:
-    return Cell(
-        id=CellId(f"{mission}.codex.r1"),
+def trial(mission: str) -> Trial:
+    return Trial(
+        id=TrialId(f"{mission}.codex.r1"),
         mission=MissionId(mission),
         flow=FlowId("codex"),
         repeat=1,
@@ -39,7 +44,7 @@ def cell(mission: str) -> Cell:
 def report(attempt: AttemptId, **changes: Any) -> AttemptReport:
     counts: dict[str, Any] = dict.fromkeys(
         "events unrecognized replies turns tool_failures tool_output_bytes approvals_asked warnings errors "
-        "redacted_rows".split(),
+        "redacted_rows tool_retries distinct_calls longest_streak".split(),
         0,
     )
     metrics = Metrics(
@@ -55,20 +60,64 @@ def report(attempt: AttemptId, **changes: Any) -> AttemptReport:
             authority=UsageAuthority.LIVE_THREAD_USAGE,
             turns=(),
         ),
+        is_stuck=False,
+        tool_ms=None,
+        tool_p50_ms=None,
+        tool_p95_ms=None,
     )
     fields: dict[str, Any] = {
         "outcome": Outcome.COMPLETED,
         "code": None,
         "detail": None,
+        **advice(changes.get("code")),
         "claimed": True,
         "verified": True,
         "reasons": (),
         "expectation": Expectation(met=True, misses=()),
         "metrics": metrics,
+        "retry_after_ms": None,
         "workspace_digest_after": None,
+        "has_changed_files": False,
+        "policy_violations": (),
         "duration_ms": 1500,
     }
     return AttemptReport(attempt_id=attempt, **{**fields, **changes})
+
+
+def record(attempt: AttemptId, **changes: Any) -> AttemptRecord:
+    """Return attempt.json of an attempt that is named `mission.flow.repeat.n`."""
+    mission, flow, repeat, n = attempt.split(".")
+    some = Digest(f"sha256:{'0' * 64}")
+    fields: dict[str, Any] = {
+        "trial": TrialId(f"{mission}.{flow}.{repeat}"),
+        "n": int(n),
+        "campaign_id": CAMPAIGN,
+        "run_id": RUN,
+        "mission_id": MissionId(mission),
+        "flow_id": FlowId(flow),
+        "repeat": int(repeat[1:]),
+        "runtime_id": RuntimeId("fake"),
+        "plan_digest": some,
+        "plan_file_digest": None,
+        "trial_digest": some,
+        "prompt_digest": some,
+        "workspace_digest": some,
+        "required_probes": (),
+        "expect": ExpectSpec(),
+        "isolation": Isolation.PROCESS,
+        "sandbox": Sandbox.WORKSPACE_WRITE,
+        "approvals": Approvals.DENY,
+        "limits": Limits(attempt_ms=1, turn_ms=1, stall_ms=1),
+        "tools": ToolsSpec(),
+        "secret_names": (),
+        "created_at_ms": 1,
+    }
+    return AttemptRecord(attempt_id=attempt, **{**fields, **changes})
+
+
+def summary(attempt: AttemptId, *, runtime: str = "fake", **changes: Any) -> AttemptSummary:
+    """Return the summary of an attempt; `changes` are of its report."""
+    return summarize(record(attempt, runtime_id=RuntimeId(runtime)), report(attempt, **changes))
 
 
 def campaign(
@@ -77,51 +126,79 @@ def campaign(
     """A campaign whose ledger is all there is: every mission sealed but those that say otherwise."""
     paths = RootPaths(root).campaign(CAMPAIGN)
     paths.create()
-    cells = [cell(mission) for mission in (*missions, *unsettled, *untried)]
+    trials = [trial(mission) for mission in (*missions, *unsettled, *untried)]
     plan = Plan(
         campaign="made",
         digest=Digest("sha256:1"),
         flows=(),
         limits=Limits(attempt_ms=1, turn_ms=1, stall_ms=1),
-        cells=tuple(cells),
+        trials=tuple(trials),
         schedule=SCHEDULE,
         gates=GatesSpec(),
     )
-    paths.plan.write_text(
-        '{"plan": {"flows": [{"id": "codex", "runtime": ["codex_app_server"]}], "schedule": {"retries": 2}}}'
-    )
-    with ledger.open_ledger(paths.ledger) as book:
+    _write_plan(paths, plan, runtime="codex_app_server", tools={})
+    with writer.open_ledger(paths.ledger) as book:
         book.begin(plan, run=RUN, at_ms=1, file="made.yaml", spec=Digest("sha256:s"))
-        for each in cells:
+        for each in trials:
             attempt = AttemptId(f"{each.id}.1")
             if each.mission not in untried:
-                book.apply([ledger.claim(attempt, cell=each.id, n=1, run=RUN, at_ms=2)])
+                book.apply([writer.start_attempt(attempt, trial=each.id, n=1, run=RUN, at_ms=2)])
             if each.mission in missions:
-                book.apply([ledger.settle(attempt, report(attempt), at_ms=3)])
+                book.apply([writer.seal_attempt(attempt, summary(attempt, runtime="codex_app_server"), at_ms=3)])
     return paths
 
 
-def row(**changes: Any) -> ReportRow:
-    """A row of a sealed attempt that completed and of which nothing else is known."""
+def _write_plan(paths: CampaignPaths, plan: Plan, *, runtime: str, tools: Mapping[str, ToolsSpec]) -> None:
+    """Write plan.json with one flow for each that its trials name, as far as a report needs it."""
+    spelled = msgspec.to_builtins(PlanFile(plan=plan, snapshot={}))
+    spelled["plan"]["flows"] = [
+        {
+            "id": flow,
+            "runtime": [runtime],
+            "model": {"provider": "made", "name": None},
+            "tools": msgspec.to_builtins(tools.get(flow, ToolsSpec())),
+        }
+        for flow in dict.fromkeys(each.flow for each in plan.trials)
+    ]
+    paths.plan.write_bytes(msgspec.json.encode(spelled))
+
+
+_SUMMARY: dict[str, Any] = {"claimed": None, "verified": None, "reasons": (), "duration_ms": 0}
+
+
+def row(**changes: Any) -> AttemptRow:
+    """Return the row of a sealed attempt that completed and of which nothing else is known.
+
+    Fields of the report (`outcome`, `verified`, `tool_calls`, …), `met` and `misses` go into its summary.
+    """
     fields: dict[str, Any] = {
         "attempt_id": AttemptId("fix.codex.r1.1"),
         "run_id": RUN,
         "campaign_id": CAMPAIGN,
         "mission_id": MissionId("fix"),
         "flow_id": FlowId("codex"),
-        "runtime": StrategyId("codex_app_server"),
+        "runtime_id": RuntimeId("codex_app_server"),
         "state": "sealed",
-        "outcome": Outcome.COMPLETED,
         "dir": "runs/r/attempts/fix.codex.r1.1",
     }
-    whole = {**fields, **changes}
-    # An attempt's id is its cell's and a number.
-    return ReportRow(**{"cell": CellId(whole["attempt_id"].rpartition(".")[0]), **whole})
+    own = {name: value for name, value in changes.items() if name in AttemptRow.__struct_fields__}
+    sealed = {name: value for name, value in changes.items() if name not in own}
+    whole = {**fields, **own}
+    if whole["state"] == "sealed":
+        calls, expectation = sealed.pop("tool_calls", 0), Expectation(met=sealed.pop("met", None), misses=())
+        expectation = msgspec.structs.replace(expectation, misses=sealed.pop("misses", ()))
+        made = summary(
+            FIRST,
+            **{**_SUMMARY, "code": own.get("code"), "detail": own.get("detail"), "expectation": expectation, **sealed},
+        )
+        whole["summary"] = msgspec.structs.replace(made, tool_calls=calls)
+    # An attempt's id is its trial's and a number.
+    return AttemptRow(**{"trial": TrialId(whole["attempt_id"].rpartition(".")[0]), **whole})
 
 
 Tries = Mapping[str, Sequence[Mapping[str, Any]]]
 """By `mission.flow.repeat`, what came of each attempt: changes of `report` (`usd` and `run` beside), `cut` by a code or
-`claimed`."""
+`running`."""
 
 
 def tried(
@@ -135,12 +212,12 @@ def tried(
     digest: str = "sha256:0",
     retries: int = 0,
 ) -> CampaignPaths:
-    """A campaign that is its ledger and its plan, each cell tried as often as it says."""
+    """A campaign that is its ledger and its plan, each trial tried as often as it says."""
     paths = RootPaths(root).campaign(campaign_id)
     paths.create()
-    names = {CellId(name): name.split(".") for name in tries}
-    cells = tuple(
-        Cell(
+    names = {TrialId(name): name.split(".") for name in tries}
+    trials = tuple(
+        Trial(
             id=id_,
             mission=MissionId(mission),
             flow=FlowId(flow),
@@ -154,33 +231,26 @@ def tried(
         digest=Digest("sha256:1"),
         flows=(),
         limits=Limits(attempt_ms=1, turn_ms=1, stall_ms=1),
-        cells=cells,
+        trials=trials,
         schedule=msgspec.structs.replace(SCHEDULE, retries=retries),
         gates=gates or GatesSpec(),
         is_canary=is_canary,
     )
-    spelled = msgspec.to_builtins(PlanFile(plan=plan, snapshot={}))
-    flows = dict.fromkeys(each.flow for each in cells)
-    spelled["plan"]["flows"] = [
-        {"id": flow, "runtime": ["fake"], "tools": msgspec.to_builtins((tools or {}).get(flow, ToolsSpec()))}
-        for flow in flows
-    ]
-    paths.plan.write_bytes(msgspec.json.encode(spelled))
-    with ledger.open_ledger(paths.ledger) as book:
+    _write_plan(paths, plan, runtime="fake", tools=tools or {})
+    with writer.open_ledger(paths.ledger) as book:
         book.begin(plan, run=RUN, at_ms=1_767_268_800_000, file="made.yaml", spec=Digest("sha256:s"))
         for later in sorted({what["run"] for each in tries.values() for what in each if "run" in what}):
             book.begin(plan, run=later, at_ms=1_767_268_800_001, file="made.yaml", spec=Digest("sha256:s"))
-        statements: list[ledger.Statement] = []
-        for each in cells:
+        statements: list[writer.Statement] = []
+        for each in trials:
             for n, what in enumerate(tries[each.id], 1):
                 attempt = AttemptId(f"{each.id}.{n}")
-                statements.append(ledger.claim(attempt, cell=each.id, n=n, run=what.get("run", RUN), at_ms=2))
+                statements.append(writer.start_attempt(attempt, trial=each.id, n=n, run=what.get("run", RUN), at_ms=2))
                 if "cut" in what:
-                    statements.append(ledger.abandon(attempt, code=what["cut"], at_ms=3, usd=what.get("usd")))
-                elif "claimed" not in what or what["claimed"] != "still":
-                    told = report(attempt, **{key: what[key] for key in what if key not in ("usd", "run")})
-                    settled = ledger.settle(attempt, told, at_ms=3, strategy=StrategyId("fake"), usd=what.get("usd"))
-                    statements.append(settled)
+                    statements.append(writer.abandon_attempt(attempt, code=what["cut"], at_ms=3, usd=what.get("usd")))
+                elif what.get("state") != "running":
+                    sealed = summary(attempt, **{key: what[key] for key in what if key not in ("usd", "run")})
+                    statements.append(writer.seal_attempt(attempt, sealed, at_ms=3, usd=what.get("usd")))
         book.apply(statements)
         book.end(RUN, at_ms=1_767_268_860_000)
     return paths
@@ -195,12 +265,12 @@ HANGUP: dict[str, Any] = {**UNSURE, "outcome": Outcome.CRASHED, "code": "peer.ha
 CANCELLED: dict[str, Any] = {**UNSURE, "outcome": Outcome.CANCELLED, "code": "run.cancelled"}
 CUT: dict[str, Any] = {"cut": "run.cut-off"}
 FULL: dict[str, Any] = {"cut": "machine.disk-full"}
-STILL: dict[str, Any] = {"claimed": "still"}
+STILL: dict[str, Any] = {"state": "running"}
 
 
 def reported(root: Path, tries: Tries, *, damage: Damage | None = None, **more: Any) -> CampaignReport:
     paths = tried(root, tries, **more)
-    return report_campaign(read_cells(paths, root=RootPaths(root), damage=damage), damage=damage)
+    return report_campaign(read_trials(paths, root=RootPaths(root), damage=damage), damage=damage)
 
 
 def repeats(mission: str, flow: str, *results: dict[str, Any]) -> dict[str, Sequence[dict[str, Any]]]:

@@ -1,6 +1,7 @@
 """The report of a campaign: what is scored, what is not and why, and what it all comes to."""
 
 import fcntl
+import json
 import sqlite3
 from contextlib import closing
 from dataclasses import replace
@@ -12,23 +13,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proctor.campaign import ledger
 from proctor.errors import EvidenceError, Exit, bucket_of
 from proctor.event.outcome import Outcome
+from proctor.evidence.artifacts import Expectation
 from proctor.evidence.layout import RootPaths
-from proctor.evidence.reader import Problem
-from proctor.ids import AttemptId, CellId, FlowId, MissionId, RunId
+from proctor.evidence.reader import Finding
+from proctor.ids import AttemptId, FlowId, MissionId, RunId, TrialId
+from proctor.ledger.schema import LedgerAttempt
 from proctor.report.campaign import Damaged, Effort, Mismatch, Missing, report_campaign
+from proctor.report.campaign_sections import facts
+from proctor.report.campaign_state import CampaignState, read_trials
 from proctor.report.campaign_text import campaign_markdown
-from proctor.report.campaign_words import facts
-from proctor.report.ledger import KNOWN_VERSION, LedgerAttempt
-from proctor.report.query import find_campaign
 from proctor.report.score import FAILED, PASSED, UNVERIFIED, Score, TokenSum, standing
-from proctor.report.standing import CampaignCells, read_cells
 from proctor.report.stats import wilson
 from proctor.report.verdict import judge
-from proctor.spec.running import GatesSpec
-from proctor.surface.standing import status_of
+from proctor.spec.campaign_options import GatesSpec
+from proctor.surface.campaign_status import status_of
 from tests.report.made import (
     CANCELLED,
     CUT,
@@ -40,16 +40,18 @@ from tests.report.made import (
     UNSURE,
     YES,
     Tries,
+    record,
     repeats,
     report,
     reported,
     row,
+    summary,
     tried,
 )
 
 
-def standing_of(root: Path, tries: Tries, **more: Any) -> CampaignCells:
-    return read_cells(tried(root, tries, **more), root=RootPaths(root))
+def standing_of(root: Path, tries: Tries, **more: Any) -> CampaignState:
+    return read_trials(tried(root, tries, **more), root=RootPaths(root))
 
 
 @pytest.mark.requirement("campaign.report")
@@ -59,16 +61,16 @@ def test_only_what_is_the_agents_own_is_scored_and_the_rest_is_shown_in_its_buck
     found = reported(tmp_path, repeats("fix", "codex", YES, NO, INFRA, quota, late, UNSURE))
     [flow] = found.flows
     assert flow.score == found.score
-    assert (flow.score.cells, flow.score.results, flow.score.scored, flow.score.passed) == (6, 5, 3, 1)
+    assert (flow.score.trials, flow.score.results, flow.score.scored, flow.score.passed) == (6, 5, 3, 1)
     assert (flow.score.unverified, flow.score.buckets) == (1, {"infra": 1, "quota": 1})
     assert flow.score.rate == pytest.approx(1 / 3)
     assert (found.exit, found.is_whole) == (Exit.INFRASTRUCTURE, False)
     [kept] = found.missing
-    assert (kept.cell, kept.why, kept.code) == ("fix.codex.r4", "to be tried again", "provider.usage-limit")
+    assert (kept.trial, kept.why, kept.code) == ("fix.codex.r4", "to be tried again", "provider.usage-limit")
 
 
 @pytest.mark.requirement("campaign.report")
-def test_the_last_sealed_attempt_of_a_cell_is_its_result_and_the_others_do_not_count(tmp_path: Path) -> None:
+def test_the_last_sealed_attempt_of_a_trial_is_its_result_and_the_others_do_not_count(tmp_path: Path) -> None:
     found = reported(
         tmp_path,
         {
@@ -85,7 +87,7 @@ def test_the_last_sealed_attempt_of_a_cell_is_its_result_and_the_others_do_not_c
 
 
 @pytest.mark.requirement("campaign.report")
-def test_cells_without_a_result_are_told_with_what_became_of_them(tmp_path: Path) -> None:
+def test_trials_without_a_result_are_told_with_what_became_of_them(tmp_path: Path) -> None:
     tries: Tries = {
         "one.codex.r1": [YES],
         "two.codex.r1": [CANCELLED],
@@ -95,10 +97,10 @@ def test_cells_without_a_result_are_told_with_what_became_of_them(tmp_path: Path
     }
     found = reported(tmp_path, tries)
 
-    def gone(cell: str, why: str, code: str | None = None) -> Missing:
-        mission, flow, repeat = cell.split(".")
+    def gone(trial: str, why: str, code: str | None = None) -> Missing:
+        mission, flow, repeat = trial.split(".")
         return Missing(
-            cell=CellId(cell),
+            trial=TrialId(trial),
             mission_id=MissionId(mission),
             flow_id=FlowId(flow),
             repeat=int(repeat[1:]),
@@ -113,7 +115,7 @@ def test_cells_without_a_result_are_told_with_what_became_of_them(tmp_path: Path
         gone("five.codex.r2", "never tried"),
     )
     assert (found.exit, found.is_whole, found.is_running) == (Exit.UNVERIFIED, False, False)
-    # The cells that were cut off are the only ones without a result that a coverage of a fifth lets through.
+    # The trials that were cut off are the only ones without a result that a coverage of a fifth lets through.
     enough = reported(tmp_path / "enough", tries, gates=GatesSpec(coverage=0.2))
     assert (enough.exit, enough.is_whole) == (Exit.OK, False)
 
@@ -122,7 +124,7 @@ def test_a_campaign_that_runs_is_reported_as_it_stands(tmp_path: Path) -> None:
     paths = tried(tmp_path, {"one.codex.r1": [YES], "two.codex.r1": [STILL], "three.codex.r1": []})
     with (paths.folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        found = report_campaign(read_cells(paths, root=RootPaths(tmp_path)))
+        found = report_campaign(read_trials(paths, root=RootPaths(tmp_path)))
         late = standing_of(tmp_path / "late", {"one.codex.r1": [YES]})
     assert report_campaign(replace(late, is_running=True)).is_whole is False
     assert [each.why for each in found.missing] == ["running", "not tried yet"]
@@ -151,7 +153,7 @@ def test_numbers_are_added_up_and_what_is_unknown_stays_unknown(tmp_path: Path) 
     score = reported(tmp_path, tries).score
     low, high = wilson(3, 4) or (None, None)
     assert score == Score(
-        cells=4,
+        trials=4,
         results=4,
         scored=4,
         passed=3,
@@ -198,13 +200,13 @@ def test_missions_on_which_flows_differ_are_marked(tmp_path: Path) -> None:
 
 @pytest.mark.requirement("evidence.integrity")
 def test_damaged_evidence_is_told_by_its_codes_and_scores_nothing(tmp_path: Path) -> None:
-    torn = (Problem(code="evidence.torn", file="frames.jsonl", detail="the last row"),)
+    torn = (Finding(code="evidence.torn", file="frames.jsonl", detail="the last row"),)
     found = reported(
         tmp_path, repeats("fix", "codex", YES, YES), damage={AttemptId("fix.codex.r1.1"): torn}, gates=GatesSpec()
     )
     assert (found.score.passed, found.score.scored, found.score.buckets) == (1, 1, {"evidence": 1})
     assert (found.exit, found.is_examined) == (Exit.EVIDENCE, True)
-    assert found.damaged == (Damaged(attempt_id=AttemptId("fix.codex.r1.1"), problems=torn),)
+    assert found.damaged == (Damaged(attempt_id=AttemptId("fix.codex.r1.1"), findings=torn),)
     assert "fix.codex.r1.1: evidence.torn" in campaign_markdown(found)
 
 
@@ -222,18 +224,23 @@ def test_what_is_judged_well_passes_and_what_fails_is_never_judged_well(
 ) -> None:
     attempt = LedgerAttempt(
         id=AttemptId("a"),
-        cell=CellId("c"),
+        trial=TrialId("c"),
         n=1,
         run=RunId("r"),
         state="sealed",
-        claimed_at_ms=0,
+        started_at_ms=0,
         outcome=outcome,
         code=code,
-        verified=verified,
-        met=met,
+        summary=summary(
+            AttemptId("a.b.r1.1"),
+            outcome=outcome,
+            code=code,
+            verified=verified,
+            expectation=Expectation(met=met, misses=()),
+        ),
     )
     bucket = None if code is None else bucket_of(code)
-    said = judge(row(outcome=outcome, code=code, bucket=bucket, verified=verified, expectation_met=met))
+    said = judge(row(outcome=outcome, code=code, bucket=bucket, verified=verified, met=met))
     assert (standing(attempt) == PASSED) is (said is Exit.OK) or outcome is Outcome.UNKNOWN
     if said is Exit.JUDGED_NO:
         assert standing(attempt) == FAILED
@@ -241,25 +248,24 @@ def test_what_is_judged_well_passes_and_what_fails_is_never_judged_well(
         assert said is Exit.UNVERIFIED
 
 
-def test_a_ledger_of_the_first_version_is_read_and_a_newer_one_refused(tmp_path: Path) -> None:
-    assert KNOWN_VERSION == ledger.VERSION
-    paths = tried(tmp_path, {"fix.codex.r1": [NO, {**YES, "duration_ms": 7}]})
+def test_report_refuses_a_ledger_of_a_newer_version(tmp_path: Path) -> None:
+    paths = tried(tmp_path, {"fix.codex.r1": [YES]})
     with closing(sqlite3.connect(paths.ledger)) as book:
-        for column in ("strategy", "retry_at_ms", "usd", "tally"):
-            book.execute(f"alter table attempt drop column {column}")
-        book.execute("alter table run drop column ended")
-        book.execute("drop table campaign")
-        book.execute("pragma user_version = 1")
-        book.commit()
-    found = report_campaign(read_cells(paths, root=RootPaths(tmp_path)))
-    assert (found.score.passed, found.score.results, found.score.unmeasured, found.score.usd) == (1, 1, 1, None)
-    assert (found.score.duration_p50_ms, found.spec_digest) == (7, None)
-    [first, second] = find_campaign(RootPaths(tmp_path), paths).rows
-    assert (first.is_superseded, second.is_superseded, second.runtime) == (True, False, "fake")
-    with closing(sqlite3.connect(paths.ledger)) as book:
-        book.execute("pragma user_version = 3")
-    with pytest.raises(EvidenceError, match="of version 3; this Proctor knows up to 2"):
-        read_cells(paths, root=RootPaths(tmp_path))
+        book.execute("pragma user_version = 2")
+    with pytest.raises(EvidenceError, match="of version 2; this Proctor reads up to 1") as refused:
+        read_trials(paths, root=RootPaths(tmp_path))
+    assert refused.value.code == "evidence.ledger"
+
+
+@pytest.mark.parametrize("key", ["schedule", "gates", "digest", "isCanary"])
+def test_report_refuses_a_plan_that_lacks_a_part(tmp_path: Path, key: str) -> None:
+    paths = tried(tmp_path, {"fix.codex.r1": [YES]})
+    spelled = json.loads(paths.plan.read_bytes())
+    del spelled["plan"][key]
+    paths.plan.write_text(json.dumps(spelled))
+    with pytest.raises(EvidenceError) as refused:
+        read_trials(paths, root=RootPaths(tmp_path))
+    assert refused.value.code == "evidence.schema"
 
 
 @pytest.mark.requirement("campaign.report")
@@ -269,27 +275,28 @@ def test_what_all_attempts_took_is_told_alike_by_report_and_status_and_the_unkno
     unused = {**YES, "metrics": msgspec.structs.replace(report(AttemptId("a")).metrics, usage=None)}
     tries: Tries = {"a.codex.r1": [{**FULL, "usd": 3.0}, {**YES, "usd": 1.0}], "b.codex.r1": [unused, STILL]}
     paths = tried(tmp_path, tries)
-    told = report_campaign(read_cells(paths, root=RootPaths(tmp_path))).effort
+    told = report_campaign(read_trials(paths, root=RootPaths(tmp_path))).effort
     assert told == Effort(attempts=4, not_counted=2, tokens=7, tokens_unknown=3, usd=4.0, usd_unknown=2)
     assert (status_of(paths).usd, status_of(paths).usd_unknown) == (4.0, 2)
-    # One that was sealed and that the ledger still calls claimed tells its tokens, and not what they cost.
-    sealed = RootPaths(tmp_path).run(RUN).attempt(CellId("b.codex.r1"), n=2)
+    # One that was sealed and that the ledger still calls running tells its tokens, and not what they cost.
+    sealed = RootPaths(tmp_path).run(RUN).attempt(TrialId("b.codex.r1"), n=2)
     sealed.create()
+    sealed.attempt.write_bytes(msgspec.json.encode(record(AttemptId("b.codex.r1.2"))))
     sealed.report.write_bytes(msgspec.json.encode(report(AttemptId("b.codex.r1.2"))))
     sealed.seal.touch()
-    told = report_campaign(read_cells(paths, root=RootPaths(tmp_path))).effort
+    told = report_campaign(read_trials(paths, root=RootPaths(tmp_path))).effort
     assert (told.tokens, told.tokens_unknown, told.usd, told.usd_unknown) == (14, 2, 4.0, 2)
     nothing = reported(tmp_path / "nothing", {"b.codex.r1": [unused]})
     assert dict(facts(nothing))["effort"] == "1 attempt; ? tokens, cost ?"
 
 
-def test_a_campaign_with_no_cells_is_not_well(tmp_path: Path) -> None:
+def test_a_campaign_with_no_trials_is_not_well(tmp_path: Path) -> None:
     found = reported(tmp_path, {})
     assert (found.exit, found.is_whole, [gate.name for gate in found.blocked]) == (Exit.UNVERIFIED, False, ["coverage"])
 
 
 @pytest.mark.requirement("campaign.publish-check")
-def test_a_cell_that_resume_would_try_again_has_no_result(tmp_path: Path) -> None:
+def test_a_trial_that_resume_would_try_again_has_no_result(tmp_path: Path) -> None:
     def failed(code: str, outcome: Outcome = Outcome.FAILED) -> dict[str, Any]:
         return {**UNSURE, "outcome": outcome, "code": code}
 

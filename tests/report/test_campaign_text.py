@@ -12,10 +12,10 @@ from proctor.event.outcome import Outcome
 from proctor.evidence.artifacts import Expectation
 from proctor.evidence.layout import RootPaths
 from proctor.report.campaign import CampaignReport, report_campaign
+from proctor.report.campaign_state import read_trials
 from proctor.report.campaign_text import campaign_markdown, next_steps, render_campaign
 from proctor.report.junit import render_junit
-from proctor.report.standing import read_cells
-from proctor.spec.running import GatesSpec, SelectSpec
+from proctor.spec.campaign_options import GatesSpec, SelectSpec
 from tests.report.made import CAMPAIGN, CUT, INFRA, NO, RUN, UNSURE, YES, Tries, repeats, reported, tried
 
 
@@ -41,22 +41,22 @@ def test_a_report_is_told_on_one_screen(tmp_path: Path) -> None:
         "  spec    made.yaml  sha256:s\n"
         "  when    2026-01-01 12:00:00 UTC, until 2026-01-01 12:01:00 UTC\n"
         "  runs    1 (done)\n"
-        "  state   not whole: 6 of 8 cells with a result\n"
+        "  state   not whole: 6 of 8 trials with a result\n"
         "  effort  7 attempts, 1 of them not counted; ≥ 42 tokens, cost ≥ $2.20\n"
         "\n"
-        "  flow    cells  passed     rate (95 %)  pass@2  pass^2  tokens     cost    p50    p95\n"
-        "  codex       4     3/3  100 % (44–100)   100 %   100 %      21    $2.00  1.5 s  1.5 s\n"
-        "  claude      4     1/2     50 % (9–91)       ?       ?      21  ≥ $0.20  1.5 s  1.5 s\n"
-        "  all         8     4/5    80 % (38–96)   100 %   100 %      42  ≥ $2.20  1.5 s  1.5 s\n"
+        "  flow    trials  passed     rate (95 %)  pass@2  pass^2  tokens     cost    p50    p95\n"
+        "  codex        4     3/3  100 % (44–100)   100 %   100 %      21    $2.00  1.5 s  1.5 s\n"
+        "  claude       4     1/2     50 % (9–91)       ?       ?      21  ≥ $0.20  1.5 s  1.5 s\n"
+        "  all          8     4/5    80 % (38–96)   100 %   100 %      42  ≥ $2.20  1.5 s  1.5 s\n"
         "\n"
         "  Blocked by the pair gate\n"
         "    ask: scored results: codex 2, claude 1\n"
         "    new: scored results: codex 0, claude 0\n"
         "  Failed (1)\n"
         "    ask, the probes say no: ask.claude.r1.1\n"
-        "  1 cell without a result: never tried\n"
+        "  1 trial without a result: never tried\n"
         "    new.codex.r1\n"
-        "  1 cell without a result: cut off\n"
+        "  1 trial without a result: cut off\n"
         "    new.claude.r1 (run.cut-off)\n"
         "  Missions on which flows differ (1)\n"
         "    ask: codex 2/2, claude 0/1\n"
@@ -73,17 +73,17 @@ def test_a_report_is_told_on_one_screen(tmp_path: Path) -> None:
         "    codex: $2.00, $0.67 a pass\n"
         "    claude: ≥ $0.20, and 1 result of unknown cost\n"
         "\n"
-        "  Infrastructure failed: 4 of 5 scored results passed, 2 cells without a result, blocked by pair.\n"
+        "  Infrastructure failed: 4 of 5 scored results passed, 2 trials without a result, blocked by pair.\n"
     )
 
 
 def test_a_narrow_terminal_costs_columns_but_never_the_name_of_a_flow(tmp_path: Path) -> None:
     found = reported(tmp_path, TWO)
     assert shown(found, width=78).splitlines()[7:11] == [
-        "  flow    cells  passed     rate (95 %)  pass@2  tokens     cost    p50",
-        "  codex       4     3/3  100 % (44–100)   100 %      21    $2.00  1.5 s",
-        "  claude      4     1/2     50 % (9–91)       ?      21  ≥ $0.20  1.5 s",
-        "  all         8     4/5    80 % (38–96)   100 %      42  ≥ $2.20  1.5 s",
+        "  flow    trials  passed     rate (95 %)  pass@2  tokens     cost    p50",
+        "  codex        4     3/3  100 % (44–100)   100 %      21    $2.00  1.5 s",
+        "  claude       4     1/2     50 % (9–91)       ?      21  ≥ $0.20  1.5 s",
+        "  all          8     4/5    80 % (38–96)   100 %      42  ≥ $2.20  1.5 s",
     ]
     for width in range(20, 100):
         lines = shown(found, width=width).splitlines()
@@ -136,7 +136,7 @@ def test_the_same_is_told_in_markdown_with_nothing_that_could_be_markup(tmp_path
 
 def test_in_junit_a_failure_is_the_agents_an_error_is_not_and_what_says_nothing_is_skipped(tmp_path: Path) -> None:
     paths = tried(tmp_path, {**TWO, "sure.codex.r1": [UNSURE]}, gates=GatesSpec(pair=True, coverage=0.5))
-    found = read_cells(paths, root=RootPaths(tmp_path))
+    found = read_trials(paths, root=RootPaths(tmp_path))
     suites = ElementTree.fromstring(render_junit(found, report_campaign(found)))
     counts = {
         suite.get("name"): [suite.get(key) for key in ("tests", "failures", "errors", "skipped")] for suite in suites
@@ -172,7 +172,7 @@ def test_what_was_left_out_and_what_no_probe_judged_is_told(tmp_path: Path) -> N
     paths.spec_snapshot.mkdir()
     index = {"given": {"select": {"ids": ["ask"], "tags": ["fast"]}, "flows": None}, "scripts": {}}
     paths.snapshot_index.write_bytes(msgspec.json.encode(index))
-    told = report_campaign(read_cells(paths, root=RootPaths(tmp_path)))
+    told = report_campaign(read_trials(paths, root=RootPaths(tmp_path)))
     assert (told.selected, told.score.unproven, told.score.passed) == (SelectSpec(ids=["ask"], tags=["fast"]), 2, 3)
     lines = shown(told).splitlines()
     assert "  missions  of the spec only those named ask, tagged fast" in lines

@@ -14,20 +14,20 @@ from hypothesis import strategies as st
 from bench.campaign import KEY, spec_of
 from bench.runtimes import write_fake
 from proctor.campaign.run import run_campaign
-from proctor.campaign.schedule import ALL, After, Job, Scheduler
+from proctor.campaign.schedule import ALL, AttemptEnd, Job, Scheduler
 from proctor.campaign.watch import CampaignWatcher
 from proctor.errors import Exit
 from proctor.event.model import Tokens
 from proctor.event.outcome import Outcome
 from proctor.evidence.layout import CampaignPaths
 from proctor.evidence.redact import Redactor
-from proctor.ids import AttemptId, CellId, FlowId, RunId, StrategyId
+from proctor.ids import AttemptId, FlowId, RunId, RuntimeId, TrialId
+from proctor.ledger.schema import LedgerAttempt
 from proctor.plan.recover import REMEDIES, Remedy, remedy
 from proctor.report.check_tally import can_be_due
 from proctor.report.cost import Costs, read_costs
-from proctor.report.keep import keep_report
-from proctor.report.ledger import LedgerAttempt
 from proctor.report.planned import PlannedModel
+from proctor.report.write_report import keep_report
 from proctor.spec.load import load_spec
 from proctor.spec.prices import decode_prices
 from proctor.surface.examine import examine_place
@@ -66,7 +66,7 @@ def change(campaign: CampaignPaths, sql: str) -> None:
 def told(campaign: CampaignPaths) -> list[tuple[str, str, str]]:
     """What is wrong with the ledger."""
     [whole] = [each for each in examine_place(campaign, is_strict=True).examined if each.kind == "campaign"]
-    found = [(each.code, each.file, each.detail) for each in whole.problems]
+    found = [(each.code, each.file, each.detail) for each in whole.findings]
     return [each for each in found if each[0] == "evidence.ledger"]
 
 
@@ -146,10 +146,11 @@ def test_a_cost_where_there_are_no_prices_is_told_of_and_one_that_was_metered_is
     assert told_as_it_ran.agree(EACH_USD, flow=FlowId("f"), tokens=Tokens(input=12, output=7, total=19))
 
 
-def test_what_the_scripted_model_said_costs_nothing_or_as_an_older_proctor_had_it_nobody_knows_what() -> None:
+def test_what_the_scripted_model_said_costs_nothing() -> None:
     tokens = Tokens(input=12, output=7, total=19)
-    costs = Costs(models={FlowId("f"): PlannedModel(provider="scripted")}, prices=None, has_meter=False)
-    assert [costs.agree(usd, flow=FlowId("f"), tokens=tokens) for usd in (0.0, None, 0.1)] == [True, True, False]
+    models = {FlowId("f"): PlannedModel(provider="scripted", name=None)}
+    costs = Costs(models=models, prices=None, has_meter=False)
+    assert [costs.agree(usd, flow=FlowId("f"), tokens=tokens) for usd in (0.0, None, 0.1)] == [True, False, False]
 
 
 @pytest.mark.parametrize("damage", ["spec.yaml", "index.json", "file-0.yaml"])
@@ -170,20 +171,20 @@ pauses_ms = st.none() | st.integers(min_value=0, max_value=100_000_000)
 
 
 @given(endings=st.lists(st.tuples(codes, pauses_ms, st.floats(0, 100_000)), min_size=1, max_size=12), wall_ms=pauses_ms)
-def test_whatever_the_scheduler_says_of_when_a_cell_is_due_can_be(
+def test_whatever_the_scheduler_says_of_when_a_trial_is_due_can_be(
     endings: list[tuple[str | None, int | None, float]], wall_ms: int | None
 ) -> None:
     scheduler = Scheduler({ALL: 4}, seed=3)
     now_s, ended_at_ms = 1000.0, wall_ms or 1_767_268_800_000
     for at, (code, pause_ms, later_s) in enumerate(endings):
-        job = Job(cell=CellId(f"m.f{at}.r1"), flow=FlowId(f"f{at}"), keys=("provider:p",))
+        job = Job(trial=TrialId(f"m.f{at}.r1"), flow=FlowId(f"f{at}"), keys=("provider:p",))
         scheduler.add(job)
         now_s = max(now_s + later_s, scheduler.wake_s(now_s) or 0.0)
         if scheduler.start(now_s) is None:
             return  # it was refused for longer than a run waits
         outcome = Outcome.COMPLETED if code is None else Outcome.FAILED
         after = remedy(outcome, code)
-        ending = After(remedy=after, code=code, retry_after_s=None if pause_ms is None else pause_ms / 1000)
+        ending = AttemptEnd(remedy=after, code=code, retry_after_s=None if pause_ms is None else pause_ms / 1000)
         again_s = scheduler.ended(job, ending, tries=at, now_s=now_s)
         if again_s is None or after not in (Remedy.AGAIN, Remedy.YIELD, Remedy.PARK):
             continue
@@ -199,12 +200,12 @@ def test_whatever_the_scheduler_says_of_when_a_cell_is_due_can_be(
 def attempt(*, ended_at_ms: int, retry_at_ms: int | None) -> LedgerAttempt:
     return LedgerAttempt(
         id=AttemptId("m.f.r1.1"),
-        cell=CellId("m.f.r1"),
+        trial=TrialId("m.f.r1"),
         n=1,
         run=RunId("r"),
         state="sealed",
-        claimed_at_ms=0,
+        started_at_ms=0,
         ended_at_ms=ended_at_ms,
-        strategy=StrategyId("s"),
+        runtime_id=RuntimeId("s"),
         retry_at_ms=retry_at_ms,
     )

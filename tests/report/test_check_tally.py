@@ -7,16 +7,16 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from proctor.errors import EvidenceError
 from proctor.evidence.artifacts import AttemptRecord
 from proctor.evidence.layout import AttemptPaths, CampaignPaths, RootPaths
-from proctor.evidence.reader import Problem
-from proctor.ids import AttemptId, CampaignId, CellId, Digest, FlowId, MissionId, StrategyId
-from proctor.plan.model import Limits
+from proctor.evidence.reader import Finding
+from proctor.ids import AttemptId, CampaignId, TrialId
+from proctor.ledger.reader import read_ledger
 from proctor.report.check_tally import miscounted
 from proctor.report.query import find_campaign
-from proctor.spec.model import Approvals, Isolation, Sandbox
 from proctor.surface.examine import damage_of, examine_place
-from tests.report.made import RUN, YES, report, tried
+from tests.report.made import RUN, YES, record, report, tried
 
 ATTEMPT = AttemptId("one.codex.r1.1")
 
@@ -24,32 +24,9 @@ ATTEMPT = AttemptId("one.codex.r1.1")
 def counted(root: Path) -> CampaignPaths:
     """A campaign of one attempt, whose folder says what the ledger does."""
     campaign = tried(root, {"one.codex.r1": [YES]})
-    paths = RootPaths(root).run(RUN).attempt(CellId("one.codex.r1"), n=1)
+    paths = RootPaths(root).run(RUN).attempt(TrialId("one.codex.r1"), n=1)
     paths.folder.mkdir(parents=True)
-    some = Digest(f"sha256:{'0' * 64}")
-    record = AttemptRecord(
-        attempt_id=ATTEMPT,
-        cell=CellId("one.codex.r1"),
-        n=1,
-        campaign_id=CampaignId(campaign.folder.name),
-        run_id=RUN,
-        mission_id=MissionId("one"),
-        flow_id=FlowId("codex"),
-        repeat=1,
-        strategy=StrategyId("fake"),
-        plan_digest=some,
-        cell_digest=some,
-        prompt_digest=some,
-        workspace_digest=some,
-        required_probes=(),
-        isolation=Isolation.PROCESS,
-        sandbox=Sandbox.WORKSPACE_WRITE,
-        approvals=Approvals.DENY,
-        limits=Limits(attempt_ms=1, turn_ms=1, stall_ms=1),
-        secret_names=(),
-        created_at_ms=1,
-    )
-    keep(paths, record)
+    keep(paths, record(ATTEMPT, campaign_id=CampaignId(campaign.folder.name)))
     return campaign
 
 
@@ -58,7 +35,7 @@ def keep(paths: AttemptPaths, record: AttemptRecord) -> None:
     paths.report.write_bytes(msgspec.json.encode(report(ATTEMPT, **YES)))
 
 
-def found(root: Path, campaign: CampaignPaths) -> list[tuple[AttemptId, Problem]]:
+def found(root: Path, campaign: CampaignPaths) -> list[tuple[AttemptId, Finding]]:
     return list(miscounted(campaign, find_campaign(RootPaths(root), campaign).rows))
 
 
@@ -67,39 +44,53 @@ def change(campaign: CampaignPaths, sql: str) -> None:
         connection.execute(sql)
 
 
+def test_a_ledger_that_counts_what_was_sealed_is_whole(tmp_path: Path) -> None:
+    assert found(tmp_path, counted(tmp_path)) == []
+
+
+@pytest.mark.requirement("campaign.publish-check")
 @pytest.mark.parametrize(
-    "sql",
+    "edit",
     [
-        "update attempt set ended_at_ms = ended_at_ms",
-        # As a Proctor wrote it that did not yet count the later ones.
-        "update attempt set tally = '[2,0,0,0,5,null,2,\"live-thread-usage\"]', strategy = null",
-        "update attempt set tally = null",
+        "summary = null",
+        "outcome = null",
+        "summary = '{'",
+        "summary = '[]'",
+        "summary = printf('%.*c', 100000, '[')",
+        "summary = json_set(summary, '$.more', 1)",
+        "summary = json_remove(summary, '$.toolCalls')",
+        "summary = json_set(summary, '$.isStuck', 0)",
     ],
 )
-def test_a_ledger_that_counts_what_was_sealed_is_whole(tmp_path: Path, sql: str) -> None:
+def test_ledger_with_a_summary_that_no_proctor_wrote_is_unreadable(tmp_path: Path, edit: str) -> None:
     campaign = counted(tmp_path)
-    change(campaign, sql)
-    assert found(tmp_path, campaign) == []
+    change(campaign, f"update attempt set {edit}")
+    with pytest.raises(EvidenceError) as refused:
+        read_ledger(campaign)
+    assert refused.value.code == "evidence.ledger"
+    told = next(each for each in examine_place(campaign, is_strict=True).examined if each.kind == "campaign")
+    assert "evidence.ledger" in {finding.code for finding in told.findings}
 
 
 @pytest.mark.requirement("campaign.publish-check")
 @pytest.mark.parametrize(
     ("sql", "wrong"),
     [
-        ("update attempt set tally = json_set(tally, '$[1]', 7)", "tally"),
-        ("update attempt set tally = json_set(tally, '$[14]', 0)", "tally"),
-        ("update attempt set tally = json_insert(tally, '$[#]', 1)", "tally"),
-        ("update attempt set tally = '{'", "tally"),
-        ("update attempt set tally = '[]'", "tally"),
-        ("update attempt set tally = printf('%.*c', 100000, '[')", "tally"),
-        ("update attempt set strategy = 'other'", "strategy"),
+        ("update attempt set summary = json_set(summary, '$.toolFailures', 7)", "summary"),
+        ("update attempt set summary = json_set(summary, '$.policyViolations', 7)", "summary"),
+        ("update attempt set summary = json_set(summary, '$.verified', json('false'))", "summary"),
+        ("update attempt set runtime = null", "runtime"),
+        ("update attempt set outcome = 'failed'", "outcome"),
+        ("update attempt set code = 'limit.turn'", "code"),
+        ("update attempt set tokens = 1", "tokens"),
+        ("update attempt set runtime = 'other'", "runtime"),
     ],
 )
 def test_an_edited_ledger_is_told_by_every_look_at_the_campaign(tmp_path: Path, sql: str, wrong: str) -> None:
     campaign = counted(tmp_path)
     change(campaign, sql)
     detail = f"not what the sealed attempt says: {wrong}"
-    assert found(tmp_path, campaign) == [(ATTEMPT, Problem(code="evidence.ledger", file="ledger.db", detail=detail))]
+    assert found(tmp_path, campaign) == [(ATTEMPT, Finding(code="evidence.ledger", file="ledger.db", detail=detail))]
     told = next(each for each in examine_place(campaign, is_strict=True).examined if each.kind == "campaign")
-    assert Problem(code="evidence.ledger", file=f"{ATTEMPT}/ledger.db", detail=detail) in told.problems
-    assert Problem(code="evidence.ledger", file="ledger.db", detail=detail) in damage_of(campaign)[ATTEMPT]
+    assert Finding(code="evidence.ledger", file=f"{ATTEMPT}/ledger.db", detail=detail) in told.findings
+    assert Finding(code="evidence.ledger", file="ledger.db", detail=detail) in damage_of(campaign)[ATTEMPT]

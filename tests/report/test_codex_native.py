@@ -17,9 +17,9 @@ from proctor.event.transcript import Line
 from proctor.event.usage import Usage
 from proctor.evidence.artifacts import AttemptRecord, RunnerRef
 from proctor.evidence.layout import AttemptPaths
-from proctor.evidence.reader import Problem
+from proctor.evidence.reader import Finding
 from proctor.fact import Authority, Fact
-from proctor.ids import AttemptId, ProcessId, StrategyId, ThreadId
+from proctor.ids import AttemptId, ProcessId, RuntimeId, ThreadId
 from proctor.plan.model import Limits
 from proctor.report.codex_export import codex_native
 from proctor.report.codex_native import Skipped, read_codex_native
@@ -57,18 +57,22 @@ LINES = (
 
 
 def view(
-    *lines: Line, strategy: str = "codex_app_server", problems: tuple[Problem, ...] = (), **facts: Any
+    *lines: Line, runtime_id: str = "codex_app_server", findings: tuple[Finding, ...] = (), **facts: Any
 ) -> AttemptView:
     record = msgspec.convert(
         {
             **dict.fromkeys(
-                "cell campaignId runId missionId flowId planDigest cellDigest promptDigest workspaceDigest".split(), "x"
+                "trial campaignId runId missionId flowId planDigest trialDigest promptDigest workspaceDigest".split(),
+                "x",
             ),
             "attemptId": ATTEMPT,
             "n": 1,
             "repeat": 1,
-            "strategy": strategy,
+            "runtimeId": runtime_id,
+            "planFileDigest": None,
             "requiredProbes": [],
+            "expect": {},
+            "tools": {},
             "isolation": "shared",
             "sandbox": "read-only",
             "approvals": "deny",
@@ -80,7 +84,7 @@ def view(
     )
     runner = RunnerRef(
         attempt_id=ATTEMPT,
-        strategy=StrategyId(strategy),
+        runtime_id=RuntimeId(runtime_id),
         transport="stdio",
         process_id=ProcessId("p"),
         session_id="s",
@@ -111,7 +115,7 @@ def view(
         diff=None,
         report=msgspec.structs.replace(report, metrics=msgspec.structs.replace(report.metrics, usage=usage)),
         seal=None,
-        problems=problems,
+        findings=findings,
     )
 
 
@@ -218,9 +222,9 @@ def test_the_last_status_is_how_it_ended(outcome: Outcome, state: str) -> None:
 
 def test_what_is_damaged_or_of_another_agent_is_not_exported() -> None:
     with pytest.raises(EvidenceError, match="changed"):
-        codex_native(view(problems=(Problem(code="evidence.digest", file="frames.jsonl", detail="changed"),)))
+        codex_native(view(findings=(Finding(code="evidence.digest", file="frames.jsonl", detail="changed"),)))
     with pytest.raises(InputError, match="no attempt of Codex's but of claude_code"):
-        codex_native(view(strategy="claude_code"))
+        codex_native(view(runtime_id="claude_code"))
     with pytest.raises(EvidenceError, match="is no time"):
         codex_native(view(msgspec.structs.replace(LINES[1], at_ms=1 << 80)))
 

@@ -9,27 +9,29 @@ from proctor.errors import Exit
 from proctor.evidence.layout import RootPaths
 from proctor.ids import CampaignId, FlowId, MissionId
 from proctor.report.campaign import report_campaign
-from proctor.report.compare import Chosen, Comparison, MissionApart, compare
+from proctor.report.campaign_state import CampaignState, read_trials
+from proctor.report.compare import Comparison, MissionDifference, SideSelection, compare
 from proctor.report.compare_text import comparison_markdown, comparison_text
-from proctor.report.standing import CampaignCells, read_cells
 from tests.report.made import BUSY, CAMPAIGN, CUT, INFRA, NO, UNSURE, YES, Tries, tried
 
 
-def side(standing: CampaignCells, flow: str) -> Chosen:
-    return Chosen(
+def side(standing: CampaignState, flow: str) -> SideSelection:
+    return SideSelection(
         name=flow,
         campaign_id=standing.campaign_id,
         flow_id=FlowId(flow),
-        cells={(None, each.cell.mission, each.cell.repeat): each for each in standing.cells if each.cell.flow == flow},
+        trials={
+            (None, each.trial.mission, each.trial.repeat): each for each in standing.trials if each.trial.flow == flow
+        },
     )
 
 
 def compared(root: Path, tries: Tries) -> Comparison:
-    standing = read_cells(tried(root, tries), root=RootPaths(root))
+    standing = read_trials(tried(root, tries), root=RootPaths(root))
     return compare(side(standing, "a"), side(standing, "b"))
 
 
-def cells(flow: str, **missions: str) -> dict[str, list[dict[str, Any]]]:
+def trials(flow: str, **missions: str) -> dict[str, list[dict[str, Any]]]:
     """Of each mission its repeats, a letter for each: yes, no, infrastructure, unsure."""
     words = {"y": YES, "n": NO, "i": INFRA, "u": UNSURE}
     return {
@@ -43,14 +45,14 @@ def cells(flow: str, **missions: str) -> dict[str, list[dict[str, Any]]]:
 def test_only_pairs_that_both_scored_are_compared_and_missions_that_differ_are_listed(tmp_path: Path) -> None:
     found = compared(
         tmp_path,
-        {**cells("a", one="yyy", two="yny", three="yi"), **cells("b", one="yyy", two="nny", three="ny", four="y")},
+        {**trials("a", one="yyy", two="yny", three="yi"), **trials("b", one="yyy", two="nny", three="ny", four="y")},
     )
     assert (found.pairs, found.both, found.only_a, found.only_b, found.neither) == (7, 4, 2, 0, 1)
     assert (found.rate_a, found.rate_b, found.difference) == (6 / 7, 4 / 7, -2 / 7)
     assert (found.p, found.exit, found.verdict) == (0.5, Exit.OK, "no significant difference")
     assert found.apart == (
-        MissionApart(mission_id=MissionId("three"), flow_id=None, pairs=1, passed_a=1, passed_b=0),
-        MissionApart(mission_id=MissionId("two"), flow_id=None, pairs=3, passed_a=2, passed_b=1),
+        MissionDifference(mission_id=MissionId("three"), flow_id=None, pairs=1, passed_a=1, passed_b=0),
+        MissionDifference(mission_id=MissionId("two"), flow_id=None, pairs=3, passed_a=2, passed_b=1),
     )
     assert (found.missions_better, found.missions_worse, found.p_missions) == (0, 2, 0.5)
     assert (found.not_compared, found.not_same_work) == (2, 0)
@@ -70,28 +72,28 @@ def test_only_pairs_that_both_scored_are_compared_and_missions_that_differ_are_l
 def test_a_difference_counts_only_where_it_is_more_than_chance(
     tmp_path: Path, a: str, b: str, said: tuple[Exit, str]
 ) -> None:
-    found = compared(tmp_path, {**cells("a", m=a), **cells("b", m=b)})
+    found = compared(tmp_path, {**trials("a", m=a), **trials("b", m=b)})
     assert (found.exit, found.verdict) == said
 
 
 def test_what_has_no_result_yet_and_what_the_rates_are_of_is_said(tmp_path: Path) -> None:
-    text = comparison_text(compared(tmp_path, {**cells("a", m="yyn"), "m.b.r1": [YES], "m.b.r2": [], "m.b.r3": [CUT]}))
-    assert "  2 cells not compared: not on both sides, or not scored on both\n" in text
-    assert "  B has no result yet of 2 cells\n" in text
+    text = comparison_text(compared(tmp_path, {**trials("a", m="yyn"), "m.b.r1": [YES], "m.b.r2": [], "m.b.r3": [CUT]}))
+    assert "  2 trials not compared: not on both sides, or not scored on both\n" in text
+    assert "  B has no result yet of 2 trials\n" in text
     assert text.endswith("  No significant difference (100 % by 100 % of 1 pair that both scored).\n")
 
 
 def test_campaigns_that_did_not_plan_the_same_work_say_so(tmp_path: Path) -> None:
     root, other = RootPaths(tmp_path), CampaignId("made-20260102-120000-aaaaaa")
-    first = read_cells(tried(tmp_path, cells("a", m="yy")), root=root)
-    second = read_cells(tried(tmp_path, cells("a", m="yy"), campaign_id=other, digest="sha256:9"), root=root)
+    first = read_trials(tried(tmp_path, trials("a", m="yy")), root=root)
+    second = read_trials(tried(tmp_path, trials("a", m="yy"), campaign_id=other, digest="sha256:9"), root=root)
     found = compare(side(first, "a"), side(second, "a"))
     assert (found.pairs, found.not_same_work, found.exit) == (2, 2, Exit.OK)
     assert "2 pairs not planned alike" in comparison_text(found)
 
 
 def test_a_comparison_is_told_in_lines_and_in_markdown(tmp_path: Path) -> None:
-    found = compared(tmp_path, {**cells("a", one="yyyyyy", two="y"), **cells("b", one="nnnnnn", two="y")})
+    found = compared(tmp_path, {**trials("a", one="yyyyyy", two="y"), **trials("b", one="nnnnnn", two="y")})
     assert comparison_text(found) == (
         "A  a\n"
         "B  b\n"
@@ -121,7 +123,7 @@ def test_a_side_comes_to_what_the_report_says_of_its_flow(tmp_path: Path) -> Non
         **{f"fix.{flow}.r2": [BUSY] for flow in ("a", "b")},
     }
     found = compared(tmp_path, tries)
-    standing = read_cells(RootPaths(tmp_path).campaign(CAMPAIGN), root=RootPaths(tmp_path))
+    standing = read_trials(RootPaths(tmp_path).campaign(CAMPAIGN), root=RootPaths(tmp_path))
     scores = {each.flow_id: each.score for each in report_campaign(standing).flows}
     assert found.a.score.buckets == {"quota": 1}
     assert (found.a.score, found.b.score) == (scores[FlowId("a")], scores[FlowId("b")])

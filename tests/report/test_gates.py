@@ -10,14 +10,14 @@ from proctor.errors import Exit
 from proctor.evidence.layout import RootPaths
 from proctor.ids import AttemptId, FlowId, MissionId
 from proctor.report.campaign import CampaignReport, report_campaign
+from proctor.report.campaign_state import read_trials
 from proctor.report.gates import Blocked
-from proctor.report.standing import read_cells
-from proctor.spec.running import GatesSpec, ToolsSpec, TraceProfile
+from proctor.spec.campaign_options import GatesSpec, ToolsSpec, TraceProfile
 from tests.report.made import CUT, INFRA, NO, UNSURE, YES, Tries, report, tried
 
 
 def reported(root: Path, tries: Tries, **more: Any) -> CampaignReport:
-    return report_campaign(read_cells(tried(root, tries, **more), root=RootPaths(root)))
+    return report_campaign(read_trials(tried(root, tries, **more), root=RootPaths(root)))
 
 
 def blocked(found: CampaignReport, name: str) -> tuple[Blocked, ...]:
@@ -31,10 +31,10 @@ def with_metrics(**changes: Any) -> dict[str, Any]:
 
 
 @pytest.mark.requirement("campaign.gates")
-def test_coverage_asks_for_a_share_of_cells_with_a_result(tmp_path: Path) -> None:
+def test_coverage_asks_for_a_share_of_trials_with_a_result(tmp_path: Path) -> None:
     tries: Tries = {"a.codex.r1": [YES], "b.codex.r1": [INFRA], "c.codex.r1": [CUT], "d.codex.r1": []}
     assert blocked(reported(tmp_path / "1", tries), "coverage") == (
-        Blocked(mission_id=None, why="2 of 4 cells have a result, and 100 % must"),
+        Blocked(mission_id=None, why="2 of 4 trials have a result, and 100 % must"),
     )
     assert blocked(reported(tmp_path / "2", tries, gates=GatesSpec(coverage=0.5)), "coverage") == ()
     assert blocked(reported(tmp_path / "3", tries, gates=GatesSpec(coverage=0.51)), "coverage") != ()
@@ -102,7 +102,6 @@ def test_tools_ask_that_no_call_broke_the_flows_policy(tmp_path: Path) -> None:
         "m.bound.r1": [clean],
         "n.bound.r1": [dirty],
         "n.bound.r2": [filthy],
-        "o.bound.r1": [YES],
         "p.bound.r1": [INFRA],
         "m.free.r1": [dirty],
     }
@@ -110,7 +109,6 @@ def test_tools_ask_that_no_call_broke_the_flows_policy(tmp_path: Path) -> None:
     assert [(each.attempt_id, each.why) for each in blocked(found, "tools")] == [
         ("n.bound.r1.1", "tool calls against its policy: 2 (c1: …; c2: …)"),
         ("n.bound.r2.1", "tool calls against its policy: 5 (c1: no; c2: no; c3: no; and 2 more)"),
-        ("o.bound.r1.1", "it was sealed before this was measured"),
     ]
 
 

@@ -12,8 +12,8 @@ from proctor.event.trace import ToolCall
 from proctor.evidence.artifacts import Feedback, RunnerRef
 from proctor.evidence.layout import AttemptPaths
 from proctor.fact import Authority, Fact
-from proctor.ids import AttemptId, CallId, Digest, StrategyId, TurnId
-from proctor.report.parity import Aspect, Compared, compare
+from proctor.ids import AttemptId, CallId, Digest, RuntimeId, TurnId
+from proctor.report.parity import Aspect, AspectComparison, compare
 from proctor.report.view import AttemptView
 from tests.report.made import report
 
@@ -36,7 +36,7 @@ def call(command: str, *, kind: Any = "command", ok: bool = True, **given: Any) 
 def view(*calls: ToolCall, facts: dict[str, Fact] | None = None, **changes: Any) -> AttemptView:
     runner = RunnerRef(
         attempt_id=ID,
-        strategy=StrategyId("one"),
+        runtime_id=RuntimeId("one"),
         transport="stdio",
         process_id=None,
         session_id=None,
@@ -51,12 +51,12 @@ def view(*calls: ToolCall, facts: dict[str, Fact] | None = None, **changes: Any)
         tool_calls=calls,
         transcript=(),
         runner=runner,
-        feedback=Feedback(attempt_id=ID, claimed=True, answer="42", frame=1, problem=None),
+        feedback=Feedback(attempt_id=ID, claimed=True, answer="42", frame=1, problem=None, result=None),
         probes=(),
         diff=None,
         report=report(ID, **changes),
         seal=None,
-        problems=(),
+        findings=(),
     )
 
 
@@ -73,6 +73,7 @@ def with_metrics(of: AttemptView, **changes: Any) -> AttemptView:
 
 
 SAME = view(call("/bin/bash -lc 'echo hi'"))
+NO_CLAIM = Feedback(attempt_id=ID, claimed=None, answer=None, frame=1, problem=None, result=None)
 
 
 @pytest.mark.requirement("runtime.parity")
@@ -90,7 +91,9 @@ def test_the_same_work_is_the_same_however_an_agent_spells_it() -> None:
         (view(call("echo hi"), code="provider.unauthorized"), Aspect.OUTCOME),
         (view(call("echo hi"), verified=None), Aspect.VERIFIED),
         (
-            replace(SAME, feedback=Feedback(attempt_id=ID, claimed=None, answer=None, frame=1, problem=None)),
+            replace(
+                SAME, feedback=Feedback(attempt_id=ID, claimed=None, answer=None, frame=1, problem=None, result=None)
+            ),
             Aspect.CLAIM,
         ),
         (view(call("echo hi"), workspace_digest_after=Digest("sha256:1")), Aspect.WORKSPACE),
@@ -120,7 +123,7 @@ def test_usage_that_differs_is_explained_only_where_the_model_was_not_told_what_
 
 
 def test_calls_that_a_runtime_cannot_see_are_explained_by_its_own_fact() -> None:
-    unseen = {"toolCalls": Fact(value="unseen", authority=Authority.DECLARED, source="claims")}
+    unseen = {"toolCalls": Fact(value="unseen", authority=Authority.DECLARED, source="capabilities")}
     blind = with_metrics(view(facts=unseen), tool_calls=0)
     assert {aspect for aspect, why in apart(SAME, blind).items() if why} == {Aspect.TOOL_CALLS, Aspect.METRICS}
     assert set(apart(SAME, with_metrics(view(), tool_calls=0)).values()) == {None}
@@ -128,7 +131,7 @@ def test_calls_that_a_runtime_cannot_see_are_explained_by_its_own_fact() -> None
 
 
 def test_why_a_command_failed_need_not_be_known_but_that_it_failed_must() -> None:
-    unseen = {"toolCalls": Fact(value="unseen", authority=Authority.DECLARED, source="claims")}
+    unseen = {"toolCalls": Fact(value="unseen", authority=Authority.DECLARED, source="capabilities")}
     refused = view(outcome=Outcome.FAILED, code="provider.unauthorized")
     exited = view(facts=unseen, outcome=Outcome.FAILED, code="agent.exit-status")
     assert bool(apart(refused, exited)[Aspect.OUTCOME])
@@ -150,5 +153,5 @@ def test_a_look_that_changes_nothing_is_explained_and_a_failure_beside_it_is_not
 
 
 def test_what_is_not_the_same_counts_as_explained_only_with_a_reason() -> None:
-    told = Compared(aspect=Aspect.USAGE, left=1, right=2, is_equal=False)
+    told = AspectComparison(aspect=Aspect.USAGE, left=1, right=2, is_equal=False)
     assert (told.is_explained, msgspec.structs.replace(told, why="so").is_explained) == (False, True)

@@ -8,19 +8,19 @@ import pytest
 
 from proctor.errors import CODES, Exit
 from proctor.evidence.layout import RootPaths
-from proctor.evidence.reader import Problem
+from proctor.evidence.reader import Finding
 from proctor.report.campaign import report_campaign
+from proctor.report.campaign_state import read_trials
 from proctor.report.publish import Publication, Reason, judge_publication
-from proctor.report.standing import read_cells
-from proctor.spec.running import GatesSpec
+from proctor.spec.campaign_options import GatesSpec
 from tests.report.made import CAMPAIGN, CUT, INFRA, NO, STILL, UNSURE, YES, Tries, tried
 
 
 def judged(
-    root: Path, tries: Tries, *, probes: int = 1, problems: tuple[tuple[str, Problem], ...] = (), **more: Any
+    root: Path, tries: Tries, *, probes: int = 1, findings: tuple[tuple[str, Finding], ...] = (), **more: Any
 ) -> Publication:
-    report = report_campaign(read_cells(tried(root, tries, **more), root=RootPaths(root)))
-    return judge_publication(report, probes=probes, problems=problems)
+    report = report_campaign(read_trials(tried(root, tries, **more), root=RootPaths(root)))
+    return judge_publication(report, probes=probes, findings=findings)
 
 
 def test_a_whole_campaign_may_be_published_whatever_its_agents_came_to(tmp_path: Path) -> None:
@@ -47,14 +47,14 @@ def test_a_whole_campaign_may_be_published_whatever_its_agents_came_to(tmp_path:
         ({"a.x.r1": [YES], "a.y.r1": [UNSURE]}, {"gates": GatesSpec(pair=True)}, "publish.gate", Exit.JUDGED_NO),
         (
             {"a.codex.r1": [YES]},
-            {"problems": (("a.codex.r1.1", Problem(code="evidence.torn", file="frames.jsonl", detail="")),)},
+            {"findings": (("a.codex.r1.1", Finding(code="evidence.torn", file="frames.jsonl", detail="")),)},
             "evidence.torn",
             Exit.EVIDENCE,
         ),
         *(
             (
                 {"a.codex.r1": [YES]},
-                {"problems": ((CAMPAIGN, Problem(code=code, file="report.json", detail="")),)},
+                {"findings": ((CAMPAIGN, Finding(code=code, file="report.json", detail="")),)},
                 code,
                 Exit.UNVERIFIED,
             )
@@ -74,18 +74,18 @@ def test_each_obstacle_has_a_code_what_to_do_and_an_exit_code(
 @pytest.mark.requirement("campaign.publish-check")
 def test_a_campaign_of_nothing_is_never_published(tmp_path: Path) -> None:
     found = judged(tmp_path, {}, gates=GatesSpec(coverage=0.0))
-    told = Reason(code="publish.vacuous", what="the plan has no cell", todo=CODES["publish.vacuous"].todo)
+    told = Reason(code="publish.vacuous", what="the plan has no trial", todo=CODES["publish.vacuous"].todo)
     assert (found.ok, found.reasons[0]) == (False, told)
 
 
 def test_the_worst_reason_is_the_exit_code_and_all_are_told(tmp_path: Path) -> None:
-    torn = Problem(code="evidence.torn", file="frames.jsonl", detail="the last row")
+    torn = Finding(code="evidence.torn", file="frames.jsonl", detail="the last row")
     found = judged(
         tmp_path,
         {"a.x.r1": [YES], "a.y.r1": [UNSURE], "b.x.r1": [], "b.y.r1": []},
         gates=GatesSpec(pair=True),
         is_canary=True,
-        problems=(("a.x.r1.1", torn),),
+        findings=(("a.x.r1.1", torn),),
     )
     codes = ["publish.canary", "publish.incomplete", "publish.gate", "evidence.torn"]
     assert ([reason.code for reason in found.reasons], found.exit) == (codes, Exit.EVIDENCE)
@@ -95,10 +95,10 @@ def test_before_the_first_result_nothing_is_said_of_probes_and_who_runs_it_need_
     tmp_path: Path,
 ) -> None:
     paths = tried(tmp_path, {"a.codex.r1": [], "b.codex.r1": [STILL]})
-    before = report_campaign(read_cells(paths, root=RootPaths(tmp_path)))
-    assert [each.code for each in judge_publication(before, probes=0, problems=()).reasons] == ["publish.incomplete"]
+    before = report_campaign(read_trials(paths, root=RootPaths(tmp_path)))
+    assert [each.code for each in judge_publication(before, probes=0, findings=()).reasons] == ["publish.incomplete"]
     running = msgspec.structs.replace(before, is_running=True)
-    told = judge_publication(running, probes=0, problems=()).reasons
+    told = judge_publication(running, probes=0, findings=()).reasons
     assert [(each.code, each.todo) for each in told] == [
         (code, CODES["publish.running"].todo) for code in ("publish.running", "publish.incomplete")
     ]

@@ -14,20 +14,19 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from proctor.errors import EvidenceError, InputError
-from proctor.event.outcome import Outcome
 from proctor.evidence.layout import RootPaths
-from proctor.evidence.reader import Problem
-from proctor.ids import AttemptId, CellId, FlowId, MissionId, StrategyId
+from proctor.evidence.reader import Finding
+from proctor.ids import AttemptId, FlowId, MissionId, RuntimeId, TrialId
 from proctor.report.ambiguous import AmbiguousError
 from proctor.report.campaign import report_campaign
+from proctor.report.campaign_state import read_trials
 from proctor.report.campaign_text import campaign_markdown
+from proctor.report.find import find_attempt, find_place, latest_campaign, place_of
 from proctor.report.junit import render_junit
-from proctor.report.place import find_attempt, find_place, latest_campaign, place_of
 from proctor.report.query import find_all, find_campaign, report_row
 from proctor.report.row import AttemptRow
-from proctor.report.standing import read_cells
 from proctor.report.text import render_attempts
-from tests.report.made import CAMPAIGN, CUT, RUN, YES, campaign, tried
+from tests.report.made import CAMPAIGN, CUT, RUN, YES, campaign, summary, tried
 
 
 def sealed_row(root: Path, mission: str) -> AttemptRow:
@@ -35,20 +34,15 @@ def sealed_row(root: Path, mission: str) -> AttemptRow:
         attempt_id=AttemptId(f"{mission}.codex.r1.1"),
         run_id=RUN,
         campaign_id=CAMPAIGN,
-        cell=CellId(f"{mission}.codex.r1"),
+        trial=TrialId(f"{mission}.codex.r1"),
         mission_id=MissionId(mission),
         flow_id=FlowId("codex"),
         repeat=1,
         n=1,
-        runtime=StrategyId("codex_app_server"),
+        runtime_id=RuntimeId("codex_app_server"),
         state="sealed",
-        outcome=Outcome.COMPLETED,
-        claimed=True,
-        verified=True,
-        expectation_met=True,
-        tool_calls=2,
+        summary=summary(AttemptId(f"{mission}.codex.r1.1"), runtime="codex_app_server"),
         tokens=7,
-        duration_ms=1500,
         dir=str(root / "runs" / RUN / "attempts" / f"{mission}.codex.r1.1"),
     )
 
@@ -58,7 +52,9 @@ def test_what_the_ledger_tells_is_listed_without_opening_any_folder(tmp_path: Pa
     found = find_all(RootPaths(tmp_path))
     assert not (tmp_path / "runs").exists()
     assert found.rows == (sealed_row(tmp_path, "one"), sealed_row(tmp_path, "two"))
-    assert find_campaign(RootPaths(tmp_path), latest_campaign(RootPaths(tmp_path))).missing_cells == ("three.codex.r1",)
+    assert find_campaign(RootPaths(tmp_path), latest_campaign(RootPaths(tmp_path))).missing_trials == (
+        "three.codex.r1",
+    )
 
 
 def test_an_attempt_that_the_ledger_was_not_told_of_is_partial_or_still_running(tmp_path: Path) -> None:
@@ -91,8 +87,8 @@ def test_evidence_that_the_ledger_says_was_sealed_and_is_gone_is_invalid(tmp_pat
     campaign(tmp_path, "one")
     [row] = find_all(RootPaths(tmp_path)).rows
     found = report_row(row)
-    gone = Problem(code="evidence.missing-file", file="seal.json", detail="the ledger says that it was sealed")
-    assert (found.evidence, found.state, found.verified, found.problems) == ("invalid", "unreadable", None, (gone,))
+    gone = Finding(code="evidence.missing-file", file="seal.json", detail="the ledger says that it was sealed")
+    assert (found.evidence, found.state, found.verified, found.findings) == ("invalid", "unreadable", None, (gone,))
     assert (found.mission_id, found.flow_id) == ("one", "codex")
 
 
@@ -107,7 +103,7 @@ def test_a_ledger_that_is_none_is_a_problem_and_hides_no_attempt(tmp_path: Path,
     paths.ledger.write_bytes(damage)
     found = find_all(RootPaths(tmp_path))
     assert [(row.attempt_id, row.state) for row in found.rows] == [("left.codex.r1.1", "partial")]
-    assert [problem.code for problem in found.problems] == ["evidence.ledger"]
+    assert [finding.code for finding in found.findings] == ["evidence.ledger"]
 
 
 @pytest.mark.parametrize(
@@ -116,11 +112,11 @@ def test_a_ledger_that_is_none_is_a_problem_and_hides_no_attempt(tmp_path: Path,
         "update attempt set state = 'done'",
         "update attempt set outcome = 'victorious'",
         "update attempt set tokens = 'many'",
-        "update attempt set verified = 2",
-        "update attempt set cell = '../../..', n = 1; update cell set id = '../../..'",
-        "update attempt set cell = '/etc', n = 1; update cell set id = '/etc'",
+        "update attempt set summary = json_set(summary, '$.verified', 2)",
+        "update attempt set trial = '../../..', n = 1; update trial set id = '../../..'",
+        "update attempt set trial = '/etc', n = 1; update trial set id = '/etc'",
         "update attempt set run = '../..'; update run set id = '../..'",
-        "update attempt set cell = 'none.codex.r1'",
+        "update attempt set trial = 'none.codex.r1'",
         "drop table run",
     ],
 )
@@ -128,7 +124,7 @@ def test_a_forged_ledger_leads_nowhere_else(tmp_path: Path, forgery: str) -> Non
     paths = campaign(tmp_path, "one")
     with closing(sqlite3.connect(paths.ledger)) as book:
         tables = [sql for (sql,) in book.execute("select sql from sqlite_master where type = 'table'")]
-        rows = {name: book.execute(f"select * from {name}").fetchall() for name in ("cell", "run", "attempt")}
+        rows = {name: book.execute(f"select * from {name}").fetchall() for name in ("trial", "run", "attempt")}
     paths.ledger.unlink()
     with closing(sqlite3.connect(paths.ledger)) as book:
         # Without `strict` a column takes anything.
@@ -139,8 +135,8 @@ def test_a_forged_ledger_leads_nowhere_else(tmp_path: Path, forgery: str) -> Non
         book.commit()
         book.executescript(f"pragma foreign_keys = off; {forgery}")
     found = find_all(RootPaths(tmp_path))
-    [problem] = found.problems
-    assert (found.rows, problem.code in ("evidence.ledger", "evidence.containment")) == ((), True)
+    [finding] = found.findings
+    assert (found.rows, finding.code in ("evidence.ledger", "evidence.containment")) == ((), True)
 
 
 @pytest.mark.parametrize(
@@ -148,11 +144,11 @@ def test_a_forged_ledger_leads_nowhere_else(tmp_path: Path, forgery: str) -> Non
     [
         "update attempt set usd = 9e999",
         "update attempt set usd = -0.01",
-        "update attempt set tool_calls = -5",
-        "update attempt set duration_ms = -5",
+        "update attempt set summary = json_set(summary, '$.toolCalls', -5)",
+        "update attempt set summary = json_set(summary, '$.durationMs', -5)",
         "update attempt set ended_at_ms = 9223372036854775807",
         "update run set ended_at_ms = -1",
-        "update attempt set cell = 'two.codex.r1', n = 2 where cell = 'one.codex.r1'",
+        "update attempt set trial = 'two.codex.r1', n = 2 where trial = 'one.codex.r1'",
         "update attempt set run = '20200101-000000-abcdef'",
         "delete from run",
     ],
@@ -163,20 +159,20 @@ def test_what_no_proctor_wrote_is_a_problem_of_the_ledger(tmp_path: Path, edit: 
         book.execute(edit)
         book.commit()
     with pytest.raises(EvidenceError) as refused:
-        read_cells(paths, root=RootPaths(tmp_path))
+        read_trials(paths, root=RootPaths(tmp_path))
     assert refused.value.code == "evidence.ledger"
     found = find_all(RootPaths(tmp_path))
-    assert (found.rows, [problem.code for problem in found.problems]) == ((), ["evidence.ledger"])
+    assert (found.rows, [finding.code for finding in found.findings]) == ((), ["evidence.ledger"])
 
 
 @pytest.mark.parametrize("edit", ["tokens = -5", "tokens = 9223372036854775807", "retry_at_ms = 9223372036854775807"])
 def test_what_an_agent_says_of_itself_never_makes_a_ledger_unreadable(tmp_path: Path, edit: str) -> None:
     paths = campaign(tmp_path, "one", "two")
     with closing(sqlite3.connect(paths.ledger)) as book:
-        book.execute(f"update attempt set {edit} where cell = 'one.codex.r1'")
+        book.execute(f"update attempt set {edit} where trial = 'one.codex.r1'")
         book.commit()
-    assert not find_all(RootPaths(tmp_path)).problems
-    assert msgspec.json.encode(report_campaign(read_cells(paths, root=RootPaths(tmp_path))))
+    assert not find_all(RootPaths(tmp_path)).findings
+    assert msgspec.json.encode(report_campaign(read_trials(paths, root=RootPaths(tmp_path))))
 
 
 @settings(max_examples=60, deadline=None)
@@ -196,7 +192,7 @@ def test_a_damaged_ledger_gives_rows_or_a_problem_and_never_an_exception(
         assert Path(row.dir).parent.parent.parent == root / "runs"
     assert msgspec.json.encode(found.rows)
     try:
-        standing = read_cells(paths, root=RootPaths(root))
+        standing = read_trials(paths, root=RootPaths(root))
     except EvidenceError:
         return
     told = report_campaign(standing)
@@ -225,7 +221,7 @@ def test_names_lead_to_one_attempt_or_to_a_list_of_candidates(tmp_path: Path) ->
         assert absent.value.code == "evidence.not-found"
 
 
-def test_a_cell_means_the_attempt_that_counts_of_it_and_those_that_do_not_are_listed_in_brackets(
+def test_a_trial_means_the_attempt_that_counts_of_it_and_those_that_do_not_are_listed_in_brackets(
     tmp_path: Path,
 ) -> None:
     tried(tmp_path, {"fix.codex.r1": [CUT, YES, CUT], "ask.codex.r1": [YES]})
@@ -237,7 +233,7 @@ def test_a_cell_means_the_attempt_that_counts_of_it_and_those_that_do_not_are_li
     with console.capture() as told:
         console.print(render_attempts(rows, ()))
     assert "(partial)" in told.get()
-    assert "(…) another attempt of its cell counts instead" in told.get()
+    assert "(…) another attempt of its trial counts instead" in told.get()
     with console.capture() as told:
         console.print(render_attempts(rows[-1:], ()))
     assert "(" not in told.get()

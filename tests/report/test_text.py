@@ -6,10 +6,10 @@ from rich.console import Console, RenderableType
 
 from proctor.errors import Bucket, Exit
 from proctor.event.outcome import Outcome
-from proctor.evidence.reader import Problem
+from proctor.evidence.reader import Finding
 from proctor.ids import AttemptId, FlowId, MissionId
 from proctor.report.markdown import render_markdown
-from proctor.report.row import Report, ReportRow
+from proctor.report.row import AttemptRow, Report
 from proctor.report.text import conclude, render_attempts, render_report
 from proctor.report.verdict import WORDS, judge_all
 from tests.report.made import CAMPAIGN, RUN, row
@@ -21,7 +21,7 @@ def shown(what: RenderableType, *, width: int = 100) -> str:
     return "".join(f"{line.rstrip()}\n" for line in written.getvalue().splitlines())
 
 
-def report_of(*rows: ReportRow) -> Report:
+def report_of(*rows: AttemptRow) -> Report:
     code = judge_all(rows)
     return Report(campaign_id=CAMPAIGN, run_ids=(RUN,), exit=code, verdict=WORDS[code], attempts=rows)
 
@@ -30,7 +30,7 @@ ASK = row(
     attempt_id=AttemptId("ask.codex.r1.1"),
     mission_id=MissionId("ask"),
     claimed=True,
-    expectation_met=True,
+    met=True,
     tool_calls=0,
     tokens=1785,
     duration_ms=532,
@@ -41,7 +41,7 @@ CLAIM = row(
     mission_id=MissionId("claim"),
     claimed=True,
     verified=False,
-    expectation_met=False,
+    met=False,
     misses=("verified: expected yes, got no",),
     tool_calls=1,
     tokens=None,
@@ -85,10 +85,7 @@ def test_the_same_report_in_markdown_escapes_what_an_agent_may_have_written() ->
     sly = row(verified=False, reasons=("printed `|<b>x</b>|`\n# Heading",))
     text = render_markdown(report_of(sly))
     assert text.startswith(f"# {CAMPAIGN}\n\n1 of 1 attempt not verified. Verdict: **judged no** (exit 1).")
-    assert (
-        "| fix/codex | codex_app_server | completed | – | **no** | ? | ? | ? | – | runs/r/attempts/fix.codex.r1.1 |\n"
-        in text
-    )
+    assert "| fix/codex | codex_app_server | completed | – | **no** | 0 | ? | 0 ms | – | runs/r/" in text
     assert "- fix/codex: not verified: printed \\`\\|\\<b\\>x\\</b\\>\\|\\` · # Heading\n" in text
 
 
@@ -101,9 +98,9 @@ def test_escape_sequences_never_reach_the_terminal() -> None:
         detail=nasty,
         reasons=(nasty,),
         misses=(nasty,),
-        problems=(Problem(code="evidence.digest", file=nasty, detail=nasty),),
+        findings=(Finding(code="evidence.digest", file=nasty, detail=nasty),),
     )
-    out = shown(render_report(report_of(sly), title="t")) + shown(render_attempts([sly], sly.problems))
+    out = shown(render_report(report_of(sly), title="t")) + shown(render_attempts([sly], sly.findings))
     assert not {char for char in out if not char.isprintable()} - {"\n"}
     assert "\\x1b[2J" in out
 
@@ -130,12 +127,12 @@ def test_attempts_that_do_not_count_are_told_apart_and_never_among_those_that_do
     again = row(attempt_id=AttemptId("fix.codex.r1.2"), verified=True, n=2)
     report = report_of(first, again)
     out = shown(render_report(report, title="t"))
-    assert (out.count("crashed"), "  1 other attempt of these cells not counted\n" in out) == (0, True)
+    assert (out.count("crashed"), "  1 other attempt of these trials not counted\n" in out) == (0, True)
     assert "All is well: 1 attempt is verified.\n" in out
     markdown = render_markdown(report)
     assert markdown.count("| crashed |") == 0
     assert (
-        f"## Not counted\n\nOther attempts of these cells, kept as they are:\n\n- {RUN}/fix.codex.r1.1: crashed"
+        f"## Not counted\n\nOther attempts of these trials, kept as they are:\n\n- {RUN}/fix.codex.r1.1: crashed"
         in markdown
     )
 
@@ -166,7 +163,7 @@ def test_long_names_stand_above_what_is_said_of_them_and_never_squeeze_it() -> N
         row(
             attempt_id=AttemptId(f"rewrite-the-importer-in-steps.codex.r{n}.1"),
             verified=False,
-            expectation_met=False,
+            met=False,
             misses=("verified: expected yes, got no",),
             reasons=reasons,
         )
@@ -192,7 +189,7 @@ def test_nothing_below_the_title_wraps_to_the_margin() -> None:
 
 
 def test_a_sentence_speaks_of_expectations_only_where_some_were_written() -> None:
-    yes, no = row(cell=None, verified=True), row(cell=None, verified=False)
+    yes, no = row(trial=None, verified=True), row(trial=None, verified=False)
     assert conclude(report_of(yes)) == "All is well: 1 attempt is verified."
     assert conclude(report_of(yes, yes)) == "All is well: 2 attempts are verified."
     assert conclude(report_of(yes, no)) == "1 of 2 attempts not verified."

@@ -9,14 +9,14 @@ from typing import Any
 
 import msgspec
 
-from proctor.event.row import Answered, Dir
+from proctor.event.row import Direction, QuestionAnswered
 from proctor.model.script import Script
 from proctor.model.server import ScriptedModel, open_model
 from proctor.runtime.codex_app_server import RUNTIME
 from proctor.runtime.codex_app_server.host import CodexHost, open_host
 from proctor.runtime.codex_app_server.session import CodexSession
 from proctor.runtime.environment import agent_environment
-from proctor.testing.trial import host_asked, session_asked
+from proctor.testing.agent_under_test import host_asked, session_asked
 from tests.runtime.twin import MemoryTap
 
 _PROCESSES = count(1)
@@ -35,12 +35,12 @@ class Talk:
         return [frame["params"] for frame in self.tap.heard if frame.get("method") == method]
 
     def sent(self, method: str) -> list[Any]:
-        said = [msgspec.json.decode(line) for line in self.tap.of(Dir.OUT)]
+        said = [msgspec.json.decode(line) for line in self.tap.of(Direction.OUT)]
         return [frame["params"] for frame in said if frame.get("method") == method]
 
     @property
-    def answers(self) -> list[Answered]:
-        return [seen for seen in self.tap.of(Dir.SELF) if isinstance(seen, Answered)]
+    def answers(self) -> list[QuestionAnswered]:
+        return [seen for seen in self.tap.of(Direction.SELF) if isinstance(seen, QuestionAnswered)]
 
     @property
     def turns(self) -> list[str]:

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from proctor.event.model import Event
-from proctor.event.row import GENESIS, Dir, Row, Seen
+from proctor.event.row import GENESIS, Direction, Row, SupervisorRow
 from proctor.runtime.codex_app_server.normalize import CodexNormalizer
 
 THREAD = "01a1e119-2eac-7fc0-8948-a387cf5df5ac"
@@ -28,7 +28,7 @@ class Story:
         self._normalizer = CodexNormalizer()
         self._seqs = count(1)
 
-    def row(self, dir_: Dir, frame: Any = msgspec.UNSET, *, text: str | None = None) -> list[Event]:
+    def row(self, dir_: Direction, frame: Any = msgspec.UNSET, *, text: str | None = None) -> list[Event]:
         seq = next(self._seqs)
         raw = frame if frame is msgspec.UNSET else msgspec.Raw(msgspec.json.encode(frame))
         row = Row(seq=seq, at_ms=1000 + seq, dir=dir_, prev=GENESIS, frame=raw, text=text)
@@ -37,21 +37,23 @@ class Story:
     def heard(self, method: str, **params: Any) -> list[Event]:
         """A notification of the thread and turn that a story is about, unless it says otherwise."""
         params = {"threadId": THREAD, "turnId": TURN, **params}
-        return self.row(Dir.IN, {"method": method, "params": params, "emittedAtMs": 1794777886407})
+        return self.row(Direction.IN, {"method": method, "params": params, "emittedAtMs": 1794777886407})
 
     def item(self, method: str, type_: str, id_: str = "i", **fields: Any) -> list[Event]:
         return self.heard(method, item={"type": type_, "id": id_, **fields}, startedAtMs=1794777886763)
 
-    def saw(self, seen: Seen) -> list[Event]:
-        return self.row(Dir.SELF, seen)
+    def saw(self, seen: SupervisorRow) -> list[Event]:
+        return self.row(Direction.SELF, seen)
 
     def asked(self, id_: int, method: str, **params: Any) -> list[Event]:
-        return self.row(Dir.OUT, {"id": id_, "method": method, "params": params})
+        return self.row(Direction.OUT, {"id": id_, "method": method, "params": params})
 
     def begun(self) -> "Story":
         """With the session and the turn under way: two rows each."""
         self.asked(1, "thread/start", cwd="/w")
-        self.row(Dir.IN, {"id": 1, "result": {"thread": {"id": THREAD, "ephemeral": True}, "model": "m", "cwd": "/w"}})
+        self.row(
+            Direction.IN, {"id": 1, "result": {"thread": {"id": THREAD, "ephemeral": True}, "model": "m", "cwd": "/w"}}
+        )
         self.asked(2, "turn/start", threadId=THREAD, input=[{"type": "text", "text": "Go on."}])
         self.heard("turn/started", turn={"id": TURN, "items": [], "status": "inProgress", "error": None})
         return self

@@ -8,7 +8,7 @@ import anyio
 import msgspec
 import pytest
 
-from proctor.event.row import Answered, Dir, StepTaken
+from proctor.event.row import Direction, QuestionAnswered, StepTaken
 from proctor.ids import CallId
 from proctor.runtime.base import Decision, Question, Tool
 from proctor.runtime.codex_app_server.session import Deadlines
@@ -38,11 +38,11 @@ def ask(request: int, method: str = COMMAND, **params: Any) -> dict[str, Any]:
 
 
 def answered(tap: MemoryTap) -> list[Any]:
-    return [seen for seen in tap.of(Dir.SELF) if isinstance(seen, Answered | StepTaken)]
+    return [seen for seen in tap.of(Direction.SELF) if isinstance(seen, QuestionAnswered | StepTaken)]
 
 
-def row(decision: str, by: str, *, request: int = 7, method: str = COMMAND) -> Answered:
-    return Answered(request=str(request), method=method, decision=decision, by=by)
+def row(decision: str, by: str, *, request: int = 7, method: str = COMMAND) -> QuestionAnswered:
+    return QuestionAnswered(request=str(request), method=method, decision=decision, by=by)
 
 
 def in_session(test: Test, **more: Any) -> Any:
@@ -144,7 +144,7 @@ def test_a_question_that_goes_away_is_not_thought_about_any_longer(over: Callabl
         await asked.wait()
         over(line.twin)
         await cancelled.wait()
-        return answered(tap), [frame for frame in tap.of(Dir.OUT) if b'"id":7' in frame]
+        return answered(tap), [frame for frame in tap.of(Direction.OUT) if b'"id":7' in frame]
 
     asked, cancelled = anyio.Event(), anyio.Event()
 
@@ -290,7 +290,7 @@ def test_a_command_that_was_never_allowed_is_not_waited_for() -> None:
                 await line.twin.taken_in()
                 await session.interrupt()
             await session.settle()
-            return [msgspec.json.decode(line).get("method") for line in tap.of(Dir.OUT)]
+            return [msgspec.json.decode(line).get("method") for line in tap.of(Direction.OUT)]
 
     assert run(whole)[-2:] == ["turn/interrupt", "thread/backgroundTerminals/clean"]
 
@@ -312,7 +312,7 @@ def test_a_tool_of_ours_is_called_and_its_failure_is_told_to_the_agent() -> None
         for request, arguments in enumerate([{"n": 4}, {"n": 0}, {"n": 13}, 5]):
             line.twin.say(ask(request, method, tool="halve", arguments=arguments))
             answers.append((await line.twin.answer())["result"])
-        seen = [each for each in answered(tap) if isinstance(each, Answered)]
+        seen = [each for each in answered(tap) if isinstance(each, QuestionAnswered)]
         return [(each["contentItems"][0]["text"], each["success"]) for each in answers], seen
 
     assert in_session(test, tools=(tool,), tool_deadline_s=0.02) == (

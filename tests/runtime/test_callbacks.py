@@ -6,7 +6,7 @@ from typing import Any
 import anyio
 import pytest
 
-from proctor.event.row import Answered, Dir, Seen, StepTaken
+from proctor.event.row import Direction, QuestionAnswered, StepTaken, SupervisorRow
 from proctor.runtime import callbacks
 from proctor.runtime.base import Decision, Question, Tool
 from proctor.spec.model import Approvals
@@ -34,14 +34,14 @@ def trouble(step: str, what: str, *, request: int = 7) -> StepTaken:
     return StepTaken(step=step, detail={"request": str(request), "what": what})
 
 
-def about(tap: MemoryTap) -> list[Seen]:
-    return [seen for seen in tap.of(Dir.SELF) if isinstance(seen, Answered | StepTaken)]
+def about(tap: MemoryTap) -> list[SupervisorRow]:
+    return [seen for seen in tap.of(Direction.SELF) if isinstance(seen, QuestionAnswered | StepTaken)]
 
 
-def beside_another(question: dict[str, Any], **more: Any) -> tuple[Any, list[Seen]]:
+def beside_another(question: dict[str, Any], **more: Any) -> tuple[Any, list[SupervisorRow]]:
     """The answer and the record, where another session of the same process then still has its turn."""
 
-    async def whole() -> tuple[Any, list[Seen]]:
+    async def whole() -> tuple[Any, list[SupervisorRow]]:
         tap = MemoryTap()
         async with (
             connected() as line,
@@ -61,16 +61,16 @@ def beside_another(question: dict[str, Any], **more: Any) -> tuple[Any, list[See
 
 
 SURROGATE = "UnicodeEncodeError: 'utf-8' codec can't encode character '\\udc80' in position 0: surrogates not allowed"
-CANCELLED = "CancelledError: nobody had cancelled it"
+CANCELLED = "CancelledError: the callback raised it without being cancelled"
 
 
 @pytest.mark.parametrize(
     ("given", "what"),
     [
         ("\udc80 bad", SURROGATE),
-        (5, "TypeError: a tool gives a str, not int"),
-        (None, "TypeError: a tool gives a str, not NoneType"),
-        (UnspeakableError(), "UnspeakableError, which cannot be put into words"),
+        (5, "TypeError: a tool must return a str, not int"),
+        (None, "TypeError: a tool must return a str, not NoneType"),
+        (UnspeakableError(), "UnspeakableError (its message cannot be formatted)"),
         (ValueError("\udc80"), "ValueError: \\udc80"),
         (asyncio.CancelledError(), CANCELLED),
         (ExceptionGroup("both", [KeyError("a")]), "ExceptionGroup: both (1 sub-exception)"),
@@ -88,7 +88,7 @@ def test_a_tool_that_fails_in_any_way_fails_alone(given: Any, what: str) -> None
     assert result == {"contentItems": [{"type": "inputText", "text": what}], "success": False}
     assert seen == [
         trouble("callback failed", what),
-        Answered(request="7", method=CALL, decision="failed", by="error"),
+        QuestionAnswered(request="7", method=CALL, decision="failed", by="error"),
     ]
 
 
@@ -117,7 +117,7 @@ def test_a_callback_that_fails_in_any_way_denies_and_fails_alone(decide: Any, wh
     assert result == {"decision": "decline"}
     assert seen == [
         trouble("callback failed", what),
-        Answered(request="7", method=COMMAND, decision="decline", by="error"),
+        QuestionAnswered(request="7", method=COMMAND, decision="decline", by="error"),
     ]
 
 
@@ -133,7 +133,7 @@ def test_one_that_will_not_be_cancelled_is_given_up_and_holds_nobody_up(monkeypa
                 continue
         return "too late"
 
-    async def whole() -> tuple[list[Seen], list[Seen]]:
+    async def whole() -> tuple[list[SupervisorRow], list[SupervisorRow]]:
         tap = MemoryTap()
         async with connected() as line:
             tools = offered(stubborn)
@@ -150,6 +150,6 @@ def test_one_that_will_not_be_cancelled_is_given_up_and_holds_nobody_up(monkeypa
         finally:
             it_may_end.set()
 
-    why = "it does not end when it is cancelled"
-    late = Answered(request="7", method=CALL, decision="failed", by="deadline")
+    why = "the callback did not end when it was cancelled"
+    late = QuestionAnswered(request="7", method=CALL, decision="failed", by="deadline")
     assert run(whole) == ([trouble("callback given up", why), late], [trouble("callback given up", why, request=8)])

@@ -5,7 +5,7 @@ import msgspec
 import pytest
 
 from proctor.errors import DeadlineError, HangupError, PeerError, RefusedError
-from proctor.event.row import Dir
+from proctor.event.row import Direction
 from proctor.runtime.codex_app_server.calls import IN_FLIGHT, OVERLOADED
 from tests.runtime.twin import Bystander, Line, Request, Twin, agree, connected, ignore, meanwhile, run
 
@@ -44,7 +44,7 @@ def test_a_refusal_is_an_error_of_its_own_and_is_not_tried_again() -> None:
                 await call(line)
             assert refused.value.code == "peer.refused"
             assert line.connection.is_usable
-            return len(line.tap.of(Dir.OUT))
+            return len(line.tap.of(Direction.OUT))
 
     assert run(test) == 1
 
@@ -60,7 +60,7 @@ def test_overload_is_backed_off_until_the_server_has_room() -> None:
                 twin.refuse(request, OVERLOADED, "Server overloaded; retry later.")
 
         async with connected(Twin({"any": overloaded_twice})) as line:
-            return await call(line), len(line.tap.of(Dir.OUT))
+            return await call(line), len(line.tap.of(Direction.OUT))
 
     assert run(test) == ("done", 3)
 
@@ -79,7 +79,7 @@ def test_a_server_that_stays_overloaded_is_said_to_be_so(pauses_s: tuple[float, 
             with pytest.raises(PeerError) as refused:
                 await call(line, deadline_s=deadline_s)
             assert (type(refused.value), refused.value.code) == (PeerError, "peer.overloaded")
-            assert len(line.tap.of(Dir.OUT)) == len(line.tap.of(Dir.IN)) <= 1 + len(pauses_s)
+            assert len(line.tap.of(Direction.OUT)) == len(line.tap.of(Direction.IN)) <= 1 + len(pauses_s)
             assert line.connection.is_usable, "it did answer"
 
     run(test)
@@ -161,12 +161,12 @@ def test_no_more_than_the_cap_is_asked_at_a_time() -> None:
                 callers.start_soon(call, line)
             asked = [await twin.asked("any") for _ in range(IN_FLIGHT)]
             await anyio.wait_all_tasks_blocked()
-            assert len(line.tap.of(Dir.OUT)) == IN_FLIGHT
+            assert len(line.tap.of(Direction.OUT)) == IN_FLIGHT
             for done, request in enumerate(asked, start=1):
                 twin.reply(request, None)
                 asked.append(await twin.asked("any"))
                 await anyio.wait_all_tasks_blocked()
-                assert len(line.tap.of(Dir.OUT)) == IN_FLIGHT + done
+                assert len(line.tap.of(Direction.OUT)) == IN_FLIGHT + done
                 if done == IN_FLIGHT:
                     break
             for request in asked[IN_FLIGHT:]:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proctor.event.model import ErrorReported, TurnEnded
-from proctor.event.row import GENESIS, Dir, FactsLearned, Row
+from proctor.event.row import GENESIS, Direction, FactsLearned, Row
 from proctor.fact import Authority, Fact
 from proctor.runtime.codex.retry_after import UTC_OFFSET, retry_after_ms
 from proctor.runtime.codex.zone import utc_offset
@@ -88,7 +88,10 @@ SOON = "rate limit exceeded: Please try again in 1.5s."
 def rows(frames: list[dict[str, Any]], *, offset: object) -> list[Row]:
     fact = Fact(value=offset, authority=Authority.INFERRED, source="")
     learned = FactsLearned(facts={UTC_OFFSET: fact})
-    said = [(Dir.SELF, msgspec.json.encode(learned)), *((Dir.IN, msgspec.json.encode(frame)) for frame in frames)]
+    said = [
+        (Direction.SELF, msgspec.json.encode(learned)),
+        *((Direction.IN, msgspec.json.encode(frame)) for frame in frames),
+    ]
     return [
         Row(seq=seq, at_ms=AT_MS, dir=dir_, prev=GENESIS, frame=msgspec.Raw(frame))
         for seq, (dir_, frame) in enumerate(said)

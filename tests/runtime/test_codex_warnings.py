@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proctor.event.model import WarningRaised
-from proctor.event.row import Dir
-from proctor.runtime.codex.warnings import CHANNELS, ERROR_ITEM, RULES, STDERR, attributed
+from proctor.event.row import Direction
+from proctor.runtime.codex.warnings import CHANNELS, ERROR_ITEM, RULES, STDERR, attribute_warning
 from tests.runtime.stories import Story, at
 
 # As people have recorded them of 0.117 to 0.147; the words are in the program of 0.163 too.
@@ -43,7 +43,7 @@ GROUP = "WARN codex_rmcp_client::rmcp_client: Failed to terminate MCP process gr
     ],
 )
 def test_the_classes_of_stderr_are_process_warnings_and_known_by_rule(text: str, rule: str | None) -> None:
-    [warning] = Story().row(Dir.ERR, text=text)
+    [warning] = Story().row(Direction.ERR, text=text)
     assert warning == WarningRaised(source="process", text=text, channel="stderr", rule=rule, **at(1))
     assert warning.is_inferred is (rule is not None)
 
@@ -54,7 +54,7 @@ _ALARMING = st.sampled_from([PLUGINS, MIGRATION, SNAPSHOT, GROUP, "thread/read f
 @pytest.mark.requirement("runtime.warnings")
 @given(st.text(max_size=40), _ALARMING, st.text(max_size=40))
 def test_whatever_stands_on_stderr_is_a_process_warning(before: str, text: str, after: str) -> None:
-    [warning] = Story().row(Dir.ERR, text=f"{before}{text}{after}")
+    [warning] = Story().row(Direction.ERR, text=f"{before}{text}{after}")
     assert isinstance(warning, WarningRaised)
     assert (warning.source, warning.channel) == ("process", "stderr")
 
@@ -62,15 +62,18 @@ def test_whatever_stands_on_stderr_is_a_process_warning(before: str, text: str, 
 @pytest.mark.requirement("runtime.warnings")
 @given(st.sampled_from(sorted(set(CHANNELS) - {STDERR, ERROR_ITEM})), st.text() | _ALARMING)
 def test_a_channel_of_its_own_needs_no_rule(channel: str, text: str) -> None:
-    assert attributed(channel, text) == (CHANNELS[channel], None)
+    assert attribute_warning(channel, text) == (CHANNELS[channel], None)
 
 
 def test_one_channel_for_everything_is_told_apart_by_rule() -> None:
-    assert attributed(ERROR_ITEM, "`x` is deprecated. Use y.") == ("deprecation", "codex.item-deprecation/1")
-    assert attributed(ERROR_ITEM, "Model metadata for `m` not found.") == ("provider", "codex.item-model-metadata/1")
-    assert attributed(ERROR_ITEM, "MCP client for `m` failed to start") == ("mcp", "codex.item-mcp/1")
-    assert attributed(ERROR_ITEM, GROUP) == ("thread", None)
-    assert attributed("someday/new", "x") == ("protocol", None)
+    assert attribute_warning(ERROR_ITEM, "`x` is deprecated. Use y.") == ("deprecation", "codex.item-deprecation/1")
+    assert attribute_warning(ERROR_ITEM, "Model metadata for `m` not found.") == (
+        "provider",
+        "codex.item-model-metadata/1",
+    )
+    assert attribute_warning(ERROR_ITEM, "MCP client for `m` failed to start") == ("mcp", "codex.item-mcp/1")
+    assert attribute_warning(ERROR_ITEM, GROUP) == ("thread", None)
+    assert attribute_warning("someday/new", "x") == ("protocol", None)
 
 
 def test_every_rule_has_a_name_of_its_own() -> None:

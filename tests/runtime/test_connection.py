@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from proctor.errors import PeerError
-from proctor.event.row import Answered, Dir, StepTaken
+from proctor.event.row import Direction, QuestionAnswered, StepTaken
 from proctor.runtime.codex_app_server import wire
 from proctor.runtime.codex_app_server.connection import OUTBOX
 from proctor.spec.model import Approvals
@@ -58,8 +58,8 @@ def test_twenty_sessions_on_one_channel_hear_only_their_own_frames() -> None:
                 for at in range(0, len(data), len(data) // 3):
                     line.twin.write(data[at : at + len(data) // 3])
                 line.twin.say(*(turn_completed(thread) for thread in reversed(taps)))
-            in_attempts = sum(len(tap.of(Dir.IN)) for tap in taps.values())
-            assert line.connection.frames_in == in_attempts + len(line.tap.of(Dir.IN))
+            in_attempts = sum(len(tap.of(Direction.IN)) for tap in taps.values())
+            assert line.connection.frames_in == in_attempts + len(line.tap.of(Direction.IN))
         for thread, tap in taps.items():
             said = [frame["params"]["delta"] for frame in tap.heard if frame.get("method") == "item/agentMessage/delta"]
             assert said == [str(number) for number in range(10)]
@@ -93,7 +93,7 @@ def test_the_first_frames_of_a_thread_find_its_session(is_first: bool) -> None:
             reply = {"id": request.id, "result": {"thread": {"id": "t"}}}
             for frame in [*frames, reply] if is_first else [reply, *frames]:
                 line.twin.say(frame)
-        assert line.tap.of(Dir.IN) == []
+        assert line.tap.of(Direction.IN) == []
         return [frame.get("method", "reply") for frame in tap.heard]
 
     heard = run(test)
@@ -214,7 +214,7 @@ def test_a_thread_that_is_given_twice_is_refused_the_second_time() -> None:
             connected(Twin({"thread/start": always_the_same})) as line,
             line.host.open_session(session_ask("first"), MemoryTap()),
         ):
-            with pytest.raises(PeerError, match="a thread that was given before"):
+            with pytest.raises(PeerError, match="a thread that belongs to another session"):
                 async with line.host.open_session(session_ask("second"), MemoryTap()):
                     pass
 
@@ -260,7 +260,7 @@ def test_every_question_is_answered_in_its_shape_and_recorded_before_the_answer_
             assert (answer["id"], answer["error"]["code"]) == ("q-7", -32601)
         else:
             assert answer == {"id": "q-7", "result": expected}
-        [seen] = [said for said in tap.of(Dir.SELF) if isinstance(said, Answered)]
+        [seen] = [said for said in tap.of(Direction.SELF) if isinstance(said, QuestionAnswered)]
         assert (seen.request, seen.method, seen.by) == ("q-7", method, "policy")
         sent = msgspec.json.encode(answer)
         order = [twin.journal.index(step) for step in [("recorded", seen), ("recorded", sent), ("sent", sent)]]
@@ -301,7 +301,7 @@ def test_an_answer_that_a_deaf_server_has_no_room_for_is_on_record_as_not_sent()
             questions = range(OUTBOX + 3)
             twin.say(*({"id": number, "method": "currentTime/read", "params": {}} for number in questions))
             await twin.taken_in()
-            return [said for said in line.tap.of(Dir.SELF) if isinstance(said, StepTaken)]
+            return [said for said in line.tap.of(Direction.SELF) if isinstance(said, StepTaken)]
 
     why = "the agent does not read its input"
     assert run(test) == [

@@ -29,12 +29,12 @@ def home(tmp_path: Path) -> Path:
 
 def test_a_script_needs_none() -> None:
     assert find(Login.NONE) == NO_CREDENTIAL
-    assert NO_CREDENTIAL.given == {}
+    assert NO_CREDENTIAL.variables == {}
 
 
 def test_a_key_comes_from_the_providers_variable() -> None:
     found = find(Login.API_KEY, {"MY_HOST_API_KEY": " key-value \n"}, provider="my-host")
-    assert (found.source, found.given) == ("variable MY_HOST_API_KEY", {"MY_HOST_API_KEY": "key-value"})
+    assert (found.source, found.variables) == ("variable MY_HOST_API_KEY", {"MY_HOST_API_KEY": "key-value"})
 
 
 @pytest.mark.parametrize(("provider", "given_in"), [("openai", "CODEX_ACCESS_TOKEN"), ("my-host", "MINE")])
@@ -54,7 +54,7 @@ def test_a_credential_is_told_by_name_and_its_value_nowhere() -> None:
     assert found.fact() == Fact(
         value={"login": "token", "from": "variable MINE", "givenIn": "CODEX_ACCESS_TOKEN"},
         authority=Authority.OBSERVED,
-        source="the flow's login, found before the run began",
+        source="the flow's login, as found before the run",
     )
     assert "token-value" not in repr(found)
 
@@ -63,7 +63,7 @@ def test_a_credential_is_told_by_name_and_its_value_nowhere() -> None:
 def test_a_file_that_is_not_one_token_is_refused_and_not_repeated(tmp_path: Path, text: str) -> None:
     file = tmp_path / "token"
     file.write_text(text)
-    with pytest.raises(InputError, match="token should hold one token and nothing else"):
+    with pytest.raises(InputError, match="token must contain one token and nothing else"):
         find(Login.TOKEN, token=file)
 
 
@@ -86,7 +86,7 @@ def test_the_users_own_login_is_their_file_where_the_program_would_look(home: Pa
 @pytest.mark.parametrize(
     ("text", "fault"),
     [
-        (None, "there is no FILE"),
+        (None, "FILE does not exist"),
         ("", "FILE cannot be read as a login: Expecting value: line 1 column 1 (char 0)"),
         ("[]", "FILE holds no credential"),
         ("{}", "FILE holds no credential"),
@@ -102,7 +102,7 @@ def test_where_there_is_no_login_it_says_which_command_makes_one(home: Path, tex
         find(Login.INHERIT, {"CODEX_HOME": str(home)})
     assert refused.value.code == "policy.login"
     assert "codex login" in str(refused.value.suggestion)
-    assert refused.value.what == f"you are not logged in: {fault.replace('FILE', str(home / 'auth.json'))}"
+    assert refused.value.what == f"the user is not logged in: {fault.replace('FILE', str(home / 'auth.json'))}"
 
 
 @pytest.mark.parametrize("text", [None, "{}"])
@@ -116,7 +116,7 @@ def test_a_keyring_may_hold_it_where_the_profile_is_the_users_own(home: Path, te
 
 @pytest.mark.parametrize(("provider", "account"), [("my-host", ACCOUNT), ("openai", None)])
 def test_nobodys_login_is_shown_to_a_provider_it_is_not_for(home: Path, provider: str, account: Any) -> None:
-    with pytest.raises(InputError, match=f"not for {provider}"):
+    with pytest.raises(InputError, match=f"for {provider}"):
         find(Login.INHERIT, {"CODEX_HOME": str(home)}, provider=provider, account=account)
 
 
@@ -124,4 +124,4 @@ def test_nobodys_login_is_shown_to_a_provider_it_is_not_for(home: Path, provider
 def test_a_key_that_is_not_there_is_told_with_its_variable(environ: dict[str, str], how: str) -> None:
     with pytest.raises(InputError, match=f"OPENAI_API_KEY, which should hold the key, {how}") as refused:
         find(Login.API_KEY, environ)
-    assert refused.value.suggestion == "Set it where you run Proctor: `export OPENAI_API_KEY=…`."
+    assert refused.value.suggestion == "Set it in the environment of Proctor: `export OPENAI_API_KEY=…`."

@@ -51,7 +51,7 @@ def test_names_and_grounds_are_on_record_and_no_value_is() -> None:
 @pytest.mark.parametrize("key", ["env", "forward"])
 def test_a_blocked_variable_that_is_asked_for_is_refused(name: str, key: str) -> None:
     where, env, forward = (f"env.{name}", {name: "x"}, []) if key == "env" else ("forward[0]", {}, [name])
-    with pytest.raises(InputError, match="no agent is handed ") as refused:
+    with pytest.raises(InputError, match="is never passed to an agent") as refused:
         agent_environment({name: "x"}, env=env, forward=forward)
     assert (refused.value.code, refused.value.key) == ("policy.blocked-variable", where)
 
@@ -64,7 +64,7 @@ def test_what_does_no_harm_may_be_asked_for(name: str) -> None:
 
 
 def test_the_login_of_another_flow_is_not_forwarded() -> None:
-    with pytest.raises(InputError, match="only `login` hands on"):
+    with pytest.raises(InputError, match="only `login` passes on"):
         agent_environment({"MINE": "x"}, env={}, forward=["MINE"], logins={"MINE"})
 
 

@@ -9,7 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from proctor.errors import HangupError
-from proctor.event.row import ChannelClosed, ChildExited, Dir
+from proctor.event.row import ChannelClosed, ChildExited, Direction
 from proctor.evidence.redact import Redactor
 from proctor.evidence.secrets import Secret
 from proctor.runtime.codex_app_server.connection import Connection
@@ -44,7 +44,7 @@ def test_the_end_of_the_server_in_the_middle_of_turns_is_on_every_record() -> No
                 line.twin.hang_up()
             assert not line.host.is_alive
             for tap in (line.tap, *taps):
-                assert tap.of(Dir.SELF) == [CLOSED, KILLED]
+                assert tap.of(Direction.SELF) == [CLOSED, KILLED]
         assert said == ["the agent closed its output"] * 3
 
     run(test)
@@ -62,7 +62,7 @@ def test_whoever_waits_for_a_reply_hears_of_the_end_after_it_is_on_record() -> N
             async def ask() -> None:
                 with pytest.raises(HangupError):
                     await session.turn("Go on.")
-                assert tap.of(Dir.SELF) == [CLOSED, ChildExited(code=0)]
+                assert tap.of(Direction.SELF) == [CLOSED, ChildExited(code=0)]
                 assert not line.connection.closed.is_set(), "nobody else waits for the last complaints"
 
             tasks.start_soon(ask)
@@ -76,7 +76,7 @@ def test_a_server_that_closes_its_output_and_lives_on_leaves_no_exit_on_record()
     async def test() -> None:
         async with connected() as line:
             line.twin.exit = None
-        assert line.tap.of(Dir.SELF) == [CLOSED]
+        assert line.tap.of(Direction.SELF) == [CLOSED]
 
     run(test)
 
@@ -116,7 +116,7 @@ def test_a_connection_that_is_cancelled_lets_its_callers_go() -> None:
         assert connection.closed.is_set()
         return found[0]
 
-    assert run(test) == "any: the connection was given up"
+    assert run(test) == "any: the connection was abandoned"
 
 
 def test_complaints_are_recorded_line_by_line_with_a_torn_one_at_the_end() -> None:
@@ -124,7 +124,7 @@ def test_complaints_are_recorded_line_by_line_with_a_torn_one_at_the_end() -> No
         async with connected() as line:
             line.twin.complain(b"ERROR one\nERR")
             line.twin.complain(b"OR two\n\nERROR thr")
-        return line.tap.of(Dir.ERR)
+        return line.tap.of(Direction.ERR)
 
     assert run(test) == [b"ERROR one", b"ERROR two", b"ERROR thr"]
 
@@ -139,7 +139,7 @@ def test_a_secret_that_is_wrapped_over_complaints_is_masked_however_they_arrive(
             async with connected() as line:
                 for at in range(0, len(said), size):
                     line.twin.complain(said[at : at + size])
-            return line.tap.of(Dir.ERR)
+            return line.tap.of(Direction.ERR)
 
         redactor = Redactor([Secret(name="MINE", value=value)])
         return [redactor.line(each).raw for each in run(test)]
@@ -162,9 +162,9 @@ def test_a_complaint_that_may_go_on_is_recorded_when_the_connection_is_given_up(
             tasks.start_soon(Connection(twin, tap, clock=FakeClock()).run)
             twin.complain(b"a" * 76 + b"\n")
             await anyio.wait_all_tasks_blocked()
-            assert tap.of(Dir.ERR) == []
+            assert tap.of(Direction.ERR) == []
             tasks.cancel_scope.cancel()
-        return tap.of(Dir.ERR)
+        return tap.of(Direction.ERR)
 
     assert run(test) == [b"a" * 76]
 
@@ -177,7 +177,7 @@ def test_a_line_torn_by_the_end_is_recorded() -> None:
         async with connected() as line:
             line.twin.write(b'{"method":"warning"}\n{"method":"tur')
         assert line.connection.frames_in == 2
-        return line.tap.of(Dir.IN)
+        return line.tap.of(Direction.IN)
 
     assert run(test) == [b'{"method":"warning"}', b'{"method":"tur']
 
@@ -193,7 +193,7 @@ def test_a_line_of_twenty_megabytes_is_one_row_of_its_own_session() -> None:
                 line.twin.write(data[at : at + 65536])
             await line.twin.taken_in()
             assert tap.heard[-1] == long
-            assert line.tap.of(Dir.IN) == []
+            assert line.tap.of(Direction.IN) == []
 
     run(test)
 
@@ -252,7 +252,7 @@ def test_whatever_is_said_in_whatever_chunks_every_line_is_one_row(lines: list[b
                 line.twin.write(data[at : at + size])
                 at, turn = at + size, turn + 1
         assert line.connection.frames_in - before == len(expected)
-        rows = owner.tap.of(Dir.IN)[1:] + line.tap.of(Dir.IN)
+        rows = owner.tap.of(Direction.IN)[1:] + line.tap.of(Direction.IN)
         assert sorted(rows) == sorted(expected)
         assert owner.is_hung_up
 

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from proctor.event.history import tool_digest
-from proctor.event.kept import KeptItem
-from proctor.event.model import HistoryRead, Replied, ToolEnded, Unrecognized
-from proctor.event.row import Dir
+from proctor.event.history_item import HistoryItem
+from proctor.event.model import HistoryRead, ReplyReceived, ToolEnded, Unrecognized
+from proctor.event.row import Direction
 from tests.runtime.stories import COMMAND, THREAD, Story, at
 
 DONE = {**COMMAND, "status": "completed", "aggregatedOutput": "42\n", "exitCode": 0, "durationMs": 3}
@@ -21,7 +21,7 @@ def story() -> Story:
 def page(story: Story, *items: dict[str, Any], cursor: str | None = None) -> list[Any]:
     story.asked(5, "thread/turns/list", threadId=THREAD, itemsView="full")
     turn = {"id": "t", "items": list(items), "itemsView": "full", "status": "completed"}
-    return story.row(Dir.IN, {"id": 5, "result": {"data": [turn], "nextCursor": cursor}})
+    return story.row(Direction.IN, {"id": 5, "result": {"data": [turn], "nextCursor": cursor}})
 
 
 @pytest.mark.requirement("runtime.history")
@@ -45,15 +45,15 @@ def test_every_item_is_told_with_what_can_be_compared(story: Story) -> None:
         HistoryRead(
             source="thread/turns/list",
             items=(
-                KeptItem(kind="prompt", id="u", text="Go\non."),
-                KeptItem(kind="reasoning", id="r", text="Hm."),
-                KeptItem(kind="tool", id="c", text="shell", digest=digest),
-                KeptItem(kind="message", id="m", text="Done."),
-                KeptItem(kind="other", id="x", text="contextCompaction"),
+                HistoryItem(kind="prompt", id="u", text="Go\non."),
+                HistoryItem(kind="reasoning", id="r", text="Hm."),
+                HistoryItem(kind="tool", id="c", text="shell", digest=digest),
+                HistoryItem(kind="message", id="m", text="Done."),
+                HistoryItem(kind="other", id="x", text="contextCompaction"),
             ),
             **at(7),
         ),
-        Replied(method="thread/turns/list", **at(7)),
+        ReplyReceived(method="thread/turns/list", **at(7)),
     ]
 
 
@@ -63,11 +63,11 @@ def test_a_page_that_is_not_the_last_says_so_and_a_refusal_reads_nothing(story: 
     assert read == HistoryRead(source="thread/turns/list", items=(), is_last=False, **at(6))
     story.asked(6, "thread/turns/list", threadId=THREAD)
     why = "ephemeral threads do not support includeTurns"
-    assert story.row(Dir.IN, {"id": 6, "error": {"code": -32600, "message": why}}) == [
-        Replied(method="thread/turns/list", error=why, **at(8))
+    assert story.row(Direction.IN, {"id": 6, "error": {"code": -32600, "message": why}}) == [
+        ReplyReceived(method="thread/turns/list", error=why, **at(8))
     ]
 
 
 def test_a_page_of_a_shape_that_is_not_known_is_counted(story: Story) -> None:
     story.asked(5, "thread/turns/list", threadId=THREAD)
-    assert story.row(Dir.IN, {"id": 5, "result": {"data": "all"}}) == [Unrecognized(native="reply", **at(6))]
+    assert story.row(Direction.IN, {"id": 5, "result": {"data": "all"}}) == [Unrecognized(native="reply", **at(6))]

@@ -9,33 +9,33 @@ import msgspec
 import pytest
 
 from proctor import places
-from proctor.contain.intent import IntentBook
+from proctor.contain.intent import IntentLog
 from proctor.contain.ladder import Containment, Variant
 from proctor.errors import InputError, MachineError
 from proctor.ids import ProcessId
-from proctor.runtime.base import Executable, HostAsk, ModelAsk
+from proctor.runtime.base import Executable, HostRequest, ModelChoice
 from proctor.runtime.codex.home import overrides, own_variables, return_login, write_home
 from proctor.runtime.codex.program import OVERRIDE, locate
-from proctor.runtime.codex_app_server.opening import thread_params
+from proctor.runtime.codex_app_server.open_thread import thread_params
 from proctor.runtime.executable import AGENTS_VARIABLE, agents_dir, recheck
 from proctor.spec.model import Login, Profile
 from proctor.testing.clock import FakeClock
 from tests.runtime.twin import session_ask
 
-SCRIPTED = ModelAsk(provider="scripted", name="a-model", base_url="http://127.0.0.1:1/v1")
-REAL = ModelAsk(provider="openai", name='an "odd"\nname', key_variable="OPENAI_API_KEY")
+SCRIPTED = ModelChoice(provider="scripted", name="a-model", base_url="http://127.0.0.1:1/v1")
+REAL = ModelChoice(provider="openai", name='an "odd"\nname', key_variable="OPENAI_API_KEY")
 
 
 @pytest.fixture
-def ask(tmp_path: Path) -> HostAsk:
-    return HostAsk(
+def ask(tmp_path: Path) -> HostRequest:
+    return HostRequest(
         process=ProcessId("p"),
         executable=Executable(path="/c", real_path="/c", sha256="0", size_bytes=1, source="override"),
         home=tmp_path / "p" / "home",
         tmp=tmp_path / "p" / "tmp",
         env={},
         containment=Containment(variant=Variant.BWRAP, tools=("bwrap",), catches=(), misses=()),
-        intents=IntentBook(tmp_path),
+        intents=IntentLog(tmp_path),
         clock=FakeClock(),
         model=SCRIPTED,
     )
@@ -44,7 +44,7 @@ def ask(tmp_path: Path) -> HostAsk:
 # ── home ──
 
 
-def test_a_home_holds_our_settings_and_calls_nobody(ask: HostAsk) -> None:
+def test_a_home_holds_our_settings_and_calls_nobody(ask: HostRequest) -> None:
     write_home(ask)
     config = tomllib.loads((ask.home / "config.toml").read_text())
     models = Path(config.pop("model_catalog_json"))
@@ -66,7 +66,7 @@ def test_a_home_holds_our_settings_and_calls_nobody(ask: HostAsk) -> None:
     assert [folder.stat().st_mode & 0o777 for folder in (ask.home, ask.tmp)] == [0o700, 0o700]
 
 
-def test_a_real_model_needs_no_catalog_and_names_its_key_without_its_value(ask: HostAsk) -> None:
+def test_a_real_model_needs_no_catalog_and_names_its_key_without_its_value(ask: HostRequest) -> None:
     write_home(replace(ask, model=REAL, env={"OPENAI_API_KEY": "sk-live-0123"}))
     text = (ask.home / "config.toml").read_text()
     config = tomllib.loads(text)
@@ -79,7 +79,7 @@ def test_a_real_model_needs_no_catalog_and_names_its_key_without_its_value(ask: 
     assert "sk-live" not in text
 
 
-def test_an_inherited_login_is_a_link_to_the_users_own_and_names_no_variable(ask: HostAsk, tmp_path: Path) -> None:
+def test_an_inherited_login_is_a_link_to_the_users_own_and_names_no_variable(ask: HostRequest, tmp_path: Path) -> None:
     mine = tmp_path / "mine"
     mine.mkdir()
     (mine / "auth.json").write_text("{}")
@@ -99,7 +99,7 @@ NEW = '{"tokens": {"refresh_token": "new-0123456789"}}'
     [(None, OLD), (NEW, NEW), ("{}", OLD), ('{"tokens": null}', OLD), (NEW[:-1], OLD), ("", OLD), ('"sk"', OLD)],
 )
 def test_a_login_that_is_renewed_in_place_of_the_link_goes_back_to_its_user_if_it_is_one(
-    ask: HostAsk, tmp_path: Path, put: str | None, kept: str, is_linked: bool
+    ask: HostRequest, tmp_path: Path, put: str | None, kept: str, is_linked: bool
 ) -> None:
     mine, dotfiles = tmp_path / "mine", tmp_path / "dotfiles"
     mine.mkdir()
@@ -120,7 +120,7 @@ def test_a_login_that_is_renewed_in_place_of_the_link_goes_back_to_its_user_if_i
     assert kept == OLD or (mine / "auth.json").stat().st_mode & 0o777 == 0o600
 
 
-def test_the_users_own_profile_is_left_as_it_is_and_our_model_is_laid_over_it(ask: HostAsk, tmp_path: Path) -> None:
+def test_the_users_own_profile_is_left_as_it_is_and_our_model_is_laid_over_it(ask: HostRequest, tmp_path: Path) -> None:
     mine = tmp_path / "mine"
     mine.mkdir()
     asked = replace(ask, model=REAL, profile=Profile.MINE, user_home=mine, env={"HOME": "/home/ada"})
@@ -138,14 +138,14 @@ def test_the_users_own_profile_is_left_as_it_is_and_our_model_is_laid_over_it(as
 
 
 @pytest.mark.parametrize("place", ["p", "p/home", "."])
-def test_a_temporary_folder_above_the_home_is_refused(ask: HostAsk, tmp_path: Path, place: str) -> None:
+def test_a_temporary_folder_above_the_home_is_refused(ask: HostRequest, tmp_path: Path, place: str) -> None:
     with pytest.raises(InputError) as refused:
         write_home(replace(ask, env={"TMPDIR": str(tmp_path / place)}))
     assert refused.value.code == "policy.tmpdir-above-home"
     assert not ask.home.exists()
 
 
-def test_a_home_that_cannot_be_made_is_a_machine_error(ask: HostAsk, tmp_path: Path) -> None:
+def test_a_home_that_cannot_be_made_is_a_machine_error(ask: HostRequest, tmp_path: Path) -> None:
     (tmp_path / "p").write_text("in the way")
     with pytest.raises(MachineError) as refused:
         write_home(ask)
@@ -217,7 +217,7 @@ def test_a_program_is_looked_at_again_and_a_change_to_it_is_told(program: Path) 
     program.write_bytes(b"#!/bin/ed\n")
     assert recheck(found).value == f"changed: {hashlib.sha256(b'#!/bin/ed' + bytes([10])).hexdigest()}"
     program.unlink()
-    assert recheck(found).value.startswith("changed: gone: ")
+    assert recheck(found).value.startswith("changed: unreadable: ")
 
 
 def test_a_broken_cache_of_hashes_only_costs_time(program: Path) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from proctor.errors import HangupError, MachineError, PeerError
-from proctor.event.row import Dir
+from proctor.event.row import Direction
 from proctor.runtime.codex_app_server import host as host_module
 from proctor.runtime.codex_app_server.host import greet
 from proctor.runtime.codex_app_server.route import NOT_A_MESSAGE, open_envelope
@@ -30,7 +30,7 @@ def greeting(result: Any) -> Handler:
 def test_the_server_is_greeted_and_says_its_version(user_agent: str, version: str) -> None:
     async def test() -> tuple[str, list[bytes]]:
         async with connected(Twin({"initialize": greeting({"userAgent": user_agent, "codexHome": "/h"})})) as line:
-            return await greet(line.connection), line.tap.of(Dir.OUT)
+            return await greet(line.connection), line.tap.of(Direction.OUT)
 
     told, said = run(test)
     assert told == version
@@ -70,8 +70,8 @@ def test_a_program_that_only_prints_and_exits_is_a_hangup() -> None:
         async with connected(Twin({"initialize": leave})) as line:
             with pytest.raises(HangupError, match="initialize: the agent closed its output"):
                 await greet(line.connection)
-        assert line.tap.of(Dir.IN) == [b"usage: codex"]
-        assert line.tap.of(Dir.ERR) == [b"error: unrecognized subcommand"]
+        assert line.tap.of(Direction.IN) == [b"usage: codex"]
+        assert line.tap.of(Direction.ERR) == [b"error: unrecognized subcommand"]
 
     run(test)
 

@@ -7,16 +7,16 @@ import pytest
 from proctor.event.model import (
     ApprovalAsked,
     ApprovalResolved,
-    Asked,
     ErrorReported,
     Event,
+    FrameNoted,
     ModelRerouted,
-    Noted,
     ProcessExited,
     PromptSent,
     ReasoningSaid,
     ReasoningStreamed,
-    Replied,
+    ReplyReceived,
+    RequestSent,
     SessionBegan,
     StatusChanged,
     StreamEnded,
@@ -33,7 +33,7 @@ from proctor.event.model import (
     UsageReported,
     WarningRaised,
 )
-from proctor.event.row import Answered, ChannelClosed, ChildExited, Dir, StepTaken, TailReleased
+from proctor.event.row import ChannelClosed, ChildExited, Direction, QuestionAnswered, StepTaken, TailReleased
 from proctor.ids import CallId, ItemId, ThreadId, TurnId
 from tests.runtime.stories import COMMAND, THREAD, TURN, Story, at
 
@@ -48,13 +48,13 @@ def story() -> Story:
 
 def test_a_session_begins_with_the_reply_to_thread_start() -> None:
     story = Story()
-    assert story.asked(1, "thread/start", cwd="/w") == [Asked(method="thread/start", **at(1))]
+    assert story.asked(1, "thread/start", cwd="/w") == [RequestSent(method="thread/start", **at(1))]
     result = {"thread": {"id": THREAD, "ephemeral": True, "cliVersion": "0.163.0"}, "model": "m", "cwd": "/w"}
-    assert story.row(Dir.IN, {"id": 1, "result": result}) == [
+    assert story.row(Direction.IN, {"id": 1, "result": result}) == [
         SessionBegan(thread=ThreadId(THREAD), model="m", cwd="/w", ephemeral=True, **at(2)),
-        Replied(method="thread/start", **at(2)),
+        ReplyReceived(method="thread/start", **at(2)),
     ]
-    assert story.heard("thread/started", thread={"id": THREAD}) == [Noted(native="thread/started", **at(3))]
+    assert story.heard("thread/started", thread={"id": THREAD}) == [FrameNoted(native="thread/started", **at(3))]
 
 
 def test_a_prompt_is_what_turn_start_says_and_a_turn_has_a_beginning_and_an_end() -> None:
@@ -77,8 +77,8 @@ def test_a_prompt_is_what_turn_start_says_and_a_turn_has_a_beginning_and_an_end(
 def test_a_refused_request_is_a_reply_with_an_error(story: Story) -> None:
     story.asked(9, "thread/backgroundTerminals/clean", threadId=THREAD)
     refusal = {"code": -32600, "message": "thread not found: x"}
-    assert story.row(Dir.IN, {"id": 9, "error": refusal}) == [
-        Replied(method="thread/backgroundTerminals/clean", error="thread not found: x", **at(6))
+    assert story.row(Direction.IN, {"id": 9, "error": refusal}) == [
+        ReplyReceived(method="thread/backgroundTerminals/clean", error="thread not found: x", **at(6))
     ]
 
 
@@ -257,7 +257,7 @@ def test_usage_is_the_threads_total_so_far(story: Story) -> None:
     ]
     older = {"total": last, "last": last}
     assert story.heard("thread/tokenUsage/updated", tokenUsage=older) == [
-        Noted(native="outdated thread/tokenUsage/updated", **at(6))
+        FrameNoted(native="outdated thread/tokenUsage/updated", **at(6))
     ]
 
 
@@ -297,7 +297,7 @@ def test_a_warning_is_attributed_by_the_channel_it_came_through(
 @pytest.mark.parametrize("said", [{"text": "ERROR no"}, {"frame": {"level": "ERROR"}}], ids=["text", "json"])
 def test_stderr_is_a_warning_of_the_process(said: dict[str, Any]) -> None:
     text = said.get("text", '{"level":"ERROR"}')
-    assert Story().row(Dir.ERR, **said) == [WarningRaised(source="process", text=text, channel="stderr", **at(1))]
+    assert Story().row(Direction.ERR, **said) == [WarningRaised(source="process", text=text, channel="stderr", **at(1))]
 
 
 @pytest.mark.parametrize(
@@ -327,11 +327,11 @@ def test_a_question_is_asked_answered_and_put_to_rest(
     story: Story, method: str, params: dict[str, Any], expected: dict[str, Any]
 ) -> None:
     question = {"id": 0, "method": method, "params": {"threadId": THREAD, **params}}
-    assert story.row(Dir.IN, question) == [ApprovalAsked(request="0", **expected, **at(5))]
-    answered = Answered(request="0", method=method, decision="decline", by="policy")
+    assert story.row(Direction.IN, question) == [ApprovalAsked(request="0", **expected, **at(5))]
+    answered = QuestionAnswered(request="0", method=method, decision="decline", by="policy")
     assert story.saw(answered) == [ApprovalResolved(request="0", decision="decline", by="policy", **at(6))]
-    assert story.row(Dir.OUT, {"id": 0, "result": {}}) == [Asked(method=f"reply: {method}", **at(7))]
-    assert story.heard("serverRequest/resolved", requestId=0) == [Noted(native="serverRequest/resolved", **at(8))]
+    assert story.row(Direction.OUT, {"id": 0, "result": {}}) == [RequestSent(method=f"reply: {method}", **at(7))]
+    assert story.heard("serverRequest/resolved", requestId=0) == [FrameNoted(native="serverRequest/resolved", **at(8))]
 
 
 @pytest.mark.parametrize(
@@ -344,8 +344,8 @@ def test_a_question_is_asked_answered_and_put_to_rest(
             f"{THREAD}|c|item/commandExecution/outputDelta",
             ToolStreamed(turn=T, call=CallId("c"), text="sk-li", **at(5)),
         ),
-        ("helper|m|item/agentMessage/delta", Noted(native="another thread's item/agentMessage/delta", **at(5))),
-        ("of another kind", Noted(native="tail of of another kind", **at(5))),
+        ("helper|m|item/agentMessage/delta", FrameNoted(native="another thread's item/agentMessage/delta", **at(5))),
+        ("of another kind", FrameNoted(native="tail of of another kind", **at(5))),
     ],
 )
 def test_what_redaction_held_back_is_streamed_at_the_end_as_part_of_its_item(
@@ -359,10 +359,10 @@ def test_what_the_supervisor_saw_is_told_in_the_same_words(story: Story) -> None
         *story.saw(ChannelClosed(cause="gone")),
         *story.saw(ChildExited(signal=9)),
         *story.saw(StepTaken(step="hangup")),
-        *story.row(Dir.SELF, {"saw": "something newer"}),
+        *story.row(Direction.SELF, {"saw": "something newer"}),
     ] == [
         StreamEnded(cause="gone", **at(5)),
         ProcessExited(code=None, signal=9, **at(6)),
-        Noted(native="hangup", **at(7)),
+        FrameNoted(native="hangup", **at(7)),
         Unrecognized(native="self", **at(8)),
     ]

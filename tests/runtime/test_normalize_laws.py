@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from proctor.event.laws import Laws
 from proctor.event.model import Event
-from proctor.event.row import GENESIS, Dir, Row
+from proctor.event.row import GENESIS, Direction, Row
 from proctor.runtime.codex.warnings import CHANNELS
 from proctor.runtime.codex_app_server import wire
 from proctor.runtime.codex_app_server.normalize import CodexNormalizer
@@ -94,7 +94,7 @@ SEEN = st.one_of(
 )
 
 
-def told(rows: list[tuple[Dir, Any]]) -> list[tuple[Dir, list[Event]]]:
+def told(rows: list[tuple[Direction, Any]]) -> list[tuple[Direction, list[Event]]]:
     normalizer = CodexNormalizer()
     events = []
     for seq, (dir_, said) in enumerate(rows, start=1):
@@ -108,10 +108,12 @@ def told(rows: list[tuple[Dir, Any]]) -> list[tuple[Dir, list[Event]]]:
 @settings(max_examples=100)
 @given(
     st.lists(
-        st.tuples(st.sampled_from([Dir.IN, Dir.OUT, Dir.ERR]), FRAMES) | st.tuples(st.just(Dir.SELF), SEEN), max_size=12
+        st.tuples(st.sampled_from([Direction.IN, Direction.OUT, Direction.ERR]), FRAMES)
+        | st.tuples(st.just(Direction.SELF), SEEN),
+        max_size=12,
     )
 )
-def test_any_record_gives_events_for_every_row_and_they_obey_the_laws(rows: list[tuple[Dir, Any]]) -> None:
+def test_any_record_gives_events_for_every_row_and_they_obey_the_laws(rows: list[tuple[Direction, Any]]) -> None:
     laws = Laws()
     for _, events in told(rows):
         assert events
@@ -120,8 +122,8 @@ def test_any_record_gives_events_for_every_row_and_they_obey_the_laws(rows: list
             msgspec.json.encode(event)
 
 
-def spoken(method: str, **params: Any) -> tuple[Dir, Any]:
-    return Dir.IN, {"method": method, "params": {"threadId": "t", "turnId": "u", **params}}
+def spoken(method: str, **params: Any) -> tuple[Direction, Any]:
+    return Direction.IN, {"method": method, "params": {"threadId": "t", "turnId": "u", **params}}
 
 
 def used(total: int) -> dict[str, Any]:
@@ -129,8 +131,8 @@ def used(total: int) -> dict[str, Any]:
 
 
 WELL_SHAPED = [
-    *[(Dir.OUT, {"id": id_, "method": "thread/start", "params": {}}) for id_ in (1, 2)],
-    *[(Dir.IN, {"id": id_, "result": {"thread": {"id": "t"}}}) for id_ in (1, 2)],
+    *[(Direction.OUT, {"id": id_, "method": "thread/start", "params": {}}) for id_ in (1, 2)],
+    *[(Direction.IN, {"id": id_, "result": {"thread": {"id": "t"}}}) for id_ in (1, 2)],
     *[spoken(f"turn/{what}", turn={"id": id_, "status": what}) for what in ("started", "completed") for id_ in "uv"],
     *[
         spoken(f"item/{what}", item={"id": id_, "type": type_, "status": "completed"})
@@ -145,19 +147,19 @@ WELL_SHAPED = [
 @settings(max_examples=200)
 @example([WELL_SHAPED[at] for at in (0, 2, 1, 3)])
 @given(st.lists(st.sampled_from(WELL_SHAPED), max_size=14))
-def test_frames_that_repeat_themselves_in_any_order_obey_the_laws(rows: list[tuple[Dir, Any]]) -> None:
+def test_frames_that_repeat_themselves_in_any_order_obey_the_laws(rows: list[tuple[Direction, Any]]) -> None:
     laws = Laws()
     assert [broken for _, events in told(rows) for event in events if (broken := laws.feed(event))] == []
 
 
-@given(st.sampled_from(Dir), st.text())
-def test_a_row_of_plain_text_gives_an_event_too(dir_: Dir, text: str) -> None:
+@given(st.sampled_from(Direction), st.text())
+def test_a_row_of_plain_text_gives_an_event_too(dir_: Direction, text: str) -> None:
     row = Row(seq=1, at_ms=1, dir=dir_, prev=GENESIS, text=text)
     assert list(CodexNormalizer().feed(row))
 
 
 @pytest.mark.requirement("runtime.events.pure")
 @settings(max_examples=30)
-@given(st.lists(st.tuples(st.sampled_from([Dir.IN, Dir.OUT]), FRAMES), max_size=6))
-def test_the_same_record_gives_the_same_events(rows: list[tuple[Dir, Any]]) -> None:
+@given(st.lists(st.tuples(st.sampled_from([Direction.IN, Direction.OUT]), FRAMES), max_size=6))
+def test_the_same_record_gives_the_same_events(rows: list[tuple[Direction, Any]]) -> None:
     assert told(rows) == told(rows)

@@ -6,15 +6,15 @@ import pytest
 
 from proctor.event.model import (
     ApprovalAsked,
-    Noted,
+    FrameNoted,
     PromptSent,
-    Replied,
+    ReplyReceived,
     SessionBegan,
     ToolBegan,
     TurnEnded,
     Unrecognized,
 )
-from proctor.event.row import Dir
+from proctor.event.row import Direction
 from proctor.ids import CallId, ThreadId, TurnId
 from tests.runtime.stories import COMMAND, THREAD, TURN, Story, at
 
@@ -36,11 +36,11 @@ def test_what_repeats_itself_or_comes_late_is_noted_and_not_told_twice(story: St
         *story.item("item/started", "commandExecution", "d", **COMMAND, status="inProgress"),
         *story.item("item/completed", "commandExecution", "d", **COMMAND, status="completed"),
     ] == [
-        Noted(native="repeated turn/started", **at(8)),
-        Noted(native="repeated turn/completed", **at(9)),
-        Noted(native="repeated item/started", **at(10)),
-        Noted(native="repeated item/started", **at(11)),
-        Noted(native="repeated item/completed", **at(12)),
+        FrameNoted(native="repeated turn/started", **at(8)),
+        FrameNoted(native="repeated turn/completed", **at(9)),
+        FrameNoted(native="repeated item/started", **at(10)),
+        FrameNoted(native="repeated item/started", **at(11)),
+        FrameNoted(native="repeated item/completed", **at(12)),
     ]
 
 
@@ -55,12 +55,12 @@ def test_what_a_helper_does_is_told_but_its_turns_totals_and_words_are_not_the_a
         *story.heard("item/agentMessage/delta", **helper, itemId="m", delta="I"),
         *story.heard("item/completed", **helper, item={"id": "m", "type": "agentMessage", "text": "I am done."}),
     ] == [
-        Noted(native="another thread's turn/started", **at(5)),
-        Noted(native="another thread's thread/tokenUsage/updated", **at(6)),
-        Noted(native="another thread's thread/status/changed", **at(7)),
-        Noted(native="another thread's turn/completed", **at(8)),
-        Noted(native="another thread's item/agentMessage/delta", **at(9)),
-        Noted(native="another thread's agentMessage", **at(10)),
+        FrameNoted(native="another thread's turn/started", **at(5)),
+        FrameNoted(native="another thread's thread/tokenUsage/updated", **at(6)),
+        FrameNoted(native="another thread's thread/status/changed", **at(7)),
+        FrameNoted(native="another thread's turn/completed", **at(8)),
+        FrameNoted(native="another thread's item/agentMessage/delta", **at(9)),
+        FrameNoted(native="another thread's agentMessage", **at(10)),
     ]
     [began] = story.heard("item/started", **helper, item={"id": "c", "type": "commandExecution", **COMMAND})
     assert isinstance(began, ToolBegan)
@@ -95,11 +95,11 @@ def used(total: int) -> dict[str, Any]:
     ],
 )
 def test_what_we_do_not_know_is_kept_under_its_own_name(story: Story, frame: Any, native: str) -> None:
-    assert story.row(Dir.IN, frame) == [Unrecognized(native=native, **at(5))]
+    assert story.row(Direction.IN, frame) == [Unrecognized(native=native, **at(5))]
 
 
 def test_a_line_that_is_no_json_is_unrecognized() -> None:
-    assert Story().row(Dir.IN, text="oops") == [Unrecognized(native="not a message", **at(1))]
+    assert Story().row(Direction.IN, text="oops") == [Unrecognized(native="not a message", **at(1))]
 
 
 def test_a_turn_that_ended_in_a_way_we_do_not_know_has_ended_and_not_well(story: Story) -> None:
@@ -113,10 +113,10 @@ def test_frames_of_the_oldest_protocol_are_counted_unless_they_ask_for_an_answer
     old = {"conversationId": THREAD, "id": "0", "msg": {"type": "agent_message", "message": "Hello."}}
     asks = {"conversationId": THREAD, "callId": "c", "command": ["ls", "-l"], "cwd": "/w", "parsedCmd": []}
     assert [
-        *story.row(Dir.IN, {"method": "codex/event/agent_message", "params": old}),
-        *story.row(Dir.IN, {"method": "codex/event", "params": old}),
-        *story.row(Dir.IN, {"method": "applyPatchApproval", "params": asks}),
-        *story.row(Dir.IN, {"method": "execCommandApproval", "id": 3, "params": asks}),
+        *story.row(Direction.IN, {"method": "codex/event/agent_message", "params": old}),
+        *story.row(Direction.IN, {"method": "codex/event", "params": old}),
+        *story.row(Direction.IN, {"method": "applyPatchApproval", "params": asks}),
+        *story.row(Direction.IN, {"method": "execCommandApproval", "id": 3, "params": asks}),
     ] == [
         Unrecognized(native="codex/event/agent_message", **at(5)),
         Unrecognized(native="codex/event", **at(6)),
@@ -132,7 +132,7 @@ def test_a_session_begins_once_however_it_comes_by_its_thread(method: str) -> No
     told = []
     for number in (1, 2):  # the second time after a connection that was lost
         story.asked(number, method, threadId=THREAD)
-        told += story.row(Dir.IN, {"id": number, "result": reply})
+        told += story.row(Direction.IN, {"id": number, "result": reply})
     assert told == [
         SessionBegan(
             thread=ThreadId(THREAD),
@@ -142,8 +142,8 @@ def test_a_session_begins_once_however_it_comes_by_its_thread(method: str) -> No
             is_resumed=method != "thread/start",
             **at(2),
         ),
-        Replied(method=method, **at(2)),
-        Replied(method=method, **at(4)),
+        ReplyReceived(method=method, **at(2)),
+        ReplyReceived(method=method, **at(4)),
     ]
 
 

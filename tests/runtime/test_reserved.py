@@ -9,7 +9,7 @@ from proctor.runtime.claude_code import RUNTIME as CLAUDE_CODE
 from proctor.runtime.claude_code.home import variables
 from proctor.runtime.executable import identify
 from proctor.runtime.process import RUNTIME as PROCESS
-from proctor.testing.trial import EventTap, host_asked, session_asked
+from proctor.testing.agent_under_test import EventTap, host_asked, session_asked
 from tests.lab import Lab, mission, say_done
 from tests.runtime.process.commands import NOWHERE, flow, run_flows, run_long
 

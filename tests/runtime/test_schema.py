@@ -11,7 +11,7 @@ import pytest
 from proctor import places
 from proctor.errors import MachineError, PeerError
 from proctor.event.model import ApprovalAsked, Unrecognized
-from proctor.event.row import Dir, StepTaken
+from proctor.event.row import Direction, StepTaken
 from proctor.fact import Authority, Fact
 from proctor.ids import ThreadId
 from proctor.runtime.base import Decision, Tool
@@ -19,10 +19,18 @@ from proctor.runtime.codex.program import locate
 from proctor.runtime.codex_app_server import policy, wire
 from proctor.runtime.codex_app_server.failures import FAILURES
 from proctor.runtime.codex_app_server.host import HELLO
-from proctor.runtime.codex_app_server.opening import opening
-from proctor.runtime.codex_app_server.schema import ESSENTIAL, USEFUL, Spoken, _digested, read_spoken, schema_fact
+from proctor.runtime.codex_app_server.open_thread import opening_request
+from proctor.runtime.codex_app_server.schema import (
+    ESSENTIAL,
+    USEFUL,
+    SchemaMethods,
+    _read_printed,
+    read_schema,
+    schema_fact,
+)
 from proctor.runtime.failures import diagnose
-from proctor.testing.trial import host_asked
+from proctor.testing.agent_under_test import host_asked
+from tests.made_once import made_once
 from tests.runtime.json_schema import Schema
 from tests.runtime.real import real_server
 from tests.runtime.stories import Story
@@ -41,11 +49,13 @@ ADD = Tool(name="add", description="Adds two numbers.", schema={"type": "object"
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The schema of the installed program, experimental parts included."""
-    folder = tmp_path_factory.mktemp("schema")
     home = tmp_path_factory.mktemp("home")
-    command = [locate().real_path, "app-server", "generate-json-schema", "--experimental", "--out", str(folder)]
-    subprocess.run(command, env={"CODEX_HOME": str(home)}, capture_output=True, check=True, timeout=60)
-    return folder
+
+    def generate(folder: Path) -> None:
+        command = [locate().real_path, "app-server", "generate-json-schema", "--experimental", "--out", str(folder)]
+        subprocess.run(command, env={"CODEX_HOME": str(home)}, capture_output=True, check=True, timeout=60)
+
+    return made_once(tmp_path_factory, "schema", generate)
 
 
 def test_every_notification_is_understood_or_known_to_say_nothing(folder: Path) -> None:
@@ -53,7 +63,7 @@ def test_every_notification_is_understood_or_known_to_say_nothing(folder: Path) 
     strangers = []
     for method, params in schema.messages().items():
         for least in schema.variants(params):
-            events = Story().row(Dir.IN, {"method": method, "params": least})
+            events = Story().row(Direction.IN, {"method": method, "params": least})
             strangers += [method for event in events if isinstance(event, Unrecognized)]
     assert strangers == []
     assert set(schema.messages()) >= wire.SILENT | wire.DELTAS, "we know notifications that do not exist"
@@ -86,7 +96,7 @@ def test_every_question_is_understood_and_its_answer_fits(folder: Path, decision
     schema = Schema.load(folder / "ServerRequest.json")
     assert set(schema.messages()) == set(wire.APPROVALS)
     for method, params in schema.messages().items():
-        [asked] = Story().row(Dir.IN, {"id": 1, "method": method, "params": schema.least(params)})
+        [asked] = Story().row(Direction.IN, {"id": 1, "method": method, "params": schema.least(params)})
         assert isinstance(asked, ApprovalAsked), method
         assert isinstance(params, dict)
         answer = policy.answer(method, decision, params=schema.least(params), now_s=1_700_000_000)
@@ -97,13 +107,13 @@ def test_every_question_is_understood_and_its_answer_fits(folder: Path, decision
 
 REQUESTS: list[tuple[str, Any]] = [
     ("initialize", HELLO),
-    opening(session_ask()),
+    opening_request(session_ask()),
     ("turn/start", {"threadId": "t", "input": [{"type": "text", "text": "Go on."}]}),
     ("turn/start", {"threadId": "t", "input": [], "outputSchema": {"type": "object"}}),
     ("turn/steer", {"threadId": "t", "expectedTurnId": "u", "input": [{"type": "text", "text": "Go on."}]}),
-    opening(session_ask(is_persistent=True, tools=(ADD,))),
-    opening(session_ask(resume=ThreadId("t"))),
-    opening(session_ask(fork=ThreadId("t"))),
+    opening_request(session_ask(is_persistent=True, tools=(ADD,))),
+    opening_request(session_ask(resume=ThreadId("t"))),
+    opening_request(session_ask(fork=ThreadId("t"))),
     ("thread/read", {"threadId": "t"}),
     ("thread/turns/list", {"threadId": "t", "itemsView": "full", "sortDirection": "asc", "cursor": None}),
     ("thread/compact/start", {"threadId": "t"}),
@@ -128,16 +138,20 @@ def test_the_greeting_we_send_after_the_first_reply_exists(folder: Path) -> None
 
 @pytest.mark.requirement("runtime.compat")
 def test_what_is_checked_before_a_run_is_what_we_use_and_the_program_has_all_of_it(folder: Path) -> None:
-    spoken = _digested(folder)
+    spoken = _read_printed(folder)
     assert spoken is not None
-    assert (spoken.lacks, spoken.strangers) == ([], [])
+    assert (spoken.lacks, spoken.unknown) == ([], [])
     used = ESSENTIAL | USEFUL
     assert used & spoken.requests == {method for method, _ in REQUESTS}
     assert used - spoken.requests <= spoken.notifications | spoken.questions
 
 
 @pytest.mark.requirement("runtime.identity")
-def test_the_schema_is_asked_for_once_and_its_digest_is_on_record(tmp_path: Path, folder: Path) -> None:
+def test_the_schema_is_asked_for_once_and_its_digest_is_on_record(
+    tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
     async def test() -> list[Fact]:
         found = []
         for _ in range(2):
@@ -145,7 +159,7 @@ def test_the_schema_is_asked_for_once_and_its_digest_is_on_record(tmp_path: Path
                 found.append(server.host.facts["schema"])
         return found
 
-    expected = _digested(folder)
+    expected = _read_printed(folder)
     assert expected is not None
     first, second = run(test)
     assert first == second
@@ -162,14 +176,14 @@ def test_many_who_start_at_once_have_the_program_print_once(tmp_path: Path, can_
     program.chmod(0o755)
     own = msgspec.structs.replace(locate(), real_path=str(program), sha256=f"of-{tmp_path.name}")
 
-    async def test() -> list[Spoken | None]:
+    async def test() -> list[SchemaMethods | None]:
         async with host_asked(tmp_path, name="p", program=own) as ask:
             ask.home.mkdir()
             ask.tmp.mkdir()
-            found: list[Spoken | None] = []
+            found: list[SchemaMethods | None] = []
 
             async def read() -> None:
-                found.append(await read_spoken(ask))
+                found.append(await read_schema(ask))
 
             async with anyio.create_task_group() as tasks:
                 for _ in range(4):
@@ -190,11 +204,11 @@ def test_a_program_without_a_method_we_need_is_refused_before_it_is_started(tmp_
 
     book = places.cache_dir() / "schemas" / f"{locate().sha256}.json"
     run(test)
-    whole = msgspec.json.decode(book.read_bytes(), type=Spoken)
+    whole = msgspec.json.decode(book.read_bytes(), type=SchemaMethods)
     try:
         less = msgspec.structs.replace(whole, requests=whole.requests - {"turn/steer"})
         book.write_bytes(msgspec.json.encode(less))
-        [said] = [seen for seen in run(test).of(Dir.SELF) if isinstance(seen, StepTaken)]
+        [said] = [seen for seen in run(test).of(Direction.SELF) if isinstance(seen, StepTaken)]
         assert said == StepTaken(step="the program lacks methods", detail={"methods": ["turn/steer"]})
         book.write_bytes(msgspec.json.encode(msgspec.structs.replace(whole, notifications=frozenset())))
         with pytest.raises(MachineError, match=r"no item/completed, item/started, turn/completed, .* install openai"):
@@ -205,9 +219,9 @@ def test_a_program_without_a_method_we_need_is_refused_before_it_is_started(tmp_
 
 def test_a_program_that_prints_no_schema_is_not_known_and_not_refused(tmp_path: Path) -> None:
     for file, text in (("ClientRequest.json", "{}"), ("codex_app_server_protocol.schemas.json", "{}")):
-        assert _digested(tmp_path) is None
+        assert _read_printed(tmp_path) is None
         (tmp_path / file).write_text(text)
-    assert _digested(tmp_path) is None
+    assert _read_printed(tmp_path) is None
     assert schema_fact(None).authority is Authority.UNKNOWN
 
 

@@ -7,7 +7,7 @@ import anyio
 import pytest
 
 from proctor.errors import DeadlineError, PeerError, RefusedError
-from proctor.event.row import Dir
+from proctor.event.row import Direction
 from proctor.runtime.codex_app_server.session import Deadlines
 from tests.runtime.twin import (
     Handler,
@@ -29,7 +29,7 @@ TURN = "turn-of-thread-1"
 
 def asked(tap: MemoryTap) -> list[str]:
     """The methods of our requests, in order."""
-    return [line.split(b'"method":"')[1].split(b'"')[0].decode() for line in tap.of(Dir.OUT)]
+    return [line.split(b'"method":"')[1].split(b'"')[0].decode() for line in tap.of(Direction.OUT)]
 
 
 def in_order(*chunks: Callable[[Request], Any]) -> Handler:

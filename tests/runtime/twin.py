@@ -12,11 +12,11 @@ import anyio.lowlevel
 import msgspec
 
 from proctor.errors import HangupError
-from proctor.event.row import Dir, Seen
+from proctor.event.row import Direction, SupervisorRow
 from proctor.evidence.redact import TextStream
 from proctor.ids import AttemptId
-from proctor.runtime.base import ModelAsk, SessionAsk
-from proctor.runtime.codex_app_server.approvals import Desk
+from proctor.runtime.base import ModelChoice, SessionRequest
+from proctor.runtime.codex_app_server.approvals import ApprovalHandler
 from proctor.runtime.codex_app_server.calls import Ask
 from proctor.runtime.codex_app_server.connection import Connection
 from proctor.runtime.codex_app_server.host import CodexHost
@@ -59,11 +59,11 @@ class MemoryTap:
     """Keeps what is committed, in order, also in a journal it may share."""
 
     journal: list[tuple[str, Any]] = field(default_factory=list)
-    rows: list[tuple[Dir, Any]] = field(default_factory=list)
-    staged: list[tuple[Dir, bytes]] = field(default_factory=list)
+    rows: list[tuple[Direction, Any]] = field(default_factory=list)
+    staged: list[tuple[Direction, bytes]] = field(default_factory=list)
     released: list[str] = field(default_factory=list)
 
-    def stage(self, dir_: Dir, data: bytes, *, stream: TextStream | None = None) -> None:
+    def stage(self, dir_: Direction, data: bytes, *, stream: TextStream | None = None) -> None:
         self.staged.append((dir_, data))
 
     def commit(self) -> None:
@@ -71,22 +71,22 @@ class MemoryTap:
         self.journal += [("recorded", data) for _, data in self.staged]
         self.staged = []
 
-    def say(self, seen: Seen) -> None:
+    def record(self, seen: SupervisorRow) -> None:
         self.commit()
-        self.rows.append((Dir.SELF, seen))
+        self.rows.append((Direction.SELF, seen))
         self.journal.append(("recorded", seen))
 
     def release(self, key_prefix: str) -> None:
         self.commit()
         self.released.append(key_prefix)
 
-    def of(self, dir_: Dir) -> list[Any]:
+    def of(self, dir_: Direction) -> list[Any]:
         return [said for each, said in self.rows if each is dir_]
 
     @property
     def heard(self) -> list[Any]:
         """The frames of the agent, decoded."""
-        return [msgspec.json.decode(line) for line in self.of(Dir.IN)]
+        return [msgspec.json.decode(line) for line in self.of(Direction.IN)]
 
 
 @dataclass(eq=False, slots=True)
@@ -98,20 +98,20 @@ class Bystander:
     is_hung_up: bool = False
 
     @property
-    def desk(self) -> Desk:
-        return Desk(None, self.tap, clock=FakeClock())
+    def approvals(self) -> ApprovalHandler:
+        return ApprovalHandler(None, self.tap, clock=FakeClock())
 
-    def heard(self, envelope: Envelope) -> None:
+    def on_message(self, envelope: Envelope) -> None:
         self.envelopes.append(envelope)
 
-    def hung_up(self, cause: str) -> None:
+    def on_hangup(self, cause: str) -> None:
         self.is_hung_up = True
 
     @property
     def is_gone(self) -> bool:
         return self.is_hung_up
 
-    def dropped(self) -> None:
+    def on_connection_lost(self) -> None:
         pass
 
     async def rejoin(self, ask: Ask) -> str | None:
@@ -329,13 +329,13 @@ def session_ask(
     approvals: Approvals = Approvals.DENY,
     workspace: Path = Path("/somewhere/workspace"),
     **more: Any,
-) -> SessionAsk:
-    return SessionAsk(
+) -> SessionRequest:
+    return SessionRequest(
         attempt=AttemptId(name),
         workspace=workspace,
         tmp=Path("/somewhere/tmp"),
         sandbox=Sandbox.WORKSPACE_WRITE,
         approvals=approvals,
-        model=ModelAsk(provider="scripted", name="scripted", base_url="http://127.0.0.1:1/v1"),
+        model=ModelChoice(provider="scripted", name="scripted", base_url="http://127.0.0.1:1/v1"),
         **more,
     )

@@ -26,10 +26,10 @@ missions:
     hooks: {before: [ls], timeout: 5s}
 flows: [{id: native, runtime: [one]}]
 limits: {mission: 1h, campaign: 8h}
-schedule: {strategies: {one: 2}, providers: {scripted: 1}, start_interval: 1s, backoff: 1s, longest_wait: 1h}
+schedule: {runtimes: {one: 2}, providers: {scripted: 1}, start_interval: 1s, backoff: 1s, longest_wait: 1h}
 hooks: {after: ls, timeout: 1m}
 """
-NO_DURATION = "not a duration: write it like 90s, 2m, 500ms or 1h"
+NO_DURATION = "`soon` is not a duration: write it like 90s, 2m, 500ms or 1h"
 
 
 def test_all_of_it_may_be_said(folder: Path) -> None:
@@ -39,15 +39,15 @@ def test_all_of_it_may_be_said(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "line", "key", "what"),
     [
-        ("matches: ^4", "matches: (", 8, "missions[0].expect.matches", "no pattern (RE2): missing ): ("),
-        ("has: [/a]", "has: [a]", 9, "missions[0].expect.result.has[0]", "`a` is no JSON pointer"),
-        ("has: [/a]", "has: [/a~]", 9, "missions[0].expect.result.has[0]", "`/a~` is no JSON pointer"),
+        ("matches: ^4", "matches: (", 8, "missions[0].expect.matches", "`(` is not a valid RE2 pattern: missing ): ("),
+        ("has: [/a]", "has: [a]", 9, "missions[0].expect.result.has[0]", "`a` is not a JSON pointer"),
+        ("has: [/a]", "has: [/a~]", 9, "missions[0].expect.result.has[0]", "`/a~` is not a JSON pointer"),
         (
             "{max_failures: 0}",
             "{}",
             10,
             "missions[0].expect.trace",
-            "nothing is stated here, so nothing could be missed",
+            "`trace` is empty, so it checks nothing",
         ),
         (
             "{max_failures: 0}",
@@ -61,34 +61,34 @@ def test_all_of_it_may_be_said(folder: Path) -> None:
             "[/src/*.py]",
             11,
             "missions[0].expect.workspace.changed[0]",
-            "paths are those in the workspace, as in `src/*.py`",
+            "`/src/*.py` is not a path inside the workspace, such as `src/*.py`",
         ),
         (
             "only: []",
             "only: [../*]",
             11,
             "missions[0].expect.workspace.only[0]",
-            "paths are those in the workspace, as in `src/*.py`",
+            "`../*` is not a path inside the workspace, such as `src/*.py`",
         ),
         (
             "only: []",
             'only: ["[z-a]"]',
             11,
             "missions[0].expect.workspace.only[0]",
-            "no glob: in `[z-a]` z comes after a",
+            "`[z-a]` is not a valid glob: in `[z-a]` z comes after a",
         ),
         (
             "only: []",
             'untouched: ["a[!]"]',
             11,
             "missions[0].expect.workspace.untouched[0]",
-            "no glob: `[!]` names no character",
+            "`a[!]` is not a valid glob: `[!]` contains no character",
         ),
         ("timeout: 5s", "timeout: soon", 12, "missions[0].hooks.timeout", NO_DURATION),
         ("mission: 1h", "mission: soon", 14, "limits.mission", NO_DURATION),
         ("campaign: 8h", "campaign: soon", 14, "limits.campaign", NO_DURATION),
-        ("strategies: {one: 2}", "strategies: {on: 2}", 15, "schedule.strategies.on", "no flow uses it"),
-        ("{scripted: 1}", "{openai: 1}", 15, "schedule.providers.openai", "no flow uses it"),
+        ("runtimes: {one: 2}", "runtimes: {on: 2}", 15, "schedule.runtimes.on", "no flow uses `on`"),
+        ("{scripted: 1}", "{openai: 1}", 15, "schedule.providers.openai", "no flow uses `openai`"),
         ("start_interval: 1s", "start_interval: soon", 15, "schedule.start_interval", NO_DURATION),
         ("backoff: 1s", "backoff: soon", 15, "schedule.backoff", NO_DURATION),
         ("longest_wait: 1h", "longest_wait: soon", 15, "schedule.longest_wait", NO_DURATION),

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proctor.errors import InputError
-from proctor.spec.collected import MAX_PROBLEMS
-from proctor.spec.marked import MAX_FILE_BYTES, decode_bytes, decode_file
+from proctor.spec.collect_errors import MAX_ERRORS
 from proctor.spec.model import CampaignSpec
+from proctor.spec.source_file import MAX_FILE_BYTES, decode_bytes, decode_file
 from proctor.spec.tree import MAX_DEPTH
 
 LAUGHS = b"a: &a [x,x,x,x,x,x,x,x,x,x]\n" + b"".join(
@@ -33,25 +33,29 @@ LADDER = b"a: &a [x]\n" + b"".join(b"b%d: &a [*a]\n" % at for at in range(MAX_DE
         (b"a: 1\nb: \xff", 2, "not UTF-8: invalid start byte"),
         (b"\x89PNG\r\n\x1a\n\0\0", 1, "not UTF-8: invalid start byte"),
         (b"\xff\xfea\0:\0", 1, "not UTF-8: invalid start byte"),
-        (b"a: 1\nb: \0", 2, "a character that YAML forbids (U+0000)"),
-        (b'a: 1\nb: "\\0"', 2, "a character that no text here may hold (U+0000)"),
-        (b'a: 1\n"\\0": b', 2, "a character that no text here may hold (U+0000)"),
-        (LAUGHS, 6, "more than 200000 values, aliases expanded"),
-        (b"[" + b"[]," * 250_000 + b"]", 1, "more than 200000 values, aliases expanded"),
-        (LADDER, MAX_DEPTH, "nested more than 64 levels deep, aliases expanded"),
-        (b"a: &a [*a]", 1, "the alias *a names nothing that is complete before it"),
-        (b"*a", 1, "the alias *a names nothing that is complete before it"),
-        (b"[" * 100_000, 1, "nested more than 64 levels deep"),
-        (b"- " * 100_000, 1, "nested more than 64 levels deep"),
-        (b"{a: " * 100_000, 1, "nested more than 64 levels deep"),
-        (b"? " * 100_000, 1, "a key that is a list or a mapping; keys are words"),
-        (b"? [a]\n: b", 1, "a key that is a list or a mapping; keys are words"),
-        (b"a: &k x\n? *k\n: b", 2, "a key that is an alias; keys are words"),
-        (b"? " + b"k" * 1000 + b"\n: b", 1, "a key of more than 200 characters"),
-        (b"a: 1\nb: !!python/object/apply:os.system [ls]", 2, "a YAML tag; tags are not read"),
-        (b"a: !!str 5", 1, "a YAML tag; tags are not read"),
-        (b"a: &a {b: 1}\nc:\n  <<: *a", 3, "a merge key; `<<` is not read"),
-        (b"a: 1\n---\nb: 2", 2, "a second document; one file holds one"),
+        (b"a: 1\nb: \0", 2, "YAML does not allow the character U+0000"),
+        (b'a: 1\nb: "\\0"', 2, "a text must not contain the character U+0000"),
+        (b'a: 1\n"\\0": b', 2, "a text must not contain the character U+0000"),
+        (LAUGHS, 6, "the file has more than 200000 values, with aliases expanded"),
+        (b"[" + b"[]," * 250_000 + b"]", 1, "the file has more than 200000 values, with aliases expanded"),
+        (LADDER, MAX_DEPTH, "the file is nested more than 64 levels deep, with aliases expanded"),
+        (b"a: &a [*a]", 1, "the alias *a has no anchor before it"),
+        (b"*a", 1, "the alias *a has no anchor before it"),
+        (b"[" * 100_000, 1, "the file is nested more than 64 levels deep"),
+        (b"- " * 100_000, 1, "the file is nested more than 64 levels deep"),
+        (b"{a: " * 100_000, 1, "the file is nested more than 64 levels deep"),
+        (b"? " * 100_000, 1, "a key must be a string, not a list or a mapping"),
+        (b"? [a]\n: b", 1, "a key must be a string, not a list or a mapping"),
+        (b"a: &k x\n? *k\n: b", 2, "a key must be a string, not an alias"),
+        (b"? " + b"k" * 1000 + b"\n: b", 1, "the key has more than 200 characters"),
+        (
+            b"a: 1\nb: !!python/object/apply:os.system [ls]",
+            2,
+            "the YAML tag `tag:yaml.org,2002:python/object/apply:os.system` is not supported",
+        ),
+        (b"a: !!str 5", 1, "the YAML tag `tag:yaml.org,2002:str` is not supported"),
+        (b"a: &a {b: 1}\nc:\n  <<: *a", 3, "the merge key `<<` is not supported"),
+        (b"a: 1\n---\nb: 2", 2, "the file contains a second YAML document; only one is allowed"),
         (b"%YAML 9.9\n---\na: 1", 1, "found incompatible YAML document"),
         (
             b"'" + b"\n" * 100_000,
@@ -77,7 +81,7 @@ def test_a_thousand_faults_are_told_as_the_first_hundred() -> None:
     data = b"".join(b"key%d: 1\n" % at for at in range(1000))
     with pytest.raises(InputError) as caught:
         decode_bytes(data, CampaignSpec, file="evil.yaml")
-    assert len(getattr(caught.value, "errors", ())) == MAX_PROBLEMS
+    assert len(getattr(caught.value, "errors", ())) == MAX_ERRORS
 
 
 def make_folder(path: Path) -> None:
@@ -104,9 +108,9 @@ def make_nothing(path: Path) -> None:
 @pytest.mark.parametrize(
     ("make", "what"),
     [
-        (make_folder, "a folder, not a file"),
-        (make_pipe, "not a regular file"),
-        (make_large, "larger than 4 MiB"),
+        (make_folder, "this is a folder, not a file"),
+        (make_pipe, "this is not a regular file"),
+        (make_large, "the file is larger than 4 MiB"),
         (make_loop, "Too many levels of symbolic links"),
         (make_nothing, "No such file or directory"),
     ],

@@ -9,13 +9,15 @@ import pytest
 from proctor.canonical import digest_bytes
 from proctor.errors import InputError
 from proctor.event.outcome import Outcome
-from proctor.ids import FlowId, MissionId, StrategyId
-from proctor.spec.expect import ExpectSpec, Verified
+from proctor.ids import FlowId, MissionId, RuntimeId
+from proctor.spec.expect import ExpectedVerdict, ExpectSpec
 from proctor.spec.load import load_spec
 from proctor.spec.model import FlowSpec, HeadlessRun, MissionSpec, WorkspaceSpec
 from tests.spec.good import GOOD, write
 
 Told: TypeAlias = Callable[[Callable[[], object]], list[Any]]
+
+NOT_AN_ID = "is not an id: write lower-case words and digits, joined by single dashes, at most 64 characters"
 
 
 @pytest.mark.requirement("campaign.matrix")
@@ -29,13 +31,13 @@ def test_a_good_spec_is_loaded_with_the_files_it_names(folder: Path) -> None:
             workspace=WorkspaceSpec(copy="tree"),
             probes=[HeadlessRun(command=["python3", "a.py"], stdout="ok\n", timeout=5)],
             script="say.yaml",
-            expect=ExpectSpec(verified=Verified.NO, outcome=Outcome.TIMED_OUT),
+            expect=ExpectSpec(verified=ExpectedVerdict.NO, outcome=Outcome.TIMED_OUT),
         )
     ]
     assert loaded.spec.flows[0] == FlowSpec(
         id=FlowId("native"),
-        runtime=[StrategyId("one"), StrategyId("two")],
-        options={StrategyId("two"): {"max_turns": 3}},
+        runtime=[RuntimeId("one"), RuntimeId("two")],
+        options={RuntimeId("two"): {"max_turns": 3}},
         env={"LANG": "C", "MAX_TOKENS": "200000", "KEY_FILE": "/run/keys/one.pem"},
     )
     assert (loaded.file, loaded.folder) == (str(path), folder)
@@ -52,12 +54,12 @@ def test_a_good_spec_is_loaded_with_the_files_it_names(folder: Path) -> None:
         (
             "version: 1",
             "version: 2\nfuture: {}",
-            ("spec.version", 1, "version", "this Proctor reads version 1", "Take a newer Proctor for it."),
+            ("spec.version", 1, "version", "this Proctor supports only `version: 1`", "Install a newer Proctor."),
         ),
         (
             "version: 1",
             "version: 0",
-            ("spec.version", 1, "version", "this Proctor reads version 1", "Write `version: 1`."),
+            ("spec.version", 1, "version", "this Proctor supports only `version: 1`", "Write `version: 1`."),
         ),
         (
             "campaign: night",
@@ -66,7 +68,7 @@ def test_a_good_spec_is_loaded_with_the_files_it_names(folder: Path) -> None:
                 "spec.type",
                 2,
                 "campaign",
-                "an id is lower-case words, digits and single dashes, at most 64 characters",
+                f"`Night Run!` {NOT_AN_ID}",
                 "Write `night-run`.",
             ),
         ),
@@ -77,7 +79,7 @@ def test_a_good_spec_is_loaded_with_the_files_it_names(folder: Path) -> None:
                 "spec.type",
                 4,
                 "missions[0].id",
-                "an id is lower-case words, digits and single dashes, at most 64 characters",
+                f"`../../etc` {NOT_AN_ID}",
                 "Write `etc`.",
             ),
         ),
@@ -88,29 +90,29 @@ def test_a_good_spec_is_loaded_with_the_files_it_names(folder: Path) -> None:
                 "spec.type",
                 12,
                 "flows[0].id",
-                "an id is lower-case words, digits and single dashes, at most 64 characters",
+                f"`` {NOT_AN_ID}",
                 None,
             ),
         ),
         (
             "flows:\n",
             "flows:\n  - {id: native, runtime: [one]}\n",
-            ("spec.duplicate-id", 13, "flows[1].id", "`native` is already on line 12", None),
+            ("spec.duplicate-id", 13, "flows[1].id", "the id `native` is already used on line 12", None),
         ),
         (
             "missions:\n",
             "missions:\n  - {id: fix-it, prompt: x, script: say.yaml}\n",
-            ("spec.duplicate-id", 5, "missions[1].id", "`fix-it` is already on line 4", None),
+            ("spec.duplicate-id", 5, "missions[1].id", "the id `fix-it` is already used on line 4", None),
         ),
         (
             "script: say.yaml",
             "script: sya.yaml",
-            ("spec.missing-file", 9, "missions[0].script", "there is no `sya.yaml`", "Did you mean `say.yaml`?"),
+            ("spec.missing-file", 9, "missions[0].script", "`sya.yaml` does not exist", "Did you mean `say.yaml`?"),
         ),
         (
             "script: say.yaml",
             "script: tree",
-            ("spec.unreadable", 9, "missions[0].script", "`tree`: a folder, not a file", None),
+            ("spec.unreadable", 9, "missions[0].script", "`tree` cannot be read: this is a folder, not a file", None),
         ),
         (
             "{copy: tree}",
@@ -120,7 +122,7 @@ def test_a_good_spec_is_loaded_with_the_files_it_names(folder: Path) -> None:
                 6,
                 "missions[0].workspace.copy",
                 "`say.yaml` is a file, not a folder",
-                "Paths start from the spec's folder, {folder}.",
+                "Paths are relative to the spec's folder, {folder}.",
             ),
         ),
         (
@@ -130,8 +132,8 @@ def test_a_good_spec_is_loaded_with_the_files_it_names(folder: Path) -> None:
                 "spec.missing-file",
                 6,
                 "missions[0].workspace.copy",
-                "there is no `nowhere/at/all`",
-                "Paths start from the spec's folder, {folder}.",
+                "`nowhere/at/all` does not exist",
+                "Paths are relative to the spec's folder, {folder}.",
             ),
         ),
         (
@@ -141,8 +143,8 @@ def test_a_good_spec_is_loaded_with_the_files_it_names(folder: Path) -> None:
                 "spec.unsupported",
                 6,
                 "missions[0].workspace.copy",
-                "the workspace holds spec.yaml, which the agent must never see",
-                "Move the workspace into a folder of its own, beside the spec and the scripts.",
+                "the workspace `tree/..` contains spec.yaml, which the agent must not see",
+                "Move the workspace to a separate folder, beside the spec and the scripts.",
             ),
         ),
         (
@@ -152,7 +154,7 @@ def test_a_good_spec_is_loaded_with_the_files_it_names(folder: Path) -> None:
                 "spec.missing-key",
                 4,
                 "missions[0].script",
-                "a scripted model needs the mission's `script`",
+                "a flow uses the scripted model, which needs the mission's `script`",
                 "Add `script: scripts/….yaml`, or give every flow a real model.",
             ),
         ),
@@ -163,8 +165,8 @@ def test_a_good_spec_is_loaded_with_the_files_it_names(folder: Path) -> None:
                 "spec.unsupported",
                 8,
                 "missions[0].expect.verified",
-                "without a probe nothing is ever verified, nor found wrong",
-                "Add a probe, or expect `unknown`.",
+                "`verified: no` needs a probe, and the mission has none",
+                "Add a probe, or write `verified: unknown`.",
             ),
         ),
         (
@@ -174,24 +176,30 @@ def test_a_good_spec_is_loaded_with_the_files_it_names(folder: Path) -> None:
                 "spec.type",
                 8,
                 "missions[0].probes[0].timeout",
-                "not a duration: write it like 90s, 2m, 500ms or 1h",
+                "`soon` is not a duration: write it like 90s, 2m, 500ms or 1h",
                 None,
             ),
         ),
         (
             "turn: 90s",
             "turn: 0",
-            ("spec.type", 16, "limits.turn", "a duration is at least 1ms and at most a week (168h), found 0", None),
+            ("spec.type", 16, "limits.turn", "`0` is out of range: write a duration from 1ms to one week (168h)", None),
         ),
         (
             "stall: 500ms",
             "stall: -1",
-            ("spec.type", 16, "limits.stall", "not a duration: write it like 90s, 2m, 500ms or 1h", None),
+            ("spec.type", 16, "limits.stall", "`-1` is not a duration: write it like 90s, 2m, 500ms or 1h", None),
         ),
         (
             "two: {max_turns: 3}",
             "tow: {max_turns: 3}",
-            ("spec.unknown-key", 14, "flows[0].options.tow", "no runtime of this flow", "Did you mean `two`?"),
+            (
+                "spec.unknown-key",
+                14,
+                "flows[0].options.tow",
+                "the flow does not use the runtime `tow`",
+                "Did you mean `two`?",
+            ),
         ),
         (
             "two: {max_turns: 3}",
@@ -200,14 +208,14 @@ def test_a_good_spec_is_loaded_with_the_files_it_names(folder: Path) -> None:
                 "spec.unknown-key",
                 14,
                 "flows[0].options.auto",
-                "`auto` is no runtime, and has no options",
-                "Give them under the id of a runtime that it may come to.",
+                "`auto` is not a runtime, so it has no options",
+                "Write the options under the id of a runtime.",
             ),
         ),
         (
             "LANG: C",
             "A=B: C",
-            ("spec.type", 15, 'flows[0].env["A=B"]', "not a name that a variable can have", None),
+            ("spec.type", 15, 'flows[0].env["A=B"]', "`A=B` is not a valid variable name", None),
         ),
         (
             "runtime: [one, two]",
@@ -216,7 +224,7 @@ def test_a_good_spec_is_loaded_with_the_files_it_names(folder: Path) -> None:
                 "policy.shared-full-access",
                 14,
                 "flows[0].sandbox",
-                "a shared server cannot clean up what one session left running",
+                "`danger-full-access` needs `isolation: process`: a shared server cannot end escaped processes",
                 "Write `isolation: process`.",
             ),
         ),
@@ -287,7 +295,7 @@ def test_a_script_inside_a_workspace_is_refused(folder: Path, told: Told) -> Non
         (
             "spec.unsupported",
             "missions[0].workspace.copy",
-            "the workspace holds say.yaml, which the agent must never see",
+            "the workspace `tree` contains say.yaml, which the agent must not see",
         )
     ]
 
@@ -310,7 +318,7 @@ def test_a_workspace_that_cannot_be_looked_at_is_unreadable(folder: Path, told: 
     name = "x" * 300
     path = write(folder, GOOD.replace("{copy: tree}", f"{{copy: {name}}}"))
     assert [(code, line, what) for code, line, _, what, _ in told(lambda: load_spec(path))] == [
-        ("spec.unreadable", 6, f"`{name}`: File name too long")
+        ("spec.unreadable", 6, f"`{name}` cannot be read: File name too long")
     ]
 
 
@@ -327,7 +335,7 @@ def test_full_access_is_granted_to_a_process_of_its_own(folder: Path) -> None:
 def test_secrets_are_names_of_variables(folder: Path, told: Told) -> None:
     path = write(folder, GOOD.replace("[OPENAI_API_KEY]", "[my key]"))
     assert [(code, key, what) for code, _, key, what, _ in told(lambda: load_spec(path))] == [
-        ("spec.type", "secrets[0]", "not the name of an environment variable")
+        ("spec.type", "secrets[0]", "this is not the name of an environment variable")
     ]
 
 

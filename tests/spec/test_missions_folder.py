@@ -12,8 +12,8 @@ from proctor.errors import CollectedInputError, InputError
 from proctor.ids import MissionId
 from proctor.spec.expect import ExpectSpec
 from proctor.spec.load import load_built, load_spec
-from proctor.spec.marked import MAX_FILE_BYTES
 from proctor.spec.model import MissionSpec, WorkspaceSpec
+from proctor.spec.source_file import MAX_FILE_BYTES
 
 SPEC = """\
 version: 1
@@ -138,13 +138,13 @@ def test_a_bad_name_is_told_with_one_that_would_do(spec: Folder) -> None:
     path = spec(README="---\nscript: say.yaml\n---\nGo.\n")
     with pytest.raises(InputError) as caught:
         load_spec(path)
-    assert caught.value.suggestion == "Call it `readme.md`, or move it out of the folder."
+    assert caught.value.suggestion == "Rename the file to `readme.md`, or move it out of the folder."
 
 
 def test_a_secret_written_out_in_a_mission_file_is_refused_and_not_repeated(spec: Folder) -> None:
     path = spec(fix="---\nscript: say.yaml\n---\nLog in.\nUse sk-proj-4f9a8b7c6d5e4f3a.\n")
     assert refusals(path) == [
-        ("spec.secret-literal", "missions/fix.md", 4, "this looks like a secret, written out"),
+        ("spec.secret-literal", "missions/fix.md", 4, "the value looks like a secret"),
     ]
 
 
@@ -164,9 +164,9 @@ def test_links_that_lead_in_circles_huge_files_and_folders_named_like_missions_a
         ("spec.unreadable", "missions/a.md", None, "Too many levels of symbolic links"),
         ("spec.unreadable", "missions/b.md", None, "Too many levels of symbolic links"),
         ("spec.unreadable", "missions/c.md", None, "No such file or directory"),
-        ("spec.unreadable", "missions/d.md", None, "a folder, not a file"),
-        ("spec.unreadable", "missions/e.md", None, "larger than 4 MiB"),
-        ("spec.unreadable", "missions/f.md", None, "not a regular file"),
+        ("spec.unreadable", "missions/d.md", None, "this is a folder, not a file"),
+        ("spec.unreadable", "missions/e.md", None, "the file is larger than 4 MiB"),
+        ("spec.unreadable", "missions/f.md", None, "this is not a regular file"),
     ]
 
 
@@ -191,10 +191,10 @@ def _empty(missions: Path) -> None:
 @pytest.mark.parametrize(
     ("make", "code", "what"),
     [
-        (_missing, "spec.missing-file", "there is no `missions`"),
+        (_missing, "spec.missing-file", "`missions` does not exist"),
         (_a_file, "spec.missing-file", "`missions` is a file, not a folder"),
-        (_a_circle, "spec.unreadable", "`missions`: Too many levels of symbolic links"),
-        (_empty, "spec.missing-file", "`missions` holds no mission: no file whose name ends in .md"),
+        (_a_circle, "spec.unreadable", "`missions` cannot be read: Too many levels of symbolic links"),
+        (_empty, "spec.missing-file", "the folder `missions` contains no mission: no file name ends in .md"),
     ],
 )
 def test_a_folder_that_holds_no_missions_is_told_at_its_line_of_the_spec(
@@ -216,7 +216,7 @@ def test_a_folder_that_may_not_be_read_is_told(spec: Folder, folder: Path, monke
         return real(place)
 
     monkeypatch.setattr(os, "scandir", deny)
-    assert refusals(path) == [("spec.unreadable", "spec.yaml", 3, "`missions`: Permission denied")]
+    assert refusals(path) == [("spec.unreadable", "spec.yaml", 3, "`missions` cannot be read: Permission denied")]
 
 
 def test_a_workspace_that_holds_the_mission_files_is_refused(spec: Folder, folder: Path) -> None:
@@ -226,6 +226,6 @@ def test_a_workspace_that_holds_the_mission_files_is_refused(spec: Folder, folde
             "spec.unsupported",
             "missions/fix.md",
             4,
-            "the workspace holds fix.md, which the agent must never see",
+            "the workspace `missions` contains fix.md, which the agent must not see",
         )
     ]

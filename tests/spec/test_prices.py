@@ -83,8 +83,8 @@ def test_what_an_attempt_cost(folder: Path, model: str, tokens: Tokens | None, u
             'models["openai/gpt-x"].input',
             "expected a number <= 1000000.0, found 1e+308",
         ),
-        ("input: 1.25, ", "", 4, 'models["openai/gpt-x"].input', "`input` is missing"),
-        ("output: 10", "outptu: 10", 4, 'models["openai/gpt-x"].outptu', "an unknown key"),
+        ("input: 1.25, ", "", 4, 'models["openai/gpt-x"].input', "required key `input` is missing"),
+        ("output: 10", "outptu: 10", 4, 'models["openai/gpt-x"].outptu', "unknown key `outptu`"),
     ],
 )
 def test_what_is_wrong_in_a_price_file_is_told_with_its_line(
@@ -111,8 +111,8 @@ def test_a_budget_that_has_its_prices_is_taken(folder: Path) -> None:
                 "spec.missing-key",
                 7,
                 "limits.usd",
-                "a budget needs prices, and there are none",
-                "Add `prices:` with a file that says what the models' tokens cost, or take the limit out.",
+                "`limits.usd` needs the key `prices`",
+                "Add `prices:` with the path of a price file, or remove the limit.",
             ),
         ),
         (
@@ -122,14 +122,14 @@ def test_a_budget_that_has_its_prices_is_taken(folder: Path) -> None:
                 "spec.missing-key",
                 6,
                 "flows[1].model",
-                "`limits.usd` needs the price of openai/gpt-y, and prices.yaml has none",
-                "It has `openai/gpt-x`: is that the one?",
+                "`limits.usd` needs the price of `openai/gpt-y`, which prices.yaml does not have",
+                "Did you mean `openai/gpt-x`?",
             ),
         ),
         (
             "prices: prices.yaml",
             "prices: price.yaml",
-            ("spec.missing-file", 8, "prices", "there is no `price.yaml`", "Did you mean `prices.yaml`?"),
+            ("spec.missing-file", 8, "prices", "`price.yaml` does not exist", "Did you mean `prices.yaml`?"),
         ),
     ],
 )

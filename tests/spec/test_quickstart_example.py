@@ -7,7 +7,7 @@ from pathlib import Path
 from proctor.event.claim import claim_in
 from proctor.model.script import Patch, load_script
 from proctor.model.wire import Text
-from proctor.spec.expect import Verified
+from proctor.spec.expect import ExpectedVerdict
 from proctor.spec.load import LoadedSpec, load_spec
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -19,10 +19,10 @@ def load() -> LoadedSpec:
 
 def test_the_quickstart_expects_one_fix_to_be_real_and_one_to_be_only_claimed() -> None:
     assert {mission.id: mission.expect.verified for mission in load().missions} == {
-        "ask": Verified.UNKNOWN,
-        "shell": Verified.UNKNOWN,
-        "fix": Verified.YES,
-        "claim": Verified.NO,
+        "ask": ExpectedVerdict.UNKNOWN,
+        "shell": ExpectedVerdict.UNKNOWN,
+        "fix": ExpectedVerdict.YES,
+        "claim": ExpectedVerdict.NO,
     }
 
 

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from proctor.errors import InputError
 from proctor.ids import MissionId
-from proctor.spec.load import Given, load_spec
+from proctor.spec.campaign_options import SelectSpec
+from proctor.spec.load import SpecOverrides, load_spec
 from proctor.spec.model import MissionSpec
-from proctor.spec.running import SelectSpec
 from proctor.spec.select import select
 from tests.spec.good import write
 
@@ -58,30 +58,35 @@ def test_a_selection_leaves(wanted: SelectSpec, ids: str) -> None:
         (
             SelectSpec(ids=["ask", "fix-totle"]),
             "ids[1]",
-            "no mission is called `fix-totle`",
+            "no mission has the id `fix-totle`",
             "Did you mean `fix-total`?",
         ),
         (
             SelectSpec(ids=["zzz"]),
             "ids[0]",
-            "no mission is called `zzz`",
+            "no mission has the id `zzz`",
             "Missions: fix-greeting, fix-total, ask, refactor.",
         ),
         (
             SelectSpec(globs=["test-*"]),
             "globs[0]",
-            "no mission fits `test-*`",
+            "no mission's id matches `test-*`",
             "Missions: fix-greeting, fix-total, ask, refactor.",
         ),
         (SelectSpec(tags=["quik"]), "tags[0]", "no mission has the tag `quik`", "Did you mean `quick`?"),
-        (SelectSpec(range="5-9"), "range", "`5-9` begins after the last mission", "Write a range within 1-4."),
-        (SelectSpec(range="3-2"), "range", "`3-2` is no range: write it like 2-5 or 7, counting from 1", None),
-        (SelectSpec(range="0"), "range", "`0` is no range: write it like 2-5 or 7, counting from 1", None),
-        (SelectSpec(range="a-b"), "range", "`a-b` is no range: write it like 2-5 or 7, counting from 1", None),
+        (
+            SelectSpec(range="5-9"),
+            "range",
+            "the range `5-9` begins after the last mission",
+            "Write a range within 1-4.",
+        ),
+        (SelectSpec(range="3-2"), "range", "`3-2` is not a range: write it like 2-5 or 7, counting from 1", None),
+        (SelectSpec(range="0"), "range", "`0` is not a range: write it like 2-5 or 7, counting from 1", None),
+        (SelectSpec(range="a-b"), "range", "`a-b` is not a range: write it like 2-5 or 7, counting from 1", None),
         (
             SelectSpec(ids=["ask"], tags=["slow"]),
             None,
-            "each part fits some mission, but no mission fits them all: fix-greeting, fix-total, ask, refactor",
+            "no mission matches all parts of the selection: fix-greeting, fix-total, ask, refactor",
             None,
         ),
     ],
@@ -139,11 +144,11 @@ select: {tags: [quick]}
 def test_what_is_asked_for_narrows_what_the_spec_selects(folder: Path, told: Told) -> None:
     path = write(folder, SPEC)
     loaded = load_spec(path)
-    assert ([each.id for each in loaded.missions], loaded.given) == (["a", "b"], Given())
-    second = load_spec(path, given=Given(select=SelectSpec(range="2")))
-    assert ([each.id for each in second.missions], second.given.select) == (["b"], SelectSpec(range="2"))
-    assert told(lambda: load_spec(path, given=Given(select=SelectSpec(ids=["c"])))) == [
-        ("spec.selection", None, "ids[0]", "no mission is called `c`", "Missions: a, b.")
+    assert ([each.id for each in loaded.missions], loaded.overrides) == (["a", "b"], SpecOverrides())
+    second = load_spec(path, overrides=SpecOverrides(select=SelectSpec(range="2")))
+    assert ([each.id for each in second.missions], second.overrides.select) == (["b"], SelectSpec(range="2"))
+    assert told(lambda: load_spec(path, overrides=SpecOverrides(select=SelectSpec(ids=["c"])))) == [
+        ("spec.selection", None, "ids[0]", "no mission has the id `c`", "Missions: a, b.")
     ]
 
 

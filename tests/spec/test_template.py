@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from proctor.ids import FlowId
 from proctor.plan.expand import expand
 from proctor.plan.model import Contents
-from proctor.spec.load import Given, load_spec
-from proctor.spec.running import SelectSpec
+from proctor.spec.campaign_options import SelectSpec
+from proctor.spec.load import SpecOverrides, load_spec
 from proctor.spec.template import TOKENS, parse_template
 from tests.spec.good import write
 
@@ -41,7 +41,7 @@ def path(folder: Path) -> Path:
 @pytest.mark.requirement("campaign.matrix")
 def test_a_prompt_goes_through_the_flows_template_or_the_campaigns(path: Path) -> None:
     loaded = load_spec(path)
-    assert {(m.id, f.id): loaded.asked(m, f.id).prompt for m in loaded.missions for f in loaded.spec.flows} == {
+    assert {(m.id, f.id): loaded.mission_for(m, f.id).prompt for m in loaded.missions for f in loaded.spec.flows} == {
         ("a", "plain"): "night 1/a on plain []\nSay {{flow}}.\n",
         ("a", "terse"): "Say {{flow}}. Be brief.",
         ("b", "plain"): "night 2/b on plain [quick, slow]\nFix it.\n",
@@ -50,42 +50,42 @@ def test_a_prompt_goes_through_the_flows_template_or_the_campaigns(path: Path) -
     assert sorted(loaded.sources) == ["careful.txt", "terse.txt"]
 
 
-def test_a_selection_changes_neither_prompts_nor_cells(path: Path) -> None:
-    def cells(select: SelectSpec) -> dict[str, str]:
-        loaded = load_spec(path, given=Given(select=select))
+def test_a_selection_changes_neither_prompts_nor_trials(path: Path) -> None:
+    def trials(select: SelectSpec) -> dict[str, str]:
+        loaded = load_spec(path, overrides=SpecOverrides(select=select))
         contents = Contents(scripts=loaded.script_digests, workspaces={})
         plan = expand(loaded.spec, missions=loaded.missions, digests=contents, prompts=loaded.prompts)
-        return {cell.id: cell.digest for cell in plan.cells}
+        return {trial.id: trial.digest for trial in plan.trials}
 
-    everything, second = cells(SelectSpec()), cells(SelectSpec(range="2"))
+    everything, second = trials(SelectSpec()), trials(SelectSpec(range="2"))
     assert second == {id_: digest for id_, digest in everything.items() if id_.startswith("b.")} != {}
 
 
-def test_another_template_makes_other_cells_of_the_flows_that_use_it(path: Path, folder: Path) -> None:
-    def cells() -> dict[str, str]:
+def test_another_template_makes_other_trials_of_the_flows_that_use_it(path: Path, folder: Path) -> None:
+    def trials() -> dict[str, str]:
         loaded = load_spec(path)
         contents = Contents(scripts=loaded.script_digests, workspaces={})
         plan = expand(loaded.spec, missions=loaded.missions, digests=contents, prompts=loaded.prompts)
-        return {cell.id: cell.digest for cell in plan.cells}
+        return {trial.id: trial.digest for trial in plan.trials}
 
-    before = cells()
+    before = trials()
     (folder / "terse.txt").write_text("{{prompt}} Be very brief.")
-    after = cells()
+    after = trials()
     assert {id_ for id_ in before if before[id_] != after[id_]} == {"a.terse.r1", "b.terse.r1"}
 
 
 @pytest.mark.parametrize(
     ("text", "line", "what", "suggestion"),
     [
-        ("one\n{{promt}}", 2, "`{{promt}}` is no token", "Did you mean `prompt`?"),
-        ("{{prompt}} {{x}}", 1, "`{{x}}` is no token", "Tokens: prompt, mission, flow, campaign, tags, index."),
-        ("{{prompt}} {{}}", 1, "`{{}}` is no token", "Tokens: prompt, mission, flow, campaign, tags, index."),
-        ("{{prompt}}\n\n{{flow\n}}", 3, "`{{` opens a token that is not closed on its line", "Close it by `}}`."),
-        ("{{prompt}} {{", 1, "`{{` opens a token that is not closed on its line", "Close it by `}}`."),
+        ("one\n{{promt}}", 2, "unknown token `{{promt}}`", "Did you mean `prompt`?"),
+        ("{{prompt}} {{x}}", 1, "unknown token `{{x}}`", "Tokens: prompt, mission, flow, campaign, tags, index."),
+        ("{{prompt}} {{}}", 1, "unknown token `{{}}`", "Tokens: prompt, mission, flow, campaign, tags, index."),
+        ("{{prompt}}\n\n{{flow\n}}", 3, "`{{` opens a token that is not closed on its line", "Close it with `}}`."),
+        ("{{prompt}} {{", 1, "`{{` opens a token that is not closed on its line", "Close it with `}}`."),
         (
             "{{mission}}",
             1,
-            "nowhere does it say `{{prompt}}`, so all missions would be asked the same",
+            "the template has no `{{prompt}}`, so that all missions would have the same prompt",
             "Add `{{prompt}}`.",
         ),
     ],

@@ -48,10 +48,10 @@ def test_a_secret_written_out_is_refused_and_not_repeated(
 ) -> None:
     path = write(folder, GOOD.replace(old, new))
     [(code, *place, what, suggestion)] = told(lambda: load_spec(path))
-    assert (code, place, what) == ("spec.secret-literal", [line, key], "this looks like a secret, written out")
+    assert (code, place, what) == ("spec.secret-literal", [line, key], "the value looks like a secret")
     if ".env." in key:
         assert suggestion == (
-            "Take it out, set the variable for Proctor itself, and list its name under the flow's `forward:`."
+            "Remove it, set the variable in Proctor's environment, and list its name under the flow's `forward:`."
         )
     else:
         assert suggestion == "Put the value in an environment variable and list the variable's name under `secrets:`."
@@ -83,7 +83,7 @@ def test_a_secret_written_out_in_python_is_refused_like_one_in_a_file(folder: Pa
     [(code, _, key, what, _)] = told(lambda: load_built(built, name="session", folder=folder))
     assert (code, key, what) == (
         *("spec.secret-literal", "flows[0].env.DB_PASS"),
-        "this looks like a secret, written out",
+        "the value looks like a secret",
     )
 
 
@@ -96,7 +96,7 @@ def test_the_key_of_a_model_belongs_to_the_login_and_is_not_forwarded(
         text += f"model: {{provider: {model}, name: m}}\nlogin: api-key\n"
     [(code, _, key, _, suggestion)] = told(lambda: load_spec(write(folder, text)))
     assert (code, key) == ("spec.secret-literal", f"flows[0].env.{name}")
-    assert suggestion == f"Take it out, set {name} for Proctor itself, and write `login: api-key`, which hands it on."
+    assert suggestion == f"Remove it, set {name} in Proctor's environment, and write `login: api-key` to pass it on."
 
 
 @pytest.mark.parametrize(

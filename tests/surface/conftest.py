@@ -1,4 +1,4 @@
-"""The quickstart, run once a session by the real command on the real agent; each test works on a copy."""
+"""The quickstart, run once per session by the real command on the real agent; each test works on a copy."""
 
 import io
 import json
@@ -16,6 +16,7 @@ import pytest
 
 from proctor.surface.cli.app import answer
 from tests.lab import Lab
+from tests.made_once import made_once
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "quickstart.yaml"
 
@@ -80,8 +81,12 @@ def started(lab: Lab, *words: str) -> "Iterator[Popen[str]]":
 
 @pytest.fixture(scope="session")
 def _ran(tmp_path_factory: pytest.TempPathFactory) -> Quickstart:
-    lab = Lab(tmp_path_factory.mktemp("quickstart"))
-    return Quickstart(lab, lab.proctor("run", str(EXAMPLE)))
+    def run(folder: Path) -> None:
+        said = Lab(folder).proctor_process("run", str(EXAMPLE))
+        (folder / "said.json").write_text(json.dumps([said.returncode, said.stdout, said.stderr]))
+
+    folder = made_once(tmp_path_factory, "quickstart", run)
+    return Quickstart(Lab(folder), CompletedProcess((), *json.loads((folder / "said.json").read_text())))
 
 
 @pytest.fixture

@@ -2,15 +2,17 @@
 
 import json
 
+import msgspec
 import pytest
 
+from proctor.evidence.summary import AttemptSummary
 from tests.surface.conftest import Quickstart, ask
 
 pytestmark = pytest.mark.real_agent
 
 KEYS = (
-    "attemptId runId campaignId cell missionId flowId repeat n isSuperseded runtime state outcome code bucket "
-    "retryable todo claimed verified expectationMet toolCalls tokens usd durationMs dir problems"
+    "attemptId runId campaignId trial missionId flowId repeat n isSuperseded runtimeId state code bucket retryable "
+    "todo detail summary tokens usd dir evidence findings"
 ).split()
 
 
@@ -20,29 +22,32 @@ def test_a_listing_is_one_array_of_rows_with_every_key(quickstart: Quickstart) -
     assert (said.returncode, said.stderr, list(listing)) == (0, "", ["attempts"])
     assert [list(row) for row in listing["attempts"]] == [KEYS] * 4
     [fix] = [row for row in listing["attempts"] if row["missionId"] == "fix"]
-    assert {key: fix[key] for key in KEYS if key not in ("runId", "campaignId", "tokens", "durationMs")} == {
+    assert {key: fix[key] for key in KEYS if key not in ("runId", "campaignId", "tokens", "summary")} == {
         "attemptId": "fix.codex.r1.1",
-        "cell": "fix.codex.r1",
+        "trial": "fix.codex.r1",
         "missionId": "fix",
         "flowId": "codex",
         "repeat": 1,
         "n": 1,
         "isSuperseded": False,
-        "runtime": "codex_app_server",
+        "runtimeId": "codex_app_server",
         "state": "sealed",
-        "outcome": "completed",
         "code": None,
         "bucket": None,
         "retryable": None,
         "todo": None,
-        "claimed": True,
-        "verified": True,
-        "expectationMet": True,
-        "toolCalls": 2,
+        "detail": None,
         "usd": 0.0,
         "dir": str(quickstart.folder("fix")),
-        "problems": [],
+        "evidence": "unchecked",
+        "findings": [],
     }
+    summary = fix["summary"]
+    assert list(summary) == [field.encode_name for field in msgspec.structs.fields(AttemptSummary)]
+    ending = {"outcome": "completed", "code": None, "claimed": True, "verified": True, "toolCalls": 2}
+    assert ending.items() <= summary.items()
+    assert summary["expectation"] == {"met": True, "misses": []}
+    assert summary["tokens"]["total"] == fix["tokens"]
 
 
 def test_show_gives_every_artifact_as_it_stands(quickstart: Quickstart) -> None:
@@ -60,7 +65,7 @@ def test_show_gives_every_artifact_as_it_stands(quickstart: Quickstart) -> None:
     }
     assert shown["workspaceDiff"] == (folder / "workspace.diff").read_text()
     assert [call["name"] for call in shown["toolCalls"]] == ["shell", "patch"]
-    assert shown["problems"] == []
+    assert shown["findings"] == []
     assert "tool.calls.jsonl\n{" in ask(quickstart.lab, "attempt", "show", "fix").stdout
 
 
@@ -80,4 +85,4 @@ def test_explain_tells_what_was_asked_done_claimed_and_verified(quickstart: Quic
     story = ask(quickstart.lab, "attempt", "explain", "fix", "--json").json
     assert (story["claimed"], story["verified"], story["evidence"], story["isLocked"]) == (True, True, "valid", True)
     assert story["changes"] == [{"file": "greet.py", "added": 1, "removed": 1}]
-    assert story["trials"] == [{"index": 0, "argv": ["python3", "greet.py"], "before": "fail", "after": "pass"}]
+    assert story["probes"] == [{"index": 0, "argv": ["python3", "greet.py"], "before": "fail", "after": "pass"}]

@@ -30,7 +30,7 @@ def campaign_of(quickstart: Quickstart) -> CampaignPaths:
 
 
 def told(found: dict[str, Any]) -> Told:
-    return {(problem["code"], problem["file"]) for each in found["examined"] for problem in each["problems"]}
+    return {(finding["code"], finding["file"]) for each in found["examined"] for finding in each["findings"]}
 
 
 def append(path: Path, text: str = "# more\n") -> None:
@@ -44,8 +44,13 @@ def read(path: Path) -> dict[str, Any]:
 
 def forge_rows(paths: CampaignPaths, **changes: Any) -> None:
     """The report tells another ending, and RESULTS.md tells it too."""
-    alter_json(paths.report, attempts=[{**row, **changes} for row in read(paths.report)["attempts"]])
+    alter_json(paths.report, attempts=[_changed(row, changes) for row in read(paths.report)["attempts"]])
     render(paths)
+
+
+def _changed(row: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
+    inner = {name: value for name, value in changes.items() if name in row["summary"]}
+    return {**row, **changes} if not inner else {**row, "summary": {**row["summary"], **inner}}
 
 
 def forge_whole(paths: CampaignPaths, **changes: Any) -> None:
@@ -131,8 +136,8 @@ DAMAGES: dict[str, tuple[Damage, Told]] = {
         lambda paths: (paths.folder / "RESULTS-2.md").write_text("# all is well\n"),
         {("evidence.extra-file", "RESULTS-2.md")},
     ),
-    "another cell in the ledger": (
-        change_ledger("update cell set digest = 'sha256:0' where mission = 'fix'"),
+    "another trial in the ledger": (
+        change_ledger("update trial set digest = 'sha256:0' where mission = 'fix'"),
         {("evidence.ledger", "ledger.db")},
     ),
 }
@@ -165,7 +170,7 @@ def test_signed_attempts_do_not_make_a_forged_report_whole(quickstart: Quickstar
     forge_rows(campaign, verified=True)
     said = ask(lab, "verify", campaign.folder.name, *signed, "--json")
     assert (said.code, told(said.json["evidence"])) == (5, REPORT)
-    assert said.json["established"][0] == "invalid: nothing that it says is established"
+    assert said.json["established"][0] == "invalid: nothing is established"
 
 
 def forget_the_report(paths: CampaignPaths) -> None:

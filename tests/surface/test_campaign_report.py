@@ -77,7 +77,7 @@ def test_torn_missing_and_altered_evidence_is_told_by_a_strict_report_and_not_sc
     (quickstart.folder("shell") / "transcript.jsonl").unlink()
     flip_a_byte(quickstart.folder("claim") / "probes.jsonl")
     said = ask(lab, "campaign", "report", "--strict", "--json")
-    told = {each["attemptId"]: {problem["code"] for problem in each["problems"]} for each in said.json["damaged"]}
+    told = {each["attemptId"]: {finding["code"] for finding in each["findings"]} for each in said.json["damaged"]}
     assert said.code == 5
     assert {"evidence.digest", "evidence.torn"} <= told["ask.codex.r1.1"]
     assert "evidence.missing-file" in told["shell.codex.r1.1"]
@@ -93,10 +93,13 @@ def test_torn_missing_and_altered_evidence_is_told_by_a_strict_report_and_not_sc
 
 
 def test_a_ledger_that_tells_another_ending_is_caught_by_a_strict_report(quickstart: Quickstart) -> None:
-    change_ledger(campaign_of(quickstart.lab), "update attempt set verified = 1 where id = 'claim.codex.r1.1'")
+    change_ledger(
+        campaign_of(quickstart.lab),
+        "update attempt set summary = json_set(summary, '$.verified', json('true')) where id = 'claim.codex.r1.1'",
+    )
     said = ask(quickstart.lab, "campaign", "report", "--strict", "--json")
     [damaged] = said.json["damaged"]
-    assert (said.code, damaged["attemptId"], damaged["problems"][0]["code"]) == (
+    assert (said.code, damaged["attemptId"], damaged["findings"][0]["code"]) == (
         5,
         "claim.codex.r1.1",
         "evidence.ledger",
@@ -127,14 +130,14 @@ def test_a_whole_campaign_with_strict_evidence_may_be_published(quickstart: Quic
 
 
 def untry(paths: CampaignPaths) -> None:
-    """As a kill leaves it before the last cell."""
+    """As a kill leaves it before the last trial."""
     change_ledger(paths, "delete from attempt where id = 'fix.codex.r1.1'")
     [folder] = (paths.folder.parent.parent / "runs").glob("*/attempts/fix.codex.r1.1")
     shutil.rmtree(folder)
 
 
 def forget_everything(paths: CampaignPaths) -> None:
-    change_ledger(paths, "delete from attempt", "delete from cell")
+    change_ledger(paths, "delete from attempt", "delete from trial")
 
 
 def claim_to_be_a_canary(paths: CampaignPaths) -> None:
@@ -157,11 +160,14 @@ def forge_the_verdict(paths: CampaignPaths) -> None:
     [folder] = (paths.folder.parent.parent / "runs").glob("*/attempts/claim.codex.r1.1")
     alter_json(folder / "attempt.report.json", verified=True)
     reseal(AttemptPaths(folder))
-    change_ledger(paths, "update attempt set verified = 1 where id = 'claim.codex.r1.1'")
+    change_ledger(
+        paths,
+        "update attempt set summary = json_set(summary, '$.verified', json('true')) where id = 'claim.codex.r1.1'",
+    )
 
 
 OBSTACLES: dict[str, tuple[Callable[[CampaignPaths], None], int, set[str]]] = {
-    "a cell without a result": (untry, 5, {"publish.incomplete", "evidence.report", "evidence.counts"}),
+    "a trial without a result": (untry, 5, {"publish.incomplete", "evidence.report", "evidence.counts"}),
     "nothing at all": (forget_everything, 5, {"publish.vacuous", "publish.gate", "evidence.report", "evidence.ledger"}),
     "a canary": (claim_to_be_a_canary, 5, {"publish.canary", "evidence.plan"}),
     "another snapshot": (change_the_snapshot, 5, {"evidence.plan"}),
@@ -188,8 +194,8 @@ def test_each_reason_has_what_to_do_about_it_below(quickstart: Quickstart, monke
     assert lines[:4] == [
         f"{paths.folder.name} may not be published:",
         f"  publish.canary      {paths.folder.name} is a canary",
-        "    to do             Run the campaign, and check that.",
-        "  publish.incomplete  1 cell of 4 without a result: fix.codex.r1",
+        "    to do             Run the whole campaign and check that one.",
+        "  publish.incomplete  1 trial of 4 without a result: fix.codex.r1",
     ]
     assert lines[4].startswith("    to do             Run `proctor campaign resume")
     assert any(f"{quickstart.lab.root}`:" in line for line in lines), "a path can be copied whole"
@@ -224,7 +230,7 @@ def test_what_the_policy_of_a_flow_denies_is_on_record_and_blocks_the_campaign(l
     [paths] = lab.attempts().values()
     [violation] = report_of(paths).policy_violations or ()
     assert violation.endswith(": command:echo looking is denied by command:echo *")
-    assert (said.returncode, row["expectationMet"], report["verdict"]) == (1, True, "judged no")
+    assert (said.returncode, row["summary"]["expectation"]["met"], report["verdict"]) == (1, True, "judged no")
     assert gates == {
         "coverage": [],
         "trace": ["its trace shows no change in the workspace"],
@@ -236,5 +242,5 @@ def test_what_the_policy_of_a_flow_denies_is_on_record_and_blocks_the_campaign(l
     reseal(paths)
     said = lab.proctor("validate", "--strict", str(paths.folder), "--json")
     [examined] = msgspec.json.decode(said.stdout)["examined"]
-    told = sorted(problem["detail"].split()[0] for problem in examined["problems"])
+    told = sorted(finding["detail"].split()[0] for finding in examined["findings"])
     assert (said.returncode, told) == (5, ["has_changed_files", "policy_violations"])

@@ -13,16 +13,17 @@ from proctor import __version__
 from proctor.errors import Exit
 from proctor.evidence.layout import render_artifact
 from proctor.evidence.proofs import ProofRow, add_proofs, read_proofs
-from proctor.ids import StrategyId
-from proctor.runtime.capability import Claims
+from proctor.ids import RuntimeId
+from proctor.runtime.capability import Capabilities
 from proctor.runtime.registry import built_in_ids, runtime_by_id
-from proctor.surface.matrix import FIGURES, PAGE, Matrix, ProofState, matrix, render_markdown
+from proctor.surface.matrix import Matrix, ProofState, matrix, render_markdown
 from proctor.surface.prove import prove
 from proctor.testing.conformance import Case, Result, Subject, UnprovenError, Verdict, cases, open_subject, run_case
 from tests.lab import Lab
 from tests.locked import locked_codex_sha256
 from tests.surface.conftest import ask
 from tests.test_docs import blocks
+from tools.matrix import FIGURES, PAGE
 
 CODEX = "codex_app_server"
 CHECKOUT = Path(__file__).parents[2]
@@ -52,9 +53,9 @@ def case(id_: str, run: Any = passes, **more: Any) -> Case:
 
 
 def test_there_is_a_case_for_everything_that_can_be_claimed_and_every_id_is_one() -> None:
-    claims = {field.name for field in msgspec.structs.fields(Claims)}
-    assert {each.proves for each in cases()} - {None} == claims
-    assert all(set(each.needs) <= claims for each in cases())
+    capabilities = {field.name for field in msgspec.structs.fields(Capabilities)}
+    assert {each.proves for each in cases()} - {None} == capabilities
+    assert all(set(each.needs) <= capabilities for each in cases())
     assert len({each.id for each in cases()}) == len(cases())
 
 
@@ -93,11 +94,11 @@ def test_a_case_that_passes_makes_its_claim_proven_for_that_program(lab: Lab) ->
         __version__,
     )
     [stdio, websocket] = [
-        lane for lane in ask(lab, "runtimes", "matrix", "--json").json["lanes"] if lane["id"] == CODEX
+        column for column in ask(lab, "runtimes", "matrix", "--json").json["columns"] if column["id"] == CODEX
     ]
-    others = {name for name in stdio["claims"] if name != "structuredOutput"}
-    assert stdio["claims"] == {"structuredOutput": "proven", **dict.fromkeys(others, "claimed")}
-    assert set(websocket["claims"].values()) == {"claimed"}, "over another transport nothing was shown"
+    others = {name for name in stdio["capabilities"] if name != "structuredOutput"}
+    assert stdio["capabilities"] == {"structuredOutput": "proven", **dict.fromkeys(others, "declared")}
+    assert set(websocket["capabilities"].values()) == {"declared"}, "over another transport nothing was shown"
     [shown] = [
         line.split()
         for line in ask(lab, "runtimes", "matrix").stdout.splitlines()
@@ -139,7 +140,7 @@ def test_one_case_that_fails_is_a_no(tmp_path: Path) -> None:
 
 def proof(case_: str, result: str = "passed", **more: Any) -> ProofRow:
     whole: dict[str, Any] = {
-        "strategy": StrategyId(CODEX),
+        "runtime_id": RuntimeId(CODEX),
         "transport": "stdio",
         "isolation": "shared",
         "subject": locked_codex_sha256(),
@@ -152,7 +153,7 @@ def proof(case_: str, result: str = "passed", **more: Any) -> ProofRow:
 
 
 APPROVALS = {
-    "one of two cases is no proof": ([proof("approval-accepted")], ProofState.CLAIMED),
+    "one of two cases is no proof": ([proof("approval-accepted")], ProofState.DECLARED),
     "both are": ([proof("approval-accepted"), proof("approval-denied")], ProofState.PROVEN),
     "a later failure counts": (
         [proof("approval-accepted"), proof("approval-denied"), proof("approval-denied", "failed")],
@@ -176,22 +177,22 @@ APPROVALS = {
     ),
     "what could not be tried": (
         [proof("approval-accepted"), proof("approval-denied", "not applicable")],
-        ProofState.CLAIMED,
+        ProofState.DECLARED,
     ),
     "another transport": (
         [proof("approval-accepted", transport="websocket"), proof("approval-denied", transport="websocket")],
-        ProofState.CLAIMED,
+        ProofState.DECLARED,
     ),
 }
 
 
 @pytest.mark.requirement("runtime.capability.proven")
 @pytest.mark.parametrize("name", APPROVALS)
-def test_claimed_is_never_shown_as_proven(tmp_path: Path, name: str) -> None:
+def test_declared_is_never_shown_as_proven(tmp_path: Path, name: str) -> None:
     rows, standing = APPROVALS[name]
     add_proofs(tmp_path, rows)
-    [lane] = [lane for lane in matrix(tmp_path).lanes if (lane.id, lane.transport) == (CODEX, "stdio")]
-    assert lane.claims["approvals"] is standing
+    [column] = [column for column in matrix(tmp_path).columns if (column.id, column.transport) == (CODEX, "stdio")]
+    assert column.capabilities["approvals"] is standing
 
 
 @pytest.mark.requirement("runtime.capability.proven")
@@ -200,35 +201,39 @@ def test_the_page_says_what_was_measured_on_the_locked_program() -> None:
     told = msgspec.json.decode(figures, type=Matrix)
     assert render_artifact(told) == figures
     assert (CHECKOUT / PAGE).read_text() == render_markdown(told), "run `make matrix`"
-    codex = [lane for lane in told.lanes if lane.id == CODEX]
-    assert {(lane.transport, lane.subject, lane.isolations) for lane in codex} == {
+    codex = [column for column in told.columns if column.id == CODEX]
+    assert {(column.transport, column.subject, column.isolations) for column in codex} == {
         (transport, locked_codex_sha256(), ("process", "shared")) for transport in ("stdio", "websocket")
     }
-    assert {standing for lane in codex for standing in (*lane.claims.values(), *lane.cases.values())} == {
+    assert {standing for column in codex for standing in (*column.capabilities.values(), *column.cases.values())} == {
         ProofState.PROVEN
     }
     assert set(codex[0].cases) == {each.id for each in cases() if each.proves is None}
-    shown = {(lane.id, lane.transport) for lane in told.lanes}
+    shown = {(column.id, column.transport) for column in told.columns}
     assert shown >= {(each, over) for each in built_in_ids() for over in runtime_by_id(each).transports}
-    assert "pi" in {lane.id for lane in told.lanes}, "a plugin is shown beside our own"
-    assert [lane.id for lane in told.lanes if lane.subject is None or lane.problem or not lane.isolations] == []
-    standings = {standing for lane in told.lanes for standing in (*lane.claims.values(), *lane.cases.values())}
-    assert standings == {ProofState.PROVEN, ProofState.NOT_CLAIMED, ProofState.NOT_APPLICABLE}
-    [exec_lane] = [lane for lane in told.lanes if lane.id == "codex_exec"]
-    assert exec_lane.subject == locked_codex_sha256()
+    assert "pi" in {column.id for column in told.columns}, "a plugin is shown beside our own"
+    assert [
+        column.id for column in told.columns if column.subject is None or column.problem or not column.isolations
+    ] == []
+    standings = {
+        standing for column in told.columns for standing in (*column.capabilities.values(), *column.cases.values())
+    }
+    assert standings == {ProofState.PROVEN, ProofState.NOT_DECLARED, ProofState.NOT_APPLICABLE}
+    [exec_column] = [column for column in told.columns if column.id == "codex_exec"]
+    assert exec_column.subject == locked_codex_sha256()
 
 
 @pytest.mark.agent("claude_code")
 @pytest.mark.requirement("runtime.capability.proven")
 def test_the_page_was_measured_on_the_locked_claude_code() -> None:
     told = msgspec.json.decode((CHECKOUT / FIGURES).read_bytes(), type=Matrix)
-    [lane] = [lane for lane in told.lanes if lane.id == "claude_code"]
-    program = runtime_by_id(StrategyId("claude_code")).locate({})
+    [column] = [column for column in told.columns if column.id == "claude_code"]
+    program = runtime_by_id(RuntimeId("claude_code")).locate({})
     assert program is not None
     assert program.is_locked, "what is installed is what its wheel records"
     pinned = "{}=={} ".format(*(program.package or "").split())
     assert pinned in (CHECKOUT / "locks/agents.lock").read_text()
-    assert (lane.subject, lane.is_locked, lane.version) == (program.sha256, True, "2.1.325")
+    assert (column.subject, column.is_locked, column.version) == (program.sha256, True, "2.1.325")
 
 
 # ── for other people's runtimes ──

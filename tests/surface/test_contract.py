@@ -18,15 +18,15 @@ import pytest
 
 from proctor.errors import CODES, Exit
 from proctor.evidence.layout import SEAL, SEAL_SIGNATURE, SEALED
-from proctor.runtime.capability import Claims
+from proctor.runtime.capability import Capabilities
 from proctor.surface.cli.app import COMMANDS, answer, find_command
 from proctor.surface.cli.command import parse
 from proctor.surface.completion import SHELLS
 from proctor.surface.contract import EXITS, SCHEMAS, Contract, contract, schema
-from proctor.surface.reference import documents, usage
 from tests.lab import Lab
 from tests.surface.conftest import Quickstart
 from tests.surface.schema_check import misfits
+from tools.reference import documents, usage
 
 CHECKOUT = Path(__file__).parents[2]
 SOURCES = [file for file in (CHECKOUT / "src" / "proctor").rglob("*.py") if file.name != "codes.py"]
@@ -63,11 +63,11 @@ def test_the_command_tells_everything_by_its_name() -> None:
     assert [each["name"] for each in found["commands"]] == list(COMMANDS)
     assert [each["code"] for each in found["errors"]] == list(CODES)
     assert [each["code"] for each in found["exits"]] == list(Exit) == list(EXITS)
-    [codex] = [each for each in found["strategies"] if each["id"] == "codex_app_server"]
-    assert list(codex["claims"]) == found["capabilities"]
-    assert len(found["capabilities"]) == len(Claims.__struct_fields__)
+    [codex] = [each for each in found["runtimes"] if each["id"] == "codex_app_server"]
+    assert list(codex["capabilities"]) == found["capabilities"]
+    assert len(found["capabilities"]) == len(Capabilities.__struct_fields__)
     versions = {each["name"]: each["schemaVersion"] for each in found["files"]}
-    assert (versions["seal.json"], versions["spec"], versions["script"], versions["ledger.db"]) == (1, 1, 1, 2)
+    assert (versions["seal.json"], versions["spec"], versions["script"], versions["ledger.db"]) == (1, 1, 1, 1)
     named = {each["type"] for kind in ("files", "events", "selfRows") for each in found[kind]} - {None}
     assert named <= set(found["types"])
     assert {ref.rpartition("/")[2] for ref in re.findall(r'"#/types/[^"]+', json.dumps(found))} <= set(found["types"])
@@ -183,6 +183,7 @@ def test_every_shell_is_told_of_every_command_and_option(shell: str, told: Contr
     assert json.loads(said("completion", shell, "--json")[1]) == {"shell": shell, "script": script}
 
 
+@pytest.mark.proctor_process
 def test_commands_that_are_not_called_are_not_imported(lab: Lab) -> None:
     """What a listing, or the overview, would have to wait for."""
     heavy = ["proctor.surface.contract", "proctor.surface.verify", "proctor.evidence.sign", "rich", "anyio"]

@@ -15,6 +15,8 @@ import pytest
 from tests.lab import DEADLINE_S, Lab, mission, say_done
 from tests.report.made import CAMPAIGN, tried
 
+pytestmark = pytest.mark.proctor_process
+
 
 @contextmanager
 def shut(folder: Path) -> Iterator[Path]:
@@ -111,7 +113,7 @@ def test_a_file_of_a_spec_that_is_denied_is_told_with_its_key(lab: Lab, key: str
     with shut(lab.folder / "shut"):
         error = ask_without_privilege(lab, "run", spec)["error"]
     assert (error["code"], error["key"]) == ("spec.unreadable", key)
-    assert error["what"] == "`../shut/key`: Permission denied"
+    assert error["what"] == "`../shut/key` cannot be read: Permission denied"
 
 
 @pytest.mark.parametrize(

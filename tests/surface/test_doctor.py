@@ -3,44 +3,47 @@
 import json
 import os
 from pathlib import Path
+from subprocess import CompletedProcess
 from typing import Any
 
 import pytest
 
-from proctor.campaign.ledger import open_ledger, settle
 from proctor.campaign.preflight import preflight
-from proctor.campaign.scratch import Swept, open_scratch, scratch_of_runs, sweep
+from proctor.campaign.scratch import SweepResult, open_scratch, scratch_of_runs, sweep
 from proctor.clock import SYSTEM_CLOCK
 from proctor.config.load import load_config
 from proctor.contain.intent import take_lock
 from proctor.event.outcome import Outcome
-from proctor.evidence.health import Happening, LaneKey, write_health
+from proctor.evidence.health import ProgramEvent, ProgramKey, write_health
 from proctor.evidence.layout import RootPaths
-from proctor.ids import AttemptId, CampaignId, RunId, StrategyId
+from proctor.ids import AttemptId, CampaignId, RunId, RuntimeId
+from proctor.ledger.writer import open_ledger, seal_attempt
 from proctor.runtime.registry import offers
 from proctor.spec.load import load_spec
-from proctor.surface.finding import Finding
-from proctor.surface.order import check_order
+from proctor.surface.check_root import check_order
+from proctor.surface.finding import DoctorFinding
 from tests.lab import Lab, mission, say_done
 from tests.locked import locked_codex_sha256
 from tests.plugins import LIKE_CODEX, install
-from tests.report.made import CAMPAIGN, campaign, cell, report
+from tests.report.made import CAMPAIGN, campaign, summary, trial
 
-CODEX = StrategyId("codex_app_server")
+CODEX = RuntimeId("codex_app_server")
 
 
 def by_name(lab: Lab, **env: str) -> tuple[int, dict[str, dict[str, Any]]]:
-    said = lab.proctor("doctor", "--json", **env)
+    return checks_of(lab.proctor("doctor", "--json", **env))
+
+
+def checks_of(said: "CompletedProcess[str]") -> tuple[int, dict[str, dict[str, Any]]]:
     assert said.stderr == ""
     return said.returncode, {check["name"]: check for check in json.loads(said.stdout)["checks"]}
 
 
-def order(lab: Lab) -> dict[str, Finding]:
+def order(lab: Lab) -> dict[str, DoctorFinding]:
     return {each.name: each for each in check_order(RootPaths(lab.root), load_config(lab.folder))}
 
 
-def runtimes(lab: Lab, **env: str) -> dict[str, dict[str, Any]]:
-    said = lab.proctor("runtimes", "list", "--json", **env)
+def runtimes_of(said: "CompletedProcess[str]") -> dict[str, dict[str, Any]]:
     return {each["id"]: each for each in json.loads(said.stdout)["runtimes"]}
 
 
@@ -81,9 +84,9 @@ def test_logins_are_told_by_name_with_what_to_do_where_there_are_none(
     assert (code, checks["logins"]["status"]) == (0, "warn")
     assert checks["logins"]["more"] == [
         "api-key: no key: set the provider's variable, such as OPENAI_API_KEY",
-        f"inherit: there is no {home}/.credentials.json: run `claude auth login`",
+        f"inherit: {home}/.credentials.json does not exist: run `claude auth login`",
         "token: CLAUDE_CODE_OAUTH_TOKEN is not set; `token:` may name any other variable, or a file",
-        f"inherit: there is no {home}/auth.json: run `codex login`",
+        f"inherit: {home}/auth.json does not exist: run `codex login`",
         "token: CODEX_ACCESS_TOKEN is not set; `token:` may name any other variable, or a file",
     ]
     (home / "auth.json").write_text("{bad")
@@ -121,31 +124,32 @@ def test_a_file_in_the_place_of_a_folder_fails_and_no_path_is_broken(lab: Lab) -
 
 
 def test_runtimes_tell_their_claims_and_the_locked_program_or_what_to_install(lab: Lab) -> None:
-    found = runtimes(lab)["codex_app_server"]
+    found = runtimes_of(lab.proctor("runtimes", "list", "--json"))["codex_app_server"]
     assert (found["id"], found["transports"], found["problem"]) == ("codex_app_server", ["stdio", "websocket"], None)
-    assert (found["claims"]["interrupt"], found["claims"]["compaction"]) == (True, True)
+    assert (found["capabilities"]["interrupt"], found["capabilities"]["compaction"]) == (True, True)
     assert (found["program"]["sha256"], found["isLocked"]) == (locked_codex_sha256(), True)
-    missing = runtimes(lab, PROCTOR_CODEX="/nowhere")["codex_app_server"]
+    absent = lab.proctor("runtimes", "list", "--json", PROCTOR_CODEX="/nowhere")
+    missing = runtimes_of(absent)["codex_app_server"]
     assert (missing["program"], missing["problem"]["code"]) == (None, "machine.binary-missing")
     assert "openai-codex-cli-bin" in missing["problem"]["what"]
 
 
 @pytest.mark.requirement("ops.doctor")
-def test_counts_of_starts_last_and_a_default_lane_that_keeps_failing_exits_3(lab: Lab) -> None:
-    lane = LaneKey(StrategyId("codex_app_server"), locked_codex_sha256())
+def test_counts_of_starts_last_and_a_default_runtime_that_keeps_failing_exits_3(lab: Lab) -> None:
+    program = ProgramKey(RuntimeId("codex_app_server"), locked_codex_sha256())
     now_ms = SYSTEM_CLOCK.wall_ms()
-    write_health(lab.root / "health.db", [Happening(lane=lane, at_ms=now_ms, code=None)])
+    write_health(lab.root / "health.db", [ProgramEvent(program=program, at_ms=now_ms, code=None)])
     code, checks = by_name(lab)
     assert (code, checks["codex_app_server"]["more"]) == (
         0,
-        ["lane: default (built in)", "health: 1 starts, 0 failed, 0 crashes"],
+        ["rollout: default (built in)", "health: 1 starts, 0 failed, 0 crashes"],
     )
-    write_health(lab.root / "health.db", [Happening(lane=lane, at_ms=now_ms, code="peer.hangup")] * 3)
+    write_health(lab.root / "health.db", [ProgramEvent(program=program, at_ms=now_ms, code="peer.hangup")] * 3)
     code, checks = by_name(lab)
     found = checks["codex_app_server"]
     assert (code, found["status"], found["facts"]["health"]["failedStarts"]) == (3, "fail", 3)
     assert found["more"][1] == "health: 4 starts, 3 failed, 0 crashes, last trouble peer.hangup"
-    (lab.folder / "proctor.toml").write_text('lanes.codex_app_server.rollout = "selectable"\n')
+    (lab.folder / "proctor.toml").write_text('rollout.codex_app_server.state = "selectable"\n')
     code, checks = by_name(lab)
     assert (code, checks["codex_app_server"]["status"]) == (0, "warn"), "what is not the default can be done without"
     (lab.root / "health.db").write_text("no database, though it looks like one from afar")
@@ -153,6 +157,7 @@ def test_counts_of_starts_last_and_a_default_lane_that_keeps_failing_exits_3(lab
     assert (code, checks["health"]["status"], checks["codex_app_server"]["status"]) == (0, "warn", "ok")
 
 
+@pytest.mark.proctor_process
 @pytest.mark.requirement("runtime.strategy.ids")
 @pytest.mark.requirement("ops.doctor")
 def test_plugins_are_listed_with_their_package_and_one_that_fails_hides_no_other(lab: Lab) -> None:
@@ -162,8 +167,8 @@ def test_plugins_are_listed_with_their_package_and_one_that_fails_hides_no_other
     )
     install(site, "twin", points={"twin": "twin_plugin:RUNTIME"}, modules={"twin_plugin": LIKE_CODEX.format(id="twin")})
     config = lab.folder / "proctor.toml"
-    config.write_text('plugins = ["tau", "gone"]\n[lanes.twin]\nenabled = false\n')
-    listed = runtimes(lab, PYTHONPATH=str(site))
+    config.write_text('plugins = ["tau", "gone"]\n[rollout.twin]\nenabled = false\n')
+    listed = runtimes_of(lab.proctor_process("runtimes", "list", "--json", PYTHONPATH=str(site)))
     codex, tau, twin = (listed[name] for name in ("codex_app_server", "tau", "twin"))
     assert [(each["distributions"], each["isBuiltIn"], each["isNamed"]) for each in (codex, tau, twin)] == [
         (["proctor"], True, False),
@@ -171,17 +176,17 @@ def test_plugins_are_listed_with_their_package_and_one_that_fails_hides_no_other
         (["twin"], False, False),
     ]
     assert (codex["problem"], codex["isLocked"]) == (None, True)
-    assert (tau["problem"]["code"], tau["claims"]) == ("runtime.broken", None)
-    assert (twin["problem"]["code"], twin["claims"]) == ("runtime.uninvited", None)
-    assert twin["lane"] == {
+    assert (tau["problem"]["code"], tau["capabilities"]) == ("runtime.broken", None)
+    assert (twin["problem"]["code"], twin["capabilities"]) == ("runtime.uninvited", None)
+    assert twin["rollout"] == {
         "isEnabled": False,
         "enabledBy": "proctor.toml:3",
-        "rollout": "selectable",
-        "rolloutBy": "built in",
+        "state": "selectable",
+        "stateBy": "built in",
     }
-    shown = lab.proctor("runtimes", "list", PYTHONPATH=str(site)).stdout
+    shown = lab.proctor_process("runtimes", "list", PYTHONPATH=str(site)).stdout
     assert "twin: a plugin, which no config names" in shown
-    code, checks = by_name(lab, PYTHONPATH=str(site))
+    code, checks = checks_of(lab.proctor_process("doctor", "--json", PYTHONPATH=str(site)))
     assert code == 0
     assert {name: checks[name]["status"] for name in ("config", "codex_app_server", "tau", "twin")} == {
         "config": "warn",
@@ -190,7 +195,7 @@ def test_plugins_are_listed_with_their_package_and_one_that_fails_hides_no_other
         "twin": "ok",
     }
     assert checks["config"]["more"] == ["gone is named, but no package offers it"]
-    assert checks["twin"]["more"][1] == f'Make line 1 of {config} say `plugins = ["tau", "gone", "twin"]`.'
+    assert checks["twin"]["more"][1] == f'Change line 1 of {config} to `plugins = ["tau", "gone", "twin"]`.'
 
 
 def test_scratch_of_a_live_run_and_what_was_kept_on_purpose_stay(
@@ -202,9 +207,9 @@ def test_scratch_of_a_live_run_and_what_was_kept_on_purpose_stay(
     with open_scratch(RunId("kept"), is_kept=True):
         pass
     with open_scratch(RunId("live"), is_kept=False) as folder:
-        assert sweep(runs) == Swept(removed=("dead",), kept=("kept",), busy=("live",))
+        assert sweep(runs) == SweepResult(removed=("dead",), kept=("kept",), busy=("live",))
         assert folder.is_dir()
-    assert sweep(runs) == Swept(kept=("kept",))
+    assert sweep(runs) == SweepResult(kept=("kept",))
 
 
 def test_the_next_run_sweeps_what_a_killed_one_left() -> None:
@@ -236,15 +241,15 @@ def test_campaigns_that_stand_still_are_told_and_a_ledger_that_cannot_be_read_ex
 
 
 @pytest.mark.requirement("ops.doctor")
-def test_how_attempts_of_a_strategy_ended_is_counted_over_all_campaigns(lab: Lab) -> None:
+def test_how_attempts_of_a_runtime_ended_is_counted_over_all_campaigns(lab: Lab) -> None:
     made = campaign(lab.root, "fix", unsettled=("wrong", "late"))
     with open_ledger(made.ledger) as book:
         for mission, changes in (("wrong", {}), ("late", {"outcome": Outcome.CRASHED, "code": "peer.hangup"})):
-            attempt = AttemptId(f"{cell(mission).id}.1")
-            book.apply([settle(attempt, report(attempt, **changes), at_ms=3, strategy=CODEX)])
+            attempt = AttemptId(f"{trial(mission).id}.1")
+            book.apply([seal_attempt(attempt, summary(attempt, runtime=CODEX, **changes), at_ms=3)])
     found = by_name(lab)[1][CODEX]
-    assert found["facts"]["outcomes"] == {"completed": 1, "crashed (peer.hangup)": 1}
-    assert found["more"][-1] == "attempts: 1 completed, 1 crashed (peer.hangup)"
+    assert found["facts"]["outcomes"] == {"completed": 2, "crashed (peer.hangup)": 1}
+    assert found["more"][-1] == "attempts: 2 completed, 1 crashed (peer.hangup)"
 
 
 def write_prices(lab: Lab, *, since: str) -> None:

@@ -32,16 +32,16 @@ def test_every_fault_of_a_spec_is_a_block_that_says_where_and_what_to_do(lab: La
     said = lab.proctor("run", "bad.yaml")
     assert (said.returncode, said.stdout) == (2, "")
     assert said.stderr == (
-        "error  an unknown key\n"
-        "  where  bad.yaml:4 missions[0].promt\n"
+        "error  unknown key `promt`\n"
+        "  where  bad.yaml:4: missions[0].promt\n"
         "  try    Did you mean `prompt`?\n"
-        "  to do  Remove it, or use the key suggested.\n"
+        "  to do  Remove the key, or use the key that the message suggests.\n"
         "  code   spec.unknown-key\n"
         "\n"
         "error  expected a list, found a string\n"
-        "  where  bad.yaml:6 flows[0].runtime\n"
+        "  where  bad.yaml:6: flows[0].runtime\n"
         "  try    Write a list: [codex_app_server].\n"
-        "  to do  Write the kind of value the message names.\n"
+        "  to do  Write a value of the kind that the message names.\n"
         "  code   spec.type\n"
     )
     told = lab.proctor("run", "bad.yaml", "--json")
@@ -122,6 +122,7 @@ def test_candidates_are_whole_commands_and_at_most_eight(lab: Lab) -> None:
     assert (len(tries), tries[-1]) == (9, "and 2 more")
 
 
+@pytest.mark.proctor_process
 def test_ctrl_c_while_modules_are_imported_ends_without_a_traceback() -> None:
     program = """
 import sys
@@ -164,6 +165,7 @@ def test_an_evidence_root_without_a_name_is_not_the_current_folder(lab: Lab) -> 
     assert (said.returncode, said.stderr.splitlines()[0]) == (2, "error  argument --root: it names no folder")
 
 
+@pytest.mark.proctor_process
 def test_a_reader_that_leaves_early_is_no_error(lab: Lab) -> None:
     with started(lab, "doctor") as process:
         assert process.stdout is not None
@@ -171,6 +173,7 @@ def test_a_reader_that_leaves_early_is_no_error(lab: Lab) -> None:
         assert process.wait(timeout=60) == 0
 
 
+@pytest.mark.proctor_process
 def test_a_full_disk_behind_stdout_is_told() -> None:
     with Path("/dev/full").open("w") as full:
         said = subprocess.run(

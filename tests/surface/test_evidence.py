@@ -29,11 +29,11 @@ def flip_a_byte(file: Path) -> None:
     file.write_bytes(data)
 
 
-def problems(examination: dict[str, Any]) -> set[tuple[str, str, str]]:
+def findings(examination: dict[str, Any]) -> set[tuple[str, str, str]]:
     return {
-        (each["name"], problem["code"], problem["file"])
+        (each["name"], finding["code"], finding["file"])
         for each in examination["examined"]
-        for problem in each["problems"]
+        for finding in each["findings"]
     }
 
 
@@ -42,7 +42,7 @@ def test_every_attempt_of_the_quickstart_is_strictly_valid_by_whatever_name(quic
     [campaign] = (lab.root / "campaigns").iterdir()
     for words in ((), (str(lab.root),), (campaign.name,), (str(quickstart.folder("fix")),)):
         code, found = told(lab, "validate", "--strict", *words)
-        assert (code, found["status"], problems(found)) == (0, "valid", set())
+        assert (code, found["status"], findings(found)) == (0, "valid", set())
     said = lab.proctor("validate", "--strict", str(lab.root))
     assert (said.returncode, said.stdout) == (0, "valid  4 attempts and 1 agent server, checked strictly\n")
 
@@ -53,10 +53,10 @@ def test_one_flipped_byte_is_told_with_its_code_by_validate_report_and_explain(q
     flip_a_byte(quickstart.folder("fix") / "transcript.jsonl")
     code, found = told(lab, "validate")
     assert (code, found["status"]) == (5, "invalid")
-    assert problems(found) == {("fix.codex.r1.1", "evidence.digest", "transcript.jsonl")}
+    assert findings(found) == {("fix.codex.r1.1", "evidence.digest", "transcript.jsonl")}
     code, report = told(lab, "report")
     row = next(row for row in report["attempts"] if row["missionId"] == "fix")
-    assert (code, row["evidence"], row["verified"]) == (5, "invalid", None)
+    assert (code, row["evidence"], row["summary"]["verified"]) == (5, "invalid", None)
     said = ask(lab, "attempt", "explain", "fix")
     assert (said.code, said.stdout.split("\n", 1)[0]) == (
         0,
@@ -76,7 +76,7 @@ def test_an_attempt_without_its_seal_is_partial_alone_and_invalid_to_a_ledger_th
     folder = quickstart.folder("ask")
     (folder / "seal.json").unlink()
     code, found = told(quickstart.lab, "validate", "--strict", str(folder))
-    assert (code, found["status"], problems(found)) == (
+    assert (code, found["status"], findings(found)) == (
         4,
         "partial",
         {("ask.codex.r1.1", "evidence.partial", "seal.json")},
@@ -92,7 +92,7 @@ def test_a_report_that_its_frames_do_not_give_is_told_and_invalid_when_strict(qu
     code, lenient = told(quickstart.lab, "report")
     [row] = [row for row in lenient["attempts"] if row["missionId"] == "ask"]
     assert (code, row["evidence"]) == (0, "valid")
-    assert [problem["code"] for problem in row["problems"]] == ["evidence.derived"]
+    assert [finding["code"] for finding in row["findings"]] == ["evidence.derived"]
     code, strict = told(quickstart.lab, "report", "--strict")
     assert (code, strict["verdict"]) == (5, "evidence invalid")
 
@@ -108,7 +108,7 @@ def test_derived_files_that_are_gone_are_put_back_as_they_were_sealed(quickstart
     assert (code, checked["files"]) == (5, dict.fromkeys(DERIVED, "absent"))
     assert not (folder / DERIVED[0]).exists()
     code, done = told(lab, "attempt", "rederive", "fix")
-    assert (code, done["files"], done["problems"]) == (0, dict.fromkeys(DERIVED, "restored"), [])
+    assert (code, done["files"], done["findings"]) == (0, dict.fromkeys(DERIVED, "restored"), [])
     assert {name: (folder / name).read_bytes() for name in DERIVED} == sealed
     assert told(lab, "validate", "--strict")[0] == 0
 
@@ -119,7 +119,7 @@ def test_a_derived_file_that_differs_is_told_and_left_alone(quickstart: Quicksta
     for words in (("--check",), ()):
         code, done = told(quickstart.lab, "attempt", "rederive", "fix", *words)
         assert (code, done["files"]) == (5, {"tool.calls.jsonl": "differs", "transcript.jsonl": "same"})
-        assert [problem["code"] for problem in done["problems"]] == ["evidence.derived"]
+        assert [finding["code"] for finding in done["findings"]] == ["evidence.derived"]
     assert file.read_bytes() == b""
 
 

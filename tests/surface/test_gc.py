@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from proctor.campaign.retention import Rule
+from proctor.campaign.retention import RetentionRule
 from proctor.campaign.scratch import open_scratch, scratch_of_runs
 from proctor.contain.intent import take_lock
 from proctor.errors import InputError, MachineError
@@ -18,14 +18,14 @@ from proctor.evidence.layout import CampaignPaths, RootPaths
 from proctor.ids import RunId
 from proctor.surface import gc as collecting
 from proctor.surface.gc import REMOVED, clear, plan_clearing
-from proctor.surface.holdings import find_units
+from proctor.surface.gc_units import find_units
 from tests.lab import Lab
 from tests.report.made import CAMPAIGN, RUN, campaign
 from tests.surface.conftest import ask
 
 NOW_MS = time.time_ns() // 1_000_000
 DAY_S = 86_400
-MONTH = Rule(older_than_s=30 * DAY_S, larger_than_bytes=None)
+MONTH = RetentionRule(older_than_s=30 * DAY_S, larger_than_bytes=None)
 
 
 @pytest.fixture(autouse=True)
@@ -69,7 +69,7 @@ def there(root: RootPaths) -> list[str]:
     return sorted(f"{path.parent.name}/{path.name}" for path in root.folder.glob("*/*"))
 
 
-def why(root: RootPaths, rule: Rule = MONTH) -> dict[str, tuple[bool, str]]:
+def why(root: RootPaths, rule: RetentionRule = MONTH) -> dict[str, tuple[bool, str]]:
     return {unit.name: (unit.goes, unit.why) for unit in plan_clearing(root, rule, now_ms=NOW_MS).units}
 
 
@@ -93,7 +93,7 @@ def test_while_there_is_too_much_the_oldest_goes(root: RootPaths) -> None:
     for name, days in (("first", 9), ("second", 8), ("third", 7)):
         evidence(root, name, days=days)
     sizes = [unit.size_bytes for unit in plan_clearing(root, MONTH, now_ms=NOW_MS).units]
-    clear(root, Rule(older_than_s=None, larger_than_bytes=sum(sizes) - 1), now_ms=NOW_MS)
+    clear(root, RetentionRule(older_than_s=None, larger_than_bytes=sum(sizes) - 1), now_ms=NOW_MS)
     assert there(root) == ["campaigns/second", "campaigns/third", "runs/second-run-0", "runs/third-run-0"]
 
 
@@ -108,7 +108,7 @@ def test_what_is_pinned_running_signed_named_or_new_stays(lab: Lab, root: RootPa
     (root.folder / "release.json").write_text(json.dumps(statement))
     lock = take_lock(root.folder / "campaigns" / "running")
     assert lock is not None
-    everything = Rule(older_than_s=0, larger_than_bytes=0)
+    everything = RetentionRule(older_than_s=0, larger_than_bytes=0)
     try:
         assert why(root, everything) == {
             "pinned": (False, "pinned"),
@@ -361,7 +361,7 @@ def test_retention_that_says_nothing_is_refused_with_its_line(
     assert (error["code"], error["key"], error["what"]) == (
         "spec.type",
         "retention",
-        "not a size: write it like 5GB, 500MB or 2GiB",
+        "`5 apples` is not a size: write it like 5GB, 500MB or 2GiB",
     )
 
 

@@ -9,27 +9,29 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from proctor.errors import InputError
-from proctor.ids import StrategyId
+from proctor.ids import RuntimeId
 from proctor.model.script import load_script
-from proctor.spec.check_mission import id_like
+from proctor.spec.check_mission import suggest_id
 from proctor.spec.load import load_spec
 from proctor.spec.model import Login
 from proctor.surface.cli.app import answer
-from proctor.surface.init import KEPT_OUT, SCRIPT, SPEC, Start, write_start
-from proctor.surface.surroundings import Agent, Repository, find_test_command, look_at_repository
-from proctor.surface.unseen import to_do_first
+from proctor.surface.detect import DetectedAgent, DetectedRepository, find_test_command, look_at_repository
+from proctor.surface.git_exclude import to_do_first
+from proctor.surface.init import KEPT_OUT, SCRIPT, SPEC, InitPlan, write_start
 from tests.lab import Lab
 from tests.surface.repository import commit, git, make_repository, write
 
-CODEX = Agent(name="codex", strategy=StrategyId("codex_app_server"), provider="openai", login=Login.API_KEY)
-CLAUDE = Agent(
-    name="claude", strategy=StrategyId("claude_code"), provider="anthropic", login=Login.TOKEN, token="MY_TOKEN"
+CODEX = DetectedAgent(name="codex", runtime_id=RuntimeId("codex_app_server"), provider="openai", login=Login.API_KEY)
+CLAUDE = DetectedAgent(
+    name="claude", runtime_id=RuntimeId("claude_code"), provider="anthropic", login=Login.TOKEN, token="MY_TOKEN"
 )
-BARE = Agent(name="codex", strategy=StrategyId("codex_app_server"), provider="openai", login=None)
+BARE = DetectedAgent(name="codex", runtime_id=RuntimeId("codex_app_server"), provider="openai", login=None)
 
 
-def start(folder: Path, *agents: Agent, is_offline: bool = False, test_command: str | None = "make test") -> Start:
-    return Start(
+def start(
+    folder: Path, *agents: DetectedAgent, is_offline: bool = False, test_command: str | None = "make test"
+) -> InitPlan:
+    return InitPlan(
         folder=folder,
         agents=agents,
         repository=look_at_repository(folder),
@@ -52,7 +54,11 @@ def test_in_a_repository_of_ones_own_the_spec_it_writes_runs_and_is_verified(lab
     ran = lab.proctor(*told["next"].split()[-2:], "--json", PROCTOR_AGENTS="/nowhere")
     assert ran.returncode == 0, ran.stderr
     [attempt] = json.loads(ran.stdout)["attempts"]
-    assert (attempt["outcome"], attempt["claimed"], attempt["verified"]) == ("completed", True, True)
+    assert (attempt["summary"]["outcome"], attempt["summary"]["claimed"], attempt["summary"]["verified"]) == (
+        "completed",
+        True,
+        True,
+    )
     diff = (lab.attempts()["notes.codex.r1.1"].workspace_diff).read_text()
     assert "+++ b/AGENT-NOTES.md" in diff
 
@@ -161,18 +167,18 @@ def test_a_folder_that_is_not_there_is_refused(tmp_path: Path, capsys: pytest.Ca
 
 
 def test_git_says_what_agents_can_work_on(tmp_path: Path) -> None:
-    assert look_at_repository(tmp_path) == Repository(why_not="it is not the top of a git repository")
+    assert look_at_repository(tmp_path) == DetectedRepository(why_not="it is not the top of a git repository")
     git(tmp_path, "init", "--quiet")
-    assert look_at_repository(tmp_path) == Repository(why_not="it has no commit yet")
+    assert look_at_repository(tmp_path) == DetectedRepository(why_not="it has no commit yet")
     write(tmp_path, {"a.txt": "1\n"})
     commit(tmp_path)
-    assert look_at_repository(tmp_path) == Repository(why_not=None)
+    assert look_at_repository(tmp_path) == DetectedRepository(why_not=None)
     write(tmp_path, {"a.txt": "2\n", "new.txt": ""})
-    assert look_at_repository(tmp_path) == Repository(why_not=None, changes=2)
+    assert look_at_repository(tmp_path) == DetectedRepository(why_not=None, changes=2)
     write(
         tmp_path, {".proctor/frames.jsonl": "", "proctor.yaml": "", "proctor-scripts/first.yaml": "", "new/too.txt": ""}
     )
-    assert look_at_repository(tmp_path) == Repository(why_not=None, changes=3), "our own files do not count"
+    assert look_at_repository(tmp_path) == DetectedRepository(why_not=None, changes=3), "our own files do not count"
     write(tmp_path, {".gitmodules": ""})
     assert look_at_repository(tmp_path).why_not == "it has submodules"
 
@@ -219,5 +225,5 @@ def test_whatever_the_folder_is_called_what_is_written_loads(name: str) -> None:
         for is_offline in (True, False):
             file, *_ = write_start(start(folder, CODEX, is_offline=is_offline), is_forced=True)
             loaded = load_spec(file)
-            assert loaded.spec.campaign in (id_like(name), "first")
+            assert loaded.spec.campaign in (suggest_id(name), "first")
             assert [load_script(script).version for script in loaded.scripts.values()] == [1] * is_offline

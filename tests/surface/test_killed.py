@@ -26,7 +26,7 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lab:
 
 
 def written(lab: Lab) -> Path:
-    """The spec of one cell, on a command that is done at once."""
+    """The spec of one trial, on a command that is done at once."""
     spec = lab.folder / "spec.yaml"
     flow = {"contain": "none", "options": {"process": {"command": COMMAND}}}
     spec.write_bytes(msgspec.json.encode(spec_of(1, isolation="process", runtime="process", flow=flow)))
@@ -39,6 +39,8 @@ def assert_every_look_answers(lab: Lab) -> None:
         assert "run.harness" not in said.stderr, (words, said.stderr)
 
 
+@pytest.mark.long
+@pytest.mark.proctor_process
 def test_a_run_that_is_killed_at_any_change_of_the_campaign_leaves_it_partial_and_resume_makes_it_whole(
     lab: Lab,
 ) -> None:
@@ -70,15 +72,17 @@ def test_a_report_of_the_runs_before_is_not_taken_for_a_forged_one_and_one_of_ot
     campaign.report.write_bytes(report)
     campaign.results.write_bytes(results)
     [told] = [each for each in ask(lab, "validate", "--json").json["examined"] if each["kind"] == "campaign"]
-    problem = {"code": "evidence.partial", "file": "report.json", "detail": "of the runs before the last one"}
-    assert (told["status"], [{key: each[key] for key in problem} for each in told["problems"]]) == (
+    finding = {"code": "evidence.partial", "file": "report.json", "detail": "of the runs before the last one"}
+    assert (told["status"], [{key: each[key] for key in finding} for each in told["findings"]]) == (
         "partial",
-        [problem],
+        [finding],
     )
     campaign.report.write_bytes(report.replace(b'"runIds": [', b'"runIds": ["another", '))
     assert ask(lab, "validate", str(campaign.folder)).code == 5
 
 
+@pytest.mark.long
+@pytest.mark.proctor_process
 @pytest.mark.requirement("ops.gc")
 def test_a_gc_that_is_killed_at_any_change_leaves_nothing_half_and_the_next_one_finishes_it(lab: Lab) -> None:
     root = RootPaths(lab.root)

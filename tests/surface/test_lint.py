@@ -54,10 +54,10 @@ def lint(folder: Path, capsys: pytest.CaptureFixture[str]) -> Lint:
 
 
 def told(folder: Path, said: Any) -> list[tuple[Any, ...]]:
-    """Each problem as (code, file, line, key)."""
+    """Each finding as (code, file, line, key)."""
     return [
         (each["code"], each["file"] and os.path.relpath(each["file"], folder), each["line"], each["key"])
-        for each in said["problems"]
+        for each in said["findings"]
     ]
 
 
@@ -68,15 +68,15 @@ def test_a_campaign_that_would_run_is_told_with_its_size(lint: Lint) -> None:
         0,
         {
             "ok": True,
-            "problems": [],
+            "findings": [],
             "warnings": [],
             "campaign": "night",
             "missions": ["fix", "ask"],
             "flows": ["codex"],
-            "cells": 4,
+            "trials": 4,
         },
     )
-    assert lint(SPEC, as_json=False) == (0, "night: 2 missions × 1 flow × 2 repeats = 4 cells. All is well.\n")
+    assert lint(SPEC, as_json=False) == (0, "night: 2 missions × 1 flow × 2 repeats = 4 trials. All is well.\n")
 
 
 @pytest.mark.real_agent
@@ -104,7 +104,7 @@ def test_all_that_this_machine_or_the_files_would_refuse_is_told_at_once(lint: L
         "  - {id: other, runtime: [codex_ap_server]}\n"
         "  - {id: real, runtime: [codex_app_server], model: {provider: lint-host, name: x}, login: api-key}\n"
         "hooks: {before: [no-such-hook], after: ./missing.sh}\n"
-        "schedule: {parallel: 2, strategies: {codex_app_server: 3}}",
+        "schedule: {parallel: 2, runtimes: {codex_app_server: 3}}",
     )
     code, said = lint(spec)
     assert code == 2
@@ -118,8 +118,8 @@ def test_all_that_this_machine_or_the_files_would_refuse_is_told_at_once(lint: L
         ("workspace.link-out", "spec.yaml", 7, "missions[0].workspace.copy"),
     ]
     assert said["warnings"] == [
-        "mission `fix`, probe 1: no-such-judge is not on this machine, so it will verify nothing here",
-        "`schedule.strategies.codex_app_server` is 3, and never reached: `parallel` is 2",
+        "mission `fix`, probe 1: `no-such-judge` is not installed on this machine, so the probe cannot verify anything",
+        "`schedule.runtimes.codex_app_server` is 3, but has no effect: `schedule.parallel` is only 2",
     ]
     assert [each.name for each in places.cache_dir().iterdir() if each.name.startswith("lint-")] == []
 
@@ -128,7 +128,7 @@ def test_all_that_this_machine_or_the_files_would_refuse_is_told_at_once(lint: L
 def test_a_missing_agent_is_the_machines_and_not_the_specs(lint: Lint, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PROCTOR_CODEX", "/nowhere/codex")
     code, said = lint(SPEC)
-    assert (code, [each["code"] for each in said["problems"]]) == (3, ["machine.binary-missing"])
+    assert (code, [each["code"] for each in said["findings"]]) == (3, ["machine.binary-missing"])
 
 
 @pytest.mark.requirement("campaign.lint")
@@ -140,7 +140,7 @@ def test_of_a_spec_from_a_newer_proctor_nothing_but_its_version_is_told(lint: Li
 @pytest.mark.requirement("campaign.lint")
 def test_a_selection_of_nothing_is_told_of_the_word_that_made_it(lint: Lint) -> None:
     code, said = lint(SPEC, "--mission", "fxi", "--tag", "quick", "--glob", "z*")
-    assert (code, [(each["key"], each["suggestion"]) for each in said["problems"]]) == (
+    assert (code, [(each["key"], each["suggestion"]) for each in said["findings"]]) == (
         2,
         [("--mission", "Did you mean `fix`?"), ("--glob", "Missions: fix, ask.")],
     )
@@ -150,7 +150,7 @@ def test_people_get_a_block_for_each_problem_and_their_number(lint: Lint) -> Non
     code, said = lint(SPEC.replace("tags: [quick]", "tgas: [quick]").replace("repeats: 2", "repeats: 0"), as_json=False)
     assert code == 2
     assert said.count("error  ") == 2
-    assert said.endswith("2 problems: nothing would run.\n")
+    assert said.endswith("2 findings: nothing would run.\n")
 
 
 @pytest.mark.requirement("campaign.lint")
@@ -166,7 +166,7 @@ def test_a_scripted_patch_of_lines_that_the_workspace_does_not_have_is_warned_of
     steps = [{"patch": {"file": "a.txt", "old": "on", "new": "2"}}]
     (folder / "say.yaml").write_text(json.dumps({"version": 1, "steps": steps}))
     code, said = lint(SPEC)
-    what = "a.txt has no such lines as its patch replaces; a patch takes whole lines"
+    what = "a.txt does not have the lines that the patch replaces (it must quote whole lines)"
     assert (code, said["warnings"]) == (0, [f"mission `fix`, say.yaml: {what}"])
 
 
@@ -178,9 +178,9 @@ def test_where_git_is_missing_all_else_is_told_too(
     monkeypatch.setenv("PATH", str(tmp_path_factory.mktemp("empty")))
     repositories = SPEC.replace("{copy: tree}", "{git: ., ref: HEAD}").replace("[cat, a.txt]", "[no-such-program]")
     _, said = lint(repositories + "hooks: {before: [no-such-hook]}\n")
-    codes = [each["code"] for each in said["problems"]]
+    codes = [each["code"] for each in said["findings"]]
     assert {"machine.binary-missing", "spec.missing-file"} <= set(codes)
-    assert "mission `fix`, probe 1: no-such-program is not on this machine" in said["warnings"][0]
+    assert "mission `fix`, probe 1: `no-such-program` is not installed" in said["warnings"][0]
 
 
 @pytest.mark.requirement("campaign.lint")
@@ -190,11 +190,11 @@ def test_where_the_cache_cannot_be_written_all_else_is_told_too(
     (folder / "cache").write_text("a file")
     monkeypatch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
     _, said = lint(SPEC + "hooks: {before: [no-such-hook]}\n")
-    assert {"machine.unwritable", "spec.missing-file"} <= {each["code"] for each in said["problems"]}
+    assert {"machine.unwritable", "spec.missing-file"} <= {each["code"] for each in said["findings"]}
 
 
 def test_a_hook_that_may_not_be_executed_is_not_called_missing(lint: Lint, folder: Path) -> None:
     (folder / "ready").write_text("#!/bin/sh\n")
     code, said = lint(f"{SPEC}hooks: {{before: [./ready]}}\n")
     assert code == 2
-    assert [each["what"] for each in said["problems"]] == [f"{folder / 'ready'} may not be executed"]
+    assert [each["what"] for each in said["findings"]] == [f"{folder / 'ready'} is not executable"]

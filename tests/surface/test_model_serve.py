@@ -13,6 +13,7 @@ from tests.surface.conftest import started
 SCRIPTS = Path(__file__).parents[2] / "examples" / "scripts"
 
 
+@pytest.mark.proctor_process
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_it_says_its_address_answers_there_and_ends_well_when_stopped(lab: Lab, number: signal.Signals) -> None:
     with started(lab, "model", "serve", str(SCRIPTS / "ask.yaml"), "--json") as process:

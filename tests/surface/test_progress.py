@@ -35,7 +35,7 @@ def test_each_running_attempt_has_a_line_with_phase_tool_tokens_cost_and_age(tmp
     progress = Progress(seen, screen, None)
     progress.began(began(tmp_path))
     for attempt in (FIX, ASK):
-        progress.claimed(attempt, strategy=CODEX)
+        progress.started(attempt, runtime_id=CODEX)
         progress.entered(attempt, State.PREPARING)
     progress.entered(FIX, State.TURN_RUNNING)
     progress.saw(FIX, tool("cat greet.py\x1b[2J"))
@@ -59,7 +59,7 @@ def test_what_does_not_fit_on_the_screen_is_counted_and_no_line_is_broken(tmp_pa
     clock = FakeClock()
     seen = picture(clock)
     screen = TerminalScreen(Console(file=io.StringIO(), height=10), "night", picture=seen)
-    seen.began(began(tmp_path, cells=64))
+    seen.began(began(tmp_path, trials=64))
     for number in range(64):
         attempt = AttemptId(f"mission-of-a-name-that-is-long-{number}.codex.r1.1")
         seen.entered(attempt, State.TURN_RUNNING)
@@ -77,7 +77,7 @@ def test_the_footer_tells_what_is_rationed_what_is_shut_and_what_waits(tmp_path:
     seen = picture(clock)
     screen = TerminalScreen(Console(file=io.StringIO()), "night", picture=seen)
     progress = Progress(seen, screen, None)
-    progress.began(began(tmp_path, cells=9, settled=4))
+    progress.began(began(tmp_path, trials=9, settled=4))
     shut = LiveLimit(
         key="provider:openai", most=8, now=4, taken=0, until_ms=until(clock, 75), why="provider.rate-limited"
     )
@@ -93,9 +93,9 @@ def test_the_footer_tells_what_is_rationed_what_is_shut_and_what_waits(tmp_path:
         "night  4 of 9 done  0 ms  finishing what runs",
         "  all  2 of 8",
         "  provider:openai  0 of 4 (8 at most), shut for 1 min 15 s: provider.rate-limited",
-        "  5 cells waiting; 1 retry waits, the first in 4.0 s",
+        "  5 trials waiting; 1 retry waits, the first in 4.0 s",
     ]
-    progress.claimed(FIX, strategy=CODEX)
+    progress.started(FIX, runtime_id=CODEX)
     assert "retry" not in drawn(screen)[-1]
 
 
@@ -103,7 +103,7 @@ def test_how_long_it_takes_yet_is_told_once_it_was_measured(tmp_path: Path) -> N
     clock = FakeClock()
     seen = picture(clock)
     screen = TerminalScreen(Console(file=io.StringIO()), "night", picture=seen)
-    seen.began(began(tmp_path, cells=10, settled=4))
+    seen.began(began(tmp_path, trials=10, settled=4))
     clock.advance(10)
     seen.settled(sealed(FIX), usd=None, retry_at_ms=None, is_settled=True)
     assert drawn(screen) == ["night  5 of 10 done  10.0 s"]
@@ -111,13 +111,13 @@ def test_how_long_it_takes_yet_is_told_once_it_was_measured(tmp_path: Path) -> N
     assert drawn(screen) == ["night  6 of 10 done  10.0 s  about 20.0 s left"]
 
 
-def test_a_cancelled_attempt_leaves_its_cell_undone(tmp_path: Path) -> None:
+def test_a_cancelled_attempt_leaves_its_trial_undone(tmp_path: Path) -> None:
     seen = picture(FakeClock())
     seen.began(began(tmp_path))
     seen.settled(
         sealed(FIX, outcome=Outcome.CANCELLED, code="run.cancelled"), usd=None, retry_at_ms=None, is_settled=False
     )
-    assert (seen.settled_cells, seen.ended_here) == (0, 1)
+    assert (seen.settled_trials, seen.ended_here) == (0, 1)
 
 
 @pytest.mark.requirement("surface.progress")

@@ -21,7 +21,7 @@ from proctor.surface.progress_rows import AnyProgress
 from proctor.testing.clock import FakeClock
 from tests.event.streams import total
 from tests.lab import Lab, mission, say_done
-from tests.report.made import CAMPAIGN, RUN
+from tests.report.made import CAMPAIGN, RUN, summary
 from tests.runtime.twin import run
 from tests.surface.conftest import ask
 from tests.surface.watching import ALL, CODEX, FIX, began, picture, sealed, tool
@@ -64,11 +64,11 @@ def test_of_a_real_run_stdout_holds_rows_alone_with_what_it_costs(lab: Lab) -> N
     spec = lab.write_spec([mission("look", {"run": "ls"}, say_done())], prices="prices.yaml")
     prices = {"version": 1, "since": "2026-11-01", "models": {"scripted": {"input": 1000, "output": 1000}}}
     (spec.parent / "prices.yaml").write_text(json.dumps(prices))
-    said = lab.proctor("run", str(spec), "--progress", "-", "--json")
+    said = lab.proctor_process("run", str(spec), "--progress", "-", "--json")
     rows = [json.loads(line) for line in said.stdout.splitlines()]
     msgspec.convert(rows, list[AnyProgress])
-    assert [row["type"] for row in rows if row["type"] in ("run.began", "attempt.claimed", "attempt.settled")] == [
-        *("run.began", "attempt.claimed", "attempt.settled")
+    assert [row["type"] for row in rows if row["type"] in ("run.began", "attempt.started", "attempt.settled")] == [
+        *("run.began", "attempt.started", "attempt.settled")
     ]
     assert (rows[-1]["type"], rows[-1]["how"], rows[-1]["settled"]) == ("run.ended", "done", 1)
     assert [row["doing"] for row in rows if row["type"] == "tool"] == ["ls"]
@@ -81,9 +81,9 @@ def test_of_a_real_run_stdout_holds_rows_alone_with_what_it_costs(lab: Lab) -> N
 def test_a_program_reads_everything_that_matters_in_order(tmp_path: Path) -> None:
     told = Told(tmp_path / "rows.jsonl")
     now_ms = told.clock.wall_ms()
-    told.began(began(tmp_path, cells=3, settled=1))
+    told.began(began(tmp_path, trials=3, settled=1))
     told.scheduled((ALL,), waiting=2)
-    told.claimed(FIX, strategy=CODEX)
+    told.started(FIX, runtime_id=CODEX)
     told.entered(FIX, State.TURN_RUNNING)
     told.saw(FIX, TurnBegan(frame=2, at_ms=2, turn=TurnId("t")))
     told.saw(FIX, tool("make test"))
@@ -95,22 +95,22 @@ def test_a_program_reads_everything_that_matters_in_order(tmp_path: Path) -> Non
     told.ended("drained")
     told.close()
     campaign = {"campaignId": CAMPAIGN, "runId": RUN, "dir": str(tmp_path / "campaigns" / CAMPAIGN)}
-    ending = {"outcome": "crashed", "code": "peer.hangup", "claimed": True, "verified": True, "expectationMet": True}
-    numbers = {"toolCalls": 2, "tokens": 7, "usd": 0.5, "durationMs": 1500, "retryAtMs": now_ms + 4}
+    summarized = json.loads(msgspec.json.encode(summary(FIX, outcome=Outcome.CRASHED, code="peer.hangup")))
+    ending = {"state": "sealed", "code": "peer.hangup", "summary": summarized, "usd": 0.5, "retryAtMs": now_ms + 4}
     its = {"attemptId": FIX}
     limit = {"key": "all", "most": 8, "now": 8, "taken": 2, "untilMs": None, "why": None}
     assert rows_in(tmp_path / "rows.jsonl") == [
         {"atMs": now_ms, **row}
         for row in (
-            {"type": "run.began", "schemaVersion": 1, **campaign, "cells": 3, "settled": 1},
+            {"type": "run.began", "schemaVersion": 1, **campaign, "trials": 3, "settled": 1},
             {"type": "limits", "waiting": 2, "limits": [limit]},
-            {"type": "attempt.claimed", **its, "strategy": CODEX},
+            {"type": "attempt.started", **its, "runtimeId": CODEX},
             {"type": "attempt.phase", **its, "phase": "turn_running"},
             {"type": "tool", **its, "name": "shell", "doing": "make test", "calls": 1},
             {"type": "usage", **its, "tokens": 100, "usd": 0.01},
             {"type": "run.stopping", "how": "finishing what runs"},
-            {"type": "attempt.settled", **its, "state": "sealed", **ending, **numbers, "settled": 1, "cells": 3},
-            {"type": "run.ended", "how": "drained", "settled": 1, "cells": 3},
+            {"type": "attempt.settled", **its, **ending, "settled": 1, "trials": 3},
+            {"type": "run.ended", "how": "drained", "settled": 1, "trials": 3},
         )
     ]
 
@@ -138,14 +138,14 @@ def test_what_a_slow_reader_missed_is_counted_in_its_place(tmp_path: Path) -> No
     told = Told(tmp_path / "rows.jsonl", most_rows=3)
     told.began(began(tmp_path))
     for number in range(1, 6):
-        told.claimed(AttemptId(f"fix.codex.r{number}.1"), strategy=CODEX)
+        told.started(AttemptId(f"fix.codex.r{number}.1"), runtime_id=CODEX)
     told.ended("done")
     told.close()
     told_rows = [(row["type"], row.get("attemptId") or row.get("rows")) for row in rows_in(tmp_path / "rows.jsonl")]
     assert told_rows == [
         ("run.began", None),
-        ("attempt.claimed", "fix.codex.r1.1"),
-        ("attempt.claimed", "fix.codex.r2.1"),
+        ("attempt.started", "fix.codex.r1.1"),
+        ("attempt.started", "fix.codex.r2.1"),
         ("left.out", 3),
         ("run.ended", None),
     ]
@@ -160,7 +160,7 @@ def test_a_reader_who_reads_nothing_holds_nobody_up(tmp_path: Path) -> None:
         with anyio.fail_after(20):
             async with open_progress("night", rows_to=pipe) as progress:
                 for number in range(5000):  # more than a pipe holds
-                    progress.claimed(AttemptId(f"fix.codex.r{number}.1"), strategy=CODEX)
+                    progress.started(AttemptId(f"fix.codex.r{number}.1"), runtime_id=CODEX)
                 await anyio.lowlevel.checkpoint()
         os.close(reader)
         assert threading.active_count() <= before + 2, "idle threads of the pool may stay; none is stuck"
@@ -241,4 +241,4 @@ def test_a_run_that_an_error_ends_says_so_in_its_last_row(lab: Lab, monkeypatch:
     said = ask(lab, "run", str(spec), "--progress", str(lab.folder / "rows"), "--json")
     assert said.json["error"]["code"] == "policy.login"
     [row] = rows_in(lab.folder / "rows")
-    assert (row["type"], row["how"], row["settled"], row["cells"]) == ("run.ended", "policy.login", 0, 1)
+    assert (row["type"], row["how"], row["settled"], row["trials"]) == ("run.ended", "policy.login", 0, 1)

@@ -1,4 +1,4 @@
-"""Which cells `proctor retry` means by a word."""
+"""Which trials `proctor retry` means by a word."""
 
 from pathlib import Path
 from typing import Any

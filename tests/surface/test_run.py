@@ -43,19 +43,19 @@ def test_the_quickstart_comes_out_as_expected_and_says_what_to_do_next(quickstar
 
 
 def test_infrastructure_failures_that_stand_are_tried_again_by_the_command_that_is_named(lab: Lab) -> None:
-    said = lab.proctor("run", str(lab.write_spec([mission("m", say_done())], hooks={"before": ["false"]})))
+    said = lab.proctor_process("run", str(lab.write_spec([mission("m", say_done())], hooks={"before": ["false"]})))
     assert said.returncode == 3, said.stdout
     [again] = re.findall(r"try again +\S+ -m proctor (retry --only infra lab-\S+) --root \S+\n", said.stdout)
     idle = lab.proctor("campaign", "resume").stdout
-    assert idle.startswith("Nothing to try: every cell has a result.\n\nlab-")
+    assert idle.startswith("Nothing to try: every trial has a result.\n\nlab-")
     once_more = lab.proctor(*again.split()).stdout
     assert once_more.startswith("lab-")
-    assert "1 other attempt of these cells not counted" in once_more
+    assert "1 other attempt of these trials not counted" in once_more
 
 
 def test_a_retry_of_nothing_says_so_before_the_table(quickstart: Quickstart) -> None:
     said = quickstart.lab.proctor("retry", "--only", "infra")
-    assert said.stdout.startswith("Nothing to try: no cell is infra.\n\nquickstart-")
+    assert said.stdout.startswith("Nothing to try: no trial is infra.\n\nquickstart-")
 
 
 @pytest.mark.requirement("surface.progress")
@@ -71,7 +71,10 @@ def test_without_a_terminal_progress_is_plain_lines_on_stderr(quickstart: Quicks
 def test_the_report_is_kept_beside_the_ledger_and_names_folders_from_the_root_on(quickstart: Quickstart) -> None:
     [campaign] = (quickstart.lab.root / "campaigns").iterdir()
     report = json.loads((campaign / "report.json").read_text())
-    told = {row["missionId"]: (row["claimed"], row["verified"], row["expectationMet"]) for row in report["attempts"]}
+    told = {
+        row["missionId"]: (row["summary"]["claimed"], row["summary"]["verified"], row["summary"]["expectation"]["met"])
+        for row in report["attempts"]
+    }
     assert told == {
         "ask": (True, None, True),
         "shell": (True, None, True),
@@ -94,12 +97,12 @@ def test_a_missed_expectation_exits_1_and_json_is_alone_on_stdout(lab: Lab) -> N
     report = json.loads(said.stdout)
     assert (said.returncode, report["exit"], report["verdict"]) == (1, 1, "judged no")
     [row] = report["attempts"]
-    assert row["misses"] == ["answer: expected '4', got '5'"]
+    assert row["summary"]["expectation"]["misses"] == ["answer: expected '4', got '5'"]
     assert (Path(row["dir"]) / "seal.json").is_file()
     missed = "The expectation was missed: answer: expected '4', got '5'"
     assert ask(lab, "attempt", "explain", "ask", "--json").json["next"][0] == missed
     again = ask(lab, "report", "--json")
-    assert (again.code, again.json["attempts"][0]["misses"]) == (1, row["misses"])
+    assert (again.code, again.json["attempts"][0]["summary"]) == (1, row["summary"])
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
@@ -115,8 +118,8 @@ def test_one_signal_lets_what_is_running_finish(lab: Lab, tmp_path: Path, number
         gate.touch()
         report = json.loads(running.communicate(timeout=60)[0])
     [row] = report["attempts"]
-    assert (running.returncode, report["exit"], report["missingCells"]) == (130, 130, ["next.codex.r1"])
-    assert (row["outcome"], row["code"], row["state"]) == ("completed", None, "sealed")
+    assert (running.returncode, report["exit"], report["missingTrials"]) == (130, 130, ["next.codex.r1"])
+    assert (row["summary"]["outcome"], row["code"], row["state"]) == ("completed", None, "sealed")
     assert ask(lab, "report").code == 4
 
 
@@ -125,8 +128,8 @@ def test_a_second_signal_ends_what_is_running_sealed_as_cancelled(lab: Lab) -> N
     spec = lab.write_spec(missions, schedule={"parallel": 1})
     code, report = interrupted(lab, spec, signal.SIGINT, signal.SIGTERM)
     [row] = report["attempts"]
-    assert (code, report["exit"], report["missingCells"]) == (130, 130, ["next.codex.r1"])
-    assert (row["outcome"], row["code"], row["state"]) == ("cancelled", "run.cancelled", "sealed")
+    assert (code, report["exit"], report["missingTrials"]) == (130, 130, ["next.codex.r1"])
+    assert (row["summary"]["outcome"], row["code"], row["state"]) == ("cancelled", "run.cancelled", "sealed")
     assert ask(lab, "validate", "--strict", row["dir"]).code == 0
     assert ask(lab, "report").code == 4
 
@@ -140,7 +143,7 @@ def test_a_third_signal_cuts_off_and_what_was_recorded_reads_as_partial(lab: Lab
     assert told["error"]["file"] == str(run)
     assert told["error"]["suggestion"].endswith(f" campaign resume {campaign.name} --root {lab.root}")
     [row] = ask(lab, "attempt", "list", "--json").json["attempts"]
-    assert (row["state"], row["outcome"], row["tokens"]) == ("partial", None, None)
+    assert (row["state"], row["summary"], row["tokens"]) == ("partial", None, None)
     checked = ask(lab, "validate", "--strict", row["dir"], "--json")
     assert (checked.code, checked.json["status"]) == (4, "partial")
     reported = ask(lab, "report", "--strict", "--json")

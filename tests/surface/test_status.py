@@ -6,14 +6,12 @@ import signal
 import sqlite3
 import sys
 from contextlib import closing
-from pathlib import Path
 from subprocess import DEVNULL, PIPE, Popen
 from typing import Any
 
 import msgspec
 import pytest
 
-from proctor.campaign import ledger
 from proctor.campaign.lock import campaign_lock, is_held_by, owner_of
 from proctor.campaign.scratch import is_locked
 from proctor.config.load import load_config
@@ -24,22 +22,24 @@ from proctor.event.outcome import Outcome
 from proctor.evidence.artifacts import Expectation
 from proctor.evidence.layout import CampaignPaths, RootPaths
 from proctor.evidence.live import Live, LiveAttempt, LiveLimit
-from proctor.ids import AttemptId, CampaignId
+from proctor.ids import AttemptId, CampaignId, RuntimeId
+from proctor.ledger import writer
+from proctor.surface.campaign_status import RemainingTrials, status_of
+from proctor.surface.check_root import check_order
 from proctor.surface.cli.retry import choose
-from proctor.surface.order import check_order
-from proctor.surface.standing import Left, status_of
 from tests.lab import Lab, mission, say_done, wait_until
-from tests.report.made import CAMPAIGN, INFRA, RUN, YES, campaign, cell, report, tried
+from tests.report.made import CAMPAIGN, INFRA, RUN, YES, campaign, record, report, summary, trial, tried
 from tests.surface.conftest import Said, ask, started
 
+CODEX = RuntimeId("codex_app_server")
 WRONG = {"verified": False, "expectation": Expectation(met=False, misses=("verified",))}
 
 
 def made(lab: Lab) -> CampaignPaths:
-    """Of eight cells two are done, two crashed with retries left, one was refused, one was cancelled, one was claimed
+    """Of eight trials two are done, two crashed with retries left, one was refused, one was cancelled, one was claimed
     and one not tried."""
     others = ("wrong", "crashed", "retried", "refused", "cancelled")
-    paths = campaign(lab.root, "fix", unsettled=(*others, "claimed"), untried=("untried",))
+    paths = campaign(lab.root, "fix", unsettled=(*others, "cutoff"), untried=("untried",))
     endings: dict[str, tuple[Any, int | None]] = {
         "wrong": (WRONG, None),
         "crashed": ({"outcome": Outcome.CRASHED, "code": "peer.hangup"}, None),
@@ -47,11 +47,11 @@ def made(lab: Lab) -> CampaignPaths:
         "refused": ({"outcome": Outcome.REFUSED, "code": "provider.unauthorized"}, None),
         "cancelled": ({"outcome": Outcome.CANCELLED, "code": "run.cancelled"}, None),
     }
-    with ledger.open_ledger(paths.ledger) as book:
+    with writer.open_ledger(paths.ledger) as book:
         for mission, (changes, retry_at_ms) in endings.items():
-            attempt = AttemptId(f"{cell(mission).id}.1")
-            told = report(attempt, **changes)
-            book.apply([ledger.settle(attempt, told, at_ms=60_001, usd=0.25, retry_at_ms=retry_at_ms)])
+            attempt = AttemptId(f"{trial(mission).id}.1")
+            sealed = summary(attempt, runtime=CODEX, **changes)
+            book.apply([writer.seal_attempt(attempt, sealed, at_ms=60_001, usd=0.25, retry_at_ms=retry_at_ms)])
     return paths
 
 
@@ -63,8 +63,8 @@ def status(lab: Lab, *words: str) -> Said:
 def test_of_an_ended_campaign_it_says_what_is_left_and_how_to_go_on(lab: Lab) -> None:
     paths = made(lab)
     standing = status_of(paths)
-    assert (standing.cells, standing.settled) == (8, 2)
-    assert standing.left == Left(untried=1, running=0, cut_off=1, again=4)
+    assert (standing.trials, standing.settled) == (8, 2)
+    assert standing.left == RemainingTrials(untried=1, running=0, cut_off=1, again=4)
     assert standing.outcomes == {"completed": 2, "crashed": 2, "refused": 1, "cancelled": 1}
     assert standing.codes == {"peer.hangup": 2, "provider.unauthorized": 1, "run.cancelled": 1}
     assert (standing.met, standing.not_met) == (1, 1), "what is to be tried again has not shown anything yet"
@@ -75,14 +75,17 @@ def test_of_an_ended_campaign_it_says_what_is_left_and_how_to_go_on(lab: Lab) ->
     assert said.code == 0
     assert " ≥ $1.25\n" in said.stdout
     assert "2 of 8 settled, 4 to be tried again, 1 cut off, 1 not tried yet" in said.stdout
-    assert f"6 cells left: proctor campaign resume {CAMPAIGN} --root {lab.root}\n" in said.stdout
+    assert f"6 trials left: proctor campaign resume {CAMPAIGN} --root {lab.root}\n" in said.stdout
 
 
 @pytest.mark.parametrize(
     ("change", "todo"),
     [
-        ("update run set ended = 'limit'", "2 cells left; its time is used up: raise limits.campaign, and run it anew"),
-        ("update run set ended = 'budget'", "2 cells left; its money is used up: raise limits.usd, and run it anew"),
+        (
+            "update run set ended = 'limit'",
+            "2 trials left; its time is used up: raise limits.campaign, and run it anew",
+        ),
+        ("update run set ended = 'budget'", "2 trials left; its money is used up: raise limits.usd, and run it anew"),
         ("update campaign set file = ''", None),
         ("", None),
     ],
@@ -120,9 +123,11 @@ def test_nobody_is_told_to_try_again_by_kind_what_is_the_agents_own(lab: Lab, co
 
 def test_what_was_sealed_when_a_run_was_killed_is_settled_whatever_the_ledger_says(lab: Lab) -> None:
     paths = made(lab)
-    attempt = RootPaths(lab.root).run(RUN).attempt(cell("claimed").id, n=1)
+    attempt = RootPaths(lab.root).run(RUN).attempt(trial("cutoff").id, n=1)
     attempt.create()
-    attempt.report.write_bytes(msgspec.json.encode(report(AttemptId("claimed.codex.r1.1"))))
+    name = AttemptId("cutoff.codex.r1.1")
+    attempt.attempt.write_bytes(msgspec.json.encode(record(name)))
+    attempt.report.write_bytes(msgspec.json.encode(report(name)))
     assert status_of(paths).left.cut_off == 1
     attempt.seal.touch()
     standing = status_of(paths)
@@ -133,7 +138,7 @@ def test_what_was_sealed_when_a_run_was_killed_is_settled_whatever_the_ledger_sa
 def test_while_it_runs_another_terminal_sees_each_attempt_and_what_is_rationed(lab: Lab) -> None:
     paths = made(lab)
     at_work = LiveAttempt(
-        attempt_id=AttemptId("claimed.codex.r1.1"),
+        attempt_id=AttemptId("cutoff.codex.r1.1"),
         phase="working",
         doing="shell: make test",
         tokens=1785,
@@ -143,7 +148,7 @@ def test_while_it_runs_another_terminal_sees_each_attempt_and_what_is_rationed(l
     )
     shut = LiveLimit(key="provider:openai", most=8, now=2, taken=0, until_ms=3, why="provider.rate-limited")
     live = Live(
-        at_ms=3, run_id=RUN, cells=8, settled=3, waiting=4, running=(at_work,), limits=(shut,), stopping="draining"
+        at_ms=3, run_id=RUN, trials=8, settled=3, waiting=4, running=(at_work,), limits=(shut,), stopping="draining"
     )
     paths.live.write_bytes(msgspec.json.encode(live))
     assert status_of(paths).live is None, "its owner is dead, so that it says nothing"
@@ -158,10 +163,10 @@ def test_while_it_runs_another_terminal_sees_each_attempt_and_what_is_rationed(l
     finally:
         os.close(lock)
     lines = [line.strip() for line in told.splitlines()]
-    [line] = [line for line in lines if line.startswith("claimed.codex.r1.1")]
-    assert line.split()[:8] == ["claimed.codex.r1.1", "working", "shell:", "make", "test", "1,785", "tokens", "$0.50"]
+    [line] = [line for line in lines if line.startswith("cutoff.codex.r1.1")]
+    assert line.split()[:8] == ["cutoff.codex.r1.1", "working", "shell:", "make", "test", "1,785", "tokens", "$0.50"]
     assert "provider:openai  0 of 2 (8 at most), shut for 0 ms: provider.rate-limited" in lines
-    assert "4 cells waiting" in lines
+    assert "4 trials waiting" in lines
     assert "draining" in lines
     assert "resume" not in told
 
@@ -174,6 +179,7 @@ def test_json_tells_the_same_and_watching_ends_with_the_campaign(lab: Lab) -> No
     assert watched.stdout.count("\n") == 1
 
 
+@pytest.mark.proctor_process
 @pytest.mark.requirement("campaign.status")
 def test_watching_where_there_is_no_terminal_tells_each_change_and_the_end(lab: Lab) -> None:
     paths = made(lab)
@@ -183,17 +189,18 @@ def test_watching_where_there_is_no_terminal_tells_each_change_and_the_end(lab: 
         assert process.stdout is not None
         try:
             assert process.stdout.readline() == "2 of 8 settled, 1 running, 4 to be tried again, 1 not tried yet\n"
-            attempt = AttemptId("claimed.codex.r1.1")
-            with ledger.open_ledger(paths.ledger) as book:
-                book.apply([ledger.settle(attempt, report(attempt), at_ms=60_002)])
+            attempt = AttemptId("cutoff.codex.r1.1")
+            with writer.open_ledger(paths.ledger) as book:
+                book.apply([writer.seal_attempt(attempt, summary(attempt, runtime=CODEX), at_ms=60_002)])
             assert process.stdout.readline() == "3 of 8 settled, 4 to be tried again, 1 not tried yet\n"
         finally:
             os.close(lock)
         told = process.stdout.read()
     assert told.startswith(f"{CAMPAIGN}   cut off\n")
-    assert "  5 cells left: " in told
+    assert "  5 trials left: " in told
 
 
+@pytest.mark.proctor_process
 def test_whoever_stops_watching_is_not_told_that_the_campaign_was_interrupted(lab: Lab) -> None:
     lock = take_lock(made(lab).folder)
     assert lock is not None
@@ -246,17 +253,6 @@ def test_a_cancel_signals_nobody_whom_a_lock_only_names(lab: Lab) -> None:
         assert process.returncode == 0
 
 
-def test_a_ledger_of_the_first_version_stands_too(tmp_path: Path) -> None:
-    paths = campaign(tmp_path, "fix", untried=("untried",))
-    with closing(sqlite3.connect(paths.ledger)) as connection:
-        connection.executescript(
-            """drop table campaign; alter table run drop column ended; alter table attempt drop column retry_at_ms;
-               alter table attempt drop column usd; alter table attempt drop column tally; pragma user_version = 1;"""
-        )
-    standing = status_of(paths)
-    assert (standing.cells, standing.settled, standing.file, standing.usd) == (2, 1, None, None)
-
-
 def test_what_is_no_campaign_is_not_found(lab: Lab) -> None:
     made(lab)
     said = status(lab, "nobody", "--json")
@@ -265,11 +261,7 @@ def test_what_is_no_campaign_is_not_found(lab: Lab) -> None:
 
 def test_every_campaign_is_listed_and_one_that_is_damaged_is_told(lab: Lab) -> None:
     made(lab)
-    canary = RootPaths(lab.root).campaign(CampaignId("made-canary-20260102-120000-aaaaaa"))
-    canary.create()
-    with ledger.open_ledger(canary.ledger):
-        pass
-    canary.plan.write_text('{"plan": {"flows": [], "isCanary": true}}')
+    canary = tried(lab.root, {}, campaign_id=CampaignId("made-canary-20260102-120000-aaaaaa"), is_canary=True)
     canary.pin.touch()
     damaged = RootPaths(lab.root).campaign(CampaignId("made-20260103-120000-aaaaaa"))
     damaged.create()
@@ -277,9 +269,9 @@ def test_every_campaign_is_listed_and_one_that_is_damaged_is_told(lab: Lab) -> N
     damaged.ledger.write_text("no ledger at all")
     said = ask(lab, "campaign", "list", "--json")
     assert said.code == 0
-    told = [(each["campaignId"], each["kind"], each["cells"], each["isPinned"]) for each in said.json["campaigns"]]
+    told = [(each["campaignId"], each["kind"], each["trials"], each["isPinned"]) for each in said.json["campaigns"]]
     assert told == [(CAMPAIGN, "campaign", 8, False), (canary.folder.name, "canary", 0, True)]
-    assert [(each["code"], each["file"]) for each in said.json["problems"]] == [
+    assert [(each["code"], each["file"]) for each in said.json["findings"]] == [
         ("evidence.ledger", f"{damaged.folder.name}/ledger.db")
     ]
     text = ask(lab, "campaign", "list").stdout
@@ -318,7 +310,7 @@ def test_a_campaign_that_really_runs_is_seen_from_outside_and_after_kill_9_it_sa
             "working",
             "shell: sleep 60",
         )
-        assert (seen["isLive"], seen["cells"], seen["left"]["running"], seen["left"]["untried"]) == (True, 2, 1, 1)
+        assert (seen["isLive"], seen["trials"], seen["left"]["running"], seen["left"]["untried"]) == (True, 2, 1, 1)
         assert seen["live"]["limits"][0] == {
             "key": "all",
             "most": 1,

@@ -10,10 +10,10 @@ from proctor.campaign.freeze import FrozenFiles
 from proctor.campaign.suite import flows_on
 from proctor.config.load import load_config
 from proctor.errors import InputError
-from proctor.ids import FlowId, StrategyId
-from proctor.spec.load import Given
+from proctor.ids import FlowId, RuntimeId
+from proctor.spec.campaign_options import SelectSpec
+from proctor.spec.load import SpecOverrides
 from proctor.spec.model import FlowSpec, Isolation
-from proctor.spec.running import SelectSpec
 from tests.lab import DONE, Lab
 from tests.surface.conftest import ask
 
@@ -71,7 +71,8 @@ def test_a_suite_runs_on_any_chain_and_each_expectation_is_judged(
     assert said.code == 1
     chosen = FlowId("claude-code-or-codex-exec")
     assert {
-        (row["missionId"], row["flowId"]): (row["outcome"], row["expectationMet"]) for row in said.json["attempts"]
+        (row["missionId"], row["flowId"]): (row["summary"]["outcome"], row["summary"]["expectation"]["met"])
+        for row in said.json["attempts"]
     } == {
         ("fix", "codex-app-server"): ("completed", True),
         ("fix", chosen): ("completed", True),
@@ -80,19 +81,19 @@ def test_a_suite_runs_on_any_chain_and_each_expectation_is_judged(
     }
     lab.assert_all_evidence_is_valid()
     [index] = (lab.root / "campaigns").glob("*/spec.snapshot/index.json")
-    assert msgspec.json.decode(index.read_bytes(), type=FrozenFiles).given == Given(
+    assert msgspec.json.decode(index.read_bytes(), type=FrozenFiles).given == SpecOverrides(
         select=SelectSpec(tags=["quick"]),
         flows=[
-            FlowSpec(id=FlowId("codex-app-server"), runtime=[StrategyId("codex_app_server")]),
-            FlowSpec(id=chosen, runtime=[StrategyId("claude_code"), StrategyId("codex_exec")]),
+            FlowSpec(id=FlowId("codex-app-server"), runtime=[RuntimeId("codex_app_server")]),
+            FlowSpec(id=chosen, runtime=[RuntimeId("claude_code"), RuntimeId("codex_exec")]),
         ],
     )
 
 
-def test_a_plan_shows_missions_and_cells_and_runs_nothing(lab: Lab, suite: Path) -> None:
+def test_a_plan_shows_missions_and_trials_and_runs_nothing(lab: Lab, suite: Path) -> None:
     said = lab.proctor("suite", "plan", str(suite), "--on", "codex_app_server", "--range", "2-3", "--json")
     told = json.loads(said.stdout)
-    assert (said.returncode, told["suite"], told["cells"]) == (
+    assert (said.returncode, told["suite"], told["trials"]) == (
         0,
         "greetings",
         ["idle.codex-app-server.r1", "other.codex-app-server.r1"],
@@ -115,14 +116,14 @@ def test_a_plan_shows_missions_and_cells_and_runs_nothing(lab: Lab, suite: Path)
 
 
 def test_flows_of_the_file_are_not_used_and_need_not_be_there(lab: Lab, suite: Path) -> None:
-    suite.write_text(SUITE + "flows: [{id: mine, runtime: [claude_code]}]\nschedule: {strategies: {claude_code: 1}}\n")
+    suite.write_text(SUITE + "flows: [{id: mine, runtime: [claude_code]}]\nschedule: {runtimes: {claude_code: 1}}\n")
     told = json.loads(lab.proctor("suite", "plan", str(suite), "--on", "codex_exec", "--json").stdout)
     assert told["flows"] == [{"flowId": "codex-exec", "runtime": ["codex_exec"], "isolation": "shared"}]
 
 
 def test_a_runtime_that_cannot_share_a_process_gets_one_for_each_attempt(tmp_path: Path) -> None:
     [flow] = flows_on(["replay"], config=load_config(tmp_path))
-    assert flow == FlowSpec(id=FlowId("replay"), runtime=[StrategyId("replay")], isolation=Isolation.PROCESS)
+    assert flow == FlowSpec(id=FlowId("replay"), runtime=[RuntimeId("replay")], isolation=Isolation.PROCESS)
 
 
 @pytest.mark.parametrize("words", [["codex_exec", "codex_exec"], [""], ["codex_exec+"]])

@@ -9,19 +9,19 @@ import yaml
 from proctor.errors import InputError
 from proctor.event.outcome import Outcome
 from proctor.evidence.layout import RootPaths
-from proctor.ids import AttemptId, StrategyId
+from proctor.ids import AttemptId, RuntimeId
 from proctor.report.row import Report
 from proctor.spec.model import Login
-from proctor.surface.surroundings import Agent
-from proctor.surface.trying import Contestant, build_trial, side_by_side
+from proctor.surface.detect import DetectedAgent
+from proctor.surface.try_agents import TryAgent, build_trial, side_by_side
 from tests.lab import Lab, say_done
 from tests.report.made import row
 from tests.surface.conftest import ask
 from tests.surface.repository import make_repository, write
 
-CODEX = Agent(name="codex", strategy=StrategyId("codex_app_server"), provider="openai", login=Login.INHERIT)
-CLAUDE = Agent(
-    name="claude", strategy=StrategyId("claude_code"), provider="anthropic", login=Login.TOKEN, token="MY_TOKEN"
+CODEX = DetectedAgent(name="codex", runtime_id=RuntimeId("codex_app_server"), provider="openai", login=Login.INHERIT)
+CLAUDE = DetectedAgent(
+    name="claude", runtime_id=RuntimeId("claude_code"), provider="anthropic", login=Login.TOKEN, token="MY_TOKEN"
 )
 
 
@@ -42,7 +42,7 @@ def test_offline_each_agent_works_on_a_clone_and_all_are_shown_side_by_side(lab:
     said = ask(lab, "try", "Turn it around", *on, "--script", str(script))
     assert said.code == 0, said.stderr
     rows = {line[:18].strip(): line[18:].split("  ") for line in said.stdout.splitlines()[:8]}
-    shown = {name: [cell.strip() for cell in cells if cell.strip()] for name, cells in rows.items()}
+    shown = {name: [trial.strip() for trial in trials if trial.strip()] for name, trials in rows.items()}
     assert shown[""] == ["codex", "codex-exec"]
     assert (shown["outcome"], shown["verified"]) == (["completed"] * 2, ["yes"] * 2)
     assert shown["changes"] == ["1 file, +1 -1"] * 2
@@ -126,10 +126,10 @@ def test_real_models_are_not_asked_before_somebody_agrees(lab: Lab, monkeypatch:
     error = ask(lab, "try", "Do it", "--on", "codex:gpt-9", "--json").json["error"]
     assert (error["code"], error["what"]) == (
         "policy.spending",
-        "1 cell on openai/gpt-9: unknown: no attempt of every flow was measured here with prices",
+        "1 trial on openai/gpt-9: unknown: no attempt of every flow was measured here with prices",
     )
     dry = ask(lab, "try", "Do it", "--on", "codex:gpt-9", "--dry-run", "--json")
-    assert (dry.code, dry.json["cells"], dry.json["usd"]) == (0, ["task.codex.r1"], None)
+    assert (dry.code, dry.json["trials"], dry.json["usd"]) == (0, ["task.codex.r1"], None)
     assert not lab.root.exists()
 
 
@@ -139,7 +139,7 @@ def test_outside_a_repository_it_says_what_to_do(lab: Lab, monkeypatch: pytest.M
 
 
 def test_real_models_are_asked_with_the_login_that_is_there(repository: Path) -> None:
-    contestants = [Contestant(agent=CODEX, model="gpt-9"), Contestant(agent=CLAUDE, model="sonnet")]
+    contestants = [TryAgent(agent=CODEX, model="gpt-9"), TryAgent(agent=CLAUDE, model="sonnet")]
     spec = build_trial("Do it", contestants, folder=repository, probe=None, script=None).spec
     told = [(flow.model and flow.model.name, flow.login, flow.token) for flow in spec.flows]
     assert told == [("gpt-9", Login.INHERIT, None), ("sonnet", Login.TOKEN, "MY_TOKEN")]

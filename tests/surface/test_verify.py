@@ -19,7 +19,7 @@ from tests.surface.conftest import Quickstart, Said, ask
 
 pytestmark = pytest.mark.real_agent
 
-WHOLE = "whole: files, chains, seals and everything derived agree"
+WHOLE = "complete: files, chains, seals and derived files agree"
 INTEGRITY_ONLY = "integrity only: shows damage, not forgery"
 HOWTO = Path(__file__).parents[2] / "docs" / "howto" / "sign-evidence.md"
 
@@ -46,9 +46,9 @@ def trusting(key: Path) -> tuple[str, str]:
     return "--allowed-signers", str(key.with_name("allowed"))
 
 
-def problems(found: dict[str, Any]) -> set[tuple[str, str]]:
-    wrong = [problem for each in found["evidence"]["examined"] for problem in each["problems"]]
-    wrong += [each["problem"] for each in found["seals"] if each["problem"] is not None]
+def findings(found: dict[str, Any]) -> set[tuple[str, str]]:
+    wrong = [finding for each in found["evidence"]["examined"] for finding in each["findings"]]
+    wrong += [each["finding"] for each in found["seals"] if each["finding"] is not None]
     return {(each["code"], each["file"]) for each in wrong}
 
 
@@ -80,16 +80,16 @@ def test_a_forgery_that_is_sealed_anew_passes_as_integrity_only_and_fails_when_i
     assert sign(quickstart, ada).code == 0
     forge(AttemptPaths(unsigned))
     code, found = verify(quickstart, place=unsigned)
-    assert (code, found["established"], problems(found)) == (0, [WHOLE, INTEGRITY_ONLY], set())
+    assert (code, found["established"], findings(found)) == (0, [WHOLE, INTEGRITY_ONLY], set())
     forge(claim)
     for words in ((), trusting(ada), ("--signed", *trusting(ada))):
         code, found = verify(quickstart, *words, place=claim.folder)
-        assert (code, found["established"]) == (5, [WHOLE, "a signature that does not hold"])
-        assert problems(found) == {("evidence.signature", "seal.json.sig")}
+        assert (code, found["established"]) == (5, [WHOLE, "the signature is not valid"])
+        assert findings(found) == {("evidence.signature", "seal.json.sig")}
     (claim.folder / "seal.json.sig").unlink()
     assert verify(quickstart, *trusting(ada), place=claim.folder)[1]["established"] == [WHOLE, INTEGRITY_ONLY]
     code, found = verify(quickstart, "--signed", *trusting(ada), place=claim.folder)
-    assert (code, problems(found)) == (5, {("evidence.unsigned", "seal.json")})
+    assert (code, findings(found)) == (5, {("evidence.unsigned", "seal.json")})
 
 
 @pytest.mark.requirement("evidence.signed")
@@ -121,8 +121,8 @@ def test_a_key_nobody_vouches_for_is_integrity_only_and_refused_by_a_list_withou
     words = f"signed by an unknown key ({fingerprint(eve)}), {INTEGRITY_ONLY}"
     assert (code, found["established"]) == (0, [WHOLE, words])
     code, found = verify(quickstart, *trusting(ada), place=fix)
-    assert (code, found["established"]) == (5, [WHOLE, "signed by nobody allowed"])
-    assert problems(found) == {("evidence.signer", "seal.json.sig")}
+    assert (code, found["established"]) == (5, [WHOLE, "signed, but not by an allowed signer"])
+    assert findings(found) == {("evidence.signer", "seal.json.sig")}
 
 
 def test_how_many_seals_are_signed_is_told_and_signing_again_signs_only_the_rest(
@@ -135,7 +135,7 @@ def test_how_many_seals_are_signed_is_told_and_signing_again_signs_only_the_rest
     (process.folder / "process.json.sig").unlink()
     # As a signing leaves it that was killed.
     (quickstart.folder("ask") / ".seal.json.sig.tmp").write_bytes(b"half")
-    assert problems(verify(quickstart)[1]) == {("evidence.extra-file", ".seal.json.sig.tmp")}
+    assert findings(verify(quickstart)[1]) == {("evidence.extra-file", ".seal.json.sig.tmp")}
     again = sign(quickstart, ada, "--identity", "ada").json
     assert [Path(file).name for file in again["signed"]] == ["seal.json", "process.json"]
     assert (len(again["kept"]), again["allowedSigner"].partition(" ")[0]) == (3, "ada")
@@ -155,8 +155,8 @@ def test_damage_under_a_good_signature_is_invalid_and_what_is_invalid_is_not_sig
     sign(quickstart, ada, place=fix)
     (fix / "prompt.txt").write_text("Do nothing.")
     code, found = verify(quickstart, "--signed", *trusting(ada), place=fix)
-    assert (code, found["established"][0]) == (5, "invalid: nothing that it says is established")
-    assert ("evidence.digest", "prompt.txt") in problems(found)
+    assert (code, found["established"][0]) == (5, "invalid: nothing is established")
+    assert ("evidence.digest", "prompt.txt") in findings(found)
     refused = sign(quickstart, ada)
     assert (refused.code, refused.json["error"]["code"]) == (5, "evidence.digest")
     assert [str(path.parent) for path in quickstart.lab.root.rglob("*.sig")] == [str(fix)]
@@ -166,12 +166,12 @@ def test_a_good_signature_cannot_be_carried_to_another_attempt(quickstart: Quick
     sign(quickstart, ada)
     fix, claim = quickstart.folder("fix"), quickstart.folder("claim")
     shutil.copy(fix / "seal.json.sig", claim / "seal.json.sig")
-    assert problems(verify(quickstart, place=claim)[1]) == {("evidence.signature", "seal.json.sig")}
+    assert findings(verify(quickstart, place=claim)[1]) == {("evidence.signature", "seal.json.sig")}
     shutil.rmtree(claim)
     shutil.copytree(fix, claim)
     code, found = verify(quickstart, "--signed", *trusting(ada), place=claim)
     assert code == 5
-    assert ("evidence.ids", "attempt.json") in problems(found)
+    assert ("evidence.ids", "attempt.json") in findings(found)
 
 
 def test_what_was_cut_off_is_partial_and_a_signature_without_its_seal_is_a_stranger(
@@ -180,13 +180,13 @@ def test_what_was_cut_off_is_partial_and_a_signature_without_its_seal_is_a_stran
     ask_ = quickstart.folder("ask")
     sign(quickstart, ada)
     (ask_ / "seal.json").rename(ask_.parent.parent / "aside")
-    assert problems(verify(quickstart, place=ask_)[1]) == {
+    assert findings(verify(quickstart, place=ask_)[1]) == {
         ("evidence.partial", "seal.json"),
         ("evidence.extra-file", "seal.json.sig"),
     }
     (ask_ / "seal.json.sig").unlink()
     code, found = verify(quickstart, place=ask_)
-    assert (code, found["established"]) == (4, ["partial: what is there agrees, but not all is there"])
+    assert (code, found["established"]) == (4, ["partial: the files that exist agree, but some are missing"])
     refused = sign(quickstart, ada, place=ask_)
     assert (refused.code, refused.json["error"]["code"]) == (5, "evidence.partial")
 
@@ -195,7 +195,7 @@ def test_no_other_file_may_stand_beside_a_seal(quickstart: Quickstart) -> None:
     fix = quickstart.folder("fix")
     for name in ("seal.json.sig2", "attempt.json.sig", "seal.sig"):
         (fix / name).write_text("")
-        assert problems(verify(quickstart, place=fix)[1]) == {("evidence.extra-file", name)}
+        assert findings(verify(quickstart, place=fix)[1]) == {("evidence.extra-file", name)}
         (fix / name).unlink()
 
 
@@ -209,6 +209,11 @@ def test_a_statement_names_every_sealed_file_and_what_the_attempt_came_to(quicks
     told = json.loads(file.read_text())
     seal, ref = json.loads((claim / "seal.json").read_text()), json.loads((claim / "runner.ref.json").read_text())
     record = json.loads((claim / "attempt.json").read_text())
+    [attempt] = told["predicate"]["attempts"]
+    summary = attempt["summary"]
+    ending = {"runtimeId": "codex_app_server", "outcome": "completed", "code": None, "claimed": True, "verified": False}
+    assert ending.items() <= summary.items()
+    assert summary["reasons"] == ["probe 0 (headless_run): exited 0 and printed 'Hello, world\\n'"]
     assert told == {
         "_type": "https://in-toto.io/Statement/v1",
         "subject": [
@@ -228,12 +233,7 @@ def test_a_statement_names_every_sealed_file_and_what_the_attempt_came_to(quicks
                     "campaignId": record["campaignId"],
                     "missionId": "claim",
                     "flowId": "codex",
-                    "strategy": "codex_app_server",
-                    "outcome": "completed",
-                    "code": None,
-                    "claimed": True,
-                    "verified": False,
-                    "reasons": ["probe 0 (headless_run): exited 0 and printed 'Hello, world\\n'"],
+                    "summary": summary,
                     "identity": ref["facts"]["identity"],
                     "containment": ref["facts"]["containment"],
                     "sealedAtMs": seal["sealedAtMs"],
@@ -259,7 +259,7 @@ def test_a_statement_about_a_run_holds_its_processes_too_and_none_is_written_of_
     told = json.loads(file.read_text())
     assert (len(told["subject"]), len(told["predicate"]["attempts"])) == (4 * 11 + 2, 4)
     [process] = told["predicate"]["processes"]
-    assert (process["strategy"], process["signature"]) == ("codex_app_server", None)
+    assert (process["runtimeId"], process["signature"]) == ("codex_app_server", None)
     file.unlink()
     (quickstart.folder("fix") / "prompt.txt").write_text("Do nothing.")
     code, found = verify(quickstart, "--statement", str(file))
@@ -291,13 +291,13 @@ def test_whatever_is_asked_for_badly_is_told_with_a_code(quickstart: Quickstart,
 def test_a_hostile_signature_gives_a_code_and_hides_nothing(quickstart: Quickstart) -> None:
     signature = quickstart.folder("fix") / "seal.json.sig"
     os.mkfifo(signature)
-    assert problems(verify(quickstart)[1]) == {("evidence.containment", "seal.json.sig")}
+    assert findings(verify(quickstart)[1]) == {("evidence.containment", "seal.json.sig")}
     signature.unlink()
     signature.write_bytes(b"-----BEGIN SSH SIGNATURE-----\n\x1b[2J\n-----END SSH SIGNATURE-----\n")
     said = quickstart.lab.proctor("verify", str(quickstart.lab.root))
     assert (said.returncode, said.stderr) == (5, "")
     assert re.search(r"attempt fix\.codex\.r1\.1\nevidence\.signature +seal\.json\.sig +not an SSH sig", said.stdout)
-    words = f"\n4 of 5 seals: {INTEGRITY_ONLY}\n1 of 5 seals: a signature that does not hold\n"
+    words = f"\n4 of 5 seals: {INTEGRITY_ONLY}\n1 of 5 seals: the signature is not valid\n"
     assert words in said.stdout
 
 

@@ -4,34 +4,34 @@ from pathlib import Path
 
 from proctor.attempt.machine import State
 from proctor.attempt.model import AttemptResult
-from proctor.campaign.live import Picture
-from proctor.campaign.watch import Began
+from proctor.campaign.live import LiveView
+from proctor.campaign.watch import RunStart
 from proctor.event.model import Tokens, ToolBegan
 from proctor.event.outcome import Outcome
 from proctor.evidence.layout import RootPaths
 from proctor.evidence.live import LiveLimit
-from proctor.ids import AttemptId, CallId, StrategyId, TurnId
-from proctor.report.words import deed
+from proctor.ids import AttemptId, CallId, RuntimeId, TurnId
+from proctor.report.format_values import deed
 from proctor.testing.clock import FakeClock
-from tests.report.made import CAMPAIGN, RUN, report
+from tests.report.made import CAMPAIGN, RUN, summary
 
 FIX, ASK = AttemptId("fix.codex.r1.1"), AttemptId("ask.codex.r1.1")
-CODEX = StrategyId("codex_app_server")
+CODEX = RuntimeId("codex_app_server")
 ALL = LiveLimit(key="all", most=8, now=8, taken=2)
 
 
-def picture(clock: FakeClock, *, cells: int = 0) -> Picture:
+def picture(clock: FakeClock, *, trials: int = 0) -> LiveView:
     """Where a token costs a ten-thousandth of a dollar."""
 
     def price(_: AttemptId, tokens: Tokens) -> float:
         return tokens.total / 10_000
 
-    return Picture(deed=deed, price=price, clock=clock, cells=cells)
+    return LiveView(deed=deed, price=price, clock=clock, trials=trials)
 
 
-def began(root: Path, *, cells: int = 3, settled: int = 0) -> Began:
+def began(root: Path, *, trials: int = 3, settled: int = 0) -> RunStart:
     paths = RootPaths(root).campaign(CAMPAIGN)
-    return Began(campaign_id=CAMPAIGN, run_id=RUN, paths=paths, cells=cells, settled=settled)
+    return RunStart(campaign_id=CAMPAIGN, run_id=RUN, paths=paths, trials=trials, settled=settled)
 
 
 def tool(command: str) -> ToolBegan:
@@ -40,7 +40,7 @@ def tool(command: str) -> ToolBegan:
 
 
 def sealed(attempt: AttemptId, *, outcome: Outcome = Outcome.COMPLETED, code: str | None = None) -> AttemptResult:
-    return AttemptResult(attempt_id=attempt, state=State.SEALED, report=report(attempt, outcome=outcome, code=code))
+    return AttemptResult(attempt_id=attempt, state=State.SEALED, summary=summary(attempt, outcome=outcome, code=code))
 
 
 def until(clock: FakeClock, seconds: float) -> int:

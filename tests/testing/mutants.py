@@ -10,14 +10,14 @@ import pytest
 
 from proctor.event.model import Event
 from proctor.event.row import Row
-from proctor.ids import StrategyId
+from proctor.ids import RuntimeId
 from proctor.runtime import registry
-from proctor.runtime.base import Host, HostAsk, Normalizer, SessionAsk, Tap
-from proctor.runtime.capability import Claims
+from proctor.runtime.base import Host, HostRequest, Normalizer, SessionRequest, Tap
+from proctor.runtime.capability import Capabilities
 from proctor.runtime.codex_app_server import RUNTIME as CODEX
 from proctor.transport.channel import Channel
 
-ID = StrategyId("mutant")
+ID = RuntimeId("mutant")
 
 
 class Changed:
@@ -46,15 +46,15 @@ class Mutant:
     def __init__(
         self,
         *,
-        claims: Claims = CODEX.claims,
+        capabilities: Capabilities = CODEX.capabilities,
         channel: Change = same,
         ask: Change = same,
         tap: Change = same,
         session: Change = same,
         events: Callable[[Iterable[Event]], Iterable[Event]] = same,
-        host: Callable[[HostAsk], None] | None = None,
+        host: Callable[[HostRequest], None] | None = None,
     ) -> None:
-        self.claims = claims
+        self.capabilities = capabilities
         self._channel, self._ask, self._tap, self._session = channel, ask, tap, session
         self._events = events
         self._host = host
@@ -71,19 +71,19 @@ class Mutant:
         return Changed(inner, feed=feed)
 
     @asynccontextmanager
-    async def open_host(self, ask: HostAsk, tap: Tap) -> AsyncIterator[Host]:
-        given = ask.between or same
+    async def open_host(self, request: HostRequest, tap: Tap) -> AsyncIterator[Host]:
+        given = request.wrap_channel or same
 
         def between(channel: Channel) -> Channel:
             changed: Channel = self._channel(given(channel))
             return changed
 
         if self._host is not None:
-            self._host(ask)
-        async with CODEX.open_host(replace(ask, between=between), tap) as host:
+            self._host(request)
+        async with CODEX.open_host(replace(request, wrap_channel=between), tap) as host:
 
             @asynccontextmanager
-            async def open_session(asked: SessionAsk, own: Tap) -> AsyncIterator[Any]:
+            async def open_session(asked: SessionRequest, own: Tap) -> AsyncIterator[Any]:
                 async with host.open_session(self._ask(asked), self._tap(own)) as session:
                     yield self._session(session)
 

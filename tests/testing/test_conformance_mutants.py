@@ -12,15 +12,15 @@ import anyio
 import msgspec
 import pytest
 
-from proctor.event.model import Event, Noted, TextSaid, TextStreamed, ToolEnded
-from proctor.event.row import ChannelClosed, ChildExited, Seen
+from proctor.event.model import Event, FrameNoted, TextSaid, TextStreamed, ToolEnded
+from proctor.event.row import ChannelClosed, ChildExited, SupervisorRow
 from proctor.ids import ItemId, TurnId
-from proctor.runtime.base import Decide, Decision, HostAsk, Question, Session, SessionAsk, Tap
-from proctor.runtime.capability import Claims
+from proctor.runtime.base import Decide, Decision, HostRequest, Question, Session, SessionRequest, Tap
+from proctor.runtime.capability import Capabilities
 from proctor.runtime.codex_app_server import RUNTIME as CODEX
 from proctor.runtime.samples import STRANGER
 from proctor.testing.conformance import Result, Verdict, case_by_id, cases, open_subject, run_case
-from proctor.testing.conformance import look as look_module
+from proctor.testing.conformance import processes as look_module
 from proctor.testing.conformance import subject as subject_module
 from proctor.testing.conformance import suite as suite_module
 from proctor.testing.conformance.endings import NOT_FOUND
@@ -73,7 +73,7 @@ def repeats(events: Iterable[Event]) -> Iterator[Event]:
     """Takes what it is told again for news."""
     for event in events:
         yield event
-        if isinstance(event, Noted) and event.native.startswith("repeated item/completed"):
+        if isinstance(event, FrameNoted) and event.native.startswith("repeated item/completed"):
             item = ItemId(f"again-{event.frame}")
             yield TextSaid(turn=TurnId(""), item=item, text="again", frame=event.frame, at_ms=event.at_ms)
 
@@ -90,10 +90,10 @@ class Remembers:
             yield msgspec.structs.replace(event, text=f"{self._said}") if isinstance(event, TextSaid) else event
 
 
-def decides(decision: Decision) -> Callable[[SessionAsk], SessionAsk]:
+def decides(decision: Decision) -> Callable[[SessionRequest], SessionRequest]:
     """Asks, and does as it likes."""
 
-    def change(ask: SessionAsk) -> SessionAsk:
+    def change(ask: SessionRequest) -> SessionRequest:
         given: Decide | None = ask.decide
 
         async def decide(question: Question) -> Decision:
@@ -144,11 +144,11 @@ class InterruptsAll:
 
 
 def silent_about_ends(tap: Tap) -> Any:
-    def say(seen: Seen) -> None:
+    def record(seen: SupervisorRow) -> None:
         if not isinstance(seen, ChannelClosed | ChildExited):
-            tap.say(seen)
+            tap.record(seen)
 
-    return Changed(tap, say=say)
+    return Changed(tap, record=record)
 
 
 def short_of_breath(tap: Tap) -> Any:
@@ -169,8 +169,8 @@ def blind_to_streams(tap: Tap) -> Any:
 
 
 MUTANTS: dict[str, tuple[str, Callable[[], Mutant], str]] = {
-    "says nothing": ("one-turn", lambda: Mutant(events=without(TextSaid)), "did not come as an event"),
-    "tells nothing": ("event-stream", lambda: Mutant(events=without(TextSaid, TextStreamed)), "not told while"),
+    "says nothing": ("one-turn", lambda: Mutant(events=without(TextSaid)), "did not arrive as an event"),
+    "tells nothing": ("event-stream", lambda: Mutant(events=without(TextSaid, TextStreamed)), "does not arrive while"),
     "never ends a tool": ("tool-call", lambda: Mutant(events=without(ToolEnded)), "the trace says None"),
     "denies by itself": ("approval-accepted", lambda: Mutant(ask=decides(Decision.DENY)), "did not happen"),
     "accepts by itself": ("approval-denied", lambda: Mutant(ask=decides(Decision.ACCEPT)), "happened all the same"),
@@ -182,29 +182,41 @@ MUTANTS: dict[str, tuple[str, Callable[[], Mutant], str]] = {
         "did not reach the model",
     ),
     "leaves a child": ("interrupt", lambda: Mutant(session=lambda it: Changed(it, settle=nothing)), "still runs"),
-    "interrupts all": ("interrupt", lambda: Mutant(session=InterruptsAll()), "a sibling's turn ended"),
-    "forgets": ("resume", lambda: Mutant(ask=lambda ask: replace(ask, resume=None)), "not told of what was said"),
+    "interrupts all": ("interrupt", lambda: Mutant(session=InterruptsAll()), "a turn in another session ended"),
+    "forgets": ("resume", lambda: Mutant(ask=lambda ask: replace(ask, resume=None)), "did not receive the earlier"),
     "one at a time": ("parallel-sessions", lambda: Mutant(session=OneAtATime()), "no end within"),
     "offers no tool": ("dynamic-tools", lambda: Mutant(ask=lambda ask: replace(ask, tools=())), "did not reach"),
-    "keeps all": ("compaction", lambda: Mutant(session=lambda it: Changed(it, compact=nothing)), "as long as it was"),
+    "keeps all": ("compaction", lambda: Mutant(session=lambda it: Changed(it, compact=nothing)), "was not shortened"),
     "has no schema": ("structured-output", lambda: Mutant(session=without_schema), "did not reach the model"),
-    "drops a piece": ("flood", lambda: Mutant(events=DropsOne(1000)), "the pieces of 15000 characters come to 14985"),
-    "loses a frame": ("flood", lambda: Mutant(channel=losing_once(b"agentMessage/delta")), "lines were told"),
-    "overruns": ("slow-consumer", lambda: Mutant(channel=overrun), "lines were told"),
+    "drops a piece": (
+        "flood",
+        lambda: Mutant(events=DropsOne(1000)),
+        "the pieces of 15000 characters have 14985 in total",
+    ),
+    "loses a frame": ("flood", lambda: Mutant(channel=losing_once(b"agentMessage/delta")), "lines were delivered"),
+    "overruns": ("slow-consumer", lambda: Mutant(channel=overrun), "lines were delivered"),
     "counts twice": ("duplicate-frames", lambda: Mutant(events=repeats), "'again'"),
     "wants its order": ("reordered-frames", lambda: Mutant(events=DropsOne(2)), "in another order were lost"),
-    "wants JSON": ("malformed-frames", lambda: Mutant(channel=losing(lambda it: it[:1] != b"{")), "lines were told"),
-    "knows all": ("unknown-frames", lambda: Mutant(channel=losing(lambda it: b"no/such" in it)), "lines were told"),
-    "short of breath": ("long-line", lambda: Mutant(tap=short_of_breath), "it ended as unknown"),
-    "silent about its end": ("disconnect", lambda: Mutant(tap=silent_about_ends), "it ended as unknown"),
-    "silent about ends": ("crash", lambda: Mutant(tap=silent_about_ends), "it ended as unknown"),
+    "wants JSON": (
+        "malformed-frames",
+        lambda: Mutant(channel=losing(lambda it: it[:1] != b"{")),
+        "lines were delivered",
+    ),
+    "knows all": (
+        "unknown-frames",
+        lambda: Mutant(channel=losing(lambda it: b"no/such" in it)),
+        "lines were delivered",
+    ),
+    "short of breath": ("long-line", lambda: Mutant(tap=short_of_breath), "the attempt ended as unknown"),
+    "silent about its end": ("disconnect", lambda: Mutant(tap=silent_about_ends), "the attempt ended as unknown"),
+    "silent about ends": ("crash", lambda: Mutant(tap=silent_about_ends), "the attempt ended as unknown"),
     "always heard": (
         "hang",
         lambda: Mutant(session=lambda it: Changed(it, last_heard_s=1e12)),
-        "it ended as timed_out",
+        "the attempt ended as timed_out",
     ),
-    "blind to streams": ("canary", lambda: Mutant(tap=blind_to_streams), "put together"),
-    "remembers": ("rederive", lambda: Mutant(events=Remembers()), "not what"),
+    "blind to streams": ("tripwire", lambda: Mutant(tap=blind_to_streams), "put together"),
+    "remembers": ("rederive", lambda: Mutant(events=Remembers()), "differs from what"),
 }
 
 
@@ -232,7 +244,7 @@ def test_a_runtime_that_does_it_wrong_fails(monkeypatch: pytest.MonkeyPatch, nam
 def test_a_runtime_that_leaves_its_agent_running_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     left: list[subprocess.Popen[bytes]] = []
 
-    def leave(ask: HostAsk) -> None:
+    def leave(ask: HostRequest) -> None:
         argv, home = [ask.program.real_path, "app-server"], {**os.environ, "CODEX_HOME": str(ask.home.parent)}
         left.append(subprocess.Popen(argv, env=home, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL))
 
@@ -250,7 +262,7 @@ def test_a_runtime_that_leaves_its_agent_running_fails(monkeypatch: pytest.Monke
 def test_where_no_process_is_found_nothing_is_taken_for_gone(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, case: str
 ) -> None:
-    def spawn_off_the_books(ask: HostAsk) -> None:
+    def spawn_off_the_books(ask: HostRequest) -> None:
         ask.intents.folder = tmp_path
 
     [verdict] = tried(monkeypatch, Mutant(host=spawn_off_the_books), case)
@@ -261,18 +273,18 @@ def test_every_case_has_somebody_who_fails_it() -> None:
     assert {case for case, _, _ in MUTANTS.values()} | {"teardown"} == {case.id for case in cases()}
 
 
-# ── what is not claimed ──
+# ── what is not declared ──
 
-CLAIMLESS = Claims(thread_start=True)
+THREADS_ONLY = Capabilities(thread_start=True)
 
 
 @pytest.mark.requirement("runtime.conformance")
 @pytest.mark.requirement("runtime.capability.contract")
-def test_what_is_not_claimed_is_refused_before_anything_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
-    unclaimed = [case.id for case in cases() if case.proves not in (None, "thread_start")]
-    verdicts = tried(monkeypatch, Mutant(claims=CLAIMLESS), *unclaimed)
+def test_what_is_not_declared_is_refused_before_anything_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    undeclared = [case.id for case in cases() if case.proves not in (None, "thread_start")]
+    verdicts = tried(monkeypatch, Mutant(capabilities=THREADS_ONLY), *undeclared)
     assert {verdict.result for verdict in verdicts} == {Result.REFUSED}
-    cannot_be_asked = {verdict.case for verdict in verdicts if "cannot be asked for" in (verdict.what or "")}
+    cannot_be_asked = {verdict.case for verdict in verdicts if "there is no request" in (verdict.what or "")}
     assert cannot_be_asked == {"event-stream", "interrupt", "parallel-sessions"}
 
 
@@ -280,8 +292,8 @@ def test_what_is_not_claimed_is_refused_before_anything_is_sent(monkeypatch: pyt
 @pytest.mark.parametrize("case", ["steer", "compaction", "resume"])
 def test_a_refusal_that_does_not_come_fails(monkeypatch: pytest.MonkeyPatch, case: str) -> None:
     for module in ("proctor.attempt.converse", "proctor.attempt.turn"):
-        monkeypatch.setattr(f"{module}.demand", lambda *_, **__: None)
-    [verdict] = tried(monkeypatch, Mutant(claims=CLAIMLESS), case)
+        monkeypatch.setattr(f"{module}.require_capability", lambda *_, **__: None)
+    [verdict] = tried(monkeypatch, Mutant(capabilities=THREADS_ONLY), case)
     assert verdict.result is Result.FAILED, verdict
 
 
@@ -291,12 +303,12 @@ def test_a_refusal_that_does_not_come_fails(monkeypatch: pytest.MonkeyPatch, cas
 def test_a_runtime_without_samples_or_a_channel_to_break_is_told_as_not_applicable(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def open_alone(ask: HostAsk, tap: Tap) -> Any:
-        return CODEX.open_host(replace(ask, between=None), tap)
+    def open_alone(ask: HostRequest, tap: Tap) -> Any:
+        return CODEX.open_host(replace(ask, wrap_channel=None), tap)
 
     [unsampled] = tried(monkeypatch, Changed(Mutant(), samples=None), "reordered-frames")
     [closed] = tried(monkeypatch, Changed(Mutant(), open_host=open_alone), "duplicate-frames")
     assert {(each.result, each.what) for each in (unsampled, closed)} == {
-        (Result.NOT_APPLICABLE, "the runtime gives no samples of its lines"),
-        (Result.NOT_APPLICABLE, "nothing can be put between this agent and us"),
+        (Result.NOT_APPLICABLE, "the runtime provides no samples of its lines"),
+        (Result.NOT_APPLICABLE, "faults cannot be injected between this agent and Proctor"),
     }

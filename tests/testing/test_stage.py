@@ -11,7 +11,7 @@ import pytest
 from proctor.evidence.artifacts import AttemptRecord, RunnerRef
 from proctor.evidence.layout import AttemptPaths
 from proctor.evidence.reader import read_artifact
-from proctor.ids import StrategyId
+from proctor.ids import RuntimeId
 from proctor.testing.conformance import NotApplicableError
 from proctor.testing.conformance.stage import HEARD, STAGES, spelled
 from tests.locked import locked_codex_sha256
@@ -40,11 +40,11 @@ def test_what_a_command_cannot_be_made_to_do_is_not_applicable(step: dict[str, A
 @pytest.mark.real_agent
 @pytest.mark.requirement("runtime.conformance")
 def test_what_is_replayed_was_done_just_before_by_the_real_codex(tmp_path: Path) -> None:
-    stage = STAGES[StrategyId("replay")]
+    stage = STAGES[RuntimeId("replay")]
     steps = [{"do": [{"say": "I begin."}, {"delay": "10m"}]}]
     options = anyio.run(partial(stage.options, steps, prompt="Say 4711.", folder=tmp_path))
     recorded = AttemptPaths(Path(options["attempt"]))
-    assert read_artifact(recorded.attempt, AttemptRecord).strategy == "codex_app_server"
+    assert read_artifact(recorded.attempt, AttemptRecord).runtime_id == "codex_app_server"
     identity = read_artifact(recorded.runner_ref, RunnerRef).facts["identity"].value
     assert identity["sha256"] == locked_codex_sha256()
     assert any("Say 4711." in text for text in stage.heard(tmp_path))
@@ -52,4 +52,4 @@ def test_what_is_replayed_was_done_just_before_by_the_real_codex(tmp_path: Path)
 
 def test_what_is_on_record_cannot_be_made_to_fall_silent(tmp_path: Path) -> None:
     with pytest.raises(NotApplicableError):
-        anyio.run(partial(STAGES[StrategyId("replay")].options, [{"fault": "hang"}], prompt="", folder=tmp_path))
+        anyio.run(partial(STAGES[RuntimeId("replay")].options, [{"fault": "hang"}], prompt="", folder=tmp_path))

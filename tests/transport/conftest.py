@@ -65,12 +65,15 @@ def alive_with(word: str) -> list[int]:
 
 @pytest.fixture
 def settle_at(nap: str) -> Callable[[int], Sequence[int]]:
-    """Waits until so many processes sleep this test's nap, and tells which."""
+    """Wait until `count` processes sleep this test's nap, and return their pids."""
 
     def settle(count: int) -> Sequence[int]:
         until = time.monotonic() + WAIT_S
-        while len(found := alive_with(nap)) != count:
+        before: list[int] = []
+        # Seen twice: a process is invisible for a moment while it executes another program.
+        while len(found := alive_with(nap)) != count or found != before:
             assert time.monotonic() < until, f"{len(found)} of {count} are alive: {found}"
+            before = found
             time.sleep(0.005)
         return found
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proctor.transport.fault import Alter, Break, Cut, Delay, Duplicate, FaultChannel, Hold, How, Inject
+from proctor.transport.fault import Alter, Cut, Delay, Duplicate, FaultAction, FaultChannel, Hold, Inject, LineFault
 from proctor.transport.process import ExitStatus
 
 LINES = [b"one", b"two", b"three", b"four"]
@@ -35,7 +35,7 @@ class Spoken:
         return ExitStatus(code=0)
 
 
-def through(plan: Sequence[Break], *chunks: bytes) -> tuple[bytes, FaultChannel]:
+def through(plan: Sequence[LineFault], *chunks: bytes) -> tuple[bytes, FaultChannel]:
     """All that comes out at our end."""
     channel = FaultChannel(Spoken(list(chunks)), plan)
 
@@ -67,15 +67,15 @@ def said(lines: Sequence[bytes]) -> bytes:
     ids=lambda value: type(value).__name__ if not isinstance(value, bytes) else "",
 )
 @pytest.mark.parametrize("at", [2, b"two".__eq__])
-def test_a_line_is_broken_as_planned(how: How, told: bytes, at: int) -> None:
-    out, channel = through([Break(at=at, how=how)], said(LINES))
+def test_a_line_is_broken_as_planned(how: FaultAction, told: bytes, at: int) -> None:
+    out, channel = through([LineFault(at=at, how=how)], said(LINES))
     assert out == told
-    assert channel.lines_told == len([line for line in told.split(b"\n") if line])
+    assert channel.lines_delivered == len([line for line in told.split(b"\n") if line])
 
 
 def test_a_break_happens_as_often_as_it_says() -> None:
     def upper(times: int | None) -> bytes:
-        return through([Break(at=lambda _: True, how=Alter(to=bytes.upper), times=times)], said(LINES))[0]
+        return through([LineFault(at=lambda _: True, how=Alter(to=bytes.upper), times=times)], said(LINES))[0]
 
     assert upper(1) == b"ONE\ntwo\nthree\nfour\n"
     assert upper(2) == b"ONE\nTWO\nthree\nfour\n"
@@ -85,7 +85,7 @@ def test_a_break_happens_as_often_as_it_says() -> None:
 def test_what_we_say_and_what_it_complains_of_passes_untouched() -> None:
     async def talk() -> tuple[bytes, list[bytes], ExitStatus | None]:
         agent = Spoken([])
-        channel = FaultChannel(agent, [Break(at=lambda _: True, how=Cut())])
+        channel = FaultChannel(agent, [LineFault(at=lambda _: True, how=Cut())])
         await channel.send(b"hello")
         return await channel.receive_err(), agent.sent, await channel.wait(deadline_s=1)
 
@@ -103,11 +103,11 @@ HOWS = st.one_of(
 
 @given(
     st.lists(st.binary(min_size=1, max_size=4).map(lambda raw: raw.hex().encode()), max_size=9),
-    st.lists(st.builds(Break, at=st.integers(1, 9), how=HOWS), max_size=4),
+    st.lists(st.builds(LineFault, at=st.integers(1, 9), how=HOWS), max_size=4),
     st.data(),
 )
 def test_how_the_bytes_arrive_changes_nothing_and_no_line_is_lost(
-    lines: list[bytes], plan: list[Break], data: st.DataObject
+    lines: list[bytes], plan: list[LineFault], data: st.DataObject
 ) -> None:
     whole = said(lines)
     cuts = sorted(data.draw(st.sets(st.integers(0, len(whole)), max_size=5)))
@@ -115,7 +115,7 @@ def test_how_the_bytes_arrive_changes_nothing_and_no_line_is_lost(
     out, channel = through(plan, *chunks)
     assert out == through(plan, whole)[0]
     told = [line for line in out.split(b"\n") if line]
-    assert channel.lines_told == len(told)
+    assert channel.lines_delivered == len(told)
     if not any(isinstance(each.how, Cut) for each in plan):
-        assert channel.lines_heard == len(lines)
+        assert channel.lines_received == len(lines)
         assert Counter(told) >= Counter(lines)

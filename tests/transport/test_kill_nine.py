@@ -36,6 +36,7 @@ def orchestrating(spawns: Path, line: str) -> Iterator[tuple[subprocess.Popen[by
             popen.kill()
 
 
+@pytest.mark.proctor_process
 @every_way
 @pytest.mark.usefixtures("containment")
 @pytest.mark.requirement("attempt.no-orphans")
@@ -60,6 +61,7 @@ def test_after_kill_nine_the_tree_ends_at_once_and_a_reaping_clears_the_books(
         assert owner_folders(tmp_path / "spawns") == []
 
 
+@pytest.mark.proctor_process
 @every_way
 @pytest.mark.usefixtures("containment")
 def test_an_interrupted_proctor_stops_its_tree_and_settles_its_books(
@@ -74,6 +76,7 @@ def test_an_interrupted_proctor_stops_its_tree_and_settles_its_books(
         assert owner_folders(tmp_path / "spawns") == []
 
 
+@pytest.mark.proctor_process
 @pytest.mark.requirement("attempt.no-orphans")
 def test_the_processes_of_a_second_live_proctor_are_untouched(
     shell: Plan, nap: str, settle_at: SettleAt, tmp_path: Path

@@ -12,7 +12,7 @@ from proctor.contain.intent import Intent, open_intents, owner_folders, read_int
 from proctor.contain.ladder import Containment, Variant
 from proctor.contain.launch import LaunchPlan, new_marker, wrap
 from proctor.errors import HangupError, MachineError
-from proctor.transport.process import AgentProcess, ExitStatus, Patience, open_process
+from proctor.transport.process import AgentProcess, ExitStatus, StopDeadlines, open_process
 
 from .ways import WAYS
 
@@ -21,18 +21,18 @@ SettleAt = Callable[[int], Sequence[int]]
 
 every_way = pytest.mark.parametrize("containment", WAYS, indirect=True)
 WAIT_S = 20.0
-LONG = Patience(eof_s=WAIT_S, term_s=WAIT_S)
-SHORT = Patience(eof_s=0.1, term_s=0.1)
+LONG = StopDeadlines(eof_s=WAIT_S, term_s=WAIT_S)
+SHORT = StopDeadlines(eof_s=0.1, term_s=0.1)
 
 
 def drive(
-    spawns: Path, plan: LaunchPlan, act: Callable[[AgentProcess], Awaitable[object]], patience: Patience = LONG
+    spawns: Path, plan: LaunchPlan, act: Callable[[AgentProcess], Awaitable[object]], deadlines: StopDeadlines = LONG
 ) -> object:
     """Open the process, await what `act` does with it, and see that no intent is left."""
 
     async def main() -> object:
         async with open_intents(spawns) as book:
-            async with open_process(plan, intents=book, patience=patience) as process:
+            async with open_process(plan, intents=book, deadlines=deadlines) as process:
                 with anyio.fail_after(WAIT_S):
                     result = await act(process)
             assert read_intents(book.folder) == []
@@ -97,7 +97,7 @@ def test_the_agent_is_known_by_its_host_pid_and_the_intent_names_it(shell: Plan,
     async def main() -> None:
         async with (
             open_intents(tmp_path / "spawns") as book,
-            open_process(plan, intents=book, patience=SHORT) as process,
+            open_process(plan, intents=book, deadlines=SHORT) as process,
         ):
             assert process.agent is not None
             if plan.cgroup is None:
@@ -143,7 +143,7 @@ def test_nothing_of_a_tree_is_left_however_the_block_ends(
     plan = shell(f"sleep {nap} & setsid env -i sleep {nap} & exec sleep {nap}")
 
     async def block() -> None:
-        async with open_intents(tmp_path / "spawns") as book, open_process(plan, intents=book, patience=SHORT):
+        async with open_intents(tmp_path / "spawns") as book, open_process(plan, intents=book, deadlines=SHORT):
             settle_at(3)
             if end == "error":
                 raise ZeroDivisionError
@@ -176,7 +176,7 @@ def test_a_cancelled_block_still_lets_the_agent_end_by_itself(shell: Plan, tmp_p
         with anyio.CancelScope() as scope:
             async with (
                 open_intents(tmp_path / "spawns") as book,
-                open_process(shell("cat; sleep 0.1; echo done > last-words"), intents=book, patience=LONG),
+                open_process(shell("cat; sleep 0.1; echo done > last-words"), intents=book, deadlines=LONG),
             ):
                 scope.cancel()
                 await anyio.sleep_forever()
@@ -193,7 +193,7 @@ def test_an_agent_that_ignores_eof_is_asked_by_sigterm(shell: Plan, tmp_path: Pa
 
     plan = shell("trap 'exit 7' TERM; echo up; while :; do sleep 0.02; done")
 
-    assert drive(tmp_path / "spawns", plan, act, Patience(eof_s=0.1, term_s=WAIT_S)) == ExitStatus(code=7)
+    assert drive(tmp_path / "spawns", plan, act, StopDeadlines(eof_s=0.1, term_s=WAIT_S)) == ExitStatus(code=7)
 
 
 @every_way

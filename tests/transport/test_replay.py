@@ -9,48 +9,59 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proctor.errors import HangupError
-from proctor.event.row import Dir
-from proctor.transport.replay import EXITED, KILLED, ReplayChannel, Said
+from proctor.event.row import Direction
+from proctor.transport.replay import EXITED, KILLED, RecordedLine, ReplayChannel
 from tests.runtime.twin import run
 
-LINES = st.lists(st.builds(Said, dir=st.sampled_from([Dir.IN, Dir.OUT, Dir.ERR]), data=st.binary(max_size=20)))
+LINES = st.lists(
+    st.builds(
+        RecordedLine, dir=st.sampled_from([Direction.IN, Direction.OUT, Direction.ERR]), data=st.binary(max_size=20)
+    )
+)
 
 
-def said(dir_: Dir, data: bytes, *, at_ms: int = 0) -> Said:
-    return Said(dir=dir_, data=data, at_ms=at_ms)
+def said(dir_: Direction, data: bytes, *, at_ms: int = 0) -> RecordedLine:
+    return RecordedLine(dir=dir_, data=data, at_ms=at_ms)
 
 
-async def everything(receive: ReplayChannel, lines: list[Said]) -> dict[Dir, bytes]:
+async def everything(receive: ReplayChannel, lines: list[RecordedLine]) -> dict[Direction, bytes]:
     """Says again what was said to it, and hears all that it says."""
-    heard = {Dir.IN: b"", Dir.ERR: b""}
+    heard = {Direction.IN: b"", Direction.ERR: b""}
 
-    async def hear(dir_: Dir) -> None:
-        take = receive.receive if dir_ is Dir.IN else receive.receive_err
+    async def hear(dir_: Direction) -> None:
+        take = receive.receive if dir_ is Direction.IN else receive.receive_err
         while chunk := await take():
             heard[dir_] += chunk
 
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(hear, Dir.IN)
-        tasks.start_soon(hear, Dir.ERR)
+        tasks.start_soon(hear, Direction.IN)
+        tasks.start_soon(hear, Direction.ERR)
         for each in lines:
-            if each.dir is Dir.OUT:
-                await receive.send(each.whole)
+            if each.dir is Direction.OUT:
+                await receive.send(each.encoded)
     return heard
 
 
 @pytest.mark.requirement("runtime.replay")
 @given(lines=LINES, sizes=st.lists(st.integers(1, 7), min_size=1))
-def test_however_it_is_cut_into_chunks_every_byte_comes_in_order(lines: list[Said], sizes: list[int]) -> None:
+def test_however_it_is_cut_into_chunks_every_byte_comes_in_order(lines: list[RecordedLine], sizes: list[int]) -> None:
     channel = ReplayChannel(lines, chunk_sizes=cycle(sizes))
 
     heard = run(lambda: everything(channel, lines))
 
-    assert heard == {dir_: b"".join(each.whole for each in lines if each.dir is dir_) for dir_ in (Dir.IN, Dir.ERR)}
-    assert channel.strays == 0
+    assert heard == {
+        dir_: b"".join(each.encoded for each in lines if each.dir is dir_) for dir_ in (Direction.IN, Direction.ERR)
+    }
+    assert channel.unexpected_sends == 0
 
 
 def test_what_followed_a_line_of_ours_comes_only_when_that_line_is_said_again() -> None:
-    lines = [said(Dir.IN, b"hello"), said(Dir.OUT, b"ask"), said(Dir.IN, b"answer"), said(Dir.ERR, b"oh")]
+    lines = [
+        said(Direction.IN, b"hello"),
+        said(Direction.OUT, b"ask"),
+        said(Direction.IN, b"answer"),
+        said(Direction.ERR, b"oh"),
+    ]
 
     async def main() -> list[bytes]:
         channel = ReplayChannel(lines)
@@ -63,7 +74,7 @@ def test_what_followed_a_line_of_ours_comes_only_when_that_line_is_said_again() 
         await channel.send(b"ask\n")
         heard += [await channel.receive(), await channel.receive_err(), await channel.receive()]
         await channel.send(b"one more\n")
-        assert channel.strays == 2
+        assert channel.unexpected_sends == 2
         assert await channel.wait(deadline_s=1) == EXITED
         return heard
 
@@ -71,10 +82,10 @@ def test_what_followed_a_line_of_ours_comes_only_when_that_line_is_said_again() 
 
 
 def test_one_that_was_killed_says_half_a_line_and_takes_no_more() -> None:
-    lines = [said(Dir.IN, b"one"), Said(dir=Dir.IN, data=b"tw", is_torn=True)]
+    lines = [said(Direction.IN, b"one"), RecordedLine(dir=Direction.IN, data=b"tw", is_torn=True)]
 
     async def main() -> None:
-        channel = ReplayChannel(lines, ends=KILLED)
+        channel = ReplayChannel(lines, exit_status=KILLED)
         assert [await channel.receive(), await channel.receive()] == [b"one\ntw", b""]
         with pytest.raises(HangupError):
             await channel.send(b"still there?\n")
@@ -84,7 +95,11 @@ def test_one_that_was_killed_says_half_a_line_and_takes_no_more() -> None:
 
 
 def test_at_the_speed_it_had_it_waits_as_long_as_it_did() -> None:
-    lines = [said(Dir.IN, b"a", at_ms=1000), said(Dir.OUT, b"b", at_ms=1500), said(Dir.IN, b"c", at_ms=1750)]
+    lines = [
+        said(Direction.IN, b"a", at_ms=1000),
+        said(Direction.OUT, b"b", at_ms=1500),
+        said(Direction.IN, b"c", at_ms=1750),
+    ]
     naps: list[float] = []
 
     async def sleep(delay_s: float) -> None:
@@ -102,7 +117,7 @@ def test_at_the_speed_it_had_it_waits_as_long_as_it_did() -> None:
 
 def test_chunks_are_no_larger_than_asked_for() -> None:
     async def pieces(sizes: Iterator[int]) -> list[bytes]:
-        channel = ReplayChannel([said(Dir.IN, b"abc"), said(Dir.IN, b"def")], chunk_sizes=sizes)
+        channel = ReplayChannel([said(Direction.IN, b"abc"), said(Direction.IN, b"def")], chunk_sizes=sizes)
         taken = []
         while chunk := await channel.receive():
             taken.append(chunk)

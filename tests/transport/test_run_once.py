@@ -10,7 +10,7 @@ import pytest
 
 from proctor.contain.intent import open_intents, owner_folders
 from proctor.contain.launch import LaunchPlan
-from proctor.transport.process import ExitStatus, Finished, run_once
+from proctor.transport.process import ExitStatus, ProcessResult, run_once
 
 from .ways import WAYS
 
@@ -22,8 +22,8 @@ every_way = pytest.mark.parametrize("containment", WAYS, indirect=True)
 
 def run(
     plan: LaunchPlan, spawns: Path, *, timeout_s: float = 20.0, max_output_bytes: int = 1000, stdin: bytes = b""
-) -> Finished:
-    async def main() -> Finished:
+) -> ProcessResult:
+    async def main() -> ProcessResult:
         async with open_intents(spawns) as book:
             return await run_once(
                 plan, intents=book, timeout_s=timeout_s, max_output_bytes=max_output_bytes, stdin=stdin
@@ -35,7 +35,7 @@ def run(
 
 
 def test_a_command_gets_its_input_and_gives_its_output_and_exit(shell: Plan, tmp_path: Path) -> None:
-    assert run(shell("cat; printf '\\377' >&2; exit 4"), tmp_path / "spawns", stdin=b"in\n") == Finished(
+    assert run(shell("cat; printf '\\377' >&2; exit 4"), tmp_path / "spawns", stdin=b"in\n") == ProcessResult(
         exit=ExitStatus(code=4), stdout=b"in\n", stderr=b"\xff", timed_out=False, stdout_cut=False, stderr_cut=False
     )
 
@@ -53,7 +53,7 @@ def test_at_the_deadline_the_whole_tree_is_killed_though_it_holds_the_pipes(
 ) -> None:
     plan = shell(f"echo started; setsid env -i sleep {nap} & trap '' TERM; sleep {nap}")
 
-    assert run(plan, tmp_path / "spawns", timeout_s=1.0) == Finished(
+    assert run(plan, tmp_path / "spawns", timeout_s=1.0) == ProcessResult(
         exit=None, stdout=b"started\n", stderr=b"", timed_out=True, stdout_cut=False, stderr_cut=False
     )
     settle_at(0)
@@ -65,7 +65,7 @@ def test_what_a_finished_command_left_behind_neither_blocks_nor_survives(
 ) -> None:
     plan = shell(f"setsid env -i sleep {nap} & echo done; exit 5")
 
-    assert run(plan, tmp_path / "spawns") == Finished(
+    assert run(plan, tmp_path / "spawns") == ProcessResult(
         exit=ExitStatus(code=5), stdout=b"done\n", stderr=b"", timed_out=False, stdout_cut=False, stderr_cut=False
     )
     settle_at(0)
@@ -102,7 +102,7 @@ def test_of_a_hundred_megabytes_only_the_first_bytes_are_kept(shell: Plan, tmp_p
     finally:
         tracemalloc.stop()
 
-    assert finished == Finished(
+    assert finished == ProcessResult(
         exit=ExitStatus(code=0),
         stdout=bytes(5000),
         stderr=b"end\n",

@@ -7,7 +7,7 @@ from tempfile import TemporaryDirectory
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proctor.workspace.changed import Changed, changed_in
+from proctor.workspace.changed import ChangedPaths, changed_in
 from proctor.workspace.diff import diff
 
 NAMES = st.text('ab "\\\n\té(#-+', min_size=1, max_size=6).filter(lambda name: name.strip(".") != "")
@@ -28,7 +28,7 @@ def test_what_is_read_back_is_what_was_changed(before: dict[str, bytes], after: 
             trees.append(tree)
         told = diff(*trees).decode()
     changed = sorted({path for path in {*before, *after} if before.get(path) != after.get(path)}, key=os.fsencode)
-    assert changed_in(told) == Changed(paths=tuple(changed))
+    assert changed_in(told) == ChangedPaths(paths=tuple(changed))
 
 
 def test_folders_pipes_and_modes_are_read_back_too(tmp_path: Path) -> None:
@@ -43,11 +43,11 @@ def test_folders_pipes_and_modes_are_read_back_too(tmp_path: Path) -> None:
     os.mkfifo(now / "two\nlines (so)")
     Path(os.fsdecode(os.fsencode(now) + b"/\xff.txt")).touch()
     names = ("made (by hand)", "pipe", "run.sh", 'said "so"', "two\nlines (so)", "\udcff.txt")
-    assert changed_in(diff(base, now).decode()) == Changed(paths=names)
+    assert changed_in(diff(base, now).decode()) == ChangedPaths(paths=names)
 
 
 def test_a_diff_that_was_cut_says_so(tmp_path: Path) -> None:
     for name in "ab":
         (tmp_path / name).write_text("text\n" * 100)
     told = changed_in(diff(None, tmp_path, max_total_bytes=700).decode())
-    assert told == Changed(paths=("a",), is_cut=True)
+    assert told == ChangedPaths(paths=("a",), is_cut=True)

@@ -12,9 +12,9 @@ from .repositories import commit, git, init, with_a_later_fix
 from .trees import read
 
 
-def refusal(repository: Path, ref: str, into: Path, *, unseen: tuple[Path, ...] = ()) -> tuple[str, str]:
+def refusal(repository: Path, ref: str, into: Path, *, forbidden: tuple[Path, ...] = ()) -> tuple[str, str]:
     with pytest.raises(InputError) as caught:
-        clone(repository, ref, into=into, unseen=unseen)
+        clone(repository, ref, into=into, forbidden=forbidden)
     assert caught.value.code in CODES
     assert not into.exists()
     return caught.value.code, caught.value.what
@@ -218,10 +218,10 @@ def test_a_history_that_is_cut_off_or_has_holes_is_refused(tmp_path: Path) -> No
 
     assert refusal(tmp_path / "shallow", "main", tmp_path / "w") == (
         "workspace.history",
-        f"{tmp_path}/shallow is a shallow clone: its history is cut off",
+        f"{tmp_path}/shallow is a shallow clone: its history is incomplete",
     )
     code, what = refusal(holed, "main", tmp_path / "w")
-    assert (code, what.startswith(f"{holed} does not hold all of it: ")) == ("workspace.history", True)
+    assert (code, what.startswith(f"the history in {holed} is incomplete: ")) == ("workspace.history", True)
 
 
 @pytest.mark.parametrize(
@@ -235,7 +235,7 @@ def test_a_ref_that_is_no_commit_is_refused_and_what_there_is_named(ref: str, tm
 
     assert (caught.value.code, caught.value.suggestion) == (
         "workspace.ref",
-        "It has main, release, base, fixed, told, and ids of commits.",
+        "Use a commit id or a ref of the repository, such as main, release, base, fixed, told.",
     )
     assert not (tmp_path / "w").exists()
 
@@ -277,8 +277,8 @@ def test_a_history_that_ever_held_what_the_agent_must_not_see_is_refused(tmp_pat
     (source / "suite/*.yaml").write_text("expected")
     (source / "suite/a.yaml").write_text("never committed")
 
-    assert refusal(source, "main", tmp_path / "w", unseen=(source / "suite/*.yaml",)) == (
+    assert refusal(source, "main", tmp_path / "w", forbidden=(source / "suite/*.yaml",)) == (
         "spec.unsupported",
-        "the history of the ref holds *.yaml, which the agent must never see",
+        "the history of the ref contains *.yaml, which the agent must not see",
     )
-    clone(source, "main", into=tmp_path / "w", unseen=(source / "suite/a.yaml", tmp_path / "elsewhere.yaml"))
+    clone(source, "main", into=tmp_path / "w", forbidden=(source / "suite/a.yaml", tmp_path / "elsewhere.yaml"))

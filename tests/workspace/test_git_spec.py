@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from proctor.campaign.freeze import Frozen, freeze
+from proctor.campaign.freeze import FrozenSpec, freeze
 from proctor.errors import CollectedInputError, InputError
 from proctor.evidence.layout import RootPaths
 from proctor.evidence.redact import Redactor
@@ -32,7 +32,7 @@ def spec(folder: Path, *workspaces: object) -> Path:
     return file
 
 
-def frozen(loaded: LoadedSpec, folder: Path) -> Frozen:
+def frozen(loaded: LoadedSpec, folder: Path) -> FrozenSpec:
     paths = RootPaths(folder / "evidence").campaign(CampaignId("c"))
     paths.create()
     return freeze(loaded, paths=paths, workspaces=folder / "bases", redactor=Redactor(()))
@@ -114,6 +114,6 @@ def test_a_spec_in_the_history_of_its_own_workspace_is_refused(tmp_path: Path) -
 
     assert (caught.value.code, caught.value.what, caught.value.line) == (
         "spec.unsupported",
-        "the history of the ref holds spec.yaml, which the agent must never see",
+        "the history of the ref contains spec.yaml, which the agent must not see",
         8,
     )

@@ -102,7 +102,7 @@ def test_a_copy_never_reaches_the_users_own_repository(tmp_path: Path) -> None:
     git("clone", str(mine), "../clone", cwd=mine)
     reasons = {name: refusal(tmp_path / name, tmp_path / "w") for name in ("tree", "shared", "clone")}
     assert {code for code, _ in reasons.values()} == {"workspace.git"}
-    assert "points at a repository elsewhere" in reasons["tree"][1]
+    assert "points to another repository" in reasons["tree"][1]
     assert "borrows its objects" in reasons["shared"][1]
     assert "local remote" in reasons["clone"][1]
     prepare(mine, into=tmp_path / "w")

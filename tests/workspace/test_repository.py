@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from proctor.workspace.changed import Changed, changed_in
+from proctor.workspace.changed import ChangedPaths, changed_in
 from proctor.workspace.clone import clone
 from proctor.workspace.diff import diff
 from proctor.workspace.prepare import prepare
@@ -85,7 +85,7 @@ def test_a_branch_counts_though_not_a_file_has_changed(base: Path, w: Path) -> N
     git("branch", "side", cwd=w)
 
     assert snapshot(w).digest != snapshot(base).digest
-    assert changed_in(diff(base, w).decode()) == Changed(paths=(".git/refs/heads/side",))
+    assert changed_in(diff(base, w).decode()) == ChangedPaths(paths=(".git/refs/heads/side",))
 
 
 def test_a_rewritten_history_a_detached_head_and_removed_refs_are_told(base: Path, w: Path) -> None:
@@ -169,5 +169,5 @@ def test_a_repository_whose_objects_are_gone_still_has_its_diff(base: Path, w: P
     commit(w, {"f": "x\n"}, "new")
     (w / ".git/objects").rename(w / ".git/away")
 
-    assert "# git: their commits are not there" in told(base, w)
+    assert "# git: the new commits are missing" in told(base, w)
     assert b"+x\n" in diff(base, w)

@@ -100,6 +100,7 @@ print(json.dumps([rows, text, root.exists()]))
 """
 
 
+@pytest.mark.proctor_process
 def test_what_its_owner_cannot_read_is_recorded_told_and_removed_all_the_same(tmp_path: Path) -> None:
     root = write(tmp_path / "w", {"file": b"secret", "folder/inner": b"x", "listed/inner": b"x"})
     # Root reads everything unless it lays down two capabilities.

@@ -1,4 +1,4 @@
-"""A conversation: one session of many turns, under the same clocks and with the same record as an attempt."""
+"""A conversation: a session of many turns, with the same clocks and the same record as an attempt."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Mapping
 from dataclasses import dataclass, field
@@ -8,28 +8,28 @@ from typing import Any
 import anyio
 
 from proctor.attempt.derive import Derivation
-from proctor.attempt.finalize import Conversation
-from proctor.attempt.model import AttemptAsk
-from proctor.attempt.stream import EventStream, Placed
+from proctor.attempt.finalize import SessionRecord
+from proctor.attempt.model import AttemptRequest
+from proctor.attempt.stream import EventStream, OffsetEvent
 from proctor.attempt.tap import RecordingTap
 from proctor.attempt.turn import TEARDOWN_S, take_turn
-from proctor.attempt.watchdog import Fired, Overspent, Watch, under_watch
+from proctor.attempt.watchdog import ClockExpiry, TokenLimitExceeded, Watch, under_watch
 from proctor.errors import HangupError, InputError, ProctorError
 from proctor.event.model import Event, TextSaid, TurnAsked
 from proctor.event.outcome import NOT_ENDED, Ending, Outcome
-from proctor.event.row import ClockRanOut, StepTaken, TurnWanted, UsedUp, WasCancelled, WasRefused
+from proctor.event.row import CancelRequested, ClockRanOut, SessionRefusal, StepTaken, TokensUsedUp, TurnWanted
 from proctor.ids import AttemptId, ThreadId
 from proctor.runtime.base import Session
-from proctor.runtime.capability import demand
+from proctor.runtime.capability import require_capability
 
 
 class Turn:
-    """One prompt and what came of it: iterate over it for its events, await it for how it ended."""
+    """A turn. Iterate over it for its events, await it for how it ended. Both raise the error that broke the record."""
 
     def __init__(self, stream: EventStream) -> None:
         self._stream = stream
-        self._began = stream.offset
-        self._end: int | None = None
+        self._first_offset = stream.offset
+        self._last_offset: int | None = None
         self._ending = NOT_ENDED
         self._failure: ProctorError | None = None
         self._over = anyio.Event()
@@ -41,7 +41,7 @@ class Turn:
         return self._wait().__await__()
 
     async def _events(self) -> AsyncIterator[Event]:
-        async for _, event in self._stream.after(self._began, end=lambda: self._end):
+        async for _, event in self._stream.after(self._first_offset, end=lambda: self._last_offset):
             yield event
         await self._wait()
 
@@ -52,32 +52,36 @@ class Turn:
         return self._ending
 
     def conclude(self, ending: Ending, failure: ProctorError | None) -> None:
-        """Told by the session, once."""
-        self._end, self._ending, self._failure = self._stream.offset, ending, failure
+        """End the turn. Called once, by the session."""
+        self._last_offset, self._ending, self._failure = self._stream.offset, ending, failure
         self._over.set()
         self._stream.wake()
 
 
 @dataclass(slots=True, kw_only=True)
 class _Work:
-    """What the session is to do next, and how to stop it."""
+    """The turn that the session runs or will run next."""
 
     do: Callable[[], Awaitable[None]]
+    """Runs the turn, and returns when it has ended."""
     turn: Turn
     stop: anyio.Event = field(default_factory=anyio.Event)
+    """Set to stop the turn."""
     why: str = "asked to stop"
+    """Why the turn is stopped, for the record."""
 
 
 class LiveSession:
     """An open conversation with an agent.
 
-    One turn runs at a time, in a task of the session's own: it goes on when nobody reads, and ends with the session.
-    What is read comes from the record, by offset, so several may read, and one that was cut off loses nothing.
+    One turn runs at a time, in the session's own task: it continues if no reader is connected, and ends with the
+    session. Events are read from the record by offset, so there may be several readers, and one that reconnects misses
+    nothing.
     """
 
     def __init__(
         self,
-        ask: AttemptAsk,
+        request: AttemptRequest,
         *,
         workspace: Path,
         folder: Path | None,
@@ -85,15 +89,15 @@ class LiveSession:
         stream: EventStream,
     ) -> None:
         self.workspace = workspace
-        """Where the agent works."""
+        """The folder in which the agent works."""
         self.folder = folder
-        """Where the evidence is, if it is kept on disk."""
+        """The evidence folder. None if the record is not on disk."""
         self.answer: str | None = None
-        """What the agent said last in the last turn."""
+        """The last text that the agent said in the current or last turn. None if it said nothing."""
         self.failure: ProctorError | None = None
-        """Why the record is no longer whole, if so."""
-        self.conversation = Conversation(is_fresh=ask.resume is None and ask.fork is None)
-        self._ask = ask
+        """Why the record could not be written. None if it could."""
+        self.conversation = SessionRecord(is_fresh=request.resume is None and request.fork is None)
+        self._request = request
         self._watch = watch
         self._stream = stream
         self._session: Session | None = None
@@ -101,52 +105,63 @@ class LiveSession:
         self._derivation: Derivation | None = None
         self._work: _Work | None = None
         self._wake = anyio.Event()
+        # Why the session has ended or is ending; None while it accepts turns.
         self._over: str | None = None
         self._done = anyio.Event()
         self._scope = anyio.CancelScope(shield=True)
 
-    # ── what a user does ──
+    # ── for the user ──
 
     @property
     def id(self) -> AttemptId:
-        return self._ask.attempt_id
+        return self._request.attempt_id
 
     @property
     def thread(self) -> ThreadId | None:
-        """The agent's own name for the conversation, with which a persistent one is resumed."""
+        """The agent's own id for the conversation, with which a persistent one is resumed. None until it is known."""
         return None if self._session is None else self._session.thread
 
     @property
     def offset(self) -> int:
-        """Of the last event so far; 0 before the first."""
+        """Offset of the last event so far; 0 before the first."""
         return self._stream.offset
 
     @property
     def ending(self) -> Ending:
-        """How the last turn ended: its outcome, code and detail. Unknown while one runs."""
+        """How the last turn ended: its outcome, code and detail. `NOT_ENDED` while a turn runs or before the first."""
         return NOT_ENDED if self._derivation is None or self._work is not None else self._derivation.ending
 
     @property
     def outcome(self) -> Outcome:
-        """How the last turn ended, in a word."""
+        """The outcome of the last turn."""
         return self.ending.outcome
 
     def say(self, prompt: str, *, output_schema: Mapping[str, Any] | None = None) -> Turn:
-        """Begin a turn, at once. InputError where one runs already or the session has ended."""
+        """Start a turn and return it at once.
+
+        Raises InputError if a turn is running or the session has ended, and RefusedError if `output_schema` is not
+        supported by the runtime.
+        """
         session = self._ready()
         if output_schema is not None:
-            self._demand("structured_output")
+            self._require("structured_output")
         return self._begin(session, lambda: session.turn(prompt, output_schema=output_schema), text=prompt)
 
     async def steer(self, text: str) -> None:
-        """Say something into the running turn. RefusedError where the agent will not have it."""
+        """Send a text into the running turn.
+
+        Raises InputError if no turn is running, and RefusedError if the agent refuses the text.
+        """
         if self._work is None or self._session is None:
-            raise InputError("session.idle", "there is no turn to steer")
-        self._demand("turn_steer")
+            raise InputError("session.idle", "no turn is running, so there is nothing to steer")
+        self._require("turn_steer")
         await self._session.steer(text)
 
     async def interrupt(self) -> None:
-        """End the running turn as cancelled, with what it runs, and wait for that. Nothing where none runs."""
+        """End the running turn as cancelled, with every process it started, and wait for its end.
+
+        Has no effect if no turn is running.
+        """
         if self._work is not None:
             work = self._work
             work.why = "interrupted by the caller"
@@ -154,28 +169,31 @@ class LiveSession:
             await work.turn
 
     async def compact(self) -> Ending:
-        """Have the agent shorten its history, in a turn of its own, and wait for how that ends."""
+        """Have the agent shorten its history, in a separate turn, and wait for its end. Raises like `say`."""
         session = self._ready()
-        self._demand("compaction")
+        self._require("compaction")
         return await self._begin(session, session.compact, text=None)
 
-    def events(self, *, after: int = 0) -> AsyncIterator[Placed]:
-        """Every event after that offset, then those that happen, to the end of the session, each with its offset.
+    def events(self, *, after: int = 0) -> AsyncIterator[OffsetEvent]:
+        """Iterate over the events after an offset, then over new ones, until the session ends.
 
-        InputError for an offset that is not there yet, or no longer kept.
+        Raises InputError for an offset that does not exist yet or is no longer stored.
         """
         return self._stream.after(after)
 
-    # ── what the supervisor does ──
+    # ── for the supervisor ──
 
     def begin(self, session: Session, tap: RecordingTap, derivation: Derivation) -> None:
-        """There is a thread to talk in, and a record of it."""
+        """Make the session ready for turns."""
         self._session, self._tap, self._derivation = session, tap, derivation
 
     async def live(self) -> None:
-        """Take turns until closed, until the session's clock fires, or until there is nobody to talk to."""
+        """Run turns until the session is closed, its attempt clock or token limit is reached, or the agent is gone.
+
+        Between turns the clocks run too, but silence does not count as a stall.
+        """
         try:
-            # Shielded so that a cancelled caller's turn ends as cancelled, on record; `close` is what ends it.
+            # Shielded, so that the turn of a cancelled caller is recorded as cancelled. `close` ends this loop.
             with self._scope:
                 while self._over is None:
                     await self._watched(self._wake.wait, stop=anyio.Event())
@@ -188,22 +206,26 @@ class LiveSession:
             self._done.set()
 
     async def close(self, *, why: str | None = None) -> None:
-        """End what runs, as cancelled, and take no more; bounded. `why` where it is not for its user to end it."""
+        """Stop a running turn as cancelled, accept no more turns, and wait for the end, at most 2 × TEARDOWN_S.
+
+        `why` is the reason if the session is closed by something other than its user. It is recorded as a cancellation
+        if no turn has ended yet.
+        """
         is_cut_off = why is not None and self._over is None
-        said = why or "the session was closed"
-        self._over = self._over or said
+        reason = why or "the session was closed"
+        self._over = self._over or reason
         if self._work is not None and not self._work.stop.is_set():
-            self._work.why = said
+            self._work.why = reason
             self._work.stop.set()
         elif is_cut_off and self.ending is NOT_ENDED and self._tap is not None:
-            self._tap.say(WasCancelled(why=said))
+            self._tap.record(CancelRequested(why=reason))
         self._wake.set()
         with anyio.move_on_after(2 * TEARDOWN_S):
             await self._done.wait()
         self._scope.cancel()
 
     def saw(self, event: Event) -> None:
-        """Keeps the answer, and hands the event on to the clocks and to who reads."""
+        """Take a recorded event: remember the answer, update the token count, and publish it to readers."""
         if isinstance(event, TurnAsked):
             self.answer = None
         elif isinstance(event, TextSaid):
@@ -211,32 +233,34 @@ class LiveSession:
         self._watch.saw(event)
         self._stream.publish(event)
 
-    def _demand(self, capability: str) -> None:
-        demand(self._ask.runtime.claims, capability, strategy=self._ask.runtime.id)
+    def _require(self, capability: str) -> None:
+        require_capability(self._request.runtime.capabilities, capability, runtime_id=self._request.runtime.id)
 
     def _ready(self) -> Session:
         if self._over is not None or self._session is None:
-            raise InputError("session.over", f"the session has ended: {self._over or 'it never began'}")
+            raise InputError("session.over", f"the session has ended: {self._over or 'it never started'}")
         if self._work is not None:
-            raise InputError("session.busy", "one turn at a time")
+            raise InputError("session.busy", "a turn is running; await or interrupt it first")
         return self._session
 
-    def _begin(self, session: Session, ask: Callable[[], Awaitable[None]], *, text: str | None) -> Turn:
+    def _begin(self, session: Session, start: Callable[[], Awaitable[None]], *, text: str | None) -> Turn:
         assert self._tap is not None, "a session that is ready has a record"
         turn = Turn(self._stream)
-        # On record before the agent is asked: where nobody is left to ask, the turn was wanted all the same.
-        self._tap.say(TurnWanted(text=text))
-        watch, clock = self._watch, self._ask.clock
-        self._work = _Work(do=lambda: take_turn(session, ask, watch=watch, clock=clock), turn=turn)
+        # Recorded before the agent gets the prompt, so that the request is on record even if the agent is gone.
+        self._tap.record(TurnWanted(text=text))
+        watch, clock = self._watch, self._request.clock
+        self._work = _Work(do=lambda: take_turn(session, start, watch=watch, clock=clock), turn=turn)
         self._wake.set()
         return turn
 
     def _settle(self, work: _Work) -> None:
-        """The turn is over; whether the session is too, depends on what is left of it."""
+        """End a turn, and end the session if its token limit is exceeded or its process is gone."""
         lease = self.conversation.lease
         self.failure = self.failure or self.broken()
-        # The tick may come after the turn that used them up, and the next one is not to be begun.
-        if self._over is None and isinstance(cause := self._watch.fired(self._ask.clock.steady_s()), Overspent):
+        # The turn may have exceeded the limit after the last tick, and then no further turn may start.
+        if self._over is None and isinstance(
+            cause := self._watch.expired(self._request.clock.steady_s()), TokenLimitExceeded
+        ):
             self._record_stop(cause)
         is_alive = self._session is not None and self._session.is_alive
         if self._over is None and (lease is None or not lease.host.is_alive or not is_alive):
@@ -250,7 +274,7 @@ class LiveSession:
         await under_watch(
             work,
             self._watch,
-            clock=self._ask.clock,
+            clock=self._request.clock,
             heard_s=self._heard_s,
             failure=self.broken,
             stop=stop,
@@ -259,31 +283,35 @@ class LiveSession:
 
     def _heard_s(self) -> float:
         if self._session is None or not self._watch.is_in_turn:
-            return self._ask.clock.steady_s()
+            return self._request.clock.steady_s()
         return self._session.last_heard_s
 
     def broken(self) -> ProctorError | None:
-        """Why the record cannot be kept: the session's own, or that of the process it has a place in."""
+        """Return why the session's record, or the record of its agent process, cannot be written; None if it can."""
         lease, tap = self.conversation.lease, self._tap
         return (tap and tap.failure) or (None if lease is None else lease.failure())
 
-    def _record_stop(self, cause: Fired | Overspent | ProctorError) -> None:
+    def _record_stop(self, cause: ClockExpiry | TokenLimitExceeded | ProctorError) -> None:
+        """Record why the work is being stopped, before it is cancelled.
+
+        The token limit, the attempt clock and a failed record also end the session; other causes end only the turn.
+        """
         assert self._tap is not None
         assert self._derivation is not None, "a session that lives has a record"
         match cause:
-            case Overspent(most=most, used=used):
-                self._tap.say(UsedUp(limit="tokens", most=most, used=used))
-                self._over = f"{used} tokens were used, and {most} are allowed"
-            case Fired(clock=None):
-                self._tap.say(WasCancelled(why="asked to stop" if self._work is None else self._work.why))
-            case Fired(clock=clock, limit_ms=limit_ms) if clock is not None:
-                self._tap.say(ClockRanOut(clock=clock, limit_ms=limit_ms))
+            case TokenLimitExceeded(most=most, used=used):
+                self._tap.record(TokensUsedUp(limit="tokens", most=most, used=used))
+                self._over = f"{used} tokens were used, more than the limit of {most}"
+            case ClockExpiry(clock=None):
+                self._tap.record(CancelRequested(why="asked to stop" if self._work is None else self._work.why))
+            case ClockExpiry(clock=clock, limit_ms=limit_ms) if clock is not None:
+                self._tap.record(ClockRanOut(clock=clock, limit_ms=limit_ms))
                 if clock == "attempt":
-                    self._over = f"it ran past {limit_ms} ms"
+                    self._over = f"its attempt clock expired after {limit_ms} ms"
             case HangupError() if self._derivation.ending is not NOT_ENDED:
-                # The connection has put the end of the channel on record already.
-                self._tap.say(StepTaken(step="hangup", detail={"what": str(cause)}))
+                # The connection has already recorded the end of the channel.
+                self._tap.record(StepTaken(step="hangup", detail={"what": str(cause)}))
             case ProctorError():
-                self._tap.say(WasRefused(code=cause.code, detail=str(cause)))
+                self._tap.record(SessionRefusal(code=cause.code, detail=str(cause)))
                 if cause is self.broken():
-                    self.failure, self._over = cause, "its record could not be kept"
+                    self.failure, self._over = cause, "its record could not be written"

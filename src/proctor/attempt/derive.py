@@ -1,4 +1,4 @@
-"""Rows in; trace, transcript, metrics, outcome and claim out. One derivation for a live attempt and for a record."""
+"""Derives trace, transcript, metrics, outcome, claim and facts from recorded rows, live or from disk."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -19,8 +19,8 @@ RowSink = Callable[[Iterable[Any]], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Derived:
-    """What the whole record comes to."""
+class DerivedResult:
+    """The results derived from a whole record."""
 
     ending: Ending
     claim: Claim
@@ -29,7 +29,7 @@ class Derived:
 
 
 class Derivation:
-    """Feed it recorded rows in order; it hands on the rows of the two derived files as they arise."""
+    """Folds recorded rows, fed in order, and passes the rows of the trace and the transcript to their sinks."""
 
     def __init__(self, normalizer: Normalizer, *, trace: RowSink, transcript: RowSink) -> None:
         self._normalizer = normalizer
@@ -44,9 +44,11 @@ class Derivation:
 
     @property
     def ending(self) -> Ending:
+        """How the last turn ended, as far as the rows say."""
         return self._outcome.ending
 
     def feed(self, rows: Iterable[Row]) -> list[Event]:
+        """Fold rows and return their events."""
         events: list[Event] = []
         for row in rows:
             self.metrics.row(row)
@@ -67,11 +69,11 @@ class Derivation:
             self._transcript_sink(lines)
         return events
 
-    def finish(self) -> Derived:
-        """No row will follow: what is still open is told as open."""
+    def finish(self) -> DerivedResult:
+        """End the fold: write what is still open as open, and return the results."""
         self._trace_sink(self._trace.finish())
         metrics = self.metrics.finish()
-        derived = Derived(
+        derived = DerivedResult(
             ending=self.ending,
             claim=self._claim.claim,
             metrics=metrics,
@@ -81,7 +83,7 @@ class Derivation:
         return derived
 
 
-def _summary(derived: Derived) -> str:
+def _summary(derived: DerivedResult) -> str:
     metrics = derived.metrics
     tokens = "unknown" if metrics.total_tokens is None else str(metrics.total_tokens)
     return (

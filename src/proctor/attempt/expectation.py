@@ -1,18 +1,20 @@
-"""Whether an attempt came out as its record says it should: judged from its files, when they are new and ever after."""
+"""Compares an attempt with the expectation in its record, using only its files."""
 
-from proctor.attempt.derive import Derived
+from proctor.attempt.derive import DerivedResult
 from proctor.attempt.judge import judge
 from proctor.event.trace import ToolCall
 from proctor.evidence.artifacts import AttemptRecord, Expectation
 from proctor.evidence.layout import AttemptPaths
 from proctor.evidence.reader import read_bytes, read_rows
-from proctor.spec.expect import ExpectSpec, Verified
+from proctor.spec.expect import ExpectedVerdict
 from proctor.workspace.changed import changed_in
 
 
-def expectation_of(record: AttemptRecord, paths: AttemptPaths, derived: Derived, *, verified: Verified) -> Expectation:
-    """EvidenceError where a file that it takes cannot be read."""
-    expect = record.expect or ExpectSpec()
+def expectation_of(
+    record: AttemptRecord, paths: AttemptPaths, derived: DerivedResult, *, verified: ExpectedVerdict
+) -> Expectation:
+    """Compare the attempt with `record.expect`. Raises EvidenceError if a file that this needs cannot be read."""
+    expect = record.expect
     changed = None
     if expect.workspace is not None:
         diff = changed_in(read_bytes(paths.workspace_diff).decode("utf-8", "replace"))

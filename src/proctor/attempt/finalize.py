@@ -1,4 +1,4 @@
-"""The last files of an attempt, all but its seal. Nothing here asks the agent anything."""
+"""Writes the last files of an attempt, and builds its seal. The agent is not involved any more."""
 
 import hashlib
 from collections.abc import Iterator, Mapping
@@ -7,17 +7,18 @@ from pathlib import Path
 
 import msgspec
 
-from proctor.attempt.derive import Derived
+from proctor.attempt.derive import DerivedResult
 from proctor.attempt.expectation import expectation_of
-from proctor.attempt.model import AttemptAsk, Lease
+from proctor.attempt.model import AttemptRequest, Lease
 from proctor.attempt.policy import violations
 from proctor.errors import EvidenceError, advice
 from proctor.event.trace import ToolCall
-from proctor.evidence import canary, layout
+from proctor.evidence import layout, tripwire
 from proctor.evidence.artifacts import AttemptRecord, AttemptReport, Feedback, RunnerRef, Seal, SealedFile, StreamHead
 from proctor.evidence.reader import read_rows
 from proctor.evidence.redact import Redactor
-from proctor.evidence.seal import draw_up, measure_bytes
+from proctor.evidence.seal import build_seal, measure_bytes
+from proctor.evidence.summary import AttemptSummary, summarize
 from proctor.ids import ProcessId, ThreadId
 from proctor.probe.gate import decide
 from proctor.probe.model import ProbeRow, require
@@ -26,8 +27,8 @@ from proctor.workspace.snapshot import Snapshot
 
 
 @dataclass(slots=True, kw_only=True)
-class Conversation:
-    """What the supervisor learned of the session on the way."""
+class SessionRecord:
+    """What the supervisor knows about the session."""
 
     prompt: str = ""
     lease: Lease | None = None
@@ -35,15 +36,19 @@ class Conversation:
     session_id: str | None = None
     thread: ThreadId | None = None
     is_fresh: bool = True
+    """Whether the session is neither resumed nor forked."""
     is_open: bool = False
+    """Whether the session was opened."""
     probes: list[ProbeRow] = field(default_factory=list)
+    """Results of the probes so far."""
     written: dict[str, bytes] = field(default_factory=dict)
+    """Bytes of the files that were written before the agent started, by name."""
 
 
 def finalize(
-    ask: AttemptAsk,
-    derived: Derived,
-    conversation: Conversation,
+    request: AttemptRequest,
+    derived: DerivedResult,
+    conversation: SessionRecord,
     *,
     base: Snapshot,
     now: Snapshot,
@@ -53,15 +58,16 @@ def finalize(
     streams: Mapping[str, StreamHead],
     files: Mapping[str, SealedFile],
     changes: bytes | None = None,
-) -> tuple[AttemptReport, Seal]:
-    """Write what is left of the layout, all but the seal, which is drawn up. `streams` and `files` are of the streams.
+) -> tuple[AttemptSummary, Seal]:
+    """Write the remaining files, and return the summary and the seal, which is not written yet.
 
-    `changes` are what workspace.diff will say, where that was worked out before something else was let near it.
+    `streams` and `files` describe the streams as they were written. `changes` is the content of workspace.diff if it
+    was taken earlier. Raises EvidenceError if a file was changed or cannot be read, MachineError if the disk refuses.
     """
     claim, ending = derived.claim, derived.ending
-    ref = _runner_ref(ask, derived, conversation)
+    ref = _runner_ref(request, derived, conversation)
     feedback = Feedback(
-        attempt_id=ask.attempt_id,
+        attempt_id=request.attempt_id,
         claimed=claim.claimed,
         answer=claim.answer,
         frame=claim.frame,
@@ -69,8 +75,8 @@ def finalize(
         result=claim.result,
     )
     if changes is None:
-        changes = diff(ask.workspace_source, workspace, base=base, now=now)
-    paths = ask.paths
+        changes = diff(request.workspace_source, workspace, base=base, now=now)
+    paths = request.paths
     written = {
         layout.RUNNER_REF: layout.write_artifact(paths.runner_ref, ref, redactor=redactor, is_durable=False),
         layout.FEEDBACK: layout.write_artifact(paths.feedback, feedback, redactor=redactor, is_durable=False),
@@ -78,11 +84,13 @@ def finalize(
             paths.workspace_diff, changes.decode("utf-8", "surrogateescape"), redactor=redactor, is_durable=False
         ),
     }
+    # As it is on disk: redacted, like everything that it is compared with.
+    record = msgspec.json.decode(conversation.written[layout.ATTEMPT], type=AttemptRecord)
     decision = decide(
-        require(ask.mission.probes), conversation.probes, workspace_digest=now.digest, base_digest=base.digest
+        require(request.mission.probes), conversation.probes, workspace_digest=now.digest, base_digest=base.digest
     )
     report = AttemptReport(
-        attempt_id=ask.attempt_id,
+        attempt_id=request.attempt_id,
         outcome=ending.outcome,
         code=ending.code,
         detail=ending.detail,
@@ -90,45 +98,44 @@ def finalize(
         claimed=claim.claimed,
         verified=decision.verified.as_bool,
         reasons=decision.reasons,
-        # As it stands on record: redacted, like everything that it is compared with.
-        expectation=expectation_of(
-            msgspec.json.decode(conversation.written[layout.ATTEMPT], type=AttemptRecord),
-            paths,
-            derived,
-            verified=decision.verified,
-        ),
+        expectation=expectation_of(record, paths, derived, verified=decision.verified),
         metrics=derived.metrics,
         retry_after_ms=ending.retry_after_ms,
         workspace_digest_after=now.digest,
         has_changed_files=now.digest != base.digest,
-        policy_violations=violations(ask.flow.tools, _calls(ask)),
+        policy_violations=violations(request.flow.tools, _calls(request)),
         duration_ms=duration_ms,
     )
     written[layout.REPORT] = layout.write_artifact(paths.report, report, redactor=redactor, is_durable=False)
-    unsaid = canary.unsaid(canary.among(ask.secrets))
-    known = {name: measure_bytes(data, file=name, unsaid=unsaid) for name, data in written.items()}
-    sealed = draw_up(
-        paths, attempt_id=ask.attempt_id, clock=ask.clock, streams=streams, unsaid=unsaid, known={**known, **files}
+    forbidden = tripwire.forbidden_bytes(tripwire.find_tripwire(request.secrets))
+    known = {name: measure_bytes(data, file=name, forbidden=forbidden) for name, data in written.items()}
+    sealed = build_seal(
+        paths,
+        attempt_id=request.attempt_id,
+        clock=request.clock,
+        streams=streams,
+        forbidden=forbidden,
+        known={**known, **files},
     )
     for name, data in conversation.written.items():
-        # An agent that may write anywhere could have changed what was written before it began.
+        # An agent that may write anywhere could have changed files that were written before it started.
         if sealed.files[name].sha256 != hashlib.sha256(data).hexdigest():
             raise EvidenceError("evidence.digest", "changed before it was sealed", file=name)
-    return report, sealed
+    return summarize(record, msgspec.json.decode(written[layout.REPORT], type=AttemptReport)), sealed
 
 
-def _calls(ask: AttemptAsk) -> Iterator[ToolCall]:
-    """As they were recorded; read only where there is a policy to hold them against."""
-    return iter(read_rows(ask.paths.tool_calls, ToolCall))
+def _calls(request: AttemptRequest) -> Iterator[ToolCall]:
+    """Yield the recorded tool calls. Reads the file only if the policy asks for them."""
+    return iter(read_rows(request.paths.tool_calls, ToolCall))
 
 
-def _runner_ref(ask: AttemptAsk, derived: Derived, conversation: Conversation) -> RunnerRef:
+def _runner_ref(request: AttemptRequest, derived: DerivedResult, conversation: SessionRecord) -> RunnerRef:
     facts = derived.facts
     return RunnerRef(
-        attempt_id=ask.attempt_id,
-        strategy=ask.runtime.id,
-        # A runtime may have more than one, and the process knows which it was.
-        transport=facts["transport"].value if "transport" in facts else ask.runtime.transports[0],
+        attempt_id=request.attempt_id,
+        runtime_id=request.runtime.id,
+        # A runtime may have several transports; the fact names the one that was used.
+        transport=facts["transport"].value if "transport" in facts else request.runtime.transports[0],
         process_id=conversation.process,
         session_id=conversation.session_id,
         thread_id=conversation.thread,

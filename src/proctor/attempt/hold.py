@@ -1,4 +1,4 @@
-"""Holds a conversation open: workspace, record, session, clocks. Whatever happens inside, nothing is left behind."""
+"""Opens and closes a conversation: workspace, record, session, clocks, seal. No process or scratch file is left."""
 
 import os
 from collections.abc import AsyncIterator
@@ -12,41 +12,49 @@ import anyio.to_thread
 
 from proctor.attempt.converse import LiveSession
 from proctor.attempt.finalize import finalize
-from proctor.attempt.model import AttemptAsk
+from proctor.attempt.model import AttemptRequest
 from proctor.attempt.record import write_record
 from proctor.attempt.recording import Recording, open_recording
 from proctor.attempt.stream import EventStream, replayed
 from proctor.attempt.supervise import remove_scratch
 from proctor.attempt.turn import open_session
 from proctor.attempt.watchdog import Watch
-from proctor.errors import MachineError, ProctorError, disk_refusal
-from proctor.event.row import WasRefused
+from proctor.errors import MachineError, ProctorError, disk_error
+from proctor.event.row import SessionRefusal
 from proctor.evidence import layout
 from proctor.evidence.redact import Redactor
-from proctor.evidence.seal import affix
+from proctor.evidence.seal import write_seal
 from proctor.workspace.prepare import prepare
 from proctor.workspace.snapshot import EMPTY, LEFTOVERS, remove_leftovers, snapshot
 
-PROMPT = "A conversation: what was asked stands at each turn of transcript.jsonl.\n"
+PROMPT = "A conversation: the prompt of each turn is in transcript.jsonl.\n"
+"""Content of the prompt.txt of a conversation."""
 
 SEAL_S = 300.0
+"""Time limit for sealing a conversation, in seconds."""
 
 
-class Keep(StrEnum):
-    """How much of a conversation is kept."""
+class RecordMode(StrEnum):
+    """How much of a conversation is recorded."""
 
-    OFF = "off"  # the last events, to reconnect by
-    MEMORY = "memory"  # all events, while the session object lives
-    DISK = "disk"  # a sealed folder of evidence
+    OFF = "off"
+    """The last events, in memory, for readers that reconnect."""
+    MEMORY = "memory"
+    """All events, in memory, as long as the session object exists."""
+    DISK = "disk"
+    """All events, in a sealed evidence folder."""
 
 
 @asynccontextmanager
-async def hold_session(ask: AttemptAsk, *, keep: Keep, workspace: Path | None) -> AsyncIterator[LiveSession]:
-    """Opens a conversation that works in `workspace`, in place, or in an empty folder that goes with it.
+async def hold_session(
+    request: AttemptRequest, *, keep: RecordMode, workspace: Path | None
+) -> AsyncIterator[LiveSession]:
+    """Open a conversation that works directly in `workspace`, or in an empty folder that is removed at the end.
 
-    Raises what kept it from being opened, or its evidence from being kept.
+    At the end, in this order: the running turn is stopped, the session is closed, the evidence is sealed, and the
+    scratch folder is removed. Raises ProctorError if the session cannot be opened or its evidence cannot be written.
     """
-    holder = _Holder(ask, keep=keep, workspace=workspace)
+    holder = _SessionHolder(request, keep=keep, workspace=workspace)
     try:
         await anyio.to_thread.run_sync(holder.lay_out)
         with holder.open_recording() as record:
@@ -54,30 +62,31 @@ async def hold_session(ask: AttemptAsk, *, keep: Keep, workspace: Path | None) -
                 async with holder.talk(record) as live:
                     yield live
             finally:
-                # Shielded so that a cancelled caller's evidence is sealed too; bounded.
+                # Shielded, so that the evidence of a cancelled caller is sealed too. Limited to SEAL_S.
                 with anyio.CancelScope(shield=True):
                     await holder.finish(record)
     finally:
-        await remove_scratch(ask.scratch)
+        await remove_scratch(request.scratch)
 
 
-class _Holder:
-    """One conversation's places and files; each step is one method."""
+class _SessionHolder:
+    """State and steps of one conversation: `lay_out`, `talk`, `finish`."""
 
-    def __init__(self, ask: AttemptAsk, *, keep: Keep, workspace: Path | None) -> None:
-        self._ask = ask
-        self._is_on_disk = keep is Keep.DISK
+    def __init__(self, request: AttemptRequest, *, keep: RecordMode, workspace: Path | None) -> None:
+        self._request = request
+        self._is_on_disk = keep is RecordMode.DISK
         self._source = workspace
-        self._redactor = Redactor(ask.secrets, private=ask.runtime.private)
+        self._redactor = Redactor(request.secrets, private=request.runtime.private)
         self._base = EMPTY
-        self._is_given_up = False
-        self._lacking: list[str] = []
-        self._began_s = ask.clock.steady_s()
+        self._is_seal_late = False
+        # Names that the workspace lacked before, so that they may be removed afterwards.
+        self._absent_before: list[str] = []
+        self._began_s = request.clock.steady_s()
         self._stream = EventStream(
-            is_all_kept=keep is Keep.MEMORY,
-            replay=(lambda: replayed(ask.paths.frames, ask.runtime.normalizer())) if self._is_on_disk else None,
+            keeps_all=keep is RecordMode.MEMORY,
+            replay=(lambda: replayed(request.paths.frames, request.runtime.normalizer())) if self._is_on_disk else None,
         )
-        limits = ask.limits
+        limits = request.limits
         self._watch = Watch(
             now_s=self._began_s,
             attempt_ms=limits.attempt_ms,
@@ -86,100 +95,107 @@ class _Holder:
             tokens=limits.tokens,
         )
         self._live = LiveSession(
-            ask,
-            workspace=ask.scratch / "workspace" if workspace is None else workspace,
-            folder=ask.paths.folder if self._is_on_disk else None,
+            request,
+            workspace=request.scratch / "workspace" if workspace is None else workspace,
+            folder=request.paths.folder if self._is_on_disk else None,
             watch=self._watch,
             stream=self._stream,
         )
 
-    # ── before ──
+    # ── before the session ──
 
     def lay_out(self) -> None:
-        ask, workspace = self._ask, self._live.workspace
+        """Create the scratch folder and, on disk, the evidence folder with attempt.json and prompt.txt."""
+        request, workspace = self._request, self._live.workspace
         try:
-            (ask.scratch / "tmp").mkdir(mode=0o700, parents=True)
+            (request.scratch / "tmp").mkdir(mode=0o700, parents=True)
             if self._source is None:
                 workspace.mkdir(mode=0o700)
         except OSError as error:
-            raise disk_refusal(error, path=ask.scratch) from error
-        self._lacking = [name for name in LEFTOVERS if not os.path.lexists(workspace / name)]
+            raise disk_error(error, path=request.scratch) from error
+        self._absent_before = [name for name in LEFTOVERS if not os.path.lexists(workspace / name)]
         if not self._is_on_disk:
             return
         if self._source is not None:
             prepare(self._source, into=self._copy)
             self._base = snapshot(self._copy)
-        ask.paths.create()
-        prompt = layout.write_text_artifact(ask.paths.prompt, PROMPT, redactor=self._redactor, is_durable=False)
-        written = write_record(ask, base=self._base.digest, prompt=prompt, redactor=self._redactor)
+        request.paths.create()
+        prompt = layout.write_text_artifact(request.paths.prompt, PROMPT, redactor=self._redactor, is_durable=False)
+        written = write_record(request, base=self._base.digest, prompt=prompt, redactor=self._redactor)
         self._live.conversation.written = {layout.PROMPT: prompt, layout.ATTEMPT: written}
 
     @property
     def _copy(self) -> Path:
-        """The caller's folder as it was, to tell what changed."""
-        return self._ask.scratch / "base"
+        """A copy of the caller's folder as it was, for the diff."""
+        return self._request.scratch / "base"
 
     def open_recording(self) -> AbstractContextManager[Recording]:
-        return open_recording(self._ask, redactor=self._redactor, watcher=self._live.saw, is_on_disk=self._is_on_disk)
+        return open_recording(
+            self._request, redactor=self._redactor, watcher=self._live.saw, is_on_disk=self._is_on_disk
+        )
 
-    # ── meanwhile ──
+    # ── during the session ──
 
     @asynccontextmanager
     async def talk(self, record: Recording) -> AsyncIterator[LiveSession]:
+        """Open the session and run its turns until the context ends. Raises what ended it early."""
         live, tap = self._live, record.tap
-        problem: Exception | None = None
+        failure: Exception | None = None
         async with anyio.create_task_group() as tasks:
             try:
                 async with open_session(
-                    self._ask, tap, live.workspace, live.conversation, watch=self._watch
+                    self._request, tap, live.workspace, live.conversation, watch=self._watch
                 ) as session:
                     live.begin(session, tap, record.derivation)
                     tasks.start_soon(live.live)
                     try:
                         yield live
                     finally:
-                        # Shielded so that a cancelled caller leaves nothing running; `close` is bounded by itself.
+                        # Shielded, so that a cancelled caller leaves nothing running. `close` has its own time limit.
                         with anyio.CancelScope(shield=True):
                             await live.close()
             except Exception as error:
-                # Kept from the task group, which would wrap the caller's own error into another.
-                problem = error
-        if isinstance(problem, ProctorError) and not live.conversation.is_open:
-            tap.say(WasRefused(code=problem.code, detail=str(problem)))
-        if problem is not None:
-            raise problem
-        if (failure := live.failure or live.broken()) is not None:
+                # Not raised inside the task group, which would wrap the caller's own error in a group.
+                failure = error
+        if isinstance(failure, ProctorError) and not live.conversation.is_open:
+            tap.record(SessionRefusal(code=failure.code, detail=str(failure)))
+        if failure is not None:
             raise failure
+        if (broken := live.failure or live.broken()) is not None:
+            raise broken
 
-    # ── after ──
+    # ── after the session ──
 
     async def finish(self, record: Recording) -> None:
+        """Write what redaction held back, end the event stream, and seal. Raises MachineError after SEAL_S."""
         record.tap.release("")
         record.tap.commit()
         self._stream.close()
-        with anyio.move_on_after(SEAL_S) as patience:
+        with anyio.move_on_after(SEAL_S) as deadline:
             await anyio.to_thread.run_sync(self._seal, record, abandon_on_cancel=True)
-        if patience.cancelled_caught:
-            self._is_given_up = True
-            raise MachineError("machine.unwritable", f"no seal within {SEAL_S:g} s", file=str(self._live.folder))
+        if deadline.cancelled_caught:
+            self._is_seal_late = True
+            raise MachineError(
+                "machine.unwritable", f"the evidence was not sealed within {SEAL_S:g} s", file=str(self._live.folder)
+            )
 
     def _seal(self, record: Recording) -> None:
-        ask, live = self._ask, self._live
-        remove_leftovers(live.workspace, EMPTY, names=self._lacking)
+        request, live = self._request, self._live
+        remove_leftovers(live.workspace, EMPTY, names=self._absent_before)
         if not self._is_on_disk or live.failure is not None or live.broken() is not None:
             return
         _, sealed = finalize(
-            ask if self._source is None else replace(ask, workspace_source=self._copy),
+            request if self._source is None else replace(request, workspace_source=self._copy),
             record.derivation.finish(),
             live.conversation,
             base=self._base,
             now=snapshot(live.workspace),
             workspace=live.workspace,
             redactor=self._redactor,
-            duration_ms=round((ask.clock.steady_s() - self._began_s) * 1000),
+            duration_ms=round((request.clock.steady_s() - self._began_s) * 1000),
             streams=record.heads(),
             files=record.files(),
         )
-        # Whoever waited was told that there is no seal.
-        if not self._is_given_up:
-            affix(ask.paths, sealed, is_durable=True)
+        # After the time limit the caller has got an error that says there is no seal, so none may be written.
+        if not self._is_seal_late:
+            write_seal(request.paths, sealed, is_durable=True)

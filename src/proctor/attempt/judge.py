@@ -1,4 +1,4 @@
-"""Whether an attempt came out as its spec expects. Pure; each miss says what was wanted and what was found."""
+"""Compares an attempt with the expectation of its mission. Pure."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
@@ -12,7 +12,7 @@ from proctor.event.metrics import Metrics
 from proctor.event.outcome import Outcome
 from proctor.event.trace import ToolCall
 from proctor.evidence.artifacts import Expectation
-from proctor.spec.expect import ExpectSpec, ResultExpect, TraceExpect, Verified, WorkspaceExpect
+from proctor.spec.expect import ExpectedVerdict, ExpectSpec, ResultExpect, TraceExpect, WorkspaceExpect
 from proctor.spec.glob import fits
 from proctor.spec.pattern import compile_pattern
 from proctor.spec.pointer import ABSENT, at_pointer
@@ -27,20 +27,21 @@ def judge(
     expect: ExpectSpec,
     *,
     outcome: Outcome,
-    verified: Verified,
+    verified: ExpectedVerdict,
     claim: Claim,
     metrics: Metrics | None = None,
     calls: Iterable[ToolCall] = (),
     changed: Sequence[str] | None = (),
 ) -> Expectation:
-    """Each thing the spec states is compared; where it states nothing there is nothing to meet.
+    """Compare everything that the mission expects. `met` is None if it expects nothing.
 
-    `metrics`, and `calls`, the rows of the trace, are needed where it states something of that. `changed` are the
-    paths that were, or None where not all of them are known.
+    `metrics` and `calls`, the rows of the trace, are needed if `expect.trace` is set. `changed` are the changed paths,
+    or None if they are not all known.
 
-    >>> judge(ExpectSpec(verified=Verified.NO), outcome=Outcome.COMPLETED, verified=Verified.NO, claim=Claim())
+    >>> no, done = ExpectedVerdict.NO, Outcome.COMPLETED
+    >>> judge(ExpectSpec(verified=no), outcome=done, verified=no, claim=Claim())
     Expectation(met=True, misses=())
-    >>> judge(ExpectSpec(answer="4"), outcome=Outcome.COMPLETED, verified=Verified.NO, claim=Claim(answer="5")).misses
+    >>> judge(ExpectSpec(answer="4"), outcome=done, verified=no, claim=Claim(answer="5")).misses
     ("answer: expected '4', got '5'",)
     """
     if expect == NOTHING:
@@ -59,7 +60,7 @@ def judge(
     if expect.result is not None:
         misses += _result_misses(expect.result, claim.result)
     if expect.trace is not None:
-        assert metrics is not None, "a trace has its numbers"
+        assert metrics is not None, "metrics are needed for expect.trace"
         misses += _trace_misses(expect.trace, metrics, calls)
     if expect.workspace is not None:
         misses += _workspace_misses(expect.workspace, changed)
@@ -83,7 +84,7 @@ def _result_misses(expect: ResultExpect, result: Any) -> Iterator[str]:
 
 
 def _is_same(one: Any, other: Any) -> bool:
-    """Equal as JSON: 1 is 1.0, and true is not 1."""
+    """Whether two values are equal as JSON: 1 equals 1.0, and true does not equal 1."""
     match one, other:
         case (bool(), _) | (_, bool()):
             return one is other
@@ -99,7 +100,7 @@ def _trace_misses(expect: TraceExpect, metrics: Metrics, calls: Iterable[ToolCal
     for most, got, what in (
         (expect.max_tool_calls, metrics.tool_calls, "tool calls"),
         (expect.max_failures, metrics.tool_failures, "failed tool calls"),
-        (expect.max_repeats, metrics.longest_streak or 0, "equal tool calls in a row"),
+        (expect.max_repeats, metrics.longest_streak, "equal tool calls in a row"),
     ):
         if most is not None and got > most:
             yield f"trace: expected at most {most} {what}, got {got}"
@@ -116,12 +117,12 @@ def _trace_misses(expect: TraceExpect, metrics: Metrics, calls: Iterable[ToolCal
 
 def _workspace_misses(expect: WorkspaceExpect, changed: Sequence[str] | None) -> Iterator[str]:
     if changed is None:
-        yield "workspace: more was changed than workspace.diff tells, so not all of it is known"
+        yield "workspace: workspace.diff was truncated, so not all changed paths are known"
         return
     try:
         yield from _changed_misses(expect, changed)
-    except ValueError as error:  # a spec that was never checked, which is no reason to end a run
-        yield f"workspace: no glob: {error}"
+    except ValueError as error:  # a spec that was not linted must not end the run
+        yield f"workspace: invalid glob: {error}"
 
 
 def _changed_misses(expect: WorkspaceExpect, changed: Sequence[str]) -> Iterator[str]:
@@ -153,4 +154,4 @@ def _shown(value: Any) -> str:
 def _word(value: str | None) -> str:
     if value is None:
         return "nothing"
-    return value.value if isinstance(value, Outcome | Verified) else repr(value)
+    return value.value if isinstance(value, Outcome | ExpectedVerdict) else repr(value)

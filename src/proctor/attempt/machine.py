@@ -1,4 +1,4 @@
-"""The states of an attempt, in one table."""
+"""The state machine of an attempt, as one table."""
 
 from enum import StrEnum
 
@@ -6,29 +6,45 @@ from proctor.errors import ProctorError
 
 
 class State(StrEnum):
+    """State of an attempt."""
+
     QUEUED = "queued"
+    """Nothing was done yet."""
     PREPARING = "preparing"
+    """Workspace and record are prepared; then the before-hook and the baseline probes run."""
     SESSION_STARTING = "session_starting"
+    """A place in an agent process and a session are being opened."""
     SESSION_READY = "session_ready"
+    """The session is open, and the prompt was not sent yet."""
     TURN_RUNNING = "turn_running"
+    """The agent works."""
     SETTLING = "settling"
+    """The agent has stopped, and the workspace is captured."""
     PROBING = "probing"
+    """The final probes run."""
     SEALED = "sealed"
-    ABANDONED = "abandoned"  # the evidence could not be kept: no seal
+    """Final state: the evidence is complete and sealed."""
+    ABANDONED = "abandoned"
+    """Final state: the evidence could not be written, so there is no seal."""
 
 
 class Move(StrEnum):
+    """Transition between states."""
+
     PREPARE = "prepare"
     START = "start"
     READY = "ready"
     ASK = "ask"
-    STOP = "stop"  # the turn ended, a clock fired, somebody cancelled, the agent went away
+    """The prompt is sent."""
+    STOP = "stop"
+    """The turn ended, a limit was reached, a stop was requested, or the agent or the start failed."""
     PROBE = "probe"
     SEAL = "seal"
     ABANDON = "abandon"
+    """The evidence cannot be written."""
 
 
-# Whatever happens, an attempt ends sealed, or abandoned where the disk would not take the seal.
+# Every attempt ends sealed, or abandoned if its evidence could not be written.
 TABLE: dict[State, dict[Move, State]] = {
     State.QUEUED: {Move.PREPARE: State.PREPARING, Move.ABANDON: State.ABANDONED},
     State.PREPARING: {
@@ -51,7 +67,7 @@ TABLE: dict[State, dict[Move, State]] = {
 
 
 def after(state: State, move: Move) -> State:
-    """Where a move leads.
+    """Return the state after a move. Raises ProctorError if the move is not allowed in this state.
 
     >>> after(State.TURN_RUNNING, Move.STOP)
     <State.SETTLING: 'settling'>
@@ -59,4 +75,4 @@ def after(state: State, move: Move) -> State:
     try:
         return TABLE[state][move]
     except KeyError:
-        raise ProctorError("run.harness", f"an attempt that is {state} cannot {move}") from None
+        raise ProctorError("run.harness", f"the move `{move}` is not allowed in the state `{state}`") from None

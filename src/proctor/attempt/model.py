@@ -1,4 +1,4 @@
-"""What a campaign hands to the supervisor for one attempt, and what it gets back."""
+"""The request for one attempt, and its result."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
@@ -10,100 +10,142 @@ import anyio
 from proctor.attempt.machine import State
 from proctor.attempt.watchdog import ClockName
 from proctor.clock import Clock
-from proctor.contain.intent import IntentBook
+from proctor.contain.intent import IntentLog
 from proctor.contain.ladder import Containment
 from proctor.errors import ProctorError
 from proctor.event.model import Event
-from proctor.evidence.artifacts import AttemptReport
 from proctor.evidence.layout import AttemptPaths
 from proctor.evidence.secrets import Secret
+from proctor.evidence.summary import AttemptSummary
 from proctor.fact import Fact
 from proctor.ids import AttemptId, CampaignId, Digest, ProcessId, RunId, ThreadId
-from proctor.plan.model import Cell, Limits, ResolvedFlow
-from proctor.runtime.base import Decide, Host, ModelAsk, Runtime, Tool
+from proctor.plan.model import Limits, ResolvedFlow, Trial
+from proctor.runtime.base import Decide, Host, ModelChoice, Runtime, Tool
 from proctor.spec.model import MissionSpec
 
 DECIDE_S = 120.0
-"""How long somebody who is asked may take."""
+"""Default time limit for a person's decision or a dynamic tool call, in seconds."""
 
 
-def _nothing() -> None:
-    """Nobody wants to know."""
+def _do_nothing() -> None:
+    """Default callback."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lease:
-    """A place in a running agent process.
-
-    `rows` counts what the process's own record holds so far; `failure` says why it could not be kept, if so.
-    """
+    """A place in a running agent process."""
 
     process: ProcessId
+    """Id of the process."""
     host: Host
+    """The process."""
     rows: Callable[[], int]
+    """Returns the number of rows in the process's own record so far."""
     failure: Callable[[], ProctorError | None]
+    """Returns why the process's own record could not be written. None if it could."""
 
 
 class Watcher:
-    """Sees an attempt's states and events as they happen; does nothing by itself."""
+    """Receives the states and events of attempts as they happen. This base class ignores them."""
 
     def entered(self, attempt: AttemptId, state: State) -> None:
-        """The attempt is in this state now."""
+        """Called when the attempt has entered a state."""
 
     def saw(self, attempt: AttemptId, event: Event) -> None:
-        """This was recorded."""
+        """Called when an event of the attempt has been recorded."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AttemptAsk:
-    """One claim of a cell: everything the supervisor needs, and nothing it has to look up."""
+class AttemptRequest:
+    """Everything that the supervisor needs for one attempt."""
 
     attempt_id: AttemptId
+    """Id of the attempt, `<trial>.<n>`."""
     n: int
+    """Number of this attempt among those of its trial. The first is 1."""
     campaign_id: CampaignId
+    """Id of the campaign."""
     run_id: RunId
+    """Id of the run."""
     plan_digest: Digest
-    cell: Cell
+    """Digest of the plan."""
+    trial: Trial
+    """The trial."""
     mission: MissionSpec
+    """The mission, with the prompt for this flow."""
     flow: ResolvedFlow
+    """The flow, with every default filled in."""
     limits: Limits
+    """Clock limits in milliseconds, and the token limit."""
     paths: AttemptPaths
+    """The attempt's evidence folder."""
     scratch: Path
+    """Folder for the workspace and temporary files. Created by the supervisor and removed at the end."""
     workspace_source: Path | None
+    """Frozen folder that the workspace is copied from. None for an empty workspace."""
     workspace_digest: Digest
+    """Expected digest of the workspace before the agent starts."""
     runtime: Runtime
+    """The runtime."""
     lease: Callable[[], AbstractAsyncContextManager[Lease]]
-    model: ModelAsk
+    """Opens a place in an agent process, which is returned when the context ends."""
+    model: ModelChoice
+    """The model and its provider."""
     secrets: tuple[Secret, ...]
+    """Secrets to mask, including the tripwire."""
     containment: Containment
-    intents: IntentBook
+    """How processes are contained."""
+    intents: IntentLog
+    """Log of started processes, from which leftovers are found and killed."""
     clock: Clock
+    """Source of wall-clock and monotonic time."""
     watcher: Watcher
-    hidden: tuple[Path, ...] = ()  # what a contained process must not see beside what it never does
-    spec_folder: Path = Path()  # where the mission's hooks run
+    """Receives states and events."""
+    hidden: tuple[Path, ...] = ()
+    """Paths that a contained process must not see, in addition to those that are always hidden."""
+    spec_folder: Path = Path()
+    """Folder of the spec, in which the mission's hooks run."""
     facts: Mapping[str, Fact] = field(default_factory=dict)
+    """Facts known before the session, by name."""
     decide: Decide | None = None
+    """Decides about approval requests. None if the flow never asks."""
     decide_deadline_s: float = DECIDE_S
+    """Time limit for a decision, in seconds. After that the request is denied."""
     tools: tuple[Tool, ...] = ()
+    """Dynamic tools that the agent may call."""
     tool_deadline_s: float = DECIDE_S
+    """Time limit for a call of a dynamic tool, in seconds."""
     is_persistent: bool = False
+    """Whether the agent stores the thread, so that it can be resumed."""
     resume: ThreadId | None = None
+    """Thread to continue. At most one of `resume` and `fork` is set."""
     fork: ThreadId | None = None
+    """Thread whose history a new thread starts with."""
     stop: anyio.Event = field(default_factory=anyio.Event)
+    """Set to stop the attempt. It is then recorded as cancelled and sealed."""
     is_scratch_kept: bool = False
-    # Where many attempts share their syncs: returns when what was written until now survives a power cut. The seal
-    # itself is then left to the caller to make durable.
+    """Whether to keep `scratch` after the attempt."""
     make_durable: Callable[[], Awaitable[None]] | None = None
+    """Returns when everything written so far survives a power cut, for attempts that share their syncs. The caller must
+    then make the seal durable. None to sync each file."""
     plan_file_digest: Digest | None = None
-    left: tuple[ClockName, int] | None = None  # milliseconds of a clock over more than this attempt
-    at_rest: Callable[[], None] = _nothing  # told when neither agent nor probes run any more, if it comes to that
+    """Digest of the bytes of plan.json. None for a conversation."""
+    left: tuple[ClockName, int] | None = None
+    """Name and remaining milliseconds of a clock that covers more than this attempt. None if there is no such clock."""
+    at_rest: Callable[[], None] = _do_nothing
+    """Called when neither the agent nor probes nor hooks run any more. Not called if the attempt is abandoned before
+    that."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptResult:
-    """Sealed, with its report; or abandoned, with the reason why there is no seal."""
+    """The end of an attempt."""
 
     attempt_id: AttemptId
+    """Id of the attempt."""
     state: State
-    report: AttemptReport | None = None
+    """`sealed` or `abandoned`."""
+    summary: AttemptSummary | None = None
+    """The summary of a sealed attempt. None if it was abandoned."""
     error: ProctorError | None = None
+    """Why an abandoned attempt has no seal. None if it was sealed."""

@@ -1,21 +1,21 @@
-"""Which tool calls a flow's policy does not allow. Pure."""
+"""Finds the tool calls that a flow's policy does not allow. Pure."""
 
 from collections.abc import Iterable, Iterator
 from fnmatch import fnmatchcase
 
 from proctor.event.command import command_line
 from proctor.event.trace import ToolCall
-from proctor.spec.running import ToolsSpec
+from proctor.spec.campaign_options import ToolsSpec
 
 
 def violations(tools: ToolsSpec, calls: Iterable[ToolCall]) -> tuple[str, ...]:
-    """A sentence for each call that is denied or not allowed, in order."""
+    """Return a sentence for each call that is denied or not allowed, in order."""
     if tools == ToolsSpec():
         return ()
-    return tuple(why for call in calls if (why := _why(tools, call)) is not None)
+    return tuple(violation for call in calls if (violation := _violation(tools, call)) is not None)
 
 
-def _why(tools: ToolsSpec, call: ToolCall) -> str | None:
+def _violation(tools: ToolsSpec, call: ToolCall) -> str | None:
     names = tuple(_names(call))
     for glob in tools.deny:
         if any(fnmatchcase(name, glob) for name in names):

@@ -1,7 +1,7 @@
-"""attempt.json: who, what, which plan, which workspace, written before the agent is asked anything."""
+"""Writes attempt.json, before the agent gets its prompt."""
 
 from proctor import canonical
-from proctor.attempt.model import AttemptAsk
+from proctor.attempt.model import AttemptRequest
 from proctor.evidence import layout
 from proctor.evidence.artifacts import AttemptRecord
 from proctor.evidence.redact import Redactor
@@ -9,32 +9,32 @@ from proctor.ids import Digest
 from proctor.probe.model import require
 
 
-def write_record(ask: AttemptAsk, *, base: Digest, prompt: bytes, redactor: Redactor) -> bytes:
-    """Writes it, and gives what stands in it now. `prompt` is prompt.txt as it was written."""
-    flow = ask.flow
+def write_record(request: AttemptRequest, *, base: Digest, prompt: bytes, redactor: Redactor) -> bytes:
+    """Write attempt.json and return its bytes. `prompt` is the content of prompt.txt."""
+    flow = request.flow
     record = AttemptRecord(
-        attempt_id=ask.attempt_id,
-        cell=ask.cell.id,
-        n=ask.n,
-        campaign_id=ask.campaign_id,
-        run_id=ask.run_id,
-        mission_id=ask.mission.id,
+        attempt_id=request.attempt_id,
+        trial=request.trial.id,
+        n=request.n,
+        campaign_id=request.campaign_id,
+        run_id=request.run_id,
+        mission_id=request.mission.id,
         flow_id=flow.id,
-        repeat=ask.cell.repeat,
-        strategy=ask.runtime.id,
-        plan_digest=ask.plan_digest,
-        plan_file_digest=ask.plan_file_digest,
-        cell_digest=ask.cell.digest,
+        repeat=request.trial.repeat,
+        runtime_id=request.runtime.id,
+        plan_digest=request.plan_digest,
+        plan_file_digest=request.plan_file_digest,
+        trial_digest=request.trial.digest,
         prompt_digest=canonical.digest_bytes(prompt),
         workspace_digest=base,
-        required_probes=tuple(probe.digest for probe in require(ask.mission.probes)),
-        expect=ask.mission.expect,
+        required_probes=tuple(probe.digest for probe in require(request.mission.probes)),
+        expect=request.mission.expect,
         isolation=flow.isolation,
         sandbox=flow.sandbox,
         approvals=flow.approvals,
-        limits=ask.limits,
+        limits=request.limits,
         tools=flow.tools,
-        secret_names=tuple(secret.name for secret in ask.secrets),
-        created_at_ms=ask.clock.wall_ms(),
+        secret_names=tuple(secret.name for secret in request.secrets),
+        created_at_ms=request.clock.wall_ms(),
     )
-    return layout.write_artifact(ask.paths.attempt, record, redactor=redactor, is_durable=False)
+    return layout.write_artifact(request.paths.attempt, record, redactor=redactor, is_durable=False)

@@ -1,4 +1,4 @@
-"""The four streams of a record while it grows, and what is made of them: one set for attempts and conversations."""
+"""The four streams of an attempt or conversation while they are written."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from proctor.attempt.derive import Derivation
-from proctor.attempt.model import AttemptAsk
+from proctor.attempt.model import AttemptRequest
 from proctor.attempt.tap import OnEvent, RecordingTap
-from proctor.evidence import canary, layout
+from proctor.evidence import layout, tripwire
 from proctor.evidence.artifacts import SealedFile, StreamHead
 from proctor.evidence.recorder import ChainedLog, FrameLog
 from proctor.evidence.redact import Redactor
@@ -16,7 +16,7 @@ from proctor.evidence.redact import Redactor
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recording:
-    """Fed through `tap`; the two derived ones come of it by themselves."""
+    """The open streams. Rows enter through `tap`, which also writes the derived streams `calls` and `transcript`."""
 
     frames: FrameLog
     calls: ChainedLog
@@ -26,9 +26,11 @@ class Recording:
     tap: RecordingTap
 
     def heads(self) -> dict[str, StreamHead]:
+        """Return the end of each stream, by file name."""
         return {name: stream.head for name, stream in self._streams()}
 
     def files(self) -> dict[str, SealedFile]:
+        """Return digest and size of each stream, by file name."""
         return {name: stream.file for name, stream in self._streams()}
 
     def _streams(self) -> Iterator[tuple[str, FrameLog | ChainedLog]]:
@@ -40,25 +42,25 @@ class Recording:
 
 @contextmanager
 def open_recording(
-    ask: AttemptAsk, *, redactor: Redactor, watcher: OnEvent, is_on_disk: bool = True
+    request: AttemptRequest, *, redactor: Redactor, watcher: OnEvent, is_on_disk: bool = True
 ) -> Iterator[Recording]:
-    """The canary is planted in them first. Not on disk they take everything and keep nothing."""
+    """Open the streams and stage the tripwire as the first row. With `is_on_disk=False`, nothing is stored."""
 
-    def kept(path: Path) -> Path | None:
+    def on_disk(path: Path) -> Path | None:
         return path if is_on_disk else None
 
-    paths, planted = ask.paths, canary.among(ask.secrets)
-    unsaid = canary.unsaid(planted)
+    paths, planted = request.paths, tripwire.find_tripwire(request.secrets)
+    forbidden = tripwire.forbidden_bytes(planted)
     with (
-        FrameLog(kept(paths.frames), redactor=redactor, clock=ask.clock, unsaid=unsaid) as frames,
-        ChainedLog(kept(paths.tool_calls), unsaid=unsaid) as calls,
-        ChainedLog(kept(paths.transcript), unsaid=unsaid) as transcript,
-        ChainedLog(kept(paths.probes), redactor=redactor, unsaid=unsaid) as probes,
+        FrameLog(on_disk(paths.frames), redactor=redactor, clock=request.clock, forbidden=forbidden) as frames,
+        ChainedLog(on_disk(paths.tool_calls), forbidden=forbidden) as calls,
+        ChainedLog(on_disk(paths.transcript), forbidden=forbidden) as transcript,
+        ChainedLog(on_disk(paths.probes), redactor=redactor, forbidden=forbidden) as probes,
     ):
-        derivation = Derivation(ask.runtime.normalizer(), trace=calls.append, transcript=transcript.append)
+        derivation = Derivation(request.runtime.normalizer(), trace=calls.append, transcript=transcript.append)
         tap = RecordingTap(frames, derivation, watcher=watcher)
         if planted is not None:
-            tap.note(canary.shown(planted))
+            tap.note(tripwire.planted_row(planted))
         yield Recording(
             frames=frames, calls=calls, transcript=transcript, probes=probes, derivation=derivation, tap=tap
         )

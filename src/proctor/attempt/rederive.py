@@ -1,10 +1,10 @@
-"""The derived files of an attempt, made again from its frames alone, in another process at another time."""
+"""Derives the files of an attempt again, from its frames alone."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from proctor.attempt.derive import Derivation, Derived
+from proctor.attempt.derive import Derivation, DerivedResult
 from proctor.event.laws import Laws
 from proctor.event.model import SessionBegan
 from proctor.event.row import Row
@@ -12,27 +12,28 @@ from proctor.evidence import layout
 from proctor.evidence.artifacts import AttemptRecord
 from proctor.evidence.chain import ChainHead, chain_rows
 from proctor.evidence.layout import AttemptPaths
-from proctor.evidence.reader import MAX_PROBLEMS, Problem, read_artifact, read_rows
+from proctor.evidence.reader import MAX_FINDINGS, Finding, read_artifact, read_rows
 from proctor.ids import ThreadId
 from proctor.runtime.registry import runtime_by_id
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rederived:
-    """The bytes that the frames give, what they come to, and what was wrong on the way.
-
-    `streamed_bytes` is how much of each file arises while rows still come, before an end is put to it.
-    """
+class RederiveResult:
+    """What was derived from the frames."""
 
     files: dict[str, bytes]
+    """Content of each derived file, by name."""
     streamed_bytes: dict[str, int]
-    derived: Derived
+    """How much of each file is written while rows still arrive. The rest is written when the record ends."""
+    derived: DerivedResult
     thread: ThreadId | None
-    problems: tuple[Problem, ...]
+    """The agent's own id for the conversation."""
+    findings: tuple[Finding, ...]
+    """What is wrong with the frames."""
 
 
 class _Lines:
-    """A chained stream that stays in memory."""
+    """A chained stream in memory."""
 
     def __init__(self) -> None:
         self._head = ChainHead()
@@ -42,29 +43,32 @@ class _Lines:
         self.data += chain_rows(rows, head=self._head)
 
 
-def rederive(paths: AttemptPaths) -> Rederived:
-    """Fold the recorded rows again. EvidenceError where the attempt does not even say what it is."""
+def rederive(paths: AttemptPaths) -> RederiveResult:
+    """Fold the recorded rows again.
+
+    Raises EvidenceError if attempt.json cannot be read, and another ProctorError if its runtime is not available.
+    """
     record = read_artifact(paths.attempt, AttemptRecord)
     trace, transcript = _Lines(), _Lines()
-    normalizer = runtime_by_id(record.strategy).normalizer()
+    normalizer = runtime_by_id(record.runtime_id).normalizer()
     derivation = Derivation(normalizer, trace=trace.append, transcript=transcript.append)
     reading = read_rows(paths.frames, Row)
     laws = Laws()
-    broken: list[Problem] = []
+    violations: list[Finding] = []
     thread: ThreadId | None = None
     for row in reading:
         for event in derivation.feed([row]):
-            law = laws.feed(event)
-            if law is not None and len(broken) < MAX_PROBLEMS:
-                broken.append(Problem(code="evidence.laws", file=layout.FRAMES, line=row.seq, detail=law))
+            violation = laws.feed(event)
+            if violation is not None and len(violations) < MAX_FINDINGS:
+                violations.append(Finding(code="evidence.laws", file=layout.FRAMES, line=row.seq, detail=violation))
             if isinstance(event, SessionBegan):
                 thread = event.thread
     streamed_bytes = {layout.TOOL_CALLS: len(trace.data), layout.TRANSCRIPT: len(transcript.data)}
     derived = derivation.finish()
-    return Rederived(
+    return RederiveResult(
         files={layout.TOOL_CALLS: bytes(trace.data), layout.TRANSCRIPT: bytes(transcript.data)},
         streamed_bytes=streamed_bytes,
         derived=derived,
         thread=thread,
-        problems=(*reading.problems, *broken),
+        findings=(*reading.findings, *violations),
     )

@@ -1,4 +1,4 @@
-"""The events of a session by offset. A reader has a place in them, not a queue, so a slow one holds nothing up."""
+"""The events of a session by offset. Readers have an offset, not a queue, so a slow reader blocks nothing."""
 
 from collections.abc import AsyncIterator, Callable, Iterator
 from itertools import islice
@@ -16,99 +16,109 @@ from proctor.evidence.reader import read_rows
 from proctor.runtime.base import Normalizer
 
 WINDOW = 4096
+"""Minimum number of events that are stored in memory."""
 _BATCH = 256
 
 
-class Placed(NamedTuple):
-    """An event and its offset, by which a reader that lost its connection goes on after it. The first is 1."""
+class OffsetEvent(NamedTuple):
+    """An event and its offset."""
 
     offset: int
+    """Number of the event in the session, counted from 1. A reader that reconnects continues after it."""
     event: Event
 
 
 class EventStream:
-    """Written by one, read by many. Where not all is kept, `replay` reads from the first event on, if anything can."""
+    """The events of one session, with one writer and many readers.
 
-    def __init__(self, *, is_all_kept: bool, replay: Callable[[], Iterator[Event]] | None = None) -> None:
-        self._window = None if is_all_kept else WINDOW
+    Unless `keeps_all` is set, only the last events are stored. Older ones are then read with `replay`, which yields all
+    events from the first one on.
+    """
+
+    def __init__(self, *, keeps_all: bool, replay: Callable[[], Iterator[Event]] | None = None) -> None:
+        self._window = None if keeps_all else WINDOW
         self._replay = replay
-        self._kept: list[Event] = []
-        self._gone = 0
+        self._stored: list[Event] = []
+        self._dropped = 0
         self._end: int | None = None
         self._news: anyio.Event | None = None
 
     @property
     def offset(self) -> int:
-        """Of the last event."""
-        return self._gone + len(self._kept)
+        """Offset of the last event; 0 before the first."""
+        return self._dropped + len(self._stored)
 
     def publish(self, event: Event) -> None:
-        self._kept.append(event)
-        # Cut by halves, so that an event costs the same however many are kept.
-        if self._window is not None and len(self._kept) >= 2 * self._window:
-            del self._kept[: self._window]
-            self._gone += self._window
+        """Append an event and wake the readers."""
+        self._stored.append(event)
+        # Half of the events are dropped at once, so that the cost per event is constant.
+        if self._window is not None and len(self._stored) >= 2 * self._window:
+            del self._stored[: self._window]
+            self._dropped += self._window
         self.wake()
 
     def close(self) -> None:
-        """No event will follow."""
+        """End the stream: no event will follow."""
         self._end = self.offset
         self.wake()
 
     def wake(self) -> None:
-        """Have those who wait look again."""
+        """Make waiting readers check again."""
         if self._news is not None:
             self._news.set()
             self._news = None
 
-    def after(self, offset: int, *, end: Callable[[], int | None] = lambda: None) -> AsyncIterator[Placed]:
-        """What follows the offset, then what happens, up to `end` as soon as that is known, or to the last event.
+    def after(self, offset: int, *, end: Callable[[], int | None] = lambda: None) -> AsyncIterator[OffsetEvent]:
+        """Iterate over the events after an offset, then over new ones, until the stream ends.
 
-        InputError, at once, for an offset that cannot be had.
+        `end()` returns the offset after which to stop; None while that is not known. Raises InputError, before the
+        first event, for an offset that does not exist yet or is no longer stored.
         """
         if not 0 <= offset <= self.offset:
             raise InputError("session.offset", f"there is no event {offset} yet: the last one is {self.offset}")
-        self._refuse_what_is_gone(offset)
+        self._refuse_dropped(offset)
         return self._read(offset, end)
 
-    async def _read(self, offset: int, end: Callable[[], int | None]) -> AsyncIterator[Placed]:
+    async def _read(self, offset: int, end: Callable[[], int | None]) -> AsyncIterator[OffsetEvent]:
         while True:
-            self._refuse_what_is_gone(offset)
-            if offset < self._gone:
+            self._refuse_dropped(offset)
+            if offset < self._dropped:
                 async for placed in self._from_record(offset):
                     offset = placed.offset
                     yield placed
-            at = offset - self._gone
-            batch = self._kept[at : at + _BATCH]
-            limit = end() if self._end is None else self._end if (given := end()) is None else given
+            at = offset - self._dropped
+            batch = self._stored[at : at + _BATCH]
+            limit = self._end if (wanted_end := end()) is None else wanted_end
             for event in batch:
                 if limit is not None and offset >= limit:
                     return
                 offset += 1
-                yield Placed(offset, event)
+                yield OffsetEvent(offset, event)
             if not batch:
                 if limit is not None and offset >= limit:
                     return
                 self._news = self._news or anyio.Event()
                 await self._news.wait()
 
-    def _refuse_what_is_gone(self, offset: int) -> None:
-        if offset < self._gone and self._replay is None:
-            what = f"event {offset + 1} is no longer kept; the oldest that is has the offset {self._gone + 1}"
+    def _refuse_dropped(self, offset: int) -> None:
+        if offset < self._dropped and self._replay is None:
+            what = f"event {offset + 1} is no longer stored; the oldest stored event has the offset {self._dropped + 1}"
             raise InputError("session.offset", what)
 
-    async def _from_record(self, offset: int) -> AsyncIterator[Placed]:
-        """Until what is kept in memory is reached; no further, because the last row may be being written."""
+    async def _from_record(self, offset: int) -> AsyncIterator[OffsetEvent]:
+        """Yield events from the record up to the first one in memory. The last rows may not be written completely."""
         assert self._replay is not None
         events = islice(self._replay(), offset, None)
-        while offset < self._gone:
-            wanted = min(_BATCH, self._gone - offset)
+        while offset < self._dropped:
+            wanted = min(_BATCH, self._dropped - offset)
             batch = await anyio.to_thread.run_sync(_take, events, wanted)
             if len(batch) < wanted:
-                raise EvidenceError("evidence.torn", "the record ends before what was recorded", file=FRAMES)
+                raise EvidenceError(
+                    "evidence.torn", "the record on disk has fewer events than were published", file=FRAMES
+                )
             for event in batch:
                 offset += 1
-                yield Placed(offset, event)
+                yield OffsetEvent(offset, event)
 
 
 def _take(events: Iterator[Event], count: int) -> list[Event]:
@@ -116,6 +126,6 @@ def _take(events: Iterator[Event], count: int) -> list[Event]:
 
 
 def replayed(frames: Path, normalizer: Normalizer) -> Iterator[Event]:
-    """The events of a record, as they were when it was written."""
+    """Yield the events of a record, by normalizing its frames again."""
     for row in read_rows(frames, Row):
         yield from normalizer.feed(row)

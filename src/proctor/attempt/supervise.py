@@ -1,4 +1,4 @@
-"""One attempt from start to seal: whatever happens to the agent, there is a typed outcome and nothing left running."""
+"""Runs one attempt from start to seal. However the agent fails, the outcome is typed and no process is left running."""
 
 import os
 import shlex
@@ -10,23 +10,23 @@ from typing import TypeVar
 import anyio
 import anyio.to_thread
 
-from proctor.attempt.finalize import Conversation, finalize
+from proctor.attempt.finalize import SessionRecord, finalize
 from proctor.attempt.hooks import HookPhase, has_hook, run_hook
 from proctor.attempt.machine import Move, State, after
-from proctor.attempt.model import AttemptAsk, AttemptResult
+from proctor.attempt.model import AttemptRequest, AttemptResult
 from proctor.attempt.record import write_record
 from proctor.attempt.recording import open_recording
 from proctor.attempt.tap import RecordingTap
 from proctor.attempt.turn import TEARDOWN_S, open_session, take_turn
-from proctor.attempt.watchdog import Fired, Overspent, Watch, under_watch
-from proctor.errors import HangupError, MachineError, ProctorError, disk_refusal
+from proctor.attempt.watchdog import ClockExpiry, TokenLimitExceeded, Watch, under_watch
+from proctor.errors import HangupError, MachineError, ProctorError, disk_error
 from proctor.event.claim import with_footer
 from proctor.event.model import Event
-from proctor.event.row import ClockRanOut, HookEnded, StepTaken, UsedUp, WasCancelled, WasRefused
+from proctor.event.row import CancelRequested, ClockRanOut, HookEnded, SessionRefusal, StepTaken, TokensUsedUp
 from proctor.evidence import layout
 from proctor.evidence.recorder import ChainedLog
 from proctor.evidence.redact import Redactor
-from proctor.evidence.seal import affix
+from proctor.evidence.seal import write_seal
 from proctor.probe.model import Phase
 from proctor.probe.run import run_probe
 from proctor.runtime.base import Session
@@ -36,79 +36,98 @@ from proctor.workspace.remove import remove
 from proctor.workspace.snapshot import EMPTY, Snapshot, is_empty, remove_leftovers, snapshot
 
 SMALL_BYTES = 256 * 1024
+"""Evidence below this size is finalized on the event loop, without a thread."""
 SCRATCH = ("workspace", "tmp")
+"""Folders in the scratch folder of every attempt."""
 PROBES = "probes"
+"""Folder in the scratch folder of an attempt with probes."""
 
 T = TypeVar("T")
 
 
-async def run_attempt(ask: AttemptAsk) -> AttemptResult:
-    """Run it. Cancelling the caller stops the agent and leaves a partial record; setting `ask.stop` ends it sealed."""
-    supervisor = _Supervisor(ask)
+async def run_attempt(request: AttemptRequest) -> AttemptResult:
+    """Run one attempt.
+
+    Setting `request.stop` ends it as cancelled, and it is sealed. Cancelling the caller stops the agent and leaves a
+    record without a seal. The result is `abandoned`, with the error, if the evidence cannot be written.
+    """
+    supervisor = _Supervisor(request)
     try:
         return await supervisor.run()
     except ProctorError as error:
-        # The evidence cannot be kept, so there must be no seal; what was written stays as it is.
+        # The evidence is incomplete, so it must not be sealed. What was written stays.
         supervisor.move(Move.ABANDON)
-        return AttemptResult(attempt_id=ask.attempt_id, state=supervisor.state, error=error)
+        return AttemptResult(attempt_id=request.attempt_id, state=supervisor.state, error=error)
     finally:
-        if not ask.is_scratch_kept:
-            await remove_scratch(ask.scratch)
+        if not request.is_scratch_kept:
+            await remove_scratch(request.scratch)
 
 
 async def remove_scratch(folder: Path) -> None:
-    """Shielded and bounded. What cannot be removed is left for the end of the run: the attempt is over all the same."""
+    """Remove the scratch folder of an attempt, shielded from cancellation and limited to TEARDOWN_S.
+
+    What cannot be removed is left for the end of the run.
+    """
     with suppress(OSError):
         place = str(folder)
         for name in SCRATCH:
-            os.rmdir(f"{place}/{name}")  # noqa: PTH106  a Path takes as long to make as the call itself
+            os.rmdir(f"{place}/{name}")  # noqa: PTH106  making a Path takes as long as the call itself
         os.rmdir(place)  # noqa: PTH106
-        return  # nothing was left in it
+        return  # it was empty
     with anyio.CancelScope(shield=True), anyio.move_on_after(TEARDOWN_S), suppress(OSError):
         await anyio.to_thread.run_sync(remove, folder, abandon_on_cancel=True)
 
 
 async def _off_loop(work: Callable[[], T], *, is_small: bool) -> T:
-    """In a thread what may take long. What is small takes longer there: the interpreter's lock changes hands at each
-    of its system calls, and whoever waits for it burns time too."""
+    """Do the work in a thread, or on the event loop if it is small.
+
+    Small work takes longer in a thread: the interpreter's lock changes hands at each system call.
+    """
     return work() if is_small else await anyio.to_thread.run_sync(work)
 
 
 class _Supervisor:
-    """The attempt's own state; each step is one method."""
+    """State and steps of one attempt.
 
-    def __init__(self, ask: AttemptAsk) -> None:
+    The order is: prepare the workspace; before-hook; baseline probes; session and turn; stop the agent; capture the
+    workspace; final probes, unless a stop was requested; after-hook; last files; seal. Everything up to the end of the
+    turn, and the final probes, run under the clocks.
+    """
+
+    def __init__(self, request: AttemptRequest) -> None:
         self.state = State.QUEUED
-        self._ask = ask
-        self._redactor = Redactor(ask.secrets, private=ask.runtime.private)
-        self._workspace = ask.scratch / "workspace"
-        self._conversation = Conversation()
+        self._request = request
+        self._redactor = Redactor(request.secrets, private=request.runtime.private)
+        self._workspace = request.scratch / "workspace"
+        self._conversation = SessionRecord()
         self._session: Session | None = None
-        limits = ask.limits
-        self._began_s = ask.clock.steady_s()
+        limits = request.limits
+        self._began_s = request.clock.steady_s()
         self._watch = Watch(
             now_s=self._began_s,
             attempt_ms=limits.attempt_ms,
             turn_ms=limits.turn_ms,
             stall_ms=limits.stall_ms,
-            left=ask.left,
+            left=request.left,
             tokens=limits.tokens,
         )
 
     def move(self, move: Move) -> None:
+        """Change the state and report it to the watcher."""
         self.state = after(self.state, move)
-        self._ask.watcher.entered(self._ask.attempt_id, self.state)
+        self._request.watcher.entered(self._request.attempt_id, self.state)
 
     async def run(self) -> AttemptResult:
-        ask, paths = self._ask, self._ask.paths
+        """Run all steps. Raises ProctorError if the evidence cannot be written."""
+        request, paths = self._request, self._request.paths
         self.move(Move.PREPARE)
         paths.create()
 
         def saw(event: Event) -> None:
-            ask.watcher.saw(ask.attempt_id, event)
+            request.watcher.saw(request.attempt_id, event)
             self._watch.saw(event)
 
-        with open_recording(ask, redactor=self._redactor, watcher=saw) as streams:
+        with open_recording(request, redactor=self._redactor, watcher=saw) as streams:
             frames, probes, tap = streams.frames, streams.probes, streams.tap
             base = await self._prepare()
             await self._watched(tap, lambda: self._work(tap, base, probes))
@@ -118,21 +137,21 @@ class _Supervisor:
             if (failure := self._failure(tap)) is not None:
                 raise failure
             now = await self._settled_snapshot(base)
-            if ask.mission.probes and not ask.stop.is_set():
+            if request.mission.probes and not request.stop.is_set():
                 self.move(Move.PROBE)
                 await self._watched(tap, lambda: self._probe(Phase.FINAL, now, probes))
             changes = None
-            if has_hook(ask.mission.hooks, "after"):
-                # What the agent changed, before a command that may change anything.
+            if has_hook(request.mission.hooks, "after"):
+                # The diff is taken before the hook runs, because the hook may change the workspace.
                 changes = await anyio.to_thread.run_sync(
-                    lambda: diff(ask.workspace_source, self._workspace, base=base, now=now)
+                    lambda: diff(request.workspace_source, self._workspace, base=base, now=now)
                 )
-                tap.say(await self._hook("after"))
-            ask.at_rest()
+                tap.record(await self._hook("after"))
+            request.at_rest()
             derived = streams.derivation.finish()
-            report, sealed = await _off_loop(
+            summary, sealed = await _off_loop(
                 lambda: finalize(
-                    ask,
+                    request,
                     derived,
                     self._conversation,
                     base=base,
@@ -140,126 +159,128 @@ class _Supervisor:
                     workspace=self._workspace,
                     changes=changes,
                     redactor=self._redactor,
-                    duration_ms=round((ask.clock.steady_s() - self._began_s) * 1000),
+                    duration_ms=round((request.clock.steady_s() - self._began_s) * 1000),
                     streams=streams.heads(),
                     files=streams.files(),
                 ),
                 is_small=not base.entries and now == base and frames.size_bytes + probes.size_bytes < SMALL_BYTES,
             )
-            if ask.make_durable is None:
-                await anyio.to_thread.run_sync(lambda: affix(paths, sealed, is_durable=True))
+            if request.make_durable is None:
+                await anyio.to_thread.run_sync(lambda: write_seal(paths, sealed, is_durable=True))
             else:
-                await ask.make_durable()
-                affix(paths, sealed, is_durable=False)
+                await request.make_durable()
+                write_seal(paths, sealed, is_durable=False)
         self.move(Move.SEAL)
-        return AttemptResult(attempt_id=ask.attempt_id, state=self.state, report=report)
+        return AttemptResult(attempt_id=request.attempt_id, state=self.state, summary=summary)
 
-    # ── before ──
+    # ── before the agent ──
 
     async def _prepare(self) -> Snapshot:
-        ask = self._ask
-        base = await _off_loop(self._lay_out, is_small=ask.workspace_source is None)
-        self._conversation.prompt = with_footer(ask.mission.prompt)
+        request = self._request
+        base = await _off_loop(self._create_scratch, is_small=request.workspace_source is None)
+        self._conversation.prompt = with_footer(request.mission.prompt)
         prompt = layout.write_text_artifact(
-            ask.paths.prompt, self._conversation.prompt, redactor=self._redactor, is_durable=False
+            request.paths.prompt, self._conversation.prompt, redactor=self._redactor, is_durable=False
         )
-        written = write_record(ask, base=base.digest, prompt=prompt, redactor=self._redactor)
+        written = write_record(request, base=base.digest, prompt=prompt, redactor=self._redactor)
         self._conversation.written = {layout.PROMPT: prompt, layout.ATTEMPT: written}
         return base
 
-    def _lay_out(self) -> Snapshot:
-        scratch, source = self._ask.scratch, self._ask.workspace_source
+    def _create_scratch(self) -> Snapshot:
+        scratch, source = self._request.scratch, self._request.workspace_source
         try:
             scratch.mkdir(mode=0o700, parents=True)
-            for name in (*SCRATCH[source is not None :], *((PROBES,) if self._ask.mission.probes else ())):
+            for name in (*SCRATCH[source is not None :], *((PROBES,) if self._request.mission.probes else ())):
                 os.mkdir(f"{scratch}/{name}", 0o700)  # noqa: PTH102
         except OSError as error:
-            raise disk_refusal(error, path=scratch) from error
+            raise disk_error(error, path=scratch) from error
         if source is None:
             return EMPTY
         prepare(source, into=self._workspace)
         base = snapshot(self._workspace)
-        if base.digest != self._ask.workspace_digest:
-            raise MachineError("workspace.base-changed", "the frozen workspace is not what it was when the run began")
+        if base.digest != self._request.workspace_digest:
+            raise MachineError("workspace.base-changed", "the frozen workspace has changed since the run began")
         return base
 
     # ── under the clocks ──
 
     async def _watched(self, tap: RecordingTap, work: Callable[[], Awaitable[None]]) -> None:
-        """Whatever may take long: a clock that fires ends it, and so does being asked to stop."""
+        """Run work that may take long until it ends, a clock expires, a stop is requested or recording fails."""
         await under_watch(
             work,
             self._watch,
-            clock=self._ask.clock,
+            clock=self._request.clock,
             heard_s=self._heard_s,
             failure=lambda: self._failure(tap),
-            stop=self._ask.stop,
+            stop=self._request.stop,
             on_stop=lambda cause: self._record_stop(tap, cause),
         )
 
     def _heard_s(self) -> float:
-        # Silence counts only while there is an agent that could speak.
+        # Silence counts only during a turn: otherwise the agent has nothing to say.
         if self._session is None or not self._watch.is_in_turn:
-            return self._ask.clock.steady_s()
+            return self._request.clock.steady_s()
         return self._session.last_heard_s
 
     def _failure(self, tap: RecordingTap) -> ProctorError | None:
-        """Why the record is no longer whole: this attempt's own, or that of the process it has a place in."""
+        """Return why this attempt's record, or the record of its agent process, cannot be written; None if it can."""
         lease = self._conversation.lease
         return tap.failure or (None if lease is None else lease.failure())
 
     async def _work(self, tap: RecordingTap, base: Snapshot, probes: ChainedLog) -> None:
-        if has_hook(self._ask.mission.hooks, "before"):
-            await self._before(tap, base)
+        if has_hook(self._request.mission.hooks, "before"):
+            await self._run_before_hook(tap, base)
         await self._probe(Phase.BASELINE, base, probes)
         self.move(Move.START)
-        await self._talk(tap)
+        await self._run_turn(tap)
 
-    async def _before(self, tap: RecordingTap, base: Snapshot) -> None:
-        """MachineError, and so no session, where the hook fails or has changed the workspace."""
-        clock = self._ask.clock
+    async def _run_before_hook(self, tap: RecordingTap, base: Snapshot) -> None:
+        """Run the before-hook, with the clocks held. Raises MachineError if it fails or changes the workspace."""
+        clock = self._request.clock
         self._watch.hold(clock.steady_s())
         try:
             ended = await self._hook("before")
         finally:
-            self._watch.let_go(clock.steady_s())
-        tap.say(ended)
+            self._watch.release(clock.steady_s())
+        tap.record(ended)
         if ended.problem is not None:
-            said = (ended.stderr_tail or ended.stdout_tail).strip()
-            what = f"{shlex.join(ended.argv)}: {ended.problem}" + (said and f": {said}")
+            output = (ended.stderr_tail or ended.stdout_tail).strip()
+            what = f"{shlex.join(ended.argv)}: {ended.problem}" + (output and f": {output}")
             raise MachineError("hook.failed", what)
         if (await anyio.to_thread.run_sync(snapshot, self._workspace)).digest != base.digest:
-            what = f"{shlex.join(ended.argv)}: it changed the workspace, which is to be the agent's alone"
+            what = f"{shlex.join(ended.argv)}: it changed the workspace, which only the agent may change"
             raise MachineError("hook.failed", what)
 
     async def _hook(self, phase: HookPhase) -> HookEnded:
-        return await run_hook(phase, self._ask, workspace=str(self._workspace), redactor=self._redactor)
+        return await run_hook(phase, self._request, workspace=str(self._workspace), redactor=self._redactor)
 
-    async def _talk(self, tap: RecordingTap) -> None:
-        async with open_session(self._ask, tap, self._workspace, self._conversation, watch=self._watch) as session:
+    async def _run_turn(self, tap: RecordingTap) -> None:
+        async with open_session(self._request, tap, self._workspace, self._conversation, watch=self._watch) as session:
             self.move(Move.READY)
             self.move(Move.ASK)
             self._session = session
             prompt = self._conversation.prompt
-            await take_turn(session, lambda: session.turn(prompt), watch=self._watch, clock=self._ask.clock)
+            await take_turn(session, lambda: session.turn(prompt), watch=self._watch, clock=self._request.clock)
 
-    def _record_stop(self, tap: RecordingTap, cause: Fired | Overspent | ProctorError) -> None:
+    def _record_stop(self, tap: RecordingTap, cause: ClockExpiry | TokenLimitExceeded | ProctorError) -> None:
+        """Record why the work is being stopped, before it is cancelled."""
         match cause:
-            case Overspent(most=most, used=used):
-                tap.say(UsedUp(limit="tokens", most=most, used=used))
-            case Fired(clock=None):
-                tap.say(WasCancelled(why="asked to stop"))
-            case Fired(clock=clock, limit_ms=limit_ms) if clock is not None:
-                tap.say(ClockRanOut(clock=clock, limit_ms=limit_ms))
+            case TokenLimitExceeded(most=most, used=used):
+                tap.record(TokensUsedUp(limit="tokens", most=most, used=used))
+            case ClockExpiry(clock=None):
+                tap.record(CancelRequested(why="asked to stop"))
+            case ClockExpiry(clock=clock, limit_ms=limit_ms) if clock is not None:
+                tap.record(ClockRanOut(clock=clock, limit_ms=limit_ms))
             case HangupError() if self.state is State.TURN_RUNNING:
-                # The connection has put the end of the channel on record already.
-                tap.say(StepTaken(step="hangup", detail={"what": str(cause)}))
+                # The connection has already recorded the end of the channel.
+                tap.record(StepTaken(step="hangup", detail={"what": str(cause)}))
             case ProctorError():
-                tap.say(WasRefused(code=cause.code, detail=str(cause)))
+                tap.record(SessionRefusal(code=cause.code, detail=str(cause)))
 
-    # ── after ──
+    # ── after the agent ──
 
     async def _settled_snapshot(self, base: Snapshot) -> Snapshot:
+        """Capture the workspace after the agent has stopped, without the empty files that agents leave behind."""
         if is_empty(self._workspace):
             return EMPTY
 
@@ -270,20 +291,20 @@ class _Supervisor:
         return await anyio.to_thread.run_sync(settled)
 
     async def _probe(self, phase: Phase, subject: Snapshot, log: ChainedLog) -> None:
-        ask = self._ask
-        for index, spec in enumerate(ask.mission.probes):
+        request = self._request
+        for index, spec in enumerate(request.mission.probes):
             row = await run_probe(
                 spec,
                 index=index,
                 phase=phase,
                 subject=self._workspace,
                 subject_digest=subject.digest,
-                scratch=ask.scratch / PROBES,
-                hidden=ask.hidden,
-                containment=ask.containment,
-                intents=ask.intents,
+                scratch=request.scratch / PROBES,
+                hidden=request.hidden,
+                containment=request.containment,
+                intents=request.intents,
                 redactor=self._redactor,
-                clock=ask.clock,
+                clock=request.clock,
             )
             self._conversation.probes.append(row)
             log.append([row])

@@ -1,4 +1,4 @@
-"""Our end of a connection: rows are recorded, then derived from, then shown to whoever watches."""
+"""The recording end of a connection: rows are recorded, then derived from, then passed to the watcher."""
 
 from collections.abc import Callable
 
@@ -7,7 +7,7 @@ import msgspec
 from proctor.attempt.derive import Derivation
 from proctor.errors import MachineError
 from proctor.event.model import Event
-from proctor.event.row import Dir, Row, Seen
+from proctor.event.row import Direction, Row, SupervisorRow
 from proctor.evidence.recorder import FrameLog
 from proctor.evidence.redact import TextStream
 
@@ -15,10 +15,11 @@ OnEvent = Callable[[Event], None]
 
 
 class RecordingTap:
-    """A disk that refuses breaks this record and no other: `failure` says so, and whoever needs it stops.
+    """Records one attempt, or one process. Its methods never raise.
 
-    So does a normalizer or a watcher that raises: on a shared connection nothing may get past the tap of one attempt.
-    A process's own record has no derivation.
+    A write error, or an exception in the normalizer or the watcher, is stored in `failure`, and nothing more is
+    recorded. On a shared connection it must not affect other attempts, so the owner of this record checks `failure` and
+    stops. A process's own record has no derivation.
     """
 
     def __init__(self, log: FrameLog, derivation: Derivation | None = None, *, watcher: OnEvent | None = None) -> None:
@@ -27,7 +28,8 @@ class RecordingTap:
         self._derivation = derivation
         self._watcher = watcher
 
-    def stage(self, dir_: Dir, data: bytes, *, stream: TextStream | None = None) -> None:
+    def stage(self, dir_: Direction, data: bytes, *, stream: TextStream | None = None) -> None:
+        """Stage one line for the next commit."""
         if self.failure is None:
             try:
                 self._log.stage(dir_, data, stream=stream)
@@ -35,20 +37,24 @@ class RecordingTap:
                 self._break(error)
 
     def commit(self) -> None:
+        """Write the staged lines and process their events."""
         self._record(self._log.commit)
 
-    def say(self, seen: Seen) -> None:
-        def said() -> tuple[Row, ...]:
+    def record(self, seen: SupervisorRow) -> None:
+        """Write a row of the supervisor at once, after the staged lines."""
+
+        def write() -> tuple[Row, ...]:
             last = self._log.say(seen)
             return (*self._log.commit(), last)
 
-        self._record(said)
+        self._record(write)
 
-    def note(self, seen: Seen) -> None:
-        """The same, with whatever is recorded next: for what nobody needs to know before that."""
-        self.stage(Dir.SELF, msgspec.json.encode(seen))
+    def note(self, seen: SupervisorRow) -> None:
+        """Stage a row of the supervisor for the next commit."""
+        self.stage(Direction.SELF, msgspec.json.encode(seen))
 
     def release(self, key_prefix: str) -> None:
+        """End the text streams whose key has this prefix, and record what redaction held back of them."""
         self._record(lambda: self._log.release(key_prefix))
 
     def _record(self, write: Callable[[], tuple[Row, ...]]) -> None:

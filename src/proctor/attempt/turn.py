@@ -1,4 +1,4 @@
-"""A session of a runtime's for one attempt, and one turn of it: clocks told, nothing left running afterwards."""
+"""Opens a session for one attempt and runs a turn in it. Nothing keeps running afterwards."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
@@ -7,96 +7,100 @@ from pathlib import Path
 import anyio
 import msgspec
 
-from proctor.attempt.finalize import Conversation
-from proctor.attempt.model import AttemptAsk
+from proctor.attempt.finalize import SessionRecord
+from proctor.attempt.model import AttemptRequest
 from proctor.attempt.tap import RecordingTap
 from proctor.attempt.watchdog import Watch
 from proctor.clock import Clock
 from proctor.errors import PeerError
 from proctor.event.row import HISTORY_UNREAD, FactsLearned, StepTaken
-from proctor.evidence import canary
+from proctor.evidence import tripwire
 from proctor.fact import Authority, Fact
-from proctor.runtime.base import Executable, Session, SessionAsk
-from proctor.runtime.capability import demand
+from proctor.runtime.base import Executable, Session, SessionRequest
+from proctor.runtime.capability import require_capability
 from proctor.runtime.executable import recheck
 from proctor.spec.model import Approvals, Persistence
 
 TEARDOWN_S = 30.0
+"""Time limit for ending a turn with everything it started, in seconds."""
 HISTORY_S = 30.0
+"""Time limit for reading the history of a thread, in seconds."""
 
 
 @asynccontextmanager
 async def open_session(
-    ask: AttemptAsk, tap: RecordingTap, workspace: Path, conversation: Conversation, *, watch: Watch
+    request: AttemptRequest, tap: RecordingTap, workspace: Path, conversation: SessionRecord, *, watch: Watch
 ) -> AsyncIterator[Session]:
-    """A place in a process and a thread there; what is learned on the way is put on record.
+    """Take a place in an agent process, open a session there, and record the facts about both.
 
-    RefusedError, before there is a process, for what the runtime does not claim.
+    When the context ends without an error, the history of a persistent thread is read. In every case the session's
+    facts are recorded, then the session is closed and the place returned. Raises RefusedError, before a process is
+    started, if the request needs a capability that the runtime does not declare.
     """
-    known = _opening_facts(ask)
+    unrecorded = _opening_facts(request)
     try:
-        _refuse_unclaimed(ask)
-        async with ask.lease() as lease:
+        _refuse_undeclared(request)
+        async with request.lease() as lease:
             conversation.lease = lease
             conversation.process = lease.process
-            tap.note(FactsLearned(facts={**known, **lease.host.facts}))
-            known = {}
+            tap.note(FactsLearned(facts={**unrecorded, **lease.host.facts}))
+            unrecorded = {}
             rows_from = lease.rows()
-            async with lease.host.open_session(_session_ask(ask, workspace, watch=watch), tap) as session:
+            async with lease.host.open_session(_session_request(request, workspace, watch=watch), tap) as session:
                 conversation.is_open = True
                 try:
                     yield session
-                    await _read_history(ask, session, tap)
+                    await _read_history(request, session, tap)
                 finally:
                     conversation.session_id = session.session_id
                     conversation.thread = session.thread
                     rows = {"processFrames": _rows_fact(rows_from, lease.rows())}
-                    tap.say(FactsLearned(facts={**session.facts, **rows, **_identity_after(lease.host.facts)}))
+                    tap.record(FactsLearned(facts={**session.facts, **rows, **_identity_after(lease.host.facts)}))
     finally:
-        if known:
-            tap.say(FactsLearned(facts=known))
+        if unrecorded:
+            tap.record(FactsLearned(facts=unrecorded))
 
 
-def _session_ask(ask: AttemptAsk, workspace: Path, *, watch: Watch) -> SessionAsk:
-    return SessionAsk(
-        attempt=ask.attempt_id,
+def _session_request(request: AttemptRequest, workspace: Path, *, watch: Watch) -> SessionRequest:
+    return SessionRequest(
+        attempt=request.attempt_id,
         workspace=workspace,
-        tmp=ask.scratch / "tmp",
-        sandbox=ask.flow.sandbox,
-        approvals=ask.flow.approvals,
-        model=ask.model,
-        profile=ask.flow.profile,
-        options=ask.flow.options.get(ask.runtime.id, {}),
-        decide=ask.decide,
-        decide_deadline_s=ask.decide_deadline_s,
-        tools=ask.tools,
-        tool_deadline_s=ask.tool_deadline_s,
-        thinking=lambda: _held(watch, ask.clock),
-        is_persistent=ask.is_persistent,
-        resume=ask.resume,
-        fork=ask.fork,
-        contain=ask.flow.contain,
-        hidden=ask.hidden,
+        tmp=request.scratch / "tmp",
+        sandbox=request.flow.sandbox,
+        approvals=request.flow.approvals,
+        model=request.model,
+        profile=request.flow.profile,
+        options=request.flow.options.get(request.runtime.id, {}),
+        decide=request.decide,
+        decide_deadline_s=request.decide_deadline_s,
+        tools=request.tools,
+        tool_deadline_s=request.tool_deadline_s,
+        pause_clocks=lambda: _hold_clocks(watch, request.clock),
+        is_persistent=request.is_persistent,
+        resume=request.resume,
+        fork=request.fork,
+        contain=request.flow.contain,
+        hidden=request.hidden,
     )
 
 
-def _refuse_unclaimed(ask: AttemptAsk) -> None:
-    claims, strategy = ask.runtime.claims, ask.runtime.id
-    demand(claims, "thread_start", strategy=strategy)
-    if ask.resume is not None or ask.fork is not None or ask.is_persistent:
-        demand(claims, "thread_resume", strategy=strategy)
-    if ask.tools:
-        demand(claims, "dynamic_tools", strategy=strategy)
-    if ask.flow.approvals is Approvals.ASK:
-        demand(claims, "approvals", strategy=strategy)
+def _refuse_undeclared(request: AttemptRequest) -> None:
+    capabilities, runtime_id = request.runtime.capabilities, request.runtime.id
+    require_capability(capabilities, "thread_start", runtime_id=runtime_id)
+    if request.resume is not None or request.fork is not None or request.is_persistent:
+        require_capability(capabilities, "thread_resume", runtime_id=runtime_id)
+    if request.tools:
+        require_capability(capabilities, "dynamic_tools", runtime_id=runtime_id)
+    if request.flow.approvals is Approvals.ASK:
+        require_capability(capabilities, "approvals", runtime_id=runtime_id)
 
 
-def _opening_facts(ask: AttemptAsk) -> dict[str, Fact]:
-    """What is known before there is a process."""
-    model, is_persistent = ask.model, ask.is_persistent or ask.resume is not None
+def _opening_facts(request: AttemptRequest) -> dict[str, Fact]:
+    """Return the facts known before a process is started."""
+    model, is_persistent = request.model, request.is_persistent or request.resume is not None
     facts = {
-        **ask.facts,
-        "containment": ask.containment.fact(),
+        **request.facts,
+        "containment": request.containment.fact(),
         "model": Fact(
             value={"provider": model.provider, "requested": model.name}, authority=Authority.DECLARED, source="flow"
         ),
@@ -106,8 +110,8 @@ def _opening_facts(ask: AttemptAsk) -> dict[str, Fact]:
             source="flow",
         ),
     }
-    if (planted := canary.among(ask.secrets)) is not None:
-        facts["redaction"] = canary.fact(planted)
+    if (planted := tripwire.find_tripwire(request.secrets)) is not None:
+        facts["redaction"] = tripwire.fact(planted)
     return facts
 
 
@@ -120,45 +124,54 @@ def _rows_fact(rows_from: int, rows_to: int) -> Fact:
 
 
 def _identity_after(facts: Mapping[str, Fact]) -> dict[str, Fact]:
-    """Whether the program's file is still the one that was started, where there is one."""
+    """Return whether the program's file is still the one that was started, if there is such a file."""
     identity = facts.get("identity")
     try:
         return {} if identity is None else {"identityAfter": recheck(msgspec.convert(identity.value, Executable))}
-    except msgspec.ValidationError:  # a plugin may state what it likes
+    except msgspec.ValidationError:  # a plugin may state an identity of any shape
         return {}
 
 
-async def _read_history(ask: AttemptAsk, session: Session, tap: RecordingTap) -> None:
-    """Of a thread that is kept: whether all of it is, is then a matter of comparing."""
-    if not ask.is_persistent and ask.resume is None:
+async def _read_history(request: AttemptRequest, session: Session, tap: RecordingTap) -> None:
+    """Read the stored history of a persistent thread into the record, so that it can be compared with the events.
+
+    A failure or a timeout is recorded as a step, not raised.
+    """
+    if not request.is_persistent and request.resume is None:
         return
-    with anyio.move_on_after(HISTORY_S) as patience:
+    with anyio.move_on_after(HISTORY_S) as deadline:
         try:
             await session.read_history()
         except PeerError as error:
-            tap.say(StepTaken(step=HISTORY_UNREAD, detail={"code": error.code, "what": error.what}))
-    if patience.cancelled_caught:
-        tap.say(StepTaken(step=HISTORY_UNREAD, detail={"code": "peer.deadline", "what": f"not in {HISTORY_S:g} s"}))
+            tap.record(StepTaken(step=HISTORY_UNREAD, detail={"code": error.code, "what": error.what}))
+    if deadline.cancelled_caught:
+        tap.record(
+            StepTaken(step=HISTORY_UNREAD, detail={"code": "peer.deadline", "what": f"no reply within {HISTORY_S:g} s"})
+        )
 
 
-async def take_turn(session: Session, ask: Callable[[], Awaitable[None]], *, watch: Watch, clock: Clock) -> None:
-    """Ask for a turn, which returns at its end; however it ends, its children end too."""
+async def take_turn(session: Session, start: Callable[[], Awaitable[None]], *, watch: Watch, clock: Clock) -> None:
+    """Run a turn with `start`, which returns when the turn ends.
+
+    However the turn ends, it is then interrupted and settled, which ends every process that it started. This is
+    shielded from cancellation and limited to TEARDOWN_S.
+    """
     watch.turn_began(clock.steady_s())
     try:
-        await ask()
+        await start()
     finally:
         watch.turn_ended()
-        # Shielded so that a fired clock cannot leave the turn's children running; bounded in any case.
+        # Shielded, so that an expired clock cannot leave the turn's processes running.
         with anyio.CancelScope(shield=True), anyio.move_on_after(TEARDOWN_S):
             await session.interrupt()
             await session.settle()
 
 
 @contextmanager
-def _held(watch: Watch, clock: Clock) -> Iterator[None]:
-    """The clocks count what the agent takes, not what those take whom it asks."""
+def _hold_clocks(watch: Watch, clock: Clock) -> Iterator[None]:
+    """Stop the clocks while the agent waits for a decision or a tool: they measure only the agent."""
     watch.hold(clock.steady_s())
     try:
         yield
     finally:
-        watch.let_go(clock.steady_s())
+        watch.release(clock.steady_s())

@@ -1,4 +1,4 @@
-"""Three clocks over every attempt: stall, turn, attempt. They count the agent's silence, never our own slowness."""
+"""The clocks and the token limit of an attempt, and the loop that enforces them."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -14,29 +14,41 @@ from proctor.event.usage import UsageFold
 ClockName = Literal["stall", "turn", "attempt", "mission", "campaign"]
 
 TICK_S = 0.25
-# A tick that takes longer than this means that we were not listening, so silence then proves nothing.
+"""Interval at which the clocks are checked, in seconds."""
 LAG_S = 0.5
+"""A tick that is late by more than this, in seconds, means that Proctor itself was blocked and could not listen."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fired:
-    """The clock that ran out, and its limit; no clock where somebody asked to stop."""
+class ClockExpiry:
+    """A clock that expired, or a requested stop."""
 
     clock: ClockName | None
+    """Name of the clock. None if a stop was requested."""
     limit_ms: int = 0
+    """Limit of the clock, in milliseconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Overspent:
-    """More tokens were used than may be."""
+class TokenLimitExceeded:
+    """More tokens were used than the limit allows."""
 
     most: int
+    """The limit."""
     used: int
+    """Tokens used so far in all turns."""
 
 
 class Watch:
-    """Pure: told the time, says what has run out. `pardon` moves the clock that counts silence; all three stand in a
-    hold. `left` is what is left of a clock over more than this attempt, which stands for nobody.
+    """The clocks of one attempt. Pure: the caller passes the time, in seconds of a monotonic clock.
+
+    - `attempt` counts from the start.
+    - `turn` counts from the start of the current turn, and only during a turn.
+    - `stall` counts from the last sign of life of the agent.
+    - `left`, if given, is the name and the remaining milliseconds of a clock over more than this attempt (`mission` or
+      `campaign`). It counts from the start.
+
+    The first three stop during a hold, while Proctor waits for a person, a tool or a hook. `left` does not.
     """
 
     def __init__(
@@ -59,73 +71,81 @@ class Watch:
         self._turn_began_s: float | None = None
         self._heard_s = now_s
         self._holds = 0
-        self._held_s = now_s
+        self._hold_began_s = now_s
 
     @property
     def is_in_turn(self) -> bool:
         return self._turn_began_s is not None
 
     def turn_began(self, now_s: float) -> None:
+        """Start the turn clock and restart the stall clock."""
         self._turn_began_s = now_s
         self._heard_s = max(self._heard_s, now_s)
 
     def turn_ended(self) -> None:
+        """Stop the turn clock."""
         self._turn_began_s = None
 
     def heard(self, at_s: float) -> None:
+        """Restart the stall clock at the time of a sign of life. An earlier time than the last has no effect."""
         self._heard_s = max(self._heard_s, at_s)
 
     def saw(self, event: Event) -> None:
-        """Counts the tokens of all turns together, where there is a limit to them."""
+        """Count the tokens of all turns together, if there is a limit."""
         if self._most_tokens is not None and isinstance(event, SessionBegan | TurnBegan | UsageReported):
             self._usage.feed(event)
             self._tokens = 0 if (tokens := self._usage.tokens) is None else tokens.total
 
-    def pardon(self, lag_s: float) -> None:
-        """We were away for so long; the agent may have spoken meanwhile."""
+    def discount_lag(self, lag_s: float) -> None:
+        """Move the stall clock forward by the time for which Proctor was blocked and could not hear the agent."""
         self._heard_s += lag_s
 
     def hold(self, now_s: float) -> None:
-        """Somebody else is being waited for; whoever holds must let go."""
+        """Stop the attempt, turn and stall clocks. Holds nest, and each needs a `release`."""
         if not self._holds:
-            self._held_s = now_s
+            self._hold_began_s = now_s
         self._holds += 1
 
-    def let_go(self, now_s: float) -> None:
-        """
+    def release(self, now_s: float) -> None:
+        """End a hold. After the last one, the attempt and turn clocks continue and the stall clock restarts.
+
         >>> watch = Watch(now_s=0, attempt_ms=9000, turn_ms=5000, stall_ms=2000)
-        >>> watch.hold(1); watch.fired(100); watch.let_go(100); watch.fired(101.9), watch.fired(102).clock
+        >>> watch.hold(1); watch.expired(100); watch.release(100); watch.expired(101.9), watch.expired(102).clock
         (None, 'stall')
         """
         self._holds -= 1
         if not self._holds:
-            stood_s = now_s - self._held_s
-            self._attempt_began_s += stood_s
+            held_s = now_s - self._hold_began_s
+            self._attempt_began_s += held_s
             if self._turn_began_s is not None:
-                self._turn_began_s += stood_s
+                self._turn_began_s += held_s
             self._heard_s = now_s
 
-    def fired(self, now_s: float) -> Fired | Overspent | None:
-        """
+    def expired(self, now_s: float) -> ClockExpiry | TokenLimitExceeded | None:
+        """Return the limit that is reached; None if none is.
+
+        The token limit comes first. Of several expired clocks, `attempt` or `left` (the one that expired earlier) comes
+        before `turn`, and `turn` before `stall`.
+
         >>> watch = Watch(now_s=0, attempt_ms=9000, turn_ms=5000, stall_ms=2000)
-        >>> watch.fired(1.9), watch.fired(2.0)
-        (None, Fired(clock='stall', limit_ms=2000))
+        >>> watch.expired(1.9), watch.expired(2.0)
+        (None, ClockExpiry(clock='stall', limit_ms=2000))
         """
         if self._most_tokens is not None and self._tokens > self._most_tokens:
-            return Overspent(most=self._most_tokens, used=self._tokens)
+            return TokenLimitExceeded(most=self._most_tokens, used=self._tokens)
         running: list[tuple[ClockName, float, int]] = []
         if self._left is not None:
             running.append((self._left[0], self._began_s, self._left[1]))
         if not self._holds:
             running.insert(0, ("attempt", self._attempt_began_s, self._limits_ms["attempt"]))
-            # Of these two the one that ran out first, however late we look.
+            # Of these two, the one that expired first is reported, however late the check is.
             running.sort(key=lambda each: each[1] + each[2] / 1000)
             if self._turn_began_s is not None:
                 running.append(("turn", self._turn_began_s, self._limits_ms["turn"]))
             running.append(("stall", self._heard_s, self._limits_ms["stall"]))
         for clock, began_s, limit_ms in running:
             if (now_s - began_s) * 1000 >= limit_ms:
-                return Fired(clock=clock, limit_ms=limit_ms)
+                return ClockExpiry(clock=clock, limit_ms=limit_ms)
         return None
 
 
@@ -137,16 +157,22 @@ async def under_watch(
     heard_s: Callable[[], float],
     failure: Callable[[], ProctorError | None],
     stop: anyio.Event,
-    on_stop: Callable[[Fired | Overspent | ProctorError], None],
+    on_stop: Callable[[ClockExpiry | TokenLimitExceeded | ProctorError], None],
 ) -> None:
-    """Do the work until it is done, a clock fires, recording fails or `stop` is set.
+    """Run `work` until it returns, raises a ProctorError, or is cancelled by one of these, checked in this order:
 
-    What stopped it is told to `on_stop`, once, before the work is cancelled: its clean-up comes after the cause.
+    1. `stop` is set.
+    2. `failure()` returns an error, because the record cannot be written any more.
+    3. The token limit is exceeded, or a clock expired.
+
+    Unless the work simply returns, `on_stop` is called once with the cause, before the work is cancelled. So the cause
+    is on record before anything that the work's clean-up records. `heard_s()` returns the time of the agent's last sign
+    of life, in seconds of the monotonic clock.
     """
     is_over = False
     async with anyio.create_task_group() as tasks:
 
-        def end(cause: Fired | Overspent | ProctorError | None) -> None:
+        def end(cause: ClockExpiry | TokenLimitExceeded | ProctorError | None) -> None:
             nonlocal is_over
             if cause is not None and not is_over:
                 on_stop(cause)
@@ -154,7 +180,7 @@ async def under_watch(
             tasks.cancel_scope.cancel()
 
         async def tick() -> None:
-            cause: Fired | Overspent | ProctorError | None = None
+            cause: ClockExpiry | TokenLimitExceeded | ProctorError | None = None
             while cause is None:
                 before_s = clock.steady_s()
                 with anyio.move_on_after(TICK_S):
@@ -162,9 +188,9 @@ async def under_watch(
                 now_s = clock.steady_s()
                 lag_s = now_s - before_s - TICK_S
                 if lag_s > LAG_S:
-                    watch.pardon(lag_s)
+                    watch.discount_lag(lag_s)
                 watch.heard(heard_s())
-                cause = Fired(clock=None) if stop.is_set() else failure() or watch.fired(now_s)
+                cause = ClockExpiry(clock=None) if stop.is_set() else failure() or watch.expired(now_s)
             end(cause)
 
         tasks.start_soon(tick)

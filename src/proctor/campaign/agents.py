@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 import anyio
 
 from proctor.attempt.model import Lease
-from proctor.campaign.health import HealthBook, is_of_the_program
+from proctor.campaign.health import HealthRecorder, is_of_the_program
 from proctor.campaign.hosts import HostPool
-from proctor.campaign.logins import Identity, credential_key
-from proctor.campaign.preflight import Ready
+from proctor.campaign.logins import FlowIdentity, credential_key
+from proctor.campaign.preflight import PreflightResult
 from proctor.campaign.process import open_recorded_host
 from proctor.campaign.schedule import ALL
 from proctor.clock import Clock
-from proctor.contain.intent import IntentBook
+from proctor.contain.intent import IntentLog
 from proctor.errors import MachineError, ProctorError
 from proctor.event.outcome import Outcome
 from proctor.evidence.health import DEGRADED_AFTER
@@ -28,8 +28,8 @@ from proctor.ids import AttemptId, FlowId, ProcessId
 from proctor.model.script import Script
 from proctor.plan.model import ResolvedFlow, Schedule
 from proctor.plan.recover import Remedy, remedy
-from proctor.runtime.base import HostAsk, ModelAsk
-from proctor.runtime.resolve import Candidate, Chain
+from proctor.runtime.base import HostRequest, ModelChoice
+from proctor.runtime.resolve import Candidate, RuntimeChain
 from proctor.spec.model import SCRIPTED
 from proctor.transport.channel import Channel
 
@@ -49,10 +49,10 @@ class _Choice:
     One at a time tries it.
     """
 
-    chain: Chain
+    chain: RuntimeChain
     has_started: bool = False
     failures: int = 0
-    trial: anyio.Lock = field(default_factory=anyio.Lock)
+    start_lock: anyio.Lock = field(default_factory=anyio.Lock)
 
     @property
     def is_open(self) -> bool:
@@ -63,19 +63,19 @@ class _Choice:
 class Agents:
     """How agent processes are opened and models played. Without `paths` nothing is kept of what a process says."""
 
-    ready: Ready
+    ready: PreflightResult
     paths: RunPaths | None
     scratch: Path
-    intents: IntentBook
+    intents: IntentLog
     clock: Clock
-    health: HealthBook
+    health: HealthRecorder
     make_durable: Callable[[], Awaitable[None]] | None = None
     between: Between | None = None
     stage: "ScriptedModel | None" = None
     _choices: dict[FlowId, "_Choice"] = field(init=False)
 
     def __post_init__(self) -> None:
-        self._choices = {id_: _Choice(chain=Chain(links)) for id_, links in self.ready.chains.items()}
+        self._choices = {id_: _Choice(chain=RuntimeChain(links)) for id_, links in self.ready.chains.items()}
 
     async def choose(self, flow: ResolvedFlow, pool: HostPool) -> Candidate:
         """The agent of a flow, from its first attempt on: the first of its chain that really starts, or the last one
@@ -83,7 +83,7 @@ class Agents:
         """
         choice = self._choices[flow.id]
         while choice.is_open:
-            async with choice.trial:
+            async with choice.start_lock:
                 if choice.is_open:
                     await self._try(choice, flow, pool)
         return choice.chain.current
@@ -99,7 +99,7 @@ class Agents:
             choice.chain.refuse(error)
 
     def ended(self, flow: ResolvedFlow, candidate: Candidate, *, outcome: Outcome, code: str | None) -> None:
-        """An attempt of the flow's is over. A lane that no longer starts gives way to the next of the chain."""
+        """An attempt of the flow's is over. A runtime that no longer starts gives way to the next of the chain."""
         self.health.ended(candidate.key, outcome=outcome, code=code)
         choice = self._choices[flow.id]
         if candidate is not choice.chain.current or outcome in (Outcome.CANCELLED, Outcome.UNKNOWN):
@@ -116,13 +116,13 @@ class Agents:
         """Who did not run, though a flow names it first."""
         for flow, choice in self._choices.items():
             for each in choice.chain.passed:
-                told = f"{each.strategy} was passed over: {each.error.what}"
-                yield f"flow `{flow}` runs on {choice.chain.current.strategy}, because {told}"
+                told = f"{each.runtime_id} was passed over: {each.error.what}"
+                yield f"flow `{flow}` runs on {choice.chain.current.runtime_id}, because {told}"
 
     def keys(self, flow: ResolvedFlow) -> tuple[str, ...]:
         """What an attempt of the flow's counts against, as it stands in its chain now."""
         current = self._choices[flow.id].chain.current
-        return self._identity(flow, current).keys(flow, current.strategy)
+        return self._identity(flow, current).keys(flow, current.runtime_id)
 
     def limits(self, schedule: Schedule) -> dict[str, int]:
         """Most at a time, by what an attempt may count against."""
@@ -130,15 +130,15 @@ class Agents:
         each = {} if schedule.per_credential is None else dict.fromkeys(credentials, schedule.per_credential)
         return {
             ALL: schedule.parallel,
-            **{f"strategy:{strategy}": most for strategy, most in schedule.strategies.items()},
+            **{f"runtime:{runtime_id}": most for runtime_id, most in schedule.runtimes.items()},
             **{f"provider:{provider}": most for provider, most in schedule.providers.items()},
             **{key: most for key, most in each.items() if key is not None},
         }
 
     # ── of one who was chosen: its flow may fall to the next of the chain while an attempt is on its way ──
 
-    def _identity(self, flow: ResolvedFlow, candidate: Candidate) -> Identity:
-        return self.ready.identities[flow.id, candidate.strategy]
+    def _identity(self, flow: ResolvedFlow, candidate: Candidate) -> FlowIdentity:
+        return self.ready.identities[flow.id, candidate.runtime_id]
 
     def facts(self, flow: ResolvedFlow, candidate: Candidate) -> dict[str, Fact]:
         """What is known of a flow's agent before there is one, as its chain stands now."""
@@ -161,7 +161,7 @@ class Agents:
     ) -> AbstractAsyncContextManager[Lease]:
         runtime, identity = candidate.runtime, self._identity(flow, candidate)
         place = self.scratch / "processes" / process
-        ask = HostAsk(
+        ask = HostRequest(
             process=process,
             executable=candidate.executable,
             home=place / "home",
@@ -171,7 +171,7 @@ class Agents:
             intents=self.intents,
             clock=self.clock,
             model=self._model(flow, candidate, None),
-            between=None if self.between is None else partial(self.between, flow.id),
+            wrap_channel=None if self.between is None else partial(self.between, flow.id),
             profile=flow.profile,
             user_home=identity.user_home,
             options=flow.options.get(runtime.id, {}),
@@ -183,16 +183,16 @@ class Agents:
             ask,
             paths=paths,
             redactor=redactor,
-            planted=self.ready.canary,
+            planted=self.ready.tripwire,
             make_durable=self.make_durable,
         )
 
-    def _model(self, flow: ResolvedFlow, candidate: Candidate, base_url: str | None) -> ModelAsk:
+    def _model(self, flow: ResolvedFlow, candidate: Candidate, base_url: str | None) -> ModelChoice:
         if flow.model.is_scripted:
             # A host is told of no model at all: each session brings its own address.
-            return ModelAsk(provider=SCRIPTED, name=SCRIPTED_MODEL, base_url=base_url or "http://127.0.0.1:1/v1")
+            return ModelChoice(provider=SCRIPTED, name=SCRIPTED_MODEL, base_url=base_url or "http://127.0.0.1:1/v1")
         credential = self._identity(flow, candidate).credential
-        return ModelAsk(
+        return ModelChoice(
             provider=flow.model.provider,
             name=flow.model.name or "",
             base_url=flow.model.base_url,
@@ -213,7 +213,7 @@ class Agents:
     @contextmanager
     def playing(
         self, attempt: AttemptId, script: Script | None, flow: ResolvedFlow, candidate: Candidate
-    ) -> Iterator[ModelAsk]:
+    ) -> Iterator[ModelChoice]:
         """The script is on for this attempt, where its model is scripted."""
         if self.stage is None or script is None or not flow.model.is_scripted:
             yield self._model(flow, candidate, None)

@@ -10,28 +10,29 @@ from anyio.abc import TaskGroup
 
 from proctor.attempt.model import AttemptResult
 from proctor.attempt.watchdog import ClockName
-from proctor.campaign import ledger
-from proctor.campaign.cell import Attempts
+from proctor.campaign.attempt_runner import AttemptRunner
 from proctor.campaign.reconcile import tokens_told
-from proctor.campaign.schedule import After, Job, Scheduler
+from proctor.campaign.schedule import AttemptEnd, Job, Scheduler
 from proctor.event.outcome import Outcome
 from proctor.evidence.live import LiveLimit
-from proctor.ids import CellId, StrategyId
-from proctor.plan.model import Cell
+from proctor.ids import TrialId
+from proctor.ledger import writer
+from proctor.ledger.schema import LedgerAttempt
+from proctor.plan.model import Trial
+from proctor.plan.progress import UNTRIED, TrialProgress, remedy_for
 from proctor.plan.recover import LATER, Remedy
-from proctor.plan.standing import UNTRIED, CellProgress, Tried, follows
 
 
 @dataclass(slots=True, kw_only=True)
 class Dispatcher:
-    """`standings` are those of the cells so far; `results` are of this run. `news` is that something has changed."""
+    """`standings` are those of the trials so far; `results` are of this run. `news` is that something has changed."""
 
-    attempts: Attempts
+    attempts: AttemptRunner
     scheduler: Scheduler
     most: int  # at a time, with those that wait for the disk only
     until_s: float = math.inf  # nothing begins after it
-    standings: dict[CellId, CellProgress]
-    cells: dict[CellId, Cell]
+    standings: dict[TrialId, TrialProgress]
+    trials: dict[TrialId, Trial]
     results: list[AttemptResult] = field(default_factory=list)
     news: anyio.Event = field(default_factory=anyio.Event)
     _added: int = 0
@@ -39,9 +40,9 @@ class Dispatcher:
     _running: int = 0
     _shown: tuple[tuple[LiveLimit, ...], int] = ((), -1)
 
-    async def run(self, cells: Sequence[Cell]) -> None:
+    async def run(self, trials: Sequence[Trial]) -> None:
         """Try them until each is settled, or nothing more may begin."""
-        self._take_up(cells)
+        self._take_up(trials)
         async with anyio.create_task_group() as heeding:
             heeding.start_soon(self._heed_drain)
             async with anyio.create_task_group() as tasks:
@@ -50,19 +51,19 @@ class Dispatcher:
                         await self.news.wait()
             heeding.cancel_scope.cancel()
 
-    def _take_up(self, cells: Sequence[Cell]) -> None:
+    def _take_up(self, trials: Sequence[Trial]) -> None:
         """They wait from now on, and for what the runs before this were told to wait for."""
         now_s, now_ms, opened = self._now_s(), self.attempts.clock.wall_ms(), self.attempts.opened
         for window in opened.windows:
             if (for_ms := window.until_ms - now_ms) > 0:
                 self.scheduler.shut(window.key, code=window.code, for_s=for_ms / 1000, now_s=now_s)
-        for cell in cells:
-            wait_ms = max(0, opened.due.get(cell.id, 0) - now_ms)
-            self._add(cell, not_before_s=now_s + wait_ms / 1000)
+        for trial in trials:
+            wait_ms = max(0, opened.due.get(trial.id, 0) - now_ms)
+            self._add(trial, not_before_s=now_s + wait_ms / 1000)
 
-    def is_done(self, cells: Sequence[Cell]) -> bool:
+    def is_done(self, trials: Sequence[Trial]) -> bool:
         """Whether each of them has a result that stands."""
-        return all(self._standing(cell).is_settled for cell in cells)
+        return all(self._standing(trial).is_settled for trial in trials)
 
     async def _heed_drain(self) -> None:
         await self.attempts.stops.drain.wait()
@@ -111,28 +112,28 @@ class Dispatcher:
             self.attempts.watcher.scheduled(picture, waiting=waiting)
 
     async def _try(self, job: Job) -> None:
-        cell = self.cells[job.cell]
+        trial = self.trials[job.trial]
         try:
-            candidate = await self.attempts.choose(cell)
-            if job.keys != self.attempts.agents.keys(self.attempts.flows[cell.flow]):
+            candidate = await self.attempts.choose(trial)
+            if job.keys != self.attempts.agents.keys(self.attempts.flows[trial.flow]):
                 # Its flow has fallen to another of its chain, for which other limits hold: as if it had not started.
-                self.scheduler.ended(job, After(remedy=Remedy.REDO), tries=0, now_s=self._now_s())
-                self._add(cell)
+                self.scheduler.ended(job, AttemptEnd(remedy=Remedy.REDO), tries=0, now_s=self._now_s())
+                self._add(trial)
                 return
-            standing = self._standing(cell)
-            claimed_at_ms = self.attempts.clock.wall_ms()
+            standing = self._standing(trial)
+            started_at_ms = self.attempts.clock.wall_ms()
             result = await self.attempts.run(
-                cell,
-                n=standing.made + 1,
+                trial,
+                n=standing.attempts_made + 1,
                 candidate=candidate,
-                claimed_at_ms=claimed_at_ms,
+                started_at_ms=started_at_ms,
                 left=self._left(standing),
                 at_rest=lambda: self._leave(job),
             )
             self._leave(job)
             self.results.append(result)
-            tried = self._tried(cell, result, claimed_at_ms=claimed_at_ms, n=standing.made + 1)
-            await self._learn(job, cell, result, tried=tried, strategy=candidate.strategy)
+            tried = self._tried(trial, result, started_at_ms=started_at_ms, n=standing.attempts_made + 1)
+            await self._learn(job, trial, result, tried=tried)
         finally:
             self._running -= 1
             self._leave(job)
@@ -142,68 +143,71 @@ class Dispatcher:
         self.scheduler.leave(job)
         self.news.set()
 
-    def _left(self, standing: CellProgress) -> tuple[ClockName, int] | None:
+    def _left(self, standing: TrialProgress) -> tuple[ClockName, int] | None:
         """What is left of the shorter of the clocks over more than an attempt, where there is one."""
         clocks: list[tuple[ClockName, int]] = []
-        if (mission_ms := self.attempts.opened.patience.left_ms(standing.took_ms)) is not None:
+        if (mission_ms := self.attempts.opened.retry_budget.left_ms(standing.took_ms)) is not None:
             clocks.append(("mission", mission_ms))
         if self.until_s < math.inf:
             clocks.append(("campaign", max(0, round((self.until_s - self._now_s()) * 1000))))
         return min(clocks, key=lambda clock: clock[1], default=None)
 
-    def _tried(self, cell: Cell, result: AttemptResult, *, claimed_at_ms: int, n: int) -> Tried:
-        report, error = result.report, result.error
-        return Tried(
+    def _tried(self, trial: Trial, result: AttemptResult, *, started_at_ms: int, n: int) -> LedgerAttempt:
+        summary, error = result.summary, result.error
+        return LedgerAttempt(
             id=result.attempt_id,
-            cell=cell.id,
+            trial=trial.id,
             n=n,
             run=self.attempts.opened.run_id,
-            state="abandoned" if report is None else "sealed",
-            claimed_at_ms=claimed_at_ms,
+            state="abandoned" if summary is None else "sealed",
+            started_at_ms=started_at_ms,
             ended_at_ms=self.attempts.clock.wall_ms(),
-            outcome=Outcome.UNKNOWN if report is None else report.outcome,
-            code=report.code if report is not None else "run.harness" if error is None else error.code,
+            outcome=Outcome.UNKNOWN if summary is None else summary.outcome,
+            code=summary.code if summary is not None else "run.harness" if error is None else error.code,
+            summary=summary,
         )
 
-    async def _learn(self, job: Job, cell: Cell, result: AttemptResult, *, tried: Tried, strategy: StrategyId) -> None:
-        before, patience, after = self._standing(cell), self.attempts.opened.patience, follows(tried)
-        if after is Remedy.STOP and job.keys != self.attempts.agents.keys(self.attempts.flows[cell.flow]):
-            after = Remedy.AGAIN  # nothing more comes of its lane, but the flow has fallen to another
-        now = self.standings[cell.id] = before.then(tried, patience=patience)
+    async def _learn(self, job: Job, trial: Trial, result: AttemptResult, *, tried: LedgerAttempt) -> None:
+        before, retry_budget, after = self._standing(trial), self.attempts.opened.retry_budget, remedy_for(tried)
+        if after is Remedy.STOP and job.keys != self.attempts.agents.keys(self.attempts.flows[trial.flow]):
+            after = Remedy.AGAIN  # nothing more comes of its runtime, but the flow has fallen to another
+        now = self.standings[trial.id] = before.after(tried, retry_budget=retry_budget)
         now_s, now_ms = self._now_s(), self.attempts.clock.wall_ms()
-        pause_ms = None if result.report is None else result.report.retry_after_ms
-        ending = After(remedy=after, code=tried.code, retry_after_s=None if pause_ms is None else pause_ms / 1000)
+        summary = result.summary
+        pause_ms = None if summary is None else summary.retry_after_ms
+        ending = AttemptEnd(remedy=after, code=tried.code, retry_after_s=None if pause_ms is None else pause_ms / 1000)
         again_s = self.scheduler.ended(job, ending, tries=before.failures, now_s=now_s)
-        if after not in LATER or (after is Remedy.AGAIN and patience.is_over(now.failures, took_ms=now.took_ms)):
+        if after not in LATER or (after is Remedy.AGAIN and retry_budget.is_over(now.failures, took_ms=now.took_ms)):
             again_s = None
         retry_at_ms = None if again_s is None else now_ms + round((again_s - now_s) * 1000)
-        if result.report is None:
-            paths = self.attempts.root.run(tried.run).attempt(cell.id, n=tried.n)
+        if summary is None:
+            paths = self.attempts.root.run(tried.run).attempt(trial.id, n=tried.n)
             tokens = await anyio.to_thread.run_sync(tokens_told, paths)
-            usd = self.attempts.spending.settle(tried.id, cell.flow, tokens)
+            usd = self.attempts.spending.settle(tried.id, trial.flow, tokens)
             code, total = tried.code or "run.harness", None if tokens is None else tokens.total
-            await self.attempts.commit.put(ledger.abandon(tried.id, code=code, at_ms=now_ms, tokens=total, usd=usd))
-        else:
-            usage = result.report.metrics.usage
-            usd = self.attempts.spending.settle(tried.id, cell.flow, None if usage is None else usage.tokens)
             await self.attempts.commit.put(
-                ledger.settle(
-                    tried.id, result.report, at_ms=now_ms, strategy=strategy, retry_at_ms=retry_at_ms, usd=usd
-                )
+                writer.abandon_attempt(tried.id, code=code, at_ms=now_ms, tokens=total, usd=usd)
+            )
+        else:
+            usd = self.attempts.spending.settle(tried.id, trial.flow, summary.tokens)
+            await self.attempts.commit.put(
+                writer.seal_attempt(tried.id, summary, at_ms=now_ms, retry_at_ms=retry_at_ms, usd=usd)
             )
         self.attempts.watcher.settled(result, usd=usd, retry_at_ms=retry_at_ms, is_settled=now.is_settled)
         if again_s is not None:
-            self._add(cell, not_before_s=again_s)
+            self._add(trial, not_before_s=again_s)
 
-    def _add(self, cell: Cell, *, not_before_s: float = 0.0) -> None:
-        mission, flow = self.attempts.missions[cell.mission], self.attempts.flows[cell.flow]
-        priority = mission.priority + self.attempts.priorities[cell.flow]
+    def _add(self, trial: Trial, *, not_before_s: float = 0.0) -> None:
+        mission, flow = self.attempts.missions[trial.mission], self.attempts.flows[trial.flow]
+        priority = mission.priority + self.attempts.priorities[trial.flow]
         keys = self.attempts.agents.keys(flow)
         self._added += 1
-        self.scheduler.add(Job(cell=cell.id, flow=cell.flow, keys=keys, priority=priority), not_before_s=not_before_s)
+        self.scheduler.add(
+            Job(trial=trial.id, flow=trial.flow, keys=keys, priority=priority), not_before_s=not_before_s
+        )
 
-    def _standing(self, cell: Cell) -> CellProgress:
-        return self.standings.get(cell.id, UNTRIED)
+    def _standing(self, trial: Trial) -> TrialProgress:
+        return self.standings.get(trial.id, UNTRIED)
 
     def _now_s(self) -> float:
         return self.attempts.clock.steady_s()

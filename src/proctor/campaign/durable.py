@@ -6,12 +6,10 @@ import anyio
 import anyio.to_thread
 
 from proctor.errors import MachineError
-from proctor.evidence.sync import Sync
+from proctor.evidence.sync import GATHER_S, Sync
 
 # A disk may be slow, and busy for others; one that takes longer than this is not coming back.
 PATIENCE_S = 300.0
-# Who asks within this time shares the sync: a round for each that asks costs more than what it makes durable.
-GATHER_S = 0.01
 
 
 @dataclass(slots=True)

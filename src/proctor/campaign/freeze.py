@@ -18,8 +18,8 @@ from proctor.evidence.redact import Redactor
 from proctor.ids import Digest
 from proctor.plan.expand import expand
 from proctor.plan.model import Contents, Plan
-from proctor.spec.load import NOTHING, Given, LoadedSpec
-from proctor.spec.missions import Written
+from proctor.spec.load import NO_OVERRIDES, LoadedSpec, SpecOverrides
+from proctor.spec.missions import MissionSource
 from proctor.workspace.clone import clone
 from proctor.workspace.name import quoted
 from proctor.workspace.prepare import prepare
@@ -40,13 +40,13 @@ class FrozenFiles(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     spec: Digest
     scripts: dict[str, Digest]
     workspaces: dict[str, Digest]
-    files: dict[str, Digest] = {}
-    names: dict[str, str] = {}
-    given: Given = NOTHING
+    files: dict[str, Digest]
+    names: dict[str, str]
+    given: SpecOverrides
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Frozen:
+class FrozenSpec:
     """Everything attempts start from; nothing is read from the user's files after this."""
 
     plan: Plan
@@ -57,7 +57,7 @@ class Frozen:
 
 def freeze(
     loaded: LoadedSpec, *, paths: CampaignPaths, workspaces: Path, redactor: Redactor, is_canary: bool = False
-) -> Frozen:
+) -> FrozenSpec:
     """Copy, clone and digest. A workspace may hold anything, so its copy goes to the cache, not into the evidence."""
     copies, digests = _copied(loaded, into=workspaces)
     plan = _plan(loaded, digests, is_canary=is_canary)
@@ -68,7 +68,7 @@ def freeze(
     }
     index = _index(loaded, digests)
     written[paths.snapshot_index.name] = write_artifact(paths.snapshot_index, index, redactor=redactor)
-    return Frozen(
+    return FrozenSpec(
         plan=plan,
         snapshot={name: digest_bytes(data) for name, data in written.items()},
         workspaces=copies,
@@ -76,7 +76,7 @@ def freeze(
     )
 
 
-def thaw(loaded: LoadedSpec, *, paths: CampaignPaths, workspaces: Path, redactor: Redactor) -> Frozen:
+def thaw(loaded: LoadedSpec, *, paths: CampaignPaths, workspaces: Path, redactor: Redactor) -> FrozenSpec:
     """What the campaign began with, found unchanged and copied anew. Else an InputError that shows the difference."""
     try:
         kept = read_artifact(paths.plan, PlanFile)
@@ -95,15 +95,15 @@ def thaw(loaded: LoadedSpec, *, paths: CampaignPaths, workspaces: Path, redactor
     if plan.digest != kept.plan.digest:
         what = "this Proctor makes another plan of the same spec: it is not the one that began the campaign"
         raise InputError("campaign.changed", what, file=loaded.file)
-    return Frozen(plan=plan, snapshot=kept.snapshot, workspaces=copies, workspace_digests=digests)
+    return FrozenSpec(plan=plan, snapshot=kept.snapshot, workspaces=copies, workspace_digests=digests)
 
 
-def read_given(campaign: CampaignPaths) -> Given:
+def read_given(campaign: CampaignPaths) -> SpecOverrides:
     """What came with the command that began it."""
     try:
         return read_artifact(campaign.snapshot_index, FrozenFiles).given
     except EvidenceError:  # told by whoever goes on with it
-        return NOTHING
+        return NO_OVERRIDES
 
 
 def _plan(loaded: LoadedSpec, workspaces: Mapping[str, Digest], *, is_canary: bool) -> Plan:
@@ -118,7 +118,7 @@ def _index(loaded: LoadedSpec, workspaces: Mapping[str, Digest]) -> FrozenFiles:
         workspaces=dict(workspaces),
         files=loaded.source_digests,
         names=_names(loaded),
-        given=loaded.given,
+        given=loaded.overrides,
     )
 
 
@@ -196,20 +196,22 @@ def copy_workspaces(loaded: LoadedSpec, *, into: Path) -> dict[str, Path]:
             continue
         into.mkdir(mode=0o700, parents=True, exist_ok=True)
         copies[key] = into / str(len(copies))
-        with _blamed(loaded, loaded.written[mission.id], key=f"workspace.{'copy' if workspace.ref is None else 'git'}"):
+        with _blamed(
+            loaded, loaded.mission_sources[mission.id], key=f"workspace.{'copy' if workspace.ref is None else 'git'}"
+        ):
             if workspace.ref is None:
                 prepare(loaded.workspaces[key], into=copies[key])
             else:
-                clone(loaded.workspaces[key], workspace.ref, into=copies[key], unseen=unseen)
+                clone(loaded.workspaces[key], workspace.ref, into=copies[key], forbidden=unseen)
     return copies
 
 
 @contextmanager
-def _blamed(loaded: LoadedSpec, written: Written, *, key: str) -> Iterator[None]:
+def _blamed(loaded: LoadedSpec, written: MissionSource, *, key: str) -> Iterator[None]:
     """Says which line of the mission an input error comes from."""
     try:
         yield
     except InputError as error:
         at = key.replace(".git", ".ref") if error.code == "workspace.ref" else key
-        told = written.problem(error.code, error.what, key=at, suggestion=error.suggestion)
-        raise loaded.as_seen(told) from error
+        told = written.error(error.code, error.what, key=at, suggestion=error.suggestion)
+        raise loaded.without_line_if_built(told) from error

@@ -1,4 +1,4 @@
-"""What a run learns of its lanes' health, kept for the next one: written in batches, and never in a run's way."""
+"""What a run learns of its runtimes' health, kept for the next one: written in batches, and never in a run's way."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,7 +9,7 @@ import anyio.to_thread
 from proctor.clock import Clock
 from proctor.errors import MachineError
 from proctor.event.outcome import Outcome
-from proctor.evidence.health import Happening, LaneKey, write_health
+from proctor.evidence.health import ProgramEvent, ProgramKey, write_health
 
 BATCH = 64
 
@@ -19,35 +19,37 @@ _OF_OTHERS = frozenset({"peer.refused", "peer.login", "peer.overloaded"})
 
 
 @dataclass(slots=True, kw_only=True)
-class HealthBook:
+class HealthRecorder:
     """Without a path nothing is kept. `failure` is why the last batch could not be."""
 
     path: Path | None
     clock: Clock
     failure: MachineError | None = None
-    _waiting: list[Happening] = field(default_factory=list)
+    _waiting: list[ProgramEvent] = field(default_factory=list)
     _lock: anyio.Lock = field(default_factory=anyio.Lock)
 
-    def started(self, lane: LaneKey, *, code: str | None = None) -> None:
-        """A process or a session of it was to be had, or not, and then why. What is not the lane's fault is no news."""
+    def started(self, program: ProgramKey, *, code: str | None = None) -> None:
+        """A process or a session of it was to be had, or not, and then why. What is not the runtime's fault is
+        no news.
+        """
         if code is None or is_of_the_program(code):
-            self._waiting.append(Happening(lane=lane, at_ms=self.clock.wall_ms(), code=code))
+            self._waiting.append(ProgramEvent(program=program, at_ms=self.clock.wall_ms(), code=code))
 
-    def ended(self, lane: LaneKey, *, outcome: Outcome, code: str | None) -> None:
+    def ended(self, program: ProgramKey, *, outcome: Outcome, code: str | None) -> None:
         """An attempt is over."""
         match outcome:
             case Outcome.REFUSED:
-                self.started(lane, code=code or "peer.refused")
+                self.started(program, code=code or "peer.refused")
             case Outcome.CANCELLED | Outcome.UNKNOWN:
                 pass
             case _:
-                self.started(lane)
+                self.started(program)
                 if outcome is Outcome.CRASHED:
-                    self.crashed(lane, code=code)
+                    self.crashed(program, code=code)
 
-    def crashed(self, lane: LaneKey, *, code: str | None) -> None:
+    def crashed(self, program: ProgramKey, *, code: str | None) -> None:
         """Its process or channel went away under a session."""
-        self._waiting.append(Happening(lane=lane, at_ms=self.clock.wall_ms(), code=code, is_crash=True))
+        self._waiting.append(ProgramEvent(program=program, at_ms=self.clock.wall_ms(), code=code, is_crash=True))
 
     @property
     def warnings(self) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ import anyio
 from anyio.abc import TaskGroup
 
 from proctor.attempt.model import Lease
-from proctor.errors import DeadlineError, HangupError, ProctorError, lone
+from proctor.errors import DeadlineError, HangupError, ProctorError, unwrap_single
 from proctor.ids import ProcessId
 from proctor.spec.model import Isolation
 
@@ -104,7 +104,7 @@ class HostPool:
         except ProctorError as error:
             slot.error = error
         except BaseExceptionGroup as group:
-            if not isinstance(only := lone(group), ProctorError):
+            if not isinstance(only := unwrap_single(group), ProctorError):
                 raise
             slot.error = only
         finally:

@@ -10,14 +10,14 @@ import anyio.to_thread
 
 from proctor.attempt.machine import State
 from proctor.attempt.model import AttemptResult
-from proctor.campaign.watch import Began, CampaignWatcher
+from proctor.campaign.watch import CampaignWatcher, RunStart
 from proctor.clock import SYSTEM_CLOCK, Clock
 from proctor.errors import MachineError
 from proctor.event.model import Event, SessionBegan, Tokens, ToolBegan, TurnBegan, UsageReported
 from proctor.event.usage import UsageFold
 from proctor.evidence.layout import write_artifact
 from proctor.evidence.live import Live, LiveAttempt, LiveLimit
-from proctor.ids import AttemptId, CellId, StrategyId
+from proctor.ids import AttemptId, RuntimeId, TrialId
 
 PERIOD_S = 1.0
 
@@ -31,12 +31,12 @@ _OVER = (State.SEALED, State.ABANDONED)
 
 
 @dataclass(slots=True, kw_only=True)
-class Track:
+class AttemptTrack:
     """One running attempt as far as it was seen."""
 
     began_at_ms: int
     heard_at_ms: int
-    strategy: StrategyId | None = None
+    runtime_id: RuntimeId | None = None
     state: State = State.QUEUED
     tool: ToolBegan | None = None
     calls: int = 0
@@ -52,18 +52,18 @@ def _unpriced(_: AttemptId, __: Tokens) -> None:
 
 
 @dataclass(slots=True, kw_only=True)
-class Picture(CampaignWatcher):
+class LiveView(CampaignWatcher):
     """Follows every attempt and forgets those that are over. Nothing is worked out before somebody looks."""
 
     deed: Deed
     price: Price = _unpriced
     clock: Clock = SYSTEM_CLOCK
-    cells: int = 0
+    trials: int = 0
     """As planned, until the run itself tells."""
-    run: Began | None = None
-    running: dict[AttemptId, Track] = field(default_factory=dict)
+    run: RunStart | None = None
+    running: dict[AttemptId, AttemptTrack] = field(default_factory=dict)
     settled_here: int = 0
-    """Cells that got their result in this run."""
+    """Trials that got their result in this run."""
     ended_here: int = 0
     """Attempts that are over."""
     limits: tuple[LiveLimit, ...] = ()
@@ -72,21 +72,21 @@ class Picture(CampaignWatcher):
     is_stopping: str | None = None
     changes: int = 0
     has_begun: anyio.Event = field(default_factory=anyio.Event)
-    _retries: dict[CellId, int] = field(default_factory=dict)
+    _retries: dict[TrialId, int] = field(default_factory=dict)
 
     @property
-    def settled_cells(self) -> int:
+    def settled_trials(self) -> int:
         return self.settled_here + (0 if self.run is None else self.run.settled)
 
-    def began(self, began: Began) -> None:
-        self.run, self.cells = began, began.cells
+    def began(self, began: RunStart) -> None:
+        self.run, self.trials = began, began.trials
         self._retries.update(began.due)
         self.changes += 1
         self.has_begun.set()
 
-    def claimed(self, attempt: AttemptId, *, strategy: StrategyId) -> None:
-        self._retries.pop(_cell(attempt), None)
-        self.track(attempt).strategy = strategy
+    def started(self, attempt: AttemptId, *, runtime_id: RuntimeId) -> None:
+        self._retries.pop(_trial(attempt), None)
+        self.track(attempt).runtime_id = runtime_id
 
     def entered(self, attempt: AttemptId, state: State) -> None:
         self.track(attempt).state = state
@@ -113,7 +113,7 @@ class Picture(CampaignWatcher):
         self.ended_here += 1
         self.usd = None if usd is None or self.usd is None else self.usd + usd
         if retry_at_ms is not None:
-            self._retries[_cell(result.attempt_id)] = retry_at_ms
+            self._retries[_trial(result.attempt_id)] = retry_at_ms
         self.settled_here += is_settled
         self.changes += 1
 
@@ -121,21 +121,21 @@ class Picture(CampaignWatcher):
         self.is_stopping = how
         self.changes += 1
 
-    def track(self, attempt: AttemptId) -> Track:
+    def track(self, attempt: AttemptId) -> AttemptTrack:
         """Of one that runs, which has just been heard of."""
         self.changes += 1
         now_ms = self.clock.wall_ms()
         track = self.running.get(attempt)
         if track is None:
-            track = self.running[attempt] = Track(began_at_ms=now_ms, heard_at_ms=now_ms)
+            track = self.running[attempt] = AttemptTrack(began_at_ms=now_ms, heard_at_ms=now_ms)
         track.heard_at_ms = now_ms
         return track
 
     def left_ms(self, *, took_ms: int) -> int | None:
-        """How long it may take yet, once as many cells are done in this run as run at a time."""
-        if self.settled_here < max(2, len(self.running)) or self.settled_cells >= self.cells:
+        """How long it may take yet, once as many trials are done in this run as run at a time."""
+        if self.settled_here < max(2, len(self.running)) or self.settled_trials >= self.trials:
             return None
-        return round(took_ms / self.settled_here * (self.cells - self.settled_cells))
+        return round(took_ms / self.settled_here * (self.trials - self.settled_trials))
 
     def look(self) -> Live | None:
         """How it stands; None before it has begun."""
@@ -144,8 +144,8 @@ class Picture(CampaignWatcher):
         return Live(
             at_ms=self.clock.wall_ms(),
             run_id=self.run.run_id,
-            cells=self.cells,
-            settled=self.settled_cells,
+            trials=self.trials,
+            settled=self.settled_trials,
             waiting=self.waiting,
             retrying=len(self._retries),
             retry_at_ms=min(self._retries.values(), default=None),
@@ -155,7 +155,7 @@ class Picture(CampaignWatcher):
             stopping=self.is_stopping,
         )
 
-    def look_at(self, attempt: AttemptId, track: Track) -> LiveAttempt:
+    def look_at(self, attempt: AttemptId, track: AttemptTrack) -> LiveAttempt:
         tokens = track.usage.tokens
         return LiveAttempt(
             attempt_id=attempt,
@@ -168,12 +168,12 @@ class Picture(CampaignWatcher):
         )
 
 
-def _cell(attempt: AttemptId) -> CellId:
-    return CellId(attempt.rpartition(".")[0])
+def _trial(attempt: AttemptId) -> TrialId:
+    return TrialId(attempt.rpartition(".")[0])
 
 
 @asynccontextmanager
-async def keep_live(picture: Picture, *, period_s: float = PERIOD_S) -> AsyncIterator[None]:
+async def keep_live(picture: LiveView, *, period_s: float = PERIOD_S) -> AsyncIterator[None]:
     """live.json beside the ledger while this is open. A disk that refuses it costs the run nothing."""
     try:
         async with anyio.create_task_group() as tasks:
@@ -188,7 +188,7 @@ async def keep_live(picture: Picture, *, period_s: float = PERIOD_S) -> AsyncIte
                 picture.run.paths.live.unlink()
 
 
-async def _write_changes(picture: Picture, period_s: float) -> None:
+async def _write_changes(picture: LiveView, period_s: float) -> None:
     await picture.has_begun.wait()
     written = -1
     while picture.run is not None:

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import msgspec
 
-from proctor.contain.identity import Identity, identify, is_alive
+from proctor.contain.identity import ProcessIdentity, identify, is_alive
 from proctor.contain.intent import LOCK, take_lock
-from proctor.errors import EvidenceError, MachineError, disk_refusal
+from proctor.errors import EvidenceError, MachineError, disk_error
 from proctor.evidence.layout import CampaignPaths
 from proctor.evidence.reader import read_artifact
 
@@ -29,7 +29,7 @@ def campaign_lock(paths: CampaignPaths) -> Iterator[None]:
     try:
         lock = _taken(paths)
     except OSError as error:
-        raise disk_refusal(error, path=paths.folder / LOCK) from error
+        raise disk_error(error, path=paths.folder / LOCK) from error
     if lock is None:
         name = paths.folder.name
         todo = f"`proctor campaign status {name}` shows how far it is, `proctor campaign cancel {name}` stops it."
@@ -59,7 +59,7 @@ def still_campaign(paths: CampaignPaths) -> Iterator[None]:
             # Then nobody can run it or take it away.
             yield
             return
-        raise disk_refusal(error, path=paths.folder / LOCK) from error
+        raise disk_error(error, path=paths.folder / LOCK) from error
     if lock is None:
         if not paths.folder.is_dir():
             raise EvidenceError("evidence.missing-file", "absent", file=paths.folder.name)
@@ -82,7 +82,7 @@ def _taken(paths: CampaignPaths) -> int | None:
     return lock
 
 
-def is_held_by(paths: CampaignPaths, owner: Identity) -> bool:
+def is_held_by(paths: CampaignPaths, owner: ProcessIdentity) -> bool:
     """Whether the kernel says so too: anybody may write a name into a file. False where it cannot be told."""
     try:
         lock = (paths.folder / LOCK).lstat()
@@ -103,9 +103,9 @@ def _is_hold(descriptor: Path, lock: os.stat_result) -> bool:
         return False
 
 
-def owner_of(paths: CampaignPaths) -> Identity | None:
+def owner_of(paths: CampaignPaths) -> ProcessIdentity | None:
     """Who took it last, dead or alive; None where it does not say."""
     try:
-        return read_artifact(paths.folder / LOCK, Identity)
+        return read_artifact(paths.folder / LOCK, ProcessIdentity)
     except EvidenceError:
         return None

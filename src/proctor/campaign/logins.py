@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from proctor.campaign.blame import blamed
+from proctor.campaign.locate_error import blamed
 from proctor.errors import InputError
-from proctor.ids import FlowId, StrategyId
+from proctor.ids import FlowId, RuntimeId
 from proctor.plan.model import ResolvedFlow
 from proctor.runtime.base import Runtime
 from proctor.runtime.credential import NO_CREDENTIAL, Account, Credential, find_credential
@@ -17,12 +17,12 @@ from proctor.spec.check_login import inherited_key
 from proctor.spec.load import LoadedSpec
 from proctor.spec.model import Login, Profile, SecretFile
 
-Place = tuple[FlowId, StrategyId]
-"""A flow as far as it runs on one of the strategies of its chain."""
+Place = tuple[FlowId, RuntimeId]
+"""A flow as far as it runs on one of the runtimes of its chain."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class FlowLogin:
     """A login that is to be had, and the user's own home of the agent's program where the flow needs that."""
 
     credential: Credential
@@ -30,7 +30,7 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Identity:
+class FlowIdentity:
     """Who a flow's agent is to others: its login, its environment, the user's own home where it needs that.
 
     `process` is the place in whose process it runs: its own, unless several flows share the user's login.
@@ -41,10 +41,10 @@ class Identity:
     user_home: Path | None
     process: Place
 
-    def keys(self, flow: ResolvedFlow, strategy: StrategyId) -> tuple[str, ...]:
-        """What an attempt of its flow's counts against on that strategy."""
+    def keys(self, flow: ResolvedFlow, runtime_id: RuntimeId) -> tuple[str, ...]:
+        """What an attempt of its flow's counts against on that runtime."""
         shared = credential_key(self.credential)
-        keys = (f"strategy:{strategy}", f"provider:{flow.model.provider}")
+        keys = (f"runtime:{runtime_id}", f"provider:{flow.model.provider}")
         return keys if shared is None else (*keys, shared)
 
 
@@ -54,11 +54,11 @@ def credential_key(credential: Credential) -> str | None:
     return None if source is None else f"credential:{source}"
 
 
-def find_login(loaded: LoadedSpec, at: int, flow: ResolvedFlow, runtime: Runtime) -> Found:
+def find_login(loaded: LoadedSpec, at: int, flow: ResolvedFlow, runtime: Runtime) -> FlowLogin:
     """InputError, with its line, where it is not to be had."""
     credential = _credential(loaded, at, flow, runtime)
     with blamed(loaded, key=f"flows[{at}]"):
-        return Found(credential=credential, user_home=_user_home(flow, runtime, credential))
+        return FlowLogin(credential=credential, user_home=_user_home(flow, runtime, credential))
 
 
 def find_identities(
@@ -66,15 +66,15 @@ def find_identities(
     flows: Sequence[ResolvedFlow],
     *,
     chains: Mapping[FlowId, Sequence[Candidate]],
-    logins: Mapping[Place, Found],
-) -> dict[Place, Identity]:
+    logins: Mapping[Place, FlowLogin],
+) -> dict[Place, FlowIdentity]:
     """InputError, with its line, for the first variable that is refused, and for flows that cannot share a login."""
     variables = {name for found in logins.values() if (name := found.credential.source_variable) is not None}
-    identities: dict[Place, Identity] = {}
+    identities: dict[Place, FlowIdentity] = {}
     sharer: dict[Account | None, ResolvedFlow] = {}
     for at, flow in enumerate(flows):
         for candidate in chains[flow.id]:
-            found = logins[flow.id, candidate.strategy]
+            found = logins[flow.id, candidate.runtime_id]
             account = candidate.runtime.account
             first = sharer.setdefault(account, flow) if found.credential.login is Login.INHERIT else flow
             with blamed(loaded, key=f"flows[{at}]"):
@@ -85,21 +85,21 @@ def find_identities(
                     os.environ,
                     env=flow.env,
                     forward=flow.forward,
-                    credential=found.credential.given,
+                    credential=found.credential.variables,
                     profile={"HOME": str(Path.home())} if flow.profile is Profile.MINE else {},
                     logins=variables,
                 )
-            identities[flow.id, candidate.strategy] = Identity(
+            identities[flow.id, candidate.runtime_id] = FlowIdentity(
                 credential=found.credential,
                 environment=environment,
                 user_home=found.user_home,
-                process=(first.id, candidate.strategy),
+                process=(first.id, candidate.runtime_id),
             )
     return identities
 
 
-def _with_account(account: Account | None, chain: Sequence[Candidate]) -> list[StrategyId]:
-    return [candidate.strategy for candidate in chain if candidate.runtime.account == account]
+def _with_account(account: Account | None, chain: Sequence[Candidate]) -> list[RuntimeId]:
+    return [candidate.runtime_id for candidate in chain if candidate.runtime.account == account]
 
 
 def _credential(loaded: LoadedSpec, at: int, flow: ResolvedFlow, runtime: Runtime) -> Credential:

@@ -8,10 +8,9 @@ from pathlib import Path
 
 import anyio.to_thread
 
-from proctor.campaign.freeze import Frozen, freeze, thaw
-from proctor.campaign.ledger import Ledger, has_begun, open_ledger
+from proctor.campaign.freeze import FrozenSpec, freeze, thaw
 from proctor.campaign.lock import campaign_lock
-from proctor.campaign.preflight import Ready, preflight
+from proctor.campaign.preflight import PreflightResult, preflight
 from proctor.campaign.reconcile import adopt, reconcile
 from proctor.campaign.scratch import open_scratch
 from proctor.campaign.spending import prices_of
@@ -25,34 +24,37 @@ from proctor.evidence.artifacts import PlanFile
 from proctor.evidence.layout import CampaignPaths, RootPaths, write_artifact
 from proctor.evidence.reader import read_bytes
 from proctor.evidence.redact import Redactor
-from proctor.ids import CampaignId, CellId, Digest, RunId
-from proctor.plan.model import Cell, Plan
+from proctor.ids import CampaignId, Digest, RunId, TrialId
+from proctor.ledger.reader import has_runs
+from proctor.ledger.schema import LedgerAttempt
+from proctor.ledger.writer import Ledger, open_ledger
+from proctor.plan.model import Plan, Trial
+from proctor.plan.progress import UNTRIED, RetryBudget, TrialProgress, fold_trials
 from proctor.plan.remaining import remaining
-from proctor.plan.standing import UNTRIED, CellProgress, Patience, Tried, fold_cells
 from proctor.spec.load import LoadedSpec
 from proctor.workspace.remove import remove
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Opened:
-    """A campaign that is ours to run. `cells` are to be tried; `standings` and the sums are of the runs before this.
+class OpenCampaign:
+    """A campaign that is ours to run. `trials` are to be tried; `standings` and the sums are of the runs before this.
 
-    So are the waits that are not over: `due` is when a cell may be tried again, `windows` are of quotas that are used
+    So are the waits that are not over: `due` is when a trial may be tried again, `windows` are of quotas that are used
     up. Where nothing is to be tried, no run has begun.
     """
 
     campaign_id: CampaignId
     run_id: RunId
     paths: CampaignPaths
-    ready: Ready
-    frozen: Frozen
+    ready: PreflightResult
+    frozen: FrozenSpec
     plan_file_digest: Digest
     book: Ledger
     scratch: Path
-    cells: tuple[Cell, ...]
-    patience: Patience
-    standings: Mapping[CellId, CellProgress]
-    due: Mapping[CellId, int]
+    trials: tuple[Trial, ...]
+    retry_budget: RetryBudget
+    standings: Mapping[TrialId, TrialProgress]
+    due: Mapping[TrialId, int]
     windows: tuple[Window, ...]
     took_ms: int
     usd: float
@@ -67,12 +69,12 @@ async def open_campaign(
     clock: Clock,
     is_scratch_kept: bool,
     resume: CampaignPaths | None = None,
-    only: Collection[CellId] | None = None,
+    only: Collection[TrialId] | None = None,
     is_canary: bool = False,
-) -> AsyncIterator[Opened]:
+) -> AsyncIterator[OpenCampaign]:
     """Its lock is held and its ledger open inside. A new one that could not begin leaves nothing behind.
 
-    To be tried is what is not settled; or `only` these cells, whether they are or not, and whatever they wait for.
+    To be tried is what is not settled; or `only` these trials, whether they are or not, and whatever they wait for.
     """
     run_id = RunId(stamp(clock))
     place = _place(loaded, root=root, clock=clock, resume=resume, is_canary=is_canary)
@@ -82,13 +84,13 @@ async def open_campaign(
         scratch = stack.enter_context(open_scratch(run_id, is_kept=is_scratch_kept))
         bases = scratch / "bases"
 
-        def frozen_spec() -> Frozen:
+        def frozen_spec() -> FrozenSpec:
             if resume is not None:
                 return thaw(loaded, paths=paths, workspaces=bases, redactor=redactor)
             return freeze(loaded, paths=paths, workspaces=bases, redactor=redactor, is_canary=is_canary)
 
         frozen = await anyio.to_thread.run_sync(frozen_spec)
-        if resume is not None and not has_begun(paths.ledger):
+        if resume is not None and not has_runs(paths.ledger):
             # A new one would have everything run again, and what is sealed would belong to nobody.
             raise MachineError("machine.ledger", f"{paths.folder.name} has a plan and no runs", file=str(paths.ledger))
         book = stack.enter_context(open_ledger(paths.ledger))
@@ -96,27 +98,27 @@ async def open_campaign(
         if resume is not None:
             lost = adopt(book, frozen.plan, root=RootPaths(root), campaign_id=campaign_id, at_ms=clock.wall_ms())
             book.apply(list(lost))
-        claimed, usd_of = book.tried(state="claimed"), prices_of(loaded)
-        book.apply(list(reconcile(claimed, root=RootPaths(root), at_ms=clock.wall_ms(), usd_of=usd_of)))
+        running, usd_of = book.attempts(state="running"), prices_of(loaded)
+        book.apply(list(reconcile(running, root=RootPaths(root), at_ms=clock.wall_ms(), usd_of=usd_of)))
         plan, now_ms = frozen.plan, clock.wall_ms()
-        patience = Patience(retries=plan.schedule.retries, mission_ms=plan.schedule.mission_ms)
-        tried, took_ms = book.tried(), book.took_ms()
-        known = fold_cells(tried, patience=patience)
+        retry_budget = RetryBudget(retries=plan.schedule.retries, mission_ms=plan.schedule.mission_ms)
+        tried, took_ms = book.attempts(), book.took_ms()
+        known = fold_trials(tried, retry_budget=retry_budget)
         usd, usd_unknown = book.spent()
-        cells = _to_try(plan, known, only=only)
-        taken_up = {cell.id: known.get(cell.id, UNTRIED).again(patience=patience) for cell in cells}
+        trials = _to_try(plan, known, only=only)
+        taken_up = {trial.id: known.get(trial.id, UNTRIED).for_new_run(retry_budget=retry_budget) for trial in trials}
         if only is not None:
             # Somebody wants them now.
-            tried, taken_up = [], {id_: standing.now() for id_, standing in taken_up.items()}
+            tried, taken_up = [], {id_: standing.without_wait() for id_, standing in taken_up.items()}
         known = {**known, **taken_up}
-        if cells:
+        if trials:
             # Where a secret is a part of it, resume has to be told.
             file = "" if loaded.is_built else redactor.text(str(loaded.path)).text
             book.begin(plan, run=run_id, at_ms=now_ms, file=file, spec=loaded.digest)
         if resume is None:
             # Last of the set-up: a campaign without a plan was cut off before anything ran.
             write_artifact(paths.plan, PlanFile(plan=plan, snapshot=dict(frozen.snapshot)), redactor=redactor)
-        yield Opened(
+        yield OpenCampaign(
             campaign_id=campaign_id,
             run_id=run_id,
             paths=paths,
@@ -125,10 +127,10 @@ async def open_campaign(
             plan_file_digest=digest_bytes(read_bytes(paths.plan)),
             book=book,
             scratch=scratch,
-            cells=cells,
-            patience=patience,
+            trials=trials,
+            retry_budget=retry_budget,
             standings=known,
-            due=dict(_due(cells, known, plan=plan, now_ms=now_ms)),
+            due=dict(_due(trials, known, plan=plan, now_ms=now_ms)),
             windows=tuple(_windows(tried, plan=plan, ready=ready, now_ms=now_ms)),
             took_ms=took_ms,
             usd=usd,
@@ -136,30 +138,32 @@ async def open_campaign(
         )
 
 
-def _to_try(plan: Plan, known: Mapping[CellId, CellProgress], *, only: Collection[CellId] | None) -> tuple[Cell, ...]:
+def _to_try(
+    plan: Plan, known: Mapping[TrialId, TrialProgress], *, only: Collection[TrialId] | None
+) -> tuple[Trial, ...]:
     if only is not None:
-        return tuple(cell for cell in plan.cells if cell.id in only)
+        return tuple(trial for trial in plan.trials if trial.id in only)
     return remaining(plan, {id_ for id_, standing in known.items() if standing.is_settled})
 
 
 def _due(
-    cells: Sequence[Cell], known: Mapping[CellId, CellProgress], *, plan: Plan, now_ms: int
-) -> Iterator[tuple[CellId, int]]:
+    trials: Sequence[Trial], known: Mapping[TrialId, TrialProgress], *, plan: Plan, now_ms: int
+) -> Iterator[tuple[TrialId, int]]:
     longest_ms = _longest_ms(plan)
-    for cell in cells:
-        wait = known.get(cell.id, UNTRIED).wait
+    for trial in trials:
+        wait = known.get(trial.id, UNTRIED).wait
         if wait is not None and (at_ms := wait.ends_at_ms(now_ms, longest_ms=longest_ms)) is not None:
-            yield cell.id, at_ms
+            yield trial.id, at_ms
 
 
-def _windows(tried: Sequence[Tried], *, plan: Plan, ready: Ready, now_ms: int) -> Iterator[Window]:
+def _windows(tried: Sequence[LedgerAttempt], *, plan: Plan, ready: PreflightResult, now_ms: int) -> Iterator[Window]:
     flows = {flow.id: flow for flow in plan.flows}
-    flow_of = {cell.id: flows[cell.flow] for cell in plan.cells} if tried else {}
+    flow_of = {trial.id: flows[trial.flow] for trial in plan.trials} if tried else {}
 
-    def keys(each: Tried) -> tuple[str, ...] | None:
-        flow, strategy = flow_of[each.cell], each.strategy
-        identity = None if strategy is None else ready.identities.get((flow.id, strategy))
-        return None if identity is None or strategy is None else identity.keys(flow, strategy)
+    def keys(each: LedgerAttempt) -> tuple[str, ...] | None:
+        flow, runtime_id = flow_of[each.trial], each.runtime_id
+        identity = None if runtime_id is None else ready.identities.get((flow.id, runtime_id))
+        return None if identity is None or runtime_id is None else identity.keys(flow, runtime_id)
 
     return shut_windows(tried, keys=keys, now_ms=now_ms, longest_ms=_longest_ms(plan))
 
@@ -171,10 +175,10 @@ def _longest_ms(plan: Plan) -> int:
 @asynccontextmanager
 async def _place(
     loaded: LoadedSpec, *, root: Path, clock: Clock, resume: CampaignPaths | None, is_canary: bool
-) -> AsyncIterator[tuple[CampaignPaths, Ready]]:
+) -> AsyncIterator[tuple[CampaignPaths, PreflightResult]]:
     """The campaign's folder under its lock, and a machine that is ready for it."""
 
-    async def ready() -> Ready:
+    async def ready() -> PreflightResult:
         # In a thread: it hashes programs, tries containment and ends leftovers, which may all take a while.
         return await anyio.to_thread.run_sync(lambda: preflight(loaded, root=root, clock=clock))
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from proctor import places
-from proctor.campaign.blame import blamed
-from proctor.campaign.logins import Found, Identity, Place, find_identities, find_login
+from proctor.campaign.locate_error import blamed
+from proctor.campaign.logins import FlowIdentity, FlowLogin, Place, find_identities, find_login
 from proctor.campaign.scratch import scratch_of_runs, sweep
 from proctor.clock import SYSTEM_CLOCK, Clock
 from proctor.config.load import load_config
@@ -17,8 +17,8 @@ from proctor.contain.bundled import bundled_bwrap
 from proctor.contain.ladder import Containment, choose, survey
 from proctor.contain.reap import reap_leftovers
 from proctor.errors import InputError, MachineError
-from proctor.evidence import canary
-from proctor.evidence.health import LaneHealth, LaneKey, read_health
+from proctor.evidence import tripwire
+from proctor.evidence.health import ProgramHealth, ProgramKey, read_health
 from proctor.evidence.layout import RootPaths
 from proctor.evidence.secrets import Secret, find_secrets
 from proctor.ids import FlowId
@@ -28,27 +28,27 @@ from proctor.plan.model import ResolvedFlow
 from proctor.runtime.base import Runtime
 from proctor.runtime.credential import Credential
 from proctor.runtime.environment import refuse_tmpdir_above
-from proctor.runtime.lane import check_config
 from proctor.runtime.registry import offers
-from proctor.runtime.resolve import Candidate, Link, Refused, links, none_left, prefer_healthy
+from proctor.runtime.resolve import Candidate, Link, RefusedRuntime, links, none_left, prefer_healthy
+from proctor.runtime.rollout import check_config
 from proctor.spec.load import LoadedSpec
 from proctor.spec.model import Login
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ready:
-    """What a run starts from. The canary is one of the secrets; `warnings` are for whoever started it."""
+class PreflightResult:
+    """What a run starts from. The tripwire is one of the secrets; `warnings` are for whoever started it."""
 
     secrets: tuple[Secret, ...]
-    canary: Secret
+    tripwire: Secret
     containment: Containment
     chains: Mapping[FlowId, tuple[Link, ...]]
-    identities: Mapping[Place, Identity]
+    identities: Mapping[Place, FlowIdentity]
     scripts: Mapping[str, Script]
     warnings: tuple[str, ...] = ()
 
 
-def preflight(loaded: LoadedSpec, *, root: Path | None = None, clock: Clock = SYSTEM_CLOCK) -> Ready:
+def preflight(loaded: LoadedSpec, *, root: Path | None = None, clock: Clock = SYSTEM_CLOCK) -> PreflightResult:
     """Raises what is wrong; ends what an earlier Proctor left running, and removes its scratch.
 
     The evidence root tells how healthy the agents were until now.
@@ -57,20 +57,20 @@ def preflight(loaded: LoadedSpec, *, root: Path | None = None, clock: Clock = SY
     flows = [resolve_flow(flow, spec=loaded.spec) for flow in loaded.spec.flows]
     config = load_config(loaded.folder)
     check_config(config)
-    joining = Joining(loaded, config=config, health=_health(root), now_ms=clock.wall_ms())
+    joining = ChainBuilder(loaded, config=config, health=_health(root), now_ms=clock.wall_ms())
     chains = {flow.id: joining.chain(at, flow) for at, flow in enumerate(flows)}
     candidates = {id_: [link for link in chain if isinstance(link, Candidate)] for id_, chain in chains.items()}
     identities = find_identities(loaded, flows, chains=candidates, logins=joining.logins)
     runtimes = [candidate.runtime for chain in candidates.values() for candidate in chain]
     secrets = secrets_of(loaded, runtimes, [each.credential for each in identities.values()])
-    planted = canary.plant()
+    planted = tripwire.plant()
     reap_leftovers(places.state_dir() / "spawns")
     # What cannot be looked at now is told by `doctor`: it must not keep another run from starting.
     with suppress(OSError):
         sweep(scratch_of_runs())
-    return Ready(
+    return PreflightResult(
         secrets=(*secrets, planted),
-        canary=planted,
+        tripwire=planted,
         containment=choose(survey(bundled_bwrap=bundled_bwrap())),
         chains=chains,
         identities=identities,
@@ -79,7 +79,7 @@ def preflight(loaded: LoadedSpec, *, root: Path | None = None, clock: Clock = SY
     )
 
 
-def _health(root: Path | None) -> Mapping[LaneKey, LaneHealth]:
+def _health(root: Path | None) -> Mapping[ProgramKey, ProgramHealth]:
     # Counts that cannot be read are told by `doctor` as well.
     with suppress(MachineError):
         return {} if root is None else read_health(RootPaths(root).health)
@@ -100,17 +100,17 @@ def secrets_of(
         return find_secrets(os.environ, declared=names, files=list(dict.fromkeys(files)), words=words)
 
 
-class Joining:
+class ChainBuilder:
     """Puts each flow's chain together; finds the logins of those that may be tried."""
 
     def __init__(
-        self, loaded: LoadedSpec, *, config: Config, health: Mapping[LaneKey, LaneHealth], now_ms: int
+        self, loaded: LoadedSpec, *, config: Config, health: Mapping[ProgramKey, ProgramHealth], now_ms: int
     ) -> None:
         self._loaded = loaded
         self._config = config
         self._health = health
         self._now_ms = now_ms
-        self.logins: dict[Place, Found] = {}
+        self.logins: dict[Place, FlowLogin] = {}
         self.warnings: list[str] = []
 
     def chain(self, at: int, flow: ResolvedFlow) -> tuple[Link, ...]:
@@ -127,12 +127,12 @@ class Joining:
         return chain
 
     def _with_login(self, at: int, flow: ResolvedFlow, link: Link) -> Link:
-        if isinstance(link, Refused):
+        if isinstance(link, RefusedRuntime):
             return link
         try:
-            self.logins[flow.id, link.strategy] = find_login(self._loaded, at, flow, link.runtime)
+            self.logins[flow.id, link.runtime_id] = find_login(self._loaded, at, flow, link.runtime)
         except InputError as error:
-            return Refused(strategy=link.strategy, error=error)
+            return RefusedRuntime(runtime_id=link.runtime_id, error=error)
         return link
 
 

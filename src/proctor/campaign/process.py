@@ -9,8 +9,8 @@ import anyio.to_thread
 from proctor.attempt.model import Lease
 from proctor.attempt.tap import RecordingTap
 from proctor.errors import MachineError, ProctorError
-from proctor.event.row import Dir
-from proctor.evidence import canary
+from proctor.event.row import Direction
+from proctor.evidence import tripwire
 from proctor.evidence.artifacts import ProcessRecord
 from proctor.evidence.layout import RuntimePaths
 from proctor.evidence.recorder import FrameLog
@@ -18,7 +18,7 @@ from proctor.evidence.redact import Redactor
 from proctor.evidence.seal import seal_process
 from proctor.evidence.secrets import Secret
 from proctor.fact import Authority, Fact
-from proctor.runtime.base import Host, HostAsk, Runtime
+from proctor.runtime.base import Host, HostRequest, Runtime
 
 SMALL_BYTES = 256 * 1024
 SEAL_S = 300.0
@@ -29,7 +29,7 @@ MakeDurable = Callable[[], Awaitable[None]]
 @asynccontextmanager
 async def open_recorded_host(
     runtime: Runtime,
-    ask: HostAsk,
+    ask: HostRequest,
     *,
     paths: RuntimePaths | None,
     redactor: Redactor,
@@ -43,9 +43,9 @@ async def open_recorded_host(
     if paths is not None:
         paths.create()
     frames = None if paths is None else paths.frames
-    with FrameLog(frames, redactor=redactor, clock=ask.clock, unsaid=canary.unsaid(planted)) as log:
+    with FrameLog(frames, redactor=redactor, clock=ask.clock, forbidden=tripwire.forbidden_bytes(planted)) as log:
         tap = RecordingTap(log)
-        tap.say(canary.shown(planted))
+        tap.record(tripwire.planted_row(planted))
         host: Host | None = None
         refusal: BaseException | None = None
         try:
@@ -61,11 +61,11 @@ async def open_recorded_host(
         if paths is not None:
             record = ProcessRecord(
                 process_id=ask.process,
-                strategy=runtime.id,
+                runtime_id=runtime.id,
                 # Nobody else had a part of what was said before it was ready.
-                frames_in=log.counts[Dir.IN] if host is None else host.frames_in,
+                frames_in=log.counts[Direction.IN] if host is None else host.frames_in,
                 rows={dir_.value: count for dir_, count in sorted(log.counts.items())},
-                facts={**(_no_start(refusal) if host is None else host.facts), "redaction": canary.fact(planted)},
+                facts={**(_no_start(refusal) if host is None else host.facts), "redaction": tripwire.fact(planted)},
                 stream=log.head,
                 sha256="",
             )

@@ -4,8 +4,6 @@ import re
 from collections.abc import Iterable, Iterator
 
 from proctor.attempt.recheck import derive_again
-from proctor.campaign import ledger
-from proctor.campaign.ledger import Ledger, Statement
 from proctor.campaign.spending import UsdOf
 from proctor.errors import EvidenceError, ProctorError
 from proctor.event.model import Tokens
@@ -13,11 +11,14 @@ from proctor.evidence.artifacts import AttemptRecord, AttemptReport
 from proctor.evidence.layout import AttemptPaths, RootPaths
 from proctor.evidence.reader import read_artifact
 from proctor.evidence.seal import check_seal
-from proctor.evidence.strays import owners_of_runs, strays
-from proctor.ids import AttemptId, CampaignId, CellId, RunId
+from proctor.evidence.summary import summarize
+from proctor.evidence.unlisted_attempts import find_unlisted_attempts, owners_of_runs
+from proctor.ids import AttemptId, CampaignId, RunId, TrialId
+from proctor.ledger import writer
+from proctor.ledger.schema import LedgerAttempt
+from proctor.ledger.writer import Ledger, Statement
 from proctor.plan.model import Plan
 from proctor.plan.recover import CUT_OFF, LATER, remedy
-from proctor.plan.standing import Tried
 
 # Of an attempt: as many as nobody ever makes, and few enough for a database to hold.
 _NUMBER = re.compile(r"[1-9][0-9]{0,8}", re.ASCII)
@@ -31,19 +32,19 @@ def adopt(book: Ledger, plan: Plan, *, root: RootPaths, campaign_id: CampaignId,
     """
     named: dict[RunId, set[str]] = {run_id: set() for run_id in book.runs()}
     known: set[tuple[str, int]] = set()
-    for each in book.tried():
+    for each in book.attempts():
         named.setdefault(each.run, set()).add(each.id)
-        known.add((each.cell, each.n))
-    cells = {cell.id for cell in plan.cells}
-    for paths in strays(root, campaign_id, named=named, owners=owners_of_runs(root)):
+        known.add((each.trial, each.n))
+    trials = {trial.id for trial in plan.trials}
+    for paths in find_unlisted_attempts(root, campaign_id, named=named, owners=owners_of_runs(root)):
         attempt, run_id = AttemptId(paths.folder.name), RunId(paths.folder.parent.parent.name)
-        cell, _, n = attempt.rpartition(".")
-        is_name = cell in cells and _NUMBER.fullmatch(n) is not None
+        trial, _, n = attempt.rpartition(".")
+        is_name = trial in trials and _NUMBER.fullmatch(n) is not None
         began_at_ms = _began_at_ms(paths, campaign_id=campaign_id, at_ms=at_ms)
-        if is_name and (cell, int(n)) not in known and began_at_ms is not None:
-            known.add((cell, int(n)))
-            yield ledger.rejoin(run_id, at_ms=began_at_ms)
-            yield ledger.claim(attempt, cell=CellId(cell), n=int(n), run=run_id, at_ms=began_at_ms)
+        if is_name and (trial, int(n)) not in known and began_at_ms is not None:
+            known.add((trial, int(n)))
+            yield writer.restore_run(run_id, at_ms=began_at_ms)
+            yield writer.start_attempt(attempt, trial=TrialId(trial), n=int(n), run=run_id, at_ms=began_at_ms)
 
 
 def _began_at_ms(paths: AttemptPaths, *, campaign_id: CampaignId, at_ms: int) -> int | None:
@@ -55,15 +56,15 @@ def _began_at_ms(paths: AttemptPaths, *, campaign_id: CampaignId, at_ms: int) ->
     return record.created_at_ms if record.campaign_id == campaign_id else None
 
 
-def reconcile(claimed: Iterable[Tried], *, root: RootPaths, at_ms: int, usd_of: UsdOf) -> Iterator[Statement]:
+def reconcile(running: Iterable[LedgerAttempt], *, root: RootPaths, at_ms: int, usd_of: UsdOf) -> Iterator[Statement]:
     """Only for whoever holds the campaign's lock: nobody may still be at work on them."""
-    claims = [(each, root.run(each.run).attempt(each.cell, n=each.n)) for each in claimed]
+    folders = [(each, root.run(each.run).attempt(each.trial, n=each.n)) for each in running]
     heard_ms: dict[RunId, int] = {}
-    for each, paths in claims:
+    for each, paths in folders:
         heard_ms[each.run] = max(heard_ms.get(each.run, 0), _grown_at_ms(paths))
-    for each, paths in claims:
+    for each, paths in folders:
         # As long as its run was heard of: the time until somebody resumes counts for no limit.
-        ended_at_ms = max(each.claimed_at_ms, min(at_ms, heard_ms[each.run]))
+        ended_at_ms = max(each.started_at_ms, min(at_ms, heard_ms[each.run]))
         yield _settled(each, paths, at_ms=at_ms, cut_off_at_ms=ended_at_ms, usd_of=usd_of)
 
 
@@ -81,14 +82,14 @@ def tokens_told(paths: AttemptPaths) -> Tokens | None:
         again = derive_again(paths)
     except ProctorError:
         return None
-    is_sound = all(problem.code == "evidence.torn" for problem in again.problems)
+    is_sound = all(finding.code == "evidence.torn" for finding in again.findings)
     usage = again.derived.metrics.usage
     return usage.tokens if is_sound and usage is not None else None
 
 
-def _settled(tried: Tried, paths: AttemptPaths, *, at_ms: int, cut_off_at_ms: int, usd_of: UsdOf) -> Statement:
-    if problems := check_seal(paths):
-        code = next((each.code for each in problems if each.code != "evidence.partial"), CUT_OFF)
+def _settled(tried: LedgerAttempt, paths: AttemptPaths, *, at_ms: int, cut_off_at_ms: int, usd_of: UsdOf) -> Statement:
+    if findings := check_seal(paths):
+        code = next((each.code for each in findings if each.code != "evidence.partial"), CUT_OFF)
         code = code if paths.seal.exists() else CUT_OFF
         return _abandoned(tried, paths, code=code, at_ms=cut_off_at_ms, usd_of=usd_of)
     try:
@@ -98,21 +99,19 @@ def _settled(tried: Tried, paths: AttemptPaths, *, at_ms: int, cut_off_at_ms: in
         return _abandoned(tried, paths, code=error.code, at_ms=cut_off_at_ms, usd_of=usd_of)
     if (record.attempt_id, record.run_id, report.attempt_id) != (tried.id, tried.run, tried.id):
         # A copy of another's, which says nothing of this one.
-        return ledger.abandon(tried.id, code="evidence.ids", at_ms=cut_off_at_ms)
+        return writer.abandon_attempt(tried.id, code="evidence.ids", at_ms=cut_off_at_ms)
     # When it really ended: the orchestrator's death is no part of what it took.
-    ended_at_ms = min(at_ms, tried.claimed_at_ms + report.duration_ms)
-    usage = report.metrics.usage
-    usd = usd_of(record.flow_id, None if usage is None else usage.tokens)
-    told_ms = report.retry_after_ms if remedy(report.outcome, report.code) in LATER else None
-    retry_at_ms = None if told_ms is None else ended_at_ms + told_ms
-    return ledger.settle(
-        tried.id, report, at_ms=ended_at_ms, strategy=record.strategy, retry_at_ms=retry_at_ms, usd=usd
-    )
+    ended_at_ms = min(at_ms, tried.started_at_ms + report.duration_ms)
+    summary = summarize(record, report)
+    usd = usd_of(record.flow_id, summary.tokens)
+    pause_ms = summary.retry_after_ms if remedy(summary.outcome, summary.code) in LATER else None
+    retry_at_ms = None if pause_ms is None else ended_at_ms + pause_ms
+    return writer.seal_attempt(tried.id, summary, at_ms=ended_at_ms, retry_at_ms=retry_at_ms, usd=usd)
 
 
-def _abandoned(tried: Tried, paths: AttemptPaths, *, code: str, at_ms: int, usd_of: UsdOf) -> Statement:
+def _abandoned(tried: LedgerAttempt, paths: AttemptPaths, *, code: str, at_ms: int, usd_of: UsdOf) -> Statement:
     tokens = tokens_told(paths)
     if tokens is None:
-        return ledger.abandon(tried.id, code=code, at_ms=at_ms)
+        return writer.abandon_attempt(tried.id, code=code, at_ms=at_ms)
     usd = usd_of(read_artifact(paths.attempt, AttemptRecord).flow_id, tokens)
-    return ledger.abandon(tried.id, code=code, at_ms=at_ms, tokens=tokens.total, usd=usd)
+    return writer.abandon_attempt(tried.id, code=code, at_ms=at_ms, tokens=tokens.total, usd=usd)

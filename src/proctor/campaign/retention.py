@@ -8,7 +8,7 @@ Kind = Literal["campaign", "run", "session", "scratch"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Unit:
+class GcUnit:
     """What goes together or not at all. `stays` is why it must not go, where there is a reason."""
 
     kind: Kind
@@ -20,7 +20,7 @@ class Unit:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rule:
+class RetentionRule:
     """What may be kept. A limit that is None is none; nought is one."""
 
     older_than_s: int | None
@@ -28,15 +28,15 @@ class Rule:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fate:
+class RetentionDecision:
     """What becomes of a unit, and why."""
 
-    unit: Unit
+    unit: GcUnit
     goes: bool
     why: str
 
 
-def decide(units: Iterable[Unit], rule: Rule, *, now_ms: int) -> tuple[Fate, ...]:
+def decide(units: Iterable[GcUnit], rule: RetentionRule, *, now_ms: int) -> tuple[RetentionDecision, ...]:
     """The oldest first.
 
     What is too old goes; then, while there is too much, the oldest of what is left.
@@ -56,6 +56,6 @@ def decide(units: Iterable[Unit], rule: Rule, *, now_ms: int) -> tuple[Fate, ...
             whys[at] = "the oldest of too much"
             total_bytes -= unit.size_bytes
     return tuple(
-        Fate(unit=unit, goes=at in whys, why=whys.get(at) or unit.stays or "within what may be kept")
+        RetentionDecision(unit=unit, goes=at in whys, why=whys.get(at) or unit.stays or "within what may be kept")
         for at, unit in enumerate(ordered)
     )

@@ -1,4 +1,4 @@
-"""One run of a campaign: every cell that is not settled is claimed, tried, sealed and put into the ledger."""
+"""One run of a campaign: every trial that is not settled is started, sealed and put into the ledger."""
 
 import math
 import secrets as chance
@@ -12,24 +12,24 @@ import anyio
 from proctor import places
 from proctor.attempt.model import DECIDE_S, AttemptResult
 from proctor.campaign.agents import Agents, Between
-from proctor.campaign.cell import Attempts
+from proctor.campaign.attempt_runner import AttemptRunner
 from proctor.campaign.dispatch import Dispatcher
 from proctor.campaign.durable import SharedSync
-from proctor.campaign.health import HealthBook
+from proctor.campaign.health import HealthRecorder
 from proctor.campaign.hosts import HostPool
-from proctor.campaign.ledger import GroupCommit
-from proctor.campaign.open import Opened, open_campaign
+from proctor.campaign.open import OpenCampaign, open_campaign
 from proctor.campaign.schedule import Scheduler
 from proctor.campaign.spending import Spending, prices_of
-from proctor.campaign.stops import Stops
-from proctor.campaign.watch import Began, CampaignWatcher
+from proctor.campaign.stops import StopSignals
+from proctor.campaign.watch import CampaignWatcher, RunStart
 from proctor.clock import SYSTEM_CLOCK, Clock
 from proctor.contain.intent import open_intents
-from proctor.errors import InputError, ProctorError, lone
+from proctor.errors import InputError, ProctorError, unwrap_single
 from proctor.evidence.layout import CampaignPaths, RootPaths
 from proctor.evidence.redact import Redactor
 from proctor.evidence.sync import open_sync
-from proctor.ids import CampaignId, CellId, ProcessId, RunId
+from proctor.ids import CampaignId, ProcessId, RunId, TrialId
+from proctor.ledger.writer import GroupCommit
 from proctor.runtime.base import Decide
 from proctor.spec.load import LoadedSpec
 from proctor.spec.model import Approvals
@@ -58,22 +58,22 @@ async def run_campaign(
     root: Path,
     watcher: CampaignWatcher,
     clock: Clock = SYSTEM_CLOCK,
-    stops: Stops | None = None,
+    stops: StopSignals | None = None,
     between: Between | None = None,
     is_scratch_kept: bool = False,
     decide: Decide | None = None,
     decide_deadline_s: float = DECIDE_S,
     resume: CampaignPaths | None = None,
-    only: Collection[CellId] | None = None,
+    only: Collection[TrialId] | None = None,
     is_canary: bool = False,
 ) -> CampaignResult:
-    """A new campaign with one run of every cell; or another run of the one to `resume`, of what it has left to do.
+    """A new campaign with one run of every trial; or another run of the one to `resume`, of what it has left to do.
 
-    `only` these cells are tried then, settled or not. `decide` is asked where a flow says so.
+    `only` these trials are tried then, settled or not. `decide` is asked where a flow says so.
     """
     if decide is None:
         _refuse_to_ask_nobody(loaded)
-    health = HealthBook(path=RootPaths(root).health, clock=clock)
+    health = HealthRecorder(path=RootPaths(root).health, clock=clock)
     try:
         async with open_campaign(
             loaded,
@@ -90,7 +90,7 @@ async def run_campaign(
                 root=RootPaths(root),
                 clock=clock,
                 watcher=watcher,
-                stops=stops or Stops(),
+                stops=stops or StopSignals(),
                 health=health,
                 between=between,
                 is_scratch_kept=is_scratch_kept,
@@ -99,7 +99,7 @@ async def run_campaign(
             )
             return await run.to_the_end()
     except BaseExceptionGroup as group:
-        raise lone(group) from group
+        raise unwrap_single(group) from group
 
 
 def _refuse_to_ask_nobody(loaded: LoadedSpec) -> None:
@@ -113,12 +113,12 @@ def _refuse_to_ask_nobody(loaded: LoadedSpec) -> None:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Run:
     loaded: LoadedSpec
-    opened: Opened
+    opened: OpenCampaign
     root: RootPaths
     clock: Clock
     watcher: CampaignWatcher
-    stops: Stops
-    health: HealthBook
+    stops: StopSignals
+    health: HealthRecorder
     between: Between | None
     is_scratch_kept: bool
     decide: Decide | None
@@ -128,26 +128,26 @@ class _Run:
         opened, plan = self.opened, self.opened.frozen.plan
         settled = {id_ for id_, standing in opened.standings.items() if standing.is_settled}
         self.watcher.began(
-            Began(
+            RunStart(
                 campaign_id=opened.campaign_id,
                 run_id=opened.run_id,
                 paths=opened.paths,
-                cells=len(plan.cells),
+                trials=len(plan.trials),
                 settled=len(settled),
                 due=opened.due,
             )
         )
         async with self._dispatching() as dispatcher:
-            await dispatcher.run(opened.cells)
+            await dispatcher.run(opened.trials)
         how, attempts = self._how(dispatcher), dispatcher.attempts
-        if opened.cells:
+        if opened.trials:
             opened.book.end(opened.run_id, at_ms=self.clock.wall_ms(), how=how)
         self.watcher.ended(how)
-        order = {cell.id: at for at, cell in enumerate(plan.cells)}
+        order = {trial.id: at for at, trial in enumerate(plan.trials)}
 
         def place(result: AttemptResult) -> tuple[int, int]:
-            cell, _, n = result.attempt_id.rpartition(".")
-            return order[CellId(cell)], int(n)
+            trial, _, n = result.attempt_id.rpartition(".")
+            return order[TrialId(trial)], int(n)
 
         return CampaignResult(
             campaign_id=opened.campaign_id,
@@ -195,7 +195,7 @@ class _Run:
                 stack.callback(disk.close)
             hosts = await stack.enter_async_context(anyio.create_task_group())
             pool = HostPool(hosts, new_id=lambda: ProcessId(f"p-{chance.token_hex(6)}"))
-            attempts = Attempts(
+            attempts = AttemptRunner(
                 loaded=self.loaded,
                 opened=opened,
                 root=self.root,
@@ -233,7 +233,7 @@ class _Run:
                 # As many attempts again may wait for the disk: no agent need stand idle while evidence is synced.
                 most=2 * schedule.parallel,
                 until_s=self.clock.steady_s() + left_ms / 1000,
-                cells={cell.id: cell for cell in plan.cells},
+                trials={trial.id: trial for trial in plan.trials},
                 standings=dict(opened.standings),
             )
             pool.retire_all()
@@ -242,7 +242,7 @@ class _Run:
 
     def _how(self, dispatcher: Dispatcher) -> str:
         """The run's last word, for the ledger and for people."""
-        if dispatcher.is_done(self.opened.cells):
+        if dispatcher.is_done(self.opened.trials):
             return "done"
         is_refused = dispatcher.scheduler.stopped or dispatcher.scheduler.given_up
         return dispatcher.shut or ("refused" if is_refused else "unsettled")

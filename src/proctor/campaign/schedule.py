@@ -1,4 +1,4 @@
-"""Which cell is tried next, and when: told the time, it starts nothing itself. Pure and deterministic."""
+"""Which trial is tried next, and when: told the time, it starts nothing itself. Pure and deterministic."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -7,7 +7,7 @@ from math import ceil, inf
 
 from proctor.campaign.throttle import LONGEST_PAUSE_S, Throttle, growing_pause_s
 from proctor.evidence.live import LiveLimit
-from proctor.ids import CellId, FlowId
+from proctor.ids import FlowId, TrialId
 from proctor.plan.recover import Remedy, shared_by
 
 ALL = "all"
@@ -26,16 +26,16 @@ def rationed(code: str | None, keys: tuple[str, ...]) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """A cell that waits to be tried. `keys` are the limits it counts against, beside the one for all."""
+    """A trial that waits to be tried. `keys` are the limits it counts against, beside the one for all."""
 
-    cell: CellId
+    trial: TrialId
     flow: FlowId
     keys: tuple[str, ...] = ()
     priority: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class After:
+class AttemptEnd:
     """How an attempt ended, as far as it concerns the next ones. `retry_after_s` is what the provider asked for.
 
     `code` is that of its end: it says what is rationed after YIELD and PARK, and why a flow was stopped.
@@ -47,7 +47,7 @@ class After:
 
 
 @dataclass(slots=True)
-class _Lane:
+class _Queue:
     """The waiting jobs of a flow that count against the same limits, so that all of them may run or none."""
 
     flow: FlowId
@@ -78,7 +78,7 @@ class _Lane:
 
 
 @dataclass(slots=True)
-class _Use:
+class _FlowUsage:
     """How much of what there is a flow has, and when it last got some."""
 
     taken: int = 0
@@ -86,8 +86,8 @@ class _Use:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Refused:
-    """A cell's own refusals in a row. One that can never be served must not be asked for without end."""
+class _Refusals:
+    """A trial's own refusals in a row. One that can never be served must not be asked for without end."""
 
     times: int = 0
     waited_s: float = 0.0
@@ -109,15 +109,15 @@ class Scheduler:
     stopped: dict[FlowId, str | None] = field(default_factory=dict, init=False)
     """Flows of which nothing more is tried, and the codes that stopped them."""
     given_up: dict[str, str] = field(default_factory=dict, init=False)
-    """Keys that were refused for longer than a run waits, and the last refusal's code; such cells as `cell:ID`."""
+    """Keys that were refused for longer than a run waits, and the last refusal's code; such trials as `trial:ID`."""
     left: list[Job] = field(default_factory=list, init=False)
     """What was waiting, or added, when one of these forbade it: for another run."""
-    _lanes: dict[tuple[FlowId, tuple[str, ...]], _Lane] = field(default_factory=dict, init=False)
+    _queues: dict[tuple[FlowId, tuple[str, ...]], _Queue] = field(default_factory=dict, init=False)
     _throttles: dict[str, Throttle] = field(default_factory=dict, init=False)
-    _uses: dict[FlowId, _Use] = field(default_factory=dict, init=False)
-    _placed: set[CellId] = field(default_factory=set, init=False)
-    _unheard: dict[CellId, int] = field(default_factory=dict, init=False)
-    _refusals: dict[CellId, _Refused] = field(default_factory=dict, init=False)
+    _uses: dict[FlowId, _FlowUsage] = field(default_factory=dict, init=False)
+    _placed: set[TrialId] = field(default_factory=set, init=False)
+    _unheard: dict[TrialId, int] = field(default_factory=dict, init=False)
+    _refusals: dict[TrialId, _Refusals] = field(default_factory=dict, init=False)
     _added: int = field(default=0, init=False)
     _starts: int = field(default=0, init=False)
     _next_start_s: float = field(default=0.0, init=False)
@@ -127,32 +127,32 @@ class Scheduler:
         if self._is_forbidden(job):
             self.left.append(job)
             return
-        lane = self._lanes.get((job.flow, job.keys))
-        if lane is None:
-            lane = self._lanes[job.flow, job.keys] = _Lane(job.flow, tuple(self._throttles_of(job)))
+        queue = self._queues.get((job.flow, job.keys))
+        if queue is None:
+            queue = self._queues[job.flow, job.keys] = _Queue(job.flow, tuple(self._throttles_of(job)))
         self._added += 1
-        heappush(lane.later, (not_before_s, self._added, job))
+        heappush(queue.later, (not_before_s, self._added, job))
 
     def shut(self, key: str, *, code: str, for_s: float, now_s: float) -> None:
         """A quota that an attempt of another run found used up: as if one of this had just been told so."""
         self._starts += 1
-        after = After(remedy=Remedy.PARK, code=code, retry_after_s=min(for_s, self.longest_wait_s))
+        after = AttemptEnd(remedy=Remedy.PARK, code=code, retry_after_s=min(for_s, self.longest_wait_s))
         self._refused(key, after, start=self._starts, now_s=now_s)
 
     def start(self, now_s: float) -> Job | None:
         """The next that may run now; its places are taken. None where nothing may."""
         if now_s < self._next_start_s or not self.throttle(ALL).has_place:
             return None
-        chosen: _Lane | None = None
+        chosen: _Queue | None = None
         best: tuple[int, int, int, int] | None = None
-        for lane in self._lanes.values():
-            lane.ripen(now_s)
-            if lane.ready and lane.opens_s <= now_s and lane.has_place:
-                use = self._uses.get(lane.flow, _Use())
-                order, number, _ = lane.ready[0]
+        for queue in self._queues.values():
+            queue.ripen(now_s)
+            if queue.ready and queue.opens_s <= now_s and queue.has_place:
+                use = self._uses.get(queue.flow, _FlowUsage())
+                order, number, _ = queue.ready[0]
                 rank = (order, use.taken, use.last_start, number)
                 if best is None or rank < best:
-                    chosen, best = lane, rank
+                    chosen, best = queue, rank
         if chosen is None:
             return None
         _, _, job = heappop(chosen.ready)
@@ -162,36 +162,36 @@ class Scheduler:
 
     def _begin(self, job: Job, throttles: tuple[Throttle, ...]) -> None:
         self._starts += 1
-        use = self._uses.setdefault(job.flow, _Use())
+        use = self._uses.setdefault(job.flow, _FlowUsage())
         use.taken += 1
         use.last_start = self._starts
         for throttle in throttles:
             throttle.taken += 1
             throttle.unheard += 1
-        self._placed.add(job.cell)
-        self._unheard[job.cell] = self._starts
+        self._placed.add(job.trial)
+        self._unheard[job.trial] = self._starts
 
     def wake_s(self, now_s: float) -> float | None:
         """When to ask again though nothing has ended; None where only an end can change anything."""
-        opens_s = min((lane.opens_s for lane in self._lanes.values() if lane.has_place), default=inf)
+        opens_s = min((queue.opens_s for queue in self._queues.values() if queue.has_place), default=inf)
         return None if opens_s == inf else max(now_s, opens_s, self._next_start_s)
 
     def leave(self, job: Job) -> None:
         """Its agent is at rest: its places are free, whatever still has to be written."""
-        if job.cell in self._placed:
-            self._placed.remove(job.cell)
+        if job.trial in self._placed:
+            self._placed.remove(job.trial)
             self._uses[job.flow].taken -= 1
             for throttle in self._throttles_of(job):
                 throttle.taken -= 1
 
-    def ended(self, job: Job, after: After, *, tries: int, now_s: float) -> float | None:
+    def ended(self, job: Job, after: AttemptEnd, *, tries: int, now_s: float) -> float | None:
         """What that teaches. When it is to be tried again, where it is; `tries` are its retries so far.
 
         Whoever asked adds it again. Its places are left, where they were not.
         """
         self.leave(job)
-        start = self._unheard.pop(job.cell)
-        refused = self._refusals.pop(job.cell, _Refused())
+        start = self._unheard.pop(job.trial)
+        refused = self._refusals.pop(job.trial, _Refusals())
         again_s: float | None = None
         match after.remedy:
             case Remedy.NONE:
@@ -212,7 +212,7 @@ class Scheduler:
             throttle.unheard -= 1
         return None if self._is_forbidden(job) else again_s
 
-    def _refused(self, key: str, after: After, *, start: int, now_s: float) -> float:
+    def _refused(self, key: str, after: AttemptEnd, *, start: int, now_s: float) -> float:
         throttle = self.throttle(key)
         why = after.code or after.remedy.value
         throttle.refused(
@@ -228,17 +228,19 @@ class Scheduler:
             self._forbid()
         return throttle.shut_until_s
 
-    def _again_s(self, job: Job, after: After, refused: _Refused, *, opens_s: float, now_s: float) -> float | None:
+    def _again_s(
+        self, job: Job, after: AttemptEnd, refused: _Refusals, *, opens_s: float, now_s: float
+    ) -> float | None:
         if refused.times and refused.waited_s >= self.longest_wait_s:
-            self.given_up[f"cell:{job.cell}"] = after.code or after.remedy.value
+            self.given_up[f"trial:{job.trial}"] = after.code or after.remedy.value
             return None
         pause_s = self._pause_s(job, refused.times - 1) if refused.times else 0.0
         again_s = max(opens_s, now_s + pause_s)
-        self._refusals[job.cell] = _Refused(times=refused.times + 1, waited_s=refused.waited_s + again_s - now_s)
+        self._refusals[job.trial] = _Refusals(times=refused.times + 1, waited_s=refused.waited_s + again_s - now_s)
         return again_s
 
     def _pause_s(self, job: Job, times: int) -> float:
-        return growing_pause_s(self.backoff_s, times, longest_s=LONGEST_PAUSE_S, seed=self.seed, who=job.cell)
+        return growing_pause_s(self.backoff_s, times, longest_s=LONGEST_PAUSE_S, seed=self.seed, who=job.trial)
 
     def warnings(self) -> Iterator[str]:
         """What is left for another run, and why."""
@@ -284,6 +286,6 @@ class Scheduler:
 
     def _forbid(self) -> None:
         """Nothing that is stopped or given up waits any longer."""
-        for lane in self._lanes.values():
-            if lane.flow in self.stopped or any(throttle.is_given_up for throttle in lane.throttles):
-                self.left.extend(lane.clear())
+        for queue in self._queues.values():
+            if queue.flow in self.stopped or any(throttle.is_given_up for throttle in queue.throttles):
+                self.left.extend(queue.clear())

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from proctor import places
 from proctor.contain.intent import LOCK, take_lock
-from proctor.errors import EvidenceError, disk_refusal
+from proctor.errors import EvidenceError, disk_error
 from proctor.evidence.disk import open_descriptor
 from proctor.ids import RunId
 from proctor.workspace.remove import remove
@@ -34,7 +34,7 @@ def open_scratch(run_id: RunId, *, is_kept: bool) -> Iterator[Path]:
             (unborn / _KEPT).touch()
         folder = unborn.rename(runs / run_id)
     except OSError as error:
-        raise disk_refusal(error, path=runs) from error
+        raise disk_error(error, path=runs) from error
     try:
         yield folder
     finally:
@@ -136,7 +136,7 @@ def remove_scratch(folder: Path) -> bool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Swept:
+class SweepResult:
     """Folders by the id of their run: taken away, kept for a reason, or refused by the machine."""
 
     removed: tuple[str, ...] = ()
@@ -145,7 +145,7 @@ class Swept:
     refused: tuple[str, ...] = ()
 
 
-def sweep(runs: Path) -> Swept:
+def sweep(runs: Path) -> SweepResult:
     """Remove what a dead run left. A live one holds its lock, and the kernel drops it with its holder."""
     removed, kept, busy, refused = [], [], [], []
     for folder in _folders(runs):
@@ -159,4 +159,4 @@ def sweep(runs: Path) -> Swept:
                 busy.append(folder.name)
         except OSError:
             refused.append(folder.name)
-    return Swept(removed=tuple(removed), kept=tuple(kept), busy=tuple(busy), refused=tuple(refused))
+    return SweepResult(removed=tuple(removed), kept=tuple(kept), busy=tuple(busy), refused=tuple(refused))

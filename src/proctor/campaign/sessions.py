@@ -14,12 +14,12 @@ from msgspec import structs
 
 from proctor import places
 from proctor.attempt.converse import LiveSession
-from proctor.attempt.hold import Keep, hold_session
-from proctor.attempt.model import DECIDE_S, AttemptAsk, Watcher
+from proctor.attempt.hold import RecordMode, hold_session
+from proctor.attempt.model import DECIDE_S, AttemptRequest, Watcher
 from proctor.campaign.agents import Agents
-from proctor.campaign.health import HealthBook
+from proctor.campaign.health import HealthRecorder
 from proctor.campaign.hosts import HostPool
-from proctor.campaign.preflight import Ready, preflight
+from proctor.campaign.preflight import PreflightResult, preflight
 from proctor.campaign.scratch import open_scratch
 from proctor.campaign.stamp import stamp
 from proctor.clock import SYSTEM_CLOCK, Clock
@@ -27,7 +27,7 @@ from proctor.contain.intent import open_intents
 from proctor.errors import InputError, ProctorError
 from proctor.event.outcome import Outcome
 from proctor.evidence.layout import RootPaths, RunPaths
-from proctor.ids import AttemptId, CampaignId, CellId, ProcessId, RunId, ThreadId
+from proctor.ids import AttemptId, CampaignId, ProcessId, RunId, ThreadId, TrialId
 from proctor.model.script import load_script
 from proctor.plan.expand import expand, resolve_flow
 from proctor.plan.model import Contents, ResolvedFlow
@@ -41,7 +41,7 @@ LEAVE_S = 15.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SessionWish:
+class ConversationRequest:
     """One conversation: `loaded` holds one mission and one flow, and what a spec can say of them."""
 
     loaded: LoadedSpec
@@ -60,14 +60,14 @@ class Sessions:
 
     def __init__(
         self,
-        ready: Ready,
+        ready: PreflightResult,
         agents: Agents,
         hosts: HostPool,
         *,
         flow: ResolvedFlow,
         run_id: RunId,
         root: Path,
-        keep: Keep,
+        keep: RecordMode,
     ) -> None:
         self._ready = ready
         self._agents = agents
@@ -97,7 +97,7 @@ class Sessions:
             self._hosts.retire_all()
 
     @asynccontextmanager
-    async def session(self, wish: SessionWish) -> AsyncIterator[LiveSession]:
+    async def session(self, wish: ConversationRequest) -> AsyncIterator[LiveSession]:
         if self._is_closed:
             raise InputError("session.over", "the pool is closed")
         self._keep_evidence_out_of(wish.workspace)
@@ -106,22 +106,22 @@ class Sessions:
             spec, missions=wish.loaded.missions, digests=Contents(scripts=wish.loaded.script_digests, workspaces={})
         )
         [flow], [mission] = plan.flows, wish.loaded.missions
-        cell = CellId(f"session-{next(self._numbers)}")
-        attempt = AttemptId(f"{cell}.1")
+        trial = TrialId(f"session-{next(self._numbers)}")
+        attempt = AttemptId(f"{trial}.1")
         script = None if mission.script is None else load_script(wish.loaded.scripts[mission.script])
         candidate = await self._agents.choose(self._flow, self._hosts)
         with self._agents.playing(attempt, script, flow, candidate) as model:
-            ask = AttemptAsk(
+            ask = AttemptRequest(
                 attempt_id=attempt,
                 n=1,
                 campaign_id=CampaignId(spec.campaign),
                 run_id=self._run_id,
                 plan_digest=plan.digest,
-                cell=structs.replace(plan.cells[0], id=cell),
+                trial=structs.replace(plan.trials[0], id=trial),
                 mission=mission,
                 flow=flow,
                 limits=plan.limits,
-                paths=self._paths.attempt(cell, n=1),
+                paths=self._paths.attempt(trial, n=1),
                 scratch=self._agents.scratch / "attempts" / attempt,
                 workspace_source=None,
                 workspace_digest=EMPTY.digest,
@@ -160,7 +160,7 @@ class Sessions:
                     self._all_left.set()
 
     def _keep_evidence_out_of(self, workspace: Path | None) -> None:
-        if self._keep is not Keep.DISK or workspace is None:
+        if self._keep is not RecordMode.DISK or workspace is None:
             return
         if self._paths.folder.resolve().is_relative_to(workspace.resolve()):
             what = f"the evidence would lie inside it, in {self._root}, where the agent could change it"
@@ -174,7 +174,7 @@ class Sessions:
 
 @asynccontextmanager
 async def open_sessions(
-    loaded: LoadedSpec, *, root: Path, keep: Keep, clock: Clock = SYSTEM_CLOCK
+    loaded: LoadedSpec, *, root: Path, keep: RecordMode, clock: Clock = SYSTEM_CLOCK
 ) -> AsyncIterator[Sessions]:
     """For conversations of the one flow of `loaded`. Where they share a process, it is up when this is entered."""
     # In a thread: it hashes programs, tries containment and ends leftovers, which may all take a while.
@@ -185,8 +185,8 @@ async def open_sessions(
     async with AsyncExitStack() as stack:
         scratch = stack.enter_context(open_scratch(run_id, is_kept=False))
         intents = await stack.enter_async_context(open_intents(places.state_dir() / "spawns"))
-        paths = RootPaths(root).session(run_id) if keep is Keep.DISK else None
-        health = HealthBook(path=None if paths is None else RootPaths(root).health, clock=clock)
+        paths = RootPaths(root).session(run_id) if keep is RecordMode.DISK else None
+        health = HealthRecorder(path=None if paths is None else RootPaths(root).health, clock=clock)
         agents = Agents(ready=ready, paths=paths, scratch=scratch, intents=intents, clock=clock, health=health)
         await agents.open_model(stack, {flow.id: flow})
         tasks = await stack.enter_async_context(anyio.create_task_group())

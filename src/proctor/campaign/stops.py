@@ -14,7 +14,7 @@ STOP: Final = signal.SIGUSR2
 
 
 @dataclass(slots=True, kw_only=True)
-class Stops:
+class StopSignals:
     """Nothing new begins, or one attempt ends, or everything does."""
 
     drain: anyio.Event = field(default_factory=anyio.Event)

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 
 from proctor.config.model import Config
 from proctor.errors import InputError, ProctorError
-from proctor.ids import FlowId, StrategyId
-from proctor.runtime.registry import runtime_by_id, strategy_ids
+from proctor.ids import FlowId, RuntimeId
+from proctor.runtime.registry import runtime_by_id, runtime_ids
 from proctor.spec.model import FlowSpec, Isolation
-from proctor.spec.near import suggest
+from proctor.spec.suggest import suggest
 
 CHAINED = "+"
 
@@ -20,9 +20,9 @@ def flows_on(words: Sequence[str], *, config: Config) -> list[FlowSpec]:
     """
     flows: list[FlowSpec] = []
     for word in words:
-        chain = [StrategyId(each.strip()) for each in word.split(CHAINED)]
-        for strategy in chain:
-            _refuse_unknown(strategy, config)
+        chain = [RuntimeId(each.strip()) for each in word.split(CHAINED)]
+        for runtime_id in chain:
+            _refuse_unknown(runtime_id, config)
         id_ = FlowId("-or-".join(each.replace("_", "-") for each in chain))
         if id_ in (flow.id for flow in flows):
             raise InputError("usage", f"--on names {word} twice")
@@ -31,15 +31,16 @@ def flows_on(words: Sequence[str], *, config: Config) -> list[FlowSpec]:
     return flows
 
 
-def _refuse_unknown(strategy: StrategyId, config: Config) -> None:
-    known = strategy_ids(config)
-    if strategy not in known:
-        what = f"no runtime is called `{strategy}`" if strategy else "--on holds an empty name"
-        raise InputError("spec.unknown-runtime", what, key="--on", suggestion=suggest(strategy, known, noun="Runtimes"))
+def _refuse_unknown(runtime_id: RuntimeId, config: Config) -> None:
+    known = runtime_ids(config)
+    if runtime_id not in known:
+        what = f"no runtime is called `{runtime_id}`" if runtime_id else "--on holds an empty name"
+        suggestion = suggest(runtime_id, known, noun="Runtimes")
+        raise InputError("spec.unknown-runtime", what, key="--on", suggestion=suggestion)
 
 
-def _can_share(strategy: StrategyId, config: Config) -> bool:
+def _can_share(runtime_id: RuntimeId, config: Config) -> bool:
     try:
-        return runtime_by_id(strategy, config).claims.parallel_sessions
+        return runtime_by_id(runtime_id, config).capabilities.parallel_sessions
     except ProctorError:  # told when the campaign is made ready
         return True

@@ -2,14 +2,22 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Protocol, TypeVar
 
 from proctor.campaign.schedule import ALL, rationed
+from proctor.plan.progress import AttemptEnding, remedy_for, retry_wait
 from proctor.plan.recover import Remedy
-from proctor.plan.standing import Tried, follows, waits
 from proctor.plan.wait import Wait
 
-Keys = Callable[[Tried], tuple[str, ...] | None]
-"""What an attempt counted against, beside the limit for all; None where that cannot be said any more."""
+
+class StartedAttempt(AttemptEnding, Protocol):
+    """An attempt whose start is known."""
+
+    @property
+    def started_at_ms(self) -> int: ...
+
+
+A = TypeVar("A", bound=StartedAttempt)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,20 +29,25 @@ class Window:
     code: str
 
 
-def shut_windows(tried: Sequence[Tried], *, keys: Keys, now_ms: int, longest_ms: int) -> Iterator[Window]:
-    """By what was told last of each key, unless somebody began after that and was served."""
+def shut_windows(
+    tried: Sequence[A], *, keys: Callable[[A], tuple[str, ...] | None], now_ms: int, longest_ms: int
+) -> Iterator[Window]:
+    """Yield the keys that a provider shut until later, unless a later attempt on the key was served.
+
+    `keys` returns the limits that an attempt counted against, or None if that is not known any more.
+    """
     told: dict[str, tuple[Wait, str]] = {}
     for each in tried:
-        if follows(each) is not Remedy.PARK or (wait := waits(each)) is None or (its := keys(each)) is None:
+        if remedy_for(each) is not Remedy.PARK or (wait := retry_wait(each)) is None or (its := keys(each)) is None:
             continue
         key = rationed(each.code, its)
         if key not in told or _order(told[key][0]) < _order(wait):
             told[key] = wait, each.code or Remedy.PARK.value
     for each in tried if told else ():
-        if each.state == "sealed" and follows(each) is Remedy.NONE:
+        if each.state == "sealed" and remedy_for(each) is Remedy.NONE:
             for key in (ALL, *(keys(each) or ())):
                 # One that began before tells of the time before, as in the run that heard it.
-                if key in told and each.claimed_at_ms > told[key][0].since_ms:
+                if key in told and each.started_at_ms > told[key][0].since_ms:
                     del told[key]
     for key, (wait, code) in told.items():
         if (until_ms := wait.ends_at_ms(now_ms, longest_ms=longest_ms)) is not None:

@@ -1,4 +1,4 @@
-"""The config of a place: the nearest proctor.toml upwards, over the user's own."""
+"""Load the config: the nearest proctor.toml in a folder or its parents, and the user's config file."""
 
 from pathlib import Path
 from typing import Final
@@ -7,28 +7,27 @@ from proctor import places
 from proctor.config.model import Config, ConfigFile
 from proctor.config.tree import read_toml
 from proctor.errors import InputError
-from proctor.spec.marked import Marked, decode_tree, read_source
+from proctor.spec.source_file import SourceFile, decode_tree, read_source
 
 PROJECT: Final = "proctor.toml"
 
 
 def load_config(start: Path) -> Config:
-    """What holds for specs in `start`. InputError with file, line and key for all that is wrong with a file."""
+    """Load the config for specs in `start`. Raises InputError with all errors of a file."""
     folder = start.absolute()
     nearest = next((each / PROJECT for each in (folder, *folder.parents) if _is_file(each / PROJECT)), None)
-    own = places.config_file()
-    found = [path for path in (nearest, own) if path is not None and _is_file(path)]
-    return Config(home=found[0] if found else folder / PROJECT, files=tuple(map(_read, found)))
+    paths = [path for path in (nearest, places.config_file()) if path is not None and _is_file(path)]
+    return Config(home=paths[0] if paths else folder / PROJECT, files=tuple(map(_read, paths)))
 
 
 def _is_file(path: Path) -> bool:
     try:
         return path.is_file()
-    except OSError:  # a folder above that may not be entered
+    except OSError:  # a parent folder that is not accessible
         return False
 
 
-def _read(path: Path) -> Marked[ConfigFile]:
+def _read(path: Path) -> SourceFile[ConfigFile]:
     data = read_source(path)
     try:
         text = data.decode()

@@ -1,4 +1,4 @@
-"""What users and projects decide about agents, and which file says so."""
+"""The config: which runtimes may be used, which is the default, and how long evidence is kept."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -8,42 +8,59 @@ from typing import Generic, TypeVar
 import msgspec
 
 from proctor.config.retention import RetentionSettings
-from proctor.ids import StrategyId
-from proctor.spec.marked import Marked
+from proctor.ids import RuntimeId
+from proctor.spec.source_file import SourceFile
 from proctor.spec.struct import Spec
 from proctor.spec.tree import child_path
 
 T = TypeVar("T")
 
 
-class Rollout(StrEnum):
-    """How far a lane is let out. It is decided, not found: a lane may be locked and able."""
+class RolloutState(StrEnum):
+    """How a runtime may be chosen. It does not depend on whether the runtime is installed."""
 
-    LOCKED = "locked"  # nobody may use it
-    INTERNAL = "internal"  # only who names it
-    SELECTABLE = "selectable"  # offered, and only who names it
-    DEFAULT = "default"  # `auto` may choose it
+    LOCKED = "locked"
+    """It cannot be used."""
+
+    INTERNAL = "internal"
+    """It can be used by name, and is not listed as a choice."""
+
+    SELECTABLE = "selectable"
+    """It can be used by name."""
+
+    DEFAULT = "default"
+    """It can be used by name, and `auto` may choose it."""
 
 
-class LaneSettings(Spec, frozen=True, kw_only=True):
-    """`[lanes.<strategy>]`: what is left out is as Proctor has it."""
+class RolloutSettings(Spec, frozen=True, kw_only=True):
+    """`[rollout.<runtime>]`: the rollout of one runtime."""
 
     enabled: bool | None = None
-    rollout: Rollout | None = None
+    """Whether the runtime is enabled. Default: enabled."""
+
+    state: RolloutState | None = None
+    """The rollout state. Default: the built-in state of the runtime."""
 
 
 class ConfigFile(Spec, frozen=True, kw_only=True):
-    """One whole file."""
+    """A whole config file."""
 
-    plugins: list[StrategyId] = msgspec.field(default_factory=list)
-    default_lane: StrategyId | None = None
-    lanes: dict[StrategyId, LaneSettings] = msgspec.field(default_factory=dict)
+    plugins: list[RuntimeId] = msgspec.field(default_factory=list)
+    """Ids of the plugin runtimes that may be loaded. Default: none."""
+
+    default_runtime: RuntimeId | None = None
+    """The runtime that `auto` tries first. Default: the built-in one."""
+
+    rollout: dict[RuntimeId, RolloutSettings] = msgspec.field(default_factory=dict)
+    """The rollout of runtimes, by id. Default: the built-in rollout."""
+
     retention: RetentionSettings = RetentionSettings()
+    """How long evidence is kept. Default: no limit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting(Generic[T]):
-    """A decision and who made it: a file with its line, without the path, which would tell whose machine it was."""
+    """A value and its source: `built in`, or `FILE:LINE` without the folder, which may reveal the user's name."""
 
     value: T
     source: str
@@ -54,61 +71,66 @@ BUILT_IN = "built in"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
-    """The files that were found, the project's before the user's; of two that decide one thing the first is heard.
+    """The config files, the project's before the user's. If both have a setting, the first one wins.
 
-    `home` is where a line is best added.
+    `home` is the file to which new settings should be added; it may not exist.
     """
 
     home: Path
-    files: tuple[Marked[ConfigFile], ...] = ()
+    files: tuple[SourceFile[ConfigFile], ...] = ()
 
     @property
-    def plugins(self) -> list[StrategyId]:
-        """All that are named, once each."""
+    def plugins(self) -> list[RuntimeId]:
+        """The ids of all allowed plugins, without duplicates."""
         return list(dict.fromkeys(name for file in self.files for name in file.value.plugins))
 
-    def names(self, strategy: StrategyId) -> bool:
-        """Whether a plugin may be loaded and run: one file that names it is enough."""
-        return strategy in self.plugins
+    def allows_plugin(self, runtime_id: RuntimeId) -> bool:
+        """Return whether a plugin may be loaded: at least one file lists it."""
+        return runtime_id in self.plugins
 
-    def is_enabled(self, strategy: StrategyId) -> Setting[bool]:
+    def is_enabled(self, runtime_id: RuntimeId) -> Setting[bool]:
+        """Return whether a runtime is enabled."""
         for file in self.files:
-            lane = file.value.lanes.get(strategy, LaneSettings())
-            if lane.enabled is not None:
-                return Setting(value=lane.enabled, source=_source(file, child_path("lanes", strategy) + ".enabled"))
+            settings = file.value.rollout.get(runtime_id, RolloutSettings())
+            if settings.enabled is not None:
+                return Setting(
+                    value=settings.enabled, source=_source(file, child_path("rollout", runtime_id) + ".enabled")
+                )
         return Setting(value=True, source=BUILT_IN)
 
-    def rollout(self, strategy: StrategyId, *, otherwise: Rollout) -> Setting[Rollout]:
+    def rollout_state(self, runtime_id: RuntimeId, *, default: RolloutState) -> Setting[RolloutState]:
+        """Return the rollout state of a runtime."""
         for file in self.files:
-            lane = file.value.lanes.get(strategy, LaneSettings())
-            if lane.rollout is not None:
-                return Setting(value=lane.rollout, source=_source(file, child_path("lanes", strategy) + ".rollout"))
-        return Setting(value=otherwise, source=BUILT_IN)
+            settings = file.value.rollout.get(runtime_id, RolloutSettings())
+            if settings.state is not None:
+                return Setting(value=settings.state, source=_source(file, child_path("rollout", runtime_id) + ".state"))
+        return Setting(value=default, source=BUILT_IN)
 
-    def default_lane(self, *, otherwise: StrategyId) -> Setting[StrategyId]:
+    def default_runtime(self, *, default: RuntimeId) -> Setting[RuntimeId]:
+        """Return the runtime that `auto` tries first."""
         for file in self.files:
-            if file.value.default_lane is not None:
-                return Setting(value=file.value.default_lane, source=_source(file, "default_lane"))
-        return Setting(value=otherwise, source=BUILT_IN)
+            if file.value.default_runtime is not None:
+                return Setting(value=file.value.default_runtime, source=_source(file, "default_runtime"))
+        return Setting(value=default, source=BUILT_IN)
 
     @property
     def retention(self) -> RetentionSettings:
-        """How much is kept, key by key."""
+        """The retention settings; each key is taken from the first file that has it."""
         files = [file.value.retention for file in self.files]
         return RetentionSettings(
             older_than=next((each.older_than for each in files if each.older_than is not None), None),
             larger_than=next((each.larger_than for each in files if each.larger_than is not None), None),
         )
 
-    def invitation(self, strategy: StrategyId) -> str:
-        """Which line lets a plugin run, and in which file."""
+    def plugin_hint(self, runtime_id: RuntimeId) -> str:
+        """Return the instruction that allows a plugin: the line to write, and the file."""
         for file in self.files:
             if file.file == str(self.home) and file.value.plugins:
-                whole = ", ".join(f'"{name}"' for name in (*file.value.plugins, strategy))
-                return f"Make line {file.line_of('plugins')} of {self.home} say `plugins = [{whole}]`."
-        # A table swallows every key behind it, so that only the first line is always right.
-        return f'Write `plugins = ["{strategy}"]` as the first line of {self.home}.'
+                plugins = ", ".join(f'"{name}"' for name in (*file.value.plugins, runtime_id))
+                return f"Change line {file.line_of('plugins')} of {self.home} to `plugins = [{plugins}]`."
+        # In TOML a key after a table header belongs to the table, so only the first line is always correct.
+        return f'Add `plugins = ["{runtime_id}"]` as the first line of {self.home}.'
 
 
-def _source(file: Marked[ConfigFile], key: str) -> str:
+def _source(file: SourceFile[ConfigFile], key: str) -> str:
     return f"{Path(file.file).name}:{file.line_of(key)}"

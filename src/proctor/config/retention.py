@@ -1,4 +1,4 @@
-"""How long and how much is kept, as users write it."""
+"""The retention settings, and the parsers of ages and sizes."""
 
 import re
 from typing import Final
@@ -11,41 +11,45 @@ _SIZE: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?(?:([kKMGT])(i?))?B")
 _POWER: Final = {None: 0, "k": 1, "K": 1, "M": 2, "G": 3, "T": 4}
 
 
-def parse_age_s(written: str) -> int:
-    """As durations of a spec are written, but with days and weeks, and never without a unit.
+def parse_age_s(age: str) -> int:
+    """Parse an age with a unit (s, m, h, d or w). Returns seconds. Raises ValueError if it is invalid.
 
-    >>> [parse_age_s(written) for written in ("90s", "2m", "12 h", "1.5h", "30d", "4w")]
+    >>> [parse_age_s(age) for age in ("90s", "2m", "12 h", "1.5h", "30d", "4w")]
     [90, 120, 43200, 5400, 2592000, 2419200]
     >>> parse_age_s("a while")
     Traceback (most recent call last):
-    ValueError: not an age: write it like 90s, 12h, 30d or 4w
+    ValueError: `a while` is not an age: write it like 90s, 12h, 30d or 4w
     """
-    found = _AGE.fullmatch(written.strip())
-    if found is None:
-        raise ValueError("not an age: write it like 90s, 12h, 30d or 4w")
-    return round(float(found[1]) * _AGE_S[found[2]])
+    match = _AGE.fullmatch(age.strip())
+    if match is None:
+        raise ValueError(f"`{age}` is not an age: write it like 90s, 12h, 30d or 4w")
+    return round(float(match[1]) * _AGE_S[match[2]])
 
 
-def parse_size_bytes(written: str) -> int:
-    """
+def parse_size_bytes(size: str) -> int:
+    """Parse a size with a unit (B, kB, MB, GB, TB, KiB, …). Returns bytes. Raises ValueError if it is invalid.
+
     >>> parse_size_bytes("5GB"), parse_size_bytes("1.5 GiB"), parse_size_bytes("0B")
     (5000000000, 1610612736, 0)
     >>> parse_size_bytes("much")
     Traceback (most recent call last):
-    ValueError: not a size: write it like 5GB, 500MB or 2GiB
+    ValueError: `much` is not a size: write it like 5GB, 500MB or 2GiB
     """
-    found = _SIZE.fullmatch(written.strip())
-    if found is None:
-        raise ValueError("not a size: write it like 5GB, 500MB or 2GiB")
-    scale: int = (1024 if found[3] else 1000) ** _POWER[found[2]]
-    return round(float(found[1]) * scale)
+    match = _SIZE.fullmatch(size.strip())
+    if match is None:
+        raise ValueError(f"`{size}` is not a size: write it like 5GB, 500MB or 2GiB")
+    scale: int = (1024 if match[3] else 1000) ** _POWER[match[2]]
+    return round(float(match[1]) * scale)
 
 
 class RetentionSettings(Spec, frozen=True, kw_only=True):
-    """`[retention]`: what `gc` goes by where it is told nothing else. Nothing is ever removed without it."""
+    """`[retention]`: the defaults of `proctor gc`. Nothing is deleted unless the user runs that command."""
 
     older_than: str | None = None
+    """Age above which evidence is deleted, such as `30d`. Default: no limit."""
+
     larger_than: str | None = None
+    """Total size above which the oldest evidence is deleted, such as `5GB`. Default: no limit."""
 
     def __post_init__(self) -> None:
         if self.older_than is not None:

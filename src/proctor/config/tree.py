@@ -1,4 +1,4 @@
-"""TOML text as a tree of values that know their lines, as well as lines can be known of it."""
+"""Parse TOML into a tree of values with line numbers. The line numbers are approximate."""
 
 import re
 import tomllib
@@ -17,22 +17,22 @@ _AT_LINE: Final = re.compile(r" ?\(at (?:line (?P<line>[0-9]+), column [0-9]+|en
 
 
 def read_toml(text: str, *, file: str) -> Node:
-    """The document. InputError with the line where it is none."""
+    """Parse TOML. Raises InputError with the line if it is invalid."""
     try:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        # The message alone has the place, in every Python that we support.
+        # In all supported versions of Python only the message contains the line.
         at = _AT_LINE.search(str(error))
         line = int(at["line"]) if at and at["line"] else len(text.splitlines())
         raise InputError("config.syntax", _AT_LINE.sub("", str(error)), file=file, line=line) from error
     except RecursionError:
-        raise InputError("config.syntax", "nested too deeply", file=file) from None
+        raise InputError("config.syntax", "the file is nested too deeply", file=file) from None
     return _node(document, (), 1, _lines(text), file=file)
 
 
 def _lines(text: str) -> dict[Path, int]:
-    """Where each key is first written. A multi-line string that looks like TOML can lead astray, but only to a line."""
-    found: dict[Path, int] = {}
+    """Return the line of each key's first occurrence. TOML inside a multi-line string can make it wrong."""
+    lines: dict[Path, int] = {}
     table: Path = ()
     for number, line in enumerate(text.splitlines(), start=1):
         if header := _HEADER.match(line):
@@ -43,14 +43,15 @@ def _lines(text: str) -> dict[Path, int]:
         else:
             continue
         for end in range(1, len(path) + 1):
-            found.setdefault(path[:end], number)
-    return found
+            lines.setdefault(path[:end], number)
+    return lines
 
 
 def _names(key: str) -> Path:
-    """
-    >>> _names('lanes . "a.b"')
-    ('lanes', 'a.b')
+    """Split a dotted key.
+
+    >>> _names('rollout . "a.b"')
+    ('rollout', 'a.b')
     """
     names: list[str] = []
     inner: Any = tomllib.loads(f"{key} = 0")
@@ -63,7 +64,7 @@ def _names(key: str) -> Path:
 def _node(value: Any, path: Path, line: int, lines: dict[Path, int], *, file: str) -> Node:
     line = lines.get(path, line)
     if len(path) > MAX_DEPTH:
-        raise InputError("config.syntax", "nested too deeply", file=file, line=line)
+        raise InputError("config.syntax", "the file is nested too deeply", file=file, line=line)
     match value:
         case dict():
             return Node(

@@ -1,4 +1,4 @@
-"""Programs that lie inside an installed wheel, found without importing it."""
+"""Locate program files inside installed wheels without importing them."""
 
 import importlib.util
 from pathlib import Path
@@ -7,7 +7,7 @@ CODEX_WHEEL = "codex_cli_bin"
 
 
 def bundled_file(package: str, name: str) -> Path | None:
-    """A file of an installed package, or None where there is none."""
+    """Return the path of a file in an installed package, or None if either does not exist."""
     spec = importlib.util.find_spec(package)
     if spec is None or not spec.submodule_search_locations:
         return None
@@ -16,5 +16,5 @@ def bundled_file(package: str, name: str) -> Path | None:
 
 
 def bundled_bwrap() -> Path | None:
-    """The static bubblewrap that the Codex wheel carries: it holds any agent, not Codex alone."""
+    """Return the static bubblewrap binary in the Codex wheel, or None. It can contain any agent, not only Codex."""
     return bundled_file(CODEX_WHEEL, "codex-resources/bwrap")

@@ -1,4 +1,7 @@
-"""A cgroup v2 around each agent, all of one Proctor's below one, which a guard ends when that Proctor is gone."""
+"""Cgroups (v2) that contain agents: one per agent, all below one parent per Proctor process.
+
+A guard process kills everything in the parent cgroup when its Proctor process ends for any reason.
+"""
 
 import os
 import secrets
@@ -7,12 +10,12 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-from proctor.contain.identity import Identity, identify
+from proctor.contain.identity import ProcessIdentity, identify
 from proctor.errors import MachineError
 
 SHELL: Final = "/bin/sh"
 
-# It waits at a pipe whose other end only we hold, for the kernel closes that however we end.
+# The guard blocks on a pipe. Only Proctor holds the write end, and the kernel closes it however Proctor ends.
 _GUARD: Final = """
 trap '' INT TERM HUP
 read -r _
@@ -27,7 +30,10 @@ done
 
 @cache
 def our_cgroup() -> Path:
-    """A name for the cgroup of this process's agents, below the one we are in. OSError where there is no cgroup v2."""
+    """Return the path of the parent cgroup for this process's agents, below the cgroup that this process is in.
+
+    The cgroup itself is created by `make`. Raises OSError if no cgroup v2 hierarchy is mounted.
+    """
     lines = Path("/proc/self/cgroup").read_text().splitlines()
     mounts = [line.partition(" - ") for line in Path("/proc/self/mountinfo").read_text().splitlines()]
     own = next((line[3:].lstrip("/") for line in lines if line.startswith("0::")), None)
@@ -39,18 +45,21 @@ def our_cgroup() -> Path:
 
 
 def make(cgroup: Path) -> None:
-    """The cgroup of one agent, below one that is made and guarded with the first."""
+    """Create the cgroup of one agent. The first call also creates the parent cgroup and starts its guard.
+
+    Raises MachineError if the kernel refuses.
+    """
     try:
         with suppress(FileExistsError):
             cgroup.parent.mkdir()
             _guard(cgroup.parent)
         cgroup.mkdir()
     except OSError as error:
-        raise MachineError("machine.spawn-failed", f"{cgroup} cannot be made: {error.strerror}") from error
+        raise MachineError("machine.spawn-failed", f"cannot create the cgroup {cgroup}: {error.strerror}") from error
 
 
-def members(cgroup: Path) -> list[Identity]:
-    """Who is in it now; nobody in one that is gone. A zombie is in none."""
+def members(cgroup: Path) -> list[ProcessIdentity]:
+    """Return the processes in a cgroup now, without zombies. A cgroup that does not exist has no members."""
     try:
         pids = (cgroup / "cgroup.procs").read_text().split()
     except OSError:
@@ -59,13 +68,13 @@ def members(cgroup: Path) -> list[Identity]:
 
 
 def kill(cgroup: Path) -> None:
-    """SIGKILL for all in it, those included that fork at this moment."""
+    """Send SIGKILL to every process in a cgroup, including children forked while this runs."""
     with suppress(OSError):
         (cgroup / "cgroup.kill").write_text("1")
 
 
 def remove(cgroup: Path, *, with_parent: bool = False) -> None:
-    """For one that nobody is in; another's stays."""
+    """Remove an empty cgroup, and with `with_parent` also its parent. One that still has members is left in place."""
     for each in (cgroup, *((cgroup.parent,) if with_parent else ())):
         with suppress(OSError):
             each.rmdir()
@@ -73,7 +82,8 @@ def remove(cgroup: Path, *, with_parent: bool = False) -> None:
 
 def _guard(cgroup: Path) -> None:
     read_end, _write_end = os.pipe()
-    # Never closed and never waited for: its life is ours. Not by Popen, which warns of that.
+    # The write end is never closed and the guard never waited for: both last as long as this process. Popen would
+    # warn about a child that is not waited for.
     try:
         os.posix_spawn(
             SHELL,

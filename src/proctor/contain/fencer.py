@@ -1,7 +1,7 @@
-"""A program in a new mount namespace that raises fences and becomes another: where there is unshare but no bwrap.
+"""Standalone program that sets up fences as mounts and then executes another program, for machines without bwrap.
 
-`fencer.py NETWORK CWD [FENCE PATH]... -- PROGRAM WORD...`, with the words of `fences.py`. It is run by its path and
-imports nothing of ours.
+Usage, inside the new mount namespace that unshare made: `fencer.py NETWORK CWD [FENCE PATH]... -- PROGRAM ARGUMENT...`.
+NETWORK and FENCE are values of `Network` and `Fence`. The file is run by path and imports nothing from Proctor.
 """
 
 import ctypes
@@ -23,24 +23,24 @@ _DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-def main(words: list[str]) -> None:
-    end = words.index("--")
-    network, cwd, rules, argv = words[0], words[1], words[2:end], words[end + 1 :]
+def main(arguments: list[str]) -> None:
+    end = arguments.index("--")
+    network, cwd, rules, argv = arguments[0], arguments[1], arguments[2:end], arguments[end + 1 :]
     if network == "none":
         raise_loopback()
     raise_fences(list(zip(rules[::2], rules[1::2], strict=True)))
     drop_capabilities()
-    # What it was started in lies outside now.
+    # The inherited working directory refers to the file system before the mounts.
     os.chdir(cwd)
     for number in (signal.SIGPIPE, signal.SIGXFSZ):
-        # An interpreter ignores these two, and what it executes would too.
+        # Python ignores these two signals, and an executed program would inherit that.
         signal.signal(number, signal.SIG_DFL)
     os.execv(argv[0], argv)  # noqa: S606
 
 
 def raise_fences(rules: list[tuple[str, str]]) -> None:
-    # Held before anything is hidden: a bind takes what a descriptor means, also when its path leads elsewhere by then.
-    held = {path: os.open(path, os.O_PATH) for fence, path in rules if fence != "hidden"}
+    # Opened before anything is hidden: a bind mount from a descriptor still works after its path has been covered.
+    sources = {path: os.open(path, os.O_PATH) for fence, path in rules if fence != "hidden"}
     devices = {path: os.open(path, os.O_PATH) for name in _DEVICES if os.path.exists(path := f"/dev/{name}")}  # noqa: PTH110
     set_read_only("/", is_read_only=True)
     hide("/dev")
@@ -53,9 +53,9 @@ def raise_fences(rules: list[tuple[str, str]]) -> None:
         if fence == "hidden":
             hide(path)
         else:
-            bind(held[path], path)
+            bind(sources[path], path)
             set_read_only(path, is_read_only=fence == "read-only")
-    for descriptor in (*held.values(), *devices.values()):
+    for descriptor in (*sources.values(), *devices.values()):
         os.close(descriptor)
 
 
@@ -74,14 +74,14 @@ def bind(descriptor: int, path: str) -> None:
 
 def set_read_only(path: str, *, is_read_only: bool) -> None:
     attributes = (ctypes.c_uint64 * 4)(*((_READ_ONLY, 0) if is_read_only else (0, _READ_ONLY)), 0, 0)
-    place = ctypes.c_char_p(os.fsencode(path))
+    mount_point = ctypes.c_char_p(os.fsencode(path))
     size = ctypes.c_size_t(ctypes.sizeof(attributes))
-    done = _libc.syscall(_SYS_MOUNT_SETATTR, _AT_FDCWD, place, _AT_RECURSIVE, ctypes.byref(attributes), size)
-    check(done, path)
+    result = _libc.syscall(_SYS_MOUNT_SETATTR, _AT_FDCWD, mount_point, _AT_RECURSIVE, ctypes.byref(attributes), size)
+    check(result, path)
 
 
 def raise_loopback() -> None:
-    # Imported here for a shorter start without, and before fences hide where they lie.
+    # Imported only when needed, for a shorter start, and before the fences can hide these modules.
     import fcntl
     import socket
     import struct
@@ -93,20 +93,20 @@ def raise_loopback() -> None:
 
 
 def drop_capabilities() -> None:
-    """With one of them left, the agent could undo every fence."""
+    """Drop all capabilities for good. A program that kept one of them could undo every fence."""
     number = 0
     while _libc.prctl(_PR_CAPBSET_DROP, number, 0, 0, 0) == 0:
         number += 1
     _libc.prctl(_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)
     check(_libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "no_new_privs")
-    header, nothing = (ctypes.c_uint32 * 2)(_CAPABILITIES_V3, 0), (ctypes.c_uint32 * 6)()
-    check(_libc.capset(header, nothing), "capabilities")
+    header, empty_sets = (ctypes.c_uint32 * 2)(_CAPABILITIES_V3, 0), (ctypes.c_uint32 * 6)()
+    check(_libc.capset(header, empty_sets), "capabilities")
 
 
-def check(result: int, what: str) -> None:
+def check(result: int, subject: str) -> None:
     if result != 0:
         number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number), what)
+        raise OSError(number, os.strerror(number), subject)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What of the machine a process sees: a read-only root with exceptions, each a path and what becomes of it."""
+"""Fences: what a process may read, write and reach. The root is read-only, with exceptions per path."""
 
 import os
 import pwd
@@ -15,22 +15,27 @@ from proctor import places
 from proctor.contain.installed import installed
 from proctor.spec.model import Network
 
-# /run holds the sockets of services: with the network gone, docker.sock would still take orders.
+# /run holds the sockets of services: docker.sock, for example, would accept commands even without a network.
 _SHARED: Final = ("/tmp", "/var/tmp", "/run")  # noqa: S108
-_LOOKING: Final = Lock()
+_SEARCH_LOCK: Final = Lock()
 
 
 class Fence(StrEnum):
-    """What becomes of a path and all below it."""
+    """Access to a path and everything below it."""
 
     WRITABLE = "writable"
-    HIDDEN = "hidden"  # an empty folder of the process's own lies over it
+    HIDDEN = "hidden"
+    """An empty temporary file system, private to the process, is mounted over the path."""
     READ_ONLY = "read-only"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fences:
-    """The root is read-only but for these paths, which exist. The deepest wins; of equals the first named here."""
+    """Exceptions to a read-only root. Every path must exist.
+
+    The rule for the deepest enclosing path applies. If a path is listed more than once, writable wins over hidden, and
+    hidden over read-only.
+    """
 
     writable: tuple[Path, ...] = ()
     hidden: tuple[Path, ...] = ()
@@ -38,28 +43,30 @@ class Fences:
     network: Network = Network.NONE
 
     def rules(self) -> list[tuple[Path, Fence]]:
-        """Those that change something, a path before what lies below it.
+        """Return the rules that change the access of their path, each parent path before the paths below it.
 
         >>> home = Path("/home/ada")
         >>> fences = Fences(writable=(home / "w",), hidden=(home, home / ".ssh"), read_only=(Path("/usr"),))
         >>> [(str(path), fence.value) for path, fence in fences.rules()]
         [('/home/ada', 'hidden'), ('/home/ada/w', 'writable')]
         """
-        fates = {
+        fences = {
             **dict.fromkeys(self.read_only, Fence.READ_ONLY),
             **dict.fromkeys(self.hidden, Fence.HIDDEN),
             **dict.fromkeys(self.writable, Fence.WRITABLE),
         }
-        named = {str(path): fate for path, fate in fates.items()}
-        return [(path, fate) for path, fate in sorted(fates.items()) if fate is not _fate_above(str(path), named)]
+        by_path = {str(path): fence for path, fence in fences.items()}
+        return [
+            (path, fence) for path, fence in sorted(fences.items()) if fence is not _fence_above(str(path), by_path)
+        ]
 
 
-def _fate_above(path: str, fates: Mapping[str, Fence]) -> Fence:
-    # By strings: Path.parents makes an object for each folder on the way, at every spawn.
+def _fence_above(path: str, fences: Mapping[str, Fence]) -> Fence:
+    # Strings, because this runs at every spawn and Path.parents makes an object for each parent folder.
     while path != "/":
         path = path.rpartition("/")[0] or "/"
-        if path in fates:
-            return fates[path]
+        if path in fences:
+            return fences[path]
     return Fence.READ_ONLY
 
 
@@ -71,52 +78,56 @@ def fence_in(
     search_path: str = "",
     program: str = "",
 ) -> Fences:
-    """Fences around a process that works in `writable`, for as long as these paths stay as they are.
+    """Return the fences around a process that may write only in `writable`. They describe these paths as they are now.
 
-    Hidden are the user's home, the folders everybody shares, our own, and those given. What is installed there for the
-    search path, or for a program that is named by its path, stays readable.
+    The user's home, the shared folders such as /tmp, Proctor's own cache and state folders, and the paths in `hidden`
+    are hidden. Installations inside a hidden folder stay readable if `search_path` or `program` (an absolute path)
+    needs them.
     """
-    hides = _real((*_homes(), *map(Path, _SHARED), places.cache_dir(), places.state_dir(), *hidden))
-    tops = frozenset(path for path in hides if hides.isdisjoint(path.parents))
-    # One at a time: sessions that begin together in threads would each look through the whole search path.
-    with _LOOKING:
-        needed = _needed(tops, search_path=search_path, program=program)
+    hidden_paths = _resolve_existing((*_homes(), *map(Path, _SHARED), places.cache_dir(), places.state_dir(), *hidden))
+    tops = frozenset(path for path in hidden_paths if hidden_paths.isdisjoint(path.parents))
+    # The lock lets threads that start sessions together share one scan of the search path through the cache.
+    with _SEARCH_LOCK:
+        needed = _needed_paths(tops, search_path=search_path, program=program)
     if network is Network.HOST:
-        needed += _lost({os.path.realpath("/etc/resolv.conf")}, tops)
+        needed += _locate_hidden({os.path.realpath("/etc/resolv.conf")}, tops)
     return Fences(
-        writable=tuple(sorted(_real(writable))),
-        hidden=tuple(sorted(hides)),
+        writable=tuple(sorted(_resolve_existing(writable))),
+        hidden=tuple(sorted(hidden_paths)),
         read_only=tuple(path for path in needed if path.exists()),
         network=network,
     )
 
 
 def _homes() -> list[Path]:
-    """By the environment and by the user database: a program may ask either."""
-    homes = [os.path.expanduser("~")]  # noqa: PTH111  Path.home() raises where there is none
+    """Return the home folder from the environment and from the user database: a program may use either."""
+    homes = [os.path.expanduser("~")]  # noqa: PTH111  Path.home() raises if there is no home
     with suppress(KeyError):
         homes.append(pwd.getpwuid(os.getuid()).pw_dir)
     return [Path(home) for home in homes if home.startswith("/")]
 
 
-def _real(paths: Iterable[Path]) -> set[Path]:
-    """Those that exist, without links on the way. The root is left out: it can be neither hidden nor opened whole."""
+def _resolve_existing(paths: Iterable[Path]) -> set[Path]:
+    """Return the paths that exist, with links resolved. The root is left out: it cannot be hidden or made writable."""
     return {path.resolve() for path in paths if path.exists()} - {Path("/")}
 
 
 @lru_cache(maxsize=64)
-def _needed(hides: frozenset[Path], *, search_path: str, program: str) -> tuple[Path, ...]:
-    return _lost(installed(search_path, program=program), hides)
+def _needed_paths(hidden: frozenset[Path], *, search_path: str, program: str) -> tuple[Path, ...]:
+    return _locate_hidden(installed(search_path, program=program), hidden)
 
 
-def _lost(paths: Collection[str], hides: Collection[Path]) -> tuple[Path, ...]:
-    """Which of these would be hidden, and where they stand then: visible links are followed, hidden ones are gone."""
-    below = tuple(f"{place}/" for place in hides)
-    found = set()
+def _locate_hidden(paths: Collection[str], hidden: Collection[Path]) -> tuple[Path, ...]:
+    """Return where those of `paths` that would be hidden must be mounted.
+
+    Links that stay visible are resolved. Links inside a hidden folder no longer exist and are not resolved.
+    """
+    below = tuple(f"{folder}/" for folder in hidden)
+    mount_points = set()
     for path in paths:
         if path.startswith(below) or os.path.realpath(path).startswith(below):
             here = Path("/")
             for part in Path(path).parts[1:]:
                 here = here / part if str(here / part).startswith(below) else (here / part).resolve()
-            found.add(here)
-    return tuple(sorted(found))
+            mount_points.add(here)
+    return tuple(sorted(mount_points))

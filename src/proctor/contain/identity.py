@@ -1,6 +1,6 @@
-"""Which process is meant: a pid is used again, a pid with its start time and boot is not."""
+"""Identify processes without confusion by pid reuse: a pid with its start time and boot id is unique."""
 
-# ruff: noqa: PTH115  every spawn looks at /proc a dozen times, and pathlib costs several times the kernel's work
+# ruff: noqa: PTH115  every spawn reads /proc a dozen times, and pathlib costs several times the kernel's work
 import os
 import signal
 from collections.abc import Callable, Collection, Iterator
@@ -15,13 +15,17 @@ import msgspec
 MARKER_VARIABLE = "PROCTOR_SPAWN"
 
 
-class Identity(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """One process and no other. `exe` is what it ran when it was looked at; an exec changes it, the rest stays."""
+class ProcessIdentity(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """Exactly one process on this machine."""
 
     boot_id: str
+    """The kernel's boot id (/proc/sys/kernel/random/boot_id) when the process was seen."""
     pid: int
+    """The process id as the host sees it, outside any pid namespace."""
     start_ticks: int
+    """When the process started, in clock ticks since boot (field 22 of proc_pid_stat(5))."""
     exe: str | None = None
+    """The path of the executable when the process was seen; None if it could not be read. An exec changes it."""
 
 
 @cache
@@ -29,8 +33,8 @@ def boot_id() -> str:
     return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 
-def identify(pid: int) -> Identity | None:
-    """Who has this pid now, a zombie included."""
+def identify(pid: int) -> ProcessIdentity | None:
+    """Return the identity of the process that has this pid now, or None. A zombie has one too."""
     stat = _read_stat(pid)
     if stat is None:
         return None
@@ -38,11 +42,11 @@ def identify(pid: int) -> Identity | None:
         exe = os.readlink(f"/proc/{pid}/exe")
     except OSError:
         exe = None
-    return Identity(boot_id=boot_id(), pid=pid, start_ticks=stat.start_ticks, exe=exe)
+    return ProcessIdentity(boot_id=boot_id(), pid=pid, start_ticks=stat.start_ticks, exe=exe)
 
 
-def is_alive(identity: Identity) -> bool:
-    """A zombie is not alive: nothing but its parent can remove it, and it does nothing."""
+def is_alive(identity: ProcessIdentity) -> bool:
+    """Return whether the process still runs. A zombie does not: only its parent can remove it."""
     stat = _read_stat(identity.pid)
     return (
         stat is not None
@@ -53,13 +57,13 @@ def is_alive(identity: Identity) -> bool:
     )
 
 
-def pin(identity: Identity) -> int | None:
-    """A pidfd that means exactly this process, for the caller to close; none if it is gone."""
+def pin(identity: ProcessIdentity) -> int | None:
+    """Return a pidfd of exactly this process, which the caller must close, or None if the process has ended."""
     try:
         pidfd = os.pidfd_open(identity.pid)
     except ProcessLookupError:
         return None
-    # Checked after the open: if the pid had been given to another before it, the start time tells.
+    # Checked after the open: if the pid was reused before it, the start time differs.
     if is_alive(identity):
         return pidfd
     os.close(pidfd)
@@ -67,44 +71,44 @@ def pin(identity: Identity) -> int | None:
 
 
 def send_signal(pidfd: int, signum: signal.Signals) -> None:
-    """A process that is gone already is no error."""
+    """Send a signal through a pidfd. Does nothing if the process has already ended."""
     with suppress(ProcessLookupError):
         signal.pidfd_send_signal(pidfd, signum)
 
 
 def children(pid: int) -> list[int]:
-    """Direct children. A snapshot: what forks meanwhile may be missing."""
-    found: list[int] = []
+    """Return the pids of the direct children now. Children forked during the call may be missing."""
+    pids: list[int] = []
     with suppress(OSError), os.scandir(f"/proc/{pid}/task") as threads:
-        # The kernel keeps the list by the thread that forked.
+        # The kernel lists children per thread that forked them.
         for thread in threads:
-            found += map(int, _read_proc(f"{thread.path}/children").split())
-    return found
+            pids += map(int, _read_proc(f"{thread.path}/children").split())
+    return pids
 
 
 def descendants(pid: int) -> Iterator[int]:
-    """Children, then their children, and so on."""
+    """Yield the pids of all descendants, generation by generation."""
     generation = [pid]
     while generation := [child for parent in generation for child in children(parent)]:
         yield from generation
 
 
-def find_agent(wrapper_pid: int, *, is_wrapper: Callable[[bytes], bool]) -> Identity | None:
-    """The nearest process from the wrapper downwards whose command line is not a wrapper's. None until there is one."""
+def find_agent(wrapper_pid: int, *, is_wrapper: Callable[[bytes], bool]) -> ProcessIdentity | None:
+    """Return the first process, from the wrapper downwards, whose command line is not a wrapper's, or None so far."""
     for pid in chain((wrapper_pid,), descendants(wrapper_pid)):
         try:
             line = _read_proc(f"/proc/{pid}/cmdline")
         except OSError:
             continue
-        # A zombie has none, and neither has one that is just being executed.
+        # The command line is empty for a zombie and during an exec.
         if line and not is_wrapper(line):
             return identify(pid)
     return None
 
 
-def find_marked(markers: Collection[str]) -> Iterator[tuple[str, Identity]]:
-    """Every live process but ourselves whose environment carries one of the markers."""
-    wanted = {f"{MARKER_VARIABLE}={marker}".encode(): marker for marker in markers}
+def find_marked(markers: Collection[str]) -> Iterator[tuple[str, ProcessIdentity]]:
+    """Yield every other process whose environment contains one of the markers, with that marker."""
+    by_variable = {f"{MARKER_VARIABLE}={marker}".encode(): marker for marker in markers}
     with os.scandir("/proc") as entries:
         pids = [int(entry.name) for entry in entries if entry.name.isdigit()]
     for pid in pids:
@@ -114,9 +118,9 @@ def find_marked(markers: Collection[str]) -> Iterator[tuple[str, Identity]]:
             environment = _read_proc(f"/proc/{pid}/environ")
         except OSError:
             continue
-        for variable in wanted.keys() & environment.split(b"\0"):
+        for variable in by_variable.keys() & environment.split(b"\0"):
             if (identity := identify(pid)) is not None:
-                yield wanted[variable], identity
+                yield by_variable[variable], identity
 
 
 class _Stat(NamedTuple):
@@ -126,12 +130,12 @@ class _Stat(NamedTuple):
 
 
 def _read_stat(pid: int) -> _Stat | None:
-    """Fields 3, 20 and 22 of proc_pid_stat(5)."""
+    """Read fields 3, 20 and 22 of proc_pid_stat(5)."""
     try:
         stat = _read_proc(f"/proc/{pid}/stat")
     except OSError:
         return None
-    # The name in field 2 may itself hold spaces and parentheses.
+    # The name in field 2 may contain spaces and parentheses.
     fields = stat.rpartition(b")")[2].split()
     return _Stat(state=fields[0].decode(), threads=int(fields[17]), start_ticks=int(fields[19]))
 

@@ -1,40 +1,41 @@
-"""What programs on a search path need beside themselves, found by where they lie and where their links lead."""
+"""Find the files and folders that the programs on a search path need at run time, by following links."""
 
 # ruff: noqa: PTH118, PTH119, PTH120  hundreds of links are followed, and pathlib costs several times the kernel's work
 import os
 from typing import Final
 
-_PROGRAMS: Final = ("bin", "sbin", "shims")
-# What an installation keeps beside its programs. Not `share`, `etc` or the folder as a whole: below a home those hold
-# key rings, histories and tokens.
-_BESIDE: Final = ("lib", "lib64", "libexec", "versions", "version", "pyvenv.cfg")
+_PROGRAM_FOLDERS: Final = ("bin", "sbin", "shims")
+# Siblings of a program folder that its programs need. Not `share`, `etc` or the whole parent folder: below a home
+# those hold key rings, histories and tokens.
+_SIBLINGS: Final = ("lib", "lib64", "libexec", "versions", "version", "pyvenv.cfg")
 
 
 def installed(search_path: str, *, program: str = "") -> frozenset[str]:
-    """The folders of the path, what was installed with them, and the same for every place that their links lead to.
+    """Return the folders of a search path, their installed siblings such as `lib`, and the same for all link targets.
 
-    A virtual environment's python is a link into another installation, a shim a script that looks beside itself.
-    Where a link, or the `program`, leads to a folder that is not one of programs, only the file counts.
+    Links matter because the python of a virtual environment is a link into another installation. Siblings matter
+    because a shim is a script that looks for files next to its own folder. If a link or `program` leads to a file
+    outside a program folder such as `bin`, only that file is included.
     """
-    found: set[str] = set()
+    paths: set[str] = set()
     folders = [entry for entry in search_path.split(os.pathsep) if entry.startswith("/")]
     files = [program, os.path.realpath(program)] if program.startswith("/") else []
     while folders or files:
         if files:
             file = files.pop()
             folder = os.path.dirname(file)
-            if os.path.basename(folder) not in _PROGRAMS:
-                found.add(file)
+            if os.path.basename(folder) not in _PROGRAM_FOLDERS:
+                paths.add(file)
                 continue
         else:
             folder = folders.pop()
-        if folder not in found:
-            found.add(folder)
+        if folder not in paths:
+            paths.add(folder)
             folders.append(os.path.realpath(folder))
             files += _link_targets(folder)
-            if os.path.basename(folder) in _PROGRAMS:
-                found.update(os.path.join(os.path.dirname(folder), name) for name in _BESIDE)
-    return frozenset(found)
+            if os.path.basename(folder) in _PROGRAM_FOLDERS:
+                paths.update(os.path.join(os.path.dirname(folder), name) for name in _SIBLINGS)
+    return frozenset(paths)
 
 
 def _link_targets(folder: str) -> list[str]:

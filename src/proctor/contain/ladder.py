@@ -1,4 +1,8 @@
-"""What this machine can hold a process tree with, tried rather than guessed."""
+"""The containment ladder: test which ways to contain a process tree work on this machine and choose the best.
+
+Rungs, best first: 1 is a pid namespace (bwrap or unshare), which can also be fenced; 2 is a delegated cgroup; 3 is a
+warden process. Each way (`Variant`) is tested by running it.
+"""
 
 import os
 import shutil
@@ -21,7 +25,7 @@ _TRIAL_S = 5.0
 
 
 class Variant(StrEnum):
-    """Ways to hold a process tree, the best first."""
+    """Ways to contain a process tree, best first."""
 
     BWRAP = "bwrap"
     BUNDLED_BWRAP = "bundled-bwrap"
@@ -39,21 +43,21 @@ _CATCHES = {
         "kill -9 of Proctor: the kernel ends the whole tree",
         "files and network of probes: they write to their own copy only, and see neither your home nor the network",
     ),
-    2: (_ALL, "kill -9 of Proctor: a guard ends the whole tree, and the next Proctor does if that was killed too"),
+    2: (_ALL, "kill -9 of Proctor: a guard ends the whole tree; if the guard was killed too, the next Proctor does"),
     3: (f"{_ALL}, while the warden lives", "kill -9 of Proctor: the warden ends the whole tree"),
 }
 _OUTSIDE = "work handed to a daemon outside the tree (docker, systemd-run, at) escapes"
 _AGENTS_FILES = "files and network of agents are not contained by this"
-_NO_FILES = "files and network are not contained: a probe can not be run unless it says `contain: none`"
-_INEXACT = "exit code 128+n and death by signal n look alike"
+_NO_FILES = "files and network are not contained: a probe cannot run unless its spec sets `contain: none`"
+_INEXACT = "exit code 128+n cannot be distinguished from death by signal n"
 _MISSES = {
     Variant.BWRAP: (_OUTSIDE, _AGENTS_FILES, _INEXACT),
     Variant.BUNDLED_BWRAP: (_OUTSIDE, _AGENTS_FILES, _INEXACT, "the agent starts with SIGPIPE ignored"),
     Variant.UNSHARE: (
         _OUTSIDE,
         _AGENTS_FILES,
-        "the cause of death by SIGKILL is lost: it looks like exit code 1",
-        "the agent is process 1 of its namespace: a SIGTERM it does not handle is ignored, orphans are not collected",
+        "death by SIGKILL cannot be distinguished from exit code 1",
+        "the agent is process 1 of its namespace: a SIGTERM it does not handle is ignored, and orphans stay zombies",
     ),
     Variant.CGROUP: (
         _OUTSIDE,
@@ -62,7 +66,7 @@ _MISSES = {
     ),
     Variant.WARDEN: (
         _OUTSIDE,
-        "kill -9 of the warden: a descendant in its own session and with an emptied environment lives on",
+        "kill -9 of the warden: a descendant in its own session with an empty environment keeps running",
         _NO_FILES,
         _INEXACT,
     ),
@@ -70,13 +74,15 @@ _MISSES = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
-    """What came of trying one way: the tools it takes, or why it cannot be had."""
+class FeatureTest:
+    """The result of testing one way to contain a process tree."""
 
     variant: Variant
-    is_found: bool
+    is_available: bool
     why: str
+    """What the test showed: why the variant works or does not work here."""
     tools: tuple[str, ...] = ()
+    """The programs the variant needs, the outermost first. For a cgroup: the shell and the parent cgroup's path."""
 
     @property
     def rung(self) -> int:
@@ -85,12 +91,15 @@ class Finding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Containment:
-    """The way chosen, and what it cannot do."""
+    """The chosen way to contain process trees."""
 
     variant: Variant
     tools: tuple[str, ...]
+    """The programs it needs, as in `FeatureTest.tools`."""
     catches: tuple[str, ...]
+    """What it contains, one phrase each."""
     misses: tuple[str, ...]
+    """What it does not contain or cannot distinguish, one phrase each."""
 
     @property
     def rung(self) -> int:
@@ -114,19 +123,27 @@ class Containment:
         )
 
 
-def survey(*, search_path: str | None = None, bundled_bwrap: Path | None = None) -> tuple[Finding, ...]:
-    """Try every way once in the life of this process. `search_path` stands in for PATH."""
+def survey(*, search_path: str | None = None, bundled_bwrap: Path | None = None) -> tuple[FeatureTest, ...]:
+    """Test every way to contain a process tree, at most once per process and arguments.
+
+    `search_path` replaces the PATH of the environment.
+    """
     return _survey(os.environ.get("PATH", os.defpath) if search_path is None else search_path, bundled_bwrap)
 
 
-def choose(findings: Iterable[Finding]) -> Containment:
-    """The best way found, or the one that PROCTOR_CONTAINMENT names."""
+def choose(findings: Iterable[FeatureTest]) -> Containment:
+    """Return the best way that works, or the one that PROCTOR_CONTAINMENT names.
+
+    Raises InputError if PROCTOR_CONTAINMENT is not a variant, and MachineError if the variant it names, or every
+    variant, does not work here.
+    """
     findings = tuple(findings)
     forced = os.environ.get(FORCE_VARIABLE)
     if forced and forced not in list(Variant):
-        raise InputError("usage", f"{FORCE_VARIABLE}={forced} is unknown", suggestion=", ".join(Variant))
+        known = f"Known variants: {', '.join(Variant)}."
+        raise InputError("usage", f"{FORCE_VARIABLE}: unknown containment variant `{forced}`", suggestion=known)
     for finding in sorted(findings, key=lambda each: list(Variant).index(each.variant)):
-        if finding.is_found and finding.variant.value == (forced or finding.variant.value):
+        if finding.is_available and finding.variant.value == (forced or finding.variant.value):
             return Containment(
                 variant=finding.variant,
                 tools=finding.tools,
@@ -134,42 +151,42 @@ def choose(findings: Iterable[Finding]) -> Containment:
                 misses=_MISSES[finding.variant],
             )
     if forced:
-        reasons = [each.why for each in findings if each.variant == forced] or ["it was not looked for"]
-        raise MachineError("machine.no-containment", f"{FORCE_VARIABLE} asks for {forced}: {reasons[0]}")
-    tried = "; ".join(f"{each.variant}: {each.why}" for each in findings)
-    raise MachineError("machine.no-containment", f"nothing here can hold a process tree ({tried})")
+        reasons = [each.why for each in findings if each.variant == forced] or ["it was not tested"]
+        raise MachineError("machine.no-containment", f"{FORCE_VARIABLE}={forced} does not work here: {reasons[0]}")
+    reasons = [f"{each.variant}: {each.why}" for each in findings]
+    raise MachineError("machine.no-containment", f"no way to contain a process tree works here ({'; '.join(reasons)})")
 
 
 @cache
-def _survey(search_path: str, bundled_bwrap: Path | None) -> tuple[Finding, ...]:
-    return tuple(_try_all(search_path, bundled_bwrap))
+def _survey(search_path: str, bundled_bwrap: Path | None) -> tuple[FeatureTest, ...]:
+    return tuple(_test_all(search_path, bundled_bwrap))
 
 
-def _try_all(search_path: str, bundled_bwrap: Path | None) -> Iterator[Finding]:
-    if why := _no_kernel_support():
+def _test_all(search_path: str, bundled_bwrap: Path | None) -> Iterator[FeatureTest]:
+    if why := _missing_kernel_support():
         for variant in Variant:
             yield _absent(variant, why)
         return
     bwrap, setpriv, unshare = (shutil.which(name, path=search_path) for name in ("bwrap", "setpriv", "unshare"))
     if bwrap:
-        yield _try(Variant.BWRAP, (bwrap,), bwrap_prefix(bwrap), inner=bwrap)
+        yield _test(Variant.BWRAP, (bwrap,), bwrap_prefix(bwrap), inner=bwrap)
     else:
         yield _absent(Variant.BWRAP, "bwrap is not on PATH")
     if bundled_bwrap is not None and shutil.which(bundled_bwrap):
         bundled = str(bundled_bwrap)
-        yield _try(Variant.BUNDLED_BWRAP, (bundled,), bwrap_prefix(bundled), inner=bundled)
+        yield _test(Variant.BUNDLED_BWRAP, (bundled,), bwrap_prefix(bundled), inner=bundled)
     else:
-        yield _absent(Variant.BUNDLED_BWRAP, "no agent package with a bwrap inside is installed")
+        yield _absent(Variant.BUNDLED_BWRAP, "no installed agent package includes bwrap")
     if setpriv and unshare:
         prefix = unshare_prefix(setpriv, unshare, is_root=os.geteuid() == 0)
-        yield _try(Variant.UNSHARE, (setpriv, unshare), prefix, inner=unshare)
+        yield _test(Variant.UNSHARE, (setpriv, unshare), prefix, inner=unshare)
     else:
         yield _absent(Variant.UNSHARE, "setpriv and unshare are not both on PATH")
-    yield _try_cgroup()
-    yield _find_warden()
+    yield _test_cgroup()
+    yield _test_warden()
 
 
-def _no_kernel_support() -> str | None:
+def _missing_kernel_support() -> str | None:
     if sys.platform != "linux":
         return f"{sys.platform} is not Linux"
     try:
@@ -179,12 +196,12 @@ def _no_kernel_support() -> str | None:
     return None
 
 
-def _absent(variant: Variant, why: str) -> Finding:
-    return Finding(variant=variant, is_found=False, why=why)
+def _absent(variant: Variant, why: str) -> FeatureTest:
+    return FeatureTest(variant=variant, is_available=False, why=why)
 
 
-def _try(variant: Variant, tools: tuple[str, ...], prefix: tuple[str, ...], *, inner: str) -> Finding:
-    """Run the wrapper's own program inside itself: no other program need exist."""
+def _test(variant: Variant, tools: tuple[str, ...], prefix: tuple[str, ...], *, inner: str) -> FeatureTest:
+    """Run `inner --version` inside the containment. A wrapper program is its own `inner`, so no other one is needed."""
     try:
         done = subprocess.run(
             [*prefix, inner, "--version"],
@@ -200,13 +217,13 @@ def _try(variant: Variant, tools: tuple[str, ...], prefix: tuple[str, ...], *, i
     except OSError as error:
         return _absent(variant, f"{inner} cannot be started: {error.strerror}")
     if done.returncode != 0:
-        said = done.stderr.decode(errors="replace").strip().splitlines() or [f"exit {done.returncode}"]
-        return _absent(variant, f"{inner} fails here: {said[-1]}")
-    return Finding(variant=variant, is_found=True, why=f"{inner} works here", tools=tools)
+        lines = done.stderr.decode(errors="replace").strip().splitlines() or [f"exit {done.returncode}"]
+        return _absent(variant, f"{inner} fails here: {lines[-1]}")
+    return FeatureTest(variant=variant, is_available=True, why=f"{inner} works here", tools=tools)
 
 
-def _try_cgroup() -> Finding:
-    """Delegated means: we may make a cgroup below our own and put a process into it, and it has cgroup.kill."""
+def _test_cgroup() -> FeatureTest:
+    """Test whether this process may make a cgroup with cgroup.kill below its own and move a process into it."""
     try:
         ours = cgroup.our_cgroup()
     except OSError as error:
@@ -219,14 +236,16 @@ def _try_cgroup() -> Finding:
     try:
         if not (trial / "cgroup.kill").exists():
             return _absent(Variant.CGROUP, "the kernel has no cgroup.kill: Linux 5.14 or newer is needed")
-        tried = _try(Variant.CGROUP, (cgroup.SHELL, str(ours)), cgroup_prefix(cgroup.SHELL, trial), inner="true")
+        result = _test(Variant.CGROUP, (cgroup.SHELL, str(ours)), cgroup_prefix(cgroup.SHELL, trial), inner="true")
     finally:
         trial.rmdir()
-    return replace(tried, why=f"{trial.parent} is delegated") if tried.is_found else tried
+    return replace(result, why=f"{trial.parent} is delegated") if result.is_available else result
 
 
-def _find_warden() -> Finding:
-    # Not run: two interpreters more at every start. A kernel with pidfds has subreapers and death signals.
+def _test_warden() -> FeatureTest:
+    # Not run, to save the start of two interpreters: a kernel with pidfds also has subreapers and death signals.
     if not Path("/proc/thread-self/children").exists():
         return _absent(Variant.WARDEN, "the kernel does not list a process's children")
-    return Finding(variant=Variant.WARDEN, is_found=True, why="the kernel has subreapers", tools=(sys.executable,))
+    return FeatureTest(
+        variant=Variant.WARDEN, is_available=True, why="the kernel has subreapers", tools=(sys.executable,)
+    )

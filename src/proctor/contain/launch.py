@@ -1,4 +1,4 @@
-"""How a process is to be started: its argv inside the containment, its whole environment, its marker."""
+"""Build launch plans: a command line wrapped in containment, its complete environment and its marker."""
 
 import os
 import re
@@ -27,28 +27,34 @@ _MARKER = re.compile(r"[A-Za-z0-9._-]{1,128}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchPlan:
-    """Everything a spawn needs. `argv` is what is executed, `bare_argv` what runs inside."""
+    """Everything that is needed to start one contained process."""
 
     argv: tuple[str, ...]
+    """The command line that Proctor executes: the wrappers, then `bare_argv`."""
     bare_argv: tuple[str, ...]
+    """The command line that runs inside the containment, with the program as an absolute path."""
     env: Mapping[str, str]
+    """The complete environment, including the marker."""
     cwd: Path
     marker: str
+    """The value of PROCTOR_SPAWN, by which the processes of this spawn are recognized."""
     containment: Containment
     cgroup: Path | None = None
+    """The cgroup for this spawn alone; None unless the containment is a cgroup."""
 
     def wrapper_test(self) -> Callable[[bytes], bool]:
-        """Tells by its command line whether a process is still on its way to execute `bare_argv`.
+        """Return a test of a /proc command line: whether that process is a wrapper that has not yet run `bare_argv`.
 
-        Each wrapper executes the rest of its own line or forks, so it shows some end of ours. Not by their files: an
-        agent may run the very program that wraps it, and a script's is its interpreter.
+        Each wrapper forks or executes the remainder of its command line, so a wrapper's command line is a suffix of
+        `argv` that is longer than `bare_argv`. The executable file would not do: an agent may run the program that
+        wraps it, and the executable of a script is its interpreter.
         """
-        bare, whole = (os.fsencode("\0".join((*argv, ""))) for argv in (self.bare_argv, self.argv))
-        return lambda line: len(line) > len(bare) and whole.endswith(line)
+        bare, full = (os.fsencode("\0".join((*argv, ""))) for argv in (self.bare_argv, self.argv))
+        return lambda line: len(line) > len(bare) and full.endswith(line)
 
 
 def new_marker() -> str:
-    """A name that no other process on this machine carries: leftovers are killed by it."""
+    """Return a random marker. Leftover processes are killed by their marker, so it must be unique on this machine."""
     return secrets.token_hex(16)
 
 
@@ -61,10 +67,15 @@ def wrap(
     marker: str,
     fences: Fences | None = None,
 ) -> LaunchPlan:
-    """Put `argv` inside the containment. `env` is the child's whole environment; nothing is inherited."""
+    """Return the plan to run `argv` inside the containment. `env` is the complete environment; nothing is inherited.
+
+    Raises MachineError if the program does not exist or is not executable, or if `fences` are given and the containment
+    cannot apply them. Raises ValueError if the marker has characters other than letters, digits, `.`, `_` and `-`.
+    """
     if not _MARKER.fullmatch(marker):
         raise ValueError(f"not a marker: {marker!r}")
-    # Resolved out here: a wrapper that hides folders could not find it, and a missing program has one clear error.
+    # Resolved before wrapping: a wrapper that hides folders could not find the program, and a missing program is
+    # reported the same way for every wrapper.
     bare_argv = (_resolve(argv[0], search_path=env.get("PATH", os.defpath), cwd=cwd), *argv[1:])
     cgroup = Path(containment.tools[1], marker) if containment.variant is Variant.CGROUP else None
     prefix = _prefix(containment, cgroup) if fences is None else _fenced_prefix(containment, fences, cwd=cwd)
@@ -95,7 +106,7 @@ def _prefix(containment: Containment, cgroup: Path | None) -> tuple[str, ...]:
 def _fenced_prefix(containment: Containment, fences: Fences, *, cwd: Path) -> tuple[str, ...]:
     is_root = os.geteuid() == 0
     if containment.rung != 1:
-        what = f"{containment.variant} holds a process tree, but can hide no file and cut no network"
+        what = f"the containment `{containment.variant}` cannot restrict files or network"
         raise MachineError("machine.no-fences", what)
     if containment.variant is Variant.UNSHARE:
         return fenced_unshare_prefix(*containment.tools, fences=fences, python=sys.executable, cwd=cwd, is_root=is_root)
@@ -103,16 +114,16 @@ def _fenced_prefix(containment: Containment, fences: Fences, *, cwd: Path) -> tu
 
 
 def _resolve(program: str, *, search_path: str, cwd: Path) -> str:
-    # Symbolic links stay as they are: a virtual environment's python is known by its path.
-    named = str(cwd.absolute() / program) if "/" in program else program
-    found = shutil.which(named, path=search_path)
-    if found is None:
-        raise MachineError("machine.spawn-failed", no_program(named))
-    return os.path.abspath(found)  # noqa: PTH100  Path.resolve() would follow the links
+    # Symbolic links are kept: the python of a virtual environment finds that environment by the path it is run by.
+    name = str(cwd.absolute() / program) if "/" in program else program
+    path = shutil.which(name, path=search_path)
+    if path is None:
+        raise MachineError("machine.spawn-failed", no_program(name))
+    return os.path.abspath(path)  # noqa: PTH100  Path.resolve() would follow the links
 
 
-def no_program(named: str) -> str:
-    """What to say of one that is not found: a path, or a name on PATH."""
-    if "/" not in named:
-        return f"there is no program {named} on PATH"
-    return f"{named} may not be executed" if os.path.isfile(named) else f"there is no program at {named}"  # noqa: PTH113
+def no_program(name: str) -> str:
+    """Return the message for a program that cannot be run. `name` is a path, or a name to find on PATH."""
+    if "/" not in name:
+        return f"there is no program {name} on PATH"
+    return f"{name} is not executable" if os.path.isfile(name) else f"there is no program at {name}"  # noqa: PTH113

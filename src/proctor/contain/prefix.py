@@ -1,4 +1,4 @@
-"""What goes before an agent's argv, for each way to hold its process tree."""
+"""Command lines of the wrapper programs, which are put before an agent's argv to contain it."""
 
 import os
 from pathlib import Path
@@ -10,23 +10,23 @@ from proctor.spec.model import Network
 FENCER: Final = Path(__file__).with_name("fencer.py")
 WARDEN: Final = Path(__file__).with_name("warden.py")
 
-# The shell joins the cgroup and becomes the agent: nothing of the agent ever runs outside.
+# The shell joins the cgroup and then executes the agent, so that no part of the agent runs outside the cgroup.
 _JOIN: Final = 'echo $$ >"$1" || exit 126; shift; exec "$@"'
 _JOIN_NAME: Final = "proctor-join"
-# How a wrapper begins what it says when it could not do its part.
+# How a wrapper's error messages begin.
 WRAPPERS: Final = ("bwrap: ", "setpriv: ", "unshare: ", "proctor-fencer: ", f"{_JOIN_NAME}: ", "proctor-warden: ")
 
 _FLAGS: Final = {Fence.WRITABLE: "--bind", Fence.READ_ONLY: "--ro-bind", Fence.HIDDEN: "--tmpfs"}
 
 
 def bwrap_prefix(bwrap: str) -> tuple[str, ...]:
-    # Without a fresh /proc an agent's own sandboxed shell breaks silently.
+    # Without a fresh /proc an agent's sandboxed shell breaks silently.
     return (bwrap, "--dev-bind", "/", "/", "--proc", "/proc", "--unshare-pid", "--die-with-parent", "--")
 
 
 def fenced_bwrap_prefix(bwrap: str, *, fences: Fences, cwd: Path, is_root: bool) -> tuple[str, ...]:
-    # A fresh /dev, for root could write to a disk's device whatever its mounts are; and a /proc that is read-only, for
-    # below /proc/sys root needs no capability to set what holds for the whole machine.
+    # A fresh /dev, because root could write to a disk device despite read-only mounts. A read-only /proc, because root
+    # needs no capability to change settings of the whole machine below /proc/sys.
     argv = [bwrap, "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--remount-ro", "/proc"]
     for path, fence in fences.rules():
         argv += [_FLAGS[fence], str(path)] if fence is Fence.HIDDEN else [_FLAGS[fence], str(path), str(path)]
@@ -34,7 +34,7 @@ def fenced_bwrap_prefix(bwrap: str, *, fences: Fences, cwd: Path, is_root: bool)
     if fences.network is Network.NONE:
         argv.append("--unshare-net")
     if is_root:
-        # bwrap leaves root its capabilities, and with them it would mount everything writable again.
+        # bwrap lets root keep its capabilities, with which a process could mount everything writable again.
         argv += ["--cap-drop", "ALL"]
     return (*argv, "--die-with-parent", "--chdir", str(cwd), "--")
 
@@ -50,7 +50,7 @@ def fenced_unshare_prefix(
     if fences.network is Network.NONE:
         argv.append("--net")
     if not is_root:
-        # The fencer needs them to mount, and lays them down before the agent.
+        # fencer.py needs them to mount, and drops them before it executes the program.
         argv.append("--keep-caps")
     argv += ["--", python, "-I", "-S", str(FENCER), fences.network.value, str(cwd)]
     for path, fence in fences.rules():
@@ -59,8 +59,8 @@ def fenced_unshare_prefix(
 
 
 def _unshare(setpriv: str, unshare: str, *, is_root: bool) -> tuple[str, ...]:
-    # --kill-child alone does not outlive kill -9 of Proctor when the agent ignores EOF; setpriv's death signal does.
-    # --map-root-user would make an agent refuse its own folders as not user-owned.
+    # --kill-child acts only when unshare itself dies. setpriv's death signal makes unshare die with Proctor, even after
+    # kill -9 and if the agent ignores EOF. With --map-root-user agents refuse their folders as not owned by the user.
     user = () if is_root else ("--user", "--map-current-user")
     return (
         *(setpriv, "--pdeathsig", "KILL", "--"),

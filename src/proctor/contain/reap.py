@@ -1,4 +1,4 @@
-"""Ending what a dead Proctor left running, and nothing else."""
+"""Reaping: kill the processes that dead Proctor processes left running, found by their spawn intents."""
 
 import os
 import select
@@ -11,32 +11,41 @@ from types import MappingProxyType
 
 from proctor.clock import SYSTEM_CLOCK
 from proctor.contain import cgroup
-from proctor.contain.identity import Identity, descendants, find_marked, identify, is_alive, pin, send_signal
+from proctor.contain.identity import ProcessIdentity, descendants, find_marked, identify, is_alive, pin, send_signal
 from proctor.contain.intent import owner_folders, read_intents, remove_owner, take_lock
 from proctor.errors import MachineError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reaped:
-    """One spawn of a dead owner: what was still alive of it, and whether it is gone now."""
+class ReapResult:
+    """One spawn of a dead Proctor process, after reaping."""
 
     owner: str
+    """The name of the owner's intent folder, which begins with its pid."""
     marker: str
     argv: tuple[str, ...]
     killed: tuple[int, ...]
+    """The pids that were still alive and were sent SIGKILL."""
     is_gone: bool
+    """Whether no process of the spawn is left."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Deaths:
-    """Host pids killed, and the markers of which something could not be."""
+class KillResult:
+    """What `kill_trees` did."""
 
     killed: Mapping[str, tuple[int, ...]]
+    """The host pids that were sent SIGKILL, by marker."""
     survived: frozenset[str]
+    """The markers of spawns of which a process was still alive at the deadline."""
 
 
-def reap_leftovers(spawns: Path, *, patience_s: float = 5.0) -> tuple[Reaped, ...]:
-    """Kill what dead owners left and forget their intents. It waits for the deaths, at most `patience_s`."""
+def reap_leftovers(spawns: Path, *, timeout_s: float = 5.0) -> tuple[ReapResult, ...]:
+    """Kill what dead Proctor processes left running and remove their intents.
+
+    Only folders whose lock is free are touched, so the processes of a live Proctor are safe. Waits until the processes
+    are dead, at most `timeout_s` seconds. Raises MachineError if the intents cannot be read.
+    """
     with ExitStack() as locks:
         abandoned = {}
         try:
@@ -45,11 +54,11 @@ def reap_leftovers(spawns: Path, *, patience_s: float = 5.0) -> tuple[Reaped, ..
                     locks.callback(os.close, lock)
                     abandoned[folder] = read_intents(folder)
         except OSError as error:
-            raise MachineError("machine.unwritable", f"leftovers cannot be read: {error}", file=str(spawns)) from error
-        everyone = [intent for intents in abandoned.values() for intent in intents]
-        cgroups = {intent.marker: Path(intent.cgroup) for intent in everyone if intent.cgroup is not None}
+            raise MachineError("machine.unwritable", f"cannot read spawn intents: {error}", file=str(spawns)) from error
+        leftovers = [intent for intents in abandoned.values() for intent in intents]
+        cgroups = {intent.marker: Path(intent.cgroup) for intent in leftovers if intent.cgroup is not None}
         deaths = kill_trees(
-            {intent.marker: intent.identities for intent in everyone}, cgroups=cgroups, patience_s=patience_s
+            {intent.marker: intent.identities for intent in leftovers}, cgroups=cgroups, timeout_s=timeout_s
         )
         for path in cgroups.values():
             cgroup.remove(path, with_parent=True)
@@ -57,7 +66,7 @@ def reap_leftovers(spawns: Path, *, patience_s: float = 5.0) -> tuple[Reaped, ..
             if deaths.survived.isdisjoint(intent.marker for intent in intents):
                 remove_owner(folder)
         return tuple(
-            Reaped(
+            ReapResult(
                 owner=folder.name,
                 marker=intent.marker,
                 argv=intent.argv,
@@ -70,12 +79,19 @@ def reap_leftovers(spawns: Path, *, patience_s: float = 5.0) -> tuple[Reaped, ..
 
 
 def kill_trees(
-    spawns: Mapping[str, Iterable[Identity]], *, cgroups: Mapping[str, Path] = MappingProxyType({}), patience_s: float
-) -> Deaths:
-    """SIGKILL who is known of a spawn, descends from it, carries its marker or is in its cgroup, until none is left."""
+    spawns: Mapping[str, Iterable[ProcessIdentity]],
+    *,
+    cgroups: Mapping[str, Path] = MappingProxyType({}),
+    timeout_s: float,
+) -> KillResult:
+    """Send SIGKILL to all processes of the given spawns until none is left, for at most `timeout_s` seconds.
+
+    `spawns` maps markers to known processes. Also killed are descendants of these, processes with a marker in their
+    environment, members of the `cgroups`, and the descendants of both. Never kills the calling process.
+    """
     killed: dict[str, list[int]] = {}
     survived: frozenset[str] = frozenset()
-    until = SYSTEM_CLOCK.steady_s() + patience_s
+    until = SYSTEM_CLOCK.steady_s() + timeout_s
     while targets := _find_targets(spawns, cgroups):
         for identity, marker in targets.items():
             if identity.pid not in killed.setdefault(marker, []):
@@ -86,23 +102,27 @@ def kill_trees(
         if SYSTEM_CLOCK.steady_s() >= until:
             survived = frozenset(marker for identity, marker in targets.items() if is_alive(identity))
             break
-    return Deaths(killed={marker: tuple(pids) for marker, pids in killed.items()}, survived=survived)
+    return KillResult(killed={marker: tuple(pids) for marker, pids in killed.items()}, survived=survived)
 
 
-def _find_targets(spawns: Mapping[str, Iterable[Identity]], cgroups: Mapping[str, Path]) -> dict[Identity, str]:
+def _find_targets(
+    spawns: Mapping[str, Iterable[ProcessIdentity]], cgroups: Mapping[str, Path]
+) -> dict[ProcessIdentity, str]:
     roots = [(marker, each) for marker, known in spawns.items() for each in known if is_alive(each)]
     roots += [(marker, each) for marker, path in cgroups.items() for each in cgroup.members(path)]
     if spawns:
         roots += find_marked(spawns)
     targets = {}
     for marker, root in roots:
+        if root.pid == os.getpid():
+            continue  # its children, such as the cgroup guard, belong to the calling process
         for identity in (root, *map(identify, descendants(root.pid))):
             if identity is not None and is_alive(identity) and identity.pid != os.getpid():
                 targets[identity] = marker
     return targets
 
 
-def _kill(targets: Iterable[Identity], *, until_s: float) -> None:
+def _kill(targets: Iterable[ProcessIdentity], *, until_s: float) -> None:
     deaths = select.poll()
     with ExitStack() as pins:
         waiting = 0
@@ -110,10 +130,10 @@ def _kill(targets: Iterable[Identity], *, until_s: float) -> None:
             if (pidfd := pin(identity)) is None:
                 continue
             pins.callback(os.close, pidfd)
-            # One we may not signal is waited for too, and told as a survivor.
+            # A process that may not be signalled is also waited for, and is then reported as a survivor.
             with suppress(PermissionError):
                 send_signal(pidfd, signal.SIGKILL)
-            # A pidfd is readable once its process is dead, collected or not.
+            # A pidfd is readable once its process is dead, even if its parent has not collected it.
             deaths.register(pidfd, select.POLLIN)
             waiting += 1
         while waiting and (left_s := until_s - SYSTEM_CLOCK.steady_s()) > 0:

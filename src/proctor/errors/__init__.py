@@ -1,16 +1,17 @@
-"""Everything Proctor can say went wrong, in one tree and one table.
+"""The exceptions that Proctor raises, their exit codes and the table of error codes.
 
 ProctorError
-├── InputError                  the user's file or argument        exit 2
-├── MachineError                this machine cannot                exit 3
-├── PeerError                   the other process broke its side   exit 3
-│   ├── WireError               bytes that are not its protocol
-│   ├── RefusedError            a well-formed error reply
+├── InputError                  a file or argument of the user is wrong      exit 2
+├── MachineError                this machine lacks or refuses something      exit 3
+├── PeerError                   the agent process broke its protocol         exit 3
+│   ├── WireError               it sent bytes outside its protocol
+│   ├── RefusedError            it sent an error reply
 │   ├── HangupError             it died or closed the channel
 │   └── DeadlineError           it did not answer in time
-└── EvidenceError               evidence that cannot be trusted    exit 5
+└── EvidenceError               evidence cannot be trusted                   exit 5
 
-An exception means *we could not observe*. An agent that fails, stalls or refuses is an Outcome, not an exception.
+An exception means that Proctor could not observe the agent. An agent that fails, stalls or refuses has an `Outcome`;
+that is not an exception.
 """
 
 import errno
@@ -25,19 +26,36 @@ from proctor.errors.meaning import Meaning as Meaning
 
 
 class Exit(IntEnum):
-    """What a command tells its caller, the same everywhere."""
+    """The exit status of every command."""
 
     OK = 0
+    """The command succeeded."""
+
     JUDGED_NO = 1
+    """The command ran, and a verdict, gate or check is negative."""
+
     USAGE = 2
+    """A file or argument of the user is wrong."""
+
     INFRASTRUCTURE = 3
+    """The machine or the agent process failed."""
+
     UNVERIFIED = 4
+    """No probe established the result."""
+
     EVIDENCE = 5
+    """Evidence cannot be trusted."""
+
     INTERRUPTED = 130
+    """The command was interrupted with Ctrl-C."""
 
 
 class ProctorError(Exception):
-    """Root of all. Fields, not prose: `code` is a row of CODES, the rest says where and what."""
+    """Base class of all Proctor errors.
+
+    `code` is a key of CODES and `what` says what is wrong. `file`, `line` and `key` say where, and `suggestion` how to
+    fix it; each of these is None if unknown.
+    """
 
     exit: ClassVar[Exit] = Exit.INFRASTRUCTURE
 
@@ -64,40 +82,41 @@ class ProctorError(Exception):
         return CODES[self.code]
 
     @property
-    def each(self) -> "tuple[ProctorError, ...]":
-        """All that is wrong: itself, or what it was collected from.
+    def all_errors(self) -> "tuple[ProctorError, ...]":
+        """Every error that this one contains: itself, or the errors it was collected from.
 
         >>> one, other = InputError("usage", "one"), InputError("usage", "other")
-        >>> [error.what for error in CollectedInputError((one, other)).each], one.each == (one,)
+        >>> [error.what for error in CollectedInputError((one, other)).all_errors], one.all_errors == (one,)
         (['one', 'other'], True)
         """
         return (self,)
 
     @property
     def where(self) -> str | None:
-        """
+        """The location as `file:line: key`, or None if it is unknown.
+
         >>> InputError("spec.type", "not a number", file="a.yaml", line=3, key="limits.turn").where
-        'a.yaml:3 limits.turn'
+        'a.yaml:3: limits.turn'
         """
         place = self.file if self.line is None else f"{self.file}:{self.line}"
-        return " ".join(part for part in (place, self.key) if part) or None
+        return ": ".join(part for part in (place, self.key) if part) or None
 
     def __str__(self) -> str:
         return f"{self.where}: {self.what}" if self.where else self.what
 
 
 class InputError(ProctorError):
-    """The user's file or argument is at fault."""
+    """A file or argument of the user is wrong."""
 
     exit = Exit.USAGE
 
     @property
-    def each(self) -> "tuple[InputError, ...]":
+    def all_errors(self) -> "tuple[InputError, ...]":
         return (self,)
 
 
 class CollectedInputError(InputError):
-    """Several faults of one file, all told at once."""
+    """Several input errors, reported together. Its own fields are those of the first error."""
 
     def __init__(self, errors: tuple[InputError, ...]) -> None:
         first = errors[0]
@@ -107,18 +126,18 @@ class CollectedInputError(InputError):
         self.errors = errors
 
     @property
-    def each(self) -> tuple[InputError, ...]:
+    def all_errors(self) -> tuple[InputError, ...]:
         return self.errors
 
 
 class MachineError(ProctorError):
-    """This machine lacks something, or refuses it."""
+    """This machine lacks something that Proctor needs, or refuses an operation."""
 
 
-def disk_refusal(error: OSError, *, path: object) -> MachineError:
-    """What this machine says when it will not let us write.
+def disk_error(error: OSError, *, path: object) -> MachineError:
+    """Return the MachineError for a failed write to `path`.
 
-    >>> disk_refusal(OSError(errno.ENOSPC, "No space left on device"), path="a").code
+    >>> disk_error(OSError(errno.ENOSPC, "No space left on device"), path="a").code
     'machine.disk-full'
     """
     is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
@@ -128,38 +147,38 @@ def disk_refusal(error: OSError, *, path: object) -> MachineError:
 
 
 class PeerError(ProctorError):
-    """The other process broke its side of the protocol."""
+    """The agent process broke its protocol, ended or did not answer."""
 
 
 class WireError(PeerError):
-    """Bytes that are not its protocol."""
+    """The agent process sent bytes that do not follow its protocol."""
 
 
 class RefusedError(PeerError):
-    """A well-formed error reply."""
+    """The agent process answered a request with an error."""
 
 
 class HangupError(PeerError):
-    """It died or closed the channel."""
+    """The agent process ended or closed its channel."""
 
 
 class DeadlineError(PeerError):
-    """It did not answer in time."""
+    """The agent process did not answer in time."""
 
 
 class EvidenceError(ProctorError):
-    """Evidence that cannot be trusted."""
+    """Evidence is missing, damaged or forged."""
 
     exit = Exit.EVIDENCE
 
 
-def lone(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    """The only thing that went wrong inside a task group, or the group where it was more than one.
+def unwrap_single(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """Return the only exception inside a task group's exception group, or the innermost group that has several.
 
-    >>> lone(BaseExceptionGroup("", [BaseExceptionGroup("", [KeyError("a")])]))
+    >>> unwrap_single(BaseExceptionGroup("", [BaseExceptionGroup("", [KeyError("a")])]))
     KeyError('a')
     """
-    found: BaseException = group
-    while isinstance(found, BaseExceptionGroup) and len(found.exceptions) == 1:
-        found = found.exceptions[0]
-    return found
+    inner: BaseException = group
+    while isinstance(inner, BaseExceptionGroup) and len(inner.exceptions) == 1:
+        inner = inner.exceptions[0]
+    return inner

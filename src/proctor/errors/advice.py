@@ -1,4 +1,4 @@
-"""What a report says beside a code: whose matter it is, whether trying again can help, and what to do."""
+"""The bucket, the action and the retryability that a report prints beside an error code."""
 
 from functools import lru_cache
 from typing import TypedDict
@@ -8,7 +8,7 @@ from proctor.errors.meaning import Bucket
 
 
 class Advice(TypedDict):
-    """What a report says beside a code."""
+    """The fields that a report prints beside an error code; each is None if unknown."""
 
     bucket: Bucket | None
     retryable: bool | None
@@ -17,7 +17,7 @@ class Advice(TypedDict):
 
 @lru_cache(maxsize=256)
 def advice(code: str | None) -> Advice:
-    """Nothing where there is no code, and only a bucket where it is not in the table."""
+    """Return the advice for a code. Every field is None without a code; an unknown code has only a bucket."""
     known = None if code is None else CODES.get(code)
     return Advice(
         bucket=None if code is None else bucket_of(code),
@@ -36,10 +36,10 @@ _FAMILY_BUCKETS = {
 
 
 def bucket_of(code: str) -> Bucket:
-    """Whose matter it is when an attempt ends with this code.
+    """Return the cause of a failure with this code.
 
     >>> bucket_of("provider.unauthorized"), bucket_of("provider.stream-cut"), bucket_of("workspace.base-changed")
     (<Bucket.AUTH: 'auth'>, <Bucket.INFRA: 'infra'>, <Bucket.HARNESS: 'harness'>)
     """
-    own = CODES[code].bucket if code in CODES else None
-    return own or _FAMILY_BUCKETS.get(code.partition(".")[0], Bucket.HARNESS)
+    own_bucket = CODES[code].bucket if code in CODES else None
+    return own_bucket or _FAMILY_BUCKETS.get(code.partition(".")[0], Bucket.HARNESS)

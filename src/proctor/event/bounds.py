@@ -1,15 +1,18 @@
-"""How long a text in a derived file may be; a cut falls between characters and is stated."""
+"""Size limits of texts in derived files. A text is cut between characters, and the cut is recorded."""
 
 from typing import Any
 
 import msgspec
 
 TEXT_BYTES = 64 * 1024
+"""Most bytes of a message, a prompt or a tool's input."""
+
 PREVIEW_BYTES = 16 * 1024
+"""Most bytes of a tool's output."""
 
 
 def cut(text: str, *, limit_bytes: int) -> tuple[str, int]:
-    """The text within the limit, and how many bytes were left out.
+    """Cut a text to `limit_bytes` of UTF-8. Returns the text and the number of bytes left out.
 
     >>> cut("abc", limit_bytes=8)
     ('abc', 0)
@@ -21,12 +24,12 @@ def cut(text: str, *, limit_bytes: int) -> tuple[str, int]:
     data = text.encode("utf-8", "surrogatepass")
     if len(data) <= limit_bytes:
         return text, 0
-    kept = data[:limit_bytes].decode("utf-8", "ignore")
-    return kept, len(data) - len(kept.encode("utf-8", "surrogatepass"))
+    head = data[:limit_bytes].decode("utf-8", "ignore")
+    return head, len(data) - len(head.encode("utf-8", "surrogatepass"))
 
 
 def bounded_input(value: Any) -> tuple[Any, int]:
-    """A tool's input as it is, or the head of its JSON where it is too long."""
+    """Return a tool's input, or the beginning of its JSON if too long, and the number of bytes left out."""
     data = msgspec.json.encode(value)
     if len(data) <= TEXT_BYTES:
         return value, 0

@@ -1,4 +1,4 @@
-"""What the agent claims: the marker that the prompt asks for, or a result that it handed in; nothing is inferred."""
+"""The agent's claim about its task: the marker line that the prompt requests, or a result that it handed in."""
 
 from typing import Any
 
@@ -20,20 +20,29 @@ class _Marker(msgspec.Struct):
 
 
 class Claim(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """`claimed` is None where the agent said nothing; `problem` where it said something we cannot read."""
+    """What the agent says about its task."""
 
     claimed: bool | None = None
+    """Whether the agent says that the task is done; None if it says nothing readable."""
+
     answer: str | None = None
+    """The agent's short answer; None if it gave none."""
+
     frame: int | None = None
+    """Number of the row that contains the claim; None without a claim."""
+
     problem: str | None = None
+    """Why a claim could not be read, or what is wrong with a handed-in result; None if nothing is."""
+
     result: Any = None
+    """The structured result that the agent handed in, any JSON value."""
 
 
 NO_CLAIM = Claim()
 
 
 def with_footer(prompt: str) -> str:
-    """The prompt as it is sent.
+    """Append the instruction to write the marker line to a prompt.
 
     >>> with_footer("Fix it.").startswith("Fix it.\\n\\nWhen you are finished")
     True
@@ -42,28 +51,28 @@ def with_footer(prompt: str) -> str:
 
 
 def claim_in(text: str, *, frame: int, marker: str = MARKER) -> Claim:
-    """The claim of one message: its last line, exactly as the prompt asks for it.
+    """Read the claim in the last line of a message, or return NO_CLAIM if that line is not a marker.
 
     >>> claim_in('Done.\\nPROCTOR-RESULT: {"done": true, "answer": "4"}', frame=7)
     Claim(claimed=True, answer='4', frame=7, problem=None, result=None)
     >>> claim_in("I fixed everything!", frame=7).claimed is None
     True
     """
-    # Not splitlines(): JSON may hold a bare U+2028, which is a line end to Python.
+    # Not splitlines(): JSON may contain a bare U+2028, which Python treats as the end of a line.
     lines = [stripped for line in text.split("\n") if (stripped := line.strip().strip("`").strip())]
     if not lines or not lines[-1].startswith(marker):
         return NO_CLAIM
     try:
-        said = msgspec.json.decode(lines[-1].removeprefix(marker).strip().encode(), type=_Marker)
+        marker_line = msgspec.json.decode(lines[-1].removeprefix(marker).strip().encode(), type=_Marker)
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
-        return Claim(frame=frame, problem=f"the marker is not readable: {error}")
-    return Claim(claimed=said.done, answer=said.answer or None, frame=frame)
+        return Claim(frame=frame, problem=f"the marker line is not readable: {error}")
+    return Claim(claimed=marker_line.done, answer=marker_line.answer or None, frame=frame)
 
 
 class ClaimFold:
-    """The claim of the last message of the last turn: whatever is said after a claim takes it back.
+    """Fold events into the claim of the last message of the last turn.
 
-    Of a result that was handed in words take nothing back, but a later one does.
+    A later message without a marker withdraws an earlier marker. A handed-in result is replaced only by a later one.
     """
 
     def __init__(self) -> None:
@@ -79,12 +88,12 @@ class ClaimFold:
             case ResultFound(problem=str(problem), code=code) if self._is_handed_in:
                 self.claim = msgspec.structs.replace(self.claim, problem=f"{code}: {problem}")
             case ResultFound():
-                self.claim, self._is_handed_in = _claim_of(event), True
+                self.claim, self._is_handed_in = _handed_in_claim(event), True
             case _:
                 pass
 
 
-def _claim_of(event: ResultFound) -> Claim:
+def _handed_in_claim(event: ResultFound) -> Claim:
     return Claim(
         claimed=event.done,
         answer=event.answer or None,

@@ -1,4 +1,4 @@
-"""What a command was meant to be, however an agent wraps it. Pure."""
+"""Find the command line of a tool call, without the shell that the agent wraps around it. Pure."""
 
 import shlex
 from typing import Final
@@ -9,7 +9,7 @@ _SHELLS: Final = frozenset({"sh", "bash", "zsh", "dash"})
 
 
 def command_line(call: ToolCall) -> str | None:
-    """The line that a call ran, without the shell around it; None where it ran none."""
+    """Return the command line that a call ran, without the shell around it; None if it ran no command."""
     match call.kind, call.input:
         case "command", {"command": str(command)}:
             return bare_command(command)
@@ -18,7 +18,7 @@ def command_line(call: ToolCall) -> str | None:
 
 
 def bare_command(command: str) -> str:
-    """Without the shell that an agent wraps around it.
+    """Remove a wrapping `sh -c` from a command line.
 
     >>> bare_command("/bin/bash -lc 'echo $((6 * 7))'")
     'echo $((6 * 7))'

@@ -1,4 +1,4 @@
-"""What is known of an attempt's agent and session, folded from what was recorded: the stronger word holds. Pure."""
+"""Fold events into the facts about an attempt's agent and session. The statement with more authority wins. Pure."""
 
 import re
 from collections import Counter
@@ -7,13 +7,13 @@ from typing import Any
 from proctor.event.credential import CredentialFold
 from proctor.event.history import HistoryFold
 from proctor.event.model import (
-    Asked,
     Event,
     FactsStated,
+    FrameNoted,
     ModelRerouted,
-    Noted,
     ReasoningSaid,
     ReasoningStreamed,
+    RequestSent,
     SessionBegan,
     TextStreamed,
     ToolStreamed,
@@ -24,14 +24,14 @@ from proctor.event.status import StatusFold
 from proctor.event.usage import Usage
 from proctor.fact import UNKNOWN, Authority, Fact, settle
 
-# Most events of a turn; they say nothing of any fact.
-_SILENT = frozenset({TextStreamed, ReasoningStreamed, ReasoningSaid, ToolStreamed, Noted, Asked})
+# Most events of a turn are of these types, and no fact depends on them.
+_SILENT = frozenset({TextStreamed, ReasoningStreamed, ReasoningSaid, ToolStreamed, FrameNoted, RequestSent})
 
 _NUMBER = re.compile(r"\d+\.\d+\S*")
 
 
 class FactsFold:
-    """Feed it events; `finish` is what all of them come to, by name."""
+    """Fold events into facts; `finish` returns them by name."""
 
     def __init__(self) -> None:
         self._stated: dict[str, Fact] = {}
@@ -51,10 +51,10 @@ class FactsFold:
                     self._state(name, fact)
             case SessionBegan(ephemeral=ephemeral, model=model):
                 if ephemeral is not None:
-                    kept = "ephemeral" if ephemeral else "persistent"
-                    self._state("persistence", _reported(kept, "what the agent says of the thread it opened", event))
+                    persistence = "ephemeral" if ephemeral else "persistent"
+                    self._state("persistence", _reported(persistence, "the agent, when it opened the thread", event))
                 if model is not None:
-                    self._state_part("effective", _reported(model, "what the agent says of the thread", event))
+                    self._state_part("effective", _reported(model, "the agent, when it opened the thread", event))
             case ModelRerouted(to=to):
                 self._state_part("reroutedTo", _reported(to, "the agent", event))
             case WarningRaised(source=source, channel=channel):
@@ -66,7 +66,7 @@ class FactsFold:
         self._credential.feed(event)
 
     def finish(self, usage: Usage | None) -> dict[str, Fact]:
-        """`usage` is what `UsageFold` made of the same events."""
+        """Return the facts by name. `usage` is the result of `UsageFold` for the same events."""
         facts = {"credentialSource": UNKNOWN, "persistence": UNKNOWN, **self._stated}
         facts["model"] = self._settled_model()
         facts["versions"] = self._agreement()
@@ -77,7 +77,7 @@ class FactsFold:
         facts["credentialState"] = self._credential.fact(self._stated.get("credentialInput"))
         return facts | self._history.facts(facts["persistence"])
 
-    # ── what is stated more than once, or in parts ──
+    # ── facts that are stated more than once, or in parts ──
 
     def _state(self, name: str, fact: Fact) -> None:
         if name == "model" and isinstance(fact.value, dict):
@@ -96,30 +96,30 @@ class FactsFold:
         self._model[part] = fact if old is None else settle(old, fact)
 
     def _settled_model(self) -> Fact:
-        """Of its parts; what is known of the model that answers says how far all of it may be trusted."""
+        """Join the parts of the fact `model`. Its authority is that of the effective model, if known."""
         if not self._model:
             return UNKNOWN
         parts = {part: self._model.get(part, UNKNOWN) for part in (*self._model, "effective", "reroutedTo")}
         known = [fact for fact in parts.values() if fact.authority is not Authority.UNKNOWN]
-        said = parts["effective"] if parts["effective"] in known else (known or [UNKNOWN])[0]
+        main = parts["effective"] if parts["effective"] in known else (known or [UNKNOWN])[0]
         return Fact(
             value={part: fact.value for part, fact in parts.items()},
-            authority=said.authority,
-            source=said.source,
+            authority=main.authority,
+            source=main.source,
             refs=tuple(ref for fact in parts.values() for ref in fact.refs),
             conflicts=tuple(each for fact in parts.values() for each in fact.conflicts),
         )
 
     def _agreement(self) -> Fact:
-        """The program's version, whoever says it, and whether all of them say the same."""
-        numbers = {found[0] for version in self._versions.values() if (found := _NUMBER.search(version)) is not None}
+        """Return the fact `versions`: every known version of the program, and whether they agree."""
+        numbers = {match[0] for version in self._versions.values() if (match := _NUMBER.search(version)) is not None}
         if not numbers:
             return UNKNOWN
         is_agreed = len(numbers) == 1 if len(self._versions) > 1 else None
         return Fact(
             value={**self._versions, "agree": is_agreed},
             authority=Authority.VERIFIED if is_agreed else Authority.REPORTED,
-            source="every version that the program or its package gives",
+            source="every version that the program or its package reports",
         )
 
     def _warnings_fact(self) -> Fact:
@@ -136,7 +136,9 @@ class FactsFold:
             "byChannel": dict(sorted(by_channel.items())),
             "inferred": inferred,
         }
-        return Fact(value=value, authority=Authority.OBSERVED, source="the channel of each; by rule where inferred")
+        return Fact(
+            value=value, authority=Authority.OBSERVED, source="the channel of each warning, or a rule where inferred"
+        )
 
 
 def _versions_in(identity: dict[str, Any]) -> dict[str, str]:
@@ -151,7 +153,7 @@ def _versions_in(identity: dict[str, Any]) -> dict[str, str]:
 def _usage_fact(usage: Usage | None) -> Fact:
     if usage is None:
         value: dict[str, Any] = {"authority": UsageAuthority.NONE.value}
-        return Fact(value=value, authority=Authority.UNKNOWN, source="nobody said")
+        return Fact(value=value, authority=Authority.UNKNOWN, source="not reported")
     checks = {turn.check for turn in usage.turns}
     return Fact(
         value={
@@ -162,7 +164,7 @@ def _usage_fact(usage: Usage | None) -> Fact:
             "check": next((check for check in ("divergent", "equal") if check in checks), None),
         },
         authority=Authority.REPORTED,
-        source="the strongest word for each turn",
+        source="the strongest source for each turn",
     )
 
 

@@ -1,4 +1,4 @@
-"""Whether the history that an agent keeps is what was heard of it live: policy first, then content. Pure."""
+"""Compare the history that an agent stores with the events that were received live. Pure."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Any
 
 from proctor import canonical
-from proctor.event.kept import KeptItem
+from proctor.event.history_item import HistoryItem
 from proctor.event.model import Event, HistoryRead, PromptSent, SessionBegan, TextSaid, ToolBegan, ToolEnded
 from proctor.fact import Authority, Fact
 
@@ -15,20 +15,33 @@ MOST_DIFFERENCES = 20
 
 
 class Completeness(StrEnum):
-    """How much of a thread the agent itself can give back. No warning's text says anything of it."""
+    """How complete the history is that the agent stores. It is never inferred from the text of a warning."""
 
-    LIVE_ONLY = "live-only"  # nothing is kept: what was heard is all there is
-    EXPLICIT_HYDRATION_REQUIRED = "explicit-hydration-required"  # it is kept, and was not read
-    HYDRATED = "hydrated"  # it was read, and holds too little to compare
-    HYDRATED_VERIFIED = "hydrated-verified"  # it was read, and is what was heard
-    HYDRATED_DIVERGENT = "hydrated-divergent"  # it was read, and says something else
-    TRUNCATED = "truncated"  # it was read, and ends before what was heard does
+    LIVE_ONLY = "live-only"
+    """The agent stores nothing; the live events are the only record."""
+
+    EXPLICIT_HYDRATION_REQUIRED = "explicit-hydration-required"
+    """The agent stores the thread, and it was not read back."""
+
+    HYDRATED = "hydrated"
+    """The history was read back, and contains too little to compare."""
+
+    HYDRATED_VERIFIED = "hydrated-verified"
+    """The history was read back, and matches the live events."""
+
+    HYDRATED_DIVERGENT = "hydrated-divergent"
+    """The history was read back, and differs from the live events."""
+
+    TRUNCATED = "truncated"
+    """The history was read back, and ends before the live events do."""
+
     UNKNOWN = "unknown"
+    """There was no thread, or it is unknown whether the agent stores it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Item:
-    """Something that both sides tell. No digest where it is told in words that cannot be compared."""
+    """An item of the live events or of the stored history. `digest` is None if its content cannot be compared."""
 
     kind: str
     id: str | None
@@ -38,18 +51,18 @@ class _Item:
         return self.kind if self.id is None else f"{self.kind} {self.id}"
 
 
-def tool_digest(name: str, given: Any, output: str | None) -> str:
-    """What identifies a finished call by content: what it was given, and what came of it."""
-    return canonical.digest([name, given, output or ""])
+def tool_digest(name: str, input_: Any, output: str | None) -> str:
+    """Return the digest that identifies a finished tool call by its name, input and output."""
+    return canonical.digest([name, input_, output or ""])
 
 
 class HistoryFold:
-    """Feed it events; what was read last counts."""
+    """Fold events into the fact `history`; the last reading of the stored history counts."""
 
     def __init__(self) -> None:
-        self._heard: list[_Item] = []
+        self._live: list[_Item] = []
         self._open: set[str] = set()
-        self._kept: list[KeptItem] = []
+        self._stored: list[HistoryItem] = []
         self._read: HistoryRead | None = None
         self._session: SessionBegan | None = None
 
@@ -58,97 +71,99 @@ class HistoryFold:
             case SessionBegan():
                 self._session = event
             case PromptSent(text=text):
-                self._heard.append(_Item(kind="prompt", id=None, digest=canonical.digest(text)))
+                self._live.append(_Item(kind="prompt", id=None, digest=canonical.digest(text)))
             case TextSaid(item=item, text=text):
-                self._heard.append(_Item(kind="message", id=item, digest=canonical.digest(text)))
+                self._live.append(_Item(kind="message", id=item, digest=canonical.digest(text)))
             case ToolBegan(call=call):
                 self._open.add(call)
-            case ToolEnded(call=call, name=name, input=given, output=output):
+            case ToolEnded(call=call, name=name, input=input_, output=output):
                 self._open.discard(call)
-                self._heard.append(_Item(kind="tool", id=call, digest=tool_digest(name, given, output)))
+                self._live.append(_Item(kind="tool", id=call, digest=tool_digest(name, input_, output)))
             case HistoryRead(items=items):
                 if self._read is None or self._read.is_last:
-                    self._kept = []
-                self._kept += items
+                    self._stored = []
+                self._stored += items
                 self._read = event
             case _:
                 pass
 
     def facts(self, persistence: Fact) -> dict[str, Fact]:
-        """`history`, and `historyDifferences` where there are any."""
+        """Return the fact `history`, and `historyDifferences` if there are any."""
         read = self._read
         if self._session is None:
-            return {"history": _said(Completeness.UNKNOWN, Authority.UNKNOWN, "there was no thread")}
+            return {"history": _fact(Completeness.UNKNOWN, Authority.UNKNOWN, "there was no thread")}
         if read is None:
             return {"history": self._unread(persistence)}
         refs = (f"frames.jsonl:{read.frame}",)
-        differences = list(self._differences()) if read.is_last else ["the last page of it was not read"]
+        differences = list(self._differences()) if read.is_last else ["the last page was not read"]
         if not differences:
             is_compared = self._is_compared()
             state = Completeness.HYDRATED_VERIFIED if is_compared else Completeness.HYDRATED
             authority = Authority.VERIFIED if is_compared else Authority.OBSERVED
-            how = "compared by content with what was heard" if is_compared else "too little in it to compare"
-            return {"history": _said(state, authority, f"{read.source}, {how}", refs)}
-        is_short = not read.is_last or self._is_beginning()
+            how = "compared by content with the live events" if is_compared else "too little content to compare"
+            return {"history": _fact(state, authority, f"{read.source}, {how}", refs)}
+        is_short = not read.is_last or self._only_ends_early()
         state = Completeness.TRUNCATED if is_short else Completeness.HYDRATED_DIVERGENT
-        told = differences[:MOST_DIFFERENCES]
-        if len(differences) > len(told):
-            told.append(f"and {len(differences) - len(told)} more")
-        source = f"{read.source}, compared by content with what was heard"
+        listed = differences[:MOST_DIFFERENCES]
+        if len(differences) > len(listed):
+            listed.append(f"and {len(differences) - len(listed)} more")
+        source = f"{read.source}, compared by content with the live events"
         return {
-            "history": _said(state, Authority.VERIFIED, source, refs),
-            "historyDifferences": Fact(value=told, authority=Authority.VERIFIED, source=source, refs=refs),
+            "history": _fact(state, Authority.VERIFIED, source, refs),
+            "historyDifferences": Fact(value=listed, authority=Authority.VERIFIED, source=source, refs=refs),
         }
 
     def _unread(self, persistence: Fact) -> Fact:
         match persistence.value:
             case "ephemeral":
-                source = "the thread is ephemeral, so nothing of it is kept"
-                return _said(Completeness.LIVE_ONLY, persistence.authority, source)
+                source = "the thread is ephemeral, so the agent does not store it"
+                return _fact(Completeness.LIVE_ONLY, persistence.authority, source)
             case "persistent":
                 source = "the thread is persistent, and was not read back"
-                return _said(Completeness.EXPLICIT_HYDRATION_REQUIRED, persistence.authority, source)
+                return _fact(Completeness.EXPLICIT_HYDRATION_REQUIRED, persistence.authority, source)
             case _:
-                return _said(Completeness.UNKNOWN, Authority.UNKNOWN, "nobody said whether the thread is kept")
+                return _fact(
+                    Completeness.UNKNOWN, Authority.UNKNOWN, "it is not reported whether the agent stores the thread"
+                )
 
     # ── comparing ──
 
     def _differences(self) -> Iterator[str]:
         for kind in ("prompt", "message", "tool"):
-            heard, kept = self._of(kind)
-            missing, strange, altered = _compare(heard, kept)
+            live, stored = self._items(kind)
+            missing, surplus, altered = _compare(live, stored)
             for item in altered:
-                yield f"{item} is kept with another content"
+                yield f"{item} is stored with other content"
             for item in missing:
-                yield f"{item} was heard and is not kept"
-            # What was before a session took the thread up was not heard in it, and a call that was cut short was not
-            # heard to its end.
+                yield f"{item} was received and is not stored"
+            # A resumed thread contains items from before the session, and a call that was cut off has no live end.
             if not self._began_before and not (kind == "tool" and self._open):
-                for item in strange:
-                    yield f"{item} is kept and was not heard"
+                for item in surplus:
+                    yield f"{item} is stored and was not received"
 
     def _is_compared(self) -> bool:
-        return any(item.digest is not None for item in map(_kept, self._kept) if item is not None)
+        return any(item.digest is not None for item in map(_stored_item, self._stored) if item is not None)
 
-    def _is_beginning(self) -> bool:
-        """Whether what is kept only ends too early."""
+    def _only_ends_early(self) -> bool:
+        """Return whether the stored history only lacks items at its end."""
         for kind in ("prompt", "message", "tool"):
-            heard, kept = self._of(kind)
-            missing, strange, altered = _compare(heard, kept)
-            if altered or (strange and not self._began_before) or missing != heard[len(heard) - len(missing) :]:
+            live, stored = self._items(kind)
+            missing, surplus, altered = _compare(live, stored)
+            if altered or (surplus and not self._began_before) or missing != live[len(live) - len(missing) :]:
                 return False
         return True
 
-    def _of(self, kind: str) -> tuple[list[_Item], list[_Item]]:
-        kept = [item for each in self._kept if each.kind == kind and (item := _kept(each)) is not None]
-        return [item for item in self._heard if item.kind == kind], kept
+    def _items(self, kind: str) -> tuple[list[_Item], list[_Item]]:
+        """Return the live and the stored items of one kind."""
+        stored = [item for each in self._stored if each.kind == kind and (item := _stored_item(each)) is not None]
+        return [item for item in self._live if item.kind == kind], stored
 
     @property
     def _began_before(self) -> bool:
         return self._session is not None and self._session.is_resumed
 
 
-def _kept(item: KeptItem) -> _Item | None:
+def _stored_item(item: HistoryItem) -> _Item | None:
     match item.kind:
         case "prompt" | "message":
             digest = None if item.text is None else canonical.digest(item.text)
@@ -159,43 +174,45 @@ def _kept(item: KeptItem) -> _Item | None:
             return None
 
 
-def _compare(heard: Sequence[_Item], kept: Sequence[_Item]) -> tuple[list[_Item], list[_Item], list[_Item]]:
-    """What is missing, strange and altered. Items are the same by their id, else by their content, else by number.
+def _compare(live: Sequence[_Item], stored: Sequence[_Item]) -> tuple[list[_Item], list[_Item], list[_Item]]:
+    """Return the items that are missing from the stored history, surplus in it, and altered in it.
 
-    >>> said, other = _Item(kind="message", id="a", digest="x"), _Item(kind="message", id="a", digest="y")
-    >>> [len(part) for part in _compare([said], [other])], [len(part) for part in _compare([said], [])]
+    Items are matched by id, else by content; a stored item without content matches any live item that is left.
+
+    >>> one, other = _Item(kind="message", id="a", digest="x"), _Item(kind="message", id="a", digest="y")
+    >>> [len(part) for part in _compare([one], [other])], [len(part) for part in _compare([one], [])]
     ([0, 0, 1], [1, 0, 0])
     """
-    ids = {item.id for item in heard if item.id is not None}
+    ids = {item.id for item in live if item.id is not None}
     by_id: dict[str | None, _Item] = {}
     others = []
-    for item in kept:
+    for item in stored:
         if item.id in ids and item.id not in by_id:
             by_id[item.id] = item
         else:
             others.append(item)
-    altered = [item for item in heard if _differ(item, by_id.get(item.id))]
-    alone = [item for item in heard if item.id not in by_id]
+    altered = [item for item in live if _differ(item, by_id.get(item.id))]
+    unmatched = [item for item in live if item.id not in by_id]
     left = Counter(item.digest for item in others)
     missing = []
-    for item in alone:
-        # One without content stands for whatever has no equal.
-        found = item.digest if left[item.digest] else None
-        if left[found]:
-            left[found] -= 1
+    for item in unmatched:
+        # A stored item without content matches an item without an equal.
+        digest = item.digest if left[item.digest] else None
+        if left[digest]:
+            left[digest] -= 1
         else:
             missing.append(item)
-    strange = []
+    surplus = []
     for item in reversed(others):
         if left[item.digest]:
             left[item.digest] -= 1
-            strange.append(item)
-    return missing, strange[::-1], altered
+            surplus.append(item)
+    return missing, surplus[::-1], altered
 
 
-def _differ(heard: _Item, kept: _Item | None) -> bool:
-    return kept is not None and None not in (heard.digest, kept.digest) and heard.digest != kept.digest
+def _differ(live: _Item, stored: _Item | None) -> bool:
+    return stored is not None and None not in (live.digest, stored.digest) and live.digest != stored.digest
 
 
-def _said(state: Completeness, authority: Authority, source: str, refs: tuple[str, ...] = ()) -> Fact:
+def _fact(state: Completeness, authority: Authority, source: str, refs: tuple[str, ...] = ()) -> Fact:
     return Fact(value=state.value, authority=authority, source=source, refs=refs)

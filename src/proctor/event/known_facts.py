@@ -1,4 +1,4 @@
-"""The facts of an attempt: what each can say, what it follows from, and on whose word. One table for code and docs."""
+"""The table of facts about an attempt: the values, derivation and authority of each. The docs are generated from it."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -11,165 +11,179 @@ from proctor.event.status import ProcessState, ThreadStatus
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Known:
-    """One row. `values` is a closed enum, or says what it looks like."""
+class FactDefinition:
+    """One row of the table."""
 
     values: type[StrEnum] | str
+    """The enum of all values, or a description of the value."""
+
     derivation: str
+    """What the fact follows from."""
+
     authority: str
+    """The authority that the fact can have."""
 
 
-FACTS: Final[dict[str, Known]] = {
+FACTS: Final[dict[str, FactDefinition]] = {
     # ── the thread ──
-    "persistence": Known(
+    "persistence": FactDefinition(
         values="ephemeral, persistent",
-        derivation="What the flow asks for, and what the agent says of the thread it opened.",
-        authority="declared, then reported; the flow's word is kept as a conflict where they differ",
+        derivation="The flow's setting, and the agent's report when it opened the thread.",
+        authority="declared, then reported; the flow's setting is kept as a conflict if they differ",
     ),
-    "history": Known(
+    "history": FactDefinition(
         values=Completeness,
-        derivation="From persistence, and from reading back what the agent keeps: prompts, messages and tools are "
-        "compared with what was heard, by id where both have one and by content. Never from a warning.",
-        authority="verified where it was compared; as persistence where it was not read",
+        derivation="From `persistence`, and from reading back the history that the agent stores: its prompts, messages "
+        "and tool calls are compared with the live events by id and content. Never from a warning.",
+        authority="verified if it was compared; that of `persistence` if it was not read",
     ),
-    "historyDifferences": Known(
-        values="a list: what differs, at most 20",
-        derivation="Only where history is `hydrated-divergent` or `truncated`.",
+    "historyDifferences": FactDefinition(
+        values="a list of at most 20 differences",
+        derivation="Present only if `history` is `hydrated-divergent` or `truncated`.",
         authority="verified",
     ),
-    "threadStatus": Known(
+    "threadStatus": FactDefinition(
         values=ThreadStatus,
-        derivation="What the agent said of its thread last, else how its last turn ended. Unknown where it went away "
-        "while the thread was active.",
+        derivation="The last status that the agent reported, else the end of its last turn. Unknown if the agent went "
+        "away while the thread was active.",
         authority="reported, or inferred from the turn",
     ),
-    "model": Known(
+    "model": FactDefinition(
         values="{provider, requested, effective, reroutedTo}",
-        derivation="The flow's model; the one that the agent says it uses; the one that answers instead.",
+        derivation="The flow's model, the model that the agent says it uses, and the model that answers instead.",
         authority="that of `effective`",
     ),
-    "usage": Known(
+    "usage": FactDefinition(
         values="{totalTokens, scope, basis, authority, check}; its authority is one of "
         + ", ".join(f"`{each}`" for each in reversed(UsageAuthority)),
-        derivation="The strongest word for each turn; `check` says whether weaker ones agree. Unknown is never zero.",
+        derivation="The strongest source for each turn; `check` says whether weaker sources agree. Unknown is null.",
         authority="reported",
     ),
-    "warnings": Known(
+    "warnings": FactDefinition(
         values="{total, bySource, byChannel, inferred}",
-        derivation="Counted. The channel says whose a warning is; what a rule attributed is counted as inferred.",
+        derivation="Numbers of warnings. The source follows from the channel; if a rule inferred it, the warning "
+        "counts as inferred.",
         authority="observed",
     ),
-    "thread": Known(values="an id", derivation="The agent's own name for the thread.", authority="reported"),
-    "approvals": Known(
+    "thread": FactDefinition(values="an id", derivation="The agent's id of the thread.", authority="reported"),
+    "approvals": FactDefinition(
         values="{policy, effective, areDenialsTold}",
-        derivation="Of an agent that asks nobody: what it does instead.",
+        derivation="For an agent that never asks for approval: how it decides instead.",
         authority="reported, or inferred",
     ),
     # ── the process and the program ──
-    "processState": Known(
+    "processState": FactDefinition(
         values=ProcessState,
-        derivation="Its exit status, if it was seen. That it lives says nothing of the thread.",
+        derivation="The exit status of the process, if it was observed. It says nothing about the thread.",
         authority="observed",
     ),
-    "processFrames": Known(
+    "processFrames": FactDefinition(
         values="{from, to}",
-        derivation="The rows of the runtime process's own record while this attempt had a place in it.",
+        derivation="The rows of the shared runtime process's record during which this attempt used it.",
         authority="observed",
     ),
-    "identity": Known(
+    "identity": FactDefinition(
         values="{path, realPath, shims, sha256, sizeBytes, source, version, package, packageVersion, lockedSha256}",
-        derivation="The file that was started, hashed. `version` is what it says to `--version`.",
-        authority="verified where its package's record has the same sha256, else observed",
+        derivation="The program file that was started, with its hash. `version` is the output of `--version`.",
+        authority="verified if its package's record has the same sha256, else observed",
     ),
-    "identityAfter": Known(
+    "identityAfter": FactDefinition(
         values="`same`, or `changed: …`",
-        derivation="The file looked at again after the session.",
+        derivation="The program file, checked again after the session.",
         authority="observed",
     ),
-    "version": Known(
-        values="a version", derivation="What the program says of itself when it is greeted.", authority="reported"
+    "version": FactDefinition(
+        values="a version", derivation="The version that the program reports in its handshake.", authority="reported"
     ),
-    "versions": Known(
+    "versions": FactDefinition(
         values="{source: version, agree}",
-        derivation="Every version that the program gives, and that of its package where that should be the same. "
-        "`agree` is null where there is only one.",
-        authority="verified where they agree, else reported",
+        derivation="Every version that the program reports, and that of its package if it should be the same. "
+        "`agree` is null if there is only one.",
+        authority="verified if they agree, else reported",
     ),
-    "schema": Known(
+    "schema": FactDefinition(
         values="{digest, lacks, strangers}",
-        derivation="The protocol as the program itself prints it.",
+        derivation="The protocol schema that the program prints.",
         authority="observed",
     ),
-    "capability": Known(
-        values="a boolean for each capability", derivation="What the runtime claims.", authority="declared"
+    "capability": FactDefinition(
+        values="a boolean for each capability", derivation="The runtime's declaration.", authority="declared"
     ),
-    "transport": Known(values="a transport", derivation="How the process was started.", authority="observed"),
-    "utcOffsetMinutes": Known(
+    "transport": FactDefinition(values="a transport", derivation="How the process was started.", authority="observed"),
+    "utcOffsetMinutes": FactDefinition(
         values="a number",
-        derivation="The zone in which the agent tells times of day: that of its TZ, else this machine's.",
+        derivation="The time zone of the agent's timestamps: that of its TZ variable, else this machine's.",
         authority="inferred",
     ),
-    # ── the surroundings ──
-    "resolution": Known(
+    # ── the environment ──
+    "resolution": FactDefinition(
         values="{chosen, refused}",
-        derivation="Each of the flow's chain of runtimes, in order, and why not.",
+        derivation="The runtimes of the flow's chain in order, and why each was refused.",
         authority="observed",
     ),
-    "laneState": Known(
+    "runtimeState": FactDefinition(
         values="ready, degraded",
-        derivation="How the last starts of the runtime went, when the run began. Neither a thread's status nor a "
-        "process's state.",
+        derivation="The results of the runtime's recent starts, as of the beginning of the run. It is neither a "
+        "thread's status nor a process's state.",
         authority="inferred",
     ),
-    "laneFlag": Known(values="a boolean", derivation="Whether the config enables the lane.", authority="declared"),
-    "laneBinary": Known(values="a sha256", derivation="The program that was found for the lane.", authority="observed"),
-    "laneHealth": Known(values="counters", derivation="Starts of the lane that are remembered.", authority="observed"),
-    "rollout": Known(
+    "runtimeFlag": FactDefinition(
+        values="a boolean", derivation="The config's `enabled` setting of the runtime.", authority="declared"
+    ),
+    "runtimeBinary": FactDefinition(
+        values="a sha256", derivation="The program file of the runtime.", authority="observed"
+    ),
+    "runtimeHealth": FactDefinition(
+        values="counters", derivation="The recorded starts of the runtime.", authority="observed"
+    ),
+    "rollout": FactDefinition(
         values="locked, internal, selectable, default",
-        derivation="Who may use the lane.",
+        derivation="The runtime's rollout state, from the config.",
         authority="declared",
     ),
-    "toolCalls": Known(
+    "toolCalls": FactDefinition(
         values="unseen",
-        derivation="Only of a command, which is heard by what it prints.",
+        derivation="Present only for a plain command, whose tool calls cannot be observed.",
         authority="declared",
     ),
-    "recording": Known(values="an attempt", derivation="What is replayed, where nothing runs.", authority="observed"),
-    "containment": Known(
+    "recording": FactDefinition(
+        values="an attempt", derivation="The recorded attempt that is replayed.", authority="observed"
+    ),
+    "containment": FactDefinition(
         values="{rung, variant, program, catches, misses}",
-        derivation="A trial run on this machine.",
+        derivation="A test of containment on this machine.",
         authority="observed",
     ),
-    "fences": Known(
-        values="{writable, readOnly, network}, paths by what they are to the agent; null without any",
-        derivation="Around an agent without a sandbox of its own.",
+    "fences": FactDefinition(
+        values="{writable, readOnly, network}, with paths keyed by purpose; null without fences",
+        derivation="The fences that Proctor puts around an agent that has no sandbox.",
         authority="observed",
     ),
-    "environment": Known(
-        values="names of variables, each with the ground",
-        derivation="What the process was given of Proctor's own environment.",
+    "environment": FactDefinition(
+        values="names of variables, each with the reason",
+        derivation="The variables of Proctor's environment that were passed to the process.",
         authority="observed",
     ),
-    "profile": Known(values="fresh, mine", derivation="The flow's.", authority="declared"),
-    "redaction": Known(
-        values="{canary}",
-        derivation="A secret that was planted, and is masked wherever it stands.",
+    "profile": FactDefinition(values="fresh, mine", derivation="The flow's setting.", authority="declared"),
+    "redaction": FactDefinition(
+        values="{tripwire}",
+        derivation="The planted secret, which redaction masks wherever it occurs.",
         authority="observed",
     ),
     # ── the credential ──
-    "credentialInput": Known(
+    "credentialInput": FactDefinition(
         values="{login, from, givenIn}",
-        derivation="Which variable or file held it, by name. Never a value or its hash.",
+        derivation="The name of the variable or file that holds the credential. Never its value or a hash.",
         authority="observed",
     ),
-    "credentialSource": Known(
-        values="such as explicit-api-key",
-        derivation="What the agent says it logs in with.",
-        authority="reported, or inferred from the settings it was given",
+    "credentialSource": FactDefinition(
+        values="a kind of login, such as explicit-api-key",
+        derivation="The login that the agent says it uses.",
+        authority="reported, or inferred from the agent's settings",
     ),
-    "credentialState": Known(
+    "credentialState": FactDefinition(
         values=CredentialState,
-        derivation="The last answer of the provider: whether the model was let work, or refused with 401 or 403.",
-        authority="inferred; declared where no login is needed",
+        derivation="The provider's last answer: model output, or a 401 or 403.",
+        authority="inferred; declared if no login is needed",
     ),
 }

@@ -1,4 +1,4 @@
-"""The grammar every stream of events obeys, whatever agent it came from."""
+"""The grammar that every stream of events must follow, for all runtimes."""
 
 from proctor.event.model import (
     Event,
@@ -15,7 +15,7 @@ from proctor.ids import CallId, ItemId, TurnId
 
 
 class Laws:
-    """Feed it a stream; it says which law an event breaks, in memory that grows with items, not with events."""
+    """Check a stream of events against the grammar. Memory grows with the number of items, not of events."""
 
     def __init__(self) -> None:
         self._frame = -1
@@ -28,6 +28,7 @@ class Laws:
         self._has_stream_ended = False
 
     def feed(self, event: Event) -> str | None:
+        """Check the next event. Returns what is wrong with it, or None."""
         if event.frame < self._frame:
             return f"frame {event.frame} comes after frame {self._frame}"
         self._frame = event.frame
@@ -53,11 +54,11 @@ class Laws:
                 self._calls[call] = True
                 return broken or self._after_end("a call ended")
             case TextSaid(item=item):
-                broken = f"message {item} was said twice" if item in self._said else None
+                broken = f"message {item} was sent twice" if item in self._said else None
                 self._said.add(item)
-                return broken or self._after_end("a message was said")
+                return broken or self._after_end("a message was sent")
             case UsageReported(basis="cumulative", tokens=tokens):
-                broken = "a thread's total shrank" if tokens.total < self._total_tokens else None
+                broken = "the thread's total of tokens decreased" if tokens.total < self._total_tokens else None
                 self._total_tokens = tokens.total
                 return broken
             case StreamEnded():

@@ -1,4 +1,4 @@
-"""What an attempt cost and did, counted from events; unknown is None, never zero."""
+"""Fold rows and events into the numbers of an attempt. An unknown number is None, never 0."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from proctor.event.model import (
     ApprovalAsked,
     ErrorReported,
     Event,
-    Replied,
+    ReplyReceived,
     Tokens,
     ToolBegan,
     ToolEnded,
@@ -19,7 +19,7 @@ from proctor.event.model import (
     Unrecognized,
     WarningRaised,
 )
-from proctor.event.row import Dir, Row
+from proctor.event.row import Direction, Row
 from proctor.event.usage import Usage, UsageFold
 from proctor.ids import CallId, Digest
 
@@ -27,47 +27,86 @@ _STUCK_CALLS, _STUCK_DISTINCT, _STUCK_STREAK = 20, 3, 10
 
 
 class Metrics(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """The numbers of one attempt.
-
-    Those with a default came later: of an attempt sealed before them they are unknown. Calls are equal in kind, name
-    and input, and follow each other as they ended. `tool_retries` are calls after an equal one that failed. `is_stuck`
-    is a sign of no progress: many calls, few of them different, and one over and over. Times are from a call's
-    beginning to its end as they were recorded, of calls that have both; percentiles are nearest ranks.
-    """
+    """The numbers of one attempt. Two tool calls are equal if their kind, name and input are. Durations are measured
+    from the recorded start to the recorded end, for calls that have both; percentiles use the nearest rank."""
 
     frames: dict[str, int]
+    """Number of rows of frames.jsonl, by direction."""
+
     events: int
+    """Number of events."""
+
     unrecognized: int
+    """Number of frames that the normalizer does not know."""
+
     replies: int
+    """Number of replies to Proctor's requests."""
+
     turns: int
+    """Number of turns that began."""
+
     tool_calls: int
+    """Number of tool calls."""
+
     tool_failures: int
+    """Number of tool calls that failed."""
+
     tool_calls_by_kind: dict[str, int]
+    """Number of tool calls, by kind."""
+
     tool_output_bytes: int
+    """Total size of the tools' output, in bytes."""
+
     approvals_asked: int
+    """Number of requests for an approval."""
+
     warnings: int
+    """Number of warnings."""
+
     errors: int
+    """Number of errors that the agent reported."""
+
     redacted_rows: int
+    """Number of rows in which a secret was masked."""
+
     span_ms: int | None
+    """Time from the first row to the last, in milliseconds; None without rows."""
+
     usage: Usage | None
-    tool_retries: int | None = None
-    distinct_calls: int | None = None
-    longest_streak: int | None = None
-    is_stuck: bool | None = None
-    tool_ms: int | None = None
-    tool_p50_ms: int | None = None
-    tool_p95_ms: int | None = None
+    """Tokens used; None if not reported."""
+
+    tool_retries: int
+    """Number of tool calls after an equal call that failed."""
+
+    distinct_calls: int
+    """Number of different tool calls."""
+
+    longest_streak: int
+    """Largest number of equal tool calls in a row."""
+
+    is_stuck: bool
+    """Whether the agent seems to make no progress: many calls, few different ones, and one repeated many times."""
+
+    tool_ms: int | None
+    """Total duration of tool calls, in milliseconds; None if no call has a start and an end."""
+
+    tool_p50_ms: int | None
+    """Median duration of a tool call, in milliseconds."""
+
+    tool_p95_ms: int | None
+    """95th percentile of the duration of a tool call, in milliseconds."""
 
     @property
     def total_tokens(self) -> int | None:
+        """Total tokens; None if unknown."""
         return None if self.usage is None or self.usage.tokens is None else self.usage.tokens.total
 
 
 class MetricsFold:
-    """Feed it each row and then that row's events."""
+    """Fold rows and events into metrics. Feed each row, then the events of that row."""
 
     def __init__(self) -> None:
-        self._frames: Counter[Dir] = Counter(dict.fromkeys(Dir, 0))
+        self._frames: Counter[Direction] = Counter(dict.fromkeys(Direction, 0))
         self._kinds: Counter[str] = Counter()
         self._open: dict[CallId, ToolBegan] = {}
         self._count: Counter[type[Event]] = Counter()
@@ -97,16 +136,16 @@ class MetricsFold:
     def feed(self, event: Event) -> None:
         self._count[type(event)] += 1
         if isinstance(event, (ToolBegan, ToolEnded)) and event.call not in self._open:
-            # A call whose beginning was lost or came late was one all the same.
+            # A call without a recorded start counts too.
             self._kinds[event.kind] += 1
         if isinstance(event, ToolBegan):
             self._open[event.call] = event
         elif isinstance(event, ToolEnded):
             began = self._open.pop(event.call, None)
-            given = event.input if began is None or event.input is not None else began.input
-            self._calls.add(event, given=given, has_failed=not event.ok)
+            input_ = event.input if began is None or event.input is not None else began.input
+            self._calls.add(event, input_=input_, has_failed=not event.ok)
             if began is not None:
-                # A wall clock that was set back meanwhile must not give time back.
+                # The wall clock may have been set back during the call.
                 self._intervals_ms.append(max(0, event.at_ms - began.at_ms))
             self._failures += not event.ok
             self._output_bytes += len((event.output or "").encode("utf-8", "surrogatepass"))
@@ -114,7 +153,7 @@ class MetricsFold:
 
     def finish(self) -> Metrics:
         for began in self._open.values():
-            self._calls.add(began, given=began.input, has_failed=False)
+            self._calls.add(began, input_=began.input, has_failed=False)
         self._open.clear()
         calls, times = self._calls, sorted(self._intervals_ms)
         span_ms = None if self._first_ms is None or self._last_ms is None else self._last_ms - self._first_ms
@@ -122,7 +161,7 @@ class MetricsFold:
             frames={dir_.value: count for dir_, count in sorted(self._frames.items())},
             events=self._count.total(),
             unrecognized=self._count[Unrecognized],
-            replies=self._count[Replied],
+            replies=self._count[ReplyReceived],
             turns=self._count[TurnBegan],
             tool_calls=self.tool_calls,
             tool_failures=self._failures,
@@ -147,7 +186,7 @@ class MetricsFold:
 
 
 class _Calls:
-    """Which calls were equal, by the digest of what they are; `failed` says whether the last of each did."""
+    """Find equal tool calls by digest. `failed` maps each digest to whether the last such call failed."""
 
     def __init__(self) -> None:
         self.failed: dict[Digest, bool] = {}
@@ -156,17 +195,17 @@ class _Calls:
         self._last: Digest | None = None
         self._streak = 0
 
-    def add(self, call: ToolBegan | ToolEnded, *, given: Any, has_failed: bool) -> None:
-        mark = canonical.digest((call.kind, call.name, given))
-        self.retries += self.failed.get(mark, False)
-        self.failed[mark] = has_failed
-        self._streak = self._streak + 1 if mark == self._last else 1
-        self._last = mark
+    def add(self, call: ToolBegan | ToolEnded, *, input_: Any, has_failed: bool) -> None:
+        digest = canonical.digest((call.kind, call.name, input_))
+        self.retries += self.failed.get(digest, False)
+        self.failed[digest] = has_failed
+        self._streak = self._streak + 1 if digest == self._last else 1
+        self._last = digest
         self.longest_streak = max(self.longest_streak, self._streak)
 
 
 def nearest_rank(values: Sequence[int], percent: int) -> int | None:
-    """The percentile of sorted values that is one of them; None of none.
+    """Return the nearest-rank percentile of sorted values; None without values.
 
     >>> nearest_rank([15, 20, 35, 40, 50], 30), nearest_rank([15, 20, 35, 40, 50], 95), nearest_rank([], 50)
     (20, 50, None)

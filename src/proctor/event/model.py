@@ -1,128 +1,188 @@
-"""What happened, in our own words. Left of this module native speech becomes events; right of it events are read."""
+"""The events: what happened in an attempt, in one vocabulary for all runtimes. Normalizers produce them from frames."""
 
 from enum import StrEnum
 from typing import Any, Literal
 
 import msgspec
 
-from proctor.event.kept import KeptItem
+from proctor.event.history_item import HistoryItem
 from proctor.fact import Fact
 from proctor.ids import CallId, ItemId, ThreadId, TurnId
 
 
-class Happened(
+class EventRoot(
     msgspec.Struct, frozen=True, kw_only=True, rename="camel", tag_field="type", omit_defaults=True, gc=False
 ):
-    """Root of all events; none can hold itself. `frame` is the recorded row it comes from, `at_ms` its wall time."""
+    """Base class of all events."""
 
     frame: int
+    """Number of the row of frames.jsonl that the event comes from."""
+
     at_ms: int
+    """Wall-clock time of that row, in milliseconds since the epoch."""
 
 
 # ── the session ──
 
 
-class SessionBegan(Happened, tag="session.began", frozen=True, kw_only=True):
-    """The agent opened a thread for us, or took up one that it had kept."""
+class SessionBegan(EventRoot, tag="session.began", frozen=True, kw_only=True):
+    """The agent opened a thread, or resumed a stored one."""
 
     thread: ThreadId
+    """The agent's id of the thread."""
+
     model: str | None = None
+    """The model that the agent says it uses; None if it does not say."""
+
     cwd: str | None = None
+    """The agent's working folder; None if it does not say."""
+
     ephemeral: bool | None = None
+    """True if the agent does not store the thread; None if it does not say."""
+
     is_resumed: bool = False
+    """Whether the thread existed before this session."""
 
 
-class StatusChanged(Happened, tag="status.changed", frozen=True, kw_only=True):
-    """What the agent says of the thread. Process liveness and lane state are other facts.
-
-    In words of `event.status.ThreadStatus`; one that is none of them is kept, and tells nothing.
-    """
+class StatusChanged(EventRoot, tag="status.changed", frozen=True, kw_only=True):
+    """The agent reported the status of its thread. It says nothing about the process or the runtime."""
 
     status: str
+    """A value of `event.status.ThreadStatus`. Any other word is kept, but sets no fact."""
+
     flags: tuple[str, ...] = ()
+    """Additional words that the agent gave with the status."""
+
     channel: str | None = None
+    """The native message that carried the status; None if unknown."""
 
 
-class ModelRerouted(Happened, tag="model.rerouted", frozen=True, kw_only=True):
-    """Another model answers than the one that was asked."""
+class ModelRerouted(EventRoot, tag="model.rerouted", frozen=True, kw_only=True):
+    """Another model answers than the one requested."""
 
     to: str
+    """The model that answers."""
 
 
-class StreamEnded(Happened, tag="stream.ended", frozen=True, kw_only=True):
-    """The channel closed: nothing more can arrive."""
+class StreamEnded(EventRoot, tag="stream.ended", frozen=True, kw_only=True):
+    """The channel to the agent closed, so nothing more can arrive."""
 
     cause: str
+    """Why the channel closed, in a few words."""
 
 
-class ProcessExited(Happened, tag="process.exited", frozen=True, kw_only=True):
-    """The agent's process ended. Where each turn has a process of its own, only that turn ends with it."""
+class ProcessExited(EventRoot, tag="process.exited", frozen=True, kw_only=True):
+    """The agent's process ended."""
 
     code: int | None
+    """Exit status; None if a signal ended the process or the status is unknown."""
+
     signal: int | None = None
+    """Number of the signal that ended the process; None if it exited by itself."""
+
     is_turns_own: bool = False
+    """Whether the process served only one turn, so that the session continues without it."""
 
 
 # ── a turn ──
 
 
-class TurnAsked(Happened, tag="turn.asked", frozen=True, kw_only=True):
-    """In a conversation: the caller wants another turn. What came of earlier ones counts no more."""
+class TurnAsked(EventRoot, tag="turn.asked", frozen=True, kw_only=True):
+    """The caller requested another turn of a conversation. The results of earlier turns no longer count."""
 
     text: str | None = None
+    """The prompt; None if the request is to shorten the history."""
 
 
-class PromptSent(Happened, tag="prompt.sent", frozen=True, kw_only=True):
-    """We asked."""
+class PromptSent(EventRoot, tag="prompt.sent", frozen=True, kw_only=True):
+    """Proctor sent a prompt to the agent."""
 
     text: str
+    """The prompt as it was sent."""
 
 
-class TurnBegan(Happened, tag="turn.began", frozen=True, kw_only=True):
-    turn: TurnId
-
-
-class TurnEnded(Happened, tag="turn.ended", frozen=True, kw_only=True):
-    """The native end of a turn: a stop reason, never a verdict. `code` is a row of errors.CODES, where it failed.
-
-    `retry_after_ms` is how long to wait before another try, where somebody said so.
-    """
+class TurnBegan(EventRoot, tag="turn.began", frozen=True, kw_only=True):
+    """A turn began."""
 
     turn: TurnId
+    """Id of the turn."""
+
+
+class TurnEnded(EventRoot, tag="turn.ended", frozen=True, kw_only=True):
+    """The agent ended a turn. The status is the agent's stop reason, not a verdict."""
+
+    turn: TurnId
+    """Id of the turn."""
+
     status: Literal["completed", "failed", "interrupted"]
+    """How the turn ended."""
+
     error: str | None = None
+    """The agent's error text, if the turn failed or was interrupted."""
+
     error_class: str | None = None
+    """The agent's own class of the error, if it gave one."""
+
     code: str | None = None
+    """Error code of a failed turn, a key of `errors.CODES`; None if unknown."""
+
     retry_after_ms: int | None = None
+    """Time to wait before a retry, in milliseconds, if the agent or the provider named one."""
 
 
-class TextStreamed(Happened, tag="text.streamed", frozen=True, kw_only=True):
-    """A piece of something the agent is saying."""
-
-    turn: TurnId
-    item: ItemId
-    text: str
-
-
-class TextSaid(Happened, tag="text.said", frozen=True, kw_only=True):
-    """A whole message."""
+class TextStreamed(EventRoot, tag="text.streamed", frozen=True, kw_only=True):
+    """A piece of a message that the agent is sending."""
 
     turn: TurnId
+    """Id of the turn."""
+
     item: ItemId
+    """Id of the message."""
+
     text: str
+    """The piece of text."""
+
+
+class TextSaid(EventRoot, tag="text.said", frozen=True, kw_only=True):
+    """A complete message of the agent."""
+
+    turn: TurnId
+    """Id of the turn."""
+
+    item: ItemId
+    """Id of the message."""
+
+    text: str
+    """The whole text."""
+
     phase: str | None = None
+    """The agent's own label of the message, such as `final_answer`; None if it has no label."""
 
 
-class ReasoningStreamed(Happened, tag="reasoning.streamed", frozen=True, kw_only=True):
+class ReasoningStreamed(EventRoot, tag="reasoning.streamed", frozen=True, kw_only=True):
+    """A piece of the agent's reasoning."""
+
     turn: TurnId
+    """Id of the turn."""
+
     item: ItemId
+    """Id of the reasoning item."""
+
     text: str
+    """The piece of text."""
 
 
-class ReasoningSaid(Happened, tag="reasoning.said", frozen=True, kw_only=True):
+class ReasoningSaid(EventRoot, tag="reasoning.said", frozen=True, kw_only=True):
+    """A complete reasoning item of the agent."""
+
     turn: TurnId
+    """Id of the turn."""
+
     item: ItemId
+    """Id of the reasoning item."""
+
     text: str
+    """The whole text."""
 
 
 # ── tools ──
@@ -130,98 +190,176 @@ class ReasoningSaid(Happened, tag="reasoning.said", frozen=True, kw_only=True):
 ToolKind = Literal["command", "patch", "mcp", "web", "dynamic", "other"]
 
 
-class ToolBegan(Happened, tag="tool.began", frozen=True, kw_only=True):
-    """A real tool call started."""
+class ToolBegan(EventRoot, tag="tool.began", frozen=True, kw_only=True):
+    """A tool call started."""
 
     turn: TurnId
+    """Id of the turn."""
+
     call: CallId
+    """Id of the call."""
+
     kind: ToolKind
+    """Kind of tool."""
+
     name: str
+    """Name of the tool."""
+
     input: Any = None
+    """The tool's input, as the agent gave it."""
 
 
-class ToolStreamed(Happened, tag="tool.streamed", frozen=True, kw_only=True):
-    """A piece of a running call's output."""
+class ToolStreamed(EventRoot, tag="tool.streamed", frozen=True, kw_only=True):
+    """A piece of the output of a running tool call."""
 
     turn: TurnId
+    """Id of the turn."""
+
     call: CallId
+    """Id of the call."""
+
     text: str
+    """The piece of output."""
 
 
-class ToolEnded(Happened, tag="tool.ended", frozen=True, kw_only=True):
-    """That call finished. A second record, never an edit of the first."""
+class ToolEnded(EventRoot, tag="tool.ended", frozen=True, kw_only=True):
+    """A tool call ended. This is a second event; `tool.began` is never edited."""
 
     turn: TurnId
+    """Id of the turn."""
+
     call: CallId
+    """Id of the call."""
+
     kind: ToolKind
+    """Kind of tool."""
+
     name: str
+    """Name of the tool."""
+
     ok: bool
+    """Whether the call succeeded."""
+
     status: str
+    """The agent's own word for how the call ended."""
+
     input: Any = None
+    """The tool's input; None if it was only in `tool.began`."""
+
     exit_code: int | None = None
+    """Exit status of a command; None if it did not run one or the status is unknown."""
+
     output: str | None = None
+    """The tool's output; None if the agent did not report it."""
+
     duration_ms: int | None = None
+    """Duration that the agent reported, in milliseconds; None if it did not."""
 
 
-# ── questions the agent asks ──
+# ── approvals ──
 
 
-class ApprovalAsked(Happened, tag="approval.asked", frozen=True, kw_only=True):
+class ApprovalAsked(EventRoot, tag="approval.asked", frozen=True, kw_only=True):
+    """The agent asked for an approval."""
+
     request: str
+    """Id of the request."""
+
     about: str
+    """Kind of request, such as a command or a file change."""
+
     call: CallId | None = None
+    """Id of the tool call that needs the approval; None if unknown."""
+
     detail: str | None = None
+    """What exactly the agent wants to do; None if it does not say."""
 
 
-class ApprovalResolved(Happened, tag="approval.resolved", frozen=True, kw_only=True):
-    """Who answered, and what."""
+class ApprovalResolved(EventRoot, tag="approval.resolved", frozen=True, kw_only=True):
+    """A request for an approval was answered or withdrawn."""
 
     request: str
+    """Id of the request."""
+
     decision: str
+    """The answer."""
+
     by: str
+    """Who or what decided; see `QuestionAnswered.by`."""
 
 
-# ── what it cost, what it warned of ──
+# ── usage, warnings and errors ──
 
 
 class Tokens(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Cached is a part of input, reasoning a part of output."""
+    """Numbers of tokens."""
 
     input: int
+    """Input tokens, including cached ones."""
+
     output: int
+    """Output tokens, including reasoning."""
+
     total: int
+    """Total tokens."""
+
     cached_input: int | None = None
+    """The part of `input` that was read from a cache; None if unknown."""
+
     reasoning_output: int | None = None
+    """The part of `output` that was reasoning; None if unknown."""
 
 
 class UsageAuthority(StrEnum):
-    """Whose word a count of tokens is, the strongest last."""
+    """The source of numbers of tokens, from the weakest to the strongest."""
 
     NONE = "none"
+    """Not reported."""
+
     ESTIMATED = "estimated"
+    """An estimate."""
+
     TRANSCRIPT_PARSED = "transcript-parsed"
+    """Read from the agent's stored transcript."""
+
     RESTORED_ON_RESUME = "restored-on-resume"
+    """The thread's total that the agent reported when it resumed the thread; no turn of this session."""
+
     LIVE_THREAD_USAGE = "live-thread-usage"
+    """The agent's running total of the thread."""
+
     LIVE_TURN_COMPLETED = "live-turn-completed"
+    """The agent's numbers at the end of a turn."""
+
     ROLLOUT_RECORD = "rollout-record"
+    """The agent's own record on disk."""
+
     PROVIDER_RESPONSE = "provider-response"
+    """The provider's response, as the agent passed it on."""
 
 
 UsageScope = Literal["call", "turn", "thread"]
 UsageBasis = Literal["absolute", "cumulative", "delta"]
 
 
-class UsageReported(Happened, tag="usage.reported", frozen=True, kw_only=True):
-    """Tokens, and what they speak of. No `turn` is the one that runs, or none: then it is where a thread stood before.
-
-    `cumulative` is all of its thread so far, so that a turn's is a difference; `delta` is to be added to what there is.
-    """
+class UsageReported(EventRoot, tag="usage.reported", frozen=True, kw_only=True):
+    """The agent or its provider reported numbers of tokens."""
 
     tokens: Tokens
+    """The numbers."""
+
     scope: UsageScope
+    """What they cover: one model call, one turn or the whole thread."""
+
     basis: UsageBasis
+    """How to read them: `absolute` is the whole of its scope, `cumulative` the thread's total so far, `delta` is added
+    to earlier reports."""
+
     authority: UsageAuthority
+    """Source of the numbers."""
+
     turn: TurnId | None = None
+    """Id of the turn; None for the running turn, or for the thread's state before the first turn."""
 
 
 WarningSource = Literal[
@@ -229,131 +367,184 @@ WarningSource = Literal[
 ]
 
 
-class WarningRaised(Happened, tag="warning.raised", frozen=True, kw_only=True):
-    """Whose it is follows from the channel it came by; where a rule of ours read that from its text, it is inferred."""
+class WarningRaised(EventRoot, tag="warning.raised", frozen=True, kw_only=True):
+    """The agent, its provider or Proctor raised a warning."""
 
     source: WarningSource
+    """What the warning is about. It follows from the channel, or from `rule`."""
+
     text: str
+    """Text of the warning."""
+
     channel: str
+    """The native message or stream that carried it."""
+
     rule: str | None = None
+    """The rule that inferred `source` from the text; None if the channel determines it."""
 
     @property
     def is_inferred(self) -> bool:
+        """Whether a rule inferred the source."""
         return self.rule is not None
 
 
-class ErrorReported(Happened, tag="error.reported", frozen=True, kw_only=True):
-    """Not terminal: only TurnEnded, StreamEnded and ProcessExited end anything. `code` as in TurnEnded, if known.
-
-    `retry_after_ms` is how long it was told to wait, or waits by itself before it tries again.
-    """
+class ErrorReported(EventRoot, tag="error.reported", frozen=True, kw_only=True):
+    """The agent reported an error that ended nothing. Only `turn.ended`, `stream.ended` and `process.exited` end
+    something."""
 
     text: str
+    """Text of the error."""
+
     error_class: str | None = None
+    """The agent's own class of the error, if it gave one."""
+
     will_retry: bool | None = None
+    """Whether the agent says that it will try again; None if it does not say."""
+
     code: str | None = None
+    """Error code, a key of `errors.CODES`; None if unknown."""
+
     retry_after_ms: int | None = None
+    """Time that the agent waits, or was asked to wait, before it tries again, in milliseconds."""
 
 
-# ── what the supervisor saw or decided ──
+# ── what the supervisor observed or decided ──
 
 
-class ClockFired(Happened, tag="clock.fired", frozen=True, kw_only=True):
-    """Those of the mission and the campaign stand at what was left of them when the attempt began."""
+class ClockFired(EventRoot, tag="clock.fired", frozen=True, kw_only=True):
+    """A time limit ran out."""
 
     clock: Literal["stall", "turn", "attempt", "mission", "campaign"]
+    """Which limit."""
+
     limit_ms: int
+    """The limit in milliseconds. For `mission` and `campaign`, what was left of it when the attempt began."""
 
 
-class LimitReached(Happened, tag="limit.reached", frozen=True, kw_only=True):
-    """The agent has used more than it may."""
+class LimitReached(EventRoot, tag="limit.reached", frozen=True, kw_only=True):
+    """The agent exceeded a limit other than time."""
 
     limit: Literal["tokens"]
+    """Which limit."""
+
     most: int
+    """The largest allowed value."""
+
     used: int
+    """The value reached."""
 
 
-class Cancelled(Happened, tag="cancelled", frozen=True, kw_only=True):
+class Cancelled(EventRoot, tag="cancelled", frozen=True, kw_only=True):
+    """The attempt was cancelled."""
+
     why: str
+    """The reason, in a few words."""
 
 
-class SessionRefused(Happened, tag="session.refused", frozen=True, kw_only=True):
-    """The session could not be had: a code of errors.CODES."""
+class SessionRefused(EventRoot, tag="session.refused", frozen=True, kw_only=True):
+    """No session could be opened."""
 
     code: str
+    """Error code, a key of `errors.CODES`."""
+
     detail: str
+    """What is wrong."""
 
 
 # ── what became known ──
 
 
-class FactsStated(Happened, tag="facts.stated", frozen=True, kw_only=True):
-    """Statements with their authority; `event.facts` settles which of them holds."""
+class FactsStated(EventRoot, tag="facts.stated", frozen=True, kw_only=True):
+    """Facts about the attempt became known. `event.facts` settles which of several statements holds."""
 
     facts: dict[str, Fact]
+    """The statements, by the name of the fact."""
 
 
-class HistoryRead(Happened, tag="history.read", frozen=True, kw_only=True):
-    """What the agent itself keeps of the thread, or the next part of it; `source` says where it was read."""
+class HistoryRead(EventRoot, tag="history.read", frozen=True, kw_only=True):
+    """The history that the agent itself stores was read, or the next page of it."""
 
     source: str
-    items: tuple[KeptItem, ...]
+    """Where it was read."""
+
+    items: tuple[HistoryItem, ...]
+    """The items, oldest first."""
+
     is_last: bool = True
+    """Whether this is the last page."""
 
 
-class ResultFound(Happened, tag="result.found", frozen=True, kw_only=True):
-    """What the agent handed in as its result otherwise than by its words: a claim. `code` is said of one that is none.
-
-    `source` says how: a file, or a command of ours that it called while it ran.
-    """
+class ResultFound(EventRoot, tag="result.found", frozen=True, kw_only=True):
+    """The agent handed in its result through a file or a command, not in a message. The result is a claim."""
 
     source: str
+    """How it was handed in: a file, or `proctor feedback`."""
+
     done: bool | None = None
+    """Whether the agent claims that the task is done; None if the result is invalid."""
+
     answer: str | None = None
+    """The agent's answer, if it gave one."""
+
     result: Any = None
+    """The agent's structured result, any JSON value."""
+
     code: str | None = None
+    """Error code of an invalid or missing result, a key of `errors.CODES`."""
+
     problem: str | None = None
+    """What is wrong with the result; None if it is valid."""
 
 
-class NoteMade(Happened, tag="note.made", frozen=True, kw_only=True):
-    """Something that the agent wanted on record while it ran."""
+class NoteMade(EventRoot, tag="note.made", frozen=True, kw_only=True):
+    """The agent recorded a note with `proctor note`."""
 
     text: str
+    """Text of the note."""
 
 
-class HookRan(Happened, tag="hook.ran", frozen=True, kw_only=True):
-    """A command of the operator's own ended well, before or after the agent was asked. One that failed is a warning."""
+class HookRan(EventRoot, tag="hook.ran", frozen=True, kw_only=True):
+    """A hook succeeded. A hook that failed is a warning."""
 
     phase: Literal["before", "after"]
+    """Whether it ran before or after the attempt."""
+
     text: str
+    """The command and how long it took."""
 
 
-# ── the rest, so that counts add up ──
+# ── all other frames, so that each frame is counted ──
 
 
-class Replied(Happened, tag="replied", frozen=True, kw_only=True):
-    """The reply to a request of ours; `error` when it was refused."""
+class ReplyReceived(EventRoot, tag="replied", frozen=True, kw_only=True):
+    """The agent replied to a request of Proctor."""
 
     method: str
+    """Method of the request."""
+
     error: str | None = None
+    """The agent's error text; None if the request succeeded."""
 
 
-class Asked(Happened, tag="asked", frozen=True, kw_only=True):
-    """A request or notification of ours that is no prompt."""
+class RequestSent(EventRoot, tag="asked", frozen=True, kw_only=True):
+    """Proctor sent a request or notification that is not a prompt."""
 
     method: str
+    """Its method."""
 
 
-class Noted(Happened, tag="noted", frozen=True, kw_only=True):
-    """A frame we know and draw nothing from."""
-
-    native: str
-
-
-class Unrecognized(Happened, tag="unrecognized", frozen=True, kw_only=True):
-    """A frame we do not know. Kept, counted, never dropped."""
+class FrameNoted(EventRoot, tag="noted", frozen=True, kw_only=True):
+    """A known frame that carries no event."""
 
     native: str
+    """Its native name."""
+
+
+class Unrecognized(EventRoot, tag="unrecognized", frozen=True, kw_only=True):
+    """An unknown frame. It is recorded and counted, never dropped."""
+
+    native: str
+    """Its native name, as far as it can be read."""
 
 
 Event = (
@@ -387,8 +578,8 @@ Event = (
     | ResultFound
     | NoteMade
     | HookRan
-    | Replied
-    | Asked
-    | Noted
+    | ReplyReceived
+    | RequestSent
+    | FrameNoted
     | Unrecognized
 )

@@ -1,4 +1,4 @@
-"""How an attempt ended, as a fold of what was recorded: the first cause since its last prompt that ends it wins."""
+"""Fold events into how an attempt ended: the first event after the last prompt that ends the attempt decides."""
 
 from enum import StrEnum
 
@@ -26,66 +26,87 @@ from proctor.event.model import (
 
 
 class Outcome(StrEnum):
-    """The ways an attempt can end. None of them says whether the task was done."""
+    """How an attempt can end. No outcome says whether the task was done."""
 
-    COMPLETED = "completed"  # the turn ended by itself
-    FAILED = "failed"  # the agent says its turn failed
-    TIMED_OUT = "timed_out"  # a clock fired that does not count silence, or another limit was reached
-    STALLED = "stalled"  # the agent fell silent
-    CRASHED = "crashed"  # the agent's process or channel went away
-    REFUSED = "refused"  # there was no session to be had
-    CANCELLED = "cancelled"  # somebody asked us to stop
-    UNKNOWN = "unknown"  # cut off: the record does not say
+    COMPLETED = "completed"
+    """The agent ended its turn normally."""
 
-    # An enum's own is a call in Python, and reports count by outcome.
+    FAILED = "failed"
+    """The agent reported that its turn failed."""
+
+    TIMED_OUT = "timed_out"
+    """A time limit other than `stall`, or the token limit, was exceeded."""
+
+    STALLED = "stalled"
+    """The agent sent nothing for too long."""
+
+    CRASHED = "crashed"
+    """The agent's process or channel ended."""
+
+    REFUSED = "refused"
+    """No session could be opened."""
+
+    CANCELLED = "cancelled"
+    """The attempt was cancelled."""
+
+    UNKNOWN = "unknown"
+    """The record does not show the end: the attempt was cut off."""
+
+    # Enum.__hash__ is a Python function, which is slow for counting by outcome.
     __hash__ = str.__hash__
 
 
 class Ending(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """The outcome, its code in errors.CODES (none when completed), and the row that decided it.
-
-    `retry_after_ms` is how long after that row another try is worth it, where the agent or its provider said so.
-    """
+    """How an attempt ended."""
 
     outcome: Outcome
+    """The outcome."""
+
     code: str | None = None
+    """Error code, a key of `errors.CODES`; None if the attempt completed."""
+
     detail: str | None = None
+    """What happened, in a sentence; None if there is nothing to add."""
+
     frame: int | None = None
+    """Number of the row that decided the outcome; None if the record does not show the end."""
+
     retry_after_ms: int | None = None
+    """Time after that row before a retry can succeed, in milliseconds, if the agent or its provider named one."""
 
 
 NOT_ENDED = Ending(outcome=Outcome.UNKNOWN)
 
-# Nobody does this to itself: SIGHUP, SIGINT, SIGKILL, SIGTERM.
+# Signals that another process sent.
 _FROM_OUTSIDE = {1: "SIGHUP", 2: "SIGINT", 9: "SIGKILL", 15: "SIGTERM"}
 
-_ATTEMPTS_OWN = ("stall", "turn", "attempt")
+_ATTEMPT_CLOCKS = ("stall", "turn", "attempt")
 
 
-def ending_of(event: Event, *, trouble: ErrorReported | None) -> Ending | None:
-    """What this event ends, if it ends anything. `trouble` is the last error, if the agent has not got past it."""
-    last_error = None if trouble is None else trouble.text
+def ending_of(event: Event, *, last_error: ErrorReported | None) -> Ending | None:
+    """Return the ending that an event causes, or None. `last_error` is the last error without a sign of recovery."""
+    error_text = None if last_error is None else last_error.text
     match event:
         case TurnEnded(status="completed", frame=frame):
             return Ending(outcome=Outcome.COMPLETED, frame=frame)
         case TurnEnded(status="failed", error=error, code=code, frame=frame, retry_after_ms=wait_ms):
             code = code or "agent.turn-failed"
-            detail = error or last_error
+            detail = error or error_text
             return Ending(outcome=Outcome.FAILED, code=code, detail=detail, frame=frame, retry_after_ms=wait_ms)
         case TurnEnded(status="interrupted", error=error, frame=frame):
-            return Ending(outcome=Outcome.FAILED, code="agent.interrupted", detail=error or last_error, frame=frame)
+            return Ending(outcome=Outcome.FAILED, code="agent.interrupted", detail=error or error_text, frame=frame)
         case ClockFired(clock=clock, limit_ms=limit_ms, frame=frame):
             outcome = Outcome.STALLED if clock == "stall" else Outcome.TIMED_OUT
-            how = "nothing heard for" if clock == "stall" else f"the {clock} ran past"
-            # What it was still struggling with says more than that we would not wait longer; of a clock over more than
-            # this attempt it says nothing.
-            own = trouble if clock in _ATTEMPTS_OWN else None
-            code = (own and own.code) or f"limit.{clock}"
-            detail = _and(f"{how} {limit_ms} ms", last_error)
-            wait_ms = _still_to_wait_ms(own, event)
+            how = "the agent sent nothing for" if clock == "stall" else f"the {clock} exceeded"
+            # An unresolved error is the likely cause of a timeout. The clocks of the mission and the campaign run over
+            # several attempts, so that there it is not.
+            cause = last_error if clock in _ATTEMPT_CLOCKS else None
+            code = (cause and cause.code) or f"limit.{clock}"
+            detail = _with_error(f"{how} {limit_ms} ms", error_text)
+            wait_ms = _remaining_wait_ms(cause, event)
             return Ending(outcome=outcome, code=code, detail=detail, frame=frame, retry_after_ms=wait_ms)
         case LimitReached(limit=limit, most=most, used=used, frame=frame):
-            detail = f"{used} {limit} were used, and {most} are allowed"
+            detail = f"{used} {limit} used, {most} allowed"
             return Ending(outcome=Outcome.TIMED_OUT, code=f"limit.{limit}", detail=detail, frame=frame)
         case Cancelled(why=why, frame=frame):
             return Ending(outcome=Outcome.CANCELLED, code="run.cancelled", detail=why, frame=frame)
@@ -94,70 +115,71 @@ def ending_of(event: Event, *, trouble: ErrorReported | None) -> Ending | None:
         case StreamEnded(cause=cause, frame=frame):
             return Ending(outcome=Outcome.CRASHED, code="peer.hangup", detail=cause, frame=frame)
         case ProcessExited(signal=signal, frame=frame):
-            code = "peer.killed" if signal in _FROM_OUTSIDE else (trouble and trouble.code) or "peer.hangup"
-            detail = _and(_exit(event), last_error)
-            wait_ms = _still_to_wait_ms(trouble, event)
+            code = "peer.killed" if signal in _FROM_OUTSIDE else (last_error and last_error.code) or "peer.hangup"
+            detail = _with_error(_describe_exit(event), error_text)
+            wait_ms = _remaining_wait_ms(last_error, event)
             return Ending(outcome=Outcome.CRASHED, code=code, detail=detail, frame=frame, retry_after_ms=wait_ms)
         case _:
             return None
 
 
-def _still_to_wait_ms(trouble: ErrorReported | None, event: Event) -> int | None:
-    if trouble is None or trouble.retry_after_ms is None:
+def _remaining_wait_ms(error: ErrorReported | None, event: Event) -> int | None:
+    if error is None or error.retry_after_ms is None:
         return None
-    return max(0, trouble.at_ms + trouble.retry_after_ms - event.at_ms)
+    return max(0, error.at_ms + error.retry_after_ms - event.at_ms)
 
 
-def _exit(event: ProcessExited) -> str:
+def _describe_exit(event: ProcessExited) -> str:
     if event.signal is None:
-        return f"the agent exited with code {event.code}"
+        return f"the agent exited with status {event.code}"
     name = _FROM_OUTSIDE.get(event.signal)
-    return f"the agent got signal {event.signal}" + (f" ({name})" if name else "")
+    return f"the agent was ended by signal {event.signal}" + (f" ({name})" if name else "")
 
 
-def _and(detail: str, last_error: str | None) -> str:
-    return f"{detail}; the agent's last error: {last_error}" if last_error else detail
+def _with_error(detail: str, error_text: str | None) -> str:
+    return f"{detail}; the agent's last error: {error_text}" if error_text else detail
 
 
-# What an agent does again when it has got past an error.
+# Events that show that the agent has recovered from an error.
 _PROGRESS = (TextStreamed, TextSaid, ReasoningStreamed, ReasoningSaid, ToolBegan, ToolEnded, UsageReported)
 
 
 class OutcomeFold:
-    """Feed it events; `ending` is what they say so far. In a conversation it is that of the last turn."""
+    """Fold events into `ending`. In a conversation it is the ending of the last turn."""
 
     def __init__(self) -> None:
         self.ending = NOT_ENDED
-        self._trouble: ErrorReported | None = None
-        self._gone = NOT_ENDED
-        self._is_cut_off = False
+        self._last_error: ErrorReported | None = None
+        self._agent_end = NOT_ENDED
+        self._lacks_exit = False
 
     def feed(self, event: Event) -> None:
-        if isinstance(event, _PROGRESS):  # most events of a turn, and none of them ends anything
-            self._trouble = None
+        if isinstance(event, _PROGRESS):  # most events of a turn; no such event ends an attempt
+            self._last_error = None
             return
         match event:
             case ErrorReported():
-                self._trouble = event
+                self._last_error = event
             case TurnAsked():
-                # Another turn, if there is anybody left to take it.
-                self.ending, self._trouble = self._gone, None
+                # If the agent is gone, the new turn has already ended.
+                self.ending, self._last_error = self._agent_end, None
             case StreamEnded() | ProcessExited(is_turns_own=False):
-                self._left(event)
+                self._end_agent(event)
             case _:
                 pass
         if self.ending.outcome is Outcome.UNKNOWN:
-            self.ending = ending_of(event, trouble=self._trouble) or self.ending
+            self.ending = ending_of(event, last_error=self._last_error) or self.ending
 
-    def _left(self, event: StreamEnded | ProcessExited) -> None:
-        """How the process ended is known only after its channel has closed, and says why that was."""
-        ending = ending_of(event, trouble=None)
+    def _end_agent(self, event: StreamEnded | ProcessExited) -> None:
+        """Record the end of the agent. Its exit status is known only after its channel closed, and explains why."""
+        ending = ending_of(event, last_error=None)
         assert ending is not None
-        is_told = self.ending == self._gone
-        if self._gone is NOT_ENDED:
-            self._gone, self._is_cut_off = ending, isinstance(event, StreamEnded)
-        elif self._is_cut_off and isinstance(event, ProcessExited):
-            detail = f"{self._gone.detail}; {ending.detail}"
-            self._gone, self._is_cut_off = msgspec.structs.replace(self._gone, code=ending.code, detail=detail), False
-        if is_told:
-            self.ending = self._gone
+        is_current = self.ending == self._agent_end
+        if self._agent_end is NOT_ENDED:
+            self._agent_end, self._lacks_exit = ending, isinstance(event, StreamEnded)
+        elif self._lacks_exit and isinstance(event, ProcessExited):
+            detail = f"{self._agent_end.detail}; {ending.detail}"
+            self._agent_end = msgspec.structs.replace(self._agent_end, code=ending.code, detail=detail)
+            self._lacks_exit = False
+        if is_current:
+            self.ending = self._agent_end

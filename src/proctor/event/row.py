@@ -1,25 +1,32 @@
-"""One row of frames.jsonl: what was said on a connection, or what the supervisor saw, as it stands on disk."""
+"""The rows of frames.jsonl: frames of the connection to the agent, and the supervisor's own records."""
 
 from enum import StrEnum
 from typing import Any, Literal
 
 import msgspec
 
-from proctor.event.kept import KeptItem
+from proctor.event.history_item import HistoryItem
 from proctor.fact import Fact
 
 GENESIS = "0" * 32
 
 
-class Dir(StrEnum):
-    """Who spoke."""
+class Direction(StrEnum):
+    """Who sent a row."""
 
-    IN = "in"  # the agent
-    OUT = "out"  # we, to the agent
-    ERR = "err"  # the agent's stderr
-    SELF = "self"  # the supervisor: what it saw or decided
+    IN = "in"
+    """The agent."""
 
-    # An enum's own is a call in Python, and each row is counted.
+    OUT = "out"
+    """Proctor, to the agent."""
+
+    ERR = "err"
+    """The agent, on standard error."""
+
+    SELF = "self"
+    """The supervisor, about what it observed or decided."""
+
+    # Enum.__hash__ is a Python function, which is slow for counting every row.
     __hash__ = str.__hash__
 
 
@@ -32,158 +39,240 @@ class Row(
     forbid_unknown_fields=True,
     gc=False,
 ):
-    """`frame` is the JSON value that was said; `text` is said instead where it was no JSON."""
+    """One row of frames.jsonl. It has `frame`, or `text` if the bytes were not JSON."""
 
     seq: int
+    """Number of the row in its file, from 1."""
+
     at_ms: int
-    dir: Dir
+    """Wall-clock time at which the row was recorded, in milliseconds since the epoch."""
+
+    dir: Direction
+    """Who sent it."""
+
     prev: str
+    """Digest of the line before, in hex; 32 zeros for the first row."""
+
     frame: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    """The JSON value, verbatim except for redacted secrets."""
+
     text: str | None = None
+    """The text, if it is not JSON."""
+
     redacted: tuple[str, ...] = ()
+    """Names of the secrets that were masked in this row."""
+
     carried: bool = False
+    """Whether redaction moved text of a stream from this row to a later one, or into it from an earlier one."""
 
 
-# ── what `self` rows say ──
+# ── the frames of `self` rows ──
 
 
-class Seen(msgspec.Struct, frozen=True, kw_only=True, rename="camel", tag_field="saw", omit_defaults=True):
-    """Root of what the supervisor puts on record about itself."""
+class SupervisorRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel", tag_field="saw", omit_defaults=True):
+    """Base class of the frames of `self` rows, in which the supervisor records what it observed or did."""
 
 
-class TurnWanted(Seen, tag="turn.wanted", frozen=True, kw_only=True):
-    """In a conversation: a turn is asked for, before anything is said to the agent. No text where it is no prompt."""
+class TurnWanted(SupervisorRow, tag="turn.wanted", frozen=True, kw_only=True):
+    """The caller requested a turn of a conversation. The row is written before anything is sent to the agent."""
 
     text: str | None = None
+    """The prompt; None if the request is not a prompt."""
 
 
-class ClockRanOut(Seen, tag="clock.fired", frozen=True, kw_only=True):
-    """Those of the mission and the campaign stand at what was left of them when the attempt began."""
+class ClockRanOut(SupervisorRow, tag="clock.fired", frozen=True, kw_only=True):
+    """A time limit ran out."""
 
     clock: Literal["stall", "turn", "attempt", "mission", "campaign"]
+    """Which limit."""
+
     limit_ms: int
+    """The limit in milliseconds. For `mission` and `campaign`, what was left of it when the attempt began."""
 
 
-class UsedUp(Seen, tag="limit.reached", frozen=True, kw_only=True):
-    """It has used more than it may."""
+class TokensUsedUp(SupervisorRow, tag="limit.reached", frozen=True, kw_only=True):
+    """The attempt exceeded its token limit."""
 
     limit: Literal["tokens"]
+    """Which limit."""
+
     most: int
+    """The largest allowed value."""
+
     used: int
+    """The value reached."""
 
 
-class WasCancelled(Seen, tag="cancelled", frozen=True, kw_only=True):
+class CancelRequested(SupervisorRow, tag="cancelled", frozen=True, kw_only=True):
+    """The attempt was cancelled."""
+
     why: str
+    """The reason, in a few words."""
 
 
-class WasRefused(Seen, tag="session.refused", frozen=True, kw_only=True):
+class SessionRefusal(SupervisorRow, tag="session.refused", frozen=True, kw_only=True):
+    """No session could be opened."""
+
     code: str
+    """Error code, a key of `errors.CODES`."""
+
     detail: str
+    """What is wrong."""
 
 
-class ChannelClosed(Seen, tag="stream.ended", frozen=True, kw_only=True):
+class ChannelClosed(SupervisorRow, tag="stream.ended", frozen=True, kw_only=True):
+    """The channel to the agent closed."""
+
     cause: str
+    """Why it closed, in a few words."""
 
 
-class ChildExited(Seen, tag="process.exited", frozen=True, kw_only=True):
-    """`is_turns_own` where the process was that of one turn, and the session goes on without it."""
+class ChildExited(SupervisorRow, tag="process.exited", frozen=True, kw_only=True):
+    """The agent's process ended."""
 
     code: int | None = None
+    """Exit status; None if a signal ended the process or the status is unknown."""
+
     signal: int | None = None
+    """Number of the signal that ended the process; None if it exited by itself."""
+
     is_turns_own: bool = False
+    """Whether the process served only one turn, so that the session continues without it."""
 
 
-class Answered(Seen, tag="approval.resolved", frozen=True, kw_only=True):
-    """A question of the agent's was answered, or went away.
-
-    `by` says who it was: `policy`, `sandbox` (what the fences allow needs no more), `callback`, `tool` (one of ours
-    that it called), `deadline` (nobody said anything in time), `error` (whoever was asked failed), `cancelled` (it went
-    away, and no answer was given).
-    """
+class QuestionAnswered(SupervisorRow, tag="approval.resolved", frozen=True, kw_only=True):
+    """A request for an approval was answered or withdrawn."""
 
     request: str
+    """Id of the request."""
+
     method: str
+    """Native method of the request."""
+
     decision: str
+    """The answer."""
+
     by: str
+    """Who decided: `policy`; `sandbox` (the sandbox already allows it); `callback`; `tool` (a tool that the caller
+    registered); `deadline` (no answer in time); `error` (the callback failed); `cancelled` (withdrawn unanswered)."""
 
 
-class TailReleased(Seen, tag="text.released", frozen=True, kw_only=True):
-    """What redaction held back of a text stream, given out at the stream's end."""
+class TailReleased(SupervisorRow, tag="text.released", frozen=True, kw_only=True):
+    """Text that redaction had held back, released at the end of its stream."""
 
     stream: str
+    """Which stream."""
+
     text: str
+    """The text."""
 
 
-class StepTaken(Seen, tag="step", frozen=True, kw_only=True):
-    """Something the supervisor did that explains later rows, such as a signal or a state it entered."""
+class StepTaken(SupervisorRow, tag="step", frozen=True, kw_only=True):
+    """An action or state of the supervisor that explains later rows, such as a signal it sent."""
 
     step: str
+    """Name of the step."""
+
     detail: dict[str, Any] = {}
+    """Details of the step."""
 
 
-class FactsLearned(Seen, tag="facts", frozen=True, kw_only=True):
-    """What we know of the agent and its session, and on whose word."""
+class FactsLearned(SupervisorRow, tag="facts", frozen=True, kw_only=True):
+    """Facts about the agent and its session."""
 
     facts: dict[str, Fact]
+    """The statements, by the name of the fact."""
 
 
-class HistoryKept(Seen, tag="history", frozen=True, kw_only=True):
-    """What an agent has written of its thread into a file of its own, as we read it there."""
-
-    source: str
-    items: tuple[KeptItem, ...]
-
-
-class ResultRead(Seen, tag="result", frozen=True, kw_only=True):
-    """What an agent gave as its result, by a file or by `proctor feedback`; a code and a problem where it is none."""
+class HistoryKept(SupervisorRow, tag="history", frozen=True, kw_only=True):
+    """The history of the thread, read from a file that the agent wrote."""
 
     source: str
+    """The file it was read from."""
+
+    items: tuple[HistoryItem, ...]
+    """The items, oldest first."""
+
+
+class ResultRead(SupervisorRow, tag="result", frozen=True, kw_only=True):
+    """The agent's result, from a result file or from `proctor feedback`."""
+
+    source: str
+    """How it was handed in."""
+
     done: bool | None = None
+    """Whether the agent claims that the task is done; None if the result is invalid."""
+
     answer: str | None = None
+    """The agent's answer, if it gave one."""
+
     result: Any = None
+    """The agent's structured result, any JSON value."""
+
     code: str | None = None
+    """Error code of an invalid or missing result, a key of `errors.CODES`."""
+
     problem: str | None = None
+    """What is wrong with the result; None if it is valid."""
 
 
-class NoteHeard(Seen, tag="note", frozen=True, kw_only=True):
-    """What an agent said by `proctor note`."""
+class NoteHeard(SupervisorRow, tag="note", frozen=True, kw_only=True):
+    """A note that the agent recorded with `proctor note`."""
 
     text: str
+    """Text of the note."""
 
 
-class HookEnded(Seen, tag="hook", frozen=True, kw_only=True):
-    """A command of the operator's own ran around the attempt. `problem` is why it counts as failed, where it does."""
+class HookEnded(SupervisorRow, tag="hook", frozen=True, kw_only=True):
+    """A hook ended."""
 
     phase: Literal["before", "after"]
+    """Whether it ran before or after the attempt."""
+
     argv: tuple[str, ...]
+    """The command."""
+
     duration_ms: int
+    """How long it ran, in milliseconds."""
+
     exit_code: int | None = None
+    """Exit status; None if it did not exit by itself."""
+
     signal: int | None = None
+    """Number of the signal that ended it; None if it exited by itself."""
+
     timed_out: bool = False
+    """Whether it exceeded its time limit."""
+
     stdout_tail: str = ""
+    """End of its standard output."""
+
     stderr_tail: str = ""
+    """End of its standard error."""
+
     problem: str | None = None
+    """Why it counts as failed; None if it succeeded."""
 
 
-# Steps that are told as warnings: code of the caller's that raised, gave what it may not, or would not end.
+# Steps that become warnings: a callback raised, returned an invalid value or did not end.
 CALLBACK_FAILED = "callback failed"
 CALLBACK_GIVEN_UP = "callback given up"
 
 HISTORY_UNREAD = "history not read"
 
-# A step that is told as a warning: what arrived beside the agent's words was no message, or one too many.
+# A step that becomes a warning: an invalid or surplus message arrived on the feedback socket.
 MESSAGE_REFUSED = "message refused"
 
 
-AnySeen = (
+AnySupervisorRow = (
     TurnWanted
     | ClockRanOut
-    | UsedUp
-    | WasCancelled
-    | WasRefused
+    | TokensUsedUp
+    | CancelRequested
+    | SessionRefusal
     | ChannelClosed
     | ChildExited
-    | Answered
+    | QuestionAnswered
     | TailReleased
     | StepTaken
     | FactsLearned

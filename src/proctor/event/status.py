@@ -1,11 +1,11 @@
-"""How the thread stands and whether its process lives: two facts, neither of which follows from the other. Pure."""
+"""Fold events into the status of the thread and the state of its process, two independent facts. Pure."""
 
 from enum import StrEnum
 
 from proctor.event.model import (
     Event,
     ProcessExited,
-    Replied,
+    ReplyReceived,
     SessionBegan,
     StatusChanged,
     StreamEnded,
@@ -17,99 +17,118 @@ from proctor.fact import Authority, Fact
 
 
 class ThreadStatus(StrEnum):
-    """What an agent can say of a thread. `system-error` is that its last turn failed, not that it is dead."""
+    """The status of a thread."""
 
     NOT_LOADED = "not-loaded"
+    """The agent stores the thread, but has not loaded it."""
+
     IDLE = "idle"
+    """No turn is running."""
+
     ACTIVE = "active"
+    """A turn is running."""
+
     SYSTEM_ERROR = "system-error"
+    """The last turn failed. The thread may still be usable."""
+
     CLOSED = "closed"
+    """The agent closed the thread."""
+
     UNKNOWN = "unknown"
+    """The status is not known."""
 
 
 class ProcessState(StrEnum):
-    """Of the process that carried the session, as far as the session saw it."""
+    """The state of the agent's process, as far as the session observed it."""
 
     ALIVE = "alive"
+    """It sent something, and its end was not observed."""
+
     EXITED = "exited"
+    """It exited by itself."""
+
     KILLED = "killed"
+    """A signal ended it."""
+
     UNKNOWN = "unknown"
+    """It never sent anything, or its channel closed without an observed exit."""
 
 
-_WORDS = frozenset(ThreadStatus)
+_STATUSES = frozenset(ThreadStatus)
 
 
 class StatusFold:
-    """Feed it events; `thread` and `process` are the facts as they are now."""
+    """Fold events into the facts `thread` and `process`."""
 
     def __init__(self) -> None:
-        self._said: StatusChanged | None = None
+        self._reported: StatusChanged | None = None
         self._turn: TurnBegan | TurnEnded | None = None
-        self._gone: StreamEnded | None = None
+        self._closed: StreamEnded | None = None
         self._exit: ProcessExited | None = None
-        self._has_spoken = False
+        self._has_sent = False
 
     def feed(self, event: Event) -> None:
         match event:
             case StatusChanged():
-                self._said = event
+                self._reported = event
             case TurnBegan():
-                self._turn, self._has_spoken = event, True
+                self._turn, self._has_sent = event, True
                 if self._exit is not None and self._exit.is_turns_own:
-                    self._exit = None  # that was the process of the turn before
+                    self._exit = None  # it was the process of the turn before
             case TurnEnded():
                 self._turn = event
             case StreamEnded():
-                self._gone = event
+                self._closed = event
             case ProcessExited():
                 self._exit = event
-            case SessionBegan() | Replied() | TextSaid():
-                self._has_spoken = True
+            case SessionBegan() | ReplyReceived() | TextSaid():
+                self._has_sent = True
             case _:
                 pass
 
     @property
     def thread(self) -> Fact:
-        said, turn = self._said, self._turn
-        if said is not None and said.status in _WORDS:
-            if said.status == ThreadStatus.ACTIVE and self._is_cut_off:
+        """The fact `threadStatus`."""
+        reported, turn = self._reported, self._turn
+        if reported is not None and reported.status in _STATUSES:
+            if reported.status == ThreadStatus.ACTIVE and self._is_cut_off:
                 return _unknown("the agent went away while the thread was active")
-            return Fact(
-                value=said.status, authority=Authority.REPORTED, source=said.channel or "the agent", refs=_at(said)
-            )
+            source = reported.channel or "the agent"
+            return Fact(value=reported.status, authority=Authority.REPORTED, source=source, refs=_refs(reported))
         if isinstance(turn, TurnEnded):
             status = ThreadStatus.SYSTEM_ERROR if turn.status == "failed" else ThreadStatus.IDLE
-            source = "how its last turn ended; the agent says nothing of its thread"
-            return Fact(value=status.value, authority=Authority.INFERRED, source=source, refs=_at(turn))
-        return _unknown("nobody said")
+            source = "the end of the last turn; the agent did not report a status"
+            return Fact(value=status.value, authority=Authority.INFERRED, source=source, refs=_refs(turn))
+        return _unknown("not reported")
 
     @property
     def process(self) -> Fact:
+        """The fact `processState`."""
         if self._exit is not None:
             state = ProcessState.EXITED if self._exit.signal is None else ProcessState.KILLED
-            return _observed(state, "its exit status", self._exit)
-        if self._gone is not None:
-            return _unknown("its channel closed, and no exit was seen")
-        if self._has_spoken:
+            return _observed(state, "the exit status", self._exit)
+        if self._closed is not None:
+            return _unknown("the channel closed, and no exit was observed")
+        if self._has_sent:
             return Fact(
                 value=ProcessState.ALIVE.value,
                 authority=Authority.OBSERVED,
-                source="it spoke, and no end of it was seen while the session lasted",
+                source="it sent something, and its end was not observed during the session",
             )
-        return _unknown("it never spoke")
+        return _unknown("it never sent anything")
 
     @property
     def _is_cut_off(self) -> bool:
-        return self._gone is not None or (self._exit is not None and isinstance(self._turn, TurnBegan))
+        return self._closed is not None or (self._exit is not None and isinstance(self._turn, TurnBegan))
 
 
 def _observed(state: ProcessState, source: str, event: Event) -> Fact:
-    return Fact(value=state.value, authority=Authority.OBSERVED, source=source, refs=_at(event))
+    return Fact(value=state.value, authority=Authority.OBSERVED, source=source, refs=_refs(event))
 
 
 def _unknown(why: str) -> Fact:
     return Fact(value="unknown", authority=Authority.UNKNOWN, source=why)
 
 
-def _at(event: Event) -> tuple[str, ...]:
+def _refs(event: Event) -> tuple[str, ...]:
     return (f"frames.jsonl:{event.frame}",)

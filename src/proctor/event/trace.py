@@ -1,4 +1,4 @@
-"""tool.calls.jsonl: one row a real tool call, folded from events."""
+"""Fold events into tool.calls.jsonl, with one row per tool call."""
 
 from typing import Any
 
@@ -10,29 +10,62 @@ from proctor.ids import CallId, TurnId
 
 
 class ToolCall(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """One call. `ok` is None where it never ended. `cut…` says how many bytes a bound left out."""
+    """One row of tool.calls.jsonl: one tool call."""
 
     call: CallId
+    """Id of the call."""
+
     turn: TurnId
+    """Id of the turn."""
+
     kind: ToolKind
+    """Kind of tool."""
+
     name: str
+    """Name of the tool."""
+
     input: Any
+    """The tool's input; if it is too long, the beginning of its JSON as text."""
+
     ok: bool | None
+    """Whether the call succeeded; None if its end was not recorded."""
+
     status: str
+    """The agent's own word for how the call ended; `unfinished` if its end was not recorded."""
+
     began_at_ms: int
+    """Wall-clock time of the start, in milliseconds since the epoch; that of the end if the start was not recorded."""
+
     ended_at_ms: int | None = None
+    """Wall-clock time of the end, in milliseconds since the epoch."""
+
     duration_ms: int | None = None
+    """Duration in milliseconds: the agent's number, else the time between start and end."""
+
     exit_code: int | None = None
+    """Exit status of a command; None if unknown."""
+
     output: str | None = None
+    """The tool's output, cut to 16 KiB; None if the agent did not report it."""
+
     output_bytes: int | None = None
+    """Size of the whole output, in bytes."""
+
     cut_output_bytes: int = 0
+    """Number of bytes of the output that were left out."""
+
     cut_input_bytes: int = 0
+    """Number of bytes of the input's JSON that were left out."""
+
     began_frame: int | None = None
+    """Number of the row that recorded the start."""
+
     ended_frame: int | None = None
+    """Number of the row that recorded the end."""
 
 
 class TraceFold:
-    """A row when a call ends; at the end a row for each call that never did."""
+    """Fold events into rows: one when a call ends, and at the end one for each call that did not."""
 
     def __init__(self) -> None:
         self._open: dict[CallId, ToolBegan] = {}
@@ -51,8 +84,8 @@ class TraceFold:
 
 
 def _ended(event: ToolEnded, began: ToolBegan | None) -> ToolCall:
-    given = event.input if began is None or event.input is not None else began.input
-    value, cut_input = bounded_input(given)
+    input_ = event.input if began is None or event.input is not None else began.input
+    value, cut_input = bounded_input(input_)
     output, cut_output = (None, 0) if event.output is None else cut(event.output, limit_bytes=PREVIEW_BYTES)
     began_at_ms = event.at_ms if began is None else began.at_ms
     return ToolCall(

@@ -1,4 +1,4 @@
-"""transcript.jsonl: what was said, with status, warning and summary rows, folded from events."""
+"""Fold events into transcript.jsonl: messages, tool calls, status, warnings and a summary."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal
@@ -35,7 +35,7 @@ from proctor.event.model import (
     WarningRaised,
 )
 from proctor.event.outcome import Ending
-from proctor.event.witness import HOOK
+from proctor.event.supervisor_events import HOOK
 from proctor.fact import Fact
 from proctor.ids import ItemId, ThreadId
 
@@ -57,8 +57,8 @@ Kind = Literal[
 ]
 
 
-_TOLD = ("persistence", "history", "threadStatus", "processState", "laneState", "version")
-_TOLD_OF = {
+_MAIN_FACTS = ("persistence", "history", "threadStatus", "processState", "runtimeState", "version")
+_MAIN_FACT_PARTS = {
     "modelRequested": ("model", "requested"),
     "modelEffective": ("model", "effective"),
     "usageAuthority": ("usage", "authority"),
@@ -67,37 +67,54 @@ _TOLD_OF = {
     "executableVersion": ("identity", "version"),
 }
 
-# Enough of a call to recognise it by; the whole of it is in the trace.
-DEED_BYTES = 500
+# Enough to recognize a call; tool.calls.jsonl has the whole.
+TOOL_SUMMARY_BYTES = 500
 
 
 class Line(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """One row of the transcript. `partial` marks a message the agent began and never finished.
-
-    `channel` is what a status or a warning came by, `rule` what attributed a warning by its text. `facts` are those
-    that matter to a reader, as they were stated first, and in the summary as they were settled.
-    """
+    """One row of transcript.jsonl."""
 
     kind: Kind
+    """Kind of row."""
+
     at_ms: int
+    """Wall-clock time, in milliseconds since the epoch."""
+
     frame: int
+    """Number of the row of frames.jsonl that it comes from."""
+
     text: str
+    """The text, cut to 64 KiB."""
+
     source: str | None = None
+    """What the row comes from; depends on `kind`, for example `command:CALL` for a tool."""
+
     status: str | None = None
+    """Status of a turn, tool call or approval; in the summary, the outcome."""
+
     channel: str | None = None
+    """The native message that carried a status or a warning."""
+
     rule: str | None = None
+    """The rule that inferred the source of a warning from its text."""
+
     facts: dict[str, Any] | None = None
+    """The main facts: as first stated in a `facts` row, as settled in the `summary` row."""
+
     partial: bool = False
+    """Whether the agent began a message and never finished it."""
+
     cut_bytes: int = 0
+    """Number of bytes of the text that were left out."""
 
 
 class _Draft:
-    """A message still being streamed; kept only up to the bound."""
+    """A message that is still being streamed, stored up to TEXT_BYTES."""
 
     def __init__(self, event: TextStreamed | ReasoningStreamed) -> None:
         self.kind: Kind = "message" if isinstance(event, TextStreamed) else "reasoning"
         self.pieces: list[str] = []
-        self.kept_chars = 0
+        self.stored_chars = 0
         self.bytes = 0
         self.at_ms = event.at_ms
         self.frame = event.frame
@@ -105,9 +122,9 @@ class _Draft:
     def add(self, event: TextStreamed | ReasoningStreamed) -> None:
         self.bytes += len(event.text.encode("utf-8", "surrogatepass"))
         self.at_ms, self.frame = event.at_ms, event.frame
-        if self.kept_chars < TEXT_BYTES:
+        if self.stored_chars < TEXT_BYTES:
             self.pieces.append(event.text)
-            self.kept_chars += len(event.text)
+            self.stored_chars += len(event.text)
 
     def line(self) -> Line:
         text, _ = cut("".join(self.pieces), limit_bytes=TEXT_BYTES)
@@ -122,7 +139,7 @@ class _Draft:
 
 
 class TranscriptFold:
-    """Rows as they happen; drafts that never became messages at the end, then one summary row."""
+    """Fold events into rows as they happen. At the end come unfinished messages, then one summary row."""
 
     def __init__(self) -> None:
         self._drafts: dict[ItemId, _Draft] = {}
@@ -141,7 +158,7 @@ class TranscriptFold:
                 kind: Kind = "message" if isinstance(event, TextSaid) else "reasoning"
                 return _line(event, kind, event.text, source=event.phase if isinstance(event, TextSaid) else None)
             case FactsStated(facts=facts):
-                if self._has_facts or not (stated := _telling(facts)):
+                if self._has_facts or not (stated := _main_facts(facts)):
                     return None
                 self._has_facts = True
                 return _facts_line(event, stated)
@@ -163,17 +180,17 @@ class TranscriptFold:
             text=summary,
             status=ending.outcome,
             source=ending.code,
-            facts={"thread": self._thread, **_telling(facts)},
+            facts={"thread": self._thread, **_main_facts(facts)},
         )
 
 
-def _telling(facts: Mapping[str, Fact]) -> dict[str, Any]:
-    """The facts that say what the rows between are worth, in as few words as there are."""
-    told = {name: facts[name].value for name in _TOLD if name in facts}
-    for name, (fact, key) in _TOLD_OF.items():
+def _main_facts(facts: Mapping[str, Fact]) -> dict[str, Any]:
+    """Return the values of the facts that a reader of the transcript needs most."""
+    values = {name: facts[name].value for name in _MAIN_FACTS if name in facts}
+    for name, (fact, key) in _MAIN_FACT_PARTS.items():
         if fact in facts and isinstance(value := facts[fact].value, dict) and key in value:
-            told[name] = value[key]
-    return told
+            values[name] = value[key]
+    return values
 
 
 def _facts_line(event: Event, facts: dict[str, Any]) -> Line:
@@ -182,22 +199,22 @@ def _facts_line(event: Event, facts: dict[str, Any]) -> Line:
 
 
 def _line(event: Event, kind: Kind, text: str, *, source: str | None = None, status: str | None = None) -> Line:
-    kept, left_out = cut(text, limit_bytes=TEXT_BYTES)
+    head, cut_bytes = cut(text, limit_bytes=TEXT_BYTES)
     return Line(
-        kind=kind, at_ms=event.at_ms, frame=event.frame, text=kept, source=source, status=status, cut_bytes=left_out
+        kind=kind, at_ms=event.at_ms, frame=event.frame, text=head, source=source, status=status, cut_bytes=cut_bytes
     )
 
 
-def _deed(event: ToolBegan) -> str:
-    """What a call is about to do, in one line."""
+def _summarize_call(event: ToolBegan) -> str:
+    """Describe a tool call in one line."""
     match event.input:
         case {"command": str(command)}:
             about = command
         case {"changes": [*changes]}:
             about = ", ".join(str(change.get("path")) for change in changes if isinstance(change, dict))
-        case given:
-            about = msgspec.json.encode(given).decode()
-    return f"{event.name}: {cut(about, limit_bytes=DEED_BYTES)[0]}"
+        case input_:
+            about = msgspec.json.encode(input_).decode()
+    return f"{event.name}: {cut(about, limit_bytes=TOOL_SUMMARY_BYTES)[0]}"
 
 
 def _plain_line(event: Event) -> Line | None:
@@ -205,10 +222,9 @@ def _plain_line(event: Event) -> Line | None:
         case SessionBegan(thread=thread, model=model, cwd=cwd):
             line = _line(event, "session", f"thread {thread} on model {model or 'unknown'}")
             return msgspec.structs.replace(line, facts={"thread": thread, "modelEffective": model, "cwd": cwd})
-        case TurnAsked(text=asked):
-            return _line(
-                event, "turn", "a turn is asked for" if asked else "shorter history is asked for", status="asked"
-            )
+        case TurnAsked(text=prompt):
+            text = "a turn was requested" if prompt else "a shorter history was requested"
+            return _line(event, "turn", text, status="asked")
         case PromptSent(text=text):
             return _line(event, "prompt", text)
         case TurnBegan(turn=turn):
@@ -216,7 +232,7 @@ def _plain_line(event: Event) -> Line | None:
         case TurnEnded(turn=turn, status=status, error=error):
             return _line(event, "turn", f"turn {turn} {status}" + (f": {error}" if error else ""), status=status)
         case ToolBegan(call=call, kind=kind):
-            return _line(event, "tool", _deed(event), source=f"{kind}:{call}", status="began")
+            return _line(event, "tool", _summarize_call(event), source=f"{kind}:{call}", status="began")
         case ToolEnded(call=call, name=name, kind=kind, status=status):
             return _line(event, "tool", f"{name} {status}", source=f"{kind}:{call}", status=status)
         case StatusChanged(status=status, flags=flags):

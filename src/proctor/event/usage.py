@@ -1,4 +1,4 @@
-"""What each turn cost, folded from reports of every kind: a turn's is never a thread's total. Pure."""
+"""Fold reports of token usage into the tokens of each turn, which are never the total of the thread. Pure."""
 
 from collections.abc import Iterator
 from typing import Literal
@@ -17,39 +17,54 @@ from proctor.event.model import (
 from proctor.ids import TurnId
 
 _STRENGTH = {authority: rank for rank, authority in enumerate(UsageAuthority)}
-NOTHING = Tokens(input=0, output=0, total=0, cached_input=0, reasoning_output=0)
+NO_TOKENS = Tokens(input=0, output=0, total=0, cached_input=0, reasoning_output=0)
 
 
 class TurnUsage(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """The tokens of one turn on the strongest word there is; None where only a total is known and not where it began.
-
-    `check` says whether other words for it agree, where there are any.
-    """
+    """The tokens of one turn, from the strongest source."""
 
     turn: TurnId
+    """Id of the turn."""
+
     tokens: Tokens | None
+    """The numbers; None if only the thread's total is known, and not where the turn began."""
+
     basis: UsageBasis
+    """How the source counted."""
+
     authority: UsageAuthority
+    """The source."""
+
     check: Literal["equal", "divergent"] | None = None
+    """Whether weaker sources agree; None if there are none."""
 
 
 class Usage(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What all turns cost together: on the weakest word among theirs, and only where each is known."""
+    """The tokens of all turns of an attempt."""
 
     tokens: Tokens | None
+    """The sum; None if the tokens of any turn are unknown."""
+
     scope: Literal["turn", "session"]
+    """Whether it covers one turn or a session of several."""
+
     basis: UsageBasis
+    """How the weakest source counted."""
+
     authority: UsageAuthority
+    """The weakest source among the turns."""
+
     turns: tuple[TurnUsage, ...]
+    """The tokens of each turn."""
 
 
 class UsageFold:
-    """Feed it events. `tokens` is what is known so far, for whoever watches."""
+    """Fold events into usage. `tokens` is the sum so far, for live display."""
 
     def __init__(self) -> None:
-        self._total: Tokens | None = NOTHING
+        self._total: Tokens | None = NO_TOKENS
         self._before: dict[TurnId, Tokens | None] = {}
-        self._said: dict[TurnId, dict[UsageAuthority, TurnUsage]] = {}
+        self._reports: dict[TurnId, dict[UsageAuthority, TurnUsage]] = {}
         self._turn: TurnId | None = None
 
     @property
@@ -60,7 +75,7 @@ class UsageFold:
     def feed(self, event: Event) -> None:
         match event:
             case SessionBegan(is_resumed=True):
-                # It did not begin at nought, and nobody has said yet where it stands.
+                # A resumed thread does not begin at 0, and its total is not known yet.
                 self._total = None
             case TurnBegan(turn=turn):
                 self._turn = turn
@@ -75,23 +90,23 @@ class UsageFold:
         if event.basis == "cumulative":
             self._total = event.tokens
         if turn is None or turn not in self._before or event.authority is UsageAuthority.RESTORED_ON_RESUME:
-            return  # it says where the thread stood before
-        said = self._said.setdefault(turn, {})
+            return  # it is the thread's total before the turn
+        reports = self._reports.setdefault(turn, {})
         tokens: Tokens | None = event.tokens
         if event.basis == "cumulative":
             before = self._before[turn]
             tokens = None if before is None or before.total > event.tokens.total else _minus(event.tokens, before)
-        elif event.basis == "delta" and (earlier := said.get(event.authority)) is not None:
+        elif event.basis == "delta" and (earlier := reports.get(event.authority)) is not None:
             tokens = None if earlier.tokens is None else _plus(earlier.tokens, event.tokens)
-        said[event.authority] = TurnUsage(turn=turn, tokens=tokens, basis=event.basis, authority=event.authority)
+        reports[event.authority] = TurnUsage(turn=turn, tokens=tokens, basis=event.basis, authority=event.authority)
 
     def finish(self) -> Usage | None:
-        """None where nobody ever spoke of it. Of several turns one that nobody spoke of is unknown, never nought."""
-        if not self._said:
+        """Return the usage; None if it was never reported. A turn without a report has unknown tokens, not 0."""
+        if not self._reports:
             return None
         turns = tuple(self._settled())
         weakest = min(turns, key=lambda each: _STRENGTH[each.authority])
-        total: Tokens | None = NOTHING
+        total: Tokens | None = NO_TOKENS
         for each in turns:
             total = None if total is None or each.tokens is None else _plus(total, each.tokens)
         return Usage(
@@ -104,11 +119,11 @@ class UsageFold:
 
     def _settled(self) -> Iterator[TurnUsage]:
         for turn in self._before:
-            words = self._said.get(turn)
-            if words is None:
+            reports = self._reports.get(turn)
+            if reports is None:
                 yield TurnUsage(turn=turn, tokens=None, basis="absolute", authority=UsageAuthority.NONE)
                 continue
-            known = [each for each in words.values() if each.tokens is not None] or list(words.values())
+            known = [each for each in reports.values() if each.tokens is not None] or list(reports.values())
             best = max(known, key=lambda each: _STRENGTH[each.authority])
             others = {each.tokens.total for each in known if each.tokens is not None and each is not best}
             if others and best.tokens is not None:
@@ -126,7 +141,8 @@ def _minus(one: Tokens, other: Tokens) -> Tokens:
 
 
 def _combine(one: Tokens, other: Tokens, *, sign: int) -> Tokens:
-    """
+    """Add `sign` times the other numbers. A part that is unknown on either side is unknown.
+
     >>> _minus(Tokens(input=20, output=3, total=23, cached_input=5), Tokens(input=9, output=1, total=10)).cached_input
 
     >>> _minus(Tokens(input=20, output=3, total=23), Tokens(input=9, output=1, total=10)).total

@@ -1,4 +1,4 @@
-"""The JSON files of an attempt, each a struct with a schema version."""
+"""The JSON files of campaigns, attempts and runtime processes as structs with a schema version."""
 
 from typing import Any, Literal
 
@@ -11,162 +11,229 @@ from proctor.fact import Fact
 from proctor.ids import (
     AttemptId,
     CampaignId,
-    CellId,
     Digest,
     FlowId,
     MissionId,
     ProcessId,
     RunId,
-    StrategyId,
+    RuntimeId,
     ThreadId,
+    TrialId,
 )
 from proctor.plan.model import Limits, Plan
+from proctor.spec.campaign_options import ToolsSpec
 from proctor.spec.expect import ExpectSpec
 from proctor.spec.model import Approvals, Isolation, Sandbox
-from proctor.spec.running import ToolsSpec
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """A part of an artifact."""
+    """Base of every struct inside an artifact. Unknown fields are an error."""
 
 
 class Artifact(Part, frozen=True, kw_only=True):
-    """Root of all artifacts. Of another version than ours it does not read."""
+    """Base of every artifact file. A file of another schema version cannot be read."""
 
     schema_version: Literal[1] = 1
+    """Version of the file format. Always 1."""
 
 
 class PlanFile(Artifact, frozen=True, kw_only=True):
-    """plan.json. `snapshot` holds the digest of every file of spec.snapshot, as it was written there."""
+    """plan.json: the plan of a campaign."""
 
     plan: Plan
+    """Trials, flows, limits, schedule and gates, with every default filled in."""
     snapshot: dict[str, Digest]
+    """Digest of each file in spec.snapshot as it was written, by its path in that folder."""
 
 
 class AttemptRecord(Artifact, frozen=True, kw_only=True):
-    """attempt.json: who, what, which plan, which workspace. Written before the agent is asked anything.
-
-    `plan_file_digest` is of plan.json's bytes, so that the attempt's seal vouches for the campaign's plan and spec too.
-    """
+    """attempt.json: the identity, plan and settings of an attempt. Written before the agent gets its prompt."""
 
     attempt_id: AttemptId
-    cell: CellId
+    """Id of the attempt, `<trial>.<n>`. It is also the name of the attempt's folder."""
+    trial: TrialId
+    """Id of the trial that this attempt belongs to."""
     n: int
+    """Number of this attempt among the attempts of its trial. The first is 1."""
     campaign_id: CampaignId
+    """Id of the campaign."""
     run_id: RunId
+    """Id of the run that made the attempt."""
     mission_id: MissionId
+    """Id of the mission."""
     flow_id: FlowId
+    """Id of the flow."""
     repeat: int
-    strategy: StrategyId
+    """Number of the trial among the repeats of its mission and flow. The first is 1."""
+    runtime_id: RuntimeId
+    """Id of the runtime that the attempt used, out of the flow's runtime chain."""
     plan_digest: Digest
-    plan_file_digest: Digest | None = None  # a conversation has no such file
-    cell_digest: Digest
+    """Digest of the plan."""
+    plan_file_digest: Digest | None
+    """Digest of the bytes of plan.json, so that the attempt's seal covers the campaign's plan and spec. Null for a
+    conversation, which has no plan.json."""
+    trial_digest: Digest
+    """Digest of everything that decides what the trial runs."""
     prompt_digest: Digest
+    """Digest of the bytes of prompt.txt."""
     workspace_digest: Digest
+    """Digest of the workspace before the agent started."""
     required_probes: tuple[Digest, ...]
-    expect: ExpectSpec | None = None  # what its mission states
+    """Digests of the probes that the mission requires, in the order of the spec."""
+    expect: ExpectSpec
+    """What the mission expects of the attempt."""
     isolation: Isolation
+    """Whether the agent's process was shared with other attempts."""
     sandbox: Sandbox
+    """What the agent's own sandbox allowed it to write."""
     approvals: Approvals
+    """How approval requests of the agent were answered."""
     limits: Limits
-    tools: ToolsSpec = ToolsSpec()
+    """Clock limits in milliseconds and the token limit."""
+    tools: ToolsSpec
+    """The flow's policy of allowed and denied tool calls."""
     secret_names: tuple[str, ...]
+    """Names of the secrets that are masked in the evidence."""
     created_at_ms: int
+    """Wall-clock time when the file was written, in milliseconds since the epoch."""
 
 
 class RunnerRef(Artifact, frozen=True, kw_only=True):
-    """runner.ref.json: which program answered, and what is known of it on whose word."""
+    """runner.ref.json: the program and session that answered, and the facts known about them."""
 
     attempt_id: AttemptId
-    strategy: StrategyId
+    """Id of the attempt."""
+    runtime_id: RuntimeId
+    """Id of the runtime."""
     transport: str
+    """Transport between Proctor and the agent, such as `stdio`."""
     process_id: ProcessId | None
+    """Id of the runtime process, whose record is in `runtimes/`. Null if none was started."""
     session_id: str | None
+    """Session id that the runtime reports. Null if unknown."""
     thread_id: ThreadId | None
+    """The agent's own id for the conversation, with which it can be resumed. Null if unknown."""
     is_fresh_session: bool
+    """Whether the session started with an empty history, neither resumed nor forked."""
     facts: dict[str, Fact]
+    """Everything recorded about program, model and session, by fact name, each with the authority of its source."""
 
 
 class Feedback(Artifact, frozen=True, kw_only=True):
-    """feedback.json: what the agent itself claims, at which frame. None is no claim.
-
-    `result` is what it handed in beside its answer, whatever that is.
-    """
+    """feedback.json: what the agent claims about its task."""
 
     attempt_id: AttemptId
+    """Id of the attempt."""
     claimed: bool | None
+    """Whether the agent claims success. Null if it made no readable claim."""
     answer: str | None
+    """The answer that the agent gave with its claim."""
     frame: int | None
+    """`seq` of the row in frames.jsonl that holds the claim."""
     problem: str | None
-    result: Any = None
+    """Why the claim or the result cannot be read. Null if there is no such problem."""
+    result: Any
+    """The JSON value that the agent handed in as its result besides the answer."""
 
 
 class Expectation(Part, frozen=True, kw_only=True):
-    """Whether the spec's expectation came true. None where it has none."""
+    """Comparison of an attempt with the `expect` of its mission."""
 
     met: bool | None
+    """Whether every expectation was met. Null if the mission states none."""
     misses: tuple[str, ...]
+    """One sentence for each expectation that was not met: what was expected and what was found."""
 
 
 class AttemptReport(Artifact, frozen=True, kw_only=True):
-    """attempt.report.json: how it ended, what was claimed, what was verified, what it cost.
-
-    Where a code ended it, `bucket` says whose matter that is and `todo` what to do. `policy_violations` are the tool
-    calls that the flow's `tools` did not allow. What an older Proctor did not look at is None.
-    """
+    """attempt.report.json: how the attempt ended, what was claimed and verified, and what it cost."""
 
     attempt_id: AttemptId
+    """Id of the attempt."""
     outcome: Outcome
+    """How the attempt ended."""
     code: str | None
+    """Error code of what ended the attempt. Null if no error did."""
     detail: str | None
-    bucket: Bucket | None = None
-    retryable: bool | None = None
-    todo: str | None = None
+    """Explanation of `code` in words."""
+    bucket: Bucket | None
+    """Category of the cause: `agent`, `infra`, `quota`, `auth`, `harness` or `gate`. Null without a code."""
+    retryable: bool | None
+    """Whether a new attempt may succeed after this `code`. Null without a code."""
+    todo: str | None
+    """What to do about `code`. Null without a code."""
     claimed: bool | None
+    """Whether the agent claims success. Null if it made no readable claim."""
     verified: bool | None
+    """Whether the required probes established success. Null if they could not decide."""
     reasons: tuple[str, ...]
+    """Why `verified` is not true, one sentence each."""
     expectation: Expectation
+    """Comparison with the `expect` of the mission."""
     metrics: Metrics
-    retry_after_ms: int | None = None  # where it was told when to come back: from its end on
+    """Counts of turns, tool calls, tokens and frames."""
+    retry_after_ms: int | None
+    """How long to wait after the end of the attempt before a retry, in milliseconds, if the agent or its provider
+    stated that."""
     workspace_digest_after: Digest | None
-    has_changed_files: bool | None = None
-    policy_violations: tuple[str, ...] | None = None
+    """Digest of the workspace after the agent stopped. Null if it is not known."""
+    has_changed_files: bool
+    """Whether the workspace differs from the one the agent was given."""
+    policy_violations: tuple[str, ...]
+    """One sentence for each tool call that the flow's `tools` policy does not allow."""
     duration_ms: int
+    """Duration of the attempt on the monotonic clock, in milliseconds."""
 
 
 class SealedFile(Part, frozen=True, kw_only=True):
+    """Digest and size of one file."""
+
     sha256: str
+    """SHA-256 of the content, as hex."""
     bytes: int
+    """Size in bytes."""
 
 
 class StreamHead(Part, frozen=True, kw_only=True):
-    """Where a chain ended: its number of rows, and the link of its last line."""
+    """The end of a hash-chained stream."""
 
     rows: int
+    """Number of rows in the stream."""
     head: str
+    """First 32 hex digits of the SHA-256 of the last line. All zeros for an empty stream."""
 
 
 class ProcessRecord(Artifact, frozen=True, kw_only=True):
-    """process.json: one runtime process, and how many lines it said, counted apart from any recording.
-
-    Written when the process has ended; `sha256` is of the rest, spelled canonically.
-    """
+    """process.json: one runtime process. Written when the process has ended."""
 
     process_id: ProcessId
-    strategy: StrategyId
+    """Id of the process. It is also the name of the process's folder."""
+    runtime_id: RuntimeId
+    """Id of the runtime."""
     frames_in: int
+    """Number of lines that the process sent, counted at the pipe, independently of any recording."""
     rows: dict[str, int]
+    """Number of rows in the process's own frames.jsonl, by direction."""
     facts: dict[str, Fact]
+    """Everything recorded about the program, by fact name, each with the authority of its source."""
     stream: StreamHead
+    """The end of the process's own frames.jsonl."""
     sha256: str
+    """SHA-256 of this record without this field, in canonical JSON, as hex."""
 
 
 class Seal(Artifact, frozen=True, kw_only=True):
-    """seal.json: what every other file was when the attempt ended. `sha256` is of the rest, spelled canonically."""
+    """seal.json: digest and size of every other file of an attempt when it ended."""
 
     attempt_id: AttemptId
+    """Id of the attempt."""
     sealed_at_ms: int
+    """Wall-clock time of the seal, in milliseconds since the epoch."""
     statement: Literal["integrity only: shows damage, not forgery"] = "integrity only: shows damage, not forgery"
+    """What a seal without a signature proves."""
     files: dict[str, SealedFile]
+    """Digest and size of each file, by file name."""
     streams: dict[str, StreamHead]
+    """The end of each hash-chained stream, by file name."""
     sha256: str
+    """SHA-256 of this seal without this field, in canonical JSON, as hex."""

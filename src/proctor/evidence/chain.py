@@ -9,12 +9,12 @@ import msgspec
 
 from proctor.event.row import GENESIS
 
-# Sorts what has no order of its own (sets, mappings), so that another process writes the same bytes.
+# Sorts sets and mappings, so that every process writes the same bytes.
 _ENCODER = msgspec.json.Encoder(order="deterministic")
 
 
 def link(line: bytes) -> str:
-    """What the row after this line has as its `prev`.
+    """Return the digest of a line, which the next row names as its `prev`.
 
     >>> link(b"{}")
     '44136fa355b3678a1146ad16f7e8649e'
@@ -24,7 +24,7 @@ def link(line: bytes) -> str:
 
 @dataclass(slots=True)
 class ChainHead:
-    """Where a stream stands: how many rows it has, and what the next one must name.
+    """The end of a stream: its number of rows, and the `prev` of the next row.
 
     >>> head = ChainHead()
     >>> head.advance(b"{}")
@@ -36,13 +36,15 @@ class ChainHead:
     prev: str = GENESIS
 
     def advance(self, line: bytes) -> None:
-        """Take in the next line, without its newline."""
+        """Move past one more line, given without its newline."""
         self.rows += 1
         self.prev = link(line)
 
 
 def chain_rows(rows: Iterable[Any], *, head: ChainHead) -> bytes:
-    """The lines of these rows (structs or mappings) after `head`, which moves on; `seq` is the line's number.
+    """Encode rows (structs or mappings) as chained lines after `head`, and advance `head` past them.
+
+    Each line begins with `seq`, its number counted from 1, and `prev`.
 
     >>> chain_rows([{"a": 1}, {}], head=ChainHead()).decode().splitlines()[0]
     '{"seq":1,"prev":"00000000000000000000000000000000","a":1}'

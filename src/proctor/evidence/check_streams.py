@@ -1,4 +1,4 @@
-"""The streams of an attempt: each row fits its schema and its bounds, and each chain ends where it was sealed."""
+"""Checks of an attempt's streams: each row fits its schema and bounds, and each chain ends as it was sealed."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -11,59 +11,59 @@ from proctor.event.trace import ToolCall
 from proctor.event.transcript import Line
 from proctor.evidence.artifacts import Seal
 from proctor.evidence.layout import FRAMES, PROBES, STREAMS, TOOL_CALLS, TRANSCRIPT, AttemptPaths
-from proctor.evidence.reader import MAX_PROBLEMS, Problem, read_rows
+from proctor.evidence.reader import MAX_FINDINGS, Finding, read_rows
 
-# What a probe's row must hold is known above this layer; here it is only a row.
+# The struct of a probe's row belongs to a higher layer, so its fields are not checked here.
 _TYPES: dict[str, Any] = {FRAMES: Row, TOOL_CALLS: ToolCall, TRANSCRIPT: Line, PROBES: dict}
 
 
-def check_streams(paths: AttemptPaths, *, seal: Seal | None) -> Iterator[Problem]:
-    """What is absent is not told here: whether it should be there depends on the seal."""
+def check_streams(paths: AttemptPaths, *, seal: Seal | None) -> Iterator[Finding]:
+    """Check every stream. Absent files are not reported: that depends on the seal."""
     for name in STREAMS:
         reading = read_rows(paths.folder / name, _TYPES[name])
-        faults: list[Problem] = []
+        row_findings: list[Finding] = []
         for row in reading:
-            fault = _fault(row)
-            if fault is not None and len(faults) < MAX_PROBLEMS:
-                code, detail = fault
-                faults.append(Problem(code=code, file=name, line=reading.head.rows, detail=detail))
-        problems = [problem for problem in reading.problems if problem.code != "evidence.missing-file"]
-        yield from problems
-        yield from faults
-        is_read = len(problems) == len(reading.problems)
-        if seal is not None and is_read and reading.head != seal.streams[name]:
+            reason = _check_row(row)
+            if reason is not None and len(row_findings) < MAX_FINDINGS:
+                code, detail = reason
+                row_findings.append(Finding(code=code, file=name, line=reading.head.rows, detail=detail))
+        findings = [finding for finding in reading.findings if finding.code != "evidence.missing-file"]
+        yield from findings
+        yield from row_findings
+        is_present = len(findings) == len(reading.findings)
+        if seal is not None and is_present and reading.head != seal.streams[name]:
             sealed = seal.streams[name].rows
-            detail = f"ends with row {reading.head.rows}, and not as row {sealed} was sealed"
-            yield Problem(code="evidence.chain", file=name, detail=detail)
+            detail = f"its {reading.head.rows} rows do not end as sealed for {sealed} rows"
+            yield Finding(code="evidence.chain", file=name, detail=detail)
 
 
-def _fault(row: Any) -> tuple[str, str] | None:
-    """What is wrong with a row whose schema is right."""
+def _check_row(row: Any) -> tuple[str, str] | None:
+    """Return the code and detail of what is wrong with a row that fits its schema; None if nothing is."""
     match row:
         case Row(frame=frame, text=text) if isinstance(frame, msgspec.UnsetType) == (text is None):
-            return "evidence.schema", "a row holds either a frame or a text"
+            return "evidence.schema", "a row must have either a frame or a text"
         case ToolCall():
-            return _call_fault(row)
+            return _check_call(row)
         case Line(text=text) if _bytes(text) > TEXT_BYTES:
-            return "evidence.bounds", f"a text of {_bytes(text)} bytes"
+            return "evidence.bounds", f"a text of {_bytes(text)} bytes exceeds {TEXT_BYTES}"
         case _:
             return None
 
 
-def _call_fault(call: ToolCall) -> tuple[str, str] | None:
+def _check_call(call: ToolCall) -> tuple[str, str] | None:
     is_cut_text = bool(call.cut_input_bytes) and isinstance(call.input, str)
     input_bytes = _bytes(call.input) if is_cut_text else len(msgspec.json.encode(call.input))
     if input_bytes > TEXT_BYTES:
-        return "evidence.bounds", f"an input of {input_bytes} bytes"
+        return "evidence.bounds", f"an input of {input_bytes} bytes exceeds {TEXT_BYTES}"
     if call.output is None:
         return None
     output_bytes = _bytes(call.output)
     if output_bytes > PREVIEW_BYTES:
-        return "evidence.bounds", f"an output of {output_bytes} bytes"
+        return "evidence.bounds", f"an output of {output_bytes} bytes exceeds {PREVIEW_BYTES}"
     if call.output_bytes != output_bytes + call.cut_output_bytes:
         return (
             "evidence.bounds",
-            f"{output_bytes} bytes of output and {call.cut_output_bytes} cut, of {call.output_bytes}",
+            f"{output_bytes} bytes of output and {call.cut_output_bytes} cut do not add up to {call.output_bytes}",
         )
     return None
 

@@ -1,37 +1,42 @@
-"""SQLite files that say whose and of which version they are; whatever SQLite refuses is told in our codes."""
+"""SQLite files that carry an application id and a schema version. SQLite's errors become MachineErrors."""
 
 import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
 from proctor.errors import MachineError
 
 BUSY_S = 10.0
+"""How long to wait for another process's lock, in seconds."""
 
-# A number that is too large for a column is no error of SQLite's own.
+# A number too large for a column raises OverflowError, which is not a sqlite3.Error.
 REFUSALS = (sqlite3.Error, OverflowError)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Database:
-    """A kind of file. `application` is how it says whose it is; `code` is what one that is not it, or damaged, gets.
-
-    `migrations` bring a file of a version to the next one; it is then of that version for good.
-    """
+    """A kind of database file."""
 
     application: int
+    """SQLite `application_id` of the files of this kind."""
     version: int
+    """Newest schema version that this Proctor reads, and the one that it writes."""
     schema: str
+    """SQL statements that create the tables, separated by `;`."""
     code: str
+    """Error code for a file of another kind or a damaged file."""
     synchronous: str
-    migrations: Mapping[int, str] = field(default_factory=dict)
+    """Value of `pragma synchronous`."""
 
     @contextmanager
     def open(self, path: Path) -> Iterator[sqlite3.Connection]:
-        """Open or make it. To be used by one thread at a time, whichever."""
+        """Open or create a file for writing. The connection may be used by any thread, but only one at a time.
+
+        Raises MachineError if the file cannot be opened or a statement in the `with` block fails.
+        """
         try:
             connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=BUSY_S)
         except sqlite3.Error as error:
@@ -43,8 +48,6 @@ class Database:
             connection.execute("pragma foreign_keys = on")
             if is_new:
                 self._make(connection, path)
-            elif _version(connection) < self.version:
-                self._migrate(connection)
             yield connection
         except REFUSALS as error:
             raise self.refusal(error, path) from error
@@ -53,7 +56,10 @@ class Database:
 
     @contextmanager
     def read(self, path: Path) -> Iterator[sqlite3.Connection]:
-        """Open what is there. Nothing is made."""
+        """Open an existing file for reading. Creates nothing.
+
+        Raises MachineError if the file cannot be opened or a statement in the `with` block fails.
+        """
         try:
             connection = sqlite3.connect(address(path), uri=True, timeout=BUSY_S)
         except sqlite3.Error as error:
@@ -67,19 +73,26 @@ class Database:
             connection.close()
 
     def _is_new(self, connection: sqlite3.Connection, path: Path) -> bool:
-        """Whether the file is still empty. Looked at before anything is changed: it may be somebody else's."""
+        """Whether the file has no tables yet. Checked before any change, because the file may not be a Proctor file.
+
+        Raises MachineError if it is of another kind or of a newer version.
+        """
         [tables] = connection.execute("select count(*) from sqlite_master").fetchone()
         [application] = connection.execute("pragma application_id").fetchone()
-        version = _version(connection)
+        [version] = connection.execute("pragma user_version").fetchone()
         if tables and application != self.application:
-            raise MachineError(self.code, "a database of something else", file=str(path))
+            raise MachineError(
+                self.code,
+                "not a Proctor database of this kind",
+                file=str(path),
+            )
         if version > self.version:
-            what = f"of version {version}; this Proctor knows up to {self.version}"
+            what = f"schema version {version} is newer than {self.version}, the newest that this Proctor reads"
             raise MachineError(self.code, what, file=str(path))
         return not tables
 
     def _make(self, connection: sqlite3.Connection, path: Path) -> None:
-        # Looked at again under the lock: another Proctor may have made it meanwhile.
+        # Checked again under the lock: another Proctor may have created the tables meanwhile.
         connection.execute("begin immediate")
         if self._is_new(connection, path):
             for statement in filter(str.strip, self.schema.split(";")):
@@ -88,34 +101,15 @@ class Database:
             connection.execute(f"pragma user_version = {self.version}")
         connection.execute("commit")
 
-    def _migrate(self, connection: sqlite3.Connection) -> None:
-        """Whole or not at all."""
-        connection.execute("begin immediate")
-        try:
-            # Looked at again under the lock.
-            for version in range(_version(connection), self.version):
-                for statement in filter(str.strip, self.migrations.get(version, "").split(";")):
-                    connection.execute(statement)
-            connection.execute(f"pragma user_version = {self.version}")
-            connection.execute("commit")
-        except BaseException:
-            if connection.in_transaction:
-                connection.execute("rollback")
-            raise
-
     def refusal(self, error: Exception, path: Path) -> MachineError:
+        """Return the MachineError for an error of SQLite or of a value."""
         if isinstance(error, OverflowError):
-            return MachineError("run.harness", f"it cannot hold it: {error}", file=str(path))
-        # The name may have a third word that says more, as in SQLITE_CORRUPT_INDEX.
+            return MachineError("run.harness", f"a value does not fit its column: {error}", file=str(path))
+        # An extended name has a third word, as in SQLITE_CORRUPT_INDEX.
         name = "_".join(getattr(error, "sqlite_errorname", "").split("_")[:2])
-        # A table or a column that is not there, or is another, is an error without a name of its own.
+        # A missing or different table or column is only SQLITE_ERROR.
         codes = {**dict.fromkeys(("SQLITE_NOTADB", "SQLITE_CORRUPT", "SQLITE_ERROR"), self.code), **_CODES}
         return MachineError(codes.get(name, "machine.unwritable"), str(error), file=str(path))
-
-
-def _version(connection: sqlite3.Connection) -> int:
-    [version] = connection.execute("pragma user_version").fetchone()
-    return int(version)
 
 
 _CODES = {
@@ -126,10 +120,11 @@ _CODES = {
 
 
 def address(path: Path) -> str:
-    """How a reader opens it.
+    """Return the SQLite URI with which a reader opens a file.
 
-    One of a WAL file makes files beside it and cannot take them away again. Without a log there is no writer, the file
-    is whole by itself, and nothing need be made: so a copy on a read-only disk can be read too.
+    A reader of a WAL database creates `-wal` and `-shm` files and cannot remove them. Without a `-wal` file there is no
+    writer and the file is complete, so it is opened as immutable and nothing is created. That also allows a copy on a
+    read-only disk.
     """
     has_log = path.with_name(f"{path.name}-wal").exists()
     return f"file:{quote(str(path.absolute()))}?{'mode=ro' if has_log else 'immutable=1'}"

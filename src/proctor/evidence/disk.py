@@ -1,4 +1,4 @@
-"""How evidence reaches the disk and is opened again: private files, whole writes, typed refusals."""
+"""Writing and opening evidence files: private modes, atomic replacement, typed errors."""
 
 import contextlib
 import errno
@@ -8,18 +8,21 @@ import os
 import stat
 from pathlib import Path
 
-from proctor.errors import EvidenceError, MachineError, disk_refusal
+from proctor.errors import EvidenceError, MachineError, disk_error
 
 _FILE_MODE = 0o600
 _FOLDER_MODE = 0o700
 _READ_BYTES = 64 * 1024
 
-# No agent says so much; a sparse file that claims to be larger would be read for hours.
 MAX_FILE_BYTES = 4 * 1024**3
+"""Limit for reading. No agent says so much, and reading a larger sparse file would take hours."""
 
 
 def make_folder(path: Path) -> None:
-    """A new private folder, with the private folders it stands in; one that exists is an error."""
+    """Create a private folder and its missing parents, which are private too.
+
+    Raises MachineError if it exists or cannot be created.
+    """
     try:
         try:
             path.mkdir(_FOLDER_MODE)
@@ -27,28 +30,31 @@ def make_folder(path: Path) -> None:
             _make_parents(path)
             path.mkdir(_FOLDER_MODE)
     except OSError as error:
-        raise disk_refusal(error, path=path) from error
+        raise disk_error(error, path=path) from error
 
 
 def _make_parents(path: Path) -> None:
-    # Not mkdir(parents=True): that gives the parents the umask's mode.
+    # Not mkdir(parents=True), which gives the parents the umask's mode.
     for parent in reversed(path.parents):
         if not parent.is_dir():
             parent.mkdir(_FOLDER_MODE, exist_ok=True)
             _sync_folder(parent.parent)
 
 
-def beside(path: Path) -> Path:
-    """Where a file is written before it gets its name."""
+def draft_path(path: Path) -> Path:
+    """Return the path where a file is written before it is renamed."""
     return path.with_name(f".{path.name}.tmp")
 
 
 def replace_file(path: Path, data: bytes, *, is_durable: bool = True) -> None:
-    """The whole file or nothing: written beside, then renamed. Durable unless a later seal will see to that."""
-    # Strings from here on: every attempt writes seven of these, and a Path takes longer to make than some of the calls.
+    """Replace a file atomically: write a draft next to it, then rename.
+
+    `is_durable=False` skips the syncs, for files that a later seal syncs. Raises MachineError if the disk refuses.
+    """
+    # Strings, because every attempt writes seven files, and making a Path takes longer than some of the calls.
     name = str(path)
     folder, slash, file = name.rpartition("/")
-    draft = f"{folder}{slash}.{file}.tmp"  # which is beside(path)
+    draft = f"{folder}{slash}.{file}.tmp"  # the same as draft_path(path)
     try:
         fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, _FILE_MODE)
         try:
@@ -63,26 +69,26 @@ def replace_file(path: Path, data: bytes, *, is_durable: bool = True) -> None:
     except OSError as error:
         with contextlib.suppress(OSError):
             os.unlink(draft)  # noqa: PTH108
-        raise disk_refusal(error, path=path) from error
+        raise disk_error(error, path=path) from error
 
 
 def sync_file(path: Path) -> None:
-    """What was written to it survives a power loss."""
+    """Make the content of a file survive a power loss. Raises EvidenceError or MachineError if it cannot."""
     fd = open_descriptor(path)
     try:
         os.fsync(fd)
     except OSError as error:
-        raise disk_refusal(error, path=path) from error
+        raise disk_error(error, path=path) from error
     finally:
         os.close(fd)
 
 
 def sync_folder(path: Path) -> None:
-    """What was renamed or created in it survives a power loss."""
+    """Make the names in a folder survive a power loss. Raises MachineError if it cannot."""
     try:
         _sync_folder(path)
     except OSError as error:
-        raise disk_refusal(error, path=path) from error
+        raise disk_error(error, path=path) from error
 
 
 def _sync_folder(path: Path) -> None:
@@ -94,16 +100,16 @@ def _sync_folder(path: Path) -> None:
 
 
 def _write_all(fd: int, data: bytes) -> None:
-    # A disk that fills up gives a short write first and the error only at the next one.
+    # A full disk causes a short write first, and the error only at the next write.
     written = os.write(fd, data)
     while written < len(data):
         written += os.write(fd, memoryview(data)[written:])
 
 
 class AppendOnly:
-    """A new file that only grows. After one failed write it takes no more, so no whole row follows half a row.
+    """A new file that is only appended to. After a failed write it accepts no more, so no row follows half a row.
 
-    Without a path it takes everything and keeps nothing.
+    Without a path, the data goes to the null device and is only counted and hashed.
     """
 
     def __init__(self, path: Path | None) -> None:
@@ -117,23 +123,26 @@ class AppendOnly:
         try:
             self._fd = os.open(str(self.path), flags, _FILE_MODE)
         except OSError as error:
-            raise disk_refusal(error, path=path) from error
+            raise disk_error(error, path=path) from error
 
     def append(self, data: bytes) -> None:
+        """Write all bytes. Raises MachineError if the disk refuses or refused before."""
         if self._broken is not None:
-            raise MachineError(self._broken, "an earlier row could not be written whole", file=str(self.path))
+            raise MachineError(
+                self._broken, "an earlier write failed, so nothing more is appended", file=str(self.path)
+            )
         try:
             _write_all(self._fd, data)
             self._sha256.update(data)
             self.size_bytes += len(data)
         except OSError as error:
-            problem = disk_refusal(error, path=self.path)
-            self._broken = problem.code
-            raise problem from error
+            refusal = disk_error(error, path=self.path)
+            self._broken = refusal.code
+            raise refusal from error
 
     @property
     def sha256(self) -> str:
-        """Of what was written, whatever stands there by now."""
+        """SHA-256 of the bytes that were written, as hex, even if the file was changed since."""
         return self._sha256.hexdigest()
 
     @property
@@ -144,7 +153,7 @@ class AppendOnly:
         try:
             os.fsync(self._fd)
         except OSError as error:
-            raise disk_refusal(error, path=self.path) from error
+            raise disk_error(error, path=self.path) from error
 
     def close(self) -> None:
         if self._fd >= 0:
@@ -153,29 +162,29 @@ class AppendOnly:
 
 
 def open_regular(path: Path) -> io.BufferedReader:
-    """For reading, a file that is really there and really a file; else an EvidenceError."""
+    """Open a regular file for reading. Raises EvidenceError if it is absent, not a regular file or too large."""
     return io.BufferedReader(io.FileIO(open_descriptor(path)), _READ_BYTES)
 
 
 def open_descriptor(path: Path) -> int:
-    """The same, for whoever reads it in one go and closes it."""
+    """Open a regular file and return its descriptor, which the caller closes. Raises like `open_regular`."""
     try:
-        # Non-blocking, because opening somebody's FIFO would otherwise wait for a writer for ever.
+        # Non-blocking, because opening a FIFO would otherwise wait for a writer for ever.
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
         raise unreadable(error, path=path) from error
-    found = os.fstat(fd)
-    if not stat.S_ISREG(found.st_mode):
+    status = os.fstat(fd)
+    if not stat.S_ISREG(status.st_mode):
         os.close(fd)
         raise EvidenceError("evidence.containment", "not a regular file", file=path.name)
-    if found.st_size > MAX_FILE_BYTES:
+    if status.st_size > MAX_FILE_BYTES:
         os.close(fd)
-        raise EvidenceError("evidence.bounds", f"over {MAX_FILE_BYTES} bytes", file=path.name)
+        raise EvidenceError("evidence.bounds", f"larger than {MAX_FILE_BYTES} bytes", file=path.name)
     return fd
 
 
 def unreadable(error: OSError, *, path: Path) -> EvidenceError:
-    """What a file that cannot be read means for the evidence."""
+    """Return the EvidenceError for a file that cannot be read."""
     match error.errno:
         case errno.ENOENT | errno.ENOTDIR:
             return EvidenceError("evidence.missing-file", "absent", file=path.name)

@@ -1,4 +1,4 @@
-"""Where evidence lives: the name of every file and folder under the evidence root."""
+"""The name of every file and folder under the evidence root."""
 
 import re
 from collections.abc import Iterator
@@ -10,10 +10,10 @@ import msgspec
 
 from proctor.errors import EvidenceError
 from proctor.evidence.disk import make_folder, replace_file
-from proctor.ids import CampaignId, CellId, ProcessId, RunId
+from proctor.ids import CampaignId, ProcessId, RunId, TrialId
 
 if TYPE_CHECKING:
-    # A tenth of a second to import, and whoever only reads evidence needs none of it.
+    # Takes a tenth of a second to import, and code that only reads evidence does not need it.
     from proctor.evidence.redact import Redactor
 
 ATTEMPT = "attempt.json"
@@ -29,25 +29,31 @@ REPORT = "attempt.report.json"
 SEAL = "seal.json"
 
 SEAL_SIGNATURE = "seal.json.sig"
-"""Not sealed, because it is made of the seal: the one file that may come after it."""
+"""Signature of the seal. It is the only file that may be added after the seal, and is not covered by it."""
 
 STREAMS = (FRAMES, TOOL_CALLS, TRANSCRIPT, PROBES)
-"""The chained files."""
+"""The hash-chained files of an attempt."""
 SEALED = (ATTEMPT, PROMPT, FRAMES, TOOL_CALLS, TRANSCRIPT, RUNNER_REF, FEEDBACK, PROBES, WORKSPACE_DIFF, REPORT)
-"""Every file of an attempt but the seal."""
+"""Every file of an attempt that the seal covers."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+=-]{0,199}")
 
 
-def signature_beside(path: Path) -> Path:
-    """Where the signature of a seal or of a process's record lies."""
+def signature_path(path: Path) -> Path:
+    """Return the path of the signature of a seal or of a process.json."""
     return path.with_name(f"{path.name}.sig")
 
 
 def _inside(folder: Path, name: str) -> Path:
-    """An id becomes a path here and nowhere else, so that none leads out of the root."""
+    """Return the path of an entry named by an id.
+
+    Ids become paths only here, so that none leads out of the root. Raises EvidenceError for an id that is not a plain
+    name.
+    """
     if not _NAME.fullmatch(name):
-        raise EvidenceError("evidence.containment", f"{name!r} is no name for a folder of evidence", file=str(folder))
+        raise EvidenceError(
+            "evidence.containment", f"{name!r} is not a valid name for an evidence folder", file=str(folder)
+        )
     return folder / name
 
 
@@ -58,12 +64,12 @@ def _folders(folder: Path) -> Iterator[Path]:
 
 @dataclass(frozen=True, slots=True)
 class AttemptPaths:
-    """One attempt's folder."""
+    """Paths in the folder of one attempt."""
 
     folder: Path
 
     def create(self) -> None:
-        """A folder that exists is an error: attempts are never reused."""
+        """Create the folder. Raises MachineError if it exists: attempts are never reused."""
         make_folder(self.folder)
 
     @property
@@ -113,7 +119,7 @@ class AttemptPaths:
 
 @dataclass(frozen=True, slots=True)
 class RuntimePaths:
-    """What belongs to a runtime process and to no single attempt."""
+    """Paths in the folder of one runtime process, for what does not belong to a single attempt."""
 
     folder: Path
 
@@ -131,12 +137,12 @@ class RuntimePaths:
 
 @dataclass(frozen=True, slots=True)
 class RunPaths:
-    """One run of a campaign."""
+    """Paths in the folder of one run."""
 
     folder: Path
 
-    def attempt(self, cell: CellId, *, n: int) -> AttemptPaths:
-        return AttemptPaths(_inside(self.folder / "attempts", f"{cell}.{n}"))
+    def attempt(self, trial: TrialId, *, n: int) -> AttemptPaths:
+        return AttemptPaths(_inside(self.folder / "attempts", f"{trial}.{n}"))
 
     def runtime(self, process_id: ProcessId) -> RuntimePaths:
         return RuntimePaths(_inside(self.folder / "runtimes", process_id))
@@ -150,7 +156,7 @@ class RunPaths:
 
 @dataclass(frozen=True, slots=True)
 class CampaignPaths:
-    """One campaign: what was asked, planned and found."""
+    """Paths in the folder of one campaign."""
 
     folder: Path
 
@@ -175,12 +181,12 @@ class CampaignPaths:
 
     @property
     def live(self) -> Path:
-        """What it is at now; gone when it is over."""
+        """State of the current run. Deleted when the run ends."""
         return self.folder / "live.json"
 
     @property
     def pin(self) -> Path:
-        """Its presence keeps the campaign, whatever retention says."""
+        """Marker file that protects the campaign from retention."""
         return self.folder / "pinned"
 
     @property
@@ -194,7 +200,7 @@ class CampaignPaths:
 
 @dataclass(frozen=True, slots=True)
 class RootPaths:
-    """The evidence root, `.proctor` unless told otherwise."""
+    """Paths in an evidence root, by default `.proctor`."""
 
     folder: Path
 
@@ -205,19 +211,19 @@ class RootPaths:
         return RunPaths(_inside(self.folder / "runs", run_id))
 
     def session(self, run_id: RunId) -> RunPaths:
-        """Conversations that shared a runtime process lie together, as the attempts of a run do."""
+        """Return the folder of conversations that share a runtime process, laid out like a run."""
         return RunPaths(_inside(self.folder / "sessions", run_id))
 
     @property
     def health(self) -> Path:
-        """How the agents' programs started, over all runs."""
+        """Counts of starts and crashes of the agents' programs, over all runs."""
         return self.folder / "health.db"
 
     def campaigns(self) -> Iterator[CampaignPaths]:
         yield from map(CampaignPaths, _folders(self.folder / "campaigns"))
 
     def runs(self) -> Iterator[RunPaths]:
-        """Those of campaigns, then conversations."""
+        """Yield the runs of campaigns, then those of conversations."""
         yield from map(RunPaths, _folders(self.folder / "runs"))
         yield from map(RunPaths, _folders(self.folder / "sessions"))
 
@@ -225,10 +231,11 @@ class RootPaths:
 def write_artifact(
     path: Path, artifact: msgspec.Struct, *, redactor: "Redactor | None", is_durable: bool = True
 ) -> bytes:
-    """A JSON file to be read by people too, whole or not at all, and what stands in it now.
+    """Write an indented JSON file atomically, and return its bytes.
 
-    No redactor is right for our own numbers and names only.
-    Not durable is right for a file of an attempt that a seal will follow: the seal syncs every file it names.
+    `redactor=None` is only for artifacts that hold nothing but Proctor's own numbers and names. `is_durable=False` is
+    for files of an attempt that will be sealed: the seal syncs every file it names. Raises MachineError if the disk
+    refuses.
     """
     encoded = msgspec.json.encode(artifact) if redactor is None else redactor.encoded(artifact)
     data = _indented(encoded)
@@ -237,6 +244,7 @@ def write_artifact(
 
 
 def render_artifact(artifact: msgspec.Struct) -> bytes:
+    """Return the bytes that `write_artifact` writes without a redactor."""
     return _indented(msgspec.json.encode(artifact))
 
 
@@ -245,9 +253,9 @@ def _indented(encoded: bytes) -> bytes:
 
 
 def write_text_artifact(path: Path, text: str, *, redactor: "Redactor", is_durable: bool = True) -> bytes:
-    """A text file, whole or not at all, and what stands in it now.
+    """Redact a text, write it atomically, and return its bytes.
 
-    A lone surrogate, which UTF-8 cannot spell, is written as its escape.
+    A lone surrogate, which UTF-8 cannot encode, is written as its escape. Raises MachineError if the disk refuses.
     """
     data = redactor.text(text).text.encode(errors="backslashreplace")
     replace_file(path, data, is_durable=is_durable)

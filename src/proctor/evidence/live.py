@@ -1,4 +1,4 @@
-"""live.json: what a running campaign is at now, for whoever looks from outside. No evidence, and gone at its end."""
+"""live.json: the current state of a running campaign. It is not evidence, and is deleted when the run ends."""
 
 from typing import Literal
 
@@ -8,43 +8,66 @@ from proctor.ids import AttemptId, RunId
 
 
 class LiveAttempt(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """One that runs: its phase, what it does, what it has used as far as that is told."""
+    """An attempt that is running."""
 
     attempt_id: AttemptId
+    """Id of the attempt."""
     phase: str
+    """State of the attempt, in words for people."""
     doing: str
+    """The last tool call, as `name: summary`. Empty before the first."""
     tokens: int | None
+    """Tokens used so far. Null if the agent has not reported any."""
     usd: float | None
+    """Cost of those tokens in US dollars. Null if the price is not known."""
     began_at_ms: int
+    """Wall-clock time when the attempt was first seen, in milliseconds since the epoch."""
     heard_at_ms: int
+    """Wall-clock time of its last state change or event, in milliseconds since the epoch."""
 
 
 class LiveLimit(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """One thing that is rationed: how much of it there is now and at most, how much of it is taken.
+    """A limit on parallel attempts, as it is now."""
 
-    `until_ms` is when it opens again, where it is shut, and `why` what shut it.
-    """
-
-    key: str  # "all", "strategy:codex_app_server", "provider:openai", "credential:…"
+    key: str
+    """What is limited: `all`, `runtime:<id>`, `provider:<name>` or `credential:<name>`."""
     most: int
+    """Configured maximum of parallel attempts."""
     now: int
+    """Current maximum. Lower than `most` after a provider refused requests."""
     taken: int
+    """Number of attempts that count against the limit now."""
     until_ms: int | None = None
+    """Wall-clock time until which no attempt may start, in milliseconds since the epoch. Null if one may start now."""
     why: str | None = None
+    """Why the limit was lowered or closed. Null if it was not."""
 
 
 class Live(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A picture of the run, taken at a time. `usd` is what its ended attempts cost, where that is known of each."""
+    """State of one run at one moment."""
 
     schema_version: Literal[1] = 1
+    """Version of the file format. Always 1."""
     at_ms: int
+    """Wall-clock time of this state, in milliseconds since the epoch."""
     run_id: RunId
-    cells: int
+    """Id of the run."""
+    trials: int
+    """Number of trials in the campaign."""
     settled: int
+    """Number of trials that need no further attempt, those of earlier runs included."""
     waiting: int
-    retrying: int = 0  # cells that are tried again later, and when the first of them is
+    """Number of attempts that are queued."""
+    retrying: int = 0
+    """Number of trials that wait for a retry."""
     retry_at_ms: int | None = None
+    """Wall-clock time of the first retry, in milliseconds since the epoch. Null if no trial waits for one."""
     usd: float | None = None
+    """Cost in US dollars of the attempts that ended in this run. Null if none has ended or the cost of one is not
+    known."""
     running: tuple[LiveAttempt, ...] = ()
+    """The attempts that are running."""
     limits: tuple[LiveLimit, ...] = ()
+    """The limits that are configured, or that a refusal has created."""
     stopping: str | None = None
+    """How the run is being stopped. Null if it is not."""

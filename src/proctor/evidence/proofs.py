@@ -1,4 +1,4 @@
-"""proofs.db: what a runtime has shown of its claims, on which program, when, and to which Proctor."""
+"""proofs.db: the results of conformance cases, which prove or refute a runtime's declared capabilities."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -8,7 +8,7 @@ import msgspec
 
 from proctor.evidence.database import Database
 from proctor.evidence.disk import make_folder
-from proctor.ids import StrategyId
+from proctor.ids import RuntimeId
 
 NAME: Final = "proofs.db"
 VERSION: Final = 1
@@ -17,10 +17,10 @@ DATABASE: Final = Database(
     application=0x50524350,  # "PRCP"
     version=VERSION,
     schema="""
-create table proof (strategy text not null, transport text not null, isolation text not null, subject text not null,
+create table proof (runtime_id text not null, transport text not null, isolation text not null, subject text not null,
                     version text, "case" text not null, result text not null, what text, at_ms integer not null,
                     proctor text not null) strict;
-create index proof_subject on proof (strategy, transport, subject);
+create index proof_subject on proof (runtime_id, transport, subject);
 """,
     code="machine.proofs",
     synchronous="full",
@@ -28,18 +28,28 @@ create index proof_subject on proof (strategy, transport, subject);
 
 
 class ProofRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What came of one case. `subject` is the sha256 of the program, or of what stands for it."""
+    """The result of one conformance case."""
 
-    strategy: StrategyId
+    runtime_id: RuntimeId
+    """Id of the runtime."""
     transport: str
+    """Transport that was tested."""
     isolation: str
+    """Isolation mode that was tested. Empty if unknown."""
     subject: str
+    """SHA-256 of the program that was tested, or of whatever identifies the runtime instead. Empty if unknown."""
     version: str | None
+    """Version that the program reports. Null if it reports none."""
     case: str
+    """Name of the case."""
     result: str
+    """`passed`, `failed`, `refused` or `not applicable`."""
     what: str | None
+    """Explanation of the result. Null if it needs none."""
     at_ms: int
+    """Wall-clock time of the test, in milliseconds since the epoch."""
     proctor: str
+    """Version of Proctor that ran the case."""
 
 
 _COLUMNS = ", ".join(f'"{name}"' for name in ProofRow.__struct_fields__)
@@ -47,7 +57,10 @@ _PLACES = ", ".join("?" for _ in ProofRow.__struct_fields__)
 
 
 def add_proofs(root: Path, rows: Iterable[ProofRow]) -> None:
-    """All of them or none, below that evidence root. MachineError where they cannot be kept."""
+    """Append rows to proofs.db below an evidence root, in one transaction.
+
+    Raises MachineError if they cannot be written.
+    """
     if not root.is_dir():
         make_folder(root)
     with DATABASE.open(root / NAME) as connection:
@@ -58,7 +71,10 @@ def add_proofs(root: Path, rows: Iterable[ProofRow]) -> None:
 
 
 def read_proofs(root: Path) -> tuple[ProofRow, ...]:
-    """In the order in which they were made; none where there never was one."""
+    """Return all rows in the order in which they were added; none if the file is absent.
+
+    Raises MachineError if the file cannot be read.
+    """
     path = root / NAME
     if not path.exists():
         return ()

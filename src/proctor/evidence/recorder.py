@@ -1,4 +1,4 @@
-"""The recorder: what was said stands on disk, redacted and chained, before anybody reads it."""
+"""Writes streams of evidence: rows are redacted, chained and on disk before anything else sees them."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -10,13 +10,13 @@ import msgspec
 
 from proctor.clock import Clock
 from proctor.errors import MachineError
-from proctor.event.row import Dir, Row, Seen, TailReleased
+from proctor.event.row import Direction, Row, SupervisorRow, TailReleased
 from proctor.evidence.artifacts import SealedFile, StreamHead
 from proctor.evidence.chain import ChainHead, chain_rows
 from proctor.evidence.disk import AppendOnly
 from proctor.evidence.redact import RedactedLine, Redactor, TextStream
 
-# Decoders give up at a depth that hangs on the caller's own stack; this bound is the same for every reader.
+# Decoders give up at a depth that depends on the caller's stack. This bound is the same for every reader.
 _MAX_DEPTH = 128
 
 _LINE = b'{"seq":%d,"atMs":%d,"dir":"%b","prev":"%b","%b":%b%b}'
@@ -26,24 +26,24 @@ _encode = msgspec.json.encode
 
 
 class _Stream:
-    """A chained file that is being written; without a path it is chained all the same, and not kept.
+    """A chained file that is being written. Without a path, rows are chained but not stored.
 
-    Lines that hold the bytes that are to stay `unsaid` are refused.
+    Lines that contain the `forbidden` bytes are refused.
     """
 
-    def __init__(self, path: Path | None, *, unsaid: bytes = b"") -> None:
+    def __init__(self, path: Path | None, *, forbidden: bytes = b"") -> None:
         self._file = AppendOnly(path)
         self._head = ChainHead()
-        self._unsaid = unsaid
+        self._forbidden = forbidden
 
     @property
     def head(self) -> StreamHead:
-        """Of what was written, not of what is staged."""
+        """The end of the rows that were written. Staged rows do not count."""
         return StreamHead(rows=self._head.rows, head=self._head.prev)
 
     @property
     def file(self) -> SealedFile:
-        """As a seal names it: of what was written, too."""
+        """Digest and size of the bytes that were written, for the seal."""
         return SealedFile(sha256=self._file.sha256, bytes=self._file.size_bytes)
 
     @property
@@ -51,10 +51,10 @@ class _Stream:
         return self._file.size_bytes
 
     def _append(self, lines: bytes, *, head: ChainHead) -> None:
-        """Whole lines, after which the chain stands at `head`."""
-        if self._unsaid and self._unsaid in lines:
+        """Write complete lines, after which the chain is at `head`. Raises MachineError if the disk refuses."""
+        if self._forbidden and self._forbidden in lines:
             raise MachineError(
-                "run.redaction", "the planted canary was about to be written as it is", file=str(self._file.path)
+                "run.redaction", "the planted tripwire was about to be written unmasked", file=str(self._file.path)
             )
         self._file.append(lines)
         self._head = head
@@ -75,14 +75,14 @@ class _Stream:
 
 
 class ChainedLog(_Stream):
-    """A stream of our own rows. Those of a fold (trace, transcript) come from redacted frames and need no redactor."""
+    """A stream of Proctor's own rows. The trace and the transcript derive from redacted frames and need no redactor."""
 
-    def __init__(self, path: Path | None, *, redactor: Redactor | None = None, unsaid: bytes = b"") -> None:
-        super().__init__(path, unsaid=unsaid)
+    def __init__(self, path: Path | None, *, redactor: Redactor | None = None, forbidden: bytes = b"") -> None:
+        super().__init__(path, forbidden=forbidden)
         self._redactor = redactor
 
     def append(self, rows: Iterable[Any]) -> None:
-        """Structs or mappings, all in one write."""
+        """Write rows (structs or mappings) in one write. Raises MachineError if the disk refuses."""
         if self._redactor is not None:
             rows = map(self._redactor.value, rows)
         head = ChainHead(self._head.rows, self._head.prev)
@@ -93,54 +93,54 @@ class ChainedLog(_Stream):
 class FrameLog(_Stream):
     """frames.jsonl of one attempt or of one runtime process."""
 
-    def __init__(self, path: Path | None, *, redactor: Redactor, clock: Clock, unsaid: bytes = b"") -> None:
-        super().__init__(path, unsaid=unsaid)
+    def __init__(self, path: Path | None, *, redactor: Redactor, clock: Clock, forbidden: bytes = b"") -> None:
+        super().__init__(path, forbidden=forbidden)
         self._redactor = redactor
         self._clock = clock
-        self._staged: list[tuple[int, Dir]] = []
-        self._said: list[tuple[bytes, TextStream | None]] = []
+        self._staged: list[tuple[int, Direction]] = []
+        self._raw: list[tuple[bytes, TextStream | None]] = []
         self._redacted: list[RedactedLine] = []
         self._unread: list[Row] = []
-        self._counts: Counter[Dir] = Counter()
+        self._counts: Counter[Direction] = Counter()
 
     @property
-    def counts(self) -> Mapping[Dir, int]:
-        """Rows written, by who spoke."""
+    def counts(self) -> Mapping[Direction, int]:
+        """Number of rows written, by direction."""
         return self._counts
 
-    def stage(self, dir: Dir, data: bytes, *, stream: TextStream | None = None) -> None:  # noqa: A002
-        """One line without its newline, to be written by the next commit. `stream` names the text it is a piece of."""
+    def stage(self, dir: Direction, data: bytes, *, stream: TextStream | None = None) -> None:  # noqa: A002
+        """Stage one line, without its newline, for the next commit. `stream` names the text that it is a piece of."""
         self._staged.append((self._clock.wall_ms(), dir))
-        self._said.append((data, stream))
+        self._raw.append((data, stream))
 
     def commit(self) -> tuple[Row, ...]:
-        """Everything staged, in one write. Gives back, exactly as recorded, the rows nobody was given yet."""
+        """Write everything staged in one write. Return the rows not returned before, exactly as recorded."""
         self._write()
         rows, self._unread = tuple(self._unread), []
         return rows
 
-    def say(self, seen: Seen) -> Row:
-        """A `self` row, written at once. What was staged goes before it, and is given out by the next commit."""
-        self.stage(Dir.SELF, _encode(seen))
+    def say(self, seen: SupervisorRow) -> Row:
+        """Write a `self` row at once and return it. Staged lines are written first; the next commit returns them."""
+        self.stage(Direction.SELF, _encode(seen))
         self._write()
         return self._unread.pop()
 
     def release(self, key_prefix: str = "") -> tuple[Row, ...]:
-        """End the text streams whose key begins so: what redaction still holds of them becomes `self` rows.
+        """End the text streams whose key has this prefix. Text that redaction held back becomes `self` rows.
 
-        Where it holds nothing, what was staged stays so.
+        If no such stream is open, staged lines stay staged.
         """
-        staged = (stream.key for _, stream in self._said if stream is not None)
+        staged = (stream.key for _, stream in self._raw if stream is not None)
         if not any(key.startswith(key_prefix) for key in (*self._redactor.open_streams(), *staged)):
             return ()
         self._redact()
         is_released = False
         for key in self._redactor.open_streams():
             if key.startswith(key_prefix) and (tail := self._redactor.finish(key)) is not None:
-                said = _encode(TailReleased(stream=self._redactor.text(key).text, text=tail.text))
-                # Redacted already, and whole: redacting a tail again could only mistake it for something else.
-                self._staged.append((self._clock.wall_ms(), Dir.SELF))
-                self._redacted.append(RedactedLine(raw=said, names=tail.names, carried=False))
+                raw = _encode(TailReleased(stream=self._redactor.text(key).text, text=tail.text))
+                # Already redacted. Redacting a tail again could only mask it by mistake.
+                self._staged.append((self._clock.wall_ms(), Direction.SELF))
+                self._redacted.append(RedactedLine(raw=raw, names=tail.names, carried=False))
                 is_released = True
         return self.commit() if is_released else ()
 
@@ -152,9 +152,9 @@ class FrameLog(_Stream):
             super().close()
 
     def _redact(self) -> None:
-        """All that was staged together, so that a batch without a secret costs one look at its bytes."""
-        said, self._said = self._said, []
-        self._redacted += self._redactor.lines(said)
+        """Redact all staged lines together, so that a batch without a secret costs one search."""
+        raw, self._raw = self._raw, []
+        self._redacted += self._redactor.lines(raw)
 
     def _write(self) -> None:
         if not self._staged:
@@ -165,8 +165,8 @@ class FrameLog(_Stream):
         head = ChainHead(self._head.rows, self._head.prev)
         lines: list[bytes] = []
         rows: list[Row] = []
-        for (at_ms, dir_), said in zip(staged, redacted, strict=True):
-            row, line = _render(said, head=head, at_ms=at_ms, dir_=dir_)
+        for (at_ms, dir_), redacted_line in zip(staged, redacted, strict=True):
+            row, line = _render(redacted_line, head=head, at_ms=at_ms, dir_=dir_)
             head.advance(line)
             rows.append(row)
             lines.append(line)
@@ -177,18 +177,18 @@ class FrameLog(_Stream):
             self._counts[dir_] += 1
 
 
-def _render(said: RedactedLine, *, head: ChainHead, at_ms: int, dir_: Dir) -> tuple[Row, bytes]:
-    """A row and its line, spelled by hand: an encoder would copy and check the frame once more."""
-    seq, prev, names, carried = head.rows + 1, head.prev, said.names, said.carried
-    raw = said.raw.strip(b" \t\r\n")
+def _render(redacted: RedactedLine, *, head: ChainHead, at_ms: int, dir_: Direction) -> tuple[Row, bytes]:
+    """Return a row and its line. Formatted by hand, because an encoder would copy and check the frame once more."""
+    seq, prev, names, carried = head.rows + 1, head.prev, redacted.names, redacted.carried
+    raw = redacted.raw.strip(b" \t\r\n")
     if _is_json(raw):
         kind = b"frame"
-        # In JSON a bare line end is only ever white space; here it would end the row, for some readers a `\r` too.
+        # In JSON a bare line end is white space. Here it would end the row; for some readers `\r` would too.
         raw = raw.replace(b"\n", b" ").replace(b"\r", b" ")
         row = Row(seq=seq, at_ms=at_ms, dir=dir_, prev=prev, frame=msgspec.Raw(raw), redacted=names, carried=carried)
     else:
         kind = b"text"
-        text = said.raw.removesuffix(b"\r").decode(errors="replace")
+        text = redacted.raw.removesuffix(b"\r").decode(errors="replace")
         raw = _encode(text)
         row = Row(seq=seq, at_ms=at_ms, dir=dir_, prev=prev, text=text, redacted=names, carried=carried)
     marks = _marks(names, carried=carried) if names or carried else b""
@@ -201,7 +201,7 @@ def _marks(names: tuple[str, ...], *, carried: bool) -> bytes:
 
 
 def _is_json(raw: bytes) -> bool:
-    """Whether any reader can take it for a JSON value: well-formed, in UTF-8, of numbers that fit, not too deep."""
+    """Whether every reader accepts it as JSON: well-formed, UTF-8, numbers that fit, not nested too deeply."""
     try:
         value = _decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

@@ -1,4 +1,4 @@
-"""The filter every byte passes on its way to the disk: secrets out, everything else as it was."""
+"""Removes secrets from everything that is written to evidence, and changes nothing else."""
 
 import json
 import re
@@ -12,12 +12,12 @@ import msgspec
 from proctor.evidence import scan
 from proctor.evidence.mask import Masker, placeholder
 from proctor.evidence.needles import Needles, escape
-from proctor.evidence.prefilter import Prefilter, in_bytes
+from proctor.evidence.prefilter import Prefilter, to_bytes
 from proctor.evidence.secrets import Secret
-from proctor.spec.literal import LEAST_CHARS
+from proctor.spec.literal import MIN_SECRET_CHARS
 
 ACCOUNT = "account"
-"""The name in the place of account data."""
+"""The name in the placeholder of account data."""
 
 _decode = msgspec.json.Decoder().decode
 _encode = msgspec.json.encode
@@ -28,7 +28,7 @@ _unquote = json.JSONDecoder().decode
 # The parts of valid JSON: a string, with the colon that makes it a key; a bracket or comma; a number or literal.
 _PART = re.compile(r'("[^"\\]*+(?:\\.[^"\\]*+)*+")(\s*:)?|[{}\[\],]|[^\s"{}\[\],:]+')
 
-# `\u0073` or a surrogate pair, but no lone surrogate; and as YAML and many languages write it, `\x73`, `\U00000073`.
+# `\u0073` or a surrogate pair, but not a lone surrogate; also `\x73` and `\U00000073`, as in YAML and many languages.
 _ESCAPE = re.compile(
     r"\\u(?:[Dd][89ABab][0-9A-Fa-f]{2}\\u[Dd][C-Fc-f][0-9A-Fa-f]{2}|(?![Dd][89A-Fa-f])[0-9A-Fa-f]{4})"
     r"|\\x[0-9A-Fa-f]{2}|\\U000[01][0-9A-Fa-f]{4}"
@@ -37,29 +37,36 @@ _ESCAPE = re.compile(
 Path = tuple[str | int, ...]
 
 
-# Structs, not dataclasses: some are made for every frame, in a seventh of the time.
+# Structs, not dataclasses: some are created for every frame, and a struct takes a seventh of the time.
 class TextStream(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """Says that one leaf of a frame is a piece of a streamed text."""
+    """States that one value in a frame is a piece of a streamed text."""
 
     key: str
+    """Identifies the stream."""
     path: Path
+    """Path of the value in the frame."""
 
 
 class RedactedLine(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """`carried`: text of the frame's stream was moved out of it to a later frame, or into it from an earlier one."""
+    """A line after redaction."""
 
     raw: bytes
     names: tuple[str, ...] = ()
+    """Names of the secrets that were replaced."""
     carried: bool = False
+    """Whether streamed text was moved from this line to a later one, or to it from an earlier one."""
 
 
 class RedactedText(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A text after redaction."""
+
     text: str
     names: tuple[str, ...] = ()
+    """Names of the secrets that were replaced."""
 
 
-class _Known:
-    """Lines that were rewritten before: every attempt of a run states the same facts, its canary among them."""
+class _LineCache:
+    """Lines that were rewritten before: every attempt of a run records the same facts, including the tripwire."""
 
     _MOST_LINES = 64
     _MOST_BYTES = 16 * 1024
@@ -68,7 +75,7 @@ class _Known:
         self._lines: dict[bytes, RedactedLine] = {}
         self.get = self._lines.get
 
-    def keep(self, raw: bytes, line: RedactedLine) -> RedactedLine:
+    def store(self, raw: bytes, line: RedactedLine) -> RedactedLine:
         if len(raw) <= self._MOST_BYTES:
             if len(self._lines) >= self._MOST_LINES:
                 self._lines.clear()
@@ -77,28 +84,30 @@ class _Known:
 
 
 @lru_cache(maxsize=4)
-def _prepared(secrets: tuple[Secret, ...], private: frozenset[tuple[str, ...]]) -> tuple[Needles, Prefilter, _Known]:
-    """What takes long to make and never changes, once for all attempts of a run."""
+def _prepared(
+    secrets: tuple[Secret, ...], private: frozenset[tuple[str, ...]]
+) -> tuple[Needles, Prefilter, _LineCache]:
+    """Build what is slow to build and never changes, once for all attempts of a run."""
     needles = Needles(secrets)
-    return needles, Prefilter(needles, keys={path[-1] for path in private}), _Known()
+    return needles, Prefilter(needles, keys={path[-1] for path in private}), _LineCache()
 
 
 class Redactor:
-    r"""Takes secrets out of JSON lines, texts, values and text streams.
+    r"""Removes secrets from JSON lines, texts, values and text streams.
 
-    JSON is changed leaf by leaf and key by key, each decoded first; all bytes around a changed leaf stay as they were.
-    `private` are the paths in frames under which everything is account data.
+    JSON is changed leaf by leaf and key by key, each decoded first. All bytes around a changed leaf stay the same.
+    `private` are the paths in frames below which everything is account data.
 
     >>> redactor = Redactor([Secret(name="API_KEY", value="sk-live-0123")])
     >>> redactor.line(rb'{"id": 1, "result": {"out": "key: \u0073k-live-0123"}}').raw
     b'{"id": 1, "result": {"out": "key: [redacted:API_KEY]"}}'
-    >>> said = TextStream(key="thread/item/text", path=("delta",))
-    >>> [redactor.line(raw, stream=said).raw for raw in (b'{"delta":"my sk-li"}', b'{"delta":"ve-0123"}')]
+    >>> text = TextStream(key="thread/item/text", path=("delta",))
+    >>> [redactor.line(raw, stream=text).raw for raw in (b'{"delta":"my sk-li"}', b'{"delta":"ve-0123"}')]
     [b'{"delta":"my "}', b'{"delta":"[redacted:API_KEY]"}']
     """
 
     def __init__(self, secrets: Sequence[Secret], *, private: frozenset[tuple[str, ...]] = frozenset()) -> None:
-        self._needles, self._prefilter, self._known = _prepared(tuple(secrets), private)
+        self._needles, self._prefilter, self._cache = _prepared(tuple(secrets), private)
         self._private = private
         self._private_sizes = sorted({len(path) for path in private})
         self._masker = Masker(self._needles)
@@ -106,7 +115,7 @@ class Redactor:
     # ── JSON lines ──
 
     def lines(self, batch: Sequence[tuple[bytes, TextStream | None]]) -> list[RedactedLine]:
-        """Many lines at the price of one look, as long as there is nothing in them."""
+        """Redact a batch of lines. A batch without secrets costs one search."""
         is_clean = len(batch) > 1 and not self._prefilter.may_hold(b"\n".join([raw for raw, _ in batch]))
         return [
             RedactedLine(raw=raw) if is_clean and stream is None else self.line(raw, stream=stream, is_clean=is_clean)
@@ -114,7 +123,7 @@ class Redactor:
         ]
 
     def line(self, raw: bytes, *, stream: TextStream | None = None, is_clean: bool = False) -> RedactedLine:
-        """One JSON value, or whatever bytes came in place of one. `is_clean` says that it has been looked at."""
+        """Redact one line, which is usually a JSON value. `is_clean` states that the prefilter found nothing in it."""
         if is_clean or not self._prefilter.may_hold(raw):
             if stream is None:
                 return RedactedLine(raw=raw)
@@ -130,24 +139,24 @@ class Redactor:
                         return RedactedLine(raw=raw)
                     new = f"{text[: part.start()]}{_quote(masked.text)}{text[part.end() :]}"
                     return RedactedLine(raw=new.encode(), names=masked.names, carried=is_moved)
-        elif stream is None and (known := self._known.get(raw)) is not None:
-            return known
+        elif stream is None and (cached := self._cache.get(raw)) is not None:
+            return cached
         try:
             text = raw.decode()
             _check(raw)
         except (UnicodeDecodeError, msgspec.DecodeError, RecursionError):
-            return self._garbled(raw)
-        rewritten = self._rewritten(raw, text=text, leaves=_leaves(text), stream=stream)
-        # With a stream it hangs on what was said before; without one on the line alone.
-        return rewritten if stream is not None else self._known.keep(raw, rewritten)
+            return self._redact_invalid_json(raw)
+        rewritten = self._rewrite(raw, text=text, leaves=_leaves(text), stream=stream)
+        # With a stream, the result depends on earlier lines, so only lines without one are cached.
+        return rewritten if stream is not None else self._cache.store(raw, rewritten)
 
-    def _garbled(self, raw: bytes) -> RedactedLine:
+    def _redact_invalid_json(self, raw: bytes) -> RedactedLine:
         redacted = self.text(raw.decode(errors="surrogateescape"))
         if not redacted.names:
             return RedactedLine(raw=raw)
         return RedactedLine(raw=redacted.text.encode(errors="surrogateescape"), names=redacted.names)
 
-    def _rewritten(
+    def _rewrite(
         self,
         raw: bytes,
         *,
@@ -155,7 +164,7 @@ class Redactor:
         leaves: Iterable[tuple[re.Match[str], Sequence[str | int]]],
         stream: TextStream | None,
     ) -> RedactedLine:
-        """Valid JSON, with those of the given leaves replaced that must be."""
+        """Replace the given leaves of valid JSON where they contain secrets."""
         pieces: list[str] = []
         names: dict[str, None] = {}
         carried = False
@@ -165,16 +174,16 @@ class Redactor:
             old = part[0] if string is None else _unquoted(string)
             if stream is not None and string and not colon and tuple(path) == stream.path:
                 masked, is_moved = self._masker.feed(stream.key, old)
-                new, found = masked.text, masked.names
+                new, new_names = masked.text, masked.names
                 carried = carried or is_moved
             elif colon:
-                new, found = self._text(old)
+                new, new_names = self._text(old)
             else:
-                new, found = self._leaf(old, path=path, is_string=string is not None)
+                new, new_names = self._leaf(old, path=path, is_string=string is not None)
             if new != old:
                 pieces += text[done : part.start()], _quote(new)
                 done = part.end(1) if string else part.end()
-                names.update(dict.fromkeys(found))
+                names.update(dict.fromkeys(new_names))
         if not pieces:
             return RedactedLine(raw=raw)
         pieces.append(text[done:])
@@ -198,48 +207,51 @@ class Redactor:
     # ── texts ──
 
     def text(self, text: str) -> RedactedText:
-        """Plain text. Where it holds JSON, whole or broken, odd escapes are undone if that uncovers a secret."""
+        """Redact a plain text. Escapes such as `\\u0073` in it are decoded if that reveals a secret."""
         new, names = self._text(text)
         return RedactedText(text=new, names=names)
 
     def broken_off(self, text: str) -> RedactedText:
-        """A text that was cut at its end: what may be the beginning of something secret there is left out."""
-        whole, _ = Masker(self._needles).feed("", text)
-        redacted = self.text(whole.text)
-        return RedactedText(text=redacted.text, names=tuple(dict.fromkeys(whole.names + redacted.names)))
+        """Redact a text that was cut at its end. A tail that may be the beginning of a secret is removed."""
+        masked, _ = Masker(self._needles).feed("", text)
+        redacted = self.text(masked.text)
+        return RedactedText(text=redacted.text, names=tuple(dict.fromkeys(masked.names + redacted.names)))
 
     def _text(self, text: str) -> tuple[str, tuple[str, ...]]:
-        if len(text) < LEAST_CHARS or not self._prefilter.may_hold(in_bytes(text)):
+        if len(text) < MIN_SECRET_CHARS or not self._prefilter.may_hold(to_bytes(text)):
             return text, ()
-        masked = self._masker.whole(text)
+        masked = self._masker.mask(text)
         names = masked.names
         if "\\u" in masked.text or "\\x" in masked.text or "\\U" in masked.text:
-            uncovered = self._masker.whole(_ESCAPE.sub(_usual, masked.text))
+            uncovered = self._masker.mask(_ESCAPE.sub(_normalize_escape, masked.text))
             if uncovered.names:
                 masked, names = uncovered, tuple(dict.fromkeys(names + uncovered.names))
         return masked.text, names
 
     def finish(self, key: str) -> RedactedText | None:
-        """Ends a text stream and gives out what was held back of it, masked if it tells too much of a secret."""
+        """End a text stream and return what was held back of it, masked if it reveals too much of a secret.
+
+        None if nothing was held back.
+        """
         rest = self._masker.finish(key)
         return None if rest is None else RedactedText(text=rest.text, names=rest.names)
 
     def open_streams(self) -> tuple[str, ...]:
-        """The keys of the streams that have not been finished."""
+        """Return the keys of the streams that are not finished."""
         return self._masker.open_streams()
 
     # ── values ──
 
     def encoded(self, value: msgspec.Struct) -> bytes:
-        """The JSON of it without what is secret, spelled once where nothing is."""
+        """Return the JSON of a struct without secrets. A struct without secrets is encoded once."""
         try:
             data = _encode(value)
-        except (TypeError, ValueError):  # it holds what JSON cannot spell
+        except (TypeError, ValueError):  # JSON cannot express one of its values
             return _encode(self._by_leaf(value))
         return _encode(self._by_leaf(value)) if self._prefilter.may_hold(data) else data
 
     def value(self, value: Any) -> Any:
-        """Any JSON-like value, structs among them: its strings, numbers and keys. What is clean stays as it is."""
+        """Redact the strings, numbers and keys of a JSON-like value or struct. What has no secret is returned as is."""
         return self._value(value, key=None)
 
     def _value(self, value: Any, *, key: str | None) -> Any:
@@ -258,7 +270,7 @@ class Redactor:
             case bool() | None | msgspec.UNSET:
                 return value
             case int() | float():
-                new, names = self._leaf(_spelled(value), path=(), is_string=False)
+                new, names = self._leaf(_number_text(value), path=(), is_string=False)
                 return new if names else value
             case _:
                 raise TypeError(f"cannot redact a value of type {type(value).__name__}")
@@ -269,17 +281,17 @@ class Redactor:
         return msgspec.structs.replace(value, **clean)
 
     def _is_clean(self, value: msgspec.Struct) -> bool:
-        """Whether one look at the JSON of it is enough to know that nothing in it must be changed."""
+        """Whether the prefilter finds nothing in the JSON of a struct."""
         try:
             return not self._prefilter.may_hold(_encode(value))
-        except (TypeError, ValueError):  # it holds what JSON cannot spell: leaf by leaf, then
+        except (TypeError, ValueError):  # JSON cannot express one of its values, so it is redacted leaf by leaf
             return False
 
 
-def _spelled(number: float) -> str:
+def _number_text(number: float) -> str:
     try:
         return repr(number)
-    except ValueError:  # Python does not spell integers of more than 4,300 digits
+    except ValueError:  # Python refuses to format integers of more than 4,300 digits
         return ""
 
 
@@ -287,14 +299,14 @@ def _unquoted(string: str) -> str:
     return str(_unquote(string)) if "\\" in string else string[1:-1]
 
 
-def _usual(escaped: re.Match[str]) -> str:
-    """The usual spelling of an escaped character, which is still an escape if the character needs one."""
+def _normalize_escape(escaped: re.Match[str]) -> str:
+    """Return the usual JSON spelling of an escaped character: an escape only if the character needs one."""
     code = escaped[0]
     return escape(_unquoted(f'"{code}"') if code[1] == "u" else chr(int(f"0x{code[2:]}", 0)))
 
 
 def _leaf(raw: bytes, *, path: Path) -> str | None:
-    """The string at a path; nothing if there is none, or if this decoder cannot say."""
+    """Return the string at a path; None if there is no string or the line cannot be decoded."""
     try:
         value = _decode(raw)
         for step in path:
@@ -305,7 +317,7 @@ def _leaf(raw: bytes, *, path: Path) -> str | None:
 
 
 def _sole_value(text: str, *, path: Path) -> re.Match[str] | None:
-    """The leaf at a path that surely leads to one, found without a walk if its key is spelled only once in the JSON."""
+    """Find the leaf at a path that is known to exist, without a walk. None unless its key occurs once in the JSON."""
     spelling = _quote(path[-1]) if path and isinstance(path[-1], str) else ""
     if not spelling or text.count(spelling) != 1:
         return None
@@ -313,7 +325,7 @@ def _sole_value(text: str, *, path: Path) -> re.Match[str] | None:
 
 
 def _leaves(text: str) -> Iterator[tuple[re.Match[str], Sequence[str | int]]]:
-    """Keys, strings and scalars of valid JSON in order, each with the path where it stands; of a key, its value's."""
+    """Yield keys, strings and scalars of valid JSON in order, each with its path. A key has the path of its value."""
     path: list[str | int] = []
     for part in _PART.finditer(text):
         string, colon = part.groups()

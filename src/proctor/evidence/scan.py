@@ -1,4 +1,4 @@
-"""Token shapes that are secret whoever's they are: what leads up to one, and where it ends."""
+"""Shapes of tokens and keys that are masked even if they are not known secrets."""
 
 import re
 from collections.abc import Iterator
@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from typing import Final
 
 BOUND_CHARS: Final = 4096
-"""A run this long after a lead is masked whatever it is: nobody waits longer for its end."""
+"""A run of this many characters after a lead is masked without waiting for its end."""
 
 LEAD_CHARS: Final = 96
-"""No lead is longer, the character before it included."""
+"""Maximum length of a lead, including the character before it."""
 
-# Their last word says what a value is: `client_secret`, `GITHUB_TOKEN`, `apiKey`.
+# The last word of a key says what its value is: `client_secret`, `GITHUB_TOKEN`, `apiKey`.
 _PHRASE = r"(?i:pass(?:word|wd|phrase))"
 _KEY = r"(?i:secret|token|(?:api|access|secret|private)[_-]?key)"
 # As in `password=`, `"password": "`, and the same in JSON within JSON.
@@ -23,18 +23,20 @@ _LITERAL = r"""[^\s"'`\\,;&<>()\[\]{}$]"""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
-    """A lead, which stays readable, and the secret after it.
-
-    `body` is the secret. `run` is all that may still become one: a text that ends inside a run is not decided yet.
-    `hint` is enough of a body to look closer; like `lead` and `run` it is written for both engines.
-    """
+    """The shape of a token: a lead, which stays readable, followed by the secret."""
 
     kind: str
+    """Name of the shape. It appears in the placeholder as `scan:<kind>`."""
     lead: str
+    """Pattern of the text before the secret, for both `re` and `re2`."""
     body: str
+    """Pattern of the secret, for `re`."""
     run: str
+    """Pattern of everything that may still become the secret. A text that ends inside a run is undecided."""
     hint: str
-    is_word: bool = True  # only where no letter or digit stands before the lead
+    """Pattern of enough of the secret to justify a close look, for both `re` and `re2`."""
+    is_word: bool = True
+    """Whether the lead only counts without a letter or digit before it."""
 
 
 def _token(kind: str, lead: str, chars: str, least: int, *, when: str = "", is_word: bool = True) -> Shape:
@@ -43,7 +45,7 @@ def _token(kind: str, lead: str, chars: str, least: int, *, when: str = "", is_w
 
 
 def _with(chars: str, *needed: str) -> str:
-    """Only where such characters are among these, as in what a machine made up."""
+    """Return lookaheads that require each of these characters in a run of `chars`, as in generated tokens."""
     return "".join(f"(?={chars}*{one})" for one in needed)
 
 
@@ -100,7 +102,7 @@ SHAPES: Final = (
     Shape(
         kind="key",
         lead=rf"""(?:{_PHRASE}|{_KEY}){_IS}["'\\]{{0,4}}""",
-        # Not what code says in the same place: a call, an index, a reference, a comparison.
+        # Excludes source code in the same position: a call, an index, a reference, a comparison.
         body=rf"{_with(_LITERAL, '[0-9]', '[A-Za-z]')}(?![=:]){_LITERAL}{{8,}}(?!{_VALUE})",
         run=f"{_VALUE}*",
         hint=f"{_VALUE}{{8}}",
@@ -112,7 +114,7 @@ _GITHUB: Final = ("ghp_", "gho_", "ghu_", "ghs_", "ghr_")
 _KEYS: Final = ("passw", "passphrase", "secret", "token", "key", "authorization")
 
 HINTS: Final = tuple(f"{shape.lead}{shape.hint}" for shape in SHAPES)
-"""For a search in undecoded bytes: one of these is in whatever holds a token."""
+"""Patterns for undecoded bytes. Text that contains a token matches at least one of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +137,7 @@ _SCANNERS: Final = tuple(
 
 
 def places(text: str, *, end: int) -> Iterator[tuple[int, int, str]]:
-    """Start, end and name of each token whose secret part starts before `end`; any order, overlaps and all.
+    """Yield start, end and name of each token whose secret part starts before `end`, in any order, overlaps included.
 
     >>> list(places("GITHUB_TOKEN=ghp_0123456789abcdefghij", end=99))
     [(17, 37, 'scan:github'), (13, 37, 'scan:key')]
@@ -148,17 +150,17 @@ def places(text: str, *, end: int) -> Iterator[tuple[int, int, str]]:
             if lead.end() < done:
                 continue
             run = scanner.run.match(text, lead.end())
-            found = scanner.body.match(text, lead.end()) if run is None or len(run[0]) < BOUND_CHARS else run
-            if found is not None:
-                yield found.start(), found.end(), scanner.name
-                # Leads inside add nothing, and a long run of them would be gone through once for each.
-                done = found.end()
+            token = scanner.body.match(text, lead.end()) if run is None or len(run[0]) < BOUND_CHARS else run
+            if token is not None:
+                yield token.start(), token.end(), scanner.name
+                # Leads inside a token add nothing, and scanning each of many would take quadratic time.
+                done = token.end()
 
 
-def may_lead(text: str) -> bool:
-    """Whether a lead can be in this text at all.
+def may_contain_lead(text: str) -> bool:
+    """Whether a text can contain a lead.
 
-    Asked of every piece of every stream: `in` on a short text takes a tenth of the time of any regular expression.
+    Called for every piece of every stream: `in` on a short text takes a tenth of the time of a regular expression.
     """
     if "-" in text and ("sk-" in text or "xox" in text or "glpat-" in text or "-----BEGIN " in text):
         return True
@@ -173,7 +175,9 @@ def may_lead(text: str) -> bool:
 
 
 def open_at(text: str) -> tuple[int, int]:
-    """Where the first run begins that reaches the end of the text, and where its lead does; the end if none does.
+    """Return where the first run begins that reaches the end of the text, and where its lead begins.
+
+    Both are the length of the text if there is no such run.
 
     >>> open_at("the key is sk-0123"), open_at("the key is known")
     ((14, 11), (16, 16))
@@ -199,7 +203,7 @@ _KEY_VALUE = re.compile(r"(?=\S*[0-9])(?=\S*[A-Za-z])\S{8,}")
 
 
 def kind_of(key: str, value: str) -> str | None:
-    """The name under which a value is secret because of the key it stands at.
+    """Return the name under which a value is masked because of its key; None if it is not.
 
     >>> kind_of("client_secret", "3fa9c2d17b"), kind_of("password", "correct horse"), kind_of("tokens", "3fa9c2d17b")
     ('scan:key', 'scan:password', None)

@@ -1,87 +1,114 @@
-"""What an in-toto Statement says of sealed evidence: the digest of every file, and what the attempts came to."""
+"""An in-toto Statement about sealed evidence: the digest of every file and the result of every attempt."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal
 
 import msgspec
 
-from proctor.event.outcome import Outcome
 from proctor.evidence.artifacts import AttemptRecord, AttemptReport, Part, ProcessRecord, RunnerRef
 from proctor.evidence.layout import AttemptPaths, RuntimePaths
 from proctor.evidence.reader import read_artifact
 from proctor.evidence.seal import measure, read_seal, read_stamped
 from proctor.evidence.sign import Signature
+from proctor.evidence.summary import AttemptSummary, summarize
 from proctor.fact import UNKNOWN, Fact
-from proctor.ids import AttemptId, CampaignId, FlowId, MissionId, ProcessId, RunId, StrategyId
+from proctor.ids import AttemptId, CampaignId, FlowId, MissionId, ProcessId, RunId, RuntimeId
 
 Sealed = AttemptPaths | RuntimePaths
 
 
 class Subject(Part, frozen=True, kw_only=True):
-    """One file, named by run, attempt or process, and file."""
+    """One file of the evidence."""
 
     name: str
+    """`<run>/<attempt or process>/<file>`."""
     digest: dict[str, str]
+    """Digest of the file, by algorithm name."""
 
 
 class AttestedAttempt(Part, frozen=True, kw_only=True):
-    """What the sealed files of one attempt say. Claimed and verified are two facts."""
+    """The result of one attempt, from its sealed files."""
 
     attempt_id: AttemptId
+    """Id of the attempt."""
     run_id: RunId
+    """Id of the run."""
     campaign_id: CampaignId
+    """Id of the campaign."""
     mission_id: MissionId
+    """Id of the mission."""
     flow_id: FlowId
-    strategy: StrategyId
-    outcome: Outcome
-    code: str | None
-    claimed: bool | None
-    verified: bool | None
-    reasons: tuple[str, ...]
+    """Id of the flow."""
+    summary: AttemptSummary
+    """How the attempt ended, what was claimed and verified, and what it used."""
     identity: Fact
+    """The program that ran."""
     containment: Fact
+    """How the program was contained."""
     sealed_at_ms: int
+    """Wall-clock time of the seal, in milliseconds since the epoch."""
     seal_digest: str
+    """The seal's own digest, as `sha256:<hex>`."""
     signature: Signature | None
+    """The signature of seal.json. Null if it is not signed."""
 
 
 class AttestedProcess(Part, frozen=True, kw_only=True):
-    """One runtime process that carried attempts."""
+    """One runtime process that served attempts."""
 
     process_id: ProcessId
-    strategy: StrategyId
+    """Id of the process."""
+    runtime_id: RuntimeId
+    """Id of the runtime."""
     frames_in: int
+    """Number of lines that the process sent, counted at the pipe."""
     seal_digest: str
+    """The own digest of process.json, as `sha256:<hex>`."""
     signature: Signature | None
+    """The signature of process.json. Null if it is not signed."""
 
 
 class Predicate(Part, frozen=True, kw_only=True):
-    """`established` says in words how far all of this may be trusted."""
+    """What the statement says about its subjects."""
 
     established: tuple[str, ...]
+    """How far the evidence can be trusted, one sentence each."""
     attempts: tuple[AttestedAttempt, ...]
+    """The attempts."""
     processes: tuple[AttestedProcess, ...]
+    """The runtime processes."""
 
 
 class Statement(Part, frozen=True, kw_only=True):
-    """An in-toto Statement of version 1, with a predicate of our own."""
+    """An in-toto Statement, version 1, with Proctor's own predicate type."""
 
     type: Literal["https://in-toto.io/Statement/v1"] = msgspec.field(
         default="https://in-toto.io/Statement/v1", name="_type"
     )
+    """Type of the statement, as in-toto defines it."""
     subject: tuple[Subject, ...]
+    """Every file that the statement covers."""
     predicate_type: Literal["urn:proctor:evidence:v1"] = "urn:proctor:evidence:v1"
+    """Type of the predicate."""
     predicate: Predicate
+    """What the statement says about the files."""
 
 
 def attest(sealed: Sequence[tuple[Sealed, Signature | None]], *, established: Iterable[str]) -> Statement:
-    """Of evidence that was just found to be valid; equal evidence gives equal bytes. EvidenceError where it is gone."""
+    """Build the statement about evidence that was just validated. Equal evidence gives equal bytes.
+
+    Raises EvidenceError if a file cannot be read any more.
+    """
     return Statement(
         subject=tuple(subject for paths, _ in sealed for subject in _subjects(paths)),
         predicate=Predicate(
             established=tuple(established),
-            attempts=tuple(_attempt(paths, by) for paths, by in sealed if isinstance(paths, AttemptPaths)),
-            processes=tuple(_process(paths, by) for paths, by in sealed if isinstance(paths, RuntimePaths)),
+            attempts=tuple(
+                _attempt(paths, signature) for paths, signature in sealed if isinstance(paths, AttemptPaths)
+            ),
+            processes=tuple(
+                _process(paths, signature) for paths, signature in sealed if isinstance(paths, RuntimePaths)
+            ),
         ),
     )
 
@@ -110,12 +137,7 @@ def _attempt(paths: AttemptPaths, signature: Signature | None) -> AttestedAttemp
         campaign_id=record.campaign_id,
         mission_id=record.mission_id,
         flow_id=record.flow_id,
-        strategy=record.strategy,
-        outcome=report.outcome,
-        code=report.code,
-        claimed=report.claimed,
-        verified=report.verified,
-        reasons=report.reasons,
+        summary=summarize(record, report),
         identity=facts.get("identity", UNKNOWN),
         containment=facts.get("containment", UNKNOWN),
         sealed_at_ms=seal.sealed_at_ms,
@@ -128,7 +150,7 @@ def _process(paths: RuntimePaths, signature: Signature | None) -> AttestedProces
     record = read_stamped(paths.record, ProcessRecord)
     return AttestedProcess(
         process_id=record.process_id,
-        strategy=record.strategy,
+        runtime_id=record.runtime_id,
         frames_in=record.frames_in,
         seal_digest=f"sha256:{record.sha256}",
         signature=signature,

@@ -1,4 +1,4 @@
-"""One sync of the disk for everything that was written to it, in place of one for each file."""
+"""One sync of a whole file system instead of one per file."""
 
 import ctypes
 import os
@@ -7,31 +7,38 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from proctor.errors import disk_refusal
+from proctor.errors import disk_error
 
-_TELLS_ERRORS_SINCE = (5, 8)
+# Since Linux 5.8, syncfs reports write errors.
+_REPORTS_ERRORS_SINCE = (5, 8)
+
+GATHER_S = 0.01
+"""How long a sync or commit waits for others to join it, in seconds: one sync per request would cost more."""
 
 Sync = Callable[[], None]
-"""Returns when all that was written before the call survives a power cut; MachineError where the disk refused some."""
+"""Returns when everything written before the call survives a power cut. Raises MachineError if a write failed."""
 
 
 @contextmanager
 def open_sync(folder: Path) -> Iterator[Sync | None]:
-    """For the file system that the folder is on; None where the kernel has no such call, or hides what went wrong."""
-    if not _is_trustworthy():
+    """Yield a sync of the folder's file system; None if the kernel has no such call or does not report its errors.
+
+    Raises MachineError if the folder cannot be opened.
+    """
+    if not _reports_errors():
         yield None
         return
     try:
-        # Held open: the kernel tells of what failed since a descriptor was opened.
+        # Kept open, because the kernel reports only errors since a descriptor was opened.
         fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as error:
-        raise disk_refusal(error, path=folder) from error
+        raise disk_error(error, path=folder) from error
     syncfs = ctypes.CDLL(None, use_errno=True).syncfs
 
     def sync() -> None:
         if syncfs(fd) != 0:
             number = ctypes.get_errno()
-            raise disk_refusal(OSError(number, os.strerror(number)), path=folder)
+            raise disk_error(OSError(number, os.strerror(number)), path=folder)
 
     try:
         yield sync
@@ -39,8 +46,8 @@ def open_sync(folder: Path) -> Iterator[Sync | None]:
         os.close(fd)
 
 
-def _is_trustworthy() -> bool:
+def _reports_errors() -> bool:
     if sys.platform != "linux":
         return False
     numbers = os.uname().release.replace("-", ".").split(".")[:2]
-    return tuple(int(number) for number in numbers if number.isdigit()) >= _TELLS_ERRORS_SINCE
+    return tuple(int(number) for number in numbers if number.isdigit()) >= _REPORTS_ERRORS_SINCE

@@ -1,4 +1,4 @@
-"""Whether an attempt's evidence can be trusted: every problem by its code, and what they come to."""
+"""Validation of an attempt's evidence: findings with codes, and a status."""
 
 import os
 from collections.abc import Iterable, Iterator
@@ -23,11 +23,11 @@ from proctor.evidence.layout import (
     WORKSPACE_DIFF,
     AttemptPaths,
 )
-from proctor.evidence.reader import Problem
+from proctor.evidence.reader import Finding
 from proctor.evidence.seal import check_seal, read_seal
 
-# The order in which an attempt makes its files: a cut-off leaves a beginning of this list, never a gap in it.
-_WRITTEN = (
+# The order in which an attempt creates its files. An attempt that is cut off leaves a prefix of this list.
+_CREATION_ORDER = (
     FRAMES,
     TOOL_CALLS,
     TRANSCRIPT,
@@ -42,71 +42,81 @@ _WRITTEN = (
 
 
 class Status(StrEnum):
+    """Result of a validation."""
+
     VALID = "valid"
-    PARTIAL = "partial"  # as far as it goes nothing is wrong, but it was cut off or cannot all be checked here
+    """Nothing that was checked is wrong."""
+    PARTIAL = "partial"
+    """Nothing is wrong, but the evidence was cut off, or a part of it cannot be checked on this machine."""
     INVALID = "invalid"
+    """Something is wrong."""
 
 
 Kind = Literal["attempt", "process", "run", "campaign"]
 
 
 class Validation(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What was found about one attempt, one runtime process, or the folder of a run or of a campaign."""
+    """The result of validating one attempt, one runtime process, or the folder of a run or campaign."""
 
     kind: Kind
+    """What was validated."""
     name: str
+    """Name of its folder."""
     status: Status
-    problems: tuple[Problem, ...]
+    """The status that follows from the findings."""
+    findings: tuple[Finding, ...]
+    """Everything that is wrong, each once."""
 
 
 def validate_attempt(paths: AttemptPaths, *, is_strict: bool) -> Validation:
-    """Whatever lies there, this gives codes and never raises.
+    """Validate the folder of an attempt. Never raises.
 
-    Strict reads everything that can be checked without knowing the runtime; else only the seal's digests are compared.
+    `is_strict` reads everything that can be checked without knowing the runtime. Otherwise only the digests of the
+    seal are compared.
     """
-    problems = list(check_seal(paths))
+    findings = list(check_seal(paths))
     name = paths.folder.name
-    if is_strict and all(problem.file != name for problem in problems):
+    if is_strict and all(finding.file != name for finding in findings):
         try:
             seal = read_seal(paths.seal)
-        except EvidenceError:  # check_seal has said so
+        except EvidenceError:  # reported by check_seal
             seal = None
-        problems += check_artifacts(paths, seal=seal)
-        problems += check_streams(paths, seal=seal)
-        problems += _gaps(paths)
-    return conclude("attempt", name, problems)
+        findings += check_artifacts(paths, seal=seal)
+        findings += check_streams(paths, seal=seal)
+        findings += _find_gaps(paths)
+    return conclude("attempt", name, findings)
 
 
-def conclude(kind: Kind, name: str, problems: Iterable[Problem]) -> Validation:
-    """Each problem once, in words that can be printed anywhere, and their sum."""
-    told = tuple(
-        msgspec.structs.replace(problem, file=_printable(problem.file), detail=_printable(problem.detail))
-        for problem in dict.fromkeys(problems)
+def conclude(kind: Kind, name: str, findings: Iterable[Finding]) -> Validation:
+    """Return the validation with each finding once, made printable, and the status that follows from them."""
+    printable = tuple(
+        msgspec.structs.replace(finding, file=_printable(finding.file), detail=_printable(finding.detail))
+        for finding in dict.fromkeys(findings)
     )
-    return Validation(kind=kind, name=_printable(name), status=_status(told), problems=told)
+    return Validation(kind=kind, name=_printable(name), status=_status(printable), findings=printable)
 
 
-def _status(problems: Iterable[Problem]) -> Status:
-    codes = {problem.code for problem in problems}
-    # A runtime that cannot be had here says nothing against what it recorded.
-    explained = {"spec.unknown-runtime", "runtime.uninvited", "runtime.ambiguous", "runtime.broken"}
+def _status(findings: Iterable[Finding]) -> Status:
+    codes = {finding.code for finding in findings}
+    # A runtime that is not available here does not make its evidence invalid.
+    harmless = {"spec.unknown-runtime", "runtime.uninvited", "runtime.ambiguous", "runtime.broken"}
     if "evidence.partial" in codes:
-        explained |= {"evidence.partial", "evidence.torn"}
+        harmless |= {"evidence.partial", "evidence.torn"}
     if not codes:
         return Status.VALID
-    return Status.PARTIAL if codes <= explained else Status.INVALID
+    return Status.PARTIAL if codes <= harmless else Status.INVALID
 
 
-def _gaps(paths: AttemptPaths) -> Iterator[Problem]:
-    """Files that are absent although a later one is there; with a seal, check_seal says the same."""
-    is_there = [os.path.lexists(paths.folder / name) for name in _WRITTEN]
-    for at, name in enumerate(_WRITTEN):
-        if not is_there[at] and any(is_there[at:]):
-            yield Problem(code="evidence.missing-file", file=name, detail="absent")
+def _find_gaps(paths: AttemptPaths) -> Iterator[Finding]:
+    """Yield the files that are absent although a later one exists. With a seal, check_seal reports the same."""
+    exists = [os.path.lexists(paths.folder / name) for name in _CREATION_ORDER]
+    for index, name in enumerate(_CREATION_ORDER):
+        if not exists[index] and any(exists[index:]):
+            yield Finding(code="evidence.missing-file", file=name, detail="absent")
 
 
 def _printable(text: str) -> str:
-    r"""File names and agents may hold anything; a lone surrogate cannot even be encoded.
+    r"""Escape what cannot be printed: file names may contain anything, and a lone surrogate cannot be encoded.
 
     >>> _printable("café \udcff \x1b[2J")
     'café \\udcff \\x1b[2J'

@@ -1,4 +1,4 @@
-"""The HTTP side of the scripted model: one request in, one answer out, by ASGI."""
+"""The HTTP side of the scripted model: an ASGI application that answers requests from scripts."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -14,9 +14,9 @@ from starlette.types import Receive, Scope, Send
 from proctor.clock import Clock
 from proctor.errors import WireError
 from proctor.model import messages, responses
-from proctor.model.journal import Journal, JournalRow, heard
-from proctor.model.player import Hang, Kind, Player, Refusal, Served
-from proctor.model.wire import Ask, Pause, Reply, Wire
+from proctor.model.journal import Journal, JournalRow, last_texts
+from proctor.model.player import Hang, Player, Refusal, RequestKind, ServedReply
+from proctor.model.wire import Pause, Reply, ReplyRequest, Wire
 
 WIRES: Final[dict[str, Wire]] = {"responses": responses, "messages": messages}
 
@@ -27,8 +27,8 @@ _NO_MODELS: Final = b'{"object":"list","data":[],"models":[],"has_more":false}'
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stage:
-    """Where one script is played, and what was asked there."""
+class ScriptSlot:
+    """One script that is being played, and the journal of its requests."""
 
     player: Player
     journal: Journal = field(default_factory=Journal)
@@ -38,7 +38,7 @@ class Exchange:
     """The ASGI application. Paths are `/a/<key>/v1/<endpoint>`."""
 
     def __init__(self, clock: Clock) -> None:
-        self.stages: dict[str, Stage] = {}
+        self.slots: dict[str, ScriptSlot] = {}
         self._clock = clock
         self._open: set[anyio.CancelScope] = set()
 
@@ -47,13 +47,13 @@ class Exchange:
             self._open.add(life)
             try:
                 await self._respond(Request(scope, receive), send)
-            except ClientDisconnect:  # before it had said all it wanted to ask
+            except ClientDisconnect:  # before the request was complete
                 return
             finally:
                 self._open.discard(life)
 
     def abandon(self) -> None:
-        """Breaks off whatever is being answered."""
+        """Cancel all answers in progress."""
         for life in self._open:
             life.cancel()
 
@@ -61,61 +61,64 @@ class Exchange:
         body = await request.body()
         path: str = request.scope["path"]
         _, first, key, version, endpoint = (path.split("/", 4) + [""] * 4)[:5]
-        stage = self.stages.get(key)
+        slot = self.slots.get(key)
         wire = WIRES.get(endpoint)
-        if stage is None or first != "a" or (version != "v1" and request.method != "HEAD"):
-            refusal = Refusal(status=404, code="no_script", message=f"no script is played at {path}")
+        if slot is None or first != "a" or (version != "v1" and request.method != "HEAD"):
+            refusal = Refusal(status=404, code="no_script", message=f"there is no script at {path}")
             await _refuse(refusal, wire=wire or responses, request=request, send=send)
             return
-        row = JournalRow(at_ms=self._clock.wall_ms(), method=request.method, path=path, kind=Kind.SIDE)
+        row = JournalRow(at_ms=self._clock.wall_ms(), method=request.method, path=path, kind=RequestKind.SIDE)
         if request.method == "HEAD" or (request.method, endpoint) == ("GET", "models"):
-            # A HEAD only looks whether anybody is there.
-            stage.journal.add(replace(row, status=200, is_complete=True))
+            # A HEAD request only checks whether the server is reachable.
+            slot.journal.add(replace(row, status=200, is_complete=True))
             await Response(_NO_MODELS, media_type=_JSON)(request.scope, request.receive, send)
         elif (request.method, endpoint) == ("POST", "messages/count_tokens"):
             try:
-                counted = messages.count_tokens(body)
+                token_count = messages.count_tokens(body)
             except WireError as error:
-                await _refuse_unread(stage, row, error, wire=messages, request=request, send=send)
+                await _refuse_invalid(slot, row, error, wire=messages, request=request, send=send)
                 return
-            stage.journal.add(replace(row, status=200, is_complete=True))
-            await Response(counted, media_type=_JSON)(request.scope, request.receive, send)
+            slot.journal.add(replace(row, status=200, is_complete=True))
+            await Response(token_count, media_type=_JSON)(request.scope, request.receive, send)
         elif wire is None or request.method != "POST":
-            refusal = Refusal(status=404, code="no_endpoint", message=f"no {request.method} of {endpoint} here")
-            stage.journal.add(replace(row, kind=Kind.REFUSED, status=404, error=refusal.message))
+            refusal = Refusal(
+                status=404, code="no_endpoint", message=f"there is no endpoint {request.method} {endpoint}"
+            )
+            slot.journal.add(replace(row, kind=RequestKind.REFUSED, status=404, error=refusal.message))
             await _refuse(refusal, wire=wire or responses, request=request, send=send)
         else:
-            await self._play(stage, wire, row, body=body, request=request, send=send)
+            await self._play(slot, wire, row, body=body, request=request, send=send)
 
     async def _play(
-        self, stage: Stage, wire: Wire, row: JournalRow, *, body: bytes, request: Request, send: Send
+        self, slot: ScriptSlot, wire: Wire, row: JournalRow, *, body: bytes, request: Request, send: Send
     ) -> None:
         try:
-            ask = wire.read_ask(body)
+            reply_request = wire.parse_request(body)
         except WireError as error:
-            await _refuse_unread(stage, row, error, wire=wire, request=request, send=send)
+            await _refuse_invalid(slot, row, error, wire=wire, request=request, send=send)
             return
-        served = stage.player.serve(ask)
-        number = stage.journal.add(_journaled(row, ask, served))
+        served = slot.player.serve(reply_request)
+        number = slot.journal.add(_journal_row(row, reply_request, served))
 
         async def deliver() -> None:
             match served.answer:
-                case Reply(failure=failure) if failure is not None and not ask.is_streamed:
+                case Reply(failure=failure) if failure is not None and not reply_request.is_streamed:
                     refusal = Refusal(status=500, code=failure.code, message=failure.message)
                     await _refuse(refusal, wire=wire, request=request, send=send)
                 case Reply() as reply:
-                    served.is_complete = await _stream(wire, reply, is_streamed=ask.is_streamed, send=send)
+                    is_streamed = reply_request.is_streamed
+                    served.is_complete = await _stream(wire, reply, is_streamed=is_streamed, send=send)
                 case Refusal() as refusal:
                     await anyio.sleep(refusal.delay_s)
                     await _refuse(refusal, wire=wire, request=request, send=send)
                 case Hang():
                     await anyio.sleep_forever()
 
-        is_gone = await _unless_gone(request.receive, deliver)
-        stage.journal.amend(number, is_complete=served.is_complete, client_aborted=is_gone)
+        client_aborted = await _run_until_disconnect(request.receive, deliver)
+        slot.journal.amend(number, is_complete=served.is_complete, client_aborted=client_aborted)
 
 
-def _journaled(row: JournalRow, ask: Ask, served: Served) -> JournalRow:
+def _journal_row(row: JournalRow, request: ReplyRequest, served: ServedReply) -> JournalRow:
     refusal = served.answer if isinstance(served.answer, Refusal) else None
     return replace(
         row,
@@ -124,18 +127,18 @@ def _journaled(row: JournalRow, ask: Ask, served: Served) -> JournalRow:
         step=served.step,
         try_number=served.try_number,
         digest=served.digest,
-        model=ask.model,
-        tools=tuple(tool.full_name for tool in ask.tools),
-        heard=heard(ask.items),
-        has_output_schema=ask.has_output_schema,
+        model=request.model,
+        tools=tuple(tool.full_name for tool in request.tools),
+        heard=last_texts(request.items),
+        has_output_schema=request.has_output_schema,
         error=refusal.message if refusal else None,
     )
 
 
-async def _refuse_unread(
-    stage: Stage, row: JournalRow, error: WireError, *, wire: Wire, request: Request, send: Send
+async def _refuse_invalid(
+    slot: ScriptSlot, row: JournalRow, error: WireError, *, wire: Wire, request: Request, send: Send
 ) -> None:
-    stage.journal.add(replace(row, kind=Kind.REFUSED, status=400, error=error.what))
+    slot.journal.add(replace(row, kind=RequestKind.REFUSED, status=400, error=error.what))
     refusal = Refusal(status=400, code="invalid_request", message=error.what)
     await _refuse(refusal, wire=wire, request=request, send=send)
 
@@ -150,7 +153,7 @@ async def _refuse(refusal: Refusal, *, wire: Wire, request: Request, send: Send)
 
 
 async def _stream(wire: Wire, reply: Reply, *, is_streamed: bool, send: Send) -> bool:
-    """Sends events many at a time, but none later than a silence that follows it. True when all was sent."""
+    """Send a reply and return whether it was sent completely. Events are batched, but flushed before each pause."""
     headers = _STREAM_HEADERS if is_streamed else [(b"content-type", _JSON.encode())]
     await send({"type": "http.response.start", "status": 200, "headers": headers})
     buffer = bytearray()
@@ -159,11 +162,11 @@ async def _stream(wire: Wire, reply: Reply, *, is_streamed: bool, send: Send) ->
     async def flush() -> None:
         await send({"type": "http.response.body", "body": bytes(buffer), "more_body": True})
         buffer.clear()
-        # The server's send waits only when the client is slow; other streams must have their turn too.
+        # The server's send waits only if the client is slow, so other streams need an explicit chance to run.
         await checkpoint()
 
     break_off = reply.break_off
-    for piece in wire.render(reply) if is_streamed else messages.render_whole(reply):
+    for piece in wire.render(reply) if is_streamed else messages.render_unstreamed(reply):
         if isinstance(piece, Pause):
             await flush()
             await anyio.sleep(piece.delay_s)
@@ -183,21 +186,21 @@ async def _stream(wire: Wire, reply: Reply, *, is_streamed: bool, send: Send) ->
         await flush()
         if break_off.how == "silent":
             await anyio.sleep_forever()
-        # Left without its end, the stream is cut by the server.
+        # The server closes the connection of a response that was not ended.
         return False
     await send({"type": "http.response.body", "body": bytes(buffer), "more_body": False})
     return True
 
 
-async def _unless_gone(receive: Receive, work: Callable[[], Awaitable[None]]) -> bool:
-    """Works until done or until the client goes; True where the client went first."""
-    is_done = is_gone = False
+async def _run_until_disconnect(receive: Receive, work: Callable[[], Awaitable[None]]) -> bool:
+    """Run `work` until it is done or the client disconnects. Return whether the client disconnected first."""
+    is_done = is_disconnected = False
 
     async def watch() -> None:
-        nonlocal is_gone
+        nonlocal is_disconnected
         while (await receive())["type"] != "http.disconnect":
             pass
-        is_gone = not is_done
+        is_disconnected = not is_done
         tasks.cancel_scope.cancel()
 
     async with anyio.create_task_group() as tasks:
@@ -205,4 +208,4 @@ async def _unless_gone(receive: Receive, work: Callable[[], Awaitable[None]]) ->
         await work()
         is_done = True
         tasks.cancel_scope.cancel()
-    return is_gone
+    return is_disconnected

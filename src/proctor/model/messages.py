@@ -1,4 +1,4 @@
-"""The Messages wire: requests read, replies as server-sent events."""
+"""The wire format of the Messages API: parse requests, render replies as server-sent events."""
 
 from collections.abc import Iterator
 from typing import Any, Final
@@ -7,13 +7,13 @@ import msgspec
 
 from proctor.errors import WireError
 from proctor.model.dialects.claude import ANSWER_TOOL, SUMMARY_PROMPT
-from proctor.model.wire import Ask, Item, Pause, Reply, Text, Thought, Tokens, Tool, ToolCall
+from proctor.model.wire import Item, Pause, Reasoning, Reply, ReplyRequest, Text, Tokens, Tool, ToolCall
 
 _encode = msgspec.json.Encoder().encode
 _TAIL: Final = b"}}\n\n"
 _EMPTY_TAIL: Final = b'""' + _TAIL
 
-# What the provider calls an error, by its status; any other of 4xx is the first, of 5xx the last.
+# The provider's error types by HTTP status. Other 4xx statuses use the type of 400, other 5xx that of 500.
 _ERROR_TYPES: Final = {
     400: "invalid_request_error",
     401: "authentication_error",
@@ -28,7 +28,7 @@ _ERROR_TYPES: Final = {
 }
 
 
-# ── what an agent asks ──
+# ── requests ──
 
 
 class _Schema(msgspec.Struct):
@@ -37,7 +37,7 @@ class _Schema(msgspec.Struct):
 
 class _Tool(msgspec.Struct):
     name: str
-    input_schema: _Schema | None = None  # tools the provider runs itself have none
+    input_schema: _Schema | None = None  # missing for tools that the provider runs itself
 
 
 class _Message(msgspec.Struct):
@@ -49,7 +49,7 @@ class _Format(msgspec.Struct):
     type: str = ""
 
 
-class _OutputWish(msgspec.Struct):
+class _OutputFormat(msgspec.Struct):
     format: _Format | None = None
 
 
@@ -58,43 +58,46 @@ class _Request(msgspec.Struct):
     model: str = ""
     stream: bool = False
     tools: list[_Tool] | None = None
-    output_config: _OutputWish | None = None
+    output_config: _OutputFormat | None = None
 
 
 _read_request = msgspec.json.Decoder(_Request).decode
 
 
-def read_ask(body: bytes) -> Ask:
-    """Reads a POST to `/messages`; raises WireError where it is none."""
-    request = _read(body)
-    wish = request.output_config.format if request.output_config is not None else None
-    tools = tuple(_offer(tool) for tool in request.tools or ())
+def parse_request(body: bytes) -> ReplyRequest:
+    """Parse the body of a POST to `/messages`. Raises WireError if it is not valid."""
+    request = _decode_request(body)
+    output_format = request.output_config.format if request.output_config is not None else None
+    tools = tuple(_convert_tool(tool) for tool in request.tools or ())
     items = _items(request)
     has_answer_tool = any(tool.full_name == ANSWER_TOOL for tool in tools)
-    return Ask(
+    return ReplyRequest(
         model=request.model,
         tools=tools,
         items=items,
-        has_output_schema=has_answer_tool or (wish is not None and wish.type == "json_schema"),
+        has_output_schema=has_answer_tool or (output_format is not None and output_format.type == "json_schema"),
         is_streamed=request.stream,
         is_side=next((item.text for item in reversed(items) if item.is_users), "").startswith(SUMMARY_PROMPT),
     )
 
 
 def count_tokens(body: bytes) -> bytes:
-    """The answer to a POST to `/messages/count_tokens`: a guess by size; raises WireError where it is none."""
-    size_bytes = sum(len(item.raw) for item in _items(_read(body)))
+    """Return the answer to a POST to `/messages/count_tokens`, estimated from sizes.
+
+    Raises WireError if the body is not valid.
+    """
+    size_bytes = sum(len(item.raw) for item in _items(_decode_request(body)))
     return _encode({"input_tokens": -(-size_bytes // 4)})
 
 
-def _read(body: bytes) -> _Request:
+def _decode_request(body: bytes) -> _Request:
     try:
         return _read_request(body)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise WireError("peer.wire", f"not a Messages request: {error}") from error
 
 
-def _offer(tool: _Tool) -> Tool:
+def _convert_tool(tool: _Tool) -> Tool:
     properties = tool.input_schema.properties if tool.input_schema else {}
     server, _, name = tool.name.rpartition("__")
     if server.startswith("mcp__"):
@@ -103,7 +106,7 @@ def _offer(tool: _Tool) -> Tool:
 
 
 def _items(request: _Request) -> tuple[Item, ...]:
-    """An item a block, not a message: what is said next may be put into the last message."""
+    """Return one item per content block, not per message: an agent may add new blocks to the last message."""
     return tuple(
         _item(message.role, block)
         for message in request.messages
@@ -114,9 +117,9 @@ def _items(request: _Request) -> tuple[Item, ...]:
 
 
 def _item(role: str, block: dict[str, Any]) -> Item:
-    # The mark of how far to cache moves on with every request, and is nothing that was said.
-    said = {name: value for name, value in block.items() if name != "cache_control"}
-    match said:
+    # The cache marker moves with every request and is not part of the conversation.
+    content = {name: value for name, value in block.items() if name != "cache_control"}
+    match content:
         case {"type": "tool_result", "content": list(parts)}:
             text = "".join(
                 part["text"] for part in parts if isinstance(part, dict) and isinstance(part.get("text"), str)
@@ -125,25 +128,25 @@ def _item(role: str, block: dict[str, Any]) -> Item:
             pass
         case _:
             text = ""
-    is_users = role == "user" and said.get("type") != "tool_result"
-    return Item(raw=_encode({"role": role, "content": said}), is_users=is_users, text=text)
+    is_users = role == "user" and content.get("type") != "tool_result"
+    return Item(raw=_encode({"role": role, "content": content}), is_users=is_users, text=text)
 
 
-# ── what it is told ──
+# ── replies ──
 
 
 def render(reply: Reply) -> Iterator[bytes | Pause]:
-    """The events of one reply.
+    """Yield the events of a streamed reply.
 
     >>> tokens = Tokens(input=3, cached=1, output=1, reasoning=0)
-    >>> said = Text(text="Hello", chunk_chars=3)
-    >>> events = list(render(Reply(serial="1", model="m", parts=(said,), tokens=tokens)))
+    >>> text = Text(text="Hello", chunk_chars=3)
+    >>> events = list(render(Reply(serial="1", model="m", parts=(text,), tokens=tokens)))
     >>> b"".join(events).decode().split("\\n")[:-1:3]  # doctest: +NORMALIZE_WHITESPACE
     ['event: message_start', 'event: content_block_start', 'event: content_block_delta', 'event: content_block_delta',
      'event: content_block_stop', 'event: message_delta', 'event: message_stop']
     """
-    unknown_end: dict[str, Any] = {"content": [], "stop_reason": None, "usage": _usage(reply.tokens, output=1)}
-    yield _event("message_start", message=_message(reply) | unknown_end)
+    start: dict[str, Any] = {"content": [], "stop_reason": None, "usage": _usage(reply.tokens, output=1)}
+    yield _event("message_start", message=_message(reply) | start)
     index = 0
     for part in reply.parts:
         if isinstance(part, Pause):
@@ -159,8 +162,8 @@ def render(reply: Reply) -> Iterator[bytes | Pause]:
     yield _event("message_stop")
 
 
-def render_whole(reply: Reply) -> Iterator[bytes | Pause]:
-    """The same reply to whoever did not ask for a stream, as an agent does when streams fail: silences, then all."""
+def render_unstreamed(reply: Reply) -> Iterator[bytes | Pause]:
+    """Yield a reply without streaming, which an agent requests when streams fail: all pauses, then one JSON object."""
     yield from (part for part in reply.parts if isinstance(part, Pause))
     parts = [part for part in reply.parts if not isinstance(part, Pause)]
     content = [_content(part, name=f"{reply.serial}_{index}") for index, part in enumerate(parts)]
@@ -169,7 +172,7 @@ def render_whole(reply: Reply) -> Iterator[bytes | Pause]:
 
 
 def render_error(message: str, *, code: str, status: int) -> bytes:
-    """The body of an HTTP error. The wire has no place for our code but the message."""
+    """Return the body of an HTTP error. The format has no field for `code`, so it is put into the message."""
     kind = _ERROR_TYPES.get(status) or _ERROR_TYPES[400 if status < 500 else 500]
     return _encode({"type": "error", "error": {"type": kind, "message": f"{code}: {message}"}})
 
@@ -192,7 +195,7 @@ def _stop_reason(reply: Reply) -> str:
 
 
 def _usage(tokens: Tokens, *, output: int) -> dict[str, Any]:
-    """On this wire what was read from a cache is no part of the input."""
+    """Return the token counts. In this format the input does not include tokens read from a cache."""
     return {
         "input_tokens": max(tokens.input - tokens.cached, 0),
         "cache_creation_input_tokens": 0,
@@ -202,33 +205,33 @@ def _usage(tokens: Tokens, *, output: int) -> dict[str, Any]:
     }
 
 
-def _content(part: Text | Thought | ToolCall, *, name: str) -> dict[str, Any]:
-    """A whole block."""
+def _content(part: Text | Reasoning | ToolCall, *, name: str) -> dict[str, Any]:
+    """Return a complete content block."""
     match part:
         case Text():
-            return {"type": "text", "text": part.whole}
-        case Thought():
+            return {"type": "text", "text": part.full_text}
+        case Reasoning():
             return {"type": "thinking", "thinking": part.text, "signature": f"sig_{name}"}
         case ToolCall(tool=tool):
             wire_name = tool.name if tool.namespace is None else f"{tool.namespace}__{tool.name}"
-            given = msgspec.Raw(part.payload.encode())
-            return {"type": "tool_use", "id": f"toolu_{name}", "name": wire_name, "input": given}
+            arguments = msgspec.Raw(part.payload.encode())
+            return {"type": "tool_use", "id": f"toolu_{name}", "name": wire_name, "input": arguments}
 
 
-def _block(part: Text | Thought | ToolCall, *, name: str, index: int) -> Iterator[bytes]:
-    """A block as events: it begins empty and is filled piece by piece."""
+def _block(part: Text | Reasoning | ToolCall, *, name: str, index: int) -> Iterator[bytes]:
+    """Yield a content block as events: it starts empty and is filled by deltas."""
     match part:
         case Text():
             yield _event("content_block_start", index=index, content_block={"type": "text", "text": ""})
-            # Deltas come by the hundred thousand: all but the piece itself is encoded once.
+            # There may be hundreds of thousands of deltas: everything except the piece is encoded once.
             head = _delta(index, type="text_delta", text="").removesuffix(_EMPTY_TAIL)
             for piece in part.pieces():
                 yield head + _encode(piece) + _TAIL
-        case Thought():
-            whole = _content(part, name=name)
-            yield _event("content_block_start", index=index, content_block=whole | {"thinking": "", "signature": ""})
+        case Reasoning():
+            block = _content(part, name=name)
+            yield _event("content_block_start", index=index, content_block=block | {"thinking": "", "signature": ""})
             yield _delta(index, type="thinking_delta", thinking=part.text)
-            yield _delta(index, type="signature_delta", signature=whole["signature"])
+            yield _delta(index, type="signature_delta", signature=block["signature"])
         case ToolCall():
             yield _event("content_block_start", index=index, content_block=_content(part, name=name) | {"input": {}})
             yield _delta(index, type="input_json_delta", partial_json=part.payload)

@@ -1,4 +1,4 @@
-"""Which step of a script a request gets: requests in, answers out, no I/O."""
+"""Play a script: choose the step that answers a request. Requests in, answers out, no I/O."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,58 +11,81 @@ from proctor.canonical import digest_bytes
 from proctor.ids import Digest
 from proctor.model.dialects import answer, express
 from proctor.model.script import Call, Fault, Patch, Run, Script, Step, ToolIntent, Usage
-from proctor.model.wire import Ask, Failure, Part, Pause, Reply, Text, Thought, Tokens, ToolCall, offered
+from proctor.model.wire import (
+    Failure,
+    Part,
+    Pause,
+    Reasoning,
+    Reply,
+    ReplyRequest,
+    Text,
+    Tokens,
+    ToolCall,
+    format_tools,
+)
 
 _BYTES_PER_TOKEN: Final = 4
-_SIDE_WORDS: Final = "Noted."
+_SIDE_TEXT: Final = "Noted."
 
 
-class Kind(StrEnum):
-    """What a request was to the script."""
+class RequestKind(StrEnum):
+    """How a request relates to the script."""
 
-    MAIN = "main"  # took the next step
-    RETRY = "retry"  # came again for the step it had already been given
-    SIDE = "side"  # not of the main loop; takes no step
-    FAULT = "fault"  # got a scripted fault
-    EXHAUSTED = "exhausted"  # came after the last step
-    REFUSED = "refused"  # cannot be answered: not of the wire, or without the tool its step needs
+    MAIN = "main"
+    """Answered with the next step."""
+    RETRY = "retry"
+    """A repetition of the previous request; answered with the same step."""
+    SIDE = "side"
+    """Not part of the agent's main loop, such as a request for a title; uses no step."""
+    FAULT = "fault"
+    """Answered with a scripted fault."""
+    EXHAUSTED = "exhausted"
+    """Came after the last step."""
+    REFUSED = "refused"
+    """Could not be answered: not a valid request, or it does not offer the tool that the step needs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:
-    """An HTTP error. `body` is sent as it is; where there is none the wire words the message."""
+    """An HTTP error as the answer."""
 
     status: int
     code: str
     message: str
     body: bytes | None = None
+    """The body to send unchanged; None renders `code` and `message` in the provider's format."""
     retry_after_s: int | None = None
     delay_s: float = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hang:
-    """No answer until the client goes."""
+    """No answer until the client disconnects."""
 
 
 Answer = Reply | Refusal | Hang
 
 
 @dataclass(slots=True, kw_only=True)
-class Served:
-    """What one request got. `is_complete` is set by whoever delivers it, when all of a reply is delivered."""
+class ServedReply:
+    """The answer to one request."""
 
-    kind: Kind
+    kind: RequestKind
     answer: Answer
     digest: Digest
+    """The digest of all conversation items of the request."""
     item_count: int
+    """The number of conversation items of the request."""
     step: int | None = None
+    """The index of the step, counted from 0; None if no step was used."""
     try_number: int = 0
+    """How often this step was requested before."""
     is_complete: bool = False
+    """Whether the whole reply was delivered. Set by the caller after delivery."""
 
 
 class Player:
-    """A script and how far it has been played. `key` marks the ids of its replies, so that no two players share one."""
+    """A script and the current position in it. Reply ids are derived from `key`, so that players share none."""
 
     def __init__(self, key: str, script: Script) -> None:
         self._tag = digest_bytes(key.encode())[7:15]
@@ -70,72 +93,75 @@ class Player:
         self._reply_count = 0
         self._step = -1
         self._try = 0
-        self._last: Served | None = None
+        self._last: ServedReply | None = None
 
-    def serve(self, ask: Ask) -> Served:
-        """The answer to a request. A side request leaves the script where it is."""
-        digest = ask.digest_of(len(ask.items))
-        # The main loop of an agent offers tools; titles, summaries and compactions are mostly asked for without.
-        if not ask.tools or ask.is_side:
-            reply = self._reply(ask, parts=(Text(text=_SIDE_WORDS),))
-            return Served(kind=Kind.SIDE, answer=reply, digest=digest, item_count=len(ask.items))
-        if self._last is not None and _is_retry(ask, digest, self._last):
+    def serve(self, request: ReplyRequest) -> ServedReply:
+        """Return the answer to a request. A side request does not advance the script."""
+        digest = request.digest_of(len(request.items))
+        # An agent's main loop offers tools. Requests for titles, summaries and compactions mostly do not.
+        if not request.tools or request.is_side:
+            reply = self._reply(request, parts=(Text(text=_SIDE_TEXT),))
+            return ServedReply(kind=RequestKind.SIDE, answer=reply, digest=digest, item_count=len(request.items))
+        if self._last is not None and _is_retry(request, digest, self._last):
             self._try += 1
         else:
             self._step, self._try = min(self._step + 1, len(self._steps)), 0
-        kind, answer = self._answer(ask)
-        step = None if kind is Kind.EXHAUSTED else self._step
-        self._last = Served(
-            kind=kind, answer=answer, digest=digest, item_count=len(ask.items), step=step, try_number=self._try
+        kind, answer = self._answer(request)
+        step = None if kind is RequestKind.EXHAUSTED else self._step
+        self._last = ServedReply(
+            kind=kind, answer=answer, digest=digest, item_count=len(request.items), step=step, try_number=self._try
         )
         return self._last
 
-    def _answer(self, ask: Ask) -> tuple[Kind, Answer]:
+    def _answer(self, request: ReplyRequest) -> tuple[RequestKind, Answer]:
         if self._step == len(self._steps):
-            message = f"the script is exhausted: all of its steps ({self._step}) were played and one more was asked for"
-            return Kind.EXHAUSTED, Refusal(status=400, code="script_exhausted", message=message)
-        step = self._steps[self._step].of_try(self._try)
+            message = f"the script is exhausted: all steps ({self._step}) were used and the agent made another request"
+            return RequestKind.EXHAUSTED, Refusal(status=400, code="script_exhausted", message=message)
+        step = self._steps[self._step].for_try(self._try)
         if step.replaces_reply:
-            return Kind.FAULT, _fault(step)
+            return RequestKind.FAULT, _fault(step)
         parts: list[Part] = []
         for intent in step.intents():
             if isinstance(intent, Text):
-                parts += answer(intent, ask.tools) or (intent,)
+                parts += answer(intent, request.tools) or (intent,)
             elif not isinstance(intent, ToolIntent):
                 parts.append(intent)
-            elif calls := express(intent, ask.tools):
+            elif calls := express(intent, request.tools):
                 parts += calls
             else:
-                message = f"step {self._step} wants {_name(intent)}, which no tool offered does: {offered(ask.tools)}"
-                return Kind.REFUSED, Refusal(status=400, code="tool_not_offered", message=message)
+                tools = format_tools(request.tools)
+                message = f"step {self._step} needs {_name(intent)}, but no offered tool can do that (offered: {tools})"
+                return RequestKind.REFUSED, Refusal(status=400, code="tool_not_offered", message=message)
         if isinstance(step.fault, Fault):
-            return Kind.FAULT, self._reply(ask, parts=parts, usage=step.usage, fault=step.fault)
-        return (Kind.RETRY if self._try else Kind.MAIN), self._reply(ask, parts=parts, usage=step.usage)
+            return RequestKind.FAULT, self._reply(request, parts=parts, usage=step.usage, fault=step.fault)
+        return (RequestKind.RETRY if self._try else RequestKind.MAIN), self._reply(
+            request, parts=parts, usage=step.usage
+        )
 
     def _reply(
-        self, ask: Ask, *, parts: Sequence[Part], usage: Usage | None = None, fault: Fault | None = None
+        self, request: ReplyRequest, *, parts: Sequence[Part], usage: Usage | None = None, fault: Fault | None = None
     ) -> Reply:
         self._reply_count += 1
         failed = None if fault is None else fault.failed
         return Reply(
             serial=f"{self._tag}_{self._reply_count}",
-            model=ask.model,
+            model=request.model,
             parts=tuple(parts),
-            tokens=_tokens(ask, parts, usage or Usage()),
+            tokens=_tokens(request, parts, usage or Usage()),
             break_off=None if fault is None else fault.break_off,
             failure=None if failed is None else Failure(code=failed.code, message=failed.message),
         )
 
 
-def _is_retry(ask: Ask, digest: Digest, last: Served) -> bool:
+def _is_retry(request: ReplyRequest, digest: Digest, last: ServedReply) -> bool:
     if digest == last.digest:
         return True
-    # What a broken-off reply had finished is in the conversation when it is asked for again;
-    # new words of the user's in it make another request.
+    # A repeated request contains the finished parts of the reply that broke off. A new message of the user in it makes
+    # it another request.
     return (
         not last.is_complete
-        and ask.digest_of(last.item_count) == last.digest
-        and not any(item.is_users for item in ask.items[last.item_count :])
+        and request.digest_of(last.item_count) == last.digest
+        and not any(item.is_users for item in request.items[last.item_count :])
     )
 
 
@@ -170,18 +196,18 @@ def _name(intent: ToolIntent) -> str:
             return f"`call` of {tool}"
 
 
-def _tokens(ask: Ask, parts: Sequence[Part], usage: Usage) -> Tokens:
-    """What the script claims, and for the rest a guess by size that is the same each time."""
-    thought = sum(len(part.text.encode()) for part in parts if isinstance(part, Thought))
-    said = sum(len(part.text.encode()) * part.repeat for part in parts if isinstance(part, Text))
-    called = sum(len(part.payload.encode()) for part in parts if isinstance(part, ToolCall))
+def _tokens(request: ReplyRequest, parts: Sequence[Part], usage: Usage) -> Tokens:
+    """Return the token counts that the script sets, with deterministic estimates from sizes for the others."""
+    reasoning_bytes = sum(len(part.text.encode()) for part in parts if isinstance(part, Reasoning))
+    text_bytes = sum(len(part.text.encode()) * part.repeat for part in parts if isinstance(part, Text))
+    call_bytes = sum(len(part.payload.encode()) for part in parts if isinstance(part, ToolCall))
     return Tokens(
-        input=_either(usage.input, ask.input_bytes),
+        input=_count_or_estimate(usage.input, request.input_bytes),
         cached=usage.cached or 0,
-        output=_either(usage.output, thought + said + called),
-        reasoning=_either(usage.reasoning, thought),
+        output=_count_or_estimate(usage.output, reasoning_bytes + text_bytes + call_bytes),
+        reasoning=_count_or_estimate(usage.reasoning, reasoning_bytes),
     )
 
 
-def _either(claimed: int | None, size_bytes: int) -> int:
-    return -(-size_bytes // _BYTES_PER_TOKEN) if claimed is None else claimed
+def _count_or_estimate(count: int | None, size_bytes: int) -> int:
+    return -(-size_bytes // _BYTES_PER_TOKEN) if count is None else count

@@ -1,4 +1,4 @@
-"""The Responses wire: requests read, replies as server-sent events."""
+"""The wire format of the Responses API: parse requests, render replies as server-sent events."""
 
 from collections.abc import Generator, Iterable, Iterator
 from typing import Any, Final, Literal
@@ -6,14 +6,14 @@ from typing import Any, Final, Literal
 import msgspec
 
 from proctor.errors import WireError
-from proctor.model.wire import Ask, Item, Pause, Reply, Text, Thought, Tool, ToolCall
+from proctor.model.wire import Item, Pause, Reasoning, Reply, ReplyRequest, Text, Tool, ToolCall
 
 _encode = msgspec.json.Encoder().encode
 _TAIL: Final = b"}\n\n"
 _EMPTY_TAIL: Final = b'""' + _TAIL
 
 
-# ── what an agent asks ──
+# ── requests ──
 
 
 class _Schema(msgspec.Struct):
@@ -22,7 +22,7 @@ class _Schema(msgspec.Struct):
 
 class _Tool(msgspec.Struct):
     type: str
-    name: str | None = None  # tools the provider runs itself have none
+    name: str | None = None  # missing for tools that the provider runs itself
     parameters: _Schema | None = None
     tools: list["_Tool"] = []
 
@@ -31,7 +31,7 @@ class _Format(msgspec.Struct):
     type: str = "text"
 
 
-class _TextWish(msgspec.Struct):
+class _TextFormat(msgspec.Struct):
     format: _Format | None = None
 
 
@@ -40,7 +40,7 @@ class _Request(msgspec.Struct):
     model: str = ""
     stream: bool = False
     tools: list[_Tool] | None = None
-    text: _TextWish | None = None
+    text: _TextFormat | None = None
 
 
 class _Item(msgspec.Struct):
@@ -53,31 +53,31 @@ _read_request = msgspec.json.Decoder(_Request).decode
 _read_item = msgspec.json.Decoder(_Item).decode
 
 
-def read_ask(body: bytes) -> Ask:
-    """Reads a POST to `/responses`; raises WireError where it is none."""
+def parse_request(body: bytes) -> ReplyRequest:
+    """Parse the body of a POST to `/responses`. Raises WireError if it is not valid or does not request a stream."""
     try:
         request = _read_request(body)
-        said = request.input
-        raws = [_encode({"role": "user", "content": said})] if isinstance(said, str) else said
+        content = request.input
+        raws = [_encode({"role": "user", "content": content})] if isinstance(content, str) else content
         items = tuple(_item(bytes(raw)) for raw in raws)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise WireError("peer.wire", f"not a Responses request: {error}") from error
     if not request.stream:
-        raise WireError("peer.wire", "the scripted model only streams; ask with stream: true")
-    wish = request.text.format if request.text is not None else None
-    return Ask(
+        raise WireError("peer.wire", "the scripted model supports only streamed replies: set `stream` to true")
+    output_format = request.text.format if request.text is not None else None
+    return ReplyRequest(
         model=request.model,
-        tools=tuple(_offers(request.tools or ())),
+        tools=tuple(_convert_tools(request.tools or ())),
         items=items,
-        has_output_schema=wish is not None and wish.type == "json_schema",
+        has_output_schema=output_format is not None and output_format.type == "json_schema",
     )
 
 
-def _offers(tools: Iterable[_Tool], namespace: str | None = None) -> Iterator[Tool]:
+def _convert_tools(tools: Iterable[_Tool], namespace: str | None = None) -> Iterator[Tool]:
     for tool in tools:
         name = tool.name or tool.type
         if tool.type == "namespace":
-            yield from _offers(tool.tools, name)
+            yield from _convert_tools(tool.tools, name)
         else:
             properties = tool.parameters.properties if tool.parameters else {}
             yield Tool(name=name, namespace=namespace, freeform=tool.type == "custom", properties=properties)
@@ -97,16 +97,16 @@ def _item(raw: bytes) -> Item:
     return Item(raw=raw, is_users=item.role == "user", text=text)
 
 
-# ── what it is told ──
+# ── replies ──
 
 
 def render(reply: Reply) -> Iterator[bytes | Pause]:
-    """The events of one reply. What it holds of a long text is that text, never its events.
+    """Yield the events of a reply. Keeps a long text in memory, but never all of its events.
 
     >>> from proctor.model.wire import Tokens
     >>> tokens = Tokens(input=3, cached=0, output=1, reasoning=0)
-    >>> said = Text(text="Hello", chunk_chars=3)
-    >>> events = list(render(Reply(serial="1", model="m", parts=(said,), tokens=tokens)))
+    >>> text = Text(text="Hello", chunk_chars=3)
+    >>> events = list(render(Reply(serial="1", model="m", parts=(text,), tokens=tokens)))
     >>> b"".join(events[3:5]).decode().split("\\n")[::3]
     ['event: response.output_text.delta', 'event: response.output_text.delta', '']
     """
@@ -137,7 +137,7 @@ def render(reply: Reply) -> Iterator[bytes | Pause]:
 
 
 def render_error(message: str, *, code: str, status: int) -> bytes:
-    """The body of an HTTP error."""
+    """Return the body of an HTTP error."""
     return _encode({"error": {"message": message, "type": "invalid_request_error", "param": None, "code": code}})
 
 
@@ -155,11 +155,11 @@ def _response(
     return {"id": response_id, "object": "response", "status": status, "model": reply.model, "output": output}
 
 
-def _item_events(part: Text | Thought | ToolCall, *, name: str, index: int) -> Generator[bytes, None, msgspec.Raw]:
+def _item_events(part: Text | Reasoning | ToolCall, *, name: str, index: int) -> Generator[bytes, None, msgspec.Raw]:
     match part:
         case Text():
             return _message(part, item_id=f"msg_{name}", index=index)
-        case Thought():
+        case Reasoning():
             return _reasoning(part, item_id=f"rs_{name}", index=index)
         case ToolCall():
             return _tool_call(part, name=name, index=index)
@@ -171,18 +171,18 @@ def _message(part: Text, *, item_id: str, index: int) -> Generator[bytes, None, 
     empty = {"type": "output_text", "text": "", "annotations": []}
     yield _event("response.output_item.added", output_index=index, item=item)
     yield _event("response.content_part.added", **where, part=empty)
-    # Deltas come by the hundred thousand: all but the piece itself is encoded once.
+    # There may be hundreds of thousands of deltas: everything except the piece is encoded once.
     head = _event("response.output_text.delta", **where, delta="").removesuffix(_EMPTY_TAIL)
     for piece in part.pieces():
         yield head + _encode(piece) + _TAIL
-    whole = part.whole
-    content = empty | {"text": whole}
-    yield _event("response.output_text.done", **where, text=whole)
+    text = part.full_text
+    content = empty | {"text": text}
+    yield _event("response.output_text.done", **where, text=text)
     yield _event("response.content_part.done", **where, part=content)
     return (yield from _done(item | {"status": "completed", "content": [content]}, index=index))
 
 
-def _reasoning(part: Thought, *, item_id: str, index: int) -> Generator[bytes, None, msgspec.Raw]:
+def _reasoning(part: Reasoning, *, item_id: str, index: int) -> Generator[bytes, None, msgspec.Raw]:
     item: dict[str, Any] = {"type": "reasoning", "id": item_id, "summary": []}
     where = {"item_id": item_id, "output_index": index, "summary_index": 0}
     summary = {"type": "summary_text", "text": part.text}

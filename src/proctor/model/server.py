@@ -1,4 +1,4 @@
-"""The scripted model on loopback: one server plays every script, each under a path of its own."""
+"""The scripted model as an HTTP server on loopback. One server plays all scripts, each under its own path."""
 
 import logging
 import re
@@ -13,49 +13,52 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from proctor.clock import SYSTEM_CLOCK, Clock
 from proctor.errors import MachineError
-from proctor.model.exchange import Exchange, Stage
+from proctor.model.exchange import Exchange, ScriptSlot
 from proctor.model.journal import Rows
 from proctor.model.player import Player
 from proctor.model.script import Script
 
 _GRACE_S: Final = 1
-_KEEP_ALIVE_S: Final = 3600  # a connection closed just as it is used again looks to the agent like a fault
+_KEEP_ALIVE_S: Final = 3600  # to the agent, closing an idle connection while it reuses it looks like a fault
 _KEY = re.compile(r"[A-Za-z0-9._~-]+")
 
-# Uvicorn's own logger is the process's; an embedding program may use it.
+# A separate logger, because an embedding program may use uvicorn's.
 _LOG = logging.getLogger(__name__)
 _LOG.setLevel(logging.CRITICAL)
 
 
 class ScriptedModel:
-    """A running server. Each script is played under its key, for one attempt."""
+    """A running server. Each script is played under a key, for one attempt."""
 
     def __init__(self, url: str, exchange: Exchange) -> None:
         self.url = url
         self._exchange = exchange
 
     def play(self, key: str, script: Script) -> str:
-        """Starts a script from its first step and returns the base URL to give to the agent."""
+        """Start a script at its first step and return the base URL for the agent.
+
+        Raises ValueError if the key has characters other than letters, digits, `.`, `_`, `~` and `-`.
+        """
         if not _KEY.fullmatch(key):
-            raise ValueError(f"not fit for a URL: {key!r}")
-        self._exchange.stages[key] = Stage(player=Player(key, script))
+            raise ValueError(f"the key cannot be part of a URL: {key!r}")
+        self._exchange.slots[key] = ScriptSlot(player=Player(key, script))
         return f"{self.url}/a/{key}/v1"
 
     def forget(self, key: str) -> None:
-        """Ends a script and drops its journal."""
-        self._exchange.stages.pop(key, None)
+        """Stop a script and drop its journal."""
+        self._exchange.slots.pop(key, None)
 
     def journal(self, key: str) -> Rows:
-        """What was asked under a key, the latest requests only where there were very many."""
-        return self._exchange.stages[key].journal.rows
+        """Return the journal of a script: its latest 500 requests."""
+        return self._exchange.slots[key].journal.rows
 
-    async def journal_until(self, key: str, holds: Callable[[Rows], bool]) -> Rows:
-        """The journal, as soon as it is as wanted. The caller sets the deadline."""
-        return await self._exchange.stages[key].journal.until(holds)
+    async def journal_until(self, key: str, condition: Callable[[Rows], bool]) -> Rows:
+        """Wait until the journal meets a condition and return it. The caller sets the deadline."""
+        return await self._exchange.slots[key].journal.until(condition)
 
 
 class _QuietProtocol(H11Protocol):
-    """HTTP that tells the agent of its faults, and nobody else: a cut stream is no error here."""
+    """HTTP that logs no errors: a stream that is cut is intended here."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -66,7 +69,10 @@ class _QuietProtocol(H11Protocol):
 async def open_model(
     *, host: str = "127.0.0.1", port: int = 0, clock: Clock = SYSTEM_CLOCK
 ) -> AsyncIterator[ScriptedModel]:
-    """Serves in the caller's event loop and touches no signal handler. Closing breaks off what is being answered."""
+    """Serve in the caller's event loop, without changing signal handlers. Leaving the block cancels open answers.
+
+    `port` 0 chooses a free port. Raises MachineError if the address cannot be used.
+    """
     try:
         listener = socket.create_server((host, port))
     except OSError as error:
@@ -87,7 +93,7 @@ async def open_model(
     )
     config.load()
     server = uvicorn.Server(config)
-    # What Server.serve does, less its signal handlers and its ten ticks a second.
+    # Does what Server.serve does, without its signal handlers and its timer (10 ticks per second).
     server.lifespan = config.lifespan_class(config)
     await server.startup(sockets=[listener])
     try:

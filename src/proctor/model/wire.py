@@ -1,4 +1,4 @@
-"""What every wire agrees on: what an agent asked, and what it is to be told."""
+"""Requests and replies in a form that is independent of the provider's wire format."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -10,12 +10,14 @@ from proctor.ids import Digest
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tool:
-    """A tool the request offers. `freeform` takes plain text, others a JSON object with these properties."""
+    """A tool that a request offers."""
 
     name: str
     namespace: str | None = None
     freeform: bool = False
+    """Whether the tool takes plain text instead of a JSON object."""
     properties: dict[str, Any]
+    """The JSON schemas of its arguments, by name."""
 
     @property
     def full_name(self) -> str:
@@ -24,16 +26,19 @@ class Tool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Item:
-    """One entry of the conversation a request carries."""
+    """One item of the conversation in a request."""
 
     raw: bytes
+    """The item as JSON, for digests."""
     is_users: bool
+    """Whether the user wrote it."""
     text: str
+    """The text of the item; empty if it has none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ask:
-    """One request for a reply. `is_side` is one that the agent makes for ends of its own, though it offers tools."""
+class ReplyRequest:
+    """One request for a reply."""
 
     model: str
     tools: tuple[Tool, ...]
@@ -41,9 +46,10 @@ class Ask:
     has_output_schema: bool = False
     is_streamed: bool = True
     is_side: bool = False
+    """Whether the request is not part of the agent's main loop, although it offers tools."""
 
     def digest_of(self, count: int) -> Digest:
-        """Names the first so many items, so that a longer conversation can be known as a continuation."""
+        """Return the digest of the first `count` items, to recognize a longer conversation as a continuation."""
         return digest_bytes(b"\n".join(item.raw for item in self.items[:count]))
 
     @property
@@ -53,18 +59,21 @@ class Ask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Text:
-    """Words for the user, said `repeat` times, each time in pieces of at most `chunk_chars`."""
+    """Text for the user."""
 
     text: str
     chunk_chars: int | None = None
+    """How many characters each streamed piece has at most; None sends the text as one piece."""
     repeat: int = 1
+    """How many times the text is sent."""
 
     @property
-    def whole(self) -> str:
+    def full_text(self) -> str:
         return self.text * self.repeat
 
     def pieces(self) -> Iterator[str]:
-        """
+        """Yield the streamed pieces of the text.
+
         >>> list(Text(text="abc", chunk_chars=2, repeat=2).pieces())
         ['ab', 'c', 'ab', 'c']
         """
@@ -75,33 +84,34 @@ class Text:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Thought:
-    """Reasoning, as the summary an agent may show."""
+class Reasoning:
+    """Reasoning of the model, as the summary that an agent may show."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolCall:
-    """A call of an offered tool; `payload` is JSON, or plain text for a freeform tool."""
+    """A call of an offered tool."""
 
     tool: Tool
     payload: str
+    """The arguments as JSON, or plain text for a freeform tool."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pause:
-    """Silence in the middle of a stream."""
+    """A pause in the middle of a stream, in seconds."""
 
     delay_s: float
 
 
-Part = Text | Thought | ToolCall | Pause
+Part = Text | Reasoning | ToolCall | Pause
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tokens:
-    """What a reply claims to have cost. Cached is part of input, reasoning part of output."""
+    """The token counts that a reply reports. `input` includes `cached`, `output` includes `reasoning`."""
 
     input: int
     cached: int
@@ -111,15 +121,17 @@ class Tokens:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BreakOff:
-    """A stream that does not end well after so many events: it ends, falls silent, or says what is no event."""
+    """How a stream breaks off."""
 
     how: Literal["cut", "silent", "garbled"]
+    """The connection is closed, nothing more is sent, or an invalid event is sent."""
     after: int
+    """The number of events before that."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """The provider's word, in place of the end of a reply, that it failed."""
+    """A provider error that ends a reply."""
 
     code: str
     message: str
@@ -127,9 +139,10 @@ class Failure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """A whole model reply. `serial` makes its ids unique."""
+    """A model reply."""
 
     serial: str
+    """Makes the ids in the reply unique."""
     model: str
     parts: tuple[Part, ...]
     tokens: Tokens
@@ -138,23 +151,25 @@ class Reply:
 
 
 class Wire(Protocol):
-    """One provider's HTTP speech, as pure functions of bytes."""
+    """The HTTP format of one provider, as pure functions of bytes."""
 
-    def read_ask(self, body: bytes) -> Ask:
-        """Raises WireError where the body is not a request of this wire."""
+    def parse_request(self, body: bytes) -> ReplyRequest:
+        """Parse the body of a request. Raises WireError if it is not a request in this format."""
         ...
 
     def render(self, reply: Reply) -> Iterator[bytes | Pause]:
-        """The events of a stream, one at a time, and the silences between them."""
+        """Yield the events of a streamed reply, one at a time, and the pauses between them."""
         ...
 
-    def render_error(self, message: str, *, code: str, status: int) -> bytes: ...
+    def render_error(self, message: str, *, code: str, status: int) -> bytes:
+        """Return the body of an HTTP error."""
+        ...
 
     def render_garbage(self) -> bytes:
-        """What begins like an event in the middle of a stream, and is none."""
+        """Return an event whose data is not valid JSON or UTF-8."""
         ...
 
 
-def offered(tools: Sequence[Tool]) -> str:
-    """The names of tools, for a message."""
+def format_tools(tools: Sequence[Tool]) -> str:
+    """Return the names of tools, for a message."""
     return ", ".join(tool.full_name for tool in tools) or "none"

@@ -1,4 +1,4 @@
-"""Missions × flows × repeats = cells, each addressed by its content."""
+"""Expand a spec into its plan: missions × flows × repeats = trials, each with a digest of its content."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -7,11 +7,11 @@ from msgspec import Struct, structs
 from msgspec.structs import asdict
 
 from proctor.canonical import digest
-from proctor.ids import CellId, Digest
-from proctor.plan.model import Cell, Contents, Limits, Plan, ResolvedFlow, ResolvedModel, Schedule
+from proctor.ids import Digest, TrialId
+from proctor.plan.model import Contents, Limits, Plan, ResolvedFlow, ResolvedModel, Schedule, Trial
+from proctor.spec.campaign_options import LimitsSpec
 from proctor.spec.duration import parse_duration_s
 from proctor.spec.model import CampaignSpec, FlowSpec, MissionSpec
-from proctor.spec.running import LimitsSpec
 from proctor.spec.struct import Duration
 from proctor.spec.template import AS_WRITTEN, Prompts
 
@@ -24,11 +24,11 @@ def expand(
     prompts: Prompts = AS_WRITTEN,
     is_canary: bool = False,
 ) -> Plan:
-    """The plan of a spec and the missions it comes to, each asked what `prompts` make of it."""
+    """Return the plan of a spec for the selected missions. `prompts` are the prompts after templates."""
     limits = resolve_limits(spec.limits)
     flows = {flow.id: resolve_flow(flow, spec=spec) for flow in spec.flows}
-    cells = tuple(
-        Cell(
+    trials = tuple(
+        Trial(
             id=id_,
             mission=mission.id,
             flow=flow.id,
@@ -41,36 +41,39 @@ def expand(
                 digests=digests,
             ),
         )
-        for id_, mission, flow, repeat in name_cells(spec, missions=missions)
+        for id_, mission, flow, repeat in name_trials(spec, missions=missions)
     )
     return Plan(
         campaign=spec.campaign,
-        digest=digest({"campaign": spec.campaign, "cells": [cell.digest for cell in cells]}),
+        digest=digest({"campaign": spec.campaign, "trials": [trial.digest for trial in trials]}),
         flows=tuple(flows.values()),
         limits=limits,
-        cells=cells,
+        trials=trials,
         schedule=resolve_schedule(spec),
         gates=spec.gates,
         is_canary=is_canary,
     )
 
 
-def name_cells(
+def name_trials(
     spec: CampaignSpec, *, missions: Sequence[MissionSpec]
-) -> Iterator[tuple[CellId, MissionSpec, FlowSpec, int]]:
-    """What every cell is called, and what it is of. Repeats go outermost: cut short, a campaign has tried all once."""
+) -> Iterator[tuple[TrialId, MissionSpec, FlowSpec, int]]:
+    """Yield the id, mission, flow and repeat of every trial.
+
+    Repeats are the outermost loop, so that a campaign that is cut off has tried everything once.
+    """
     for repeat in range(1, spec.repeats + 1):
         for mission in missions:
             for flow in spec.flows:
-                yield CellId(f"{mission.id}.{flow.id}.r{repeat}"), mission, flow, repeat
+                yield TrialId(f"{mission.id}.{flow.id}.r{repeat}"), mission, flow, repeat
 
 
 def resolve_schedule(spec: CampaignSpec) -> Schedule:
-    """What decides when cells run, with every duration in milliseconds."""
+    """Return the schedule, with every duration in milliseconds."""
     schedule, limits = spec.schedule, spec.limits
     return Schedule(
         parallel=schedule.parallel,
-        strategies=schedule.strategies,
+        runtimes=schedule.runtimes,
         providers=schedule.providers,
         per_credential=schedule.per_credential,
         start_interval_ms=0 if schedule.start_interval is None else _ms(schedule.start_interval),
@@ -84,7 +87,7 @@ def resolve_schedule(spec: CampaignSpec) -> Schedule:
 
 
 def resolve_flow(flow: FlowSpec, *, spec: CampaignSpec) -> ResolvedFlow:
-    """The flow with the campaign's model, login and token where it has none of its own."""
+    """Return the flow with the campaign's model, login and token in place of missing ones."""
     model = flow.model or spec.model
     return ResolvedFlow(
         id=flow.id,
@@ -106,7 +109,8 @@ def resolve_flow(flow: FlowSpec, *, spec: CampaignSpec) -> ResolvedFlow:
 
 
 def resolve_limits(limits: LimitsSpec) -> Limits:
-    """
+    """Return the limits of an attempt, with every duration in milliseconds.
+
     >>> resolve_limits(LimitsSpec(attempt="2m", turn=90, stall="1500ms"))
     Limits(attempt_ms=120000, turn_ms=90000, stall_ms=1500, tokens=None)
     """
@@ -115,22 +119,22 @@ def resolve_limits(limits: LimitsSpec) -> Limits:
     )
 
 
-def _ms(written: Duration) -> int:
-    return round(parse_duration_s(written) * 1000)
+def _ms(duration: Duration) -> int:
+    return round(parse_duration_s(duration) * 1000)
 
 
 def _digest(mission: MissionSpec, flow: ResolvedFlow, *, limits: Limits, repeat: int, digests: Contents) -> Digest:
-    # Paths stand for what they lead to: a folder that moved unchanged is the same work.
-    # A real model never reads the script, so it decides nothing there.
+    # The digest covers the content of files, not their paths: a folder that was only moved is the same work.
+    # The script counts only for the scripted model, because no other model reads it.
     script = mission.script if flow.model.is_scripted else None
     workspace = mission.workspace.key
     return digest(
         {
             "mission": mission.id,
             "prompt": mission.prompt,
-            "probes": [_whole(probe) for probe in mission.probes],
-            "expect": _whole(mission.expect),
-            "hooks": None if mission.hooks is None else _whole(mission.hooks),
+            "probes": [_all_fields(probe) for probe in mission.probes],
+            "expect": _all_fields(mission.expect),
+            "hooks": None if mission.hooks is None else _all_fields(mission.hooks),
             "workspace": None if workspace is None else digests.workspaces[workspace],
             "script": None if script is None else digests.scripts[script],
             "flow": flow,
@@ -140,8 +144,8 @@ def _digest(mission: MissionSpec, flow: ResolvedFlow, *, limits: Limits, repeat:
     )
 
 
-def _whole(struct: Struct) -> dict[str, Any]:
-    """With its defaults written out, so that a default that changes with Proctor changes the digest."""
-    fields = {name: _whole(each) if isinstance(each, Struct) else each for name, each in asdict(struct).items()}
+def _all_fields(struct: Struct) -> dict[str, Any]:
+    """Return all fields of a struct, including defaults, so that a changed default changes the digest."""
+    fields = {name: _all_fields(each) if isinstance(each, Struct) else each for name, each in asdict(struct).items()}
     tag = type(struct).__struct_config__.tag
     return fields if tag is None else {"kind": tag, **fields}

@@ -1,4 +1,4 @@
-"""The failure table's other half: what a campaign does after an attempt that ended so. Pure."""
+"""The table of what a campaign does after an attempt, by the attempt's error code. Pure."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -6,25 +6,36 @@ from enum import StrEnum
 from proctor.event.outcome import Outcome
 
 CUT_OFF = "run.cut-off"
-"""The code of an attempt that was abandoned because its Proctor was killed."""
+"""The code of an attempt whose Proctor process was killed."""
 
 
 class Remedy(StrEnum):
-    """What comes after an attempt. A retry is a new attempt of the cell: nothing is sent again in the old one."""
+    """What a campaign does after an attempt. A retry is always a new attempt of the trial."""
 
-    NONE = "none"  # the result stands
-    AGAIN = "again"  # after a pause that doubles; it counts as a retry
-    YIELD = "yield"  # asked too often: fewer at a time, after a pause; no retry is used up
-    PARK = "park"  # a quota: everything that shares it waits for its window; no retry is used up
-    REDO = "redo"  # it was cut off from outside: as if it had not been; no retry is used up
-    STOP = "stop"  # nothing of this flow can do better: its cells are left for a resume
+    NONE = "none"
+    """Nothing: the attempt is the trial's result."""
+
+    AGAIN = "again"
+    """Retry after a pause that doubles each time. It uses up a retry."""
+
+    YIELD = "yield"
+    """Retry after a pause, with fewer attempts at once. It uses up no retry."""
+
+    PARK = "park"
+    """Wait until the quota resets, together with everything that shares it, then retry. It uses up no retry."""
+
+    REDO = "redo"
+    """Retry as if the attempt, which was cut off from outside, had not happened. It uses up no retry."""
+
+    STOP = "stop"
+    """Start no more trials of the flow, because they would fail in the same way. A resume can continue them."""
 
 
 LATER = (Remedy.AGAIN, Remedy.YIELD, Remedy.PARK)
-"""What is followed by another try after a pause."""
+"""The remedies that retry after a pause."""
 
 REMEDIES: Mapping[str, Remedy] = {
-    # ── startup, compatibility, environment: what this machine or the flow lacks is lacking for all its cells ──
+    # ── startup, compatibility, environment: these affect all trials of the flow ──
     "machine.binary-missing": Remedy.STOP,
     "machine.binary-too-old": Remedy.STOP,
     "machine.binary-incompatible": Remedy.STOP,
@@ -41,7 +52,7 @@ REMEDIES: Mapping[str, Remedy] = {
     "policy.shared-full-access": Remedy.STOP,
     "policy.tmpdir-above-home": Remedy.STOP,
     "policy.variable-unset": Remedy.STOP,
-    # Every cell after it would start from what somebody changed.
+    # Every later trial would start from the changed files.
     "workspace.base-changed": Remedy.STOP,
     "runtime.degraded": Remedy.AGAIN,
     "machine.spawn-failed": Remedy.AGAIN,
@@ -49,16 +60,16 @@ REMEDIES: Mapping[str, Remedy] = {
     "machine.disk-full": Remedy.AGAIN,
     "machine.git": Remedy.NONE,
     "machine.no-fences": Remedy.NONE,
-    # ── the agent's process and channel. A dead one is replaced before the retry ──
+    # ── the agent's process and channel; a dead process is replaced before the retry ──
     "peer.hangup": Remedy.AGAIN,
     "peer.killed": Remedy.AGAIN,
     "peer.deadline": Remedy.AGAIN,
     "peer.overloaded": Remedy.YIELD,
     "peer.login": Remedy.STOP,
-    # The same program would speak and refuse the same way again.
+    # The same program would behave in the same way again.
     "peer.wire": Remedy.NONE,
     "peer.refused": Remedy.NONE,
-    # ── the model's provider. Most agents have tried again by themselves before they say so ──
+    # ── the model's provider; most agents retry by themselves before they report these ──
     "provider.unreachable": Remedy.AGAIN,
     "provider.error": Remedy.AGAIN,
     "provider.unavailable": Remedy.AGAIN,
@@ -80,7 +91,7 @@ REMEDIES: Mapping[str, Remedy] = {
     "provider.policy": Remedy.NONE,
     "provider.context-full": Remedy.NONE,
     "script.unfit": Remedy.NONE,
-    # ── the agent's own doing: a result ──
+    # ── the agent's own work: a result ──
     "agent.turn-failed": Remedy.NONE,
     "agent.exit-status": Remedy.NONE,
     "agent.result-missing": Remedy.NONE,
@@ -89,33 +100,33 @@ REMEDIES: Mapping[str, Remedy] = {
     "agent.denials": Remedy.NONE,
     "agent.sandbox": Remedy.NONE,
     "agent.interrupted": Remedy.AGAIN,
-    # The operator's own command would fail for the next one too, but may well succeed when tried again.
+    # The hook may succeed when it is tried again.
     "hook.failed": Remedy.AGAIN,
-    # ── our clocks ──
+    # ── limits ──
     "limit.turn": Remedy.NONE,
     "limit.attempt": Remedy.NONE,
     "limit.mission": Remedy.NONE,
     "limit.tokens": Remedy.NONE,
-    # It says nothing of the cell.
+    # The campaign's limit is not a result of the trial.
     "limit.campaign": Remedy.REDO,
     "limit.stall": Remedy.AGAIN,
     # ── the run ──
     "run.cancelled": Remedy.REDO,
     CUT_OFF: Remedy.REDO,
     "run.harness": Remedy.NONE,
-    # No more may be written by what does not mask secrets.
+    # Redaction does not work, so nothing more may be recorded.
     "run.redaction": Remedy.STOP,
 }
-"""Of every code that an attempt can end with. One that is not here leaves the result as it is."""
+"""The remedy for each error code that an attempt can end with; NONE for any other code."""
 
 _SHARED: Mapping[str, tuple[str, ...]] = {
     "provider.overloaded": ("provider",),
-    "peer.overloaded": ("strategy",),
+    "peer.overloaded": ("runtime",),
 }
 
 
 def remedy(outcome: Outcome, code: str | None) -> Remedy:
-    """What the campaign does after it.
+    """Return what the campaign does after an attempt with this outcome and code.
 
     >>> remedy(Outcome.COMPLETED, None), remedy(Outcome.CRASHED, "peer.hangup")
     (<Remedy.NONE: 'none'>, <Remedy.AGAIN: 'again'>)
@@ -128,11 +139,11 @@ def remedy(outcome: Outcome, code: str | None) -> Remedy:
 
 
 def shared_by(code: str | None) -> tuple[str, ...]:
-    """What is rationed after YIELD or PARK: the first of these kinds of key that an attempt has.
+    """Return the kinds of key to limit after YIELD or PARK; the first kind that an attempt has is used.
 
-    Rates and quotas are those of an account; who has none in common with others shares the provider with them.
+    Rate limits and quotas belong to an account, so the credential is first; without one it is the provider.
 
     >>> shared_by("provider.rate-limited"), shared_by("peer.overloaded")
-    (('credential', 'provider'), ('strategy',))
+    (('credential', 'provider'), ('runtime',))
     """
     return _SHARED.get(code or "", ("credential", "provider"))

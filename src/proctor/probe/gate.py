@@ -1,20 +1,21 @@
-"""Whether a mission is done, as a pure function of what was required, what was seen and what the workspace now holds.
+"""The gate: decide whether a mission is verified, as a pure function of the required probes and the recorded rows.
 
-For each required probe two rows count, each the latest of its sort: *final*, about the current workspace digest in
-whatever phase, and *baseline*, of that phase and about the untouched one. Rows of another probe digest or of another
-workspace digest say nothing.
+For each required probe two rows count: *final*, the latest row for the current workspace digest in any phase, and
+*baseline*, the latest row of that phase for the digest of the untouched workspace. Rows with another probe digest or
+workspace digest are ignored.
 
-| final                        | baseline                       | this probe says                                    |
-|------------------------------|--------------------------------|----------------------------------------------------|
-| fail, or mutated its subject | anything                       | no                                                 |
-| none, not run, unavailable   | anything                       | unknown                                            |
-| pass                         | none, not run, unavailable     | unknown: it may pass on anything                   |
-| pass                         | mutated its subject            | unknown: what it judged was not the untouched tree |
-| pass                         | pass                           | unknown: already passes on the untouched workspace |
-| pass                         | fail, on the very same content | unknown: it contradicts itself                     |
-| pass                         | fail, on other content         | yes                                                |
+| final                        | baseline                    | decision for this probe                               |
+|------------------------------|-----------------------------|-------------------------------------------------------|
+| fail, or workspace mutated   | any                         | no                                                    |
+| none, not run, unavailable   | any                         | unknown                                               |
+| pass                         | none, not run, unavailable  | unknown: the probe may pass on any workspace          |
+| pass                         | workspace mutated           | unknown: the workspace it judged was not untouched    |
+| pass                         | pass                        | unknown: already passes on the untouched workspace    |
+| pass                         | fail, on the same content   | unknown: the two results contradict each other        |
+| pass                         | fail, on different content  | yes                                                   |
 
-The mission: `no` if any probe says no; else `unknown` if any says unknown or none is required; else `yes`.
+The mission is `no` if the decision for any probe is no; otherwise `unknown` if one is unknown or no probe is required;
+otherwise `yes`.
 """
 
 from collections.abc import Sequence
@@ -23,27 +24,37 @@ import msgspec
 
 from proctor.ids import Digest
 from proctor.probe.model import Phase, ProbeRow, RequiredProbe, Verdict
-from proctor.spec.expect import Verified
+from proctor.spec.expect import ExpectedVerdict
 
 
 class ProbeDecision(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """What one required probe says, and the two verdicts that it rests on."""
+    """The decision for one required probe."""
 
     probe_digest: Digest
+    """The digest of the probe's complete spec."""
     kind: str
+    """The kind of the probe, such as `headless_run`."""
     index: int
-    verified: Verified
+    """The position of the probe in the mission, counted from 0."""
+    verified: ExpectedVerdict
+    """Whether this probe verifies the mission: yes, no or unknown."""
     baseline: Verdict
+    """The verdict on the untouched workspace; `not_run` if there is no row."""
     final: Verdict
+    """The verdict on the current workspace; `not_run` if there is no row."""
     reason: str | None = None
+    """Why `verified` is not yes; None if it is."""
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """What is verified of a mission. Whatever is not `yes` has its reasons."""
+    """The decision for a mission."""
 
-    verified: Verified
+    verified: ExpectedVerdict
+    """Whether the mission is verified: yes, no or unknown."""
     per_probe: tuple[ProbeDecision, ...]
+    """The decision for each required probe, in the mission's order."""
     reasons: tuple[str, ...]
+    """Why `verified` is not yes, one text per probe; empty if it is yes."""
 
 
 def decide(
@@ -53,7 +64,10 @@ def decide(
     workspace_digest: Digest,
     base_digest: Digest,
 ) -> Decision:
-    """`evidence` in the order it was recorded. A probe that is required twice is one requirement."""
+    """Decide whether a mission is verified. `evidence` is in the order of recording.
+
+    Two required probes with the same digest count as one.
+    """
     now = {row.probe_digest: row for row in evidence if row.workspace_digest == workspace_digest}
     untouched = {
         row.probe_digest: row for row in evidence if row.phase is Phase.BASELINE and row.workspace_digest == base_digest
@@ -66,13 +80,13 @@ def decide(
         for probe in once.values()
     )
     reasons = tuple(f"probe {each.index} ({each.kind}): {each.reason}" for each in per_probe if each.reason)
-    said = {each.verified for each in per_probe}
+    decisions = {each.verified for each in per_probe}
     if not per_probe:
-        return Decision(verified=Verified.UNKNOWN, per_probe=(), reasons=("the mission has no probe",))
-    for verified in (Verified.NO, Verified.UNKNOWN):
-        if verified in said:
+        return Decision(verified=ExpectedVerdict.UNKNOWN, per_probe=(), reasons=("the mission has no probe",))
+    for verified in (ExpectedVerdict.NO, ExpectedVerdict.UNKNOWN):
+        if verified in decisions:
             return Decision(verified=verified, per_probe=per_probe, reasons=reasons)
-    return Decision(verified=Verified.YES, per_probe=per_probe, reasons=())
+    return Decision(verified=ExpectedVerdict.YES, per_probe=per_probe, reasons=())
 
 
 def _judge(
@@ -90,24 +104,26 @@ def _judge(
     )
 
 
-def _weigh(final: ProbeRow | None, baseline: ProbeRow | None, *, is_changed: bool) -> tuple[Verified, str | None]:
+def _weigh(
+    final: ProbeRow | None, baseline: ProbeRow | None, *, is_changed: bool
+) -> tuple[ExpectedVerdict, str | None]:
     if final is None or (final.verdict is Verdict.NOT_RUN and not final.mutated):
-        return Verified.UNKNOWN, "it was not run on the workspace as it is now"
+        return ExpectedVerdict.UNKNOWN, "the probe was not run on the current workspace"
     if final.mutated:
-        return Verified.NO, "the workspace changed while it ran"
+        return ExpectedVerdict.NO, "the workspace changed while the probe ran"
     if final.verdict is Verdict.FAIL:
-        return Verified.NO, final.summary or "it fails"
+        return ExpectedVerdict.NO, final.summary or "the probe fails"
     if final.verdict is Verdict.UNAVAILABLE:
-        return Verified.UNKNOWN, f"it could not judge: {final.summary}"
+        return ExpectedVerdict.UNKNOWN, f"the probe could not judge: {final.summary}"
     if baseline is None or baseline.verdict is Verdict.NOT_RUN:
-        return Verified.UNKNOWN, "it was not run on the untouched workspace"
-    # Not a failure here: that would make a probe that passes anywhere look as if it could tell trees apart.
+        return ExpectedVerdict.UNKNOWN, "the probe was not run on the untouched workspace"
+    # Not counted as a failed baseline: then a probe that passes on any workspace could verify a mission.
     if baseline.mutated:
-        return Verified.UNKNOWN, "the untouched workspace changed while it ran"
+        return ExpectedVerdict.UNKNOWN, "the untouched workspace changed while the probe ran"
     if baseline.verdict is Verdict.UNAVAILABLE:
-        return Verified.UNKNOWN, f"it could not judge the untouched workspace: {baseline.summary}"
+        return ExpectedVerdict.UNKNOWN, f"the probe could not judge the untouched workspace: {baseline.summary}"
     if baseline.verdict is Verdict.PASS:
-        return Verified.UNKNOWN, "already passes on the untouched workspace"
+        return ExpectedVerdict.UNKNOWN, "already passes on the untouched workspace"
     if not is_changed:
-        return Verified.UNKNOWN, "it failed and passed on the same content"
-    return Verified.YES, None
+        return ExpectedVerdict.UNKNOWN, "the probe failed and passed on the same content"
+    return ExpectedVerdict.YES, None

@@ -1,4 +1,4 @@
-"""What a probe found, as a row of probes.jsonl says it, and what is required of one."""
+"""Rows of probes.jsonl, and the probes that a mission requires."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -12,71 +12,96 @@ from proctor.spec.model import Contain, Network, ProbeSpec
 
 
 class Verdict(StrEnum):
-    """What one run of a probe established."""
+    """The result of one run of a probe."""
 
     PASS = "pass"  # noqa: S105
-    FAIL = "fail"  # the workspace is wrong
-    UNAVAILABLE = "unavailable"  # the probe could not judge
+    """The workspace is as the probe requires."""
+    FAIL = "fail"
+    """The workspace is not as the probe requires."""
+    UNAVAILABLE = "unavailable"
+    """The probe could not judge the workspace."""
     NOT_RUN = "not_run"
+    """The probe was not run."""
 
 
 class Phase(StrEnum):
-    """Before the agent began, on the untouched workspace; or after it ended."""
+    """When a probe was run."""
 
     BASELINE = "baseline"
+    """Before the agent started, on the untouched workspace."""
     FINAL = "final"
+    """After the agent ended."""
 
 
-class Contained(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """What held a probe's processes, and what they could write to and reach."""
+class ContainmentRecord(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """How the processes of a probe were contained."""
 
     by: str
+    """The containment variant, such as `bwrap`, `unshare`, `cgroup` or `warden`."""
     files: Contain
+    """Whether file access was restricted: `fenced` or `none`."""
     network: Network
+    """Which network the processes could reach: `none` (only loopback) or `host`."""
 
 
 class ProbeRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """One run of one probe, bound to the probe's whole spec and to the content it was run on.
-
-    `summary` and the tails say what was observed and never what was expected: an agent may be shown them.
-    """
+    """One run of one probe on one state of the workspace."""
 
     phase: Phase
+    """When the probe was run: before (baseline) or after (final) the agent."""
     index: int
+    """The position of the probe in the mission, counted from 0."""
     kind: str
+    """The kind of the probe, such as `headless_run`."""
     probe_digest: Digest
+    """The digest of the probe's complete spec."""
     workspace_digest: Digest
+    """The digest of the workspace that the probe was run on."""
     verdict: Verdict
+    """The result: pass, fail, unavailable or not_run."""
     summary: str
+    """What was observed, never what was expected (an agent may be shown it). Redacted; at most 500 characters."""
     argv: tuple[str, ...] = ()
+    """The command line that was run; empty if none was."""
     exit_code: int | None = None
+    """The exit code of the command; null if unknown or if it did not exit."""
     signal: int | None = None
+    """The signal that killed the command; null if unknown or none. Set together with `exitCode` if ambiguous."""
     duration_ms: int = 0
+    """How long the probe took, including the copy of the workspace, in milliseconds."""
     timed_out: bool = False
+    """Whether the command was stopped at the probe's `timeout`."""
     stdout_tail: str = ""
+    """The last 4096 bytes of the command's stdout, redacted; shortening is stated in the text."""
     stderr_tail: str = ""
+    """The last 4096 bytes of the command's stderr, redacted; shortening is stated in the text."""
     mutated: bool = False
-    contained: Contained | None = None  # none where it could not be as the spec asks, and in rows older than this
+    """Whether the workspace itself (not the probe's copy) changed while the probe ran."""
+    contained: ContainmentRecord | None = None
+    """How the probe's processes were contained; null if this machine could not contain them as the spec requires."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequiredProbe:
-    """One probe that a mission asks for. Its digest is that of its whole spec, so another command is another probe."""
+    """One probe that a mission requires."""
 
     digest: Digest
+    """The digest of the probe's complete spec: a probe with another command is another probe."""
     kind: str
     index: int
+    """The position of the probe in the mission, counted from 0."""
 
 
 def require(probes: Iterable[ProbeSpec]) -> tuple[RequiredProbe, ...]:
-    """The requirements of a mission, in its own order."""
+    """Return the required probes of a mission, in its order."""
     return tuple(
         RequiredProbe(digest=digest(spec), kind=kind_of(spec), index=index) for index, spec in enumerate(probes)
     )
 
 
 def kind_of(spec: ProbeSpec) -> str:
-    """
+    """Return the kind of a probe, which is the tag of its spec.
+
     >>> from proctor.spec.model import HeadlessRun
     >>> kind_of(HeadlessRun(command="true"))
     'headless_run'

@@ -1,4 +1,4 @@
-"""Runs a probe on a fresh copy of the workspace and tells what came of it as a row, whatever happens."""
+"""Run a probe on a fresh copy of the workspace and return its result as a row."""
 
 import os
 import tempfile
@@ -13,23 +13,23 @@ import anyio.to_thread
 from proctor.canonical import digest
 from proctor.clock import SYSTEM_CLOCK, Clock
 from proctor.contain.fences import fence_in
-from proctor.contain.intent import IntentBook
+from proctor.contain.intent import IntentLog
 from proctor.contain.ladder import Containment
 from proctor.errors import ProctorError
 from proctor.evidence.redact import Redactor
 from proctor.ids import Digest
-from proctor.probe.kind import Bench, Judgement, Kind, sanitised
+from proctor.probe.kind import Judgement, ProbeKind, ProbeWorkspace, probe_environment
 from proctor.probe.kinds import KINDS
-from proctor.probe.model import Contained, Phase, ProbeRow, Verdict, kind_of
+from proctor.probe.model import ContainmentRecord, Phase, ProbeRow, Verdict, kind_of
 from proctor.probe.tail import tail
 from proctor.spec.model import Contain, Network, ProbeSpec
-from proctor.transport.process import Finished
+from proctor.transport.process import ProcessResult
 from proctor.workspace.copy import copy_tree
 from proctor.workspace.name import quoted
 from proctor.workspace.prepare import leads_out
 from proctor.workspace.remove import remove
 from proctor.workspace.snapshot import snapshot
-from proctor.workspace.walk import EntryKind, Found, walk
+from proctor.workspace.walk import EntryKind, WalkEntry, walk
 
 _REMOVAL_S: Final = 30.0
 _SUMMARY_CHARS: Final = 500
@@ -45,21 +45,22 @@ async def run_probe(
     subject_digest: Digest,
     scratch: Path,
     containment: Containment,
-    intents: IntentBook,
+    intents: IntentLog,
     redactor: Redactor,
     hidden: Sequence[Path] = (),
     search_path: str | None = None,
-    kinds: Mapping[str, Kind] = KINDS,
+    kinds: Mapping[str, ProbeKind] = KINDS,
     clock: Clock = SYSTEM_CLOCK,
 ) -> ProbeRow:
-    """Never raises but for cancellation. `scratch` must exist; nothing of the probe stays in it.
+    """Run a probe on a copy of `subject`, the workspace, and return its row. Raises nothing except cancellation.
 
-    Unless the spec says otherwise the probe sees neither the subject, nor what else is in scratch, nor what is hidden,
-    and writes to its own copy only; where that cannot be had here it is unavailable. The subject's digest is taken
-    again afterwards: what was judged must still be what is there. What the row shows of texts is redacted, then cut.
+    `scratch` must exist; the copy is made there and removed afterwards. Unless the spec sets `contain: none`, the probe
+    can write only to its copy and cannot see the subject, the rest of `scratch` or the `hidden` paths. If this machine
+    cannot enforce that, the verdict is `unavailable`. The digest of the subject is computed again afterwards, to detect
+    a workspace that changed during the probe. Texts in the row are redacted first and then shortened.
     """
     began_s = clock.steady_s()
-    judged = await _judge(
+    judgement = await _judge(
         spec,
         subject=subject,
         scratch=scratch,
@@ -72,8 +73,8 @@ async def run_probe(
     )
     ended_s = clock.steady_s()
     after = await anyio.to_thread.run_sync(snapshot, subject)
-    finished = judged.finished
-    ended = finished.exit if finished else None
+    finished = judgement.finished
+    exit_status = finished.exit if finished else None
     stdout_tail, stderr_tail = await anyio.to_thread.run_sync(lambda: _tails(finished, redactor))
     return ProbeRow(
         phase=phase,
@@ -81,11 +82,11 @@ async def run_probe(
         kind=kind_of(spec),
         probe_digest=digest(spec),
         workspace_digest=subject_digest,
-        verdict=judged.verdict,
-        summary=redactor.text(judged.summary).text[:_SUMMARY_CHARS],
-        argv=judged.argv,
-        exit_code=ended.code if ended else None,
-        signal=ended.signal if ended else None,
+        verdict=judgement.verdict,
+        summary=redactor.text(judgement.summary).text[:_SUMMARY_CHARS],
+        argv=judgement.argv,
+        exit_code=exit_status.code if exit_status else None,
+        signal=exit_status.signal if exit_status else None,
         duration_ms=round((ended_s - began_s) * 1000),
         timed_out=finished.timed_out if finished else False,
         stdout_tail=stdout_tail,
@@ -95,7 +96,7 @@ async def run_probe(
     )
 
 
-def _tails(finished: Finished | None, redactor: Redactor) -> tuple[str, str]:
+def _tails(finished: ProcessResult | None, redactor: Redactor) -> tuple[str, str]:
     if finished is None:
         return "", ""
     return (
@@ -104,9 +105,9 @@ def _tails(finished: Finished | None, redactor: Redactor) -> tuple[str, str]:
     )
 
 
-def _link_out(subject: Path, found: Sequence[Found]) -> str | None:
-    """A link to content that is neither the workspace's nor the system's own, such as an interpreter."""
-    for item in found:
+def _find_link_out(subject: Path, entries: Sequence[WalkEntry]) -> str | None:
+    """Return the first link that leads neither into the workspace nor to a system folder such as /usr, or None."""
+    for item in entries:
         is_system = (item.target or "").startswith(_SYSTEM)
         if item.kind is EntryKind.LINK and not is_system and leads_out(subject, item):
             return quoted(item.path)
@@ -120,10 +121,10 @@ async def _judge(
     scratch: Path,
     hidden: Sequence[Path],
     containment: Containment,
-    intents: IntentBook,
+    intents: IntentLog,
     redactor: Redactor,
     search_path: str,
-    kinds: Mapping[str, Kind],
+    kinds: Mapping[str, ProbeKind],
 ) -> Judgement:
     folder: Path | None = None
     try:
@@ -131,13 +132,13 @@ async def _judge(
         workspace, home, temporary = (folder / name for name in ("workspace", "home", "tmp"))
         for each in (workspace, home, temporary):
             each.mkdir(mode=0o700)
-        found = await anyio.to_thread.run_sync(walk, subject)
-        if (link := _link_out(subject, found)) is not None:
-            what = f"{link} is a link that leads out of the workspace: what it shows is in no evidence"
+        entries = await anyio.to_thread.run_sync(walk, subject)
+        if (link := _find_link_out(subject, entries)) is not None:
+            what = f"{link} is a link that leads out of the workspace: its target is not part of the evidence"
             return Judgement(verdict=Verdict.UNAVAILABLE, summary=what)
-        await anyio.to_thread.run_sync(lambda: copy_tree(subject, found, into=workspace))
-        env = sanitised(search_path=search_path, home=home, temporary=temporary)
-        bench = Bench(
+        await anyio.to_thread.run_sync(lambda: copy_tree(subject, entries, into=workspace))
+        env = probe_environment(search_path=search_path, home=home, temporary=temporary)
+        bench = ProbeWorkspace(
             workspace=workspace,
             env=env,
             containment=containment,
@@ -153,26 +154,27 @@ async def _judge(
                 program=program,
             ),
         )
-        judged = await kinds[kind_of(spec)](spec, bench)
-        if not isinstance(judged, Judgement):
-            raise TypeError(f"gave {judged!r} for a judgement")
+        judgement = await kinds[kind_of(spec)](spec, bench)
+        if not isinstance(judgement, Judgement):
+            raise TypeError(f"returned {judgement!r} instead of a Judgement")
     except ProctorError as problem:
         return Judgement(verdict=Verdict.UNAVAILABLE, summary=str(problem))
-    # Around a plugin: whatever it raises becomes a record.
+    # A probe kind may be a plugin: any exception that it raises becomes a row.
     except Exception as problem:
-        return Judgement(verdict=Verdict.UNAVAILABLE, summary=f"the probe broke: {type(problem).__name__}: {problem}")
+        summary = f"the probe raised an exception: {type(problem).__name__}: {problem}"
+        return Judgement(verdict=Verdict.UNAVAILABLE, summary=summary)
     else:
-        return judged
+        return judgement
     finally:
         if folder is not None:
-            # Shielded so that a cancelled caller leaves no copy; bounded because a disk may hang.
+            # Shielded so that cancellation leaves no copy behind; bounded because a disk may hang.
             with anyio.move_on_after(_REMOVAL_S, shield=True), suppress(OSError):
                 await anyio.to_thread.run_sync(remove, folder, abandon_on_cancel=True)
 
 
-def _contained(spec: ProbeSpec, containment: Containment) -> Contained | None:
+def _contained(spec: ProbeSpec, containment: Containment) -> ContainmentRecord | None:
     if spec.contain is Contain.NONE:
-        return Contained(by=containment.variant, files=Contain.NONE, network=Network.HOST)
+        return ContainmentRecord(by=containment.variant, files=Contain.NONE, network=Network.HOST)
     if containment.rung != 1:
         return None
-    return Contained(by=containment.variant, files=Contain.FENCED, network=spec.network)
+    return ContainmentRecord(by=containment.variant, files=Contain.FENCED, network=spec.network)

@@ -1,4 +1,4 @@
-"""JSON-RPC as agents speak it over lines: requests out, replies matched, everything else told apart."""
+"""Encode and decode JSON-RPC messages, one per line."""
 
 from typing import Any
 
@@ -8,14 +8,14 @@ RequestId = int | str
 
 
 class Failure(msgspec.Struct, frozen=True, gc=False):
-    """A well-formed error reply."""
+    """The error of an error reply."""
 
     message: str = ""
     code: int | None = None
 
 
 class Incoming(msgspec.Struct, frozen=True, gc=False):
-    """What came in: a reply (no method), a notification (no id) or a request (both)."""
+    """A received message: a reply (without method), a notification (without id) or a request (with both)."""
 
     id: RequestId | None = None
     method: str | None = None
@@ -37,7 +37,7 @@ _ENCODER = msgspec.json.Encoder()
 
 
 def decode(line: bytes) -> Incoming | None:
-    """The message in a line, or None where it is not one.
+    """Decode a line. Returns None if it is not a message.
 
     >>> decode(b'{"id":1,"result":{}}').is_reply
     True
@@ -46,7 +46,7 @@ def decode(line: bytes) -> Incoming | None:
     """
     try:
         if not line.isascii():
-            # The decoder does not look into the parts it leaves raw, and a line that is not UTF-8 is recorded as text.
+            # The decoder does not check raw parts, and a line that is not UTF-8 must be recorded as text.
             line.decode()
         return _DECODER.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -54,7 +54,8 @@ def decode(line: bytes) -> Incoming | None:
 
 
 def request(id_: RequestId, method: str, params: Any) -> bytes:
-    """
+    """Encode a request.
+
     >>> request(1, "initialize", {})
     b'{"id":1,"method":"initialize","params":{}}'
     """
@@ -62,15 +63,18 @@ def request(id_: RequestId, method: str, params: Any) -> bytes:
 
 
 def notification(method: str, params: Any = None) -> bytes:
+    """Encode a notification."""
     return _ENCODER.encode({"method": method} if params is None else {"method": method, "params": params})
 
 
 def reply(id_: RequestId, result: Any) -> bytes:
+    """Encode a reply."""
     return _ENCODER.encode({"id": id_, "result": result})
 
 
 def error_reply(id_: RequestId, code: int, message: str) -> bytes:
-    """
+    """Encode an error reply.
+
     >>> error_reply(3, -32601, "unknown")
     b'{"id":3,"error":{"code":-32601,"message":"unknown"}}'
     """

@@ -1,14 +1,13 @@
-"""Bytes in, whole lines out: no task, no file, no clock."""
+"""Split a stream of bytes into lines. Pure."""
 
-# The longest line an agent may say. What is recorded of one may be longer: its escapes, its placeholders, its row.
+# The longest line that an agent may send. The recorded row may be longer, because of escapes and placeholders.
 MAX_LINE_BYTES = 32 * 1024 * 1024
 
 
 class LineSplitter:
-    """Cuts a stream of chunks at newlines; blank lines are none, unless it is verbatim: then a line is all between two.
+    """Split a stream of chunks at newlines. Blank lines are dropped, unless `is_verbatim` is set.
 
-    A line over the limit is given out in pieces of that length, so that one long line costs neither the bytes in it nor
-    the lines after it, and memory stays bounded.
+    A line over `limit_bytes` is returned in pieces of that length, so that memory stays bounded and no byte is lost.
 
     >>> splitter = LineSplitter(limit_bytes=64)
     >>> splitter.feed(b'{"a":1}\\n{"b"')
@@ -26,7 +25,8 @@ class LineSplitter:
         self._open_bytes = 0
 
     def feed(self, chunk: bytes) -> list[bytes]:
-        # Bytes already searched are not searched again: a slow 100 MB line stays linear.
+        """Add a chunk. Returns the lines that it completes."""
+        # Only the new chunk is searched, so that a slow 100 MB line takes linear time.
         *ends, tail = chunk.split(b"\n")
         lines: list[bytes] = []
         for end in ends:
@@ -41,12 +41,12 @@ class LineSplitter:
         return lines + self._grow(tail)
 
     def rest(self) -> bytes:
-        """What came after the last newline: a torn line, at the end of a stream."""
+        """Return and clear what follows the last newline; at the end of a stream, an incomplete line."""
         rest, self._open, self._open_bytes = b"".join(self._open), [], 0
         return rest
 
     def _grow(self, more: bytes) -> list[bytes]:
-        """Adds to the open line, and gives out what is over the limit."""
+        """Add to the open line. Returns the pieces that exceed the limit."""
         pieces: list[bytes] = []
         while self._open_bytes + len(more) > self._limit_bytes:
             room = self._limit_bytes - self._open_bytes

@@ -5,14 +5,14 @@ from typing import TYPE_CHECKING
 
 from proctor.errors import Exit
 from proctor.report.campaign import CampaignReport
-from proctor.report.campaign_words import conclude_campaign, facts, flow_table, sections
-from proctor.report.words import USED_UP, legible, markdown_text
+from proctor.report.campaign_sections import conclude_campaign, facts, flow_table, sections
+from proctor.report.format_values import USED_UP, legible, markdown_text
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
 # Beginnings of headings; the first to go stands first.
-_GIVES_WAY = ("p95", "pass^", "pass@", "tokens", "cost", "p50", "cells", "rate")
+_GIVES_WAY = ("p95", "pass^", "pass@", "tokens", "cost", "p50", "trials", "rate")
 
 
 def next_steps(report: CampaignReport) -> Iterator[str]:

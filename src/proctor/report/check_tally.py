@@ -5,24 +5,23 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
-import msgspec
-
 from proctor.errors import EvidenceError
 from proctor.evidence.artifacts import AttemptRecord, AttemptReport
 from proctor.evidence.layout import AttemptPaths, CampaignPaths
-from proctor.evidence.reader import Problem, read_artifact
+from proctor.evidence.reader import Finding, read_artifact
 from proctor.evidence.seal import check_seal
-from proctor.evidence.tally import Tally, tally_of
+from proctor.evidence.summary import summarize
 from proctor.ids import AttemptId
+from proctor.ledger.reader import read_ledger
+from proctor.ledger.schema import LedgerAttempt
+from proctor.plan.progress import remedy_for
 from proctor.plan.recover import LATER, Remedy, remedy
-from proctor.plan.standing import follows
 from proctor.report.cost import Costs, read_costs
-from proctor.report.ledger import LedgerAttempt, read_ledger
 from proctor.report.planned import read_plan
 from proctor.report.row import AttemptRow
 
 
-def miscounted(campaign: CampaignPaths, rows: Iterable[AttemptRow]) -> Iterator[tuple[AttemptId, Problem]]:
+def miscounted(campaign: CampaignPaths, rows: Iterable[AttemptRow]) -> Iterator[tuple[AttemptId, Finding]]:
     """The attempts among `rows` that the ledger tells otherwise than their folders. Never raises.
 
     What they cost is held against the frozen prices; when they are due again, only against what bounds it.
@@ -35,7 +34,7 @@ def miscounted(campaign: CampaignPaths, rows: Iterable[AttemptRow]) -> Iterator[
                 continue
             paths = AttemptPaths(Path(row.dir))
             if detail := _told(attempts[row.ref], paths, costs, longest_wait_ms=longest_wait_ms):
-                yield row.attempt_id, Problem(code="evidence.ledger", file=campaign.ledger.name, detail=detail)
+                yield row.attempt_id, Finding(code="evidence.ledger", file=campaign.ledger.name, detail=detail)
 
 
 def _longest_wait_ms(campaign: CampaignPaths) -> int | None:
@@ -50,7 +49,7 @@ def _told(
     if _is_denied(attempt, paths):
         return "it has no seal there, but it was sealed"
     if attempt.state != "sealed":
-        # Such a cell is tried again at once, or with the next run.
+        # Such a trial is tried again at once, or with the next run.
         return None if attempt.retry_at_ms is None else "without a seal nothing can be due: retry_at_ms"
     wrong = _wrong(attempt, paths, costs, longest_wait_ms=longest_wait_ms)
     return f"not what the sealed attempt says: {', '.join(wrong)}" if wrong else None
@@ -63,15 +62,14 @@ def _wrong(
         record, report = read_artifact(paths.attempt, AttemptRecord), read_artifact(paths.report, AttemptReport)
     except EvidenceError:
         return []  # its own examination tells
-    usage = report.metrics.usage
-    tokens = None if usage is None else usage.tokens
+    summary = summarize(record, report)
     is_right = {
-        "strategy": attempt.strategy in (None, record.strategy),
-        "tally": attempt.tally is None or _is_of(attempt.tally, report),
-        # Without a tally it is as a Proctor wrote it that had no prices.
-        "usd": (attempt.tally is None and attempt.usd is None)
-        or costs is None
-        or costs.agree(attempt.usd, flow=record.flow_id, tokens=tokens),
+        "outcome": attempt.outcome == summary.outcome,
+        "code": attempt.code == summary.code,
+        "runtime": attempt.runtime_id == summary.runtime_id,
+        "tokens": attempt.tokens == (None if summary.tokens is None else summary.tokens.total),
+        "summary": attempt.summary == summary,
+        "usd": costs is None or costs.agree(attempt.usd, flow=record.flow_id, tokens=summary.tokens),
         "retry_at_ms": can_be_due(attempt, report, longest_wait_ms=longest_wait_ms),
     }
     return [name for name, holds in is_right.items() if not holds]
@@ -81,7 +79,7 @@ def _is_denied(attempt: LedgerAttempt, paths: AttemptPaths) -> bool:
     """Whether it counts as if it had not been, though it was sealed. A disk that fails at the seal has another code."""
     if attempt.state != "abandoned" or not os.path.lexists(paths.seal):
         return False
-    return follows(attempt) is Remedy.REDO and not check_seal(paths)
+    return remedy_for(attempt) is Remedy.REDO and not check_seal(paths)
 
 
 def can_be_due(attempt: LedgerAttempt, report: AttemptReport, *, longest_wait_ms: int | None) -> bool:
@@ -95,13 +93,3 @@ def can_be_due(attempt: LedgerAttempt, report: AttemptReport, *, longest_wait_ms
     told_ms = report.retry_after_ms or 0
     least_ms = told_ms if longest_wait_ms is None else min(told_ms, longest_wait_ms)
     return attempt.retry_at_ms >= attempt.ended_at_ms + least_ms
-
-
-def _is_of(tally: str, report: AttemptReport) -> bool:
-    """What an older Proctor did not yet count is missing at the end, and unknown to every gate."""
-    try:
-        msgspec.json.decode(tally, type=Tally)
-        told = msgspec.json.decode(tally, type=list)
-    except (msgspec.DecodeError, RecursionError):
-        return False
-    return bool(told == msgspec.json.decode(msgspec.json.encode(tally_of(report)), type=list)[: len(told)])

@@ -15,7 +15,7 @@ from proctor.event.outcome import Outcome
 from proctor.event.transcript import Line
 from proctor.evidence.artifacts import AttemptRecord, AttemptReport, RunnerRef
 from proctor.evidence.layout import TRANSCRIPT
-from proctor.evidence.reader import Problem
+from proctor.evidence.reader import Finding
 from proctor.report.codex_native import (
     STATUS,
     SUMMARY,
@@ -40,11 +40,11 @@ _UNKNOWN_MODEL = "<unknown>"
 def codex_native(view: AttemptView) -> bytes:
     """The rows of a Codex attempt; the same bytes however often. EvidenceError where it is not whole."""
     record, runner, report = view.record, view.runner, view.report
-    if view.problems or record is None or runner is None or report is None:
-        problem = view.problems[0] if view.problems else Problem(code="evidence.partial", file="", detail="not sealed")
-        raise EvidenceError(problem.code, problem.detail, file=str(view.paths.folder / problem.file))
-    if not record.strategy.startswith("codex_"):
-        raise InputError("usage", f"{record.attempt_id} is no attempt of Codex's but of {record.strategy}")
+    if view.findings or record is None or runner is None or report is None:
+        finding = view.findings[0] if view.findings else Finding(code="evidence.partial", file="", detail="not sealed")
+        raise EvidenceError(finding.code, finding.detail, file=str(view.paths.folder / finding.file))
+    if not record.runtime_id.startswith("codex_"):
+        raise InputError("usage", f"{record.attempt_id} is no attempt of Codex's but of {record.runtime_id}")
     export = _Export(record=record, runner=runner, report=report)
     return b"".join(msgspec.json.encode(row) + b"\n" for row in export.rows(view.transcript))
 
@@ -87,7 +87,7 @@ class _Export:
     def _enveloped(self, cwd: str) -> Callable[[int, int], dict[str, Any]]:
         # What makes this attempt this one, and no other that says the same.
         seed = uuid.uuid5(
-            uuid.NAMESPACE_OID, f"{self.record.run_id}/{self.record.attempt_id}/{self.record.cell_digest}"
+            uuid.NAMESPACE_OID, f"{self.record.run_id}/{self.record.attempt_id}/{self.record.trial_digest}"
         )
 
         def envelope(number: int, at_ms: int) -> dict[str, Any]:

@@ -5,27 +5,29 @@ from dataclasses import dataclass
 
 from proctor.errors import Exit
 from proctor.ids import CampaignId, FlowId, MissionId
-from proctor.report.score import FAILED, PASSED, Score, Sum, Told
-from proctor.report.standing import CellResult
+from proctor.report.campaign_state import TrialResult
+from proctor.report.score import FAILED, PASSED, ReportStruct, Score, Sum
 from proctor.report.stats import SIGNIFICANT, paired, sign_test
 from proctor.report.sums import sums_of
 
 Key = tuple[FlowId | None, MissionId, int]
-"""What makes two cells a pair: the mission and the repeat, and the flow where whole campaigns are compared."""
+"""What makes two trials a pair: the mission and the repeat, and the flow where whole campaigns are compared."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Chosen:
+class SideSelection:
     """One side as it was asked for."""
 
     name: str
     campaign_id: CampaignId
     flow_id: FlowId | None
-    cells: Mapping[Key, CellResult]
+    trials: Mapping[Key, TrialResult]
 
 
-class Side(Told, frozen=True, kw_only=True):
-    """One side, and what all its results come to, those without a partner among them. `missing` cells have none yet."""
+class Side(ReportStruct, frozen=True, kw_only=True):
+    """One side, and what all its results come to, those without a partner among them. `missing` trials have
+    none yet.
+    """
 
     name: str
     campaign_id: CampaignId
@@ -34,7 +36,7 @@ class Side(Told, frozen=True, kw_only=True):
     missing: int
 
 
-class MissionApart(Told, frozen=True, kw_only=True):
+class MissionDifference(ReportStruct, frozen=True, kw_only=True):
     """A mission that the two do not pass alike often, of the pairs that were compared."""
 
     mission_id: MissionId
@@ -44,7 +46,7 @@ class MissionApart(Told, frozen=True, kw_only=True):
     passed_b: int
 
 
-class Comparison(Told, frozen=True, kw_only=True):
+class Comparison(ReportStruct, frozen=True, kw_only=True):
     """What `compare --json` prints. `difference` is the rate of B less that of A, over the pairs that both scored.
 
     `p` is McNemar's exact test over pairs, `p_missions` the sign test over missions, which repeats cannot flatter.
@@ -71,16 +73,16 @@ class Comparison(Told, frozen=True, kw_only=True):
     missions_better: int
     missions_worse: int
     p_missions: float
-    apart: tuple[MissionApart, ...]
+    apart: tuple[MissionDifference, ...]
     not_compared: int
     not_same_work: int
 
 
-def compare(a: Chosen, b: Chosen) -> Comparison:
+def compare(a: SideSelection, b: SideSelection) -> Comparison:
     """Exit 0 where B is not significantly worse, 1 where it is, 4 where there is no pair that both scored."""
-    common = [key for key in a.cells if key in b.cells]
-    scored = [key for key in common if _is_scored(a.cells[key]) and _is_scored(b.cells[key])]
-    counts = paired((_has_passed(a.cells[key]), _has_passed(b.cells[key])) for key in scored)
+    common = [key for key in a.trials if key in b.trials]
+    scored = [key for key in common if _is_scored(a.trials[key]) and _is_scored(b.trials[key])]
+    counts = paired((_has_passed(a.trials[key]), _has_passed(b.trials[key])) for key in scored)
     low, high = counts.interval or (None, None)
     apart = tuple(_apart(a, b, scored))
     better = sum(each.passed_b > each.passed_a for each in apart)
@@ -107,8 +109,8 @@ def compare(a: Chosen, b: Chosen) -> Comparison:
         missions_worse=worse,
         p_missions=sign_test(better, worse),
         apart=apart,
-        not_compared=len({*a.cells, *b.cells}) - len(scored),
-        not_same_work=sum(a.cells[key].cell.digest != b.cells[key].cell.digest for key in common)
+        not_compared=len({*a.trials, *b.trials}) - len(scored),
+        not_same_work=sum(a.trials[key].trial.digest != b.trials[key].trial.digest for key in common)
         if a.campaign_id != b.campaign_id and a.flow_id == b.flow_id
         else 0,
     )
@@ -122,37 +124,37 @@ def _judge(pairs: int, difference: float | None, p: float) -> tuple[Exit, str]:
     return (Exit.OK, "B is significantly better") if difference > 0 else (Exit.JUDGED_NO, "B is significantly worse")
 
 
-def _apart(a: Chosen, b: Chosen, scored: list[Key]) -> Iterator[MissionApart]:
+def _apart(a: SideSelection, b: SideSelection, scored: list[Key]) -> Iterator[MissionDifference]:
     """Those that differ most first."""
     counts: dict[tuple[FlowId | None, MissionId], list[int]] = {}
     for key in scored:
         count = counts.setdefault(key[:2], [0, 0, 0])
         count[0] += 1
-        count[1] += _has_passed(a.cells[key])
-        count[2] += _has_passed(b.cells[key])
+        count[1] += _has_passed(a.trials[key])
+        count[2] += _has_passed(b.trials[key])
     for (flow, mission), (pairs, one, other) in sorted(
         counts.items(), key=lambda each: -abs(each[1][2] - each[1][1]) / each[1][0]
     ):
         if one != other:
-            yield MissionApart(mission_id=mission, flow_id=flow, pairs=pairs, passed_a=one, passed_b=other)
+            yield MissionDifference(mission_id=mission, flow_id=flow, pairs=pairs, passed_a=one, passed_b=other)
 
 
-def _side(chosen: Chosen) -> Side:
+def _side(chosen: SideSelection) -> Side:
     whole = Sum()
-    for each in sums_of(chosen.cells.values()).values():
+    for each in sums_of(chosen.trials.values()).values():
         whole.merge(each)
     return Side(
         name=chosen.name,
         campaign_id=chosen.campaign_id,
         flow_id=chosen.flow_id,
         score=whole.score(),
-        missing=sum(each.stands is None for each in chosen.cells.values()),
+        missing=sum(each.stands is None for each in chosen.trials.values()),
     )
 
 
-def _is_scored(result: CellResult) -> bool:
+def _is_scored(result: TrialResult) -> bool:
     return result.stands in (PASSED, FAILED)
 
 
-def _has_passed(result: CellResult) -> bool:
+def _has_passed(result: TrialResult) -> bool:
     return result.stands == PASSED

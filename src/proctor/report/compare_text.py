@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator, Sequence
 
-from proctor.report.campaign_words import rate
-from proctor.report.compare import Comparison, MissionApart
-from proctor.report.words import duration, legible, markdown_text, money, percent, plural, total
+from proctor.report.campaign_sections import rate
+from proctor.report.compare import Comparison, MissionDifference
+from proctor.report.format_values import duration, legible, markdown_text, money, percent, plural, total
 
 MAX_LISTED = 20
 _HEADINGS = ("", "passed", "rate (95 %)", "tokens", "cost", "per pass", "p50", "p95")
@@ -79,10 +79,10 @@ def _facts(found: Comparison) -> Iterator[str]:
             f"p = {found.p_missions:.3g} (sign test)"
         )
     if found.not_compared:
-        yield f"{plural(found.not_compared, 'cell')} not compared: not on both sides, or not scored on both"
+        yield f"{plural(found.not_compared, 'trial')} not compared: not on both sides, or not scored on both"
     for letter, side in (("A", found.a), ("B", found.b)):
         if side.missing:
-            yield f"{letter} has no result yet of {plural(side.missing, 'cell')}"
+            yield f"{letter} has no result yet of {plural(side.missing, 'trial')}"
     if found.not_same_work:
         yield (
             f"{plural(found.not_same_work, 'pair')} not planned alike: another prompt, workspace, model or setting "
@@ -97,7 +97,7 @@ def _sentence(found: Comparison) -> str:
     return f"{found.verdict[0].upper()}{found.verdict[1:]}{rates}."
 
 
-def _listed(apart: Sequence[MissionApart]) -> Iterator[str]:
+def _listed(apart: Sequence[MissionDifference]) -> Iterator[str]:
     for each in apart[:MAX_LISTED]:
         flow = "" if each.flow_id is None else f" {each.flow_id}"
         yield f"{each.mission_id}{flow}: {each.passed_a} by {each.passed_b} of {each.pairs}"

@@ -2,33 +2,33 @@
 
 from collections.abc import Callable
 
-from proctor.evidence.reader import Problem
-from proctor.report.query import Found, report_row
-from proctor.report.row import AttemptRow, Evidence, Report, ReportRow
+from proctor.evidence.reader import Finding
+from proctor.report.query import AttemptQuery, report_row
+from proctor.report.row import AttemptRow, Evidence, Report
 from proctor.report.verdict import WORDS, judge_all
 
-Check = Callable[[AttemptRow], tuple[Evidence, tuple[Problem, ...]]]
+Check = Callable[[AttemptRow], tuple[Evidence, tuple[Finding, ...]]]
 """What an inspection of the attempt's folder finds. Reports start nothing, so whoever asks for one brings it."""
 
 
-def unchecked(_: AttemptRow) -> tuple[Evidence, tuple[Problem, ...]]:
+def unchecked(_: AttemptRow) -> tuple[Evidence, tuple[Finding, ...]]:
     return "unchecked", ()
 
 
-def compose(found: Found, *, check: Check = unchecked, is_interrupted: bool = False) -> Report:
+def compose(found: AttemptQuery, *, check: Check = unchecked, is_interrupted: bool = False) -> Report:
     """What was found, each attempt held against its evidence as far as `check` goes."""
 
-    def row_of(row: AttemptRow) -> ReportRow:
-        evidence, problems = check(row)
-        return report_row(row, evidence=evidence, problems=problems)
+    def row_of(row: AttemptRow) -> AttemptRow:
+        evidence, findings = check(row)
+        return report_row(row, evidence=evidence, findings=findings)
 
     rows = tuple(map(row_of, found.rows))
     code = judge_all(
         rows,
-        missing=len(found.missing_cells),
+        missing=len(found.missing_trials),
         gates=found.gates,
         is_interrupted=is_interrupted,
-        is_damaged=bool(found.problems),
+        is_damaged=bool(found.findings),
     )
     return Report(
         campaign_id=found.campaign_id,
@@ -36,7 +36,7 @@ def compose(found: Found, *, check: Check = unchecked, is_interrupted: bool = Fa
         exit=code,
         verdict=WORDS[code],
         attempts=rows,
-        missing_cells=found.missing_cells,
+        missing_trials=found.missing_trials,
         gates=found.gates,
-        problems=found.problems,
+        findings=found.findings,
     )

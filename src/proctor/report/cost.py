@@ -14,7 +14,7 @@ from proctor.evidence.mask import is_masked
 from proctor.evidence.reader import read_artifact, read_bytes
 from proctor.ids import Digest, FlowId
 from proctor.report.planned import PlannedModel, read_plan
-from proctor.spec.prices import Prices, decode_prices, is_free, usd_of
+from proctor.spec.prices import Prices, decode_prices, usd_of
 from proctor.spec.tree import read_tree
 
 
@@ -22,8 +22,8 @@ class _Index(msgspec.Struct, frozen=True):
     """index.json of the snapshot, as far as it leads to the price file."""
 
     spec: Digest
-    files: dict[str, Digest] = {}
-    names: dict[str, str] = {}
+    files: dict[str, Digest]
+    names: dict[str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,18 +45,15 @@ class Costs:
             return True
         if due is None:
             return usd is None or self.has_meter
-        if usd is None:
-            # An older Proctor did not say that the scripted model costs nothing.
-            return is_free(self.prices, provider=model.provider, name=model.name)
         return usd == due
 
 
 def read_costs(campaign: CampaignPaths) -> Costs | None:
-    """None where the frozen files do not tell: they are gone, of an older Proctor, or were masked. Never raises."""
+    """None where the frozen files do not say: they are gone or were masked. Never raises."""
     with suppress(EvidenceError, InputError, UnicodeError):
         plan = read_plan(campaign)
         index = read_artifact(campaign.snapshot_index, _Index)
-        models = {flow.id: flow.model for flow in plan.flows if flow.model is not None}
+        models = {flow.id: flow.model for flow in plan.flows}
         return Costs(models=models, prices=_prices(campaign, index), has_meter=plan.schedule.usd is not None)
     return None
 

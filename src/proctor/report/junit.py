@@ -1,24 +1,24 @@
-"""A campaign's results as JUnit XML: a suite a flow, a case a cell, and the gates as a suite of their own."""
+"""A campaign's results as JUnit XML: a suite a flow, a case a trial, and the gates as a suite of their own."""
 
 from collections.abc import Iterable
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from proctor.errors import CODES
 from proctor.report.campaign import CampaignReport, why_failed
+from proctor.report.campaign_state import CampaignState, TrialResult
+from proctor.report.format_values import legible
 from proctor.report.score import FAILED, INVALID, PASSED, UNVERIFIED
-from proctor.report.standing import CampaignCells, CellResult
-from proctor.report.words import legible
 
 
-def render_junit(found: CampaignCells, report: CampaignReport) -> str:
+def render_junit(found: CampaignState, report: CampaignReport) -> str:
     """A failure is the agent's own; an error is not; what says nothing of it is skipped."""
     suites = Element("testsuites", name=found.campaign_id)
-    why = {each.cell: each.why for each in report.missing}
+    why = {each.trial: each.why for each in report.missing}
     for flow in report.flows:
         suite = SubElement(suites, "testsuite", name=legible(flow.flow_id))
-        for each in found.cells:
-            if each.cell.flow == flow.flow_id:
-                _case(suite, each, why=why.get(each.cell.id, ""), campaign=found.campaign_id)
+        for each in found.trials:
+            if each.trial.flow == flow.flow_id:
+                _case(suite, each, why=why.get(each.trial.id, ""), campaign=found.campaign_id)
         _count(suite)
     gates = SubElement(suites, "testsuite", name="gates")
     for gate in report.gates:
@@ -31,13 +31,16 @@ def render_junit(found: CampaignCells, report: CampaignReport) -> str:
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{tostring(suites, encoding="unicode")}\n'
 
 
-def _case(suite: Element, each: CellResult, *, why: str, campaign: str) -> None:
-    cell, said = each.cell, each.spoken
+def _case(suite: Element, each: TrialResult, *, why: str, campaign: str) -> None:
+    trial, said = each.trial, each.spoken
     case = SubElement(
-        suite, "testcase", classname=legible(f"{campaign}.{cell.flow}"), name=legible(f"{cell.mission} r{cell.repeat}")
+        suite,
+        "testcase",
+        classname=legible(f"{campaign}.{trial.flow}"),
+        name=legible(f"{trial.mission} r{trial.repeat}"),
     )
-    if said is not None and said.duration_ms is not None:
-        case.set("time", f"{said.duration_ms / 1000:.3f}")
+    if said is not None and said.summary is not None:
+        case.set("time", f"{said.summary.duration_ms / 1000:.3f}")
     if each.stands is None or said is None:
         SubElement(case, "skipped", message=why)
         return

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from proctor.errors import EvidenceError
 from proctor.evidence.artifacts import AttemptRecord
 from proctor.evidence.layout import SEAL, AttemptPaths, RootPaths, RunPaths
-from proctor.evidence.reader import Problem, read_artifact
-from proctor.report.ledger import is_live
+from proctor.evidence.reader import Finding, read_artifact
+from proctor.ledger.reader import is_live
 
 _UNFINISHED = ("evidence.partial", "evidence.torn")
 
@@ -29,7 +29,7 @@ def is_running(paths: AttemptPaths) -> bool:
     return not os.path.lexists(paths.seal) and is_run_live(RunPaths(paths.folder.absolute().parent.parent))
 
 
-def while_running(problems: Iterable[Problem]) -> tuple[Problem, ...]:
+def while_running(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     """What is wrong with something that runs: that it has no end yet is not."""
-    others = (problem for problem in problems if problem.code not in _UNFINISHED)
-    return (Problem(code="evidence.running", file=SEAL, detail="no seal yet"), *others)
+    others = (finding for finding in findings if finding.code not in _UNFINISHED)
+    return (Finding(code="evidence.running", file=SEAL, detail="no seal yet"), *others)

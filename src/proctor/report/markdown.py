@@ -1,9 +1,9 @@
 """RESULTS.md: a report for people who read it later, or elsewhere."""
 
-from proctor.report.cells import speakers
+from proctor.report.format_values import count, duration, markdown_text, plain_error, plural, yes_no
 from proctor.report.row import Report
 from proctor.report.text import conclude, ending, labels
-from proctor.report.words import count, duration, markdown_text, plain_error, plural, yes_no
+from proctor.report.trials import speakers
 
 
 def render_markdown(report: Report) -> str:
@@ -20,17 +20,18 @@ def render_markdown(report: Report) -> str:
     ]
     for row in rows:
         verified = "**no**" if row.verified is False else yes_no(row.verified, none="unknown")
-        cells = (
-            *(label(row), row.runtime or "?", ending(row).plain, yes_no(row.claimed, none="–"), verified),
-            *(count(row.tool_calls), count(row.tokens), duration(row.duration_ms)),
-            *(yes_no(row.expectation_met, none="–").replace("yes", "met").replace("no", "**missed**"), row.dir),
+        fields = (
+            *(label(row), row.runtime_id or "?", ending(row).plain, yes_no(row.claimed, none="–"), verified),
+            *(count(row.tool_calls), count(row.tokens)),
+            duration(row.duration_ms),
+            *(yes_no(row.is_expected, none="–").replace("yes", "met").replace("no", "**missed**"), row.dir),
         )
-        lines.append(f"| {' | '.join(markdown_text(cell) for cell in cells)} |")
+        lines.append(f"| {' | '.join(markdown_text(each) for each in fields)} |")
     why = [
         f"- {markdown_text(label(row))}: {markdown_text(text)}"
         for row in rows
         for text in (
-            *(f"{problem.code}: {problem.file} {problem.detail}" for problem in row.problems),
+            *(f"{finding.code}: {finding.file} {finding.detail}" for finding in row.findings),
             *((f"{row.code} ({row.bucket}): {plain_error(row.detail or '')}",) if row.code else ()),
             *((f"to do: {row.todo}",) if row.todo else ()),
             *(f"expectation missed: {miss}" for miss in row.misses),
@@ -40,13 +41,13 @@ def render_markdown(report: Report) -> str:
     if why:
         lines += ["", "## Why", "", *why]
     if others := [row for row in report.attempts if row.ref not in counted]:
-        lines += ["", "## Not counted", "", "Other attempts of these cells, kept as they are:", ""]
+        lines += ["", "## Not counted", "", "Other attempts of these trials, kept as they are:", ""]
         lines += [
             f"- {markdown_text(row.ref)}: {markdown_text(' '.join(filter(None, (ending(row).plain, row.code))))}"
             for row in others
         ]
-    if report.missing_cells:
-        lines += ["", f"{plural(len(report.missing_cells), 'cell')} never tried: {', '.join(report.missing_cells)}."]
+    if report.missing_trials:
+        lines += ["", f"{plural(len(report.missing_trials), 'trial')} never tried: {', '.join(report.missing_trials)}."]
     for gate in report.gates:
         if gate.blocked:
             lines += [
@@ -55,7 +56,7 @@ def render_markdown(report: Report) -> str:
                 "",
                 *(f"- {markdown_text(line)}" for line in gate.lines()),
             ]
-    if report.problems:
-        lines += ["", *(f"- {each.code}: {markdown_text(f'{each.file} {each.detail}')}" for each in report.problems)]
+    if report.findings:
+        lines += ["", *(f"- {each.code}: {markdown_text(f'{each.file} {each.detail}')}" for each in report.findings)]
     foot = "Claimed is what the agent said of itself; verified is what a probe found. `report.json` holds the same."
     return "\n".join([*lines, "", foot, ""])

@@ -25,7 +25,7 @@ class Aspect(StrEnum):
     METRICS = "metrics"
 
 
-class Compared(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class AspectComparison(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """One aspect. Where the two differ, `why` explains it, if a rule of ours knows."""
 
     aspect: Aspect
@@ -46,7 +46,7 @@ class Pair(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     repeat: int
     left: AttemptId
     right: AttemptId
-    compared: tuple[Compared, ...]
+    compared: tuple[AspectComparison, ...]
 
 
 class Parity(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -59,7 +59,7 @@ class Parity(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     problems: tuple[str, ...] = ()
 
 
-def compare(left: AttemptView, right: AttemptView, *, is_usage_scripted: bool) -> tuple[Compared, ...]:
+def compare(left: AttemptView, right: AttemptView, *, is_usage_scripted: bool) -> tuple[AspectComparison, ...]:
     """Both are sealed. `is_usage_scripted` where the model was told what each reply costs, whatever was asked."""
     rules: dict[Aspect, Callable[[], str | None]] = {
         Aspect.OUTCOME: lambda: _blind_to_why(left, right),
@@ -70,10 +70,10 @@ def compare(left: AttemptView, right: AttemptView, *, is_usage_scripted: bool) -
     return tuple(_compared(aspect, of(left), of(right), rules.get(aspect)) for aspect, of in ASPECTS.items())
 
 
-def _compared(aspect: Aspect, left: Any, right: Any, rule: Callable[[], str | None] | None) -> Compared:
+def _compared(aspect: Aspect, left: Any, right: Any, rule: Callable[[], str | None] | None) -> AspectComparison:
     is_equal = left == right
     why = None if is_equal or rule is None else rule()
-    return Compared(aspect=aspect, left=left, right=right, is_equal=is_equal, why=why)
+    return AspectComparison(aspect=aspect, left=left, right=right, is_equal=is_equal, why=why)
 
 
 # ── what is compared ──
@@ -147,7 +147,7 @@ def _blind(left: AttemptView, right: AttemptView) -> str | None:
     for view in (left, right):
         fact = None if view.runner is None else view.runner.facts.get("toolCalls")
         if fact is not None and fact.value == "unseen":
-            return f"{_strategy(view)} sees what its command prints, and not which tools it uses"
+            return f"{_runtime_id(view)} sees what its command prints, and not which tools it uses"
     return None
 
 
@@ -164,7 +164,8 @@ def _looks(left: AttemptView, right: AttemptView) -> str | None:
     """Calls that are neither a command nor a change, and that one of the two does without."""
     if _workspace(left) != _workspace(right) or _deeds(left) != _deeds(right):
         return None
-    told = [f"{_strategy(view)} also uses {' and '.join(names)}" for view in (left, right) if (names := _others(view))]
+    views = (left, right)
+    told = [f"{_runtime_id(view)} also uses {' and '.join(names)}" for view in views if (names := _others(view))]
     return f"{', and '.join(told)}, and the workspaces are the same" if told else None
 
 
@@ -186,7 +187,7 @@ def _others(view: AttemptView) -> list[str]:
 
 
 def _tokens_apart(left: AttemptView, right: AttemptView, *, is_usage_scripted: bool) -> str | None:
-    silent = [_strategy(view) for view in (left, right) if _usage(view) is None]
+    silent = [_runtime_id(view) for view in (left, right) if _usage(view) is None]
     if silent:
         return f"{' and '.join(silent)} did not say what it cost"
     if not is_usage_scripted:
@@ -194,10 +195,10 @@ def _tokens_apart(left: AttemptView, right: AttemptView, *, is_usage_scripted: b
     return None
 
 
-def _strategy(view: AttemptView) -> str:
-    return "?" if view.record is None else str(view.record.strategy)
+def _runtime_id(view: AttemptView) -> str:
+    return "?" if view.record is None else str(view.record.runtime_id)
 
 
-def differences(parity: Parity) -> Iterator[tuple[Pair, Compared]]:
+def differences(parity: Parity) -> Iterator[tuple[Pair, AspectComparison]]:
     """All that is not the same, explained or not."""
     return ((pair, each) for pair in parity.pairs for each in pair.compared if not each.is_equal)

@@ -1,4 +1,4 @@
-"""What a report needs of plan.json: its flows and gates, and not its many cells."""
+"""What a report needs of plan.json: its flows and gates, and not its many trials."""
 
 from functools import lru_cache
 
@@ -7,72 +7,74 @@ import msgspec
 from proctor.errors import EvidenceError
 from proctor.evidence.layout import CampaignPaths
 from proctor.evidence.reader import read_artifact
-from proctor.ids import Digest, FlowId, StrategyId
-from proctor.plan.standing import Patience
-from proctor.spec.running import GatesSpec, SelectSpec, ToolsSpec
+from proctor.ids import Digest, FlowId, RuntimeId
+from proctor.plan.progress import RetryBudget
+from proctor.spec.campaign_options import GatesSpec, SelectSpec, ToolsSpec
 
 
 class PlannedModel(msgspec.Struct, frozen=True):
     """Whose tokens were used."""
 
     provider: str
-    name: str | None = None
+    name: str | None
 
 
 class PlannedFlow(msgspec.Struct, frozen=True):
     """A flow, and what it may use."""
 
     id: FlowId
-    runtime: tuple[StrategyId, ...]
-    model: PlannedModel | None = None
-    tools: ToolsSpec = ToolsSpec()
+    runtime: tuple[RuntimeId, ...]
+    model: PlannedModel
+    tools: ToolsSpec
 
 
 class PlannedSchedule(msgspec.Struct, frozen=True, rename="camel"):
-    """How often a cell is tried before its last failure stands, how long is waited, and how dear all may be."""
+    """How often a trial is tried before its last failure stands, how long is waited, and how dear all may be."""
 
-    retries: int = 0
-    mission_ms: int | None = None
-    longest_wait_ms: int | None = None
-    usd: float | None = None
+    retries: int
+    mission_ms: int | None
+    longest_wait_ms: int
+    usd: float | None
 
 
-class Planned(msgspec.Struct, frozen=True, rename="camel"):
-    """What an older Proctor did not plan has the default of now."""
+class PlanSummary(msgspec.Struct, frozen=True, rename="camel"):
+    """The plan without its trials."""
 
     flows: tuple[PlannedFlow, ...]
-    campaign: str = ""
-    digest: Digest = Digest("")
-    gates: GatesSpec = GatesSpec()
-    schedule: PlannedSchedule = PlannedSchedule()
-    is_canary: bool = False
+    campaign: str
+    digest: Digest
+    gates: GatesSpec
+    schedule: PlannedSchedule
+    is_canary: bool
 
     @property
-    def patience(self) -> Patience:
-        return Patience(retries=self.schedule.retries, mission_ms=self.schedule.mission_ms)
+    def retry_budget(self) -> RetryBudget:
+        return RetryBudget(retries=self.schedule.retries, mission_ms=self.schedule.mission_ms)
 
 
 class _PlanFile(msgspec.Struct, frozen=True):
-    plan: Planned
+    plan: PlanSummary
 
 
 class _Given(msgspec.Struct, frozen=True):
+    """`given` of index.json, which leaves out what has its default."""
+
     select: SelectSpec = SelectSpec()
 
 
 class _Frozen(msgspec.Struct, frozen=True):
-    given: _Given = _Given()
+    given: _Given
 
 
-def read_selection(campaign: CampaignPaths) -> SelectSpec:
-    """Which of the spec's missions were chosen with the command that began it; an older Proctor did not keep it."""
+def read_selection(campaign: CampaignPaths) -> SelectSpec | None:
+    """Which of the spec's missions the command that began it chose; None where that cannot be read."""
     try:
         return read_artifact(campaign.snapshot_index, _Frozen).given.select
-    except EvidenceError:  # told by whoever checks the snapshot
-        return SelectSpec()
+    except EvidenceError:  # check_campaign reports it
+        return None
 
 
-def read_plan(campaign: CampaignPaths) -> Planned:
+def read_plan(campaign: CampaignPaths) -> PlanSummary:
     """EvidenceError where there is none to read."""
     try:
         found = campaign.plan.lstat()
@@ -82,6 +84,6 @@ def read_plan(campaign: CampaignPaths) -> Planned:
 
 
 @lru_cache(maxsize=1)
-def _read_plan(campaign: CampaignPaths, _: tuple[int, int, int]) -> Planned:
-    """A command asks for it more than once, and of ten thousand cells it has megabytes."""
+def _read_plan(campaign: CampaignPaths, _: tuple[int, int, int]) -> PlanSummary:
+    """A command asks for it more than once, and of ten thousand trials it has megabytes."""
     return read_artifact(campaign.plan, _PlanFile).plan

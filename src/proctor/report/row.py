@@ -1,4 +1,4 @@
-"""What a listing and a report say of one attempt: a row, and what the whole comes to."""
+"""One attempt as lists and reports show it, and a report of attempts."""
 
 from typing import Literal
 
@@ -7,71 +7,127 @@ import msgspec
 from proctor.errors import Bucket
 from proctor.event.outcome import Outcome
 from proctor.evidence.artifacts import Artifact
-from proctor.evidence.reader import Problem
-from proctor.ids import AttemptId, CampaignId, CellId, FlowId, MissionId, RunId, StrategyId
+from proctor.evidence.reader import Finding
+from proctor.evidence.summary import AttemptSummary
+from proctor.ids import AttemptId, CampaignId, FlowId, MissionId, RunId, RuntimeId, TrialId
 from proctor.report.gates import Gate
 
 State = Literal["running", "sealed", "partial", "abandoned", "unreadable"]
-"""`partial` was cut off, `abandoned` could not keep its evidence, `unreadable` does not even say what it is."""
+"""`partial`: cut off. `abandoned`: its evidence could not be kept. `unreadable`: its files do not decode."""
 
 Evidence = Literal["unchecked", "valid", "partial", "invalid"]
 
 
 class AttemptRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel", gc=False):
-    """One attempt, as the ledger or its folder tells. None is unknown; `dir` is where it can be read.
-
-    `is_superseded` where a later attempt of its cell counts instead of it.
-    """
+    """One attempt. Null means unknown."""
 
     attempt_id: AttemptId
+    """The trial's id, a dot and the attempt's number."""
     run_id: RunId
+    """The run that made it."""
     campaign_id: CampaignId | None = None
-    cell: CellId | None = None
+    """The campaign that it belongs to."""
+    trial: TrialId | None = None
+    """The trial that it is an attempt of."""
     mission_id: MissionId | None = None
+    """The mission of the trial."""
     flow_id: FlowId | None = None
+    """The flow of the trial."""
     repeat: int | None = None
+    """The repeat of the trial, from 1."""
     n: int | None = None
+    """The number of the attempt among those of its trial, from 1."""
     is_superseded: bool = False
-    runtime: StrategyId | None = None
+    """Whether another attempt of its trial counts instead of it."""
+    runtime_id: RuntimeId | None = None
+    """The runtime that drove the agent."""
     state: State
-    outcome: Outcome | None = None
+    """What state its evidence is in."""
     code: str | None = None
+    """The error code that ended it, sealed or not."""
     bucket: Bucket | None = None
+    """Which kind of cause the code has."""
     retryable: bool | None = None
+    """Whether another attempt may end differently."""
     todo: str | None = None
-    claimed: bool | None = None
-    verified: bool | None = None
-    expectation_met: bool | None = None
-    tool_calls: int | None = None
+    """What to do about the code."""
+    detail: str | None = None
+    """What was observed when the code was set."""
+    summary: AttemptSummary | None = None
+    """What its sealed files say; null unless it is sealed."""
     tokens: int | None = None
+    """All tokens that it used, sealed or not."""
     usd: float | None = None
-    duration_ms: int | None = None
+    """What it cost by the frozen prices, in US dollars."""
     dir: str
-    problems: tuple[Problem, ...] = ()
+    """The attempt's folder."""
+    evidence: Evidence = "unchecked"
+    """What a check of its evidence found."""
+    findings: tuple[Finding, ...] = ()
+    """What is wrong with its evidence."""
 
     @property
     def ref(self) -> str:
-        """What names it among all attempts of an evidence root."""
+        """Its name among all attempts of an evidence root."""
         return f"{self.run_id}/{self.attempt_id}"
 
+    @property
+    def outcome(self) -> Outcome | None:
+        """How it ended, if it is sealed."""
+        return None if self.summary is None else self.summary.outcome
 
-class ReportRow(AttemptRow, frozen=True, kw_only=True):
-    """With what only the evidence itself holds: why, and whether it can be trusted."""
+    @property
+    def claimed(self) -> bool | None:
+        """Whether the agent said that the task is done."""
+        return None if self.summary is None else self.summary.claimed
 
-    detail: str | None = None
-    reasons: tuple[str, ...] = ()
-    misses: tuple[str, ...] = ()
-    evidence: Evidence = "unchecked"
+    @property
+    def verified(self) -> bool | None:
+        """Whether the required probes verified the task."""
+        return None if self.summary is None else self.summary.verified
+
+    @property
+    def is_expected(self) -> bool | None:
+        """Whether it meets the mission's `expect`; None if the mission states none."""
+        return None if self.summary is None else self.summary.expectation.met
+
+    @property
+    def tool_calls(self) -> int | None:
+        """How many tool calls the agent made."""
+        return None if self.summary is None else self.summary.tool_calls
+
+    @property
+    def duration_ms(self) -> int | None:
+        """How long it took, in milliseconds."""
+        return None if self.summary is None else self.summary.duration_ms
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """Why it is not verified."""
+        return () if self.summary is None else self.summary.reasons
+
+    @property
+    def misses(self) -> tuple[str, ...]:
+        """Which expectations it does not meet."""
+        return () if self.summary is None else self.summary.expectation.misses
 
 
 class Report(Artifact, frozen=True, kw_only=True):
-    """report.json, and what `run` and `report` print as JSON. `exit` is the code the command ends with."""
+    """report.json, and what `run` and `report` print as JSON."""
 
     campaign_id: CampaignId | None
+    """The campaign; null for attempts of several."""
     run_ids: tuple[RunId, ...]
+    """The runs that the attempts belong to."""
     exit: int
+    """The exit code of the command."""
     verdict: str
-    attempts: tuple[ReportRow, ...]
-    missing_cells: tuple[CellId, ...] = ()
+    """The exit code in words."""
+    attempts: tuple[AttemptRow, ...]
+    """All attempts, in plan order."""
+    missing_trials: tuple[TrialId, ...] = ()
+    """Trials that were never tried."""
     gates: tuple[Gate, ...] = ()
-    problems: tuple[Problem, ...] = ()
+    """The campaign's gates."""
+    findings: tuple[Finding, ...] = ()
+    """What is wrong with evidence that belongs to no single attempt."""

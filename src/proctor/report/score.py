@@ -12,8 +12,8 @@ import msgspec
 from proctor.errors import Bucket, bucket_of
 from proctor.event.metrics import nearest_rank
 from proctor.event.outcome import Outcome
-from proctor.evidence.tally import Tally
-from proctor.report.ledger import LedgerAttempt
+from proctor.evidence.summary import AttemptSummary
+from proctor.ledger.schema import LedgerAttempt
 from proctor.report.stats import pass_all, pass_at, wilson
 
 PASSED, FAILED, UNVERIFIED, INVALID = "passed", "failed", "unverified", "evidence"
@@ -26,11 +26,11 @@ DRAWS = (1, 2, 3, 5, 10, 20, 50, 100)
 """The k of pass@k and pass^k, as far as there are that many repeats."""
 
 
-class Told(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class ReportStruct(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Root of all that a campaign's report tells."""
 
 
-class TokenSum(Told, frozen=True, kw_only=True):
+class TokenSum(ReportStruct, frozen=True, kw_only=True):
     """Tokens on one word for them. `cached` is a part of `input`, and None where some did not say."""
 
     results: int
@@ -39,17 +39,17 @@ class TokenSum(Told, frozen=True, kw_only=True):
     output: int
 
 
-class MissionScore(Told, frozen=True, kw_only=True):
-    """Of the cells of a mission in a flow.
+class MissionScore(ReportStruct, frozen=True, kw_only=True):
+    """Of the trials of a mission in a flow.
 
     `scored` results passed or failed; `unproven` passed as the spec expects, and no probe judged them; of
     `unverified` ones nothing could be judged, and `buckets` hold those that failed by no fault of the agent's, and
-    cells that such a failure has kept from a result until now. The rest is of all results; `unmeasured` of them do not
-    say, and add nothing; `tool_ms` is None where none was measured. `tokens` and `usd` are what is known, beside how
-    many results do not tell theirs.
+    trials that such a failure has kept from a result until now. The rest is of all results; `unmeasured` of them have
+    damaged evidence, and add nothing; `tool_ms` is None where none was measured. `tokens` and `usd` are what is
+    known, beside how many results do not tell theirs.
     """
 
-    cells: int
+    trials: int
     results: int
     scored: int
     passed: int
@@ -73,7 +73,9 @@ class MissionScore(Told, frozen=True, kw_only=True):
 
     @property
     def infra(self) -> int:
-        """How many results tell of the machine, the provider or the run; cells that were kept from one are not told."""
+        """How many results tell of the machine, the provider or the run; trials that were kept from one are
+        not told.
+        """
         return self.results - self.scored - self.unverified - self.buckets.get(INVALID, 0)
 
 
@@ -93,7 +95,7 @@ class Score(MissionScore, frozen=True, kw_only=True):
 
 def standing(result: LedgerAttempt) -> str:
     """How it stands: PASSED, FAILED, UNVERIFIED, or the bucket of a failure that is not the agent's."""
-    return standing_of(result.outcome, result.code, result.verified, result.met)
+    return standing_of(result.outcome, result.code, result.verified, result.is_expected)
 
 
 def is_infra(stands: str) -> bool:
@@ -122,10 +124,10 @@ def standing_of(outcome: Outcome | None, code: str | None, verified: bool | None
 class Sum:
     """Results added up, so that each is looked at once."""
 
-    cells: int = 0
+    trials: int = 0
     stands: dict[str, int] = field(default_factory=dict)
     unproven: int = 0
-    kept_from: dict[str, int] = field(default_factory=dict)  # why cells have no result yet, by bucket
+    kept_from: dict[str, int] = field(default_factory=dict)  # why trials have no result yet, by bucket
     missions: list[tuple[int, int]] = field(default_factory=list)  # how many were scored, and how many of them passed
     calls: int = 0
     failures: int = 0
@@ -141,8 +143,8 @@ class Sum:
     usd: float = 0.0
     usd_unknown: int = 0
 
-    def add(self, result: LedgerAttempt, tally: Tally | None, *, stands: str) -> None:
-        """One result more, of a cell that is counted apart."""
+    def add(self, result: LedgerAttempt, summary: AttemptSummary, *, stands: str) -> None:
+        """One result more, of a trial that is counted apart."""
         self.stands[stands] = self.stands.get(stands, 0) + 1
         if stands == INVALID:
             # What damaged evidence says of itself is not known.
@@ -151,8 +153,7 @@ class Sum:
             self.unmeasured += 1
             return
         self.unproven += stands == PASSED and result.verified is None
-        if result.duration_ms is not None:
-            self.durations_ms.append(result.duration_ms)
+        self.durations_ms.append(summary.duration_ms)
         if result.tokens is None:
             self.tokens_unknown += 1
         else:
@@ -161,36 +162,33 @@ class Sum:
             self.usd_unknown += 1
         else:
             self.usd += result.usd
-        if tally is None:
-            self.calls += result.tool_calls or 0
-            self.unmeasured += 1
-            return
-        self.calls += tally.tool_calls
-        self.failures += tally.tool_failures
-        self.retries += tally.tool_retries or 0
-        self.stuck += tally.is_stuck is True
-        self._add_tool_ms(tally.tool_ms)
-        self.output_bytes += tally.output_bytes
-        if tally.tokens_authority is not None and tally.input_tokens is not None and tally.output_tokens is not None:
-            words = self.authorities.setdefault(tally.tokens_authority, [0, 0, 0, 0, 0])
-            words[0] += 1
-            words[1] += tally.input_tokens
-            words[2] += tally.cached_tokens or 0
-            words[3] += tally.output_tokens
-            words[4] += tally.cached_tokens is None
+        self.calls += summary.tool_calls
+        self.failures += summary.tool_failures
+        self.retries += summary.tool_retries
+        self.stuck += summary.is_stuck
+        self._add_tool_ms(summary.tool_ms)
+        self.output_bytes += summary.tool_output_bytes
+        tokens = summary.tokens
+        if tokens is not None and summary.tokens_authority is not None:
+            counts = self.authorities.setdefault(summary.tokens_authority, [0, 0, 0, 0, 0])
+            counts[0] += 1
+            counts[1] += tokens.input
+            counts[2] += tokens.cached_input or 0
+            counts[3] += tokens.output
+            counts[4] += tokens.cached_input is None
 
     def _add_tool_ms(self, more: int | None) -> None:
         if more is not None:
             self.tool_ms = more + (self.tool_ms or 0)
 
     def keep_from(self, last: LedgerAttempt) -> None:
-        """A cell that is to be tried again: what its last attempt failed by is shown, and counts for nothing else."""
+        """A trial that is to be tried again: what its last attempt failed by is shown, and counts for nothing else."""
         if is_infra(bucket := standing(last)):
             self.kept_from[bucket] = self.kept_from.get(bucket, 0) + 1
 
     def merge(self, other: "Sum") -> None:
-        """Another's cells too; it keeps its own."""
-        self.cells += other.cells
+        """Another's trials too; it keeps its own."""
+        self.trials += other.trials
         for bucket, number in other.kept_from.items():
             self.kept_from[bucket] = self.kept_from.get(bucket, 0) + number
         for stands, number in other.stands.items():
@@ -225,7 +223,7 @@ class Sum:
         scored, passed, results = self.scored, self.stands.get(PASSED, 0), sum(self.stands.values())
         durations = sorted(self.durations_ms)
         return MissionScore(
-            cells=self.cells,
+            trials=self.trials,
             results=results,
             scored=scored,
             passed=passed,

@@ -8,13 +8,13 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from proctor.evidence import layout
-from proctor.report.text import render_problems
+from proctor.report.format_values import legible
+from proctor.report.text import render_findings
 from proctor.report.view import AttemptView
-from proctor.report.words import legible
 
 
 def artifacts(view: AttemptView) -> dict[str, Any]:
-    """As JSON: null where a file is absent or damaged, and then `problems` says why."""
+    """As JSON: null where a file is absent or damaged, and then `findings` says why."""
     return {
         "dir": str(view.paths.folder),
         "attempt": view.record,
@@ -27,7 +27,7 @@ def artifacts(view: AttemptView) -> dict[str, Any]:
         "workspaceDiff": view.diff,
         "report": view.report,
         "seal": view.seal,
-        "problems": view.problems,
+        "findings": view.findings,
     }
 
 
@@ -36,8 +36,8 @@ def render_artifacts(view: AttemptView) -> RenderableType:
     parts: list[RenderableType] = []
     for name, text in _files(view):
         parts += [Text(name, style="bold"), Text(legible(text).rstrip() or "(empty)"), Text()]
-    if view.problems:
-        parts += [Text("problems", style="bold red"), render_problems(view.problems), Text()]
+    if view.findings:
+        parts += [Text("findings", style="bold red"), render_findings(view.findings), Text()]
     return Group(*parts, Text(legible(str(view.paths.folder)), style="dim"))
 
 

@@ -9,13 +9,13 @@ from rich.table import Table
 from rich.text import Text
 
 from proctor.errors import CODES, Exit
-from proctor.evidence.reader import Problem
-from proctor.report.cells import speakers
+from proctor.evidence.reader import Finding
 from proctor.report.columns import LEAST_NAME, NamedTable
+from proctor.report.format_values import count, duration, legible, one_line, plain_error, plural, yes_no
 from proctor.report.notes import Notes
-from proctor.report.row import AttemptRow, Report, ReportRow
+from proctor.report.row import AttemptRow, Report
+from proctor.report.trials import speakers
 from proctor.report.verdict import judge
-from proctor.report.words import count, duration, legible, one_line, plain_error, plural, yes_no
 
 MAX_ROWS = 40
 MAX_LISTED = 200
@@ -47,7 +47,7 @@ def render_report(report: Report, *, title: str) -> RenderableType:
         left_out = plural(len(rows) - len(shown), "more attempt")
         parts.append(Text(f"  … and {left_out}; --json gives all", style="dim"))
     if earlier := len(report.attempts) - len(rows):
-        parts.append(Text(f"  {plural(earlier, 'other attempt')} of these cells not counted", style="dim"))
+        parts.append(Text(f"  {plural(earlier, 'other attempt')} of these trials not counted", style="dim"))
     notes = list(_notes(shown, label))
     if notes:
         parts += [Text(), Padding(Notes(notes), _INDENT)]
@@ -57,12 +57,12 @@ def render_report(report: Report, *, title: str) -> RenderableType:
                 (Text(f"{gate.name} gate", style="bold"), Text(legible(line), style="red")) for line in gate.lines()
             ]
             parts += [Text(), Padding(Notes(told[:MAX_GATED]), _INDENT)]
-    if report.problems:
-        parts += [Text(), Padding(render_problems(report.problems), _INDENT)]
+    if report.findings:
+        parts += [Text(), Padding(render_findings(report.findings), _INDENT)]
     return Group(*parts, Text(), Padding(Text(conclude(report), style=STYLE_OF[Exit(report.exit)]), _INDENT))
 
 
-def render_attempts(rows: Sequence[AttemptRow], problems: Sequence[Problem]) -> RenderableType:
+def render_attempts(rows: Sequence[AttemptRow], findings: Sequence[Finding]) -> RenderableType:
     """The latest attempts, campaign after campaign."""
     parts: list[RenderableType] = []
     if len(rows) > MAX_LISTED:
@@ -80,19 +80,19 @@ def render_attempts(rows: Sequence[AttemptRow], problems: Sequence[Problem]) -> 
         heading = Text.assemble((legible(campaign or "no campaign"), "bold"), (f"   run {legible(runs)}", "dim"))
         parts += [heading, Padding(table, _INDENT)]
         if any(row.is_superseded for row in of_it):
-            parts.append(Text("  (…) another attempt of its cell counts instead", style="dim"))
+            parts.append(Text("  (…) another attempt of its trial counts instead", style="dim"))
         parts.append(Text())
-    if problems:
-        parts += [Padding(render_problems(problems), _INDENT), Text()]
+    if findings:
+        parts += [Padding(render_findings(findings), _INDENT), Text()]
     return Group(*parts[:-1])
 
 
-def render_problems(problems: Iterable[Problem]) -> RenderableType:
+def render_findings(findings: Iterable[Finding]) -> RenderableType:
     """A line each: the code, where, what."""
     table = Table.grid(padding=(0, 2))
-    for problem in problems:
-        place = problem.file if problem.line is None else f"{problem.file}:{problem.line}"
-        table.add_row(Text(problem.code, style="red"), Text(legible(place)), Text(one_line(problem.detail, limit=200)))
+    for finding in findings:
+        place = finding.file if finding.line is None else f"{finding.file}:{finding.line}"
+        table.add_row(Text(finding.code, style="red"), Text(legible(place)), Text(one_line(finding.detail, limit=200)))
     return table
 
 
@@ -105,7 +105,7 @@ def labels(rows: Sequence[AttemptRow]) -> Callable[[AttemptRow], str]:
 
 def ending(row: AttemptRow) -> Text:
     """How it ended, or the state that it was left in."""
-    if isinstance(row, ReportRow) and row.evidence == "invalid":
+    if row.evidence == "invalid":
         return Text("DAMAGED", style="bold red")
     if row.state == "sealed" and row.outcome is not None:
         return Text(row.outcome.value, style="" if row.outcome == "completed" else "yellow")
@@ -130,15 +130,15 @@ def conclude(report: Report) -> str:
     rows = speakers(report.attempts)
     total = len(rows)
     said = Counter(map(judge, rows))
-    untried = f"{plural(len(report.missing_cells), 'cell')} never tried" if report.missing_cells else ""
+    untried = f"{plural(len(report.missing_trials), 'trial')} never tried" if report.missing_trials else ""
     match Exit(report.exit):
         case Exit.OK:
-            has_expectations = any(row.expectation_met is not None for row in rows)
+            has_expectations = any(row.is_expected is not None for row in rows)
             how = "came out as expected" if has_expectations else "is verified" if total == 1 else "are verified"
             sentence = f"All is well: {plural(total, 'attempt')} {how}."
         case Exit.JUDGED_NO:
             judged = [row for row in rows if judge(row) is Exit.JUDGED_NO]
-            is_missed = any(row.expectation_met is False for row in judged)
+            is_missed = any(row.is_expected is False for row in judged)
             how = "did not come out as expected" if is_missed else "not verified"
             sentence = f"{len(judged)} of {plural(total, 'attempt')} {how}." if judged else "A gate blocks."
         case Exit.INFRASTRUCTURE:
@@ -155,18 +155,18 @@ def conclude(report: Report) -> str:
 
 def _facts(row: AttemptRow) -> dict[str, Text]:
     return {
-        "runtime": Text(legible(row.runtime or "?")),
+        "runtime": Text(legible(row.runtime_id or "?")),
         "outcome": ending(row),
         "claimed": Text(yes_no(row.claimed, none="–")),
         "verified": verified_word(row.verified),
         "tools": Text(count(row.tool_calls)),
         "tokens": Text(count(row.tokens)),
         "time": Text(duration(row.duration_ms)),
-        "expected": expected_word(row.expectation_met),
+        "expected": expected_word(row.is_expected),
     }
 
 
-def _notes(rows: Sequence[ReportRow], label: Callable[[AttemptRow], str]) -> Iterator[tuple[Text, Text]]:
+def _notes(rows: Sequence[AttemptRow], label: Callable[[AttemptRow], str]) -> Iterator[tuple[Text, Text]]:
     """What explains a row, each explanation once with all the rows that it explains."""
     told: dict[tuple[str, str], list[str]] = {}
     for row in rows:
@@ -177,12 +177,12 @@ def _notes(rows: Sequence[ReportRow], label: Callable[[AttemptRow], str]) -> Ite
         yield Text(legible(names), style="bold"), Text(note, style=style)
 
 
-def _explanations(row: ReportRow) -> Iterator[tuple[str, str]]:
-    for problem in row.problems:
-        yield "red", f"{problem.code}: {legible(problem.file)} {one_line(problem.detail, limit=120)}".rstrip()
+def _explanations(row: AttemptRow) -> Iterator[tuple[str, str]]:
+    for finding in row.findings:
+        yield "red", f"{finding.code}: {legible(finding.file)} {one_line(finding.detail, limit=120)}".rstrip()
     if row.state == "running":
         yield "yellow", "still running"
-    elif row.state == "partial" and not row.problems:
+    elif row.state == "partial" and not row.findings:
         yield "yellow", CODES["evidence.partial"].means
     if row.code is not None:
         means = CODES[row.code].means if row.code in CODES else ""

@@ -11,8 +11,8 @@
 | that misses what its spec expects                                             | judged no      |
 | of which nothing is expected: verified yes, no, unknown                       | ok, judged no, unverified |
 
-Of the attempts of a cell one speaks: its result, by the fold that resume goes by, else the last. The worst of these is
-the whole's: evidence, then infrastructure, judged no, unverified, ok. A cell that was never tried makes it unverified,
+Of the attempts of a trial one speaks: its result, by the fold that resume goes by, else the last. The worst of these is
+the whole's: evidence, then infrastructure, judged no, unverified, ok. A trial that was never tried makes it unverified,
 and so does a report of nothing; a gate that blocks is a judgement. An interrupted run is interrupted, whatever else it
 is.
 """
@@ -21,9 +21,9 @@ from collections.abc import Collection, Iterable
 
 from proctor.errors import Bucket, Exit
 from proctor.event.outcome import Outcome
-from proctor.report.cells import speakers
 from proctor.report.gates import Gate
-from proctor.report.row import ReportRow
+from proctor.report.row import AttemptRow
+from proctor.report.trials import speakers
 
 _WORST_FIRST = (Exit.EVIDENCE, Exit.INFRASTRUCTURE, Exit.JUDGED_NO, Exit.UNVERIFIED, Exit.OK)
 _INFRASTRUCTURE = {Outcome.CRASHED, Outcome.REFUSED, Outcome.STALLED, Outcome.TIMED_OUT}
@@ -39,7 +39,7 @@ WORDS = {
 }
 
 
-def judge(row: ReportRow) -> Exit:
+def judge(row: AttemptRow) -> Exit:
     """What one attempt says."""
     if row.evidence == "invalid" or row.state == "unreadable":
         return Exit.EVIDENCE
@@ -47,7 +47,7 @@ def judge(row: ReportRow) -> Exit:
         return Exit.INFRASTRUCTURE
     if row.state != "sealed" or row.outcome is None:
         return Exit.UNVERIFIED
-    return judge_result(row.outcome, bucket=row.bucket, verified=row.verified, met=row.expectation_met)
+    return judge_result(row.outcome, bucket=row.bucket, verified=row.verified, met=row.is_expected)
 
 
 def judge_result(outcome: Outcome, *, bucket: Bucket | None, verified: bool | None, met: bool | None) -> Exit:
@@ -71,14 +71,14 @@ def worst(said: Collection[Exit]) -> Exit:
 
 
 def judge_all(
-    rows: Iterable[ReportRow],
+    rows: Iterable[AttemptRow],
     *,
     missing: int = 0,
     gates: Iterable[Gate] = (),
     is_interrupted: bool = False,
     is_damaged: bool = False,
 ) -> Exit:
-    """What they come to. `missing` cells were never tried; `is_damaged` is about what belongs to no single attempt."""
+    """What they come to. `missing` trials were never tried; `is_damaged` is about what belongs to no single attempt."""
     if is_interrupted:
         return Exit.INTERRUPTED
     said = {judge(row) for row in speakers(rows)}

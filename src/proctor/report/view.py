@@ -10,7 +10,7 @@ from proctor.event.trace import ToolCall
 from proctor.event.transcript import Line
 from proctor.evidence.artifacts import AttemptRecord, AttemptReport, Feedback, RunnerRef, Seal
 from proctor.evidence.layout import AttemptPaths
-from proctor.evidence.reader import Problem, read_artifact, read_bytes, read_rows
+from proctor.evidence.reader import Finding, read_artifact, read_bytes, read_rows
 from proctor.evidence.seal import check_seal, read_seal
 from proctor.probe.model import ProbeRow
 
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptView:
-    """None or nothing where a file is absent or damaged; `problems` says which and why."""
+    """None or nothing where a file is absent or damaged; `findings` says which and why."""
 
     paths: AttemptPaths
     record: AttemptRecord | None
@@ -32,7 +32,7 @@ class AttemptView:
     diff: str | None
     report: AttemptReport | None
     seal: Seal | None
-    problems: tuple[Problem, ...]
+    findings: tuple[Finding, ...]
 
     @property
     def is_sealed(self) -> bool:
@@ -40,7 +40,7 @@ class AttemptView:
 
     @property
     def is_whole(self) -> bool:
-        return self.is_sealed and not self.problems
+        return self.is_sealed and not self.findings
 
 
 def view_attempt(paths: AttemptPaths) -> AttemptView:
@@ -58,16 +58,16 @@ def view_attempt(paths: AttemptPaths) -> AttemptView:
         diff=reader.text(paths.workspace_diff),
         report=reader.artifact(paths.report, AttemptReport),
         seal=reader.seal(paths.seal),
-        problems=(),
+        findings=(),
     )
-    return replace(found, problems=tuple(dict.fromkeys((*check_seal(paths), *reader.problems))))
+    return replace(found, findings=tuple(dict.fromkeys((*check_seal(paths), *reader.findings))))
 
 
 class _Reader:
     """Reads what can be read and keeps what was wrong."""
 
     def __init__(self, *, is_sealed: bool) -> None:
-        self.problems: list[Problem] = []
+        self.findings: list[Finding] = []
         self._is_sealed = is_sealed
 
     def artifact(self, path: Path, type_: type[T]) -> T | None:
@@ -87,7 +87,7 @@ class _Reader:
     def rows(self, path: Path, type_: type[T]) -> tuple[T, ...]:
         reading = read_rows(path, type_)
         rows = tuple(reading)
-        self.problems += [problem for problem in reading.problems if not self._is_expected(problem.code)]
+        self.findings += [finding for finding in reading.findings if not self._is_expected(finding.code)]
         return rows
 
     def seal(self, path: Path) -> Seal | None:
@@ -98,7 +98,7 @@ class _Reader:
 
     def _note(self, error: EvidenceError) -> None:
         if not self._is_expected(error.code):
-            self.problems.append(Problem.of(error))
+            self.findings.append(Finding.of(error))
 
     def _is_expected(self, code: str) -> bool:
         """An attempt that was cut off may lack any file, which `evidence.partial` says already."""

@@ -1,4 +1,10 @@
-"""The contract between the supervisor and a way to drive one agent program."""
+"""The contract between Proctor's supervisor and a runtime, which drives one agent program.
+
+The order of calls for one attempt is `Runtime.check_options`, `Runtime.locate`, `Runtime.open_host`,
+`Host.open_session`; then for each turn `Session.turn`, `Session.interrupt` and `Session.settle`; and at the end
+`Session.read_history`, if the thread is persistent.
+Every line from or to the agent is recorded through a `Tap` before the runtime acts on it.
+"""
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, nullcontext
@@ -10,14 +16,14 @@ from typing import Any, Protocol
 import msgspec
 
 from proctor.clock import Clock
-from proctor.contain.intent import IntentBook
+from proctor.contain.intent import IntentLog
 from proctor.contain.ladder import Containment
 from proctor.event.model import Event
-from proctor.event.row import Dir, Row, Seen
+from proctor.event.row import Direction, Row, SupervisorRow
 from proctor.evidence.redact import TextStream
 from proctor.fact import Fact
-from proctor.ids import AttemptId, CallId, ProcessId, StrategyId, ThreadId
-from proctor.runtime.capability import Capability, Claims
+from proctor.ids import AttemptId, CallId, ProcessId, RuntimeId, ThreadId
+from proctor.runtime.capability import Capabilities, CapabilityProfile
 from proctor.runtime.credential import Account
 from proctor.runtime.failures import Failure
 from proctor.spec.model import Approvals, Contain, Login, Profile, Sandbox
@@ -25,93 +31,124 @@ from proctor.transport.channel import Channel
 
 
 class Executable(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """The program itself: which file, which bytes, which version, and how it was found.
-
-    `shims` are the links that lead from the path to the real file; `package` is what it was installed with, and
-    `package_version` that package's version, where it should be the program's own.
-    """
+    """The identity of an agent program: its file, its bytes, its version and how it was found."""
 
     path: str
+    """The path at which the program was found."""
     real_path: str
+    """The same path with all symbolic links resolved. This file is started."""
     sha256: str
+    """SHA-256 of the file at `real_path`, in hexadecimal."""
     size_bytes: int
+    """Size of the file at `real_path`."""
     source: str
+    """How the program was found: `env-override`, `bundled-package`, `agents-folder`, `system-path` or `workspace`."""
     version: str | None = None
+    """The version that the program or its package reports."""
     locked_sha256: str | None = None
+    """The SHA-256 that the RECORD of the installed wheel lists for the file."""
     shims: tuple[str, ...] = ()
+    """The symbolic links that lead from `path` to `real_path`."""
     package: str | None = None
+    """Name and version of the package that the program was installed with."""
     package_version: str | None = None
+    """Version of that package, if it must equal the version of the program."""
 
     @property
     def is_locked(self) -> bool | None:
-        """Whether it is the file its wheel's RECORD names; None where there is no record."""
+        """Whether the file has the digest in its wheel's RECORD. None if there is no record of it."""
         return None if self.locked_sha256 is None else self.locked_sha256 == self.sha256
 
 
 class Tap(Protocol):
-    """Where a connection puts what it hears and says, before anyone acts on it."""
+    """The recorder of one attempt or one host process. A runtime records through it first, and acts afterwards.
 
-    def stage(self, dir_: Dir, data: bytes, *, stream: TextStream | None = None) -> None:
-        """Hold one line until the next commit."""
+    No method raises: if a record cannot be written, the supervisor stops the attempt.
+    """
+
+    def stage(self, dir_: Direction, data: bytes, *, stream: TextStream | None = None) -> None:
+        """Queue one line, without its line end, until the next `commit`.
+
+        `stream` names the part of the line that is a piece of a streamed text, so that a secret that is split over
+        several pieces is masked.
+        """
 
     def commit(self) -> None:
-        """Write what is held, then interpret it."""
+        """Write all queued lines to the record, then derive events from them."""
 
-    def say(self, seen: Seen) -> None:
-        """Put on record what we saw or decided."""
+    def record(self, seen: SupervisorRow) -> None:
+        """Write one observation or decision of Proctor itself, after all queued lines."""
 
     def release(self, key_prefix: str) -> None:
-        """These text streams have ended: give out what redaction holds back of them."""
+        """Write the text that redaction still withholds of the streams whose key has this prefix: they have ended."""
 
 
 class Normalizer(Protocol):
-    """Recorded rows in, events out: pure, so that another process at another time gets the same."""
+    """Turns recorded rows into events.
 
-    def feed(self, row: Row) -> Iterable[Event]: ...
+    It must be pure (no file, clock, random number or socket): a later process must derive the same events from the
+    same rows.
+    """
+
+    def feed(self, row: Row) -> Iterable[Event]:
+        """Return the events of the next row. Must not raise: a frame that it does not know is `Unrecognized`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ModelAsk:
-    """Which model a session talks to. `key_variable` names the variable that holds the credential, if one does."""
+class ModelChoice:
+    """The model that a session uses, and how the agent authenticates to it."""
 
     provider: str
     name: str
     base_url: str | None = None
+    """None means the default address of the provider."""
     key_variable: str | None = None
+    """The environment variable that holds the credential. None if the agent does not get it from a variable."""
     login: Login = Login.NONE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HostAsk:
-    """What one runtime process needs to start; of a program that runs once a session, what all its sessions need.
+class HostRequest:
+    """The parameters of one host.
 
-    `user_home` is the user's own home of the agent's program: it holds the login that is inherited, and stands in for
-    `home` where the profile is the user's own.
+    A host is one agent process that carries many sessions, or, if each session has its own process, what those
+    processes share.
     """
 
     process: ProcessId
     executable: Executable | None
+    """What `Runtime.locate` returned."""
     home: Path
+    """The folder for the agent's settings and state. It may not exist yet."""
     tmp: Path
+    """The temporary folder of the host. It is never above `home`."""
     env: Mapping[str, str]
+    """The environment of every process of this host. The runtime adds its `reserved_variables`."""
     containment: Containment
-    intents: IntentBook
+    intents: IntentLog
+    """The log in which each process is noted before it is started, so that a later run can end it."""
     clock: Clock
-    model: ModelAsk
-    between: Callable[[Channel], Channel] | None = None  # what stands between the process and us, such as a fault
+    model: ModelChoice
+    wrap_channel: Callable[[Channel], Channel] | None = None
+    """Must be applied to the channel of each process, if it is set. Fault injection uses it."""
     profile: Profile = Profile.FRESH
     user_home: Path | None = None
+    """The user's own home of the agent program, if the flow uses it.
+
+    It holds an inherited login. With `Profile.MINE` it replaces `home`.
+    """
     options: Mapping[str, Any] = field(default_factory=dict)
+    """The flow's `options.<runtime id>`. `Runtime.check_options` has accepted them."""
 
     @property
     def program(self) -> Executable:
-        """For a runtime that has one."""
-        assert self.executable is not None, "a runtime that located a program was given none"
+        """The executable, for a runtime whose `locate` never returns None."""
+        assert self.executable is not None, "the runtime located no program"
         return self.executable
 
 
 class Decision(StrEnum):
-    """What whoever is asked can say."""
+    """The answers that a `Decide` callback may return."""
 
     ACCEPT = "accept"
     DENY = "deny"
@@ -119,172 +156,224 @@ class Decision(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """A question of the agent's, in our words. `request` is its id on record, `native` the whole of what it said."""
+    """An agent's request for approval, in terms that are the same for every runtime."""
 
     request: str
+    """The id of the request, as it is recorded."""
     about: str
+    """The kind of action, such as `command` or `patch`."""
     command: str | None = None
     cwd: str | None = None
     paths: tuple[str, ...] = ()
+    """The files that the action would change, as far as the agent names them."""
     reason: str | None = None
+    """The agent's explanation."""
     call: CallId | None = None
+    """The tool call that waits for the answer."""
     native: Mapping[str, Any] = field(default_factory=dict)
+    """The parameters of the request, as the agent sent them."""
 
 
 Decide = Callable[[Question], Awaitable[Decision]]
-"""Asked for each question where the policy is `ask`. It may take its time: the agent's clocks stand meanwhile."""
+"""Answers a question under `approvals: ask`. The stall, turn and attempt clocks are paused while it runs."""
 
 CallTool = Callable[[Any], Awaitable[str]]
-"""Runs a tool that we offer, with the arguments the agent gave. What it raises is told to the agent as a failure."""
+"""Runs a caller's tool with the agent's arguments. If it raises, the agent receives the error as the tool's failure."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tool:
-    """A tool of ours that the agent may call. `schema` is the JSON schema of its arguments."""
+    """A tool that the caller of Proctor offers to the agent."""
 
     name: str
     description: str
     schema: Mapping[str, Any]
+    """JSON Schema of the arguments."""
     call: CallTool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SessionAsk:
-    """What one attempt wants of a runtime process.
-
-    `resume` continues a thread that was persistent, `fork` begins another one with its history; at most one of them.
-    An agent without a sandbox of its own is fenced in, unless `contain` says otherwise, and then does not see `hidden`.
-    """
+class SessionRequest:
+    """The parameters of one session. A session belongs to one attempt and one thread of the agent."""
 
     attempt: AttemptId
     workspace: Path
+    """The agent's working directory."""
     tmp: Path
+    """The session's temporary folder, which the agent's commands may write to."""
     sandbox: Sandbox
     approvals: Approvals
-    model: ModelAsk
+    model: ModelChoice
     profile: Profile = Profile.FRESH
     options: Mapping[str, Any] = field(default_factory=dict)
+    """The flow's `options.<runtime id>`."""
     decide: Decide | None = None
+    """Answers questions under `approvals: ask`. Without it they are denied."""
     decide_deadline_s: float = 120.0
+    """A question that `decide` has not answered by then is denied."""
     tools: tuple[Tool, ...] = ()
     tool_deadline_s: float = 120.0
-    thinking: Callable[[], AbstractContextManager[None]] = nullcontext  # entered while one of these is waited for
+    """A tool call that has not returned by then fails."""
+    pause_clocks: Callable[[], AbstractContextManager[None]] = nullcontext
+    """Must be entered while `decide` or a tool is awaited: the attempt's clocks are paused inside it."""
     is_persistent: bool = False
+    """Whether the agent must keep the thread, so that a later session can resume it."""
     resume: ThreadId | None = None
+    """A persistent thread to continue. At most one of `resume` and `fork` is set."""
     fork: ThreadId | None = None
+    """A persistent thread whose history a new thread begins with."""
     contain: Contain = Contain.FENCED
+    """Whether an agent that has no sandbox itself is started inside Proctor's fences."""
     hidden: tuple[Path, ...] = ()
+    """Paths that the fences hide from the agent."""
 
 
 class Session(Protocol):
-    """Owns one thread of one agent. What its runtime does not claim is never asked of it."""
+    """One thread of one agent.
+
+    The supervisor never calls a method for which the runtime does not declare the capability. All methods except
+    `turn` and `compact` return within a bounded time.
+    """
 
     @property
-    def session_id(self) -> str: ...
+    def session_id(self) -> str:
+        """An id for reports. It contains the attempt's id."""
 
     @property
     def thread(self) -> ThreadId | None:
-        """None until the agent has named it, which some do with their first turn."""
+        """The agent's name for the thread. None until the agent has reported it, in some cases in the first turn."""
 
     @property
     def facts(self) -> Mapping[str, Fact]:
-        """What is known of it by now beside what stands in its frames; read once, when its last turn is over."""
+        """Facts that the recorded frames do not contain. Read once, after the last turn and before the session ends."""
 
     @property
     def is_alive(self) -> bool:
-        """Whether another turn can be asked of it."""
+        """Whether another turn can be started."""
 
     @property
     def last_heard_s(self) -> float:
-        """Steady time of the agent's last frame for this thread; now, while it waits for an answer of ours."""
+        """Steady time of the agent's last output for this thread. The current time while Proctor owes it an answer."""
 
     async def turn(self, prompt: str, *, output_schema: Mapping[str, Any] | None = None) -> None:
-        """Ask, and wait until the agent ends the turn. HangupError when it goes away instead."""
+        """Send a prompt, and return when the agent has ended the turn, successfully or not.
+
+        Raises HangupError if the agent goes away first, DeadlineError if it does not take the prompt in time, and
+        RefusedError if it refuses the prompt or a turn is running. May be cancelled at any time.
+        """
 
     async def steer(self, text: str) -> None:
-        """Say something into the running turn. RefusedError where none runs or the agent cannot."""
+        """Add text to the running turn. Raises RefusedError if no turn runs or the agent does not take it."""
 
     async def compact(self) -> None:
-        """Have the agent shorten its history, and wait until it has."""
+        """Have the agent shorten its history, and return when it has. Raises the same errors as `turn`."""
 
     async def interrupt(self) -> None:
-        """Ask the agent to end the running turn; bounded, and no error where none runs."""
+        """Ask the agent to end the running turn, and wait a bounded time for its end. Does nothing if no turn runs.
+
+        Called when a clock fires or the attempt is cancelled, and after every turn.
+        """
 
     async def settle(self) -> None:
-        """End what the turn left running; bounded. Called after every turn, however it ended."""
+        """End the commands that the turn left running. Called after every turn, however it ended."""
 
     async def read_history(self) -> None:
-        """Put on record what the agent itself keeps of the thread, read anew. RefusedError where it keeps nothing."""
+        """Read what the agent has stored of the thread, and record it. Raises RefusedError if it stored nothing."""
 
 
 class Host(Protocol):
-    """One running agent process, which carries sessions; or none yet, where each session has its own."""
+    """One running agent process that carries sessions, or the shared part of sessions that each start a process."""
 
     @property
     def is_alive(self) -> bool:
-        """Whether another session may be opened on it: it runs, and it answers."""
+        """Whether another session may be opened: the process runs and answers."""
 
     @property
-    def facts(self) -> Mapping[str, Fact]: ...
+    def facts(self) -> Mapping[str, Fact]:
+        """What is known of the program: `identity`, `version`, `capability`, `transport`, `containment` and others."""
 
     @property
     def frames_in(self) -> int:
-        """Lines read from the agent for all its sessions, counted apart from any recording."""
+        """Lines read from the agent for all sessions. Must be counted independently of any tap."""
 
-    def open_session(self, ask: SessionAsk, tap: Tap) -> AbstractAsyncContextManager[Session]: ...
+    def open_session(self, request: SessionRequest, tap: Tap) -> AbstractAsyncContextManager[Session]:
+        """Open a session, and end its turn and give its thread back on exit, even if it is cancelled.
+
+        Entering raises RefusedError if the agent refuses, and HangupError or DeadlineError if it goes away or does not
+        answer. Record all frames of the session through `tap`.
+        """
 
 
 class Runtime(Protocol):
-    """A way to drive one agent program; its id is a strategy."""
+    """One way to drive one agent program. An entry point in the group `proctor.runtimes` names such an object.
+
+    Only `locate`, `open_host` and the sessions may touch the machine. A runtime may also have an attribute `samples`
+    (`proctor.runtime.samples.Samples`) for the conformance suite.
+    """
 
     @property
-    def id(self) -> StrategyId: ...
+    def id(self) -> RuntimeId:
+        """The name of the entry point, and the name that a flow's `runtime` uses."""
 
     @property
-    def claims(self) -> Claims: ...
+    def capabilities(self) -> Capabilities:
+        """What the runtime declares that it can do. The conformance suite proves it."""
 
     @property
-    def capability(self) -> Capability:
-        """The profile that its claims come to."""
+    def profile(self) -> CapabilityProfile:
+        """The highest profile whose capabilities it declares."""
 
     @property
     def serves(self) -> Mapping[str, tuple[str, ...]] | None:
-        """Patterns of model names by provider, as it claims them; None where it takes whatever it is given."""
+        """Patterns (fnmatch) of the model names that it declares, by provider. None means that it takes any model."""
 
     @property
     def transports(self) -> tuple[str, ...]:
-        """The ways to talk to it. The first is meant where a flow's option `transport` names none."""
+        """The values of the option `transport`. The first is the default."""
 
     @property
     def words(self) -> frozenset[str]:
-        """What its frames are made of. No secret may be a part of one: masked, it would change what a frame means."""
+        """The method names, field names and constants in the agent's frames.
+
+        Masking a part of such a word would change what a frame means. So a value that is part of one is not taken for
+        a secret, and is refused where a spec declares it as one.
+        """
 
     @property
     def private(self) -> frozenset[tuple[str, ...]]:
-        """The paths in its frames to account data, which is masked whatever it is."""
+        """Paths to account data in the agent's frames. The values there are always masked."""
 
     @property
     def failures(self) -> tuple[Failure, ...]:
-        """How its agent tells of what goes wrong: its rows of the failure table."""
+        """How the agent reports errors: the runtime's rows of the failure table, in order of precedence."""
 
     @property
     def option_names(self) -> frozenset[str]:
-        """What a flow may say under `options.<id>`."""
+        """The keys that a flow may set under `options.<id>`."""
 
     @property
     def account(self) -> Account | None:
-        """The login that its user may have to the program; None where there is no such thing."""
+        """Where the program keeps its user's login. None if it has no login."""
 
     @property
     def reserved_variables(self) -> frozenset[str]:
-        """Variables this runtime sets itself, which a flow's `env` may therefore not."""
+        """Environment variables that the runtime sets itself. A flow that sets one of them is refused."""
 
     def check_options(self, options: Mapping[str, Any]) -> None:
-        """InputError where a flow asks by them for what there is not; their names are known already."""
+        """Raise InputError if an option has a value that the runtime cannot use. All keys are in `option_names`."""
 
     def locate(self, options: Mapping[str, Any]) -> Executable | None:
-        """The program to run, None where there is none. MachineError where it is missing or too old."""
+        """Find the program. Return None if the runtime has none.
 
-    def normalizer(self) -> Normalizer: ...
+        Raises MachineError if the program is missing or too old. Commands that list programs pass no options.
+        """
 
-    def open_host(self, ask: HostAsk, tap: Tap) -> AbstractAsyncContextManager[Host]: ...
+    def normalizer(self) -> Normalizer:
+        """Return a new normalizer for one attempt."""
+
+    def open_host(self, request: HostRequest, tap: Tap) -> AbstractAsyncContextManager[Host]:
+        """Start a host, and end all of its processes on exit, even if it is cancelled.
+
+        Entering raises MachineError if the program cannot be used, and PeerError if it does not answer as expected.
+        Record frames that belong to no session through `tap`.
+        """

@@ -1,30 +1,40 @@
-"""What a runtime can be asked to do: claims, the profiles they come to, and the refusal of what is not claimed."""
+"""The capabilities that a runtime declares, the profiles that summarize them, and the check for one of them."""
 
 from enum import StrEnum
 
 import msgspec
 
 from proctor.errors import RefusedError
-from proctor.ids import StrategyId
+from proctor.ids import RuntimeId
 
 
-class Claims(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What a runtime says it can do. A claim is not a proof."""
+class Capabilities(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What a runtime declares that it can do. Only the conformance suite proves it."""
 
     thread_start: bool = False
+    """Start a new thread."""
     thread_resume: bool = False
+    """Resume or fork a persistent thread."""
     turn_steer: bool = False
+    """Accept text while a turn runs."""
     interrupt: bool = False
+    """End a running turn on request."""
     event_stream: bool = False
+    """Report what happens while it happens."""
     parallel_sessions: bool = False
+    """Carry several sessions on one host at the same time."""
     approvals: bool = False
+    """Ask before an action, and wait for the answer."""
     dynamic_tools: bool = False
+    """Call tools that the caller offers."""
     compaction: bool = False
+    """Shorten the history of a thread on request."""
     structured_output: bool = False
+    """Answer a turn with JSON that conforms to a schema."""
 
 
-class Capability(StrEnum):
-    """A name for what can be expected of a runtime. It says no more than the claims it stands for."""
+class CapabilityProfile(StrEnum):
+    """A name for a set of declared capabilities."""
 
     REPLAY_ONLY = "replay-only"
     HEADLESS_LIMITED = "headless-limited"
@@ -32,30 +42,31 @@ class Capability(StrEnum):
     FULL_APP_SERVER = "full-app-server"
 
 
-LEAST: dict[Capability, frozenset[str]] = {
-    Capability.REPLAY_ONLY: frozenset({"event_stream"}),
-    Capability.HEADLESS_LIMITED: frozenset({"thread_start", "event_stream"}),
-    Capability.INTERACTIVE_APPROVALS: frozenset({"thread_start", "event_stream", "interrupt", "approvals"}),
-    Capability.FULL_APP_SERVER: frozenset(Claims.__struct_fields__),
+LEAST: dict[CapabilityProfile, frozenset[str]] = {
+    CapabilityProfile.REPLAY_ONLY: frozenset({"event_stream"}),
+    CapabilityProfile.HEADLESS_LIMITED: frozenset({"thread_start", "event_stream"}),
+    CapabilityProfile.INTERACTIVE_APPROVALS: frozenset({"thread_start", "event_stream", "interrupt", "approvals"}),
+    CapabilityProfile.FULL_APP_SERVER: frozenset(Capabilities.__struct_fields__),
 }
-"""What a runtime of each profile claims at least."""
+"""The capabilities that a runtime of each profile declares at least."""
 
 WORDS: dict[str, str] = {
     "thread_start": "start a thread",
     "thread_resume": "resume or fork a thread",
-    "turn_steer": "be spoken to while a turn runs",
-    "interrupt": "be interrupted",
-    "event_stream": "tell what happens while it happens",
+    "turn_steer": "take input while a turn runs",
+    "interrupt": "interrupt a turn",
+    "event_stream": "report events while they happen",
     "parallel_sessions": "carry several sessions at once",
     "approvals": "ask before it acts",
-    "dynamic_tools": "call tools of yours",
+    "dynamic_tools": "call the caller's tools",
     "compaction": "shorten its history",
-    "structured_output": "answer by a schema",
+    "structured_output": "answer according to a schema",
 }
+"""What each capability means, to follow "cannot" in a message."""
 
 
-def demand(claims: Claims, capability: str, *, strategy: StrategyId) -> None:
-    """RefusedError, before anything is sent, where the runtime does not claim it."""
-    if not getattr(claims, capability):
-        what = f"{strategy} cannot {WORDS[capability]} ({capability} is not among its claims)"
+def require_capability(capabilities: Capabilities, capability: str, *, runtime_id: RuntimeId) -> None:
+    """Raise RefusedError if the runtime does not declare the capability."""
+    if not getattr(capabilities, capability):
+        what = f"{runtime_id} cannot {WORDS[capability]} ({capability} is not among its capabilities)"
         raise RefusedError("runtime.capability", what)

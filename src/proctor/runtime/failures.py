@@ -1,4 +1,4 @@
-"""The failure table: what is seen when something goes wrong, and the code it comes to. Each runtime adds its rows."""
+"""The failure table: how each kind of failure shows itself, and its error code. Each runtime adds rows."""
 
 import re
 from collections.abc import Iterable
@@ -7,34 +7,39 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """One way to fail. `fault` is what happened; the rest is how the agent tells of it, as patterns.
+    """One kind of failure and how an agent reports it.
 
-    `final` is the class of the error that ends a turn, `retrying` that of the errors reported while it still tries; no
-    such error fits where that is None. `says` is found in the text of either, whatever it is where that is None. A row
-    without `final` and `retrying` speaks of what the supervisor sees itself. `is_seen` is False where no real agent was
-    brought to do it, so that the tests put it into what a real one says.
+    A row without `final` and `retrying` describes what the supervisor observes itself.
     """
 
     id: str
-    fault: str
+    """Unique within its table."""
+    cause: str
+    """What happened, as a sentence for the reference page."""
     code: str
+    """The error code of an attempt that ends this way."""
     final: str | None = None
+    """Pattern for the whole class of the error that ends a turn. None matches no such error."""
     retrying: str | None = None
+    """Pattern for the whole class of an error reported while the agent retries. None matches no such error."""
     says: str | None = None
+    """Pattern to find in the text of the error. None matches any text."""
     is_seen: bool = True
+    """False if no real agent could be made to report it. The tests then inject it into a real agent's output."""
 
     def fits(self, error_class: str | None, text: str, *, will_retry: bool) -> bool:
-        """
-        >>> row = Failure(id="cut", fault="", code="", final="other", retrying="lost", says="closed early")
+        """Return whether the row describes an error.
+
+        >>> row = Failure(id="cut", cause="", code="", final="other", retrying="lost", says="closed early")
         >>> row.fits("other", "the stream closed early", will_retry=False)
         True
         >>> row.fits("other", "the stream closed early", will_retry=True), row.fits("other", "", will_retry=False)
         (False, False)
         """
-        wanted = self.retrying if will_retry else self.final
+        class_pattern = self.retrying if will_retry else self.final
         return (
-            wanted is not None
-            and re.fullmatch(wanted, error_class or "") is not None
+            class_pattern is not None
+            and re.fullmatch(class_pattern, error_class or "") is not None
             and (self.says is None or re.search(self.says, text) is not None)
         )
 
@@ -42,25 +47,42 @@ class Failure:
 def diagnose(
     table: Iterable[Failure], error_class: str | None, text: str, *, will_retry: bool = False
 ) -> Failure | None:
-    """The first row that fits an error."""
+    """Return the first row that fits an error, or None."""
     return next((row for row in table if row.fits(error_class, text, will_retry=will_retry)), None)
 
 
 EVERYWHERE = (
-    Failure(id="killed", fault="the agent's process is killed (SIGKILL)", code="peer.killed"),
+    Failure(id="killed", cause="The agent process is killed (SIGKILL).", code="peer.killed"),
     Failure(
-        id="ended", fault="the agent's process ends in the middle of a turn, by itself or asked to", code="peer.hangup"
+        id="ended",
+        cause="The agent process exits in the middle of a turn, by itself or because it was asked to.",
+        code="peer.hangup",
     ),
-    Failure(id="silent", fault="the agent falls silent, and the stall clock fires", code="limit.stall"),
-    Failure(id="long-turn", fault="the turn's clock fires while the agent works", code="limit.turn"),
-    Failure(id="long-attempt", fault="the attempt's clock fires", code="limit.attempt"),
-    Failure(id="refused", fault="the agent will not open a session", code="peer.refused"),
-    Failure(id="busy", fault="the agent keeps saying that it is overloaded", code="peer.overloaded", is_seen=False),
-    Failure(id="no-protocol", fault="a reply of the agent's is not of its protocol", code="peer.wire", is_seen=False),
+    Failure(id="silent", cause="The agent produces no output until the stall clock fires.", code="limit.stall"),
+    Failure(id="long-turn", cause="The turn clock fires while the agent works.", code="limit.turn"),
+    Failure(id="long-attempt", cause="The attempt clock fires.", code="limit.attempt"),
+    Failure(id="refused", cause="The agent refuses to open a session.", code="peer.refused"),
     Failure(
-        id="too-old", fault="the agent says that it is an older version", code="machine.binary-too-old", is_seen=False
+        id="busy",
+        cause="The agent repeatedly refuses a request because it is overloaded.",
+        code="peer.overloaded",
+        is_seen=False,
     ),
-    Failure(id="cancelled", fault="somebody asks Proctor to stop", code="run.cancelled"),
+    Failure(
+        id="no-protocol",
+        cause="A reply from the agent does not conform to its protocol.",
+        code="peer.wire",
+        is_seen=False,
+    ),
+    Failure(
+        id="too-old",
+        cause="The agent reports a version older than the minimum.",
+        code="machine.binary-too-old",
+        is_seen=False,
+    ),
+    Failure(id="cancelled", cause="The user stops Proctor.", code="run.cancelled"),
 )
-"""What the supervisor sees by itself, whatever the agent. A clock that fires while the agent still struggles with an
-error that has a code gives that code."""
+"""Failures that the supervisor observes itself, for every agent.
+
+If a clock fires while the agent retries after an error that has a code, the attempt gets the code of that error.
+"""

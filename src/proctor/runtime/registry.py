@@ -1,4 +1,4 @@
-"""Runtimes by strategy id, found by entry point and imported when used; a plugin only where the config names it."""
+"""The runtimes of all installed packages, found by entry point. A plugin is imported only if the config names it."""
 
 import sys
 from collections.abc import Mapping
@@ -11,10 +11,10 @@ from typing import Any
 from proctor.config.load import load_config
 from proctor.config.model import Config
 from proctor.errors import InputError, MachineError
-from proctor.ids import StrategyId
+from proctor.ids import RuntimeId
 from proctor.runtime.base import Runtime
-from proctor.runtime.capability import Claims
-from proctor.spec.near import nearest
+from proctor.runtime.capability import Capabilities
+from proctor.spec.suggest import nearest
 
 GROUP = "proctor.runtimes"
 OURS = "proctor"
@@ -22,10 +22,11 @@ OURS = "proctor"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offer:
-    """A strategy as packages tell of it, before anything of theirs is imported. Two may offer the same id."""
+    """The entry points for one runtime id. Nothing is imported yet."""
 
-    id: StrategyId
+    id: RuntimeId
     points: tuple[EntryPoint, ...]
+    """More than one if several packages offer the same id."""
 
     @property
     def distributions(self) -> tuple[str, ...]:
@@ -36,81 +37,84 @@ class Offer:
         return OURS in self.distributions
 
 
-def offers() -> Mapping[StrategyId, Offer]:
-    """Every strategy that an installed package offers, by id."""
+def offers() -> Mapping[RuntimeId, Offer]:
+    """Return every runtime that an installed package offers, by id."""
     return _offers(tuple(sys.path))
 
 
 @cache
-def _offers(_path: tuple[str, ...]) -> Mapping[StrategyId, Offer]:
-    """Looked for once, unless there are other places to look at."""
-    found: dict[str, list[EntryPoint]] = {}
+def _offers(_path: tuple[str, ...]) -> Mapping[RuntimeId, Offer]:
+    """Read the entry points once for each value of `sys.path`."""
+    points: dict[str, list[EntryPoint]] = {}
     for point in entry_points(group=GROUP):
-        found.setdefault(point.name, []).append(point)
-    return {StrategyId(name): Offer(id=StrategyId(name), points=tuple(found[name])) for name in sorted(found)}
+        points.setdefault(point.name, []).append(point)
+    return {RuntimeId(name): Offer(id=RuntimeId(name), points=tuple(points[name])) for name in sorted(points)}
 
 
-def built_in_ids() -> list[StrategyId]:
+def built_in_ids() -> list[RuntimeId]:
     return [offer.id for offer in offers().values() if offer.is_built_in]
 
 
-def strategy_ids(config: Config | None = None) -> list[StrategyId]:
-    """Those that may be loaded: our own, and the plugins that the config names, else that of the current folder."""
-    config = load_config(Path.cwd()) if config is None else config
-    return [offer.id for offer in offers().values() if offer.is_built_in or config.names(offer.id)]
+def runtime_ids(config: Config | None = None) -> list[RuntimeId]:
+    """Return the ids that may be loaded: the built-in runtimes, and the plugins that the config names.
 
-
-def runtime_by_id(strategy: StrategyId, config: Config | None = None) -> Runtime:
-    """The runtime of that id. Without a config that of the current folder decides about plugins.
-
-    InputError where there is none, with the nearest id, or where nobody invited it; MachineError where two packages
-    offer it, or what one offers is no runtime.
+    Without `config`, the config of the current folder is used.
     """
-    offer = offers().get(strategy)
+    config = load_config(Path.cwd()) if config is None else config
+    return [offer.id for offer in offers().values() if offer.is_built_in or config.allows_plugin(offer.id)]
+
+
+def runtime_by_id(runtime_id: RuntimeId, config: Config | None = None) -> Runtime:
+    """Import and return a runtime. Without `config`, the config of the current folder is used.
+
+    Raises InputError if no package offers the id, or if it is a plugin that the config does not name. Raises
+    MachineError if two packages offer it, or if the entry point is not a runtime.
+    """
+    offer = offers().get(runtime_id)
     if offer is None:
-        near = nearest(strategy, offers())
+        near = nearest(runtime_id, offers())
         raise InputError(
             "spec.unknown-runtime",
-            f"no runtime is called {strategy!r}; there are: {', '.join(offers())}",
+            f"unknown runtime {runtime_id!r}; the installed runtimes are: {', '.join(offers())}",
             suggestion=f"Did you mean `{near}`?" if near else None,
         )
     if len(offer.points) > 1:
         both = " and ".join(offer.distributions)
-        raise MachineError("runtime.ambiguous", f"{strategy} is offered by {both}; uninstall one of them")
+        raise MachineError("runtime.ambiguous", f"{runtime_id} is offered by {both}; uninstall one of them")
     if not offer.is_built_in:
         config = load_config(Path.cwd()) if config is None else config
-        if not config.names(strategy):
-            what = f"{strategy} is a plugin from {offer.distributions[0]}, and no config names it"
-            raise InputError("runtime.uninvited", what, suggestion=config.invitation(strategy))
-    return _loaded(offer)
+        if not config.allows_plugin(runtime_id):
+            what = f"{runtime_id} is a plugin from {offer.distributions[0]} that no config names"
+            raise InputError("runtime.uninvited", what, suggestion=config.plugin_hint(runtime_id))
+    return _load(offer)
 
 
-def _loaded(offer: Offer) -> Runtime:
+def _load(offer: Offer) -> Runtime:
     [point] = offer.points
-    found: Any = None
+    loaded: Any = None
     try:
-        found = point.load()
-        fault = _fault(found, offer.id)
+        loaded = point.load()
+        problem = _find_problem(loaded, offer.id)
     except (Exception, SystemExit) as error:  # a plugin may do anything
-        fault = f"{type(error).__name__}: {error}"
-    if fault is not None:
-        raise MachineError("runtime.broken", f"{offer.id} ({point.value}, from {offer.distributions[0]}): {fault}")
-    runtime: Runtime = found
+        problem = f"{type(error).__name__}: {error}"
+    if problem is not None:
+        raise MachineError("runtime.broken", f"{offer.id} ({point.value}, from {offer.distributions[0]}): {problem}")
+    runtime: Runtime = loaded
     return runtime
 
 
-def _fault(found: Any, strategy: StrategyId) -> str | None:
-    """Why an object is no runtime, as far as can be told without running it."""
+def _find_problem(loaded: Any, runtime_id: RuntimeId) -> str | None:
+    """Return why an object does not satisfy `Runtime`, without calling any of its methods."""
     for name, member in vars(Runtime).items():
         if name.startswith("_"):
             continue
-        if not hasattr(found, name):
+        if not hasattr(loaded, name):
             return f"it has no `{name}`"
-        if callable(member) and not callable(getattr(found, name)):
-            return f"its `{name}` cannot be called"
-    if found.id != strategy:
-        return f"it calls itself {found.id!r}"
-    return None if isinstance(found.claims, Claims) else "its `claims` are no Claims"
+        if callable(member) and not callable(getattr(loaded, name)):
+            return f"its `{name}` is not callable"
+    if loaded.id != runtime_id:
+        return f"its `id` is {loaded.id!r}"
+    return None if isinstance(loaded.capabilities, Capabilities) else "its `capabilities` is not a Capabilities struct"
 
 
 def _distribution(point: EntryPoint) -> str:

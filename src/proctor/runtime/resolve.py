@@ -1,4 +1,4 @@
-"""From a chain of strategies to a runtime that really starts; every refusal on the way is kept."""
+"""Resolve a flow's runtime chain to candidates that may be started, and record why each other one was refused."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -6,69 +6,73 @@ from fnmatch import fnmatchcase
 
 from proctor.config.model import Config
 from proctor.errors import Exit, InputError, MachineError, ProctorError
-from proctor.evidence.health import LaneHealth, LaneKey
+from proctor.evidence.health import ProgramHealth, ProgramKey
 from proctor.fact import UNKNOWN, Authority, Fact
-from proctor.ids import StrategyId
+from proctor.ids import RuntimeId
 from proctor.plan.model import ResolvedFlow, ResolvedModel
 from proctor.runtime.base import Executable, Runtime
 from proctor.runtime.capability import WORDS
-from proctor.runtime.lane import DEFAULT_LANE, Lane, Member, lane_of, spell_out
-from proctor.runtime.registry import runtime_by_id, strategy_ids
+from proctor.runtime.registry import runtime_by_id, runtime_ids
+from proctor.runtime.rollout import DEFAULT_RUNTIME, ChainMember, Rollout, rollout_of, spell_out
 from proctor.spec.model import AUTO, Approvals, Isolation, Persistence
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Refused:
-    """A strategy that was passed over, and why."""
+class RefusedRuntime:
+    """A runtime of the chain that is not used, with the reason."""
 
-    strategy: StrategyId
+    runtime_id: RuntimeId
     error: ProctorError
 
     @property
     def todo(self) -> str:
+        """What the user can do about it."""
         return self.error.suggestion or self.error.meaning.todo
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """A strategy that may be tried: its lane, its runtime, and the program that would run, if it has one."""
+    """A runtime of the chain that may be started."""
 
-    lane: Lane
+    rollout: Rollout
     runtime: Runtime
     executable: Executable | None
-    health: LaneHealth | None = None
+    """The program that would run. None if the runtime has none."""
+    health: ProgramHealth | None = None
+    """Counts of its starts and crashes. None if none are recorded."""
     is_degraded: bool = False
+    """Whether its last starts failed."""
 
     @property
-    def strategy(self) -> StrategyId:
-        return self.lane.strategy
+    def runtime_id(self) -> RuntimeId:
+        return self.rollout.runtime_id
 
     @property
-    def key(self) -> LaneKey:
-        """Whom its health is counted for."""
-        return LaneKey(self.strategy, "" if self.executable is None else self.executable.sha256)
+    def key(self) -> ProgramKey:
+        """The key of its health counts."""
+        return ProgramKey(self.runtime_id, "" if self.executable is None else self.executable.sha256)
 
     def facts(self) -> dict[str, Fact]:
-        """State, flag, program, health and rollout, each by itself. The credential is a fact of the flow's own."""
-        enabled = self.lane.is_enabled
+        """Return state, flag, program, health and rollout as separate facts."""
+        enabled = self.rollout.is_enabled
         return {
-            "laneState": Fact(
+            "runtimeState": Fact(
                 value="degraded" if self.is_degraded else "ready",
                 authority=Authority.INFERRED,
-                source="its last starts, when the run began",
+                source="the runtime's last starts before the run",
             ),
-            "laneFlag": Fact(value=enabled.value, authority=Authority.DECLARED, source=enabled.source),
-            "laneBinary": Fact(
+            "runtimeFlag": Fact(value=enabled.value, authority=Authority.DECLARED, source=enabled.source),
+            "runtimeBinary": Fact(
                 value=None if self.executable is None else self.executable.sha256,
                 authority=Authority.OBSERVED,
-                source="sha256 of the program that was found",
+                source="sha256 of the program file",
             ),
-            "laneHealth": UNKNOWN if self.health is None else _health_fact(self.health),
-            "rollout": self.lane.rollout_fact(),
+            "runtimeHealth": UNKNOWN if self.health is None else _health_fact(self.health),
+            "rollout": self.rollout.fact(),
         }
 
 
-def _health_fact(health: LaneHealth) -> Fact:
+def _health_fact(health: ProgramHealth) -> Fact:
     return Fact(
         value={
             "starts": health.starts,
@@ -77,15 +81,15 @@ def _health_fact(health: LaneHealth) -> Fact:
             "lastCode": health.last_code,
         },
         authority=Authority.OBSERVED,
-        source="health.db, when the run began",
+        source="health.db at the start of the run",
     )
 
 
-Link = Candidate | Refused
+Link = Candidate | RefusedRuntime
 
 
-class Chain:
-    """A flow's strategies in order, each a candidate or refused. The first candidate is the one in use."""
+class RuntimeChain:
+    """A flow's runtimes in order, each a candidate or refused. The first candidate is in use."""
 
     def __init__(self, links: Sequence[Link]) -> None:
         self._links = list(links)
@@ -96,7 +100,7 @@ class Chain:
 
     @property
     def has_more(self) -> bool:
-        """Whether there is another one to fall to."""
+        """Whether another candidate follows the one in use."""
         return len(self._candidates) > 1
 
     @property
@@ -104,149 +108,155 @@ class Chain:
         return [link for link in self._links if isinstance(link, Candidate)]
 
     def refuse(self, error: ProctorError) -> None:
-        """The one in use is of no use: the next one is in use now."""
-        at = self._links.index(self.current)
-        self._links[at] = Refused(strategy=self.current.strategy, error=error)
+        """Refuse the candidate in use, so that the next one is used."""
+        index = self._links.index(self.current)
+        self._links[index] = RefusedRuntime(runtime_id=self.current.runtime_id, error=error)
 
     @property
-    def passed(self) -> list[Refused]:
-        """Who was passed over on the way to the one in use."""
+    def passed(self) -> list[RefusedRuntime]:
+        """The refused runtimes before the one in use."""
         before = self._links[: self._links.index(self.current)]
-        return [link for link in before if isinstance(link, Refused)]
+        return [link for link in before if isinstance(link, RefusedRuntime)]
 
     def fact(self) -> Fact:
-        """Who was chosen, and who was passed over, with the reason."""
+        """Return which runtime was chosen, and which were refused and why."""
         return Fact(
-            value={"chosen": self.current.strategy, "refused": [_told(each) for each in self.passed]},
+            value={"chosen": self.current.runtime_id, "refused": [_to_json(each) for each in self.passed]},
             authority=Authority.OBSERVED,
-            source="each of the flow's chain, in order",
+            source="the flow's runtime chain, in order",
         )
 
 
-def _told(link: Refused) -> dict[str, str]:
-    return {"strategy": link.strategy, "code": link.error.code, "what": link.error.what, "todo": link.todo}
+def _to_json(link: RefusedRuntime) -> dict[str, str]:
+    return {"runtime": link.runtime_id, "code": link.error.code, "what": link.error.what, "todo": link.todo}
 
 
-def _nothing(_: Runtime) -> None:
-    """There is nothing else to be said against anybody."""
+def _accept_any(_: Runtime) -> None:
+    """Accept every runtime."""
 
 
-def links(flow: ResolvedFlow, *, config: Config, check: Callable[[Runtime], None] = _nothing) -> Iterator[Link]:
-    """Each of the flow's chain, as far as it can be judged before a credential is looked for.
+def links(flow: ResolvedFlow, *, config: Config, check: Callable[[Runtime], None] = _accept_any) -> Iterator[Link]:
+    """Yield each runtime of the flow's chain as a candidate or as refused. Credentials are not checked yet.
 
-    `check` is asked about each that is let in, before its program is looked for: what it raises is no refusal.
+    `check` is called for each admitted runtime, before its program is located. What it raises is not a refusal: it
+    ends the iteration.
     """
-    lanes = [lane_of(strategy, config) for strategy in strategy_ids(config)]
+    rollouts = [rollout_of(runtime_id, config) for runtime_id in runtime_ids(config)]
     chain = spell_out(
         flow.runtime,
-        lanes=lanes,
-        claims=lambda strategy: _claims(strategy, flow.model, config),
-        default_lane=config.default_lane(otherwise=DEFAULT_LANE).value,
+        rollouts=rollouts,
+        declares_model=lambda runtime_id: _declares_model(runtime_id, flow.model, config),
+        default_runtime=config.default_runtime(default=DEFAULT_RUNTIME).value,
     )
     for member in chain:
         try:
-            runtime = _let_in(member, flow, config, lanes=lanes)
+            runtime = _admit(member, flow, config, rollouts=rollouts)
         except ProctorError as error:
-            yield Refused(strategy=member.strategy, error=error)
+            yield RefusedRuntime(runtime_id=member.runtime_id, error=error)
         else:
             check(runtime)
-            yield _with_program(runtime, flow, config)
+            yield _locate_program(runtime, flow, config)
 
 
-def _let_in(member: Member, flow: ResolvedFlow, config: Config, *, lanes: Sequence[Lane]) -> Runtime:
-    strategy = member.strategy
-    if strategy == AUTO:
-        shut = [f"{lane.strategy} is {lane.standing}" for lane in lanes if not lane.is_open_to_auto]
-        what = f"no default lane is there for {_spelled(flow.model)}: {', '.join(shut)}"
-        raise InputError("runtime.no-lane", what)
-    runtime = runtime_by_id(strategy, config)
-    lane_of(strategy, config).admit()
-    if not member.is_unclaimed and not serves(runtime, flow.model):
-        raise InputError("runtime.not-served", f"{strategy} does not serve {_spelled(flow.model)}")
-    for claim, why in needs(flow).items():
-        if not getattr(runtime.claims, claim):
-            what = f"{strategy} cannot {WORDS[claim]}, which {why} needs"
-            suggestion = "Write `isolation: process`." if claim == "parallel_sessions" else None
+def _admit(member: ChainMember, flow: ResolvedFlow, config: Config, *, rollouts: Sequence[Rollout]) -> Runtime:
+    runtime_id = member.runtime_id
+    if runtime_id == AUTO:
+        others = [
+            f"{rollout.runtime_id} is {rollout.description}" for rollout in rollouts if not rollout.is_open_to_auto
+        ]
+        what = f"no default runtime is available for {_format_model(flow.model)}: {', '.join(others)}"
+        raise InputError("runtime.no-default", what)
+    runtime = runtime_by_id(runtime_id, config)
+    rollout_of(runtime_id, config).admit()
+    if not member.is_fallback and not serves(runtime, flow.model):
+        raise InputError("runtime.not-served", f"{runtime_id} does not serve {_format_model(flow.model)}")
+    for capability, why in needs(flow).items():
+        if not getattr(runtime.capabilities, capability):
+            what = f"{runtime_id} cannot {WORDS[capability]}, which {why} needs"
+            suggestion = "Write `isolation: process`." if capability == "parallel_sessions" else None
             raise InputError("runtime.capability", what, suggestion=suggestion)
     return runtime
 
 
-def _with_program(runtime: Runtime, flow: ResolvedFlow, config: Config) -> Link:
+def _locate_program(runtime: Runtime, flow: ResolvedFlow, config: Config) -> Link:
     try:
         program = runtime.locate(flow.options.get(runtime.id, {}))
     except ProctorError as error:
-        return Refused(strategy=runtime.id, error=error)
+        return RefusedRuntime(runtime_id=runtime.id, error=error)
     except Exception as error:  # a plugin may do anything
         broken = MachineError("runtime.broken", f"{runtime.id}: {type(error).__name__}: {error}")
-        return Refused(strategy=runtime.id, error=broken)
-    return Candidate(lane=lane_of(runtime.id, config), runtime=runtime, executable=program)
+        return RefusedRuntime(runtime_id=runtime.id, error=broken)
+    return Candidate(rollout=rollout_of(runtime.id, config), runtime=runtime, executable=program)
 
 
 def needs(flow: ResolvedFlow) -> dict[str, str]:
-    """The capabilities that a flow cannot do without, each with the key that asks for it."""
-    asked = {
+    """Return the capabilities that a flow needs, each with the key that needs it."""
+    needed = {
         "parallel_sessions": ("`isolation: shared` (the default)", flow.isolation is Isolation.SHARED),
         "approvals": ("`approvals: ask`", flow.approvals is Approvals.ASK),
         "thread_resume": ("`persistence: persistent`", flow.persistence is Persistence.PERSISTENT),
     }
-    return {claim: why for claim, (why, is_asked) in asked.items() if is_asked}
+    return {capability: key for capability, (key, is_needed) in needed.items() if is_needed}
 
 
 def serves(runtime: Runtime, model: ResolvedModel) -> bool:
-    """Whether the runtime takes the model. One that names no provider takes any, and all take the scripted one."""
-    return model.is_scripted or runtime.serves is None or _is_named(runtime, model)
+    """Return whether the runtime takes the model: all take the scripted model, and without `serves` any model."""
+    return model.is_scripted or runtime.serves is None or _matches_serves(runtime, model)
 
 
-def _claims(strategy: StrategyId, model: ResolvedModel, config: Config) -> bool:
+def _declares_model(runtime_id: RuntimeId, model: ResolvedModel, config: Config) -> bool:
     try:
-        return _is_named(runtime_by_id(strategy, config), model)
-    except ProctorError:  # told when its turn comes
+        return _matches_serves(runtime_by_id(runtime_id, config), model)
+    except ProctorError:  # reported when the chain reaches this runtime
         return False
 
 
-def _is_named(runtime: Runtime, model: ResolvedModel) -> bool:
+def _matches_serves(runtime: Runtime, model: ResolvedModel) -> bool:
     patterns = (runtime.serves or {}).get(model.provider)
     return patterns is not None and any(fnmatchcase(model.name or "", each) for each in patterns)
 
 
-def _spelled(model: ResolvedModel) -> str:
+def _format_model(model: ResolvedModel) -> str:
     return "/".join(part for part in (model.provider, model.name) if part)
 
 
 def prefer_healthy(
-    chain: Sequence[Link], *, health: Mapping[LaneKey, LaneHealth], now_ms: int
+    chain: Sequence[Link], *, health: Mapping[ProgramKey, ProgramHealth], now_ms: int
 ) -> tuple[tuple[Link, ...], tuple[str, ...]]:
-    """The chain with its degraded candidates refused, unless no other is left; and then a warning for each of them."""
+    """Return the chain with its degraded candidates refused, and no warnings.
+
+    If all candidates are degraded, return the chain unchanged, and a warning for each of them.
+    """
     known = [
         _with_health(link, health.get(link.key), now_ms) if isinstance(link, Candidate) else link for link in chain
     ]
     candidates = [link for link in known if isinstance(link, Candidate)]
     if all(each.is_degraded for each in candidates):
-        return tuple(known), tuple(map(_sickness, candidates))
+        return tuple(known), tuple(map(_describe_degraded, candidates))
     return tuple(
-        Refused(strategy=link.strategy, error=MachineError("runtime.degraded", _sickness(link)))
+        RefusedRuntime(runtime_id=link.runtime_id, error=MachineError("runtime.degraded", _describe_degraded(link)))
         if isinstance(link, Candidate) and link.is_degraded
         else link
         for link in known
     ), ()
 
 
-def _with_health(candidate: Candidate, health: LaneHealth | None, now_ms: int) -> Candidate:
+def _with_health(candidate: Candidate, health: ProgramHealth | None, now_ms: int) -> Candidate:
     return replace(candidate, health=health, is_degraded=health is not None and health.is_degraded(now_ms=now_ms))
 
 
-def _sickness(candidate: Candidate) -> str:
+def _describe_degraded(candidate: Candidate) -> str:
     code = None if candidate.health is None else candidate.health.last_code
-    return f"{candidate.strategy} failed to start again and again, last with {code}"
+    return f"{candidate.runtime_id} failed to start several times in a row, last with {code}"
 
 
 def none_left(flow: ResolvedFlow, chain: Sequence[Link]) -> ProctorError | None:
-    """What to say where nobody may be tried: the only refusal as it is, or all of them, each with what to do."""
-    refused = [link for link in chain if isinstance(link, Refused)]
+    """Return the error if the chain has no candidate: its only refusal, or all of them in one. Otherwise None."""
+    refused = [link for link in chain if isinstance(link, RefusedRuntime)]
     if len(refused) < len(chain):
         return None
     if len(refused) == 1:
         return refused[0].error
-    told = "; ".join(f"{each.strategy}: {each.error.what} ({each.error.code}: {each.todo})" for each in refused)
+    reasons = "; ".join(f"{each.runtime_id}: {each.error.what} ({each.error.code}: {each.todo})" for each in refused)
     kind = InputError if all(each.error.exit is Exit.USAGE for each in refused) else MachineError
-    return kind("runtime.none", f"none of the {len(refused)} runtimes of flow `{flow.id}` can be used: {told}")
+    return kind("runtime.none", f"none of the {len(refused)} runtimes of flow `{flow.id}` can be used: {reasons}")

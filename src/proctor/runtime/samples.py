@@ -1,33 +1,33 @@
-"""What has to be told of how an agent speaks to whoever breaks its speech without knowing it: the conformance suite."""
+"""Sample lines of an agent's protocol, with which the conformance suite injects faults into it."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 
 STRANGER = "proctor-stranger"
-"""The id of a request that no agent makes. Whatever answers it says the id again."""
+"""The id of a request that no agent sends. The reply repeats it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Samples:
-    """Lines that the agent could say, and what lines that it does say are. A runtime has it as its `samples`.
-
-    `unknown_request` is one that waits for an answer and has STRANGER for its id; None where the agent never asks.
-    `is_delta` finds a piece of an answer while it is being given, `is_turn_end` the line with which a turn is over.
-    Where there are no such pieces, because answers come whole, `has_deltas` says so.
-    """
+    """Sample lines and line predicates of an agent's protocol. A runtime has them as its attribute `samples`."""
 
     unknown_frame: bytes
+    """A well-formed message of a type that the protocol does not have."""
     unknown_request: bytes | None
+    """A request with the id STRANGER and a method that the protocol does not have. None if the agent never asks."""
     is_delta: Callable[[bytes], bool]
+    """Whether a line is a piece of a reply that is still being streamed."""
     is_turn_end: Callable[[bytes], bool]
+    """Whether a line ends a turn."""
     has_deltas: bool = True
+    """False if the agent reports replies only when they are complete."""
 
     def is_of_turn(self, line: bytes) -> bool:
-        """Whether it comes only while a turn runs, or as its last."""
+        """Return whether the line only occurs while a turn runs, or ends it."""
         return self.is_delta(line) or self.is_turn_end(line)
 
 
 def samples_of(runtime: object) -> Samples | None:
-    """They are optional: a runtime that does not speak lines has none."""
+    """Return the samples of a runtime. None if it has none, as when its agent has no line protocol."""
     samples = getattr(runtime, "samples", None)
     return samples if isinstance(samples, Samples) else None

@@ -1,8 +1,8 @@
-"""The argv of a command as a spec writes it. Pure."""
+"""Convert a command of a spec to argv. Pure."""
 
 
 def argv_of(command: list[str] | str) -> tuple[str, ...]:
-    """A list is argv; a text is for a real shell: split into words, `echo a && false` would print its own `&&`.
+    """Return the argv of a command. A string is run with `bash -c`, so that `&&` and pipes work.
 
     >>> argv_of("make db && ls"), argv_of(["make", "db"])
     (('bash', '-c', 'make db && ls'), ('make', 'db'))

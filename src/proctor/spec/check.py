@@ -1,4 +1,4 @@
-"""What a well-formed spec may still get wrong, each fault with its place."""
+"""Check the meaning of a decoded spec. Each error names its file, line and key."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -6,47 +6,53 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from proctor.errors import InputError
-from proctor.spec.check_login import VARIABLE, is_of_a_model, login_faults, variable_faults
-from proctor.spec.check_mission import NO_ID, id_like, is_id, mission_faults
+from proctor.spec.check_login import VARIABLE, is_model_credential, login_errors, variable_errors
+from proctor.spec.check_mission import is_id, mission_errors, not_an_id, suggest_id
 from proctor.spec.duration import parse_duration_s
-from proctor.spec.literal import INSTEAD, WRITTEN_OUT, literal_secrets
-from proctor.spec.marked import Marked
-from proctor.spec.missions import Written, written_inline
+from proctor.spec.literal import LITERAL_MESSAGE, LITERAL_SUGGESTION, literal_secrets
+from proctor.spec.missions import MissionSource, inline_mission_sources
 from proctor.spec.model import AUTO, SCRIPTED, CampaignSpec, FlowSpec, Isolation, Sandbox
-from proctor.spec.near import nearest, suggest
-from proctor.spec.select import places
+from proctor.spec.select import parse_range
+from proctor.spec.source_file import SourceFile
 from proctor.spec.struct import Duration
+from proctor.spec.suggest import nearest, suggest
 from proctor.spec.tree import child_path
 
 
-def faults(
-    marked: Marked[CampaignSpec], *, written: Sequence[Written] | None = None, has_own_flows: bool = True
+def find_errors(
+    source_file: SourceFile[CampaignSpec],
+    *,
+    mission_sources: Sequence[MissionSource] | None = None,
+    has_own_flows: bool = True,
 ) -> Iterator[InputError]:
-    """All faults that can be seen without looking at other files but the missions' own.
+    """Yield all errors of a spec that can be found without reading other files.
 
-    `written` are the missions, where they are not those that the spec itself holds.
+    `mission_sources` are the missions; by default those in the spec itself. `has_own_flows` is False if the caller
+    replaced the spec's flows, so that `schedule` may name others.
     """
-    spec = marked.value
-    yield from _id_faults(marked, "campaign", spec.campaign)
+    spec = source_file.value
+    yield from _id_errors(source_file, "campaign", spec.campaign)
     is_scripted = any((flow.model or spec.model).provider == SCRIPTED for flow in spec.flows)
-    yield from mission_faults(written_inline(marked) if written is None else written, is_scripted=is_scripted)
-    yield from _unique_flows(marked)
+    yield from mission_errors(
+        inline_mission_sources(source_file) if mission_sources is None else mission_sources, is_scripted=is_scripted
+    )
+    yield from _unique_flows(source_file)
     for at, flow in enumerate(spec.flows):
-        yield from _flow_faults(marked, f"flows[{at}]", flow)
-    yield from login_faults(marked)
+        yield from _flow_errors(source_file, f"flows[{at}]", flow)
+    yield from login_errors(source_file)
     for key, duration in _durations(spec):
         try:
             parse_duration_s(duration)
         except ValueError as error:
-            yield marked.problem("spec.type", str(error), key=key)
+            yield source_file.error("spec.type", str(error), key=key)
     if has_own_flows:
-        yield from _schedule_faults(marked)
+        yield from _schedule_errors(source_file)
     if spec.select.range is not None:
         try:
-            places(spec.select.range)
+            parse_range(spec.select.range)
         except InputError as error:
-            yield marked.problem(error.code, error.what, key="select.range")
-    yield from _secret_faults(marked)
+            yield source_file.error(error.code, error.what, key="select.range")
+    yield from _secret_errors(source_file)
 
 
 def _durations(spec: CampaignSpec) -> Iterator[tuple[str, Duration]]:
@@ -57,80 +63,83 @@ def _durations(spec: CampaignSpec) -> Iterator[tuple[str, Duration]]:
     )
     for group, struct, keys in groups:
         for key in keys:
-            if (written := getattr(struct, key)) is not None:
-                yield f"{group}.{key}", written
+            if (duration := getattr(struct, key)) is not None:
+                yield f"{group}.{key}", duration
 
 
-def _id_faults(marked: Marked[CampaignSpec], key: str, id_: str) -> Iterator[InputError]:
+def _id_errors(source_file: SourceFile[CampaignSpec], key: str, id_: str) -> Iterator[InputError]:
     if not is_id(id_):
-        like = id_like(id_)
-        yield marked.problem("spec.type", NO_ID, key=key, suggestion=f"Write `{like}`." if like else None)
+        like = suggest_id(id_)
+        suggestion = f"Write `{like}`." if like else None
+        yield source_file.error("spec.type", not_an_id(id_), key=key, suggestion=suggestion)
 
 
-def _unique_flows(marked: Marked[CampaignSpec]) -> Iterator[InputError]:
+def _unique_flows(source_file: SourceFile[CampaignSpec]) -> Iterator[InputError]:
     first: dict[str, str] = {}
-    for at, flow in enumerate(marked.value.flows):
+    for at, flow in enumerate(source_file.value.flows):
         key = f"flows[{at}].id"
-        yield from _id_faults(marked, key, flow.id)
+        yield from _id_errors(source_file, key, flow.id)
         if flow.id in first:
-            line = marked.line_of(first[flow.id])
-            yield marked.problem("spec.duplicate-id", f"`{flow.id}` is already on line {line}", key=key)
+            line = source_file.line_of(first[flow.id])
+            yield source_file.error("spec.duplicate-id", f"the id `{flow.id}` is already used on line {line}", key=key)
         first.setdefault(flow.id, key)
 
 
-def _schedule_faults(marked: Marked[CampaignSpec]) -> Iterator[InputError]:
-    """Limits of what no flow uses: a misspelled one would limit nothing."""
-    spec = marked.value
-    strategies = {strategy for flow in spec.flows for strategy in flow.runtime}
+def _schedule_errors(source_file: SourceFile[CampaignSpec]) -> Iterator[InputError]:
+    """Yield an error for each limit of a runtime or provider that no flow uses, because it would limit nothing."""
+    spec = source_file.value
+    runtimes = {runtime_id for flow in spec.flows for runtime_id in flow.runtime}
     providers = {(flow.model or spec.model).provider for flow in spec.flows}
     for group, limited, used in (
-        ("strategies", spec.schedule.strategies, set() if AUTO in strategies else strategies),
+        ("runtimes", spec.schedule.runtimes, set() if AUTO in runtimes else runtimes),
         ("providers", spec.schedule.providers, providers),
     ):
         for name in limited:
             if used and name not in used:
                 where = child_path(f"schedule.{group}", name)
-                hint = suggest(name, sorted(used), noun="Used here")
-                yield marked.problem("spec.unknown-key", "no flow uses it", key=where, suggestion=hint)
+                hint = suggest(name, sorted(used), noun="The flows use")
+                yield source_file.error("spec.unknown-key", f"no flow uses `{name}`", key=where, suggestion=hint)
 
 
-def _flow_faults(marked: Marked[CampaignSpec], key: str, flow: FlowSpec) -> Iterator[InputError]:
+def _flow_errors(source_file: SourceFile[CampaignSpec], key: str, flow: FlowSpec) -> Iterator[InputError]:
     if flow.isolation is Isolation.SHARED and flow.sandbox is Sandbox.DANGER_FULL_ACCESS:
-        what = "a shared server cannot clean up what one session left running"
+        what = "`danger-full-access` needs `isolation: process`: a shared server cannot end escaped processes"
         suggestion = "Write `isolation: process`."
-        yield marked.problem("policy.shared-full-access", what, key=f"{key}.sandbox", suggestion=suggestion)
+        yield source_file.error("policy.shared-full-access", what, key=f"{key}.sandbox", suggestion=suggestion)
     for runtime in flow.options:
         if runtime == AUTO:
-            what = "`auto` is no runtime, and has no options"
-            suggestion = "Give them under the id of a runtime that it may come to."
-            yield marked.problem("spec.unknown-key", what, key=f"{key}.options.{AUTO}", suggestion=suggestion)
+            what = "`auto` is not a runtime, so it has no options"
+            suggestion = "Write the options under the id of a runtime."
+            yield source_file.error("spec.unknown-key", what, key=f"{key}.options.{AUTO}", suggestion=suggestion)
         elif runtime not in flow.runtime and AUTO not in flow.runtime:
             close = nearest(runtime, flow.runtime)
-            suggestion = f"Did you mean `{close}`?" if close else f"Its runtimes: {', '.join(flow.runtime)}."
+            suggestion = f"Did you mean `{close}`?" if close else f"The flow's runtimes: {', '.join(flow.runtime)}."
             where = child_path(f"{key}.options", runtime)
-            yield marked.problem("spec.unknown-key", "no runtime of this flow", key=where, suggestion=suggestion)
-    yield from variable_faults(marked, key, flow)
+            yield source_file.error(
+                "spec.unknown-key", f"the flow does not use the runtime `{runtime}`", key=where, suggestion=suggestion
+            )
+    yield from variable_errors(source_file, key, flow)
 
 
-def _secret_faults(marked: Marked[CampaignSpec]) -> Iterator[InputError]:
-    # The value itself stays out of the message: messages are printed, logged and pasted.
-    literal = list(literal_secrets(msgspec.to_builtins(marked.value)))
+def _secret_errors(source_file: SourceFile[CampaignSpec]) -> Iterator[InputError]:
+    # The message must not contain the value, because messages are printed, logged and pasted.
+    literal = list(literal_secrets(msgspec.to_builtins(source_file.value)))
     for key in literal:
-        instead = _instead(marked.value, key) or INSTEAD
-        yield marked.problem("spec.secret-literal", WRITTEN_OUT, key=key, suggestion=instead)
-    for at, name in enumerate(marked.value.secrets):
+        suggestion = _literal_suggestion(source_file.value, key) or LITERAL_SUGGESTION
+        yield source_file.error("spec.secret-literal", LITERAL_MESSAGE, key=key, suggestion=suggestion)
+    for at, name in enumerate(source_file.value.secrets):
         key = f"secrets[{at}]"
         if isinstance(name, str) and key not in literal and not VARIABLE.fullmatch(name):
-            what = "not the name of an environment variable"
-            yield marked.problem("spec.type", what, key=key, suggestion=INSTEAD)
+            what = "this is not the name of an environment variable"
+            yield source_file.error("spec.type", what, key=key, suggestion=LITERAL_SUGGESTION)
 
 
-def _instead(spec: CampaignSpec, key: str) -> str | None:
-    """How a variable's name is written where its value was."""
+def _literal_suggestion(spec: CampaignSpec, key: str) -> str | None:
+    """Return how to pass the secret at `key` as a variable; None if `secrets:` is the place for it."""
     if re.fullmatch(r"(flows\[[0-9]+\]\.)?token", key):
         return "Put the value in an environment variable and write the variable's name here."
     if (variable := re.match(r"flows\[[0-9]+\]\.env\b\W*(\w*)", key)) is not None:
-        if is_of_a_model(variable[1], spec):
-            return f"Take it out, set {variable[1]} for Proctor itself, and write `login: api-key`, which hands it on."
-        return "Take it out, set the variable for Proctor itself, and list its name under the flow's `forward:`."
+        if is_model_credential(variable[1], spec):
+            return f"Remove it, set {variable[1]} in Proctor's environment, and write `login: api-key` to pass it on."
+        return "Remove it, set the variable in Proctor's environment, and list its name under the flow's `forward:`."
     return None

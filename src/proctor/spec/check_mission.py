@@ -1,4 +1,4 @@
-"""What well-formed missions may still get wrong, each fault with its file and line."""
+"""Check the meaning of decoded missions. Each error names its file, line and key."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -9,69 +9,77 @@ import msgspec
 
 from proctor.errors import InputError
 from proctor.spec.duration import parse_duration_s
-from proctor.spec.expect import ExpectSpec, Verified
+from proctor.spec.expect import ExpectedVerdict, ExpectSpec
 from proctor.spec.glob import compile_glob
-from proctor.spec.literal import INSTEAD, WRITTEN_OUT, literal_secrets
-from proctor.spec.missions import SUFFIX, Written
+from proctor.spec.literal import LITERAL_MESSAGE, LITERAL_SUGGESTION, literal_secrets
+from proctor.spec.missions import SUFFIX, MissionSource
 from proctor.spec.model import MissionSpec, WorkspaceSpec
 from proctor.spec.pattern import compile_pattern
 from proctor.spec.pointer import is_pointer
+from proctor.spec.suggest import MAX_WORD
 
-MAX_ID_CHARS: Final = 64  # two ids and a count make a folder's name
-NO_ID: Final = f"an id is lower-case words, digits and single dashes, at most {MAX_ID_CHARS} characters"
+MAX_ID_CHARS: Final = 64  # the name of an attempt's folder contains two ids and two numbers
 
 _ID = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 
 
 def is_id(word: str) -> bool:
+    """Return whether a word is a valid id of a campaign, mission or flow."""
     return len(word) <= MAX_ID_CHARS and _ID.fullmatch(word) is not None
 
 
-def id_like(word: str) -> str | None:
-    """
-    >>> id_like("Fix It!"), id_like("!")
+def not_an_id(word: str) -> str:
+    """Return the message about an invalid id."""
+    rule = f"write lower-case words and digits, joined by single dashes, at most {MAX_ID_CHARS} characters"
+    return f"`{word[:MAX_WORD]}` is not an id: {rule}"
+
+
+def suggest_id(word: str) -> str | None:
+    """Return the valid id that is closest to a word; None if it has no letter or digit.
+
+    >>> suggest_id("Fix It!"), suggest_id("!")
     ('fix-it', None)
     """
     return re.sub(r"[^a-z0-9]+", "-", word.lower()).strip("-")[:MAX_ID_CHARS].rstrip("-") or None
 
 
-def mission_faults(missions: Sequence[Written], *, is_scripted: bool) -> Iterator[InputError]:
-    """`is_scripted` where any flow's model is."""
-    first: dict[str, Written] = {}
+def mission_errors(missions: Sequence[MissionSource], *, is_scripted: bool) -> Iterator[InputError]:
+    """Yield the errors of all missions. `is_scripted` says whether a flow uses the scripted model."""
+    first: dict[str, MissionSource] = {}
     for each in missions:
         id_ = each.mission.id
-        yield from _id_faults(each)
+        yield from _id_errors(each)
         if id_ in first:
-            what = f"`{id_}` is already on line {first[id_].line_of('id')}"
-            yield each.problem("spec.duplicate-id", what, key="id")
+            what = f"the id `{id_}` is already used on line {first[id_].line_of('id')}"
+            yield each.error("spec.duplicate-id", what, key="id")
         first.setdefault(id_, each)
-        yield from _own_faults(each, is_scripted=is_scripted)
+        yield from _own_errors(each, is_scripted=is_scripted)
         if each.is_in_own_file:
-            # Those of the spec itself are found with its other keys.
+            # Secrets of inline missions are found together with those of the spec.
             for key in literal_secrets(msgspec.to_builtins(each.mission)):
-                yield each.problem("spec.secret-literal", WRITTEN_OUT, key=key, suggestion=INSTEAD)
+                yield each.error("spec.secret-literal", LITERAL_MESSAGE, key=key, suggestion=LITERAL_SUGGESTION)
 
 
-def _id_faults(written: Written) -> Iterator[InputError]:
-    id_ = written.mission.id
+def _id_errors(source: MissionSource) -> Iterator[InputError]:
+    id_ = source.mission.id
     if is_id(id_):
         return
-    like, what = id_like(id_), NO_ID
+    like, what = suggest_id(id_), not_an_id(id_)
     suggestion = f"Write `{like}`." if like else None
-    if written.is_in_own_file:
-        what = f"the file's name is the mission's id, and {NO_ID}"
-        suggestion = f"Call it `{like}{SUFFIX}`, or move it out of the folder." if like else None
-    yield written.problem("spec.type", what, key="id", suggestion=suggestion)
+    if source.is_in_own_file:
+        what = f"the file name is the mission's id, and {what}"
+        suggestion = f"Rename the file to `{like}{SUFFIX}`, or move it out of the folder." if like else None
+    yield source.error("spec.type", what, key="id", suggestion=suggestion)
 
 
-def _own_faults(written: Written, *, is_scripted: bool) -> Iterator[InputError]:
-    mission = written.mission
+def _own_errors(source: MissionSource, *, is_scripted: bool) -> Iterator[InputError]:
+    mission = source.mission
     if is_scripted and mission.script is None:
-        what = "a scripted model needs the mission's `script`"
+        what = "a flow uses the scripted model, which needs the mission's `script`"
         suggestion = "Add `script: scripts/….yaml`, or give every flow a real model."
-        yield written.problem("spec.missing-key", what, key="script", suggestion=suggestion)
-    yield from _workspace_faults(written, mission.workspace)
-    yield from _expect_faults(written, mission)
+        yield source.error("spec.missing-key", what, key="script", suggestion=suggestion)
+    yield from _workspace_errors(source, mission.workspace)
+    yield from _expect_errors(source, mission)
     durations = [(f"probes[{at}].timeout", probe.timeout) for at, probe in enumerate(mission.probes)]
     if mission.hooks is not None:
         durations.append(("hooks.timeout", mission.hooks.timeout))
@@ -79,62 +87,71 @@ def _own_faults(written: Written, *, is_scripted: bool) -> Iterator[InputError]:
         try:
             parse_duration_s(duration)
         except ValueError as error:
-            yield written.problem("spec.type", str(error), key=key)
+            yield source.error("spec.type", str(error), key=key)
 
 
-def _workspace_faults(written: Written, workspace: WorkspaceSpec) -> Iterator[InputError]:
+def _workspace_errors(source: MissionSource, workspace: WorkspaceSpec) -> Iterator[InputError]:
     if workspace.git is not None and workspace.copy is not None:
-        what = "a workspace is a copy of a folder or a clone of a repository"
-        yield written.problem("spec.unsupported", what, key="workspace.copy", suggestion="Keep `copy` or `git`.")
+        what = "`copy` and `git` exclude each other"
+        yield source.error("spec.unsupported", what, key="workspace.copy", suggestion="Remove one of the two.")
     if workspace.git is not None and workspace.ref is None:
-        suggestion = "Add `ref:` with a branch, a tag or the id of a commit; HEAD is one."
-        what = "a clone needs its `ref`"
-        yield written.problem("spec.missing-key", what, key="workspace.ref", suggestion=suggestion)
+        suggestion = "Add `ref:` with a branch, a tag or a commit id, such as HEAD."
+        what = "`git` needs the key `ref`"
+        yield source.error("spec.missing-key", what, key="workspace.ref", suggestion=suggestion)
     if workspace.git is None and workspace.ref is not None:
-        what = "only a repository has refs"
-        yield written.problem("spec.unsupported", what, key="workspace.ref", suggestion="Add `git:` with its path.")
+        what = "`ref` has no effect without `git`"
+        yield source.error(
+            "spec.unsupported",
+            what,
+            key="workspace.ref",
+            suggestion="Add `git:` with the path of the repository, or remove `ref`.",
+        )
 
 
-def _expect_faults(written: Written, mission: MissionSpec) -> Iterator[InputError]:
+def _expect_errors(source: MissionSource, mission: MissionSpec) -> Iterator[InputError]:
     expect = mission.expect
-    if expect.verified in (Verified.YES, Verified.NO) and not mission.probes:
-        what = "without a probe nothing is ever verified, nor found wrong"
-        suggestion = "Add a probe, or expect `unknown`."
-        yield written.problem("spec.unsupported", what, key="expect.verified", suggestion=suggestion)
+    if expect.verified in (ExpectedVerdict.YES, ExpectedVerdict.NO) and not mission.probes:
+        what = f"`verified: {expect.verified.value}` needs a probe, and the mission has none"
+        suggestion = "Add a probe, or write `verified: unknown`."
+        yield source.error("spec.unsupported", what, key="expect.verified", suggestion=suggestion)
     for group in ("result", "trace", "workspace"):
-        stated = getattr(expect, group)
-        if stated is not None and stated == type(stated)():
-            what = "nothing is stated here, so nothing could be missed"
-            yield written.problem(
-                "spec.missing-key", what, key=f"expect.{group}", suggestion="State something, or take it out."
+        part = getattr(expect, group)
+        if part is not None and part == type(part)():
+            what = f"`{group}` is empty, so it checks nothing"
+            yield source.error(
+                "spec.missing-key", what, key=f"expect.{group}", suggestion=f"Add an expectation, or remove `{group}`."
             )
     if expect.matches is not None:
         try:
             compile_pattern(expect.matches)
         except ValueError as error:
-            yield written.problem("spec.type", f"no pattern (RE2): {error}", key="expect.matches")
-    yield from _pointer_faults(written, expect)
-    yield from _glob_faults(written, expect)
+            yield source.error(
+                "spec.type", f"`{expect.matches[:MAX_WORD]}` is not a valid RE2 pattern: {error}", key="expect.matches"
+            )
+    yield from _pointer_errors(source, expect)
+    yield from _glob_errors(source, expect)
 
 
-def _pointer_faults(written: Written, expect: ExpectSpec) -> Iterator[InputError]:
+def _pointer_errors(source: MissionSource, expect: ExpectSpec) -> Iterator[InputError]:
     for group in ("has", "non_empty"):
         for at, pointer in enumerate(getattr(expect.result, group, ())):
             if not is_pointer(pointer):
-                what = f"`{pointer}` is no JSON pointer"
-                suggestion = f"Write `/{pointer.lstrip('/')}`." if "~" not in pointer else "`~` is written `~0`."
-                yield written.problem("spec.type", what, key=f"expect.result.{group}[{at}]", suggestion=suggestion)
+                what = f"`{pointer}` is not a JSON pointer"
+                suggestion = f"Write `/{pointer.lstrip('/')}`." if "~" not in pointer else "Write `~0` for `~`."
+                yield source.error("spec.type", what, key=f"expect.result.{group}[{at}]", suggestion=suggestion)
 
 
-def _glob_faults(written: Written, expect: ExpectSpec) -> Iterator[InputError]:
+def _glob_errors(source: MissionSource, expect: ExpectSpec) -> Iterator[InputError]:
     if expect.workspace is None:
         return
     for group in ("changed", "untouched", "only"):
         for at, glob in enumerate(getattr(expect.workspace, group) or ()):
             if glob.startswith(("/", "./")) or ".." in PurePath(glob).parts:
-                what = "paths are those in the workspace, as in `src/*.py`"
-                yield written.problem("spec.type", what, key=f"expect.workspace.{group}[{at}]")
+                what = f"`{glob}` is not a path inside the workspace, such as `src/*.py`"
+                yield source.error("spec.type", what, key=f"expect.workspace.{group}[{at}]")
             try:
                 compile_glob(glob)
             except ValueError as error:
-                yield written.problem("spec.type", f"no glob: {error}", key=f"expect.workspace.{group}[{at}]")
+                yield source.error(
+                    "spec.type", f"`{glob}` is not a valid glob: {error}", key=f"expect.workspace.{group}[{at}]"
+                )

@@ -1,4 +1,4 @@
-"""What a spec names on disk, found and read once, with every fault of it."""
+"""Find and read, once, the files that a spec names, and collect every error in them."""
 
 import os
 import stat
@@ -10,24 +10,32 @@ from typing import Any
 from proctor.canonical import digest_bytes
 from proctor.errors import InputError
 from proctor.ids import Digest, FlowId
-from proctor.spec.marked import Marked, read_source
-from proctor.spec.missions import SUFFIX, Written, decode_text, find_files, read_mission, written_inline
+from proctor.spec.campaign_options import MissionsFolder
+from proctor.spec.missions import (
+    SUFFIX,
+    MissionSource,
+    decode_text,
+    find_mission_files,
+    inline_mission_sources,
+    read_mission,
+)
 from proctor.spec.model import CampaignSpec, SecretFile
-from proctor.spec.near import nearest
 from proctor.spec.prices import Prices, decode_prices
-from proctor.spec.running import MissionsFolder
+from proctor.spec.source_file import SourceFile, read_source
+from proctor.spec.suggest import nearest
 from proctor.spec.template import Template, parse_template
 
 
 class SpecFiles:
-    """Scripts and sources are keyed by their path as the spec spells it, workspaces by their key.
+    """The files that a spec names. `errors` lists every one that is missing or wrong.
 
-    Sources are the bytes of mission files, templates and the price file.
+    Scripts and sources are keyed by their path as the spec writes it, workspaces by `WorkspaceSpec.key`. Sources are
+    the bytes of mission files, templates and the price file.
     """
 
-    def __init__(self, marked: Marked[CampaignSpec], *, spec_path: Path) -> None:
+    def __init__(self, source_file: SourceFile[CampaignSpec], *, spec_path: Path) -> None:
         self.folder = spec_path.absolute().parent
-        self.written: tuple[Written, ...] = written_inline(marked)
+        self.mission_sources: tuple[MissionSource, ...] = inline_mission_sources(source_file)
         self.scripts: dict[str, Path] = {}
         self.script_digests: dict[str, Digest] = {}
         self.workspaces: dict[str, Path] = {}
@@ -35,10 +43,10 @@ class SpecFiles:
         self.sources: dict[str, bytes] = {}
         self.templates: dict[FlowId, Template] = {}
         self.prices: Prices | None = None
-        self.problems: list[InputError] = []
-        self._marked = marked
+        self.errors: list[InputError] = []
+        self._source_file = source_file
         self._spec_path = spec_path
-        self._read(marked.value)
+        self._read(source_file.value)
 
     def _read(self, spec: CampaignSpec) -> None:
         if isinstance(spec.missions, MissionsFolder):
@@ -51,165 +59,167 @@ class SpecFiles:
         self._read_templates(spec)
         if spec.prices is not None:
             self.prices = self._read_source(spec.prices, decode_prices, key="prices")
-        for each in self.written:
+        for each in self.mission_sources:
             if each.mission.script is not None:
                 self._read_script(each.mission.script, each)
-        for each in self.written:
+        for each in self.mission_sources:
             workspace = each.mission.workspace
             if workspace.copy is not None:
                 self._find_folder(workspace.copy, each)
             elif workspace.git is not None:
                 self._find_repository(workspace.git, each)
 
-    def _read_missions(self, written: str) -> None:
-        key, folder = "missions.folder", self.folder / written
+    def _read_missions(self, path_text: str) -> None:
+        key, folder = "missions.folder", self.folder / path_text
         try:
-            names = find_files(folder)
+            names = find_mission_files(folder)
         except (FileNotFoundError, NotADirectoryError):
-            self._miss(written, folder, key=key, problem=self._marked.problem)
+            self._report_missing(path_text, folder, key=key, make_error=self._source_file.error)
             return
         except (OSError, ValueError) as error:  # a NUL in the path
-            why = getattr(error, "strerror", None) or str(error)
-            self._refuse(self._marked.problem("spec.unreadable", f"`{written}`: {why}", key=key))
+            reason = getattr(error, "strerror", None) or str(error)
+            self._add_error(
+                self._source_file.error("spec.unreadable", f"`{path_text}` cannot be read: {reason}", key=key)
+            )
             return
         if not names:
-            what = f"`{written}` holds no mission: no file whose name ends in {SUFFIX}"
-            self._refuse(self._marked.problem("spec.missing-file", what, key=key))
+            what = f"the folder `{path_text}` contains no mission: no file name ends in {SUFFIX}"
+            self._add_error(self._source_file.error("spec.missing-file", what, key=key))
         missions = []
         for name in names:
-            spelled = f"{written.rstrip('/')}/{name}"
+            mission_path = f"{path_text.rstrip('/')}/{name}"
             try:
-                mission, self.sources[spelled] = read_mission(folder / name, file=self._named(spelled))
+                mission, self.sources[mission_path] = read_mission(folder / name, file=self._display_path(mission_path))
                 missions.append(mission)
             except InputError as error:
-                self._refuse(error)
-        self.written = tuple(missions)
+                self._add_error(error)
+        self.mission_sources = tuple(missions)
 
     def _read_templates(self, spec: CampaignSpec) -> None:
         known: dict[str, Template | None] = {}
         for at, flow in enumerate(spec.flows):
-            written = flow.template or spec.template
-            if written is None:
+            path_text = flow.template or spec.template
+            if path_text is None:
                 continue
-            if written not in known:
+            if path_text not in known:
                 key = "template" if flow.template is None else f"flows[{at}].template"
-                known[written] = self._read_source(written, _decode_template, key=key)
-            if (template := known[written]) is not None:
+                known[path_text] = self._read_source(path_text, _decode_template, key=key)
+            if (template := known[path_text]) is not None:
                 self.templates[flow.id] = template
 
-    def _read_source(self, written: str, decode: Callable[..., Any], *, key: str) -> Any:
-        """What the file says; None where it is not to be had, which is then among the problems."""
-        path = self.folder / written
+    def _read_source(self, path_text: str, decode: Callable[..., Any], *, key: str) -> Any:
+        """Read and decode a file. Returns None after an error, which is added to `errors`."""
+        path = self.folder / path_text
         try:
-            self.sources[written] = read_source(path)
+            self.sources[path_text] = read_source(path)
         except InputError as error:
-            self._unread(error, written, path, key=key, problem=self._marked.problem)
+            self._report_unreadable(error, path_text, path, key=key, make_error=self._source_file.error)
             return None
         try:
-            return decode(self.sources[written], file=self._named(written))
+            return decode(self.sources[path_text], file=self._display_path(path_text))
         except InputError as error:
-            self._refuse(error)
+            self._add_error(error)
             return None
 
     def _read_secret(self, secret: str | SecretFile | None, *, key: str) -> None:
-        """What it holds is read when a campaign begins."""
+        """Check that a secret file exists. Its content is read when a campaign begins."""
         if not isinstance(secret, SecretFile):
             return
         key = f"{key}.file"
         try:
             path = self.folder / Path(secret.file).expanduser()
-        except RuntimeError as error:  # a user of that name there is not
-            self._refuse(self._marked.problem("spec.missing-file", str(error), key=key))
+        except RuntimeError as error:  # `~name` names an unknown user
+            self._add_error(self._source_file.error("spec.missing-file", str(error), key=key))
             return
-        if self._is_there(secret.file, path, stat.S_ISREG, key=key, problem=self._marked.problem):
+        if self._exists(secret.file, path, stat.S_ISREG, key=key, make_error=self._source_file.error):
             self.secret_files.append(path)
 
-    def _read_script(self, written: str, mission: Written) -> None:
-        if written in self.scripts:
+    def _read_script(self, path_text: str, source: MissionSource) -> None:
+        if path_text in self.scripts:
             return
-        path = self.folder / written
+        path = self.folder / path_text
         try:
-            self.script_digests[written] = digest_bytes(read_source(path))
-            self.scripts[written] = path
+            self.script_digests[path_text] = digest_bytes(read_source(path))
+            self.scripts[path_text] = path
         except InputError as error:
-            self._unread(error, written, path, key="script", problem=mission.problem)
+            self._report_unreadable(error, path_text, path, key="script", make_error=source.error)
 
-    def _find_repository(self, written: str, mission: Written) -> None:
-        """What it holds is for git to say, when the campaign is frozen."""
-        path, name = self.folder / written, mission.mission.workspace.key
-        assert name is not None, "a repository has one"
-        if self._is_there(written, path, stat.S_ISDIR, key="workspace.git", problem=mission.problem):
+    def _find_repository(self, path_text: str, source: MissionSource) -> None:
+        """Check that a repository's folder exists. git checks its content when the campaign is frozen."""
+        path, name = self.folder / path_text, source.mission.workspace.key
+        assert name is not None, "a workspace with a repository has a key"
+        if self._exists(path_text, path, stat.S_ISDIR, key="workspace.git", make_error=source.error):
             self.workspaces[name] = path
 
-    def _find_folder(self, written: str, mission: Written) -> None:
-        if written in self.workspaces:
+    def _find_folder(self, path_text: str, source: MissionSource) -> None:
+        if path_text in self.workspaces:
             return
-        path, key = self.folder / written, "workspace.copy"
-        if not self._is_there(written, path, stat.S_ISDIR, key=key, problem=mission.problem):
+        path, key = self.folder / path_text, "workspace.copy"
+        if not self._exists(path_text, path, stat.S_ISDIR, key=key, make_error=source.error):
             return
         real = path.resolve()
-        self.workspaces[written] = path
-        for hidden in self._hidden:
+        self.workspaces[path_text] = path
+        for hidden in self._hidden_paths:
             if hidden.is_relative_to(real):
-                what = f"the workspace holds {hidden.name}, which the agent must never see"
-                suggestion = "Move the workspace into a folder of its own, beside the spec and the scripts."
-                self._refuse(mission.problem("spec.unsupported", what, key=key, suggestion=suggestion))
+                what = f"the workspace `{path_text}` contains {hidden.name}, which the agent must not see"
+                suggestion = "Move the workspace to a separate folder, beside the spec and the scripts."
+                self._add_error(source.error("spec.unsupported", what, key=key, suggestion=suggestion))
                 return
 
     @cached_property
-    def _hidden(self) -> tuple[Path, ...]:
-        """What no agent must see, where it really lies."""
-        places = (self._spec_path, *self.scripts.values(), *(self.folder / each for each in self.sources))
-        return tuple(place.resolve() for place in places if os.path.exists(place))  # noqa: PTH110
+    def _hidden_paths(self) -> tuple[Path, ...]:
+        """The resolved paths of the files that no agent may see."""
+        paths = (self._spec_path, *self.scripts.values(), *(self.folder / each for each in self.sources))
+        return tuple(path.resolve() for path in paths if os.path.exists(path))  # noqa: PTH110
 
-    def _named(self, written: str) -> str:
-        """How a file beside the spec is called: from where the spec is called from."""
-        return str(self._spec_path.parent / written)
+    def _display_path(self, path_text: str) -> str:
+        """Return the path of a file for messages, relative to the same folder as the spec's path."""
+        return str(self._spec_path.parent / path_text)
 
-    def _refuse(self, error: InputError) -> None:
-        self.problems += error.each
+    def _add_error(self, error: InputError) -> None:
+        self.errors += error.all_errors
 
-    def _unread(
-        self, error: InputError, written: str, path: Path, *, key: str, problem: Callable[..., InputError]
+    def _report_unreadable(
+        self, error: InputError, path_text: str, path: Path, *, key: str, make_error: Callable[..., InputError]
     ) -> None:
         if isinstance(error.__cause__, FileNotFoundError | NotADirectoryError):
-            self._miss(written, path, key=key, problem=problem)
+            self._report_missing(path_text, path, key=key, make_error=make_error)
         else:
-            self._refuse(problem("spec.unreadable", f"`{written}`: {error.what}", key=key))
+            self._add_error(make_error("spec.unreadable", f"`{path_text}` cannot be read: {error.what}", key=key))
 
-    def _is_there(
+    def _exists(
         self,
-        written: str,
+        path_text: str,
         path: Path,
         is_kind: Callable[[int], bool],
         *,
         key: str,
-        problem: Callable[..., InputError],
+        make_error: Callable[..., InputError],
     ) -> bool:
-        """Whether that kind of thing is there; where not, why not is among the problems."""
+        """Return whether `path` exists and is of the given kind; if not, add an error."""
         try:
             if is_kind(path.stat().st_mode):
                 return True
         except (FileNotFoundError, NotADirectoryError, ValueError):  # a NUL in the path
             pass
         except OSError as error:
-            self._refuse(problem("spec.unreadable", f"`{written}`: {error.strerror}", key=key))
+            self._add_error(make_error("spec.unreadable", f"`{path_text}` cannot be read: {error.strerror}", key=key))
             return False
-        self._miss(written, path, key=key, problem=problem)
+        self._report_missing(path_text, path, key=key, make_error=make_error)
         return False
 
-    def _miss(self, written: str, path: Path, *, key: str, problem: Callable[..., InputError]) -> None:
-        is_file = os.path.isfile(path)  # noqa: PTH113  one that is denied is none
-        what = f"`{written}` is a file, not a folder" if is_file else f"there is no `{written}`"
+    def _report_missing(self, path_text: str, path: Path, *, key: str, make_error: Callable[..., InputError]) -> None:
+        is_file = os.path.isfile(path)  # noqa: PTH113 - unlike Path.is_file, False if access is denied
+        what = f"`{path_text}` is a file, not a folder" if is_file else f"`{path_text}` does not exist"
         try:
             close = nearest(path.name, sorted(entry.name for entry in path.parent.iterdir()))
         except OSError:
             close = None
         if close is None or close == path.name:
-            suggestion = f"Paths start from the spec's folder, {self.folder}."
+            suggestion = f"Paths are relative to the spec's folder, {self.folder}."
         else:
-            suggestion = f"Did you mean `{Path(written).with_name(close).as_posix()}`?"
-        self._refuse(problem("spec.missing-file", what, key=key, suggestion=suggestion))
+            suggestion = f"Did you mean `{Path(path_text).with_name(close).as_posix()}`?"
+        self._add_error(make_error("spec.missing-file", what, key=key, suggestion=suggestion))
 
 
 def _decode_template(source: bytes, *, file: str) -> Template:

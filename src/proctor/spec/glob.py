@@ -1,4 +1,4 @@
-"""Globs over the paths of a workspace, matched in linear time whatever is written. Pure."""
+"""Match globs against paths of a workspace, in linear time for any glob. Pure."""
 
 import re
 from functools import lru_cache
@@ -12,9 +12,9 @@ _NOTHING = r"[^\x{0}-\x{10FFFF}]"
 
 
 def fits(path: str, glob: str) -> bool:
-    """Whether a path is one of a glob's. `*` stays within a folder, `**` does not, and `src/` is all that is below it.
+    """Return whether a glob matches a path. Raises ValueError if the glob is invalid.
 
-    ValueError where it is no glob.
+    `*` matches within one folder, `**` across folders, and `src/` everything below that folder.
 
     >>> [fits("src/a/b.py", glob) for glob in ("src/*.py", "src/**/*.py", "**/b.py", "src/", "src/a/[a-c].?y")]
     [False, True, True, True, True]
@@ -26,17 +26,17 @@ def fits(path: str, glob: str) -> bool:
 
 @lru_cache(maxsize=1024)
 def compile_glob(glob: str) -> Any:
-    """Something with `fullmatch`. ValueError where it is no glob.
+    """Compile a glob to an object with `fullmatch`. Raises ValueError if the glob is invalid.
 
     >>> compile_glob("[z-a]")
     Traceback (most recent call last):
     ValueError: in `[z-a]` z comes after a
     """
-    whole = f"{glob}**" if glob.endswith("/") else glob
-    return compile_pattern("(?s)" + "".join(map(_translated, _PART.findall(_without_surrogates(whole)))))
+    full_glob = f"{glob}**" if glob.endswith("/") else glob
+    return compile_pattern("(?s)" + "".join(map(_translate, _PART.findall(_without_surrogates(full_glob)))))
 
 
-def _translated(part: str) -> str:
+def _translate(part: str) -> str:
     match part:
         case "**/":
             return "(?:.*/)?"
@@ -47,42 +47,42 @@ def _translated(part: str) -> str:
         case "?":
             return "[^/]"
         case _ if part.startswith("[") and part.endswith("]"):
-            return _one_of(part)
+            return _translate_class(part)
         case _:
-            return "".join(map(_escaped, part))
+            return "".join(map(_escape, part))
 
 
-def _one_of(part: str) -> str:
-    """RE2 cannot look ahead, so that the slash is taken out of the ranges themselves."""
+def _translate_class(part: str) -> str:
+    """Translate `[…]`. RE2 has no lookahead, so the slash is removed from the ranges themselves."""
     inner = part[1:-1]
     is_negated = inner.startswith(("!", "^"))
-    ranges = [(found[1] or found[3], found[2] or found[3]) for found in _RANGE.finditer(inner[is_negated:])]
+    ranges = [(match[1] or match[3], match[2] or match[3]) for match in _RANGE.finditer(inner[is_negated:])]
     if not ranges:
-        raise ValueError(f"`{part}` names no character")
+        raise ValueError(f"`{part}` contains no character")
     for first, last in ranges:
         if first > last:
             raise ValueError(f"in `{part}` {first} comes after {last}")
     if is_negated:
         return f"[^/{''.join(_span(*each) for each in ranges)}]"
-    around = [
+    pieces = [
         piece
         for first, last in ranges
         for piece in ([(first, min(last, ".")), (max(first, "0"), last)] if first <= "/" <= last else [(first, last)])
     ]
-    spans = "".join(_span(*each) for each in around if each[0] <= each[1])
+    spans = "".join(_span(*each) for each in pieces if each[0] <= each[1])
     return f"[{spans}]" if spans else _NOTHING
 
 
 def _span(first: str, last: str) -> str:
-    return f"{_escaped(first)}-{_escaped(last)}"
+    return f"{_escape(first)}-{_escape(last)}"
 
 
-def _escaped(char: str) -> str:
+def _escape(char: str) -> str:
     return char if char.isascii() and char.isalnum() else f"\\x{{{ord(char):X}}}"
 
 
 def _without_surrogates(text: str) -> str:
-    """RE2 takes Unicode only. The bytes of a name that is none go to the last private plane."""
+    """Move surrogates, which represent undecodable bytes of a name, to the last private plane: RE2 rejects them."""
     if text.isascii():
         return text
     return "".join(chr(ord(char) + 0x100000) if "\ud800" <= char <= "\udfff" else char for char in text)

@@ -1,4 +1,4 @@
-"""What looks like a secret, by shape or by name, and where a spec spells one out instead of naming its variable."""
+"""Recognize secrets by their shape or by their name, and find literal secrets in a spec."""
 
 import re
 from collections.abc import Iterator
@@ -6,10 +6,10 @@ from typing import Any, Final
 
 from proctor.spec.tree import child_path
 
-# Shorter values occur in innocent text: masking them would spoil the evidence, and refusing them the spec.
-LEAST_CHARS: Final = 8
-WRITTEN_OUT: Final = "this looks like a secret, written out"
-INSTEAD: Final = "Put the value in an environment variable and list the variable's name under `secrets:`."
+# Shorter values occur in ordinary text, so that masking or refusing them would do harm.
+MIN_SECRET_CHARS: Final = 8
+LITERAL_MESSAGE: Final = "the value looks like a secret"
+LITERAL_SUGGESTION: Final = "Put the value in an environment variable and list the variable's name under `secrets:`."
 
 _KEYS: Final = r"""
     (?<![A-Za-z0-9_-])
@@ -24,7 +24,7 @@ _KEYS: Final = r"""
     """
 _KEY = re.compile(_KEYS, re.VERBOSE)
 _URL_WITH_PASSWORD = re.compile(r"[a-z+]+://[^/\s:@]*:[^/\s:@]+@\S*")
-_SPOKEN = re.compile(rf"(?:{_KEYS})[^\s`]* | [a-z+]+://[^/\s:@]*:[^/\s:@]+@[^\s`]*", re.VERBOSE)
+_IN_MESSAGE = re.compile(rf"(?:{_KEYS})[^\s`]* | [a-z+]+://[^/\s:@]*:[^/\s:@]+@[^\s`]*", re.VERBOSE)
 
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 _KEY_WORDS: Final = frozenset("AUTH CREDENTIAL CREDENTIALS KEY KEYS PASS SECRETS".split())
@@ -32,18 +32,19 @@ _KEY_ENDS: Final = (
     *("PASSWORD", "PASSWD", "PASSPHRASE", "SECRET", "TOKEN"),
     *("APIKEY", "ACCESSKEY", "SECRETKEY", "PRIVATEKEY"),
 )
-# A name that ends so says how a secret is used, or where it is asked for.
+# A name that ends with one of these describes how or where a secret is used.
 _ABOUT_WORDS: Final = frozenset("ENDPOINT METHOD MODE TYPE URI URL".split())
 
-# Paths, `$NAMES` and NAMES_OF_VARIABLES say where a secret is, not what it is. A short one of plain words is a setting.
+# Paths, `$NAMES` and NAMES_OF_VARIABLES are references to a secret. A short value of plain words is a setting.
 _TOKEN = re.compile(
     rf"""(?x) (?![./~$]) (?! (?: [A-Z]+ | [A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+ ) $ )
-    (?: [^\s$]{{12,}} | (?! [A-Za-z]+ (?: [._-][A-Za-z]+ )* $ ) [^\s$]{{{LEAST_CHARS},}} )"""
+    (?: [^\s$]{{12,}} | (?! [A-Za-z]+ (?: [._-][A-Za-z]+ )* $ ) [^\s$]{{{MIN_SECRET_CHARS},}} )"""
 )
 
 
 def is_named_like_a_secret(name: str) -> bool:
-    """
+    """Return whether a variable or key has a name that is typical of secrets.
+
     >>> is_named_like_a_secret("refreshToken"), is_named_like_a_secret("MAX_TOKENS")
     (True, False)
     """
@@ -52,7 +53,8 @@ def is_named_like_a_secret(name: str) -> bool:
 
 
 def looks_secret(text: str, *, name: str | None = None) -> bool:
-    """
+    """Return whether a text has the shape of a secret, or is the value of a name that is typical of secrets.
+
     >>> looks_secret("sk-proj-4f9a8b7c6d5e4f3a"), looks_secret("sk-learn-compatible-estimators")
     (True, False)
     >>> looks_secret("correcthorsebattery"), looks_secret("correcthorsebattery", name="DB_PASSWORD")
@@ -67,17 +69,17 @@ def looks_secret(text: str, *, name: str | None = None) -> bool:
     return _TOKEN.fullmatch(text) is not None
 
 
-def unspoken(text: str) -> str:
-    """A message without what has the shape of a secret: messages are printed, logged and pasted.
+def mask_secrets(text: str) -> str:
+    """Mask everything in a message that has the shape of a secret.
 
-    >>> unspoken("`sk-proj-4f9a8b7c6d5e4f3a` is not one of a, b")
+    >>> mask_secrets("`sk-proj-4f9a8b7c6d5e4f3a` is not one of a, b")
     '`[a secret]` is not one of a, b'
     """
-    return _SPOKEN.sub("[a secret]", text)
+    return _IN_MESSAGE.sub("[a secret]", text)
 
 
 def literal_secrets(value: Any, *, path: str = "", name: str | None = None) -> Iterator[str]:
-    """The key paths of all texts in plain data that look like secrets.
+    """Yield the key paths of all strings in plain data that look like secrets.
 
     >>> list(literal_secrets({"flows": [{"env": {"API_TOKEN": "0123456789abcdef", "LANG": "C"}}]}))
     ['flows[0].env.API_TOKEN']

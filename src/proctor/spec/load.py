@@ -1,4 +1,4 @@
-"""A spec file, read, checked, and joined with the files it names."""
+"""Load a spec: read and check it, and the files that it names."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -14,51 +14,52 @@ from msgspec import structs
 from proctor.canonical import digest_bytes
 from proctor.errors import InputError
 from proctor.ids import Digest, FlowId, MissionId
-from proctor.spec.check import faults
-from proctor.spec.collected import raise_collected
+from proctor.spec.campaign_options import SelectSpec
+from proctor.spec.check import find_errors
+from proctor.spec.collect_errors import raise_collected
 from proctor.spec.files import SpecFiles
-from proctor.spec.marked import Marked, decode_bytes, read_source
-from proctor.spec.missions import Written
+from proctor.spec.missions import MissionSource
 from proctor.spec.model import CampaignSpec, FlowSpec, MissionSpec
-from proctor.spec.prices import Prices, price_faults
-from proctor.spec.running import SelectSpec
-from proctor.spec.select import select as selected
+from proctor.spec.prices import Prices, price_errors
+from proctor.spec.select import select as select_missions
+from proctor.spec.source_file import SourceFile, decode_bytes, read_source
 from proctor.spec.struct import Spec
 from proctor.spec.template import Prompts
 
 
-class Given(Spec, frozen=True, kw_only=True):
-    """What comes with the call and not from the file: a narrower selection, and flows instead of the file's.
-
-    A campaign keeps it, so that resume can give it again.
-    """
+class SpecOverrides(Spec, frozen=True, kw_only=True):
+    """Settings of the caller that narrow or replace those of the file. A campaign stores them for `resume`."""
 
     select: SelectSpec = SelectSpec()
+    """A selection among the missions that the spec's own `select` leaves. Default: all."""
+
     flows: list[FlowSpec] | None = None
+    """Flows in place of the file's. Default: the file's."""
 
 
-NOTHING = Given()
+NO_OVERRIDES = SpecOverrides()
 
 _NEWER = re.compile(rb"^[{\s]*[\"']?version[\"']?\s*:\s*(?:[2-9]|[1-9][0-9]+)\b", re.MULTILINE)
 
 
 class _Suite(CampaignSpec, frozen=True, kw_only=True):
-    """A spec whose flows are given: its own, if it has any, are not used."""
+    """A spec whose flows are overridden, so that `flows` is optional and ignored."""
 
     flows: list[FlowSpec] = []
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadedSpec:
-    """A spec that may be run. Scripts and sources are keyed by their path as the spec spells it, workspaces by their
-    key. Sources are the bytes of mission files, templates and the price file.
+    """A spec without errors, and the files that it names.
 
-    `missions` are those that the spec's `select` and then `given.select` leave.
+    Scripts and sources are keyed by their path as the spec writes it, workspaces by `WorkspaceSpec.key`. Sources are
+    the bytes of mission files, templates and the price file. `missions` are the selected ones. `is_built` says that
+    the spec was built in Python, so that its lines mean nothing to the user.
     """
 
     spec: CampaignSpec
     missions: tuple[MissionSpec, ...]
-    given: Given
+    overrides: SpecOverrides
     file: str
     folder: Path
     source: bytes
@@ -70,82 +71,90 @@ class LoadedSpec:
     secret_files: tuple[Path, ...]
     prompts: Prompts
     prices: Prices | None
-    written: Mapping[MissionId, Written]
-    marked: Marked[CampaignSpec]
+    mission_sources: Mapping[MissionId, MissionSource]
+    source_file: SourceFile[CampaignSpec]
     is_built: bool = False
 
     @property
     def path(self) -> Path:
-        """Where it lies, from wherever one looks."""
+        """The absolute path of the spec file."""
         return self.folder / Path(self.file).name
 
     @property
-    def cell_count(self) -> int:
-        """Missions × flows × repeats."""
+    def trial_count(self) -> int:
+        """The number of trials: missions × flows × repeats."""
         return len(self.missions) * len(self.spec.flows) * self.spec.repeats
 
     @property
     def source_digests(self) -> dict[str, Digest]:
-        return {written: digest_bytes(source) for written, source in self.sources.items()}
+        """The digest of each source file."""
+        return {path: digest_bytes(source) for path, source in self.sources.items()}
 
     def line_of(self, key_path: str) -> int | None:
-        """None in a spec that was built, where nobody has seen lines."""
-        return None if self.is_built else self.marked.line_of(key_path)
+        """Return the line of a key; None if the spec was built in Python."""
+        return None if self.is_built else self.source_file.line_of(key_path)
 
-    def as_seen(self, error: InputError) -> InputError:
-        """The same without a line, where that would be of a file that there is not."""
-        is_unseen = self.is_built and error.file == self.marked.file
-        return _without_line(error, file=self.file) if is_unseen else error
+    def without_line_if_built(self, error: InputError) -> InputError:
+        """Return the error without its line if it is in a spec that was built in Python."""
+        has_no_lines = self.is_built and error.file == self.source_file.file
+        return _without_line(error, file=self.file) if has_no_lines else error
 
-    def asked(self, mission: MissionSpec, flow: FlowId) -> MissionSpec:
-        """The mission as an attempt of that flow gets it: its prompt through the template, hooks its own or all's."""
+    def mission_for(self, mission: MissionSpec, flow: FlowId) -> MissionSpec:
+        """Return the mission with the prompt and hooks that an attempt of this flow uses."""
         return structs.replace(mission, prompt=self.prompts.of(mission, flow), hooks=mission.hooks or self.spec.hooks)
 
 
-def load_spec(path: Path, *, given: Given = NOTHING) -> LoadedSpec:
-    """Reads a spec, or says all that is wrong with it: first its form and types, then what it means."""
-    return _load(read_source(path), path, given=given)
+def load_spec(path: Path, *, overrides: SpecOverrides = NO_OVERRIDES) -> LoadedSpec:
+    """Load a spec file. Raises InputError with all errors of syntax and type or, if there are none, all others."""
+    return _load(read_source(path), path, overrides=overrides)
 
 
 def load_built(
-    built: CampaignSpec | Mapping[str, Any], *, name: str, folder: Path, given: Given = NOTHING, excused: str = ""
+    built: CampaignSpec | Mapping[str, Any],
+    *,
+    name: str,
+    folder: Path,
+    overrides: SpecOverrides = NO_OVERRIDES,
+    ignored_key: str = "",
 ) -> LoadedSpec:
-    """A spec that was built in Python, held to the same rules. Its paths start from `folder`.
+    """Load a spec that was built in Python. Its paths are relative to `folder`.
 
-    The key `excused` may be missing or wrong.
+    Raises InputError as `load_spec` does, but ignores errors at the key `ignored_key`.
     """
     source = yaml.safe_dump(msgspec.to_builtins(built), sort_keys=False, allow_unicode=True).encode()
     path = folder / name
     try:
-        return replace(_load(source, path, given=given, excused=excused), file=name, is_built=True)
+        return replace(_load(source, path, overrides=overrides, ignored_key=ignored_key), file=name, is_built=True)
     except InputError as error:
-        raise_collected([_without_line(each, file=name) if each.file == str(path) else each for each in error.each])
+        raise_collected(
+            [_without_line(each, file=name) if each.file == str(path) else each for each in error.all_errors]
+        )
 
 
 def _without_line(error: InputError, *, file: str) -> InputError:
     return InputError(error.code, error.what, file=file, key=error.key, suggestion=error.suggestion)
 
 
-def _load(source: bytes, path: Path, *, given: Given = NOTHING, excused: str = "") -> LoadedSpec:
+def _load(source: bytes, path: Path, *, overrides: SpecOverrides = NO_OVERRIDES, ignored_key: str = "") -> LoadedSpec:
     try:
-        marked = _decode(source, path, flows=given.flows)
+        source_file = _decode(source, path, flows=overrides.flows)
     except InputError as error:
         _refuse_other_versions(error, source)
         raise
-    files = SpecFiles(marked, spec_path=path)
-    own = faults(marked, written=files.written, has_own_flows=given.flows is None)
-    found = (*own, *price_faults(marked, files.prices), *files.problems)
-    if problems := [each for each in found if not excused or each.key != excused]:
-        raise_collected(problems)
-    missions = tuple(each.mission for each in files.written)
-    places = {mission.id: place for place, mission in enumerate(missions, start=1)}
-    with _blamed_on(marked):
-        missions = selected(missions, marked.value.select)
-    missions = selected(missions, given.select)
+    files = SpecFiles(source_file, spec_path=path)
+    spec_errors = find_errors(source_file, mission_sources=files.mission_sources, has_own_flows=overrides.flows is None)
+    all_errors = (*spec_errors, *price_errors(source_file, files.prices), *files.errors)
+    if errors := [each for each in all_errors if not ignored_key or each.key != ignored_key]:
+        raise_collected(errors)
+    missions = tuple(each.mission for each in files.mission_sources)
+    positions = {mission.id: position for position, mission in enumerate(missions, start=1)}
+    with _located_in(source_file):
+        missions = select_missions(missions, source_file.value.select)
+    missions = select_missions(missions, overrides.select)
     return LoadedSpec(
-        spec=marked.value,
+        spec=source_file.value,
         missions=missions,
-        given=given,
+        overrides=overrides,
         file=str(path),
         folder=files.folder,
         source=source,
@@ -155,47 +164,47 @@ def _load(source: bytes, path: Path, *, given: Given = NOTHING, excused: str = "
         sources=files.sources,
         workspaces=files.workspaces,
         secret_files=tuple(files.secret_files),
-        prompts=Prompts(campaign=marked.value.campaign, templates=files.templates, places=places),
+        prompts=Prompts(campaign=source_file.value.campaign, templates=files.templates, positions=positions),
         prices=files.prices,
-        written={each.mission.id: each for each in files.written},
-        marked=marked,
+        mission_sources={each.mission.id: each for each in files.mission_sources},
+        source_file=source_file,
     )
 
 
-def _decode(source: bytes, path: Path, *, flows: list[FlowSpec] | None) -> Marked[CampaignSpec]:
+def _decode(source: bytes, path: Path, *, flows: list[FlowSpec] | None) -> SourceFile[CampaignSpec]:
     if flows is None:
         return decode_bytes(source, CampaignSpec, file=str(path))
     suite = decode_bytes(source, _Suite, file=str(path))
     fields = {name: getattr(suite.value, name) for name in CampaignSpec.__struct_fields__}
-    return Marked(value=CampaignSpec(**{**fields, "flows": flows}), file=suite.file, root=suite.root)
+    return SourceFile(value=CampaignSpec(**{**fields, "flows": flows}), file=suite.file, root=suite.root)
 
 
 @contextmanager
-def _blamed_on(marked: Marked[CampaignSpec]) -> Iterator[None]:
-    """What is wrong with the spec's own selection has a line."""
+def _located_in(source_file: SourceFile[CampaignSpec]) -> Iterator[None]:
+    """Add file, line and key to errors in the spec's own selection."""
     try:
         yield
     except InputError as error:
         raise_collected(
             [
-                marked.problem(
+                source_file.error(
                     one.code, one.what, key=f"select.{one.key}" if one.key else "select", suggestion=one.suggestion
                 )
-                for one in error.each
+                for one in error.all_errors
             ]
         )
 
 
 def _refuse_other_versions(error: InputError, source: bytes) -> None:
-    """In a spec of another version nothing else is worth telling: its other keys may well be right there."""
-    for problem in error.each:
-        if problem.key == "version" and problem.code == "spec.type":
+    """Raise only the version error if the spec has another version: its other keys may be right in that version."""
+    for each in error.all_errors:
+        if each.key == "version" and each.code == "spec.type":
             is_newer = _NEWER.search(source) is not None
             raise InputError(
                 "spec.version",
-                "this Proctor reads version 1",
-                file=problem.file,
-                line=problem.line,
+                "this Proctor supports only `version: 1`",
+                file=each.file,
+                line=each.line,
                 key="version",
-                suggestion="Take a newer Proctor for it." if is_newer else "Write `version: 1`.",
+                suggestion="Install a newer Proctor." if is_newer else "Write `version: 1`.",
             ) from error

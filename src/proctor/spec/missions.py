@@ -1,4 +1,4 @@
-"""Missions as they are written: in the spec itself, or in a folder with a Markdown file for each."""
+"""Read missions from the spec itself, or from a folder with one Markdown file per mission."""
 
 import os
 import re
@@ -8,10 +8,10 @@ from typing import Any
 
 from proctor.errors import InputError
 from proctor.ids import MissionId
-from proctor.spec.collected import raise_collected
-from proctor.spec.marked import Marked, decode_tree, read_source
+from proctor.spec.campaign_options import MissionsFolder
+from proctor.spec.collect_errors import raise_collected
 from proctor.spec.model import CampaignSpec, MissionSpec, MissionTerms
-from proctor.spec.running import MissionsFolder
+from proctor.spec.source_file import SourceFile, decode_tree, read_source
 from proctor.spec.tree import UNPRINTABLE, Node, read_tree
 
 SUFFIX = ".md"
@@ -20,70 +20,75 @@ _FENCE = re.compile(r"---[ \t]*\r?\n?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Written:
-    """A mission and where it stands: under a key of the spec, or in a file of its own."""
+class MissionSource:
+    """A mission and its location: a key of the spec, or a separate file, where `key` is empty."""
 
     mission: MissionSpec
-    marked: Marked[Any]
+    source_file: SourceFile[Any]
     key: str = ""
 
     @property
     def is_in_own_file(self) -> bool:
         return not self.key
 
-    def problem(self, code: str, what: str, *, key: str, suggestion: str | None = None) -> InputError:
-        """A fault of this mission, told with its file and line."""
+    def error(self, code: str, what: str, *, key: str, suggestion: str | None = None) -> InputError:
+        """Return an error in this mission, with its file and line. `key` is relative to the mission."""
         where = ".".join(part for part in (self.key, key) if part)
-        return self.marked.problem(code, what, key=where, suggestion=suggestion)
+        return self.source_file.error(code, what, key=where, suggestion=suggestion)
 
     def line_of(self, key: str) -> int:
-        return self.marked.line_of(".".join(part for part in (self.key, key) if part))
+        """Return the line of a key of this mission."""
+        return self.source_file.line_of(".".join(part for part in (self.key, key) if part))
 
 
 def inline_missions(spec: CampaignSpec) -> tuple[MissionSpec, ...]:
-    """Those that the spec itself holds."""
+    """Return the missions that the spec itself contains."""
     return () if isinstance(spec.missions, MissionsFolder) else tuple(spec.missions)
 
 
-def written_inline(marked: Marked[CampaignSpec]) -> tuple[Written, ...]:
-    """The same, each with its key."""
-    missions = enumerate(inline_missions(marked.value))
-    return tuple(Written(mission=mission, marked=marked, key=f"missions[{at}]") for at, mission in missions)
+def inline_mission_sources(source_file: SourceFile[CampaignSpec]) -> tuple[MissionSource, ...]:
+    """Return the missions that the spec itself contains, each with its key."""
+    missions = enumerate(inline_missions(source_file.value))
+    return tuple(
+        MissionSource(mission=mission, source_file=source_file, key=f"missions[{at}]") for at, mission in missions
+    )
 
 
-def find_files(folder: Path) -> list[str]:
-    """The names of a folder's mission files, in order; hidden ones are none. OSError where it cannot be read."""
+def find_mission_files(folder: Path) -> list[str]:
+    """Return the sorted names of a folder's mission files, without hidden ones. Raises OSError if it cannot be read."""
     with os.scandir(folder) as entries:
         names = [entry.name for entry in entries]
     return sorted(name for name in names if name.endswith(SUFFIX) and not name.startswith("."))
 
 
-def read_mission(path: Path, *, file: str) -> tuple[Written, bytes]:
-    """The mission of one file, and the file's bytes. InputError with all that is wrong, told of `file`."""
+def read_mission(path: Path, *, file: str) -> tuple[MissionSource, bytes]:
+    """Read a mission file. Returns the mission and the file's bytes. Raises InputError with all errors, at `file`."""
     try:
         source = read_source(path)
     except InputError as error:
         raise InputError(error.code, error.what, file=file) from error
-    return Written(mission=(marked := parse_mission(source, id_=path.stem, file=file)).value, marked=marked), source
+    return MissionSource(
+        mission=(source_file := parse_mission(source, id_=path.stem, file=file)).value, source_file=source_file
+    ), source
 
 
-def parse_mission(source: bytes, *, id_: str, file: str) -> Marked[MissionSpec]:
-    """Front matter between two lines of `---`, where there is one; what follows is the prompt."""
+def parse_mission(source: bytes, *, id_: str, file: str) -> SourceFile[MissionSpec]:
+    """Parse a mission file: optional front matter between two lines of `---`, then the prompt. Raises InputError."""
     text = decode_text(source, file=file)
     matter, body, body_line = _split(text, file=file)
-    problems: list[InputError] = []
-    terms: Marked[MissionTerms] | None = None
+    errors: list[InputError] = []
+    terms: SourceFile[MissionTerms] | None = None
     try:
         terms = _decode_matter(matter, file=file)
     except InputError as error:
-        problems += error.each
+        errors += error.all_errors
     prompt = body.lstrip("\r\n").rstrip()
     if not prompt:
-        suggestion = "Write what the agent is to do below the second `---`." if matter else "Write it."
-        what = "there is no prompt"
-        problems.append(InputError("spec.missing-key", what, file=file, line=body_line, suggestion=suggestion))
-    if terms is None or problems:
-        raise_collected(problems)
+        suggestion = "Write the task below the second `---`." if matter else "Write the task into the file."
+        what = "the mission has no prompt"
+        errors.append(InputError("spec.missing-key", what, file=file, line=body_line, suggestion=suggestion))
+    if terms is None or errors:
+        raise_collected(errors)
     entries = terms.root.value if isinstance(terms.root.value, dict) else {}
     prompt_line = body_line + body[: len(body) - len(body.lstrip("\r\n"))].count("\n")
     root = Node(
@@ -91,11 +96,11 @@ def parse_mission(source: bytes, *, id_: str, file: str) -> Marked[MissionSpec]:
         value={**entries, "id": Node(line=1, value=id_), "prompt": Node(line=prompt_line, value=prompt)},
     )
     values = {name: getattr(terms.value, name) for name in MissionTerms.__struct_fields__}
-    return Marked(value=MissionSpec(id=MissionId(id_), prompt=prompt, **values), file=file, root=root)
+    return SourceFile(value=MissionSpec(id=MissionId(id_), prompt=prompt, **values), file=file, root=root)
 
 
 def decode_text(source: bytes, *, file: str) -> str:
-    """Text that may go into a prompt, or an InputError with the line."""
+    """Decode text for a prompt. Raises InputError with the line if it is not UTF-8 or not printable."""
     try:
         text = source.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -103,28 +108,28 @@ def decode_text(source: bytes, *, file: str) -> str:
         raise InputError("spec.syntax", f"not UTF-8: {error.reason}", file=file, line=line) from error
     if bad := UNPRINTABLE.search(text):
         line = text.count("\n", 0, bad.start()) + 1
-        what = f"a character that no prompt may hold (U+{ord(bad[0]):04X})"
+        what = f"a prompt must not contain the character U+{ord(bad[0]):04X}"
         raise InputError("spec.syntax", what, file=file, line=line)
     return text
 
 
 def _split(text: str, *, file: str) -> tuple[str, str, int]:
-    """The front matter with its first fence, so that its lines count right; the body; the body's first line."""
-    # Not splitlines(): a line ends where an editor and YAML say it does.
+    """Return the front matter with its first fence, to keep its line numbers; the body; the body's first line."""
+    # Not splitlines(), which also splits at characters that are not line ends in an editor or in YAML.
     lines = re.findall(r"[^\n]*\n|[^\n]+$", text)
     if not lines or not _FENCE.fullmatch(lines[0]):
         return "", text, 1
     for at, line in enumerate(lines[1:], start=1):
         if _FENCE.fullmatch(line):
             return "".join(lines[:at]), "".join(lines[at + 1 :]), at + 2
-    what = "the front matter that begins here never ends"
-    raise InputError("spec.syntax", what, file=file, line=1, suggestion="Close it by a line of `---`.")
+    what = "the front matter that begins here is not closed"
+    raise InputError("spec.syntax", what, file=file, line=1, suggestion="Close it with a line `---`.")
 
 
-def _decode_matter(matter: str, *, file: str) -> Marked[MissionTerms]:
-    root, problems = read_tree(matter, file=file)
+def _decode_matter(matter: str, *, file: str) -> SourceFile[MissionTerms]:
+    root, errors = read_tree(matter, file=file)
     if root is None:
-        raise problems[0]
-    # Front matter of comments alone says nothing.
+        raise errors[0]
+    # Front matter may consist of comments only.
     root = Node(line=1, value={}) if root.value is None else root
-    return decode_tree(root, MissionTerms, file=file, problems=problems)
+    return decode_tree(root, MissionTerms, file=file, errors=errors)

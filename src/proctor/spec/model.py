@@ -1,13 +1,12 @@
-"""What a user asks for: missions, flows and limits, as the YAML spells them."""
+"""Structs of a spec: campaign, missions and flows."""
 
 from enum import StrEnum
 from typing import Annotated, Any, Literal, TypeAlias
 
 from msgspec import Meta
 
-from proctor.ids import FlowId, MissionId, StrategyId
-from proctor.spec.expect import ExpectSpec
-from proctor.spec.running import (
+from proctor.ids import FlowId, MissionId, RuntimeId
+from proctor.spec.campaign_options import (
     GatesSpec,
     HooksSpec,
     LimitsSpec,
@@ -16,96 +15,150 @@ from proctor.spec.running import (
     SelectSpec,
     ToolsSpec,
 )
+from proctor.spec.expect import ExpectSpec
 from proctor.spec.struct import Command, Duration, Spec, Text, Texts
 
 
 class Isolation(StrEnum):
-    SHARED = "shared"  # many sessions in one runtime process
-    PROCESS = "process"  # one process an attempt
+    """Whether attempts share an agent process."""
+
+    SHARED = "shared"
+    """One agent process for all attempts of the flow."""
+
+    PROCESS = "process"
+    """A separate agent process for each attempt."""
 
 
 class Sandbox(StrEnum):
+    """The agent's own sandbox."""
+
     READ_ONLY = "read-only"
+    """The agent may not write files."""
+
     WORKSPACE_WRITE = "workspace-write"
+    """The agent may write inside the workspace."""
+
     DANGER_FULL_ACCESS = "danger-full-access"
+    """The agent has no sandbox."""
 
 
 class Approvals(StrEnum):
-    """How the agent's questions are answered. `deny` lets it ask, so that a denial is evidence."""
+    """How the agent's requests for approval are answered."""
 
     DENY = "deny"
+    """Deny every request. The agent can still ask, so that each denial is recorded."""
+
     ACCEPT = "accept"
-    WORKSPACE = "workspace"  # accept what stays inside the workspace, deny the rest
-    ASK = "ask"  # somebody decides, within a deadline; silence is a denial
+    """Accept every request."""
+
+    WORKSPACE = "workspace"
+    """Accept changes inside the workspace, and deny everything else."""
+
+    ASK = "ask"
+    """Ask the person at the terminal or a callback. No answer before the deadline is a denial."""
 
 
 class Login(StrEnum):
     """Where a real model's credential comes from."""
 
-    NONE = "none"  # there is none, and the scripted model needs none
-    API_KEY = "api-key"  # the provider's own variable in our environment
-    INHERIT = "inherit"  # the user's own login to the agent program
-    TOKEN = "token"  # noqa: S105 - the variable or file named under `token`
+    NONE = "none"
+    """No credential. Only the scripted model works without one."""
+
+    API_KEY = "api-key"
+    """The provider's variable in Proctor's environment, such as OPENAI_API_KEY."""
+
+    INHERIT = "inherit"
+    """The user's own login to the agent program."""
+
+    TOKEN = "token"  # noqa: S105
+    """The variable or file that `token` names."""
 
 
 class Profile(StrEnum):
-    """Whose settings, hooks and servers the agent runs with."""
+    """Whose settings, hooks and servers the agent uses."""
 
-    FRESH = "fresh"  # a home of its own with ours alone
-    MINE = "mine"  # the user's own home and all that is in it
+    FRESH = "fresh"
+    """A new home folder with only Proctor's settings."""
+
+    MINE = "mine"
+    """The user's home folder and settings."""
 
 
 class Persistence(StrEnum):
-    """Whether the agent keeps the thread, so that it can be read back and taken up again."""
+    """Whether the agent stores the thread."""
 
     EPHEMERAL = "ephemeral"
+    """It does not."""
+
     PERSISTENT = "persistent"
+    """It does, so that the thread can be read back and resumed."""
 
 
 class Network(StrEnum):
-    """What a contained process can reach. Loopback is up either way, its own or the machine's."""
+    """Which network a fenced process can reach."""
 
     NONE = "none"
+    """Only a private loopback interface."""
+
     HOST = "host"
+    """The network of this machine."""
 
 
 class Contain(StrEnum):
-    """Whether a process sees the machine through fences. `none` leaves files and network open to it."""
+    """Whether a process is fenced."""
 
     FENCED = "fenced"
+    """It can write only to its own folders, and cannot see the user's home folder."""
+
     NONE = "none"
+    """It has access to all files and to the network."""
 
 
-class Probing(Spec, frozen=True, kw_only=True):
-    """What all kinds of probe share: how the processes of one are contained."""
+class ProbeOptions(Spec, frozen=True, kw_only=True):
+    """Keys that all kinds of probe share."""
 
     contain: Contain = Contain.FENCED
+    """Whether the probe is fenced. Default `fenced`."""
+
     network: Network = Network.NONE
+    """What a fenced probe can reach. Default `none`."""
 
 
-class HeadlessRun(Probing, tag_field="kind", tag="headless_run", frozen=True, kw_only=True):
-    """Runs a command in a copy of the workspace. A list is argv; a string is given to `bash -c`."""
+class HeadlessRun(ProbeOptions, tag_field="kind", tag="headless_run", frozen=True, kw_only=True):
+    """A probe that runs a command in a copy of the workspace."""
 
     command: Command
+    """The command: a list is argv, a string is run with `bash -c`."""
+
     stdout: str | None = None
+    """Standard output that passes, compared byte for byte. Default: not compared."""
+
     exit: Annotated[int, Meta(ge=0, le=255)] = 0
+    """Exit status that passes, 0 to 255. Default 0."""
+
     timeout: Duration = "30s"
+    """Longest duration; the probe fails after it. Default 30 s."""
 
 
 ProbeSpec: TypeAlias = HeadlessRun
-"""The union of all kinds, told apart by `kind`: another kind is another `| Member`."""
+"""The union of all kinds of probe, distinguished by `kind`."""
 
 
 class WorkspaceSpec(Spec, frozen=True, kw_only=True):
-    """Where an attempt works: a copy of a folder, a private clone of a repository at a ref, or an empty folder."""
+    """`workspace`: where an attempt works: a copy of a folder, a private clone of a repository, or an empty folder."""
 
     copy: Text | None = None
+    """Path of the folder to copy, relative to the spec's folder. Default: none."""
+
     git: Text | None = None
+    """Path of the git repository to clone, relative to the spec's folder. Default: none."""
+
     ref: Text | None = None
+    """Branch, tag or commit id to check out; required with `git`."""
 
     @property
     def key(self) -> str | None:
-        """One name for equal workspaces; None for an empty one.
+        """The key that equal workspaces share; None for an empty folder.
 
         >>> WorkspaceSpec(git="../mine", ref="v1").key
         'git:../mine@v1'
@@ -114,82 +167,171 @@ class WorkspaceSpec(Spec, frozen=True, kw_only=True):
 
 
 class MissionTerms(Spec, frozen=True, kw_only=True):
-    """All of a mission but its name and its prompt: what the front matter of a mission's file may say."""
+    """The keys of a mission except `id` and `prompt`, as in the front matter of a mission file."""
 
     workspace: WorkspaceSpec = WorkspaceSpec()
+    """Where the agent works. Default: an empty folder."""
+
     probes: list[ProbeSpec] = []
+    """Checks that verify the result. Default: none, so that nothing is verified."""
+
     script: Text | None = None
+    """Path of the scripted model's script, relative to the spec's folder; required if a flow uses that model. Default:
+    none."""
+
     expect: ExpectSpec = ExpectSpec()
+    """The result that the author expects. Default: nothing is expected."""
+
     tags: Texts = []
+    """Words to select the mission by. Default: none."""
+
     priority: int = 0
-    hooks: HooksSpec | None = None  # instead of the campaign's
+    """Trials with a higher priority start first. Default 0."""
+
+    hooks: HooksSpec | None = None
+    """Commands around each attempt, in place of the campaign's hooks. Default: the campaign's."""
 
 
 class MissionSpec(MissionTerms, frozen=True, kw_only=True):
     """One task for an agent."""
 
     id: MissionId
+    """Id of the mission, unique in the campaign."""
+
     prompt: Text
+    """The task, as the agent receives it."""
 
 
 SCRIPTED = "scripted"
+"""The provider that plays the mission's script."""
 
-AUTO = StrategyId("auto")
-"""In a chain: whichever default lane is there. It is no strategy itself."""
+AUTO = RuntimeId("auto")
+"""In a runtime chain, the placeholder for the default runtimes. It is not the id of a runtime."""
 
 
 class ModelSpec(Spec, frozen=True, kw_only=True):
-    """Which model answers. `scripted` plays the mission's script on loopback."""
+    """`model`: the model that answers."""
 
     provider: Text = SCRIPTED
+    """Id of the provider. `scripted` plays the mission's script on loopback. Default `scripted`."""
+
     name: str | None = None
+    """Name of the model; required for a real provider. Default: none."""
+
     base_url: str | None = None
+    """Address of the provider. Default: the agent program's own."""
 
 
 class SecretFile(Spec, frozen=True, kw_only=True):
-    """A credential file: one secret, or JSON or lines of NAME=value, of which those named like a secret are."""
+    """A file with secrets: JSON or lines of NAME=value, of which the values named like secrets are masked, or one
+    secret."""
 
     file: Text
+    """Path of the file, relative to the spec's folder; `~` is the home folder."""
 
 
 class FlowSpec(Spec, frozen=True, kw_only=True):
     """One configuration under comparison."""
 
     id: FlowId
-    runtime: Annotated[list[StrategyId], Meta(min_length=1)]
+    """Id of the flow, unique in the campaign."""
+
+    runtime: Annotated[list[RuntimeId], Meta(min_length=1)]
+    """Runtime chain: the first runtime that can be used is used. `auto` is replaced by the default runtimes."""
+
     isolation: Isolation = Isolation.SHARED
+    """Whether attempts share one agent process. Default `shared`."""
+
     sandbox: Sandbox = Sandbox.WORKSPACE_WRITE
+    """The agent's own sandbox. Default `workspace-write`."""
+
     approvals: Approvals = Approvals.DENY
+    """How the agent's requests for approval are answered. Default `deny`."""
+
     model: ModelSpec | None = None
+    """The model. Default: the campaign's."""
+
     login: Login | None = None
+    """Where the model's credential comes from. Default: the campaign's."""
+
     token: Text | SecretFile | None = None
+    """For `login: token`, the variable or file that contains the token. Default: the campaign's."""
+
     profile: Profile = Profile.FRESH
+    """Whose settings the agent uses. Default `fresh`."""
+
     persistence: Persistence = Persistence.EPHEMERAL
+    """Whether the agent stores the thread. Default `ephemeral`."""
+
     contain: Contain = Contain.FENCED
-    options: dict[StrategyId, dict[str, Any]] = {}
+    """Whether an agent without its own sandbox is fenced. Default `fenced`."""
+
+    options: dict[RuntimeId, dict[str, Any]] = {}
+    """Options of a runtime, by runtime id. Default: none."""
+
     env: dict[str, str] = {}
+    """Environment variables to set for the agent. Default: none."""
+
     forward: list[str] = []
+    """Names of Proctor's environment variables to pass to the agent. Default: none."""
+
     priority: int = 0
-    template: Text | None = None  # instead of the campaign's
+    """Added to the priority of each mission. Default 0."""
+
+    template: Text | None = None
+    """Path of a prompt template, in place of the campaign's. Default: the campaign's."""
+
     tools: ToolsSpec = ToolsSpec()
+    """Tool policy. Default: every tool call is allowed."""
 
 
 class CampaignSpec(Spec, frozen=True, kw_only=True):
     """A whole spec file."""
 
     version: Literal[1]
+    """Version of the format: 1."""
+
     campaign: str
+    """Name of the campaign."""
+
     missions: Annotated[list[MissionSpec], Meta(min_length=1)] | MissionsFolder
+    """The missions, or the folder that contains them."""
+
     flows: Annotated[list[FlowSpec], Meta(min_length=1)]
+    """The flows."""
+
     model: ModelSpec = ModelSpec()
+    """Model of the flows that name none. Default: the scripted model."""
+
     login: Login = Login.NONE
+    """Login of the flows that name none. Default `none`."""
+
     token: Text | SecretFile | None = None
+    """Token of the flows that name none: the variable or file that contains it. Default: none."""
+
     repeats: Annotated[int, Meta(ge=1, le=1000)] = 1
+    """How often each mission runs in each flow, 1 to 1000. Default 1."""
+
     limits: LimitsSpec = LimitsSpec()
+    """Time, token and cost limits."""
+
     schedule: ScheduleSpec = ScheduleSpec()
+    """How many attempts run at once, and when a trial is tried again."""
+
     secrets: list[str | SecretFile] = []
+    """Variables and files whose values are masked in the evidence. Default: none."""
+
     select: SelectSpec = SelectSpec()
-    template: Text | None = None  # a file: the prompt of every mission goes through it
+    """Which missions to run. Default: all."""
+
+    template: Text | None = None
+    """Path of the template that every prompt is inserted into. Default: none."""
+
     hooks: HooksSpec = HooksSpec()
+    """Commands around each attempt. Default: none."""
+
     gates: GatesSpec = GatesSpec()
-    prices: Text | None = None  # a file: what tokens cost, and since when
+    """What the results must fulfil."""
+
+    prices: Text | None = None
+    """Path of the price file, with the cost of tokens. Default: none."""

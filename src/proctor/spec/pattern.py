@@ -1,12 +1,12 @@
-"""Patterns that a spec writes: RE2's, which take linear time whatever is written and whatever is searched. Pure."""
+"""Compile the patterns of a spec with RE2, which matches in linear time for any pattern. Pure."""
 
 from typing import Any
 
 import re2  # type: ignore[import-untyped]
 
 
-def compile_pattern(written: str) -> Any:
-    """Something with `search`. ValueError where it is no pattern.
+def compile_pattern(pattern: str) -> Any:
+    """Compile a pattern to an object with `search` and `fullmatch`. Raises ValueError if it is invalid.
 
     >>> compile_pattern("(?i)fixed").search("I FIXED it") is None
     False
@@ -15,9 +15,9 @@ def compile_pattern(written: str) -> Any:
     ValueError: missing ): (
     """
     options = re2.Options()
-    options.log_errors = False  # on stderr, past everybody
+    options.log_errors = False  # RE2 would print to stderr
     try:
-        return re2.compile(written, options)
+        return re2.compile(pattern, options)
     except re2.error as error:
-        said = error.args[0] if error.args else "not a pattern"
-        raise ValueError(said.decode() if isinstance(said, bytes) else str(said)) from error
+        message = error.args[0] if error.args else "not a pattern"
+        raise ValueError(message.decode() if isinstance(message, bytes) else str(message)) from error

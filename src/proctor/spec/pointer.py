@@ -1,29 +1,30 @@
-"""JSON pointers (RFC 6901): a place in a value. Pure."""
+"""Resolve JSON pointers (RFC 6901). Pure."""
 
 import re
 from typing import Any, Final
 
-_INDEX = re.compile(r"0|[1-9][0-9]{0,17}")  # no list is longer, and int() takes no digits without end
+_INDEX = re.compile(r"0|[1-9][0-9]{0,17}")  # bounded, because int() refuses very long numbers
 _BAD_ESCAPE = re.compile(r"~(?![01])")
 
 
 class Absent:
-    """Nothing is there, which is not the same as null."""
+    """The type of ABSENT: there is no value at the pointer, which differs from null."""
 
 
 ABSENT: Final = Absent()
 
 
-def is_pointer(written: str) -> bool:
-    """
+def is_pointer(text: str) -> bool:
+    """Return whether a text is a JSON pointer.
+
     >>> is_pointer("/a~1b/0"), is_pointer("a"), is_pointer("/~2")
     (True, False, False)
     """
-    return (not written or written.startswith("/")) and not _BAD_ESCAPE.search(written)
+    return (not text or text.startswith("/")) and not _BAD_ESCAPE.search(text)
 
 
 def at_pointer(value: Any, pointer: str) -> Any:
-    """What is there, or ABSENT.
+    """Return the value at a pointer, or ABSENT.
 
     >>> at_pointer({"a/b": [10, None]}, "/a~1b/1") is None
     True

@@ -1,4 +1,4 @@
-"""A price file: what a model's tokens cost, and since when. Proctor has no prices of its own."""
+"""The price file, which says what a model's tokens cost. Proctor has no built-in prices."""
 
 from collections.abc import Iterator
 from datetime import date
@@ -8,34 +8,44 @@ from msgspec import Meta
 
 from proctor.errors import InputError
 from proctor.event.model import Tokens
-from proctor.spec.marked import Marked, decode_bytes
 from proctor.spec.model import SCRIPTED, CampaignSpec, ModelSpec
-from proctor.spec.near import nearest
+from proctor.spec.source_file import SourceFile, decode_bytes
 from proctor.spec.struct import Spec, Text
+from proctor.spec.suggest import nearest
 
 Usd = Annotated[float, Meta(ge=0, le=1_000_000)]
 
-_PER: Final = 1_000_000
-_MOST: Final = 2**53
+_TOKENS_PER_PRICE: Final = 1_000_000
+_MAX_TOKENS: Final = 2**53
 
 
 class Price(Spec, frozen=True, kw_only=True):
-    """US dollars for a million tokens. Input that was cached costs what other input does, unless it is said."""
+    """The price of a model's tokens, in US dollars per million tokens."""
 
     input: Usd
+    """Price of input tokens."""
+
     output: Usd
+    """Price of output tokens."""
+
     cached_input: Usd | None = None
+    """Price of cached input tokens. Default: that of `input`."""
 
 
 class Prices(Spec, frozen=True, kw_only=True):
-    """Of models by `provider/name`, as they were on a day."""
+    """A whole price file."""
 
     version: Literal[1]
+    """Version of the format: 1."""
+
     since: date
+    """The day from which the prices are valid."""
+
     models: Annotated[dict[Text, Price], Meta(min_length=1)]
+    """The prices, by `provider/name` of the model."""
 
     def usd(self, model: str, tokens: Tokens | None) -> float | None:
-        """None where the model has no price here, or where it is not known what was used, or told as it cannot be.
+        """Return the cost in US dollars; None without a price, or if the tokens are unknown or impossible.
 
         >>> prices = Prices(version=1, since=date(2026, 11, 1), models={"a/b": Price(input=2, output=10)})
         >>> prices.usd("a/b", Tokens(input=500_000, output=100_000, total=600_000))
@@ -45,24 +55,24 @@ class Prices(Spec, frozen=True, kw_only=True):
         >>> prices.usd("a/b", Tokens(input=10**400, output=0, total=10**400))
         """
         price = self.models.get(model)
-        if price is None or tokens is None or not _can_be(tokens):
+        if price is None or tokens is None or not _is_plausible(tokens):
             return None
         if price.cached_input is None or price.cached_input == price.input:
-            return (tokens.input * price.input + tokens.output * price.output) / _PER
+            return (tokens.input * price.input + tokens.output * price.output) / _TOKENS_PER_PRICE
         if tokens.cached_input is None:
             return None
-        fresh = tokens.input - tokens.cached_input
-        spent = fresh * price.input + tokens.cached_input * price.cached_input + tokens.output * price.output
-        return spent / _PER
+        uncached = tokens.input - tokens.cached_input
+        cost = uncached * price.input + tokens.cached_input * price.cached_input + tokens.output * price.output
+        return cost / _TOKENS_PER_PRICE
 
 
-def _can_be(tokens: Tokens) -> bool:
-    """Whether anybody can have used as much: an agent may say anything."""
-    return 0 <= (tokens.cached_input or 0) <= tokens.input <= _MOST and 0 <= tokens.output <= _MOST
+def _is_plausible(tokens: Tokens) -> bool:
+    """Return whether numbers of tokens are possible. An agent may report any number."""
+    return 0 <= (tokens.cached_input or 0) <= tokens.input <= _MAX_TOKENS and 0 <= tokens.output <= _MAX_TOKENS
 
 
 def price_key(provider: str, name: str | None) -> str:
-    """How a price file calls a model.
+    """Return the key of a model in a price file.
 
     >>> price_key("openai", "gpt-x"), price_key("scripted", None)
     ('openai/gpt-x', 'scripted')
@@ -71,14 +81,14 @@ def price_key(provider: str, name: str | None) -> str:
 
 
 def usd_of(prices: Prices | None, *, provider: str, name: str | None, tokens: Tokens | None) -> float | None:
-    """What so many tokens of a model cost. Without a price it is unknown, but scripted tokens are free."""
+    """Return the cost of tokens in US dollars; None if unknown. The scripted model is free."""
     if is_free(prices, provider=provider, name=name):
-        return None if tokens is None else 0.0  # a command may have asked another model, and not told
+        return None if tokens is None else 0.0  # a command may have used another model without reporting it
     return None if prices is None else prices.usd(price_key(provider, name), tokens)
 
 
 def is_free(prices: Prices | None, *, provider: str, name: str | None) -> bool:
-    """Whether nobody is paid for its tokens.
+    """Return whether a model's tokens are free: the scripted model, unless it has a price.
 
     >>> is_free(None, provider="scripted", name=None), is_free(None, provider="openai", name="gpt-x")
     (True, False)
@@ -87,19 +97,19 @@ def is_free(prices: Prices | None, *, provider: str, name: str | None) -> bool:
 
 
 def decode_prices(data: bytes, *, file: str) -> Prices:
-    """InputError with all that is wrong in what was read from `file`."""
+    """Decode a price file. Raises InputError with all errors, at `file`."""
     return decode_bytes(data, Prices, file=file).value
 
 
-def price_faults(marked: Marked[CampaignSpec], prices: Prices | None) -> Iterator[InputError]:
-    """A budget that nothing could be held to."""
-    spec = marked.value
+def price_errors(source_file: SourceFile[CampaignSpec], prices: Prices | None) -> Iterator[InputError]:
+    """Yield an error if `limits.usd` cannot be enforced for lack of prices."""
+    spec = source_file.value
     if spec.limits.usd is None:
         return
     if spec.prices is None:
-        suggestion = "Add `prices:` with a file that says what the models' tokens cost, or take the limit out."
-        what = "a budget needs prices, and there are none"
-        yield marked.problem("spec.missing-key", what, key="limits.usd", suggestion=suggestion)
+        suggestion = "Add `prices:` with the path of a price file, or remove the limit."
+        what = "`limits.usd` needs the key `prices`"
+        yield source_file.error("spec.missing-key", what, key="limits.usd", suggestion=suggestion)
     if prices is None:
         return
     for at, flow in enumerate(spec.flows):
@@ -107,7 +117,7 @@ def price_faults(marked: Marked[CampaignSpec], prices: Prices | None) -> Iterato
         key = price_key(model.provider, model.name)
         if model.provider != SCRIPTED and key not in prices.models:
             close = nearest(key, prices.models)
-            hint = f"It has `{close}`: is that the one?" if close else f"Add it to {spec.prices}."
-            what = f"`limits.usd` needs the price of {key}, and {spec.prices} has none"
+            hint = f"Did you mean `{close}`?" if close else f"Add `{key}` to {spec.prices}."
+            what = f"`limits.usd` needs the price of `{key}`, which {spec.prices} does not have"
             where = "model" if flow.model is None else f"flows[{at}].model"
-            yield marked.problem("spec.missing-key", what, key=where, suggestion=hint)
+            yield source_file.error("spec.missing-key", what, key=where, suggestion=hint)

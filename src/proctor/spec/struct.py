@@ -1,4 +1,4 @@
-"""The root of all spec structs, and the words that their fields share."""
+"""The base class of all spec structs, and the types that their fields share."""
 
 from typing import Annotated, TypeAlias
 
@@ -6,16 +6,16 @@ import msgspec
 from msgspec import Meta
 
 Duration: TypeAlias = str | int | float
-"""As written: `90s`, `2m`, `500ms` or plain seconds. `spec.duration` turns it into seconds."""
+"""A duration as the user writes it: `90s`, `2m`, `500ms` or a number of seconds. `spec.duration` parses it."""
 
 Text: TypeAlias = Annotated[str, Meta(min_length=1)]
 Texts: TypeAlias = list[Text]
 Count: TypeAlias = Annotated[int, Meta(ge=0)]
-"""A limit. Nought is one; no limit is None."""
+"""A limit. 0 means zero, not unlimited; None means no limit."""
 
 Command: TypeAlias = Annotated[list[str], Meta(min_length=1)] | Text
-"""A list is argv; a string is given to `bash -c`."""
+"""A command: a list is argv, a string is run with `bash -c`."""
 
 
 class Spec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Root of all spec structs: unknown keys are errors."""
+    """Base class of all spec structs. An unknown key is an error."""

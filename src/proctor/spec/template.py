@@ -1,4 +1,4 @@
-"""A prompt template: text with `{{tokens}}`, filled in one pass, so that what a prompt says is never read as one."""
+"""Prompt templates: text with `{{tokens}}`, filled in one pass, so that tokens inside a prompt are not replaced."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -7,9 +7,9 @@ from typing import Final
 
 from proctor.errors import InputError
 from proctor.ids import FlowId, MissionId
-from proctor.spec.collected import raise_collected
+from proctor.spec.collect_errors import raise_collected
 from proctor.spec.model import MissionSpec
-from proctor.spec.near import suggest
+from proctor.spec.suggest import suggest
 
 TOKENS: Final = ("prompt", "mission", "flow", "campaign", "tags", "index")
 
@@ -18,12 +18,13 @@ _TOKEN = re.compile(r"\{\{(?:[ \t]*([^{}\n]*?)[ \t]*\}\})?")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Template:
-    """Made by `parse_template` only. Texts and tokens alternate, a text first and last."""
+    """A parsed template. `parts` alternates between text and token names, and begins and ends with text."""
 
     parts: tuple[str, ...]
 
     def fill(self, values: Mapping[str, str]) -> str:
-        """
+        """Replace each token with its value.
+
         >>> parse_template("[{{flow}}] {{ prompt }}", file="t").fill({"flow": "{{prompt}}", "prompt": "Fix it."})
         '[{{prompt}}] Fix it.'
         """
@@ -31,41 +32,42 @@ class Template:
 
 
 def parse_template(text: str, *, file: str) -> Template:
-    """InputError, with every token that is none and its line."""
-    if problems := tuple(_problems(text, file=file)):
-        raise_collected(problems)
+    """Parse a template. Raises InputError with every unknown or unclosed token and its line."""
+    if errors := tuple(_find_errors(text, file=file)):
+        raise_collected(errors)
     return Template(parts=tuple(_TOKEN.split(text)))
 
 
-def _problems(text: str, *, file: str) -> Iterator[InputError]:
+def _find_errors(text: str, *, file: str) -> Iterator[InputError]:
     names = set()
     line, counted = 1, 0
-    for found in _TOKEN.finditer(text):
-        line += text.count("\n", counted, found.start())
-        counted = found.start()
-        name = found[1]
+    for match in _TOKEN.finditer(text):
+        line += text.count("\n", counted, match.start())
+        counted = match.start()
+        name = match[1]
         names.add(name)
         if name is None:
             what = "`{{` opens a token that is not closed on its line"
-            yield InputError("spec.template", what, file=file, line=line, suggestion="Close it by `}}`.")
+            yield InputError("spec.template", what, file=file, line=line, suggestion="Close it with `}}`.")
         elif name not in TOKENS:
             hint = suggest(name, TOKENS, noun="Tokens")
-            yield InputError("spec.template", f"`{{{{{name}}}}}` is no token", file=file, line=line, suggestion=hint)
+            yield InputError("spec.template", f"unknown token `{{{{{name}}}}}`", file=file, line=line, suggestion=hint)
     if "prompt" not in names and all(name in TOKENS for name in names):
-        what = "nowhere does it say `{{prompt}}`, so all missions would be asked the same"
+        what = "the template has no `{{prompt}}`, so that all missions would have the same prompt"
         yield InputError("spec.template", what, file=file, line=1, suggestion="Add `{{prompt}}`.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prompts:
-    """What is asked of each mission in each flow. `places` count all missions of the campaign, whichever are selected,
+    """The prompt of each mission in each flow. `positions` count all missions of the campaign, whichever are selected,
     so that a selection changes no prompt."""
 
     campaign: str = ""
     templates: Mapping[FlowId, Template] = field(default_factory=dict)
-    places: Mapping[MissionId, int] = field(default_factory=dict)
+    positions: Mapping[MissionId, int] = field(default_factory=dict)
 
     def of(self, mission: MissionSpec, flow: FlowId) -> str:
+        """Return the prompt of a mission in a flow."""
         template = self.templates.get(flow)
         if template is None:
             return mission.prompt
@@ -76,7 +78,7 @@ class Prompts:
                 "flow": flow,
                 "campaign": self.campaign,
                 "tags": ", ".join(mission.tags),
-                "index": str(self.places[mission.id]),
+                "index": str(self.positions[mission.id]),
             }
         )
 

@@ -1,4 +1,4 @@
-"""YAML text as a tree of values that know their lines, within bounds that no hostile file can pass."""
+"""Parse YAML into a tree of values with line numbers. Depth and size are bounded against hostile files."""
 
 import math
 import re
@@ -11,17 +11,17 @@ from proctor.errors import InputError
 
 MAX_DEPTH: Final = 64
 MAX_KEY_CHARS: Final = 200
-MAX_NODES: Final = 200_000  # counted with aliases expanded, so that a billion laughs ends here
+MAX_NODES: Final = 200_000  # counted with aliases expanded, against the "billion laughs" attack
 
-# libyaml where it is built in; both give the same events and marks.
+# libyaml if it is available; both produce the same events and marks.
 _LOADER: Final[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 UNPRINTABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-_SMUGGLED = re.compile("[\0\ud800-\udfff]")  # an escape in double quotes can spell these
+_SMUGGLED = re.compile("[\0\ud800-\udfff]")  # an escape in double quotes can produce these
 _INTEGER = re.compile(r"[-+]?[0-9]+|0x[0-9a-fA-F]+|0o[0-7]+")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
 _MAX_DIGITS: Final = 300
-# `yes`, `no`, `on` and `off` are not here: they stay the words their author wrote.
+# `yes`, `no`, `on` and `off` stay strings.
 _WORDS: Final[dict[str, bool | None]] = {
     **dict.fromkeys(("", "~", "null", "Null", "NULL"), None),
     **dict.fromkeys(("true", "True", "TRUE"), True),
@@ -34,7 +34,7 @@ Leaf: TypeAlias = str | int | float | bool | None
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """A value, and the line where its key or list item is written."""
+    """A value, and the line of its key or list item. `size` and `depth` include its children."""
 
     line: int
     value: "Leaf | list[Node] | dict[str, Node]"
@@ -43,7 +43,7 @@ class Node:
 
 
 def child_path(path: str, key: str | int) -> str:
-    """How a place in a file is named.
+    """Return the path of a child in messages.
 
     >>> child_path(child_path("missions", 0), "id"), child_path("env", "a.b")
     ('missions[0].id', 'env["a.b"]')
@@ -57,12 +57,12 @@ def child_path(path: str, key: str | int) -> str:
 
 
 def read_tree(text: str, *, file: str) -> tuple[Node | None, list[InputError]]:
-    """The document, or None where its form cannot be understood, with every fault of form found on the way."""
+    """Parse YAML. Returns the document, or None if it cannot be parsed, and all syntax errors."""
     composer = _Composer(file)
     if bad := UNPRINTABLE.search(text):
         line = text.count("\n", 0, bad.start()) + 1
-        composer.report("spec.syntax", f"a character that YAML forbids (U+{ord(bad[0]):04X})", line=line)
-        return None, composer.problems
+        composer.report("spec.syntax", f"YAML does not allow the character U+{ord(bad[0]):04X}", line=line)
+        return None, composer.errors
     try:
         for event in yaml.parse(text, Loader=_LOADER):
             composer.feed(event)
@@ -70,23 +70,23 @@ def read_tree(text: str, *, file: str) -> tuple[Node | None, list[InputError]]:
         began = f" {error.context}" if error.context else ""
         if error.context_mark is not None:
             began += f" that began on line {error.context_mark.line + 1}"
-        # What is missing at the end is found missing on the line after it.
+        # The parser reports a missing end on the line after the last.
         last = len(text.splitlines())
         line = error.problem_mark.line + 1 if error.problem_mark else 1
         composer.report("spec.syntax", f"{error.problem}{began}", line=min(line, last))
-        return None, composer.problems
-    except _CannotGoOnError:
-        return None, composer.problems
-    return composer.root, composer.problems
+        return None, composer.errors
+    except _StopParsingError:
+        return None, composer.errors
+    return composer.root, composer.errors
 
 
-class _CannotGoOnError(Exception):
-    """What follows in the file has no meaning; the reason is among the problems."""
+class _StopParsingError(Exception):
+    """The rest of the file cannot be parsed; the reason is in `errors`."""
 
 
 @dataclass(slots=True, kw_only=True)
 class _Open:
-    """A list or mapping whose end has not been read."""
+    """A list or mapping that is still being read."""
 
     path: str
     line: int
@@ -99,18 +99,18 @@ class _Open:
 
 
 class _Composer:
-    """Puts events together, without recursion."""
+    """Build a tree from parser events, without recursion."""
 
     def __init__(self, file: str) -> None:
         self.root = Node(line=1, value=None)
-        self.problems: list[InputError] = []
+        self.errors: list[InputError] = []
         self._file = file
         self._stack: list[_Open] = []
         self._anchors: dict[str, Node] = {}
         self._documents = 0
 
     def report(self, code: str, what: str, *, line: int, key: str | None = None, suggestion: str | None = None) -> None:
-        self.problems.append(InputError(code, what, file=self._file, line=line, key=key or None, suggestion=suggestion))
+        self.errors.append(InputError(code, what, file=self._file, line=line, key=key or None, suggestion=suggestion))
 
     def feed(self, event: yaml.Event) -> None:
         line = event.start_mark.line + 1 if event.start_mark else 1
@@ -118,10 +118,10 @@ class _Composer:
             case yaml.DocumentStartEvent():
                 self._documents += 1
                 if self._documents > 1:
-                    self._stop("a second document; one file holds one", line=line)
+                    self._stop("the file contains a second YAML document; only one is allowed", line=line)
             case yaml.AliasEvent():
                 if event.anchor not in self._anchors:
-                    self._stop(f"the alias *{event.anchor} names nothing that is complete before it", line=line)
+                    self._stop(f"the alias *{event.anchor} has no anchor before it", line=line)
                 self._add(replace(self._anchors[event.anchor], line=line))
             case yaml.ScalarEvent():
                 self._refuse_tag(event, line=line)
@@ -136,10 +136,10 @@ class _Composer:
 
     def _stop(self, what: str, *, line: int, suggestion: str | None = None) -> NoReturn:
         self.report("spec.syntax", what, line=line, key=self._path(), suggestion=suggestion)
-        raise _CannotGoOnError
+        raise _StopParsingError
 
     def _path(self) -> str:
-        """Where the next value belongs."""
+        """Return the path of the next value."""
         if not self._stack:
             return ""
         top = self._stack[-1]
@@ -149,38 +149,40 @@ class _Composer:
 
     def _refuse_tag(self, event: yaml.ScalarEvent | yaml.CollectionStartEvent, *, line: int) -> None:
         if event.tag is not None:
-            self._stop("a YAML tag; tags are not read", line=line, suggestion="Write the value without its `!` tag.")
+            self._stop(
+                f"the YAML tag `{event.tag}` is not supported", line=line, suggestion="Write the value without the tag."
+            )
 
     def _is_key_next(self) -> bool:
         return bool(self._stack) and isinstance(self._stack[-1].children, dict) and self._stack[-1].key is None
 
     def _open(self, event: yaml.CollectionStartEvent, *, line: int) -> None:
         if self._is_key_next():
-            self._stop("a key that is a list or a mapping; keys are words", line=line)
+            self._stop("a key must be a string, not a list or a mapping", line=line)
         if len(self._stack) >= MAX_DEPTH:
-            self._stop(f"nested more than {MAX_DEPTH} levels deep", line=line)
+            self._stop(f"the file is nested more than {MAX_DEPTH} levels deep", line=line)
         children: list[Node] | dict[str, Node] = [] if isinstance(event, yaml.SequenceStartEvent) else {}
         self._stack.append(_Open(path=self._path(), line=line, anchor=event.anchor, children=children))
 
     def _scalar(self, event: yaml.ScalarEvent, *, line: int) -> None:
         if bad := _SMUGGLED.search(event.value):
-            self._stop(f"a character that no text here may hold (U+{ord(bad[0]):04X})", line=line)
+            self._stop(f"a text must not contain the character U+{ord(bad[0]):04X}", line=line)
         top = self._stack[-1] if self._stack else None
         if top is not None and isinstance(top.children, dict) and top.key is None:
             if event.value == "<<":
-                self._stop("a merge key; `<<` is not read", line=line, suggestion="Write the keys out.")
+                self._stop("the merge key `<<` is not supported", line=line, suggestion="Write the merged keys.")
             if len(event.value) > MAX_KEY_CHARS:
-                self._stop(f"a key of more than {MAX_KEY_CHARS} characters", line=line)
+                self._stop(f"the key has more than {MAX_KEY_CHARS} characters", line=line)
             top.key, top.key_line = event.value, line
             if event.anchor is not None:
                 self._anchors[event.anchor] = Node(line=line, value=event.value)
             return
-        # implicit[0] says a plain scalar: quoted text is never anything but text.
+        # implicit[0] is true for a plain scalar. Quoted text is always a string.
         value = self._resolve(event.value, line=line) if event.implicit[0] else event.value
         self._add(Node(line=line, value=value), anchor=event.anchor)
 
     def _resolve(self, text: str, *, line: int) -> Leaf:
-        """The core schema of YAML 1.2, less infinity and not-a-number."""
+        """Resolve a plain scalar by the core schema of YAML 1.2, without infinity and not-a-number."""
         if text in _WORDS:
             return _WORDS[text]
         value: int | float
@@ -193,7 +195,7 @@ class _Composer:
         else:
             return text
         if not is_in_range:
-            self.report("spec.type", "a number too large to keep exactly", line=line, key=self._path())
+            self.report("spec.type", f"the number {text[:30]} is too large", line=line, key=self._path())
             return 0
         return value
 
@@ -207,16 +209,16 @@ class _Composer:
         top.size += node.size
         top.depth = max(top.depth, node.depth + 1)
         if top.size > MAX_NODES:
-            self._stop(f"more than {MAX_NODES} values, aliases expanded", line=node.line)
+            self._stop(f"the file has more than {MAX_NODES} values, with aliases expanded", line=node.line)
         if len(self._stack) + node.depth > MAX_DEPTH + 1:
-            self._stop(f"nested more than {MAX_DEPTH} levels deep, aliases expanded", line=node.line)
+            self._stop(f"the file is nested more than {MAX_DEPTH} levels deep, with aliases expanded", line=node.line)
         if isinstance(top.children, list):
             top.children.append(node)
             return
-        if top.key is None:  # only an alias comes here as a key: scalars and collections are caught before
-            self._stop("a key that is an alias; keys are words", line=node.line)
+        if top.key is None:  # only an alias can be a key here: scalars and collections are handled before
+            self._stop("a key must be a string, not an alias", line=node.line)
         if (first := top.children.get(top.key)) is not None:
-            what = f"the key is already on line {first.line}"
+            what = f"the key `{top.key}` is already on line {first.line}"
             self.report("spec.duplicate-key", what, line=top.key_line, key=self._path())
         else:
             top.children[top.key] = replace(node, line=top.key_line)

@@ -3,9 +3,9 @@
 from collections.abc import Callable, Iterator, Sequence
 from shlex import quote
 
-from proctor.surface.contract import CommandTold
+from proctor.surface.contract import CommandContract
 
-Commands = Sequence[CommandTold]
+Commands = Sequence[CommandContract]
 
 _BASH = """\
 # Completion of `proctor` for bash: eval "$(proctor completion bash)"
@@ -60,15 +60,15 @@ def _words(commands: Commands) -> Iterator[tuple[str, list[str]]]:
         yield group, [each.name.partition(" ")[2] for each in commands if each.name.startswith(f"{group} ")]
 
 
-def _options(command: CommandTold) -> list[str]:
+def _options(command: CommandContract) -> list[str]:
     return [each.names[0] for each in command.arguments if not each.is_positional] + ["--help"]
 
 
-def _valued(command: CommandTold) -> list[str]:
+def _valued(command: CommandContract) -> list[str]:
     return [each.names[0] for each in command.arguments if not each.is_positional and each.value is not None]
 
 
-def _choices(command: CommandTold) -> list[str]:
+def _choices(command: CommandContract) -> list[str]:
     return [choice for each in command.arguments if each.is_positional for choice in each.choices]
 
 

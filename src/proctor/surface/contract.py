@@ -1,4 +1,4 @@
-"""Everything that others may rely on, told by the code itself: files and their fields, events, commands, codes."""
+"""The contract: every file, field, event, command and code that other programs may rely on, read from the code."""
 
 import inspect
 import typing
@@ -9,12 +9,11 @@ from typing import Any, Literal
 
 import msgspec
 
-from proctor.campaign import ledger
 from proctor.campaign.freeze import FrozenFiles
 from proctor.config.model import ConfigFile
 from proctor.errors import CODES, Bucket, Exit, bucket_of
 from proctor.event.model import Event
-from proctor.event.row import AnySeen, Row
+from proctor.event.row import AnySupervisorRow, Row
 from proctor.event.trace import ToolCall
 from proctor.event.transcript import Line
 from proctor.evidence import health, layout, proofs
@@ -22,11 +21,12 @@ from proctor.evidence.artifacts import AttemptRecord, AttemptReport, Feedback, P
 from proctor.evidence.live import Live
 from proctor.evidence.sign import NAMESPACE
 from proctor.evidence.statement import Statement
+from proctor.ledger import schema as ledger_schema
 from proctor.model.script import Script
 from proctor.plan.recover import REMEDIES, Remedy
 from proctor.probe.model import ProbeRow
 from proctor.report.row import Report
-from proctor.runtime.capability import Capability, Claims
+from proctor.runtime.capability import Capabilities, CapabilityProfile
 from proctor.runtime.failures import EVERYWHERE, Failure
 from proctor.runtime.registry import built_in_ids, runtime_by_id
 from proctor.spec.model import CampaignSpec
@@ -35,7 +35,7 @@ from proctor.surface.cli.command import Argument
 from proctor.surface.progress_rows import AnyProgress
 
 VERSION = 1
-"""Of the shape of the contract itself."""
+"""Version of the contract's own format."""
 
 Kind = Literal["artifact", "rows", "spec", "value", "text", "database", "signature"]
 
@@ -56,7 +56,7 @@ class _File:
 
 
 def _chained(type_: type[msgspec.Struct]) -> type[msgspec.Struct]:
-    """A row as it stands on disk, with what the chain puts before its fields."""
+    """Return the type of a row as it is on disk, with the fields of the hash chain."""
     return msgspec.defstruct(
         type_.__name__,
         [("seq", int), ("prev", str)],
@@ -69,175 +69,260 @@ def _chained(type_: type[msgspec.Struct]) -> type[msgspec.Struct]:
 
 _FILES = (
     _File(layout.ATTEMPT, "artifact", _ATTEMPT, AttemptRecord),
-    _File(layout.PROMPT, "text", _ATTEMPT, means="What was asked, as it was sent."),
-    _File(layout.FRAMES, "rows", _ATTEMPT, Row, "Everything said and seen, redacted, in order."),
-    _File(layout.TOOL_CALLS, "rows", _ATTEMPT, _chained(ToolCall), "What it did: a fold of the frames."),
-    _File(layout.TRANSCRIPT, "rows", _ATTEMPT, _chained(Line), "What was said: a fold of the frames."),
+    _File(layout.PROMPT, "text", _ATTEMPT, means="The prompt, as it was sent to the agent."),
+    _File(
+        layout.FRAMES,
+        "rows",
+        _ATTEMPT,
+        Row,
+        "Every frame to and from the agent, and what Proctor itself observed, redacted and in order.",
+    ),
+    _File(layout.TOOL_CALLS, "rows", _ATTEMPT, _chained(ToolCall), "The agent's tool calls, derived from the frames."),
+    _File(layout.TRANSCRIPT, "rows", _ATTEMPT, _chained(Line), "The conversation, derived from the frames."),
     _File(layout.RUNNER_REF, "artifact", _ATTEMPT, RunnerRef),
     _File(layout.FEEDBACK, "artifact", _ATTEMPT, Feedback),
-    _File(layout.PROBES, "rows", _ATTEMPT, _chained(ProbeRow), "What was verified."),
-    _File(layout.WORKSPACE_DIFF, "text", _ATTEMPT, means="What it changed, as a unified diff."),
+    _File(layout.PROBES, "rows", _ATTEMPT, _chained(ProbeRow), "The results of the probes."),
+    _File(layout.WORKSPACE_DIFF, "text", _ATTEMPT, means="Changes in the workspace, as a unified diff."),
     _File(layout.REPORT, "artifact", _ATTEMPT, AttemptReport),
     _File(layout.SEAL, "artifact", _ATTEMPT, Seal),
     _File(
         layout.SEAL_SIGNATURE,
         "signature",
         _ATTEMPT,
-        means=f"Optional: an SSH signature of the seal, for `{NAMESPACE}`.",
+        means=f"Optional: an SSH signature of seal.json, in the namespace `{NAMESPACE}`.",
     ),
-    _File(layout.FRAMES, "rows", _PROCESS, Row, "What belongs to no single attempt."),
+    _File(layout.FRAMES, "rows", _PROCESS, Row, "Frames of the runtime process that belong to no single attempt."),
     _File("process.json", "artifact", _PROCESS, ProcessRecord),
-    _File("process.json.sig", "signature", _PROCESS, means="Optional: the same of process.json."),
-    _File("plan.json", "artifact", _CAMPAIGN, PlanFile, "Everything the campaign will do: flows, limits, cells."),
-    _File("report.json", "artifact", _CAMPAIGN, Report, "What `run` and `report` print as JSON."),
-    _File("RESULTS.md", "text", _CAMPAIGN, means="The report for people."),
-    _File("ledger.db", "database", _CAMPAIGN, None, "SQLite: which cells were tried, and how.", ledger.VERSION),
-    _File("live.json", "artifact", _CAMPAIGN, Live, "What it is at now; no evidence, and only there while it runs."),
-    _File("pinned", "text", _CAMPAIGN, means="Empty; keeps the campaign, whatever retention says."),
-    _File("lock", "text", _CAMPAIGN, means="Empty; locked by the Proctor that runs the campaign, while it lives."),
-    _File(proofs.NAME, "database", "", None, "SQLite: what runtimes have shown, on which program.", proofs.VERSION),
-    _File("index.json", "artifact", _SNAPSHOT, FrozenFiles, "Digests of the spec and of the files it names."),
-    _File("spec.yaml", "text", _SNAPSHOT, means="The spec as it was, redacted."),
-    _File("script-N.yaml", "text", _SNAPSHOT, means="A script as it was, redacted."),
+    _File("process.json.sig", "signature", _PROCESS, means="Optional: an SSH signature of process.json."),
+    _File("plan.json", "artifact", _CAMPAIGN, PlanFile, "The plan of the campaign: flows, limits, trials."),
+    _File("report.json", "artifact", _CAMPAIGN, Report, "The report, as `run` and `report` print it with `--json`."),
+    _File("RESULTS.md", "text", _CAMPAIGN, means="The report as Markdown."),
     _File(
-        "health.db", "database", "", None, "SQLite: how the agents' programs started, over all runs.", health.VERSION
+        "ledger.db",
+        "database",
+        _CAMPAIGN,
+        None,
+        "SQLite: the attempts of every trial, and their results.",
+        ledger_schema.VERSION,
     ),
-    _File("config", "spec", None, ConfigFile, "proctor.toml of a project, and config.toml of a user."),
-    _File("spec", "spec", None, CampaignSpec, "What `proctor run` takes: a YAML file."),
-    _File("script", "spec", None, Script, "What the scripted model says: a YAML file."),
-    _File("event", "value", None, Event, "What happened, in our own words; folds and watchers read these."),
-    _File("self", "value", None, AnySeen, "What the `frame` of a `self` row of frames.jsonl says."),
-    _File("progress", "value", None, AnyProgress, "A row of what `--progress` writes, one a line."),
-    _File("statement", "value", None, Statement, "What `proctor verify --statement` writes."),
+    _File(
+        "live.json",
+        "artifact",
+        _CAMPAIGN,
+        Live,
+        "The current state of a running campaign. Not evidence; deleted when the run ends.",
+    ),
+    _File("pinned", "text", _CAMPAIGN, means="Empty. While it exists, `proctor gc` keeps the campaign."),
+    _File("lock", "text", _CAMPAIGN, means="Empty. Locked by the process that runs the campaign."),
+    _File(
+        proofs.NAME,
+        "database",
+        "",
+        None,
+        "SQLite: results of the conformance suite, by runtime and agent program.",
+        proofs.VERSION,
+    ),
+    _File("index.json", "artifact", _SNAPSHOT, FrozenFiles, "Digests of the spec and of the files that it names."),
+    _File("spec.yaml", "text", _SNAPSHOT, means="The spec when the campaign was created, redacted."),
+    _File("script-N.yaml", "text", _SNAPSHOT, means="A script when the campaign was created, redacted."),
+    _File(
+        "health.db", "database", "", None, "SQLite: whether the agent programs started, over all runs.", health.VERSION
+    ),
+    _File("config", "spec", None, ConfigFile, "proctor.toml of a project and config.toml of a user."),
+    _File("spec", "spec", None, CampaignSpec, "The YAML file that `proctor run` takes."),
+    _File("script", "spec", None, Script, "The YAML file with the replies of the scripted model."),
+    _File("event", "value", None, Event, "A canonical event, which is derived from frames."),
+    _File(
+        "self",
+        "value",
+        None,
+        AnySupervisorRow,
+        "The `frame` of a `self` row of frames.jsonl: what Proctor itself observed or decided.",
+    ),
+    _File("progress", "value", None, AnyProgress, "A row of the stream that `--progress` writes."),
+    _File("statement", "value", None, Statement, "The in-toto statement that `proctor verify --statement` writes."),
 )
 
 EXITS = {
-    Exit.OK: "Every cell meets its expectation; or the command did what it was asked.",
-    Exit.JUDGED_NO: "Judged no: a mission failed, or a gate blocks.",
-    Exit.USAGE: "Usage or bad input.",
-    Exit.INFRASTRUCTURE: "Infrastructure: this machine or the agent could not carry it out.",
+    Exit.OK: "Every trial met its expectation, or the command succeeded.",
+    Exit.JUDGED_NO: "Judged no: a mission failed, or a gate is closed.",
+    Exit.USAGE: "Wrong usage or invalid input.",
+    Exit.INFRASTRUCTURE: "Infrastructure: a failure of this machine or of the agent.",
     Exit.UNVERIFIED: "Unverified, incomplete or partial.",
-    Exit.EVIDENCE: "Evidence is invalid or tampered with, or a signature does not hold.",
+    Exit.EVIDENCE: "The evidence or a signature is invalid.",
     Exit.INTERRUPTED: "Interrupted.",
 }
 
 
-class Told(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Root of all parts of the contract."""
+class ContractPart(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Base of all parts of the contract."""
 
 
-class FileTold(Told, frozen=True, kw_only=True):
-    """A file, row or union. `type` names what is in `types`, `folder` where it lies below the evidence root."""
+class FileContract(ContractPart, frozen=True, kw_only=True):
+    """A file of the evidence, a row of a stream, or a file that users write."""
 
     name: str
+    """Name of the file, or of the value for `proctor schema`."""
     kind: Kind
+    """What it contains."""
     means: str
+    """What it is for."""
     folder: str | None
+    """Folder below the evidence root, with placeholders in capitals; null if it is not in the evidence."""
     type: str | None
+    """Name of its type, or of its rows' type, in `types`; null for a union and for what is not JSON."""
     schema_version: int | None
+    """Version of its format; null if it has none."""
 
 
-class VariantTold(Told, frozen=True, kw_only=True):
-    """One of a union, by its tag."""
+class VariantContract(ContractPart, frozen=True, kw_only=True):
+    """One variant of a union."""
 
     tag: str
+    """Value of the field that tells the variants apart."""
     type: str
+    """Name of its type in `types`."""
     means: str
+    """What it means."""
 
 
-class ArgumentTold(Told, frozen=True, kw_only=True):
+class ArgumentContract(ContractPart, frozen=True, kw_only=True):
+    """A positional argument or an option of a command."""
+
     names: tuple[str, ...]
+    """Names of the option; of a positional argument, its one name without dashes."""
     value: str | None
+    """Placeholder for its value; null for a switch."""
     is_required: bool
+    """Whether the command fails without it."""
     choices: tuple[str, ...]
+    """Allowed values; empty if any value is allowed."""
     help: str
+    """Help text."""
 
     @property
     def is_positional(self) -> bool:
         return not self.names[0].startswith("-")
 
 
-class CommandTold(Told, frozen=True, kw_only=True):
+class CommandContract(ContractPart, frozen=True, kw_only=True):
+    """A command."""
+
     name: str
+    """Name without `proctor`, such as `campaign run`."""
     summary: str
+    """One line for the list of commands."""
     help: str
-    arguments: tuple[ArgumentTold, ...]
+    """Full help text."""
+    arguments: tuple[ArgumentContract, ...]
+    """Arguments in the order of the help."""
     example: str
+    """A command line that works."""
 
 
-class CodeTold(Told, frozen=True, kw_only=True):
-    """`bucket` says whose matter it is when an attempt ends with it, and `remedy` what a campaign does then.
-
-    No attempt ends with a code that has no remedy.
-    """
+class CodeContract(ContractPart, frozen=True, kw_only=True):
+    """An error code."""
 
     code: str
+    """The code: family and name, such as `spec.unknown-key`."""
     means: str
+    """What went wrong."""
     todo: str
+    """What the user can do about it."""
     retryable: bool
+    """Whether trying again can help."""
     bucket: Bucket
+    """Cause of an attempt that ends with the code."""
     remedy: Remedy | None
+    """What a campaign does after an attempt that ends with the code; null if no attempt ends with it."""
 
 
-class FailureTold(Told, frozen=True, kw_only=True):
-    """A row of the failure table. `runtime` is None where it holds for all; the patterns are regular expressions.
-
-    `isSeen` is False where no real agent was brought to do it, and the tests inject it.
-    """
+class FailureContract(ContractPart, frozen=True, kw_only=True):
+    """A row of the failure table: how the failure of an attempt is recognized. The first matching row applies."""
 
     runtime: str | None
+    """Runtime that the row applies to; null if it applies to all."""
     id: str
-    fault: str
+    """Name of the row, unique in its runtime's table."""
+    cause: str
+    """What goes wrong."""
     retrying: str | None
+    """Regular expression for the class of errors reported while the agent retries; null if no such error matches."""
     final: str | None
+    """Regular expression for the class of the error that ends the turn; null if no such error matches."""
     says: str | None
+    """Regular expression that the error's text must contain; null if any text matches."""
     code: str
+    """Error code that the attempt ends with."""
     is_seen: bool
+    """Whether a real agent produced the failure in a test; false if the tests inject it."""
 
 
-class ExitTold(Told, frozen=True, kw_only=True):
+class ExitContract(ContractPart, frozen=True, kw_only=True):
+    """An exit code of all commands."""
+
     code: int
+    """The exit code."""
     name: str
+    """Its name in lower case."""
     means: str
+    """What it means."""
 
 
-class StrategyTold(Told, frozen=True, kw_only=True):
-    """A runtime that is installed; `claims` is None where it cannot even be imported, and `problem` says why."""
+class RuntimeContract(ContractPart, frozen=True, kw_only=True):
+    """A built-in runtime."""
 
     id: str
+    """Id of the runtime."""
     transports: tuple[str, ...]
-    capability: Capability | None
-    claims: Claims | None
+    """Transports that it supports, its default first."""
+    profile: CapabilityProfile | None
+    """Its capability profile; null if it cannot be loaded."""
+    capabilities: Capabilities | None
+    """The capabilities that it declares; null if it cannot be loaded."""
     problem: str | None = None
+    """Why it cannot be loaded; null if it can."""
 
 
-class Contract(Told, frozen=True, kw_only=True):
-    """The whole. `types` are JSON Schemas by name."""
+class Contract(ContractPart, frozen=True, kw_only=True):
+    """Everything that other programs may rely on."""
 
     contract_version: int
-    files: tuple[FileTold, ...]
-    events: tuple[VariantTold, ...]
-    self_rows: tuple[VariantTold, ...]
-    commands: tuple[CommandTold, ...]
-    errors: tuple[CodeTold, ...]
-    failures: tuple[FailureTold, ...]
-    exits: tuple[ExitTold, ...]
+    """Version of the contract's own format."""
+    files: tuple[FileContract, ...]
+    """Files of the evidence, streams, and files that users write."""
+    events: tuple[VariantContract, ...]
+    """Canonical events."""
+    self_rows: tuple[VariantContract, ...]
+    """Variants of the `frame` of a `self` row of frames.jsonl."""
+    commands: tuple[CommandContract, ...]
+    """Commands, in the order of `proctor --help`."""
+    errors: tuple[CodeContract, ...]
+    """Error codes."""
+    failures: tuple[FailureContract, ...]
+    """The failure table, first the rows that apply to all runtimes."""
+    exits: tuple[ExitContract, ...]
+    """Exit codes."""
     capabilities: tuple[str, ...]
-    strategies: tuple[StrategyTold, ...]
+    """Names of all capabilities."""
+    runtimes: tuple[RuntimeContract, ...]
+    """Built-in runtimes."""
     types: dict[str, Any]
+    """JSON Schemas by name. Their `$ref`s have the form `#/types/NAME`."""
 
 
 SCHEMAS = {file.name: file.type for file in _FILES if file.type is not None}
-"""What `schema` knows."""
+"""The types for which `proctor schema` prints a JSON Schema, by name."""
 
 
 def schema(name: str) -> dict[str, Any]:
-    """The JSON Schema of a file, of one row of a stream, or of a spec."""
-    found: dict[str, Any] = _tidied(msgspec.json.schema(SCHEMAS[name]))
-    return found
+    """Return the JSON Schema of a file, of one row of a stream, or of a spec. Raises KeyError for any other name."""
+    json_schema: dict[str, Any] = _clean_descriptions(msgspec.json.schema(SCHEMAS[name]))
+    return json_schema
 
 
 def contract() -> Contract:
+    """Return the contract of this version of Proctor."""
     types = [file.type for file in _FILES if file.type is not None]
     schemas, components = msgspec.json.schema_components(types, ref_template="#/types/{name}")
     refs = iter(schemas)
@@ -245,10 +330,10 @@ def contract() -> Contract:
         contract_version=VERSION,
         files=tuple(_file(file, next(refs) if file.type is not None else {}) for file in _FILES),
         events=tuple(_variants(Event)),
-        self_rows=tuple(_variants(AnySeen)),
+        self_rows=tuple(_variants(AnySupervisorRow)),
         commands=tuple(map(_command, COMMANDS)),
         errors=tuple(
-            CodeTold(
+            CodeContract(
                 code=code,
                 means=row.means,
                 todo=row.todo,
@@ -259,18 +344,18 @@ def contract() -> Contract:
             for code, row in CODES.items()
         ),
         failures=tuple(_failures()),
-        exits=tuple(ExitTold(code=each, name=each.name.lower(), means=means) for each, means in EXITS.items()),
-        capabilities=tuple(field.encode_name for field in msgspec.structs.fields(Claims)),
-        strategies=tuple(_strategies()),
-        types=_tidied(components),
+        exits=tuple(ExitContract(code=each, name=each.name.lower(), means=means) for each, means in EXITS.items()),
+        capabilities=tuple(field.encode_name for field in msgspec.structs.fields(Capabilities)),
+        runtimes=tuple(_runtimes()),
+        types=_clean_descriptions(components),
     )
 
 
-def _file(file: _File, schema: dict[str, Any]) -> FileTold:
-    return FileTold(
+def _file(file: _File, schema: dict[str, Any]) -> FileContract:
+    return FileContract(
         name=file.name,
         kind=file.kind,
-        means=file.means or _capitalized(_means(file.type).removeprefix(f"{file.name}: ")),
+        means=file.means or _capitalized(_first_paragraph(file.type).removeprefix(f"{file.name}: ")),
         folder=file.folder,
         type=schema["$ref"].rpartition("/")[2] if "$ref" in schema else None,
         schema_version=file.version or _version(file.type),
@@ -278,7 +363,7 @@ def _file(file: _File, schema: dict[str, Any]) -> FileTold:
 
 
 def _version(type_: Any) -> int | None:
-    """The one value that a struct's field for its version takes."""
+    """Return the version that a struct's `version` or `schema_version` field must have; None without such a field."""
     if isinstance(type_, type) and issubclass(type_, msgspec.Struct):
         for field in msgspec.structs.fields(type_):
             if field.name in ("schema_version", "version"):
@@ -286,8 +371,8 @@ def _version(type_: Any) -> int | None:
     return None
 
 
-def _means(type_: type) -> str:
-    """The first paragraph of its own docstring."""
+def _first_paragraph(type_: type) -> str:
+    """Return the first paragraph of a class's docstring, on one line."""
     return " ".join(inspect.cleandoc(type_.__doc__ or "").partition("\n\n")[0].split())
 
 
@@ -295,14 +380,14 @@ def _capitalized(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def _variants(union: Any) -> Iterator[VariantTold]:
+def _variants(union: Any) -> Iterator[VariantContract]:
     for member in typing.get_args(union):
-        yield VariantTold(tag=member.__struct_config__.tag, type=member.__name__, means=_means(member))
+        yield VariantContract(tag=member.__struct_config__.tag, type=member.__name__, means=_first_paragraph(member))
 
 
-def _command(name: str) -> CommandTold:
+def _command(name: str) -> CommandContract:
     command = find_command(name)
-    return CommandTold(
+    return CommandContract(
         name=name,
         summary=COMMANDS[name][1],
         help=inspect.cleandoc(command.call.__doc__ or ""),
@@ -311,11 +396,11 @@ def _command(name: str) -> CommandTold:
     )
 
 
-def _argument(each: Argument) -> ArgumentTold:
+def _argument(each: Argument) -> ArgumentContract:
     settings = each.settings
     is_positional = not each.names[0].startswith("-")
     is_switch = settings.get("action") in ("store_true", "store_const")
-    return ArgumentTold(
+    return ArgumentContract(
         names=each.names,
         value=None if is_switch else settings.get("metavar", each.names[0].strip("-").upper()),
         is_required=settings.get("nargs") != "?" if is_positional else settings.get("required", False),
@@ -324,29 +409,29 @@ def _argument(each: Argument) -> ArgumentTold:
     )
 
 
-def _strategies() -> Iterator[StrategyTold]:
-    for strategy in built_in_ids():
+def _runtimes() -> Iterator[RuntimeContract]:
+    for runtime_id in built_in_ids():
         try:
-            runtime = runtime_by_id(strategy)
-            yield StrategyTold(
-                id=strategy, transports=runtime.transports, capability=runtime.capability, claims=runtime.claims
+            runtime = runtime_by_id(runtime_id)
+            yield RuntimeContract(
+                id=runtime_id, transports=runtime.transports, profile=runtime.profile, capabilities=runtime.capabilities
             )
-        except Exception as error:  # a plugin may do anything
+        except Exception as error:  # a plugin may raise anything
             problem = f"{type(error).__name__}: {error}"
-            yield StrategyTold(id=strategy, transports=(), capability=None, claims=None, problem=problem)
+            yield RuntimeContract(id=runtime_id, transports=(), profile=None, capabilities=None, problem=problem)
 
 
-def _failures() -> Iterator[FailureTold]:
+def _failures() -> Iterator[FailureContract]:
     tables: list[tuple[str | None, tuple[Failure, ...]]] = [(None, EVERYWHERE)]
-    for strategy in built_in_ids():
-        with suppress(Exception):  # a plugin may do anything; `strategies` tells what
-            tables.append((strategy, runtime_by_id(strategy).failures))
+    for runtime_id in built_in_ids():
+        with suppress(Exception):  # a plugin may raise anything; `runtimes` has the problem
+            tables.append((runtime_id, runtime_by_id(runtime_id).failures))
     for runtime, table in tables:
         for row in table:
-            yield FailureTold(
+            yield FailureContract(
                 runtime=runtime,
                 id=row.id,
-                fault=row.fault,
+                cause=row.cause,
                 retrying=row.retrying,
                 final=row.final,
                 says=row.says,
@@ -355,11 +440,11 @@ def _failures() -> Iterator[FailureTold]:
             )
 
 
-def _tidied(value: Any) -> Any:
-    """Descriptions without the indentation of the source they come from."""
+def _clean_descriptions(value: Any) -> Any:
+    """Remove the indentation of the source code from all descriptions of a JSON Schema."""
     if isinstance(value, dict):
         return {
-            key: inspect.cleandoc(item) if key == "description" and isinstance(item, str) else _tidied(item)
+            key: inspect.cleandoc(item) if key == "description" and isinstance(item, str) else _clean_descriptions(item)
             for key, item in value.items()
         }
-    return [_tidied(item) for item in value] if isinstance(value, list) else value
+    return [_clean_descriptions(item) for item in value] if isinstance(value, list) else value

@@ -11,12 +11,12 @@ from proctor.event.trace import ToolCall
 from proctor.evidence.artifacts import Feedback
 from proctor.evidence.layout import TOOL_CALLS, AttemptPaths
 from proctor.ids import AttemptId
+from proctor.report.explanation import AttemptExplanation, tell
 from proctor.report.live import is_running
-from proctor.report.story import Story, tell
 from proctor.report.view import view_attempt
 
 
-def explain_attempt(paths: AttemptPaths, *, spell: Callable[[str], str]) -> Story:
+def explain_attempt(paths: AttemptPaths, *, spell: Callable[[str], str]) -> AttemptExplanation:
     """`spell` turns what is to be done next into what can be typed here."""
     view, tokens = view_attempt(paths), None
     if not view.is_sealed:

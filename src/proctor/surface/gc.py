@@ -1,4 +1,4 @@
-"""Letting go of old evidence: renamed away whole, then removed, so that no half of it ever looks whole."""
+"""Delete old evidence: folders are renamed into a bin first, so that a half-deleted one never looks complete."""
 
 import errno
 import os
@@ -8,84 +8,100 @@ from pathlib import Path
 
 import msgspec
 
-from proctor.campaign.retention import Fate, Kind, Rule, Unit, decide
+from proctor.campaign.retention import GcUnit, Kind, RetentionDecision, RetentionRule, decide
 from proctor.campaign.scratch import dead_scratch, hold_run, remove_scratch, scratch_of_runs, sweep
 from proctor.contain.intent import LOCK, take_lock
-from proctor.errors import MachineError, disk_refusal
+from proctor.errors import MachineError, disk_error
 from proctor.evidence.disk import sync_folder
 from proctor.evidence.layout import CampaignPaths, RootPaths
 from proctor.ids import RunId
-from proctor.surface.holdings import find_units, is_needed, places_of, run_ids, why_still
+from proctor.surface.gc_units import find_units, is_needed, places_of, run_ids, why_still
 from proctor.workspace.remove import remove
 
 REMOVED = ".removed"
-"""Where in the evidence root things go first."""
+"""The bin: the folder of the evidence root into which folders are moved before they are deleted."""
 
 
-class Kept(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """One thing that was looked at. `goes` is whether it went, or in a dry run would go."""
+class GcItem(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A campaign, run, session or scratch folder, and whether it is deleted."""
 
     kind: Kind
+    """What it is. `run` is a run that belongs to no campaign, `scratch` the kept scratch folder of a run."""
     name: str
+    """Name of its folder."""
     goes: bool
+    """Whether it was deleted, or would be in a dry run."""
     why: str
+    """Why it was deleted or kept."""
     age_ms: int
+    """Time since it was last written, in milliseconds."""
     size_bytes: int
+    """Disk space that it takes, in bytes."""
     dirs: tuple[str, ...]
+    """Paths of its folders. Of a campaign, its own folder is first and those of its runs follow."""
 
 
-class Cleared(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What `gc` did, or would do. `swept` is scratch of dead runs, `finished`
-    are leftovers of a gc that was killed, `refused` did not go."""
+class GcResult(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What `proctor gc` deleted, or would delete."""
 
     is_dry: bool
+    """Whether it was a dry run, which deletes nothing."""
     freed_bytes: int
+    """Total size of the deleted units, in bytes."""
     kept_bytes: int
-    units: tuple[Kept, ...]
+    """Total size of the other units, in bytes."""
+    units: tuple[GcItem, ...]
+    """Everything that was considered, the oldest first."""
     swept: tuple[str, ...] = ()
+    """Names of scratch folders of dead runs that were deleted, or would be."""
     finished: tuple[str, ...] = ()
+    """Names of folders left in the bin by an interrupted gc, and deleted now."""
     refused: tuple[str, ...] = ()
+    """Names of folders that could not be deleted because of a file system error."""
 
 
-def plan_clearing(root: RootPaths, rule: Rule, *, now_ms: int) -> Cleared:
-    """What would go. Nothing is touched."""
-    fates = decide(find_units(root, now_ms=now_ms), rule, now_ms=now_ms)
+def plan_clearing(root: RootPaths, rule: RetentionRule, *, now_ms: int) -> GcResult:
+    """Return what `clear` would delete. Nothing is touched."""
+    decisions = decide(find_units(root, now_ms=now_ms), rule, now_ms=now_ms)
     swept = tuple(folder.name for folder in dead_scratch(scratch_of_runs()))
-    return _told(fates, now_ms=now_ms, is_dry=True, swept=swept)
+    return _result(decisions, now_ms=now_ms, is_dry=True, swept=swept)
 
 
-def clear(root: RootPaths, rule: Rule, *, now_ms: int) -> Cleared:
-    """What the disk refuses to let go of is `refused`. MachineError where another one is at it."""
+def clear(root: RootPaths, rule: RetentionRule, *, now_ms: int) -> GcResult:
+    """Delete what the rule selects. A folder that the file system refuses to delete is listed in `refused`.
+
+    Raises MachineError if another process holds the evidence root's lock.
+    """
     swept = sweep(scratch_of_runs())
     refused = list(swept.refused)
     if not root.folder.is_dir():
-        fates = decide(find_units(root, now_ms=now_ms), rule, now_ms=now_ms)
-        done = [_done(fate, root, None, now_ms=now_ms, refused=refused) for fate in fates]
-        return _told(done, now_ms=now_ms, swept=swept.removed, refused=tuple(refused))
+        decisions = decide(find_units(root, now_ms=now_ms), rule, now_ms=now_ms)
+        outcomes = [_carry_out(each, root, None, now_ms=now_ms, refused=refused) for each in decisions]
+        return _result(outcomes, now_ms=now_ms, swept=swept.removed, refused=tuple(refused))
     with hold_root(root) as bin_:
         finished = tuple(_finish(root, bin_, refused=refused))
-        fates = decide(find_units(root, now_ms=now_ms), rule, now_ms=now_ms)
-        done = [_done(fate, root, bin_, now_ms=now_ms, refused=refused) for fate in fates]
-    return _told(done, now_ms=now_ms, swept=swept.removed, finished=finished, refused=tuple(refused))
+        decisions = decide(find_units(root, now_ms=now_ms), rule, now_ms=now_ms)
+        outcomes = [_carry_out(each, root, bin_, now_ms=now_ms, refused=refused) for each in decisions]
+    return _result(outcomes, now_ms=now_ms, swept=swept.removed, finished=finished, refused=tuple(refused))
 
 
 @contextmanager
 def hold_root(root: RootPaths) -> Iterator[Path]:
-    """Where things go, ours alone meanwhile: nobody else lets go of anything of this root.
+    """Lock an evidence root against deletion by other processes, and yield its bin.
 
-    MachineError while somebody does, or where the disk refuses.
+    Raises MachineError if another process holds the lock, or if the file system refuses.
     """
     bin_ = root.folder / REMOVED
     try:
         bin_.mkdir(mode=0o700, exist_ok=True)
         if bin_.is_symlink():
-            # What it leads to is not ours to empty.
-            raise NotADirectoryError(errno.ENOTDIR, "a symbolic link, and no folder")
+            # The folder behind a link does not belong to Proctor, so it must not be emptied.
+            raise NotADirectoryError(errno.ENOTDIR, "is a symbolic link, not a folder")
         lock = take_lock(bin_)
     except OSError as error:
-        raise disk_refusal(error, path=bin_) from error
+        raise disk_error(error, path=bin_) from error
     if lock is None:
-        what = "another Proctor lets go of evidence here, or signs all of it"
+        what = "another Proctor is deleting or signing evidence in this root"
         raise MachineError("machine.locked", what, file=str(root.folder))
     try:
         yield bin_
@@ -97,10 +113,13 @@ def hold_root(root: RootPaths) -> Iterator[Path]:
 
 
 def _finish(root: RootPaths, bin_: Path, *, refused: list[str]) -> Iterator[str]:
-    """What one that was killed or refused had begun. A campaign goes last, because it alone knows its runs."""
-    left = [each for each in sorted(bin_.iterdir()) if each.name != LOCK]
+    """Delete what an interrupted gc left in the bin, and yield the names.
+
+    Campaigns are deleted last, because only their ledgers know which runs belong to them.
+    """
+    leftovers = [each for each in sorted(bin_.iterdir()) if each.name != LOCK]
     cited = {id_ for campaign in root.campaigns() for id_ in run_ids(root, campaign)}
-    for each in sorted(left, key=lambda folder: (folder / "ledger.db").exists()):
+    for each in sorted(leftovers, key=lambda folder: (folder / "ledger.db").exists()):
         try:
             ids = run_ids(root, CampaignPaths(each)) if (each / "ledger.db").exists() else ()
             for id_ in ids:
@@ -113,46 +132,48 @@ def _finish(root: RootPaths, bin_: Path, *, refused: list[str]) -> Iterator[str]
 
 
 def _remove_orphan(run: Path, root: RootPaths, bin_: Path) -> None:
-    """The run of a campaign that is gone. One that is signed by now, or about to be, is a run of none from then on."""
-    with hold_run(RunId(run.name)) as is_ours:
-        if is_ours and run.is_dir() and not is_needed(run, root):
+    """Delete a run whose campaign is deleted, unless it is in use, signed or named by a statement."""
+    with hold_run(RunId(run.name)) as has_lock:
+        if has_lock and run.is_dir() and not is_needed(run, root):
             _empty([_move(run, bin_)])
 
 
-def _done(fate: Fate, root: RootPaths, bin_: Path | None, *, now_ms: int, refused: list[str]) -> Fate:
-    """With what really became of it."""
-    if not fate.goes:
-        return fate
-    unit = fate.unit
+def _carry_out(
+    decision: RetentionDecision, root: RootPaths, bin_: Path | None, *, now_ms: int, refused: list[str]
+) -> RetentionDecision:
+    """Delete the unit if that is the decision, and return what happened."""
+    if not decision.goes:
+        return decision
+    unit = decision.unit
     try:
         if unit.kind == "scratch":
             why = None if remove_scratch(places_of(unit)[0]) else "running"
         else:
-            why = "its evidence root is gone" if bin_ is None else _remove(unit, root, bin_, now_ms=now_ms)
+            why = "its evidence root does not exist" if bin_ is None else _remove(unit, root, bin_, now_ms=now_ms)
     except OSError as error:
-        # The others may go all the same, and what went is told.
+        # The other units are still deleted, and the result lists what was.
         refused.append(unit.name)
         why = error.strerror or str(error)
-    return fate if why is None else Fate(unit=unit, goes=False, why=why)
+    return decision if why is None else RetentionDecision(unit=unit, goes=False, why=why)
 
 
-def _remove(unit: Unit, root: RootPaths, bin_: Path, *, now_ms: int) -> str | None:
-    """Under its lock: whoever would run or sign it now finds it taken, and then gone. Why it stays, where it does."""
-    with _lock_of(unit) as is_ours:
-        if not is_ours:
+def _remove(unit: GcUnit, root: RootPaths, bin_: Path, *, now_ms: int) -> str | None:
+    """Delete a unit under its lock, so that no process can start to run or sign it. Return why it is kept, or None."""
+    with _lock_of(unit) as has_lock:
+        if not has_lock:
             return "running"
         if (why := why_still(unit, root, now_ms=now_ms)) is None:
-            gone = [_move(folder, bin_) for folder in places_of(unit)]
-            _empty(reversed(gone))
+            moved = [_move(folder, bin_) for folder in places_of(unit)]
+            _empty(reversed(moved))
         return why
 
 
 @contextmanager
-def _lock_of(unit: Unit) -> Iterator[bool]:
-    """Whether nobody else has it. A run's lock lies in its scratch."""
+def _lock_of(unit: GcUnit) -> Iterator[bool]:
+    """Take the lock of a unit, and yield whether no other process holds it. A run's lock is in its scratch folder."""
     if unit.kind != "campaign":
-        with hold_run(RunId(unit.name)) as is_ours:
-            yield is_ours
+        with hold_run(RunId(unit.name)) as has_lock:
+            yield has_lock
         return
     place = places_of(unit)[0]
     lock = take_lock(place)
@@ -164,7 +185,7 @@ def _lock_of(unit: Unit) -> Iterator[bool]:
 
 
 def _move(folder: Path, bin_: Path) -> Path:
-    """Durable, because what is half removed must not come back after a power cut."""
+    """Move a folder into the bin, durably: a half-deleted folder must not reappear after a power failure."""
     moved = folder.rename(bin_ / f"{folder.parent.name}-{folder.name}")
     sync_folder(folder.parent)
     sync_folder(bin_)
@@ -176,28 +197,28 @@ def _empty(folders: Iterable[Path]) -> None:
         remove(folder)
 
 
-def _told(
-    fates: Iterable[Fate],
+def _result(
+    decisions: Iterable[RetentionDecision],
     *,
     now_ms: int,
     is_dry: bool = False,
     swept: tuple[str, ...] = (),
     finished: tuple[str, ...] = (),
     refused: tuple[str, ...] = (),
-) -> Cleared:
+) -> GcResult:
     units = tuple(
-        Kept(
-            kind=fate.unit.kind,
-            name=fate.unit.name,
-            goes=fate.goes,
-            why=fate.why,
-            age_ms=max(0, now_ms - fate.unit.touched_at_ms),
-            size_bytes=fate.unit.size_bytes,
-            dirs=fate.unit.folders,
+        GcItem(
+            kind=each.unit.kind,
+            name=each.unit.name,
+            goes=each.goes,
+            why=each.why,
+            age_ms=max(0, now_ms - each.unit.touched_at_ms),
+            size_bytes=each.unit.size_bytes,
+            dirs=each.unit.folders,
         )
-        for fate in fates
+        for each in decisions
     )
-    return Cleared(
+    return GcResult(
         is_dry=is_dry,
         freed_bytes=sum(unit.size_bytes for unit in units if unit.goes),
         kept_bytes=sum(unit.size_bytes for unit in units if not unit.goes),

@@ -15,22 +15,22 @@ from proctor import __version__, places
 from proctor.campaign.scratch import scratch_of_runs, sweep
 from proctor.clock import SYSTEM_CLOCK
 from proctor.config.load import load_config
-from proctor.config.model import Config, Rollout
+from proctor.config.model import Config, RolloutState
 from proctor.contain.bundled import bundled_bwrap
 from proctor.contain.ladder import choose, survey
-from proctor.contain.reap import Reaped, reap_leftovers
+from proctor.contain.reap import ReapResult, reap_leftovers
 from proctor.errors import CODES, InputError, MachineError
-from proctor.evidence.health import LaneHealth, LaneKey, read_health
+from proctor.evidence.health import ProgramHealth, ProgramKey, read_health
 from proctor.evidence.layout import RootPaths
-from proctor.ids import StrategyId
-from proctor.runtime.lane import check_config
+from proctor.ids import RuntimeId
 from proctor.runtime.registry import offers
-from proctor.surface.finding import Finding, failed, look
-from proctor.surface.holdings import size_of
+from proctor.runtime.rollout import check_config
+from proctor.surface.campaign_status import count_outcomes
+from proctor.surface.check_root import check_order
+from proctor.surface.finding import DoctorFinding, failed, look
+from proctor.surface.gc_units import size_of
 from proctor.surface.logins import find_logins
-from proctor.surface.order import check_order
 from proctor.surface.programs import Program, find_programs
-from proctor.surface.standing import count_outcomes
 
 _LOW_BYTES = 1 << 30
 _FULL_BYTES = 100 << 20
@@ -39,16 +39,16 @@ _CHOICE = {"evidence": "--root", "cache": "XDG_CACHE_HOME", "state": "XDG_STATE_
 """What moves each folder."""
 
 
-def check_health(root: Path) -> Iterator[Finding]:
+def check_health(root: Path) -> Iterator[DoctorFinding]:
     """Everything, in the order in which one would mend it."""
-    yield Finding(
+    yield DoctorFinding(
         name="proctor", status="ok", what=f"{__version__} on Python {sys.version.split()[0]}, {sys.executable}"
     )
     yield from look("containment", _containment)
     config, finding = _config()
     yield finding
-    health: Mapping[LaneKey, LaneHealth] = {}
-    outcomes: Mapping[StrategyId, Mapping[str, int]] = {}
+    health: Mapping[ProgramKey, ProgramHealth] = {}
+    outcomes: Mapping[RuntimeId, Mapping[str, int]] = {}
     try:
         health = read_health(RootPaths(root).health)
         outcomes = count_outcomes(RootPaths(root))
@@ -66,19 +66,19 @@ def check_health(root: Path) -> Iterator[Finding]:
     yield from check_order(RootPaths(root), config)
 
 
-def _containment() -> Finding:
+def _containment() -> DoctorFinding:
     findings = survey(bundled_bwrap=bundled_bwrap())
     chosen = choose(findings)
     others = [each for each in findings if each.variant is not chosen.variant]
-    return Finding(
+    return DoctorFinding(
         name="containment",
         status="ok",
         what=f"rung {chosen.rung} of 3, {chosen.variant}, {chosen.program}",
         more=(
             *(f"catches {each}" for each in chosen.catches),
             *(f"but {each}" for each in chosen.misses),
-            *(f"also works here: {each.variant} (rung {each.rung})" for each in others if each.is_found),
-            *(f"not here: {each.variant} (rung {each.rung}): {each.why}" for each in others if not each.is_found),
+            *(f"also works here: {each.variant} (rung {each.rung})" for each in others if each.is_available),
+            *(f"not here: {each.variant} (rung {each.rung}): {each.why}" for each in others if not each.is_available),
         ),
         facts={
             "rung": chosen.rung,
@@ -87,14 +87,14 @@ def _containment() -> Finding:
             "catches": chosen.catches,
             "misses": chosen.misses,
             "survey": [
-                {"variant": each.variant, "rung": each.rung, "isFound": each.is_found, "why": each.why}
+                {"variant": each.variant, "rung": each.rung, "isFound": each.is_available, "why": each.why}
                 for each in findings
             ],
         },
     )
 
 
-def _config() -> tuple[Config, Finding]:
+def _config() -> tuple[Config, DoctorFinding]:
     """What holds in the current folder. Where it cannot be read, what is built in, so that the rest can be told."""
     here = Path.cwd()
     try:
@@ -102,9 +102,9 @@ def _config() -> tuple[Config, Finding]:
         check_config(config)
     except InputError as error:
         what, todo = str(error), error.suggestion or error.meaning.todo
-        return Config(home=here), Finding(name="config", status="fail", what=what, todo=todo)
+        return Config(home=here), DoctorFinding(name="config", status="fail", what=what, todo=todo)
     absent = [f"{name} is named, but no package offers it" for name in config.plugins if name not in offers()]
-    return config, Finding(
+    return config, DoctorFinding(
         name="config",
         status="warn" if absent else "ok",
         what=", ".join(file.file for file in config.files) or "none: everything is as built in",
@@ -115,30 +115,30 @@ def _config() -> tuple[Config, Finding]:
 
 
 def _runtimes(
-    config: Config, health: Mapping[LaneKey, LaneHealth], outcomes: Mapping[StrategyId, Mapping[str, int]]
-) -> Iterator[Finding]:
+    config: Config, health: Mapping[ProgramKey, ProgramHealth], outcomes: Mapping[RuntimeId, Mapping[str, int]]
+) -> Iterator[DoctorFinding]:
     for each in find_programs(config):
         yield from look(each.id, _runtime, each, health, outcomes.get(each.id, {}))
 
 
-def _runtime(found: Program, health: Mapping[LaneKey, LaneHealth], outcomes: Mapping[str, int]) -> Finding:
+def _runtime(found: Program, health: Mapping[ProgramKey, ProgramHealth], outcomes: Mapping[str, int]) -> DoctorFinding:
     # Only what `auto` may come to is what Proctor cannot do without.
-    is_default = found.lane.is_enabled and found.lane.rollout is Rollout.DEFAULT
-    lane = (_lane(found),)
+    is_default = found.rollout.is_enabled and found.rollout.state is RolloutState.DEFAULT
+    rollout = (_rollout(found),)
     bad: Literal["fail", "warn"] = "fail" if is_default else "warn"
     if (problem := found.problem) is not None:
         if problem.code == "runtime.uninvited":
-            return Finding(name=found.id, status="ok", what=problem.what, more=(*lane, problem.todo))
-        return Finding(name=found.id, status=bad, what=problem.what, more=lane, todo=problem.todo)
+            return DoctorFinding(name=found.id, status="ok", what=problem.what, more=(*rollout, problem.todo))
+        return DoctorFinding(name=found.id, status=bad, what=problem.what, more=rollout, todo=problem.todo)
     if (program := found.program) is None:
-        return Finding(name=found.id, status="ok", what="has no program of its own", more=lane)
-    its = health.get(LaneKey(found.id, program.sha256))
-    facts = {**msgspec.to_builtins(program), "lane": found.lane, "health": its, "outcomes": outcomes}
-    more = lane if its is None else (*lane, _counts(its))
+        return DoctorFinding(name=found.id, status="ok", what="has no program of its own", more=rollout)
+    its = health.get(ProgramKey(found.id, program.sha256))
+    facts = {**msgspec.to_builtins(program), "rollout": found.rollout, "health": its, "outcomes": outcomes}
+    more = rollout if its is None else (*rollout, _counts(its))
     if outcomes:
         more = (*more, f"attempts: {', '.join(f'{number} {outcome}' for outcome, number in outcomes.items())}")
     if found.is_locked is False:
-        return Finding(
+        return DoctorFinding(
             name=found.id,
             status="fail",
             what=f"{program.path} is not the file that its package names",
@@ -147,46 +147,46 @@ def _runtime(found: Program, health: Mapping[LaneKey, LaneHealth], outcomes: Map
             facts=facts,
         )
     if its is not None and its.is_degraded(now_ms=SYSTEM_CLOCK.wall_ms()):
-        return Finding(
+        return DoctorFinding(
             name=found.id,
             status=bad,
-            what=f"{program.path} failed to start again and again",
+            what=f"{program.path} failed to start several times in a row",
             more=more,
             todo=CODES[its.last_code].todo if its.last_code in CODES else None,
             facts=facts,
         )
     locked = "the locked program" if found.is_locked else "not pinned by any package"
-    return Finding(name=found.id, status="ok", what=f"{program.path} ({locked})", more=more, facts=facts)
+    return DoctorFinding(name=found.id, status="ok", what=f"{program.path} ({locked})", more=more, facts=facts)
 
 
-def _lane(found: Program) -> str:
-    lane = found.lane
-    switched = "" if lane.is_enabled else f"switched off ({lane.enabled_by}), "
-    return f"lane: {switched}{lane.rollout} ({lane.rollout_by})"
+def _rollout(found: Program) -> str:
+    rollout = found.rollout
+    switched = "" if rollout.is_enabled else f"switched off ({rollout.enabled_by}), "
+    return f"rollout: {switched}{rollout.state} ({rollout.state_by})"
 
 
-def _counts(its: LaneHealth) -> str:
+def _counts(its: ProgramHealth) -> str:
     """
-    >>> told = {"strategy": "a", "sha256": "", "starts": 4, "failed_starts": 1, "crashes": 0, "last_at_ms": 0}
-    >>> _counts(LaneHealth(**told, last_code="peer.hangup"))
+    >>> told = {"runtime_id": "a", "sha256": "", "starts": 4, "failed_starts": 1, "crashes": 0, "last_at_ms": 0}
+    >>> _counts(ProgramHealth(**told, last_code="peer.hangup"))
     'health: 4 starts, 1 failed, 0 crashes, last trouble peer.hangup'
     """
     trouble = "" if its.last_code is None else f", last trouble {its.last_code}"
     return f"health: {its.starts} starts, {its.failed_starts} failed, {its.crashes} crashes{trouble}"
 
 
-def _model() -> Finding:
+def _model() -> DoctorFinding:
     missing = [name for name in ("starlette", "uvicorn") if importlib.util.find_spec(name) is None]
     if not missing:
-        return Finding(name="scripted model", status="ok", what="can be served")
+        return DoctorFinding(name="scripted model", status="ok", what="can be served")
     what = f"cannot be served: {' and '.join(missing)} not installed"
-    return Finding(name="scripted model", status="warn", what=what, todo="pip install 'proctor[model]'")
+    return DoctorFinding(name="scripted model", status="warn", what=what, todo="pip install 'proctor[model]'")
 
 
-def _logins(config: Config) -> Finding:
+def _logins(config: Config) -> DoctorFinding:
     found = find_logins(config)
     is_any = any(each.is_there for each in found)
-    return Finding(
+    return DoctorFinding(
         name="logins",
         status="ok" if is_any else "warn",
         what="for a real model" if is_any else "none: only the scripted model can be used",
@@ -195,14 +195,14 @@ def _logins(config: Config) -> Finding:
     )
 
 
-def _writable(name: str, place: Callable[[], Path]) -> Finding:
+def _writable(name: str, place: Callable[[], Path]) -> DoctorFinding:
     """Tried, not guessed: permission bits do not tell of a read-only or full disk."""
     folder = place()
     full = folder.absolute()
     there = _nearest(full)
     if not there.is_dir():
         what = f"{there} is a file, not a folder"
-        return Finding(name=name, status="fail", what=what, todo=f"Choose another with {_CHOICE[name]}.")
+        return DoctorFinding(name=name, status="fail", what=what, todo=f"Choose another with {_CHOICE[name]}.")
     try:
         with tempfile.TemporaryFile(dir=there) as file:
             file.write(b"trial")
@@ -210,9 +210,11 @@ def _writable(name: str, place: Callable[[], Path]) -> Finding:
             os.fsync(file.fileno())
     except OSError as error:
         what = f"{there} cannot be written: {error.strerror}"
-        return Finding(name=name, status="fail", what=what, todo=_mend(name))
+        return DoctorFinding(name=name, status="fail", what=what, todo=_mend(name))
     made = "" if there == full else " (will be made)"
-    return Finding(name=name, status="ok", what=f"{folder}{made}", facts={"dir": str(folder), "isThere": not made})
+    return DoctorFinding(
+        name=name, status="ok", what=f"{folder}{made}", facts={"dir": str(folder), "isThere": not made}
+    )
 
 
 def _mend(name: str) -> str:
@@ -224,36 +226,38 @@ def _nearest(full: Path) -> Path:
     return next(each for each in (full, *full.parents) if os.path.exists(each))  # noqa: PTH110  one that is denied is not there
 
 
-def _disk(root: Path) -> Finding:
+def _disk(root: Path) -> DoctorFinding:
     free = shutil.disk_usage(_nearest(root.absolute())).free
     status: Literal["ok", "warn", "fail"] = "fail" if free < _FULL_BYTES else "warn" if free < _LOW_BYTES else "ok"
     todo = None if status == "ok" else CODES["machine.disk-full"].todo
-    return Finding(
+    return DoctorFinding(
         name="disk", status=status, what=f"{free / (1 << 30):.1f} GiB free", todo=todo, facts={"freeBytes": free}
     )
 
 
-def _leftovers() -> Finding:
+def _leftovers() -> DoctorFinding:
     reaped = reap_leftovers(places.state_dir() / "spawns")
     killed = [each for each in reaped if each.killed]
     alive = [each for each in reaped if not each.is_gone]
     facts = {"reaped": [msgspec.to_builtins(each) for each in reaped]}
     if alive:
         todo = "End them by hand; they may belong to another user."
-        return Finding(
+        return DoctorFinding(
             name="leftovers", status="fail", what="could not be ended", more=_told(alive), todo=todo, facts=facts
         )
     if not killed:
-        return Finding(name="leftovers", status="ok", what="nothing of a dead run is alive", facts=facts)
+        return DoctorFinding(name="leftovers", status="ok", what="nothing of a dead run is alive", facts=facts)
     pids = sum(len(each.killed) for each in killed)
-    return Finding(name="leftovers", status="ok", what=f"ended {pids} of dead runs", more=_told(killed), facts=facts)
+    return DoctorFinding(
+        name="leftovers", status="ok", what=f"ended {pids} of dead runs", more=_told(killed), facts=facts
+    )
 
 
-def _told(spawns: list[Reaped]) -> tuple[str, ...]:
+def _told(spawns: list[ReapResult]) -> tuple[str, ...]:
     return tuple(f"{', '.join(map(str, each.killed))}: {' '.join(each.argv)[:120]}" for each in spawns)
 
 
-def _scratch() -> Finding:
+def _scratch() -> DoctorFinding:
     runs = scratch_of_runs()
     sizes = {folder.name: size_of(folder) for folder in runs.iterdir()} if runs.is_dir() else {}
     swept = sweep(runs)
@@ -276,4 +280,6 @@ def _scratch() -> Finding:
     }
     todo = CODES["machine.unwritable"].todo if swept.refused else None
     status: Literal["ok", "warn"] = "warn" if swept.refused else "ok"
-    return Finding(name="scratch", status=status, what=", ".join(told) or "nothing left behind", todo=todo, facts=facts)
+    return DoctorFinding(
+        name="scratch", status=status, what=", ".join(told) or "nothing left behind", todo=todo, facts=facts
+    )

@@ -1,4 +1,4 @@
-"""Everything that can be found wrong with a campaign before anything runs: all of it, not the first of it."""
+"""Find everything that is wrong with a campaign before it runs, not only the first error."""
 
 import os
 import shutil
@@ -12,120 +12,124 @@ from pathlib import Path
 from proctor import places
 from proctor.campaign.freeze import copy_workspaces
 from proctor.campaign.logins import find_identities
-from proctor.campaign.preflight import Joining, secrets_of
+from proctor.campaign.preflight import ChainBuilder, secrets_of
 from proctor.config.load import load_config
 from proctor.contain.bundled import bundled_bwrap
 from proctor.contain.ladder import choose, survey
 from proctor.contain.launch import no_program
-from proctor.errors import InputError, ProctorError, disk_refusal
+from proctor.errors import InputError, ProctorError, disk_error
 from proctor.ids import FlowId
 from proctor.model.script import Patch, Script, load_script
 from proctor.plan.expand import resolve_flow
 from proctor.plan.model import ResolvedFlow
 from proctor.probe.kind import search_path_of
-from proctor.runtime.lane import check_config
-from proctor.runtime.resolve import Candidate, Link, Refused
+from proctor.runtime.resolve import Candidate, Link, RefusedRuntime
+from proctor.runtime.rollout import check_config
 from proctor.spec.argv import argv_of
 from proctor.spec.load import LoadedSpec
 from proctor.workspace.remove import remove
 
 
 @dataclass(slots=True, kw_only=True)
-class Linted:
-    """What keeps a campaign from running, and what its author may want to know."""
+class LintResult:
+    """The errors that keep a campaign from running, and warnings."""
 
-    problems: list[ProctorError] = field(default_factory=list)
+    findings: list[ProctorError] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
 
 
-def lint(loaded: LoadedSpec) -> Linted:
-    """Of a spec that could be loaded: its scripts, programs, logins, hooks, probes and workspaces."""
-    found = Linted()
+def lint(loaded: LoadedSpec) -> LintResult:
+    """Check the scripts, programs, logins, hooks, probes and workspaces of a loaded spec."""
+    result = LintResult()
     for path in loaded.scripts.values():
-        _try(found, partial(load_script, path))
-    _try(found, lambda: _lint_flows(loaded, found))
-    _try(found, lambda: choose(survey(bundled_bwrap=bundled_bwrap())))
-    found.problems += _hook_problems(loaded)
-    _try(found, lambda: _lint_workspaces(loaded, found))
-    found.warnings += _probe_warnings(loaded)
-    found.warnings += _script_warnings(loaded)
-    found.warnings += _schedule_warnings(loaded)
-    return found
+        _try(result, partial(load_script, path))
+    _try(result, lambda: _lint_flows(loaded, result))
+    _try(result, lambda: choose(survey(bundled_bwrap=bundled_bwrap())))
+    result.findings += _hook_findings(loaded)
+    _try(result, lambda: _lint_workspaces(loaded, result))
+    result.warnings += _probe_warnings(loaded)
+    result.warnings += _script_warnings(loaded)
+    result.warnings += _schedule_warnings(loaded)
+    return result
 
 
-def _try(found: Linted, check: Callable[[], object]) -> None:
+def _try(result: LintResult, check: Callable[[], object]) -> None:
+    """Run a check, and add its errors to the result."""
     try:
         check()
     except ProctorError as error:
-        found.problems += error.each
+        result.findings += error.all_errors
     except OSError as error:
-        found.problems.append(disk_refusal(error, path=error.filename))
+        result.findings.append(disk_error(error, path=error.filename))
 
 
-def _lint_flows(loaded: LoadedSpec, found: Linted) -> None:
+def _lint_flows(loaded: LoadedSpec, result: LintResult) -> None:
     config = load_config(loaded.folder)
     check_config(config)
     flows = [resolve_flow(flow, spec=loaded.spec) for flow in loaded.spec.flows]
-    joining = Joining(loaded, config=config, health={}, now_ms=0)
+    builder = ChainBuilder(loaded, config=config, health={}, now_ms=0)
     chains: dict[FlowId, tuple[Link, ...]] = {}
     for at, flow in enumerate(flows):
         try:
-            chains[flow.id] = joining.chain(at, flow)
+            chains[flow.id] = builder.chain(at, flow)
         except ProctorError as error:
-            found.problems.append(error)
-    found.warnings += (f"flow `{id_}`: {told}" for id_, chain in chains.items() for told in _passed_over(chain))
-    _lint_identities(loaded, [flow for flow in flows if flow.id in chains], chains, joining)
+            result.findings.append(error)
+    result.warnings += (f"flow `{id_}`: {text}" for id_, chain in chains.items() for text in _skipped_runtimes(chain))
+    _lint_identities(loaded, [flow for flow in flows if flow.id in chains], chains, builder)
 
 
 def _lint_identities(
-    loaded: LoadedSpec, flows: list[ResolvedFlow], chains: dict[FlowId, tuple[Link, ...]], joining: Joining
+    loaded: LoadedSpec, flows: list[ResolvedFlow], chains: dict[FlowId, tuple[Link, ...]], builder: ChainBuilder
 ) -> None:
     candidates = {id_: [link for link in chain if isinstance(link, Candidate)] for id_, chain in chains.items()}
-    identities = find_identities(loaded, flows, chains=candidates, logins=joining.logins)
+    identities = find_identities(loaded, flows, chains=candidates, logins=builder.logins)
     runtimes = [candidate.runtime for chain in candidates.values() for candidate in chain]
     secrets_of(loaded, runtimes, [each.credential for each in identities.values()])
 
 
-def _passed_over(chain: tuple[Link, ...]) -> Iterator[str]:
+def _skipped_runtimes(chain: tuple[Link, ...]) -> Iterator[str]:
+    """Yield why runtimes of a chain before the first usable one are skipped."""
     for link in chain:
         if isinstance(link, Candidate):
             return
-        if isinstance(link, Refused):
-            yield f"{link.strategy} would be passed over: {link.error.what}"
+        if isinstance(link, RefusedRuntime):
+            yield f"runtime `{link.runtime_id}` would be skipped: {link.error.what}"
 
 
-def _hook_problems(loaded: LoadedSpec) -> Iterator[InputError]:
+def _hook_findings(loaded: LoadedSpec) -> Iterator[InputError]:
     phases = ("before", "after")
     for phase in phases:
-        if (lacking := _lacking(getattr(loaded.spec.hooks, phase), cwd=loaded.folder)) is not None:
-            yield loaded.as_seen(loaded.marked.problem("spec.missing-file", lacking, key=f"hooks.{phase}"))
+        if (problem := _missing_program(getattr(loaded.spec.hooks, phase), cwd=loaded.folder)) is not None:
+            yield loaded.without_line_if_built(
+                loaded.source_file.error("spec.missing-file", problem, key=f"hooks.{phase}")
+            )
     for mission in loaded.missions:
         for phase in phases:
-            if (lacking := _lacking(getattr(mission.hooks, phase, None), cwd=loaded.folder)) is not None:
-                written = loaded.written[mission.id]
-                yield loaded.as_seen(written.problem("spec.missing-file", lacking, key=f"hooks.{phase}"))
+            if (problem := _missing_program(getattr(mission.hooks, phase, None), cwd=loaded.folder)) is not None:
+                source = loaded.mission_sources[mission.id]
+                yield loaded.without_line_if_built(source.error("spec.missing-file", problem, key=f"hooks.{phase}"))
 
 
-def _lacking(command: list[str] | str | None, *, cwd: Path) -> str | None:
-    """What to say of a command whose program is not there."""
+def _missing_program(command: list[str] | str | None, *, cwd: Path) -> str | None:
+    """Return an error text if a command's program does not exist, else None."""
     if command is None:
         return None
     program = argv_of(command)[0]
-    named = str(cwd / program) if "/" in program else program
-    if shutil.which(named, path=os.environ.get("PATH", os.defpath)) is not None:
+    name = str(cwd / program) if "/" in program else program
+    if shutil.which(name, path=os.environ.get("PATH", os.defpath)) is not None:
         return None
-    return no_program(named)
+    return no_program(name)
 
 
-def _lint_workspaces(loaded: LoadedSpec, found: Linted) -> None:
-    """They are copied as for a run, and the copies thrown away."""
+def _lint_workspaces(loaded: LoadedSpec, result: LintResult) -> None:
+    """Copy every workspace once, as for a run, and delete the copy."""
     cache = places.cache_dir()
     cache.mkdir(mode=0o700, parents=True, exist_ok=True)
     of_key = {mission.workspace.key: mission for mission in reversed(loaded.missions)}
     first = [mission for mission in loaded.missions if mission is of_key[mission.workspace.key]]
     for mission in first:
         if mission.workspace.key is not None:
-            _try(found, partial(_copy_workspace, replace(loaded, missions=(mission,)), cache=cache))
+            _try(result, partial(_copy_workspace, replace(loaded, missions=(mission,)), cache=cache))
 
 
 def _copy_workspace(loaded: LoadedSpec, *, cache: Path) -> None:
@@ -142,33 +146,41 @@ def _probe_warnings(loaded: LoadedSpec) -> Iterator[str]:
     for mission in loaded.missions:
         for at, probe in enumerate(mission.probes):
             program = argv_of(probe.command)[0]
-            is_of_the_workspace = "/" in program and not program.startswith("/")
-            if not is_of_the_workspace and shutil.which(program, path=search_path) is None:
-                told = f"{program} is not on this machine, so it will verify nothing here"
-                yield f"mission `{mission.id}`, probe {at + 1}: {told}"
+            is_in_workspace = "/" in program and not program.startswith("/")
+            if not is_in_workspace and shutil.which(program, path=search_path) is None:
+                problem = f"`{program}` is not installed on this machine, so the probe cannot verify anything"
+                yield f"mission `{mission.id}`, probe {at + 1}: {problem}"
 
 
 def _script_warnings(loaded: LoadedSpec) -> Iterator[str]:
-    """Of patches for lines that a copied workspace does not have; what an earlier patch has changed, nobody knows."""
+    """Warn of patches for lines that a copied workspace does not have.
+
+    Only the first patch of each file is checked: the lines after it are not known.
+    """
     for mission in loaded.missions:
         if mission.script is None or mission.workspace.copy is None or mission.workspace.key is None:
             continue
-        with suppress(ProctorError, OSError, UnicodeDecodeError):  # told as problems of their own
-            workspace, seen = loaded.workspaces[mission.workspace.key], set[str]()
+        with suppress(ProctorError, OSError, UnicodeDecodeError):  # other checks report these
+            workspace, patched = loaded.workspaces[mission.workspace.key], set[str]()
             for patch in _patches(load_script(loaded.scripts[mission.script])):
-                if patch.file not in seen and patch.old is not None and not _fits(patch.old, workspace / patch.file):
-                    told = f"{patch.file} has no such lines as its patch replaces; a patch takes whole lines"
-                    yield f"mission `{mission.id}`, {mission.script}: {told}"
-                seen.add(patch.file)
+                if patch.file not in patched and patch.old is not None and not _fits(patch.old, workspace / patch.file):
+                    problem = (
+                        f"{patch.file} does not have the lines that the patch replaces (it must quote whole lines)"
+                    )
+                    yield f"mission `{mission.id}`, {mission.script}: {problem}"
+                patched.add(patch.file)
 
 
 def _patches(script: Script) -> Iterator[Patch]:
     for step in script.steps:
-        yield from (each for each in step.of_try(0).intents() if isinstance(each, Patch))
+        yield from (each for each in step.for_try(0).intents() if isinstance(each, Patch))
 
 
 def _fits(old: str, file: Path) -> bool:
-    """As agents look for it: blanks around a line do not count. A file that is not there may come."""
+    """Return whether a file has these lines. White space around a line is ignored, as agents do.
+
+    A file that does not exist counts as fitting, because an earlier step may create it.
+    """
     if not file.is_file():
         return True
     lines, wanted = ([line.strip() for line in text.splitlines()] for text in (file.read_text(), old))
@@ -178,12 +190,12 @@ def _fits(old: str, file: Path) -> bool:
 def _schedule_warnings(loaded: LoadedSpec) -> Iterator[str]:
     schedule = loaded.spec.schedule
     limits = {
-        **{f"strategies.{name}": most for name, most in schedule.strategies.items()},
+        **{f"runtimes.{name}": most for name, most in schedule.runtimes.items()},
         **{f"providers.{name}": most for name, most in schedule.providers.items()},
         "per_credential": schedule.per_credential or 0,
     }
     for key, most in limits.items():
         if most > schedule.parallel:
-            yield f"`schedule.{key}` is {most}, and never reached: `parallel` is {schedule.parallel}"
-    if schedule.parallel > loaded.cell_count and schedule.parallel != type(schedule)().parallel:
-        yield f"`schedule.parallel` is {schedule.parallel}, and there are {loaded.cell_count} cells in all"
+            yield f"`schedule.{key}` is {most}, but has no effect: `schedule.parallel` is only {schedule.parallel}"
+    if schedule.parallel > loaded.trial_count and schedule.parallel != type(schedule)().parallel:
+        yield f"`schedule.parallel` is {schedule.parallel}, but there are only {loaded.trial_count} trials"

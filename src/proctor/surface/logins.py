@@ -1,45 +1,49 @@
-"""Which logins there are on this machine, by name and never by value."""
+"""Find the logins available on this machine. Only names are reported, never values."""
 
 import os
 
 import msgspec
 
 from proctor.config.model import Config
-from proctor.ids import StrategyId
-from proctor.runtime.credential import Account, login_fault
-from proctor.runtime.registry import runtime_by_id, strategy_ids
+from proctor.ids import RuntimeId
+from proctor.runtime.credential import Account, login_problem
+from proctor.runtime.registry import runtime_by_id, runtime_ids
 from proctor.spec.model import Login
 
 
 class FoundLogin(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """One way to log in: what is there, or what is missing and what to do about it."""
+    """One way to log in to a model provider."""
 
     login: Login
+    """Kind of login, as a spec names it."""
     is_there: bool
+    """Whether this machine has the login."""
     what: str
+    """Which variable or file holds it; if it is missing, what to do."""
 
 
 def find_logins(config: Config) -> tuple[FoundLogin, ...]:
-    """Keys by their variables; each agent program's own login, and the token that it takes."""
+    """Return API keys by their variables, then the login and the token of each agent program's account."""
     keys = sorted(name for name, value in os.environ.items() if name.endswith("_API_KEY") and value.strip())
-    found = [
+    logins = [
         FoundLogin(
             login=Login.API_KEY,
             is_there=bool(keys),
             what=f"set: {', '.join(keys)}" if keys else "no key: set the provider's variable, such as OPENAI_API_KEY",
         )
     ]
-    # Runtimes of one program have one account.
-    each = (_account(strategy, config) for strategy in strategy_ids(config))
-    accounts = dict.fromkeys(account for account in each if account is not None)
+    # Runtimes of one agent program share an account.
+    accounts = dict.fromkeys(_account(runtime_id, config) for runtime_id in runtime_ids(config))
     for account in accounts:
+        if account is None:
+            continue
         file, token = account.file(os.environ), account.token_variable
-        fault, has_token = login_fault(file), bool(os.environ.get(token, "").strip())
-        found += [
+        finding, has_token = login_problem(file), bool(os.environ.get(token, "").strip())
+        logins += [
             FoundLogin(
                 login=Login.INHERIT,
-                is_there=fault is None,
-                what=f"{account.provider}: {file}" if fault is None else f"{fault}: run `{account.command}`",
+                is_there=finding is None,
+                what=f"{account.provider}: {file}" if finding is None else f"{finding}: run `{account.command}`",
             ),
             FoundLogin(
                 login=Login.TOKEN,
@@ -49,11 +53,11 @@ def find_logins(config: Config) -> tuple[FoundLogin, ...]:
                 else f"{token} is not set; `token:` may name any other variable, or a file",
             ),
         ]
-    return tuple(found)
+    return tuple(logins)
 
 
-def _account(strategy: StrategyId, config: Config) -> Account | None:
+def _account(runtime_id: RuntimeId, config: Config) -> Account | None:
     try:
-        return runtime_by_id(strategy, config).account
-    except Exception:  # a plugin may do anything; what is wrong with it is told where programs are
+        return runtime_by_id(runtime_id, config).account
+    except Exception:  # a plugin may raise anything; the check of the programs reports it
         return None

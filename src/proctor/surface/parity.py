@@ -8,16 +8,16 @@ import msgspec
 from proctor.config.load import load_config
 from proctor.errors import Exit, InputError
 from proctor.evidence.layout import AttemptPaths
-from proctor.ids import FlowId, MissionId, StrategyId
+from proctor.ids import FlowId, MissionId, RuntimeId
 from proctor.model.script import load_script
-from proctor.report.cells import speakers
 from proctor.report.parity import Pair, Parity, compare
-from proctor.report.row import Report, ReportRow
+from proctor.report.row import AttemptRow, Report
+from proctor.report.trials import speakers
 from proctor.report.view import AttemptView, view_attempt
-from proctor.runtime.registry import strategy_ids
+from proctor.runtime.registry import runtime_ids
 from proctor.spec.load import LoadedSpec, load_built, load_spec
 from proctor.spec.model import SCRIPTED, CampaignSpec, FlowSpec
-from proctor.spec.near import nearest
+from proctor.spec.suggest import nearest
 
 
 def suite_of_two(suite: Path, left: str, right: str) -> LoadedSpec:
@@ -26,19 +26,19 @@ def suite_of_two(suite: Path, left: str, right: str) -> LoadedSpec:
         raise InputError("usage", f"{left} cannot differ from itself", suggestion="Name two flows, or two runtimes.")
     loaded = load_spec(suite)
     spec = loaded.spec
-    runtimes = strategy_ids(load_config(loaded.folder))
+    runtimes = runtime_ids(load_config(loaded.folder))
     flows = [_flow(spec, name, runtimes=runtimes, file=str(suite)) for name in (left, right)]
     both = msgspec.structs.replace(spec, campaign=f"{spec.campaign}-parity", flows=flows)
     return load_built(both, name=suite.name, folder=loaded.folder)
 
 
-def _flow(spec: CampaignSpec, name: str, *, runtimes: Sequence[StrategyId], file: str) -> FlowSpec:
+def _flow(spec: CampaignSpec, name: str, *, runtimes: Sequence[RuntimeId], file: str) -> FlowSpec:
     """The suite's flow of that id, else its first flow with another runtime."""
     known = {flow.id: flow for flow in spec.flows}
     if FlowId(name) in known:
         return known[FlowId(name)]
-    if StrategyId(name) in runtimes:
-        return msgspec.structs.replace(spec.flows[0], id=FlowId(name.replace("_", "-")), runtime=[StrategyId(name)])
+    if RuntimeId(name) in runtimes:
+        return msgspec.structs.replace(spec.flows[0], id=FlowId(name.replace("_", "-")), runtime=[RuntimeId(name)])
     there = (*known, *runtimes)
     close = nearest(name, there)
     raise InputError(
@@ -68,13 +68,15 @@ def compare_flows(loaded: LoadedSpec, report: Report) -> Parity:
             continue
         assert one.mission_id is not None
         pairs.append(_pair(one, other, *views, is_usage_scripted=scripted[one.mission_id]))
-    problems += [f"{cell} was not tried" for cell in report.missing_cells]
+    problems += [f"{trial} was not tried" for trial in report.missing_trials]
     is_alike = all(each.is_explained for pair in pairs for each in pair.compared)
     code = Exit.INFRASTRUCTURE if problems or not pairs else Exit.OK if is_alike else Exit.JUDGED_NO
     return Parity(exit=code, left=left, right=right, pairs=tuple(pairs), problems=tuple(problems))
 
 
-def _pair(one: ReportRow, other: ReportRow, left: AttemptView, right: AttemptView, *, is_usage_scripted: bool) -> Pair:
+def _pair(
+    one: AttemptRow, other: AttemptRow, left: AttemptView, right: AttemptView, *, is_usage_scripted: bool
+) -> Pair:
     assert one.mission_id is not None
     assert left.record is not None
     return Pair(
@@ -86,12 +88,12 @@ def _pair(one: ReportRow, other: ReportRow, left: AttemptView, right: AttemptVie
     )
 
 
-def side_by_side(report: Report, left: FlowId, right: FlowId) -> Iterator[tuple[ReportRow | None, ReportRow | None]]:
+def side_by_side(report: Report, left: FlowId, right: FlowId) -> Iterator[tuple[AttemptRow | None, AttemptRow | None]]:
     """The attempts that speak, by mission and repeat; None where one of the two was not tried."""
-    rows: dict[tuple[str, str], dict[FlowId, ReportRow]] = {}
+    rows: dict[tuple[str, str], dict[FlowId, AttemptRow]] = {}
     for row in speakers(report.attempts):
-        if row.cell is not None and row.mission_id is not None and row.flow_id is not None:
-            rows.setdefault((row.mission_id, row.cell.rpartition(".")[2]), {})[row.flow_id] = row
+        if row.trial is not None and row.mission_id is not None and row.flow_id is not None:
+            rows.setdefault((row.mission_id, row.trial.rpartition(".")[2]), {})[row.flow_id] = row
     for flows in rows.values():
         yield flows.get(left), flows.get(right)
 

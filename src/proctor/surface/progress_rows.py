@@ -1,111 +1,138 @@
-"""The rows of a progress stream: what a running campaign tells programs, one JSON object a line."""
+"""The rows of a progress stream, which a running campaign writes for programs: JSON Lines, one row per event."""
 
 from typing import Literal
 
 import msgspec
 
-from proctor.event.outcome import Outcome
 from proctor.evidence.live import LiveLimit
-from proctor.ids import AttemptId, CampaignId, RunId, StrategyId
+from proctor.evidence.summary import AttemptSummary
+from proctor.ids import AttemptId, CampaignId, RunId, RuntimeId
 
 
 class ProgressRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel", tag_field="type", gc=False):
-    """Root of all. New kinds of rows and new fields may come; a reader passes over what it does not know."""
+    """Base of all rows. Readers must ignore row types and fields that they do not know."""
 
     at_ms: int
+    """Wall-clock time of the row, in milliseconds since the epoch."""
 
 
 class RunBegan(ProgressRow, tag="run.began", frozen=True, kw_only=True):
-    """A run has begun; `settled` of its cells have a result from runs before it. `dir` is the campaign's folder."""
+    """A run has begun."""
 
     schema_version: Literal[1] = 1
+    """Version of the progress stream."""
     campaign_id: CampaignId
+    """Id of the campaign."""
     run_id: RunId
-    cells: int
+    """Id of the run."""
+    trials: int
+    """Trials of the campaign, including settled ones."""
     settled: int
+    """Trials that have a result from earlier runs."""
     dir: str
+    """Path of the campaign's folder."""
 
 
-class AttemptClaimed(ProgressRow, tag="attempt.claimed", frozen=True, kw_only=True):
+class AttemptStarted(ProgressRow, tag="attempt.started", frozen=True, kw_only=True):
     """An attempt is about to begin."""
 
     attempt_id: AttemptId
-    strategy: StrategyId
+    """Id of the attempt."""
+    runtime_id: RuntimeId
+    """Runtime that it uses."""
 
 
 class AttemptPhase(ProgressRow, tag="attempt.phase", frozen=True, kw_only=True):
-    """It is in another state."""
+    """An attempt has entered another phase."""
 
     attempt_id: AttemptId
+    """Id of the attempt."""
     phase: str
+    """The phase, such as `turn_running` or `probing`."""
 
 
 class ToolCalled(ProgressRow, tag="tool", frozen=True, kw_only=True):
-    """What it does now. `calls` counts all tool calls so far: where they come fast, some have no row of their own."""
+    """An attempt's agent calls a tool. Calls in quick succession share a row, which names the latest."""
 
     attempt_id: AttemptId
+    """Id of the attempt."""
     name: str
+    """Name of the tool."""
     doing: str
+    """What the call does, on one line: for example the command or the changed files. Redacted."""
     calls: int
+    """Tool calls of the attempt so far."""
 
 
 class UsageSeen(ProgressRow, tag="usage", frozen=True, kw_only=True):
-    """What it has used so far. Where that is told often, only the latest has a row."""
+    """What an attempt has used so far. Reports in quick succession share a row, which has the latest."""
 
     attempt_id: AttemptId
+    """Id of the attempt."""
     tokens: int
+    """Tokens used so far."""
     usd: float | None
+    """Cost so far, in US dollars; null if unknown."""
 
 
 class AttemptSettled(ProgressRow, tag="attempt.settled", frozen=True, kw_only=True):
-    """It is over and in the ledger. `retryAtMs` is when its cell is tried again; `settled` of `cells` are done."""
+    """An attempt has ended, and the ledger has its result. If it was abandoned, only its code is known."""
 
     attempt_id: AttemptId
+    """Id of the attempt."""
     state: Literal["sealed", "abandoned"]
-    outcome: Outcome | None
+    """State of its ledger row. `abandoned` means that its evidence could not be completed."""
     code: str | None
-    claimed: bool | None
-    verified: bool | None
-    expectation_met: bool | None
-    tool_calls: int | None
-    tokens: int | None
+    """Code of the failure, or of the error that made Proctor abandon the attempt; null if it completed."""
+    summary: AttemptSummary | None
+    """What its sealed files say; null if it was abandoned."""
     usd: float | None
-    duration_ms: int | None
+    """Cost of the attempt, in US dollars; null if unknown."""
     retry_at_ms: int | None
+    """When the trial is retried, in milliseconds since the epoch; null if it is not."""
     settled: int
-    cells: int
+    """Trials of the campaign that have a result."""
+    trials: int
+    """Trials of the campaign."""
 
 
 class LimitsChanged(ProgressRow, tag="limits", frozen=True, kw_only=True):
-    """What is rationed, and how many cells wait."""
+    """The concurrency limits or the queue have changed."""
 
     waiting: int
+    """Trials that wait to start."""
     limits: tuple[LiveLimit, ...]
+    """State of every concurrency limit."""
 
 
 class RunStopping(ProgressRow, tag="run.stopping", frozen=True, kw_only=True):
-    """Somebody asked it to stop; `how` says what is done about it."""
+    """The run was asked to stop."""
 
     how: str
+    """How it stops, in words."""
 
 
 class RunEnded(ProgressRow, tag="run.ended", frozen=True, kw_only=True):
-    """The run is over: "done", what kept it from going on, or the code of the error that ended it."""
+    """The run has ended. This is the last row."""
 
     how: str
+    """`done`, why the run stopped early, or the code of the error that ended it."""
     settled: int
-    cells: int
+    """Trials of the campaign that have a result."""
+    trials: int
+    """Trials of the campaign."""
 
 
 class RowsLeftOut(ProgressRow, tag="left.out", frozen=True, kw_only=True):
-    """So many rows had no room while the reader was slow. They came between the rows before and after this one."""
+    """Rows were dropped because the reader was too slow. They belong between the rows around this one."""
 
     rows: int
+    """Rows that were dropped."""
 
 
 AnyProgress = (
     RunBegan
-    | AttemptClaimed
+    | AttemptStarted
     | AttemptPhase
     | ToolCalled
     | UsageSeen

@@ -1,76 +1,85 @@
-"""The derived files of one attempt, made again: compared where they are, put back where they are gone."""
+"""Derive the derived files of an attempt again: compare those that exist, and restore those that are missing."""
 
 import hashlib
 import os
 
 import msgspec
 
-from proctor.attempt.recheck import Fate, agrees, derive_again, restore
+from proctor.attempt.recheck import FileStatus, agrees, derive_again, restore
 from proctor.errors import EvidenceError, Exit
 from proctor.evidence.artifacts import SealedFile
 from proctor.evidence.layout import AttemptPaths
-from proctor.evidence.reader import Problem
+from proctor.evidence.reader import Finding
 from proctor.evidence.seal import read_seal
 
 
 class Rederivation(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What became of each file, what is wrong, and the exit code that this comes to."""
+    """The result of `proctor attempt rederive`."""
 
     attempt_id: str
+    """Id of the attempt."""
     dir: str
+    """Path of the attempt's folder."""
     is_dry: bool
+    """Whether it was a dry run, which restores nothing."""
     exit: int
-    files: dict[str, Fate]
-    problems: tuple[Problem, ...]
+    """Exit code of the command: 0 if every file agrees, 4 if the attempt is partial, 5 if any file differs."""
+    files: dict[str, FileStatus]
+    """Status of every derived file, by its name."""
+    findings: tuple[Finding, ...]
+    """Differences, missing files, and what is wrong with the frames."""
 
 
 def rederive_files(paths: AttemptPaths, *, is_dry: bool) -> Rederivation:
-    """EvidenceError where there is nothing to derive from."""
+    """Compare the derived files of an attempt with its frames, and restore missing ones unless `is_dry`.
+
+    Raises EvidenceError if the frames cannot be read.
+    """
     if is_dry:
-        fates, problems = _compare(paths)
+        statuses, stream_findings = _compare(paths)
     else:
-        done = restore(paths)
-        fates, problems = done.files, done.problems
-    told = (
-        *problems,
+        restored = restore(paths)
+        statuses, stream_findings = restored.files, restored.findings
+    findings = (
+        *stream_findings,
         *(
-            Problem(code="evidence.derived", file=name, detail="not what the frames give")
-            for name, fate in fates.items()
-            if fate is Fate.DIFFERS
+            Finding(code="evidence.derived", file=name, detail="differs from what the frames give")
+            for name, status in statuses.items()
+            if status is FileStatus.DIFFERS
         ),
         *(
-            Problem(code="evidence.missing-file", file=name, detail="absent")
-            for name, fate in fates.items()
-            if fate is Fate.ABSENT
+            Finding(code="evidence.missing-file", file=name, detail="absent")
+            for name, status in statuses.items()
+            if status is FileStatus.ABSENT
         ),
     )
-    is_cut_off = any(problem.code == "evidence.partial" for problem in told)
-    excused = {"evidence.partial", "evidence.torn", "evidence.missing-file"} if is_cut_off else set()
-    is_invalid = any(problem.code not in excused for problem in told)
+    is_partial = any(finding.code == "evidence.partial" for finding in findings)
+    excused = {"evidence.partial", "evidence.torn", "evidence.missing-file"} if is_partial else set()
+    is_invalid = any(finding.code not in excused for finding in findings)
     return Rederivation(
         attempt_id=paths.folder.name,
         dir=str(paths.folder),
         is_dry=is_dry,
-        exit=Exit.EVIDENCE if is_invalid else Exit.UNVERIFIED if is_cut_off else Exit.OK,
-        files=fates,
-        problems=told,
+        exit=Exit.EVIDENCE if is_invalid else Exit.UNVERIFIED if is_partial else Exit.OK,
+        files=statuses,
+        findings=findings,
     )
 
 
-def _compare(paths: AttemptPaths) -> tuple[dict[str, Fate], tuple[Problem, ...]]:
+def _compare(paths: AttemptPaths) -> tuple[dict[str, FileStatus], tuple[Finding, ...]]:
     again = derive_again(paths)
-    problems = again.problems
+    findings = again.findings
     sealed: dict[str, SealedFile] = {}
     try:
         sealed = read_seal(paths.seal).files
     except EvidenceError as error:
-        problems = (*problems, Problem.of(error))
-    fates = {}
+        findings = (*findings, Finding.of(error))
+    statuses = {}
     for name, data in again.files.items():
         path = paths.folder / name
         if os.path.lexists(path):
-            fates[name] = Fate.SAME if agrees(path, again, is_sealed=bool(sealed)) else Fate.DIFFERS
+            statuses[name] = FileStatus.SAME if agrees(path, again, is_sealed=bool(sealed)) else FileStatus.DIFFERS
         else:
-            would_be = SealedFile(sha256=hashlib.sha256(data).hexdigest(), bytes=len(data))
-            fates[name] = Fate.ABSENT if sealed.get(name, would_be) == would_be else Fate.DIFFERS
-    return fates, problems
+            derived = SealedFile(sha256=hashlib.sha256(data).hexdigest(), bytes=len(data))
+            statuses[name] = FileStatus.ABSENT if sealed.get(name, derived) == derived else FileStatus.DIFFERS
+    return statuses, findings

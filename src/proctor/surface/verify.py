@@ -1,4 +1,4 @@
-"""What a stranger can establish about evidence: that it is whole, and who signed it."""
+"""Verify evidence for a third party: whether it is complete and unchanged, and who signed it."""
 
 import os
 from collections import Counter
@@ -12,56 +12,66 @@ import msgspec
 from proctor.errors import EvidenceError, Exit, InputError
 from proctor.evidence.disk import replace_file
 from proctor.evidence.layout import AttemptPaths, CampaignPaths, RootPaths, RunPaths, render_artifact
-from proctor.evidence.reader import Problem
+from proctor.evidence.reader import Finding
 from proctor.evidence.sign import Signature, SignatureCheck, load_allowed
 from proctor.evidence.statement import Sealed, attest
 from proctor.evidence.validate import Status
-from proctor.report.place import Place, find_place, root_of
+from proctor.report.find import Place, find_place, root_of
 from proctor.report.query import find_campaign
+from proctor.surface.evidence_lock import still
 from proctor.surface.examine import Examination, examine_place
-from proctor.surface.still import still
 
 INTEGRITY_ONLY = "integrity only: shows damage, not forgery"
-_WHOLE = {
-    Status.VALID: "whole: files, chains, seals and everything derived agree",
-    Status.PARTIAL: "partial: what is there agrees, but not all is there",
-    Status.INVALID: "invalid: nothing that it says is established",
+_ESTABLISHED = {
+    Status.VALID: "complete: files, chains, seals and derived files agree",
+    Status.PARTIAL: "partial: the files that exist agree, but some are missing",
+    Status.INVALID: "invalid: nothing is established",
 }
-_WRONG = {
-    "evidence.unsigned": "not signed, though that is demanded",
-    "evidence.signer": "signed by nobody allowed",
+_SIGNATURE_FINDINGS = {
+    "evidence.unsigned": "not signed, but --signed requires a signature",
+    "evidence.signer": "signed, but not by an allowed signer",
 }
 
 
 class SealCheck(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """One seal: whose signature it has, if any, and what is wrong with that."""
+    """One seal and its signature."""
 
     kind: str
+    """What is sealed: `attempt` or `process`."""
     name: str
+    """Id of the attempt or runtime process."""
     run_id: str
+    """Run that it belongs to."""
     signature: Signature | None
-    problem: Problem | None
+    """The valid signature; null if there is no signature or it is not valid."""
+    finding: Finding | None
+    """What is wrong with the signature; null if nothing is."""
 
 
 class Verification(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """The examination, the signatures, and in words what both establish. `statement` is the file that says so."""
+    """The result of `proctor verify`."""
 
     exit: int
+    """Exit code of the command: 0 if everything is valid, 4 if some is partial, 5 if any is invalid."""
     established: tuple[str, ...]
+    """What the evidence and its signatures establish, in words."""
     evidence: Examination
+    """The strict examination of the evidence."""
     seals: tuple[SealCheck, ...]
+    """Every seal and its signature."""
     statement: str | None = None
+    """Path of the in-toto statement; null if none was written."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Checked:
+class _SealResult:
     paths: Sealed
     signature: Signature | None = None
-    problem: Problem | None = None
+    finding: Finding | None = None
 
 
 def place_at(word: str, *, root: RootPaths) -> Place:
-    """A place by its path or its name; whatever the word is, an InputError where there is none."""
+    """Return the evidence at a path or with a name. Raises InputError if it does not exist or cannot be read."""
     try:
         return find_place(word, root=root)
     except OSError as error:
@@ -69,7 +79,10 @@ def place_at(word: str, *, root: RootPaths) -> Place:
 
 
 def sealed_at(place: Place) -> Iterator[Sealed]:
-    """Every attempt and runtime process of a place that has a seal; what cannot be read, its examination tells."""
+    """Yield the attempts and runtime processes that have a seal.
+
+    Folders that cannot be read are left out: the examination reports them.
+    """
     match place:
         case AttemptPaths():
             yield from _with_seal([place])
@@ -90,23 +103,26 @@ def _with_seal(folders: Sequence[Sealed]) -> Iterator[Sealed]:
 
 
 def seal_of(paths: Sealed) -> Path:
-    """The file that makes it complete, and that a signature covers."""
+    """Return the file that completes an attempt or runtime process, and that a signature covers."""
     return paths.seal if isinstance(paths, AttemptPaths) else paths.record
 
 
 def verify_place(
     place: Place, *, allowed: Path | None = None, is_signed: bool = False, statement: Path | None = None
 ) -> Verification:
-    """Examine strictly and check every signature; `is_signed` demands one on every seal, by somebody allowed.
+    """Examine evidence strictly and check every signature. `is_signed` requires one by an allowed signer on every seal.
 
-    The statement is written only where nothing is wrong, and nothing is being run or let go of.
+    The statement is written only if everything is valid. Raises InputError if the arguments contradict each other, and
+    MachineError if a statement is requested while the evidence is being run or deleted.
     """
     if is_signed and allowed is None:
-        what = "a signature by nobody in particular proves nothing: --signed needs --allowed-signers"
+        what = "--signed needs --allowed-signers, because a signature by an unknown key proves nothing"
         raise InputError("sign.allowed-signers", what)
     if statement is not None and statement.resolve().is_relative_to(place.folder.resolve()):
-        raise InputError("usage", "the statement would lie inside the evidence and damage it", file=str(statement))
-    # What a statement names is to be there afterwards.
+        raise InputError(
+            "usage", "--statement names a file inside the evidence, which would make it invalid", file=str(statement)
+        )
+    # Evidence that a statement names must not be deleted meanwhile.
     with nullcontext() if statement is None else still(place):
         return _verify(place, allowed=allowed, is_signed=is_signed, statement=statement)
 
@@ -114,54 +130,56 @@ def verify_place(
 def _verify(place: Place, *, allowed: Path | None, is_signed: bool, statement: Path | None) -> Verification:
     check = SignatureCheck(None if allowed is None else load_allowed(allowed))
     examination = examine_place(place, is_strict=True)
-    checked = [_check(paths, check, is_signed=is_signed) for paths in sealed_at(place)]
-    code = Exit.EVIDENCE if any(each.problem for each in checked) else Exit(examination.exit)
-    established = (_WHOLE[examination.status], *_signers(checked))
-    is_stated = statement is not None and code is Exit.OK
-    if statement is not None and is_stated:
-        told = attest([(each.paths, each.signature) for each in checked], established=established)
-        replace_file(statement, render_artifact(told))
+    results = [_check(paths, check, is_signed=is_signed) for paths in sealed_at(place)]
+    code = Exit.EVIDENCE if any(each.finding for each in results) else Exit(examination.exit)
+    established = (_ESTABLISHED[examination.status], *_describe_signers(results))
+    has_statement = statement is not None and code is Exit.OK
+    if statement is not None and has_statement:
+        attested = attest([(each.paths, each.signature) for each in results], established=established)
+        replace_file(statement, render_artifact(attested))
     return Verification(
         exit=code,
         established=established,
         evidence=examination,
-        seals=tuple(map(_told, checked)),
-        statement=str(statement) if is_stated else None,
+        seals=tuple(map(_seal_check, results)),
+        statement=str(statement) if has_statement else None,
     )
 
 
-def _check(paths: Sealed, check: SignatureCheck, *, is_signed: bool) -> _Checked:
+def _check(paths: Sealed, check: SignatureCheck, *, is_signed: bool) -> _SealResult:
     try:
         signature = check.check(seal_of(paths))
         if is_signed and signature is None:
-            raise EvidenceError("evidence.unsigned", "no signature beside it", file=seal_of(paths).name)
+            raise EvidenceError(
+                "evidence.unsigned", "the seal has no signature, which --signed requires", file=seal_of(paths).name
+            )
     except EvidenceError as error:
-        return _Checked(paths=paths, problem=Problem.of(error))
-    return _Checked(paths=paths, signature=signature)
+        return _SealResult(paths=paths, finding=Finding.of(error))
+    return _SealResult(paths=paths, signature=signature)
 
 
-def _told(checked: _Checked) -> SealCheck:
-    folder = checked.paths.folder.absolute()
+def _seal_check(result: _SealResult) -> SealCheck:
+    folder = result.paths.folder.absolute()
     return SealCheck(
-        kind="attempt" if isinstance(checked.paths, AttemptPaths) else "process",
+        kind="attempt" if isinstance(result.paths, AttemptPaths) else "process",
         name=folder.name,
         run_id=folder.parent.parent.name,
-        signature=checked.signature,
-        problem=checked.problem,
+        signature=result.signature,
+        finding=result.finding,
     )
 
 
-def _signers(checked: Sequence[_Checked]) -> Iterator[str]:
-    """What the signatures establish, each thing once, with how many seals it is true of where not of all."""
-    said = Counter(map(_said, checked))
-    for words, times in said.items():
-        yield words if len(said) == 1 else f"{times} of {len(checked)} seals: {words}"
+def _describe_signers(results: Sequence[_SealResult]) -> Iterator[str]:
+    """Yield what the signatures establish, with the number of seals unless it is true of all."""
+    counts = Counter(map(_describe_signer, results))
+    for text, seals in counts.items():
+        yield text if len(counts) == 1 else f"{seals} of {len(results)} seals: {text}"
 
 
-def _said(checked: _Checked) -> str:
-    if checked.problem is not None:
-        return _WRONG.get(checked.problem.code, "a signature that does not hold")
-    match checked.signature:
+def _describe_signer(result: _SealResult) -> str:
+    if result.finding is not None:
+        return _SIGNATURE_FINDINGS.get(result.finding.code, "the signature is not valid")
+    match result.signature:
         case Signature(identity=str() as identity, fingerprint=key):
             return f"signed by {identity} ({key})"
         case Signature(fingerprint=key):

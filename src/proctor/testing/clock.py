@@ -1,8 +1,8 @@
-"""A clock that stands still until it is told to move."""
+"""A fake clock for tests, which moves only when it is advanced."""
 
 
 class FakeClock:
-    """Stands in for `proctor.clock.Clock`; both of its times move together.
+    """A `proctor.clock.Clock` under manual control. Wall time and steady time move together.
 
     >>> clock = FakeClock()
     >>> clock.advance(1.5)

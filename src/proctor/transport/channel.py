@@ -1,4 +1,4 @@
-"""The other end of a conversation, as far as a connection needs it."""
+"""The interface of an agent process as a connection uses it: byte streams and an exit status."""
 
 from typing import Protocol
 
@@ -6,16 +6,16 @@ from proctor.transport.tree import ExitStatus
 
 
 class Channel(Protocol):
-    """A process, its twin in memory, or something between either and us."""
+    """A process, an in-memory replay of one, or a wrapper around another channel."""
 
     async def receive(self) -> bytes:
-        """The next bytes it says, empty at the end."""
+        """Return the next bytes of stdout, empty at the end."""
 
     async def receive_err(self) -> bytes:
-        """The next bytes it complains with, empty at the end."""
+        """Return the next bytes of stderr, empty at the end."""
 
     async def send(self, data: bytes) -> None:
-        """Write all of it. HangupError where nobody reads."""
+        """Write all of `data` to stdin. Raises HangupError if the peer no longer reads it."""
 
     async def wait(self, *, deadline_s: float) -> ExitStatus | None:
-        """How it ended, if it has within the deadline."""
+        """Wait at most `deadline_s` seconds for the end. Return None if the peer still runs then."""

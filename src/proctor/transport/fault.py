@@ -1,4 +1,4 @@
-"""A channel that sits between a real agent and us, and breaks what the agent says by a plan."""
+"""A channel wrapper that injects planned faults into the lines a real agent writes."""
 
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -13,76 +13,81 @@ from proctor.transport.tree import ExitStatus
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Duplicate:
-    """The line comes twice."""
+    """Deliver the line twice."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hold:
-    """The line comes after so many later ones, or at the end where there are fewer."""
+    """Deliver the line after later ones, or at the end of the stream."""
 
     lines: int
+    """How many later lines to deliver first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delay:
-    """The line, and with it all that follows, comes later."""
+    """Deliver the line, and everything after it, `delay_s` seconds later."""
 
     delay_s: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inject:
-    """After the line come others that the agent never said."""
+    """Deliver extra lines, which the agent never wrote, after the line."""
 
     lines: tuple[bytes, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alter:
-    """Another line comes in its place: malformed, too long, with another meaning; none where that is empty."""
+    """Deliver another line in its place, for example a malformed or an overlong one."""
 
     to: Callable[[bytes], bytes]
+    """Returns the replacement, without a line end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cut:
-    """The channel closes with this line, of which only so many bytes come; the agent itself lives on."""
+    """Close the channel at this line. The agent itself keeps running."""
 
     keep_bytes: int = 0
+    """How many bytes of the line are still delivered."""
 
 
-How = Duplicate | Hold | Delay | Inject | Alter | Cut
+FaultAction = Duplicate | Hold | Delay | Inject | Alter | Cut
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Break:
-    """What happens to a line: `at` is its number, counted from 1, or a test of what it says.
-
-    A test may fit more than one line; at most `times` of them are broken, or all where that is None.
-    """
+class LineFault:
+    """One planned fault: which lines it affects and what it does to them."""
 
     at: int | Callable[[bytes], bool]
-    how: How
+    """The number of the line, counted from 1, or a test of its bytes."""
+    how: FaultAction
     times: int | None = 1
+    """How many matching lines are affected at most; None means all."""
 
     def hits(self, line: bytes, *, number: int) -> bool:
         return number == self.at if isinstance(self.at, int) else self.at(line)
 
 
 class FaultChannel:
-    """Deterministic: the same lines and the same plan give the same lines. The first break of a line counts.
+    """A channel that passes lines on from another one, changed according to a plan.
 
-    `lines_heard` is what the agent said, `lines_told` what was given on.
+    Deterministic: the same lines and the same plan give the same result. If several faults match a line, the first in
+    the plan applies. `lines_received` counts the lines that the agent wrote, `lines_delivered` the lines passed on that
+    are not blank.
     """
 
-    def __init__(self, channel: Channel, plan: Sequence[Break]) -> None:
-        self.lines_heard = 0
-        self.lines_told = 0
+    def __init__(self, channel: Channel, plan: Sequence[LineFault]) -> None:
+        self.lines_received = 0
+        self.lines_delivered = 0
         self._channel = channel
         self._plan = plan
-        self._left = [each.times for each in plan]
+        self._remaining = [each.times for each in plan]
         self._splitter = LineSplitter(limit_bytes=MAX_LINE_BYTES)
         self._ready: deque[bytes | Delay] = deque()
+        # Lines to deliver later, each with the value of `lines_received` at which it is due.
         self._held: list[tuple[int, bytes]] = []
         self._is_over = False
 
@@ -90,19 +95,19 @@ class FaultChannel:
         while not self._ready and not self._is_over:
             chunk = await self._channel.receive()
             for line in self._splitter.feed(chunk):
-                self._hear(line)
+                self._process_line(line)
             if not chunk:
                 self._finish()
-        said = bytearray()
+        data = bytearray()
         while self._ready:
             if isinstance(first := self._ready[0], Delay):
-                if said:
-                    break  # what came before it is not late
+                if data:
+                    break  # lines before the delayed one are not delayed
                 await anyio.sleep(first.delay_s)
             else:
-                said += first
+                data += first
             self._ready.popleft()
-        return bytes(said)
+        return bytes(data)
 
     async def receive_err(self) -> bytes:
         return await self._channel.receive_err()
@@ -113,51 +118,51 @@ class FaultChannel:
     async def wait(self, *, deadline_s: float) -> ExitStatus | None:
         return await self._channel.wait(deadline_s=deadline_s)
 
-    # ── breaking ──
+    # ── fault injection ──
 
-    def _hear(self, line: bytes) -> None:
+    def _process_line(self, line: bytes) -> None:
         if self._is_over:
             return
-        self.lines_heard += 1
-        match self._break_of(line):
+        self.lines_received += 1
+        match self._action_for(line):
             case Duplicate():
-                self._tell(line, line)
+                self._deliver(line, line)
             case Hold(lines=lines):
-                self._held.append((self.lines_heard + lines, line))
+                self._held.append((self.lines_received + lines, line))
             case Delay() as delay:
                 self._ready.append(delay)
-                self._tell(line)
+                self._deliver(line)
             case Inject(lines=more):
-                self._tell(line, *more)
+                self._deliver(line, *more)
             case Alter(to=to):
-                self._tell(to(line))
+                self._deliver(to(line))
             case Cut(keep_bytes=keep_bytes):
                 self._ready.append(line[:keep_bytes])
-                self.lines_told += bool(line[:keep_bytes].strip())
+                self.lines_delivered += bool(line[:keep_bytes].strip())
                 self._is_over = True
             case None:
-                self._tell(line)
-        self._tell(*(late for due, late in self._held if due <= self.lines_heard))
-        self._held = [(due, late) for due, late in self._held if due > self.lines_heard]
+                self._deliver(line)
+        self._deliver(*(late for due, late in self._held if due <= self.lines_received))
+        self._held = [(due, late) for due, late in self._held if due > self.lines_received]
 
-    def _break_of(self, line: bytes) -> How | None:
+    def _action_for(self, line: bytes) -> FaultAction | None:
         for index, each in enumerate(self._plan):
-            left = self._left[index]
-            if left != 0 and each.hits(line, number=self.lines_heard):
-                self._left[index] = None if left is None else left - 1
+            remaining = self._remaining[index]
+            if remaining != 0 and each.hits(line, number=self.lines_received):
+                self._remaining[index] = None if remaining is None else remaining - 1
                 return each.how
         return None
 
-    def _tell(self, *lines: bytes) -> None:
-        self.lines_told += sum(bool(line.strip()) for line in lines)
+    def _deliver(self, *lines: bytes) -> None:
+        self.lines_delivered += sum(bool(line.strip()) for line in lines)
         self._ready += [line + b"\n" for line in lines]
 
     def _finish(self) -> None:
-        """The agent has ended: what is held comes now, and the line it left open."""
-        self._tell(*(late for _, late in self._held))
+        """Deliver the held lines and an incomplete last line: the agent has ended."""
+        self._deliver(*(late for _, late in self._held))
         if (torn := self._splitter.rest()).strip():
-            self.lines_heard += 1
-            self.lines_told += 1
+            self.lines_received += 1
+            self.lines_delivered += 1
             self._ready.append(torn)
         self._held = []
         self._is_over = True

@@ -1,4 +1,7 @@
-"""The only code that talks to a spawned agent: its pipes, its end, and nothing of it left afterwards."""
+"""Start a contained process, exchange bytes with it, and stop its whole process tree at the end.
+
+This is the only module that starts agents and probes.
+"""
 
 import os
 import subprocess
@@ -11,19 +14,19 @@ import anyio
 import anyio.lowlevel
 
 from proctor.contain import cgroup
-from proctor.contain.identity import Identity
-from proctor.contain.intent import IntentBook
+from proctor.contain.identity import ProcessIdentity
+from proctor.contain.intent import IntentLog
 from proctor.contain.launch import LaunchPlan
 from proctor.contain.prefix import WRAPPERS
 from proctor.errors import HangupError, MachineError
-from proctor.transport.tree import ExitStatus, Patience, ProcessTree
+from proctor.transport.tree import ExitStatus, ProcessTree, StopDeadlines
 
-__all__ = ["AgentProcess", "ExitStatus", "Finished", "Patience", "open_process", "run_once"]
+__all__ = ["AgentProcess", "ExitStatus", "ProcessResult", "StopDeadlines", "open_process", "run_once"]
 
 _CHUNK_BYTES = 65536
 _APPEAR_S = 1.0
 _DRAIN_S = 1.0
-# What a wrapper exits with when it cannot set up its namespace or execute the program.
+# The exit codes of a wrapper that could not set up its containment or execute the program.
 _FAILED_START = (1, 126, 127)
 
 
@@ -34,7 +37,7 @@ class _Pipes(NamedTuple):
 
 
 class AgentProcess:
-    """One contained process. Made by `open_process` only."""
+    """One contained process and its pipes. Made by `open_process` only."""
 
     def __init__(self, tree: ProcessTree, pipes: _Pipes, *, stderr_head: bytes) -> None:
         self._tree = tree
@@ -43,69 +46,78 @@ class AgentProcess:
         self._sending = anyio.Lock(fast_acquire=True)
 
     @property
-    def wrapper(self) -> Identity:
+    def wrapper(self) -> ProcessIdentity:
         return self._tree.wrapper
 
     @property
-    def agent(self) -> Identity | None:
-        """None if it was over before it could be seen."""
+    def agent(self) -> ProcessIdentity | None:
+        """The agent inside the wrapper; None if it ended before it could be seen."""
         return self._tree.agent
 
     async def receive(self) -> bytes:
-        """The next bytes of stdout, empty at its end."""
+        """Return the next bytes of stdout, empty at its end."""
         return await _read(self._pipes.stdout)
 
     async def receive_err(self) -> bytes:
-        """The next bytes of stderr, empty at its end."""
+        """Return the next bytes of stderr, empty at its end."""
         head, self._stderr_head = self._stderr_head, b""
         return head or await _read(self._pipes.stderr)
 
     async def send(self, data: bytes) -> None:
-        """Write all of it. A send that is cancelled half-way leaves half a message: the channel is then of no use."""
+        """Write all of `data` to stdin. Raises HangupError if stdin is closed on either side.
+
+        Cancelling a send may leave a partial message in the pipe. The process must not be sent anything after that.
+        """
         stdin = self._pipes.stdin
         async with self._sending:
             rest = memoryview(data)
             while rest:
                 if stdin.closed:
-                    raise HangupError("peer.hangup", "its stdin is closed")
+                    raise HangupError("peer.hangup", "the agent's stdin is closed")
                 try:
                     rest = rest[os.write(stdin.fileno(), rest) :]
                 except BlockingIOError:
                     with suppress(anyio.ClosedResourceError):
                         await anyio.wait_writable(stdin)
                 except BrokenPipeError as error:
-                    raise HangupError("peer.hangup", "it no longer reads its stdin") from error
+                    raise HangupError("peer.hangup", "the agent no longer reads its stdin") from error
 
     async def close_stdin(self) -> None:
         _close(self._pipes.stdin)
 
     async def wait(self, *, deadline_s: float) -> ExitStatus | None:
-        """How the process itself ended, or none if it has not within `deadline_s`. Its pipes may still hold bytes."""
+        """Wait at most `deadline_s` seconds for the process itself to end. Return None if it still runs then.
+
+        Does not wait for other processes of the tree or for the pipes, which may still hold bytes.
+        """
         return await self._tree.wait(deadline_s=deadline_s)
 
     async def stop(self) -> ExitStatus:
-        """Close stdin, then SIGTERM to the agent, then SIGKILL to all; returns when the whole tree has ended."""
+        """Stop the whole tree in bounded time: close stdin, then send SIGTERM to the agent, then SIGKILL to all."""
         _close(self._pipes.stdin)
         return await self._tree.stop()
 
 
 @asynccontextmanager
 async def open_process(
-    plan: LaunchPlan, *, intents: IntentBook, patience: Patience | None = None
+    plan: LaunchPlan, *, intents: IntentLog, deadlines: StopDeadlines | None = None
 ) -> AsyncIterator[AgentProcess]:
-    """Spawn, and on leaving stop: nothing of the tree outlives the block, however it ends."""
+    """Start a process, and stop its whole tree on leaving the block, however the block ends.
+
+    Raises MachineError if the process cannot be started or its wrapper fails to set up the containment.
+    """
     intent = intents.declare(plan.marker, argv=plan.bare_argv, cgroup=plan.cgroup)
     try:
         if plan.cgroup is not None:
             cgroup.make(plan.cgroup)
-        tree, pipes = _spawn(plan, patience=patience or Patience())
+        tree, pipes = _spawn(plan, deadlines=deadlines or StopDeadlines())
     except MachineError:
         if plan.cgroup is not None:
             cgroup.remove(plan.cgroup)
         intents.settle(plan.marker)
         raise
     try:
-        await tree.appear()
+        await tree.wait_for_agent()
         intents.identify(intent, wrapper=tree.wrapper, agent=tree.agent)
         yield AgentProcess(tree, pipes, stderr_head=_refuse_failed_start(tree, pipes))
     finally:
@@ -115,8 +127,8 @@ async def open_process(
                 _close(pipes.stdin)
                 await tree.stop()
         except BaseException:
-            # A bare Task.cancel(), such as Ctrl-C makes, passes the shield.
-            tree.put_down()
+            # Task.cancel(), which Ctrl-C causes, is not stopped by the shield.
+            tree.kill_now()
             raise
         finally:
             tree.release()
@@ -127,37 +139,43 @@ async def open_process(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finished:
-    """A process that was run to its end; `exit` is none if the end was our deadline."""
+class ProcessResult:
+    """The result of a process that ended or reached its deadline."""
 
     exit: ExitStatus | None
+    """How it ended; None if it was stopped at the deadline."""
     stdout: bytes
     stderr: bytes
     timed_out: bool
     stdout_cut: bool
+    """Whether `stdout` is only the beginning of what was written."""
     stderr_cut: bool
+    """Whether `stderr` is only the beginning of what was written."""
 
 
 async def run_once(
-    plan: LaunchPlan, *, intents: IntentBook, timeout_s: float, max_output_bytes: int, stdin: bytes = b""
-) -> Finished:
-    """Run to the end or the deadline, whichever is first, keeping the first bytes of each output."""
+    plan: LaunchPlan, *, intents: IntentLog, timeout_s: float, max_output_bytes: int, stdin: bytes = b""
+) -> ProcessResult:
+    """Run a process until it ends or `timeout_s` seconds have passed, then kill what is left of its tree.
+
+    Keeps the first `max_output_bytes` of stdout and of stderr. Raises MachineError as `open_process` does.
+    """
     until = anyio.current_time() + timeout_s
     stdout, stderr = _Head(max_output_bytes), _Head(max_output_bytes)
-    # No grace: what is still there at the deadline is killed.
-    patience = Patience(appear_s=min(timeout_s, _APPEAR_S), eof_s=0, term_s=0)
-    async with open_process(plan, intents=intents, patience=patience) as process, anyio.create_task_group() as pumps:
+    # Processes that still run at the deadline are killed at once.
+    deadlines = StopDeadlines(appear_s=min(timeout_s, _APPEAR_S), eof_s=0, term_s=0)
+    async with open_process(plan, intents=intents, deadlines=deadlines) as process, anyio.create_task_group() as pumps:
         pumps.start_soon(stdout.drain, process.receive)
         pumps.start_soon(stderr.drain, process.receive_err)
         pumps.start_soon(_feed, process, stdin)
         exit_status = await process.wait(deadline_s=until - anyio.current_time())
         await process.stop()
-        # With the tree gone the pipes are at their end, unless one was handed to a process outside of it.
+        # The tree has ended, so the pipes are at their end, unless one was passed to a process outside the tree.
         pumps.cancel_scope.deadline = anyio.current_time() + _DRAIN_S
-    return Finished(
+    return ProcessResult(
         exit=exit_status,
-        stdout=bytes(stdout.kept),
-        stderr=bytes(stderr.kept),
+        stdout=bytes(stdout.data),
+        stderr=bytes(stderr.data),
         timed_out=exit_status is None,
         stdout_cut=stdout.is_cut,
         stderr_cut=stderr.is_cut,
@@ -165,29 +183,29 @@ async def run_once(
 
 
 class _Head:
-    """The first bytes of a stream; the rest is read too, so that the writer never blocks, and dropped."""
+    """The first bytes of a stream. The rest is read and dropped, so that the writer never blocks."""
 
     def __init__(self, limit_bytes: int) -> None:
-        self.kept = bytearray()
+        self.data = bytearray()
         self.is_cut = False
         self._limit_bytes = limit_bytes
 
     async def drain(self, receive: Callable[[], Awaitable[bytes]]) -> None:
         while chunk := await receive():
-            room = self._limit_bytes - len(self.kept)
-            self.kept += chunk[:room]
+            room = self._limit_bytes - len(self.data)
+            self.data += chunk[:room]
             self.is_cut = self.is_cut or len(chunk) > room
 
 
 async def _feed(process: AgentProcess, stdin: bytes) -> None:
-    # A program may well end without reading what it was given.
+    # A program may end without reading its input.
     with suppress(HangupError):
         await process.send(stdin)
     await process.close_stdin()
 
 
-def _spawn(plan: LaunchPlan, *, patience: Patience) -> tuple[ProcessTree, _Pipes]:
-    # On the event loop's own thread, which outlives the block: the death signal fires when the spawning *thread* ends.
+def _spawn(plan: LaunchPlan, *, deadlines: StopDeadlines) -> tuple[ProcessTree, _Pipes]:
+    # On the event loop's thread, which outlives the block: the death signal fires when the spawning *thread* ends.
     try:
         popen = subprocess.Popen(
             plan.argv,
@@ -200,7 +218,7 @@ def _spawn(plan: LaunchPlan, *, patience: Patience) -> tuple[ProcessTree, _Pipes
             start_new_session=True,
         )
     except OSError as error:
-        what = f"{plan.bare_argv[0]} cannot be started in {plan.cwd}: {error.strerror}"
+        what = f"cannot start {plan.bare_argv[0]} in {plan.cwd}: {error.strerror}"
         raise MachineError("machine.spawn-failed", what) from error
     assert popen.stdin is not None
     assert popen.stdout is not None
@@ -209,26 +227,26 @@ def _spawn(plan: LaunchPlan, *, patience: Patience) -> tuple[ProcessTree, _Pipes
     for pipe in pipes:
         os.set_blocking(pipe.fileno(), False)
     try:
-        return ProcessTree(popen, plan=plan, patience=patience), pipes
+        return ProcessTree(popen, plan=plan, deadlines=deadlines), pipes
     except OSError as error:
         with popen:
             popen.kill()
-        what = f"{plan.bare_argv[0]} cannot be watched: {error.strerror}"
+        what = f"cannot watch the process of {plan.bare_argv[0]}: {error.strerror}"
         raise MachineError("machine.spawn-failed", what) from error
 
 
 def _refuse_failed_start(tree: ProcessTree, pipes: _Pipes) -> bytes:
-    """A wrapper that could not do its part must not pass for an agent that failed. Gives back what it read."""
+    """Raise MachineError if a wrapper failed, so that it does not look like a failed agent. Return the read stderr."""
     if tree.agent is not None or tree.exit is None or tree.exit.code not in _FAILED_START:
         return b""
     try:
         head = os.read(pipes.stderr.fileno(), _CHUNK_BYTES)
     except BlockingIOError:
         return b""
-    said = head.decode(errors="replace").partition("\n")[0]
-    # unshare speaks of "sigprocmask" when its child was killed: that one did start.
-    if said.startswith(WRAPPERS) and "sigprocmask" not in said:
-        raise MachineError("machine.spawn-failed", said)
+    first_line = head.decode(errors="replace").partition("\n")[0]
+    # unshare mentions "sigprocmask" when its child was killed. In that case the agent did start.
+    if first_line.startswith(WRAPPERS) and "sigprocmask" not in first_line:
+        raise MachineError("machine.spawn-failed", first_line)
     return head
 
 

@@ -1,4 +1,4 @@
-"""The twin of a process in memory: it says again what one has said, against what was said to it then."""
+"""A channel that replays a recorded conversation in memory, without a process."""
 
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ import anyio
 import anyio.lowlevel
 
 from proctor.errors import HangupError
-from proctor.event.row import Dir
+from proctor.event.row import Direction
 from proctor.transport.tree import ExitStatus
 
 EXITED = ExitStatus(code=0)
@@ -17,70 +17,72 @@ _CHUNK_BYTES = 65536
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Said:
-    """A line on a channel, without its end: what the process said or complained of, or what was said to it.
+class RecordedLine:
+    """One recorded line of stdin, stdout or stderr."""
 
-    A torn one has no end: the process died over it.
-    """
-
-    dir: Dir
+    dir: Direction
     data: bytes
+    """The bytes of the line, without its line end."""
     at_ms: int = 0
+    """Wall-clock time of the line, in milliseconds since the epoch."""
     is_torn: bool = False
+    """Whether the process ended in the middle of the line, so that it has no line end."""
 
     @property
-    def whole(self) -> bytes:
+    def encoded(self) -> bytes:
+        """The bytes of the line as they were on the channel, with the line end if it had one."""
         return self.data if self.is_torn else self.data + b"\n"
 
 
 class ReplayChannel:
-    """What followed a line of ours in the record comes when that line is said again, and not before.
+    """Replays recorded output. Output that followed a line of input is delivered only after that line is sent again.
 
-    `chunk_sizes` cuts what it says into pieces, whatever its lines are; with a `sleep` it takes its time.
-    After its last line it has ended as `ends` says. What is said to it and was not said then counts as `strays`.
+    `chunk_sizes` sets the sizes of the received chunks, regardless of lines. With `sleep`, output arrives at its
+    recorded pace. `exit_status` is how the process ended after its last line. `unexpected_sends` counts the sends that
+    differ from the recorded input.
     """
 
     def __init__(
         self,
-        said: Sequence[Said],
+        lines: Sequence[RecordedLine],
         *,
-        ends: ExitStatus = EXITED,
+        exit_status: ExitStatus = EXITED,
         chunk_sizes: Iterator[int] | None = None,
         sleep: Callable[[float], Awaitable[None]] | None = None,
     ) -> None:
-        self.strays = 0
-        self._ends = ends
+        self.unexpected_sends = 0
+        self._exit_status = exit_status
         self._chunk_sizes = chunk_sizes or repeat(_CHUNK_BYTES)
         self._sleep = sleep
-        self._due = [each for each in said if each.dir is Dir.OUT]
+        self._input = [each for each in lines if each.dir is Direction.OUT]
         self._sent = 0
-        self._at_ms = said[0].at_ms if said else 0
-        self._words = _Stream(said, Dir.IN)
-        self._complaints = _Stream(said, Dir.ERR)
+        self._at_ms = lines[0].at_ms if lines else 0
+        self._stdout = _Stream(lines, Direction.IN)
+        self._stderr = _Stream(lines, Direction.ERR)
         self._released = anyio.Event()
 
     async def receive(self) -> bytes:
-        return await self._next(self._words)
+        return await self._next(self._stdout)
 
     async def receive_err(self) -> bytes:
-        return await self._next(self._complaints)
+        return await self._next(self._stderr)
 
     async def send(self, data: bytes) -> None:
         await anyio.lowlevel.checkpoint()
-        if self._sent == len(self._due):
-            if self._ends != EXITED:
-                raise HangupError("peer.hangup", "it has ended")
-            self.strays += 1
-        elif data != self._due[self._sent].whole:
-            self.strays += 1
+        if self._sent == len(self._input):
+            if self._exit_status != EXITED:
+                raise HangupError("peer.hangup", "the recorded process has ended")
+            self.unexpected_sends += 1
+        elif data != self._input[self._sent].encoded:
+            self.unexpected_sends += 1
         else:
-            self._at_ms = self._due[self._sent].at_ms
+            self._at_ms = self._input[self._sent].at_ms
             self._sent += 1
             self._released.set()
             self._released = anyio.Event()
 
     async def wait(self, *, deadline_s: float) -> ExitStatus | None:
-        return self._ends
+        return self._exit_status
 
     async def _next(self, stream: "_Stream") -> bytes:
         await anyio.lowlevel.checkpoint()
@@ -100,15 +102,15 @@ class ReplayChannel:
 
 
 class _Stream:
-    """The lines of one direction, each with how many of ours went before it."""
+    """The lines of one direction, each with the number of input lines that came before it."""
 
-    def __init__(self, said: Sequence[Said], dir_: Dir) -> None:
+    def __init__(self, lines: Sequence[RecordedLine], dir_: Direction) -> None:
         self.buffer = bytearray()
-        self._lines: list[tuple[int, Said]] = []
+        self._lines: list[tuple[int, RecordedLine]] = []
         self._next = 0
         sent = 0
-        for each in said:
-            sent += each.dir is Dir.OUT
+        for each in lines:
+            sent += each.dir is Direction.OUT
             if each.dir is dir_:
                 self._lines.append((sent, each))
 
@@ -124,7 +126,7 @@ class _Stream:
         return self._lines[self._next][0] <= sent
 
     def load(self) -> None:
-        self.buffer += self._lines[self._next][1].whole
+        self.buffer += self._lines[self._next][1].encoded
         self._next += 1
 
     def load_all(self, sent: int) -> None:

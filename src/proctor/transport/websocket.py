@@ -1,4 +1,4 @@
-"""A websocket to an agent that listens on this machine: whole messages in, whole messages out."""
+"""A websocket client for an agent that listens on this machine; it sends and receives complete messages."""
 
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -15,23 +15,24 @@ CLOSE_S = 1.0
 
 
 class Socket:
-    """One connection. Made by `connect` only."""
+    """One websocket connection. Made by `connect` only."""
 
     def __init__(self, connection: "ClientConnection") -> None:
         self._connection = connection
 
     async def receive(self) -> bytes:
-        """The next message; empty when there is none any more, however that came about."""
+        """Return the next message; empty once the connection is closed, for whatever reason."""
         from websockets.exceptions import ConnectionClosed
 
         message: str | bytes = b""
         with suppress(ConnectionClosed):
-            # An empty message would look like the end.
+            # Empty messages are skipped: to the caller they would look like the end.
             while not message:
                 message = await self._connection.recv()
         return message.encode() if isinstance(message, str) else message
 
     async def send(self, message: bytes) -> None:
+        """Send one message. Raises HangupError if the connection is closed."""
         from websockets.exceptions import ConnectionClosed
 
         try:
@@ -40,23 +41,27 @@ class Socket:
             raise HangupError("peer.hangup", "the websocket is closed") from error
 
     async def close(self) -> None:
-        """With a handshake if the other end takes part in one in time, and in any case."""
+        """Close the connection: with a handshake if the peer answers in time, otherwise without."""
         with anyio.move_on_after(CLOSE_S):
             await self._connection.close()
         self._connection.transport.abort()
 
     def abort(self) -> None:
-        """Cut it off, as a broken network does."""
+        """Drop the connection without a handshake, as a broken network does."""
         self._connection.transport.abort()
 
 
 async def connect(url: str, *, token: str, deadline_s: float) -> Socket:
-    """HangupError where nobody listens there, RefusedError where the token is not taken."""
+    """Connect within `deadline_s` seconds.
+
+    Raises HangupError if no server answers at `url`, RefusedError if it rejects the handshake (for example the token),
+    and MachineError if the `websocket` extra is not installed.
+    """
     try:
         from websockets.asyncio.client import connect as dial
         from websockets.exceptions import InvalidHandshake, InvalidStatus
     except ModuleNotFoundError as error:
-        what = "the websocket transport needs websockets (pip install 'proctor[websocket]')"
+        what = "the websocket transport needs the package `websockets`: install 'proctor[websocket]'"
         raise MachineError("machine.extra-missing", what) from error
     try:
         with anyio.fail_after(deadline_s):
@@ -64,10 +69,10 @@ async def connect(url: str, *, token: str, deadline_s: float) -> Socket:
                 url,
                 additional_headers={"Authorization": f"Bearer {token}"},
                 user_agent_header=None,
-                # On loopback it costs time and saves nothing.
+                # On loopback compression costs time and saves nothing.
                 compression=None,
                 max_size=MAX_LINE_BYTES,
-                # A busy agent is not a broken connection: our own clocks count its silence.
+                # A busy agent may answer pings late. Proctor's own stall clock detects silence.
                 ping_interval=None,
                 close_timeout=CLOSE_S,
                 proxy=None,

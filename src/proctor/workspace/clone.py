@@ -1,4 +1,4 @@
-"""A private clone of a repository: the ancestors of one ref, and no way back to where they came from."""
+"""Clone a git repository for an agent: the history of one ref, without any reference to the original."""
 
 import os
 from collections.abc import Iterable, Iterator
@@ -8,15 +8,15 @@ from typing import Final
 
 from proctor.errors import InputError, MachineError
 from proctor.workspace.copy import unwritable
-from proctor.workspace.git import GitRefusedError, git, listed
+from proctor.workspace.git import GitRefusedError, escape_list_path, git
 from proctor.workspace.name import quoted
-from proctor.workspace.prepare import refuse_what_reaches_out
+from proctor.workspace.prepare import refuse_unsafe_entry
 from proctor.workspace.remove import remove
 from proctor.workspace.walk import walk
 
 BRANCH: Final = "main"
 
-# An agent may commit, as nobody in particular; nothing is packed behind its back, by a process that outlives it.
+# The agent can commit under a neutral name. Automatic packing is off: its background process would outlive the agent.
 _CONFIG: Final = """\
 [user]
 \tname = Agent
@@ -28,11 +28,12 @@ _CONFIG: Final = """\
 """
 
 
-def clone(repository: Path, ref: str, *, into: Path, unseen: Iterable[Path] = ()) -> None:
-    """Makes `into`, which must not exist, with one branch at `ref`: no other ref, tag, remote, hook or reflog.
+def clone(repository: Path, ref: str, *, into: Path, forbidden: Iterable[Path] = ()) -> None:
+    """Create `into`, which must not exist, with one branch at `ref` and no other ref, tag, remote, hook or reflog.
 
-    Refused are a ref that is no commit, a history that is not whole, submodules, links that lead out, and a history
-    that holds one of the files that are to stay `unseen`.
+    Raises InputError if `repository` is not the top of a repository, `ref` is not a commit, the history is incomplete,
+    there are submodules or links that lead outside, or the history contains one of the `forbidden` files, which the
+    agent must not see. Raises MachineError if git fails or `into` cannot be written.
     """
     source = _Source(repository)
     commit = source.resolve(ref)
@@ -43,60 +44,62 @@ def clone(repository: Path, ref: str, *, into: Path, unseen: Iterable[Path] = ()
         raise unwritable(into, problem) from None
     try:
         _fill(source, commit, into=into)
-        source.refuse_seen(unseen, commit=commit, clone=into)
+        source.refuse_forbidden(forbidden, commit=commit, clone=into)
         for item in walk(into):
-            refuse_what_reaches_out(into, item)
+            refuse_unsafe_entry(into, item)
     except BaseException as problem:
         with suppress(OSError):
             remove(into)
         if isinstance(problem, GitRefusedError):
-            raise MachineError("machine.git", f"{source.place} cannot be cloned: {problem}") from None
+            raise MachineError("machine.git", f"cannot clone {source.place}: {problem}") from None
         raise
 
 
 class _Source:
-    """The user's repository. git is asked in it where things are, and does nothing else there."""
+    """The user's repository. Only read-only git queries run in it."""
 
     def __init__(self, repository: Path) -> None:
         self.top = repository.resolve()
         self.place = quoted(str(repository))
-        # Only this folder: a repository that it lies in is not the one that was named.
+        # Stops git from finding a repository in a parent folder instead of the named one.
         self._env = {"GIT_CEILING_DIRECTORIES": str(self.top.parent)}
-        words = ("rev-parse", "--is-shallow-repository", "--show-object-format", "--git-path", "objects")
+        query = ("rev-parse", "--is-shallow-repository", "--show-object-format", "--git-path", "objects")
         try:
-            shallow, self.format, objects = os.fsdecode(git(*words, cwd=self.top, env=self._env)).split("\n", 2)
+            shallow, self.format, objects = os.fsdecode(git(*query, cwd=self.top, env=self._env)).split("\n", 2)
         except GitRefusedError as refused:
             what = f"{self.place} is not the top of a git repository: {refused}"
             raise InputError("workspace.not-a-repository", what) from None
         self.objects = self.top / objects.removesuffix("\n")
         if shallow == "true":
-            raise InputError("workspace.history", f"{self.place} is a shallow clone: its history is cut off")
+            raise InputError("workspace.history", f"{self.place} is a shallow clone: its history is incomplete")
 
     def resolve(self, ref: str) -> str:
-        """The commit's id."""
+        """Return the id of the commit that `ref` names. Raises InputError if it names none."""
         try:
             if ref.startswith("-"):
                 raise GitRefusedError("a ref does not begin with a dash")
-            words = ("rev-parse", "--verify", "--quiet", f"{ref}^{{commit}}")
-            return git(*words, cwd=self.top, env=self._env).decode().strip()
+            query = ("rev-parse", "--verify", "--quiet", f"{ref}^{{commit}}")
+            return git(*query, cwd=self.top, env=self._env).decode().strip()
         except (GitRefusedError, ValueError):
-            what = f"{quoted(ref)} names no commit in {self.place}"
-            raise InputError("workspace.ref", what, suggestion=self._nearby()) from None
+            what = f"{quoted(ref)} is not a commit in {self.place}"
+            raise InputError("workspace.ref", what, suggestion=self._suggest_refs()) from None
 
-    def refuse_seen(self, unseen: Iterable[Path], *, commit: str, clone: Path) -> None:
-        for file in unseen:
+    def refuse_forbidden(self, forbidden: Iterable[Path], *, commit: str, clone: Path) -> None:
+        for file in forbidden:
             real = file.resolve()
             if real.is_relative_to(self.top):
-                words = ("rev-list", "--full-history", "--max-count=1", commit, "--", str(real.relative_to(self.top)))
-                if git(*words, cwd=clone, env={"GIT_LITERAL_PATHSPECS": "1"}):
-                    what = f"the history of the ref holds {file.name}, which the agent must never see"
-                    suggestion = "Keep the spec and the scripts in another repository, or uncommitted."
+                query = ("rev-list", "--full-history", "--max-count=1", commit, "--", str(real.relative_to(self.top)))
+                if git(*query, cwd=clone, env={"GIT_LITERAL_PATHSPECS": "1"}):
+                    what = f"the history of the ref contains {file.name}, which the agent must not see"
+                    suggestion = "Keep the spec and the scripts in another repository, or do not commit them."
                     raise InputError("spec.unsupported", what, suggestion=suggestion)
 
-    def _nearby(self) -> str:
-        words = ("for-each-ref", "--format=%(refname:short)", "--count=8", "refs/heads", "refs/tags")
-        names = git(*words, cwd=self.top, env=self._env).decode(errors="replace").split()
-        return f"It has {', '.join(names)}, and ids of commits." if names else "It has no commit."
+    def _suggest_refs(self) -> str:
+        query = ("for-each-ref", "--format=%(refname:short)", "--count=8", "refs/heads", "refs/tags")
+        names = git(*query, cwd=self.top, env=self._env).decode(errors="replace").split()
+        if not names:
+            return "The repository has no commit."
+        return f"Use a commit id or a ref of the repository, such as {', '.join(names)}."
 
 
 def _fill(source: _Source, commit: str, *, into: Path) -> None:
@@ -104,12 +107,12 @@ def _fill(source: _Source, commit: str, *, into: Path) -> None:
     inside = into / ".git"
     with (inside / "config").open("a", encoding="utf-8") as config:
         config.write(_CONFIG)
-    with _history_is_whole(source):
-        # Not `git clone`: that would run in the user's repository, under its config.
+    with _requiring_full_history(source):
+        # Not `git clone`: that would run in the user's repository, with that repository's config.
         git(
             *("pack-objects", "--quiet", "--revs", str(inside / "objects" / "pack" / "pack")),
             cwd=into,
-            env={"GIT_ALTERNATE_OBJECT_DIRECTORIES": listed(source.objects)},
+            env={"GIT_ALTERNATE_OBJECT_DIRECTORIES": escape_list_path(source.objects)},
             stdin=f"{commit}\n".encode(),
         )
     git("-c", "core.logAllRefUpdates=false", "update-ref", f"refs/heads/{BRANCH}", commit, cwd=into)
@@ -122,8 +125,8 @@ def _fill(source: _Source, commit: str, *, into: Path) -> None:
 
 
 @contextmanager
-def _history_is_whole(source: _Source) -> Iterator[None]:
+def _requiring_full_history(source: _Source) -> Iterator[None]:
     try:
         yield
     except GitRefusedError as refused:
-        raise InputError("workspace.history", f"{source.place} does not hold all of it: {refused}") from None
+        raise InputError("workspace.history", f"the history in {source.place} is incomplete: {refused}") from None

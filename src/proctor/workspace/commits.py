@@ -1,4 +1,4 @@
-"""What an agent did to its repository, in lines that `git apply` passes over."""
+"""Describe what an agent changed in its git repository, as comment lines that `git apply` ignores."""
 
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from proctor.errors import MachineError
-from proctor.workspace.git import GitRefusedError, git, listed
+from proctor.workspace.git import GitRefusedError, escape_list_path, git
 from proctor.workspace.name import quoted
 from proctor.workspace.repository import GIT, Repository
 
@@ -15,10 +15,10 @@ MAX_COMMITS: Final = 200
 _TIMEOUT_S: Final = 30.0
 
 
-def tell_repository(
+def describe_repository(
     base: Repository | None, now: Repository | None, *, base_root: Path | None, now_root: Path
 ) -> Iterator[str]:
-    """Without ends of line."""
+    """Yield one line, without a line end, for each change of HEAD, of a ref, and for each new commit."""
     if base == now:
         return
     if now is None:
@@ -40,26 +40,26 @@ def tell_repository(
     if now.commits - known:
         stores = [root / GIT / "objects" for root in (now_root, base_root) if root is not None]
         try:
-            yield from _tell_commits(now.commits - known, known=known, stores=stores)
+            yield from _describe_commits(now.commits - known, known=known, stores=stores)
         except (GitRefusedError, MachineError) as error:
-            yield f"# git: new commits cannot be told: {quoted(str(error))}"
+            yield f"# git: cannot list the new commits: {quoted(str(error))}"
 
 
-def _tell_commits(new: frozenset[str], *, known: frozenset[str], stores: Sequence[Path]) -> Iterator[str]:
-    form = "sha256" if any(len(each) == 64 for each in new) else "sha1"
+def _describe_commits(new: frozenset[str], *, known: frozenset[str], stores: Sequence[Path]) -> Iterator[str]:
+    object_format = "sha256" if any(len(each) == 64 for each in new) else "sha1"
     with tempfile.TemporaryDirectory() as folder:
-        # A repository of our own that borrows the agent's objects: its config would run what it names.
-        env = {"GIT_DIR": folder, "GIT_ALTERNATE_OBJECT_DIRECTORIES": ":".join(map(listed, stores))}
-        ask = partial(git, cwd=Path(folder), env=env, timeout_s=_TIMEOUT_S)
-        ask("init", "--quiet", "--bare", f"--object-format={form}")
-        found = ask("cat-file", "--batch-check", stdin=_lines(new | known)).decode().splitlines()
-        there = {line.split()[0] for line in found if not line.endswith(" missing")}
-        if not new & there:
-            yield "# git: their commits are not there"
+        # A separate repository that borrows the agent's objects: the agent's config could name commands to run.
+        env = {"GIT_DIR": folder, "GIT_ALTERNATE_OBJECT_DIRECTORIES": ":".join(map(escape_list_path, stores))}
+        run_git = partial(git, cwd=Path(folder), env=env, timeout_s=_TIMEOUT_S)
+        run_git("init", "--quiet", "--bare", f"--object-format={object_format}")
+        checked = run_git("cat-file", "--batch-check", stdin=_lines(new | known)).decode().splitlines()
+        present = {line.split()[0] for line in checked if not line.endswith(" missing")}
+        if not new & present:
+            yield "# git: the new commits are missing"
             return
-        revisions = [*(new & there), *(f"^{each}" for each in known & there)]
-        words = ("log", "--stdin", "--topo-order", f"--max-count={MAX_COMMITS + 1}", "--format=%H %s")
-        lines = ask(*words, stdin=_lines(revisions)).decode(errors="replace").splitlines()
+        revisions = [*(new & present), *(f"^{each}" for each in known & present)]
+        query = ("log", "--stdin", "--topo-order", f"--max-count={MAX_COMMITS + 1}", "--format=%H %s")
+        lines = run_git(*query, stdin=_lines(revisions)).decode(errors="replace").splitlines()
     for line in lines[:MAX_COMMITS]:
         commit, _, subject = line.partition(" ")
         yield f"# git: new commit {commit} {quoted(subject)}"
@@ -67,5 +67,5 @@ def _tell_commits(new: frozenset[str], *, known: frozenset[str], stores: Sequenc
         yield "# git: and more new commits"
 
 
-def _lines(words: Iterable[str]) -> bytes:
-    return "".join(f"{word}\n" for word in sorted(words)).encode()
+def _lines(items: Iterable[str]) -> bytes:
+    return "".join(f"{item}\n" for item in sorted(items)).encode()

@@ -1,11 +1,11 @@
-"""What changed between two trees, as `git diff` would say it: always valid UTF-8, bounded, the same every time."""
+"""Compare two trees and write the changes in the format of `git diff`: valid UTF-8, bounded and deterministic."""
 
 import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from proctor.workspace.commits import tell_repository
+from proctor.workspace.commits import describe_repository
 from proctor.workspace.hunks import render_hunks
 from proctor.workspace.name import quoted
 from proctor.workspace.repository import GIT
@@ -27,18 +27,19 @@ def diff(
     max_file_bytes: int = MAX_FILE_BYTES,
     max_total_bytes: int = MAX_TOTAL_BYTES,
 ) -> bytes:
-    """A base of None is the empty tree. Snapshots are taken unless given.
+    """Return the changes from `base_root` to `now_root`. A base of None is the empty tree.
 
-    `git apply` reads what is text. What is not, or is too large or unreadable, is told by size and digest; what git
-    cannot say (an empty folder, a pipe, what became of `.git`) stands in lines that begin with `#`; so does the cut.
+    Snapshots are taken unless given. Changes of text files can be applied with `git apply`. A file that is not text, is
+    too large or cannot be read is described by its size and digest. Lines that begin with `#` describe what git diffs
+    cannot express (empty folders, pipes, changes of the repository in `.git`) and where the output was cut.
     """
     if base is None:
         base = EMPTY if base_root is None else snapshot(base_root)
     if now is None:
         now = snapshot(now_root)
     paths = _changed(base, now)
-    told = tell_repository(base.repository, now.repository, base_root=base_root, now_root=now_root)
-    out = [f"{line}\n".encode() for line in told]
+    comments = describe_repository(base.repository, now.repository, base_root=base_root, now_root=now_root)
+    out = [f"{line}\n".encode() for line in comments]
     left_bytes = max_total_bytes - sum(map(len, out))
     for done, path in enumerate(paths):
         section = b"".join(
@@ -56,21 +57,21 @@ def diff(
 
 
 def _changed(base: Snapshot, now: Snapshot) -> list[str]:
-    """Paths whose entries differ, or cannot be compared. A folder that holds something is told by what it holds."""
-    was_filled, is_filled = _filled(base), _filled(now)
+    """Return the paths whose entries differ or cannot be compared. Folders count only if they are empty."""
+    base_folders, now_folders = _filled_folders(base), _filled_folders(now)
     changed = []
     for path in sorted({*base.by_path, *now.by_path}, key=os.fsencode):
         old, new = base.by_path.get(path), now.by_path.get(path)
-        if old is not None and old.kind is EntryKind.DIR and path in was_filled:
+        if old is not None and old.kind is EntryKind.DIR and path in base_folders:
             old = None
-        if new is not None and new.kind is EntryKind.DIR and path in is_filled:
+        if new is not None and new.kind is EntryKind.DIR and path in now_folders:
             new = None
         if old != new or (new is not None and new.unread is not None):
             changed.append(path)
     return changed
 
 
-def _filled(tree: Snapshot) -> set[str]:
+def _filled_folders(tree: Snapshot) -> set[str]:
     return {path.rpartition("/")[0] for path in tree.by_path}
 
 
@@ -93,8 +94,8 @@ class _Side:
             return "120000"
         return "100755" if self.entry is not None and self.entry.executable else "100644"
 
-    def told(self) -> bytes:
-        """By size and digest, where there is no text to show."""
+    def describe(self) -> bytes:
+        """Return a comment line with the size and digest, for content that is not shown as text."""
         if self.entry is None:
             return b""
         content = self.entry.sha256 or (quoted(self.entry.target) if self.entry.target is not None else "no digest")
@@ -115,7 +116,7 @@ class _Side:
                 with open_regular(root / entry.path) as file:
                     data = file.read(max_bytes + 1)
             except OSError as problem:
-                self.why_not_shown = problem.strerror or "it cannot be read"
+                self.why_not_shown = problem.strerror or "unreadable"
                 return
         if b"\0" not in data and _is_utf8(data):
             self.text = data
@@ -123,7 +124,7 @@ class _Side:
 
 def _section(old: _Side, new: _Side) -> Iterator[bytes]:
     if old.is_git and new.is_git and (old.mode == "120000") == (new.mode == "120000"):
-        yield from _edited(old, new)
+        yield from _edit_section(old, new)
         return
     for side, verb in ((old, "removed"), (new, "new")):
         if side.entry is not None and not side.is_git:
@@ -138,7 +139,7 @@ def _section(old: _Side, new: _Side) -> Iterator[bytes]:
         yield from _body(None, new)
 
 
-def _edited(old: _Side, new: _Side) -> Iterator[bytes]:
+def _edit_section(old: _Side, new: _Side) -> Iterator[bytes]:
     yield f"diff --git {old.name} {new.name}\n".encode()
     if old.mode != new.mode:
         yield f"old mode {old.mode}\nnew mode {new.mode}\n".encode()
@@ -147,17 +148,17 @@ def _edited(old: _Side, new: _Side) -> Iterator[bytes]:
 
 
 def _body(old: _Side | None, new: _Side | None) -> Iterator[bytes]:
-    shown = [side for side in (old, new) if side is not None]
+    sides = [side for side in (old, new) if side is not None]
     names = [side.name if side is not None else "/dev/null" for side in (old, new)]
-    if any(side.text is None for side in shown):
+    if any(side.text is None for side in sides):
         yield f"Binary files {names[0]} and {names[1]} differ\n".encode()
-        yield from (side.told() for side in shown)
+        yield from (side.describe() for side in sides)
         return
     hunks = render_hunks((old and old.text) or b"", (new and new.text) or b"")
     if hunks:
-        # git ends a name that holds a space by a tab.
-        ends = ["\t" if " " in name else "" for name in names]
-        yield f"--- {names[0]}{ends[0]}\n+++ {names[1]}{ends[1]}\n".encode()
+        # git writes a tab after a name that contains a space.
+        suffixes = ["\t" if " " in name else "" for name in names]
+        yield f"--- {names[0]}{suffixes[0]}\n+++ {names[1]}{suffixes[1]}\n".encode()
         yield hunks
 
 

@@ -1,4 +1,4 @@
-"""git, run so that nobody's configuration has a say: no hook, filter, helper, prompt or transport."""
+"""Run git without user or system configuration: no hook, filter, helper, prompt or network transport."""
 
 import os
 import shutil
@@ -11,7 +11,7 @@ from proctor.errors import MachineError
 
 TIMEOUT_S: Final = 300.0
 
-# The whole environment but for PATH. What a repository's own config could still run is not asked for.
+# The complete environment except PATH. Commands that would run programs from a repository's config are not used.
 _ENV: Final = {
     "HOME": "/nonexistent",
     "LC_ALL": "C.UTF-8",
@@ -23,32 +23,35 @@ _ENV: Final = {
     "GIT_ASKPASS": "false",
     "GIT_ALLOW_PROTOCOL": "none",
     "GIT_NO_LAZY_FETCH": "1",
-    # History as it was made, not as replace refs tell it.
+    # The original history, without substitutions by replace refs.
     "GIT_NO_REPLACE_OBJECTS": "1",
     "GIT_OPTIONAL_LOCKS": "0",
 }
-# Caches of what the objects say; in an agent's repository, whatever the agent wrote there.
+# Both files are caches of the objects. In an agent's repository the agent may have written anything into them.
 _SETTINGS: Final = ("-c", "core.commitGraph=false", "-c", "core.multiPackIndex=false", "-c", "safe.directory=*")
 
 
 class GitRefusedError(Exception):
-    """git said no; the last line of its words."""
+    """git failed. The message is the last line of its stderr."""
 
 
 def git(
-    *words: str,
+    *arguments: str,
     cwd: Path,
     env: Mapping[str, str] | None = None,
     stdin: bytes = b"",
     timeout_s: float = TIMEOUT_S,
 ) -> bytes:
-    """Its stdout. GitRefusedError where it fails, MachineError where it cannot be run or does not end."""
+    """Run git and return its stdout.
+
+    Raises GitRefusedError if git fails, and MachineError if it cannot be started or runs longer than `timeout_s`.
+    """
     program = shutil.which("git")
     if program is None:
-        raise MachineError("machine.binary-missing", "git is not on PATH; a git workspace needs it")
+        raise MachineError("machine.binary-missing", "there is no program git on PATH; a git workspace needs it")
     try:
         done = subprocess.run(
-            [program, *_SETTINGS, *words],
+            [program, *_SETTINGS, *arguments],
             cwd=cwd,
             env={**_ENV, "PATH": os.environ.get("PATH", os.defpath), **(env or {})},
             input=stdin,
@@ -57,19 +60,19 @@ def git(
             check=False,
         )
     except subprocess.TimeoutExpired:
-        raise MachineError("machine.git", f"git {words[0]} did not end within {timeout_s:g} s") from None
+        raise MachineError("machine.git", f"git {arguments[0]} did not end within {timeout_s:g} s") from None
     except OSError as error:
-        raise MachineError("machine.git", f"git cannot be started in {cwd}: {error.strerror}") from error
+        raise MachineError("machine.git", f"cannot start git in {cwd}: {error.strerror}") from error
     if done.returncode != 0:
-        said = done.stderr.decode(errors="replace").strip().splitlines() or [f"exit {done.returncode}"]
-        raise GitRefusedError(said[-1])
+        lines = done.stderr.decode(errors="replace").strip().splitlines() or [f"exit {done.returncode}"]
+        raise GitRefusedError(lines[-1])
     return done.stdout
 
 
-def listed(path: Path) -> str:
-    r"""A path in one of git's lists, in which a colon parts them.
+def escape_list_path(path: Path) -> str:
+    r"""Return a path as written in one of git's colon-separated lists.
 
-    >>> print(listed(Path("/a b")), listed(Path("/a:b")))
+    >>> print(escape_list_path(Path("/a b")), escape_list_path(Path("/a:b")))
     /a b "/a:b"
     """
     text = str(path)

@@ -1,4 +1,4 @@
-"""The lines in which two texts differ, in unified form, in time that no pair of texts can make long."""
+"""Render the differences of two texts as unified diff hunks, in bounded time for any input."""
 
 from collections.abc import Iterable, Sequence
 from difflib import SequenceMatcher
@@ -6,14 +6,15 @@ from itertools import takewhile
 from typing import Final, TypeAlias
 
 _CONTEXT: Final = 3
-# Matching lines is quadratic at its worst; beyond this the changed middle is told as one replaced block.
+# Matching lines takes quadratic time at worst. Above this limit the changed middle is shown as one replaced block.
 _MAX_PAIRS: Final = 2_000_000
 
 _Step: TypeAlias = tuple[str, int, int, int, int]
 
 
 def render_hunks(old: bytes, new: bytes) -> bytes:
-    r"""
+    r"""Return the hunks that change `old` into `new`; empty if they are equal.
+
     >>> print(render_hunks(b"one\ntwo\n", b"one\n2").decode(), end="")
     @@ -1,2 +1,2 @@
      one
@@ -26,8 +27,8 @@ def render_hunks(old: bytes, new: bytes) -> bytes:
 
 
 def _groups(a: Sequence[bytes], b: Sequence[bytes]) -> Iterable[Sequence[_Step]]:
-    head = _alike(a, b)
-    tail = min(_alike(a[::-1], b[::-1]), len(a) - head, len(b) - head)
+    head = _common_prefix(a, b)
+    tail = min(_common_prefix(a[::-1], b[::-1]), len(a) - head, len(b) - head)
     start = max(0, head - _CONTEXT)
     a_end, b_end = len(a) - max(0, tail - _CONTEXT), len(b) - max(0, tail - _CONTEXT)
     if (a_end - start) * (b_end - start) <= _MAX_PAIRS:
@@ -66,10 +67,10 @@ def _line(mark: bytes, line: bytes) -> bytes:
 
 
 def _lines(text: bytes) -> list[bytes]:
-    # Not splitlines(): a carriage return ends no line.
-    *whole, rest = text.split(b"\n")
-    return [line + b"\n" for line in whole] + ([rest] if rest else [])
+    # Not splitlines(): a carriage return does not end a line.
+    *complete, rest = text.split(b"\n")
+    return [line + b"\n" for line in complete] + ([rest] if rest else [])
 
 
-def _alike(a: Sequence[bytes], b: Sequence[bytes]) -> int:
+def _common_prefix(a: Sequence[bytes], b: Sequence[bytes]) -> int:
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(a, b, strict=False)))

@@ -1,4 +1,4 @@
-"""How a path that may hold any byte is spelled in text: as git spells it, with UTF-8 left as it is."""
+"""Write paths that may contain any byte as text, quoted as git quotes them, except that UTF-8 is kept."""
 
 import os
 import re
@@ -12,18 +12,18 @@ _SHORT: Final = {
 
 
 def quoted(path: str) -> str:
-    r"""Valid text for any path; two paths never share a spelling, and `git apply` reads them all.
+    r"""Return a path as valid text. Different paths have different texts, and `git apply` understands all of them.
 
     >>> print(quoted("a é.txt"), quoted("two\nlines"), quoted("bad\udcff"))
     a é.txt "two\nlines" "bad\377"
     """
-    # Not the locale's: the same bytes are spelled the same way everywhere.
+    # UTF-8 regardless of the locale, so that the same bytes give the same text everywhere.
     text = os.fsencode(path).decode("utf-8", "surrogateescape")
-    spelled = "".join(_spell(ord(char)) for char in text)
-    return text if spelled == text else f'"{spelled}"'
+    escaped = "".join(_escape(ord(char)) for char in text)
+    return text if escaped == text else f'"{escaped}"'
 
 
-def _spell(code: int) -> str:
+def _escape(code: int) -> str:
     if code in _SHORT:
         return _SHORT[code]
     if code < 0x20 or code == 0x7F:
@@ -34,22 +34,22 @@ def _spell(code: int) -> str:
 
 
 _ESCAPE = re.compile(r"\\([0-7]{3}|.)", re.DOTALL)
-_LONG: Final = {spelled[1]: chr(code) for code, spelled in _SHORT.items()}
+_UNESCAPED: Final = {escape[1]: chr(code) for code, escape in _SHORT.items()}
 
 
-def unquoted(spelled: str) -> str:
-    r"""The path that `quoted` spelled so.
+def unquoted(text: str) -> str:
+    r"""Return the path for which `quoted` returned this text.
 
     >>> unquoted('"two\\nlines"'), unquoted('"bad\\377"'), unquoted("a é.txt")
     ('two\nlines', 'bad\udcff', 'a é.txt')
     """
-    if len(spelled) < 2 or not (spelled.startswith('"') and spelled.endswith('"')):
-        return spelled
+    if len(text) < 2 or not (text.startswith('"') and text.endswith('"')):
+        return text
 
-    def char(found: re.Match[str]) -> str:
-        code = found[1]
+    def unescape(match: re.Match[str]) -> str:
+        code = match[1]
         if len(code) == 1:
-            return _LONG.get(code, code)
+            return _UNESCAPED.get(code, code)
         return chr(int(code, 8) if int(code, 8) < 0x80 else 0xDC00 + int(code, 8))
 
-    return _ESCAPE.sub(char, spelled[1:-1])
+    return _ESCAPE.sub(unescape, text[1:-1])

@@ -1,4 +1,4 @@
-"""The end of a tree, however deep it is and whatever its modes are."""
+"""Remove a tree of any depth, whatever the modes of its folders are."""
 
 import os
 import stat
@@ -8,14 +8,14 @@ from pathlib import Path
 
 
 def remove(root: Path) -> None:
-    """Removes `root` and all below it; links are removed, not followed. OSError where the machine refuses.
+    """Remove `root` and everything below it. Links are removed, not followed. Raises OSError if that fails.
 
-    A folder's own folders are moved up before it is removed, so that neither recursion nor the length of a path
-    bounds the depth: shutil.rmtree gives up on trees that a few lines of shell make.
+    The subfolders of each folder are moved up before it is removed, so that neither recursion nor path length limits
+    the depth. shutil.rmtree fails on trees that a few lines of shell can create.
     """
     if not os.path.lexists(root):
         return
-    if not _opened(root):
+    if not _unlock_folder(root):
         root.unlink()
         return
     holder = Path(tempfile.mkdtemp(dir=root.parent, prefix=".removing-"))
@@ -24,7 +24,7 @@ def remove(root: Path) -> None:
     while pending:
         folder = pending.pop()
         for inner in list(folder.iterdir()):
-            if _opened(inner):
+            if _unlock_folder(inner):
                 pending.append(inner.rename(holder / str(next(names))))
             else:
                 inner.unlink()
@@ -32,8 +32,11 @@ def remove(root: Path) -> None:
     holder.rmdir()
 
 
-def _opened(place: Path) -> bool:
-    """Whether this is a folder, which is now ours to list, empty and move (moving one writes its `..`)."""
+def _unlock_folder(place: Path) -> bool:
+    """Return whether `place` is a folder, and make it writable so that it can be listed, emptied and moved.
+
+    Moving a folder needs write permission on the folder itself, because its `..` changes.
+    """
     if not stat.S_ISDIR(place.lstat().st_mode):
         return False
     place.chmod(0o700)

@@ -1,4 +1,4 @@
-"""A workspace's own git repository by what it means, not how it is stored; read without running git in it."""
+"""Read the HEAD and refs of a workspace's git repository, independent of how they are stored, without running git."""
 
 import os
 from collections.abc import Sequence
@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from proctor.workspace.walk import EntryKind, Found, open_regular
+from proctor.workspace.walk import EntryKind, WalkEntry, open_regular
 
 GIT: Final = ".git"
 
-# Objects are what refs reach; packed or loose, a ref is the same; the index holds times and inodes, the logs what was.
+# Not compared: objects follow from the refs, a ref is the same packed or loose, the index holds times and inodes, and
+# the logs hold history.
 _STORAGE: Final = ("packed-refs", "index", "info/refs")
 _STORES: Final = ("objects/", "refs/", "logs/")
 _MAX_REF_BYTES: Final = 4096
@@ -20,19 +21,22 @@ _UNREADABLE: Final = "unreadable"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Repository:
-    """Where HEAD is and what each ref names, in order."""
+    """The state of a git repository."""
 
     head: str
+    """The content of the HEAD file: `ref: NAME`, or a commit id."""
     refs: tuple[tuple[str, str], ...]
+    """Each ref's name and value, sorted by name."""
 
     @property
     def commits(self) -> frozenset[str]:
-        """Ids that HEAD and the refs name."""
+        """The object ids that HEAD and the refs name."""
         return frozenset(each for each in (self.head, *dict(self.refs).values()) if _is_id(each))
 
     @property
     def at(self) -> str:
-        """
+        """The branch of HEAD and its commit, or the commit id of a detached HEAD, for display.
+
         >>> Repository(head="ref: refs/heads/main", refs=(("refs/heads/main", "aa11"),)).at
         'refs/heads/main at aa11'
         """
@@ -40,9 +44,12 @@ class Repository:
         return self.head if branch == self.head else f"{branch} at {dict(self.refs).get(branch, 'no commit')}"
 
 
-def read_repository(root: Path, found: Sequence[Found]) -> Repository | None:
-    """The one at the top of what was found there; None without. An agent wrote it: nothing in it is trusted or run."""
-    inside = {item.path: item for item in found if item.path.startswith(f"{GIT}/")}
+def read_repository(root: Path, entries: Sequence[WalkEntry]) -> Repository | None:
+    """Read the repository at the top of a workspace whose walk returned `entries`; None if there is no repository.
+
+    An agent may have written it, so nothing in it is trusted or executed.
+    """
+    inside = {item.path: item for item in entries if item.path.startswith(f"{GIT}/")}
     head = inside.get(f"{GIT}/HEAD")
     if head is None or head.kind is not EntryKind.FILE:
         return None
@@ -55,9 +62,11 @@ def read_repository(root: Path, found: Sequence[Found]) -> Repository | None:
     )
 
 
-def is_storage(item: Found) -> bool:
-    """
-    >>> [is_storage(Found(path=path, kind=EntryKind.FILE)) for path in (".git/index", ".git/config", "logs/.git/index")]
+def is_storage(item: WalkEntry) -> bool:
+    """Return whether an entry is internal storage of the top-level repository, which snapshots leave out.
+
+    >>> paths = (".git/index", ".git/config", "logs/.git/index")
+    >>> [is_storage(WalkEntry(path=path, kind=EntryKind.FILE)) for path in paths]
     [True, False, False]
     """
     top, _, below = item.path.partition("/")

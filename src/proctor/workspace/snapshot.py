@@ -1,4 +1,4 @@
-"""What a workspace holds, in one digest: names, kinds, executable bits, contents, link targets and git refs."""
+"""Snapshot a workspace: names, kinds, executable bits, contents, link targets and git refs, with one digest."""
 
 import hashlib
 import os
@@ -12,9 +12,9 @@ from proctor.canonical import digest
 from proctor.ids import Digest
 from proctor.workspace.name import quoted
 from proctor.workspace.repository import Repository, is_storage, read_repository
-from proctor.workspace.walk import MAX_TREE_BYTES, EntryKind, Found, open_regular, walk
+from proctor.workspace.walk import MAX_TREE_BYTES, EntryKind, WalkEntry, open_regular, walk
 
-# What the Codex sandbox leaves at the top of every workspace it ran a command in, empty.
+# Empty files and folders that the Codex sandbox leaves at the top of every workspace in which it ran a command.
 LEFTOVERS: Final = (".agents", ".aws", ".codex", ".git")
 
 _CHUNK_BYTES: Final = 1024 * 1024
@@ -22,27 +22,31 @@ _CHUNK_BYTES: Final = 1024 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """One path. `sha256` is a file's; `target` a link's. Where `unread` says why, the content is not in the digest."""
+    """One path of a snapshot."""
 
     path: str
     kind: EntryKind
     executable: bool = False
+    """Whether a file's owner may execute it."""
     size_bytes: int = 0
     sha256: Digest | None = None
+    """The digest of a file's content; None for other kinds and for files that were not read."""
     target: str | None = None
+    """The target of a link; None for other kinds."""
     unread: str | None = None
+    """Why the content was not read, so that the snapshot's digest does not cover it; None if it was read."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Snapshot:
-    """A tree at one moment. Of a repository at its top, what is mere storage is not among the entries."""
+    """A tree at one moment. Internal storage of a git repository at its top is not among the entries."""
 
     entries: tuple[Entry, ...]
     repository: Repository | None = None
 
     @cached_property
     def digest(self) -> Digest:
-        """Equal trees have equal digests, wherever they lie and whenever they were written."""
+        """The digest of the tree. Equal trees have equal digests, regardless of their location and file times."""
         rows: list[object] = [_row(entry) for entry in self.entries]
         if self.repository is not None:
             rows.append(["refs", *((quoted(name), quoted(at)) for name, at in self.repository.refs)])
@@ -57,11 +61,14 @@ EMPTY: Final = Snapshot(entries=())
 
 
 def snapshot(root: Path, *, max_bytes: int = MAX_TREE_BYTES) -> Snapshot:
-    """Takes it, whatever an agent left there. Files are read in the order of their paths until `max_bytes`."""
-    found = walk(root)
-    repository = read_repository(root, found)
+    """Take a snapshot of any tree; never raises OSError.
+
+    Files are read in the order of their paths, at most `max_bytes` in total. A file that would exceed it is not read.
+    """
+    items = walk(root)
+    repository = read_repository(root, items)
     entries = []
-    for item in found:
+    for item in items:
         if repository is None or not is_storage(item):
             entry = _entry(root, item, left_bytes=max_bytes)
             max_bytes -= entry.size_bytes if entry.sha256 else 0
@@ -70,7 +77,7 @@ def snapshot(root: Path, *, max_bytes: int = MAX_TREE_BYTES) -> Snapshot:
 
 
 def is_empty(root: Path) -> bool:
-    """A folder with nothing in it. A link to one is none, and what cannot be listed is not known to be one."""
+    """Return whether `root` is an empty folder. False for a link to one and for a folder that cannot be listed."""
     try:
         descriptor = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:
@@ -83,7 +90,7 @@ def is_empty(root: Path) -> bool:
 
 
 def remove_leftovers(root: Path, base: Snapshot, *, names: Sequence[str] = LEFTOVERS) -> tuple[str, ...]:
-    """Removes the agent's own empty folders and files that the base has not; says which."""
+    """Remove those of `names` that are empty files or folders in `root` and not in `base`. Return the removed names."""
     if root.is_symlink():
         return ()
     return tuple(name for name in names if name not in base.by_path and _remove_if_empty(root / name))
@@ -105,7 +112,7 @@ def _remove_if_empty(place: Path) -> bool:
     return True
 
 
-def _entry(root: Path, item: Found, *, left_bytes: int) -> Entry:
+def _entry(root: Path, item: WalkEntry, *, left_bytes: int) -> Entry:
     sha256, unread = None, item.denied
     if item.kind is EntryKind.FILE:
         sha256, unread = _hash(root / item.path, size_bytes=item.size_bytes, left_bytes=left_bytes)
@@ -129,10 +136,10 @@ def _hash(place: Path, *, size_bytes: int, left_bytes: int) -> tuple[Digest | No
             while chunk := file.read(_CHUNK_BYTES):
                 seen_bytes += len(chunk)
                 if seen_bytes > size_bytes:
-                    return None, "it grew while it was read"
+                    return None, "the file grew while it was read"
                 sha256.update(chunk)
     except OSError as problem:
-        return None, problem.strerror or "it cannot be read"
+        return None, problem.strerror or "unreadable"
     return Digest("sha256:" + sha256.hexdigest()), None
 
 

@@ -1,4 +1,4 @@
-"""A tree as it lies on disk: every path once, in one order, no link followed, nothing opened that could block."""
+"""List a tree on disk: every path once, in a fixed order, without following links or opening files that could block."""
 
 import os
 import stat
@@ -7,7 +7,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import BinaryIO, Final
 
-# More than this is neither copied nor hashed: one sparse file of a terabyte must not hold up an attempt.
+# The limit for copying and hashing, so that a sparse file of a terabyte does not block an attempt.
 MAX_TREE_BYTES: Final = 8 * 1024**3
 
 
@@ -18,7 +18,8 @@ class EntryKind(StrEnum):
     FIFO = "fifo"
     SOCKET = "socket"
     DEVICE = "device"
-    UNKNOWN = "unknown"  # it could not even be looked at
+    UNKNOWN = "unknown"
+    """The kind could not be determined, or is not one of the others."""
 
 
 _KINDS: Final = {
@@ -33,70 +34,77 @@ _KINDS: Final = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
-    """One path below the root. `denied` says why a folder could not be listed or a link not be read."""
+class WalkEntry:
+    """One path below the root of a walk."""
 
     path: str
+    """The path relative to the root, with surrogate escapes for bytes that are not text."""
     kind: EntryKind
     mode: int = 0
+    """The permission bits (0o777)."""
     size_bytes: int = 0
+    """The size of a file; 0 for other kinds."""
     modified_ns: int = 0
+    """The modification time, in nanoseconds since the epoch."""
     target: str | None = None
+    """The target of a link, unchanged; None for other kinds."""
     denied: str | None = None
+    """Why the entry could not be examined or a folder not be listed; None if there was no error."""
 
 
-def walk(root: Path) -> list[Found]:
-    """Everything below `root`, sorted by the bytes of its path, so that a folder comes before what it holds.
+def walk(root: Path) -> list[WalkEntry]:
+    """Return everything below `root`, sorted by the bytes of the paths, so that a folder precedes its content.
 
-    Never raises: what cannot be read is found and says so. A root that is gone, or has become a link, is found as `.`.
+    Never raises OSError: an entry that cannot be read has `denied` set. A root that does not exist, cannot be listed or
+    is a link yields one entry with the path `.`.
     """
-    found: list[Found] = []
-    folders = [Found(path="", kind=EntryKind.DIR)]
+    result: list[WalkEntry] = []
+    folders = [WalkEntry(path="", kind=EntryKind.DIR)]
     while folders:
         folder = folders.pop()
         try:
             inside = _list(root, folder)
         except OSError as problem:
-            found.append(_denied(folder, problem))
+            result.append(_denied(folder, problem))
             continue
         if folder.path:
-            found.append(folder)
+            result.append(folder)
         for item in inside:
-            (folders if item.kind is EntryKind.DIR else found).append(item)
-    return sorted(found, key=lambda item: os.fsencode(item.path))
+            (folders if item.kind is EntryKind.DIR else result).append(item)
+    return sorted(result, key=lambda item: os.fsencode(item.path))
 
 
 def open_regular(path: Path) -> BinaryIO:
-    """A file's bytes; OSError for anything else, decided without following a link or waiting for a writer."""
+    """Open a regular file for reading. Raises OSError for anything else, without following links or blocking."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
-        raise OSError(f"{path} is no regular file")
+        raise OSError(f"{path} is not a regular file")
     return os.fdopen(descriptor, "rb")
 
 
 def read_link(place: Path) -> str:
-    """A link's own words, which Path.readlink would tidy."""
+    """Return the target of a link unchanged. Path.readlink would normalize it."""
     return os.readlink(place)  # noqa: PTH115
 
 
-def _list(root: Path, folder: Found) -> list[Found]:
+def _list(root: Path, folder: WalkEntry) -> list[WalkEntry]:
     descriptor = os.open(
         f"{root}/{folder.path}".rstrip("/"), os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
     )
     try:
         with os.scandir(descriptor) as entries:
-            return [_look(entry, folder=folder, descriptor=descriptor) for entry in entries]
+            return [_examine(entry, folder=folder, descriptor=descriptor) for entry in entries]
     finally:
         os.close(descriptor)
 
 
-def _look(entry: os.DirEntry[str], *, folder: Found, descriptor: int) -> Found:
+def _examine(entry: os.DirEntry[str], *, folder: WalkEntry, descriptor: int) -> WalkEntry:
     path = f"{folder.path}/{entry.name}" if folder.path else entry.name
     try:
         status = entry.stat(follow_symlinks=False)
         kind = _KINDS.get(stat.S_IFMT(status.st_mode), EntryKind.UNKNOWN)
-        return Found(
+        return WalkEntry(
             path=path,
             kind=kind,
             mode=stat.S_IMODE(status.st_mode) & 0o777,
@@ -105,14 +113,14 @@ def _look(entry: os.DirEntry[str], *, folder: Found, descriptor: int) -> Found:
             target=os.readlink(entry.name, dir_fd=descriptor) if kind is EntryKind.LINK else None,
         )
     except OSError as problem:
-        return _denied(Found(path=path, kind=EntryKind.UNKNOWN), problem)
+        return _denied(WalkEntry(path=path, kind=EntryKind.UNKNOWN), problem)
 
 
-def _denied(item: Found, problem: OSError) -> Found:
-    return Found(
+def _denied(item: WalkEntry, problem: OSError) -> WalkEntry:
+    return WalkEntry(
         path=item.path or ".",
         kind=item.kind if item.path else EntryKind.UNKNOWN,
         mode=item.mode,
         modified_ns=item.modified_ns,
-        denied=problem.strerror or "it cannot be read",
+        denied=problem.strerror or "unreadable",
     )

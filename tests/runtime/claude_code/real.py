@@ -11,15 +11,15 @@ import anyio
 import msgspec
 
 from proctor.event.laws import Laws
-from proctor.event.model import ApprovalResolved, Event, Noted, TextSaid, ToolEnded, TurnEnded
+from proctor.event.model import ApprovalResolved, Event, FrameNoted, TextSaid, ToolEnded, TurnEnded
 from proctor.model.journal import JournalRow
 from proctor.model.script import Script
 from proctor.model.server import ScriptedModel, open_model
-from proctor.runtime.base import Host, ModelAsk
+from proctor.runtime.base import Host, ModelChoice
 from proctor.runtime.claude_code import RUNTIME
 from proctor.runtime.claude_code.session import ClaudeSession
 from proctor.runtime.environment import agent_environment
-from proctor.testing.trial import EventTap, host_asked, session_asked
+from proctor.testing.agent_under_test import EventTap, host_asked, session_asked
 
 DEADLINE_S = 60.0
 T = TypeVar("T")
@@ -65,7 +65,7 @@ class Talk:
 
     def noted(self, native: str) -> int:
         """How many frames of that kind came."""
-        return [event.native for event in self.of(Noted)].count(native)
+        return [event.native for event in self.of(FrameNoted)].count(native)
 
     @property
     def said(self) -> list[str]:
@@ -104,10 +104,10 @@ class Real:
     folder: Path
     _names: Any = field(default_factory=lambda: count(1))
 
-    def provider(self, name: str, **more: Any) -> ModelAsk:
+    def provider(self, name: str, **more: Any) -> ModelChoice:
         """A provider that wants a key, played by the script of that name."""
         url = f"{self.model.url}/a/{name}/v1"
-        return ModelAsk(provider="anthropic", name="claude-sonnet-4-5", base_url=url, **more)
+        return ModelChoice(provider="anthropic", name="claude-sonnet-4-5", base_url=url, **more)
 
     @asynccontextmanager
     async def talk(self, *steps: Mapping[str, Any], name: str | None = None, **ask: Any) -> AsyncIterator[Talk]:

@@ -5,11 +5,11 @@ from pathlib import Path
 import anyio
 import pytest
 
-from proctor.event.model import ApprovalAsked, Replied, Unrecognized
+from proctor.event.model import ApprovalAsked, ReplyReceived, Unrecognized
 from proctor.runtime.base import Decision, Question
 from proctor.spec.model import Approvals, Contain
 from proctor.transport.channel import Channel
-from proctor.transport.fault import Break, FaultChannel, Inject
+from proctor.transport.fault import FaultChannel, Inject, LineFault
 from tests.runtime.claude_code.real import claude, run
 
 pytestmark = [pytest.mark.real_agent, pytest.mark.agent("claude_code")]
@@ -112,10 +112,12 @@ def test_a_request_that_nobody_knows_is_answered_with_an_error_and_hinders_nothi
     )
 
     def between(channel: Channel) -> Channel:
-        return FaultChannel(channel, [Break(at=lambda line: b'"subtype":"init"' in line, how=Inject(lines=stranger))])
+        return FaultChannel(
+            channel, [LineFault(at=lambda line: b'"subtype":"init"' in line, how=Inject(lines=stranger))]
+        )
 
     async def main() -> None:
-        async with claude(tmp_path, between=between) as real, real.talk({"say": "Done."}) as talk:
+        async with claude(tmp_path, wrap_channel=between) as real, real.talk({"say": "Done."}) as talk:
             await talk.session.turn("Go on.")
             assert (talk.said, talk.ends) == (["Done."], [("completed", None)])
             assert talk.answers == [("unknown request", "policy")]
@@ -126,7 +128,7 @@ def test_a_request_that_nobody_knows_is_answered_with_an_error_and_hinders_nothi
                 "reply to nothing",
                 "not a frame",
             ]
-            assert [(event.method, event.error) for event in talk.of(Replied)] == [("initialize", None)]
+            assert [(event.method, event.error) for event in talk.of(ReplyReceived)] == [("initialize", None)]
 
     run(main)
 

@@ -6,12 +6,12 @@ import pytest
 
 from proctor.event.outcome import Outcome
 from proctor.event.row import HistoryKept
-from proctor.event.witness import seen_in
+from proctor.event.supervisor_events import decode_supervisor_row
 from tests.lab import Lab, jsonl, mission, processes_with, report_of, rows_of, runner_ref_of, say_done
 
 pytestmark = [pytest.mark.real_agent, pytest.mark.agent("claude_code")]
 
-SECRET = "zq7-canary-84f1c2d9e0"
+SECRET = "zq7-tripwire-84f1c2d9e0"
 
 
 @pytest.mark.requirement("runtime.claude-code")
@@ -47,7 +47,7 @@ def test_a_mission_is_verified_and_its_evidence_is_derived_again_to_the_byte(
     facts = runner_ref_of(greeted).facts
     assert facts["identity"].value["version"] == facts["version"].value
     assert (facts["identity"].authority, facts["persistence"].value) == ("verified", "persistent")
-    assert [type(seen_in(row)) for row in rows_of(greeted)].count(HistoryKept) == 1
+    assert [type(decode_supervisor_row(row)) for row in rows_of(greeted)].count(HistoryKept) == 1
     words = next(line["text"] for line in jsonl(greeted.transcript) if line["kind"] == "message")
     assert words == "The word is [redacted:MY_TOKEN]."
     again = lab.proctor("attempt", "rederive", greeted.folder.name, "--check")

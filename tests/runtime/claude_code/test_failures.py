@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 
 from proctor.event.model import ErrorReported, TurnEnded
-from proctor.runtime.base import ModelAsk
+from proctor.runtime.base import ModelChoice
 from proctor.runtime.claude_code.failures import FAILURES
 from proctor.runtime.failures import diagnose
 from proctor.transport.channel import Channel
-from proctor.transport.fault import Alter, Break, FaultChannel
+from proctor.transport.fault import Alter, FaultChannel, LineFault
 from tests.runtime.claude_code.real import Talk, claude, run
 
 pytestmark = [pytest.mark.real_agent, pytest.mark.agent("claude_code")]
@@ -99,7 +99,7 @@ def test_what_it_tries_again_is_told_and_forgiven(tmp_path: Path) -> None:
 def test_without_a_provider_or_a_key_it_says_so(tmp_path: Path) -> None:
     async def main() -> None:
         async with claude(tmp_path) as real:
-            nowhere = ModelAsk(provider="scripted", name="scripted", base_url="http://127.0.0.1:1/v1")
+            nowhere = ModelChoice(provider="scripted", name="scripted", base_url="http://127.0.0.1:1/v1")
             async with real.talk({"say": "a"}, name="nowhere", model=nowhere, options=NO_RETRIES) as talk:
                 await talk.session.turn("Go on.")
                 assert (found(talk), talk.ends) == (["unreachable"], [("failed", "provider.unreachable")])
@@ -115,10 +115,10 @@ def test_an_end_of_a_kind_that_nobody_knows_is_a_failure_of_the_agents(tmp_path:
         return line.replace(b'"subtype":"success"', b'"subtype":"error_of_tomorrow"').replace(b"is_error", b"was_error")
 
     def between(channel: Channel) -> Channel:
-        return FaultChannel(channel, [Break(at=lambda line: b'"type":"result"' in line, how=Alter(to=worse))])
+        return FaultChannel(channel, [LineFault(at=lambda line: b'"type":"result"' in line, how=Alter(to=worse))])
 
     async def main() -> None:
-        async with claude(tmp_path, between=between) as real, real.talk({"say": "Done."}) as talk:
+        async with claude(tmp_path, wrap_channel=between) as real, real.talk({"say": "Done."}) as talk:
             await talk.session.turn("Go on.")
             assert (found(talk), talk.ends) == (["other"], [("failed", "agent.turn-failed")])
 

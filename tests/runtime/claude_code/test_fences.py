@@ -9,7 +9,7 @@ import pytest
 from proctor.contain.ladder import Variant, choose, survey
 from proctor.errors import MachineError
 from proctor.event.model import ToolEnded
-from proctor.runtime.base import ModelAsk
+from proctor.runtime.base import ModelChoice
 from proctor.runtime.environment import agent_environment
 from proctor.spec.model import Contain, Login, Sandbox
 from tests.runtime.claude_code.real import claude, run
@@ -81,7 +81,7 @@ def test_its_commands_are_not_handed_the_key(tmp_path: Path) -> None:
     environment = agent_environment({"PATH": "/usr/bin:/bin"}, env={}, credential={"ANTHROPIC_API_KEY": key})
 
     keyed: dict[str, Any] = {"key_variable": "ANTHROPIC_API_KEY", "login": Login.API_KEY}
-    model = ModelAsk(provider="anthropic", name="claude-sonnet-4-5", **keyed)
+    model = ModelChoice(provider="anthropic", name="claude-sonnet-4-5", **keyed)
     steps = ({"run": "env; echo 'a  \"b\"'"}, {"say": "Done."})
 
     async def main() -> None:
@@ -108,7 +108,7 @@ def test_an_inherited_login_is_used_where_the_users_home_is_hidden(
     (own / ".credentials.json").write_text(json.dumps({"claudeAiOauth": oauth}))
     (own / "settings.json").write_text("{}")
     monkeypatch.setenv("HOME", str(own.parent))
-    model = ModelAsk(provider="anthropic", name="claude-sonnet-4-5", login=Login.INHERIT)
+    model = ModelChoice(provider="anthropic", name="claude-sonnet-4-5", login=Login.INHERIT)
     look = {"run": f"ls -A {own}; env"}
 
     async def main() -> None:

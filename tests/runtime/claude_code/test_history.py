@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from proctor.errors import RefusedError
-from proctor.event.kept import KeptItem
+from proctor.event.history_item import HistoryItem
 from proctor.runtime.claude_code.history import read_session
 
 THREAD = "00000000-0000-4000-8000-000000000000"
@@ -36,7 +36,7 @@ def test_what_is_no_file_is_refused_at_once(kept: Path, tmp_path: Path, kind: st
 
 def test_a_line_that_is_too_deep_is_passed_over(kept: Path, tmp_path: Path) -> None:
     kept.write_bytes(b'{"message":' + b"[" * 100_000 + b"\n" + LINE)
-    assert read_session(tmp_path, THREAD) == (KeptItem(kind="prompt", text="Go"),)
+    assert read_session(tmp_path, THREAD) == (HistoryItem(kind="prompt", text="Go"),)
 
 
 @pytest.mark.parametrize("thread", ["**", "../x", "*"])

@@ -88,8 +88,8 @@ def test_one_that_is_killed_hangs_up_and_its_sibling_does_not_notice(tmp_path: P
             tasks.start_soon(sibling.session.turn, "Wait.")
             tasks.start_soon(take, real, talk)
             await started("77082")
-            assert talk.session.talk is not None
-            agent = talk.session.talk.process.agent
+            assert talk.session.line_process is not None
+            agent = talk.session.line_process.process.agent
             assert agent is not None
             os.kill(agent.pid, signal.SIGKILL)
             await talk.until(lambda: talk.of(ProcessExited))

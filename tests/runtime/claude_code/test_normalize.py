@@ -12,7 +12,7 @@ from proctor.event.laws import Laws
 from proctor.event.model import (
     ErrorReported,
     Event,
-    Noted,
+    FrameNoted,
     ProcessExited,
     SessionBegan,
     StatusChanged,
@@ -27,11 +27,11 @@ from proctor.event.model import (
     UsageReported,
     WarningRaised,
 )
-from proctor.event.row import GENESIS, ChildExited, Dir, Row, Seen, StepTaken, TailReleased
+from proctor.event.row import GENESIS, ChildExited, Direction, Row, StepTaken, SupervisorRow, TailReleased
 from proctor.runtime.claude_code.normalize import STARTED, ClaudeNormalizer
 from proctor.runtime.claude_code.turns import Turns
 
-Said = tuple[Dir, Any]
+Said = tuple[Direction, Any]
 
 
 def events_of(said: Sequence[Said]) -> list[Event]:
@@ -54,7 +54,7 @@ def of(events: Sequence[Event], *kinds: type[Event]) -> list[Event]:
 
 
 def prompt(uuid: str = "u1") -> Said:
-    return Dir.OUT, {
+    return Direction.OUT, {
         "type": "user",
         "message": {"role": "user", "content": [{"type": "text", "text": "Go"}]},
         "uuid": uuid,
@@ -62,7 +62,7 @@ def prompt(uuid: str = "u1") -> Said:
 
 
 def heard(type_: str, **fields: Any) -> Said:
-    return Dir.IN, {"type": type_, **fields}
+    return Direction.IN, {"type": type_, **fields}
 
 
 def says(*blocks: dict[str, Any], id_: str = "m", **fields: Any) -> Said:
@@ -87,7 +87,7 @@ INIT = heard("system", subtype="init", session_id="s", model="x", cwd="/w")
 
 def test_a_session_begins_once_and_says_how_it_was_started() -> None:
     step = StepTaken(step=STARTED, detail={"ephemeral": False, "resumed": True})
-    events = events_of([(Dir.SELF, step), prompt(), INIT, INIT])
+    events = events_of([(Direction.SELF, step), prompt(), INIT, INIT])
     (began,) = of(events, SessionBegan)
     assert isinstance(began, SessionBegan)
     assert (began.thread, began.ephemeral, began.is_resumed) == ("s", False, True)
@@ -157,7 +157,7 @@ def test_only_the_agents_own_words_are_its_words() -> None:
         heard("user", message={"content": [{"type": "tool_result", "tool_use_id": "t", "content": "x"}]}),
         heard("user", message={"content": "[Request interrupted by user]"}, isSynthetic=True),
         says(text, id_="m3", error="rate_limit", api_error_status=429),
-        (Dir.IN, {"type": "assistant", "message": {"id": "m4", "model": "<synthetic>", "content": [text]}}),
+        (Direction.IN, {"type": "assistant", "message": {"id": "m4", "model": "<synthetic>", "content": [text]}}),
     ]
     events = events_of(told)
     assert [event.frame for event in of(events, TextSaid)] == [3]
@@ -192,28 +192,28 @@ def test_what_redaction_held_back_is_told_at_its_place() -> None:
     told: list[Said] = [
         prompt(),
         heard("stream_event", event=delta, api_message_id="m"),
-        (Dir.SELF, TailReleased(stream="m|2|text", text="cond")),
+        (Direction.SELF, TailReleased(stream="m|2|text", text="cond")),
     ]
     pieces = [(event.item, event.text) for event in events_of(told) if isinstance(event, TextStreamed)]
     assert pieces == [("m/2", "my se"), ("m/2", "cond")]
 
 
 def test_the_rest_is_told_too() -> None:
-    exited: Seen = ChildExited(code=1)
+    exited: SupervisorRow = ChildExited(code=1)
     told: list[Said] = [
-        (Dir.ERR, "trouble"),
-        (Dir.SELF, exited),
+        (Direction.ERR, "trouble"),
+        (Direction.SELF, exited),
         heard("system", subtype="status", status="requesting"),
         heard("system", subtype="permission_denied", tool_name="Bash"),
         heard("system", subtype="task_started"),
         heard("system", subtype="of_tomorrow"),
         heard("rate_limit_event"),
-        (Dir.IN, "not JSON"),
-        (Dir.IN, [1]),
+        (Direction.IN, "not JSON"),
+        (Direction.IN, [1]),
         result(),
     ]
-    kinds = [WarningRaised, ProcessExited, StatusChanged, WarningRaised, Noted, Unrecognized, Noted]
-    assert [type(event) for event in events_of(told)] == [*kinds, Unrecognized, Unrecognized, Noted]
+    kinds = [WarningRaised, ProcessExited, StatusChanged, WarningRaised, FrameNoted, Unrecognized, FrameNoted]
+    assert [type(event) for event in events_of(told)] == [*kinds, Unrecognized, Unrecognized, FrameNoted]
 
 
 TYPES = st.sampled_from(
@@ -224,7 +224,7 @@ TYPES = st.sampled_from(
 def test_how_long_it_waits_before_it_tries_again_comes_with_the_error() -> None:
     retry = {"type": "system", "subtype": "api_retry", "attempt": 1, "max_retries": 4}
     limited = {**retry, "retry_delay_ms": 2198.7, "error_status": 429, "error": "rate_limit"}
-    assert events_of([(Dir.IN, limited)]) == [
+    assert events_of([(Direction.IN, limited)]) == [
         ErrorReported(
             text="rate_limit:429: trying again (1 of 4)",
             error_class="rate_limit:429",
@@ -235,7 +235,7 @@ def test_how_long_it_waits_before_it_tries_again_comes_with_the_error() -> None:
             at_ms=0,
         )
     ]
-    [strange] = events_of([(Dir.IN, {**limited, "retry_delay_ms": 1e300})])
+    [strange] = events_of([(Direction.IN, {**limited, "retry_delay_ms": 1e300})])
     assert isinstance(strange, Unrecognized)
 
 
@@ -267,10 +267,10 @@ FRAMES = st.fixed_dictionaries(
 )
 
 
-@given(st.lists(st.tuples(st.sampled_from([Dir.IN, Dir.IN, Dir.OUT]), FRAMES), max_size=12))
+@given(st.lists(st.tuples(st.sampled_from([Direction.IN, Direction.IN, Direction.OUT]), FRAMES), max_size=12))
 def test_no_frame_is_lost_and_no_stream_breaks_a_law(said: list[Said]) -> None:
     # Two turns that we began with the same name would be a fault of ours.
-    ours = [frame for dir_, frame in said if dir_ is Dir.OUT and frame["type"] == "user"]
+    ours = [frame for dir_, frame in said if dir_ is Direction.OUT and frame["type"] == "user"]
     for number, frame in enumerate(ours):
         frame["uuid"] = f"ours-{number}"
     laws = Laws()

@@ -6,15 +6,15 @@ from typing import Any
 import pytest
 
 from proctor.errors import InputError, MachineError
-from proctor.event.kept import KeptItem
+from proctor.event.history_item import HistoryItem
 from proctor.ids import AttemptId, ThreadId
-from proctor.runtime.base import ModelAsk, SessionAsk
+from proctor.runtime.base import ModelChoice, SessionRequest
 from proctor.runtime.claude_code import RUNTIME, home
 from proctor.runtime.claude_code.history import items_in
 from proctor.runtime.claude_code.host import open_host
 from proctor.runtime.claude_code.program import refuse_old
 from proctor.spec.model import Approvals, Profile, Sandbox
-from proctor.testing.trial import host_asked
+from proctor.testing.agent_under_test import host_asked
 from tests.runtime.claude_code.real import run
 
 OLD = "#!/bin/sh\necho '2.0.9 (Claude Code)'\n"
@@ -37,7 +37,7 @@ def test_the_named_program_comes_first_and_a_missing_one_says_what_to_install(
     assert caught.value.code == "machine.binary-missing"
     monkeypatch.delenv("PROCTOR_CLAUDE")
     monkeypatch.setenv("PATH", "/nowhere")
-    with pytest.raises(MachineError, match="no Claude Code: install") as caught:
+    with pytest.raises(MachineError, match="Claude Code was not found: install") as caught:
         RUNTIME.locate({})
     assert caught.value.code == "machine.binary-missing"
 
@@ -75,16 +75,16 @@ def test_options_that_there_are_not_are_refused(options: dict[str, Any]) -> None
     RUNTIME.check_options({"max_turns": 3, "max_retries": 0, "transport": "stdio"})
 
 
-def session(**ask: Any) -> SessionAsk:
+def session(**ask: Any) -> SessionRequest:
     whole: dict[str, Any] = {
         "attempt": AttemptId("a"),
         "workspace": Path("/w"),
         "tmp": Path("/t"),
         "sandbox": Sandbox.WORKSPACE_WRITE,
         "approvals": Approvals.DENY,
-        "model": ModelAsk(provider="scripted", name="m", base_url="http://127.0.0.1:1/a/k/v1"),
+        "model": ModelChoice(provider="scripted", name="m", base_url="http://127.0.0.1:1/a/k/v1"),
     }
-    return SessionAsk(**{**whole, **ask})
+    return SessionRequest(**{**whole, **ask})
 
 
 @pytest.mark.parametrize(
@@ -118,8 +118,8 @@ def test_what_it_keeps_is_read_without_what_is_no_part_of_the_conversation() -> 
         b"torn",
     ]
     assert list(items_in(lines)) == [
-        KeptItem(kind="prompt", text="Go"),
-        KeptItem(kind="reasoning", id="m/0", text="Hm."),
-        KeptItem(kind="message", id="m/1", text="Done."),
-        KeptItem(kind="tool", id="t", text="Bash"),
+        HistoryItem(kind="prompt", text="Go"),
+        HistoryItem(kind="reasoning", id="m/0", text="Hm."),
+        HistoryItem(kind="message", id="m/1", text="Done."),
+        HistoryItem(kind="tool", id="t", text="Bash"),
     ]

@@ -20,7 +20,7 @@ from proctor.event.model import (
     UsageReported,
     WarningRaised,
 )
-from proctor.model.player import Kind
+from proctor.model.player import RequestKind
 from proctor.runtime.base import Tool
 from proctor.runtime.claude_code.program import MINIMUM_VERSION
 from tests.runtime.claude_code.real import claude, run
@@ -117,7 +117,7 @@ def test_an_answer_by_a_schema_is_a_message_and_the_schema_is_the_sessions(tmp_p
             await talk.session.turn("Go on.", output_schema=schema)
             assert talk.said == ['{"answer":42}']
             assert [row.has_output_schema for row in talk.journal] == [True]
-            with pytest.raises(RefusedError, match="one schema a session"):
+            with pytest.raises(RefusedError, match="one schema per session"):
                 await talk.session.turn("Go on.")
             await talk.session.turn("Go on.", output_schema=schema)
             assert (talk.said[1:], talk.ends) == (['{"answer":43}'], [("completed", None)] * 2)
@@ -142,7 +142,7 @@ def test_words_to_a_running_turn_reach_its_next_request_and_stop_no_tool(tmp_pat
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(talk.session.turn, "First.")
                 await talk.until(lambda: talk.noted("stream_event message_stop"))
-                with pytest.raises(RefusedError, match="a turn runs already"):
+                with pytest.raises(RefusedError, match="a turn is already running"):
                     await talk.session.turn("Too early.")
                 await talk.session.steer("Said to a tool.")
                 (talk.workspace / "go").touch()
@@ -169,7 +169,7 @@ def test_a_shortened_history_is_shorter_and_its_cost_is_not_told(tmp_path: Path)
             await talk.session.compact()
             await talk.session.turn("Go on.")
             assert talk.ends == [("completed", None)] * 3
-            assert [row.kind for row in talk.journal if row.step is not None] == [Kind.MAIN] * 2
+            assert [row.kind for row in talk.journal if row.step is not None] == [RequestKind.MAIN] * 2
             assert ("4711 it is." in talk.journal[1].heard, "4711 it is." in talk.journal[-1].heard) == (True, False)
             turns = [turn.turn for turn in talk.of(TurnBegan)]
             assert [event.turn for event in talk.of(UsageReported)] == [turns[0], turns[2]]

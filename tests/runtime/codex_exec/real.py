@@ -15,7 +15,7 @@ from proctor.model.server import ScriptedModel, open_model
 from proctor.runtime.base import Host, Session
 from proctor.runtime.codex_exec import RUNTIME
 from proctor.runtime.environment import agent_environment
-from proctor.testing.trial import EventTap, host_asked, session_asked
+from proctor.testing.agent_under_test import EventTap, host_asked, session_asked
 
 _PROCESSES = count(1)
 

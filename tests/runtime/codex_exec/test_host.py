@@ -11,27 +11,27 @@ import pytest
 from proctor.errors import MachineError, PeerError
 from proctor.fact import Authority, Fact
 from proctor.ids import ThreadId
-from proctor.runtime.base import ModelAsk
+from proctor.runtime.base import ModelChoice
 from proctor.runtime.capability import LEAST
 from proctor.runtime.codex.program import locate
 from proctor.runtime.codex_exec import RUNTIME
 from proctor.runtime.codex_exec.command import Opening, arguments
 from proctor.runtime.executable import identify
 from proctor.spec.model import Login
-from proctor.testing.trial import EventTap, host_asked
+from proctor.testing.agent_under_test import EventTap, host_asked
 from tests.runtime.codex_exec.real import real_exec
 from tests.runtime.twin import run, session_ask
 
-MINE = ModelAsk(provider="openai", name="gpt-5.5", login=Login.INHERIT)
+MINE = ModelChoice(provider="openai", name="gpt-5.5", login=Login.INHERIT)
 THREAD = ThreadId("01a1e25f-d177-7d92-b886-5d5369682cdf")
 
 
 def test_it_claims_what_its_profile_needs_and_nothing_interactive() -> None:
-    claimed = {name for name, is_claimed in msgspec.to_builtins(RUNTIME.claims).items() if is_claimed}
+    claimed = {name for name, is_claimed in msgspec.to_builtins(RUNTIME.capabilities).items() if is_claimed}
     assert claimed == {
         *("threadStart", "threadResume", "interrupt", "eventStream", "parallelSessions", "structuredOutput")
     }
-    assert all(getattr(RUNTIME.claims, name) for name in LEAST[RUNTIME.capability])
+    assert all(getattr(RUNTIME.capabilities, name) for name in LEAST[RUNTIME.profile])
 
 
 def test_a_turn_is_a_command_line_without_the_prompt(tmp_path: Path) -> None:
@@ -71,8 +71,8 @@ def test_the_locked_program_says_its_version_and_one_that_is_older_is_refused(tm
     old.chmod(0o755)
 
     async def facts() -> dict[str, Fact]:
-        async with real_exec(tmp_path / "real") as trial:
-            return dict(trial.host.facts)
+        async with real_exec(tmp_path / "real") as agent:
+            return dict(agent.host.facts)
 
     async def too_old() -> None:
         program = identify(old, source="env-override", install="")
@@ -94,8 +94,8 @@ def test_the_locked_program_says_its_version_and_one_that_is_older_is_refused(tm
 @pytest.mark.requirement("runtime.credential")
 def test_a_login_is_reported_without_a_letter_of_it_and_none_is_refused(tmp_path: Path) -> None:
     async def source(**ask: Any) -> Fact:
-        async with real_exec(tmp_path / "own", model=MINE, user_home=tmp_path, **ask) as trial:
-            return trial.host.facts["credentialSource"]
+        async with real_exec(tmp_path / "own", model=MINE, user_home=tmp_path, **ask) as agent:
+            return agent.host.facts["credentialSource"]
 
     with pytest.raises(PeerError, match="run `codex login`") as refused:
         run(source)

@@ -11,7 +11,7 @@ from proctor.event.laws import Laws
 from proctor.event.model import (
     ErrorReported,
     Event,
-    Noted,
+    FrameNoted,
     ProcessExited,
     PromptSent,
     SessionBegan,
@@ -26,12 +26,12 @@ from proctor.event.model import (
     UsageReported,
     WarningRaised,
 )
-from proctor.event.row import GENESIS, ChildExited, Dir, Row, Seen, StepTaken
+from proctor.event.row import GENESIS, ChildExited, Direction, Row, StepTaken, SupervisorRow
 from proctor.ids import CallId, ItemId, ThreadId, TurnId
 from proctor.runtime.codex_exec import steps
 from proctor.runtime.codex_exec.normalize import ExecNormalizer
 from proctor.runtime.codex_exec.vocabulary import WORDS
-from proctor.runtime.complaints import Complaints
+from proctor.runtime.stderr_lines import StderrLines
 
 ONE = TurnId("turn-1")
 USAGE = {"input_tokens": 80, "cached_input_tokens": 30, "output_tokens": 20, "reasoning_output_tokens": 5}
@@ -42,17 +42,20 @@ def started(how: str = "start") -> StepTaken:
     return StepTaken(step=steps.STARTED, detail={"how": how, "argv": []})
 
 
-def told(*said: dict[str, Any] | Seen | tuple[Dir, str]) -> list[Event]:
+def told(*said: dict[str, Any] | SupervisorRow | tuple[Direction, str]) -> list[Event]:
     """The events of a record, numbered from 1."""
     normalizer = ExecNormalizer()
     rows = [Row(seq=seq, at_ms=0, prev=GENESIS, **_spoken(each)) for seq, each in enumerate(said, start=1)]
     return [event for row in rows for event in normalizer.feed(row)]
 
 
-def _spoken(said: dict[str, Any] | Seen | tuple[Dir, str]) -> dict[str, Any]:
+def _spoken(said: dict[str, Any] | SupervisorRow | tuple[Direction, str]) -> dict[str, Any]:
     if isinstance(said, tuple):
         return {"dir": said[0], "text": said[1]}
-    return {"dir": Dir.SELF if isinstance(said, Seen) else Dir.IN, "frame": msgspec.Raw(msgspec.json.encode(said))}
+    return {
+        "dir": Direction.SELF if isinstance(said, SupervisorRow) else Direction.IN,
+        "frame": msgspec.Raw(msgspec.json.encode(said)),
+    }
 
 
 def item(type_: str, **fields: Any) -> dict[str, Any]:
@@ -63,23 +66,23 @@ def test_a_turn_of_a_thread_that_goes_on_is_told_with_where_the_thread_stood() -
     command = {"type": "command_execution", "command": "ls"}
     events = told(
         started("resume"),
-        steps.counted(steps.STOOD, HUNDRED),
-        (Dir.OUT, "Go on."),
+        steps.usage_step(steps.USAGE_BEFORE, HUNDRED),
+        (Direction.OUT, "Go on."),
         {"type": "thread.started", "thread_id": "t"},
         {"type": "turn.started"},
         item("item.started", **command, status="in_progress"),
         item("item.completed", **command, status="failed", exit_code=2, aggregated_output="no\n"),
         {"type": "turn.completed", "usage": {**USAGE, "input_tokens": 180}},
         ChildExited(code=0, is_turns_own=True),
-        steps.counted(steps.COST, HUNDRED),
+        steps.usage_step(steps.TURN_USAGE, HUNDRED),
     )
     twice = Tokens(input=180, output=20, total=200, cached_input=30, reasoning_output=5)
     restored, live = UsageAuthority.RESTORED_ON_RESUME, UsageAuthority.LIVE_TURN_COMPLETED
     call = CallId("turn-1/item_0")
     shell: dict[str, Any] = {"kind": "command", "name": "shell", "input": {"command": "ls"}}
     assert events == [
-        Noted(native=steps.STARTED, frame=1, at_ms=0),
-        Noted(native=steps.STOOD, frame=2, at_ms=0),
+        FrameNoted(native=steps.STARTED, frame=1, at_ms=0),
+        FrameNoted(native=steps.USAGE_BEFORE, frame=2, at_ms=0),
         PromptSent(text="Go on.", frame=3, at_ms=0),
         SessionBegan(thread=ThreadId("t"), is_resumed=True, frame=4, at_ms=0),
         UsageReported(tokens=HUNDRED, scope="thread", basis="cumulative", authority=restored, frame=4, at_ms=0),
@@ -104,8 +107,8 @@ def test_a_turn_of_a_thread_that_goes_on_is_told_with_where_the_thread_stood() -
 
 
 def test_where_a_thread_stood_is_told_before_its_turn_also_where_its_beginning_is_lost() -> None:
-    events = told(started("resume"), steps.counted(steps.STOOD, HUNDRED), {"type": "turn.started"})
-    assert [type(event) for event in events] == [Noted, Noted, UsageReported, TurnBegan]
+    events = told(started("resume"), steps.usage_step(steps.USAGE_BEFORE, HUNDRED), {"type": "turn.started"})
+    assert [type(event) for event in events] == [FrameNoted, FrameNoted, UsageReported, TurnBegan]
 
 
 def test_a_total_that_shrinks_is_believed_by_nobody() -> None:
@@ -142,7 +145,7 @@ def test_items_of_two_turns_are_told_apart_and_what_is_repeated_is_no_news() -> 
         TurnEnded(turn=ONE, status="failed", error="x", code="agent.turn-failed", frame=5, at_ms=0),
         TextSaid(turn=TurnId("turn-2"), item=ItemId("turn-2/item_0"), text="Hi.", frame=9, at_ms=0),
     ]
-    assert [event.native for event in events if isinstance(event, Noted)] == [
+    assert [event.native for event in events if isinstance(event, FrameNoted)] == [
         *(steps.STARTED, "repeated item.completed", "repeated turn.failed", steps.STARTED, "thread.started")
     ]
 
@@ -157,7 +160,7 @@ def test_a_turn_is_over_though_its_usage_is_of_no_shape_we_know(end: dict[str, A
 
 def test_a_process_that_ends_before_its_turn_was_halted_by_us_or_says_why_on_stderr() -> None:
     gone = ChildExited(code=1, is_turns_own=True)
-    why = (Dir.ERR, "Error: thread/resume failed")
+    why = (Direction.ERR, "Error: thread/resume failed")
     exited = ProcessExited(code=1, is_turns_own=True, frame=3, at_ms=0)
     assert told(started(), StepTaken(step=steps.HALTED), gone)[2:] == [
         TurnEnded(turn=ONE, status="interrupted", frame=3, at_ms=0),
@@ -196,11 +199,11 @@ LINES = st.fixed_dictionaries(
 TOKENS = st.builds(Tokens, input=COUNTS, output=COUNTS, total=COUNTS)
 SEEN = st.one_of(
     st.builds(started, st.sampled_from(["start", "resume", "fork"])),
-    st.builds(steps.counted, st.sampled_from([steps.STOOD, steps.COST]), TOKENS),
-    st.builds(StepTaken, step=st.sampled_from([steps.HALTED, steps.STOOD, steps.COST, "other"])),
+    st.builds(steps.usage_step, st.sampled_from([steps.USAGE_BEFORE, steps.TURN_USAGE]), TOKENS),
+    st.builds(StepTaken, step=st.sampled_from([steps.HALTED, steps.USAGE_BEFORE, steps.TURN_USAGE, "other"])),
     st.builds(ChildExited, code=st.none() | st.integers(0, 2), is_turns_own=st.just(value=True)),
 )
-TEXT = st.tuples(st.sampled_from([Dir.IN, Dir.OUT, Dir.ERR]), st.text(max_size=20))
+TEXT = st.tuples(st.sampled_from([Direction.IN, Direction.OUT, Direction.ERR]), st.text(max_size=20))
 
 
 @pytest.mark.requirement("runtime.events.lossless")
@@ -215,9 +218,9 @@ def test_whatever_stands_in_a_record_every_row_is_told_and_the_grammar_is_kept(s
 @settings(max_examples=50)
 @given(st.binary(max_size=60))
 def test_whatever_stands_on_stderr_is_a_warning_of_the_process(said: bytes) -> None:
-    complaints = Complaints()
+    complaints = StderrLines()
     lines = [line.decode(errors="replace") for line in (*complaints.feed(said + b"\n"), *complaints.rest())]
-    events = told(*[(Dir.ERR, line) for line in lines])
+    events = told(*[(Direction.ERR, line) for line in lines])
     assert [(type(event), event.source) for event in events if isinstance(event, WarningRaised)] == [
         (WarningRaised, "process") for _ in lines
     ]

@@ -7,12 +7,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from proctor.event.kept import KeptItem
+from proctor.event.history_item import HistoryItem
 from proctor.event.model import Tokens
 from proctor.fact import Authority, Fact, settle
 from proctor.ids import ThreadId
-from proctor.runtime.codex_exec.known import session_facts
 from proctor.runtime.codex_exec.rollout import Rollout, find_rollout, read_rollout
+from proctor.runtime.codex_exec.session_facts import session_facts
 from tests.runtime.twin import session_ask
 
 THREAD = ThreadId("01a1e25f-d177-7d92-b886-5d5369682cdf")
@@ -47,7 +47,7 @@ ROWS: list[dict[str, Any]] = [
 KEPT = Rollout(
     total=tokens(20),
     turns={"a": tokens(20), "b": tokens(5)},
-    items=[KeptItem(kind="prompt", text="Go."), KeptItem(kind="other")],
+    items=[HistoryItem(kind="prompt", text="Go."), HistoryItem(kind="other")],
     thread=THREAD,
     version="0.163.0",
     model="second",

@@ -10,7 +10,7 @@ import anyio.to_thread
 import pytest
 
 from proctor.errors import HangupError, RefusedError
-from proctor.event.kept import KeptItem
+from proctor.event.history_item import HistoryItem
 from proctor.event.laws import Laws
 from proctor.event.model import (
     ErrorReported,
@@ -27,10 +27,10 @@ from proctor.event.model import (
 )
 from proctor.ids import ThreadId
 from proctor.model.script import Script, Step
-from proctor.runtime.base import ModelAsk
+from proctor.runtime.base import ModelChoice
 from proctor.spec.model import Approvals, Login
-from proctor.testing.trial import EventTap
-from proctor.transport.fault import Break, Cut, FaultChannel
+from proctor.testing.agent_under_test import EventTap
+from proctor.transport.fault import Cut, FaultChannel, LineFault
 from tests.lab import processes_with, wait_until
 from tests.runtime.codex_exec.real import Exec, costs, real_exec
 from tests.runtime.twin import run
@@ -60,15 +60,15 @@ def test_each_turn_of_a_conversation_costs_its_own_though_the_wire_counts_on(tmp
     async def test() -> None:
         fails = {"fault": {"status": 400}}
         async with (
-            real_exec(tmp_path) as trial,
-            trial.session(*THREE, fails, name="k", is_persistent=True) as (session, tap),
+            real_exec(tmp_path) as agent,
+            agent.session(*THREE, fails, name="k", is_persistent=True) as (session, tap),
         ):
             for prompt in ("First.", "Second.", "Third.", "Another, of which nobody says what it cost."):
                 await session.turn(prompt)
             assert ends(tap) == ["completed", "completed", "completed", "failed"]
             assert (on_the_wire(tap), costs(tap)) == ([100, 200, 300], [*[CROSS_CHECKED] * 3, (None, "none", None)])
             assert [said.text for said in tap.of(TextSaid)] == ["One.", "Two.", "Three."]
-            assert {"First.", "One.", "Second.", "Two.", "Third."} <= {*trial.model.journal("k")[2].heard}
+            assert {"First.", "One.", "Second.", "Two.", "Third."} <= {*agent.model.journal("k")[2].heard}
             assert [(began.thread, began.is_resumed) for began in tap.of(SessionBegan)] == [(session.thread, False)]
             assert [each.code for each in tap.of(ProcessExited) if each.is_turns_own] == [0, 0, 0, 1]
             assert_lawful(tap)
@@ -82,19 +82,19 @@ def test_sessions_that_take_a_thread_up_again_pay_for_their_own_turn_only(tmp_pa
         told, thread = [], None
         for number, step in enumerate(THREE):
             async with (
-                real_exec(tmp_path) as trial,
-                trial.session(step, name=f"s{number}", is_persistent=True, resume=thread) as (session, tap),
+                real_exec(tmp_path) as agent,
+                agent.session(step, name=f"s{number}", is_persistent=True, resume=thread) as (session, tap),
             ):
                 await session.turn(f"Turn {number}.")
                 thread = thread or session.thread
                 told.append((session.thread, on_the_wire(tap), costs(tap)))
                 assert [began.is_resumed for began in tap.of(SessionBegan)] == [number > 0]
-        async with real_exec(tmp_path) as trial, trial.session(THREE[0], name="f", fork=thread) as (session, tap):
+        async with real_exec(tmp_path) as agent, agent.session(THREE[0], name="f", fork=thread) as (session, tap):
             await session.turn("Another way.")
             assert session.thread != thread
             # Nothing is kept of it, so that the wire is all there is.
             assert (on_the_wire(tap), costs(tap)) == ([400], [(100, "live-turn-completed", None)])
-            assert {"Turn 2.", "Three.", "Another way."} <= {*trial.model.journal("f")[-1].heard}
+            assert {"Turn 2.", "Three.", "Another way."} <= {*agent.model.journal("f")[-1].heard}
         assert told == [(thread, [total], [CROSS_CHECKED]) for total in (100, 200, 300)]
 
     run(test)
@@ -104,8 +104,8 @@ def test_sessions_that_take_a_thread_up_again_pay_for_their_own_turn_only(tmp_pa
 def test_a_turn_whose_process_is_killed_is_paid_for_once_though_the_wire_forgets_it(tmp_path: Path) -> None:
     async def test() -> None:
         steps = ({"run": "sleep 341.5", **HUNDRED}, {"say": "Well.", **HUNDRED})
-        async with real_exec(tmp_path) as trial:
-            async with trial.session(*steps, name="k", is_persistent=True) as (session, tap):
+        async with real_exec(tmp_path) as agent:
+            async with agent.session(*steps, name="k", is_persistent=True) as (session, tap):
 
                 async def kill() -> None:
                     await running("341.5")
@@ -128,10 +128,10 @@ def test_a_turn_whose_output_closes_while_it_works_is_ended_and_its_end_is_on_re
     nap = f"346.{os.getpid()}"
 
     async def test() -> None:
-        broken = [Break(at=lambda line: b"item.started" in line, how=Cut())]
+        broken = [LineFault(at=lambda line: b"item.started" in line, how=Cut())]
         async with (
-            real_exec(tmp_path, between=lambda channel: FaultChannel(channel, broken)) as trial,
-            trial.session({"run": f"sleep {nap}"}, name="k") as (session, tap),
+            real_exec(tmp_path, wrap_channel=lambda channel: FaultChannel(channel, broken)) as agent,
+            agent.session({"run": f"sleep {nap}"}, name="k") as (session, tap),
         ):
             with pytest.raises(HangupError):
                 await session.turn("Go on.")
@@ -157,13 +157,13 @@ async def running(nap: str) -> None:
 
 def test_an_ephemeral_thread_leaves_nothing_and_takes_no_second_turn(tmp_path: Path) -> None:
     async def test() -> None:
-        async with real_exec(tmp_path) as trial, trial.session(*THREE, name="k") as (session, tap):
+        async with real_exec(tmp_path) as agent, agent.session(*THREE, name="k") as (session, tap):
             await session.turn("Remember 4711.")
             with pytest.raises(RefusedError, match="make the session persistent") as refused:
                 await session.turn("Which?")
             assert refused.value.code == "runtime.capability"
-            assert (len(tap.of(PromptSent)), len(trial.model.journal("k"))) == (1, 1), "nothing was sent"
-            with pytest.raises(RefusedError, match="keeps nothing"):
+            assert (len(tap.of(PromptSent)), len(agent.model.journal("k"))) == (1, 1), "nothing was sent"
+            with pytest.raises(RefusedError, match="has stored nothing"):
                 await session.read_history()
             assert session.facts["persistence"].value == "ephemeral"
             assert costs(tap) == [(100, "live-turn-completed", None)]
@@ -180,9 +180,9 @@ def test_an_interrupted_turn_leaves_no_child_and_a_thread_that_goes_on_and_its_s
     async def test() -> None:
         steps = ({"run": f"sleep {nap} & sleep {nap}", **HUNDRED}, {"say": "Well.", **HUNDRED})
         async with (
-            real_exec(tmp_path) as trial,
-            trial.session(*steps, name="k", is_persistent=True) as (session, tap),
-            trial.session({"run": f"sleep {other}"}, name="sibling") as (sibling, sibling_tap),
+            real_exec(tmp_path) as agent,
+            agent.session(*steps, name="k", is_persistent=True) as (session, tap),
+            agent.session({"run": f"sleep {other}"}, name="sibling") as (sibling, sibling_tap),
         ):
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(sibling.turn, "Go on.")
@@ -216,14 +216,14 @@ def test_what_is_kept_of_a_thread_is_what_was_heard_of_it(tmp_path: Path) -> Non
         )
         prompts = ('{"not": "a message"}', "-", "two\nlines, and a last empty one\n")
         async with (
-            real_exec(tmp_path) as trial,
-            trial.session(*steps, *THREE, name="k", is_persistent=True) as (session, tap),
+            real_exec(tmp_path) as agent,
+            agent.session(*steps, *THREE, name="k", is_persistent=True) as (session, tap),
         ):
             for prompt in prompts:
                 await session.turn(prompt)
             await session.read_history()
             assert [prompt.text for prompt in tap.of(PromptSent)] == list(prompts)
-            heard = {text for row in trial.model.journal("k") for text in row.heard}
+            heard = {text for row in agent.model.journal("k") for text in row.heard}
             assert {*prompts} <= heard, "to the last character and no further"
             assert [(tool.kind, tool.ok, tool.output) for tool in tap.of(ToolEnded)] == [
                 ("command", True, "out\n"),
@@ -231,15 +231,15 @@ def test_what_is_kept_of_a_thread_is_what_was_heard_of_it(tmp_path: Path) -> Non
             ]
             [history] = tap.of(HistoryRead)
             assert history.items == (
-                KeptItem(kind="prompt", text=prompts[0]),
-                KeptItem(kind="reasoning", text="First I look."),
-                KeptItem(kind="tool"),
-                KeptItem(kind="tool"),
-                KeptItem(kind="message", text="Done.\nAll of it."),
-                KeptItem(kind="prompt", text=prompts[1]),
-                KeptItem(kind="message", text="One."),
-                KeptItem(kind="prompt", text=prompts[2]),
-                KeptItem(kind="message", text="Two."),
+                HistoryItem(kind="prompt", text=prompts[0]),
+                HistoryItem(kind="reasoning", text="First I look."),
+                HistoryItem(kind="tool"),
+                HistoryItem(kind="tool"),
+                HistoryItem(kind="message", text="Done.\nAll of it."),
+                HistoryItem(kind="prompt", text=prompts[1]),
+                HistoryItem(kind="message", text="One."),
+                HistoryItem(kind="prompt", text=prompts[2]),
+                HistoryItem(kind="message", text="Two."),
             )
             said = [event.text for event in tap.events if isinstance(event, TextSaid | ReasoningSaid)]
             assert said == [item.text for item in history.items if item.kind in ("message", "reasoning")]
@@ -252,12 +252,12 @@ def test_a_schema_reaches_the_model_in_the_first_turn_and_in_one_that_goes_on(tm
 
     async def test() -> None:
         async with (
-            real_exec(tmp_path) as trial,
-            trial.session({"say": "{}"}, {"say": "{}"}, {"say": "No."}, name="k", is_persistent=True) as (session, _),
+            real_exec(tmp_path) as agent,
+            agent.session({"say": "{}"}, {"say": "{}"}, {"say": "No."}, name="k", is_persistent=True) as (session, _),
         ):
             for wanted in (schema, schema, None):
                 await session.turn("Go on.", output_schema=wanted)
-            assert [row.has_output_schema for row in trial.model.journal("k")] == [True, True, False]
+            assert [row.has_output_schema for row in agent.model.journal("k")] == [True, True, False]
         assert list((tmp_path / "process-tmp").glob("schema-*")) == []
 
     run(test)
@@ -267,8 +267,8 @@ GONE = ThreadId("00000000-0000-7000-8000-000000000000")
 
 
 def test_a_program_that_will_not_start_a_turn_tells_why_on_stderr(tmp_path: Path) -> None:
-    async def told(trial: Exec, **ask: object) -> list[object]:
-        async with trial.session({"say": "Never."}, name=f"n{len(ask)}-{next(iter(ask))}", **ask) as (session, tap):
+    async def told(agent: Exec, **ask: object) -> list[object]:
+        async with agent.session({"say": "Never."}, name=f"n{len(ask)}-{next(iter(ask))}", **ask) as (session, tap):
             with pytest.raises(HangupError):
                 await session.turn("Go on.")
             assert (session.thread, [each.code for each in tap.of(ProcessExited)]) == (None, [1])
@@ -277,14 +277,14 @@ def test_a_program_that_will_not_start_a_turn_tells_why_on_stderr(tmp_path: Path
             return [error.code, error.text.partition("\n")[0]]
 
     async def test() -> None:
-        async with real_exec(tmp_path) as trial:
+        async with real_exec(tmp_path) as agent:
             missing = f"no rollout found for thread id {GONE} (code -32600)"
-            assert [await told(trial, resume=GONE), await told(trial, options={"stream_max_retries": "many"})] == [
+            assert [await told(agent, resume=GONE), await told(agent, options={"stream_max_retries": "many"})] == [
                 ["peer.refused", f"Error: thread/resume: thread/resume failed: {missing}"],
                 ["peer.refused", 'Error loading config.toml: invalid type: string "many", expected u64'],
             ]
-            async with trial.session({"say": "Never."}, name="odd", resume=ThreadId("--last")) as (session, tap):
-                with pytest.raises(RefusedError, match="not the id of a thread"):
+            async with agent.session({"say": "Never."}, name="odd", resume=ThreadId("--last")) as (session, tap):
+                with pytest.raises(RefusedError, match="not a Codex thread id"):
                     await session.turn("Go on.")
                 assert tap.events == []
 
@@ -292,13 +292,13 @@ def test_a_program_that_will_not_start_a_turn_tells_why_on_stderr(tmp_path: Path
 
 
 def test_a_key_that_is_missing_is_told_and_one_that_is_there_is_kept_from_the_shell(tmp_path: Path) -> None:
-    model = ModelAsk(provider="scripted", name="scripted", key_variable="NOWHERE_API_KEY", login=Login.API_KEY)
+    model = ModelChoice(provider="scripted", name="scripted", key_variable="NOWHERE_API_KEY", login=Login.API_KEY)
 
     async def told(**env: str) -> tuple[list[str | None], list[str | None]]:
-        async with real_exec(tmp_path, model=model, env={"PATH": "/usr/bin:/bin", **env}) as trial:
-            url = trial.model.play("shell", Script(version=1, steps=[Step(run="env"), Step(say="Done.")]))
+        async with real_exec(tmp_path, model=model, env={"PATH": "/usr/bin:/bin", **env}) as agent:
+            url = agent.model.play("shell", Script(version=1, steps=[Step(run="env"), Step(say="Done.")]))
             ask = {"model": replace(model, base_url=url)}
-            async with trial.session({"say": "Not this."}, name="k", **ask) as (session, tap):
+            async with agent.session({"say": "Not this."}, name="k", **ask) as (session, tap):
                 await session.turn("Go on.")
         return [end.code for end in tap.of(TurnEnded)], [tool.output for tool in tap.of(ToolEnded)]
 
@@ -315,9 +315,9 @@ def test_nobody_is_asked_and_what_leaves_the_sandbox_fails_there_untold(tmp_path
             {"run": f"touch {home}/own || touch {outside} || echo $PROCTOR_ATTEMPT; touch $TMPDIR/mine"},
             {"say": "Done."},
         )
-        async with real_exec(tmp_path) as trial:
+        async with real_exec(tmp_path) as agent:
             ask = {"approvals": Approvals.ACCEPT, "is_persistent": True}
-            async with trial.session(*steps, name="k", **ask) as (session, tap):
+            async with agent.session(*steps, name="k", **ask) as (session, tap):
                 await session.turn("Go on.")
                 assert [tool.output and tool.output.splitlines()[-1] for tool in tap.of(ToolEnded)] == ["k"]
                 assert "approval policy is Never" in tap.of(WarningRaised)[0].text

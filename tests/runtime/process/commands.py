@@ -11,7 +11,7 @@ from proctor.event.model import Event
 from proctor.evidence.layout import AttemptPaths
 from proctor.runtime.base import Session
 from proctor.runtime.process import RUNTIME
-from proctor.testing.trial import EventTap, host_asked, session_asked
+from proctor.testing.agent_under_test import EventTap, host_asked, session_asked
 from tests.lab import DEADLINE_S, Lab, mission, say_done
 
 T = TypeVar("T")
@@ -67,10 +67,10 @@ async def open_command(
 ) -> AsyncIterator[tuple[Session, WaitingTap]]:
     """A session of a command, in its own places below the folder."""
     options = {"command": command, **ask.pop("options", {})}
-    between = ask.pop("between", None)
+    wrap_channel = ask.pop("wrap_channel", None)
     tap = WaitingTap(RUNTIME.normalizer())
     async with (
-        host_asked(folder / name, name=name, program=RUNTIME.locate(options), between=between) as asked,
+        host_asked(folder / name, name=name, program=RUNTIME.locate(options), wrap_channel=wrap_channel) as asked,
         RUNTIME.open_host(asked, tap) as host,
         host.open_session(session_asked(folder, name=name, base_url=NOWHERE, options=options, **ask), tap) as session,
     ):

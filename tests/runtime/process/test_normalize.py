@@ -9,7 +9,16 @@ from hypothesis import strategies as st
 
 from proctor.event.laws import Laws
 from proctor.event.model import ResultFound, TextSaid, TextStreamed, TurnEnded, Unrecognized
-from proctor.event.row import GENESIS, AnySeen, ChannelClosed, ChildExited, Dir, NoteHeard, Row, StepTaken
+from proctor.event.row import (
+    GENESIS,
+    AnySupervisorRow,
+    ChannelClosed,
+    ChildExited,
+    Direction,
+    NoteHeard,
+    Row,
+    StepTaken,
+)
 from proctor.runtime.base import Normalizer
 from proctor.runtime.process import RUNTIME as PROCESS
 from proctor.runtime.process import normalize
@@ -19,7 +28,7 @@ from proctor.runtime.replay.normalize import NOT_REPLAYED, REPLAY_OF, REPLAYED
 
 STEPS = st.sampled_from([OPENED, STARTED, INTERRUPTED, REPLAYED, NOT_REPLAYED, "step"])
 DETAILS = st.dictionaries(
-    st.sampled_from(["thread", "turn", "argv", "good_exits", "what", "saw", "strategy", "code"]),
+    st.sampled_from(["thread", "turn", "argv", "good_exits", "what", "saw", "runtimeId", "code"]),
     st.none() | st.integers(0, 3) | st.text(max_size=3) | st.lists(st.integers(0, 3), max_size=2),
     max_size=4,
 )
@@ -31,13 +40,13 @@ SEEN = (
 )
 
 
-def rows_of(*said: tuple[Dir, str] | AnySeen) -> list[Row]:
+def rows_of(*said: tuple[Direction, str] | AnySupervisorRow) -> list[Row]:
     rows = []
     for seq, each in enumerate(said, 1):
         what: dict[str, Any] = (
             {"dir": each[0], "text": each[1]}
             if isinstance(each, tuple)
-            else {"dir": Dir.SELF, "frame": msgspec.Raw(msgspec.json.encode(each))}
+            else {"dir": Direction.SELF, "frame": msgspec.Raw(msgspec.json.encode(each))}
         )
         rows.append(Row(seq=seq, at_ms=seq, prev=GENESIS, **what))
     return rows
@@ -48,12 +57,12 @@ def started(turn: str, *, marker: str | None = None) -> StepTaken:
     return StepTaken(step=STARTED, detail=detail)
 
 
-SAID = st.lists(st.tuples(st.sampled_from([Dir.IN, Dir.OUT, Dir.ERR]), st.text(max_size=5)) | SEEN)
+SAID = st.lists(st.tuples(st.sampled_from([Direction.IN, Direction.OUT, Direction.ERR]), st.text(max_size=5)) | SEEN)
 
 
 @given(SAID)
 def test_every_row_gives_an_event_of_its_own_whatever_it_is(said: list[Any]) -> None:
-    replayed = StepTaken(step=REPLAY_OF, detail={"strategy": "process"})
+    replayed = StepTaken(step=REPLAY_OF, detail={"runtimeId": "process"})
     for normalizer, rows in ((PROCESS.normalizer(), rows_of(*said)), (REPLAY.normalizer(), rows_of(replayed, *said))):
         for row in rows:
             assert {event.frame for event in normalizer.feed(row)} == {row.seq}
@@ -63,7 +72,7 @@ def test_every_row_gives_an_event_of_its_own_whatever_it_is(said: list[Any]) -> 
 def test_the_pieces_are_the_messages_and_the_messages_are_the_lines(turns: list[list[str]], limit: int) -> None:
     said: list[Any] = []
     for at, lines in enumerate(turns):
-        said += [started(str(at)), *((Dir.IN, line) for line in lines), ChildExited(code=0, is_turns_own=True)]
+        said += [started(str(at)), *((Direction.IN, line) for line in lines), ChildExited(code=0, is_turns_own=True)]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(normalize, "MESSAGE_CHARS", limit)
         normalizer: Normalizer = PROCESS.normalizer()
@@ -88,7 +97,7 @@ def test_a_marker_in_the_last_words_is_found_however_much_was_said_before(
 ) -> None:
     monkeypatch.setattr(normalize, "MESSAGE_CHARS", limit)
     lines = ["I work and work.", "```", 'RESULT: {"done": true, "answer": "4"}', *after]
-    said: list[Any] = [started("1", marker="RESULT:"), *((Dir.IN, line) for line in lines), ChildExited(code=0)]
+    said: list[Any] = [started("1", marker="RESULT:"), *((Direction.IN, line) for line in lines), ChildExited(code=0)]
     normalizer: Normalizer = PROCESS.normalizer()
     events = [event for row in rows_of(*said) for event in normalizer.feed(row)]
 
@@ -98,5 +107,5 @@ def test_a_marker_in_the_last_words_is_found_however_much_was_said_before(
 
 def test_rows_of_a_replay_that_does_not_say_what_it_replays_are_kept_as_strangers() -> None:
     normalizer = REPLAY.normalizer()
-    [event] = [event for row in rows_of((Dir.IN, "hello")) for event in normalizer.feed(row)]
+    [event] = [event for row in rows_of((Direction.IN, "hello")) for event in normalizer.feed(row)]
     assert isinstance(event, Unrecognized)

@@ -19,7 +19,7 @@ from proctor.evidence.artifacts import Feedback
 from proctor.evidence.layout import SEAL, SEALED, AttemptPaths
 from proctor.runtime.codex.program import locate
 from proctor.runtime.process import RUNTIME
-from proctor.transport.fault import Break, Cut, FaultChannel
+from proctor.transport.fault import Cut, FaultChannel, LineFault
 from tests.lab import Lab, jsonl, mission, processes_with, report_of, rows_of, runner_ref_of, say_done
 from tests.runtime.process.commands import flow, open_command, run_flows, run_long
 from tests.transport.ways import WAYS
@@ -58,6 +58,7 @@ def test_a_command_leaves_the_evidence_that_every_agent_leaves(lab: Lab) -> None
     assert sorted(row.dir.value for row in rows_of(paths) if row.dir.value != "self") == ["err", "in", "out"]
 
 
+@pytest.mark.proctor_process
 @pytest.mark.requirement("surface.docs")
 def test_what_the_how_to_shows_is_verified_when_it_is_run(lab: Lab) -> None:
     lab.is_other_agent_allowed = True
@@ -71,7 +72,7 @@ def test_what_the_how_to_shows_is_verified_when_it_is_run(lab: Lab) -> None:
     [paths] = lab.attempts().values()
     assert (feedback_of(paths).result, told(paths)) == (
         {"bytes": 11},
-        [("note", "as told: Write a greeting to Ada into greeting.txt.")],
+        [("note", "prompt: Write a greeting to Ada into greeting.txt.")],
     )
 
 
@@ -201,6 +202,7 @@ def test_where_nothing_can_be_hidden_a_command_is_refused_unless_its_flow_says_c
     assert ended == {"fenced": (Outcome.REFUSED, "machine.no-fences"), "open": (Outcome.COMPLETED, None)}
 
 
+@pytest.mark.proctor_process
 @pytest.mark.requirement("attempt.no-orphans")
 @pytest.mark.parametrize("way", WAYS)
 def test_what_a_command_leaves_running_ends_with_it_and_keeps_nobody_waiting(
@@ -219,6 +221,7 @@ def test_what_a_command_leaves_running_ends_with_it_and_keeps_nobody_waiting(
 # ── sessions ──
 
 
+@pytest.mark.proctor_process
 def test_an_interrupt_ends_the_whole_tree_and_the_next_turn_has_its_own(tmp_path: Path) -> None:
     nap = "302.41"
 
@@ -228,7 +231,7 @@ def test_an_interrupt_ends_the_whole_tree_and_the_next_turn_has_its_own(tmp_path
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(session.turn, "stop")
                 await tap.until(NoteMade)
-                with pytest.raises(RefusedError, match="a turn runs already"):
+                with pytest.raises(RefusedError, match="a turn is already running"):
                     await session.turn("go")
                 await session.interrupt()
             assert processes_with(nap) == []
@@ -239,6 +242,7 @@ def test_an_interrupt_ends_the_whole_tree_and_the_next_turn_has_its_own(tmp_path
     assert run_long(main) == ["interrupted", "completed"]
 
 
+@pytest.mark.proctor_process
 @pytest.mark.requirement("attempt.contain")
 def test_a_link_that_a_turn_leaves_behind_leads_the_next_one_nowhere(tmp_path: Path) -> None:
     (victim := tmp_path / "victim").write_text("as it was")
@@ -257,9 +261,9 @@ def test_a_link_that_a_turn_leaves_behind_leads_the_next_one_nowhere(tmp_path: P
 def test_a_command_that_closes_its_output_is_heard_until_it_ends(tmp_path: Path) -> None:
     async def main() -> tuple[list[str], list[str], list[int | None]]:
         # Cut on its way to us: in most containments a wrapper holds the pipe open as long as the command lives.
-        cut = [Break(at=2, how=Cut())]
+        cut = [LineFault(at=2, how=Cut())]
         command = "echo last; echo lost; sleep 2.6; echo still >&2; exit 3"
-        async with open_command(tmp_path, command, between=lambda each: FaultChannel(each, cut)) as (session, tap):
+        async with open_command(tmp_path, command, wrap_channel=lambda each: FaultChannel(each, cut)) as (session, tap):
             await session.turn("Go on.")
             said = [event.text for event in tap.of(TextSaid)]
             return said, [event.text for event in tap.of(WarningRaised)], [each.code for each in tap.of(ProcessExited)]
@@ -303,7 +307,7 @@ def test_what_a_command_cannot_do_is_refused_with_a_code(tmp_path: Path) -> None
         ({"command": []}, "length >= 1"),
         ({"command": ["true"], "prompt": "fax"}, "Invalid enum value 'fax'"),
         ({"command": ["true"], "result": {}}, "a file or a marker"),
-        ({"command": ["true"], "result": {"file": "../r.json"}}, "does not lie in the workspace"),
+        ({"command": ["true"], "result": {"file": "../r.json"}}, "is not inside the workspace"),
         ({"command": ["true"], "exit": 256}, "<= 255"),
     ],
 )
@@ -313,7 +317,7 @@ def test_options_that_make_no_sense_are_refused_before_anything_runs(options: di
 
 
 def test_a_program_that_is_not_there_is_refused_before_anything_runs() -> None:
-    with pytest.raises(MachineError, match="there is no program no-such-agent here"):
+    with pytest.raises(MachineError, match="the program no-such-agent was not found on PATH"):
         RUNTIME.locate({"command": ["no-such-agent"]})
     with pytest.raises(ProctorError):
         RUNTIME.locate({"command": ["/nowhere/agent"]})

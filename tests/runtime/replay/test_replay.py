@@ -12,11 +12,12 @@ from hypothesis import strategies as st
 from proctor.errors import InputError, RefusedError
 from proctor.event.model import TurnEnded
 from proctor.event.outcome import Outcome
-from proctor.event.row import Dir
+from proctor.event.row import Direction
 from proctor.evidence.layout import AttemptPaths
 from proctor.runtime.replay import RUNTIME
-from proctor.testing.trial import EventTap, host_asked, session_asked
+from proctor.testing.agent_under_test import EventTap, host_asked, session_asked
 from tests.lab import Lab, jsonl, mission, report_of, rows_of, runner_ref_of, say_done
+from tests.made_once import made_once
 from tests.runtime.process.commands import flow, run_long
 
 pytestmark = pytest.mark.real_agent
@@ -35,7 +36,12 @@ proctor note "half way"; proctor feedback --ok --answer 4
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> dict[str, AttemptPaths]:
     """Attempts of every kind of end, by mission and flow."""
-    lab = Lab(tmp_path_factory.mktemp("recorded"))
+    lab = Lab(made_once(tmp_path_factory, "recorded-for-replay", _record))
+    return {name.rsplit(".", 2)[0]: paths for name, paths in lab.attempts().items()}
+
+
+def _record(folder: Path) -> None:
+    lab = Lab(folder)
     missions = [
         mission("works", {"run": "echo $((6 * 7))"}, {"run": "exit 3"}, say_done("42")),
         mission("tells", {"say": f"They say {WORD}, do they not?"}),
@@ -49,7 +55,6 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> dict[str, AttemptPaths
         )
         lab.run(spec)
     lab.assert_all_evidence_is_valid()
-    return {name.rsplit(".", 2)[0]: paths for name, paths in lab.attempts().items()}
 
 
 def replay(lab: Lab, flows: Mapping[str, Mapping[str, Any]], *, prompt: str = "Do it.") -> dict[str, AttemptPaths]:
@@ -78,7 +83,7 @@ def said(paths: AttemptPaths) -> list[tuple[str, str | None, bytes | None]]:
     return [
         (row.dir.value, row.text, bytes(row.frame) if isinstance(row.frame, msgspec.Raw) else None)
         for row in rows_of(paths)
-        if row.dir is not Dir.SELF
+        if row.dir is not Direction.SELF
     ]
 
 
@@ -107,8 +112,8 @@ def test_a_replay_leaves_the_trace_the_transcript_and_the_end_of_what_was_record
         assert said(again[id_]) == said(recorded[name]), id_
         assert WORD not in again[id_].frames.read_text()
     ref = runner_ref_of(again["tells-codex-whole"])
-    assert (ref.strategy, ref.thread_id) == ("replay", runner_ref_of(recorded["tells.codex"]).thread_id)
-    assert ref.facts["recording"].value["strategy"] == "codex_app_server"
+    assert (ref.runtime_id, ref.thread_id) == ("replay", runner_ref_of(recorded["tells.codex"]).thread_id)
+    assert ref.facts["recording"].value["runtimeId"] == "codex_app_server"
     assert "identity" not in ref.facts
 
 

@@ -27,6 +27,11 @@ def _program() -> Executable | None:
     return found if found is not None and AGENTS and found.path.startswith(AGENTS) else None
 
 
+def pytest_itemcollected(item: pytest.Item) -> None:
+    if "program" in getattr(item, "fixturenames", ()):
+        item.add_marker("real_agent")
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Tests that need pi are left out where it is not there."""
     if _program() is not None:

@@ -14,7 +14,7 @@ from proctor.event.model import Event
 from proctor.model.script import Script
 from proctor.model.server import ScriptedModel, open_model
 from proctor.runtime.base import Executable, Host, Session
-from proctor.testing.trial import EventTap, host_asked, session_asked
+from proctor.testing.agent_under_test import EventTap, host_asked, session_asked
 from proctor_pi import RUNTIME
 
 DEADLINE_S: Final = 120.0

@@ -14,11 +14,11 @@ from examples.plugins.pi.tests.real import open_pi, run
 from proctor.clock import SYSTEM_CLOCK
 from proctor.event.model import ApprovalAsked, ApprovalResolved, ToolEnded
 from proctor.runtime import callbacks
-from proctor.runtime.base import Decision, Executable, ModelAsk, Question
+from proctor.runtime.base import Decision, Executable, ModelChoice, Question
 from proctor.spec.model import Approvals, Login, Sandbox
-from proctor.testing.trial import EventTap, session_asked
+from proctor.testing.agent_under_test import EventTap, session_asked
 from proctor_pi import RUNTIME
-from proctor_pi.approvals import Answer, Asked, Desk
+from proctor_pi.approvals import Answer, ApprovalHandler, PiQuestion
 from proctor_pi.tools import Call
 
 OUTSIDE = {"patch": {"file": "../outside.txt", "content": "x"}}
@@ -82,13 +82,13 @@ def test_policy_allows_what_is_held(
     ask: dict[str, Any], is_fenced: bool, allowed: tuple[bool, ...], tmp_path: Path
 ) -> None:
     asked = session_asked(tmp_path, name="a", base_url="", **ask)
-    desk = Desk(asked, EventTap(RUNTIME.normalizer()), clock=SYSTEM_CLOCK, is_fenced=is_fenced)
+    approvals = ApprovalHandler(asked, EventTap(RUNTIME.normalizer()), clock=SYSTEM_CLOCK, is_fenced=is_fenced)
     (asked.workspace / "link").symlink_to("/etc")
     (asked.workspace / "two").write_text("names")
     (tmp_path / "names").hardlink_to(asked.workspace / "two")
 
     def is_allowed(name: str, **args: str) -> bool:
-        answer = desk.take(Asked(request="1", about=Call(id="c", name=name, args=args)))
+        answer = approvals.take(PiQuestion(request="1", about=Call(id="c", name=name, args=args)))
         assert answer is not None
         return answer.is_allowed
 
@@ -98,7 +98,7 @@ def test_policy_allows_what_is_held(
     assert is_allowed("edit", path="@a/b") is inside
     for path in ("link/passwd", "~/x", "@/etc/passwd", "@~/x", "..\u00a0/../../x", "two", ".pi/settings.json"):
         assert is_allowed("write", path=path) is outside, path
-    assert desk.take(Asked(request="2", about=None)) == Answer("none")
+    assert approvals.take(PiQuestion(request="2", about=None)) == Answer("none")
 
 
 def test_a_callback_that_swallows_its_cancellation_holds_nobody(
@@ -117,10 +117,10 @@ def test_a_callback_that_swallows_its_cancellation_holds_nobody(
 
         ask = session_asked(tmp_path, name="a", base_url="", approvals=Approvals.ASK, decide=decide)
         tap = EventTap(RUNTIME.normalizer())
-        desk = Desk(replace(ask, decide_deadline_s=0.01), tap, clock=SYSTEM_CLOCK, is_fenced=True)
-        asked = Asked(request="1", about=Call(id="c", name="bash", args={"command": "true"}))
-        assert desk.take(asked) is None
-        assert await desk.consider(asked, tell=tap.say) == Answer("decline")
+        approvals = ApprovalHandler(replace(ask, decide_deadline_s=0.01), tap, clock=SYSTEM_CLOCK, is_fenced=True)
+        asked = PiQuestion(request="1", about=Call(id="c", name="bash", args={"command": "true"}))
+        assert approvals.take(asked) is None
+        assert await approvals.consider(asked, record_row=tap.record) == Answer("decline")
         assert [each.by for each in tap.of(ApprovalResolved)] == ["deadline"]
         is_let_go.set()
 
@@ -141,7 +141,7 @@ def test_by_policy_all_is_done_that_the_fences_hold(
     async def test() -> None:
         async with open_pi(tmp_path, program, env=env) as pi:
             url = f"{pi.model.url}/a/held/v1"
-            model = ModelAsk(provider="mine", name="m", base_url=url, key_variable="MY_KEY", login=Login.API_KEY)
+            model = ModelChoice(provider="mine", name="m", base_url=url, key_variable="MY_KEY", login=Login.API_KEY)
             async with pi.session({"run": tries}, INSIDE, OUTSIDE, DONE, name="held", model=model) as (session, tap):
                 await session.turn("Go on.")
                 assert [each.by for each in tap.of(ApprovalResolved)] == ["policy"] * 3

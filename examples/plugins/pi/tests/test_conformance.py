@@ -9,6 +9,7 @@ from proctor.runtime.base import Executable
 from proctor.testing.conformance import Result, Verdict, open_subject, run_suite
 
 
+@pytest.mark.long
 @pytest.mark.timeout(600)  # a case takes seconds: node starts anew for each, and again for each session
 def test_pi_shows_what_it_claims_and_refuses_what_it_does_not(
     program: Executable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -62,5 +62,5 @@ def test_a_campaign_leaves_whole_evidence_and_no_secret_in_it(campaign: Path, pr
     transcript = [json.loads(line) for line in (attempt / "transcript.jsonl").read_text().splitlines()]
     assert "The word is [redacted:MY_SECRET], I am told." in {line["text"] for line in transcript}
     reference = json.loads((attempt / "runner.ref.json").read_text())
-    assert reference["strategy"] == "pi"
+    assert reference["runtimeId"] == "pi"
     assert reference["facts"]["version"]["value"] == program.version

@@ -6,7 +6,7 @@ from typing import Any
 from examples.plugins.pi.tests.real import OPTIONS, open_pi, run
 
 from proctor.event.model import ErrorReported, TurnEnded
-from proctor.runtime.base import Executable, ModelAsk
+from proctor.runtime.base import Executable, ModelChoice
 from proctor_pi import RUNTIME
 
 
@@ -62,7 +62,7 @@ def test_each_failure_has_its_code(tmp_path: Path, program: Executable) -> None:
                 # It shortens its history, is refused again, and gives up.
                 assert [event.code for event in tap.of(ErrorReported)[-1:]] == ["provider.context-full"]
                 assert [event.code for event in tap.of(TurnEnded)[-1:]] == ["provider.context-full"]
-            nobody = ModelAsk(provider="scripted", name="scripted", base_url="http://127.0.0.1:1/v1")
+            nobody = ModelChoice(provider="scripted", name="scripted", base_url="http://127.0.0.1:1/v1")
             async with pi.session({"say": "-"}, name="nobody", model=nobody, options=OPTIONS) as (session, tap):
                 await session.turn("Go on.")
                 assert [event.code for event in tap.of(TurnEnded)] == ["provider.unreachable"]

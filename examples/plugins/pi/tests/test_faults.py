@@ -8,7 +8,7 @@ from examples.plugins.pi.tests.real import broken_laws, open_pi, run
 from proctor.event.model import TextSaid, ToolEnded, TurnEnded, Unrecognized, UsageReported
 from proctor.runtime.base import Executable
 from proctor.transport.channel import Channel
-from proctor.transport.fault import Alter, Break, Duplicate, FaultChannel, Hold, Inject
+from proctor.transport.fault import Alter, Duplicate, FaultChannel, Hold, Inject, LineFault
 
 STRANGERS = (
     b'{"type":"message_from_mars","id":7}\n',
@@ -22,19 +22,21 @@ STRANGERS = (
 )
 
 
-def between(plan: Sequence[Break]) -> dict[str, object]:
+def between(plan: Sequence[LineFault]) -> dict[str, object]:
     def stand(channel: Channel) -> FaultChannel:
         return FaultChannel(channel, plan)
 
-    return {"between": stand}
+    return {"wrap_channel": stand}
 
 
 def test_repeated_late_and_strange_frames_change_nothing(tmp_path: Path, program: Executable) -> None:
     plan = (
-        Break(at=lambda line: line.startswith(b'{"type":"tool_execution_start"'), how=Inject(lines=STRANGERS)),
-        Break(at=lambda line: b'"text_end"' in line, how=Hold(lines=2)),
-        Break(at=lambda line: b'"toolcall_start"' in line, how=Alter(to=lambda line: line[: len(line) // 2] + b"\n")),
-        Break(at=lambda line: b'"response"' not in line and b"ui_request" not in line, how=Duplicate(), times=None),
+        LineFault(at=lambda line: line.startswith(b'{"type":"tool_execution_start"'), how=Inject(lines=STRANGERS)),
+        LineFault(at=lambda line: b'"text_end"' in line, how=Hold(lines=2)),
+        LineFault(
+            at=lambda line: b'"toolcall_start"' in line, how=Alter(to=lambda line: line[: len(line) // 2] + b"\n")
+        ),
+        LineFault(at=lambda line: b'"response"' not in line and b"ui_request" not in line, how=Duplicate(), times=None),
     )
 
     async def test() -> None:

@@ -8,7 +8,7 @@ import pytest
 from examples.plugins.pi.tests.real import open_pi, run
 
 from proctor.errors import RefusedError
-from proctor.event.kept import KeptItem
+from proctor.event.history_item import HistoryItem
 from proctor.event.model import HistoryRead, ToolEnded
 from proctor.ids import ThreadId
 from proctor.runtime.base import Executable
@@ -77,8 +77,8 @@ def test_lines_that_cannot_be_read_are_counted_and_the_others_read(folder: Path)
     _file(folder).write_bytes(HEADER + DEEP + PROMPT + b"\xff\n" + b"\n" * 3 + b'{"type":')
 
     assert kept.read(folder, THREAD) == (
-        KeptItem(kind="prompt", text="Hello."),
-        KeptItem(kind="other", text="lines that cannot be read: 6"),
+        HistoryItem(kind="prompt", text="Hello."),
+        HistoryItem(kind="other", text="lines that cannot be read: 6"),
     )
 
 
@@ -134,14 +134,14 @@ def test_no_session_reaches_what_is_kept_of_another_and_each_is_taken_up(tmp_pat
                 assert {path.name for path in own.parent.iterdir()} == {own.name, f"0_{own.name}", f"1_{own.name}"}
             assert file.read_bytes() == before
             # The attacker could spoil its own file only.
-            spoilt = (KeptItem(kind="other", text="lines that cannot be read: 1"),)
+            spoilt = (HistoryItem(kind="other", text="lines that cannot be read: 1"),)
             for thread, name, last in ((victim, "again", ()), (attacker, "attacker-again", spoilt)):
                 async with pi.session({"say": "Yes."}, name=name, resume=thread) as (session, tap):
                     await session.turn("Which?")
                     assert session.thread == thread
                     await session.read_history()
                     [read] = tap.of(HistoryRead)
-                    said = (KeptItem(kind="prompt", text="Which?"), KeptItem(kind="message", text="Yes."), *last)
+                    said = (HistoryItem(kind="prompt", text="Which?"), HistoryItem(kind="message", text="Yes."), *last)
                     assert read.items[-len(said) :] == said
 
     run(test)

@@ -6,13 +6,13 @@ import msgspec
 import pytest
 
 from proctor.event.model import (
-    Asked,
     ErrorReported,
     Event,
-    Noted,
+    FrameNoted,
     PromptSent,
     ReasoningStreamed,
-    Replied,
+    ReplyReceived,
+    RequestSent,
     TextStreamed,
     Tokens,
     ToolStreamed,
@@ -22,14 +22,14 @@ from proctor.event.model import (
     UsageReported,
     WarningRaised,
 )
-from proctor.event.row import GENESIS, Dir, Row, TailReleased
+from proctor.event.row import GENESIS, Direction, Row, TailReleased
 from proctor.ids import CallId, ItemId, TurnId
 from proctor_pi.normalize import PiNormalizer
 
 STATE = {"type": "response", "command": "get_state", "success": True, "data": {"sessionId": "s"}}
 
 
-def events(*said: tuple[Dir, Any]) -> list[Event]:
+def events(*said: tuple[Direction, Any]) -> list[Event]:
     normalizer = PiNormalizer()
     rows = [
         Row(seq=seq, at_ms=0, dir=dir_, prev=GENESIS, frame=msgspec.Raw(msgspec.json.encode(frame)))
@@ -39,8 +39,8 @@ def events(*said: tuple[Dir, Any]) -> list[Event]:
 
 
 def ended_with(*frames: dict[str, Any]) -> TurnEnded:
-    prompt = (Dir.OUT, {"id": "1", "type": "prompt", "message": "Go on."})
-    heard = [(Dir.IN, frame) for frame in ({"type": "agent_start"}, *frames)]
+    prompt = (Direction.OUT, {"id": "1", "type": "prompt", "message": "Go on."})
+    heard = [(Direction.IN, frame) for frame in ({"type": "agent_start"}, *frames)]
     *_, ended = events(prompt, *heard)
     assert isinstance(ended, TurnEnded)
     return ended
@@ -52,25 +52,27 @@ def reply(stop_reason: str, error: str | None = None) -> dict[str, Any]:
 
 def test_a_turn_is_named_by_its_prompt_and_a_steered_message_is_a_prompt_too() -> None:
     told = events(
-        (Dir.OUT, {"id": "1", "type": "prompt", "message": "Go on."}),
-        (Dir.IN, {"type": "agent_start"}),
-        (Dir.OUT, {"id": "2", "type": "steer", "message": "Otherwise."}),
-        (Dir.OUT, {"id": "3", "type": "abort"}),
+        (Direction.OUT, {"id": "1", "type": "prompt", "message": "Go on."}),
+        (Direction.IN, {"type": "agent_start"}),
+        (Direction.OUT, {"id": "2", "type": "steer", "message": "Otherwise."}),
+        (Direction.OUT, {"id": "3", "type": "abort"}),
     )
 
     assert told == [
         PromptSent(text="Go on.", frame=1, at_ms=0),
         TurnBegan(turn=TurnId("1"), frame=2, at_ms=0),
         PromptSent(text="Otherwise.", frame=3, at_ms=0),
-        Asked(method="abort", frame=4, at_ms=0),
+        RequestSent(method="abort", frame=4, at_ms=0),
     ]
 
 
 def test_a_reply_without_an_id_is_that_to_the_command_it_names() -> None:
     refused = {"type": "response", "command": "sing", "success": False, "error": "Unknown command: sing"}
 
-    assert events((Dir.OUT, {"id": "1", "type": "sing"}), (Dir.IN, refused), (Dir.IN, refused))[1:] == [
-        Replied(method="sing", error="Unknown command: sing", frame=2, at_ms=0),
+    assert events((Direction.OUT, {"id": "1", "type": "sing"}), (Direction.IN, refused), (Direction.IN, refused))[
+        1:
+    ] == [
+        ReplyReceived(method="sing", error="Unknown command: sing", frame=2, at_ms=0),
         Unrecognized(native="reply to nothing", frame=3, at_ms=0),
     ]
 
@@ -123,8 +125,8 @@ def test_a_turn_costs_what_its_replies_do_and_nobody_knows_what_where_one_broke_
 ) -> None:
     begun = {"type": "message_start", "message": {"role": "assistant"}}
     heard = [{"type": "agent_start"}, begun, first, begun, counted("stop", 20), {"type": "agent_end"}]
-    prompt = (Dir.OUT, {"id": "1", "type": "prompt", "message": "Go on."})
-    told = events(prompt, *((Dir.IN, frame) for frame in [*heard, {**STATE, "id": "rest-1"}]))
+    prompt = (Direction.OUT, {"id": "1", "type": "prompt", "message": "Go on."})
+    told = events(prompt, *((Direction.IN, frame) for frame in [*heard, {**STATE, "id": "rest-1"}]))
 
     said = [each for each in told if isinstance(each, UsageReported)]
     assert [each.tokens for each in said] == used
@@ -133,15 +135,15 @@ def test_a_turn_costs_what_its_replies_do_and_nobody_knows_what_where_one_broke_
 
 def test_trouble_that_is_over_is_only_noted() -> None:
     told = events(
-        (Dir.IN, {"type": "auto_retry_end", "success": True}),
-        (Dir.IN, {"type": "compaction_end", "aborted": False}),
-        (Dir.IN, {"type": "compaction_end", "errorMessage": "Auto-compaction failed: no"}),
-        (Dir.IN, {"type": "extension_error", "error": "oops"}),
+        (Direction.IN, {"type": "auto_retry_end", "success": True}),
+        (Direction.IN, {"type": "compaction_end", "aborted": False}),
+        (Direction.IN, {"type": "compaction_end", "errorMessage": "Auto-compaction failed: no"}),
+        (Direction.IN, {"type": "extension_error", "error": "oops"}),
     )
 
     assert told == [
-        Noted(native="auto_retry_end", frame=1, at_ms=0),
-        Noted(native="compaction_end", frame=2, at_ms=0),
+        FrameNoted(native="auto_retry_end", frame=1, at_ms=0),
+        FrameNoted(native="compaction_end", frame=2, at_ms=0),
         ErrorReported(text="Auto-compaction failed: no", will_retry=False, code="agent.turn-failed", frame=3, at_ms=0),
         WarningRaised(source="process", text="oops", channel="extension_error", frame=4, at_ms=0),
     ]
@@ -153,8 +155,8 @@ def test_trouble_that_is_over_is_only_noted() -> None:
         ("3.0|text_delta", TextStreamed(turn=TurnId(""), item=ItemId("3.0"), text="rest", frame=1, at_ms=0)),
         ("3.1|thinking_delta", ReasoningStreamed(turn=TurnId(""), item=ItemId("3.1"), text="rest", frame=1, at_ms=0)),
         ("a|b|output", ToolStreamed(turn=TurnId(""), call=CallId("a|b"), text="rest", frame=1, at_ms=0)),
-        ("3.2|toolcall_delta", Noted(native="tail of 3.2|toolcall_delta", frame=1, at_ms=0)),
+        ("3.2|toolcall_delta", FrameNoted(native="tail of 3.2|toolcall_delta", frame=1, at_ms=0)),
     ],
 )
 def test_what_redaction_held_back_belongs_to_its_text(stream: str, told: Event) -> None:
-    assert events((Dir.SELF, TailReleased(stream=stream, text="rest"))) == [told]
+    assert events((Direction.SELF, TailReleased(stream=stream, text="rest"))) == [told]

@@ -8,12 +8,12 @@ import anyio.to_thread
 import pytest
 from examples.plugins.pi.tests.real import OPTIONS, broken_laws, open_pi, run
 
-from proctor.contain.identity import descendants, is_alive
+from proctor.contain.identity import descendants, identify, is_alive
 from proctor.errors import HangupError, RefusedError
-from proctor.event.kept import KeptItem
+from proctor.event.history_item import HistoryItem
 from proctor.event.model import (
-    Asked,
     HistoryRead,
+    RequestSent,
     SessionBegan,
     TextSaid,
     TextStreamed,
@@ -163,7 +163,7 @@ def test_a_turn_that_is_cancelled_before_pi_accepts_it_is_aborted(tmp_path: Path
 
     async def test() -> None:
         async with (
-            open_pi(tmp_path, program, between=between) as pi,
+            open_pi(tmp_path, program, wrap_channel=between) as pi,
             pi.session(WAITS, name="early") as (session, tap),
         ):
             [channel] = channels
@@ -173,7 +173,7 @@ def test_a_turn_that_is_cancelled_before_pi_accepts_it_is_aborted(tmp_path: Path
                 turn.cancel_scope.cancel()
             channel.is_open.set()
             await session.interrupt()
-            assert [asked.method for asked in tap.of(Asked)][-2:] == ["abort", "get_state"]
+            assert [asked.method for asked in tap.of(RequestSent)][-2:] == ["abort", "get_state"]
             assert [ended.status for ended in tap.of(TurnEnded)] == ["interrupted"]
 
     run(test)
@@ -181,15 +181,17 @@ def test_a_turn_that_is_cancelled_before_pi_accepts_it_is_aborted(tmp_path: Path
 
 def _process(session: object) -> AgentProcess:
     assert isinstance(session, PiSession)
-    return session._talk.process
+    return session._line_process.process
 
 
 def _beside_pi(session: object) -> list[int]:
-    """The processes of a session that are neither pi nor what pi runs in."""
+    """Return the live processes of a session that are neither pi nor what pi runs in."""
     process = _process(session)
     assert process.agent is not None
     agent = process.agent.pid
-    return [pid for pid in descendants(process.wrapper.pid) if pid != agent and agent not in descendants(pid)]
+    beside = [pid for pid in descendants(process.wrapper.pid) if pid != agent and agent not in descendants(pid)]
+    # A killed process is a zombie until its parent collects it.
+    return [pid for pid in beside if (identity := identify(pid)) is not None and is_alive(identity)]
 
 
 def test_a_kept_session_is_read_back_taken_up_and_forked(tmp_path: Path, program: Executable) -> None:
@@ -205,10 +207,10 @@ def test_a_kept_session_is_read_back_taken_up_and_forked(tmp_path: Path, program
                     (
                         "pi session file",
                         (
-                            KeptItem(kind="prompt", text="Remember it."),
-                            KeptItem(kind="tool", id=call.call),
-                            KeptItem(kind="reasoning", text="Well."),
-                            KeptItem(kind="message", text="It is 4711."),
+                            HistoryItem(kind="prompt", text="Remember it."),
+                            HistoryItem(kind="tool", id=call.call),
+                            HistoryItem(kind="reasoning", text="Well."),
+                            HistoryItem(kind="message", text="It is 4711."),
                         ),
                     )
                 ]

@@ -1,4 +1,4 @@
-"""How intents become calls of the tools that a request offers, whoever sends it."""
+"""Translate the intents of a script into calls of the tools that a request offers."""
 
 from collections.abc import Sequence
 from typing import Final, Protocol
@@ -11,19 +11,19 @@ from proctor.model.wire import Text, Tool, ToolCall
 
 
 class Dialect(Protocol):
-    """One family of tools. A function answers with nothing where no tool offered can do what is wanted."""
+    """The tools of one agent. Both functions return no calls if no offered tool can carry out the intent."""
 
     def run(self, intent: Run, tools: Sequence[Tool]) -> tuple[ToolCall, ...]: ...
 
     def patch(self, intent: Patch, tools: Sequence[Tool]) -> tuple[ToolCall, ...]: ...
 
 
-# A module is a dialect; the first that knows a tool offered speaks.
+# Each module is a dialect. The first one that returns calls is used.
 DIALECTS: Final[tuple[Dialect, ...]] = (codex, claude, pi)
 
 
 def express(intent: ToolIntent, tools: Sequence[Tool]) -> tuple[ToolCall, ...]:
-    """The calls that carry out an intent, in order; none where nothing offered can."""
+    """Return the calls that carry out an intent, in order; empty if no offered tool can."""
     if isinstance(intent, Call):
         return _call(intent, tools)
     for dialect in DIALECTS:
@@ -34,18 +34,18 @@ def express(intent: ToolIntent, tools: Sequence[Tool]) -> tuple[ToolCall, ...]:
 
 
 def answer(text: Text, tools: Sequence[Tool]) -> tuple[ToolCall, ...]:
-    """The calls by which this text is an answer of the form that was asked for; none where saying it is enough."""
+    """Return the calls that deliver a text as a structured answer; empty if the text can be sent as it is."""
     return claude.answer(text, tools)
 
 
 def _call(intent: Call, tools: Sequence[Tool]) -> tuple[ToolCall, ...]:
-    named = [tool for tool in tools if intent.tool in _names(tool) and not tool.freeform]
-    # A name that two tools answer to is no name; a full one is.
-    if len(named) != 1:
+    matches = [tool for tool in tools if intent.tool in _names(tool) and not tool.freeform]
+    # If two tools share a name, the script must use the full one.
+    if len(matches) != 1:
         return ()
-    return (ToolCall(tool=named[0], payload=msgspec.json.encode(intent.arguments).decode()),)
+    return (ToolCall(tool=matches[0], payload=msgspec.json.encode(intent.arguments).decode()),)
 
 
 def _names(tool: Tool) -> tuple[str, ...]:
-    """What a mission may call a tool: `add`, or with the server or namespace it comes from, `kit.add`."""
+    """Return the names by which a script may call a tool: `add`, or with its server or namespace `kit.add`."""
     return tool.name, tool.full_name, tool.full_name.removeprefix("mcp__")

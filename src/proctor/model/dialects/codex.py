@@ -1,4 +1,4 @@
-"""The tools Codex offers: a shell, told by the arguments it takes, and apply_patch, as text or as a function."""
+"""The tools of Codex: a shell whose arguments differ between versions, and apply_patch, freeform or as a function."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
@@ -63,7 +63,8 @@ def _hunk(intent: Patch) -> Iterator[str]:
 
 
 def _lines(mark: str, text: str) -> list[str]:
-    """
+    """Return the lines of a text, each after a mark.
+
     >>> _lines("+", "one\\n\\ntwo\\n")
     ['+one', '+', '+two']
     """

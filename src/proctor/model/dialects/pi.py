@@ -1,4 +1,4 @@
-"""The tools pi offers: bash, write, and edit with a list of replacements."""
+"""The tools of pi: bash, write, and edit with a list of replacements."""
 
 import shlex
 from collections.abc import Sequence
@@ -28,14 +28,14 @@ def patch(intent: Patch, tools: Sequence[Tool]) -> tuple[ToolCall, ...]:
 
 
 def _call(name: str, arguments: dict[str, Any], tools: Sequence[Tool]) -> tuple[ToolCall, ...]:
-    """With the tool of that name, if it takes such arguments: another agent may have one with others."""
+    """Return a call of the named tool if it takes these arguments: other agents have tools with the same name."""
     offered = (tool for tool in tools if tool.name == name and arguments.keys() <= tool.properties.keys())
     payload = msgspec.json.encode(arguments).decode()
     return tuple(ToolCall(tool=tool, payload=payload) for tool in offered)[:1]
 
 
 def _lines(text: str) -> str:
-    r"""Whole lines: what is written ends with a newline.
+    r"""Return the text with a final newline; an empty text stays empty.
 
     >>> _lines("one"), _lines("one\n"), _lines("")
     ('one\n', 'one\n', '')

@@ -1,10 +1,10 @@
-"""The kinds of probe there are: a new one is a file here and a line below."""
+"""The registry of probe kinds. A new kind is a file in this folder and a line below."""
 
 from typing import Final
 
-from proctor.probe.kind import Kind
+from proctor.probe.kind import ProbeKind
 from proctor.probe.kinds import headless_run
 
-KINDS: Final[dict[str, Kind]] = {
+KINDS: Final[dict[str, ProbeKind]] = {
     "headless_run": headless_run.judge,
 }

@@ -1,22 +1,23 @@
-"""Runs a command and compares its exit code, and its whole stdout where one is asked for."""
+"""The probe kind `headless_run`: run a command and compare its exit code and, if specified, its complete stdout."""
 
 import os
 from typing import Final
 
-from proctor.probe.kind import MAX_OUTPUT_BYTES, Bench, Judgement
+from proctor.probe.kind import MAX_OUTPUT_BYTES, Judgement, ProbeWorkspace
 from proctor.probe.model import Verdict
 from proctor.probe.tail import head
 from proctor.spec.argv import argv_of
 from proctor.spec.duration import parse_duration_s
 from proctor.spec.model import HeadlessRun
-from proctor.transport.process import Finished
+from proctor.transport.process import ProcessResult
 
 _SHOWN_CHARS: Final = 200
 
 
-async def judge(spec: HeadlessRun, bench: Bench) -> Judgement:
+async def judge(spec: HeadlessRun, bench: ProbeWorkspace) -> Judgement:
+    """Run the command of `spec` in the workspace and judge its result."""
     argv = argv_of(spec.command)
-    missing = _missing(argv, bench)
+    missing = _judge_missing(argv, bench)
     if missing is not None:
         return missing
     expected = None if spec.stdout is None else spec.stdout.encode()
@@ -24,10 +25,10 @@ async def judge(spec: HeadlessRun, bench: Bench) -> Judgement:
     finished = await bench.run(
         argv,
         timeout_s=timeout_s,
-        # One more than can match, so that longer output never looks equal.
+        # One byte more than expected, so that longer output never looks equal.
         max_output_bytes=max(MAX_OUTPUT_BYTES, len(expected or b"") + 1),
     )
-    summary = _ended(finished, timeout_s=timeout_s)
+    summary = _describe_exit(finished, timeout_s=timeout_s)
     verdict = Verdict.PASS
     if finished.timed_out:
         verdict = Verdict.FAIL
@@ -37,15 +38,18 @@ async def judge(spec: HeadlessRun, bench: Bench) -> Judgement:
         verdict = Verdict.FAIL
     elif expected is not None and finished.stdout != expected:
         verdict = Verdict.FAIL
-        summary = f"{summary} and printed {_shown(finished, bench)}"
+        summary = f"{summary} and printed {_format_stdout(finished, bench)}"
     elif _may_have_been_killed(finished):
         verdict = Verdict.UNAVAILABLE
-        summary = f"{summary}, which the containment here cannot tell from death by a signal"
+        summary = f"{summary}, which the containment cannot distinguish from death by a signal"
     return Judgement(verdict=verdict, summary=summary, argv=argv, finished=finished)
 
 
-def _missing(argv: tuple[str, ...], bench: Bench) -> Judgement | None:
-    """A tool this machine lacks says nothing of the workspace; a program the workspace lacks is its fault."""
+def _judge_missing(argv: tuple[str, ...], bench: ProbeWorkspace) -> Judgement | None:
+    """Return the judgement if the program does not exist, or None if it does.
+
+    A tool missing on the machine says nothing about the workspace. A program missing in the workspace is a failure.
+    """
     program = argv[0]
     if "/" in program and not program.startswith("/"):
         place = bench.workspace / program
@@ -58,26 +62,26 @@ def _missing(argv: tuple[str, ...], bench: Bench) -> Judgement | None:
     return Judgement(verdict=Verdict.UNAVAILABLE, summary=f"{program} is not on this machine", argv=argv)
 
 
-def _may_have_been_killed(finished: Finished) -> bool:
-    """Whether a kill, by the kernel out of memory say, could look like the very exit code that was asked for."""
+def _may_have_been_killed(finished: ProcessResult) -> bool:
+    """Return whether the expected exit code may really be death by a signal, such as a kill when out of memory."""
     if finished.exit is None or finished.exit.is_exact:
         return False
-    # unshare exits 1 when its child was killed by SIGKILL, but complains of it.
+    # When its child is killed by SIGKILL, unshare exits 1 and writes a message.
     return finished.exit.signal is not None or finished.stderr_cut or b"unshare: " in finished.stderr
 
 
-def _ended(finished: Finished, *, timeout_s: float) -> str:
+def _describe_exit(finished: ProcessResult, *, timeout_s: float) -> str:
     if finished.timed_out:
         return f"did not end within {timeout_s:g} s"
     if finished.exit is None:
-        return "how it ended is not known"
-    # A wrapper may not tell an exit code from a signal; then both are given.
+        return "ended in an unknown way"
+    # Both are shown if the wrapper cannot distinguish an exit code from a signal.
     code = None if finished.exit.code is None else f"exited {finished.exit.code}"
     signal = None if finished.exit.signal is None else f"was killed by signal {finished.exit.signal}"
     return " or ".join(each for each in (code, signal) if each)
 
 
-def _shown(finished: Finished, bench: Bench) -> str:
+def _format_stdout(finished: ProcessResult, bench: ProbeWorkspace) -> str:
     data = finished.stdout
     text = head(data, redactor=bench.redactor, limit_chars=_SHOWN_CHARS + 1, is_cut=finished.stdout_cut)
     shown = repr(text[:_SHOWN_CHARS])

@@ -1,13 +1,13 @@
-"""Claude Code, driven over its stream of JSON lines with control requests."""
+"""Runtime for Claude Code, over its JSON line stream with control requests."""
 
 from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
-from proctor.runtime.base import Executable, Host, HostAsk, Normalizer, Runtime, Tap
-from proctor.runtime.capability import Capability
+from proctor.runtime.base import Executable, Host, HostRequest, Normalizer, Runtime, Tap
+from proctor.runtime.capability import CapabilityProfile
 from proctor.runtime.claude_code import home, host
-from proctor.runtime.claude_code.claims import CLAIMS, ID, SERVES, TRANSPORTS
+from proctor.runtime.claude_code.capabilities import CAPABILITIES, ID, SERVES, TRANSPORTS
 from proctor.runtime.claude_code.failures import FAILURES
 from proctor.runtime.claude_code.login import ACCOUNT
 from proctor.runtime.claude_code.normalize import ClaudeNormalizer
@@ -18,11 +18,11 @@ from proctor.runtime.credential import Account
 
 
 class ClaudeCode:
-    """One process a session."""
+    """Each session has its own process."""
 
     id = ID
-    claims = CLAIMS
-    capability = Capability.FULL_APP_SERVER
+    capabilities = CAPABILITIES
+    profile = CapabilityProfile.FULL_APP_SERVER
     serves: Mapping[str, tuple[str, ...]] | None = SERVES
     transports = TRANSPORTS
     words = WORDS
@@ -42,8 +42,8 @@ class ClaudeCode:
     def normalizer(self) -> Normalizer:
         return ClaudeNormalizer()
 
-    def open_host(self, ask: HostAsk, tap: Tap) -> AbstractAsyncContextManager[Host]:
-        return host.open_host(ask)
+    def open_host(self, request: HostRequest, tap: Tap) -> AbstractAsyncContextManager[Host]:
+        return host.open_host(request)
 
 
 RUNTIME: Runtime = ClaudeCode()

@@ -1,4 +1,4 @@
-"""What Claude Code shows when something goes wrong, seen with 2.1.325; the first row that fits counts."""
+"""The failure table of Claude Code 2.1.325. The first row that fits an error applies."""
 
 from typing import Final
 
@@ -8,7 +8,7 @@ _LOST: Final = r"ECONNRESET|Connection to the API was lost|socket (hang up|conne
 
 
 def error_class(reason: str | None, status: int | None) -> str:
-    """Its own word for what is wrong, and the provider's status where there was one.
+    """Return Claude Code's name for an error, with the provider's HTTP status if there is one.
 
     >>> error_class("api_error", 401), error_class("overloaded", None)
     ('api_error:401', 'overloaded')
@@ -16,11 +16,11 @@ def error_class(reason: str | None, status: int | None) -> str:
     return f"{reason or 'unknown'}{'' if status is None else f':{status}'}"
 
 
-def _http(status: str, code: str, *, id_: str, fault: str | None = None, says: str | None = None) -> Failure:
-    """While it tries again it says what kind of error it takes it for; in the end only that it was one."""
+def _http(status: str, code: str, *, id_: str, cause: str | None = None, says: str | None = None) -> Failure:
+    """Return a row for an HTTP status. The program names the kind of error only while it retries."""
     return Failure(
         id=id_,
-        fault=fault or f"HTTP {status}",
+        cause=cause or f"The provider returns HTTP {status}.",
         code=code,
         final=f"[a-z_]+:{status}",
         retrying=f"[a-z_]+:{status}",
@@ -29,12 +29,12 @@ def _http(status: str, code: str, *, id_: str, fault: str | None = None, says: s
 
 
 FAILURES: Final = (
-    # What our own scripted model says of a script that does not fit the agent.
+    # The error of the scripted model if its script does not fit the agent.
     _http(
         "400",
         "script.unfit",
         id_="script",
-        fault="the script has no step left, or wants a tool that is not offered",
+        cause="The script has no step left, or uses a tool that the agent does not offer.",
         says="script_exhausted|tool_not_offered",
     ),
     # ── the provider answers with an HTTP error ──
@@ -48,52 +48,64 @@ FAILURES: Final = (
     _http("500", "provider.error", id_="http-500"),
     Failure(
         id="context",
-        fault="HTTP 400 with `prompt is too long`",
+        cause="The provider returns HTTP 400 with `prompt is too long`.",
         code="provider.context-full",
         final="prompt_too_long(:400)?",
     ),
     _http(
-        "400", "provider.quota", id_="credit", fault="HTTP 400 with `credit balance is too low`", says="Credit balance"
+        "400",
+        "provider.quota",
+        id_="credit",
+        cause="The provider returns HTTP 400 with `credit balance is too low`.",
+        says="Credit balance",
     ),
-    _http("4..", "provider.bad-request", id_="http-4xx", fault="any other HTTP 4xx"),
-    _http("5..", "provider.unavailable", id_="http-5xx", fault="any other HTTP 5xx"),
-    # ── a reply that does not end well ──
+    _http("4..", "provider.bad-request", id_="http-4xx", cause="The provider returns any other HTTP 4xx status."),
+    _http("5..", "provider.unavailable", id_="http-5xx", cause="The provider returns any other HTTP 5xx status."),
+    # ── incomplete or failed replies ──
     Failure(
         id="garbled",
-        fault="the reply is no event stream",
+        cause="The reply is not a valid event stream.",
         code="provider.stream-garbled",
         final="api_error",
         says="JSON Parse error",
     ),
-    Failure(id="cut", fault="the reply is cut off", code="provider.stream-cut", final="api_error", says=_LOST),
+    Failure(
+        id="cut",
+        cause="The connection closes in the middle of a reply.",
+        code="provider.stream-cut",
+        final="api_error",
+        says=_LOST,
+    ),
     # ── no provider, no key ──
     Failure(
         id="unreachable",
-        fault="nobody answers at the provider's address",
+        cause="The provider's address cannot be reached.",
         code="provider.unreachable",
         final="api_error",
         says="Connection refused|ECONNREFUSED|ENOTFOUND|EAI_AGAIN|Unable to connect",
     ),
     Failure(
         id="key-missing",
-        fault="there is neither key nor login",
+        cause="The agent has neither a key nor a login.",
         code="provider.key-missing",
         final="api_error",
         says="Not logged in",
     ),
-    # While it tries again it does not say whether it had no connection or lost one.
+    # While it retries, the program does not report whether it could not connect or lost the connection.
     Failure(
         id="retrying",
-        fault="a reply is cut off, or nobody answers, and it tries again",
+        cause="A reply is cut off or the provider cannot be reached, and the agent retries.",
         code="provider.unreachable",
         retrying="unknown",
     ),
-    # ── its own limits ──
+    # ── the agent's own limits ──
     Failure(
         id="max-turns",
-        fault="more requests to the model than `max_turns`",
+        cause="The agent has sent `max_turns` requests to the model.",
         code="agent.budget",
         final="error_max_turns|max_turns",
     ),
-    Failure(id="other", fault="anything else", code="agent.turn-failed", final=".*", is_seen=False),
+    Failure(
+        id="other", cause="The agent reports any other error.", code="agent.turn-failed", final=".*", is_seen=False
+    ),
 )

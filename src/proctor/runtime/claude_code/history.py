@@ -8,10 +8,10 @@ from typing import Final
 import msgspec
 
 from proctor.errors import RefusedError
-from proctor.event.kept import KeptItem
+from proctor.event.history_item import HistoryItem
+from proctor.runtime.agent_files import read_lines
 from proctor.runtime.claude_code import wire
 from proctor.runtime.claude_code.results import text_of
-from proctor.runtime.kept import read_lines
 
 
 class _Entry(wire.Native, frozen=True):
@@ -32,7 +32,7 @@ def session_file(config: Path, thread: str) -> Path | None:
     return next(iter((config / "projects").glob(f"*/{thread}.jsonl")), None)
 
 
-def read_session(config: Path, thread: str) -> tuple[KeptItem, ...]:
+def read_session(config: Path, thread: str) -> tuple[HistoryItem, ...]:
     """RefusedError where nothing is kept."""
     file = session_file(config, thread)
     if file is None:
@@ -43,12 +43,12 @@ def read_session(config: Path, thread: str) -> tuple[KeptItem, ...]:
         raise RefusedError("peer.refused", f"what Claude Code keeps cannot be read: {error.strerror}") from error
 
 
-def items_in(lines: Iterable[bytes]) -> Iterator[KeptItem]:
+def items_in(lines: Iterable[bytes]) -> Iterator[HistoryItem]:
     """Prompts, messages, thoughts and calls in their order; what is of another kind is no item of a conversation.
 
     >>> line = b'{"type":"user","message":{"role":"user","content":"Go"}}'
     >>> list(items_in([line, b"{torn"]))
-    [KeptItem(kind='prompt', id=None, text='Go', digest=None)]
+    [HistoryItem(kind='prompt', id=None, text='Go', digest=None)]
     """
     counts: dict[str, int] = {}
     for line in lines:
@@ -61,17 +61,17 @@ def items_in(lines: Iterable[bytes]) -> Iterator[KeptItem]:
         for block in entry.message.blocks:
             if entry.type == "user":
                 if block.type == "text":
-                    yield KeptItem(kind="prompt", text=block.text)
+                    yield HistoryItem(kind="prompt", text=block.text)
                 continue
             id_ = entry.message.id
             index = counts.get(id_, 0)
             counts[id_] = index + 1
             match block.type:
                 case "text":
-                    yield KeptItem(kind="message", id=f"{id_}/{index}", text=block.text)
+                    yield HistoryItem(kind="message", id=f"{id_}/{index}", text=block.text)
                 case "thinking":
-                    yield KeptItem(kind="reasoning", id=f"{id_}/{index}", text=block.thinking)
+                    yield HistoryItem(kind="reasoning", id=f"{id_}/{index}", text=block.thinking)
                 case "tool_use":
-                    yield KeptItem(kind="tool", id=block.id, text=block.name)
+                    yield HistoryItem(kind="tool", id=block.id, text=block.name)
                 case _:
-                    yield KeptItem(kind="other", id=block.id, text=text_of(block.content))
+                    yield HistoryItem(kind="other", id=block.id, text=text_of(block.content))

@@ -6,14 +6,14 @@ from pathlib import Path
 from typing import Any, Final
 
 from proctor.contain.fences import Fences
-from proctor.errors import InputError, disk_refusal
+from proctor.errors import InputError, disk_error
 from proctor.fact import Fact
-from proctor.runtime.base import HostAsk, SessionAsk
+from proctor.runtime.agent_fences import agent_fences, fences_fact
+from proctor.runtime.base import HostRequest, SessionRequest
 from proctor.runtime.claude_code import tools
-from proctor.runtime.claude_code.claims import TRANSPORTS
+from proctor.runtime.claude_code.capabilities import TRANSPORTS
 from proctor.runtime.claude_code.login import ACCOUNT
 from proctor.runtime.environment import refuse_tmpdir_above
-from proctor.runtime.fenced import agent_fences, fences_fact
 from proctor.spec.model import SCRIPTED, Login, Profile
 
 # By itself it tries ten times, ever longer: more than a minute.
@@ -45,79 +45,79 @@ def check_options(options: Mapping[str, Any]) -> None:
             raise InputError("spec.type", f"{name} is a number from {least} up, not {value!r}")
 
 
-def config_dir(ask: HostAsk) -> Path:
+def config_dir(request: HostRequest) -> Path:
     """Where it keeps settings, logins and sessions."""
-    is_users = ask.profile is Profile.MINE and ask.user_home is not None
-    return ask.user_home if is_users and ask.user_home is not None else ask.home / "claude"
+    is_users = request.profile is Profile.MINE and request.user_home is not None
+    return request.user_home if is_users and request.user_home is not None else request.home / "claude"
 
 
-def write_home(ask: HostAsk) -> None:
+def write_home(request: HostRequest) -> None:
     """Folders, and nothing of the user's but a link to an inherited login: its tokens are replaced by use."""
-    refuse_tmpdir_above(ask.home, ask.tmp)
+    refuse_tmpdir_above(request.home, request.tmp)
     try:
-        for folder in (ask.home, ask.tmp, config_dir(ask)):
+        for folder in (request.home, request.tmp, config_dir(request)):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if ask.model.key_variable is not None:
-            shell = _shell(ask)
-            # It hands all of its environment to every command; this stands in between.
-            shell.write_text(f'#!/bin/sh\nunset {shlex.quote(ask.model.key_variable)}\nexec /bin/bash -c "$1"\n')
+        if request.model.key_variable is not None:
+            shell = _shell(request)
+            # Claude Code passes its whole environment to every command. This script removes the key.
+            shell.write_text(f'#!/bin/sh\nunset {shlex.quote(request.model.key_variable)}\nexec /bin/bash -c "$1"\n')
             shell.chmod(0o700)
-        link = ask.home / "claude" / ACCOUNT.file_name
-        if _is_login_linked(ask) and ask.user_home is not None and not link.is_symlink():
-            link.symlink_to(ask.user_home / ACCOUNT.file_name)
+        link = request.home / "claude" / ACCOUNT.file_name
+        if _is_login_linked(request) and request.user_home is not None and not link.is_symlink():
+            link.symlink_to(request.user_home / ACCOUNT.file_name)
     except OSError as error:
-        raise disk_refusal(error, path=ask.home) from error
+        raise disk_error(error, path=request.home) from error
 
 
-def _is_login_linked(ask: HostAsk) -> bool:
-    return ask.model.login is Login.INHERIT and ask.profile is not Profile.MINE
+def _is_login_linked(request: HostRequest) -> bool:
+    return request.model.login is Login.INHERIT and request.profile is not Profile.MINE
 
 
-def _shell(ask: HostAsk) -> Path:
-    return ask.home / "shell"
+def _shell(request: HostRequest) -> Path:
+    return request.home / "shell"
 
 
-def arguments(program: str, ask: SessionAsk) -> list[str]:
+def arguments(program: str, request: SessionRequest) -> list[str]:
     words = [program, "-p", "--input-format", "stream-json", "--output-format", "stream-json", "--verbose"]
-    words += ["--include-partial-messages", "--permission-prompt-tool", "stdio", "--model", ask.model.name]
-    if ask.profile is not Profile.MINE:
+    words += ["--include-partial-messages", "--permission-prompt-tool", "stdio", "--model", request.model.name]
+    if request.profile is not Profile.MINE:
         words += ["--setting-sources=", "--strict-mcp-config"]
-    if ask.tools:
-        words += ["--mcp-config", tools.offered()]
-    if "max_turns" in ask.options:
-        words += ["--max-turns", str(ask.options["max_turns"])]
-    if (thread := ask.resume or ask.fork) is not None:
-        # With an equals sign: the value could not be taken for an argument of its own.
+    if request.tools:
+        words += ["--mcp-config", tools.mcp_config()]
+    if "max_turns" in request.options:
+        words += ["--max-turns", str(request.options["max_turns"])]
+    if (thread := request.resume or request.fork) is not None:
+        # With an equals sign, so that the value cannot be parsed as a separate argument.
         words += [f"--resume={thread}"]
-    if ask.fork is not None:
+    if request.fork is not None:
         words += ["--fork-session"]
-    if is_ephemeral(ask):
+    if is_ephemeral(request):
         words += ["--no-session-persistence"]
     return words
 
 
-def is_ephemeral(ask: SessionAsk) -> bool:
-    return not ask.is_persistent and ask.resume is None
+def is_ephemeral(request: SessionRequest) -> bool:
+    return not request.is_persistent and request.resume is None
 
 
-def variables(host: HostAsk, ask: SessionAsk) -> dict[str, str]:
+def variables(host: HostRequest, request: SessionRequest) -> dict[str, str]:
     own = {
         **_QUIET,
         ACCOUNT.home_variable: str(config_dir(host)),
         # The user's own HOME is there with the user's own profile only.
         "HOME": host.env.get("HOME", str(host.home)),
-        "TMPDIR": str(ask.tmp),
-        "PROCTOR_ATTEMPT": ask.attempt,
-        "CLAUDE_CODE_MAX_RETRIES": str(ask.options.get("max_retries", MAX_RETRIES)),
+        "TMPDIR": str(request.tmp),
+        "PROCTOR_ATTEMPT": request.attempt,
+        "CLAUDE_CODE_MAX_RETRIES": str(request.options.get("max_retries", MAX_RETRIES)),
     }
-    if ask.profile is not Profile.MINE:
+    if request.profile is not Profile.MINE:
         own |= _FORGETFUL
     if host.model.key_variable is not None:
         own["CLAUDE_CODE_SHELL_PREFIX"] = str(_shell(host))
-    if ask.model.base_url is not None:
+    if request.model.base_url is not None:
         # It adds the version by itself.
-        own["ANTHROPIC_BASE_URL"] = ask.model.base_url.rstrip("/").removesuffix("/v1")
-    if ask.model.provider == SCRIPTED:
+        own["ANTHROPIC_BASE_URL"] = request.model.base_url.rstrip("/").removesuffix("/v1")
+    if request.model.provider == SCRIPTED:
         own["ANTHROPIC_API_KEY"] = "scripted"
     return own
 
@@ -125,24 +125,24 @@ def variables(host: HostAsk, ask: SessionAsk) -> dict[str, str]:
 # ── fences ──
 
 
-def fences(host: HostAsk, ask: SessionAsk) -> Fences | None:
-    """It has no sandbox of its own, so ours is around the whole of it; None where the flow wants none."""
+def fences(host: HostRequest, request: SessionRequest) -> Fences | None:
+    """Return the fences around the whole program, which has no sandbox. None if the flow does not restrict it."""
     return agent_fences(
-        ask,
+        request,
         home=host.home,
         search_path=host.env.get("PATH", ""),
         program=host.program.real_path,
-        writable=_users(host, ask).values(),
+        writable=_user_paths(host, request).values(),
     )
 
 
-def raised(host: HostAsk, ask: SessionAsk, fences: Fences | None) -> Fact:
-    return fences_fact(fences, ask, home=host.home, **_users(host, ask))
+def session_fences_fact(host: HostRequest, request: SessionRequest, fences: Fences | None) -> Fact:
+    return fences_fact(fences, request, home=host.home, **_user_paths(host, request))
 
 
-def _users(host: HostAsk, ask: SessionAsk) -> dict[str, Path]:
-    """What of the user's own it writes to, by what that is to it."""
-    if ask.profile is Profile.MINE:
+def _user_paths(host: HostRequest, request: SessionRequest) -> dict[str, Path]:
+    """Return the user's paths that the agent may write, by purpose."""
+    if request.profile is Profile.MINE:
         return {"settings": config_dir(host), "state": Path(host.env.get("HOME", "/")) / ".claude.json"}
     if _is_login_linked(host) and host.user_home is not None:
         return {"login": host.user_home / ACCOUNT.file_name}

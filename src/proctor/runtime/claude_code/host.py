@@ -1,4 +1,4 @@
-"""What all sessions of Claude Code share: its program, its home, and the count of what was heard."""
+"""The shared part of all Claude Code sessions: program, home and line count."""
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -9,37 +9,37 @@ import anyio
 import anyio.to_thread
 import msgspec
 
-from proctor.errors import lone
+from proctor.errors import unwrap_single
 from proctor.event.row import StepTaken
 from proctor.fact import Authority, Fact
 from proctor.ids import ThreadId
-from proctor.runtime.base import HostAsk, SessionAsk, Tap
+from proctor.runtime.base import HostRequest, SessionRequest, Tap
 from proctor.runtime.claude_code import home
-from proctor.runtime.claude_code.claims import CLAIMS, TRANSPORTS
+from proctor.runtime.claude_code.capabilities import CAPABILITIES, TRANSPORTS
 from proctor.runtime.claude_code.login import ACCOUNT
 from proctor.runtime.claude_code.normalize import STARTED
 from proctor.runtime.claude_code.program import refuse_old
 from proctor.runtime.claude_code.session import DEADLINES, ClaudeSession, Deadlines
 from proctor.runtime.executable import identity_fact, reported_version
-from proctor.runtime.talk import Count, open_talk
+from proctor.runtime.line_process import LineCount, open_line_process
 
 
 class ClaudeHost:
-    """Starts nothing itself: each session has a process of its own."""
+    """Starts no process itself. Each session has its own process."""
 
     is_alive = True
 
-    def __init__(self, ask: HostAsk, facts: Mapping[str, Fact], *, deadlines: Deadlines = DEADLINES) -> None:
+    def __init__(self, request: HostRequest, facts: Mapping[str, Fact], *, deadlines: Deadlines = DEADLINES) -> None:
         self.facts = facts
-        self._ask = ask
-        self._count = Count()
+        self._request = request
+        self._count = LineCount()
         self._deadlines = deadlines
         self._homes: dict[ThreadId, Path] = {}
 
-    async def _home_of(self, ask: SessionAsk) -> HostAsk:
-        """A home for each session: what one leaves in its own, another would run. A thread keeps its first."""
-        kept = self._homes.get(ask.resume or ask.fork or ThreadId(""))
-        own = replace(self._ask, home=kept or self._ask.home / "sessions" / ask.attempt)
+    async def _home_of(self, request: SessionRequest) -> HostRequest:
+        """Create a home per session, because a session would run what another left there. A thread keeps its home."""
+        kept = self._homes.get(request.resume or request.fork or ThreadId(""))
+        own = replace(self._request, home=kept or self._request.home / "sessions" / request.attempt)
         await anyio.to_thread.run_sync(home.write_home, own)
         return own
 
@@ -48,37 +48,37 @@ class ClaudeHost:
         return self._count.lines
 
     @asynccontextmanager
-    async def open_session(self, ask: SessionAsk, tap: Tap) -> AsyncIterator[ClaudeSession]:
-        own = await self._home_of(ask)
-        fences = home.fences(own, ask)
+    async def open_session(self, request: SessionRequest, tap: Tap) -> AsyncIterator[ClaudeSession]:
+        own = await self._home_of(request)
+        fences = home.fences(own, request)
         started = {
-            "ephemeral": home.is_ephemeral(ask),
-            "resumed": (ask.resume or ask.fork) is not None,
+            "ephemeral": home.is_ephemeral(request),
+            "resumed": (request.resume or request.fork) is not None,
             "fenced": fences is not None,
         }
         try:
             async with anyio.create_task_group() as tasks:
                 session = ClaudeSession(
-                    ask,
+                    request,
                     tap,
-                    clock=self._ask.clock,
+                    clock=self._request.clock,
                     tasks=tasks,
                     config=home.config_dir(own),
-                    fences_fact=home.raised(own, ask, fences),
+                    fences_fact=home.session_fences_fact(own, request, fences),
                     deadlines=self._deadlines,
                 )
-                tap.say(StepTaken(step=STARTED, detail=started))
-                async with open_talk(
-                    home.arguments(self._ask.program.real_path, ask),
-                    ask=self._ask,
+                tap.record(StepTaken(step=STARTED, detail=started))
+                async with open_line_process(
+                    home.arguments(self._request.program.real_path, request),
+                    request=self._request,
                     listener=session,
                     tap=tap,
                     count=self._count,
-                    env=home.variables(own, ask),
-                    cwd=ask.workspace,
+                    env=home.variables(own, request),
+                    cwd=request.workspace,
                     fences=fences,
-                ) as talk:
-                    session.talk = talk
+                ) as line_process:
+                    session.line_process = line_process
                     try:
                         yield session
                     finally:
@@ -89,24 +89,26 @@ class ClaudeHost:
                             self._homes[session.thread] = own.home
                 tasks.cancel_scope.cancel()
         except BaseExceptionGroup as group:
-            raise lone(group) from group
+            raise unwrap_single(group) from group
 
 
 @asynccontextmanager
-async def open_host(ask: HostAsk) -> AsyncIterator[ClaudeHost]:
-    home.check_options(ask.options)
-    await anyio.to_thread.run_sync(home.write_home, ask)
+async def open_host(request: HostRequest) -> AsyncIterator[ClaudeHost]:
+    home.check_options(request.options)
+    await anyio.to_thread.run_sync(home.write_home, request)
     # Even to say its version it looks for its settings.
-    own = {ACCOUNT.home_variable: str(home.config_dir(ask)), "HOME": str(ask.home)}
-    version = refuse_old(await reported_version(ask, env=own))
-    yield ClaudeHost(ask, _facts(ask, version))
+    own = {ACCOUNT.home_variable: str(home.config_dir(request)), "HOME": str(request.home)}
+    version = refuse_old(await reported_version(request, env=own))
+    yield ClaudeHost(request, _facts(request, version))
 
 
-def _facts(ask: HostAsk, version: str) -> dict[str, Fact]:
+def _facts(request: HostRequest, version: str) -> dict[str, Fact]:
     return {
-        "identity": identity_fact(msgspec.structs.replace(ask.program, version=version)),
+        "identity": identity_fact(msgspec.structs.replace(request.program, version=version)),
         "version": Fact(value=version, authority=Authority.REPORTED, source="--version"),
-        "capability": Fact(value=msgspec.to_builtins(CLAIMS), authority=Authority.DECLARED, source="claims"),
+        "capability": Fact(
+            value=msgspec.to_builtins(CAPABILITIES), authority=Authority.DECLARED, source="capabilities"
+        ),
         "transport": Fact(value=TRANSPORTS[0], authority=Authority.OBSERVED, source="how the process was started"),
-        "containment": ask.containment.fact(),
+        "containment": request.containment.fact(),
     }

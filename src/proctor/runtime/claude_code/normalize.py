@@ -1,4 +1,4 @@
-"""Claude Code's frames into events: native words meet ours here and nowhere else. Pure."""
+"""Convert Claude Code's frames to events. Pure."""
 
 from collections.abc import Iterator
 from typing import Any, Final, Literal, TypeVar
@@ -7,15 +7,15 @@ import msgspec
 
 from proctor.event.model import (
     ApprovalAsked,
-    Asked,
     ErrorReported,
     Event,
     FactsStated,
-    Noted,
+    FrameNoted,
     PromptSent,
     ReasoningSaid,
     ReasoningStreamed,
-    Replied,
+    ReplyReceived,
+    RequestSent,
     SessionBegan,
     StatusChanged,
     TextSaid,
@@ -30,18 +30,18 @@ from proctor.event.model import (
     UsageReported,
     WarningRaised,
 )
-from proctor.event.row import Dir, Row, StepTaken, TailReleased
-from proctor.event.witness import seen_in, witness
+from proctor.event.row import Direction, Row, StepTaken, TailReleased
+from proctor.event.supervisor_events import decode_supervisor_row, supervisor_event
 from proctor.fact import Authority, Fact
 from proctor.ids import CallId, ItemId, ThreadId, TurnId
 from proctor.runtime.claude_code import wire
 from proctor.runtime.claude_code.failures import FAILURES, error_class
-from proctor.runtime.claude_code.results import Called, called, ended, plus, text_of, tokens
+from proctor.runtime.claude_code.results import ToolUse, plus, text_of, tokens, tool_result, tool_use
 from proctor.runtime.claude_code.turns import Turns
 from proctor.runtime.failures import diagnose
 
 STARTED: Final = "program started"
-"""The step that says how the program was started, which its frames do not tell."""
+"""The step that records how the program was started, which its frames do not contain."""
 
 T = TypeVar("T")
 _DECODERS: dict[Any, msgspec.json.Decoder[Any]] = {}
@@ -66,20 +66,20 @@ class ClaudeNormalizer:
         self._thread: str | None = None
         self._started: dict[str, Any] = {}
         self._requests: dict[str, str] = {}
-        self._calls: dict[str, Called] = {}
+        self._calls: dict[str, ToolUse] = {}
         self._ended: set[str] = set()
-        self._told: set[str] = set()
+        self._emitted: set[str] = set()
         self._blocks: dict[str, int] = {}
         self._used: Tokens | None = None
         self._is_usage_known = True
         self._result: wire.Result | None = None
 
     def feed(self, row: Row) -> Iterator[Event]:
-        if row.dir is Dir.SELF:
-            yield self._witnessed(row)
+        if row.dir is Direction.SELF:
+            yield self._from_supervisor(row)
             return
         raw = bytes(row.frame) if isinstance(row.frame, msgspec.Raw) else b""
-        if row.dir is Dir.ERR:
+        if row.dir is Direction.ERR:
             text = raw.decode() if raw else row.text or ""
             yield WarningRaised(source="process", text=text, channel="stderr", frame=row.seq, at_ms=row.at_ms)
             return
@@ -89,13 +89,15 @@ class ClaudeNormalizer:
             yield Unrecognized(native="not a frame", frame=row.seq, at_ms=row.at_ms)
             return
         try:
-            yield from self._sent(envelope, raw, row) if row.dir is Dir.OUT else self._heard(envelope, raw, row)
+            yield from (
+                self._to_agent(envelope, raw, row) if row.dir is Direction.OUT else self._from_agent(envelope, raw, row)
+            )
         except msgspec.DecodeError:
             # Known by name, of a shape we do not know: kept and counted like any stranger.
             yield Unrecognized(native=_name(envelope), frame=row.seq, at_ms=row.at_ms)
 
-    def _witnessed(self, row: Row) -> Event:
-        match seen_in(row):
+    def _from_supervisor(self, row: Row) -> Event:
+        match decode_supervisor_row(row):
             case StepTaken(step=step, detail=detail) if step == STARTED:
                 self._started = detail
             case TailReleased(stream=stream, text=text):
@@ -105,11 +107,11 @@ class ClaudeNormalizer:
                     return self._piece(f"{message}/{index}", field, text, row)
             case _:
                 pass
-        return witness(row)
+        return supervisor_event(row)
 
     # ── what we said ──
 
-    def _sent(self, envelope: wire.Envelope, raw: bytes, row: Row) -> Iterator[Event]:
+    def _to_agent(self, envelope: wire.Envelope, raw: bytes, row: Row) -> Iterator[Event]:
         if envelope.type == "user":
             said = _read(raw, wire.Said)
             if self._turns.said(said.uuid):
@@ -120,45 +122,47 @@ class ClaudeNormalizer:
             return
         if envelope.type == "control_request" and envelope.request is not None:
             self._requests[envelope.request_id or ""] = envelope.request.subtype
-            yield Asked(method=envelope.request.subtype, frame=row.seq, at_ms=row.at_ms)
+            yield RequestSent(method=envelope.request.subtype, frame=row.seq, at_ms=row.at_ms)
             return
         about = self._requests.pop(envelope.response.request_id if envelope.response else "", "unknown request")
-        yield Asked(method=f"reply: {about}", frame=row.seq, at_ms=row.at_ms)
+        yield RequestSent(method=f"reply: {about}", frame=row.seq, at_ms=row.at_ms)
 
     # ── what we heard ──
 
-    def _heard(self, envelope: wire.Envelope, raw: bytes, row: Row) -> Iterator[Event]:
+    def _from_agent(self, envelope: wire.Envelope, raw: bytes, row: Row) -> Iterator[Event]:
         match envelope.type:
             case "stream_event":
                 yield self._streamed(envelope, row)
             case "assistant" | "user":
                 said = _read(raw, wire.Said)
-                yield from self._begun(row)
-                if said.uuid in self._told or not said.message.blocks:
+                yield from self._begin_turn(row)
+                if said.uuid in self._emitted or not said.message.blocks:
                     kind = "repeated" if said.message.blocks else "empty"
-                    yield Noted(native=f"{kind} {envelope.type}", frame=row.seq, at_ms=row.at_ms)
+                    yield FrameNoted(native=f"{kind} {envelope.type}", frame=row.seq, at_ms=row.at_ms)
                     return
                 if said.uuid:
-                    self._told.add(said.uuid)
-                yield from self._assistant(said, row) if envelope.type == "assistant" else self._results(said, row)
+                    self._emitted.add(said.uuid)
+                yield from (
+                    self._assistant_blocks(said, row) if envelope.type == "assistant" else self._tool_results(said, row)
+                )
             case "result":
                 result = _read(raw, wire.Result)
-                yield from self._begun(row)
-                yield from self._resulted(result, row)
+                yield from self._begin_turn(row)
+                yield from self._on_result(result, row)
             case "control_request":
-                yield self._question(envelope, row)
+                yield self._on_control_request(envelope, row)
             case "control_response":
-                yield self._replied(envelope, row)
+                yield self._reply(envelope, row)
             case "command_lifecycle":
-                yield Noted(native=f"message {envelope.state}", frame=row.seq, at_ms=row.at_ms)
+                yield FrameNoted(native=f"message {envelope.state}", frame=row.seq, at_ms=row.at_ms)
                 if self._turns.heard_state(envelope.command_uuid or "", envelope.state or ""):
-                    yield from self._over(row)
+                    yield from self._end_turn(row)
             case "system":
                 yield from self._system(envelope, raw, row)
             case _:
                 yield _known(envelope, row)
 
-    def _begun(self, row: Row) -> Iterator[Event]:
+    def _begin_turn(self, row: Row) -> Iterator[Event]:
         """A turn begins with the first sign of it."""
         if not self._has_begun:
             self._has_begun = True
@@ -168,8 +172,8 @@ class ClaudeNormalizer:
         seq, at_ms = row.seq, row.at_ms
         match envelope.subtype:
             case "init":
-                yield from self._session(_read(raw, wire.Init), row)
-                yield from self._begun(row)
+                yield from self._session_began(_read(raw, wire.Init), row)
+                yield from self._begin_turn(row)
             case "api_retry":
                 retry = _read(raw, wire.Retry)
                 class_ = error_class(retry.error, retry.error_status)
@@ -192,10 +196,10 @@ class ClaudeNormalizer:
             case _:
                 yield _known(envelope, row)
 
-    def _session(self, init: wire.Init, row: Row) -> Iterator[Event]:
+    def _session_began(self, init: wire.Init, row: Row) -> Iterator[Event]:
         """Said anew with every turn; only the first time is news."""
         if self._thread is not None:
-            yield Noted(native="repeated system/init", frame=row.seq, at_ms=row.at_ms)
+            yield FrameNoted(native="repeated system/init", frame=row.seq, at_ms=row.at_ms)
             return
         self._thread = init.session_id
         yield SessionBegan(
@@ -221,19 +225,19 @@ class ClaudeNormalizer:
     def _streamed(self, envelope: wire.Envelope, row: Row) -> Event:
         event = envelope.event
         if event is None or envelope.parent_tool_use_id is not None or event.delta is None:
-            return Noted(native=_name(envelope), frame=row.seq, at_ms=row.at_ms)
+            return FrameNoted(native=_name(envelope), frame=row.seq, at_ms=row.at_ms)
         field = wire.STREAMED.get(event.delta.type, "")
         if field in ("text", "thinking"):
             piece = event.delta.text if field == "text" else event.delta.thinking
             return self._piece(f"{envelope.api_message_id or ''}/{event.index}", field, piece or "", row)
-        return Noted(native=_name(envelope), frame=row.seq, at_ms=row.at_ms)
+        return FrameNoted(native=_name(envelope), frame=row.seq, at_ms=row.at_ms)
 
     def _piece(self, item: str, field: str, text: str, row: Row) -> Event:
         kind = TextStreamed if field == "text" else ReasoningStreamed
         return kind(turn=self._turn, item=ItemId(item), text=text, frame=row.seq, at_ms=row.at_ms)
 
-    def _assistant(self, said: wire.Said, row: Row) -> Iterator[Event]:
-        """Whole blocks of a message of the model's, each in a frame of its own, in their order."""
+    def _assistant_blocks(self, said: wire.Said, row: Row) -> Iterator[Event]:
+        """Return the events of complete blocks of a model message, which arrive in order and in separate frames."""
         seq, at_ms = row.seq, row.at_ms
         if said.error is not None:
             text = "".join(block.text or "" for block in said.message.blocks)
@@ -247,8 +251,8 @@ class ClaudeNormalizer:
             if block.type in ("tool_use", "server_tool_use") and block.id is not None:
                 yield self._tool_began(block, row)
             elif said.parent_tool_use_id is not None or said.message.model == "<synthetic>":
-                # What a helper says is said to the agent; only the agent's own words can be a claim.
-                yield Noted(native=f"somebody else's {block.type}", frame=seq, at_ms=at_ms)
+                # A subagent's message goes to the agent. Only the agent's own messages can contain a claim.
+                yield FrameNoted(native=f"subagent's {block.type}", frame=seq, at_ms=at_ms)
             elif block.type == "text":
                 yield TextSaid(turn=self._turn, item=item, text=block.text or "", frame=seq, at_ms=at_ms)
             elif block.type == "thinking":
@@ -256,37 +260,37 @@ class ClaudeNormalizer:
             elif block.type.endswith("_tool_result") and block.tool_use_id in self._calls:
                 yield self._tool_ended(block, said, row)
             else:
-                yield Noted(native=f"assistant {block.type}", frame=seq, at_ms=at_ms)
+                yield FrameNoted(native=f"assistant {block.type}", frame=seq, at_ms=at_ms)
 
     def _tool_began(self, block: wire.Block, row: Row) -> Event:
         id_ = block.id or ""
         if id_ in self._calls:
-            return Noted(native="repeated tool_use", frame=row.seq, at_ms=row.at_ms)
-        call = self._calls[id_] = called(block.name or "", block.input)
+            return FrameNoted(native="repeated tool_use", frame=row.seq, at_ms=row.at_ms)
+        call = self._calls[id_] = tool_use(block.name or "", block.input)
         return ToolBegan(turn=self._turn, call=CallId(id_), **call._asdict(), frame=row.seq, at_ms=row.at_ms)
 
-    def _results(self, said: wire.Said, row: Row) -> Iterator[Event]:
+    def _tool_results(self, said: wire.Said, row: Row) -> Iterator[Event]:
         """A `user` frame is what tools gave, or words that the program itself puts into the conversation."""
         for block in said.message.blocks:
             if block.type == "tool_result" and block.tool_use_id in self._calls:
                 yield self._tool_ended(block, said, row)
             else:
-                yield Noted(native=f"user {block.type}", frame=row.seq, at_ms=row.at_ms)
+                yield FrameNoted(native=f"user {block.type}", frame=row.seq, at_ms=row.at_ms)
 
     def _tool_ended(self, block: wire.Block, said: wire.Said, row: Row) -> Event:
         id_ = block.tool_use_id or ""
         if id_ in self._ended:
-            return Noted(native="repeated tool_result", frame=row.seq, at_ms=row.at_ms)
+            return FrameNoted(native="repeated tool_result", frame=row.seq, at_ms=row.at_ms)
         self._ended.add(id_)
         call = self._calls[id_]
-        end = ended(call.kind, block, unrun=said.tool_result_meta, details=said.tool_use_result)
+        end = tool_result(call.kind, block, unrun=said.tool_result_meta, details=said.tool_use_result)
         return ToolEnded(
             turn=self._turn, call=CallId(id_), **call._asdict(), **end._asdict(), frame=row.seq, at_ms=row.at_ms
         )
 
-    def _resulted(self, result: wire.Result, row: Row) -> Iterator[Event]:
+    def _on_result(self, result: wire.Result, row: Row) -> Iterator[Event]:
         if self._turns.current is None:
-            yield Noted(native="result of a turn that nobody asked for", frame=row.seq, at_ms=row.at_ms)
+            yield FrameNoted(native="result of an unrequested turn", frame=row.seq, at_ms=row.at_ms)
             return
         self._result = result
         used = tokens(result.usage or wire.Usage())
@@ -300,11 +304,11 @@ class ClaudeNormalizer:
             text = result.result or ""
             yield TextSaid(turn=self._turn, item=item, text=text, phase="final_answer", frame=row.seq, at_ms=row.at_ms)
         if self._turns.heard_result():
-            yield from self._over(row)
+            yield from self._end_turn(row)
         else:
-            yield Noted(native="result of a part of the turn", frame=row.seq, at_ms=row.at_ms)
+            yield FrameNoted(native="result of a part of the turn", frame=row.seq, at_ms=row.at_ms)
 
-    def _over(self, row: Row) -> Iterator[Event]:
+    def _end_turn(self, row: Row) -> Iterator[Event]:
         result = self._result or wire.Result()
         if self._is_usage_known and self._used is not None:
             yield UsageReported(
@@ -338,21 +342,21 @@ class ClaudeNormalizer:
 
     # ── questions and replies ──
 
-    def _question(self, envelope: wire.Envelope, row: Row) -> Event:
+    def _on_control_request(self, envelope: wire.Envelope, row: Row) -> Event:
         request = envelope.request or wire.Request()
         self._requests[envelope.request_id or ""] = request.subtype
         if request.subtype == "hook_callback":
             hook = msgspec.convert(request.input, wire.Hook)
             if not hook.tool_use_id or hook.tool_use_id in self._calls:
-                return Noted(native="hook_callback", frame=row.seq, at_ms=row.at_ms)
-            # The message it stands in was lost, or is a helper's and was never told.
+                return FrameNoted(native="hook_callback", frame=row.seq, at_ms=row.at_ms)
+            # The message with this call was lost, or belongs to a subagent and was not reported.
             block = wire.Block(type="tool_use", id=hook.tool_use_id, name=hook.tool_name, input=hook.tool_input)
             return self._tool_began(block, row)
         if request.subtype == "mcp_message":
-            return Noted(native="mcp_message", frame=row.seq, at_ms=row.at_ms)
+            return FrameNoted(native="mcp_message", frame=row.seq, at_ms=row.at_ms)
         if request.subtype != "can_use_tool":
             return Unrecognized(native=f"control_request/{request.subtype}", frame=row.seq, at_ms=row.at_ms)
-        call = called(request.tool_name or "", request.input)
+        call = tool_use(request.tool_name or "", request.input)
         given = request.input if isinstance(request.input, dict) else {}
         return ApprovalAsked(
             request=envelope.request_id or "",
@@ -363,13 +367,13 @@ class ClaudeNormalizer:
             at_ms=row.at_ms,
         )
 
-    def _replied(self, envelope: wire.Envelope, row: Row) -> Event:
+    def _reply(self, envelope: wire.Envelope, row: Row) -> Event:
         response = envelope.response or wire.Response()
         method = self._requests.pop(response.request_id, None)
         if method is None:
             return Unrecognized(native="reply to nothing", frame=row.seq, at_ms=row.at_ms)
         error = response.error if response.subtype == "error" else None
-        return Replied(method=method, error=error, frame=row.seq, at_ms=row.at_ms)
+        return ReplyReceived(method=method, error=error, frame=row.seq, at_ms=row.at_ms)
 
 
 def _name(envelope: wire.Envelope) -> str:
@@ -379,5 +383,5 @@ def _name(envelope: wire.Envelope) -> str:
 
 
 def _known(envelope: wire.Envelope, row: Row) -> Event:
-    kind = Noted if _name(envelope) in wire.SILENT else Unrecognized
+    kind = FrameNoted if _name(envelope) in wire.SILENT else Unrecognized
     return kind(native=_name(envelope) or "not a frame", frame=row.seq, at_ms=row.at_ms)

@@ -5,13 +5,13 @@ from typing import Final
 
 from proctor.errors import MachineError
 from proctor.runtime.base import Executable
-from proctor.runtime.executable import Program, find
+from proctor.runtime.executable import ProgramSource, find
 
-# The oldest whose frames were seen: what became of each message of ours is told there, and turns are counted by that.
+# The oldest tested version. It reports the state of each message, from which turns are counted.
 MINIMUM_VERSION: Final = "2.1.325"
 INSTALL: Final = "claude-agent-sdk==0.2.182 from PyPI (`make agents` does)"
 
-CLAUDE: Final = Program(
+CLAUDE: Final = ProgramSource(
     name="Claude Code",
     command="claude",
     override="PROCTOR_CLAUDE",

@@ -7,11 +7,11 @@ from typing import Any
 from proctor.ids import CallId
 from proctor.runtime.base import Decision, Question
 from proctor.runtime.claude_code import wire
-from proctor.runtime.claude_code.results import PATCHES, READS, called
+from proctor.runtime.claude_code.results import PATCHES, READS, tool_use
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class ToolQuestion:
     """A wish to use a tool. What cannot be read in it is not there."""
 
     request: str
@@ -23,12 +23,12 @@ class Asked:
 
     @property
     def is_command(self) -> bool:
-        return called(self.tool, self.input).kind == "command"
+        return tool_use(self.tool, self.input).kind == "command"
 
     @property
     def is_ours(self) -> bool:
         """Whether the tool is one of ours."""
-        return called(self.tool, self.input).kind == "dynamic"
+        return tool_use(self.tool, self.input).kind == "dynamic"
 
     @property
     def is_reading(self) -> bool:
@@ -45,11 +45,11 @@ class Asked:
         path = self.input.get(PATCHES.get(self.tool, ""))
         return (path,) if isinstance(path, str) else ()
 
-    def question(self, *, cwd: str) -> Question:
+    def to_question(self, *, cwd: str) -> Question:
         command = self.input.get("command")
         return Question(
             request=self.request,
-            about=called(self.tool, self.input).kind,
+            about=tool_use(self.tool, self.input).kind,
             command=command if isinstance(command, str) else None,
             cwd=cwd,
             paths=self.paths,
@@ -59,9 +59,9 @@ class Asked:
         )
 
 
-def read_asked(envelope: wire.Envelope) -> Asked:
+def read_question(envelope: wire.Envelope) -> ToolQuestion:
     request = envelope.request or wire.Request()
-    return Asked(
+    return ToolQuestion(
         request=envelope.request_id or "",
         tool=request.tool_name or "",
         input=request.input if isinstance(request.input, dict) else {},
@@ -76,14 +76,14 @@ class Answer:
     body: Mapping[str, Any]
 
 
-def answer(asked: Asked, decision: Decision) -> Answer:
+def answer(question: ToolQuestion, decision: Decision) -> Answer:
     """
-    >>> asked = Asked(request="r", tool="Bash", input={"command": "ls"}, call=None)
-    >>> answer(asked, Decision.ACCEPT).body
+    >>> question = ToolQuestion(request="r", tool="Bash", input={"command": "ls"}, call=None)
+    >>> answer(question, Decision.ACCEPT).body
     {'behavior': 'allow', 'updatedInput': {'command': 'ls'}}
     """
     if decision is Decision.ACCEPT:
-        return Answer(decision="accept", body={"behavior": "allow", "updatedInput": asked.input})
+        return Answer(decision="accept", body={"behavior": "allow", "updatedInput": question.input})
     return Answer(decision="decline", body={"behavior": "deny", "message": "Declined by Proctor's policy."})
 
 

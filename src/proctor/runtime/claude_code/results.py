@@ -22,7 +22,7 @@ _EXIT: Final = re.compile(r"Exit code (\d+)\b")
 _STATUSES: Final = {"permission-rule": "declined", "user-rejected": "interrupted"}
 
 
-class Called(NamedTuple):
+class ToolUse(NamedTuple):
     """A call of a tool."""
 
     kind: ToolKind
@@ -30,24 +30,24 @@ class Called(NamedTuple):
     input: Any
 
 
-def called(name: str, given: Any) -> Called:
+def tool_use(name: str, input_: Any) -> ToolUse:
     """
-    >>> called("mcp__kit__add", {"a": 1})
-    Called(kind='mcp', name='kit/add', input={'a': 1})
-    >>> called("Write", {"file_path": "a"}).input
+    >>> tool_use("mcp__kit__add", {"a": 1})
+    ToolUse(kind='mcp', name='kit/add', input={'a': 1})
+    >>> tool_use("Write", {"file_path": "a"}).input
     {'changes': [{'path': 'a'}], 'file_path': 'a'}
     """
     if name in _COMMANDS:
-        return Called("command", name, given)
-    if name in PATCHES and isinstance(given, dict):
-        return Called("patch", name, {"changes": [{"path": given.get(PATCHES[name])}], **given})
+        return ToolUse("command", name, input_)
+    if name in PATCHES and isinstance(input_, dict):
+        return ToolUse("patch", name, {"changes": [{"path": input_.get(PATCHES[name])}], **input_})
     if name.startswith("mcp__"):
         server, _, tool = name.removeprefix("mcp__").partition("__")
-        return Called("dynamic", tool, given) if server == SERVER else Called("mcp", f"{server}/{tool}", given)
-    return Called("web" if name in _WEB else "other", name, given)
+        return ToolUse("dynamic", tool, input_) if server == SERVER else ToolUse("mcp", f"{server}/{tool}", input_)
+    return ToolUse("web" if name in _WEB else "other", name, input_)
 
 
-class Ended(NamedTuple):
+class ToolResult(NamedTuple):
     """How that call came out."""
 
     ok: bool
@@ -56,12 +56,14 @@ class Ended(NamedTuple):
     output: str
 
 
-def ended(kind: ToolKind, result: wire.Block, *, unrun: Iterable[wire.Unrun] = (), details: Any = None) -> Ended:
+def tool_result(
+    kind: ToolKind, result: wire.Block, *, unrun: Iterable[wire.Unrun] = (), details: Any = None
+) -> ToolResult:
     """`details` are the tool's own; a command that runs on in the background has come to no end.
 
     >>> block = wire.Block(type="tool_result", tool_use_id="t", content="Exit code 3\\nno", is_error=True)
-    >>> ended("command", block)
-    Ended(ok=False, status='failed', exit_code=3, output='Exit code 3\\nno')
+    >>> tool_result("command", block)
+    ToolResult(ok=False, status='failed', exit_code=3, output='Exit code 3\\nno')
     """
     output, ok = text_of(result.content), not result.is_error
     why = next((each.non_execution_kind for each in unrun if each.id == result.tool_use_id), None)
@@ -72,7 +74,7 @@ def ended(kind: ToolKind, result: wire.Block, *, unrun: Iterable[wire.Unrun] = (
     elif kind == "command" and why is None:
         found = _EXIT.match(output)
         exit_code = 0 if ok else int(found[1]) if found else None
-    return Ended(ok, status, exit_code, output)
+    return ToolResult(ok, status, exit_code, output)
 
 
 def text_of(content: Any) -> str:
@@ -84,7 +86,7 @@ def text_of(content: Any) -> str:
 
 
 def tokens(usage: wire.Usage) -> Tokens:
-    """On the wire what was read from a cache, or written to it, stands beside the input; with us it is a part of it."""
+    """Return the usage in Proctor's terms. Claude Code does not include cached tokens in the input; Proctor does."""
     cached = usage.cache_read_input_tokens or 0
     whole = usage.input_tokens + cached + (usage.cache_creation_input_tokens or 0)
     details = usage.output_tokens_details

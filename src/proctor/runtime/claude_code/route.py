@@ -6,7 +6,7 @@ import msgspec
 
 from proctor.evidence.redact import TextStream
 from proctor.runtime.claude_code import wire
-from proctor.runtime.talk import PLAIN, Routed
+from proctor.runtime.line_process import PLAIN, LineRoute
 
 NOT_A_FRAME: Final = wire.Envelope()
 _DECODER: Final = msgspec.json.Decoder(wire.Envelope)
@@ -20,20 +20,20 @@ def open_envelope(line: bytes) -> wire.Envelope:
         return NOT_A_FRAME
 
 
-def routed(envelope: wire.Envelope) -> Routed:
+def route_of(envelope: wire.Envelope) -> LineRoute:
     """Which text a frame carries a piece of, and which texts end with it."""
     event = envelope.event
     if envelope.type != "stream_event" or event is None:
-        return Routed(ended="") if envelope.type == "result" else PLAIN
+        return LineRoute(ended="") if envelope.type == "result" else PLAIN
     message = envelope.api_message_id or ""
     match event.type:
         case "content_block_delta" if event.delta is not None and (field := wire.STREAMED.get(event.delta.type)):
             key = stream_key(message, event.index, field)
-            return Routed(stream=TextStream(key=key, path=("event", "delta", field)))
+            return LineRoute(stream=TextStream(key=key, path=("event", "delta", field)))
         case "content_block_stop":
-            return Routed(ended=f"{message}|{event.index}|")
+            return LineRoute(ended=f"{message}|{event.index}|")
         case "message_stop":
-            return Routed(ended=f"{message}|")
+            return LineRoute(ended=f"{message}|")
         case _:
             return PLAIN
 

@@ -1,4 +1,4 @@
-"""Lines of Claude Code for those who break them."""
+"""Sample lines of Claude Code for the conformance suite."""
 
 from typing import Final
 
@@ -15,7 +15,7 @@ def _is_delta(line: bytes) -> bool:
 
 
 SAMPLES: Final = Samples(
-    unknown_frame=b'{"type":"no_such_frame","uuid":"nobody"}',
+    unknown_frame=b'{"type":"no_such_frame","uuid":"unknown"}',
     unknown_request=msgspec.json.encode(
         wire.Envelope(type="control_request", request_id=STRANGER, request=wire.Request(subtype="no_such_request"))
     ),

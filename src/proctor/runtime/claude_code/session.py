@@ -1,4 +1,4 @@
-"""One session of Claude Code in a process of its own: a prompt, a turn, an interrupt, and nothing left running."""
+"""A session of Claude Code in its own process."""
 
 from collections import deque
 from collections.abc import Iterator, Mapping
@@ -16,17 +16,17 @@ from anyio.abc import TaskGroup
 
 from proctor.clock import Clock
 from proctor.errors import DeadlineError, HangupError, PeerError, RefusedError
-from proctor.event.row import Answered, HistoryKept
+from proctor.event.row import HistoryKept, QuestionAnswered
 from proctor.fact import Authority, Fact
 from proctor.ids import ThreadId
-from proctor.runtime.base import SessionAsk, Tap
+from proctor.runtime.base import SessionRequest, Tap
 from proctor.runtime.claude_code import wire
-from proctor.runtime.claude_code.approvals import Desk
+from proctor.runtime.claude_code.approvals import ApprovalHandler
 from proctor.runtime.claude_code.history import read_session, session_file
-from proctor.runtime.claude_code.questions import Asked, hook_answer, read_asked
-from proctor.runtime.claude_code.route import open_envelope, routed
+from proctor.runtime.claude_code.questions import ToolQuestion, hook_answer, read_question
+from proctor.runtime.claude_code.route import open_envelope, route_of
 from proctor.runtime.claude_code.turns import Turns
-from proctor.runtime.talk import Routed, Talk
+from proctor.runtime.line_process import LineProcess, LineRoute
 from proctor.spec.model import Persistence
 
 _encode = msgspec.json.Encoder().encode
@@ -34,7 +34,7 @@ _encode = msgspec.json.Encoder().encode
 HOOK = "proctor-pre-tool-use"
 SOURCE = "session file"
 COMPACT = "/compact"
-# What was said while it was interrupted makes a turn of its own, which must be interrupted too.
+# A message sent during an interrupt starts another turn, which must be interrupted too.
 INTERRUPTS = 3
 
 
@@ -64,7 +64,7 @@ class ClaudeSession:
 
     def __init__(
         self,
-        ask: SessionAsk,
+        request: SessionRequest,
         tap: Tap,
         *,
         clock: Clock,
@@ -73,16 +73,16 @@ class ClaudeSession:
         fences_fact: Fact,
         deadlines: Deadlines = DEADLINES,
     ) -> None:
-        self.talk: Talk | None = None
+        self.line_process: LineProcess | None = None
         self.thread: ThreadId | None = None
-        self._ask = ask
+        self._request = request
         self._tap = tap
         self._tasks = tasks
         self._config = config
         self._fences_fact = fences_fact
         self._deadlines = deadlines
-        self._patience_s = deadlines.teardown_s
-        self._desk = Desk(ask, tap, clock=clock, is_fenced=fences_fact.value is not None)
+        self._teardown_left_s = deadlines.teardown_s
+        self._approvals = ApprovalHandler(request, tap, clock=clock, is_fenced=fences_fact.value is not None)
         self._ids = count(1)
         self._pending: dict[str, _Pending] = {}
         self._opened: deque[wire.Envelope] = deque()
@@ -99,7 +99,7 @@ class ClaudeSession:
 
     @property
     def session_id(self) -> str:
-        return f"{self._ask.attempt}/{self.thread or 'unnamed'}"
+        return f"{self._request.attempt}/{self.thread or 'unnamed'}"
 
     @property
     def is_alive(self) -> bool:
@@ -107,8 +107,8 @@ class ClaudeSession:
 
     @property
     def last_heard_s(self) -> float:
-        assert self.talk is not None
-        return max(self.talk.heard_s, self._desk.book.busy_until_s)
+        assert self.line_process is not None
+        return max(self.line_process.last_output_s, self._approvals.open_questions.busy_until_s)
 
     @property
     def facts(self) -> Mapping[str, Fact]:
@@ -132,11 +132,11 @@ class ClaudeSession:
         if self._hangup is not None:
             raise self._gone()
         if self._turns.current is not None:
-            raise RefusedError("peer.refused", "a turn runs already")
+            raise RefusedError("peer.refused", "a turn is already running")
         await self._greet(schema)
-        self._patience_s = self._deadlines.teardown_s
+        self._teardown_left_s = self._deadlines.teardown_s
         self._over, self._is_halted = anyio.Event(), False
-        await self._say_user(prompt)
+        await self._send_user_message(prompt)
         await self._over.wait()
         if self._is_cut_off:
             raise self._gone()
@@ -145,7 +145,7 @@ class ClaudeSession:
         """It reaches the model with the next request. A reply that is being said is broken off for it, no tool is."""
         if self._turns.current is None:
             raise RefusedError("peer.refused", "no turn runs")
-        await self._say_user(text, **({} if self._is_at_tools else {"priority": "now"}))
+        await self._send_user_message(text, **({} if self._is_at_tools else {"priority": "now"}))
 
     async def interrupt(self) -> None:
         for _ in range(INTERRUPTS):
@@ -154,27 +154,27 @@ class ClaudeSession:
             self._is_halted = True
             self._news = anyio.Event()
             await self._try("interrupt")
-            with self._spending() as left_s, anyio.move_on_after(left_s):
+            with self._teardown_budget() as left_s, anyio.move_on_after(left_s):
                 await self._news.wait()
 
     async def settle(self) -> None:
         """Commands that were sent to the background run on, turn or no turn."""
         for task in sorted(self._background):
             await self._try("stop_task", task_id=task)
-        while self._background and self._hangup is None and self._patience_s > 0:
+        while self._background and self._hangup is None and self._teardown_left_s > 0:
             self._news = anyio.Event()
-            with self._spending() as left_s, anyio.move_on_after(left_s):
+            with self._teardown_budget() as left_s, anyio.move_on_after(left_s):
                 await self._news.wait()
 
     async def read_history(self) -> None:
         if self.thread is None:
             raise RefusedError("peer.refused", "the session has no name yet")
         items = await anyio.to_thread.run_sync(read_session, self._config, self.thread)
-        self._tap.say(HistoryKept(source=SOURCE, items=items))
+        self._tap.record(HistoryKept(source=SOURCE, items=items))
 
     async def close(self) -> None:
         if self._turns.current is not None and not self._is_halted:
-            # Else it would work on with nobody to hear it.
+            # Otherwise the turn would continue without a session.
             await self.interrupt()
             await self.settle()
 
@@ -184,9 +184,7 @@ class ClaudeSession:
         """It takes a schema with the greeting and at no other time, so that must wait until the first turn."""
         if self._is_greeted:
             if schema != self._schema:
-                raise RefusedError(
-                    "peer.refused", "Claude Code answers by one schema a session, from its first turn on"
-                )
+                raise RefusedError("peer.refused", "Claude Code takes one schema per session, with its first turn")
             return
         hooks = {"PreToolUse": [{"matcher": None, "hookCallbackIds": [HOOK]}]}
         wish = {} if schema is None else {"jsonSchema": schema}
@@ -198,7 +196,7 @@ class ClaudeSession:
             raise
         self._is_greeted, self._schema = True, schema
 
-    async def _say_user(self, text: str, **more: Any) -> None:
+    async def _send_user_message(self, text: str, **more: Any) -> None:
         message = str(uuid4())
         frame = {
             "type": "user",
@@ -210,11 +208,11 @@ class ClaudeSession:
         }
         # Counted before it is said: its end may be heard before saying it returns.
         self._turns.said(message)
-        await self._say(frame)
+        await self._send(frame)
 
-    async def _say(self, frame: Mapping[str, Any]) -> None:
-        assert self.talk is not None
-        await self.talk.say(_encode(frame))
+    async def _send(self, frame: Mapping[str, Any]) -> None:
+        assert self.line_process is not None
+        await self.line_process.send(_encode(frame))
 
     async def _call(self, subtype: str, *, deadline_s: float, **fields: Any) -> None:
         """A request of ours. RefusedError where it is answered with an error."""
@@ -224,7 +222,7 @@ class ClaudeSession:
         pending = self._pending[request] = _Pending()
         frame = {"type": "control_request", "request_id": request, "request": {"subtype": subtype, **fields}}
         with anyio.move_on_after(deadline_s):
-            await self._say(frame)
+            await self._send(frame)
             await pending.done.wait()
         self._pending.pop(request, None)
         if pending.reply is None:
@@ -236,29 +234,29 @@ class ClaudeSession:
 
     async def _try(self, subtype: str, **fields: Any) -> None:
         """A request whose refusal changes nothing: the reply, or that there was none, is on record."""
-        with self._spending() as left_s, suppress(PeerError):
+        with self._teardown_budget() as left_s, suppress(PeerError):
             await self._call(subtype, deadline_s=left_s, **fields)
 
     @contextmanager
-    def _spending(self) -> Iterator[float]:
+    def _teardown_budget(self) -> Iterator[float]:
         """Waiting after a turn, all of it out of one purse."""
         began_s = anyio.current_time()
         try:
-            yield max(self._patience_s, self._deadlines.farewell_s)
+            yield max(self._teardown_left_s, self._deadlines.farewell_s)
         finally:
-            self._patience_s -= anyio.current_time() - began_s
+            self._teardown_left_s -= anyio.current_time() - began_s
 
     def _gone(self) -> HangupError:
         return HangupError("peer.hangup", self._hangup or "the channel closed")
 
     # ── hearing ──
 
-    def route(self, line: bytes) -> Routed:
+    def route(self, line: bytes) -> LineRoute:
         envelope = open_envelope(line)
         self._opened.append(envelope)
-        return routed(envelope)
+        return route_of(envelope)
 
-    def heard(self, line: bytes) -> None:
+    def on_line(self, line: bytes) -> None:
         envelope = self._opened.popleft()
         match envelope.type:
             case "stream_event" if envelope.event is not None and envelope.parent_tool_use_id is None:
@@ -279,9 +277,9 @@ class ClaudeSession:
                     pending.reply = envelope.response
                     pending.done.set()
             case "control_request":
-                self._asked(envelope)
+                self._on_control_request(envelope)
             case "control_cancel_request":
-                self._desk.book.withdraw([envelope.request_id or ""])
+                self._approvals.open_questions.withdraw([envelope.request_id or ""])
             case "system" if envelope.subtype == "init" and envelope.session_id:
                 self.thread = self.thread or ThreadId(envelope.session_id)
             case "system" if envelope.subtype == "status":
@@ -292,13 +290,13 @@ class ClaudeSession:
 
     def _ended(self, *, is_over: bool) -> None:
         if is_over:
-            self._desk.book.withdraw_all()
+            self._approvals.open_questions.withdraw_all()
             self._over.set()
             self._news.set()
 
-    def hung_up(self, cause: str) -> None:
+    def on_hangup(self, cause: str) -> None:
         self._hangup = cause
-        self._desk.book.withdraw_all()
+        self._approvals.open_questions.withdraw_all()
         self._is_cut_off = self._turns.current is not None
         self._background.clear()
         for pending in self._pending.values():
@@ -308,37 +306,37 @@ class ClaudeSession:
 
     # ── answering ──
 
-    def _asked(self, envelope: wire.Envelope) -> None:
+    def _on_control_request(self, envelope: wire.Envelope) -> None:
         request, subtype = envelope.request_id or "", (envelope.request or wire.Request()).subtype
         if subtype == "hook_callback":
             assert envelope.request is not None
             self._reply(request, hook_answer(envelope.request.input))
         elif subtype == "can_use_tool":
-            asked = read_asked(envelope)
-            if (answer := self._desk.take(asked)) is not None:
+            question = read_question(envelope)
+            if (answer := self._approvals.take(question)) is not None:
                 self._reply(request, answer.body)
             else:
-                self._tasks.start_soon(self._consider, asked)
+                self._tasks.start_soon(self._consider, question)
         elif subtype == "mcp_message" and isinstance(message := (envelope.request or wire.Request()).message, dict):
-            taken = self._desk.take_call(request, message)
-            if isinstance(taken, Asked):
+            taken = self._approvals.take_call(request, message)
+            if isinstance(taken, ToolQuestion):
                 self._tasks.start_soon(self._consider, taken)
             else:
                 self._reply(request, taken)
         else:
-            self._tap.say(Answered(request=request, method=subtype, decision="unknown request", by="policy"))
+            self._tap.record(QuestionAnswered(request=request, method=subtype, decision="unknown request", by="policy"))
             error = {"subtype": "error", "request_id": request, "error": f"Proctor does not know {subtype}"}
             self._tasks.start_soon(self._answer, {"type": "control_response", "response": error})
 
-    async def _consider(self, asked: Asked) -> None:
-        if (answer := await self._desk.consider(asked, tell=self._tap.say)) is not None:
-            self._reply(asked.request, answer.body)
+    async def _consider(self, question: ToolQuestion) -> None:
+        if (answer := await self._approvals.consider(question, record_row=self._tap.record)) is not None:
+            self._reply(question.request, answer.body)
 
     def _reply(self, request: str, body: Mapping[str, Any]) -> None:
         response = {"subtype": "success", "request_id": request, "response": body}
         self._tasks.start_soon(self._answer, {"type": "control_response", "response": response})
 
     async def _answer(self, frame: Mapping[str, Any]) -> None:
-        # Whoever waits for the turn is told that the program is gone, or reads nothing any more.
+        # The waiting turn gets the error if the program has ended or does not read its input.
         with suppress(PeerError):
-            await self._say(frame)
+            await self._send(frame)

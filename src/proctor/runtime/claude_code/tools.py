@@ -13,12 +13,12 @@ from proctor.runtime.claude_code.results import SERVER
 _METHOD_NOT_FOUND: Final = -32601
 
 
-def offered() -> str:
+def mcp_config() -> str:
     """`--mcp-config`: a server whose messages come to us."""
     return msgspec.json.encode({"mcpServers": {SERVER: {"type": "sdk", "name": SERVER}}}).decode()
 
 
-def called(tools: Sequence[Tool], message: Mapping[str, Any]) -> tuple[Tool, Any] | None:
+def find_called_tool(tools: Sequence[Tool], message: Mapping[str, Any]) -> tuple[Tool, Any] | None:
     """The tool that a message calls, and what it is given; None where it is another message."""
     params = message.get("params")
     if message.get("method") != "tools/call" or not isinstance(params, dict):
@@ -27,7 +27,7 @@ def called(tools: Sequence[Tool], message: Mapping[str, Any]) -> tuple[Tool, Any
     return None if tool is None else (tool, params.get("arguments"))
 
 
-def replied(tools: Sequence[Tool], message: Mapping[str, Any]) -> Mapping[str, Any]:
+def reply_to(tools: Sequence[Tool], message: Mapping[str, Any]) -> Mapping[str, Any]:
     """What the server says to any message that calls no tool."""
     params = message.get("params")
     match message.get("method"):
@@ -36,7 +36,7 @@ def replied(tools: Sequence[Tool], message: Mapping[str, Any]) -> Mapping[str, A
             about = {"name": SERVER, "version": __version__}
             return _response(message, protocolVersion=version, capabilities={"tools": {}}, serverInfo=about)
         case "tools/list":
-            return _response(message, tools=[_described(tool) for tool in tools])
+            return _response(message, tools=[_definition(tool) for tool in tools])
         case "ping":
             return _response(message)
         case str(method) if "id" in message:
@@ -47,18 +47,18 @@ def replied(tools: Sequence[Tool], message: Mapping[str, Any]) -> Mapping[str, A
             return {"jsonrpc": "2.0", "result": {}}
 
 
-def answered(message: Mapping[str, Any], given: Any) -> Answer:
+def success_answer(message: Mapping[str, Any], result: Any) -> Answer:
     """What a tool gave. Raises where it is no text, or none that can be sent."""
-    if not isinstance(given, str):
-        raise TypeError(f"a tool gives a str, not {type(given).__name__}")
+    if not isinstance(result, str):
+        raise TypeError(f"a tool must return a str, not {type(result).__name__}")
     # A subclass may say of itself what it likes.
-    text = str.__str__(given)
+    text = str.__str__(result)
     text.encode()
     return _answer(message, text, decision="answered", is_error=False)
 
 
-def failed(message: Mapping[str, Any], why: str) -> Answer:
-    """The agent is told, and goes on."""
+def failure_answer(message: Mapping[str, Any], why: str) -> Answer:
+    """Return the answer for a failed call. The turn continues."""
     return _answer(message, why, decision="failed", is_error=True)
 
 
@@ -71,7 +71,7 @@ def _response(message: Mapping[str, Any], **result: Any) -> Mapping[str, Any]:
     return {"jsonrpc": "2.0", "id": message.get("id"), "result": result}
 
 
-def _described(tool: Tool) -> Mapping[str, Any]:
+def _definition(tool: Tool) -> Mapping[str, Any]:
     # Else the model must look for it first.
     always = {"anthropic/alwaysLoad": True}
     return {"name": tool.name, "description": tool.description, "inputSchema": tool.schema, "_meta": always}

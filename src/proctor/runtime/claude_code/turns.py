@@ -1,7 +1,7 @@
-"""When a turn of ours begins and is over, told from what we said and what became of it. Pure.
+"""Determine when a turn begins and ends, from the messages sent and their reported states. Pure.
 
-What we say while a turn runs is put into the next request to the model; but where no request comes any more the program
-makes a turn of its own of it, with a result of its own. Ours is over when all that was said in it has been dealt with.
+A message sent while a turn runs joins the next request to the model. If no request follows, the program runs another
+turn for it, with another result. Proctor's turn is over when all of its messages are processed.
 """
 
 from typing import Final

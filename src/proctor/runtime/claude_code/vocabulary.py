@@ -1,4 +1,4 @@
-"""Claude Code's own words, and where in its frames account data stands."""
+"""The words of Claude Code's protocol, and the paths of account data in its frames."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -6,7 +6,7 @@ from typing import Final
 from proctor.runtime.claude_code import wire
 
 # What `normalize` and `session` tell apart and what we say ourselves; of the rest, `wire` has lists.
-_TOLD_APART = """
+_NAMES = """
 assistant command_lifecycle control_request control_response control_cancel_request result stream_event system user
 init api_retry status permission_denied success error error_during_execution error_max_turns
 can_use_tool hook_callback initialize interrupt stop_task PreToolUse hookCallbackIds hookSpecificOutput
@@ -26,7 +26,7 @@ def _fields() -> Iterator[str]:
         yield from kind.__struct_encode_fields__
 
 
-WORDS: Final = frozenset((*_TOLD_APART, *wire.STREAMED, *wire.SILENT, *_fields()))
+WORDS: Final = frozenset((*_NAMES, *wire.STREAMED, *wire.SILENT, *_fields()))
 
 _ACCOUNT = {
     "": "rate_limit_info",

@@ -131,7 +131,7 @@ class Init(Native, frozen=True):
 
 
 class Hook(Native, frozen=True):
-    """What is told before a tool is used, whoever wants to use it."""
+    """The report before each tool call, by the agent or a subagent."""
 
     tool_name: str = ""
     tool_input: Any = None
@@ -177,7 +177,7 @@ class Result(Native, frozen=True):
 
 
 class Denied(Native, frozen=True):
-    """A call that was refused without anybody being asked."""
+    """A call that the program refused without asking."""
 
     tool_name: str = ""
     message: str | None = None

@@ -1,1 +1,1 @@
-"""What the two ways to drive Codex have in common."""
+"""Code that the two Codex runtimes share."""

@@ -1,10 +1,10 @@
-"""Codex's own login: where its user's is kept, how it takes a token, and whether it is used."""
+"""Codex's login: where it is stored, how Codex takes a token, and whether it is used."""
 
 from typing import Final
 
 from proctor.errors import PeerError
 from proctor.fact import UNKNOWN, Authority, Fact
-from proctor.runtime.base import ModelAsk
+from proctor.runtime.base import ModelChoice
 from proctor.runtime.credential import Account
 from proctor.spec.model import Login
 
@@ -18,21 +18,21 @@ ACCOUNT: Final = Account(
 )
 
 
-def uses_account(model: ModelAsk) -> bool:
-    """Whether Codex logs in by itself, rather than show the provider the value of a variable."""
+def uses_account(model: ModelChoice) -> bool:
+    """Return whether Codex uses its own login instead of the key in a variable."""
     return model.login is Login.INHERIT or (model.login is Login.TOKEN and model.provider == ACCOUNT.provider)
 
 
-def keyed(model: ModelAsk) -> Fact:
-    """What is known of the credential of a model that is shown the value of a variable, or nothing."""
+def key_fact(model: ModelChoice) -> Fact:
+    """Return the fact `credentialSource` for a model whose key is in a variable. Unknown if there is no key."""
     if model.key_variable is None:
         return UNKNOWN
-    source = "the settings it was given name the variable; it reports nothing of it"
+    source = "the settings name the variable; Codex does not report whether it uses it"
     return Fact(value="explicit-api-key", authority=Authority.INFERRED, source=source)
 
 
-def not_taken(model: ModelAsk) -> PeerError:
-    """It must be found out: without a login Codex sends its requests all the same, bare of any credential."""
+def login_refused(model: ModelChoice) -> PeerError:
+    """Return the error for a login that Codex does not accept. Codex would send requests without a credential."""
     is_inherited = model.login is Login.INHERIT
-    took, todo = ("your login", "run `codex login`") if is_inherited else ("the token", "make a new one")
-    return PeerError("peer.login", f"Codex did not take {took}: {todo}")
+    what, todo = ("the user's login", "run `codex login`") if is_inherited else ("the token", "create a new token")
+    return PeerError("peer.login", f"Codex did not accept {what}: {todo}")

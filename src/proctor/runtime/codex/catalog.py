@@ -1,10 +1,10 @@
-"""The model catalog that makes Codex offer a shell and apply_patch to a model it has never heard of."""
+"""The model catalog that makes Codex offer a shell and apply_patch to a model it does not know."""
 
 import msgspec
 
 
 def catalog(slug: str) -> bytes:
-    """The file that `model_catalog_json` names, with only the fields that Codex 0.163 requires or that offer tools.
+    """Return the file for `model_catalog_json`. It has only the fields that Codex 0.163 needs and those for tools.
 
     >>> msgspec.json.decode(catalog("scripted"))["models"][0]["slug"]
     'scripted'

@@ -1,10 +1,10 @@
-"""What MCP servers answer, as Codex hands it on."""
+"""Results of MCP tool calls, as Codex reports them."""
 
 from typing import Any
 
 
 def is_mcp_error(result: Any) -> bool:
-    """A call that came through may still have failed, and says so in what it gives back.
+    """Return whether the result of an MCP call reports that the tool failed.
 
     >>> is_mcp_error({"content": [], "isError": True}), is_mcp_error({"content": []}), is_mcp_error(None)
     (True, False, False)

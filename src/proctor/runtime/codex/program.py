@@ -1,17 +1,17 @@
-"""Which Codex program runs."""
+"""Find the Codex program, and refuse an old version."""
 
 import re
 from typing import Final
 
 from proctor.errors import MachineError
 from proctor.runtime.base import Executable
-from proctor.runtime.executable import Program, find
+from proctor.runtime.executable import ProgramSource, find
 
 MINIMUM_VERSION: Final = "0.163.0"
 INSTALL: Final = "openai-codex-cli-bin==0.163.0 from PyPI (pip install 'proctor[codex]')"
 OVERRIDE: Final = "PROCTOR_CODEX"
 
-CODEX: Final = Program(
+CODEX: Final = ProgramSource(
     name="Codex",
     command="codex",
     override=OVERRIDE,
@@ -24,12 +24,12 @@ CODEX: Final = Program(
 
 
 def locate() -> Executable:
-    """$PROCTOR_CODEX, else the installed wheel's own binary, else `codex` on PATH."""
+    """Find Codex: $PROCTOR_CODEX, then the binary of the installed wheel, then `codex` on PATH."""
     return find(CODEX)
 
 
 def refuse_too_old(version: str | None, *, said: str) -> str:
-    """The version, where it will do. `said` is what it was read from.
+    """Return the version. `said` is the text it was read from. Raises MachineError if it is too old or unknown.
 
     >>> refuse_too_old("0.163.1", said="codex-cli 0.163.1")
     '0.163.1'

@@ -1,17 +1,17 @@
-"""When to come back, as Codex tells it in words: after so long, or at a time of its own zone, to the minute. Pure."""
+"""Parse from Codex's error texts when to retry: after a duration, or at a local time of day. Pure."""
 
 import re
 from math import ceil
 from typing import Final
 
-from proctor.event.row import FactsLearned, Seen
+from proctor.event.row import FactsLearned, SupervisorRow
 
 UTC_OFFSET: Final = "utcOffsetMinutes"
-"""The fact without which a time of day says nothing."""
+"""The fact that is needed to interpret a time of day."""
 
 _MINUTE_MS = 60_000
 _DAY_MINUTES = 24 * 60
-# The provider's own words, which Codex passes on: "11.054s", "28ms", "6m0s", "1h2m3s".
+# Durations in the provider's text, which Codex passes on: "11.054s", "28ms", "6m0s", "1h2m3s".
 _IN = re.compile(r"try again in (?:(\d{1,6})h)?(?:(\d{1,6})m(?!s))?(?:(\d{1,6}(?:\.\d{1,6})?)(ms|s))?", re.IGNORECASE)
 _AT = re.compile(
     r"[Tt]ry again at (?:([A-Z][a-z]{2}) (\d{1,2})(?:st|nd|rd|th), (\d{4}) )?(\d{1,2}):(\d\d) ([AP]M)", re.ASCII
@@ -19,14 +19,14 @@ _AT = re.compile(
 _MONTHS = {name: n for n, name in enumerate("Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split(), start=1)}
 
 
-def utc_offset_in(seen: Seen | None, *, known: int | None) -> int | None:
-    """What a row of ours says of the agent's zone, or else what was known of it."""
+def utc_offset_in(seen: SupervisorRow | None, *, known: int | None) -> int | None:
+    """Return the UTC offset that a supervisor row states, or else `known`."""
     fact = seen.facts.get(UTC_OFFSET) if isinstance(seen, FactsLearned) else None
     return fact.value if fact is not None and isinstance(fact.value, int) else known
 
 
 def retry_after_ms(text: str, *, at_ms: int, utc_offset_minutes: int | None) -> int | None:
-    """How long after `at_ms` the text says that another try is worth it, if it says so.
+    """Return how many milliseconds after `at_ms` to retry according to the text. None if it does not say.
 
     >>> retry_after_ms("Please try again in 1.5s. Visit", at_ms=0, utc_offset_minutes=None)
     1500
@@ -47,13 +47,13 @@ def retry_after_ms(text: str, *, at_ms: int, utc_offset_minutes: int | None) -> 
     else:
         return None
     local = today * _DAY_MINUTES + (int(hour) % 12 + 12 * (half == "PM")) * 60 + int(minute)
-    # The seconds are left out, so that only the next minute is late enough.
+    # The text has no seconds, so wait for the next full minute.
     wait_ms = (local + 1 - utc_offset_minutes) * _MINUTE_MS - at_ms
-    # A time that has passed is of a zone we do not know.
+    # A time in the past means that the zone is not the assumed one.
     return wait_ms if wait_ms >= 0 else None
 
 
 def _days(year: int, month: int, day: int) -> int:
-    """Since 1970 began, in a year that begins with March."""
+    """Return the days since 1970-01-01. Computed with years that begin in March."""
     year -= month <= 2
     return 365 * year + year // 4 - year // 100 + year // 400 + (153 * ((month + 9) % 12) + 2) // 5 + day - 719_469

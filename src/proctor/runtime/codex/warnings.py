@@ -1,4 +1,4 @@
-"""Whose a warning of Codex's is: by the channel it came by, then by versioned rules on its text, which only infer."""
+"""Attribute a Codex warning to its source, by versioned rules on its text or else by its channel."""
 
 import re
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from proctor.event.model import WarningSource
 
 STDERR: Final = "stderr"
 ERROR_ITEM: Final = "item error"
-"""What `codex exec` says of whatever it wants to warn of, before a turn or within one."""
+"""The channel for all warnings of `codex exec` on stdout."""
 
 CHANNELS: Final[dict[str, WarningSource]] = {
     STDERR: "process",
@@ -25,7 +25,7 @@ CHANNELS: Final[dict[str, WarningSource]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """Lines of one class, recognised by what Codex's sources print. Another pattern is another version."""
+    """A pattern for one kind of warning in Codex's sources. A changed pattern needs a new version."""
 
     id: str
     version: int
@@ -44,7 +44,7 @@ def _rule(
     return Rule(id=id_, version=version, channel=channel, source=source, pattern=re.compile(pattern))
 
 
-# Texts as the program of 0.163 holds them, and as others recorded them of 0.117 to 0.147.
+# Texts in the program 0.163, and in published recordings of 0.117 to 0.147.
 RULES: Final = (
     _rule(
         "plugin-cache",
@@ -65,12 +65,12 @@ RULES: Final = (
 )
 
 
-def attributed(channel: str, text: str) -> tuple[WarningSource, str | None]:
-    """Its source, and the rule that said so where not the channel alone did.
+def attribute_warning(channel: str, text: str) -> tuple[WarningSource, str | None]:
+    """Return the source of a warning, and the name of the rule that determined it. None: the channel did.
 
-    >>> attributed("stderr", "WARN codex_core::shell_snapshot: Failed to delete shell snapshot at x")
+    >>> attribute_warning("stderr", "WARN codex_core::shell_snapshot: Failed to delete shell snapshot at x")
     ('process', 'codex.shell-snapshot/1')
-    >>> attributed("stderr", "thread/read failed while backfilling turn items for turn completion")
+    >>> attribute_warning("stderr", "thread/read failed while backfilling turn items for turn completion")
     ('process', None)
     """
     for rule in RULES:

@@ -1,16 +1,16 @@
-"""The Codex app-server, driven over stdio or a websocket."""
+"""Runtime for the Codex app-server, over stdio or a websocket."""
 
 from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
-from proctor.runtime.base import Executable, Host, HostAsk, Normalizer, Runtime, Tap
-from proctor.runtime.capability import Capability
+from proctor.runtime.base import Executable, Host, HostRequest, Normalizer, Runtime, Tap
+from proctor.runtime.capability import CapabilityProfile
 from proctor.runtime.codex.account import ACCOUNT
-from proctor.runtime.codex.home import PATIENCE
+from proctor.runtime.codex.home import RETRY_OPTIONS
 from proctor.runtime.codex.program import locate
 from proctor.runtime.codex_app_server import host
-from proctor.runtime.codex_app_server.claims import CLAIMS, ID, TRANSPORTS
+from proctor.runtime.codex_app_server.capabilities import CAPABILITIES, ID, TRANSPORTS
 from proctor.runtime.codex_app_server.failures import FAILURES
 from proctor.runtime.codex_app_server.normalize import CodexNormalizer
 from proctor.runtime.codex_app_server.samples import SAMPLES
@@ -19,17 +19,17 @@ from proctor.runtime.credential import Account
 
 
 class CodexAppServer:
-    """One process carries many sessions; one process an attempt is the same thing with capacity 1."""
+    """One process carries many sessions. With `isolation: process` it carries one."""
 
     id = ID
-    claims = CLAIMS
-    capability = Capability.FULL_APP_SERVER
+    capabilities = CAPABILITIES
+    profile = CapabilityProfile.FULL_APP_SERVER
     serves: Mapping[str, tuple[str, ...]] | None = None
     transports = TRANSPORTS
     words = WORDS
     private = PRIVATE
     failures = FAILURES
-    option_names = frozenset({*PATIENCE, "transport"})
+    option_names = frozenset({*RETRY_OPTIONS, "transport"})
     account: Account | None = ACCOUNT
     reserved_variables = frozenset({"CODEX_HOME", "HOME"})
     samples = SAMPLES
@@ -43,8 +43,8 @@ class CodexAppServer:
     def normalizer(self) -> Normalizer:
         return CodexNormalizer()
 
-    def open_host(self, ask: HostAsk, tap: Tap) -> AbstractAsyncContextManager[Host]:
-        return host.open_host(ask, tap)
+    def open_host(self, request: HostRequest, tap: Tap) -> AbstractAsyncContextManager[Host]:
+        return host.open_host(request, tap)
 
 
 RUNTIME: Runtime = CodexAppServer()

@@ -1,4 +1,4 @@
-"""Our requests and the replies they wait for: few at a time, each with a deadline, overload backed off."""
+"""Requests to the server and their replies: a limited number at a time, with deadlines, and retried on overload."""
 
 import random
 from collections.abc import Callable, Container, Sequence
@@ -12,17 +12,17 @@ import msgspec
 from proctor.errors import DeadlineError, HangupError, PeerError, RefusedError
 from proctor.protocol import jsonrpc
 from proctor.runtime.base import Tap
-from proctor.runtime.codex_app_server.approvals import Desk
+from proctor.runtime.codex_app_server.approvals import ApprovalHandler
 from proctor.runtime.codex_app_server.route import Envelope
 
-# Past this many at once the server starts to refuse, and past some thousands it forgets to answer.
+# With more requests at once the server starts to refuse some, and with thousands it leaves some unanswered.
 IN_FLIGHT = 32
 OVERLOADED = -32001
 OVERLOAD_PAUSES_S = (0.1, 0.25, 0.5, 1.0)
 
 
 class Ask(Protocol):
-    """A request of ours, answered or refused by the deadline."""
+    """Sends a request, and returns its reply. Raises PeerError if it is refused or not answered by the deadline."""
 
     async def __call__(
         self, method: str, params: Any, *, deadline_s: float, listener: "Listener | None" = None
@@ -30,32 +30,32 @@ class Ask(Protocol):
 
 
 class Listener(Protocol):
-    """A session, as the connection knows it."""
+    """A session, as the connection uses it."""
 
     @property
     def tap(self) -> Tap: ...
 
     @property
-    def desk(self) -> Desk: ...
+    def approvals(self) -> ApprovalHandler: ...
 
-    def heard(self, envelope: Envelope) -> None: ...
+    def on_message(self, envelope: Envelope) -> None: ...
 
     @property
     def is_gone(self) -> bool:
-        """Whether it was told that it hears no more."""
+        """Whether `on_hangup` was called."""
 
-    def hung_up(self, cause: str) -> None: ...
+    def on_hangup(self, cause: str) -> None: ...
 
-    def dropped(self) -> None:
-        """The connection was lost, and may come back."""
+    def on_connection_lost(self) -> None:
+        """Handle the loss of the connection, which may be reopened."""
 
     async def rejoin(self, ask: Ask) -> str | None:
-        """Take up its thread on a connection that was opened again; says why, where that cannot be."""
+        """Resume the thread on a reopened connection. Return why it cannot be resumed, or None."""
 
 
 @dataclass(slots=True)
 class Pending:
-    """A request that has no reply yet. It outlives its caller, so that a late reply still finds its owner."""
+    """A request without a reply. It outlives its caller, so that a late reply is recorded for the right session."""
 
     method: str
     listener: Listener | None
@@ -66,7 +66,7 @@ class Pending:
 
 
 class Calls:
-    """`send` records a request and queues it; `settle` is told of each reply."""
+    """Open requests. `send` records and queues a request; `settle` must be called with each reply."""
 
     def __init__(
         self, send: Callable[[bytes, Listener | None], None], *, pauses_s: Sequence[float] = OVERLOAD_PAUSES_S
@@ -82,29 +82,30 @@ class Calls:
 
     @property
     def is_responsive(self) -> bool:
-        """Whether no reply is missing that somebody was tired of waiting for."""
+        """Whether every request that its caller gave up has been answered since."""
         return not any(pending.is_given_up for pending in self._pending.values())
 
     async def call(
         self, method: str, params: Any, *, deadline_s: float, listener: Listener | None = None, is_early: bool = False
     ) -> msgspec.Raw:
-        """Ask and wait for the reply, no longer than the deadline with everything that comes before it.
+        """Send a request and return its reply. The deadline includes all waiting before it is sent.
 
-        After a loss that is at first the reopening, unless the request is a part of it.
+        While the connection is being reopened, the request waits, unless `is_early`. Raises RefusedError, HangupError,
+        DeadlineError, or PeerError if the server stays overloaded.
         """
         is_overloaded = False
         with anyio.move_on_after(deadline_s):
             for pause_s in (0.0, *self._pauses_s):
-                # Overload may be tried again whatever the method: a request refused so was not begun.
+                # Any method may be retried after overload, because the refused request was not started.
                 if pause_s:
                     await anyio.sleep(pause_s * random.uniform(0.8, 1.2))  # noqa: S311  jitter, not cryptography
                 is_overloaded = False
                 async with self._slots:
-                    # Looked at again after each wait: between this and the sending there must be none.
+                    # Checked after each wait: there must be no await between this check and the sending.
                     while not (is_early or self._open.is_set()):
                         await self._open.wait()
                         if listener is not None and listener.is_gone:
-                            raise HangupError("peer.hangup", f"{method}: its thread was lost with the connection")
+                            raise HangupError("peer.hangup", f"{method}: the thread was lost with the connection")
                     reply = await self._ask(method, params, listener)
                 if reply.error is None:
                     return reply.result if isinstance(reply.result, msgspec.Raw) else msgspec.Raw(b"null")
@@ -112,7 +113,7 @@ class Calls:
                     raise RefusedError("peer.refused", f"{method}: {reply.error.message}")
                 is_overloaded = True
         if is_overloaded:
-            raise PeerError("peer.overloaded", f"{method}: refused again and again because the server is overloaded")
+            raise PeerError("peer.overloaded", f"{method}: refused repeatedly because the server is overloaded")
         raise DeadlineError("peer.deadline", f"{method}: no reply within {deadline_s:g} s")
 
     async def _ask(self, method: str, params: Any, listener: Listener | None) -> Envelope:
@@ -143,17 +144,17 @@ class Calls:
             pending.done.set()
 
     def disown(self, listener: Listener) -> None:
-        """Replies to this one's requests are nobody's from now on."""
+        """Detach a listener from its open requests. Their replies then belong to no session."""
         for pending in self._pending.values():
             if pending.listener is listener:
                 pending.listener = None
 
     def reopen(self) -> None:
-        """Everybody may ask again."""
+        """Let waiting requests continue."""
         self._open.set()
 
     def lose(self, cause: str) -> None:
-        """No reply will come to what was asked so far."""
+        """Fail all open requests, because their replies are lost. New ones wait for `reopen`."""
         self._open = anyio.Event()
         for pending in self._pending.values():
             pending.lost = cause
@@ -161,7 +162,7 @@ class Calls:
         self._pending.clear()
 
     def hang_up(self, cause: str) -> None:
-        """No reply will come any more."""
+        """Fail all open and future requests."""
         self._hangup = cause
         self.lose(cause)
         self.reopen()

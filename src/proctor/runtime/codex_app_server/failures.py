@@ -1,21 +1,23 @@
-"""What the app-server shows when something goes wrong, seen with 0.163; the first row that fits counts."""
+"""The failure table of the Codex app-server 0.163. The first row that fits an error applies."""
 
-from proctor.runtime.codex.failures import RETRYING, SAID
+from proctor.runtime.codex.failures import RETRYING, SHARED_FAILURES
 from proctor.runtime.failures import Failure
 
 
-def _http(status: str, code: str, *, id_: str, fault: str | None = None) -> Failure:
+def _http(status: str, code: str, *, id_: str, cause: str | None = None) -> Failure:
     return Failure(
         id=id_,
-        fault=fault or f"HTTP {status}",
+        cause=cause or f"The provider returns HTTP {status}.",
         code=code,
         final=f"(httpConnectionFailed|responseStreamConnectionFailed|responseTooManyFailedAttempts):{status}",
         retrying=f"{RETRYING}:{status}",
     )
 
 
-def _unseen(final: str, code: str, *, id_: str, fault: str | None = None) -> Failure:
-    return Failure(id=id_, fault=fault or f"class `{final}`", code=code, final=final, is_seen=False)
+def _unseen(final: str, code: str, *, id_: str, cause: str | None = None) -> Failure:
+    return Failure(
+        id=id_, cause=cause or f"The agent reports the error class `{final}`.", code=code, final=final, is_seen=False
+    )
 
 
 FAILURES = (
@@ -26,51 +28,53 @@ FAILURES = (
     _http("402", "provider.quota", id_="http-402"),
     _http("429", "provider.rate-limited", id_="http-429"),
     _http("503", "provider.unavailable", id_="http-503"),
-    _http("4..", "provider.bad-request", id_="http-4xx", fault="any other HTTP 4xx"),
-    _http("5..", "provider.unavailable", id_="http-5xx", fault="any other HTTP 5xx"),
-    SAID["http-500"],
-    SAID["script"],
-    SAID["http-400"],
-    # ── limits of the account ──
-    SAID["quota"],
-    SAID["plan"],
+    _http("4..", "provider.bad-request", id_="http-4xx", cause="The provider returns any other HTTP 4xx status."),
+    _http("5..", "provider.unavailable", id_="http-5xx", cause="The provider returns any other HTTP 5xx status."),
+    SHARED_FAILURES["http-500"],
+    SHARED_FAILURES["script"],
+    SHARED_FAILURES["http-400"],
+    # ── account limits ──
+    SHARED_FAILURES["quota"],
+    SHARED_FAILURES["plan"],
     Failure(
         id="usage-limit",
-        fault="HTTP 429 with `usage_limit_reached`",
+        cause="The provider returns HTTP 429 with `usage_limit_reached`.",
         code="provider.usage-limit",
         final="usageLimitExceeded",
     ),
-    SAID["rate-limit"],
+    SHARED_FAILURES["rate-limit"],
     # ── no capacity ──
     Failure(
         id="overloaded",
-        fault="`server_is_overloaded`, by HTTP 503 or in a reply",
+        cause="The provider reports `server_is_overloaded`, by HTTP 503 or in a reply.",
         code="provider.overloaded",
         final="serverOverloaded",
     ),
-    Failure(id="flex", fault="`flex_unavailable`", code="provider.overloaded", final="flexUnavailable"),
-    # ── a reply that does not end well ──
-    SAID["cut"],
-    SAID["idle"],
-    SAID["garbled"],
-    SAID["reply-failed"],
+    Failure(
+        id="flex", cause="The provider reports `flex_unavailable`.", code="provider.overloaded", final="flexUnavailable"
+    ),
+    # ── incomplete or failed replies ──
+    SHARED_FAILURES["cut"],
+    SHARED_FAILURES["idle"],
+    SHARED_FAILURES["garbled"],
+    SHARED_FAILURES["reply-failed"],
     Failure(
         id="context",
-        fault="`context_length_exceeded`",
+        cause="The provider reports `context_length_exceeded`.",
         code="provider.context-full",
         final="contextWindowExceeded",
     ),
-    SAID["invalid-prompt"],
+    SHARED_FAILURES["invalid-prompt"],
     Failure(
         id="policy",
-        fault="`cyber_policy` or `misalignment_policy_violation`",
+        cause="The provider reports `cyber_policy` or `misalignment_policy_violation`.",
         code="provider.policy",
         final="cyberPolicy|misalignmentPolicyViolation",
     ),
     # ── no provider, no key ──
-    SAID["unreachable"],
-    SAID["key-missing"],
-    # ── classes of its protocol that no provider was seen to bring about ──
+    SHARED_FAILURES["unreachable"],
+    SHARED_FAILURES["key-missing"],
+    # ── error classes of the protocol that no provider error was seen to cause ──
     _unseen("unauthorized", "provider.unauthorized", id_="unauthorized"),
     _unseen("internalServerError", "provider.error", id_="internal"),
     _unseen("rateLimitExceeded", "provider.rate-limited", id_="rate"),
@@ -79,13 +83,13 @@ FAILURES = (
         "httpConnectionFailed|responseStreamConnectionFailed",
         "provider.unreachable",
         id_="no-connection",
-        fault="a class of no connection, without a status",
+        cause="The agent reports that it could not connect, without an HTTP status.",
     ),
     _unseen(
         rf"{RETRYING}(:\d+)?|responseTooManyFailedAttempts",
         "provider.stream-cut",
         id_="disconnected",
-        fault="a class of a lost connection",
+        cause="The agent reports that it lost the connection.",
     ),
     _unseen("sessionBudgetExceeded", "agent.budget", id_="budget"),
     _unseen("tooManyDenials", "agent.denials", id_="denials"),
@@ -94,7 +98,7 @@ FAILURES = (
         "threadRollbackFailed|activeTurnNotSteerable",
         "peer.refused",
         id_="request",
-        fault="a class that answers a request of ours",
+        cause="The agent refuses a request of Proctor.",
     ),
-    Failure(id="other", fault="anything else", code="agent.turn-failed", final="other"),
+    Failure(id="other", cause="The agent reports any other error.", code="agent.turn-failed", final="other"),
 )

@@ -1,4 +1,4 @@
-"""One running app-server process: started contained, greeted, and stopped whole."""
+"""One running app-server process: start it contained, initialize it, and stop its whole process tree."""
 
 import re
 from collections.abc import AsyncIterator, Mapping
@@ -11,38 +11,38 @@ import msgspec
 from proctor import __version__
 from proctor.clock import Clock
 from proctor.contain.launch import wrap
-from proctor.errors import InputError, PeerError, lone
+from proctor.errors import InputError, PeerError, unwrap_single
 from proctor.event.row import StepTaken
 from proctor.fact import Authority, Fact
-from proctor.runtime.base import HostAsk, SessionAsk, Tap
+from proctor.runtime.base import HostRequest, SessionRequest, Tap
 from proctor.runtime.codex.home import overrides, own_variables, return_login, write_home
 from proctor.runtime.codex.program import refuse_too_old
 from proctor.runtime.codex.retry_after import UTC_OFFSET
 from proctor.runtime.codex.zone import utc_offset
 from proctor.runtime.codex_app_server import wire
-from proctor.runtime.codex_app_server.claims import CLAIMS, TRANSPORTS
+from proctor.runtime.codex_app_server.capabilities import CAPABILITIES, TRANSPORTS
 from proctor.runtime.codex_app_server.connection import Connection
-from proctor.runtime.codex_app_server.listening import arguments, new_token, open_listening
+from proctor.runtime.codex_app_server.listening_server import arguments, new_token, open_listening
 from proctor.runtime.codex_app_server.login import observe_login
-from proctor.runtime.codex_app_server.rejoin import Reunion
-from proctor.runtime.codex_app_server.schema import Spoken, read_spoken, refuse_incompatible, schema_fact
+from proctor.runtime.codex_app_server.reconnect import Reconnection
+from proctor.runtime.codex_app_server.schema import SchemaMethods, read_schema, refuse_incompatible, schema_fact
 from proctor.runtime.codex_app_server.session import DEADLINES, CodexSession, Deadlines
 from proctor.runtime.executable import identity_fact, reported_version
 from proctor.transport.channel import Channel
-from proctor.transport.process import AgentProcess, Patience, open_process
+from proctor.transport.process import AgentProcess, StopDeadlines, open_process
 
 INITIALIZE_DEADLINE_S = 30.0
 CLOSE_DEADLINE_S = 10.0
 OLD_S = 5.0
 HELLO = {
     "clientInfo": {"name": "proctor", "title": "Proctor", "version": __version__},
-    # Without it there is no way to end a thread's background terminals.
+    # Needed to end a thread's background terminals.
     "capabilities": {"experimentalApi": True},
 }
 
 
 class CodexHost:
-    """Carries as many sessions as the caller opens."""
+    """An app-server process that carries any number of sessions."""
 
     def __init__(
         self, connection: Connection, facts: Mapping[str, Fact], *, clock: Clock, deadlines: Deadlines = DEADLINES
@@ -61,39 +61,39 @@ class CodexHost:
         return self._connection.frames_in
 
     @asynccontextmanager
-    async def open_session(self, ask: SessionAsk, tap: Tap) -> AsyncIterator[CodexSession]:
-        session = CodexSession(self._connection, ask, tap, clock=self._clock, deadlines=self._deadlines)
+    async def open_session(self, request: SessionRequest, tap: Tap) -> AsyncIterator[CodexSession]:
+        session = CodexSession(self._connection, request, tap, clock=self._clock, deadlines=self._deadlines)
         try:
             await session.start()
             yield session
         finally:
-            # Shielded so that a cancelled attempt still gives its thread back; bounded by the session's deadlines.
+            # Shielded so that a cancelled attempt still releases its thread; bounded by the session's deadlines.
             with anyio.CancelScope(shield=True):
                 await session.close()
             self._connection.forget(session)
 
 
 @asynccontextmanager
-async def open_host(ask: HostAsk, tap: Tap) -> AsyncIterator[CodexHost]:
-    transport = transport_in(ask.options)
-    write_home(ask)
-    spoken = await read_spoken(ask)
-    if spoken is not None:
-        refuse_incompatible(spoken)
-        if spoken.lacks:
-            tap.say(StepTaken(step="the program lacks methods", detail={"methods": spoken.lacks}))
+async def open_host(request: HostRequest, tap: Tap) -> AsyncIterator[CodexHost]:
+    transport = transport_in(request.options)
+    write_home(request)
+    schema = await read_schema(request)
+    if schema is not None:
+        refuse_incompatible(schema)
+        if schema.lacks:
+            tap.record(StepTaken(step="the program lacks methods", detail={"methods": schema.lacks}))
     try:
-        async with _open_channel(ask, transport) as (process, channel, link), anyio.create_task_group() as tasks:
-            heard = channel if ask.between is None else ask.between(channel)
-            connection = Connection(heard, tap, clock=ask.clock, link=link)
+        async with _open_channel(request, transport) as (process, channel, link), anyio.create_task_group() as tasks:
+            heard = channel if request.wrap_channel is None else request.wrap_channel(channel)
+            connection = Connection(heard, tap, clock=request.clock, link=link)
             tasks.start_soon(connection.run)
             try:
-                version = await _greeted(connection, ask)
-                # One that prints no schema may not know this either, and would be waited for.
-                said = None if spoken is None else await reported_version(ask, env=own_variables(ask))
-                facts = _facts(ask, version, transport, spoken, said=said)
-                facts["credentialSource"] = await observe_login(connection, ask.model)
-                yield CodexHost(connection, facts, clock=ask.clock)
+                version = await _greeted(connection, request)
+                # A program without a schema may not know `--version` either, and would then run until the timeout.
+                said = None if schema is None else await reported_version(request, env=own_variables(request))
+                facts = _facts(request, version, transport, schema, said=said)
+                facts["credentialSource"] = await observe_login(connection, request.model)
+                yield CodexHost(connection, facts, clock=request.clock)
             finally:
                 connection.is_closing = True
                 # Shielded so that cancellation cannot leave the program running; `stop` is bounded by itself.
@@ -101,18 +101,18 @@ async def open_host(ask: HostAsk, tap: Tap) -> AsyncIterator[CodexHost]:
                     await process.stop()
                     with anyio.move_on_after(CLOSE_DEADLINE_S):
                         await connection.closed.wait()
-                return_login(ask)
+                return_login(request)
                 tasks.cancel_scope.cancel()
     except BaseExceptionGroup as group:
-        raise lone(group) from group
+        raise unwrap_single(group) from group
 
 
-async def _greeted(connection: Connection, ask: HostAsk) -> str:
-    """One that does not answer may be too old to know how: its version says more than that it hung up."""
+async def _greeted(connection: Connection, request: HostRequest) -> str:
+    """Initialize the server. If it does not answer, report an old version instead of a hangup."""
     try:
         return await greet(connection)
     except PeerError:
-        said = await reported_version(ask, env=own_variables(ask), timeout_s=OLD_S)
+        said = await reported_version(request, env=own_variables(request), timeout_s=OLD_S)
         if said is not None:
             found = re.search(r"\d+\.\d+\.\d+\S*", said)
             refuse_too_old(None if found is None else found[0], said=said)
@@ -120,37 +120,40 @@ async def _greeted(connection: Connection, ask: HostAsk) -> str:
 
 
 @asynccontextmanager
-async def _open_channel(ask: HostAsk, transport: str) -> AsyncIterator[tuple[AgentProcess, Channel, Reunion | None]]:
-    """The program, contained, and the way to talk to it."""
+async def _open_channel(
+    request: HostRequest, transport: str
+) -> AsyncIterator[tuple[AgentProcess, Channel, Reconnection | None]]:
+    """Start the program in the containment, and open the channel to it."""
     token = new_token()
     is_listening = transport == "websocket"
     how = arguments(token) if is_listening else ["--listen", "stdio://"]
-    env = {**ask.env, **own_variables(ask)}
-    argv = [ask.program.real_path, "app-server", *overrides(ask), *how]
-    plan = wrap(ask.containment, argv, env=env, cwd=ask.home, marker=ask.process)
-    # One that listens does not care for its stdin.
-    patience = Patience(eof_s=0) if is_listening else None
-    async with open_process(plan, intents=ask.intents, patience=patience) as process:
+    env = {**request.env, **own_variables(request)}
+    argv = [request.program.real_path, "app-server", *overrides(request), *how]
+    plan = wrap(request.containment, argv, env=env, cwd=request.home, marker=request.process)
+    # A listening server ignores the end of its stdin.
+    stop_deadlines = StopDeadlines(eof_s=0) if is_listening else None
+    async with open_process(plan, intents=request.intents, deadlines=stop_deadlines) as process:
         if not is_listening:
             yield process, process, None
             return
         async with open_listening(process, token) as server:
-            yield process, server, Reunion(server, greet, clock=ask.clock)
+            yield process, server, Reconnection(server, greet, clock=request.clock)
 
 
 def transport_in(options: Mapping[str, Any]) -> str:
-    """
+    """Return the option `transport`. Raises InputError if its value is unknown.
+
     >>> transport_in({})
     'stdio'
     """
     transport = options.get("transport", TRANSPORTS[0])
     if transport not in TRANSPORTS:
-        raise InputError("spec.type", f"transport is one of {', '.join(TRANSPORTS)}, not {transport!r}")
+        raise InputError("spec.type", f"transport must be one of {', '.join(TRANSPORTS)}, not {transport!r}")
     return str(transport)
 
 
 async def greet(connection: Connection) -> str:
-    """Introduce ourselves, and learn the server's version. MachineError where that is too old."""
+    """Initialize the connection, and return the server's version. Raises MachineError if it is too old."""
     reply = await connection.call_while_reopening("initialize", HELLO, deadline_s=INITIALIZE_DEADLINE_S)
     try:
         greeting = msgspec.json.decode(reply, type=wire.Initialized)
@@ -163,7 +166,7 @@ async def greet(connection: Connection) -> str:
 
 
 def version_in(user_agent: str) -> str | None:
-    """The server's version; the name before the slash is the one we gave.
+    """Return the server's version. The name before the slash is Proctor's.
 
     >>> version_in("proctor/0.163.0 (Debian 12.0.0; x86_64) xterm (proctor; 0.1.0)")
     '0.163.0'
@@ -172,13 +175,17 @@ def version_in(user_agent: str) -> str | None:
     return None if found is None else found[1]
 
 
-def _facts(ask: HostAsk, version: str, transport: str, spoken: Spoken | None, *, said: str | None) -> dict[str, Fact]:
+def _facts(
+    request: HostRequest, version: str, transport: str, schema: SchemaMethods | None, *, said: str | None
+) -> dict[str, Fact]:
     return {
-        "identity": identity_fact(msgspec.structs.replace(ask.program, version=said)),
+        "identity": identity_fact(msgspec.structs.replace(request.program, version=said)),
         "version": Fact(value=version, authority=Authority.REPORTED, source="initialize.userAgent"),
-        "schema": schema_fact(spoken),
-        "capability": Fact(value=msgspec.to_builtins(CLAIMS), authority=Authority.DECLARED, source="claims"),
+        "schema": schema_fact(schema),
+        "capability": Fact(
+            value=msgspec.to_builtins(CAPABILITIES), authority=Authority.DECLARED, source="capabilities"
+        ),
         "transport": Fact(value=transport, authority=Authority.OBSERVED, source="how the process was started"),
-        "containment": ask.containment.fact(),
-        UTC_OFFSET: utc_offset(ask.env, clock=ask.clock),
+        "containment": request.containment.fact(),
+        UTC_OFFSET: utc_offset(request.env, clock=request.clock),
     }

@@ -1,4 +1,4 @@
-"""Thread items of the app-server in our words: live ones and those it kept. Pure."""
+"""Convert thread items of the app-server, live or stored, to Proctor's terms. Pure."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from proctor.event.history import tool_digest
-from proctor.event.kept import KeptItem
+from proctor.event.history_item import HistoryItem
 from proctor.event.model import ToolEnded, ToolKind
 from proctor.event.row import Row
 from proctor.ids import CallId, TurnId
@@ -17,7 +17,7 @@ MESSAGES = frozenset({"agentMessage", "plan"})
 
 
 def tool_of(item: wire.Item) -> tuple[ToolKind, str, Any] | None:
-    """Our words for a tool item: kind, name and input."""
+    """Return kind, name and input of a tool item. None if the item is not a tool."""
     match item.type:
         case "commandExecution":
             return "command", "shell", {"command": item.command, "cwd": item.cwd}
@@ -74,21 +74,21 @@ def _output(item: wire.Item) -> str | None:
     return None if spoken is None else msgspec.json.encode(spoken).decode()
 
 
-def kept_items(page: wire.TurnsPage) -> Iterator[KeptItem]:
-    """What a page of the thread's turns holds, in order."""
+def kept_items(page: wire.TurnsPage) -> Iterator[HistoryItem]:
+    """Yield the items of a page of turns, in order."""
     for turn in page.data:
         for item in turn.items:
             yield _kept(item)
 
 
-def _kept(item: wire.Item) -> KeptItem:
+def _kept(item: wire.Item) -> HistoryItem:
     if (tool := tool_of(item)) is not None:
         _, name, given = tool
-        return KeptItem(kind="tool", id=item.id, text=name, digest=tool_digest(name, given, _output(item)))
+        return HistoryItem(kind="tool", id=item.id, text=name, digest=tool_digest(name, given, _output(item)))
     if item.type == "userMessage":
-        return KeptItem(kind="prompt", id=item.id, text="\n".join(texts(item.content)))
+        return HistoryItem(kind="prompt", id=item.id, text="\n".join(texts(item.content)))
     if item.type in MESSAGES:
-        return KeptItem(kind="message", id=item.id, text=item.text or "")
+        return HistoryItem(kind="message", id=item.id, text=item.text or "")
     if item.type == "reasoning":
-        return KeptItem(kind="reasoning", id=item.id, text=reasoning(item))
-    return KeptItem(kind="other", id=item.id, text=item.type)
+        return HistoryItem(kind="reasoning", id=item.id, text=reasoning(item))
+    return HistoryItem(kind="other", id=item.id, text=item.type)

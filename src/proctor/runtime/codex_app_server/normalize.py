@@ -1,4 +1,4 @@
-"""Codex app-server frames into events: native words meet ours here and nowhere else. Pure."""
+"""Convert Codex app-server frames to events. Pure."""
 
 from collections.abc import Iterator
 from typing import Any, Literal, TypeVar
@@ -7,16 +7,16 @@ import msgspec
 
 from proctor.event.model import (
     ApprovalAsked,
-    Asked,
     ErrorReported,
     Event,
+    FrameNoted,
     HistoryRead,
     ModelRerouted,
-    Noted,
     PromptSent,
     ReasoningSaid,
     ReasoningStreamed,
-    Replied,
+    ReplyReceived,
+    RequestSent,
     SessionBegan,
     StatusChanged,
     TextSaid,
@@ -31,13 +31,13 @@ from proctor.event.model import (
     UsageReported,
     WarningRaised,
 )
-from proctor.event.row import Dir, Row, TailReleased
+from proctor.event.row import Direction, Row, TailReleased
 from proctor.event.status import ThreadStatus
-from proctor.event.witness import seen_in, witness
+from proctor.event.supervisor_events import decode_supervisor_row, supervisor_event
 from proctor.ids import CallId, ItemId, ThreadId, TurnId
 from proctor.protocol.jsonrpc import Incoming, decode
 from proctor.runtime.codex.retry_after import retry_after_ms, utc_offset_in
-from proctor.runtime.codex.warnings import STDERR, attributed
+from proctor.runtime.codex.warnings import STDERR, attribute_warning
 from proctor.runtime.codex_app_server import wire
 from proctor.runtime.codex_app_server.failures import FAILURES
 from proctor.runtime.codex_app_server.items import MESSAGES, kept_items, reasoning, tool_ended, tool_of
@@ -65,22 +65,22 @@ def _read(raw: msgspec.Raw | msgspec.UnsetType, type_: type[T]) -> T:
 
 
 class CodexNormalizer:
-    """One connection's view of one thread. Remembers our open requests, and what it has already told."""
+    """Normalizes the frames of one session. Remembers open requests and the events already emitted."""
 
     def __init__(self) -> None:
         self._requests: dict[str, str] = {}
         self._questions: dict[str, str] = {}
-        self._told: set[tuple[str, str]] = set()
+        self._emitted: set[tuple[str, str]] = set()
         self._thread: str | None = None
         self._turn = TurnId("")
         self._total_tokens = 0
         self._utc_offset: int | None = None
 
     def feed(self, row: Row) -> Iterator[Event]:
-        if row.dir is Dir.SELF:
-            yield self._witnessed(row)
+        if row.dir is Direction.SELF:
+            yield self._from_supervisor(row)
             return
-        if row.dir is Dir.ERR:
+        if row.dir is Direction.ERR:
             text = bytes(row.frame).decode() if isinstance(row.frame, msgspec.Raw) else row.text or ""
             yield _warning(STDERR, text, row)
             return
@@ -88,34 +88,34 @@ class CodexNormalizer:
         try:
             if message is None:
                 yield Unrecognized(native="not a message", frame=row.seq, at_ms=row.at_ms)
-            elif row.dir is Dir.OUT:
-                yield from self._sent(message, row)
+            elif row.dir is Direction.OUT:
+                yield from self._to_agent(message, row)
             elif message.method is None:
-                yield from self._replied(message, row)
+                yield from self._reply(message, row)
             elif message.method == "model/rerouted" and not message.is_request:
                 yield from _rerouted(message.method, _read(message.params, wire.RerouteParams), row)
             else:
-                yield self._heard(message.method, message, row)
+                yield self._from_agent(message.method, message, row)
         except msgspec.DecodeError:
-            # Known by name, of a shape we do not know: kept and counted like any stranger.
+            # The name is known but the structure is not: count the frame as unrecognized.
             yield Unrecognized(native=(message and message.method) or "reply", frame=row.seq, at_ms=row.at_ms)
 
-    def _witnessed(self, row: Row) -> Event:
-        seen = seen_in(row)
+    def _from_supervisor(self, row: Row) -> Event:
+        seen = decode_supervisor_row(row)
         self._utc_offset = utc_offset_in(seen, known=self._utc_offset)
         if isinstance(seen, TailReleased):
             thread, _, rest = seen.stream.partition("|")
             item, _, method = rest.rpartition("|")
             if method in wire.DELTAS:
                 return self._delta(method, wire.DeltaParams(item_id=item, delta=seen.text, thread_id=thread), row)
-        return witness(row)
+        return supervisor_event(row)
 
-    # ── what we said ──
+    # ── from Proctor to the agent ──
 
-    def _sent(self, message: Incoming, row: Row) -> Iterator[Event]:
+    def _to_agent(self, message: Incoming, row: Row) -> Iterator[Event]:
         if message.method is None:
             about = self._questions.pop(str(message.id), "unknown request")
-            yield Asked(method=f"reply: {about}", frame=row.seq, at_ms=row.at_ms)
+            yield RequestSent(method=f"reply: {about}", frame=row.seq, at_ms=row.at_ms)
             return
         if message.id is not None:
             self._requests[str(message.id)] = message.method
@@ -123,11 +123,11 @@ class CodexNormalizer:
             text = "\n".join(part.text for part in _read(message.params, wire.TurnStartParams).input)
             yield PromptSent(text=text, frame=row.seq, at_ms=row.at_ms)
         else:
-            yield Asked(method=message.method, frame=row.seq, at_ms=row.at_ms)
+            yield RequestSent(method=message.method, frame=row.seq, at_ms=row.at_ms)
 
-    # ── what we heard ──
+    # ── from the agent ──
 
-    def _replied(self, message: Incoming, row: Row) -> Iterator[Event]:
+    def _reply(self, message: Incoming, row: Row) -> Iterator[Event]:
         method = self._requests.pop(str(message.id), None)
         if method is None:
             yield Unrecognized(native="reply to nothing", frame=row.seq, at_ms=row.at_ms)
@@ -154,9 +154,9 @@ class CodexNormalizer:
                 frame=row.seq,
                 at_ms=row.at_ms,
             )
-        yield Replied(method=method, error=error, frame=row.seq, at_ms=row.at_ms)
+        yield ReplyReceived(method=method, error=error, frame=row.seq, at_ms=row.at_ms)
 
-    def _heard(self, method: str, message: Incoming, row: Row) -> Event:
+    def _from_agent(self, method: str, message: Incoming, row: Row) -> Event:
         seq, at_ms = row.seq, row.at_ms
         if message.is_request:
             return self._question(method, message, row)
@@ -172,7 +172,7 @@ class CodexNormalizer:
             case "thread/status/changed":
                 changed = _read(message.params, wire.StatusParams)
                 if self._is_another(changed.thread_id):
-                    return Noted(native=f"another thread's {method}", frame=seq, at_ms=at_ms)
+                    return FrameNoted(native=f"another thread's {method}", frame=seq, at_ms=at_ms)
                 return StatusChanged(
                     status=_STATUSES.get(changed.status.type, changed.status.type),
                     flags=changed.status.active_flags,
@@ -185,7 +185,7 @@ class CodexNormalizer:
             case "mcpServer/startupStatus/updated":
                 mcp = _read(message.params, wire.McpStatusParams)
                 if mcp.status != "failed":
-                    return Noted(native=method, frame=seq, at_ms=at_ms)
+                    return FrameNoted(native=method, frame=seq, at_ms=at_ms)
                 why = mcp.error or mcp.failure_reason or "failed"
                 return _warning(method, f"{mcp.name}: {why}", row)
             case _ if method in _SPOKEN_WARNINGS:
@@ -193,7 +193,7 @@ class CodexNormalizer:
                 text = " ".join(part for part in (said.message, said.summary, said.details) if part)
                 return _warning(method, text, row)
             case _ if method in wire.SILENT:
-                return Noted(native=method, frame=seq, at_ms=at_ms)
+                return FrameNoted(native=method, frame=seq, at_ms=at_ms)
             case _:
                 return Unrecognized(native=method, frame=seq, at_ms=at_ms)
 
@@ -203,13 +203,15 @@ class CodexNormalizer:
         about = wire.APPROVALS.get(method)
         if about is None:
             return Unrecognized(native=method, frame=row.seq, at_ms=row.at_ms)
-        ask = _read(message.params, wire.AskParams)
-        call = ask.item_id or ask.call_id
+        params = _read(message.params, wire.AskParams)
+        call = params.item_id or params.call_id
         return ApprovalAsked(
             request=request,
             about=about,
             call=None if call is None else CallId(call),
-            detail=" ".join(ask.command) if isinstance(ask.command, tuple) else ask.command or ask.tool or ask.reason,
+            detail=" ".join(params.command)
+            if isinstance(params.command, tuple)
+            else params.command or params.tool or params.reason,
             frame=row.seq,
             at_ms=row.at_ms,
         )
@@ -219,26 +221,26 @@ class CodexNormalizer:
         if method in wire.OUTPUT_DELTAS:
             return ToolStreamed(turn=turn, call=CallId(params.item_id), text=text, frame=seq, at_ms=at_ms)
         if self._is_another(params.thread_id):
-            return Noted(native=f"another thread's {method}", frame=seq, at_ms=at_ms)
+            return FrameNoted(native=f"another thread's {method}", frame=seq, at_ms=at_ms)
         kind = TextStreamed if method in wire.TEXT_DELTAS else ReasoningStreamed
         return kind(turn=turn, item=ItemId(params.item_id), text=text, frame=seq, at_ms=at_ms)
 
-    def _is_news(self, what: str, id_: str) -> bool:
-        """Whether this is told for the first time; the wire may repeat itself, a stream of events may not."""
-        is_news = (what, id_) not in self._told
-        self._told.add((what, id_))
-        return is_news
+    def _is_first(self, what: str, id_: str) -> bool:
+        """Return whether this is the first such frame. Frames may be repeated, events may not."""
+        is_first = (what, id_) not in self._emitted
+        self._emitted.add((what, id_))
+        return is_first
 
     def _is_another(self, thread: str | None) -> bool:
-        """Whether this speaks of a thread that the agent itself started: its turns and totals are not the attempt's."""
+        """Return whether the thread is one that the agent started. Its turns and totals are not the attempt's."""
         return thread is not None and self._thread is not None and thread != self._thread
 
     def _usage(self, method: str, params: wire.UsageParams, row: Row) -> Event:
         usage = params.token_usage
         if self._is_another(params.thread_id):
-            return Noted(native=f"another thread's {method}", frame=row.seq, at_ms=row.at_ms)
+            return FrameNoted(native=f"another thread's {method}", frame=row.seq, at_ms=row.at_ms)
         if usage.total.total_tokens < self._total_tokens:
-            return Noted(native=f"outdated {method}", frame=row.seq, at_ms=row.at_ms)
+            return FrameNoted(native=f"outdated {method}", frame=row.seq, at_ms=row.at_ms)
         self._total_tokens = usage.total.total_tokens
         return UsageReported(
             tokens=_tokens(usage.total),
@@ -253,9 +255,9 @@ class CodexNormalizer:
     def _turn_changed(self, method: str, params: wire.TurnParams, row: Row) -> Event:
         turn = params.turn
         if self._is_another(params.thread_id):
-            return Noted(native=f"another thread's {method}", frame=row.seq, at_ms=row.at_ms)
-        if not self._is_news(method, turn.id):
-            return Noted(native=f"repeated {method}", frame=row.seq, at_ms=row.at_ms)
+            return FrameNoted(native=f"another thread's {method}", frame=row.seq, at_ms=row.at_ms)
+        if not self._is_first(method, turn.id):
+            return FrameNoted(native=f"repeated {method}", frame=row.seq, at_ms=row.at_ms)
         self._turn = TurnId(turn.id)
         if method == "turn/started":
             return TurnBegan(turn=self._turn, frame=row.seq, at_ms=row.at_ms)
@@ -265,7 +267,7 @@ class CodexNormalizer:
             case "completed" | "failed" | "interrupted":
                 status = turn.status
             case _:
-                # It is over all the same, and whoever waited for it waits no longer.
+                # The turn is over in any case.
                 status, error = "failed", error or f"the turn ended as {turn.status!r}, which Proctor does not know"
         class_ = None if turn.error is None else error_class(turn.error.codex_error_info)
         failure = diagnose(FAILURES, class_, error or "") if status == "failed" else None
@@ -285,7 +287,7 @@ class CodexNormalizer:
 
     def _error(self, params: wire.ErrorParams, row: Row) -> ErrorReported:
         error, class_ = params.error, error_class(params.error.codex_error_info)
-        # While it tries again the message only counts the tries; what is wrong stands in the details.
+        # While Codex retries, the message only counts the retries, and the details contain the error.
         what = error.additional_details or error.message
         failure = diagnose(FAILURES, class_, what, will_retry=bool(params.will_retry))
         return ErrorReported(
@@ -300,9 +302,9 @@ class CodexNormalizer:
 
     def _item_changed(self, method: str, params: wire.ItemParams, row: Row) -> Event:
         item, seq, at_ms = params.item, row.seq, row.at_ms
-        if not self._is_news(method, item.id):
-            return Noted(native=f"repeated {method}", frame=seq, at_ms=at_ms)
-        self._told.add(("item/started", item.id))  # after its end a start is no news
+        if not self._is_first(method, item.id):
+            return FrameNoted(native=f"repeated {method}", frame=seq, at_ms=at_ms)
+        self._emitted.add(("item/started", item.id))  # ignore a start after the end
         turn = TurnId(params.turn_id) if params.turn_id else self._turn
         tool = tool_of(item)
         if tool is not None:
@@ -313,19 +315,19 @@ class CodexNormalizer:
                 )
             return tool_ended(item, kind, name, given, turn=turn, row=row)
         if self._is_another(params.thread_id):
-            # What a helper says is said to the agent; only the agent's own words can be a claim.
-            return Noted(native=f"another thread's {item.type}", frame=seq, at_ms=at_ms)
+            # A subagent's message goes to the agent. Only the agent's own messages can contain a claim.
+            return FrameNoted(native=f"another thread's {item.type}", frame=seq, at_ms=at_ms)
         if method == "item/completed" and item.type in MESSAGES:
             return TextSaid(
                 turn=turn, item=ItemId(item.id), text=item.text or "", phase=item.phase, frame=seq, at_ms=at_ms
             )
         if method == "item/completed" and item.type == "reasoning":
             return ReasoningSaid(turn=turn, item=ItemId(item.id), text=reasoning(item), frame=seq, at_ms=at_ms)
-        return Noted(native=f"{method} {item.type}", frame=seq, at_ms=at_ms)
+        return FrameNoted(native=f"{method} {item.type}", frame=seq, at_ms=at_ms)
 
 
 def _warning(channel: str, text: str, row: Row) -> WarningRaised:
-    source, rule = attributed(channel, text)
+    source, rule = attribute_warning(channel, text)
     return WarningRaised(source=source, text=text, channel=channel, rule=rule, frame=row.seq, at_ms=row.at_ms)
 
 
@@ -346,7 +348,7 @@ def _tokens(native: wire.Breakdown) -> Tokens:
 
 
 def error_class(native: Any) -> str | None:
-    """A codexErrorInfo in one word.
+    """Return a codexErrorInfo as one string.
 
     >>> error_class("contextWindowExceeded")
     'contextWindowExceeded'

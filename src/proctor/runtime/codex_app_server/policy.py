@@ -1,4 +1,4 @@
-"""How an agent's request is answered: the right shape for each, so that nothing waits for ever."""
+"""The answer to each kind of request from the agent, so that none waits forever."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ METHOD_NOT_FOUND = -32601
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """`result` to send, or `error` text where the request is refused as such."""
+    """An answer to a request: its `result`, or the text of an `error` reply."""
 
     decision: str
     result: Any = None
@@ -23,11 +23,11 @@ _LEGACY = frozenset({"applyPatchApproval", "execCommandApproval"})
 PERMISSIONS = "item/permissions/requestApproval"
 TOOL_CALL = "item/tool/call"
 DECIDABLE = _COMMAND_OR_PATCH | _LEGACY | {PERMISSIONS}
-"""What can be answered with a yes or a no."""
+"""The requests that can be accepted or declined."""
 
 
 def answer(method: str, decision: Decision, *, params: Mapping[str, Any], now_s: int) -> Answer:
-    """What is said to a request of the agent; the decision counts where one can be made.
+    """Return the answer to a request. The decision is used if the request can be accepted or declined.
 
     >>> answer("item/commandExecution/requestApproval", Decision.DENY, params={}, now_s=0).result
     {'decision': 'decline'}
@@ -43,7 +43,7 @@ def answer(method: str, decision: Decision, *, params: Mapping[str, Any], now_s:
         return Answer(decision=word, result={"decision": spelled})
     match method:
         case "item/permissions/requestApproval":
-            # What is left out of the grant is denied.
+            # Permissions that are not in the grant are denied.
             granted = params.get("permissions", {}) if is_accepted else {}
             return Answer(decision=word, result={"permissions": granted, "scope": "turn"})
         case "item/tool/requestUserInput":
@@ -61,6 +61,6 @@ def answer(method: str, decision: Decision, *, params: Mapping[str, Any], now_s:
 
 
 def tool_answer(text: str, *, decision: str, is_success: bool) -> Answer:
-    """What a tool of ours gave."""
+    """Return the answer to a call of a caller's tool."""
     content = [{"type": "inputText", "text": text}]
     return Answer(decision=decision, result={"contentItems": content, "success": is_success})

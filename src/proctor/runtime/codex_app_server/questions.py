@@ -1,4 +1,4 @@
-"""A request of the agent's, read in our words."""
+"""Read the agent's requests and convert them to `Question`."""
 
 import shlex
 from collections.abc import Iterator, Mapping
@@ -14,8 +14,8 @@ from proctor.runtime.codex_app_server import wire
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
-    """One request, of whatever shape: what cannot be read in it is not there."""
+class ServerRequest:
+    """One request of the agent. Fields that cannot be read are treated as absent."""
 
     request: RequestId
     method: str
@@ -25,7 +25,7 @@ class Asked:
     def call(self) -> str | None:
         return _text(self.params, "itemId") or _text(self.params, "callId")
 
-    def question(self, *, paths: tuple[str, ...]) -> Question:
+    def to_question(self, *, paths: tuple[str, ...]) -> Question:
         return Question(
             request=str(self.request),
             about=wire.APPROVALS.get(self.method, "unknown"),
@@ -38,12 +38,12 @@ class Asked:
         )
 
 
-def read_asked(request: RequestId, method: str, line: bytes) -> Asked:
-    return Asked(request=request, method=method, params=params_in(line))
+def read_request(request: RequestId, method: str, line: bytes) -> ServerRequest:
+    return ServerRequest(request=request, method=method, params=params_in(line))
 
 
 def params_in(line: bytes) -> Mapping[str, Any]:
-    """A frame's parameters, empty where they are no object."""
+    """Return a frame's parameters. Empty if they are not an object."""
     try:
         frame = msgspec.json.decode(line)
     except (msgspec.DecodeError, RecursionError):
@@ -53,7 +53,7 @@ def params_in(line: bytes) -> Mapping[str, Any]:
 
 
 def changed_paths(changes: Any) -> tuple[str, ...]:
-    """Every path that a patch touches, the targets of renames among them.
+    """Return every path that a patch touches, including the targets of renames.
 
     >>> changed_paths([{"path": "/w/a", "kind": {"type": "update", "move_path": "/w/b"}, "diff": ""}])
     ('/w/a', '/w/b')
@@ -64,11 +64,11 @@ def changed_paths(changes: Any) -> tuple[str, ...]:
 
 
 def _touched(changes: Any) -> Iterator[str]:
-    if isinstance(changes, dict):  # how the oldest request spells it
+    if isinstance(changes, dict):  # the form of the oldest request
         changes = [{"path": path, "kind": kind} for path, kind in changes.items()]
     for change in changes if isinstance(changes, list) else []:
         kind = change.get("kind") if isinstance(change, dict) else None
-        # A change that cannot be read could be of any file.
+        # A change that cannot be read could concern any file.
         yield (_text(change, "path") if isinstance(change, dict) else None) or "/"
         if isinstance(kind, dict) and (moved := kind.get("move_path", kind.get("movePath"))) is not None:
             yield moved if isinstance(moved, str) else "/"

@@ -1,4 +1,4 @@
-"""Whose frame is this? The one interpretation allowed before recording, and no more of it than routing needs."""
+"""Determine which session a frame belongs to. Only this much of a frame is interpreted before it is recorded."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ class _Named(wire.Native, frozen=True):
 
 class _Params(wire.Native, frozen=True):
     thread_id: str | None = None
-    conversation_id: str | None = None  # how the oldest requests spell it
+    conversation_id: str | None = None  # the name in the oldest requests
     turn_id: str | None = None
     item_id: str | None = None
     thread: _Named | None = None
@@ -26,7 +26,7 @@ class _Params(wire.Native, frozen=True):
 
 
 class Envelope(wire.Native, frozen=True, kw_only=True):
-    """A message as far as control needs it."""
+    """The parts of a message that routing and control need."""
 
     id: RequestId | None = None
     method: str | None = None
@@ -63,14 +63,14 @@ class Envelope(wire.Native, frozen=True, kw_only=True):
 
     @property
     def text_stream(self) -> TextStream | None:
-        """Where this frame carries a piece of a streamed text."""
+        """The streamed text of which this frame carries a piece."""
         if self.method not in wire.DELTAS:
             return None
         return TextStream(key=f"{self.thread}|{self.item}|{self.method}", path=("params", "delta"))
 
     @property
     def ended_streams(self) -> str | None:
-        """The prefix of text streams that end with this frame."""
+        """The key prefix of the text streams that end with this frame."""
         if self.method == "item/completed":
             return f"{self.thread}|{self.item}|"
         return f"{self.thread}|" if self.method == "turn/completed" else None
@@ -81,7 +81,7 @@ _DECODER = msgspec.json.Decoder(Envelope)
 
 
 def open_envelope(line: bytes) -> Envelope:
-    """The envelope of a line; an empty one where the line is no message of this protocol."""
+    """Return the envelope of a line. Empty if the line is not a message of this protocol."""
     try:
         if not line.isascii():
             line.decode()
@@ -95,7 +95,7 @@ def open_envelope(line: bytes) -> Envelope:
 
 
 def _readable(raw: msgspec.Raw) -> _Params | None:
-    """Of a shape we may not know: each part by itself, so that one odd field does not hide whose frame it is."""
+    """Decode the fields one by one, so that a malformed field does not hide the owner of the frame."""
     try:
         value = msgspec.json.decode(raw)
     except (msgspec.DecodeError, RecursionError):

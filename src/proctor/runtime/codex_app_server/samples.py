@@ -1,4 +1,4 @@
-"""Lines of the app-server for those who break them."""
+"""Sample lines of the app-server protocol for the conformance suite."""
 
 import msgspec
 

@@ -1,4 +1,4 @@
-"""The protocol as the program itself prints it: its digest, and whether all that we use is in it."""
+"""The protocol schema that the program prints: its digest, and whether it contains the methods that Proctor uses."""
 
 import tempfile
 from collections.abc import Iterable
@@ -14,10 +14,10 @@ from anyio.lowlevel import RunVar
 
 from proctor import canonical, places
 from proctor.contain.launch import wrap
-from proctor.errors import MachineError, disk_refusal
+from proctor.errors import MachineError, disk_error
 from proctor.fact import Authority, Fact
 from proctor.ids import Digest
-from proctor.runtime.base import HostAsk
+from proctor.runtime.base import HostRequest
 from proctor.runtime.codex.program import INSTALL
 from proctor.runtime.codex_app_server import wire
 from proctor.transport.process import run_once
@@ -25,7 +25,7 @@ from proctor.transport.process import run_once
 TIMEOUT_S = 20.0
 _BUNDLE = "codex_app_server_protocol.schemas.json"
 
-# Without these there is no session to supervise.
+# No session is possible without these methods.
 ESSENTIAL: Final = frozenset(
     """
     initialize thread/start thread/unsubscribe thread/backgroundTerminals/clean turn/start turn/interrupt
@@ -33,15 +33,15 @@ ESSENTIAL: Final = frozenset(
     item/commandExecution/requestApproval item/fileChange/requestApproval
     """.split()
 )
-# Without one of these something cannot be done, and everything else can.
+# Without one of these methods, only one feature is missing.
 USEFUL: Final = frozenset(
     """
     thread/resume thread/fork thread/read thread/turns/list thread/compact/start turn/steer
     thread/started thread/status/changed thread/tokenUsage/updated serverRequest/resolved error item/tool/call
     """.split()
 )
-# Notifications that `normalize` tells apart by name.
-_TOLD_APART: Final = frozenset(
+# Notifications that `normalize` handles by name.
+_NORMALIZED: Final = frozenset(
     """
     error thread/status/changed thread/tokenUsage/updated turn/started turn/completed item/started item/completed
     mcpServer/startupStatus/updated warning guardianWarning configWarning deprecationNotice model/rerouted
@@ -50,92 +50,98 @@ _TOLD_APART: Final = frozenset(
 
 
 @dataclass(slots=True)
-class Printing:
-    """Of one program: only one at a time has it print. That it prints nothing may be the machine's fault, so it is not
-    kept on disk."""
+class SchemaDump:
+    """The state of one program's schema dump. Only one task at a time runs the program for it.
+
+    That a program prints no schema is not cached on disk, because the machine may be the cause.
+    """
 
     one: anyio.Lock = field(default_factory=anyio.Lock)
     is_mute: bool = False
 
 
-# By sha256. A lock belongs to one event loop, and so does this.
-_PRINTINGS = RunVar[dict[str, Printing]]("printings")
+# By sha256, and separate for each event loop, because a lock belongs to one loop.
+_PRINTINGS = RunVar[dict[str, SchemaDump]]("printings")
 
 
-class Spoken(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What a program speaks, by its own schema: our requests, its notifications, its questions."""
+class SchemaMethods(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """The methods in a program's own schema."""
 
     digest: Digest
+    """Digest of the complete schema."""
     requests: frozenset[str]
+    """The requests that the program accepts."""
     notifications: frozenset[str]
+    """The notifications that the program sends."""
     questions: frozenset[str]
+    """The requests that the program sends."""
 
     @property
     def lacks(self) -> list[str]:
-        """What we use and it does not have."""
+        """The methods that Proctor uses and the program does not have."""
         return sorted((ESSENTIAL | USEFUL) - self.requests - self.notifications - self.questions)
 
     @property
-    def strangers(self) -> list[str]:
-        """What it has and we do not know: it would be counted as unrecognized."""
-        heard = self.notifications - wire.SILENT - wire.DELTAS - _TOLD_APART
+    def unknown(self) -> list[str]:
+        """The methods that Proctor does not know. Their frames would be counted as unrecognized."""
+        heard = self.notifications - wire.SILENT - wire.DELTAS - _NORMALIZED
         return sorted(heard | (self.questions - set(wire.APPROVALS)))
 
 
-async def read_spoken(ask: HostAsk) -> Spoken | None:
-    """Asked of the program once, and kept by its sha256. None where it does not print a schema."""
-    sha256 = ask.program.sha256
-    book = places.cache_dir() / "schemas" / f"{sha256}.json"
-    if (spoken := _kept(book)) is not None:
-        return spoken
+async def read_schema(request: HostRequest) -> SchemaMethods | None:
+    """Return the program's schema, from the cache or by running the program. None if it prints no schema."""
+    sha256 = request.program.sha256
+    cache_file = places.cache_dir() / "schemas" / f"{sha256}.json"
+    if (schema := _read_cache(cache_file)) is not None:
+        return schema
     printings = _PRINTINGS.get({})
     _PRINTINGS.set(printings)
-    printing = printings.setdefault(sha256, Printing())
+    printing = printings.setdefault(sha256, SchemaDump())
     async with printing.one:
-        if printing.is_mute or (spoken := _kept(book)) is not None:
-            return spoken
-        spoken = await _printed(ask, book)
-        printing.is_mute = spoken is None
-        return spoken
+        if printing.is_mute or (schema := _read_cache(cache_file)) is not None:
+            return schema
+        schema = await _print_and_cache(request, cache_file)
+        printing.is_mute = schema is None
+        return schema
 
 
-def _kept(book: Path) -> Spoken | None:
+def _read_cache(cache_file: Path) -> SchemaMethods | None:
     with suppress(OSError, msgspec.DecodeError):
-        return msgspec.json.decode(book.read_bytes(), type=Spoken)
+        return msgspec.json.decode(cache_file.read_bytes(), type=SchemaMethods)
     return None
 
 
-async def _printed(ask: HostAsk, book: Path) -> Spoken | None:
+async def _print_and_cache(request: HostRequest, cache_file: Path) -> SchemaMethods | None:
     try:
-        book.parent.mkdir(mode=0o700, exist_ok=True)
-        # In the run's own scratch, which is swept when the run was killed.
-        printed = tempfile.TemporaryDirectory(prefix="printed-", dir=ask.tmp, ignore_cleanup_errors=True)
+        cache_file.parent.mkdir(mode=0o700, exist_ok=True)
+        # In the run's scratch folder, which is removed later if the run is killed.
+        printed = tempfile.TemporaryDirectory(prefix="printed-", dir=request.tmp, ignore_cleanup_errors=True)
     except OSError as error:
-        raise disk_refusal(error, path=ask.tmp) from error
+        raise disk_error(error, path=request.tmp) from error
     with printed as name:
         folder = Path(name)
-        await _print_schema(ask, folder)
-        spoken = await anyio.to_thread.run_sync(_digested, folder)
-        if spoken is not None:
-            draft = folder / book.name
-            with suppress(OSError):  # then it is asked again next time
-                draft.write_bytes(msgspec.json.encode(spoken, order="sorted"))
-                draft.replace(book)
-        return spoken
+        await _print_schema(request, folder)
+        schema = await anyio.to_thread.run_sync(_read_printed, folder)
+        if schema is not None:
+            draft = folder / cache_file.name
+            with suppress(OSError):  # the schema is then printed again next time
+                draft.write_bytes(msgspec.json.encode(schema, order="sorted"))
+                draft.replace(cache_file)
+        return schema
 
 
-async def _print_schema(ask: HostAsk, folder: Path) -> None:
-    """Contained like everything that is run of it."""
-    argv = [ask.program.real_path, "app-server", "generate-json-schema", "--experimental", "--out", str(folder)]
-    env = {**ask.env, "CODEX_HOME": str(ask.home), "HOME": str(ask.home), "TMPDIR": str(ask.tmp)}
-    plan = wrap(ask.containment, argv, env=env, cwd=ask.home, marker=f"{ask.process}-schema")
-    await run_once(plan, intents=ask.intents, timeout_s=TIMEOUT_S, max_output_bytes=1 << 16)
+async def _print_schema(request: HostRequest, folder: Path) -> None:
+    """Run the program in the containment to print its schema to a folder."""
+    argv = [request.program.real_path, "app-server", "generate-json-schema", "--experimental", "--out", str(folder)]
+    env = {**request.env, "CODEX_HOME": str(request.home), "HOME": str(request.home), "TMPDIR": str(request.tmp)}
+    plan = wrap(request.containment, argv, env=env, cwd=request.home, marker=f"{request.process}-schema")
+    await run_once(plan, intents=request.intents, timeout_s=TIMEOUT_S, max_output_bytes=1 << 16)
 
 
-def _digested(folder: Path) -> Spoken | None:
+def _read_printed(folder: Path) -> SchemaMethods | None:
     try:
         whole = msgspec.json.decode((folder / _BUNDLE).read_bytes())
-        return Spoken(
+        return SchemaMethods(
             digest=canonical.digest(whole),
             requests=_methods(folder / "ClientRequest.json"),
             notifications=_methods(folder / "ServerNotification.json"),
@@ -150,15 +156,15 @@ def _methods(file: Path) -> frozenset[str]:
     return frozenset(each["properties"]["method"]["enum"][0] for each in messages)
 
 
-def refuse_incompatible(spoken: Spoken) -> None:
-    """MachineError where it lacks what no session can do without."""
-    if missing := sorted(ESSENTIAL & set(spoken.lacks)):
+def refuse_incompatible(schema: SchemaMethods) -> None:
+    """Raise MachineError if the program lacks an essential method."""
+    if missing := sorted(ESSENTIAL & set(schema.lacks)):
         what = f"this Codex has no {', '.join(missing)}, which Proctor needs; install {INSTALL}"
         raise MachineError("machine.binary-incompatible", what)
 
 
-def schema_fact(spoken: Spoken | None) -> Fact:
-    if spoken is None:
+def schema_fact(schema: SchemaMethods | None) -> Fact:
+    if schema is None:
         return Fact(value=None, authority=Authority.UNKNOWN, source="the program prints no schema of its protocol")
-    value = {"digest": spoken.digest, "lacks": spoken.lacks, "strangers": spoken.strangers}
+    value = {"digest": schema.digest, "lacks": schema.lacks, "strangers": schema.unknown}
     return Fact(value=value, authority=Authority.OBSERVED, source="app-server generate-json-schema --experimental")

@@ -1,4 +1,4 @@
-"""One thread of the app-server: a prompt, a turn, an interrupt, and nothing left running afterwards."""
+"""A session on one thread of the app-server."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -12,53 +12,60 @@ from proctor.clock import Clock
 from proctor.errors import DeadlineError, HangupError, PeerError, RefusedError
 from proctor.fact import Fact
 from proctor.ids import ThreadId
-from proctor.runtime.base import SessionAsk, Tap
+from proctor.runtime.base import SessionRequest, Tap
 from proctor.runtime.codex_app_server import wire
-from proctor.runtime.codex_app_server.approvals import Desk
+from proctor.runtime.codex_app_server.approvals import ApprovalHandler
 from proctor.runtime.codex_app_server.calls import Ask
 from proctor.runtime.codex_app_server.connection import Connection
-from proctor.runtime.codex_app_server.opening import opening
-from proctor.runtime.codex_app_server.reading import ThreadKept, read_thread
+from proctor.runtime.codex_app_server.open_thread import opening_request
+from proctor.runtime.codex_app_server.read_thread import StoredThread, read_thread
 from proctor.runtime.codex_app_server.route import Envelope
 from proctor.runtime.codex_app_server.turns import Turns
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deadlines:
-    """How long the server may take: to start a thread or a turn, and for all that is asked after a turn together.
-
-    `farewell_s` is what each further request gets when that is used up: it is still said, but hardly waited for.
-    """
+    """How long to wait for the server."""
 
     start_s: float = 30.0
+    """To open a thread or start a turn."""
     teardown_s: float = 5.0
+    """For all requests after a turn together."""
     late_items_s: float = 2.0
+    """For the end of commands that are still running after a turn."""
     farewell_s: float = 0.1
+    """For each further request after `teardown_s` is used up."""
 
 
 DEADLINES = Deadlines()
 CLEAN = "thread/backgroundTerminals/clean"
 
-# Why a thread is not taken up again on a connection that dropped and was opened again.
-LOST = "the connection was lost, and with it a thread that cannot be taken up again"
+# Why a thread is not resumed on a reopened connection.
+LOST = "the connection was lost, and the thread cannot be resumed"
 LOST_START = "the connection was lost before it was known which turn had begun"
 LOST_END = "the turn ended while the connection was lost"
 
 
 class CodexSession:
-    """Control runs on raw frames and acts only through the connection; what it means is folded from the record."""
+    """Controls one thread by its raw frames. Their meaning is derived from the record by the normalizer."""
 
     def __init__(
-        self, connection: Connection, ask: SessionAsk, tap: Tap, *, clock: Clock, deadlines: Deadlines = DEADLINES
+        self,
+        connection: Connection,
+        request: SessionRequest,
+        tap: Tap,
+        *,
+        clock: Clock,
+        deadlines: Deadlines = DEADLINES,
     ) -> None:
         self.tap = tap
-        self.desk = Desk(ask, tap, clock=clock)
+        self.approvals = ApprovalHandler(request, tap, clock=clock)
         self._connection = connection
-        self._ask = ask
+        self._request = request
         self._clock = clock
-        self._heard_s = clock.steady_s()
+        self._last_message_s = clock.steady_s()
         self._deadlines = deadlines
-        self._patience_s = deadlines.teardown_s
+        self._teardown_left_s = deadlines.teardown_s
         self._thread: ThreadId | None = None
         self._turns = Turns()
         self._hangup: str | None = None
@@ -70,7 +77,7 @@ class CodexSession:
 
     @property
     def session_id(self) -> str:
-        return f"{self._ask.attempt}/{self.thread}"
+        return f"{self._request.attempt}/{self.thread}"
 
     @property
     def facts(self) -> Mapping[str, Fact]:
@@ -88,12 +95,12 @@ class CodexSession:
 
     @property
     def last_heard_s(self) -> float:
-        return max(self._heard_s, self.desk.busy_until_s)
+        return max(self._last_message_s, self.approvals.busy_until_s)
 
     async def start(self) -> None:
-        method, params = opening(self._ask)
-        if self._ask.resume is not None:
-            self._connection.claim_thread(self._ask.resume, self)
+        method, params = opening_request(self._request)
+        if self._request.resume is not None:
+            self._connection.claim_thread(self._request.resume, self)
         deadline_s = self._deadlines.start_s
         reply = await self._connection.start_thread(method, params, listener=self, deadline_s=deadline_s)
         try:
@@ -101,7 +108,7 @@ class CodexSession:
         except msgspec.DecodeError as error:
             raise PeerError("peer.wire", f"{method}: {error}") from error
         if started.thread.id not in self._connection.threads_of(self):
-            raise PeerError("peer.wire", f"{method}: the server gave a thread that was given before")
+            raise PeerError("peer.wire", f"{method}: the server returned a thread that belongs to another session")
         self._thread = ThreadId(started.thread.id)
 
     async def turn(self, prompt: str, *, output_schema: Mapping[str, Any] | None = None) -> None:
@@ -121,8 +128,8 @@ class CodexSession:
         params = {"threadId": self.thread, "expectedTurnId": self._turns.current, "input": _input(text)}
         await self._connection.call("turn/steer", params, deadline_s=self._deadlines.start_s, listener=self)
 
-    async def read(self) -> ThreadKept:
-        """What the server itself keeps of a persistent thread. RefusedError where it keeps none."""
+    async def read(self) -> StoredThread:
+        """Return what the server stores of a persistent thread. Raises RefusedError if it stores nothing."""
 
         async def call(method: str, params: Mapping[str, Any]) -> bytes:
             return await self._connection.call(method, params, deadline_s=self._deadlines.start_s, listener=self)
@@ -136,37 +143,37 @@ class CodexSession:
         if not self._turns.is_running:
             return
         self._turns.is_halted = True
-        # The turn may have been asked for and its id not be known yet.
+        # The turn may be requested and its id not known yet.
         await self._wait(self._turns.known)
-        # No id means whatever turn there is (seen with 0.163).
+        # Without an id, the server interrupts the running turn (seen with 0.163).
         await self._try("turn/interrupt", {"threadId": self.thread, "turnId": self._turns.current or ""})
         await self._wait(self._turns.over)
 
     async def settle(self) -> None:
-        """The shell of an interrupted or yielded command runs on until it is cleaned, turn or no turn."""
+        """End background terminals: the shell of an interrupted or yielded command outlives its turn."""
         for thread in self._connection.threads_of(self):
             await self._try(CLEAN, {"threadId": thread})
-        # A command that was never allowed to begin is never said to have ended.
-        if self._running - self.desk.withdrawn:
+        # The end of a command that was never allowed to start is not reported.
+        if self._running - self.approvals.withdrawn:
             await self._wait(self._all_ended, at_most_s=self._deadlines.late_items_s)
 
     async def close(self) -> None:
         if self._turns.is_running and not self._turns.is_halted:
-            # Else it would work on with nobody to hear it.
+            # Otherwise the turn would continue without a session.
             await self.interrupt()
             await self.settle()
         if self._thread is not None:
             await self._try("thread/unsubscribe", {"threadId": self.thread})
 
     async def _take_turn(self, method: str, params: dict[str, Any]) -> None:
-        """Ask for a turn and wait until it is over."""
+        """Request a turn and wait until it is over."""
         if self._turns.is_running:
-            # The server would take it for more words to the turn that runs.
-            raise RefusedError("peer.refused", f"{method}: a turn runs already")
+            # The server would add the prompt to the running turn.
+            raise RefusedError("peer.refused", f"{method}: a turn is already running")
         if self._hangup is not None:
             raise self._gone()
         self._turns.expect()
-        self._patience_s = self._deadlines.teardown_s
+        self._teardown_left_s = self._deadlines.teardown_s
         try:
             reply = await self._connection.call(method, params, deadline_s=self._deadlines.start_s, listener=self)
         except PeerError as error:
@@ -182,29 +189,29 @@ class CodexSession:
     def _gone(self) -> HangupError:
         return HangupError("peer.hangup", self._hangup or "the channel closed")
 
-    # ── waiting after a turn, all of it out of one purse ──
+    # ── waits after a turn, with one deadline for all of them ──
 
     async def _try(self, method: str, params: dict[str, str]) -> None:
-        """A call whose refusal changes nothing: the reply, or that there was none, is on record."""
-        with self._spending() as left_s, suppress(PeerError):
+        """Send a request and ignore its failure, which is recorded."""
+        with self._teardown_budget() as left_s, suppress(PeerError):
             await self._connection.call(method, params, deadline_s=left_s, listener=self)
 
     async def _wait(self, event: anyio.Event, *, at_most_s: float = float("inf")) -> None:
-        with self._spending() as left_s, anyio.move_on_after(min(left_s, at_most_s)):
+        with self._teardown_budget() as left_s, anyio.move_on_after(min(left_s, at_most_s)):
             await event.wait()
 
     @contextmanager
-    def _spending(self) -> Iterator[float]:
+    def _teardown_budget(self) -> Iterator[float]:
         began_s = anyio.current_time()
         try:
-            yield max(self._patience_s, self._deadlines.farewell_s)
+            yield max(self._teardown_left_s, self._deadlines.farewell_s)
         finally:
-            self._patience_s -= anyio.current_time() - began_s
+            self._teardown_left_s -= anyio.current_time() - began_s
 
-    # ── what the connection tells ──
+    # ── called by the connection ──
 
-    def heard(self, envelope: Envelope) -> None:
-        self._heard_s = self._clock.steady_s()
+    def on_message(self, envelope: Envelope) -> None:
+        self._last_message_s = self._clock.steady_s()
         is_own = envelope.thread == self._thread
         match envelope.method:
             case "turn/started" if is_own and envelope.turn is not None:
@@ -219,9 +226,9 @@ class CodexSession:
                 if not self._running:
                     self._all_ended.set()
 
-    def hung_up(self, cause: str) -> None:
+    def on_hangup(self, cause: str) -> None:
         self._hangup = cause
-        self.desk.withdraw_all()
+        self.approvals.withdraw_all()
         self._turns.cut_off()
         self._all_ended.set()
 
@@ -229,14 +236,14 @@ class CodexSession:
     def is_gone(self) -> bool:
         return self._hangup is not None
 
-    def dropped(self) -> None:
-        self.desk.withdraw_all()
+    def on_connection_lost(self) -> None:
+        self.approvals.withdraw_all()
         self._was_running = self._turns.is_running
         self._was_unknown = self._was_running and self._turns.current is None
 
     async def rejoin(self, ask: Ask) -> str | None:
         if self._thread is None:
-            return None  # it has not been asked for yet
+            return None  # the thread is not requested yet
         try:
             if self._is_kept and not self._was_unknown:
                 again = {"threadId": self.thread, "excludeTurns": True}
@@ -245,7 +252,7 @@ class CodexSession:
                 is_active = status is not None and status.type == "active"
                 return LOST_END if self._was_running and self._turns.is_running and not is_active else None
             if self._was_running:
-                # It would work on with nobody to hear it.
+                # Otherwise the turn would continue without a session.
                 halt = {"threadId": self.thread, "turnId": self._turns.current or ""}
                 await ask("turn/interrupt", halt, deadline_s=self._deadlines.teardown_s, listener=self)
                 clean = {"threadId": self.thread}
@@ -256,8 +263,8 @@ class CodexSession:
 
     @property
     def _is_kept(self) -> bool:
-        """Whether the server keeps the thread, so that it can be taken up again."""
-        return self._ask.is_persistent or self._ask.resume is not None
+        """Whether the server stores the thread, so that it can be resumed."""
+        return self._request.is_persistent or self._request.resume is not None
 
 
 def _input(text: str) -> list[dict[str, str]]:

@@ -1,4 +1,4 @@
-"""Whose thread is it? Bound when it is first heard of, and never anybody else's by mistake."""
+"""Which session owns a thread. A thread is bound when its first frame arrives, and never rebound by mistake."""
 
 from typing import Generic, TypeVar
 
@@ -17,14 +17,14 @@ class Threads(Generic[Owner]):
 
     def __init__(self) -> None:
         self._owners: dict[str, Owner] = {}
-        # Threads that are nobody's any more, so that no newcomer is taken for their owner.
+        # Threads without an owner, which `bind` must not give to a new one.
         self._past: set[str] = set()
 
     def owner(self, thread: str) -> Owner | None:
         return self._owners.get(thread)
 
     def bind(self, thread: str | None, owner: Owner | None) -> None:
-        """A thread is heard of; with no owner it is nobody's for good, unless it is claimed."""
+        """Bind a thread on its first frame. Without an owner it stays unowned unless it is claimed."""
         if thread is None or thread in self._owners:
             return
         if owner is None:
@@ -33,14 +33,14 @@ class Threads(Generic[Owner]):
             self._owners[thread] = owner
 
     def claim(self, thread: str, owner: Owner) -> bool:
-        """Take up a thread that is known by name. False where somebody has it."""
+        """Bind a thread whose id is known in advance. Return False if it already has an owner."""
         if thread in self._owners:
             return False
         self._owners[thread] = owner
         return True
 
     def of(self, owner: Owner) -> list[str]:
-        """Its own thread, and those that its agent started."""
+        """Return the owner's thread, and the threads that its agent started."""
         return [thread for thread, each in self._owners.items() if each is owner]
 
     def forget(self, owner: Owner) -> None:
@@ -49,5 +49,5 @@ class Threads(Generic[Owner]):
             self._past.add(thread)
 
     def owners(self) -> list[Owner]:
-        """Everyone once, though they may have more than one thread."""
+        """Return each owner once."""
         return list({id(owner): owner for owner in self._owners.values()}.values())

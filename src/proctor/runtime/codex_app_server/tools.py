@@ -1,4 +1,4 @@
-"""Tools of ours that the agent may call: how they are offered, and what a call of one comes to."""
+"""The caller's tools in the app-server protocol: their definitions, and the answers to calls."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -7,29 +7,29 @@ from proctor.runtime.base import Tool
 from proctor.runtime.codex_app_server.policy import Answer, tool_answer
 
 
-def offered(tools: Sequence[Tool]) -> list[dict[str, Any]]:
-    """thread/start `dynamicTools`."""
+def tool_definitions(tools: Sequence[Tool]) -> list[dict[str, Any]]:
+    """Return the `dynamicTools` of thread/start."""
     return [
         {"type": "function", "name": tool.name, "description": tool.description, "inputSchema": tool.schema}
         for tool in tools
     ]
 
 
-def named(tools: Sequence[Tool], params: Mapping[str, Any]) -> Tool | None:
-    """The tool that an item/tool/call is for."""
+def find_tool(tools: Sequence[Tool], params: Mapping[str, Any]) -> Tool | None:
+    """Return the tool that an item/tool/call names. None if it is not offered."""
     return next((tool for tool in tools if tool.name == params.get("tool")), None)
 
 
-def answered(given: Any) -> Answer:
-    """What a tool gave. Raises where it is no text, or none that can be sent."""
-    if not isinstance(given, str):
-        raise TypeError(f"a tool gives a str, not {type(given).__name__}")
-    # A subclass may say of itself what it likes.
-    text = str.__str__(given)
+def success_answer(result: Any) -> Answer:
+    """Return the answer for a tool's result. Raises TypeError or UnicodeError if it is not a str that can be sent."""
+    if not isinstance(result, str):
+        raise TypeError(f"a tool must return a str, not {type(result).__name__}")
+    # A subclass may override __str__.
+    text = str.__str__(result)
     text.encode()
     return tool_answer(text, decision="answered", is_success=True)
 
 
-def failed(why: str) -> Answer:
-    """The agent is told, and goes on."""
+def failure_answer(why: str) -> Answer:
+    """Return the answer for a failed call. The turn continues."""
     return tool_answer(why, decision="failed", is_success=False)

@@ -1,10 +1,10 @@
-"""Which turn of a thread runs, as its frames tell it, in whatever order they come."""
+"""Track which turn of a thread runs. Its frames may arrive in any order."""
 
 import anyio
 
 
 class Turns:
-    """One turn at a time. A frame of an earlier turn may come late, or twice."""
+    """Tracks one turn at a time. A frame of an earlier turn may arrive late or twice."""
 
     def __init__(self) -> None:
         self.current: str | None = None
@@ -20,7 +20,7 @@ class Turns:
         return not self.over.is_set()
 
     def expect(self) -> None:
-        """The next one is asked for."""
+        """Prepare for the next turn, before it is requested."""
         if self.current is not None:
             self._past.add(self.current)
         self.current, self.known, self.over, self.is_halted = None, anyio.Event(), anyio.Event(), False
@@ -36,11 +36,11 @@ class Turns:
             self.over.set()
 
     def give_up(self) -> None:
-        """It was not begun."""
+        """End the wait for a turn that the server did not start."""
         self.over.set()
 
     def cut_off(self) -> None:
-        # A turn that had ended before is not cut off, though whoever waits for it may not have looked yet.
+        # A turn that ended before the hangup was not cut off, even if its waiter has not run yet.
         self.is_cut_off = self.is_cut_off or self.is_running
         self.known.set()
         self.over.set()

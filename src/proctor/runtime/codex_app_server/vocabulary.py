@@ -1,4 +1,4 @@
-"""The app-server's own words, and where in its frames account data stands."""
+"""The words of the app-server protocol, and the paths of account data in its frames."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -6,8 +6,8 @@ from typing import Final
 from proctor.runtime.codex_app_server import wire
 from proctor.runtime.codex_app_server.route import Envelope
 
-# What `normalize` and `session` tell apart and what we say ourselves; of the rest, `wire` has lists.
-_TOLD_APART = """
+# Names that `normalize` and `session` compare with, and names that Proctor sends. `wire` lists the others.
+_NAMES = """
 error initialize initialized item/completed item/started mcpServer/startupStatus/updated
 thread/backgroundTerminals/clean thread/compact/start thread/fork thread/read thread/resume thread/start
 thread/status/changed thread/tokenUsage/updated thread/turns/list thread/unsubscribe
@@ -21,14 +21,14 @@ dangerFullAccess readOnly workspaceWrite
 
 
 def _fields() -> Iterator[str]:
-    """The names of all fields that we read: behind a masked name nothing is found."""
+    """Yield the names of all fields that are read. If a name were masked, its field would not be found."""
     kinds = [Envelope, wire.Native]
     for kind in kinds:
         kinds += kind.__subclasses__()
         yield from kind.__struct_encode_fields__
 
 
-WORDS: Final = frozenset((*_TOLD_APART, *wire.SILENT, *wire.DELTAS, *wire.APPROVALS, *_fields()))
+WORDS: Final = frozenset((*_NAMES, *wire.SILENT, *wire.DELTAS, *wire.APPROVALS, *_fields()))
 
 _ACCOUNT = {
     "params": """
@@ -44,4 +44,4 @@ _ACCOUNT = {
 }
 
 PRIVATE: Final = frozenset((*above.split(), name) for above, names in _ACCOUNT.items() for name in names.split())
-"""Paths to account data, whatever frame they are in; everything under one of them is."""
+"""Paths to account data in any frame. Everything below them is masked."""

@@ -1,10 +1,10 @@
-"""The part of the Codex app-server protocol we read, typed; what we do not read is tolerated."""
+"""Typed structs for the parts of the Codex app-server protocol that Proctor reads. Other fields are ignored."""
 
 from typing import Annotated, Any
 
 import msgspec
 
-# Numbers that every reader of JSON and every database can hold; a frame with one beyond is of a shape we do not know.
+# Numbers that every JSON reader and every database can represent. A frame with a larger one is unrecognized.
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 Number = Annotated[int, msgspec.Meta(ge=-(2**53), le=2**53)]
 
@@ -13,7 +13,7 @@ class Native(msgspec.Struct, frozen=True, rename="camel", gc=False):
     """Root of native structs: unknown fields are ignored."""
 
 
-# ── what a turn is made of ──
+# ── turns and items ──
 
 
 class Item(Native, frozen=True):
@@ -78,7 +78,7 @@ class Thread(Native, frozen=True):
 
 
 class AuthStatus(Native, frozen=True):
-    """The reply to getAuthStatus: no method is no login."""
+    """The reply to getAuthStatus. Without a method there is no login."""
 
     auth_method: str | None = None
 
@@ -92,7 +92,7 @@ class ThreadStarted(Native, frozen=True):
 
 
 class Initialized(Native, frozen=True):
-    """The reply to initialize. The name inside `user_agent` is our own; only the version is the server's."""
+    """The reply to initialize. In `user_agent` the name is Proctor's and the version is the server's."""
 
     user_agent: str
     codex_home: str | None = None
@@ -172,7 +172,7 @@ class McpStatusParams(Native, frozen=True):
 
 
 class AskParams(Native, frozen=True):
-    """What the agent's own requests have in common."""
+    """The fields that the agent's requests have in common."""
 
     item_id: str | None = None
     call_id: str | None = None
@@ -186,17 +186,17 @@ class TurnInput(Native, frozen=True):
 
 
 class TurnStartParams(Native, frozen=True):
-    """Our own request, and that of turn/steer, read back from the record."""
+    """The parameters of turn/start and turn/steer, read back from the record."""
 
     input: tuple[TurnInput, ...] = ()
 
 
-# Requests of ours: those that give a session its thread, and those that say something to the agent.
+# Requests of Proctor: those that open a session's thread, and those that send a prompt.
 OPENINGS = frozenset({"thread/start", "thread/resume", "thread/fork"})
 PROMPTS = frozenset({"turn/start", "turn/steer"})
 READ_TURNS = "thread/turns/list"
 
-# Pieces of streamed text: method → what it is a piece of.
+# Notifications that carry a piece of streamed text.
 TEXT_DELTAS = frozenset({"item/agentMessage/delta", "item/plan/delta"})
 REASONING_DELTAS = frozenset({"item/reasoning/summaryTextDelta", "item/reasoning/textDelta"})
 OUTPUT_DELTAS = frozenset({"item/commandExecution/outputDelta"})
@@ -216,7 +216,7 @@ APPROVALS = {
     "execCommandApproval": "command",
 }
 
-# Notifications of 0.163 that we know and draw nothing from.
+# Notifications of 0.163 that are known and ignored.
 SILENT = frozenset(
     """
     thread/started thread/readState/changed thread/archived thread/deleted thread/unarchived thread/closed

@@ -1,17 +1,17 @@
-"""`codex exec`, a process a turn."""
+"""Runtime for `codex exec`, with one process per turn."""
 
 from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 from proctor.errors import InputError
-from proctor.runtime.base import Executable, Host, HostAsk, Normalizer, Runtime, Tap
-from proctor.runtime.capability import Capability
+from proctor.runtime.base import Executable, Host, HostRequest, Normalizer, Runtime, Tap
+from proctor.runtime.capability import CapabilityProfile
 from proctor.runtime.codex.account import ACCOUNT
-from proctor.runtime.codex.home import PATIENCE
+from proctor.runtime.codex.home import RETRY_OPTIONS
 from proctor.runtime.codex.program import locate
 from proctor.runtime.codex_exec import host
-from proctor.runtime.codex_exec.claims import CLAIMS, ID, TRANSPORTS
+from proctor.runtime.codex_exec.capabilities import CAPABILITIES, ID, TRANSPORTS
 from proctor.runtime.codex_exec.failures import FAILURES
 from proctor.runtime.codex_exec.normalize import ExecNormalizer
 from proctor.runtime.codex_exec.samples import SAMPLES
@@ -21,24 +21,24 @@ from proctor.runtime.failures import Failure
 
 
 class CodexExec:
-    """Headless: it asks nobody, and is spoken to once a turn."""
+    """A headless runtime: it never asks for approval, and takes one prompt per turn."""
 
     id = ID
-    claims = CLAIMS
-    capability = Capability.HEADLESS_LIMITED
+    capabilities = CAPABILITIES
+    profile = CapabilityProfile.HEADLESS_LIMITED
     serves: Mapping[str, tuple[str, ...]] | None = None
     transports = TRANSPORTS
     words = WORDS
     private: frozenset[tuple[str, ...]] = frozenset()
     failures: tuple[Failure, ...] = FAILURES
-    option_names = frozenset({*PATIENCE, "transport"})
+    option_names = frozenset({*RETRY_OPTIONS, "transport"})
     account: Account | None = ACCOUNT
     reserved_variables = frozenset({"CODEX_HOME", "HOME"})
     samples = SAMPLES
 
     def check_options(self, options: Mapping[str, Any]) -> None:
         if (transport := options.get("transport", TRANSPORTS[0])) not in TRANSPORTS:
-            raise InputError("spec.type", f"transport is one of {', '.join(TRANSPORTS)}, not {transport!r}")
+            raise InputError("spec.type", f"transport must be one of {', '.join(TRANSPORTS)}, not {transport!r}")
 
     def locate(self, options: Mapping[str, Any]) -> Executable:
         return locate()
@@ -46,8 +46,8 @@ class CodexExec:
     def normalizer(self) -> Normalizer:
         return ExecNormalizer()
 
-    def open_host(self, ask: HostAsk, tap: Tap) -> AbstractAsyncContextManager[Host]:
-        return host.open_host(ask, tap)
+    def open_host(self, request: HostRequest, tap: Tap) -> AbstractAsyncContextManager[Host]:
+        return host.open_host(request, tap)
 
 
 RUNTIME: Runtime = CodexExec()

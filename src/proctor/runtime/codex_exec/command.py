@@ -1,4 +1,4 @@
-"""One turn as a command line: what is started, and how it comes by its thread."""
+"""The command line of one turn, and how it opens its thread."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from typing import Literal
 
 from proctor.errors import RefusedError
 from proctor.ids import ThreadId
-from proctor.runtime.base import HostAsk, SessionAsk
+from proctor.runtime.base import HostRequest, SessionRequest
 from proctor.runtime.codex.home import PROVIDER, as_arguments, overrides, thread_settings
 from proctor.runtime.codex_exec.rollout import is_id
 
@@ -16,45 +16,45 @@ How = Literal["start", "resume", "fork"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Opening:
-    """A new thread, one that goes on, or one with the history of another; `of` is the one there is already."""
+    """How a turn opens its thread. `of` is the existing thread to resume or fork."""
 
     how: How = "start"
     of: ThreadId | None = None
 
 
-def opening_of(ask: SessionAsk, *, current: ThreadId | None) -> Opening:
-    """How the next turn of a session begins. RefusedError where there is no such thread to go on with."""
+def opening_of(request: SessionRequest, *, current: ThreadId | None) -> Opening:
+    """Return how the next turn opens its thread. Raises RefusedError if the thread cannot be resumed."""
     if current is not None:
-        if not is_kept(ask):
-            what = "codex exec keeps nothing of an ephemeral thread that another turn could go on with"
+        if not is_kept(request):
+            what = "codex exec cannot continue an ephemeral thread with another turn"
             raise RefusedError("runtime.capability", f"{what}: make the session persistent")
         return Opening(how="resume", of=_checked(current))
-    if ask.resume is not None:
-        return Opening(how="resume", of=_checked(ask.resume))
-    return Opening() if ask.fork is None else Opening(how="fork", of=_checked(ask.fork))
+    if request.resume is not None:
+        return Opening(how="resume", of=_checked(request.resume))
+    return Opening() if request.fork is None else Opening(how="fork", of=_checked(request.fork))
 
 
-def is_kept(ask: SessionAsk) -> bool:
-    return ask.is_persistent or ask.resume is not None
+def is_kept(request: SessionRequest) -> bool:
+    return request.is_persistent or request.resume is not None
 
 
 def _checked(named: ThreadId) -> ThreadId:
     if not is_id(named):
-        raise RefusedError("peer.refused", f"{named!r} is not the id of a thread of Codex's")
+        raise RefusedError("peer.refused", f"{named!r} is not a Codex thread id")
     return named
 
 
-def arguments(host: HostAsk, ask: SessionAsk, opening: Opening, *, schema: Path | None) -> Sequence[str]:
-    """The prompt comes by stdin. It is asked nothing on the way: `exec` has nobody to ask, and refuses by itself."""
-    settings = {**thread_settings(ask), "model_provider": PROVIDER}
+def arguments(host: HostRequest, request: SessionRequest, opening: Opening, *, schema: Path | None) -> Sequence[str]:
+    """Return the command line of a turn. The prompt is sent to stdin. `exec` never asks, and denies by itself."""
+    settings = {**thread_settings(request), "model_provider": PROVIDER}
     return [
         host.program.real_path,
         "exec",
         "--json",
-        # An attempt's workspace is whatever the mission says it is.
+        # A workspace need not be a git repository.
         "--skip-git-repo-check",
-        *([] if is_kept(ask) else ["--ephemeral"]),
-        *("--sandbox", ask.sandbox.value, "--cd", str(ask.workspace), "--model", ask.model.name),
+        *([] if is_kept(request) else ["--ephemeral"]),
+        *("--sandbox", request.sandbox.value, "--cd", str(request.workspace), "--model", request.model.name),
         *overrides(host),
         *as_arguments(settings),
         *([] if schema is None else ["--output-schema", str(schema)]),

@@ -1,21 +1,21 @@
-"""What `codex exec` shows when something goes wrong, seen with 0.163: no class of error, only words."""
+"""The failure table of `codex exec` 0.163, which reports error texts without a class."""
 
 from dataclasses import replace
 
-from proctor.runtime.codex.failures import SAID
+from proctor.runtime.codex.failures import SHARED_FAILURES
 from proctor.runtime.failures import Failure
 
 
-def _said(id_: str) -> Failure:
-    """The same words, with no class beside them."""
-    row = SAID[id_]
+def _without_class(id_: str) -> Failure:
+    """Return a shared row without the error classes."""
+    row = SHARED_FAILURES[id_]
     return replace(row, final="", retrying=None if row.retrying is None else "")
 
 
-def _http(status: str, code: str, *, id_: str, fault: str | None = None) -> Failure:
+def _http(status: str, code: str, *, id_: str, cause: str | None = None) -> Failure:
     return Failure(
         id=id_,
-        fault=fault or f"HTTP {status}",
+        cause=cause or f"The provider returns HTTP {status}.",
         code=code,
         final="",
         retrying="",
@@ -23,20 +23,20 @@ def _http(status: str, code: str, *, id_: str, fault: str | None = None) -> Fail
     )
 
 
-def _words(says: str, code: str, *, id_: str, fault: str) -> Failure:
-    return Failure(id=id_, fault=fault, code=code, final="", says=says)
+def _row(says: str, code: str, *, id_: str, cause: str) -> Failure:
+    return Failure(id=id_, cause=cause, code=code, final="", says=says)
 
 
 NOT_STARTED = (
-    _words(
+    _row(
         "(?m)^Error: thread/(resume|fork)",
         "peer.refused",
         id_="no-thread",
-        fault="the thread to resume or fork is not there, or somebody else writes to it",
+        cause="The thread to resume or fork does not exist, or another process is writing to it.",
     ),
-    _words("(?m)^Error loading config", "peer.refused", id_="settings", fault="it will not have its settings"),
+    _row("(?m)^Error loading config", "peer.refused", id_="settings", cause="The agent rejects its settings."),
 )
-"""It ends before it takes up the turn, and says why on stderr."""
+"""The program exits before the turn starts, and prints the reason to stderr."""
 
 FAILURES = (
     # ── the provider answers with an HTTP error ──
@@ -46,45 +46,50 @@ FAILURES = (
     _http("402", "provider.quota", id_="http-402"),
     _http("429", "provider.rate-limited", id_="http-429"),
     _http("503", "provider.unavailable", id_="http-503"),
-    _http("4..", "provider.bad-request", id_="http-4xx", fault="any other HTTP 4xx"),
-    _http("5..", "provider.unavailable", id_="http-5xx", fault="any other HTTP 5xx"),
-    _said("http-500"),
-    _said("script"),
-    _said("http-400"),
-    # ── limits of the account ──
-    _said("quota"),
-    _said("plan"),
-    _words(
+    _http("4..", "provider.bad-request", id_="http-4xx", cause="The provider returns any other HTTP 4xx status."),
+    _http("5..", "provider.unavailable", id_="http-5xx", cause="The provider returns any other HTTP 5xx status."),
+    _without_class("http-500"),
+    _without_class("script"),
+    _without_class("http-400"),
+    # ── account limits ──
+    _without_class("quota"),
+    _without_class("plan"),
+    _row(
         "^You.ve hit your usage limit",
         "provider.usage-limit",
         id_="usage-limit",
-        fault="HTTP 429 with `usage_limit_reached`",
+        cause="The provider returns HTTP 429 with `usage_limit_reached`.",
     ),
-    _said("rate-limit"),
+    _without_class("rate-limit"),
     # ── no capacity ──
-    _words(
+    _row(
         "^Selected model is at capacity",
         "provider.overloaded",
         id_="overloaded",
-        fault="`server_is_overloaded`, by HTTP 503 or in a reply",
+        cause="The provider reports `server_is_overloaded`, by HTTP 503 or in a reply.",
     ),
-    _words("^Flex capacity unavailable", "provider.overloaded", id_="flex", fault="`flex_unavailable`"),
-    # ── a reply that does not end well ──
-    _said("cut"),
-    _said("idle"),
-    _said("garbled"),
-    _said("reply-failed"),
-    _words(
+    _row(
+        "^Flex capacity unavailable",
+        "provider.overloaded",
+        id_="flex",
+        cause="The provider reports `flex_unavailable`.",
+    ),
+    # ── incomplete or failed replies ──
+    _without_class("cut"),
+    _without_class("idle"),
+    _without_class("garbled"),
+    _without_class("reply-failed"),
+    _row(
         "^Codex ran out of room in the model.s context window",
         "provider.context-full",
         id_="context",
-        fault="`context_length_exceeded`",
+        cause="The provider reports `context_length_exceeded`.",
     ),
-    _said("invalid-prompt"),
+    _without_class("invalid-prompt"),
     # ── no provider, no key ──
-    _said("unreachable"),
-    _said("key-missing"),
+    _without_class("unreachable"),
+    _without_class("key-missing"),
     *NOT_STARTED,
-    # A refusal for policy comes in the provider's own words, which tell nothing here.
-    Failure(id="other", fault="anything else", code="agent.turn-failed", final=""),
+    # A policy refusal has only the provider's free text, which cannot be recognized.
+    Failure(id="other", cause="The agent reports any other error.", code="agent.turn-failed", final=""),
 )

@@ -1,4 +1,4 @@
-"""Lines of `codex exec --json` into events: native words meet ours here and nowhere else. Pure."""
+"""Convert lines of `codex exec --json` to events. Pure."""
 
 import re
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ import msgspec
 from proctor.event.model import (
     ErrorReported,
     Event,
-    Noted,
+    FrameNoted,
     PromptSent,
     ReasoningSaid,
     SessionBegan,
@@ -25,37 +25,37 @@ from proctor.event.model import (
     UsageReported,
     WarningRaised,
 )
-from proctor.event.row import ChildExited, Dir, Row, StepTaken
-from proctor.event.witness import seen_in, witness
+from proctor.event.row import ChildExited, Direction, Row, StepTaken
+from proctor.event.supervisor_events import decode_supervisor_row, supervisor_event
 from proctor.ids import CallId, ItemId, ThreadId, TurnId
 from proctor.runtime.codex.mcp import is_mcp_error
 from proctor.runtime.codex.retry_after import retry_after_ms, utc_offset_in
-from proctor.runtime.codex.warnings import ERROR_ITEM, STDERR, attributed
+from proctor.runtime.codex.warnings import ERROR_ITEM, STDERR, attribute_warning
 from proctor.runtime.codex_exec import steps, wire
 from proctor.runtime.codex_exec.failures import FAILURES, NOT_STARTED
 from proctor.runtime.failures import diagnose
 
 T = TypeVar("T")
 
-_AGAIN: Final = re.compile(r"Reconnecting\.\.\. (?:\d+/\d+ \()?(.*?)\)?", re.DOTALL)
-_MOST_COMPLAINTS: Final = 20
+_RECONNECTING: Final = re.compile(r"Reconnecting\.\.\. (?:\d+/\d+ \()?(.*?)\)?", re.DOTALL)
+_MAX_STDERR_LINES: Final = 20
 
 
 class ExecNormalizer:
-    """One session. Turns have no ids on this wire: they are numbered by the processes that were started for them.
+    """Normalizes the lines of one session. Turns have no ids in this protocol, so each process is a numbered turn.
 
-    Each process counts its items from nought, so that only turn and item together name one.
+    Each process numbers its items from 0, so that an item is identified by turn and item number.
     """
 
     def __init__(self) -> None:
-        self._told: set[tuple[TurnId, str, str]] = set()
+        self._emitted: set[tuple[TurnId, str, str]] = set()
         self._thread: str | None = None
         self._number = 0
         self._is_resumed = False
         self._is_halted = False
-        self._stood: Tokens | None = None
+        self._usage_before: Tokens | None = None
         self._total_tokens = 0
-        self._complaints: list[str] = []
+        self._stderr_lines: list[str] = []
         self._utc_offset: int | None = None
 
     @property
@@ -64,32 +64,32 @@ class ExecNormalizer:
 
     def feed(self, row: Row) -> Iterator[Event]:
         match row.dir:
-            case Dir.SELF:
-                yield from self._witnessed(row)
-            case Dir.ERR:
+            case Direction.SELF:
+                yield from self._from_supervisor(row)
+            case Direction.ERR:
                 text = _text(row)
-                self._complaints = [*self._complaints, text][-_MOST_COMPLAINTS:]
-                yield _warned(STDERR, text, row)
-            case Dir.OUT:
+                self._stderr_lines = [*self._stderr_lines, text][-_MAX_STDERR_LINES:]
+                yield _warning(STDERR, text, row)
+            case Direction.OUT:
                 yield PromptSent(text=_text(row), frame=row.seq, at_ms=row.at_ms)
-            case Dir.IN:
-                yield from self._heard(row)
+            case Direction.IN:
+                yield from self._from_agent(row)
 
-    # ── what the session saw or did ──
+    # ── from the supervisor ──
 
-    def _witnessed(self, row: Row) -> Iterator[Event]:
-        seen = seen_in(row)
+    def _from_supervisor(self, row: Row) -> Iterator[Event]:
+        seen = decode_supervisor_row(row)
         self._utc_offset = utc_offset_in(seen, known=self._utc_offset)
         match seen:
             case StepTaken(step=steps.STARTED, detail=detail):
                 self._number += 1
-                self._is_halted, self._stood, self._complaints = False, None, []
+                self._is_halted, self._usage_before, self._stderr_lines = False, None, []
                 self._is_resumed = detail.get("how") != "start"
             case StepTaken(step=steps.HALTED):
                 self._is_halted = True
-            case StepTaken(step=steps.STOOD, detail=detail):
-                self._stood = steps.tokens_in(detail)
-            case StepTaken(step=steps.COST, detail=detail) if (cost := steps.tokens_in(detail)) is not None:
+            case StepTaken(step=steps.USAGE_BEFORE, detail=detail):
+                self._usage_before = steps.tokens_in(detail)
+            case StepTaken(step=steps.TURN_USAGE, detail=detail) if (cost := steps.tokens_in(detail)) is not None:
                 yield UsageReported(
                     tokens=cost,
                     scope="turn",
@@ -101,24 +101,24 @@ class ExecNormalizer:
                 )
                 return
             case ChildExited(is_turns_own=True):
-                yield from self._left(row)
-        yield witness(row)
+                yield from self._process_exited(row)
+        yield supervisor_event(row)
 
-    def _left(self, row: Row) -> Iterator[Event]:
-        """The turn's process is gone. Where it had not ended the turn, that was us, or it says why on stderr."""
-        if not self._is_news("end", ""):
+    def _process_exited(self, row: Row) -> Iterator[Event]:
+        """End the turn if its process exited without doing so: it was interrupted, or stderr contains the error."""
+        if not self._is_first("end", ""):
             return
         if self._is_halted:
             yield TurnEnded(turn=self._turn, status="interrupted", frame=row.seq, at_ms=row.at_ms)
-        elif self._complaints:
-            text = "\n".join(self._complaints)
+        elif self._stderr_lines:
+            text = "\n".join(self._stderr_lines)
             failure = diagnose(NOT_STARTED, None, text)
             code = None if failure is None else failure.code
             yield ErrorReported(text=text, will_retry=False, code=code, frame=row.seq, at_ms=row.at_ms)
 
-    # ── what we heard ──
+    # ── from the agent ──
 
-    def _heard(self, row: Row) -> Iterator[Event]:
+    def _from_agent(self, row: Row) -> Iterator[Event]:
         raw = bytes(row.frame) if isinstance(row.frame, msgspec.Raw) else b""
         try:
             type_ = msgspec.json.decode(raw, type=wire.Envelope).type
@@ -128,7 +128,7 @@ class ExecNormalizer:
         try:
             yield from self._line(type_, raw, row)
         except msgspec.DecodeError:
-            # Known by name, of a shape we do not know: kept and counted like any stranger.
+            # The name is known but the structure is not: count the line as unrecognized.
             yield Unrecognized(native=type_, frame=row.seq, at_ms=row.at_ms)
 
     def _line(self, type_: str, raw: bytes, row: Row) -> Iterator[Event]:
@@ -137,20 +137,20 @@ class ExecNormalizer:
             case "thread.started":
                 yield self._thread_started(msgspec.json.decode(raw, type=wire.ThreadStarted), row)
                 yield from self._baseline(row)
-            case "turn.started" if self._is_news(type_, ""):
+            case "turn.started" if self._is_first(type_, ""):
                 yield from self._baseline(row)
                 yield TurnBegan(turn=self._turn, frame=seq, at_ms=at_ms)
             case "item.started" | "item.completed":
                 yield self._item(type_, msgspec.json.decode(raw, type=wire.ItemLine).item, row)
             case "error":
                 yield self._error(msgspec.json.decode(raw, type=wire.ErrorLine), row)
-            case "turn.completed" | "turn.failed" if self._is_news("end", ""):
-                # Whatever else it says, the turn is over: whoever waited for it waits no longer.
-                yield from self._ended(type_, raw, row)
+            case "turn.completed" | "turn.failed" if self._is_first("end", ""):
+                # The turn is over, even if the rest of the line cannot be read.
+                yield from self._turn_ended(type_, raw, row)
             case "turn.started" | "turn.completed" | "turn.failed":
-                yield Noted(native=f"repeated {type_}", frame=seq, at_ms=at_ms)
+                yield FrameNoted(native=f"repeated {type_}", frame=seq, at_ms=at_ms)
             case "item.updated":
-                yield Noted(native=type_, frame=seq, at_ms=at_ms)
+                yield FrameNoted(native=type_, frame=seq, at_ms=at_ms)
             case _:
                 yield Unrecognized(native=type_, frame=seq, at_ms=at_ms)
 
@@ -160,19 +160,19 @@ class ExecNormalizer:
             self._thread = started.thread_id
             return SessionBegan(thread=ThreadId(started.thread_id), is_resumed=self._is_resumed, frame=seq, at_ms=at_ms)
         if started.thread_id != self._thread:
-            text = f"it went on in thread {started.thread_id} instead of {self._thread}"
-            return _warned("thread.started", text, row)
-        return Noted(native="thread.started", frame=seq, at_ms=at_ms)
+            text = f"the turn continued in thread {started.thread_id} instead of {self._thread}"
+            return _warning("thread.started", text, row)
+        return FrameNoted(native="thread.started", frame=seq, at_ms=at_ms)
 
     def _baseline(self, row: Row) -> Iterator[Event]:
-        """Told once there is a session to tell it of, and before the turn begins."""
-        if self._stood is not None:
-            yield self._cumulative(self._stood, UsageAuthority.RESTORED_ON_RESUME, row, turn=None)
-            self._stood = None
+        """Report the usage before the turn, once the session has begun and before the turn begins."""
+        if self._usage_before is not None:
+            yield self._cumulative(self._usage_before, UsageAuthority.RESTORED_ON_RESUME, row, turn=None)
+            self._usage_before = None
 
     def _cumulative(self, tokens: Tokens, authority: UsageAuthority, row: Row, *, turn: TurnId | None) -> Event:
         if tokens.total < self._total_tokens:
-            return Noted(native="outdated usage", frame=row.seq, at_ms=row.at_ms)
+            return FrameNoted(native="outdated usage", frame=row.seq, at_ms=row.at_ms)
         self._total_tokens = tokens.total
         return UsageReported(
             tokens=tokens,
@@ -184,18 +184,18 @@ class ExecNormalizer:
             at_ms=row.at_ms,
         )
 
-    def _ended(self, type_: str, raw: bytes, row: Row) -> Iterator[Event]:
+    def _turn_ended(self, type_: str, raw: bytes, row: Row) -> Iterator[Event]:
         seq, at_ms = row.seq, row.at_ms
         if type_ == "turn.completed":
-            usage = _decoded(raw, wire.TurnCompleted)
+            usage = _try_decode(raw, wire.TurnCompleted)
             if usage is None:
                 yield Unrecognized(native="usage of a turn", frame=seq, at_ms=at_ms)
             else:
                 yield self._cumulative(_tokens(usage.usage), UsageAuthority.LIVE_TURN_COMPLETED, row, turn=self._turn)
             yield TurnEnded(turn=self._turn, status="completed", frame=seq, at_ms=at_ms)
             return
-        told = _decoded(raw, wire.TurnFailed)
-        error = None if told is None else told.error.message
+        failed = _try_decode(raw, wire.TurnFailed)
+        error = None if failed is None else failed.error.message
         failure = diagnose(FAILURES, None, error) if error is not None else None
         yield TurnEnded(
             turn=self._turn,
@@ -211,8 +211,8 @@ class ExecNormalizer:
         return retry_after_ms(text, at_ms=row.at_ms, utc_offset_minutes=self._utc_offset)
 
     def _error(self, line: wire.ErrorLine, row: Row) -> ErrorReported:
-        """Not terminal. That it tries again is told by its words alone, and what is wrong stands in brackets there."""
-        again = _AGAIN.fullmatch(line.message)
+        """Report an error that does not end the turn. Only its text says that Codex retries, and why."""
+        again = _RECONNECTING.fullmatch(line.message)
         what = line.message if again is None else again[1]
         failure = diagnose(FAILURES, None, what, will_retry=again is not None)
         return ErrorReported(
@@ -226,9 +226,9 @@ class ExecNormalizer:
 
     def _item(self, type_: str, item: wire.Item, row: Row) -> Event:
         turn, seq, at_ms = self._turn, row.seq, row.at_ms
-        if not self._is_news(type_, item.id):
-            return Noted(native=f"repeated {type_}", frame=seq, at_ms=at_ms)
-        self._told.add((turn, "item.started", item.id))  # after its end a start is no news
+        if not self._is_first(type_, item.id):
+            return FrameNoted(native=f"repeated {type_}", frame=seq, at_ms=at_ms)
+        self._emitted.add((turn, "item.started", item.id))  # ignore a start after the end
         id_, is_over = f"{turn}/{item.id}", type_ == "item.completed"
         tool = _tool(item)
         if tool is not None:
@@ -242,35 +242,35 @@ class ExecNormalizer:
             case "reasoning" if is_over:
                 return ReasoningSaid(turn=turn, item=ItemId(id_), text=item.text or "", frame=seq, at_ms=at_ms)
             case "error":
-                # It is how exec tells of what the app-server calls a warning.
+                # `exec` reports the app-server's warnings as error items.
                 text = item.message or ""
-                return _warned(ERROR_ITEM, text, row)
+                return _warning(ERROR_ITEM, text, row)
             case "agent_message" | "reasoning" | "todo_list":
-                return Noted(native=f"{type_} {item.type}", frame=seq, at_ms=at_ms)
+                return FrameNoted(native=f"{type_} {item.type}", frame=seq, at_ms=at_ms)
             case _:
                 return Unrecognized(native=f"{type_} {item.type}", frame=seq, at_ms=at_ms)
 
-    def _is_news(self, what: str, id_: str) -> bool:
-        """Whether its turn tells it for the first time; the wire may repeat itself, a stream of events may not."""
+    def _is_first(self, what: str, id_: str) -> bool:
+        """Return whether this is the first such line of the turn. Lines may be repeated, events may not."""
         key = (self._turn, what, id_)
-        is_news = key not in self._told
-        self._told.add(key)
-        return is_news
+        is_first = key not in self._emitted
+        self._emitted.add(key)
+        return is_first
 
 
 def _text(row: Row) -> str:
     return bytes(row.frame).decode() if isinstance(row.frame, msgspec.Raw) else row.text or ""
 
 
-def _decoded(raw: bytes, type_: type[T]) -> T | None:
+def _try_decode(raw: bytes, type_: type[T]) -> T | None:
     try:
         return msgspec.json.decode(raw, type=type_)
     except msgspec.DecodeError:
         return None
 
 
-def _warned(channel: str, text: str, row: Row) -> WarningRaised:
-    source, rule = attributed(channel, text)
+def _warning(channel: str, text: str, row: Row) -> WarningRaised:
+    source, rule = attribute_warning(channel, text)
     return WarningRaised(source=source, text=text, channel=channel, rule=rule, frame=row.seq, at_ms=row.at_ms)
 
 
@@ -285,7 +285,7 @@ def _tokens(usage: wire.Usage) -> Tokens:
 
 
 def _tool(item: wire.Item) -> tuple[ToolKind, str, Any] | None:
-    """Our words for a tool item: kind, name and input."""
+    """Return kind, name and input of a tool item. None if the item is not a tool."""
     match item.type:
         case "command_execution":
             return "command", "shell", {"command": item.command}

@@ -1,4 +1,4 @@
-"""The file in which Codex keeps a persistent thread: what it says of usage, model, version and items."""
+"""Read Codex's rollout file, in which Codex stores a persistent thread: usage, model, version and items."""
 
 import re
 from collections.abc import Iterator
@@ -8,12 +8,12 @@ from typing import Any, Final
 
 import msgspec
 
-from proctor.event.kept import KeptItem
+from proctor.event.history_item import HistoryItem
 from proctor.event.model import Tokens
-from proctor.event.usage import NOTHING
+from proctor.event.usage import NO_TOKENS
 from proctor.ids import ThreadId
+from proctor.runtime.agent_files import read_lines
 from proctor.runtime.codex_exec.wire import Count
-from proctor.runtime.kept import read_lines
 
 _ID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
@@ -54,7 +54,7 @@ class _Breakdown(_Native, frozen=True):
 
 
 class _Record(_Native, frozen=True):
-    """A token_usage_record: one reply of the model's, and what its turn comes to with it."""
+    """A token_usage_record: the usage of a turn including the latest reply."""
 
     turn_id: str
     turn_token_usage: _Breakdown
@@ -64,11 +64,11 @@ class _Totals(_Native, frozen=True):
     total_token_usage: _Breakdown
 
 
-class _Counted(_Native, frozen=True):
+class _TokenCount(_Native, frozen=True):
     info: _Totals | None = None
 
 
-class _Kept(_Native, frozen=True):
+class _StoredItem(_Native, frozen=True):
     item: dict[str, Any]
 
 
@@ -94,21 +94,22 @@ class _Tagged(_Native, frozen=True):
 
 @dataclass(slots=True)
 class Rollout:
-    """`total` is what the next turn on the wire is counted from, `turns` what each turn cost by its own records.
+    """The content of Codex's rollout file.
 
-    The two may differ: of a turn whose process was killed there is a record, and its cost is in no total (seen).
+    `total` is the baseline for the usage that the next turn reports, and `turns` the usage of each turn. They may
+    differ: a turn whose process was killed has a record but is not in the total (seen with 0.163).
     """
 
-    total: Tokens = NOTHING
+    total: Tokens = NO_TOKENS
     turns: dict[str, Tokens] = field(default_factory=dict)
-    items: list[KeptItem] = field(default_factory=list)
+    items: list[HistoryItem] = field(default_factory=list)
     thread: str | None = None
     version: str | None = None
     model: str | None = None
     approvals: Any = None
 
     def take(self, line: bytes) -> None:
-        """One line of the file. msgspec.DecodeError where it is of no shape that we know."""
+        """Add one line of the file. Raises msgspec.DecodeError if its structure is unknown."""
         row = msgspec.json.decode(line, type=_Line)
         match row.type:
             case "session_meta":
@@ -126,15 +127,15 @@ class Rollout:
     def _take_event(self, payload: msgspec.Raw) -> None:
         match msgspec.json.decode(payload, type=_Tagged).type:
             case "token_count":
-                counted = msgspec.json.decode(payload, type=_Counted)
+                counted = msgspec.json.decode(payload, type=_TokenCount)
                 if counted.info is not None:
                     self.total = counted.info.total_token_usage.tokens
             case "item_completed":
-                self.items.append(_kept(msgspec.json.decode(payload, type=_Kept).item))
+                self.items.append(_kept(msgspec.json.decode(payload, type=_StoredItem).item))
 
 
 def is_id(thread: ThreadId) -> bool:
-    """Whether it is what Codex calls a thread. It stands on a command line and in a pattern of file names.
+    """Return whether it is a Codex thread id, which is safe on a command line and in a file name pattern.
 
     >>> is_id(ThreadId("01a1e25f-d177-7d92-b886-5d5369682cdf")), is_id(ThreadId("--last"))
     (True, False)
@@ -143,14 +144,14 @@ def is_id(thread: ThreadId) -> bool:
 
 
 def find_rollout(home: Path, thread: ThreadId) -> Path | None:
-    """Where the thread is kept, if it is."""
+    """Return Codex's rollout file of a thread, or None if it does not exist."""
     if not is_id(thread):
         return None
     return next(iter((home / "sessions").glob(f"*/*/*/rollout-*-{thread}.jsonl")), None)
 
 
 def read_rollout(path: Path) -> Rollout | None:
-    """What is in it by now; None where it cannot be read. Lines that are torn or of another shape say nothing."""
+    """Return the current content of the file, or None if it cannot be read. Unreadable lines are skipped."""
     rollout = Rollout()
     try:
         for line in read_lines(path):
@@ -163,16 +164,16 @@ def read_rollout(path: Path) -> Rollout | None:
     return rollout
 
 
-def _kept(item: dict[str, Any]) -> KeptItem:
-    """Without its id: the stream counts its items by itself, so that the two cannot be compared.
+def _kept(item: dict[str, Any]) -> HistoryItem:
+    """Return the item without its id, because the output of `codex exec` numbers items differently.
 
     >>> _kept({"type": "AgentMessage", "id": "msg_1", "content": [{"type": "Text", "text": "done"}]})
-    KeptItem(kind='message', id=None, text='done', digest=None)
+    HistoryItem(kind='message', id=None, text='done', digest=None)
     """
     kind = _KINDS.get(str(item.get("type")), "other")
     texts = (part for name in ("content", "summary_text", "raw_content") for part in _texts(item.get(name)))
     spoken = "\n".join(texts) if kind in ("prompt", "message", "reasoning") else None
-    return msgspec.convert({"kind": kind, "text": spoken}, KeptItem)
+    return msgspec.convert({"kind": kind, "text": spoken}, HistoryItem)
 
 
 def _texts(value: Any) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Lines of `codex exec` for those who break them."""
+"""Sample lines of `codex exec` for the conformance suite."""
 
 from typing import Final
 
@@ -15,7 +15,7 @@ def _is_turn_end(line: bytes) -> bool:
         return False
 
 
-# It asks nobody, and tells of an answer when it is whole.
+# It sends no requests, and reports an answer only when it is complete.
 SAMPLES: Final = Samples(
     unknown_frame=b'{"type":"no.such.event"}',
     unknown_request=None,

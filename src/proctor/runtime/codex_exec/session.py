@@ -1,4 +1,4 @@
-"""One thread of Codex, driven turn by turn with a process each: nothing of it runs between them."""
+"""A session of `codex exec`: one process per turn, and none between turns."""
 
 import os
 import signal
@@ -13,37 +13,37 @@ import anyio.to_thread
 import msgspec
 
 from proctor.contain.identity import pin, send_signal
-from proctor.errors import DeadlineError, HangupError, RefusedError, disk_refusal
-from proctor.event.row import ChildExited, Dir, HistoryKept, StepTaken
+from proctor.errors import DeadlineError, HangupError, RefusedError, disk_error
+from proctor.event.row import ChildExited, Direction, HistoryKept, StepTaken
 from proctor.fact import Fact
 from proctor.ids import ThreadId
-from proctor.runtime.base import HostAsk, SessionAsk, Tap
+from proctor.runtime.base import HostRequest, SessionRequest, Tap
 from proctor.runtime.codex.home import codex_home, own_variables
 from proctor.runtime.codex_exec import steps, wire
 from proctor.runtime.codex_exec.command import Opening, arguments, opening_of
-from proctor.runtime.codex_exec.known import session_facts
 from proctor.runtime.codex_exec.rollout import Rollout, find_rollout, read_rollout
-from proctor.runtime.talk import PLAIN, SEND_S, Count, Routed, Talk, open_talk
-from proctor.transport.process import Patience
+from proctor.runtime.codex_exec.session_facts import session_facts
+from proctor.runtime.line_process import PLAIN, SEND_S, LineCount, LineProcess, LineRoute, open_line_process
+from proctor.transport.process import StopDeadlines
 
-# Its stdin is closed from the start: what it gets at the end is the time to leave by itself.
-PATIENCE: Final = Patience(eof_s=2.0)
+# Its stdin is already closed, so this is only the time to exit by itself.
+STOP_DEADLINES: Final = StopDeadlines(eof_s=2.0)
 INTERRUPT_S: Final = 3.0
 SETTLE_S: Final = 15.0
 
 
 class ExecSession:
-    """Control looks at the type of a raw line alone; what lines mean is folded from the record."""
+    """Controls turns by the type of each raw line. Their meaning is derived from the record by the normalizer."""
 
-    is_alive = True  # each turn has a process of its own
+    is_alive = True  # each turn starts a new process
 
-    def __init__(self, ask: SessionAsk, tap: Tap, *, host: HostAsk, count: Count) -> None:
-        self._ask = ask
+    def __init__(self, request: SessionRequest, tap: Tap, *, host: HostRequest, count: LineCount) -> None:
+        self._request = request
         self._tap = tap
         self._host = host
         self._count = count
         self._thread: ThreadId | None = None
-        self._talk: Talk | None = None
+        self._line_process: LineProcess | None = None
         self._is_ended = self._is_halted = self._is_unwanted = False
         self._over = anyio.Event()
         self._idle = anyio.Event()
@@ -54,7 +54,7 @@ class ExecSession:
 
     @property
     def session_id(self) -> str:
-        return f"{self._ask.attempt}/{self._thread}"
+        return f"{self._request.attempt}/{self._thread}"
 
     @property
     def thread(self) -> ThreadId | None:
@@ -62,122 +62,122 @@ class ExecSession:
 
     @property
     def facts(self) -> Mapping[str, Fact]:
-        return session_facts(self._ask, self._rollout, thread=self._thread)
+        return session_facts(self._request, self._rollout, thread=self._thread)
 
     @property
     def last_heard_s(self) -> float:
-        return self._host.clock.steady_s() if self._talk is None else self._talk.heard_s
+        return self._host.clock.steady_s() if self._line_process is None else self._line_process.last_output_s
 
     async def turn(self, prompt: str, *, output_schema: Mapping[str, Any] | None = None) -> None:
         if not self._idle.is_set():
-            raise RefusedError("peer.refused", "a turn runs already")
-        opening = opening_of(self._ask, current=self._thread)
+            raise RefusedError("peer.refused", "a turn is already running")
+        opening = opening_of(self._request, current=self._thread)
         self._idle, self._over = anyio.Event(), anyio.Event()
         self._is_ended = self._is_halted = self._is_unwanted = False
         try:
             before = await self._read(opening.of)
             with _written(output_schema, folder=self._host.tmp) as schema:
-                argv = arguments(self._host, self._ask, opening, schema=schema)
+                argv = arguments(self._host, self._request, opening, schema=schema)
                 await self._run(argv, opening, prompt, before=before)
             if not self._is_ended and not self._is_halted:
-                raise HangupError("peer.hangup", "the agent ended before its turn did")
+                raise HangupError("peer.hangup", "the agent process ended before its turn")
         finally:
             self._idle.set()
 
     async def steer(self, text: str) -> None:
-        raise RefusedError("runtime.capability", "codex exec cannot be spoken to while a turn runs")
+        raise RefusedError("runtime.capability", "codex exec cannot take input while a turn runs")
 
     async def compact(self) -> None:
-        raise RefusedError("runtime.capability", "codex exec cannot be told to shorten its history")
+        raise RefusedError("runtime.capability", "codex exec cannot shorten its history on request")
 
     async def interrupt(self) -> None:
         self._is_unwanted = True
-        if self._talk is not None and not self._is_ended:
-            await self._halt(self._talk)
+        if self._line_process is not None and not self._is_ended:
+            await self._halt(self._line_process)
 
     async def settle(self) -> None:
-        """A turn's process ends with the turn, and all that it started with it."""
+        """Wait until the turn's process tree has ended, which it does with the turn."""
         with anyio.move_on_after(SETTLE_S):
             await self._idle.wait()
 
     async def read_history(self) -> None:
         rollout = await self._read(self._thread)
         if rollout is None:
-            raise RefusedError("peer.refused", "Codex keeps nothing of this thread")
-        self._tap.say(HistoryKept(source="rollout", items=tuple(rollout.items)))
+            raise RefusedError("peer.refused", "Codex has stored nothing of this thread")
+        self._tap.record(HistoryKept(source="rollout", items=tuple(rollout.items)))
 
     # ── one turn ──
 
     async def _run(self, argv: Sequence[str], opening: Opening, prompt: str, *, before: Rollout | None) -> None:
-        self._tap.say(StepTaken(step=steps.STARTED, detail={"how": opening.how, "argv": list(argv)}))
+        self._tap.record(StepTaken(step=steps.STARTED, detail={"how": opening.how, "argv": list(argv)}))
         if before is not None:
-            self._tap.say(steps.counted(steps.STOOD, before.total))
+            self._tap.record(steps.usage_step(steps.USAGE_BEFORE, before.total))
         try:
-            async with open_talk(
+            async with open_line_process(
                 argv,
-                ask=self._host,
+                request=self._host,
                 listener=self,
                 tap=self._tap,
                 count=self._count,
                 env=own_variables(self._host),
-                cwd=self._ask.workspace,
+                cwd=self._request.workspace,
                 is_turns_own=True,
-                patience=PATIENCE,
-            ) as talk:
-                self._talk = talk
+                stop_deadlines=STOP_DEADLINES,
+            ) as line_process:
+                self._line_process = line_process
                 try:
-                    # Somebody may have thought better of it while the program was started.
+                    # The turn may have been interrupted while the program started.
                     if not self._is_unwanted:
-                        await self._say(talk, prompt)
+                        await self._send(line_process, prompt)
                         await self._over.wait()
                 finally:
-                    # Shielded so that the agent can still note what it was told to leave; bounded by itself.
+                    # Shielded so that the agent can still store the interrupted turn; bounded by itself.
                     with anyio.CancelScope(shield=True):
                         if not self._over.is_set():
-                            await self._halt(talk)
-            if talk.exit is None and (ended := await talk.process.wait(deadline_s=0)) is not None:
-                # Its output had closed before it ended.
-                self._tap.say(ChildExited(code=ended.code, signal=ended.signal, is_turns_own=True))
+                            await self._halt(line_process)
+            if line_process.exit is None and (ended := await line_process.process.wait(deadline_s=0)) is not None:
+                # It closed its output before it exited.
+                self._tap.record(ChildExited(code=ended.code, signal=ended.signal, is_turns_own=True))
         finally:
-            self._talk = None
+            self._line_process = None
             with anyio.CancelScope(shield=True):
                 await self._note_cost(before, opening)
 
-    async def _say(self, talk: Talk, prompt: str) -> None:
-        """To the last character and no further: a line end of ours would be a part of the prompt."""
+    async def _send(self, line_process: LineProcess, prompt: str) -> None:
+        """Send the prompt without a line end, which would be part of it."""
         data = prompt.encode(errors="replace")
-        self._tap.stage(Dir.OUT, data)
+        self._tap.stage(Direction.OUT, data)
         self._tap.commit()
-        # One that will not start does not read either, and says why on stderr.
+        # A program that fails to start does not read stdin, and prints the reason to stderr.
         with suppress(HangupError):
-            with anyio.move_on_after(SEND_S) as patience:
-                await talk.channel.send(data)
-            if patience.cancelled_caught:
+            with anyio.move_on_after(SEND_S) as timeout:
+                await line_process.channel.send(data)
+            if timeout.cancelled_caught:
                 raise DeadlineError("peer.deadline", "the agent does not read its prompt")
-        await talk.end_input()
+        await line_process.end_input()
 
-    async def _halt(self, talk: Talk) -> None:
-        """SIGINT lets it end its children and close its books, which SIGTERM does not; the rest is force."""
+    async def _halt(self, line_process: LineProcess) -> None:
+        """Interrupt the turn with SIGINT, on which Codex ends its children and writes its files. Then kill it."""
         if not self._is_halted:
             self._is_halted = True
-            self._tap.say(StepTaken(step=steps.HALTED))
-            agent = talk.process.agent
+            self._tap.record(StepTaken(step=steps.HALTED))
+            agent = line_process.process.agent
             pidfd = None if agent is None else pin(agent)
             if pidfd is not None:
                 send_signal(pidfd, signal.SIGINT)
                 os.close(pidfd)
         with anyio.move_on_after(INTERRUPT_S):
-            await talk.closed.wait()
+            await line_process.closed.wait()
             return
-        await talk.stop()
+        await line_process.stop()
 
     async def _note_cost(self, before: Rollout | None, opening: Opening) -> None:
-        """What the thread's own file says of the turn that is over."""
+        """Record the usage of the ended turn from Codex's rollout file."""
         after = self._rollout = await self._read(self._thread)
         earlier = {} if before is None or opening.how == "fork" else before.turns
         costs = [cost for turn, cost in ({} if after is None else after.turns).items() if turn not in earlier]
         if costs:
-            self._tap.say(steps.counted(steps.COST, costs[-1]))
+            self._tap.record(steps.usage_step(steps.TURN_USAGE, costs[-1]))
 
     async def _read(self, thread: ThreadId | None) -> Rollout | None:
         if thread is None:
@@ -189,14 +189,14 @@ class ExecSession:
 
         return await anyio.to_thread.run_sync(read)
 
-    # ── what the turn's process says ──
+    # ── called by the line process ──
 
-    def route(self, line: bytes) -> Routed:
+    def route(self, line: bytes) -> LineRoute:
         return PLAIN
 
-    def heard(self, line: bytes) -> None:
+    def on_line(self, line: bytes) -> None:
         with suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            # As text: bytes that are none are on record as no message, also where they are in a part not looked at.
+            # Decode as text first: a line that is not UTF-8 is recorded as not a message.
             type_ = msgspec.json.decode(line.decode(), type=wire.Envelope).type
             if type_ == "thread.started" and self._thread is None:
                 self._thread = ThreadId(msgspec.json.decode(line, type=wire.ThreadStarted).thread_id)
@@ -204,13 +204,13 @@ class ExecSession:
                 self._is_ended = True
                 self._over.set()
 
-    def hung_up(self, cause: str) -> None:
+    def on_hangup(self, cause: str) -> None:
         self._over.set()
 
 
 @contextmanager
 def _written(schema: Mapping[str, Any] | None, *, folder: Path) -> Iterator[Path | None]:
-    """The schema as the file that the program wants."""
+    """Write the schema to a temporary file for `--output-schema`."""
     if schema is None:
         yield None
         return
@@ -219,7 +219,7 @@ def _written(schema: Mapping[str, Any] | None, *, folder: Path) -> Iterator[Path
         with os.fdopen(descriptor, "wb") as file:
             file.write(msgspec.json.encode(schema))
     except OSError as error:
-        raise disk_refusal(error, path=folder) from error
+        raise disk_error(error, path=folder) from error
     try:
         yield Path(name)
     finally:

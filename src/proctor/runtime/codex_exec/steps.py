@@ -1,4 +1,4 @@
-"""What a session puts on record beside the stream, for the normalizer to read."""
+"""Supervisor rows that a session records for its normalizer."""
 
 from typing import Any, Final
 
@@ -9,11 +9,11 @@ from proctor.event.row import StepTaken
 
 STARTED: Final = "turn started as a process"
 HALTED: Final = "turn interrupted"
-STOOD: Final = "where the thread stood by its rollout"
-COST: Final = "what the turn cost by its rollout"
+USAGE_BEFORE: Final = "thread usage before the turn, from Codex's rollout file"
+TURN_USAGE: Final = "turn usage, from Codex's rollout file"
 
 
-def counted(step: str, tokens: Tokens) -> StepTaken:
+def usage_step(step: str, tokens: Tokens) -> StepTaken:
     return StepTaken(step=step, detail={"tokens": msgspec.to_builtins(tokens)})
 
 

@@ -1,11 +1,11 @@
-"""The words that lines of `codex exec --json` are made of."""
+"""The words in the lines of `codex exec --json`."""
 
 from collections.abc import Iterator
 from typing import Final
 
 from proctor.runtime.codex_exec import wire
 
-_TOLD_APART = """
+_NAMES = """
 thread.started turn.started turn.completed turn.failed item.started item.updated item.completed error
 agent_message reasoning command_execution file_change mcp_tool_call web_search collab_tool_call todo_list
 completed declined failed in_progress Reconnecting
@@ -14,9 +14,9 @@ danger-full-access never read-only workspace-write
 
 
 def _fields() -> Iterator[str]:
-    """The names of all fields that we read: behind a masked name nothing is found."""
+    """Yield the names of all fields that are read. If a name were masked, its field would not be found."""
     for kind in wire.Native.__subclasses__():
         yield from kind.__struct_encode_fields__
 
 
-WORDS: Final = frozenset((*_TOLD_APART, *_fields()))
+WORDS: Final = frozenset((*_NAMES, *_fields()))

@@ -1,15 +1,15 @@
-"""The lines of `codex exec --json` that we read, typed; what we do not read is tolerated."""
+"""Typed structs for the lines of `codex exec --json` that Proctor reads. Other fields are ignored."""
 
 from typing import Annotated, Any, Final
 
 import msgspec
 
-# Numbers that every reader of JSON and every database can hold.
+# Numbers that every JSON reader and every database can represent.
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 Number = Annotated[int, msgspec.Meta(ge=-(2**53), le=2**53)]
 
 ENDS: Final = frozenset({"turn.completed", "turn.failed"})
-"""What ends a turn. An `error` does not: it may be followed by success."""
+"""The lines that end a turn. An `error` does not: the turn may still succeed."""
 
 
 class Native(msgspec.Struct, frozen=True, gc=False):
@@ -17,7 +17,7 @@ class Native(msgspec.Struct, frozen=True, gc=False):
 
 
 class Envelope(Native, frozen=True):
-    """What a line is. All that control looks at."""
+    """The type of a line, which is all that the session uses."""
 
     type: str
 
@@ -52,7 +52,7 @@ class ItemLine(Native, frozen=True):
 
 
 class Usage(Native, frozen=True):
-    """Of the whole thread so far, not of the turn."""
+    """Token usage of the whole thread so far, not of the turn."""
 
     input_tokens: Count
     output_tokens: Count

@@ -1,4 +1,4 @@
-"""Any command as a runtime: a process a turn, with the evidence that every agent leaves."""
+"""Runtime for any command, with one process per turn."""
 
 import shutil
 from collections.abc import AsyncIterator, Mapping
@@ -10,25 +10,25 @@ import msgspec
 
 from proctor.errors import MachineError
 from proctor.fact import Authority, Fact
-from proctor.runtime.base import Executable, Host, HostAsk, Normalizer, Runtime, Session, SessionAsk, Tap
-from proctor.runtime.capability import Capability
+from proctor.runtime.base import Executable, Host, HostRequest, Normalizer, Runtime, Session, SessionRequest, Tap
+from proctor.runtime.capability import CapabilityProfile
 from proctor.runtime.credential import Account
 from proctor.runtime.executable import identify, identity_fact
-from proctor.runtime.process.claims import CLAIMS, FAILURES, ID, TRANSPORTS
+from proctor.runtime.line_process import LineCount
+from proctor.runtime.process.capabilities import CAPABILITIES, FAILURES, ID, TRANSPORTS
 from proctor.runtime.process.normalize import ProcessNormalizer
 from proctor.runtime.process.options import NAMES, read_options
 from proctor.runtime.process.session import OWN_VARIABLES, open_session
-from proctor.runtime.talk import Count
 
 
 class ProcessHost:
-    """Starts nothing by itself: each turn of a session has its own process."""
+    """Starts no process itself. Each turn of a session starts one."""
 
     is_alive = True
 
-    def __init__(self, ask: HostAsk) -> None:
-        self._ask = ask
-        self._count = Count()
+    def __init__(self, request: HostRequest) -> None:
+        self._request = request
+        self._count = LineCount()
 
     @property
     def frames_in(self) -> int:
@@ -36,23 +36,25 @@ class ProcessHost:
 
     @property
     def facts(self) -> Mapping[str, Fact]:
-        program = self._ask.executable
+        program = self._request.executable
         return {
             **({} if program is None else {"identity": identity_fact(program)}),
-            "capability": Fact(value=msgspec.to_builtins(CLAIMS), authority=Authority.DECLARED, source="claims"),
+            "capability": Fact(
+                value=msgspec.to_builtins(CAPABILITIES), authority=Authority.DECLARED, source="capabilities"
+            ),
             "transport": Fact(value=TRANSPORTS[0], authority=Authority.OBSERVED, source="how each process is started"),
-            "containment": self._ask.containment.fact(),
+            "containment": self._request.containment.fact(),
             "toolCalls": Fact(value="unseen", authority=Authority.DECLARED, source="it is heard by what it prints"),
         }
 
-    def open_session(self, ask: SessionAsk, tap: Tap) -> AbstractAsyncContextManager[Session]:
-        return open_session(self._ask, ask, tap, count=self._count)
+    def open_session(self, request: SessionRequest, tap: Tap) -> AbstractAsyncContextManager[Session]:
+        return open_session(self._request, request, tap, count=self._count)
 
 
 class Process:
     id = ID
-    claims = CLAIMS
-    capability = Capability.HEADLESS_LIMITED
+    capabilities = CAPABILITIES
+    profile = CapabilityProfile.HEADLESS_LIMITED
     serves: Mapping[str, tuple[str, ...]] | None = None
     transports = TRANSPORTS
     words: frozenset[str] = frozenset()
@@ -66,24 +68,24 @@ class Process:
         read_options(options)
 
     def locate(self, options: Mapping[str, Any]) -> Executable | None:
-        """None where no command is named yet, or one of the workspace, which does not exist yet."""
+        """Find the program. None without a command, or if it is in the workspace, which does not exist yet."""
         if "command" not in options:
             return None
-        # The rest of the options is judged by `check_options`, when their names are known to be right.
+        # `check_options` checks the other options.
         program = read_options({"command": options["command"]}).argv[0]
         if "/" in program and not program.startswith("/"):
             return None
         found = shutil.which(program)
         if found is None:
-            raise MachineError("machine.binary-missing", f"there is no program {program} here; install it")
+            raise MachineError("machine.binary-missing", f"the program {program} was not found on PATH; install it")
         return identify(Path(found), source="system-path", install=program)
 
     def normalizer(self) -> Normalizer:
         return ProcessNormalizer()
 
     @asynccontextmanager
-    async def open_host(self, ask: HostAsk, tap: Tap) -> AsyncIterator[Host]:
-        yield ProcessHost(ask)
+    async def open_host(self, request: HostRequest, tap: Tap) -> AsyncIterator[Host]:
+        yield ProcessHost(request)
 
 
 RUNTIME: Runtime = Process()

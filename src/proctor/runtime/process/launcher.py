@@ -1,4 +1,4 @@
-"""How a contained command finds the `proctor` that runs it: a script of its own, first on its path."""
+"""The script `proctor`, first on a contained command's PATH, that runs the same Proctor."""
 
 import os
 import shlex
@@ -8,13 +8,13 @@ from pathlib import Path
 import msgspec
 
 import proctor
-from proctor.errors import disk_refusal
+from proctor.errors import disk_error
 
 NAME = "proctor"
 
 
 def packages() -> tuple[Path, ...]:
-    """What the script imports, wherever it is installed: it must be readable."""
+    """Return the folders of the packages that the script imports. They must be readable."""
     return tuple(Path(module.__path__[0]).resolve() for module in (proctor, msgspec))
 
 
@@ -23,9 +23,9 @@ def interpreter_folder() -> str:
 
 
 def write_launcher(folder: Path) -> Path:
-    """The script, in a folder that is made for it."""
+    """Write the script to a new folder, and return its path."""
     script = folder / NAME
-    # Isolated, and without `site`: neither the workspace nor the user's settings choose what is imported.
+    # Isolated and without `site`, so that neither the workspace nor the user's settings affect imports.
     places = [str(each.parent) for each in packages()]
     code = f"import sys; sys.path += {places!r}; import proctor.__main__ as it; it.main()"
     words = [sys.executable, "-I", "-S", "-c", code]
@@ -34,5 +34,5 @@ def write_launcher(folder: Path) -> Path:
         script.write_text(f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n', encoding="utf-8")
         script.chmod(0o700)
     except OSError as error:
-        raise disk_refusal(error, path=script) from error
+        raise disk_error(error, path=script) from error
     return script

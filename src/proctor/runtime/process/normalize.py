@@ -1,4 +1,4 @@
-"""What any command says into events: its lines are its words, its exit is the end of its turn. Pure."""
+"""Convert a command's output to events: its lines are messages, and its exit ends the turn. Pure."""
 
 from collections.abc import Iterator
 
@@ -7,7 +7,7 @@ import msgspec
 from proctor.event.claim import MARKER, NO_CLAIM, claim_in
 from proctor.event.model import (
     Event,
-    Noted,
+    FrameNoted,
     PromptSent,
     ResultFound,
     SessionBegan,
@@ -18,28 +18,28 @@ from proctor.event.model import (
     Unrecognized,
     WarningRaised,
 )
-from proctor.event.row import ChildExited, Dir, Row, StepTaken
-from proctor.event.witness import seen_in, witness
+from proctor.event.row import ChildExited, Direction, Row, StepTaken
+from proctor.event.supervisor_events import decode_supervisor_row, supervisor_event
 from proctor.ids import ItemId, ThreadId, TurnId
 
 OPENED = "session opened"
 STARTED = "command started"
 INTERRUPTED = "command interrupted"
 
-# What is said is told in messages of about this size, so that memory does not grow with it.
+# Output is split into messages of about this size, to limit memory.
 MESSAGE_CHARS = 1024 * 1024
 
 
-class Opened(msgspec.Struct, frozen=True, kw_only=True):
-    """The detail of that step."""
+class OpenedDetail(msgspec.Struct, frozen=True, kw_only=True):
+    """The detail of the step OPENED."""
 
     thread: ThreadId
     model: str
     cwd: str
 
 
-class Started(msgspec.Struct, frozen=True, kw_only=True):
-    """The detail of that step: how the turn's command was called, and what its end will mean."""
+class StartedDetail(msgspec.Struct, frozen=True, kw_only=True):
+    """The detail of the step STARTED: how the command was started, and which exits are good."""
 
     turn: TurnId
     argv: list[str]
@@ -49,10 +49,10 @@ class Started(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ProcessNormalizer:
-    """One turn after the other, each with a process of its own."""
+    """Normalizes the turns of one session, each with its own process."""
 
     def __init__(self) -> None:
-        self._started: Started | None = None
+        self._started: StartedDetail | None = None
         self._turn = TurnId("")
         self._is_interrupted = False
         self._messages = 0
@@ -61,72 +61,72 @@ class ProcessNormalizer:
 
     def feed(self, row: Row) -> Iterator[Event]:
         match row.dir:
-            case Dir.SELF:
-                yield from self._witnessed(row)
-            case Dir.OUT:
+            case Direction.SELF:
+                yield from self._from_supervisor(row)
+            case Direction.OUT:
                 yield PromptSent(text=_text(row), frame=row.seq, at_ms=row.at_ms)
-            case Dir.ERR:
+            case Direction.ERR:
                 text = _text(row)
                 yield WarningRaised(source="process", text=text, channel="stderr", frame=row.seq, at_ms=row.at_ms)
-            case Dir.IN:
-                yield from self._heard(_text(row), row)
+            case Direction.IN:
+                yield from self._on_output(_text(row), row)
 
-    def _witnessed(self, row: Row) -> Iterator[Event]:
+    def _from_supervisor(self, row: Row) -> Iterator[Event]:
         try:
-            yield from self._seen(row)
+            yield from self._supervisor_events(row)
         except msgspec.ValidationError:
             yield Unrecognized(native="self", frame=row.seq, at_ms=row.at_ms)
 
-    def _seen(self, row: Row) -> Iterator[Event]:
-        match seen_in(row):
+    def _supervisor_events(self, row: Row) -> Iterator[Event]:
+        match decode_supervisor_row(row):
             case StepTaken(step=step, detail=detail) if step == OPENED:
-                opened = msgspec.convert(detail, Opened)
+                opened = msgspec.convert(detail, OpenedDetail)
                 yield SessionBegan(
                     thread=opened.thread, model=opened.model, cwd=opened.cwd, frame=row.seq, at_ms=row.at_ms
                 )
             case StepTaken(step=step, detail=detail) if step == STARTED:
-                self._started, self._is_interrupted = msgspec.convert(detail, Started), False
+                self._started, self._is_interrupted = msgspec.convert(detail, StartedDetail), False
                 self._turn, self._messages = self._started.turn, 0
                 yield TurnBegan(turn=self._turn, frame=row.seq, at_ms=row.at_ms)
             case StepTaken(step=step) if step == INTERRUPTED:
                 self._is_interrupted = True
-                yield Noted(native=step, frame=row.seq, at_ms=row.at_ms)
+                yield FrameNoted(native=step, frame=row.seq, at_ms=row.at_ms)
             case ChildExited() as exited:
-                yield from self._ended(exited, row)
-                yield witness(row)
+                yield from self._turn_ended(exited, row)
+                yield supervisor_event(row)
             case _:
-                yield witness(row)
+                yield supervisor_event(row)
 
-    # ── what it says ──
+    # ── output ──
 
     @property
     def _item(self) -> ItemId:
         return ItemId(f"{self._turn}.{self._messages + 1}")
 
-    def _heard(self, text: str, row: Row) -> Iterator[Event]:
-        # Only now, and only for a line with words: what ends its turn must stand in its last message, to be read there.
+    def _on_output(self, text: str, row: Row) -> Iterator[Event]:
+        # Split only before a line with text, so that the result marker stays in the last message.
         if self._chars >= MESSAGE_CHARS and text.strip().strip("`").strip():
-            yield from self._said(row)
-        # The pieces together are the message: a line end belongs to the line after it.
+            yield from self._flush_message(row)
+        # The pieces concatenated are the message, so a line end belongs to the line after it.
         piece = f"\n{text}" if self._lines else text
         self._lines.append(text)
         self._chars += len(piece)
         yield TextStreamed(turn=self._turn, item=self._item, text=piece, frame=row.seq, at_ms=row.at_ms)
 
-    def _said(self, row: Row) -> Iterator[TextSaid]:
+    def _flush_message(self, row: Row) -> Iterator[TextSaid]:
         if self._lines:
             text, item = "\n".join(self._lines), self._item
             self._lines, self._chars, self._messages = [], 0, self._messages + 1
             yield TextSaid(turn=self._turn, item=item, text=text, frame=row.seq, at_ms=row.at_ms)
 
-    # ── how it ends ──
+    # ── the end of a turn ──
 
-    def _ended(self, exited: ChildExited, row: Row) -> Iterator[Event]:
+    def _turn_ended(self, exited: ChildExited, row: Row) -> Iterator[Event]:
         started, self._started = self._started, None
-        for said in self._said(row):
+        for said in self._flush_message(row):
             yield said
             if started is not None and started.marker not in (None, MARKER):
-                yield from _marked(said, started.marker)
+                yield from _result_from_marker(said, started.marker)
         if started is None:
             return
         if self._is_interrupted:
@@ -144,7 +144,7 @@ class ProcessNormalizer:
             )
 
 
-def _marked(said: TextSaid, marker: str | None) -> Iterator[ResultFound]:
+def _result_from_marker(said: TextSaid, marker: str | None) -> Iterator[ResultFound]:
     claim = claim_in(said.text, frame=said.frame, marker=marker or MARKER)
     if claim != NO_CLAIM:
         yield ResultFound(
@@ -159,5 +159,5 @@ def _marked(said: TextSaid, marker: str | None) -> Iterator[ResultFound]:
 
 
 def _text(row: Row) -> str:
-    """A line as it was said; one that is JSON without the blanks around it."""
+    """Return a line unchanged, or without the surrounding blanks if it is JSON."""
     return bytes(row.frame).decode() if isinstance(row.frame, msgspec.Raw) else row.text or ""

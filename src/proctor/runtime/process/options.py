@@ -1,4 +1,4 @@
-"""What a flow says of its command: what to run, how it gets the prompt, where its result is, which exits are good."""
+"""The flow options of the `process` runtime."""
 
 from collections.abc import Mapping
 from pathlib import PurePosixPath
@@ -18,23 +18,29 @@ PROMPT_FILE: Final = "{prompt_file}"
 
 
 class ResultFrom(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A file that the command leaves, or the beginning of its last line."""
+    """Where the command's result is read from. Exactly one of the two is set."""
 
     file: Text | None = None
+    """A file that the command writes, relative to the workspace."""
     marker: Text | None = None
+    """The beginning of the last output line."""
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`command` is argv as a list, and given to `bash -c` as a string."""
+    """The options of a flow that runs a command."""
 
     command: Annotated[list[Text], Meta(min_length=1)] | Text
+    """The argv as a list, or a line for `bash -c`."""
     prompt: Literal["stdin", "argument", "file"] = "stdin"
+    """How the command gets the prompt."""
     result: ResultFrom = ResultFrom(marker=MARKER)
+    """Where its result is read from."""
     exit: Status | Annotated[list[Status], Meta(min_length=1)] = 0
+    """The exit status, or statuses, of a completed turn."""
 
     @property
     def argv(self) -> list[str]:
-        # What follows the name are the shell's own arguments.
+        # The arguments after the name become $1, $2 and so on.
         return ["bash", "-c", self.command, "bash"] if isinstance(self.command, str) else self.command
 
     @property
@@ -42,7 +48,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         return [self.exit] if isinstance(self.exit, int) else self.exit
 
     def argv_with(self, prompt: str, *, file: str) -> list[str]:
-        """Where the prompt is an argument, or a file that is named by one: in its place in a list, else at the end.
+        """Return the argv with the prompt or its file inserted at the placeholder, or else appended.
 
         >>> Options(command=["agent", "-p", "{prompt}", "-v"], prompt="argument").argv_with("Go.", file="")
         ['agent', '-p', 'Go.', '-v']
@@ -52,7 +58,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         if self.prompt == "stdin":
             return self.argv
         place, given = (PROMPT, prompt) if self.prompt == "argument" else (PROMPT_FILE, file)
-        # Not in a string: there it would be read as shell.
+        # Not in a string, where the shell would interpret it.
         if isinstance(self.command, list) and any(place in word for word in self.command):
             return [word.replace(place, given) for word in self.command]
         return [*self.argv, given]
@@ -62,7 +68,7 @@ NAMES: Final = frozenset(Options.__struct_fields__)
 
 
 def read_options(options: Mapping[str, Any]) -> Options:
-    """InputError where they are not what a command needs."""
+    """Decode the options. Raises InputError if they are invalid."""
     if "command" not in options:
         what = "a process needs `command`: a list of words, or a line for bash"
         raise InputError("spec.missing-key", what, key="command")
@@ -73,7 +79,7 @@ def read_options(options: Mapping[str, Any]) -> Options:
     if (read.result.file is None) == (read.result.marker is None):
         raise InputError("spec.type", "`result` names a file or a marker", key="result")
     if read.result.file is not None and not _is_inside(read.result.file):
-        raise InputError("spec.type", f"{read.result.file!r} does not lie in the workspace", key="result.file")
+        raise InputError("spec.type", f"{read.result.file!r} is not inside the workspace", key="result.file")
     return read
 
 

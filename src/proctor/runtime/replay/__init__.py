@@ -7,22 +7,22 @@ from typing import Any
 import msgspec
 
 from proctor.fact import Authority, Fact
-from proctor.ids import StrategyId
-from proctor.runtime.base import Executable, Host, HostAsk, Normalizer, Runtime, Session, SessionAsk, Tap
-from proctor.runtime.capability import Capability
+from proctor.ids import RuntimeId
+from proctor.runtime.base import Executable, Host, HostRequest, Normalizer, Runtime, Session, SessionRequest, Tap
+from proctor.runtime.capability import CapabilityProfile
 from proctor.runtime.credential import Account
 from proctor.runtime.failures import Failure
+from proctor.runtime.line_process import LineCount
 from proctor.runtime.registry import runtime_by_id
-from proctor.runtime.replay.claims import CLAIMS, ID, TRANSPORTS
+from proctor.runtime.replay.capabilities import CAPABILITIES, ID, TRANSPORTS
 from proctor.runtime.replay.normalize import ReplayNormalizer
 from proctor.runtime.replay.options import NAMES, read_options
 from proctor.runtime.replay.recording import read_attempt
 from proctor.runtime.replay.session import open_session
-from proctor.runtime.talk import Count
 
 
-def reader_of(strategy: StrategyId) -> Normalizer:
-    return runtime_by_id(strategy).normalizer()
+def reader_of(runtime_id: RuntimeId) -> Normalizer:
+    return runtime_by_id(runtime_id).normalizer()
 
 
 class ReplayHost:
@@ -30,9 +30,9 @@ class ReplayHost:
 
     is_alive = True
 
-    def __init__(self, ask: HostAsk) -> None:
-        self._ask = ask
-        self._count = Count()
+    def __init__(self, request: HostRequest) -> None:
+        self._request = request
+        self._count = LineCount()
 
     @property
     def frames_in(self) -> int:
@@ -41,18 +41,20 @@ class ReplayHost:
     @property
     def facts(self) -> Mapping[str, Fact]:
         return {
-            "capability": Fact(value=msgspec.to_builtins(CLAIMS), authority=Authority.DECLARED, source="claims"),
+            "capability": Fact(
+                value=msgspec.to_builtins(CAPABILITIES), authority=Authority.DECLARED, source="capabilities"
+            ),
             "transport": Fact(value=TRANSPORTS[0], authority=Authority.OBSERVED, source="there is no process"),
         }
 
-    def open_session(self, ask: SessionAsk, tap: Tap) -> AbstractAsyncContextManager[Session]:
-        return open_session(self._ask, ask, tap, reader_of=reader_of, count=self._count)
+    def open_session(self, request: SessionRequest, tap: Tap) -> AbstractAsyncContextManager[Session]:
+        return open_session(self._request, request, tap, reader_of=reader_of, count=self._count)
 
 
 class Replay:
     id = ID
-    claims = CLAIMS
-    capability = Capability.REPLAY_ONLY
+    capabilities = CAPABILITIES
+    profile = CapabilityProfile.REPLAY_ONLY
     serves: Mapping[str, tuple[str, ...]] | None = None
     transports = TRANSPORTS
     words: frozenset[str] = frozenset()
@@ -63,7 +65,7 @@ class Replay:
     reserved_variables: frozenset[str] = frozenset()
 
     def check_options(self, options: Mapping[str, Any]) -> None:
-        runtime_by_id(read_attempt(read_options(options)).strategy)
+        runtime_by_id(read_attempt(read_options(options)).runtime_id)
 
     def locate(self, options: Mapping[str, Any]) -> Executable | None:
         return None
@@ -72,8 +74,8 @@ class Replay:
         return ReplayNormalizer(reader_of)
 
     @asynccontextmanager
-    async def open_host(self, ask: HostAsk, tap: Tap) -> AsyncIterator[Host]:
-        yield ReplayHost(ask)
+    async def open_host(self, request: HostRequest, tap: Tap) -> AsyncIterator[Host]:
+        yield ReplayHost(request)
 
 
 RUNTIME: Runtime = Replay()

@@ -9,13 +9,13 @@ from typing import Any
 import msgspec
 
 from proctor.errors import EvidenceError, InputError
-from proctor.event.row import Dir, Row
+from proctor.event.row import Direction, Row
 from proctor.evidence.artifacts import AttemptRecord
 from proctor.evidence.disk import open_regular
 from proctor.evidence.layout import AttemptPaths
 from proctor.evidence.reader import read_artifact, read_bytes, read_rows
 from proctor.runtime.replay.options import AtByte, Options
-from proctor.transport.replay import Said
+from proctor.transport.replay import RecordedLine
 
 # What a row shows of bytes that are no UTF-8; as itself it might turn what was not JSON into JSON.
 _NO_UTF8 = "\ufffd".encode()
@@ -26,7 +26,7 @@ class Step:
     """A row, and what it was on the channel; nothing there where the supervisor put it on record."""
 
     row: Row
-    said: Said | None = None
+    said: RecordedLine | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +57,7 @@ def read_recording(options: Options) -> Recording:
     steps = [_step(row) for row in reading]
     kept = list(_until(steps, options.kill_at))
     is_killed = len(kept) < len(steps) or any(each.said is not None and each.said.is_torn for each in kept)
-    problems = [f"{problem.file}:{problem.line}: {problem.detail}" for problem in reading.problems]
+    problems = [f"{finding.file}:{finding.line}: {finding.detail}" for finding in reading.findings]
     if options.kill_at is not None and not is_killed:
         problems.append("the recording ends before kill_at")
     return Recording(
@@ -91,13 +91,13 @@ def _prompt(paths: AttemptPaths) -> str | None:
 
 
 def _step(row: Row) -> Step:
-    if row.dir is Dir.SELF:
+    if row.dir is Direction.SELF:
         return Step(row=row)
     if isinstance(row.frame, msgspec.Raw):
         data = bytes(row.frame)
     else:
         data = (row.text or "").encode(errors="replace").replace(_NO_UTF8, b"\xff")
-    return Step(row=row, said=Said(dir=row.dir, data=data, at_ms=row.at_ms))
+    return Step(row=row, said=RecordedLine(dir=row.dir, data=data, at_ms=row.at_ms))
 
 
 def _until(steps: list[Step], kill_at: Any) -> Iterator[Step]:
@@ -107,10 +107,10 @@ def _until(steps: list[Step], kill_at: Any) -> Iterator[Step]:
         if isinstance(kill_at, int) and step.row.seq >= kill_at:
             return
         said = step.said
-        if left is not None and said is not None and said.dir is Dir.IN:
-            if left < len(said.whole):
+        if left is not None and said is not None and said.dir is Direction.IN:
+            if left < len(said.encoded):
                 if left:
                     yield replace(step, said=replace(said, data=said.data[:left], is_torn=True))
                 return
-            left -= len(said.whole)
+            left -= len(said.encoded)
         yield step

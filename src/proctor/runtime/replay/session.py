@@ -10,19 +10,19 @@ import msgspec
 
 from proctor.errors import HangupError, RefusedError
 from proctor.event.model import SessionBegan
-from proctor.event.row import ChannelClosed, ChildExited, Dir, FactsLearned, StepTaken
-from proctor.event.witness import seen_in
+from proctor.event.row import ChannelClosed, ChildExited, Direction, FactsLearned, StepTaken
+from proctor.event.supervisor_events import decode_supervisor_row
 from proctor.evidence.reader import MAX_LINE_BYTES
 from proctor.fact import Authority, Fact
-from proctor.ids import StrategyId, ThreadId
+from proctor.ids import RuntimeId, ThreadId
 from proctor.protocol.lines import LineSplitter
-from proctor.runtime.base import HostAsk, Normalizer, SessionAsk, Tap
-from proctor.runtime.capability import demand
-from proctor.runtime.replay.claims import CLAIMS, ID
+from proctor.runtime.base import HostRequest, Normalizer, SessionRequest, Tap
+from proctor.runtime.capability import require_capability
+from proctor.runtime.line_process import LineCount
+from proctor.runtime.replay.capabilities import CAPABILITIES, ID
 from proctor.runtime.replay.normalize import NOT_REPLAYED, REPLAY_OF, REPLAYED
 from proctor.runtime.replay.options import Options, read_options
 from proctor.runtime.replay.recording import Recording, Step, read_recording
-from proctor.runtime.talk import Count
 from proctor.transport.channel import Channel
 from proctor.transport.replay import EXITED, KILLED, ReplayChannel
 
@@ -63,25 +63,25 @@ class _Lines:
 
 
 class ReplaySession:
-    """All of the recording is one turn. Made by `open_session` only."""
+    """Replays the whole recording as one turn. Create it with `open_session`."""
 
-    is_alive = True  # each turn has a process of its own
+    is_alive = True
 
     def __init__(
         self,
-        host: HostAsk,
-        ask: SessionAsk,
+        host: HostRequest,
+        request: SessionRequest,
         tap: Tap,
         *,
         recording: Recording,
         options: Options,
         reader: Normalizer,
-        count: Count,
+        count: LineCount,
     ) -> None:
         self.thread: ThreadId | None = None
         self.last_heard_s = host.clock.steady_s()
         self._host = host
-        self._ask = ask
+        self._request = request
         self._tap = tap
         self._recording = recording
         self._options = options
@@ -92,7 +92,7 @@ class ReplaySession:
 
     @property
     def session_id(self) -> str:
-        return f"{self._ask.attempt}/{self.thread}"
+        return f"{self._request.attempt}/{self.thread}"
 
     @property
     def facts(self) -> Mapping[str, Fact]:
@@ -107,11 +107,11 @@ class ReplaySession:
     @property
     def _of(self) -> dict[str, str]:
         attempt = self._recording.attempt
-        return {"strategy": attempt.strategy, "attempt": attempt.attempt_id, "run": attempt.run_id}
+        return {"runtimeId": attempt.runtime_id, "attempt": attempt.attempt_id, "run": attempt.run_id}
 
     def start(self) -> None:
-        """Whose words follow stands before the first of them."""
-        self._tap.say(StepTaken(step=REPLAY_OF, detail=dict(self._of)))
+        """Record which runtime the replayed rows belong to, before the first of them."""
+        self._tap.record(StepTaken(step=REPLAY_OF, detail=dict(self._of)))
 
     async def turn(self, prompt: str, *, output_schema: Mapping[str, Any] | None = None) -> None:
         recording = self._recording
@@ -124,31 +124,31 @@ class ReplaySession:
             self._warn("the prompt: the recorded one is said in its place")
         twin = ReplayChannel(
             [step.said for step in recording.steps if step.said is not None],
-            ends=KILLED if recording.is_killed else EXITED,
+            exit_status=KILLED if recording.is_killed else EXITED,
             chunk_sizes=self._options.chunk_sizes(),
             sleep=anyio.sleep if self._options.speed == "real" else None,
         )
-        channel: Channel = twin if self._host.between is None else self._host.between(twin)
-        words, complaints = _Lines(channel.receive), _Lines(channel.receive_err)
+        channel: Channel = twin if self._host.wrap_channel is None else self._host.wrap_channel(twin)
+        output, stderr = _Lines(channel.receive), _Lines(channel.receive_err)
         for step in recording.steps:
-            if not await self._replay(step, channel, words, complaints):
+            if not await self._replay(step, channel, output, stderr):
                 break
             self._done += 1
-        await self._end(channel, words)
+        await self._end(channel, output)
 
-    async def _replay(self, step: Step, channel: Channel, words: _Lines, complaints: _Lines) -> bool:
+    async def _replay(self, step: Step, channel: Channel, output: _Lines, stderr: _Lines) -> bool:
         """Whether it could be: a channel that has ended says no more, and takes nothing."""
         said = step.said
         if said is None:
             self._replay_seen(step)
-        elif said.dir is Dir.OUT:
-            self._record(Dir.OUT, said.data)
+        elif said.dir is Direction.OUT:
+            self._record(Direction.OUT, said.data)
             try:
-                await channel.send(said.whole)
+                await channel.send(said.encoded)
             except HangupError:
                 return False
         else:
-            line = await (words if said.dir is Dir.IN else complaints).next(like=said.data)
+            line = await (output if said.dir is Direction.IN else stderr).next(like=said.data)
             if line is None:
                 return False
             self._record(said.dir, line)
@@ -156,21 +156,21 @@ class ReplaySession:
         return True
 
     def _replay_seen(self, step: Step) -> None:
-        match seen_in(step.row):
+        match decode_supervisor_row(step.row):
             case FactsLearned():
                 return  # those were of the agent that was recorded
-            case StepTaken(step="canary"):
+            case StepTaken(step="tripwire"):
                 return  # this record has its own
             case _:
                 detail = msgspec.json.decode(step.row.frame) if isinstance(step.row.frame, msgspec.Raw) else None
                 if isinstance(detail, dict):
-                    self._tap.say(StepTaken(step=REPLAYED, detail=detail))
+                    self._tap.record(StepTaken(step=REPLAYED, detail=detail))
                 else:
-                    self._warn(f"row {step.row.seq}, which is none of the supervisor's")
+                    self._warn(f"row {step.row.seq}, which is not a supervisor row")
 
-    def _record(self, dir_: Dir, line: bytes) -> None:
+    def _record(self, dir_: Direction, line: bytes) -> None:
         self.last_heard_s = self._host.clock.steady_s()
-        self._count.lines += dir_ is Dir.IN
+        self._count.lines += dir_ is Direction.IN
         self._tap.stage(dir_, line)
         self._tap.commit()
 
@@ -179,10 +179,10 @@ class ReplaySession:
             began = (event for event in self._reader.feed(step.row) if isinstance(event, SessionBegan))
             self.thread = next((event.thread for event in began), None)
 
-    async def _end(self, channel: Channel, words: _Lines) -> None:
-        left = await words.rest()
+    async def _end(self, channel: Channel, output: _Lines) -> None:
+        left = await output.rest()
         for line in left:
-            self._record(Dir.IN, line)
+            self._record(Direction.IN, line)
         unplayed = self._recording.rows - self._done
         if not unplayed:
             if left:
@@ -190,21 +190,21 @@ class ReplaySession:
             return
         self._warn(f"{unplayed} of {self._recording.rows} rows")
         ended = await channel.wait(deadline_s=EXIT_S)
-        self._tap.say(ChannelClosed(cause=CUT_OFF))
+        self._tap.record(ChannelClosed(cause=CUT_OFF))
         if ended is not None:
-            self._tap.say(ChildExited(code=ended.code, signal=ended.signal))
+            self._tap.record(ChildExited(code=ended.code, signal=ended.signal))
         raise HangupError("peer.hangup", CUT_OFF)
 
     def _warn(self, what: str) -> None:
-        self._tap.say(StepTaken(step=NOT_REPLAYED, detail={"what": what}))
+        self._tap.record(StepTaken(step=NOT_REPLAYED, detail={"what": what}))
 
     # ── what a recording cannot ──
 
     async def steer(self, text: str) -> None:
-        demand(CLAIMS, "turn_steer", strategy=ID)
+        require_capability(CAPABILITIES, "turn_steer", runtime_id=ID)
 
     async def compact(self) -> None:
-        demand(CLAIMS, "compaction", strategy=ID)
+        require_capability(CAPABILITIES, "compaction", runtime_id=ID)
 
     async def interrupt(self) -> None:
         """Nothing runs that could be interrupted."""
@@ -213,17 +213,22 @@ class ReplaySession:
         """Nothing was started."""
 
     async def read_history(self) -> None:
-        raise RefusedError("peer.refused", "a recording keeps no history of its own")
+        raise RefusedError("peer.refused", "a recording has no stored history")
 
 
 @asynccontextmanager
 async def open_session(
-    host: HostAsk, ask: SessionAsk, tap: Tap, *, reader_of: Callable[[StrategyId], Normalizer], count: Count
+    host: HostRequest,
+    request: SessionRequest,
+    tap: Tap,
+    *,
+    reader_of: Callable[[RuntimeId], Normalizer],
+    count: LineCount,
 ) -> AsyncIterator[ReplaySession]:
     """The recording is read whole before anything of it happens again."""
-    options = read_options(ask.options)
+    options = read_options(request.options)
     recording = await anyio.to_thread.run_sync(read_recording, options)
-    reader = reader_of(recording.attempt.strategy)
-    session = ReplaySession(host, ask, tap, recording=recording, options=options, reader=reader, count=count)
+    reader = reader_of(recording.attempt.runtime_id)
+    session = ReplaySession(host, request, tap, recording=recording, options=options, reader=reader, count=count)
     session.start()
     yield session

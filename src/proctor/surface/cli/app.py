@@ -15,9 +15,9 @@ from typing import NoReturn
 from proctor import __version__
 from proctor.errors import Exit, InputError, MachineError, ProctorError
 from proctor.report.ambiguous import AmbiguousError
-from proctor.spec.near import nearest
-from proctor.surface.cli.calling import Calling
+from proctor.spec.suggest import nearest
 from proctor.surface.cli.command import Command, call, help_width
+from proctor.surface.cli.command_formatter import CommandFormatter
 from proctor.surface.cli.output import Output, take_streams
 
 HERE = "proctor.surface.cli"
@@ -32,7 +32,7 @@ COMMANDS = {
     "campaign canary": ("campaign_run", "Try a campaign's first missions, apart from it."),
     "campaign resume": ("campaign_run", "Go on with a campaign that was cut off or stopped."),
     "campaign cancel": ("campaign_cancel", "Have a running campaign end."),
-    "retry": ("retry", "Try chosen cells of a campaign once more."),
+    "retry": ("retry", "Try chosen trials of a campaign once more."),
     "campaign status": ("campaign_status", "How a campaign stands, while it runs or after."),
     "campaign list": ("campaign_status", "Every campaign under the evidence root."),
     "campaign lint": ("lint", "Find all that is wrong with a campaign, and run nothing."),
@@ -52,7 +52,7 @@ COMMANDS = {
     "attempt rederive": ("attempt", "Make an attempt's derived files again."),
     "attempt export": ("export", "Write an attempt as rows that other readers know."),
     "runtimes list": ("runtimes", "Ways to drive an agent, and the programs found."),
-    "runtimes conformance": ("runtimes", "Have the real agent show what it is claimed to do."),
+    "runtimes conformance": ("runtimes", "Check a runtime's declared capabilities on the real agent."),
     "runtimes matrix": ("runtimes", "What runtimes claim, and what they have shown."),
     "feedback": ("feedback", "From inside an attempt: claim how the task went."),
     "note": ("note", "From inside an attempt: put a note on record."),
@@ -117,7 +117,7 @@ def _terminated(_: int, __: FrameType | None) -> NoReturn:
 def answer(words: Sequence[str]) -> int:
     """Do what these words say; whatever happens, it is told and there is an exit code."""
     output = Output(is_json="--json" in words)
-    calling = Calling.in_words(words)
+    calling = CommandFormatter.in_words(words)
     try:
         return _obey(words, output)
     except KeyboardInterrupt:

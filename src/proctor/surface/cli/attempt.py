@@ -3,11 +3,11 @@
 from pathlib import Path
 
 from proctor.evidence.layout import AttemptPaths, RootPaths
-from proctor.report.place import find_attempt, first_command
+from proctor.report.find import find_attempt, first_command
+from proctor.report.format_values import legible
 from proctor.report.query import find_all
-from proctor.report.words import legible
-from proctor.surface.cli.calling import Calling
 from proctor.surface.cli.command import JSON, ROOT, Command, argument, evidence_root
+from proctor.surface.cli.command_formatter import CommandFormatter
 from proctor.surface.cli.output import Output
 
 # What renders or derives is imported where it is used: a listing as JSON needs none of it.
@@ -19,16 +19,16 @@ def list_attempts(*, root: Path | None, as_json: bool) -> int:
     folder = evidence_root(root)
     found = find_all(RootPaths(folder))
     if as_json:
-        output.json({"attempts": found.rows, **({"problems": found.problems} if found.problems else {})})
-    elif not found.rows and not found.problems:
+        output.json({"attempts": found.rows, **({"findings": found.findings} if found.findings else {})})
+    elif not found.rows and not found.findings:
         first = first_command()
         output.text(f"No attempts in {legible(str(folder))}.\n")
         if first is not None:
-            output.text(f"To make some: {Calling.of(root).spell(first)}\n")
+            output.text(f"To make some: {CommandFormatter.of(root).spell(first)}\n")
     else:
         from proctor.report.text import render_attempts
 
-        output.show(render_attempts(found.rows, found.problems))
+        output.show(render_attempts(found.rows, found.findings))
     return 0
 
 
@@ -51,11 +51,11 @@ def explain(*, ref: str, root: Path | None, as_json: bool) -> int:
 
     What was asked, done, claimed and verified, whether that can be trusted, and what to do next.
     """
-    from proctor.report.story_text import render_story
+    from proctor.report.explanation_text import render_story
     from proctor.surface.explain import explain_attempt
 
     output = Output(is_json=as_json)
-    story = explain_attempt(_found(ref, root), spell=Calling.of(root).spell)
+    story = explain_attempt(_found(ref, root), spell=CommandFormatter.of(root).spell)
     if as_json:
         output.json(story)
     else:
@@ -69,7 +69,7 @@ def rederive(*, ref: str, is_dry: bool, root: Path | None, as_json: bool) -> int
     These are tool.calls.jsonl and transcript.jsonl. One that is gone is put back if it is what was
     sealed. One that is there is only compared; exits 5 where it differs.
     """
-    from proctor.surface.cli.rederived import render_rederived
+    from proctor.surface.cli.rederive_text import render_rederived
     from proctor.surface.rederive import rederive_files
 
     output = Output(is_json=as_json)
@@ -86,7 +86,7 @@ def _found(ref: str, root: Path | None) -> AttemptPaths:
 
 
 REF_HELP = (
-    "Its folder, RUN/ATTEMPT, its id, or a beginning of these that only it has; or a cell, for what counts of it."
+    "Its folder, RUN/ATTEMPT, its id, or a beginning of these that only it has; or a trial, for what counts of it."
 )
 _REF = argument("ref", metavar="REF", help=REF_HELP)
 

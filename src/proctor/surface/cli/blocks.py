@@ -10,14 +10,14 @@ from rich.table import Table
 from rich.text import Text
 
 from proctor.errors import ProctorError
-from proctor.report.words import legible
-from proctor.surface.cli.calling import Calling
+from proctor.report.format_values import legible
+from proctor.surface.cli.command_formatter import CommandFormatter
 
 _TOLD_BETTER = ("usage", "run.cancelled")
 """How a command is to be called, and whether it can be gone on with, a suggestion knows better than the code does."""
 
 
-def error_block(error: ProctorError, calling: Calling) -> RenderableType:
+def error_block(error: ProctorError, calling: CommandFormatter) -> RenderableType:
     """What, where, what might help, what to do, and the code to look it up by. In lines of any length."""
     title = Text("error  ", style="bold red").append(legible(error.what), style="bold")
     suggestion = calling.spell(error.suggestion or "")
@@ -32,7 +32,7 @@ def error_block(error: ProctorError, calling: Calling) -> RenderableType:
 
 
 @dataclass(frozen=True, slots=True)
-class Hanging:
+class HangingRows:
     """Names and what belongs to them, to be printed unwrapped: no word is ever broken, however long it is."""
 
     rows: Sequence[tuple[str, str]]

@@ -9,13 +9,13 @@ from proctor.campaign.stops import DRAIN, STOP
 from proctor.contain.identity import pin, send_signal
 from proctor.errors import InputError
 from proctor.evidence.layout import CampaignPaths, RootPaths
-from proctor.report.ledger import is_live
+from proctor.ledger.reader import is_live
 from proctor.report.query import campaigns_by_age
-from proctor.surface.cli.calling import Calling
 from proctor.surface.cli.command import JSON, ROOT, Command, argument, evidence_root
-from proctor.surface.cli.meant import find_campaign
+from proctor.surface.cli.command_formatter import CommandFormatter
 from proctor.surface.cli.output import Output
-from proctor.surface.cli.resuming import can_resume
+from proctor.surface.cli.resume_campaign import can_resume
+from proctor.surface.cli.select_campaign import find_campaign
 
 
 def cancel(*, id_: str | None, is_now: bool, root: Path | None, as_json: bool) -> int:
@@ -34,7 +34,9 @@ def cancel(*, id_: str | None, is_now: bool, root: Path | None, as_json: bool) -
     what = "stops what runs" if is_now else "finishes what runs, and begins nothing new"
     output.text(f"{campaign.folder.name} {what}.\n")
     if can_resume(campaign):
-        output.text(f"Go on with it by: {Calling.of(root).command('campaign', 'resume', campaign.folder.name)}\n")
+        output.text(
+            f"Go on with it by: {CommandFormatter.of(root).command('campaign', 'resume', campaign.folder.name)}\n"
+        )
     return 0
 
 

@@ -4,17 +4,17 @@ import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from proctor.errors import InputError, disk_refusal
+from proctor.errors import InputError, disk_error
 from proctor.evidence.layout import RootPaths
 from proctor.report.campaign import report_campaign
+from proctor.report.campaign_state import read_trials
 from proctor.report.campaign_text import campaign_markdown, next_steps, render_campaign
-from proctor.report.place import root_of
+from proctor.report.find import root_of
 from proctor.report.publish import Reason
-from proctor.report.standing import read_cells
-from proctor.surface.cli.calling import Calling
 from proctor.surface.cli.command import JSON, ROOT, Command, argument, evidence_root
-from proctor.surface.cli.meant import find_campaign
+from proctor.surface.cli.command_formatter import CommandFormatter
 from proctor.surface.cli.output import Output, spell
+from proctor.surface.cli.select_campaign import find_campaign
 
 # What renders or derives is imported where it is used: a report of many attempts as JSON needs none of it.
 
@@ -37,14 +37,14 @@ def report(
         from proctor.surface.examine import damage_of
 
         damage = damage_of(place)
-    found = read_cells(place, root=root_of(place), damage=damage)
+    found = read_trials(place, root=root_of(place), damage=damage)
     told = report_campaign(found, damage=damage)
     format_ = "json" if as_json else format_
     output = Output(is_json=format_ == "json")
     if format_ == "text" and output_file is None:
         output.show(render_campaign(told))
         # In lines of any length, so that they can be copied.
-        output.text("".join(f"  next  {Calling.of(root).spell(step)}\n" for step in next_steps(told)))
+        output.text("".join(f"  next  {CommandFormatter.of(root).spell(step)}\n" for step in next_steps(told)))
         return told.exit
     match format_:
         case "json":
@@ -63,14 +63,14 @@ def report(
         try:
             output_file.write_text(text, encoding="utf-8", errors="backslashreplace")
         except OSError as error:
-            raise disk_refusal(error, path=output_file) from error
+            raise disk_error(error, path=output_file) from error
     return told.exit
 
 
 def publish_check(*, ref: str | None, root: Path | None, as_json: bool) -> int:
     """Say whether a campaign's results may be shown to others.
 
-    They may where it is no canary and not running, every cell of the plan it was made from has a
+    They may where it is no canary and not running, every trial of the plan it was made from has a
     result, something was required and verified, all gates are open, and all evidence holds when
     everything is derived again. Exits 0 only then; 1 where a gate blocks, 4 where something is missing,
     5 where evidence is invalid.
@@ -83,20 +83,20 @@ def publish_check(*, ref: str | None, root: Path | None, as_json: bool) -> int:
     if as_json:
         output.json(found)
         return found.exit
-    calling = Calling.of(root)
+    calling = CommandFormatter.of(root)
     if found.ok:
         output.text(f"{found.campaign_id} may be published.\n")
         return found.exit
     output.text(f"{found.campaign_id} may not be published:\n")
-    from proctor.surface.cli.blocks import Hanging
+    from proctor.surface.cli.blocks import HangingRows
 
-    output.show(Hanging(list(_told(found.reasons[:MAX_REASONS], calling=calling))), is_wrapped=False)
+    output.show(HangingRows(list(_told(found.reasons[:MAX_REASONS], calling=calling))), is_wrapped=False)
     if len(found.reasons) > MAX_REASONS:
         output.text(f"  … and {len(found.reasons) - MAX_REASONS:,} more; --json gives all\n")
     return found.exit
 
 
-def _told(reasons: Sequence[Reason], *, calling: Calling) -> Iterator[tuple[str, str]]:
+def _told(reasons: Sequence[Reason], *, calling: CommandFormatter) -> Iterator[tuple[str, str]]:
     """Those of one code together, with what to do about them below."""
     for code in dict.fromkeys(reason.code for reason in reasons):
         of_it = [reason for reason in reasons if reason.code == code]

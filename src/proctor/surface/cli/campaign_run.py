@@ -8,16 +8,16 @@ import msgspec
 
 from proctor.errors import InputError
 from proctor.evidence.layout import RootPaths
-from proctor.spec.running import SelectSpec
+from proctor.spec.campaign_options import SelectSpec
 from proctor.surface.cli import run as shortcut
 from proctor.surface.cli.command import Command, argument, evidence_root
-from proctor.surface.cli.meant import find_campaign
-from proctor.surface.cli.resuming import can_resume, load_again
-from proctor.surface.cli.run import HOW, SPEC, How, carry_out
-from proctor.surface.cli.selecting import SELECT, load_selected
+from proctor.surface.cli.resume_campaign import can_resume, load_again
+from proctor.surface.cli.run import HOW, SPEC, RunOptions, carry_out
+from proctor.surface.cli.select_campaign import find_campaign
+from proctor.surface.cli.select_missions import SELECT, load_selected
 
 
-def canary(*, spec: Path, missions: int, select: SelectSpec, **how: Unpack[How]) -> int:
+def canary(*, spec: Path, missions: int, select: SelectSpec, **how: Unpack[RunOptions]) -> int:
     """Try the first missions of a campaign, once in every flow.
 
     It has evidence and a report of its own: the campaign itself has not begun by it.
@@ -29,7 +29,7 @@ def canary(*, spec: Path, missions: int, select: SelectSpec, **how: Unpack[How])
     return carry_out(trial, folder=folder, is_canary=True, **how)
 
 
-def resume(*, id_: str | None, spec: Path | None, **how: Unpack[How]) -> int:
+def resume(*, id_: str | None, spec: Path | None, **how: Unpack[RunOptions]) -> int:
     """Go on with a campaign that was cut off, stopped, or left something untried.
 
     What has a result stays; what has none is tried again, in a run of its own. The spec and the
@@ -39,7 +39,7 @@ def resume(*, id_: str | None, spec: Path | None, **how: Unpack[How]) -> int:
     folder = evidence_root(how["root"])
     campaign = find_campaign(id_, root=RootPaths(folder), is_fit=can_resume)
     loaded = load_again(campaign, spec)
-    return carry_out(loaded, folder=folder, resume=campaign, why_idle="every cell has a result", **how)
+    return carry_out(loaded, folder=folder, resume=campaign, why_idle="every trial has a result", **how)
 
 
 ID = argument(

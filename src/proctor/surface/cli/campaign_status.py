@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 from proctor.clock import SYSTEM_CLOCK
 from proctor.errors import EvidenceError
 from proctor.evidence.layout import CampaignPaths, RootPaths
-from proctor.evidence.reader import Problem
-from proctor.report.place import first_command
+from proctor.evidence.reader import Finding
+from proctor.report.find import first_command
+from proctor.report.format_values import legible
 from proctor.report.query import campaigns_by_age
-from proctor.report.words import legible
-from proctor.surface.cli.calling import Calling
+from proctor.surface.campaign_status import CampaignStatus, progress_line, status_of
 from proctor.surface.cli.command import JSON, ROOT, Command, argument, evidence_root
-from proctor.surface.cli.meant import find_campaign
+from proctor.surface.cli.command_formatter import CommandFormatter
 from proctor.surface.cli.output import Output, console_on
-from proctor.surface.standing import CampaignStatus, progress_line, status_of
+from proctor.surface.cli.select_campaign import find_campaign
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -36,7 +36,7 @@ def status(*, campaign: str | None, is_watched: bool, root: Path | None, as_json
     """
     output = Output(is_json=as_json)
     paths = find_campaign(campaign, root=RootPaths(evidence_root(root)))
-    calling = Calling.of(root)
+    calling = CommandFormatter.of(root)
     try:
         return _told(paths, calling, output, is_watched=is_watched)
     except KeyboardInterrupt:
@@ -45,7 +45,7 @@ def status(*, campaign: str | None, is_watched: bool, root: Path | None, as_json
         return 0  # whoever has seen enough leaves; the campaign goes on
 
 
-def _told(paths: CampaignPaths, calling: Calling, output: Output, *, is_watched: bool) -> int:
+def _told(paths: CampaignPaths, calling: CommandFormatter, output: Output, *, is_watched: bool) -> int:
     if is_watched and output.is_json:
         import msgspec
 
@@ -73,8 +73,8 @@ def _tell_changes(paths: CampaignPaths, output: Output) -> CampaignStatus:
     return standing
 
 
-def _rendered(standing: CampaignStatus, calling: Calling) -> "RenderableType":
-    from proctor.surface.cli.standing_text import render_standing
+def _rendered(standing: CampaignStatus, calling: CommandFormatter) -> "RenderableType":
+    from proctor.surface.cli.status_text import render_standing
 
     return render_standing(standing, now_ms=SYSTEM_CLOCK.wall_ms(), calling=calling)
 
@@ -87,7 +87,7 @@ def _while_live(paths: CampaignPaths) -> Iterator[CampaignStatus]:
     yield standing
 
 
-def _watch(paths: CampaignPaths, calling: Calling) -> None:
+def _watch(paths: CampaignPaths, calling: CommandFormatter) -> None:
     from rich.live import Live
 
     with Live(console=console_on(sys.stdout), auto_refresh=False, transient=False) as screen:
@@ -100,23 +100,23 @@ def list_campaigns(*, root: Path | None, as_json: bool) -> int:
     output = Output(is_json=as_json)
     folder = evidence_root(root)
     found: list[CampaignStatus] = []
-    problems: list[Problem] = []
+    findings: list[Finding] = []
     for campaign in campaigns_by_age(RootPaths(folder)):
         try:
             found.append(status_of(campaign))
         except EvidenceError as error:
-            problems.append(Problem.of(error))
+            findings.append(Finding.of(error))
     if as_json:
-        output.json({"campaigns": found, **({"problems": problems} if problems else {})})
-    elif not found and not problems:
+        output.json({"campaigns": found, **({"findings": findings} if findings else {})})
+    elif not found and not findings:
         first = first_command()
         output.text(f"No campaigns in {legible(str(folder))}.\n")
         if first is not None:
-            output.text(f"To make one: {Calling.of(root).spell(first)}\n")
+            output.text(f"To make one: {CommandFormatter.of(root).spell(first)}\n")
     else:
-        from proctor.surface.cli.standing_text import render_standings
+        from proctor.surface.cli.status_text import render_standings
 
-        output.show(render_standings(found, problems, now_ms=SYSTEM_CLOCK.wall_ms()))
+        output.show(render_standings(found, findings, now_ms=SYSTEM_CLOCK.wall_ms()))
     return 0
 
 

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
-from proctor.errors import InputError, disk_refusal
-from proctor.spec.near import nearest
-from proctor.surface.cli.calling import ROOT_VARIABLE
+from proctor.errors import InputError, disk_error
+from proctor.spec.suggest import nearest
+from proctor.surface.cli.command_formatter import ROOT_VARIABLE
 
 WIDTH = 100
 DEFAULT_ROOT = ".proctor"
@@ -78,7 +78,7 @@ def evidence_root(root: Path | None) -> Path:
         if is_folder and there == full:
             os.scandir(full).close()
     except OSError as error:
-        raise disk_refusal(error, path=folder) from error
+        raise disk_error(error, path=folder) from error
     if not is_folder:
         raise InputError("evidence.root", f"{folder if there == full else there} is a file, not a folder")
     return folder

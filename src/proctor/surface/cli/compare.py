@@ -5,13 +5,13 @@ from pathlib import Path
 from proctor.errors import InputError
 from proctor.evidence.layout import RootPaths
 from proctor.ids import FlowId
-from proctor.report.compare import Chosen, compare
+from proctor.report.campaign_state import CampaignState, read_trials
+from proctor.report.compare import SideSelection, compare
 from proctor.report.compare_text import comparison_markdown, comparison_text
-from proctor.report.place import root_of
-from proctor.report.standing import CampaignCells, read_cells
+from proctor.report.find import root_of
 from proctor.surface.cli.command import JSON, ROOT, Command, argument, evidence_root
-from proctor.surface.cli.meant import find_campaign
 from proctor.surface.cli.output import Output
+from proctor.surface.cli.select_campaign import find_campaign
 
 
 def compare_two(*, a: str, b: str, within: str | None, format_: str, root: Path | None, as_json: bool) -> int:
@@ -32,7 +32,7 @@ def compare_two(*, a: str, b: str, within: str | None, format_: str, root: Path 
     return found.exit
 
 
-def _sides(a: str, b: str, *, within: str | None, root: RootPaths) -> tuple[Chosen, Chosen]:
+def _sides(a: str, b: str, *, within: str | None, root: RootPaths) -> tuple[SideSelection, SideSelection]:
     one = None if within is None and next(root.campaigns(), None) is None else _read(within, root=root)
     flows = set() if one is None else _flows(one)
     if one is not None and {a, b} <= flows:
@@ -47,13 +47,13 @@ def _sides(a: str, b: str, *, within: str | None, root: RootPaths) -> tuple[Chos
         raise _no_flow(one, a, what=f", and {error.what}") from error
 
 
-def _no_flow(standing: CampaignCells, word: str, *, what: str = "") -> InputError:
+def _no_flow(standing: CampaignState, word: str, *, what: str = "") -> InputError:
     flows = ", ".join(sorted(_flows(standing)))
     told = f"{standing.campaign_id} has no flow {word!r}{what}"
     return InputError("usage", told, suggestion=f"Its flows are {flows}.")
 
 
-def _campaigns(*sides: tuple[CampaignCells, FlowId | None]) -> tuple[Chosen, Chosen]:
+def _campaigns(*sides: tuple[CampaignState, FlowId | None]) -> tuple[SideSelection, SideSelection]:
     """All flows of both, where they have the same; else the one that is named, or the only one."""
     if any(flow is not None for _, flow in sides) or len({frozenset(_flows(standing)) for standing, _ in sides}) > 1:
         sides = tuple((standing, flow or _only_flow(standing)) for standing, flow in sides)
@@ -61,7 +61,7 @@ def _campaigns(*sides: tuple[CampaignCells, FlowId | None]) -> tuple[Chosen, Cho
     return left, right
 
 
-def _only_flow(standing: CampaignCells) -> FlowId:
+def _only_flow(standing: CampaignState) -> FlowId:
     first, *others = sorted(_flows(standing)) or [FlowId("")]
     if others:
         what = f"{standing.campaign_id} has several flows, and it is not clear which is meant"
@@ -69,7 +69,7 @@ def _only_flow(standing: CampaignCells) -> FlowId:
     return first
 
 
-def _campaign(word: str, *, root: RootPaths) -> tuple[CampaignCells, FlowId | None]:
+def _campaign(word: str, *, root: RootPaths) -> tuple[CampaignState, FlowId | None]:
     """A campaign and, where one is named, its flow."""
     name, colon, flow = word.rpartition(":")
     standing = _read(name if colon else word, root=root)
@@ -78,24 +78,24 @@ def _campaign(word: str, *, root: RootPaths) -> tuple[CampaignCells, FlowId | No
     return standing, FlowId(flow) if colon else None
 
 
-def _read(word: str | None, *, root: RootPaths) -> CampaignCells:
+def _read(word: str | None, *, root: RootPaths) -> CampaignState:
     place = find_campaign(word, root=root)
-    return read_cells(place, root=root_of(place))
+    return read_trials(place, root=root_of(place))
 
 
-def _flows(standing: CampaignCells) -> set[FlowId]:
-    return {result.cell.flow for result in standing.cells}
+def _flows(standing: CampaignState) -> set[FlowId]:
+    return {result.trial.flow for result in standing.trials}
 
 
-def _chosen(standing: CampaignCells, flow: FlowId | None) -> Chosen:
-    return Chosen(
+def _chosen(standing: CampaignState, flow: FlowId | None) -> SideSelection:
+    return SideSelection(
         name=f"{standing.campaign_id}:{flow}" if flow is not None else standing.campaign_id,
         campaign_id=standing.campaign_id,
         flow_id=flow,
-        cells={
-            (None if flow is not None else result.cell.flow, result.cell.mission, result.cell.repeat): result
-            for result in standing.cells
-            if flow in (None, result.cell.flow)
+        trials={
+            (None if flow is not None else result.trial.flow, result.trial.mission, result.trial.repeat): result
+            for result in standing.trials
+            if flow in (None, result.trial.flow)
         },
     )
 

@@ -3,7 +3,7 @@
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from proctor.report.words import plural
+from proctor.report.format_values import plural
 from proctor.surface.cli.blocks import pairs
 from proctor.surface.cli.command import JSON, Command, argument
 from proctor.surface.cli.output import Output, spell
@@ -54,7 +54,7 @@ def _overview(told: Contract) -> RenderableType:
         ("commands", [(each.name, each.summary) for each in told.commands]),
         ("exit codes", [(str(each.code), each.means) for each in told.exits]),
         ("error codes", [(each.code, each.means) for each in told.errors]),
-        ("runtimes", [(each.id, each.problem or ", ".join(each.transports)) for each in told.strategies]),
+        ("runtimes", [(each.id, each.problem or ", ".join(each.transports)) for each in told.runtimes]),
     )
     parts: list[RenderableType] = []
     for title, rows in sections:

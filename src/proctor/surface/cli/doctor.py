@@ -5,8 +5,8 @@ from pathlib import Path
 import msgspec
 
 from proctor.errors import Exit
-from proctor.surface.cli.calling import Calling
 from proctor.surface.cli.command import JSON, ROOT, Command, root_or_default
+from proctor.surface.cli.command_formatter import CommandFormatter
 from proctor.surface.cli.output import Output
 from proctor.surface.cli.tables import render_findings
 from proctor.surface.health import check_health
@@ -19,7 +19,7 @@ def doctor(*, root: Path | None, as_json: bool) -> int:
     touched, and no evidence. Exits 3 when something is wrong that Proctor cannot do without.
     """
     output = Output(is_json=as_json)
-    calling = Calling.of(root)
+    calling = CommandFormatter.of(root)
     findings = tuple(
         msgspec.structs.replace(each, todo=None if each.todo is None else calling.spell(each.todo))
         for each in check_health(root_or_default(root))

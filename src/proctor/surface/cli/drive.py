@@ -13,22 +13,22 @@ import anyio.abc
 from proctor.attempt.model import DECIDE_S
 from proctor.campaign.run import CampaignResult, run_campaign
 from proctor.campaign.scratch import scratch_of_runs
-from proctor.campaign.stops import DRAIN, STOP, Stops
+from proctor.campaign.stops import DRAIN, STOP, StopSignals
 from proctor.clock import SYSTEM_CLOCK
 from proctor.errors import Exit, InputError, ProctorError
 from proctor.evidence.layout import CampaignPaths, RootPaths
-from proctor.ids import CellId
-from proctor.report.keep import keep_report
-from proctor.report.ledger import is_live
-from proctor.report.place import root_of
+from proctor.ids import TrialId
+from proctor.ledger.reader import is_live
+from proctor.report.find import root_of
 from proctor.report.query import campaigns_by_age, find_campaign
 from proctor.report.row import Report
+from proctor.report.write_report import keep_report
 from proctor.spec.load import LoadedSpec
-from proctor.surface.cli.asking import Asking, is_somebody_there
-from proctor.surface.cli.paying import agree
+from proctor.surface.cli.confirm_cost import agree
+from proctor.surface.cli.login_refusals import refused_logins
 from proctor.surface.cli.progress import Progress, open_progress
-from proctor.surface.cli.refusals import refused_logins
-from proctor.surface.cli.resuming import can_resume, cells_due
+from proctor.surface.cli.resume_campaign import can_resume, trials_due
+from proctor.surface.cli.terminal_approvals import TerminalApprovals, is_somebody_there
 from proctor.surface.estimate import estimate, may_cost
 from proctor.surface.pricing import price_of
 
@@ -38,7 +38,7 @@ _ANEW = "Run it anew."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Driven:
+class FinishedRun:
     """What a run left, and `how` it ended. `scratch` is where its workspaces are, if they were to be kept.
 
     `tried` is how many attempts it made.
@@ -68,22 +68,22 @@ def drive(
     is_agreed: bool,
     is_scratch_kept: bool = False,
     resume: CampaignPaths | None = None,
-    only: Collection[CellId] | None = None,
+    only: Collection[TrialId] | None = None,
     is_canary: bool = False,
     rows_to: Path | None = None,
-) -> Driven:
+) -> FinishedRun:
     """Run it to the end, or raise CutOffError. Unless it is agreed to what it may cost, somebody is asked.
 
     `rows_to` is where a program reads along.
     """
     if not is_agreed and may_cost(loaded):
-        agree(estimate(loaded, root=RootPaths(root), only=cells_due(resume, only=only)))
+        agree(estimate(loaded, root=RootPaths(root), only=trials_due(resume, only=only)))
     before = set(RootPaths(root).campaigns())
     began_s = SYSTEM_CLOCK.steady_s()
-    stops = Stops()
+    stops = StopSignals()
 
     async def run(progress: Progress) -> CampaignResult:
-        asking = Asking(progress, deadline_s=DECIDE_S) if is_somebody_there() else None
+        asking = TerminalApprovals(progress, deadline_s=DECIDE_S) if is_somebody_there() else None
         return await run_campaign(
             loaded,
             root=root,
@@ -109,7 +109,7 @@ def drive(
     )
     if result.failure is not None:
         raise result.failure
-    return Driven(
+    return FinishedRun(
         refused=refused_logins(loaded, result, root=RootPaths(root)),
         report=report,
         campaign=result.paths,
@@ -123,10 +123,10 @@ def drive(
 
 
 async def _watched(
-    loaded: LoadedSpec, stops: Stops, rows_to: Path | None, run: Callable[[Progress], Awaitable[CampaignResult]]
+    loaded: LoadedSpec, stops: StopSignals, rows_to: Path | None, run: Callable[[Progress], Awaitable[CampaignResult]]
 ) -> CampaignResult | None:
     result = None
-    watching = open_progress(loaded.spec.campaign, cells=loaded.cell_count, rows_to=rows_to, price=price_of(loaded))
+    watching = open_progress(loaded.spec.campaign, trials=loaded.trial_count, rows_to=rows_to, price=price_of(loaded))
     async with watching as progress, anyio.create_task_group() as tasks:
         await tasks.start(_obey_signals, stops, progress, tasks.cancel_scope)
         with _error_told(progress):
@@ -154,7 +154,7 @@ def _error_told(progress: Progress) -> Iterator[None]:
 
 
 async def _obey_signals(
-    stops: Stops,
+    stops: StopSignals,
     progress: Progress,
     everything: anyio.CancelScope,
     *,

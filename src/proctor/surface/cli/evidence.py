@@ -5,10 +5,10 @@ from pathlib import Path
 
 from proctor.evidence.layout import RootPaths
 from proctor.report.compose import compose
-from proctor.report.place import find_place, latest_campaign, place_of
+from proctor.report.find import find_place, latest_campaign, place_of
 from proctor.report.text import render_report
-from proctor.surface.cli.calling import Calling
 from proctor.surface.cli.command import JSON, ROOT, Command, argument, evidence_root
+from proctor.surface.cli.command_formatter import CommandFormatter
 from proctor.surface.cli.findings import render_examination
 from proctor.surface.cli.output import Output
 from proctor.surface.examine import check_row, examine_place, found_at
@@ -44,7 +44,7 @@ def validate(*, path: str | None, is_strict: bool, root: Path | None, as_json: b
     if as_json:
         output.json(examination)
     else:
-        output.show(render_examination(examination, calling=Calling.of(root)))
+        output.show(render_examination(examination, calling=CommandFormatter.of(root)))
     return examination.exit
 
 

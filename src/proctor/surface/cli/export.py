@@ -8,9 +8,9 @@ from proctor.evidence.disk import replace_file
 from proctor.evidence.layout import RootPaths
 from proctor.report.codex_export import codex_native
 from proctor.report.codex_native import read_codex_native
-from proctor.report.place import find_attempt
+from proctor.report.find import find_attempt
+from proctor.report.format_values import legible, plural
 from proctor.report.view import view_attempt
-from proctor.report.words import legible, plural
 from proctor.surface.cli.attempt import REF_HELP
 from proctor.surface.cli.command import JSON, ROOT, Command, argument, evidence_root
 from proctor.surface.cli.output import Output

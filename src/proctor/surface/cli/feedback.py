@@ -6,7 +6,7 @@ import socket
 import msgspec
 
 from proctor.errors import Exit, InputError, MachineError
-from proctor.protocol.handing_in import FEEDBACK_VARIABLE, MAX_MESSAGE_BYTES, Feedback, Note, Receipt
+from proctor.protocol.hand_in import FEEDBACK_VARIABLE, MAX_MESSAGE_BYTES, Feedback, Note, Receipt
 from proctor.surface.cli.command import Command, argument
 
 ANSWER_S = 30.0

@@ -7,21 +7,21 @@ from pathlib import Path
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from proctor.campaign.retention import Rule
+from proctor.campaign.retention import RetentionRule
 from proctor.clock import SYSTEM_CLOCK
 from proctor.config.load import load_config
 from proctor.config.retention import parse_age_s, parse_size_bytes
 from proctor.errors import Exit, InputError
 from proctor.evidence.disk import replace_file
 from proctor.evidence.layout import RootPaths
-from proctor.report.words import legible, plural
-from proctor.surface.cli.calling import Calling
+from proctor.report.format_values import legible, plural
 from proctor.surface.cli.campaign_status import CAMPAIGN_HELP
 from proctor.surface.cli.command import JSON, ROOT, Command, argument, evidence_root
+from proctor.surface.cli.command_formatter import CommandFormatter
 from proctor.surface.cli.live_lines import age
-from proctor.surface.cli.meant import find_campaign
 from proctor.surface.cli.output import Output
-from proctor.surface.gc import Cleared, clear, plan_clearing
+from proctor.surface.cli.select_campaign import find_campaign
+from proctor.surface.gc import GcResult, clear, plan_clearing
 
 
 def gc(*, older_than: str | None, larger_than: str | None, is_dry: bool, root: Path | None, as_json: bool) -> int:
@@ -41,14 +41,14 @@ def gc(*, older_than: str | None, larger_than: str | None, is_dry: bool, root: P
     return Exit.INFRASTRUCTURE if cleared.refused else Exit.OK
 
 
-def _rule(older_than: str | None, larger_than: str | None) -> Rule:
+def _rule(older_than: str | None, larger_than: str | None) -> RetentionRule:
     if older_than is None and larger_than is None:
         settings = load_config(Path.cwd()).retention
         older_than, larger_than = settings.older_than, settings.larger_than
     if older_than is None and larger_than is None:
         what = "nothing says what may go"
         raise InputError("usage", what, suggestion="proctor gc --older-than 30d --dry-run")
-    return Rule(
+    return RetentionRule(
         older_than_s=None if older_than is None else _parsed("--older-than", parse_age_s, older_than),
         larger_than_bytes=None if larger_than is None else _parsed("--larger-than", parse_size_bytes, larger_than),
     )
@@ -61,7 +61,7 @@ def _parsed(flag: str, parse: Callable[[str], int], written: str) -> int:
         raise InputError("usage", f"{flag} {shlex.quote(written)} is {error}") from error
 
 
-def render_cleared(cleared: Cleared) -> RenderableType:
+def render_cleared(cleared: GcResult) -> RenderableType:
     word = "would go" if cleared.is_dry else "gone"
     # Lines of any length, and no table: nothing of a name or a reason may be cut off.
     rows = [
@@ -76,7 +76,7 @@ def render_cleared(cleared: Cleared) -> RenderableType:
     ]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)][:-1]
     lines = [
-        "  ".join((*(f"{cell:{width}}" for cell, width in zip(row, widths, strict=False)), row[-1])) for row in rows
+        "  ".join((*(f"{field:{width}}" for field, width in zip(row, widths, strict=False)), row[-1])) for row in rows
     ]
     freed, kept = size(cleared.freed_bytes), size(cleared.kept_bytes)
     told = [f"{freed} would be freed, {kept} would stay." if cleared.is_dry else f"{freed} freed, {kept} kept."]
@@ -114,7 +114,7 @@ def pin(*, campaign: str, is_off: bool, root: Path | None, as_json: bool) -> int
         output.json({"campaignId": name, "isPinned": not is_off})
     else:
         said = f"{legible(name)} is not pinned any more." if is_off else f"{legible(name)} is pinned."
-        undo = "" if is_off else f"  Undo: {Calling.of(root).command('pin', name, '--off')}"
+        undo = "" if is_off else f"  Undo: {CommandFormatter.of(root).command('pin', name, '--off')}"
         output.show(Text(said + undo), is_wrapped=False)
     return 0
 

@@ -7,14 +7,14 @@ from rich.text import Text
 
 from proctor.config.load import load_config
 from proctor.errors import InputError
-from proctor.report.words import legible, plural
+from proctor.report.format_values import legible, plural
 from proctor.surface.cli.blocks import pairs
-from proctor.surface.cli.calling import Calling
 from proctor.surface.cli.command import JSON, Command, argument
+from proctor.surface.cli.command_formatter import CommandFormatter
 from proctor.surface.cli.output import Output
-from proctor.surface.init import KEPT_OUT, Start, write_start
-from proctor.surface.surroundings import find_agents, find_test_command, look_at_repository
-from proctor.surface.unseen import to_do_first
+from proctor.surface.detect import find_agents, find_test_command, look_at_repository
+from proctor.surface.git_exclude import to_do_first
+from proctor.surface.init import KEPT_OUT, InitPlan, write_start
 
 
 def init(*, folder: Path, is_offline: bool, is_forced: bool, as_json: bool) -> int:
@@ -27,7 +27,7 @@ def init(*, folder: Path, is_offline: bool, is_forced: bool, as_json: bool) -> i
     if not os.path.isdir(folder):  # noqa: PTH112  one that is denied is none
         raise InputError("usage", f"there is no folder {folder}")
     agents = find_agents(load_config(folder))
-    start = Start(
+    start = InitPlan(
         folder=folder,
         agents=agents,
         repository=look_at_repository(folder),
@@ -36,14 +36,14 @@ def init(*, folder: Path, is_offline: bool, is_forced: bool, as_json: bool) -> i
     )
     written = write_start(start, is_forced=is_forced)
     first = to_do_first(folder, KEPT_OUT) if start.repository.why_not is None else None
-    following = Calling().command("run", str(written[0]))
+    following = CommandFormatter().command("run", str(written[0]))
     if as_json:
         output.json(
             {
                 "spec": str(written[0]),
                 "files": [str(path) for path in written],
                 "agents": [
-                    {"name": each.name, "runtime": each.strategy, "login": each.login, "isUsed": each in start.used}
+                    {"name": each.name, "runtime": each.runtime_id, "login": each.login, "isUsed": each in start.used}
                     for each in agents
                 ],
                 "testCommand": start.test_command,
@@ -62,7 +62,7 @@ def init(*, folder: Path, is_offline: bool, is_forced: bool, as_json: bool) -> i
     return 0
 
 
-def _told(start: Start, written: tuple[Path, ...]) -> list[tuple[str, str]]:
+def _told(start: InitPlan, written: tuple[Path, ...]) -> list[tuple[str, str]]:
     agents = [f"{each.name} ({'no login' if each.login is None else each.login})" for each in start.agents]
     why_not, changes = start.repository.why_not, start.repository.changes
     where = "private clones of HEAD" if why_not is None else f"an empty folder: {why_not}"

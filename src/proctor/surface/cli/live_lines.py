@@ -8,7 +8,7 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.text import Text
 
 from proctor.evidence.live import Live, LiveAttempt, LiveLimit
-from proctor.report.words import count, duration, legible, money, one_line, plural
+from proctor.report.format_values import count, duration, legible, money, one_line, plural
 
 _MOST_NAME = 36
 
@@ -60,7 +60,7 @@ def waits(live: Live, *, now_ms: int) -> Iterator[Text]:
     """A line for each limit, and one for what waits."""
     for each in live.limits:
         yield Text(f"  {limit_line(each, now_ms=now_ms)}", style="yellow" if each.until_ms is not None else "dim")
-    told = [plural(live.waiting, "cell") + " waiting"] if live.waiting else []
+    told = [plural(live.waiting, "trial") + " waiting"] if live.waiting else []
     if live.retrying:
         first = "" if live.retry_at_ms is None else f", the first {_when(live.retry_at_ms, now_ms=now_ms)}"
         retries = "1 retry waits" if live.retrying == 1 else f"{live.retrying:,} retries wait"

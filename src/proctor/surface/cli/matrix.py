@@ -1,4 +1,4 @@
-"""The matrix of claims and proofs, for a terminal: a column a lane, and what each lane is."""
+"""The matrix of declared and proven capabilities, for a terminal: one column per runtime and transport."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -6,48 +6,48 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from proctor.report.words import legible
-from proctor.surface.matrix import Lane, Matrix, ProofState
+from proctor.report.format_values import legible
+from proctor.surface.matrix import Matrix, MatrixColumn, ProofState
 
 _TOLD = {
     ProofState.PROVEN: ("proven", "green"),
     ProofState.FAILED: ("FAILED", "bold red"),
     ProofState.STALE: ("stale", "yellow"),
-    ProofState.CLAIMED: ("claimed", "yellow"),
+    ProofState.DECLARED: ("declared", "yellow"),
     ProofState.UNTRIED: ("untried", "yellow"),
-    ProofState.NOT_CLAIMED: ("–", "dim"),
+    ProofState.NOT_DECLARED: ("–", "dim"),
     ProofState.NOT_APPLICABLE: ("n/a", "dim"),
 }
 _LEGEND = (
-    "proven: shown by this very program · claimed, untried: not shown yet · stale: shown by another program "
-    "or Proctor · –: not claimed · n/a: cannot be tried"
+    "proven: shown by this very program · declared, untried: not shown yet · stale: shown by another program "
+    "or Proctor · –: not declared · n/a: cannot be tried"
 )
 
 
 def render_matrix(found: Matrix) -> RenderableType:
-    if not found.lanes:
+    if not found.columns:
         return Text("No runtime is installed.")
-    claims = _table("claim", [lane.claims for lane in found.lanes])
-    cases = _table("every runtime", [lane.cases for lane in found.lanes])
-    return Group(_lanes(found.lanes), Text(), claims, Text(), cases, Text(), Text(_LEGEND, style="dim"))
+    capabilities = _table("capability", [column.capabilities for column in found.columns])
+    cases = _table("every runtime", [column.cases for column in found.columns])
+    return Group(_columns(found.columns), Text(), capabilities, Text(), cases, Text(), Text(_LEGEND, style="dim"))
 
 
-def _lanes(lanes: Sequence[Lane]) -> Table:
+def _columns(columns: Sequence[MatrixColumn]) -> Table:
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
     for head in ("", "runtime", "version", "sha256", "tried, or what to do"):
         table.add_column(head, no_wrap=head != "tried, or what to do", overflow="fold")
-    for number, lane in enumerate(lanes, 1):
-        name = Text(f"{legible(lane.id)} {lane.transport}", style="bold")
-        table.add_row(str(number), name, lane.version or "?", (lane.subject or "none")[:12], _next(lane))
+    for number, column in enumerate(columns, 1):
+        name = Text(f"{legible(column.id)} {column.transport}", style="bold")
+        table.add_row(str(number), name, column.version or "?", (column.subject or "none")[:12], _next(column))
     return table
 
 
-def _next(lane: Lane) -> Text:
-    if lane.problem is not None:
-        return Text(legible(lane.problem), style="red")
-    if lane.isolations:
-        return Text(", ".join(lane.isolations))
-    return Text(f"proctor runtimes conformance {legible(lane.id)} --transport {lane.transport}", style="yellow")
+def _next(column: MatrixColumn) -> Text:
+    if column.problem is not None:
+        return Text(legible(column.problem), style="red")
+    if column.isolations:
+        return Text(", ".join(column.isolations))
+    return Text(f"proctor runtimes conformance {legible(column.id)} --transport {column.transport}", style="yellow")
 
 
 def _table(name: str, columns: Sequence[Mapping[str, ProofState]]) -> Table:
@@ -61,8 +61,8 @@ def _table(name: str, columns: Sequence[Mapping[str, ProofState]]) -> Table:
 
 def _rows(columns: Sequence[Mapping[str, ProofState]]) -> Iterator[tuple[Text, ...]]:
     for name in dict.fromkeys(name for column in columns for name in column):
-        yield Text(name), *(_cell(column.get(name)) for column in columns)
+        yield Text(name), *(_trial(column.get(name)) for column in columns)
 
 
-def _cell(standing: ProofState | None) -> Text:
+def _trial(standing: ProofState | None) -> Text:
     return Text() if standing is None else Text(*_TOLD[standing])

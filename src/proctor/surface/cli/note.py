@@ -1,6 +1,6 @@
 """`proctor note`: what a command that an attempt runs wants in the transcript, on record when this returns."""
 
-from proctor.protocol.handing_in import Note
+from proctor.protocol.hand_in import Note
 from proctor.surface.cli.command import Command, argument
 from proctor.surface.cli.feedback import hand_in
 

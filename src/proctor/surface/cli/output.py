@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import msgspec
 
-from proctor.errors import MachineError, ProctorError, disk_refusal
-from proctor.surface.cli.calling import Calling
+from proctor.errors import MachineError, ProctorError, disk_error
+from proctor.surface.cli.command_formatter import CommandFormatter
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -57,9 +57,9 @@ class Output:
         """For people, on stderr, in lines that can be copied whole."""
         _say(render(renderables, sys.stderr, is_wrapped=False), sys.stderr)
 
-    def fail(self, *errors: ProctorError, calling: Calling) -> int:
+    def fail(self, *errors: ProctorError, calling: CommandFormatter) -> int:
         """Say what is wrong and what to do about it; gives the exit code."""
-        each = [one for error in errors for one in error.each]
+        each = [one for error in errors for one in error.all_errors]
         # Where nothing can be said any more, the exit code still tells.
         with suppress(MachineError):
             if self.is_json:
@@ -73,7 +73,7 @@ class Output:
         return each[0].exit
 
 
-def describe(error: ProctorError, calling: Calling) -> dict[str, Any]:
+def describe(error: ProctorError, calling: CommandFormatter) -> dict[str, Any]:
     """An error as JSON tells it; every field is always there."""
     meaning = error.meaning
     return {
@@ -133,4 +133,4 @@ def _say(text: str, stream: TextIO) -> None:
         # Where the reader has left, what is still to be done, and the exit code, matter all the same.
         # A terminal that is gone says EIO.
         if error.errno not in (errno.EPIPE, errno.EIO):
-            raise disk_refusal(error, path=Path(stream.name)) from error
+            raise disk_error(error, path=Path(stream.name)) from error

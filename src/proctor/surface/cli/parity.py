@@ -8,12 +8,12 @@ from rich.table import Table
 from rich.text import Text
 
 from proctor.evidence.layout import RootPaths
-from proctor.report.parity import Aspect, Compared, Parity, differences
-from proctor.report.words import legible
+from proctor.report.format_values import legible
+from proctor.report.parity import Aspect, AspectComparison, Parity, differences
 from proctor.surface.cli.command import JSON, PROGRESS, ROOT, Command, argument, evidence_root
+from proctor.surface.cli.confirm_cost import show
 from proctor.surface.cli.drive import drive
 from proctor.surface.cli.output import Output
-from proctor.surface.cli.paying import show
 from proctor.surface.cli.row_stream import STDOUT
 from proctor.surface.cli.run import DRY_RUN, YES
 from proctor.surface.estimate import estimate
@@ -67,13 +67,13 @@ def render_parity(parity: Parity) -> RenderableType:
     return Group(*parts, Text(), _verdict(parity))
 
 
-def _mark(each: Compared) -> Text:
+def _mark(each: AspectComparison) -> Text:
     if each.is_equal:
         return Text("same", style="green")
     return Text("explained", style="yellow") if each.why else Text("DIFFERS", style="bold red")
 
 
-def _sides(parity: Parity, each: Compared) -> list[Text]:
+def _sides(parity: Parity, each: AspectComparison) -> list[Text]:
     sides = [(parity.left, each.left), (parity.right, each.right)]
     lines = [Text(f"  {name}: {legible(msgspec.json.encode(value).decode())}") for name, value in sides]
     why = Text(f"  why: {each.why}", style="yellow") if each.why else Text("  nothing explains it", style="red")

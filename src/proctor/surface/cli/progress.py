@@ -9,12 +9,12 @@ import anyio
 
 from proctor.attempt.machine import State
 from proctor.attempt.model import AttemptResult
-from proctor.campaign.live import Picture, Price, keep_live
-from proctor.campaign.watch import Began, CampaignWatcher
+from proctor.campaign.live import LiveView, Price, keep_live
+from proctor.campaign.watch import CampaignWatcher, RunStart
 from proctor.event.model import Event
 from proctor.evidence.live import LiveLimit
-from proctor.ids import AttemptId, StrategyId
-from proctor.report.words import deed
+from proctor.ids import AttemptId, RuntimeId
+from proctor.report.format_values import deed
 from proctor.surface.cli.output import console_on
 from proctor.surface.cli.row_stream import RowStream, open_rows
 from proctor.surface.cli.screen import PlainScreen, Screen, TerminalScreen
@@ -25,18 +25,18 @@ _LAST_WORDS_S = 2.0
 class Progress(CampaignWatcher):
     """The picture is told first, so that the others find it as it is."""
 
-    def __init__(self, picture: Picture, screen: Screen, rows: RowStream | None) -> None:
+    def __init__(self, picture: LiveView, screen: Screen, rows: RowStream | None) -> None:
         self._screen = screen
         self._rows = rows
-        self._readers: tuple[Picture | Screen | RowStream, ...] = (picture, screen, *(() if rows is None else (rows,)))
+        self._readers: tuple[LiveView | Screen | RowStream, ...] = (picture, screen, *(() if rows is None else (rows,)))
 
-    def began(self, began: Began) -> None:
+    def began(self, began: RunStart) -> None:
         for each in self._readers:
             each.began(began)
 
-    def claimed(self, attempt: AttemptId, *, strategy: StrategyId) -> None:
+    def started(self, attempt: AttemptId, *, runtime_id: RuntimeId) -> None:
         for each in self._readers:
-            each.claimed(attempt, strategy=strategy)
+            each.started(attempt, runtime_id=runtime_id)
 
     def entered(self, attempt: AttemptId, state: State) -> None:
         for each in self._readers:
@@ -75,11 +75,11 @@ class Progress(CampaignWatcher):
 
 @asynccontextmanager
 async def open_progress(
-    title: str, *, cells: int = 0, rows_to: Path | None = None, price: Price | None = None
+    title: str, *, trials: int = 0, rows_to: Path | None = None, price: Price | None = None
 ) -> AsyncIterator[Progress]:
     """On stderr, whatever becomes of stdout; beside the ledger; and to `rows_to`, where a program reads along."""
     console = console_on(sys.stderr)
-    picture = Picture(deed=deed, cells=cells) if price is None else Picture(deed=deed, cells=cells, price=price)
+    picture = LiveView(deed=deed, trials=trials) if price is None else LiveView(deed=deed, trials=trials, price=price)
     kind = TerminalScreen if console.is_terminal else PlainScreen
     screen = kind(console, title, picture=picture)
     with open_rows(rows_to) as file:

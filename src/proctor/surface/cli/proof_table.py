@@ -5,9 +5,9 @@ from collections import Counter
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from proctor.report.words import legible
+from proctor.report.format_values import legible
 from proctor.surface.cli.blocks import pairs
-from proctor.surface.prove import Proven
+from proctor.surface.prove import ConformanceResult
 from proctor.testing.conformance import Result, Verdict
 
 _STYLE = {
@@ -24,7 +24,7 @@ def render_verdict(verdict: Verdict) -> RenderableType:
     return head.append(f"{verdict.duration_ms / 1000:6.1f} s", style="dim").append(why)
 
 
-def render_summary(proven: Proven) -> RenderableType:
+def render_summary(proven: ConformanceResult) -> RenderableType:
     where = ", ".join(part for part in (proven.version, proven.transport, proven.isolation) if part)
     title = Text(legible(proven.id), style="bold").append(f"   {where}", style="dim")
     rows: list[tuple[str, RenderableType]] = []

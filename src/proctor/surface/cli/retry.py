@@ -6,46 +6,46 @@ from typing import Unpack
 
 from proctor.errors import InputError
 from proctor.evidence.layout import CampaignPaths, RootPaths
-from proctor.ids import CellId
-from proctor.report.place import root_of
+from proctor.ids import TrialId
+from proctor.report.campaign_state import TrialResult, read_trials
+from proctor.report.find import root_of
 from proctor.report.score import is_infra, standing
-from proctor.report.standing import CellResult, read_cells
 from proctor.surface.cli.campaign_run import AGAIN
 from proctor.surface.cli.command import Command, argument, evidence_root
-from proctor.surface.cli.meant import find_campaign
-from proctor.surface.cli.resuming import can_resume, load_again
-from proctor.surface.cli.run import HOW, How, carry_out
+from proctor.surface.cli.resume_campaign import can_resume, load_again
+from proctor.surface.cli.run import HOW, RunOptions, carry_out
+from proctor.surface.cli.select_campaign import find_campaign
 
 _KINDS = ("infra", "unscored")
 
 
-def retry(*, only: Sequence[str], campaign: str | None, spec: Path | None, **how: Unpack[How]) -> int:
-    """Try chosen cells of a campaign once more, whether they have a result or not.
+def retry(*, only: Sequence[str], campaign: str | None, spec: Path | None, **how: Unpack[RunOptions]) -> int:
+    """Try chosen trials of a campaign once more, whether they have a result or not.
 
-    A new attempt of each is made in a run of its own, and what comes of it is the cell's result; the
-    attempts before stay as they are. `infra` are cells whose result tells of the machine or the
+    A new attempt of each is made in a run of its own, and what comes of it is the trial's result; the
+    attempts before stay as they are. `infra` are trials whose result tells of the machine or the
     provider and not of the agent, `unscored` those and all without a result.
     """
     folder = evidence_root(how["root"])
     paths = find_campaign(campaign, root=RootPaths(folder), is_fit=can_resume)
     words = [word for each in only for word in each.split(",")]
     chosen = frozenset(choose(paths, words))
-    why_idle = f"no cell is {' or '.join(words)}"
+    why_idle = f"no trial is {' or '.join(words)}"
     return carry_out(load_again(paths, spec), folder=folder, resume=paths, only=chosen, why_idle=why_idle, **how)
 
 
-def choose(campaign: CampaignPaths, words: Sequence[str]) -> Iterator[CellId]:
-    """The cells that are meant, by the same reading as the report's. InputError for a word that means none."""
-    cells = read_cells(campaign, root=root_of(campaign)).cells
+def choose(campaign: CampaignPaths, words: Sequence[str]) -> Iterator[TrialId]:
+    """The trials that are meant, by the same reading as the report's. InputError for a word that means none."""
+    trials = read_trials(campaign, root=root_of(campaign)).trials
     for word in words:
-        found = [each.cell.id for each in cells if _fits(word, each)]
+        found = [each.trial.id for each in trials if _fits(word, each)]
         if not found and word not in _KINDS:
-            what = f"{campaign.folder.name} has no cell, attempt or mission {word!r}"
+            what = f"{campaign.folder.name} has no trial, attempt or mission {word!r}"
             raise InputError("evidence.not-found", what)
         yield from found
 
 
-def _fits(word: str, each: CellResult) -> bool:
+def _fits(word: str, each: TrialResult) -> bool:
     match word:
         case "infra":
             return _is_infra(each)
@@ -53,11 +53,11 @@ def _fits(word: str, each: CellResult) -> bool:
             return each.stands is None or _is_infra(each)
         case _:
             tries = {tried.id for tried in (each.spoken, each.last) if tried is not None}
-            return word in (each.cell.id, each.cell.mission, *tries)
+            return word in (each.trial.id, each.trial.mission, *tries)
 
 
-def _is_infra(each: CellResult) -> bool:
-    return each.spoken is not None and each.spoken.state != "claimed" and is_infra(standing(each.spoken))
+def _is_infra(each: TrialResult) -> bool:
+    return each.spoken is not None and each.spoken.state != "running" and is_infra(standing(each.spoken))
 
 
 COMMANDS = {
@@ -76,7 +76,7 @@ COMMANDS = {
                 metavar="infra|unscored|ID",
                 action="append",
                 required=True,
-                help="Which cells: by what came of them, or a cell, attempt or mission by its id; a,b for several.",
+                help="Which trials: by what came of them, or a trial, attempt or mission by its id; a,b for several.",
             ),
             AGAIN,
             *HOW,

@@ -16,16 +16,16 @@ import msgspec
 
 from proctor.attempt.machine import State
 from proctor.attempt.model import AttemptResult
-from proctor.campaign.live import Picture
-from proctor.campaign.watch import Began, CampaignWatcher
+from proctor.campaign.live import LiveView
+from proctor.campaign.watch import CampaignWatcher, RunStart
 from proctor.errors import InputError
 from proctor.event.model import Event, ToolBegan, UsageReported
 from proctor.evidence.live import LiveLimit
-from proctor.ids import AttemptId, StrategyId
+from proctor.ids import AttemptId, RuntimeId
 from proctor.surface.progress_rows import (
-    AttemptClaimed,
     AttemptPhase,
     AttemptSettled,
+    AttemptStarted,
     LimitsChanged,
     ProgressRow,
     RowsLeftOut,
@@ -47,7 +47,7 @@ _PATIENCE_S = 0.1
 class RowStream(CampaignWatcher):
     """Tells what a picture shows, after whoever keeps that was told."""
 
-    def __init__(self, file: int, *, picture: Picture, name: str = "-", most_rows: int = MOST_ROWS) -> None:
+    def __init__(self, file: int, *, picture: LiveView, name: str = "-", most_rows: int = MOST_ROWS) -> None:
         self._file = file
         self._name = name
         self._picture = picture
@@ -64,20 +64,20 @@ class RowStream(CampaignWatcher):
 
     # ── what happens ──
 
-    def began(self, began: Began) -> None:
+    def began(self, began: RunStart) -> None:
         self._put(
             RunBegan(
                 at_ms=self._now_ms,
                 campaign_id=began.campaign_id,
                 run_id=began.run_id,
-                cells=began.cells,
+                trials=began.trials,
                 settled=began.settled,
                 dir=str(began.paths.folder),
             )
         )
 
-    def claimed(self, attempt: AttemptId, *, strategy: StrategyId) -> None:
-        self._put(AttemptClaimed(at_ms=self._now_ms, attempt_id=attempt, strategy=strategy))
+    def started(self, attempt: AttemptId, *, runtime_id: RuntimeId) -> None:
+        self._put(AttemptStarted(at_ms=self._now_ms, attempt_id=attempt, runtime_id=runtime_id))
 
     def entered(self, attempt: AttemptId, state: State) -> None:
         self._put(AttemptPhase(at_ms=self._now_ms, attempt_id=attempt, phase=state.value))
@@ -95,24 +95,18 @@ class RowStream(CampaignWatcher):
     def settled(self, result: AttemptResult, *, usd: float | None, retry_at_ms: int | None, is_settled: bool) -> None:
         for tell in (self._tell_tool, self._tell_usage):
             self._due.pop((result.attempt_id, tell), None)
-        report = result.report
+        summary = result.summary
         self._put(
             AttemptSettled(
                 at_ms=self._now_ms,
                 attempt_id=result.attempt_id,
-                state="abandoned" if report is None else "sealed",
-                outcome=None if report is None else report.outcome,
-                code=report.code if report is not None else None if result.error is None else result.error.code,
-                claimed=None if report is None else report.claimed,
-                verified=None if report is None else report.verified,
-                expectation_met=None if report is None else report.expectation.met,
-                tool_calls=None if report is None else report.metrics.tool_calls,
-                tokens=None if report is None else report.metrics.total_tokens,
+                state="abandoned" if summary is None else "sealed",
+                code=summary.code if summary is not None else None if result.error is None else result.error.code,
+                summary=summary,
                 usd=usd,
-                duration_ms=None if report is None else report.duration_ms,
                 retry_at_ms=retry_at_ms,
-                settled=self._picture.settled_cells,
-                cells=self._picture.cells,
+                settled=self._picture.settled_trials,
+                trials=self._picture.trials,
             )
         )
 
@@ -121,7 +115,7 @@ class RowStream(CampaignWatcher):
 
     def ended(self, how: str) -> None:
         picture = self._picture
-        row = RunEnded(at_ms=self._now_ms, how=how, settled=picture.settled_cells, cells=picture.cells)
+        row = RunEnded(at_ms=self._now_ms, how=how, settled=picture.settled_trials, trials=picture.trials)
         self._put(row, is_last=True)
 
     # ── what may come too often ──

@@ -5,26 +5,26 @@ from pathlib import Path
 from typing import TypedDict, Unpack
 
 from proctor.evidence.layout import CampaignPaths, RootPaths
-from proctor.ids import CellId
+from proctor.ids import TrialId
+from proctor.report.format_values import duration
 from proctor.report.text import render_report
-from proctor.report.words import duration
+from proctor.spec.campaign_options import SelectSpec
 from proctor.spec.load import LoadedSpec
-from proctor.spec.running import SelectSpec
 from proctor.surface.cli.blocks import error_block
-from proctor.surface.cli.calling import Calling
-from proctor.surface.cli.closing import closing
 from proctor.surface.cli.command import JSON, PROGRESS, ROOT, Command, argument, evidence_root
-from proctor.surface.cli.drive import Driven, drive
+from proctor.surface.cli.command_formatter import CommandFormatter
+from proctor.surface.cli.confirm_cost import show
+from proctor.surface.cli.drive import FinishedRun, drive
 from proctor.surface.cli.output import Output
-from proctor.surface.cli.paying import show
-from proctor.surface.cli.resuming import cells_due
+from proctor.surface.cli.resume_campaign import trials_due
 from proctor.surface.cli.row_stream import STDOUT
-from proctor.surface.cli.selecting import SELECT, load_selected
+from proctor.surface.cli.run_summary import closing
+from proctor.surface.cli.select_missions import SELECT, load_selected
 from proctor.surface.estimate import estimate
 
 
-class How(TypedDict):
-    """What every command that runs cells is told."""
+class RunOptions(TypedDict):
+    """What every command that runs trials is told."""
 
     is_dry: bool
     is_agreed: bool
@@ -34,7 +34,7 @@ class How(TypedDict):
     as_json: bool
 
 
-def run(*, spec: Path, select: SelectSpec, **how: Unpack[How]) -> int:
+def run(*, spec: Path, select: SelectSpec, **how: Unpack[RunOptions]) -> int:
     """Run a campaign, keep its evidence, and judge it.
 
     Every mission of SPEC goes through every flow. Ctrl-C (or SIGTERM, SIGHUP) once
@@ -50,10 +50,10 @@ def carry_out(
     *,
     folder: Path,
     resume: CampaignPaths | None = None,
-    only: Collection[CellId] | None = None,
+    only: Collection[TrialId] | None = None,
     is_canary: bool = False,
     why_idle: str | None = None,
-    **how: Unpack[How],
+    **how: Unpack[RunOptions],
 ) -> int:
     """Run it and tell what came of it; or only what would be run, where it is dry. Gives the exit code.
 
@@ -61,7 +61,7 @@ def carry_out(
     """
     root, as_json, rows_to = how["root"], how["as_json"], how["rows_to"]
     if how["is_dry"]:
-        told = estimate(loaded, root=RootPaths(folder), only=cells_due(resume, only=only))
+        told = estimate(loaded, root=RootPaths(folder), only=trials_due(resume, only=only))
         return show(told, as_json=as_json, why_idle=why_idle)
     driven = drive(
         loaded,
@@ -76,7 +76,7 @@ def carry_out(
     return _tell(driven, root=root, as_json=as_json, rows_to=rows_to, why_idle=why_idle)
 
 
-def _tell(driven: Driven, *, root: Path | None, as_json: bool, rows_to: Path | None, why_idle: str | None) -> int:
+def _tell(driven: FinishedRun, *, root: Path | None, as_json: bool, rows_to: Path | None, why_idle: str | None) -> int:
     """The report of a run, and what to do next."""
     output = Output(is_json=as_json)
     report = driven.report
@@ -88,9 +88,9 @@ def _tell(driven: Driven, *, root: Path | None, as_json: bool, rows_to: Path | N
         if why_idle is not None and driven.how == "done" and not driven.tried:
             output.text(f"Nothing to try: {why_idle}.\n\n")
         output.show(render_report(report, title=f"{report.campaign_id}  in {duration(driven.duration_ms)}"))
-        output.show(closing(driven, calling=Calling.of(root)), is_wrapped=False)
+        output.show(closing(driven, calling=CommandFormatter.of(root)), is_wrapped=False)
     output.note(*(f"warning: {each}" for each in driven.warnings))
-    output.note(*(error_block(each, Calling.of(root)) for each in driven.refused))
+    output.note(*(error_block(each, CommandFormatter.of(root)) for each in driven.refused))
     return report.exit
 
 
@@ -106,11 +106,11 @@ DRY_RUN = argument(
     "--dry-run",
     dest="is_dry",
     action="store_true",
-    help="Run nothing: tell the cells, the time at full length, and the cost as far as it was measured.",
+    help="Run nothing: tell the trials, the time at full length, and the cost as far as it was measured.",
 )
 
 HOW = (DRY_RUN, YES, KEEP_SCRATCH, PROGRESS, ROOT, JSON)
-"""Together they fill `How`."""
+"""Together they fill `RunOptions`."""
 
 COMMANDS = {
     "run": Command(

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from proctor.config.load import load_config
-from proctor.runtime.lane import check_config
+from proctor.runtime.rollout import check_config
 from proctor.spec.model import Isolation
 from proctor.surface.cli.command import JSON, ROOT, Command, argument, evidence_root
 from proctor.surface.cli.output import Output
@@ -29,11 +29,11 @@ def list_runtimes(*, as_json: bool) -> int:
 
 
 def conformance(
-    *, strategy: str, transport: str | None, isolation: str | None, case: str | None, root: Path | None, as_json: bool
+    *, runtime_id: str, transport: str | None, isolation: str | None, case: str | None, root: Path | None, as_json: bool
 ) -> int:
     """Put a runtime to the conformance suite: the real agent, offline, beside the scripted model.
 
-    Each case passes, fails, is refused (what it shows is not claimed, and refused as such when it
+    Each case passes, fails, is refused (what it shows is not declared, and refused as such when it
     is asked for) or is not applicable (it could not be tried, which is never a pass). What came of
     it is kept in proofs.db, by the digest of the program. Exits 0 when no case failed, 1 when one
     did, 3 when the agent cannot be started.
@@ -50,7 +50,7 @@ def conformance(
         (output.note if as_json else output.show)(render_verdict(verdict))
 
     proven = prove(
-        strategy,
+        runtime_id,
         root=evidence_root(root),
         transport=transport,
         isolation=isolation,
@@ -91,7 +91,7 @@ COMMANDS = {
         call=conformance,
         example="proctor runtimes conformance codex_app_server --transport websocket",
         arguments=(
-            argument("strategy", metavar="ID", help="The runtime."),
+            argument("runtime_id", metavar="ID", help="The runtime."),
             argument("--transport", metavar="NAME", default=None, help="How to talk to it; else its first way."),
             argument(
                 "--isolation",

@@ -13,12 +13,12 @@ from rich.text import Text
 
 from proctor.attempt.machine import State
 from proctor.attempt.model import AttemptResult
-from proctor.campaign.live import Picture
+from proctor.campaign.live import LiveView
 from proctor.campaign.watch import CampaignWatcher
 from proctor.event.model import Event, ToolEnded
 from proctor.evidence.live import LiveLimit
 from proctor.ids import AttemptId
-from proctor.report.words import duration, legible, one_line, plural
+from proctor.report.format_values import duration, legible, one_line, plural
 from proctor.surface.cli.live_lines import RunningLines, limit_line, waits
 
 _REFRESH_S = 0.2
@@ -33,7 +33,7 @@ _MOST_LINES = 1000
 class Screen(CampaignWatcher):
     """Shows a picture, after whoever keeps it was told."""
 
-    def __init__(self, console: Console, title: str, *, picture: Picture) -> None:
+    def __init__(self, console: Console, title: str, *, picture: LiveView) -> None:
         self._console = console
         self._title = title
         self._picture = picture
@@ -84,7 +84,7 @@ class Screen(CampaignWatcher):
 class PlainScreen(Screen):
     """For a log: short lines that are never rewritten."""
 
-    def __init__(self, console: Console, title: str, *, picture: Picture) -> None:
+    def __init__(self, console: Console, title: str, *, picture: LiveView) -> None:
         super().__init__(console, title, picture=picture)
         self._lines: deque[tuple[int, str]] = deque(maxlen=_MOST_LINES)
         # Each is counted by one thread alone: lines are put in the one, and printed in the other.
@@ -105,15 +105,15 @@ class PlainScreen(Screen):
             self._line(attempt, f"{event.name} {event.status}{what}")
 
     def settled(self, result: AttemptResult, *, usd: float | None, retry_at_ms: int | None, is_settled: bool) -> None:
-        report = result.report
-        if report is None:
+        summary = result.summary
+        if summary is None:
             ending = "no evidence could be kept"
         else:
-            ending = report.outcome.value if report.code is None else f"{report.outcome.value} ({report.code})"
+            ending = summary.outcome.value if summary.code is None else f"{summary.outcome.value} ({summary.code})"
         again = ""
         if retry_at_ms is not None:
             again = f", again in {duration(max(0, retry_at_ms - self._picture.clock.wall_ms()))}"
-        done = f"({self._picture.settled_cells} of {self._picture.cells})"
+        done = f"({self._picture.settled_trials} of {self._picture.trials})"
         self._line(result.attempt_id, f"{result.state}: {ending}{again}   {done}")
 
     def scheduled(self, limits: tuple[LiveLimit, ...], *, waiting: int) -> None:
@@ -154,7 +154,7 @@ class PlainScreen(Screen):
 class TerminalScreen(Screen):
     """For a terminal: drawn again several times a second, gone at the end."""
 
-    def __init__(self, console: Console, title: str, *, picture: Picture) -> None:
+    def __init__(self, console: Console, title: str, *, picture: LiveView) -> None:
         super().__init__(console, title, picture=picture)
         self._live = self._new_live()
         self._cost_s = 0.0
@@ -182,7 +182,7 @@ class TerminalScreen(Screen):
         picture, took_ms = self._picture, self._took_ms
         head = Text.assemble(
             (legible(self._title), "bold"),
-            f"  {picture.settled_cells} of {picture.cells} done",
+            f"  {picture.settled_trials} of {picture.trials} done",
             (f"  {duration(took_ms)}", "dim"),
         )
         if (left_ms := picture.left_ms(took_ms=took_ms)) is not None:

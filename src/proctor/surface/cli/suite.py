@@ -11,23 +11,23 @@ from rich.text import Text
 from proctor.campaign.suite import flows_on
 from proctor.config.load import load_config
 from proctor.evidence.layout import RootPaths
-from proctor.plan.expand import name_cells
-from proctor.report.words import legible, plural
+from proctor.plan.expand import name_trials
+from proctor.report.format_values import legible, plural
+from proctor.spec.campaign_options import SelectSpec
 from proctor.spec.load import LoadedSpec
 from proctor.spec.model import FlowSpec, MissionSpec
-from proctor.spec.running import SelectSpec
 from proctor.surface.cli.command import JSON, ROOT, Command, argument, evidence_root
+from proctor.surface.cli.confirm_cost import summary
 from proctor.surface.cli.output import Output
-from proctor.surface.cli.paying import summary
-from proctor.surface.cli.run import HOW, How, carry_out
-from proctor.surface.cli.selecting import SELECT, load_selected
+from proctor.surface.cli.run import HOW, RunOptions, carry_out
+from proctor.surface.cli.select_missions import SELECT, load_selected
 from proctor.surface.estimate import Estimate, estimate
 
 
 def plan(*, suite: Path, on: str | None, root: Path | None, as_json: bool, select: SelectSpec) -> int:
     """Show what a suite's missions come to: what each asks, expects and is probed by.
 
-    With --on also the cells that `suite run` would try there, with the time and the cost that its
+    With --on also the trials that `suite run` would try there, with the time and the cost that its
     --dry-run tells. Nothing is run.
     """
     output = Output(is_json=as_json)
@@ -40,7 +40,7 @@ def plan(*, suite: Path, on: str | None, root: Path | None, as_json: bool, selec
     return 0
 
 
-def run(*, suite: Path, on: str, select: SelectSpec, **how: Unpack[How]) -> int:
+def run(*, suite: Path, on: str, select: SelectSpec, **how: Unpack[RunOptions]) -> int:
     """Run a suite's missions on chosen runtimes, keep the evidence, and judge it.
 
     SUITE is a spec whose own flows, if it has any, are not used: each runtime of --on is a flow.
@@ -63,7 +63,7 @@ def _told(loaded: LoadedSpec, told: Estimate | None) -> dict[str, Any]:
         "missions": [_told_of(mission) for mission in loaded.missions],
         "flows": [{"flowId": flow.id, "runtime": flow.runtime, "isolation": flow.isolation} for flow in flows],
         "repeats": loaded.spec.repeats,
-        "cells": [id_ for id_, *_ in name_cells(loaded.spec, missions=loaded.missions)],
+        "trials": [id_ for id_, *_ in name_trials(loaded.spec, missions=loaded.missions)],
         "attemptsAtMost": None if told is None else told.attempts_at_most,
         "longestMs": None if told is None else told.longest_ms,
         "usd": None if told is None else told.usd,
@@ -91,7 +91,7 @@ def _shown(loaded: LoadedSpec) -> list[RenderableType]:
         row = (mission.id, ", ".join(mission.tags), workspace, str(len(mission.probes)), expects)
         table.add_row(*(Text(legible(each)) for each in row))
     flows = ", ".join(flow.id for flow in loaded.spec.flows)
-    told = f"{plural(loaded.cell_count, 'cell')} on {flows}" if flows else "--on says where they would run"
+    told = f"{plural(loaded.trial_count, 'trial')} on {flows}" if flows else "--on says where they would run"
     return [table, Text(), Text(f"{loaded.spec.campaign}: {plural(len(loaded.missions), 'mission')}, {told}")]
 
 

@@ -8,9 +8,9 @@ import msgspec
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.text import Text
 
-from proctor.report.words import legible
+from proctor.report.format_values import legible
 from proctor.surface.cli.blocks import pairs
-from proctor.surface.finding import Finding
+from proctor.surface.finding import DoctorFinding
 from proctor.surface.programs import Program
 
 _STYLE = {"ok": "green", "warn": "yellow", "fail": "bold red"}
@@ -25,18 +25,20 @@ def render_programs(programs: Sequence[Program]) -> RenderableType:
 
 
 def _facts(each: Program) -> list[tuple[str, RenderableType]]:
-    lane, whose = each.lane, "Proctor's own" if each.is_built_in else "a plugin"
+    rollout, whose = each.rollout, "Proctor's own" if each.is_built_in else "a plugin"
     named = "" if each.is_built_in else ", named in the config" if each.is_named else ", which no config names"
-    rollout = f"{lane.rollout} ({lane.rollout_by})"
+    state = f"{rollout.state} ({rollout.state_by})"
     rows: list[tuple[str, RenderableType]] = [
         ("from", Text(legible(f"{', '.join(each.distributions)}: {whose}{named}"))),
-        ("lane", Text(rollout if lane.is_enabled else f"switched off ({lane.enabled_by}); {rollout}")),
+        ("rollout", Text(state if rollout.is_enabled else f"switched off ({rollout.enabled_by}); {state}")),
     ]
-    if each.claims is not None:
-        claims = msgspec.structs.asdict(each.claims)
-        rows.append(("profile", Text(each.capability or "")))
-        rows.append(("claims", Text(", ".join(name.replace("_", " ") for name, can in claims.items() if can))))
-        rows.append(("cannot", Text(", ".join(name.replace("_", " ") for name, can in claims.items() if not can))))
+    if each.capabilities is not None:
+        capabilities = msgspec.structs.asdict(each.capabilities)
+        rows.append(("profile", Text(each.profile or "")))
+        rows.append(("can", Text(", ".join(name.replace("_", " ") for name, can in capabilities.items() if can))))
+        rows.append(
+            ("cannot", Text(", ".join(name.replace("_", " ") for name, can in capabilities.items() if not can)))
+        )
     if each.program is not None:
         locked = {True: "yes: as its package's RECORD says", False: "NO: not the file its package names", None: "no"}
         rows += [
@@ -55,7 +57,7 @@ def _facts(each: Program) -> list[tuple[str, RenderableType]]:
     return rows
 
 
-def render_findings(findings: Sequence[Finding]) -> RenderableType:
+def render_findings(findings: Sequence[DoctorFinding]) -> RenderableType:
     """To be printed unwrapped: a path that is too long for its line has one of its own, and is never broken."""
     bad = [each.name for each in findings if each.status == "fail"]
     verdict = Text(f"Wrong: {', '.join(bad)}.", style="bold red") if bad else Text("All is well.", style="green")
@@ -64,7 +66,7 @@ def render_findings(findings: Sequence[Finding]) -> RenderableType:
 
 @dataclass(frozen=True, slots=True)
 class _Findings:
-    findings: Sequence[Finding]
+    findings: Sequence[DoctorFinding]
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         name_width = max(len(legible(each.name)) for each in self.findings)

@@ -12,17 +12,25 @@ from rich.text import Text
 from proctor.config.load import load_config
 from proctor.errors import InputError
 from proctor.evidence.layout import RootPaths
-from proctor.report.words import UNKNOWN, count, duration, legible, money, plural, yes_no
-from proctor.surface.cli.calling import Calling
+from proctor.report.format_values import UNKNOWN, count, duration, legible, money, plural, yes_no
 from proctor.surface.cli.command import JSON, PROGRESS, ROOT, Command, argument, evidence_root
+from proctor.surface.cli.command_formatter import CommandFormatter
+from proctor.surface.cli.confirm_cost import show
 from proctor.surface.cli.drive import drive
 from proctor.surface.cli.output import Output
-from proctor.surface.cli.paying import show
 from proctor.surface.cli.row_stream import STDOUT
 from proctor.surface.cli.run import DRY_RUN, YES
+from proctor.surface.detect import DetectedAgent, find_agents, look_at_repository, select_agent
 from proctor.surface.estimate import estimate
-from proctor.surface.surroundings import Agent, agent_called, find_agents, look_at_repository
-from proctor.surface.trying import ADDED, Changes, Contestant, Tried, build_trial, built_in_script, side_by_side
+from proctor.surface.try_agents import (
+    ADDED,
+    DiffSummary,
+    TryAgent,
+    TryResult,
+    build_trial,
+    built_in_script,
+    side_by_side,
+)
 
 
 def try_(
@@ -70,18 +78,18 @@ def try_(
         output.show(render_tried(tried, has_probe=probe is not None))
         if probe is not None:
             output.show(*_not_verified(tried, is_built_in=is_scripted and script is None), is_wrapped=False)
-        output.show(_places(tried, calling=Calling.of(root)), is_wrapped=False)
+        output.show(_places(tried, calling=CommandFormatter.of(root)), is_wrapped=False)
     output.note(*(f"warning: {each}" for each in driven.warnings))
     return driven.report.exit
 
 
-def _contestants(on: str | None, *, is_scripted: bool) -> list[Contestant]:
+def _contestants(on: str | None, *, is_scripted: bool) -> list[TryAgent]:
     """Those that are named, as NAME or NAME:MODEL; else every agent that can."""
     config = load_config(Path.cwd())
     agents = find_agents(config)
     if on is None:
         there = [each for each in agents if is_scripted or each.is_ready]
-        chosen = [Contestant(agent=each, model=None if is_scripted else each.model) for each in there]
+        chosen = [TryAgent(agent=each, model=None if is_scripted else each.model) for each in there]
         if not chosen:
             raise InputError(
                 "policy.login",
@@ -92,8 +100,8 @@ def _contestants(on: str | None, *, is_scripted: bool) -> list[Contestant]:
     chosen = []
     for word in filter(None, (part.strip() for part in on.split(","))):
         name, _, model = word.partition(":")
-        agent = agent_called(name, agents, config)
-        chosen.append(Contestant(agent=agent, model=model or (None if is_scripted else agent.model)))
+        agent = select_agent(name, agents, config)
+        chosen.append(TryAgent(agent=agent, model=model or (None if is_scripted else agent.model)))
     named = [each.agent.name for each in chosen]
     if not chosen or len(set(named)) < len(named):
         raise InputError("usage", "--on takes names of agents, each once", suggestion="proctor try … --on codex,claude")
@@ -102,10 +110,10 @@ def _contestants(on: str | None, *, is_scripted: bool) -> list[Contestant]:
     return chosen
 
 
-def _refuse_without_login(each: Contestant) -> None:
-    agent: Agent = each.agent
+def _refuse_without_login(each: TryAgent) -> None:
+    agent: DetectedAgent = each.agent
     if agent.login is None:
-        what = f"there is no login for {agent.name} ({agent.strategy})"
+        what = f"there is no login for {agent.name} ({agent.runtime_id})"
         raise InputError("policy.login", what, suggestion="Or take --offline, where the model is a scripted one.")
     if each.model is None:
         raise InputError("usage", f"which model? Write --on {agent.name}:MODEL")
@@ -123,7 +131,7 @@ def _script(prompt: str, given: Path | None, *, is_scripted: bool) -> Iterator[P
         yield file
 
 
-def render_tried(tried: Sequence[Tried], *, has_probe: bool) -> RenderableType:
+def render_tried(tried: Sequence[TryResult], *, has_probe: bool) -> RenderableType:
     """A column an agent, a line a fact."""
     table = Table(box=None, padding=(0, 3, 0, 0), pad_edge=False, header_style="bold")
     table.add_column("", style="dim")
@@ -139,18 +147,18 @@ def render_tried(tried: Sequence[Tried], *, has_probe: bool) -> RenderableType:
         **({"cost": [money(each.usd) for each in tried]} if any(each.usd is not None for each in tried) else {}),
         "time": [duration(each.duration_ms) for each in tried],
     }
-    for name, cells in rows.items():
-        table.add_row(name, *map(legible, cells))
+    for name, values in rows.items():
+        table.add_row(name, *map(legible, values))
     return table
 
 
-def _changed(changes: Changes | None) -> str:
+def _changed(changes: DiffSummary | None) -> str:
     if changes is None:
         return UNKNOWN
     return f"{plural(changes.files, 'file')}, +{changes.added} -{changes.removed}" if changes.files else "none"
 
 
-def _not_verified(tried: Sequence[Tried], *, is_built_in: bool) -> Iterator[RenderableType]:
+def _not_verified(tried: Sequence[TryResult], *, is_built_in: bool) -> Iterator[RenderableType]:
     """Why, a line each."""
     failed = [each for each in tried if each.reasons and not each.verified]
     if failed:
@@ -161,7 +169,7 @@ def _not_verified(tried: Sequence[Tried], *, is_built_in: bool) -> Iterator[Rend
         yield Text(f"  The scripted model can add {ADDED} alone; --script FILE says what it does instead.", style="dim")
 
 
-def _places(tried: Sequence[Tried], *, calling: Calling) -> RenderableType:
+def _places(tried: Sequence[TryResult], *, calling: CommandFormatter) -> RenderableType:
     width = max(len(legible(each.flow_id)) for each in tried) if tried else 0
     lines = [Text(f"  {legible(each.flow_id):{width}}  {legible(each.diff or each.dir)}") for each in tried]
     told = [Text(f"  {calling.command('attempt', 'explain', each.attempt_id)}", style="dim") for each in tried]

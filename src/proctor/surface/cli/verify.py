@@ -7,10 +7,10 @@ from rich.text import Text
 
 from proctor.errors import Exit
 from proctor.evidence.layout import RootPaths
-from proctor.report.text import render_problems
-from proctor.report.words import legible, plural
-from proctor.surface.cli.calling import Calling
+from proctor.report.format_values import legible, plural
+from proctor.report.text import render_findings
 from proctor.surface.cli.command import JSON, ROOT, Command, argument, root_or_default
+from proctor.surface.cli.command_formatter import CommandFormatter
 from proctor.surface.cli.findings import render_examination
 from proctor.surface.cli.output import Output
 from proctor.surface.sign import Signing, sign_place
@@ -52,7 +52,7 @@ def verify(
     if as_json:
         output.json(found)
     else:
-        output.show(render_examination(found.evidence, calling=Calling.of(root)))
+        output.show(render_examination(found.evidence, calling=CommandFormatter.of(root)))
         output.show(_verified(found, is_asked_to_state=statement is not None), is_wrapped=False)
     return found.exit
 
@@ -70,8 +70,8 @@ def _signed(done: Signing) -> RenderableType:
 def _verified(found: Verification, *, is_asked_to_state: bool) -> RenderableType:
     parts: list[RenderableType] = []
     for each in found.seals:
-        if each.problem is not None:
-            parts += [Text(), Text(legible(f"{each.kind} {each.name}"), style="bold"), render_problems([each.problem])]
+        if each.finding is not None:
+            parts += [Text(), Text(legible(f"{each.kind} {each.name}"), style="bold"), render_findings([each.finding])]
     style = {Exit.OK: "green", Exit.UNVERIFIED: "yellow"}.get(Exit(found.exit), "bold red")
     parts += [Text(), *(Text(legible(line), style=style) for line in found.established)]
     if is_asked_to_state:

@@ -1,4 +1,4 @@
-"""The conformance suite: what every runtime has to show, for ours and for other people's."""
+"""The conformance suite for runtimes, both those in this package and plugins."""
 
 from proctor.testing.conformance.case import Case, NotApplicableError, Result, UnprovenError, Verdict
 from proctor.testing.conformance.subject import Subject, open_subject

@@ -1,4 +1,4 @@
-"""A case of the suite as data, and what can come of it."""
+"""A conformance case as data, and its possible results."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -12,50 +12,61 @@ if TYPE_CHECKING:
 
 
 class Result(StrEnum):
+    """The result of one case."""
+
     PASSED = "passed"
     FAILED = "failed"
-    REFUSED = "refused"  # not claimed, and refused as such before anything was sent, where it can be asked
-    NOT_APPLICABLE = "not applicable"  # could not be tried on this runtime: never a pass
+    REFUSED = "refused"
+    """The runtime does not declare the capability. A request for it, where possible, was refused with a typed error."""
+    NOT_APPLICABLE = "not applicable"
+    """The case cannot be run on this runtime. This is never a pass."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """One thing to be shown. `run` returns where it was, and raises why it was not.
-
-    `proves` is the claim it is a proof of; without the claims it `needs` it is refused. `supply` is what a runtime has
-    to bring for it beside the contract.
-    """
+    """One conformance case."""
 
     id: str
     sentence: str
+    """What the case shows, as a sentence for users."""
     run: Callable[["Subject"], Awaitable[None]]
+    """Returns if the case passes; raises UnprovenError, NotApplicableError or another error if not."""
     proves: str | None = None
+    """The capability that the case proves; None if it applies to every runtime."""
     needs: tuple[str, ...] = ()
+    """Further capabilities without which the case is refused."""
     supply: str = ""
+    """What a runtime must provide for the case, for the onboarding page."""
 
     @property
-    def claims(self) -> tuple[str, ...]:
+    def capabilities(self) -> tuple[str, ...]:
         return self.needs if self.proves is None else (self.proves, *self.needs)
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What came of a case; `what` says why it is not passed."""
+    """The verdict on one case."""
 
     case: str
+    """The id of the case."""
     result: Result
+    """The result: passed, failed, refused or not applicable."""
     what: str | None = None
+    """Why the case did not pass; null if it passed."""
     proves: str | None = None
+    """The capability that the case proves; null if it applies to every runtime."""
     duration_ms: int = 0
+    """How long the case took, in milliseconds."""
 
 
 class UnprovenError(Exception):
-    """The case ran, and did not show what it is to show."""
+    """The case ran and did not pass."""
 
 
 class NotApplicableError(Exception):
-    """The case cannot be tried on this runtime."""
+    """The case cannot be run on this runtime."""
 
 
-def must(holds: bool, what: str) -> None:
-    if not holds:
-        raise UnprovenError(what)
+def must(condition: bool, message: str) -> None:
+    """Raise UnprovenError with the message unless the condition is true."""
+    if not condition:
+        raise UnprovenError(message)

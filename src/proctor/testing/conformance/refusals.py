@@ -1,10 +1,10 @@
-"""What a runtime does not claim is asked of it all the same: it must be refused, typed, before anything is sent."""
+"""Check that requests for undeclared capabilities are refused with a typed error before anything is sent."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from proctor.attempt.converse import LiveSession
-from proctor.campaign.sessions import SessionWish
+from proctor.campaign.sessions import ConversationRequest
 from proctor.errors import RefusedError
 from proctor.ids import ThreadId
 from proctor.runtime.base import Decision, Question, Tool
@@ -30,7 +30,7 @@ _TO_OPEN: Final[dict[str, dict[str, Any]]] = {
     "approvals": {"decide": _decide},
     "dynamic_tools": {"tools": (_TOOL,)},
 }
-"""What is asked for when a session is opened."""
+"""Options of a session request that need a capability."""
 
 
 async def _steer(live: LiveSession) -> None:
@@ -50,48 +50,49 @@ _TO_TALK: Final[dict[str, Callable[[LiveSession], Awaitable[None]]]] = {
     "compaction": _compact,
     "structured_output": _by_schema,
 }
-"""What is asked for in a session."""
+"""Calls in an open session that need a capability."""
 
 
-async def refused(subject: Subject, claim: str) -> str:
-    """How it was refused, in words. Raises where it was not."""
-    if claim in _TO_OPEN:
-        await _refused_to_open(subject, claim)
-    elif claim in _TO_TALK and subject.runtime.claims.thread_start:
-        await _refused_to_talk(subject, claim)
+async def refused(subject: Subject, capability: str) -> str:
+    """Check the refusal of a capability and return its description. Raises UnprovenError if it is not refused."""
+    if capability in _TO_OPEN:
+        await _refused_to_open(subject, capability)
+    elif capability in _TO_TALK and subject.runtime.capabilities.thread_start:
+        await _refused_to_talk(subject, capability)
     else:
-        return f"{claim} is not claimed, and cannot be asked for"
-    return f"{claim} is not claimed, and asking for it is refused before anything is sent"
+        return f"{capability} is not declared; there is no request that needs it"
+    return f"{capability} is not declared; a request for it is refused before anything is sent"
 
 
-async def _refused_to_open(subject: Subject, claim: str) -> None:
-    wish = SessionWish(
-        loaded=await subject.loaded(_WAIT, approvals="ask" if claim == "approvals" else "deny"), **_TO_OPEN[claim]
+async def _refused_to_open(subject: Subject, capability: str) -> None:
+    wish = ConversationRequest(
+        loaded=await subject.loaded(_WAIT, approvals="ask" if capability == "approvals" else "deny"),
+        **_TO_OPEN[capability],
     )
     async with subject.conversations(_WAIT) as sessions:
         try:
             async with sessions.session(wish):
-                raise UnprovenError(f"{claim} is not claimed, and a session was opened all the same")
+                raise UnprovenError(f"{capability} is not declared, but a session that needs it was opened")
         except RefusedError as error:
-            _must_be_typed(error, claim)
+            _must_be_typed(error, capability)
 
 
-async def _refused_to_talk(subject: Subject, claim: str) -> None:
-    wish = SessionWish(loaded=await subject.loaded(_WAIT))
+async def _refused_to_talk(subject: Subject, capability: str) -> None:
+    wish = ConversationRequest(loaded=await subject.loaded(_WAIT))
     async with subject.conversations(_WAIT) as sessions, sessions.session(wish) as live:
-        if claim == "turn_steer":
+        if capability == "turn_steer":
             live.say("Go on.")
         before = live.offset
         try:
-            await _TO_TALK[claim](live)
+            await _TO_TALK[capability](live)
         except RefusedError as error:
-            _must_be_typed(error, claim)
+            _must_be_typed(error, capability)
         else:
-            raise UnprovenError(f"{claim} is not claimed, and was not refused")
-        # A refusal that takes no time: nothing else could have come to pass.
-        must(live.offset == before, f"{claim} was refused, and something was sent all the same")
+            raise UnprovenError(f"{capability} is not declared, but a request for it was not refused")
+        # The refusal does not await, so no other frame can have been recorded in between.
+        must(live.offset == before, f"{capability} was refused, but something was sent")
         await live.interrupt()
 
 
-def _must_be_typed(error: RefusedError, claim: str) -> None:
-    must(error.code == "runtime.capability", f"{claim} was refused as {error.code}: {error.what}")
+def _must_be_typed(error: RefusedError, capability: str) -> None:
+    must(error.code == "runtime.capability", f"{capability} was refused as {error.code}: {error.what}")

@@ -1,4 +1,4 @@
-"""How a runtime that asks no model is made to do what a script says."""
+"""Stages: make a runtime whose agent uses no model carry out the steps of a script."""
 
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,49 +10,49 @@ from typing import Any, Final, Protocol
 import anyio.to_thread
 from msgspec import Raw
 
-from proctor.event.row import Dir, Row
+from proctor.event.row import Direction, Row
 from proctor.evidence.layout import AttemptPaths
 from proctor.evidence.reader import read_rows
-from proctor.ids import StrategyId
+from proctor.ids import RuntimeId
 from proctor.runtime.registry import runtime_by_id
 from proctor.runtime.samples import Samples, samples_of
 from proctor.testing.conformance.case import NotApplicableError
 
-_RECORDED: Final = StrategyId("codex_app_server")
+_RECORDED: Final = RuntimeId("codex_app_server")
 
 HEARD: Final = ".heard"
-"""Where in its workspace the agent leaves what it was told, there being no model that could say so."""
+"""The file in the workspace in which the agent saves its prompt, because no model journal exists."""
 
 
 class Stage(Protocol):
-    """One whose agent asks a model needs none, for the model is scripted.
-
-    `has_calls` where calls of tools are seen in its lines, `has_process` where something runs that could be killed.
-    `samples` are of its lines, where the runtime itself cannot know them.
-    """
+    """Drives an agent that uses no model. An agent that uses a model needs no stage: the model is scripted."""
 
     has_calls: bool
+    """Whether tool calls are visible in the agent's output."""
     has_process: bool
+    """Whether the agent is a process that can be killed."""
 
     @property
-    def samples(self) -> Samples | None: ...
+    def samples(self) -> Samples | None:
+        """Samples of the agent's lines, if the runtime itself provides none."""
 
     async def options(
         self, steps: Sequence[Mapping[str, Any]], *, prompt: str, folder: Path, **top: Any
     ) -> Mapping[str, Any]:
-        """The flow's options with which it does what these steps say; NotApplicableError where it cannot be made to.
+        """Return the flow options with which the agent carries out the steps.
 
-        `folder` is where it may leave something, `top` what else the spec says.
+        `folder` is for files of the stage, `top` are further top-level keys of the spec. Raises NotApplicableError if
+        the agent cannot carry out a step.
         """
 
     def heard(self, folder: Path) -> tuple[str, ...]:
-        """What the agent of the session in that folder was told."""
+        """Return the texts that the agent of the session in that folder received."""
 
 
 class CommandStage:
-    """For a runtime whose option `command` is a line for bash: the steps are spelled as one.
+    """For a runtime whose option `command` is a bash command line: the steps become one command line.
 
-    Its lines are its words: no tool calls are seen in them, and no line is wrong.
+    Its output is plain text, in which tool calls are not visible and no line is invalid.
     """
 
     has_calls = False
@@ -69,7 +69,8 @@ class CommandStage:
 
 
 def spelled(steps: Sequence[Mapping[str, Any]]) -> str:
-    """
+    """Return a bash command line that carries out the steps.
+
     >>> spelled([{"run": "true"}, {"say": "Done."}])
     "cat > .heard; { true; } > /dev/null 2>&1; printf '%s\\\\n' Done."
     """
@@ -84,7 +85,7 @@ def _spelled(deeds: Sequence[tuple[str, Any]]) -> Iterator[str]:
     for name, what in deeds:
         match name, what:
             case "say", {"text": str(text), "repeat": int(times)}:
-                # Not as one word: the kernel takes none of more than 128 kB.
+                # Not as one argument: the kernel allows at most 128 KiB for one.
                 yield f"yes {quote(text)} | head -n {times} | tr -d '\\n'; echo"
             case "say", str(text) | {"text": str(text)}:
                 yield f"printf '%s\\n' {quote(text)}"
@@ -95,11 +96,11 @@ def _spelled(deeds: Sequence[tuple[str, Any]]) -> Iterator[str]:
             case "fault", "hang":
                 yield "sleep 1h"
             case _:
-                raise NotApplicableError(f"a command cannot be made to do {name}")
+                raise NotApplicableError(f"a command cannot carry out `{name}`")
 
 
 class RecordedStage:
-    """For a runtime that does what was done before: the real Codex does it first, and that is what is replayed."""
+    """For the replay runtime: the real Codex carries out the steps first, and its recording is replayed."""
 
     has_calls = True
     has_process = False
@@ -108,31 +109,33 @@ class RecordedStage:
     @property
     def samples(self) -> Samples | None:
         samples = samples_of(runtime_by_id(_RECORDED))
-        return None if samples is None else replace(samples, unknown_request=None)  # what is on record asks nobody
+        return None if samples is None else replace(samples, unknown_request=None)  # a recording sends no requests
 
     async def options(
         self, steps: Sequence[Mapping[str, Any]], *, prompt: str, folder: Path, **top: Any
     ) -> Mapping[str, Any]:
-        # Imported when used: it is on this stage that a subject stands.
+        # Imported when used, because subject.py imports this module.
         from proctor.testing.conformance.subject import open_subject
 
         deeds = _deeds(steps)
         if ("fault", "hang") in deeds:
-            raise NotApplicableError("what is on record does not fall silent")
-        done = [{name: what} for name, what in deeds if name != "delay"]  # nobody waits for what was recorded
+            raise NotApplicableError("a recording cannot hang")
+        done = [{name: what} for name, what in deeds if name != "delay"]  # delays are not needed in a recording
         async with open_subject(_RECORDED, isolation="process") as subject:
-            kept = await subject.mission(*done, prompt=prompt, **top)
-            await anyio.to_thread.run_sync(shutil.copytree, kept.paths.folder, folder / self._RECORDING)
+            evidence = await subject.mission(*done, prompt=prompt, **top)
+            await anyio.to_thread.run_sync(shutil.copytree, evidence.paths.folder, folder / self._RECORDING)
         return {"attempt": str(folder / self._RECORDING)}
 
     def heard(self, folder: Path) -> tuple[str, ...]:
-        """No model hears a replay: this is what the agent was told that is replayed."""
+        """Return the recorded input of the agent, because a replay uses no model."""
         rows = read_rows(AttemptPaths(folder / self._RECORDING).frames, Row)
-        return tuple(bytes(row.frame).decode() for row in rows if row.dir is Dir.OUT and isinstance(row.frame, Raw))
+        return tuple(
+            bytes(row.frame).decode() for row in rows if row.dir is Direction.OUT and isinstance(row.frame, Raw)
+        )
 
 
-STAGES: Final[dict[StrategyId, Stage]] = {
-    StrategyId("process"): CommandStage(),
-    StrategyId("replay"): RecordedStage(),
+STAGES: Final[dict[RuntimeId, Stage]] = {
+    RuntimeId("process"): CommandStage(),
+    RuntimeId("replay"): RecordedStage(),
 }
-"""Those of our own runtimes."""
+"""The stages of the bundled runtimes."""

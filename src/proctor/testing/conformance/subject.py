@@ -1,4 +1,4 @@
-"""A runtime put to the suite: its real program beside the scripted model, in sessions and in whole campaigns."""
+"""The subject of the suite: a runtime with its real program and the scripted model, in sessions and campaigns."""
 
 import hashlib
 import inspect
@@ -14,44 +14,45 @@ from typing import Any, TypeVar
 import anyio.to_thread
 import msgspec
 
-from proctor.attempt.hold import Keep
+from proctor.attempt.hold import RecordMode
 from proctor.attempt.recheck import examine_run
 from proctor.campaign.run import run_campaign
 from proctor.campaign.scratch import open_scratch
 from proctor.campaign.sessions import Sessions, open_sessions
 from proctor.campaign.watch import CampaignWatcher
-from proctor.contain.identity import Identity
+from proctor.contain.identity import ProcessIdentity
 from proctor.errors import InputError
 from proctor.event.model import Event
 from proctor.event.outcome import Outcome
-from proctor.evidence.artifacts import AttemptReport, ProcessRecord
+from proctor.evidence.artifacts import ProcessRecord
 from proctor.evidence.layout import AttemptPaths, RootPaths, RunPaths
 from proctor.evidence.reader import read_artifact
-from proctor.ids import AttemptId, FlowId, RunId, StrategyId
+from proctor.evidence.summary import AttemptSummary
+from proctor.ids import AttemptId, FlowId, RunId, RuntimeId
 from proctor.runtime.base import Executable, Runtime
 from proctor.runtime.registry import runtime_by_id
 from proctor.runtime.samples import Samples, samples_of
 from proctor.spec.load import LoadedSpec, load_built
 from proctor.spec.model import Isolation
+from proctor.testing.agent_under_test import AgentUnderTest, open_agent
 from proctor.testing.conformance.case import NotApplicableError, UnprovenError, must
-from proctor.testing.conformance.look import booked, spawned
+from proctor.testing.conformance.processes import booked, spawned
 from proctor.testing.conformance.stage import STAGES, Stage
 from proctor.testing.conformance.wire import Wire
-from proctor.testing.trial import Trial, open_trial
 from proctor.transport.channel import Channel
-from proctor.transport.fault import Break
+from proctor.transport.fault import LineFault
 
 E = TypeVar("E", bound=Event)
 Steps = Sequence[Mapping[str, Any]]
 
 DONE = 'PROCTOR-RESULT: {"done": true, "answer": "shown"}'
-"""With these words an agent claims to be done."""
+"""The text with which an agent claims that it is done."""
 
 _LIMITS = {"stall": "20s", "turn": "25s", "attempt": "28s"}
 
 
-class _Seeing(CampaignWatcher):
-    """Keeps events, and tells somebody of each as it comes."""
+class _EventWatcher(CampaignWatcher):
+    """Stores events and passes each to a callback as it arrives."""
 
     def __init__(self, tell: Callable[[Event], None] | None) -> None:
         self.events: list[Event] = []
@@ -64,46 +65,46 @@ class _Seeing(CampaignWatcher):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kept:
-    """What one mission left."""
+class MissionEvidence:
+    """The evidence of one mission."""
 
-    report: AttemptReport
+    summary: AttemptSummary
     events: list[Event]
     root: Path
     run: RunPaths
     paths: AttemptPaths
     wires: list[Wire]
-    agents: list[Identity]
-    """The processes that were talked to."""
+    agents: list[ProcessIdentity]
+    """The agent processes that Proctor communicated with."""
 
     def of(self, kind: type[E]) -> list[E]:
         return [event for event in self.events if isinstance(event, kind)]
 
     def must_end(self, outcome: Outcome, *codes: str) -> None:
-        """As that, with one of these codes, and with a record of it that is whole."""
-        report = self.report
-        ended = f"it ended as {report.outcome} ({report.code}: {report.detail})"
-        must(report.outcome is outcome and (not codes or report.code in codes), ended)
+        """Require this outcome, one of the codes if any are given, and complete evidence."""
+        summary = self.summary
+        ended = f"the attempt ended as {summary.outcome} ({summary.code}: {summary.detail})"
+        must(summary.outcome is outcome and (not codes or summary.code in codes), ended)
         self.must_be_whole()
 
     def must_be_whole(self) -> None:
-        """Valid in every way we know, and with every line that came through counted: frames in = attempt + process."""
-        found = examine_run(self.run, is_strict=True)
-        problems = [f"{each.name}: {problem.code}: {problem.detail}" for each in found for problem in each.problems]
-        must(not problems, "; ".join(problems[:3]))
+        """Require that the evidence is strictly valid and that every delivered line was counted as a frame."""
+        checks = examine_run(self.run, is_strict=True)
+        findings = [f"{each.name}: {finding.code}: {finding.detail}" for each in checks for finding in each.findings]
+        must(not findings, "; ".join(findings[:3]))
         frames_in = sum(read_artifact(each.record, ProcessRecord).frames_in for each in self.run.runtimes())
-        told = sum(wire.lines_told for wire in self.wires)
-        must(frames_in == told, f"{told} lines were told, and {frames_in} counted")
+        delivered = sum(wire.lines_delivered for wire in self.wires)
+        must(frames_in == delivered, f"{delivered} lines were delivered, but {frames_in} were counted")
 
     def has_on_record(self, line: bytes) -> bool:
-        """Whether that is among the frames, of the attempt or of its process."""
+        """Return whether these bytes are in the frames of the attempt or of its process."""
         files = (self.paths.frames, *(each.frames for each in self.run.runtimes()))
         return any(line in file.read_bytes() for file in files)
 
 
 @dataclass(slots=True, kw_only=True)
 class Subject:
-    """One runtime, one way to talk to it, one isolation. Made by `open_subject` only."""
+    """One runtime with one transport and one isolation. Made by `open_subject` only."""
 
     runtime: Runtime
     program: Executable | None
@@ -111,10 +112,10 @@ class Subject:
     isolation: Isolation
     folder: Path
     stage: Stage | None
-    running: Trial | None = None
-    """The process that all sessions share, where they do."""
+    running: AgentUnderTest | None = None
+    """The process that all sessions share; None if each has its own."""
     version: str | None = None
-    """As the program says it, when it has run."""
+    """The program's version, as far as it is known."""
     _numbers: Any = field(default_factory=lambda: count(1))
 
     @property
@@ -129,19 +130,19 @@ class Subject:
     def samples(self) -> Samples:
         samples = samples_of(self.runtime) or (None if self.stage is None else self.stage.samples)
         if samples is None and not self.is_protocol:
-            raise NotApplicableError("its lines are its words: none is known from another")
+            raise NotApplicableError("the program writes plain text: its lines cannot be classified")
         if samples is None:
-            raise NotApplicableError("the runtime gives no samples of its lines")
+            raise NotApplicableError("the runtime provides no samples of its lines")
         return samples
 
     @property
     def is_protocol(self) -> bool:
-        """Whether its lines are messages, so that one can be wrong or unknown."""
+        """Whether the agent's lines are protocol messages, which can be invalid or unknown."""
         return self.stage is None or self.stage.samples is not None
 
     @property
     def has_calls(self) -> bool:
-        """Whether calls of tools are seen in its lines."""
+        """Whether tool calls are visible in the agent's output."""
         return self.stage is None or self.stage.has_calls
 
     @property
@@ -150,45 +151,49 @@ class Subject:
 
     @property
     def can_share(self) -> bool:
-        """Whether two sessions may have one process."""
-        return self.runtime.claims.parallel_sessions and self.isolation is Isolation.SHARED
+        """Whether two sessions can share one process."""
+        return self.runtime.capabilities.parallel_sessions and self.isolation is Isolation.SHARED
 
     @asynccontextmanager
-    async def trial(self, *, is_own: bool = False, plan: Sequence[Break] = ()) -> AsyncIterator[Trial]:
-        """An agent for sessions: the one that all share, unless it has died, or a new one. `plan` is for its own."""
+    async def agent(self, *, is_own: bool = False, plan: Sequence[LineFault] = ()) -> AsyncIterator[AgentUnderTest]:
+        """Yield an agent for sessions: the shared one if it is alive, otherwise a new one.
+
+        `is_own` always starts a new one. `plan` lists faults, and applies only to a new one.
+        """
         if self.running is not None and self.running.host.is_alive and not is_own:
             yield self.running
             return
         staged = None if self.stage is None else self.stage.options
-        ask: dict[str, Any] = {"between": lambda channel: Wire(channel, plan)} if plan else {}
-        async with open_trial(self.runtime, self.program, staged=staged, options=self.options, **ask) as trial:
-            if (version := trial.host.facts.get("version")) is not None:
+        ask: dict[str, Any] = {"wrap_channel": lambda channel: Wire(channel, plan)} if plan else {}
+        async with open_agent(self.runtime, self.program, staged=staged, options=self.options, **ask) as agent:
+            if (version := agent.host.facts.get("version")) is not None:
                 self.version = str(version.value)
-            yield trial
+            yield agent
 
-    def heard(self, trial: Trial, name: str) -> tuple[str, ...]:
-        """What a session's model was told last; of an agent that asks none, what it was told itself."""
+    def heard(self, agent: AgentUnderTest, name: str) -> tuple[str, ...]:
+        """Return the texts in the last request to a session's model, or what the agent received if it uses no model."""
         if self.stage is not None:
-            return self.stage.heard(trial.folder / name)
-        return trial.model.journal(name)[-1].heard
+            return self.stage.heard(agent.folder / name)
+        return agent.model.journal(name)[-1].heard
 
     async def mission(
         self,
         *steps: Mapping[str, Any],
         prompt: str = "Go on.",
-        plan: Sequence[Break] = (),
+        plan: Sequence[LineFault] = (),
         tell: Callable[[Event], None] | None = None,
         limits: Mapping[str, str] | None = None,
         options: Mapping[str, Any] | None = None,
         **top: Any,
-    ) -> Kept:
-        """The steps as a campaign of one mission, with all its evidence. `plan` is what happens to the agent's lines.
+    ) -> MissionEvidence:
+        """Run the steps as a campaign of one mission and return its evidence. `plan` lists faults in the agent's lines.
 
-        NotApplicableError where nothing could be put between the agent and us, or no line was one that the plan breaks.
+        Raises NotApplicableError if faults cannot be injected or a fault matched no line, and UnprovenError if the
+        attempt was not sealed.
         """
         folder = self.folder / f"mission-{next(self._numbers)}"
         folder.mkdir()
-        watcher, wires, agents = _Seeing(tell), list[Wire](), list[Identity]()
+        watcher, wires, agents = _EventWatcher(tell), list[Wire](), list[ProcessIdentity]()
 
         def between(_: FlowId, channel: Channel) -> Channel:
             wires.append(Wire(channel, plan))
@@ -203,16 +208,16 @@ class Subject:
         if done.failure is not None:
             raise done.failure
         [attempt] = done.attempts
-        if attempt.report is None:
-            raise UnprovenError(f"the attempt left no seal: {attempt.error}")
+        if attempt.summary is None:
+            raise UnprovenError(f"the attempt was not sealed: {attempt.error}")
         if not wires:
-            raise NotApplicableError("nothing can be put between this agent and us")
+            raise NotApplicableError("faults cannot be injected between this agent and Proctor")
         if not any(wire.has_broken for wire in wires):
-            raise NotApplicableError("it said no line of the kind that was to be broken")
+            raise NotApplicableError("the agent wrote no line that the planned fault applies to")
         run = RootPaths(root).run(done.run_id)
         [paths] = run.attempts()
-        return Kept(
-            report=attempt.report,
+        return MissionEvidence(
+            summary=attempt.summary,
             events=watcher.events,
             root=root,
             run=run,
@@ -223,15 +228,15 @@ class Subject:
 
     @asynccontextmanager
     async def conversations(self, *steps: Mapping[str, Any], approvals: str = "deny") -> AsyncIterator[Sessions]:
-        """As a user of the library opens them, who may ask for what the runtime cannot do."""
+        """Open sessions as a user of the library does, who may request capabilities that the runtime lacks."""
         folder = self.folder / f"conversation-{next(self._numbers)}"
         folder.mkdir()
         loaded = await self._loaded(steps, folder=folder, prompt="A conversation.", limits=_LIMITS, approvals=approvals)
-        async with open_sessions(loaded, root=folder, keep=Keep.MEMORY) as sessions:
+        async with open_sessions(loaded, root=folder, keep=RecordMode.MEMORY) as sessions:
             yield sessions
 
     async def loaded(self, *steps: Mapping[str, Any], approvals: str = "deny") -> LoadedSpec:
-        """What one conversation plays."""
+        """Return a loaded spec for one conversation with these steps."""
         folder = self.folder / f"wish-{next(self._numbers)}"
         folder.mkdir()
         return await self._loaded(steps, folder=folder, prompt="A conversation.", limits=_LIMITS, approvals=approvals)
@@ -264,37 +269,38 @@ class Subject:
             "missions": [mission],
             "flows": [flow],
             "limits": dict(limits),
-            "schedule": {"retries": 0},  # it is the one attempt that is looked at
+            "schedule": {"retries": 0},  # exactly one attempt is examined
         }
-        # Nothing in it is found by way of a folder; the user's own is where settings are looked for.
+        # The spec names no relative paths; the folder only determines which settings file is used.
         return load_built({**spec, **top}, name="conformance", folder=Path.cwd())
 
 
 def isolations_of(runtime: Runtime) -> tuple[Isolation, ...]:
-    """Those that a flow may ask of it, the first by default."""
-    return (Isolation.SHARED, Isolation.PROCESS) if runtime.claims.parallel_sessions else (Isolation.PROCESS,)
+    """Return the isolations that the runtime supports, the default first."""
+    return (Isolation.SHARED, Isolation.PROCESS) if runtime.capabilities.parallel_sessions else (Isolation.PROCESS,)
 
 
 @asynccontextmanager
 async def open_subject(
-    strategy: str, *, transport: str | None = None, isolation: str | None = None, stage: Stage | None = None
+    runtime_id: str, *, transport: str | None = None, isolation: str | None = None, stage: Stage | None = None
 ) -> AsyncIterator[Subject]:
-    """The runtime of that id with its program; by default over its first transport, and shared where it says it can.
+    """Locate a runtime and its program. Defaults: its first transport, and shared isolation if it is declared.
 
-    InputError where there is no such runtime or transport, MachineError where there is no program.
+    Raises InputError if the runtime, transport or isolation is not available, and MachineError if there is no program.
     """
-    runtime = runtime_by_id(StrategyId(strategy))
+    runtime = runtime_by_id(RuntimeId(runtime_id))
     if transport is not None and transport not in runtime.transports:
         known = ", ".join(runtime.transports)
-        raise InputError("usage", f"{strategy} is talked to over {known}, not over {transport!r}")
+        raise InputError("usage", f"{runtime_id} does not support the transport {transport!r}; supported: {known}")
     possible = isolations_of(runtime)
     if isolation is not None and isolation not in possible:
-        raise InputError("usage", f"{strategy} cannot carry several sessions at once: isolation {isolation!r} needs it")
+        what = f"{runtime_id} cannot run several sessions at once, which isolation {isolation!r} needs"
+        raise InputError("usage", what)
     stage = stage or STAGES.get(runtime.id)
     with open_scratch(RunId(f"conformance-{secrets.token_hex(4)}"), is_kept=False) as folder:
         has_program = stage is None or stage.has_process
         options = {} if stage is None or not has_program else await stage.options([], prompt="", folder=folder)
-        # In a thread: it hashes the program.
+        # In a thread, because it hashes the program.
         program = await anyio.to_thread.run_sync(partial(runtime.locate, options)) if has_program else None
         yield Subject(
             runtime=runtime,
@@ -308,7 +314,7 @@ async def open_subject(
 
 
 def digest_of(runtime: Runtime, program: Executable | None) -> str:
-    """What a proof is bound to: the program's bytes, or those of the code that stands for one."""
+    """Return the digest that a proof applies to: of the program, or of the runtime's code if there is no program."""
     if program is not None:
         return program.sha256
     sources = sorted(Path(inspect.getfile(type(runtime))).parent.rglob("*.py"))

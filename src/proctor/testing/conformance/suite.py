@@ -1,4 +1,4 @@
-"""The suite as data, and how a case of it is put to a runtime."""
+"""The conformance cases as data, and functions that run them against a runtime."""
 
 from collections.abc import Callable
 from contextlib import AsyncExitStack
@@ -7,7 +7,7 @@ from typing import Final
 import anyio
 
 from proctor.clock import SYSTEM_CLOCK
-from proctor.errors import InputError, ProctorError, lone
+from proctor.errors import InputError, ProctorError, unwrap_single
 from proctor.spec.model import Isolation
 from proctor.testing.conformance import endings, frames, questions, record, turns
 from proctor.testing.conformance.case import Case, NotApplicableError, Result, UnprovenError, Verdict
@@ -16,57 +16,57 @@ from proctor.testing.conformance.subject import Subject
 
 CASE_S: Final = 60.0
 
-_LINES: Final = "`HostAsk.between` is put between the program's lines and you"
+_LINES: Final = "`HostRequest.wrap_channel` applied to the channel of the program"
 
 _CASES: Final = (
     Case(
         id="one-turn",
-        sentence="A prompt reaches the model, the answer comes back as events, and the turn ends.",
+        sentence="A prompt reaches the model, the answer arrives as events, and the turn ends.",
         run=turns.one_turn,
         proves="thread_start",
-        supply="a session, a normalizer, and a dialect of the model's wire that the program speaks",
+        supply="a session, a normalizer, and a model wire format that the scripted model supports",
     ),
     Case(
         id="event-stream",
-        sentence="What the agent says is told while its turn still runs.",
+        sentence="The agent's text arrives as events while the turn is still running.",
         run=turns.event_stream,
         proves="event_stream",
         needs=("thread_start",),
-        supply="`TextStreamed` or `TextSaid` from its frames, as they come",
+        supply="`TextStreamed` or `TextSaid` events as soon as their frames arrive",
     ),
     Case(
         id="tool-call",
-        sentence="A command that the agent runs is in the trace once, with its output.",
+        sentence="A command that the agent runs appears in the trace exactly once, with its output.",
         run=turns.tool_call,
         needs=("thread_start",),
-        supply="`ToolBegan` and `ToolEnded` from its frames; what the program's tools are called, for the dialect",
+        supply="`ToolBegan` and `ToolEnded` events; a dialect of the scripted model for the program's tools",
     ),
     Case(
         id="approval-accepted",
-        sentence="The agent asks, somebody says yes, and what it asked for happens.",
+        sentence="The agent asks for approval, it is granted, and the action happens.",
         run=questions.approval_accepted,
         proves="approvals",
         needs=("thread_start",),
-        supply="questions of the agent's as `Question`, answered by `SessionAsk.decide`",
+        supply="the agent's approval requests as `Question`, answered by `SessionRequest.decide`",
     ),
     Case(
         id="approval-denied",
-        sentence="The agent asks, somebody says no, and what it asked for does not happen.",
+        sentence="The agent asks for approval, it is denied, and the action does not happen.",
         run=questions.approval_denied,
         proves="approvals",
         needs=("thread_start",),
-        supply="the same; who answered is a `self` row before it is sent",
+        supply="the same; a `self` row that records who answered, before the answer is sent",
     ),
     Case(
         id="unknown-request",
-        sentence="A request that nobody knows is answered, once, and nothing waits for it.",
+        sentence="An unknown request from the agent is answered exactly once and blocks nothing.",
         run=questions.unknown_request,
         needs=("thread_start",),
-        supply=f"`samples.unknown_request`, and `is_delta` or `is_turn_end` to know a turn by; {_LINES}",
+        supply=f"`samples.unknown_request`; `samples.is_delta` or `is_turn_end` to recognize a turn; {_LINES}",
     ),
     Case(
         id="steer",
-        sentence="What is said while a turn runs reaches the model in that turn.",
+        sentence="A message that is sent during a turn reaches the model in that turn.",
         run=turns.steer,
         proves="turn_steer",
         needs=("thread_start",),
@@ -74,7 +74,7 @@ _CASES: Final = (
     ),
     Case(
         id="interrupt",
-        sentence="An interrupted turn ends, with what it started, and a sibling's goes on.",
+        sentence="An interrupted turn ends, its commands end with it, and a turn in another session continues.",
         run=turns.interrupt,
         proves="interrupt",
         needs=("thread_start",),
@@ -82,31 +82,31 @@ _CASES: Final = (
     ),
     Case(
         id="resume",
-        sentence="In a thread that is taken up again the model hears what was said before.",
+        sentence="In a resumed thread the model receives the earlier conversation.",
         run=turns.resume,
         proves="thread_resume",
         needs=("thread_start",),
-        supply="`SessionAsk.is_persistent` and `SessionAsk.resume`",
+        supply="`SessionRequest.is_persistent` and `SessionRequest.resume`",
     ),
     Case(
         id="parallel-sessions",
-        sentence="Two sessions of one process go on side by side, and neither hears the other.",
+        sentence="Two sessions in one process run at the same time, and neither receives the other's messages.",
         run=turns.parallel_sessions,
         proves="parallel_sessions",
         needs=("thread_start",),
-        supply="a host that carries several sessions",
+        supply="a host that runs several sessions at once",
     ),
     Case(
         id="dynamic-tools",
-        sentence="The agent calls a tool of ours, and the model hears its answer.",
+        sentence="The agent calls a tool that Proctor provides, and the model receives its result.",
         run=turns.dynamic_tools,
         proves="dynamic_tools",
         needs=("thread_start",),
-        supply="`SessionAsk.tools`",
+        supply="`SessionRequest.tools`",
     ),
     Case(
         id="compaction",
-        sentence="After its history was shortened the model hears less of it.",
+        sentence="After compaction the model receives a shorter history.",
         run=turns.compaction,
         proves="compaction",
         needs=("thread_start",),
@@ -114,7 +114,7 @@ _CASES: Final = (
     ),
     Case(
         id="structured-output",
-        sentence="The schema of an answer reaches the model.",
+        sentence="The JSON schema for an answer reaches the model.",
         run=turns.structured_output,
         proves="structured_output",
         needs=("thread_start",),
@@ -122,94 +122,94 @@ _CASES: Final = (
     ),
     Case(
         id="flood",
-        sentence=f"Of {frames.PIECES:,} pieces of an answer none is lost, and the whole is what was said.",
+        sentence=f"An answer in {frames.PIECES:,} pieces is recorded completely and in order.",
         run=frames.flood,
         needs=("thread_start",),
-        supply="each line staged and committed before it is read",
+        supply="each line staged and committed to the record before it is interpreted",
     ),
     Case(
         id="slow-consumer",
-        sentence="A reader that stalls loses nothing, and hears the end.",
+        sentence="A slow reader loses no event and receives the end of the turn.",
         run=frames.slow_consumer,
         needs=("thread_start",),
-        supply=f"no queue that drops; {_LINES}",
+        supply=f"queues that drop nothing; {_LINES}",
     ),
     Case(
         id="duplicate-frames",
-        sentence="With every line said twice, nothing is counted twice.",
+        sentence="If every line arrives twice, nothing is counted twice.",
         run=frames.duplicate_frames,
         needs=("thread_start",),
-        supply=f"a normalizer that knows what it was told; {_LINES}",
+        supply=f"a normalizer that recognizes repeated messages; {_LINES}",
     ),
     Case(
         id="reordered-frames",
-        sentence="Pieces that come in another order are all there, and the whole is what was said.",
+        sentence="Pieces of text that arrive in another order are all recorded, and the complete text is correct.",
         run=frames.reordered_frames,
         needs=("thread_start",),
         supply=f"`samples.is_delta`; {_LINES}",
     ),
     Case(
         id="malformed-frames",
-        sentence="Lines that are no messages are on record and change nothing.",
+        sentence="Lines that are not valid messages are recorded and have no other effect.",
         run=frames.malformed_frames,
         needs=("thread_start",),
-        supply=f"`Unrecognized` for them; {_LINES}",
+        supply=f"`Unrecognized` events for them; {_LINES}",
     ),
     Case(
         id="unknown-frames",
-        sentence="A message that nobody knows is on record and changes nothing.",
+        sentence="A message of an unknown kind is recorded and has no other effect.",
         run=frames.unknown_frames,
         needs=("thread_start",),
-        supply=f"`samples.unknown_frame`, `Unrecognized` for it; {_LINES}",
+        supply=f"`samples.unknown_frame`; an `Unrecognized` event for it; {_LINES}",
     ),
     Case(
         id="long-line",
-        sentence=f"A line of {frames.BALLAST_BYTES // 1_000_000} MB is read, recorded and understood.",
+        sentence=f"A line of {frames.BALLAST_BYTES // 1_000_000} MB is read, recorded and interpreted.",
         run=frames.long_line,
         needs=("thread_start",),
         supply=f"`samples.is_turn_end`; {_LINES}",
     ),
     Case(
         id="disconnect",
-        sentence="A channel that breaks in the middle of a turn is a typed end, and the agent is gone.",
+        sentence="If the connection breaks during a turn, the outcome is typed and the agent is stopped.",
         run=endings.disconnect,
         needs=("thread_start",),
-        supply=f"`ChannelClosed` on record, `HangupError` from the turn; `samples.is_delta` or `is_turn_end`; {_LINES}",
+        supply=f"a `ChannelClosed` row; `HangupError` from the turn; `samples.is_delta` or `is_turn_end`; {_LINES}",
     ),
     Case(
         id="crash",
-        sentence="An agent that is killed is a typed end, and what it had started is gone.",
+        sentence="If the agent is killed, the outcome is typed and the agent's commands are stopped.",
         run=endings.crash,
         needs=("thread_start",),
-        supply="`ChildExited` on record; `open_process` or `open_talk`, on whose books the agent is found",
+        supply="a `ChildExited` row; `open_process` or `open_line_process`, whose spawn intents identify the agent",
     ),
     Case(
         id="hang",
-        sentence="An agent that falls silent is stopped by the stall clock, and its record is whole.",
+        sentence="An agent that stops responding is stopped by the stall limit, and its evidence is complete.",
         run=endings.hang,
         needs=("thread_start",),
         supply="`Session.last_heard_s`",
     ),
     Case(
         id="teardown",
-        sentence="When its process is closed in the middle of a turn, nothing of it is left.",
+        sentence="If the agent is closed during a turn, no process, file or spawn intent is left behind.",
         run=endings.teardown,
         needs=("thread_start",),
-        supply="`open_process` or `open_talk`, which contain what they start",
+        supply="`open_process` or `open_line_process`, which contain the processes they start",
     ),
     Case(
-        id="canary",
-        sentence="A secret in the prompt, in a command's output and in the answer is in no file.",
-        run=record.canary,
+        id="tripwire",
+        sentence="A secret in the prompt, in a command's output and in the answer is not in any evidence file.",
+        run=record.tripwire,
         needs=("thread_start",),
-        supply="the text stream of each line that carries a piece of text",
+        supply="the text stream of each line that contains a piece of text",
     ),
     Case(
         id="rederive",
-        sentence="Trace and transcript, derived from the frames again, are the same to the byte.",
+        sentence="Deriving trace and transcript from the frames again gives the same bytes.",
         run=record.rederived,
         needs=("thread_start",),
-        supply="a normalizer without a clock, chance or memory of another attempt",
+        supply="a normalizer without clock, randomness or state from other attempts",
     ),
 )
 
@@ -219,31 +219,33 @@ def cases() -> tuple[Case, ...]:
 
 
 def case_by_id(name: str) -> Case:
-    """InputError where there is none."""
+    """Return the case with this id. Raises InputError if there is no such case."""
     for case in _CASES:
         if case.id == name:
             return case
-    raise InputError("usage", f"there is no case {name!r}; there are: {', '.join(case.id for case in _CASES)}")
+    raise InputError("usage", f"unknown case {name!r}; known cases: {', '.join(case.id for case in _CASES)}")
 
 
 async def run_case(case: Case, subject: Subject) -> Verdict:
-    """Whatever the agent does, this ends and says what was seen."""
+    """Run one case, for at most 60 seconds, and return its verdict. Errors of the runtime become a failed verdict."""
     began_s = SYSTEM_CLOCK.steady_s()
     result, what = Result.PASSED, None
-    unclaimed = [claim for claim in case.claims if not getattr(subject.runtime.claims, claim)]
+    undeclared = [
+        capability for capability in case.capabilities if not getattr(subject.runtime.capabilities, capability)
+    ]
     try:
         with anyio.fail_after(CASE_S):
-            if unclaimed:
-                result, what = Result.REFUSED, await refused(subject, unclaimed[0])
+            if undeclared:
+                result, what = Result.REFUSED, await refused(subject, undeclared[0])
             else:
                 await case.run(subject)
     except TimeoutError:
         result, what = Result.FAILED, f"no end within {CASE_S:g} s"
     except Exception as error:  # a plugin may do anything
-        only = lone(error) if isinstance(error, BaseExceptionGroup) else error
-        is_told = isinstance(only, ProctorError | UnprovenError | NotApplicableError)
+        only = unwrap_single(error) if isinstance(error, BaseExceptionGroup) else error
+        has_message = isinstance(only, ProctorError | UnprovenError | NotApplicableError)
         result = Result.NOT_APPLICABLE if isinstance(only, NotApplicableError) else Result.FAILED
-        what = str(only) if is_told else f"{type(only).__name__}: {only}"
+        what = str(only) if has_message else f"{type(only).__name__}: {only}"
     duration_ms = round((SYSTEM_CLOCK.steady_s() - began_s) * 1000)
     return Verdict(case=case.id, result=result, what=what, proves=case.proves, duration_ms=duration_ms)
 
@@ -254,11 +256,14 @@ async def run_suite(
     only: tuple[Case, ...] = _CASES,
     ended: Callable[[Verdict], None] | None = None,
 ) -> tuple[Verdict, ...]:
-    """Each case in turn. Where sessions are shared, their one process is started first: ProctorError if it is not."""
+    """Run the cases in order and return their verdicts. `ended` is called after each case.
+
+    If sessions share one process, it is started first. Raises ProctorError if that fails.
+    """
     verdicts = []
     async with AsyncExitStack() as stack:
-        if subject.isolation is Isolation.SHARED and subject.runtime.claims.thread_start:
-            subject.running = await stack.enter_async_context(subject.trial())
+        if subject.isolation is Isolation.SHARED and subject.runtime.capabilities.thread_start:
+            subject.running = await stack.enter_async_context(subject.agent())
         for case in only:
             verdicts.append(await run_case(case, subject))
             if ended is not None:

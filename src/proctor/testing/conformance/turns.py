@@ -1,4 +1,4 @@
-"""Cases of conversation: a turn, a tool, a word in between, an end put to it, and another day."""
+"""Cases of conversation: turns, tools, steering, interrupts, resumed threads and parallel sessions."""
 
 from typing import Any, Final
 
@@ -10,11 +10,11 @@ from proctor.event.model import TextSaid, TextStreamed, ToolEnded, TurnEnded
 from proctor.event.outcome import Outcome
 from proctor.event.trace import ToolCall
 from proctor.runtime.base import Session, Tool
+from proctor.testing.agent_under_test import EventTap
 from proctor.testing.conformance.case import NotApplicableError, must
-from proctor.testing.conformance.look import napping, new_nap, until, until_asleep, until_gone, wake
+from proctor.testing.conformance.processes import napping, new_nap, until, until_asleep, until_gone, wake
 from proctor.testing.conformance.subject import DONE, Subject
-from proctor.testing.trial import EventTap
-from proctor.transport.fault import Break, Delay
+from proctor.transport.fault import Delay, LineFault
 
 WORDS: Final = "Heard and answered."
 
@@ -32,14 +32,14 @@ def must_be_lawful(tap: EventTap) -> None:
 async def one_turn(subject: Subject) -> None:
     prompt = "Say that 4711 was heard."
     async with (
-        subject.trial() as trial,
-        trial.session({"say": WORDS}, name="one-turn", prompt=prompt) as (session, tap),
+        subject.agent() as agent,
+        agent.session({"say": WORDS}, name="one-turn", prompt=prompt) as (session, tap),
     ):
         await session.turn(prompt)
-        must(bool(session.thread), "the thread has no name after its first turn")
-        heard = subject.heard(trial, "one-turn")
+        must(bool(session.thread), "the thread has no id after its first turn")
+        heard = subject.heard(agent, "one-turn")
         must(any("4711" in text for text in heard), "the prompt did not reach the model")
-        must([said.text for said in tap.of(TextSaid)] == [WORDS], "its words did not come as an event")
+        must([said.text for said in tap.of(TextSaid)] == [WORDS], "its text did not arrive as an event")
         must(ended(tap) == ["completed"], f"the turn ended as {ended(tap)}")
         must_be_lawful(tap)
 
@@ -47,82 +47,82 @@ async def one_turn(subject: Subject) -> None:
 async def event_stream(subject: Subject) -> None:
     nap = new_nap()
     if not subject.has_process:
-        await _told_before_its_end(subject)
+        await _check_stream_without_process(subject)
         return
     steps = {"do": [{"say": WORDS}, {"run": napping(nap)}]}
     async with (
-        subject.trial() as trial,
-        trial.session(steps, name="stream") as (session, tap),
+        subject.agent() as agent,
+        agent.session(steps, name="stream") as (session, tap),
         anyio.create_task_group() as tasks,
     ):
         tasks.start_soon(session.turn, "Go on.")
         await until_asleep(nap)
 
-        await _until_told(tap)
+        await _wait_for_text(tap)
         tasks.cancel_scope.cancel()
 
 
-async def _told_before_its_end(subject: Subject) -> None:
-    """Of what runs no command that could last: the line that ends its turn is long in coming."""
-    late = Break(at=subject.samples.is_turn_end, how=Delay(delay_s=600))
+async def _check_stream_without_process(subject: Subject) -> None:
+    """Check the event stream of an agent that runs no command, by delaying the line that ends its turn."""
+    late = LineFault(at=subject.samples.is_turn_end, how=Delay(delay_s=600))
     async with (
-        subject.trial(is_own=True, plan=[late]) as trial,
-        trial.session({"say": WORDS}, name="stream") as (session, tap),
+        subject.agent(is_own=True, plan=[late]) as agent,
+        agent.session({"say": WORDS}, name="stream") as (session, tap),
         anyio.create_task_group() as tasks,
     ):
         tasks.start_soon(session.turn, "Go on.")
-        await _until_told(tap)
+        await _wait_for_text(tap)
         tasks.cancel_scope.cancel()
 
 
-async def _until_told(tap: EventTap) -> None:
-    def is_told() -> bool:
+async def _wait_for_text(tap: EventTap) -> None:
+    def has_text() -> bool:
         streamed = "".join(event.text for event in tap.of(TextStreamed))
         return WORDS in streamed or WORDS in [event.text for event in tap.of(TextSaid)]
 
-    await until(is_told, "what it said is not told while its turn runs")
-    must(ended(tap) == [], "the turn had ended by then, so nothing was shown")
+    await until(has_text, "its text does not arrive while the turn runs")
+    must(ended(tap) == [], "the turn had already ended, so the case shows nothing")
 
 
 async def tool_call(subject: Subject) -> None:
     if not subject.has_calls:
-        raise NotApplicableError("its lines are its words: no calls of tools are seen in them")
-    kept = await subject.mission({"run": "echo $((6 * 7))"}, {"say": DONE})
-    kept.must_end(Outcome.COMPLETED)
-    rows = [msgspec.json.decode(line, type=ToolCall) for line in kept.paths.tool_calls.read_bytes().splitlines()]
-    must(len(rows) == 1, f"{len(rows)} calls are in the trace, and it made one")
+        raise NotApplicableError("the program writes plain text, in which tool calls are not visible")
+    evidence = await subject.mission({"run": "echo $((6 * 7))"}, {"say": DONE})
+    evidence.must_end(Outcome.COMPLETED)
+    rows = [msgspec.json.decode(line, type=ToolCall) for line in evidence.paths.tool_calls.read_bytes().splitlines()]
+    must(len(rows) == 1, f"the trace has {len(rows)} tool calls, the agent made one")
     must(rows[0].ok is True and "42" in (rows[0].output or ""), f"the trace says {rows[0].ok}: {rows[0].output!r}")
-    must(kept.report.claimed is True, "what it claims was not read from its words")
+    must(evidence.summary.claimed is True, "the agent's claim was not recognized in its text")
 
 
 async def steer(subject: Subject) -> None:
-    # In the middle of a command: what comes in the middle of a reply some agents keep until it is whole.
+    # During a command, because some agents queue messages that arrive during a model reply.
     nap = new_nap()
     steps = {"run": napping(nap)}, {"say": WORDS}
-    async with subject.trial() as trial, trial.session(*steps, name="steer") as (session, tap):
+    async with subject.agent() as agent, agent.session(*steps, name="steer") as (session, tap):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(session.turn, "Go on.")
             await until_asleep(nap)
             await session.steer("Another way.")
-            must(ended(tap) == [], f"the turn had ended by then: {ended(tap)}")
+            must(ended(tap) == [], f"the turn had already ended: {ended(tap)}")
             wake(nap)
-        heard = subject.heard(trial, "steer")
-        must(any("Another way." in text for text in heard), "what was said did not reach the model")
+        heard = subject.heard(agent, "steer")
+        must(any("Another way." in text for text in heard), "the message did not reach the model")
         must(ended(tap) == ["completed"], f"the turn ended as {ended(tap)}")
 
 
 async def interrupt(subject: Subject) -> None:
     nap, other_nap = new_nap(), new_nap()
-    async with subject.trial() as trial, trial.session({"run": napping(nap)}, name="halted") as (session, tap):
+    async with subject.agent() as agent, agent.session({"run": napping(nap)}, name="halted") as (session, tap):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(session.turn, "Go on.")
             await until_asleep(nap)
             if subject.can_share:
-                async with trial.session({"run": napping(other_nap)}, name="sibling") as (sibling, sibling_tap):
+                async with agent.session({"run": napping(other_nap)}, name="sibling") as (sibling, sibling_tap):
                     tasks.start_soon(sibling.turn, "Go on.")
                     await until_asleep(other_nap)
                     await _halt(session, nap)
-                    must(ended(sibling_tap) == [], f"a sibling's turn ended with it: {ended(sibling_tap)}")
+                    must(ended(sibling_tap) == [], f"a turn in another session ended with it: {ended(sibling_tap)}")
                     await until_asleep(other_nap)
                     await _halt(sibling, other_nap)
             else:
@@ -139,32 +139,32 @@ async def _halt(session: Session, nap: str) -> None:
 
 
 async def resume(subject: Subject) -> None:
-    async with subject.trial() as trial:
-        async with trial.session({"say": "4711 it is."}, name="kept", is_persistent=True) as (session, _):
+    async with subject.agent() as agent:
+        async with agent.session({"say": "4711 it is."}, name="kept", is_persistent=True) as (session, _):
             await session.turn("Remember 4711.")
             thread = session.thread
-        must(thread is not None, "the thread has no name to resume it by")
-        async with trial.session({"say": WORDS}, name="resumed", resume=thread) as (session, tap):
+        must(thread is not None, "the thread has no id to resume it by")
+        async with agent.session({"say": WORDS}, name="resumed", resume=thread) as (session, tap):
             await session.turn("Which?")
-            heard = subject.heard(trial, "resumed")
-            must("4711 it is." in heard, "the model was not told of what was said before")
+            heard = subject.heard(agent, "resumed")
+            must("4711 it is." in heard, "the model did not receive the earlier conversation")
             must(ended(tap) == ["completed"], f"the turn ended as {ended(tap)}")
 
 
 async def parallel_sessions(subject: Subject) -> None:
     nap = new_nap()
     async with (
-        subject.trial() as trial,
-        trial.session({"run": napping(nap)}, name="first") as (first, first_tap),
-        trial.session({"say": WORDS}, name="second") as (second, second_tap),
+        subject.agent() as agent,
+        agent.session({"run": napping(nap)}, name="first") as (first, first_tap),
+        agent.session({"say": WORDS}, name="second") as (second, second_tap),
         anyio.create_task_group() as tasks,
     ):
         tasks.start_soon(first.turn, "Go on.")
         await until_asleep(nap)
         await second.turn("Go on.")
-        must(ended(first_tap) == [] and ended(second_tap) == ["completed"], "one had to wait for the other")
+        must(ended(first_tap) == [] and ended(second_tap) == ["completed"], "one session had to wait for the other")
         said = [event.text for event in first_tap.of(TextSaid)]
-        must(WORDS not in said, "one was told what the other one said")
+        must(WORDS not in said, "one session received the text of the other")
         await first.interrupt()
         tasks.cancel_scope.cancel()
 
@@ -175,25 +175,25 @@ async def dynamic_tools(subject: Subject) -> None:
 
     tool = Tool(name="proctor_case", description="Answers.", schema={"type": "object", "properties": {}}, call=answer)
     steps = {"call": {"tool": "proctor_case"}}, {"say": WORDS}
-    async with subject.trial() as trial, trial.session(*steps, name="tools", tools=(tool,)) as (session, tap):
+    async with subject.agent() as agent, agent.session(*steps, name="tools", tools=(tool,)) as (session, tap):
         await session.turn("Go on.")
-        heard = subject.heard(trial, "tools")
-        must(any("forty-two" in text for text in heard), "its answer did not reach the model")
-        must([call.ok for call in tap.of(ToolEnded)] == [True], "the call is not among the events")
+        heard = subject.heard(agent, "tools")
+        must(any("forty-two" in text for text in heard), "the tool's result did not reach the model")
+        must([call.ok for call in tap.of(ToolEnded)] == [True], "the tool call is not among the events")
 
 
 async def compaction(subject: Subject) -> None:
     steps = {"say": "4711 it is."}, {"say": WORDS}
-    async with subject.trial() as trial, trial.session(*steps, name="compact") as (session, _):
+    async with subject.agent() as agent, agent.session(*steps, name="compact") as (session, _):
         await session.turn("Remember 4711.")
         await session.compact()
         await session.turn("Go on.")
-        must("4711 it is." not in subject.heard(trial, "compact"), "the history is as long as it was")
+        must("4711 it is." not in subject.heard(agent, "compact"), "the history was not shortened")
 
 
 async def structured_output(subject: Subject) -> None:
     schema = {"type": "object", "properties": {}, "required": [], "additionalProperties": False}
-    async with subject.trial() as trial, trial.session({"say": "{}"}, name="schema") as (session, tap):
+    async with subject.agent() as agent, agent.session({"say": "{}"}, name="schema") as (session, tap):
         await session.turn("Go on.", output_schema=schema)
-        must(trial.model.journal("schema")[-1].has_output_schema, "the schema did not reach the model")
+        must(agent.model.journal("schema")[-1].has_output_schema, "the schema did not reach the model")
         must(ended(tap) == ["completed"], f"the turn ended as {ended(tap)}")

@@ -1,10 +1,10 @@
-"""The fault transport between a real agent and us, with a memory of what it did and of what the agent was told."""
+"""A fault channel that also records which faults applied and what was sent to the agent."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from proctor.transport.channel import Channel
-from proctor.transport.fault import Break, FaultChannel
+from proctor.transport.fault import FaultChannel, LineFault
 from proctor.transport.tree import ExitStatus
 
 
@@ -14,7 +14,7 @@ def anything(_: bytes) -> bool:
 
 @dataclass(slots=True)
 class _Counting:
-    """A test of lines that counts how often it fits."""
+    """A test of lines that counts its matches."""
 
     test: Callable[[bytes], bool]
     fits: int = 0
@@ -26,22 +26,22 @@ class _Counting:
 
 
 class Wire:
-    """A `Channel`."""
+    """A `Channel` with planned faults. `sent` is everything that was sent to the agent."""
 
-    def __init__(self, channel: Channel, plan: Sequence[Break]) -> None:
+    def __init__(self, channel: Channel, plan: Sequence[LineFault]) -> None:
         self._counting = [_Counting(each.at) for each in plan if not isinstance(each.at, int)]
-        assert len(self._counting) == len(plan), "the suite finds lines by what they say"
+        assert len(self._counting) == len(plan), "the suite selects lines by content, not by number"
         faults = [replace(each, at=count) for each, count in zip(plan, self._counting, strict=True)]
         self._fault = FaultChannel(channel, faults)
         self.sent = bytearray()
 
     @property
-    def lines_told(self) -> int:
-        return self._fault.lines_told
+    def lines_delivered(self) -> int:
+        return self._fault.lines_delivered
 
     @property
     def has_broken(self) -> bool:
-        """Whether each of the faults met a line."""
+        """Whether each fault matched at least one line."""
         return all(count.fits for count in self._counting)
 
     async def receive(self) -> bytes:

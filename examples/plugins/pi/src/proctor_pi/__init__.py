@@ -1,12 +1,12 @@
-"""pi as a runtime of Proctor: the real program, driven over its RPC, one process a session."""
+"""Proctor runtime for pi, driven over its RPC with one process per session."""
 
 from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
-from proctor.ids import StrategyId
-from proctor.runtime.base import Executable, Host, HostAsk, Normalizer, Runtime, Tap
-from proctor.runtime.capability import Capability
+from proctor.ids import RuntimeId
+from proctor.runtime.base import Executable, Host, HostRequest, Normalizer, Runtime, Tap
+from proctor.runtime.capability import CapabilityProfile
 from proctor.runtime.credential import Account
 from proctor_pi import home, host, program
 from proctor_pi.failures import FAILURES
@@ -16,11 +16,11 @@ from proctor_pi.vocabulary import WORDS
 
 
 class Pi:
-    """What Proctor asks of a runtime."""
+    """Implements `proctor.runtime.base.Runtime`."""
 
-    id = StrategyId("pi")
-    claims = host.CLAIMS
-    capability = Capability.INTERACTIVE_APPROVALS
+    id = RuntimeId("pi")
+    capabilities = host.CAPABILITIES
+    profile = CapabilityProfile.INTERACTIVE_APPROVALS
     serves: Mapping[str, tuple[str, ...]] | None = None
     transports = (host.TRANSPORT,)
     words = WORDS
@@ -40,8 +40,8 @@ class Pi:
     def normalizer(self) -> Normalizer:
         return PiNormalizer()
 
-    def open_host(self, ask: HostAsk, tap: Tap) -> AbstractAsyncContextManager[Host]:
-        return host.open_host(ask, tap)
+    def open_host(self, request: HostRequest, tap: Tap) -> AbstractAsyncContextManager[Host]:
+        return host.open_host(request, tap)
 
 
 RUNTIME: Runtime = Pi()

@@ -1,13 +1,13 @@
-"""Who answers when pi asks: the policy, or whoever was named to decide; each answer on record before it is given."""
+"""Answer pi's questions by policy or by a callback. Each answer is recorded before it is sent."""
 
 import os
 import re
 from dataclasses import dataclass
 
 from proctor.clock import Clock
-from proctor.runtime.base import Decision, SessionAsk, Tap
-from proctor.runtime.desk import Book, Tell, decide
-from proctor.runtime.inside import stays_inside
+from proctor.runtime.base import Decision, SessionRequest, Tap
+from proctor.runtime.inside_workspace import stays_inside
+from proctor.runtime.open_questions import OpenQuestions, RecordRow, decide
 from proctor.spec.model import Approvals, Sandbox
 from proctor_pi.tools import Call
 
@@ -16,8 +16,8 @@ _SPACES = re.compile("[\u00a0\u2000-\u200a\u202f\u205f\u3000]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
-    """A question of pi's. One that is about no call only a person could answer."""
+class PiQuestion:
+    """A question from pi. One that is not about a tool call cannot be answered."""
 
     request: str
     about: Call | None
@@ -37,47 +37,47 @@ class Answer:
         return self.decision == _WORDS[Decision.ACCEPT]
 
 
-class Desk:
+class ApprovalHandler:
     """`is_fenced` says that whatever is run is held by fences."""
 
-    def __init__(self, ask: SessionAsk, tap: Tap, *, clock: Clock, is_fenced: bool) -> None:
-        self._ask = ask
+    def __init__(self, request: SessionRequest, tap: Tap, *, clock: Clock, is_fenced: bool) -> None:
+        self._request = request
         self._is_fenced = is_fenced
-        self.book = Book[Asked, Answer](tap, clock=clock)
+        self.open_questions = OpenQuestions[PiQuestion, Answer](tap, clock=clock)
 
-    def take(self, asked: Asked) -> Answer | None:
+    def take(self, question: PiQuestion) -> Answer | None:
         """The answer that can be given at once; None where it takes thought, which `consider` must then be given."""
-        if asked.about is None:
+        if question.about is None:
             answer = Answer("none")
-        elif self._ask.approvals is Approvals.ASK and self._ask.decide is not None:
-            self.book.enter(asked, self._decide)
+        elif self._request.approvals is Approvals.ASK and self._request.decide is not None:
+            self.open_questions.enter(question, self._decide)
             return None
         else:
-            answer = Answer(_WORDS[self._by_policy(asked.about)])
-        self.book.record(asked, answer.decision, by="policy")
+            answer = Answer(_WORDS[self._by_policy(question.about)])
+        self.open_questions.record(question, answer.decision, by="policy")
         return answer
 
-    async def consider(self, asked: Asked, *, tell: Tell) -> Answer | None:
-        return await self.book.consider(asked, ask=self._ask, tell=tell)
+    async def consider(self, question: PiQuestion, *, record_row: RecordRow) -> Answer | None:
+        return await self.open_questions.consider(question, request=self._request, record_row=record_row)
 
     def withdraw(self, call: str) -> None:
-        """Nobody waits for an answer about this call any more."""
-        self.book.withdraw([each.request for each in self.book.questions if each.call == call])
+        """Withdraw the questions about a call that has ended."""
+        self.open_questions.withdraw([each.request for each in self.open_questions.questions if each.call == call])
 
     def _by_policy(self, call: Call) -> Decision:
-        """What stays inside the fences, or the workspace, needs nobody's leave; `deny` is about all else."""
-        if self._ask.approvals is Approvals.ACCEPT or self._ask.sandbox is Sandbox.DANGER_FULL_ACCESS:
+        """Accept what stays inside the fences or the workspace. `deny` applies to everything else."""
+        if self._request.approvals is Approvals.ACCEPT or self._request.sandbox is Sandbox.DANGER_FULL_ACCESS:
             return Decision.ACCEPT
         if call.kind == "patch":
             paths = [_expanded(path) for path in call.paths]
-            is_held = self._ask.sandbox is not Sandbox.READ_ONLY and stays_inside(self._ask.workspace, paths)
+            is_held = self._request.sandbox is not Sandbox.READ_ONLY and stays_inside(self._request.workspace, paths)
         else:
             is_held = self._is_fenced
         return Decision.ACCEPT if is_held else Decision.DENY
 
-    async def _decide(self, asked: Asked, tell: Tell) -> tuple[Answer, str]:
-        assert asked.about is not None
-        decision, by = await decide(self._ask, asked.about.question(asked.request), tell=tell)
+    async def _decide(self, question: PiQuestion, record_row: RecordRow) -> tuple[Answer, str]:
+        assert question.about is not None
+        decision, by = await decide(self._request, question.about.to_question(question.request), record_row=record_row)
         return Answer(_WORDS[decision]), by
 
 

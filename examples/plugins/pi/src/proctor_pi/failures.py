@@ -1,4 +1,4 @@
-"""What pi shows when something goes wrong, seen with 0.73 on the Responses wire; the first row that fits counts."""
+"""The failure table of pi 0.73 with the Responses API. The first row that fits an error applies."""
 
 import re
 
@@ -6,7 +6,7 @@ from proctor.runtime.failures import Failure
 
 
 def error_class(text: str) -> str | None:
-    """pi gives an error as a text alone: what its beginning tells of its kind.
+    """Return the class of an error from the beginning of its text. pi reports only a text.
 
     >>> error_class("429 You exceeded your current quota"), error_class("server_error: it broke")
     ('http:429', 'reply:server_error')
@@ -22,14 +22,16 @@ def error_class(text: str) -> str | None:
     return "terminated" if text == "terminated" else None
 
 
-def _row(id_: str, code: str, class_: str, *, fault: str, says: str | None = None, is_retried: bool = False) -> Failure:
+def _row(id_: str, code: str, class_: str, *, cause: str, says: str | None = None, is_retried: bool = False) -> Failure:
     retrying = class_ if is_retried else None
-    return Failure(id=id_, fault=fault, code=code, final=class_, retrying=retrying, says=says)
+    return Failure(id=id_, cause=cause, code=code, final=class_, retrying=retrying, says=says)
 
 
-def _http(status: str, code: str, *, is_retried: bool = False, fault: str | None = None) -> Failure:
+def _http(status: str, code: str, *, is_retried: bool = False, cause: str | None = None) -> Failure:
     id_ = f"http-{status.replace('.', 'x')}"
-    return _row(id_, code, f"http:{status}", fault=fault or f"HTTP {status}", is_retried=is_retried)
+    return _row(
+        id_, code, f"http:{status}", cause=cause or f"The provider returns HTTP {status}.", is_retried=is_retried
+    )
 
 
 FAILURES = (
@@ -37,22 +39,22 @@ FAILURES = (
         "script",
         "script.unfit",
         "http:400",
-        fault="the script has no step left, or wants a tool that is not offered",
-        says="the script is exhausted|which no tool offered does",
+        cause="The script has no step left, or uses a tool that the agent does not offer.",
+        says="the script is exhausted|no offered tool can do that",
     ),
     _row(
         "context",
         "provider.context-full",
-        # Without a class it is pi itself that says so, when it has shortened its history in vain.
+        # Without a class, the error is from pi itself: shortening its history did not help.
         "http:4..|reply:context_length_exceeded|",
-        fault="`context_length_exceeded`, by HTTP or in a reply, and again after pi has shortened its history",
+        cause="The provider reports `context_length_exceeded` again after pi has shortened its history.",
         says="(?i)context.(window|length|overflow)",
     ),
     _row(
         "quota",
         "provider.quota",
         "http:429|reply:insufficient_quota",
-        fault="`insufficient_quota`",
+        cause="The provider reports `insufficient_quota`.",
         says="quota",
         is_retried=True,
     ),
@@ -63,30 +65,36 @@ FAILURES = (
     _http("429", "provider.rate-limited", is_retried=True),
     _http("500", "provider.error", is_retried=True),
     _http("529", "provider.overloaded"),
-    _http("5..", "provider.unavailable", is_retried=True, fault="any other HTTP 5xx"),
-    _http("4..", "provider.bad-request", fault="any other HTTP 4xx"),
+    _http("5..", "provider.unavailable", is_retried=True, cause="The provider returns any other HTTP 5xx status."),
+    _http("4..", "provider.bad-request", cause="The provider returns any other HTTP 4xx status."),
     _row(
         "rate-limit",
         "provider.rate-limited",
         "reply:rate_limit_exceeded",
-        fault="`rate_limit_exceeded` in a reply",
+        cause="A reply reports `rate_limit_exceeded`.",
         is_retried=True,
     ),
     _row(
         "reply-failed",
         "provider.reply-failed",
         "reply:.*",
-        fault="`response.failed`, of any code that is not here",
+        cause="The reply ends with `response.failed` and a code without its own row.",
         is_retried=True,
     ),
-    _row("cut", "provider.stream-cut", "terminated", fault="the reply is cut off", is_retried=True),
+    _row(
+        "cut",
+        "provider.stream-cut",
+        "terminated",
+        cause="The connection closes in the middle of a reply.",
+        is_retried=True,
+    ),
     _row(
         "unreachable",
         "provider.unreachable",
         "connection",
-        fault="nobody answers at the provider's address",
+        cause="The provider's address cannot be reached.",
         is_retried=True,
     ),
-    _row("garbled", "provider.stream-garbled", ".*", fault="the reply is no event stream", says="JSON"),
-    _row("other", "agent.turn-failed", ".*", fault="anything else", is_retried=True),
+    _row("garbled", "provider.stream-garbled", ".*", cause="The reply is not a valid event stream.", says="JSON"),
+    _row("other", "agent.turn-failed", ".*", cause="The agent reports any other error.", is_retried=True),
 )

@@ -1,4 +1,4 @@
-"""What one session of pi is given: a home of its own, its words on the command line, and what it may touch."""
+"""The parameters of one pi session: its own home, its command line and its fences."""
 
 import tempfile
 from collections.abc import Mapping
@@ -10,10 +10,10 @@ from typing import Any, Final
 import msgspec
 
 from proctor.contain.fences import Fences
-from proctor.errors import InputError, disk_refusal
+from proctor.errors import InputError, disk_error
 from proctor.fact import Fact
-from proctor.runtime.base import HostAsk, ModelAsk, SessionAsk
-from proctor.runtime.fenced import agent_fences, fences_fact
+from proctor.runtime.agent_fences import agent_fences, fences_fact
+from proctor.runtime.base import HostRequest, ModelChoice, SessionRequest
 from proctor_pi import kept
 from proctor_pi.program import installation
 
@@ -52,39 +52,39 @@ def check_options(options: Mapping[str, Any]) -> None:
             raise InputError("spec.type", f"{name} is a whole number, not {value!r}")
 
 
-def sessions_of(host: HostAsk) -> Path:
+def sessions_of(host: HostRequest) -> Path:
     """Where there is a folder for each session that is kept; no session can write beside its own."""
     return host.home / "sessions"
 
 
-def lay_out(host: HostAsk, ask: SessionAsk) -> Home:
+def lay_out(host: HostRequest, request: SessionRequest) -> Home:
     """Written anew for each session: no two share a setting."""
     sessions = sessions_of(host)
     try:
         sessions.mkdir(mode=0o700, parents=True, exist_ok=True)
         own = Path(tempfile.mkdtemp(prefix="pi-", dir=host.home))
-        ask.tmp.mkdir(mode=0o700, parents=True, exist_ok=True)
-        settings = _settings(ask.model, ask.options)
+        request.tmp.mkdir(mode=0o700, parents=True, exist_ok=True)
+        settings = _settings(request.model, request.options)
         (own / "settings.json").write_bytes(msgspec.json.encode(settings))
-        (own / "models.json").write_bytes(msgspec.json.encode(_models(ask.model, ask.options)))
+        (own / "models.json").write_bytes(msgspec.json.encode(_models(request.model, request.options)))
         (own / "ask.js").write_bytes(resources.files("proctor_pi").joinpath("ask.js").read_bytes())
     except OSError as error:
-        raise disk_refusal(error, path=host.home) from error
-    keeping = _keeping(ask, sessions)
+        raise disk_error(error, path=host.home) from error
+    keeping = _keeping(request, sessions)
     kept_in = keeping.folder
     # pi has no sandbox of its own.
     fences = agent_fences(
-        ask,
+        request,
         home=own,
         search_path=host.env.get("PATH", ""),
         writable=() if kept_in is None else (kept_in,),
         readable=(installation(host.program), *keeping.readable),
     )
-    provider = ask.model.provider if ask.model.base_url is None else PROVIDER
+    provider = request.model.provider if request.model.base_url is None else PROVIDER
     return Home(
         argv=(
             *("node", host.program.real_path, "--mode", "rpc", *_PLAIN, "--extension", str(own / "ask.js")),
-            *("--provider", provider, "--model", ask.model.name),
+            *("--provider", provider, "--model", request.model.name),
             *(("--no-session",) if kept_in is None else ("--session-dir", str(kept_in))),
             *keeping.words,
         ),
@@ -93,10 +93,10 @@ def lay_out(host: HostAsk, ask: SessionAsk) -> Home:
             "PI_CODING_AGENT_DIR": str(own),
             # Else it looks for updates of itself, and reports that it was installed.
             "PI_OFFLINE": "1",
-            "TMPDIR": host.env.get("TMPDIR", str(ask.tmp)),
+            "TMPDIR": host.env.get("TMPDIR", str(request.tmp)),
         },
         fences=fences,
-        fences_fact=fences_fact(fences, ask, home=own, **({} if kept_in is None else {"sessions": kept_in})),
+        fences_fact=fences_fact(fences, request, home=own, **({} if kept_in is None else {"sessions": kept_in})),
         kept_in=kept_in,
         is_moved=keeping.is_moved,
     )
@@ -112,22 +112,22 @@ class _Keeping:
     is_moved: bool = False
 
 
-def _keeping(ask: SessionAsk, sessions: Path) -> _Keeping:
-    if ask.resume is not None:
-        folder = kept.folder_of(sessions, ask.resume)
-        file = kept.find(folder, ask.resume)
-        return _Keeping(folder=folder, words=("--session", str(file)), is_moved=kept.move(file, ask.workspace))
-    if ask.fork is not None:
-        file = kept.find(kept.folder_of(sessions, ask.fork), ask.fork)
+def _keeping(request: SessionRequest, sessions: Path) -> _Keeping:
+    if request.resume is not None:
+        folder = kept.folder_of(sessions, request.resume)
+        file = kept.find(folder, request.resume)
+        return _Keeping(folder=folder, words=("--session", str(file)), is_moved=kept.move(file, request.workspace))
+    if request.fork is not None:
+        file = kept.find(kept.folder_of(sessions, request.fork), request.fork)
         return _Keeping(folder=kept.new_folder(sessions), words=("--fork", str(file)), readable=(file.parent,))
-    return _Keeping(folder=kept.new_folder(sessions) if ask.is_persistent else None)
+    return _Keeping(folder=kept.new_folder(sessions) if request.is_persistent else None)
 
 
-def _settings(model: ModelAsk, options: Mapping[str, Any]) -> dict[str, Any]:
+def _settings(model: ModelChoice, options: Mapping[str, Any]) -> dict[str, Any]:
     retry = {
         "maxRetries": options.get("max_retries"),
         "baseDelayMs": options.get("retry_delay_ms"),
-        # What the library below it retries by itself nobody hears of.
+        # The provider library would retry without reporting it.
         "provider": {"maxRetries": 0},
     }
     settings: dict[str, Any] = {
@@ -140,7 +140,7 @@ def _settings(model: ModelAsk, options: Mapping[str, Any]) -> dict[str, Any]:
     return settings
 
 
-def _models(model: ModelAsk, options: Mapping[str, Any]) -> dict[str, Any]:
+def _models(model: ModelChoice, options: Mapping[str, Any]) -> dict[str, Any]:
     if model.base_url is None:
         return {"providers": {}}
     return {

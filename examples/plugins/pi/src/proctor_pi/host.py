@@ -1,4 +1,4 @@
-"""Where sessions of pi come from. It runs nothing itself: each session has a process of its own."""
+"""The shared part of all pi sessions. Each session has its own process."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -8,13 +8,13 @@ from typing import Final
 import anyio
 import msgspec
 
-from proctor.errors import InputError, lone
+from proctor.errors import InputError, unwrap_single
 from proctor.event.row import StepTaken
 from proctor.fact import Authority, Fact
-from proctor.runtime.base import HostAsk, SessionAsk, Tap
-from proctor.runtime.capability import Claims
+from proctor.runtime.base import HostRequest, SessionRequest, Tap
+from proctor.runtime.capability import Capabilities
 from proctor.runtime.executable import identity_fact
-from proctor.runtime.talk import Count, open_talk
+from proctor.runtime.line_process import LineCount, open_line_process
 from proctor.spec.model import Profile
 from proctor.transport.channel import Channel
 from proctor_pi import kept
@@ -23,7 +23,7 @@ from proctor_pi.lean import Lean, LeanChannel
 from proctor_pi.session import PiSession
 
 TRANSPORT: Final = "stdio"
-CLAIMS: Final = Claims(
+CAPABILITIES: Final = Capabilities(
     thread_start=True,
     thread_resume=True,
     turn_steer=True,
@@ -39,41 +39,43 @@ class PiHost:
 
     is_alive = True
 
-    def __init__(self, ask: HostAsk) -> None:
-        self._ask = ask
-        self._count = Count()
-        self.facts = _facts(ask)
+    def __init__(self, request: HostRequest) -> None:
+        self._request = request
+        self._count = LineCount()
+        self.facts = _facts(request)
 
     @property
     def frames_in(self) -> int:
         return self._count.lines
 
     @asynccontextmanager
-    async def open_session(self, ask: SessionAsk, tap: Tap) -> AsyncIterator[PiSession]:
-        home = await anyio.to_thread.run_sync(lay_out, self._ask, ask)
+    async def open_session(self, request: SessionRequest, tap: Tap) -> AsyncIterator[PiSession]:
+        home = await anyio.to_thread.run_sync(lay_out, self._request, request)
         if home.is_moved:
-            tap.say(StepTaken(step="kept session moved", detail={"to": str(ask.workspace)}))
+            tap.record(StepTaken(step="kept session moved", detail={"to": str(request.workspace)}))
         lean = Lean()
-        session = PiSession(ask, tap, clock=self._ask.clock, fences=home.fences_fact, lean=lean, kept_in=home.kept_in)
+        session = PiSession(
+            request, tap, clock=self._request.clock, fences=home.fences_fact, lean=lean, kept_in=home.kept_in
+        )
         try:
             async with (
-                open_talk(
+                open_line_process(
                     home.argv,
-                    ask=self._ask,
+                    request=self._request,
                     listener=session,
                     tap=tap,
                     count=self._count,
                     env=home.env,
-                    cwd=ask.workspace,
+                    cwd=request.workspace,
                     fences=home.fences,
                     wrap_channel=partial(self._wrapped, lean),
-                ) as talk,
+                ) as line_process,
                 anyio.create_task_group() as tasks,
             ):
                 try:
-                    await session.start(talk, tasks)
+                    await session.start(line_process, tasks)
                     if home.kept_in is not None and session.thread is not None:
-                        kept.enter(sessions_of(self._ask), session.thread, home.kept_in)
+                        kept.enter(sessions_of(self._request), session.thread, home.kept_in)
                     yield session
                 finally:
                     # Shielded so that a cancelled attempt still ends its turn; bounded by the session's deadlines.
@@ -81,24 +83,26 @@ class PiHost:
                         await session.close()
                     tasks.cancel_scope.cancel()
         except BaseExceptionGroup as group:
-            raise lone(group) from group
+            raise unwrap_single(group) from group
 
     def _wrapped(self, lean: Lean, channel: Channel) -> Channel:
-        return LeanChannel(channel if self._ask.between is None else self._ask.between(channel), lean)
+        return LeanChannel(channel if self._request.wrap_channel is None else self._request.wrap_channel(channel), lean)
 
 
 @asynccontextmanager
-async def open_host(ask: HostAsk, tap: Tap) -> AsyncIterator[PiHost]:
-    if ask.profile is Profile.MINE:
+async def open_host(request: HostRequest, tap: Tap) -> AsyncIterator[PiHost]:
+    if request.profile is Profile.MINE:
         raise InputError("spec.unsupported", "pi is run with a home of its own only, not with yours", key="profile")
-    yield PiHost(ask)
+    yield PiHost(request)
 
 
-def _facts(ask: HostAsk) -> dict[str, Fact]:
+def _facts(request: HostRequest) -> dict[str, Fact]:
     return {
-        "identity": identity_fact(ask.program),
-        "version": Fact(value=ask.program.version, authority=Authority.REPORTED, source="package.json"),
-        "capability": Fact(value=msgspec.to_builtins(CLAIMS), authority=Authority.DECLARED, source="claims"),
+        "identity": identity_fact(request.program),
+        "version": Fact(value=request.program.version, authority=Authority.REPORTED, source="package.json"),
+        "capability": Fact(
+            value=msgspec.to_builtins(CAPABILITIES), authority=Authority.DECLARED, source="capabilities"
+        ),
         "transport": Fact(value=TRANSPORT, authority=Authority.OBSERVED, source="how the process is started"),
-        "containment": ask.containment.fact(),
+        "containment": request.containment.fact(),
     }

@@ -14,8 +14,8 @@ from typing import Final
 
 import msgspec
 
-from proctor.errors import EvidenceError, RefusedError, disk_refusal
-from proctor.event.kept import KeptItem
+from proctor.errors import EvidenceError, RefusedError, disk_error
+from proctor.event.history_item import HistoryItem
 from proctor.evidence.disk import open_regular
 from proctor.ids import ThreadId
 from proctor_pi.wire import BROKEN_OFF, Block, Native
@@ -47,7 +47,7 @@ def new_folder(sessions: Path) -> Path:
     try:
         return Path(tempfile.mkdtemp(prefix="kept_", dir=sessions))
     except OSError as error:
-        raise disk_refusal(error, path=sessions) from error
+        raise disk_error(error, path=sessions) from error
 
 
 def enter(sessions: Path, thread: ThreadId, folder: Path) -> None:
@@ -59,7 +59,7 @@ def enter(sessions: Path, thread: ThreadId, folder: Path) -> None:
         if folder_of(sessions, thread) != folder:
             raise RefusedError("peer.refused", f"the thread {thread} is that of another session") from error
     except OSError as error:
-        raise disk_refusal(error, path=sessions) from error
+        raise disk_error(error, path=sessions) from error
 
 
 def folder_of(sessions: Path, thread: ThreadId) -> Path:
@@ -95,16 +95,16 @@ def move(file: Path, workspace: Path) -> bool:
     try:
         _replace(file, msgspec.json.encode(fields | {"cwd": here}) + b"\n" + rest)
     except OSError as error:
-        raise disk_refusal(error, path=file) from error
+        raise disk_error(error, path=file) from error
     return True
 
 
-def read(folder: Path, thread: ThreadId) -> tuple[KeptItem, ...]:
+def read(folder: Path, thread: ThreadId) -> tuple[HistoryItem, ...]:
     """All items of a session, in order, then how many lines cannot be read. RefusedError where there is no file.
 
     These are one item: a file of empty lines would else be as many.
     """
-    items: list[KeptItem] = []
+    items: list[HistoryItem] = []
     unreadable = 0
     for line in BytesIO(_whole(find(folder, thread))):
         try:
@@ -112,7 +112,7 @@ def read(folder: Path, thread: ThreadId) -> tuple[KeptItem, ...]:
         except _UNREADABLE:
             unreadable += 1
     if unreadable:
-        items.append(KeptItem(kind="other", text=f"lines that cannot be read: {unreadable}"))
+        items.append(HistoryItem(kind="other", text=f"lines that cannot be read: {unreadable}"))
     return tuple(items)
 
 
@@ -149,21 +149,21 @@ def _replace(file: Path, content: bytes) -> None:
         raise
 
 
-def _items(entry: _Entry) -> Iterator[KeptItem]:
+def _items(entry: _Entry) -> Iterator[HistoryItem]:
     message = entry.message
     if message is None or message.role == "toolResult":
         return  # a result belongs to the call that is there already
     if message.stop_reason in BROKEN_OFF:
-        yield KeptItem(kind="other", text="a reply that broke off")
+        yield HistoryItem(kind="other", text="a reply that broke off")
         return
     parts = message.content if isinstance(message.content, tuple) else (_Part(type="text", text=message.content),)
     for part in parts:
         match part.type:
             case "text":
-                yield KeptItem(kind="prompt" if message.role == "user" else "message", text=part.text)
+                yield HistoryItem(kind="prompt" if message.role == "user" else "message", text=part.text)
             case "thinking":
-                yield KeptItem(kind="reasoning", text=part.thinking)
+                yield HistoryItem(kind="reasoning", text=part.thinking)
             case "toolCall":
-                yield KeptItem(kind="tool", id=part.id)
+                yield HistoryItem(kind="tool", id=part.id)
             case _:
-                yield KeptItem(kind="other", text=part.type)
+                yield HistoryItem(kind="other", text=part.type)

@@ -11,19 +11,23 @@ from proctor.transport.process import AgentProcess
 
 _ROUNDS: Final = 20
 _PAUSE_S: Final = 0.01
+_EMPTY_LOOKS: Final = 2
 
 
 async def end_leftovers(process: AgentProcess) -> None:
-    """Bounded. What forks while it is killed is met again in the next round.
+    """Kill what the agent's commands left running. Bounded: processes that fork meanwhile are killed in the next round.
 
-    Orphans have become children of the containment's first process, so they are found below it; in a cgroup, where
-    there is none, they are not, and go with the session.
+    Orphans become children of the containment's first process, and are found below it. A cgroup has no such process:
+    there they are not found, and end with the session.
     """
+    empty_looks = 0
     for _ in range(_ROUNDS):
         pins = {pid: pidfd for pid in _leftovers(process) if (pidfd := _pinned(pid)) is not None}
-        if not pins:
+        # One look can miss an orphan: its new parent was listed before it moved there.
+        empty_looks = 0 if pins else empty_looks + 1
+        if empty_looks == _EMPTY_LOOKS:
             return
-        # Looked at again now that they are pinned: a pid may have been given to somebody else meanwhile.
+        # Listed again now that they are pinned: a pid may belong to another process by now.
         still = _leftovers(process)
         for pid, pidfd in pins.items():
             if pid in still:

@@ -1,4 +1,4 @@
-"""pi's frames into events: native words meet ours here and nowhere else. Pure."""
+"""Convert pi's frames to events. Pure."""
 
 import re
 from collections.abc import Iterator
@@ -8,14 +8,14 @@ import msgspec
 
 from proctor.event.model import (
     ApprovalAsked,
-    Asked,
     ErrorReported,
     Event,
-    Noted,
+    FrameNoted,
     PromptSent,
     ReasoningSaid,
     ReasoningStreamed,
-    Replied,
+    ReplyReceived,
+    RequestSent,
     SessionBegan,
     TextSaid,
     TextStreamed,
@@ -30,8 +30,8 @@ from proctor.event.model import (
     UsageReported,
     WarningRaised,
 )
-from proctor.event.row import Answered, Dir, Row, TailReleased
-from proctor.event.witness import seen_in, witness
+from proctor.event.row import Direction, QuestionAnswered, Row, TailReleased
+from proctor.event.supervisor_events import decode_supervisor_row, supervisor_event
 from proctor.ids import CallId, ItemId, ThreadId, TurnId
 from proctor.runtime.failures import diagnose
 from proctor_pi import places
@@ -44,7 +44,7 @@ from proctor_pi.wire import BROKEN_OFF, Frame, Message, Result, Usage, name_of, 
 # What it says when a reply that it was about to ask for again is not wanted any more.
 RETRY_CANCELLED = "Retry cancelled"
 _EXIT_CODE = re.compile(r"Command exited with code (\d+)\Z")
-UNTOLD = frozenset({"turn_start", "turn_end", "queue_update", "compaction_start", "session_info_changed"})
+IGNORED = frozenset({"turn_start", "turn_end", "queue_update", "compaction_start", "session_info_changed"})
 
 
 class _At(TypedDict):
@@ -70,14 +70,14 @@ class PiNormalizer:
         self._calls: dict[str, Call] = {}
         self._asked_about: dict[str, str] = {}
         self._declined: set[str] = set()
-        self._told: set[tuple[str, str]] = set()
+        self._emitted: set[tuple[str, str]] = set()
 
     def feed(self, row: Row) -> Iterator[Event]:
         at = _At(frame=row.seq, at_ms=row.at_ms)
-        if row.dir is Dir.SELF:
-            yield self._witnessed(row)
+        if row.dir is Direction.SELF:
+            yield self._from_supervisor(row)
             return
-        if row.dir is Dir.ERR:
+        if row.dir is Direction.ERR:
             text = bytes(row.frame).decode() if isinstance(row.frame, msgspec.Raw) else row.text or ""
             yield WarningRaised(source="process", text=text, channel="stderr", **at)
             return
@@ -85,41 +85,41 @@ class PiNormalizer:
         if frame is None:
             native = name_of(row.frame) if isinstance(row.frame, msgspec.Raw) else "not a frame"
             yield Unrecognized(native=native, **at)
-        elif row.dir is Dir.OUT:
-            yield self._said(frame, at)
+        elif row.dir is Direction.OUT:
+            yield self._to_agent(frame, at)
         else:
-            yield from self._heard(frame, at)
+            yield from self._from_agent(frame, at)
 
-    def _witnessed(self, row: Row) -> Event:
+    def _from_supervisor(self, row: Row) -> Event:
         at = _At(frame=row.seq, at_ms=row.at_ms)
-        match seen_in(row):
+        match decode_supervisor_row(row):
             case TailReleased(stream=stream, text=text):
                 item, _, kind = stream.rpartition("|")
-                return self._grown(item, kind, text, at) or witness(row)
-            case Answered(request=request, decision="decline"):
+                return self._streamed(item, kind, text, at) or supervisor_event(row)
+            case QuestionAnswered(request=request, decision="decline"):
                 self._declined.add(self._asked_about.get(request, ""))
-        return witness(row)
+        return supervisor_event(row)
 
     # ── what we said ──
 
-    def _said(self, frame: Frame, at: _At) -> Event:
+    def _to_agent(self, frame: Frame, at: _At) -> Event:
         if frame.id is not None and frame.type != "extension_ui_response":
             self._requests[frame.id] = frame.type
         if frame.type == "prompt":
             self._turn = TurnId(frame.id or "")
         if frame.type in ("prompt", "steer") and isinstance(frame.message, str):
             return PromptSent(text=frame.message, **at)
-        return Asked(method=frame.type, **at)
+        return RequestSent(method=frame.type, **at)
 
     # ── what we heard ──
 
-    def _heard(self, frame: Frame, at: _At) -> Iterator[Event]:
+    def _from_agent(self, frame: Frame, at: _At) -> Iterator[Event]:
         self._replies.feed(frame)
         move = self._course.feed(frame)
         match frame.type:
             case "response":
-                yield from self._replied(frame, at)
-            case "agent_start" if self._is_news("began", self._turn):
+                yield from self._on_response(frame, at)
+            case "agent_start" if self._is_first("began", self._turn):
                 self._is_running, self._last = True, None
                 self._used, self._is_usage_known = [], True
                 yield TurnBegan(turn=self._turn, **at)
@@ -130,15 +130,15 @@ class PiNormalizer:
             case "tool_execution_start" | "tool_execution_update" | "tool_execution_end":
                 yield self._tool(frame, at)
             case "auto_retry_start" | "auto_retry_end" | "compaction_end":
-                yield self._trouble(frame, at)
+                yield self._on_error(frame, at)
             case "extension_ui_request":
                 yield self._question(frame, at)
             case "extension_error":
                 yield WarningRaised(source="process", text=frame.error or frame.type, channel=frame.type, **at)
             case "agent_start" | "agent_end" | "message_start" | "message_end":
-                yield Noted(native=frame.type, **at)
-            case _ if frame.type in UNTOLD:
-                yield Noted(native=frame.type, **at)
+                yield FrameNoted(native=frame.type, **at)
+            case _ if frame.type in IGNORED:
+                yield FrameNoted(native=frame.type, **at)
             case _:
                 yield Unrecognized(native=frame.type, **at)
         if move is Move.OVER and self._is_running:
@@ -152,9 +152,9 @@ class PiNormalizer:
                     turn=self._turn,
                     **at,
                 )
-            yield self._ended(at)
+            yield self._turn_ended(at)
 
-    def _replied(self, frame: Frame, at: _At) -> Iterator[Event]:
+    def _on_response(self, frame: Frame, at: _At) -> Iterator[Event]:
         # To a command that it does not know it replies without an id.
         id_ = frame.id or next((id_ for id_, type_ in self._requests.items() if type_ == frame.command), "")
         method = self._requests.pop(id_, None)
@@ -170,16 +170,16 @@ class PiNormalizer:
                 is_resumed=state.message_count > 0,
                 **at,
             )
-        yield Replied(method=method, error=frame.error, **at)
+        yield ReplyReceived(method=method, error=frame.error, **at)
 
     def _piece(self, frame: Frame, at: _At) -> Event:
         piece = frame.assistant_message_event
         if piece is None:
             return Unrecognized(native=frame.type, **at)
         item = self._replies.item(piece.content_index)
-        return self._grown(item, piece.type, piece.delta, at) or Noted(native=piece.type, **at)
+        return self._streamed(item, piece.type, piece.delta, at) or FrameNoted(native=piece.type, **at)
 
-    def _grown(self, item: str, kind: str, text: str, at: _At) -> Event | None:
+    def _streamed(self, item: str, kind: str, text: str, at: _At) -> Event | None:
         match kind:
             case places.TEXT:
                 return TextStreamed(turn=self._turn, item=ItemId(item), text=text, **at)
@@ -193,14 +193,14 @@ class PiNormalizer:
     def _reply(self, frame: Frame, at: _At) -> Iterator[Event]:
         message = frame.message
         assert isinstance(message, Message)
-        if not self._is_news("reply", self._replies.item(0)):
-            yield Noted(native=f"repeated {frame.type}", **at)
+        if not self._is_first("reply", self._replies.item(0)):
+            yield FrameNoted(native=f"repeated {frame.type}", **at)
             return
         self._last = message
         if message.stop_reason in BROKEN_OFF:
-            # What there is of it was streamed. It is no whole message, and its count of tokens is nought for unknown.
+            # Its text was streamed, but it is not a complete message. Its token count of 0 means unknown.
             self._is_usage_known = False
-            yield Noted(native=f"{frame.type} {message.stop_reason}", **at)
+            yield FrameNoted(native=f"{frame.type} {message.stop_reason}", **at)
             return
         for index, block in message.blocks("thinking"):
             item = ItemId(self._replies.item(index))
@@ -212,18 +212,18 @@ class PiNormalizer:
         else:
             self._used.append(message.usage)
         if not message.blocks("thinking") and not message.blocks("text"):
-            yield Noted(native=frame.type, **at)
+            yield FrameNoted(native=frame.type, **at)
 
     def _tool(self, frame: Frame, at: _At) -> Event:
         id_ = frame.tool_call_id or ""
         if frame.type == "tool_execution_update":
             text = frame.partial_result.text if frame.partial_result else ""
             return ToolStreamed(turn=self._turn, call=CallId(id_), text=text, **at)
-        if not self._is_news(frame.type, id_):
-            return Noted(native=f"repeated {frame.type}", **at)
+        if not self._is_first(frame.type, id_):
+            return FrameNoted(native=f"repeated {frame.type}", **at)
         if frame.type == "tool_execution_start":
             call = self._calls[id_] = Call(id=id_, name=frame.tool_name or "", args=frame.args or {})
-            self._told.discard(("tool_execution_end", id_))
+            self._emitted.discard(("tool_execution_end", id_))
             return ToolBegan(
                 turn=self._turn, call=CallId(id_), kind=call.kind, name=call.our_name, input=call.input, **at
             )
@@ -249,10 +249,10 @@ class PiNormalizer:
             **at,
         )
 
-    def _trouble(self, frame: Frame, at: _At) -> Event:
+    def _on_error(self, frame: Frame, at: _At) -> Event:
         text = frame.error_message or frame.final_error
         if text is None or frame.success:
-            return Noted(native=frame.type, **at)
+            return FrameNoted(native=frame.type, **at)
         if frame.type == "auto_retry_end" and text == RETRY_CANCELLED and self._last is not None:
             # The reply that failed is not what ended the turn: we did.
             self._last = msgspec.structs.replace(self._last, stop_reason="aborted")
@@ -264,7 +264,7 @@ class PiNormalizer:
     def _question(self, frame: Frame, at: _At) -> Event:
         request, text = frame.id or "", frame.message if isinstance(frame.message, str) else None
         if frame.method not in DIALOGS:
-            return Noted(native=f"{frame.type} {frame.method}", **at)
+            return FrameNoted(native=f"{frame.type} {frame.method}", **at)
         call = self._calls.get(text or "") if frame.title == ASKING else None
         if call is None:
             return ApprovalAsked(request=request, about="input", detail=frame.title, **at)
@@ -272,7 +272,7 @@ class PiNormalizer:
         detail = call.command or ", ".join(call.paths) or call.name
         return ApprovalAsked(request=request, about=call.kind, call=CallId(call.id), detail=detail, **at)
 
-    def _ended(self, at: _At) -> TurnEnded:
+    def _turn_ended(self, at: _At) -> TurnEnded:
         last = self._last
         status: Literal["completed", "failed", "interrupted"]
         match None if last is None else last.stop_reason:
@@ -294,10 +294,10 @@ class PiNormalizer:
             **at,
         )
 
-    def _is_news(self, what: str, id_: str) -> bool:
-        is_news = (what, id_) not in self._told
-        self._told.add((what, id_))
-        return is_news
+    def _is_first(self, what: str, id_: str) -> bool:
+        is_first = (what, id_) not in self._emitted
+        self._emitted.add((what, id_))
+        return is_first
 
 
 def _tokens(replies: list[Usage]) -> Tokens:

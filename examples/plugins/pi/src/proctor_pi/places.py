@@ -3,7 +3,7 @@
 from typing import Final
 
 from proctor.evidence.redact import TextStream
-from proctor.runtime.talk import PLAIN, Routed
+from proctor.runtime.line_process import PLAIN, LineRoute
 from proctor_pi.wire import Frame, Message
 
 TEXT: Final = "text_delta"
@@ -29,17 +29,17 @@ class Replies:
         """The name of a part of the latest reply."""
         return f"{self._count}.{index}"
 
-    def route(self, frame: Frame) -> Routed:
+    def route(self, frame: Frame) -> LineRoute:
         """For a frame that has been fed."""
         match frame.type:
             case "message_update" if (piece := frame.assistant_message_event) and piece.type in (TEXT, THINKING, CALL):
-                return Routed(stream=TextStream(key=f"{self.item(piece.content_index)}|{piece.type}", path=_PIECE))
+                return LineRoute(stream=TextStream(key=f"{self.item(piece.content_index)}|{piece.type}", path=_PIECE))
             case "message_end" if is_reply(frame):
-                return Routed(ended=f"{self._count}.")
+                return LineRoute(ended=f"{self._count}.")
             case "tool_execution_update":
-                return Routed(stream=TextStream(key=f"{frame.tool_call_id}|{OUTPUT}", path=_GROWTH))
+                return LineRoute(stream=TextStream(key=f"{frame.tool_call_id}|{OUTPUT}", path=_GROWTH))
             case "tool_execution_end":
-                return Routed(ended=f"{frame.tool_call_id}|")
+                return LineRoute(ended=f"{frame.tool_call_id}|")
             case _:
                 return PLAIN
 

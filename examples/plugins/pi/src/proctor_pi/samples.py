@@ -1,4 +1,4 @@
-"""Lines of pi for those who break them."""
+"""Sample lines of pi for the conformance suite."""
 
 from typing import Final
 

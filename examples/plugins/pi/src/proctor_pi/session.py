@@ -17,10 +17,10 @@ from proctor.errors import DeadlineError, HangupError, PeerError, RefusedError
 from proctor.event.row import HistoryKept
 from proctor.fact import Fact
 from proctor.ids import ThreadId
-from proctor.runtime.base import SessionAsk, Tap
-from proctor.runtime.talk import PLAIN, Routed, Talk
+from proctor.runtime.base import SessionRequest, Tap
+from proctor.runtime.line_process import PLAIN, LineProcess, LineRoute
 from proctor_pi import kept
-from proctor_pi.approvals import Answer, Asked, Desk
+from proctor_pi.approvals import Answer, ApprovalHandler, PiQuestion
 from proctor_pi.course import Course, Move
 from proctor_pi.lean import Lean
 from proctor_pi.leftovers import end_leftovers
@@ -43,14 +43,14 @@ class PiSession:
     """Control runs on raw frames; what they mean is folded from the record."""
 
     def __init__(
-        self, ask: SessionAsk, tap: Tap, *, clock: Clock, fences: Fact, lean: Lean, kept_in: Path | None
+        self, request: SessionRequest, tap: Tap, *, clock: Clock, fences: Fact, lean: Lean, kept_in: Path | None
     ) -> None:
-        self._ask = ask
+        self._request = request
         self._kept_in = kept_in
         self._tap = tap
         self._fences = fences
         self._lean = lean
-        self._desk = Desk(ask, tap, clock=clock, is_fenced=fences.value is not None)
+        self._approvals = ApprovalHandler(request, tap, clock=clock, is_fenced=fences.value is not None)
         self._ids = count(1)
         self._requests: dict[str, _Request] = {}
         self._replies = Replies()
@@ -60,14 +60,14 @@ class PiSession:
         self._over: anyio.Event | None = None
         self._accepted = anyio.Event()
         self._hangup: str | None = None
-        self._talk: Talk
+        self._line_process: LineProcess
         self._tasks: TaskGroup
 
     # ── what the supervisor sees ──
 
     @property
     def session_id(self) -> str:
-        return f"{self._ask.attempt}/{self.thread}"
+        return f"{self._request.attempt}/{self.thread}"
 
     @property
     def thread(self) -> ThreadId | None:
@@ -83,10 +83,10 @@ class PiSession:
 
     @property
     def last_heard_s(self) -> float:
-        return max(self._talk.heard_s, self._desk.book.busy_until_s)
+        return max(self._line_process.last_output_s, self._approvals.open_questions.busy_until_s)
 
-    async def start(self, talk: Talk, tasks: TaskGroup) -> None:
-        self._talk, self._tasks = talk, tasks
+    async def start(self, line_process: LineProcess, tasks: TaskGroup) -> None:
+        self._line_process, self._tasks = line_process, tasks
         reply = await self._call("get_state", deadline_s=START_S)
         self._state = read_state(reply)
         if self._state is None:
@@ -94,7 +94,7 @@ class PiSession:
 
     async def turn(self, prompt: str, *, output_schema: Mapping[str, Any] | None = None) -> None:
         if self._over is not None:
-            raise RefusedError("peer.refused", "prompt: a turn runs already")
+            raise RefusedError("peer.refused", "prompt: a turn is already running")
         over, self._accepted = anyio.Event(), anyio.Event()
         self._over = over
         try:
@@ -126,18 +126,18 @@ class PiSession:
 
     async def settle(self) -> None:
         """A command's background processes outlive its end; those in a session of their own outlive an abort too."""
-        await end_leftovers(self._talk.process)
+        await end_leftovers(self._line_process.process)
 
     async def read_history(self) -> None:
         if self._kept_in is None or self.thread is None:
             raise RefusedError("peer.refused", "pi keeps nothing of an ephemeral session")
         # Not from where pi says that it is: that may be anywhere.
         items = await anyio.to_thread.run_sync(kept.read, self._kept_in, self.thread)
-        self._tap.say(HistoryKept(source=kept.SOURCE, items=items))
+        self._tap.record(HistoryKept(source=kept.SOURCE, items=items))
 
     async def close(self) -> None:
         """Bounded. What the process does not end by itself goes with it."""
-        self._desk.book.withdraw_all()
+        self._approvals.open_questions.withdraw_all()
         await self.interrupt()
 
     # ── requests ──
@@ -146,7 +146,7 @@ class PiSession:
         id_ = str(next(self._ids))
         request = self._requests[id_] = _Request(command)
         try:
-            await self._say({"id": id_, "type": command, **params})
+            await self._send({"id": id_, "type": command, **params})
             with anyio.move_on_after(deadline_s):
                 await request.answered.wait()
         finally:
@@ -159,19 +159,19 @@ class PiSession:
             raise RefusedError("peer.refused", f"{command}: {request.reply.error}")
         return request.reply
 
-    async def _say(self, message: Mapping[str, Any]) -> None:
-        await self._talk.say(msgspec.json.encode(message))
+    async def _send(self, message: Mapping[str, Any]) -> None:
+        await self._line_process.send(msgspec.json.encode(message))
 
     # ── what is heard ──
 
-    def route(self, line: bytes) -> Routed:
+    def route(self, line: bytes) -> LineRoute:
         frame = read_frame(line)
         if frame is None:
             return PLAIN
         self._replies.feed(frame)
         return self._replies.route(frame)
 
-    def heard(self, line: bytes) -> None:
+    def on_line(self, line: bytes) -> None:
         frame = read_frame(line)
         if frame is None:
             return
@@ -185,18 +185,18 @@ class PiSession:
                 )
             case "tool_execution_end" if frame.tool_call_id:
                 self._calls.pop(frame.tool_call_id, None)
-                self._desk.withdraw(frame.tool_call_id)
+                self._approvals.withdraw(frame.tool_call_id)
             case "extension_ui_request" if frame.id and frame.method in DIALOGS:
                 about = frame.message if frame.title == ASKING and isinstance(frame.message, str) else ""
-                self._asked(Asked(request=frame.id, about=self._calls.get(about)))
+                self._on_question(PiQuestion(request=frame.id, about=self._calls.get(about)))
         if move is Move.STOPPED:
             self._tasks.start_soon(self._check, self._course.check)
         elif move is Move.OVER:
             self._end_turn()
 
-    def hung_up(self, cause: str) -> None:
+    def on_hangup(self, cause: str) -> None:
         self._hangup = cause
-        self._desk.book.withdraw_all()
+        self._approvals.open_questions.withdraw_all()
         for request in self._requests.values():
             request.answered.set()
         self._accepted.set()
@@ -217,11 +217,11 @@ class PiSession:
     def _oldest(self, command: str | None) -> _Request | None:
         return next((request for request in self._requests.values() if request.command == command), None)
 
-    def _asked(self, asked: Asked) -> None:
-        if (answer := self._desk.take(asked)) is None:
-            self._tasks.start_soon(self._consider, asked)
+    def _on_question(self, question: PiQuestion) -> None:
+        if (answer := self._approvals.take(question)) is None:
+            self._tasks.start_soon(self._consider, question)
         else:
-            self._tasks.start_soon(self._give, asked, answer)
+            self._tasks.start_soon(self._send_answer, question, answer)
 
     def _end_turn(self) -> None:
         if self._over is not None:
@@ -232,12 +232,12 @@ class PiSession:
 
     async def _check(self, id_: str) -> None:
         with suppress(PeerError):
-            await self._say({"id": id_, "type": "get_state"})
+            await self._send({"id": id_, "type": "get_state"})
 
-    async def _consider(self, asked: Asked) -> None:
-        if (answer := await self._desk.consider(asked, tell=self._tap.say)) is not None:
-            await self._give(asked, answer)
+    async def _consider(self, question: PiQuestion) -> None:
+        if (answer := await self._approvals.consider(question, record_row=self._tap.record)) is not None:
+            await self._send_answer(question, answer)
 
-    async def _give(self, asked: Asked, answer: Answer) -> None:
+    async def _send_answer(self, question: PiQuestion, answer: Answer) -> None:
         with suppress(PeerError):
-            await self._say({"type": "extension_ui_response", "id": asked.request, "confirmed": answer.is_allowed})
+            await self._send({"type": "extension_ui_response", "id": question.request, "confirmed": answer.is_allowed})

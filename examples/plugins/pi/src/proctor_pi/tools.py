@@ -54,7 +54,7 @@ class Call:
             return {"changes": [dict(self.args)]}
         return dict(self.args)
 
-    def question(self, request: str) -> Question:
+    def to_question(self, request: str) -> Question:
         return Question(
             request=request,
             about=self.kind,

@@ -5,7 +5,7 @@ from typing import Final
 
 from proctor_pi import course, kept, normalize, places, tools, wire
 
-_TOLD_APART = """
+_NAMES = """
 agent_end agent_start auto_retry_end auto_retry_start compaction_end compaction_start extension_error
 extension_ui_request extension_ui_response message_end message_start message_update response
 tool_execution_end tool_execution_start tool_execution_update
@@ -26,9 +26,9 @@ def _fields() -> Iterator[str]:
 
 WORDS: Final = frozenset(
     (
-        *_TOLD_APART,
+        *_NAMES,
         *_fields(),
-        *normalize.UNTOLD,
+        *normalize.IGNORED,
         *tools.DIALOGS,
         *(tools.ASKING, course.CHECK, kept.SOURCE, normalize.RETRY_CANCELLED),
         *(places.TEXT, places.THINKING, places.CALL),

@@ -1,0 +1,3 @@
+"""Loads the check of the test tiers for every folder of tests."""
+
+pytest_plugins = ("tests.tiers",)

@@ -1,0 +1,124 @@
+"""One attempt of a trial, from its claim to the durable seal."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from proctor.attempt.model import AttemptRequest, AttemptResult
+from proctor.attempt.supervise import run_attempt
+from proctor.attempt.watchdog import ClockName
+from proctor.campaign.agents import Agents
+from proctor.campaign.durable import SharedSync
+from proctor.campaign.hosts import HostPool
+from proctor.campaign.open import OpenCampaign
+from proctor.campaign.spending import Spending
+from proctor.campaign.stops import StopSignals
+from proctor.campaign.watch import CampaignWatcher
+from proctor.clock import Clock
+from proctor.evidence.layout import RootPaths
+from proctor.ids import AttemptId, FlowId, MissionId
+from proctor.ledger import writer
+from proctor.ledger.writer import GroupCommit
+from proctor.plan.model import ResolvedFlow, Trial
+from proctor.runtime.base import Decide
+from proctor.runtime.resolve import Candidate
+from proctor.spec.load import LoadedSpec
+from proctor.spec.model import MissionSpec, Persistence
+from proctor.workspace.snapshot import EMPTY
+
+
+@dataclass(slots=True, kw_only=True)
+class AttemptRunner:
+    """What all attempts of a run share."""
+
+    loaded: LoadedSpec
+    opened: OpenCampaign
+    root: RootPaths
+    missions: Mapping[MissionId, MissionSpec]
+    flows: Mapping[FlowId, ResolvedFlow]
+    priorities: Mapping[FlowId, int]
+    clock: Clock
+    watcher: CampaignWatcher
+    stops: StopSignals
+    agents: Agents
+    pool: HostPool
+    commit: GroupCommit
+    spending: Spending
+    disk: SharedSync | None
+    is_scratch_kept: bool
+    decide: Decide | None
+    decide_deadline_s: float
+
+    async def choose(self, trial: Trial) -> Candidate:
+        """Who is asked: the first of the flow's chain that starts."""
+        return await self.agents.choose(self.flows[trial.flow], self.pool)
+
+    async def run(
+        self,
+        trial: Trial,
+        *,
+        n: int,
+        candidate: Candidate,
+        started_at_ms: int,
+        left: tuple[ClockName, int] | None,
+        at_rest: Callable[[], None],
+    ) -> AttemptResult:
+        """Claim it and run it. Where there is a seal, it is durable."""
+        attempt = AttemptId(f"{trial.id}.{n}")
+        stop = self.stops.of(attempt)
+        run_id = self.opened.run_id
+        mission, flow = self.missions[trial.mission], self.flows[trial.flow]
+        facts = self.agents.facts(flow, candidate)
+        await self.commit.put(writer.start_attempt(attempt, trial=trial.id, n=n, run=run_id, at_ms=started_at_ms))
+        self.watcher.started(attempt, runtime_id=candidate.runtime_id)
+        script = None if mission.script is None else self.opened.ready.scripts[mission.script]
+        with self.agents.playing(attempt, script, flow, candidate) as model:
+            frozen, key = self.opened.frozen, mission.workspace.key
+            ask = AttemptRequest(
+                attempt_id=attempt,
+                n=n,
+                campaign_id=self.opened.campaign_id,
+                run_id=run_id,
+                plan_digest=frozen.plan.digest,
+                plan_file_digest=self.opened.plan_file_digest,
+                trial=trial,
+                mission=self.loaded.mission_for(mission, flow.id),
+                flow=flow,
+                limits=frozen.plan.limits,
+                paths=self.root.run(run_id).attempt(trial.id, n=n),
+                scratch=self._scratch / attempt,
+                workspace_source=None if key is None else frozen.workspaces[key],
+                workspace_digest=EMPTY.digest if key is None else frozen.workspace_digests[key],
+                runtime=candidate.runtime,
+                lease=lambda: self.agents.lease(flow, candidate, self.pool),
+                model=model,
+                secrets=self.opened.ready.secrets,
+                containment=self.opened.ready.containment,
+                intents=self.agents.intents,
+                clock=self.clock,
+                watcher=self.spending.watcher(trial.flow, self.watcher),
+                hidden=(self.root.folder,),
+                spec_folder=self.loaded.folder,
+                facts=facts,
+                is_persistent=flow.persistence is Persistence.PERSISTENT,
+                decide=self.decide,
+                decide_deadline_s=self.decide_deadline_s,
+                stop=stop,
+                is_scratch_kept=self.is_scratch_kept,
+                make_durable=None if self.disk is None else self.disk.make_durable,
+                left=left,
+                at_rest=at_rest,
+            )
+            result = await run_attempt(ask)
+        del self.stops.one[attempt]
+        if result.summary is not None:
+            self.agents.ended(flow, candidate, outcome=result.summary.outcome, code=result.summary.code)
+            await self.agents.health.write()
+            if self.disk is not None:
+                # First the seal is durable, then the ledger says that there is one.
+                await self.disk.make_durable()
+        return result
+
+    @property
+    def _scratch(self) -> Path:
+        return self.opened.scratch / "attempts"

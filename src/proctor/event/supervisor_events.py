@@ -1,0 +1,108 @@
+"""Convert the supervisor's `self` rows to events."""
+
+import shlex
+from typing import Final
+
+import msgspec
+
+from proctor.event.model import (
+    ApprovalResolved,
+    Cancelled,
+    ClockFired,
+    Event,
+    FactsStated,
+    FrameNoted,
+    HistoryRead,
+    HookRan,
+    LimitReached,
+    NoteMade,
+    ProcessExited,
+    ResultFound,
+    SessionRefused,
+    StreamEnded,
+    TurnAsked,
+    Unrecognized,
+    WarningRaised,
+)
+from proctor.event.row import (
+    CALLBACK_FAILED,
+    CALLBACK_GIVEN_UP,
+    MESSAGE_REFUSED,
+    AnySupervisorRow,
+    CancelRequested,
+    ChannelClosed,
+    ChildExited,
+    ClockRanOut,
+    FactsLearned,
+    HistoryKept,
+    HookEnded,
+    NoteHeard,
+    QuestionAnswered,
+    ResultRead,
+    Row,
+    SessionRefusal,
+    StepTaken,
+    TailReleased,
+    TokensUsedUp,
+    TurnWanted,
+)
+
+HOOK: Final = "hook"
+"""The source of transcript rows about hooks."""
+
+_DECODER = msgspec.json.Decoder(AnySupervisorRow)
+
+
+def decode_supervisor_row(row: Row) -> AnySupervisorRow | None:
+    """Decode the frame of a `self` row. Returns None if this version of Proctor does not know it."""
+    try:
+        return _DECODER.decode(row.frame) if isinstance(row.frame, msgspec.Raw) else None
+    except msgspec.DecodeError:
+        return None
+
+
+def supervisor_event(row: Row) -> Event:
+    """Return the event of a `self` row."""
+    seq, at_ms = row.seq, row.at_ms
+    match decode_supervisor_row(row):
+        case TurnWanted(text=text):
+            return TurnAsked(text=text, frame=seq, at_ms=at_ms)
+        case ClockRanOut(clock=clock, limit_ms=limit_ms):
+            return ClockFired(clock=clock, limit_ms=limit_ms, frame=seq, at_ms=at_ms)
+        case TokensUsedUp(limit=limit, most=most, used=used):
+            return LimitReached(limit=limit, most=most, used=used, frame=seq, at_ms=at_ms)
+        case CancelRequested(why=why):
+            return Cancelled(why=why, frame=seq, at_ms=at_ms)
+        case SessionRefusal(code=code, detail=detail):
+            return SessionRefused(code=code, detail=detail, frame=seq, at_ms=at_ms)
+        case ChannelClosed(cause=cause):
+            return StreamEnded(cause=cause, frame=seq, at_ms=at_ms)
+        case ChildExited(code=exit_code, signal=signal, is_turns_own=is_turns_own):
+            return ProcessExited(code=exit_code, signal=signal, is_turns_own=is_turns_own, frame=seq, at_ms=at_ms)
+        case QuestionAnswered(request=request, decision=decision, by=by):
+            return ApprovalResolved(request=request, decision=decision, by=by, frame=seq, at_ms=at_ms)
+        case TailReleased(stream=stream):
+            return FrameNoted(native=f"tail of {stream}", frame=seq, at_ms=at_ms)
+        case StepTaken(step=step, detail={"what": str(what)}) if step in (CALLBACK_FAILED, CALLBACK_GIVEN_UP):
+            return WarningRaised(source="callback", text=f"{step}: {what}", channel="self", frame=seq, at_ms=at_ms)
+        case FactsLearned(facts=facts):
+            return FactsStated(facts=facts, frame=seq, at_ms=at_ms)
+        case HistoryKept(source=source, items=items):
+            return HistoryRead(source=source, items=items, frame=seq, at_ms=at_ms)
+        case StepTaken(step=step, detail={"what": str(what)}) if step == MESSAGE_REFUSED:
+            return WarningRaised(source="process", text=f"{step}: {what}", channel="self", frame=seq, at_ms=at_ms)
+        case ResultRead() as read:
+            return ResultFound(**msgspec.structs.asdict(read), frame=seq, at_ms=at_ms)
+        case NoteHeard(text=text):
+            return NoteMade(text=text, frame=seq, at_ms=at_ms)
+        case HookEnded(phase=phase, problem=None) as hook:
+            text = f"the `{phase}` hook succeeded: {shlex.join(hook.argv)}, in {hook.duration_ms} ms"
+            return HookRan(phase=phase, text=text, frame=seq, at_ms=at_ms)
+        case HookEnded(phase=phase, problem=problem) as hook:
+            output = (hook.stderr_tail or hook.stdout_tail).strip()
+            text = f"the `{phase}` hook failed: {shlex.join(hook.argv)}: {problem}" + (output and f": {output}")
+            return WarningRaised(source=HOOK, text=text, channel="self", frame=seq, at_ms=at_ms)
+        case StepTaken(step=step):
+            return FrameNoted(native=step, frame=seq, at_ms=at_ms)
+        case None:
+            return Unrecognized(native="self", frame=seq, at_ms=at_ms)

@@ -1,0 +1,162 @@
+"""Read a campaign's ledger, read-only. Every defect of the file is an EvidenceError."""
+
+import fcntl
+import os
+import sqlite3
+from collections.abc import Iterable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import msgspec
+
+from proctor.errors import EvidenceError
+from proctor.event.outcome import Outcome
+from proctor.evidence.database import address
+from proctor.evidence.disk import open_descriptor
+from proctor.evidence.layout import CampaignPaths
+from proctor.ids import FlowId, RunId, RuntimeId, TrialId
+from proctor.ledger.schema import (
+    ATTEMPTS,
+    CAMPAIGN,
+    DATABASE,
+    RUNS,
+    TRIALS,
+    VERSION,
+    LedgerAttempt,
+    LedgerCampaign,
+    LedgerContents,
+    LedgerRun,
+    LedgerTrial,
+    decode_attempts,
+)
+
+_OUTCOMES = "select runtime, outcome, code, count(*) from attempt where state = 'sealed' group by 1, 2, 3"
+_COSTS = """
+select count(usd), coalesce(sum(usd), 0.0) from attempt join trial on trial.id = attempt.trial
+where flow = ? and state = 'sealed'
+"""
+
+
+class LedgerOutcome(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """How many attempts on a runtime were sealed with one ending."""
+
+    runtime_id: RuntimeId
+    outcome: Outcome | None
+    code: str | None
+    number: int
+
+
+def read_ledger(campaign: CampaignPaths) -> LedgerContents:
+    """Read the whole ledger as of one moment."""
+    with _open(campaign) as connection:
+        row = connection.execute(CAMPAIGN).fetchone()
+        trials = msgspec.convert(connection.execute(TRIALS).fetchall(), tuple[LedgerTrial, ...])
+        # Not ordered by SQL: sorting the few attempts of each trial is faster than sorting 10,000 rows.
+        attempts = decode_attempts(connection.execute(ATTEMPTS).fetchall())
+        runs = msgspec.convert(connection.execute(RUNS).fetchall(), tuple[LedgerRun, ...])
+    _check_references(attempts, trials={trial.id for trial in trials}, runs={run.id for run in runs})
+    return LedgerContents(
+        campaign=None if row is None else msgspec.convert(row, LedgerCampaign),
+        runs=runs,
+        trials=trials,
+        attempts_of=_by_trial(attempts),
+    )
+
+
+def read_origin(path: Path) -> LedgerCampaign | None:
+    """Read what a campaign that is to be resumed was started with; None if set-up was cut off before that.
+
+    Raises MachineError, as everything that runs a campaign does.
+    """
+    with DATABASE.read(path) as connection:
+        [tables] = connection.execute("select count(*) from sqlite_master where name = 'campaign'").fetchone()
+        row = connection.execute(CAMPAIGN).fetchone() if tables else None
+        return None if row is None else msgspec.convert(row, LedgerCampaign)
+
+
+def has_runs(path: Path) -> bool:
+    """Whether there is a ledger with at least one run. Creates nothing. Raises MachineError."""
+    if not path.is_file():
+        return False
+    with DATABASE.read(path) as connection:
+        [tables] = connection.execute("select count(*) from sqlite_master").fetchone()
+        return bool(tables) and connection.execute("select 1 from run").fetchone() is not None
+
+
+def read_run_ids(campaign: CampaignPaths) -> tuple[RunId, ...]:
+    """Read the ids of the campaign's runs."""
+    with _open(campaign) as connection:
+        rows = msgspec.convert(connection.execute("select id from run").fetchall(), list[tuple[RunId]])
+        return tuple(id_ for (id_,) in rows)
+
+
+def read_outcomes(campaign: CampaignPaths) -> tuple[LedgerOutcome, ...]:
+    """Count the sealed attempts by runtime, outcome and code."""
+    with _open(campaign) as connection:
+        return msgspec.convert(connection.execute(_OUTCOMES).fetchall(), tuple[LedgerOutcome, ...])
+
+
+def read_costs(path: Path, *, flow: FlowId) -> tuple[int, float]:
+    """Return how many sealed attempts of a flow have a known cost, and their sum in US dollars. Raises MachineError."""
+    with DATABASE.read(path) as connection:
+        count, usd = connection.execute(_COSTS, (flow,)).fetchone()
+        return count, usd
+
+
+@contextmanager
+def _open(campaign: CampaignPaths) -> Iterator[sqlite3.Connection]:
+    path = campaign.ledger
+    # The plan is the last file of the set-up: a ledger without one was cut off while it was made.
+    code = "evidence.ledger" if os.path.lexists(campaign.plan) else "evidence.partial"
+    if not path.is_file():
+        raise EvidenceError(code, "absent", file=path.name)
+    try:
+        with closing(sqlite3.connect(address(path), uri=True, timeout=5.0)) as connection:
+            # Before the first statement that needs a lock, so that all statements see one state.
+            connection.execute("begin")
+            [version] = connection.execute("pragma user_version").fetchone()
+            if version > VERSION:
+                what = f"of version {version}; this Proctor reads up to {VERSION}"
+                raise EvidenceError("evidence.ledger", what, file=path.name)
+            yield connection
+    except (sqlite3.Error, msgspec.ValidationError, UnicodeError, OverflowError) as error:
+        raise EvidenceError(code, str(error), file=path.name) from error
+
+
+def _check_references(attempts: Iterable[LedgerAttempt], *, trials: set[TrialId], runs: set[RunId]) -> None:
+    for each in attempts:
+        if each.trial not in trials or each.run not in runs or each.id != f"{each.trial}.{each.n}":
+            what = f"{each.id} is not attempt {each.n} of a known trial ({each.trial}) in a known run ({each.run})"
+            raise EvidenceError("evidence.ledger", what, file="ledger.db")
+
+
+def _by_trial(attempts: Iterable[LedgerAttempt]) -> dict[TrialId, list[LedgerAttempt]]:
+    grouped: dict[TrialId, list[LedgerAttempt]] = {}
+    retried: list[list[LedgerAttempt]] = []
+    for each in attempts:
+        if (group := grouped.get(each.trial)) is None:
+            grouped[each.trial] = [each]
+        else:
+            group.append(each)
+            if len(group) == 2:
+                retried.append(group)
+    for group in retried:
+        group.sort(key=lambda attempt: attempt.n)
+    return grouped
+
+
+def is_live(campaign: CampaignPaths) -> bool:
+    """Whether a running Proctor holds the campaign's lock. The kernel releases the lock of a dead one."""
+    try:
+        file = open_descriptor(campaign.folder / "lock")
+    except EvidenceError:
+        return False
+    try:
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    finally:
+        os.close(file)
+    return False

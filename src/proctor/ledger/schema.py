@@ -1,0 +1,187 @@
+"""The tables of ledger.db, and the structs that their rows are decoded into."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Final, Literal
+
+import msgspec
+
+from proctor.errors import EvidenceError
+from proctor.event.outcome import Outcome
+from proctor.evidence.database import Database
+from proctor.evidence.summary import AttemptSummary, Count
+from proctor.ids import AttemptId, Digest, FlowId, MissionId, RunId, RuntimeId, TrialId
+
+VERSION: Final = 1
+
+DATABASE: Final = Database(
+    application=0x50524354,  # "PRCT"
+    version=VERSION,
+    schema="""
+create table campaign (one integer primary key check (one = 1), file text not null, spec text not null,
+                       plan text not null, began_at_ms integer not null) strict;
+create table trial (id text primary key, mission text not null, flow text not null, repeat integer not null,
+                    digest text not null) strict;
+create table run (id text primary key, began_at_ms integer not null, ended_at_ms integer, ended text) strict;
+create table attempt (id text primary key, trial text not null references trial, n integer not null,
+                      run text not null references run, state text not null, started_at_ms integer not null,
+                      ended_at_ms integer, outcome text, code text, runtime text, tokens integer, usd real,
+                      retry_at_ms integer, summary text, unique (trial, n)) strict;
+create index attempt_state on attempt (state);
+""",
+    code="machine.ledger",
+    # With WAL, "full" means that a committed transaction survives a power cut.
+    synchronous="full",
+)
+
+CAMPAIGN: Final = "select file, spec, plan, began_at_ms from campaign"
+TRIALS: Final = "select id, mission, flow, repeat, digest from trial order by rowid"
+RUNS: Final = "select id, began_at_ms, ended_at_ms, ended from run order by began_at_ms, id"
+ATTEMPTS: Final = """
+select id, trial, n, run, state, started_at_ms, ended_at_ms, outcome, code, runtime, tokens, usd, retry_at_ms, summary
+from attempt
+"""
+
+Moment = Annotated[int, msgspec.Meta(ge=0, le=253_402_300_799_999)]
+"""Milliseconds since the epoch, up to the end of the year 9999."""
+Usd = Annotated[float, msgspec.Meta(ge=0, le=1e18)]
+"""US dollars: not negative, not infinite."""
+
+AttemptState = Literal["running", "sealed", "abandoned"]
+
+
+class LedgerCampaign(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """What a campaign was started with."""
+
+    file: str
+    """Path of the spec; empty if the spec was built in memory."""
+    spec: Digest
+    """Digest of the spec file."""
+    plan: Digest
+    """Digest of the plan."""
+    began_at_ms: Moment
+    """Time of the first run, in milliseconds since the epoch."""
+
+
+class LedgerTrial(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A trial of the plan."""
+
+    id: TrialId
+    """Mission, flow and repeat in one name."""
+    mission: MissionId
+    """The mission."""
+    flow: FlowId
+    """The flow."""
+    repeat: int
+    """The repeat, from 1."""
+    digest: Digest
+    """Digest of everything that determines what runs."""
+
+
+class LedgerRun(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """One run of the campaign."""
+
+    id: RunId
+    """The run's id."""
+    began_at_ms: Moment
+    """Start, in milliseconds since the epoch."""
+    ended_at_ms: Moment | None
+    """End, in milliseconds since the epoch; null while it runs or if it was killed."""
+    how: str | None
+    """How it ended: `done`, or what stopped it, such as `drained` or `budget`."""
+
+
+class LedgerAttempt(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """One attempt. The columns after `started_at_ms` are null while it runs.
+
+    `outcome`, `code`, `runtime_id` and `tokens` repeat the summary so that SQL can filter on them; an abandoned
+    attempt has no summary, and its own code and tokens.
+    """
+
+    id: AttemptId
+    """The trial's id, a dot and the attempt's number."""
+    trial: TrialId
+    """The trial."""
+    n: Count
+    """The number of the attempt among those of its trial, from 1."""
+    run: RunId
+    """The run that started it."""
+    state: AttemptState
+    """`running`, `sealed` or `abandoned`."""
+    started_at_ms: Moment
+    """Start, in milliseconds since the epoch."""
+    ended_at_ms: Moment | None = None
+    """End, in milliseconds since the epoch."""
+    outcome: Outcome | None = None
+    """How it ended."""
+    code: str | None = None
+    """The error code that ended it."""
+    runtime_id: RuntimeId | None = None
+    """The runtime that drove the agent."""
+    tokens: int | None = None
+    """All tokens that it used."""
+    usd: Usd | None = None
+    """What it cost by the frozen prices."""
+    retry_at_ms: int | None = None
+    """When its trial is due again, if the attempt is to be followed by another."""
+    summary: AttemptSummary | None = None
+    """What its sealed files say; null unless it is sealed."""
+
+    @property
+    def claimed(self) -> bool | None:
+        """Whether the agent said that the task is done."""
+        return None if self.summary is None else self.summary.claimed
+
+    @property
+    def verified(self) -> bool | None:
+        """Whether the required probes verified the task."""
+        return None if self.summary is None else self.summary.verified
+
+    @property
+    def is_expected(self) -> bool | None:
+        """Whether the attempt meets the mission's `expect`; None if the mission states none."""
+        return None if self.summary is None else self.summary.expectation.met
+
+    @property
+    def took_ms(self) -> int:
+        """Time from start to end; 0 while it runs."""
+        return 0 if self.ended_at_ms is None else max(0, self.ended_at_ms - self.started_at_ms)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerContents:
+    """Everything a ledger holds: trials in plan order, and the attempts of each tried trial by number."""
+
+    campaign: LedgerCampaign | None = None
+    """None if set-up was cut off before it was written."""
+    runs: tuple[LedgerRun, ...] = ()
+    trials: tuple[LedgerTrial, ...] = ()
+    attempts_of: Mapping[TrialId, Sequence[LedgerAttempt]] = field(default_factory=dict)
+
+    @property
+    def attempts(self) -> list[LedgerAttempt]:
+        """All attempts in plan order."""
+        return [each for trial in self.trials for each in self.attempts_of.get(trial.id, ())]
+
+
+_decode_summary: Callable[[str], AttemptSummary] = msgspec.json.Decoder(AttemptSummary).decode
+
+
+def decode_attempts(rows: Iterable[tuple[Any, ...]]) -> list[LedgerAttempt]:
+    """Decode rows of `ATTEMPTS`. Raises EvidenceError if a row is not what a Proctor writes."""
+    decoded = []
+    for row in rows:
+        summary = row[-1]
+        try:
+            decoded.append(row if summary is None else (*row[:-1], _decode_summary(summary)))
+        except (msgspec.DecodeError, TypeError) as error:
+            raise EvidenceError("evidence.ledger", f"{row[0]}: summary: {error}", file="ledger.db") from error
+    try:
+        attempts = msgspec.convert(decoded, list[LedgerAttempt])
+    except msgspec.ValidationError as error:
+        raise EvidenceError("evidence.ledger", f"attempt: {error}", file="ledger.db") from error
+    for each in attempts:
+        if each.state == "sealed" and (each.outcome is None or each.summary is None):
+            what = f"{each.id} is sealed, but has no outcome or no summary"
+            raise EvidenceError("evidence.ledger", what, file="ledger.db")
+    return attempts

@@ -1,0 +1,23 @@
+"""What driving Claude Code can do."""
+
+from typing import Final
+
+from proctor.ids import RuntimeId
+from proctor.runtime.capability import Capabilities
+
+ID: Final = RuntimeId("claude_code")
+TRANSPORTS: Final = ("stdio",)
+SERVES: Final = {"scripted": ("*",), "anthropic": ("*",)}
+
+CAPABILITIES: Final = Capabilities(
+    thread_start=True,
+    thread_resume=True,
+    turn_steer=True,
+    interrupt=True,
+    event_stream=True,
+    parallel_sessions=True,
+    approvals=True,
+    dynamic_tools=True,
+    compaction=True,
+    structured_output=True,
+)

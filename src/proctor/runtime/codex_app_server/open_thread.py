@@ -1,0 +1,44 @@
+"""The request that opens a session's thread: start, resume or fork."""
+
+from typing import Any
+
+from proctor.errors import InputError
+from proctor.runtime.base import SessionRequest
+from proctor.runtime.codex.home import PROVIDER, thread_settings
+from proctor.runtime.codex_app_server.tools import tool_definitions
+
+
+def opening_request(request: SessionRequest) -> tuple[str, dict[str, Any]]:
+    """Return the method and its parameters. Raises InputError if tools are offered to an existing thread."""
+    params = thread_params(request)
+    existing_thread = {
+        # Otherwise the reply contains all turns. They are read page by page instead.
+        "excludeTurns": True,
+        # Otherwise the temporary folder of the previous session stays writable (seen with 0.163).
+        "runtimeWorkspaceRoots": [str(request.workspace), str(request.tmp)],
+    }
+    if request.tools and (request.resume or request.fork) is not None:
+        # Codex would accept the tools and not offer them.
+        raise InputError("spec.unsupported", "Codex takes tools only for a new thread, not for `resume` or `fork`")
+    if request.resume is not None:
+        del params["ephemeral"]
+        return "thread/resume", {**params, **existing_thread, "threadId": request.resume}
+    if request.fork is not None:
+        return "thread/fork", {**params, **existing_thread, "threadId": request.fork}
+    if request.tools:
+        params["dynamicTools"] = tool_definitions(request.tools)
+    return "thread/start", params
+
+
+def thread_params(request: SessionRequest) -> dict[str, Any]:
+    """Return the parameters of thread/start."""
+    return {
+        "cwd": str(request.workspace),
+        "ephemeral": not request.is_persistent,
+        "model": request.model.name,
+        "modelProvider": PROVIDER,
+        "sandbox": request.sandbox.value,
+        # Codex always asks, and Proctor answers by policy, so that each denial is recorded.
+        "approvalPolicy": "on-request",
+        "config": thread_settings(request),
+    }

@@ -1,0 +1,9 @@
+"""What a recorded attempt can do again."""
+
+from proctor.ids import RuntimeId
+from proctor.runtime.capability import Capabilities
+
+ID = RuntimeId("replay")
+TRANSPORTS = ("memory",)
+
+CAPABILITIES = Capabilities(thread_start=True, event_stream=True)

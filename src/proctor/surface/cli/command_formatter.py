@@ -1,0 +1,77 @@
+"""Commands as this user can paste them: the program as it was called, paths quoted, the same evidence root."""
+
+import os
+import re
+import shlex
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT_VARIABLE = "PROCTOR_ROOT"
+
+_COMMAND = re.compile(r"^proctor (?P<whole>[^`\n]+)$|`proctor (?P<quoted>[^`\n]+)`", re.MULTILINE)
+_ROOTED = ("run", "try", "report", "validate", "attempt", "campaign", "retry", "compare", "doctor", "gc", "pin")
+
+
+def program() -> str:
+    """What the user typed to call this program."""
+    called = Path(sys.argv[0])
+    if called.name == "__main__.py":
+        return f"{_typed(Path(sys.orig_argv[0]))} -m proctor"
+    return _typed(called) if called.name == "proctor" else "proctor"
+
+
+def _typed(called: Path) -> str:
+    from shutil import which  # costs as much as the rest of a short command's own modules
+
+    # A shell hands over the full path of what it found on PATH, and a relative path as it is.
+    if not called.is_absolute():
+        return shlex.quote(str(called))
+    found = which(called.name)
+    if found is not None and Path(found) == called:
+        return called.name
+    here = Path.cwd()
+    return shlex.quote(str(called.relative_to(here) if called.is_relative_to(here) else called))
+
+
+@dataclass(frozen=True, slots=True)
+class CommandFormatter:
+    """How commands of this call are to be spelled. `root` is None where the default root was meant."""
+
+    root: str | None = None
+
+    @classmethod
+    def of(cls, root: Path | None) -> "CommandFormatter":
+        """For the value of --root, or the lack of one."""
+        return cls(os.environ.get(ROOT_VARIABLE) or None if root is None else str(root))
+
+    @classmethod
+    def in_words(cls, words: Sequence[str]) -> "CommandFormatter":
+        """For a command line that may be none."""
+        for at, word in enumerate(words):
+            if word == "--root" and at + 1 < len(words):
+                return cls(words[at + 1])
+            if word.startswith("--root="):
+                return cls(word.partition("=")[2])
+        return cls.of(None)
+
+    def command(self, *words: str) -> str:
+        """A whole command line."""
+        return self._called(shlex.join(words))
+
+    def spell(self, text: str) -> str:
+        """The text with its commands, all of it or what stands in backticks, as they must be typed here."""
+        return _COMMAND.sub(self._spelled, text)
+
+    def _spelled(self, found: "re.Match[str]") -> str:
+        whole = found["whole"]
+        return f"`{self._called(found['quoted'])}`" if whole is None else self._called(whole)
+
+    def _called(self, words: str) -> str:
+        is_rooted = words.split()[0] in _ROOTED and "--root" not in words and "--help" not in words
+        return f"{program()} {words}{self._option}" if is_rooted else f"{program()} {words}"
+
+    @property
+    def _option(self) -> str:
+        return "" if self.root is None else f" --root {shlex.quote(self.root)}"

@@ -1,0 +1,154 @@
+"""Everything that takes room and may be let go of: campaigns with their runs, runs of none, sessions, kept scratch."""
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+
+from proctor.campaign.retention import GcUnit, Kind
+from proctor.campaign.scratch import is_locked, kept_scratch, scratch_of_runs
+from proctor.errors import EvidenceError
+from proctor.evidence.layout import SEAL_SIGNATURE, CampaignPaths, RootPaths
+from proctor.evidence.reader import read_artifact
+from proctor.ledger.reader import is_live, read_run_ids
+from proctor.report.query import find_run
+
+# Somebody may be about to take its lock.
+_FRESH_MS = 60_000
+
+_WRITTEN = ("ledger.db", "ledger.db-wal", "plan.json", "report.json", "RESULTS.md")
+"""Files that tell when a campaign was last at work; a pin or a look at it is none."""
+
+
+class _Named(msgspec.Struct, frozen=True):
+    name: str
+
+
+class _Statement(msgspec.Struct, frozen=True):
+    type: str = msgspec.field(name="_type")
+    subject: tuple[_Named, ...] = ()
+
+
+def find_units(root: RootPaths, *, now_ms: int) -> Iterator[GcUnit]:
+    """Each folder is in one unit, and a run that two campaigns cite is in neither until one of them is gone."""
+    campaigns = {campaign: run_ids(root, campaign) for campaign in root.campaigns()}
+    stated = set(stated_runs(root))
+    pinned: set[str] = set()
+    for campaign, ids in campaigns.items():
+        cited = {other for each, others in campaigns.items() if each != campaign for other in others}
+        there = [folder for id_ in ids if id_ not in cited and (folder := root.folder / "runs" / id_).is_dir()]
+        if os.path.lexists(campaign.pin):
+            pinned |= set(ids)
+        unit = _unit("campaign", campaign.folder, *there)
+        yield replace(unit, stays=_why(unit, ids=ids, stated=stated, now_ms=now_ms, is_running=is_live(campaign)))
+    known = {id_ for ids in campaigns.values() for id_ in ids}
+    for run in root.runs():
+        name, folder = run.folder.name, run.folder
+        if name not in known:
+            unit = _unit("run" if folder.parent.name == "runs" else "session", folder)
+            is_running = is_locked(scratch_of_runs() / name)
+            yield replace(unit, stays=_why(unit, ids=(name,), stated=stated, now_ms=now_ms, is_running=is_running))
+    for scratch in kept_scratch(scratch_of_runs()):
+        stays = _reason(("running", is_locked(scratch)), ("of a pinned campaign", scratch.name in pinned))
+        yield replace(_unit("scratch", scratch), stays=stays)
+
+
+def why_still(unit: GcUnit, root: RootPaths, *, now_ms: int) -> str | None:
+    """Why a campaign, run or session stays after all, by what is on disk now. For whoever has its lock."""
+    folders = places_of(unit)
+    ids = run_ids(root, CampaignPaths(folders[0])) if unit.kind == "campaign" else (unit.name,)
+    unit = replace(unit, touched_at_ms=_last_at_work_ms(unit.kind, folders))
+    return _why(unit, ids=ids, stated=set(stated_runs(root)), now_ms=now_ms, is_running=False)
+
+
+def is_needed(run: Path, root: RootPaths) -> bool:
+    """Whether others may rely on it: it is signed, or named by a statement."""
+    return _is_signed(run) or run.name in set(stated_runs(root))
+
+
+def places_of(unit: GcUnit) -> tuple[Path, ...]:
+    """The unit itself is pure and has but their names. Of a campaign it is its own folder, then its runs."""
+    return tuple(map(Path, unit.folders))
+
+
+def _unit(kind: Kind, *folders: Path) -> GcUnit:
+    return GcUnit(
+        kind=kind,
+        name=folders[0].name,
+        folders=tuple(map(str, folders)),
+        touched_at_ms=_last_at_work_ms(kind, folders),
+        size_bytes=size_of(*folders),
+    )
+
+
+def _last_at_work_ms(kind: Kind, folders: Sequence[Path]) -> int:
+    if kind != "campaign":
+        return max(map(_touched_ms, folders))
+    campaign, *runs = folders
+    return max(*(_mtime_ms(campaign / name) for name in _WRITTEN), *map(_touched_ms, runs), 0)
+
+
+def _why(unit: GcUnit, *, ids: Iterable[str], stated: AbstractSet[str], now_ms: int, is_running: bool) -> str | None:
+    is_campaign, folders = unit.kind == "campaign", places_of(unit)
+    runs = folders[1:] if is_campaign else folders
+    return _reason(
+        ("pinned", is_campaign and os.path.lexists(CampaignPaths(folders[0]).pin)),
+        ("running", is_running),
+        ("just made", now_ms - unit.touched_at_ms < _FRESH_MS),
+        ("signed", any(map(_is_signed, runs))),
+        ("named by a statement", not stated.isdisjoint(ids)),
+    )
+
+
+def run_ids(root: RootPaths, campaign: CampaignPaths) -> tuple[str, ...]:
+    """By its ledger; else the runs whose attempts name it. Only such as are there: a ledger may say anything."""
+    there = {run.folder.name: run for run in root.runs()}
+    with suppress(EvidenceError):
+        return tuple(run for run in read_run_ids(campaign) if run in there)
+    name = campaign.folder.name
+    return tuple(id_ for id_, run in there.items() if any(row.campaign_id == name for row in find_run(run).rows))
+
+
+def stated_runs(root: RootPaths) -> Iterator[str]:
+    """Runs that an in-toto statement in the root itself names. One may be a link: it names them all the same."""
+    for file in sorted(root.folder.glob("*.json")):
+        with suppress(EvidenceError):
+            told = read_artifact(Path(os.path.realpath(file)), _Statement)
+            yield from {each.name.partition("/")[0] for each in told.subject}
+
+
+def _reason(*reasons: tuple[str, bool]) -> str | None:
+    return next((why for why, holds in reasons if holds), None)
+
+
+def _is_signed(run: Path) -> bool:
+    signatures = (*run.glob(f"attempts/*/{SEAL_SIGNATURE}"), *run.glob("runtimes/*/process.json.sig"))
+    return bool(signatures)
+
+
+def _mtime_ms(path: Path) -> int:
+    with suppress(OSError):
+        return path.lstat().st_mtime_ns // 1_000_000
+    return 0
+
+
+def _touched_ms(folder: Path) -> int:
+    """When anything was last made or taken away in it. An attempt's folder is touched last by its seal."""
+    inner = (folder, *folder.glob("*"), *folder.glob("*/*"))
+    return max(map(_mtime_ms, inner))
+
+
+def size_of(*folders: Path) -> int:
+    """What they take of the disk."""
+    total, pending = 0, list(map(str, folders))
+    while pending:
+        with suppress(OSError), os.scandir(pending.pop()) as entries:
+            for entry in entries:
+                total += entry.stat(follow_symlinks=False).st_blocks * 512
+                if entry.is_dir(follow_symlinks=False):
+                    pending.append(entry.path)
+    return total

@@ -1,0 +1,1 @@
+"""Tampering cases: how genuine evidence is damaged or forged, and what each command must answer then."""

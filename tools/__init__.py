@@ -1,0 +1,1 @@
+"""Programs for people who work on Proctor. They are not part of the wheel."""
