@@ -1,4 +1,4 @@
-"""What `import proctor` offers: sessions, pools of them, campaigns, and the words they speak."""
+"""The public API, `import proctor`: sessions, pools of sessions, campaigns, and the types they use."""
 
 import os
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -165,10 +165,10 @@ __all__ = [
 EvidenceKept: TypeAlias = Literal["off", "memory", "disk"]
 SandboxName: TypeAlias = Literal["read-only", "workspace-write", "danger-full-access"]
 Approving: TypeAlias = Literal["deny", "accept", "workspace"] | Decide
-"""A policy, or an async function that is asked for each question: `async def decide(question) -> Decision`."""
+"""A policy, or an async function that answers each question: `async def decide(question) -> Decision`."""
 
 SESSION_LIMITS = Limits(attempt="1h", turn="10m", stall="2m")
-"""What a conversation gets where nothing is said: `attempt` and `tokens` are for the whole of it."""
+"""The default limits of a session. `attempt` and `tokens` apply to the whole session."""
 
 
 @asynccontextmanager
@@ -190,7 +190,7 @@ async def session(
     options: Mapping[str, Any] | None = None,
     env: Mapping[str, str] | None = None,
 ) -> AsyncIterator[Session]:
-    """A conversation with an agent, in a process of its own that ends with the block, whatever happens in it.
+    """Open a conversation with an agent. It has its own process, which always ends with the block.
 
         async with proctor.session(workspace="shop", model="openai/gpt-5.5", login="api-key") as s:
             async for event in s.say("Why does the test fail?"):
@@ -198,9 +198,9 @@ async def session(
                     print(event.text, end="")
             print(s.outcome, s.answer)
 
-    The agent works in `workspace` itself, or in an empty folder that goes with the session. `model` is a Model or
-    "provider/name"; with `script` it is the scripted one, and nothing leaves the machine. `evidence` keeps the last
-    events only (`off`), all of them in `memory`, or a sealed folder under `root` on `disk`.
+    The agent works directly in `workspace`, or in an empty folder that is deleted with the session. `model` is a Model
+    or "provider/name"; with `script` the scripted model is used and nothing leaves the machine. `evidence` keeps only
+    the latest events (`off`), all events in memory (`memory`), or a sealed folder under `root` (`disk`).
     """
     async with (
         _open(
@@ -226,13 +226,15 @@ async def pool(
     options: Mapping[str, Any] | None = None,
     env: Mapping[str, str] | None = None,
 ) -> AsyncIterator["Pool"]:
-    """One warm agent process for many sessions, replaced when it dies, gone with the block. Fit for a lifespan.
+    """Open one warm agent process for many sessions. It is replaced when it dies, and ends with the block.
+
+    Suitable for the lifespan of a web application.
 
         async with proctor.pool(model="openai/gpt-5.5", login="api-key") as pool:
             async with pool.session(workspace="shop") as s:
                 print((await s.say("What is this?")).outcome, s.answer)
 
-    Without a model its sessions bring scripts.
+    Without a model, each session needs a script.
     """
     async with _open(
         runtime, isolation="shared", model=model, login=login, evidence=evidence, root=root, options=options, env=env
@@ -262,25 +264,25 @@ class Pool:
         fork: str | None = None,
         script: str | Path | None = None,
     ) -> AbstractAsyncContextManager[Session]:
-        """A conversation, as `proctor.session` opens one. Beside others no agent may have full access.
+        """Open a conversation like `proctor.session`, but on the shared process, where full access is not allowed.
 
-        With `is_persistent` the agent keeps the thread; `resume` goes on with one by its name, `Session.thread`, and
-        `fork` begins another with its history, as long as the pool's process lives.
+        With `is_persistent` the agent keeps the thread. As long as the pool's process lives, `resume` continues a kept
+        thread, given its name (`Session.thread`), and `fork` begins a new thread with its history.
         """
         if resume is not None and fork is not None:
-            raise _wrong("fork", "a thread is resumed or forked, not both")
+            raise _wrong("fork", "`resume` and `fork` cannot be combined")
         for name in ("mission", "campaign", "usd"):
             if getattr(limits, name) is not None:
-                raise _wrong(f"limits.{name}", "it is for campaigns; a conversation has attempt, turn, stall, tokens")
+                what = "this limit is for campaigns; a session has the limits attempt, turn, stall and tokens"
+                raise _wrong(f"limits.{name}", what)
         decide = approvals if callable(approvals) else None
         written = "ask" if callable(approvals) else str(approvals)
         if decide is None and written == Approvals.ASK:
-            what = "somebody is to be asked, and there is nobody: give an async function instead"
+            what = '`approvals="ask"` has nothing to ask: pass an async function as `approvals`'
             raise InputError("policy.nobody-to-ask", what, file=_NAME, key="approvals")
         spec = _with(self._spec, flow={"sandbox": sandbox, "approvals": written}, script=script, limits=limits)
-        loaded = _loaded(spec)
-        wish = ConversationRequest(
-            loaded=loaded,
+        request = ConversationRequest(
+            loaded=load_built(spec, name=_NAME, folder=Path.cwd()),
             workspace=None if workspace is None else _folder(workspace),
             decide=decide,
             decide_deadline_s=_seconds(approval_deadline, key="approval_deadline"),
@@ -290,7 +292,7 @@ class Pool:
             resume=None if resume is None else ThreadId(resume),
             fork=None if fork is None else ThreadId(fork),
         )
-        return self._sessions.session(wish)
+        return self._sessions.session(request)
 
 
 async def run(
@@ -303,20 +305,22 @@ async def run(
     approval_deadline: Duration = DECIDE_S,
     resume: str | None = None,
 ) -> Report:
-    """Runs a campaign and keeps its evidence: each attempt with its outcome, what the agent claimed, what was verified,
-    and its folder. It is a file, or a Campaign or mapping built here, which says what a file would.
+    """Run a campaign, keep its evidence, and return the report.
+
+    `spec` is a file, or a Campaign or mapping with the same content. For each attempt the report has its outcome, what
+    the agent claimed, what was verified, and its folder.
 
         report = await proctor.run("examples/quickstart.yaml")
         for attempt in report.attempts:
             print(attempt.mission_id, attempt.outcome, attempt.claimed, attempt.verified, attempt.dir)
 
-    `on` makes it a suite: each runtime named there is a flow, instead of those that it says, if it says any. `select`
-    narrows its missions. `decide` is asked where a flow says `approvals: ask`. Paths of a campaign that was built here
-    start from the current folder. `resume` is the id of a campaign of this spec: then what it has left to do is done,
-    with what it was begun with, and the report is of all of it.
+    `on` runs the spec as a suite: each runtime named there becomes a flow, replacing the spec's own flows. `select`
+    narrows its missions. `decide` answers approvals in flows with `approvals: ask`. In a Campaign or mapping, relative
+    paths start from the current folder. `resume` is the id of a campaign of this spec: its remaining trials are run
+    with the `on` and `select` it was started with, and the report covers the whole campaign.
     """
     place = _root(root)
-    # Files are read and written in threads: the loop may be somebody's server.
+    # Files are read and written in threads: the event loop may belong to the caller's server.
     campaign = None if resume is None else await anyio.to_thread.run_sync(_campaign, place, resume)
     loaded = await anyio.to_thread.run_sync(lambda: _load(spec, on=on, select=select, resume=campaign))
     result = await run_campaign(
@@ -346,15 +350,15 @@ def _load(
     folder = Path(spec).absolute().parent if isinstance(spec, str | Path) else Path.cwd()
     if resume is None:
         flows = None if on is None else flows_on(on, config=load_config(folder))
-        given = SpecOverrides(select=select or Select(), flows=flows)
+        overrides = SpecOverrides(select=select or Select(), flows=flows)
     else:
-        given = read_given(resume)
+        overrides = read_given(resume)
     if isinstance(spec, str | Path):
-        return load_spec(Path(spec), overrides=given)
-    return load_built(spec, name="campaign", folder=folder, overrides=given)
+        return load_spec(Path(spec), overrides=overrides)
+    return load_built(spec, name="campaign", folder=folder, overrides=overrides)
 
 
-# ── what is said in Python, as a spec says it ──
+# ── translating arguments into a spec ──
 
 _NAME = "session"
 _SCRIPT_KEY = "missions[0].script"
@@ -387,7 +391,7 @@ async def _open(
     try:
         keep = RecordMode(evidence)
     except ValueError:
-        raise _wrong("evidence", f"{evidence!r} is none of {', '.join(RecordMode)}") from None
+        raise _wrong("evidence", f"{evidence!r} is not one of {', '.join(RecordMode)}") from None
     async with open_sessions(loaded, root=_root(root), keep=keep) as sessions:
         yield Pool(sessions, spec)
 
@@ -399,7 +403,7 @@ def _with(
     script: str | Path | None = None,
     limits: Limits | None = None,
 ) -> dict[str, Any]:
-    """The spec with what one session says beside it."""
+    """Return the spec with the settings of one session added."""
     mission = dict(spec["missions"][0])
     if script is not None:
         mission["script"] = str(Path(script).absolute())
@@ -407,16 +411,12 @@ def _with(
     return {**spec, "missions": [mission], "flows": [{**spec["flows"][0], **(flow or {})}], **more}
 
 
-def _loaded(spec: Mapping[str, Any]) -> LoadedSpec:
-    return load_built(spec, name=_NAME, folder=Path.cwd())
-
-
 def _model(model: Model | str) -> dict[str, Any]:
     if isinstance(model, Model):
         return {"provider": model.provider, **dict(to_builtins(model))}
     provider, slash, name = model.partition("/")
     if not slash:
-        raise _wrong("model", f"{model!r} is not of the form provider/name")
+        raise _wrong("model", f"{model!r} does not have the form provider/name")
     return {"provider": provider, "name": name}
 
 
@@ -435,7 +435,7 @@ def _seconds(written: Duration, *, key: str) -> float:
 
 
 def _campaign(root: Path, id_: str) -> CampaignPaths:
-    # Looked up, and not made into a path: an id that holds one would lead anywhere.
+    # Looked up instead of joined to a path: an id with slashes could lead anywhere.
     for campaign in RootPaths(root).campaigns():
         if campaign.folder.name == id_:
             return campaign

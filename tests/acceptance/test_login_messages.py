@@ -185,7 +185,7 @@ def test_flows_that_share_a_login_must_be_able_to_share_a_process(tmp_path: Path
     assert refused(tmp_path, alike + SECOND) == (
         *("policy.login", 10, "flows[1].env"),
         "this flow and `f` share your own login, and so one process, but differ in `env`",
-        "Make them alike, use another login in one of them, or run them in two campaigns.",
+        "Use the same value in both, use another login in one of them, or run them in two campaigns.",
     )
     assert refused(tmp_path, f"{alike}    isolation: process\n")[:3] == ("spec.unsupported", 10, "flows[0].isolation")
     shared = ready(tmp_path, alike + SECOND.replace(', env: {MODE: "1"}', "")).identities

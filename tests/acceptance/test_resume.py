@@ -239,7 +239,7 @@ def test_a_changed_spec_script_or_workspace_is_refused_with_the_difference(lab: 
     assert "-- run: 'true'\n+- run: 'false'" in refused()
     lab.write_spec([mission("one", *steps, workspace=workspace)])
     (spec.parent / "shop" / "a.txt").write_text("as it is\n")
-    changed = "workspace shop: its files are not those that the campaign began with; written since: a.txt"
+    changed = "workspace shop: its files have changed since the campaign began; written since: a.txt"
     assert changed in refused()
     # As it was, it may lie somewhere else.
     (spec.parent / "shop" / "a.txt").write_text("as it was\n")

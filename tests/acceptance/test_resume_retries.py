@@ -128,7 +128,7 @@ def test_a_runtime_that_no_longer_starts_gives_way_to_the_next_in_mid_run(lab: L
     assert [(each["runtime"], each["code"]) for each in fallen.facts["resolution"].value["refused"]] == [
         ("failing", "runtime.degraded")
     ]
-    assert [warning for warning in result.warnings if "failing was passed over" in warning]
+    assert [warning for warning in result.warnings if "failing was skipped" in warning]
 
 
 @pytest.mark.requirement("runtime.strategy.fallback")

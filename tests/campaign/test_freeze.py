@@ -101,13 +101,13 @@ def test_what_was_changed_is_shown_by_the_names_that_the_spec_gives(spec: Path, 
         thaw(load_spec(spec), paths=paths, workspaces=tmp_path / "changed", redactor=Redactor([]))
     assert caught.value.code == "campaign.changed"
     assert caught.value.what.splitlines() == [
-        "night-1 began with something else:",
-        "--- careful.txt (as it began)",
+        "the files of night-1 have changed since it began:",
+        "--- careful.txt (at the start)",
         "+++ careful.txt (now)",
         "@@ -1 +1 @@",
         "-{{prompt}}",
         "+{{prompt}}!",
-        "--- missions/0.md (as it began)",
+        "--- missions/0.md (at the start)",
         "+++ missions/0.md (now)",
         "@@ -0,0 +1,4 @@",
         "+---",
@@ -125,6 +125,6 @@ def test_a_campaign_of_another_plan_is_not_gone_on_with_though_its_files_are_the
     frozen = freeze(load_spec(spec), paths=paths, workspaces=tmp_path / "bases", redactor=Redactor([]))
     other = msgspec.structs.replace(frozen.plan, digest=digest_bytes(b"another"))
     write_artifact(paths.plan, PlanFile(plan=other, snapshot=dict(frozen.snapshot)), redactor=Redactor([]))
-    with pytest.raises(InputError, match="another plan of the same spec") as caught:
+    with pytest.raises(InputError, match="another plan from the same spec") as caught:
         thaw(load_spec(spec), paths=paths, workspaces=tmp_path / "again", redactor=Redactor([]))
     assert caught.value.code == "campaign.changed"

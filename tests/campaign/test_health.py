@@ -76,4 +76,4 @@ def test_what_cannot_be_written_is_a_warning_and_no_more(tmp_path: Path) -> None
         return book.warnings
 
     [warning] = run(test)
-    assert warning.startswith("how the agents started could not be kept: ")
+    assert warning.startswith("the health of the agents could not be recorded: ")

@@ -98,4 +98,4 @@ def test_a_start_that_is_given_up_leaves_a_sealed_record_too(tmp_path: Path) -> 
         return tasks.cancel_scope.cancelled_caught
 
     assert run(test)
-    assert record(tmp_path).facts["noStart"].value == {"code": None, "what": "it was not waited for"}
+    assert record(tmp_path).facts["noStart"].value == {"code": None, "what": "the start was cancelled"}

@@ -190,7 +190,7 @@ def test_a_lock_names_its_owner_and_one_whose_owner_is_dead_or_only_looked_is_ta
             pass
         assert refused.value.code == "machine.locked"
         name = tmp_path.name
-        todo = f"`proctor campaign status {name}` shows how far it is, `proctor campaign cancel {name}` stops it."
+        todo = f"`proctor campaign status {name}` shows its progress, `proctor campaign cancel {name}` stops it."
         assert refused.value.suggestion == todo
     assert owner_of(paths) is None, "whoever leaves in order takes the name away"
 

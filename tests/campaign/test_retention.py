@@ -55,7 +55,7 @@ def test_what_stays_is_what_must_what_is_young_and_what_there_is_room_for(
 def test_without_a_limit_nothing_goes() -> None:
     unit = GcUnit(kind="run", name="a", folders=(), touched_at_ms=0, size_bytes=10**12)
     [fate] = decide([unit], RetentionRule(older_than_s=None, larger_than_bytes=None), now_ms=NOW_MS)
-    assert (fate.goes, fate.why) == (False, "within what may be kept")
+    assert (fate.goes, fate.why) == (False, "within the limits")
 
 
 def test_what_went_for_its_age_makes_room() -> None:

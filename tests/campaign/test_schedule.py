@@ -147,7 +147,7 @@ def test_a_flow_that_is_stopped_leaves_its_trials_and_the_others_go_on() -> None
     assert made.ended(running[2], AttemptEnd(remedy=Remedy.AGAIN), tries=0, now_s=0) is None, "of the same flow"
     assert (made.stopped, names(made.left)) == ({"a": "provider.unauthorized"}, ["a2"])
     assert list(made.warnings()) == [
-        "flow `a` was stopped by provider.unauthorized: what is not done of it is left for a resume"
+        "flow `a` was stopped by provider.unauthorized: its unfinished trials are left for a resume"
     ]
     assert names(started(made, now_s=0)) == ["b2"]
 

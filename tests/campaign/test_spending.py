@@ -135,4 +135,4 @@ def test_what_earlier_attempts_cost_that_is_not_known_is_said_in_every_run(spec:
     change(first.paths, "update attempt set outcome = 'cancelled', code = 'run.cancelled' where id = 'm0.f.r2.1'")
     again = campaign(spec, resume=first.paths)
     assert [each.attempt_id for each in again.attempts] == ["m0.f.r2.2"]
-    assert again.warnings == ("what 2 attempts cost is not known, so the budget did not count them",)
+    assert again.warnings == ("the budget does not include 2 attempts whose cost is not known",)

@@ -195,7 +195,7 @@ def test_a_window_that_opens_too_late_is_not_waited_for() -> None:
     assert (made.given_up, names(made.left), made.wake_s(0)) == ({PROVIDER: QUOTA}, ["f1", "f2"], None)
     made.add(tried)
     assert names(made.left) == ["f1", "f2", "f0"]
-    told = f"{PROVIDER} was waited for in vain ({QUOTA}): what is not done for lack of it is left for a resume"
+    told = f"{PROVIDER} stayed unavailable ({QUOTA}): the unfinished trials that need it are left for a resume"
     assert list(made.warnings()) == [told]
     [limit] = made.picture(now_s=0, wall_ms=0)[1:]
     assert limit == LiveLimit(key=PROVIDER, most=1, now=0, taken=0, why=QUOTA)

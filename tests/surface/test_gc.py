@@ -80,7 +80,7 @@ def test_what_is_old_goes_with_its_runs_and_a_dry_run_only_says_so(root: RootPat
     before = there(root)
     dry = plan_clearing(root, MONTH, now_ms=NOW_MS)
     assert there(root) == before
-    assert why(root) == {"old": (True, "too old"), "young": (False, "within what may be kept")}
+    assert why(root) == {"old": (True, "too old"), "young": (False, "within the limits")}
     done = clear(root, MONTH, now_ms=NOW_MS)
     assert there(root) == ["campaigns/young", "runs/young-run-0"]
     assert (done.units, done.freed_bytes) == (dry.units, dry.freed_bytes)

@@ -1,4 +1,4 @@
-"""The agents of a run: how a process of one is opened, which model it talks to, what is known of it beforehand."""
+"""The agents of a run: how their processes are opened, which model they use, and the facts known in advance."""
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, contextmanager
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import anyio
 
 from proctor.attempt.model import Lease
-from proctor.campaign.health import HealthRecorder, is_of_the_program
+from proctor.campaign.health import HealthRecorder, is_program_fault
 from proctor.campaign.hosts import HostPool
 from proctor.campaign.logins import FlowIdentity, credential_key
 from proctor.campaign.preflight import PreflightResult
@@ -39,20 +39,19 @@ if TYPE_CHECKING:
 SCRIPTED_MODEL = "proctor-scripted"
 
 Between = Callable[[FlowId, Channel], Channel]
-"""Given the channel to each agent process, gives the one to use: how a test breaks what a real agent says."""
+"""Replaces the channel to an agent process. Tests use it to inject faults between Proctor and a real agent."""
 
 
 @dataclass(slots=True, kw_only=True)
 class _Choice:
-    """A flow's chain, whether the one in use has shown that it starts, and how often it has not since it last did.
-
-    One at a time tries it.
-    """
+    """The runtime chain of a flow, and what is known about starting its current runtime."""
 
     chain: RuntimeChain
     has_started: bool = False
     failures: int = 0
+    """Failed starts of the current runtime in a row."""
     start_lock: anyio.Lock = field(default_factory=anyio.Lock)
+    """Held while the current runtime is started for the first time, so that only one task tries it."""
 
     @property
     def is_open(self) -> bool:
@@ -61,7 +60,7 @@ class _Choice:
 
 @dataclass(slots=True, kw_only=True)
 class Agents:
-    """How agent processes are opened and models played. Without `paths` nothing is kept of what a process says."""
+    """Opens agent processes and serves scripted models. Without `paths` the output of a process is not recorded."""
 
     ready: PreflightResult
     paths: RunPaths | None
@@ -78,8 +77,9 @@ class Agents:
         self._choices = {id_: _Choice(chain=RuntimeChain(links)) for id_, links in self.ready.chains.items()}
 
     async def choose(self, flow: ResolvedFlow, pool: HostPool) -> Candidate:
-        """The agent of a flow, from its first attempt on: the first of its chain that really starts, or the last one
-        left, which is not put to the trial.
+        """Return the current runtime of a flow: the first of its chain that starts.
+
+        The last runtime of the chain is returned without a trial start, because there is nothing to fall back to.
         """
         choice = self._choices[flow.id]
         while choice.is_open:
@@ -99,12 +99,12 @@ class Agents:
             choice.chain.refuse(error)
 
     def ended(self, flow: ResolvedFlow, candidate: Candidate, *, outcome: Outcome, code: str | None) -> None:
-        """An attempt of the flow's is over. A runtime that no longer starts gives way to the next of the chain."""
+        """Learn from the end of an attempt. A runtime that no longer starts is replaced by the next of the chain."""
         self.health.ended(candidate.key, outcome=outcome, code=code)
         choice = self._choices[flow.id]
         if candidate is not choice.chain.current or outcome in (Outcome.CANCELLED, Outcome.UNKNOWN):
             return
-        is_no_start = outcome is Outcome.REFUSED and code is not None and is_of_the_program(code)
+        is_no_start = outcome is Outcome.REFUSED and code is not None and is_program_fault(code)
         choice.failures = choice.failures + 1 if is_no_start else 0
         is_hopeless = is_no_start and remedy(outcome, code) is Remedy.STOP
         if (is_hopeless or choice.failures >= DEGRADED_AFTER) and choice.chain.has_more:
@@ -113,19 +113,19 @@ class Agents:
             choice.has_started, choice.failures = False, 0
 
     def warnings(self) -> Iterator[str]:
-        """Who did not run, though a flow names it first."""
+        """Yield a message for each runtime that was skipped in favour of a later one of its chain."""
         for flow, choice in self._choices.items():
             for each in choice.chain.passed:
-                told = f"{each.runtime_id} was passed over: {each.error.what}"
-                yield f"flow `{flow}` runs on {choice.chain.current.runtime_id}, because {told}"
+                reason = f"{each.runtime_id} was skipped: {each.error.what}"
+                yield f"flow `{flow}` runs on {choice.chain.current.runtime_id}, because {reason}"
 
     def keys(self, flow: ResolvedFlow) -> tuple[str, ...]:
-        """What an attempt of the flow's counts against, as it stands in its chain now."""
+        """Return the keys of the limits that an attempt of the flow counts against on its current runtime."""
         current = self._choices[flow.id].chain.current
         return self._identity(flow, current).keys(flow, current.runtime_id)
 
     def limits(self, schedule: Schedule) -> dict[str, int]:
-        """Most at a time, by what an attempt may count against."""
+        """Return the largest number of attempts at a time, by the key of the limit."""
         credentials = {credential_key(each.credential) for each in self.ready.identities.values()}
         each = {} if schedule.per_credential is None else dict.fromkeys(credentials, schedule.per_credential)
         return {
@@ -135,13 +135,13 @@ class Agents:
             **{key: most for key, most in each.items() if key is not None},
         }
 
-    # ── of one who was chosen: its flow may fall to the next of the chain while an attempt is on its way ──
+    # ── for a chosen candidate: the flow may move on to the next runtime of its chain while an attempt is running ──
 
     def _identity(self, flow: ResolvedFlow, candidate: Candidate) -> FlowIdentity:
         return self.ready.identities[flow.id, candidate.runtime_id]
 
     def facts(self, flow: ResolvedFlow, candidate: Candidate) -> dict[str, Fact]:
-        """What is known of a flow's agent before there is one, as its chain stands now."""
+        """Return the facts about a flow's agent that are known before it is started."""
         identity = self._identity(flow, candidate)
         return {
             "resolution": self._choices[flow.id].chain.fact(),
@@ -152,7 +152,7 @@ class Agents:
         }
 
     def lease(self, flow: ResolvedFlow, candidate: Candidate, pool: HostPool) -> AbstractAsyncContextManager[Lease]:
-        """A place in a process of the flow's, or of another's whose login it shares."""
+        """Lease a place in an agent process: one of this flow, or of a flow that shares the same login."""
         process = self._identity(flow, candidate).process
         return pool.lease(process, flow.isolation, lambda id_: self._open_host(flow, candidate, id_))
 
@@ -189,7 +189,7 @@ class Agents:
 
     def _model(self, flow: ResolvedFlow, candidate: Candidate, base_url: str | None) -> ModelChoice:
         if flow.model.is_scripted:
-            # A host is told of no model at all: each session brings its own address.
+            # The host gets a placeholder address: each session passes its own.
             return ModelChoice(provider=SCRIPTED, name=SCRIPTED_MODEL, base_url=base_url or "http://127.0.0.1:1/v1")
         credential = self._identity(flow, candidate).credential
         return ModelChoice(
@@ -203,7 +203,7 @@ class Agents:
     async def open_model(self, stack: AsyncExitStack, flows: Mapping[FlowId, ResolvedFlow]) -> None:
         if not any(flow.model.is_scripted for flow in flows.values()):
             return
-        # Imported when used: a web server is a heavy thing to start with.
+        # Imported when used: the web server is slow to import.
         try:
             from proctor.model.server import open_model
         except ModuleNotFoundError as error:
@@ -214,7 +214,7 @@ class Agents:
     def playing(
         self, attempt: AttemptId, script: Script | None, flow: ResolvedFlow, candidate: Candidate
     ) -> Iterator[ModelChoice]:
-        """The script is on for this attempt, where its model is scripted."""
+        """Serve the script to this attempt, if its model is scripted."""
         if self.stage is None or script is None or not flow.model.is_scripted:
             yield self._model(flow, candidate, None)
             return

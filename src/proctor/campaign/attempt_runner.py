@@ -1,4 +1,4 @@
-"""One attempt of a trial, from its claim to the durable seal."""
+"""One attempt of a trial, from its row in the ledger to the durable seal."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -50,7 +50,7 @@ class AttemptRunner:
     decide_deadline_s: float
 
     async def choose(self, trial: Trial) -> Candidate:
-        """Who is asked: the first of the flow's chain that starts."""
+        """Return the runtime to use: the first of the flow's chain that starts."""
         return await self.agents.choose(self.flows[trial.flow], self.pool)
 
     async def run(
@@ -63,7 +63,7 @@ class AttemptRunner:
         left: tuple[ClockName, int] | None,
         at_rest: Callable[[], None],
     ) -> AttemptResult:
-        """Claim it and run it. Where there is a seal, it is durable."""
+        """Record the attempt as running, then run it. If the result has a seal, the seal is durable on return."""
         attempt = AttemptId(f"{trial.id}.{n}")
         stop = self.stops.of(attempt)
         run_id = self.opened.run_id
@@ -115,7 +115,7 @@ class AttemptRunner:
             self.agents.ended(flow, candidate, outcome=result.summary.outcome, code=result.summary.code)
             await self.agents.health.write()
             if self.disk is not None:
-                # First the seal is durable, then the ledger says that there is one.
+                # The seal must be durable before the ledger says that it exists.
                 await self.disk.make_durable()
         return result
 

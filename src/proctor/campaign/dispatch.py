@@ -1,4 +1,4 @@
-"""The loop of a run: starts an attempt whenever a place is free, and learns from how each one ends."""
+"""The loop of a run: starts an attempt whenever a place is free, and schedules retries by how attempts end."""
 
 import math
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from anyio.abc import TaskGroup
 from proctor.attempt.model import AttemptResult
 from proctor.attempt.watchdog import ClockName
 from proctor.campaign.attempt_runner import AttemptRunner
-from proctor.campaign.reconcile import tokens_told
+from proctor.campaign.reconcile import reported_tokens
 from proctor.campaign.schedule import AttemptEnd, Job, Scheduler
 from proctor.event.outcome import Outcome
 from proctor.evidence.live import LiveLimit
@@ -25,34 +25,39 @@ from proctor.plan.recover import LATER, Remedy
 
 @dataclass(slots=True, kw_only=True)
 class Dispatcher:
-    """`standings` are those of the trials so far; `results` are of this run. `news` is that something has changed."""
+    """Starts the attempts of one run and records how they end."""
 
     attempts: AttemptRunner
     scheduler: Scheduler
-    most: int  # at a time, with those that wait for the disk only
-    until_s: float = math.inf  # nothing begins after it
-    standings: dict[TrialId, TrialProgress]
+    most: int
+    """The largest number of attempts at a time, including those that only wait for the disk."""
+    until_s: float = math.inf
+    """No attempt starts after this time (steady clock)."""
+    progress: dict[TrialId, TrialProgress]
+    """The progress of each trial, over all runs of the campaign."""
     trials: dict[TrialId, Trial]
     results: list[AttemptResult] = field(default_factory=list)
+    """The results of this run."""
     news: anyio.Event = field(default_factory=anyio.Event)
+    """Set when something has changed, so that the loop looks again."""
     _added: int = 0
     _started: int = 0
     _running: int = 0
     _shown: tuple[tuple[LiveLimit, ...], int] = ((), -1)
 
     async def run(self, trials: Sequence[Trial]) -> None:
-        """Try them until each is settled, or nothing more may begin."""
-        self._take_up(trials)
-        async with anyio.create_task_group() as heeding:
-            heeding.start_soon(self._heed_drain)
+        """Run the trials until each is settled, or no more attempt may start."""
+        self._add_all(trials)
+        async with anyio.create_task_group() as watching:
+            watching.start_soon(self._watch_drain)
             async with anyio.create_task_group() as tasks:
                 while (pause_s := self._step(tasks)) is not None:
                     with anyio.move_on_after(pause_s):
                         await self.news.wait()
-            heeding.cancel_scope.cancel()
+            watching.cancel_scope.cancel()
 
-    def _take_up(self, trials: Sequence[Trial]) -> None:
-        """They wait from now on, and for what the runs before this were told to wait for."""
+    def _add_all(self, trials: Sequence[Trial]) -> None:
+        """Queue the trials, and restore the waits that earlier runs were asked for and that are not over."""
         now_s, now_ms, opened = self._now_s(), self.attempts.clock.wall_ms(), self.attempts.opened
         for window in opened.windows:
             if (for_ms := window.until_ms - now_ms) > 0:
@@ -62,21 +67,21 @@ class Dispatcher:
             self._add(trial, not_before_s=now_s + wait_ms / 1000)
 
     def is_done(self, trials: Sequence[Trial]) -> bool:
-        """Whether each of them has a result that stands."""
-        return all(self._standing(trial).is_settled for trial in trials)
+        """Whether each of the trials has its result."""
+        return all(self._progress_of(trial).is_settled for trial in trials)
 
-    async def _heed_drain(self) -> None:
+    async def _watch_drain(self) -> None:
         await self.attempts.stops.drain.wait()
         self.news.set()
 
     def _step(self, tasks: TaskGroup) -> float | None:
-        """Start what may start; how long to wait for news then, or None when it is over."""
+        """Start what may start. Return how long to wait for news after that, or None when the run is over."""
         self.news = anyio.Event()
         if self.shut is None:
             self._start_due(tasks)
-        self._tell()
+        self._report_schedule()
         now_s = self._now_s()
-        # Where the disk has as many as it may have, only an end lets another begin, whatever the scheduler would.
+        # At the limit, counting attempts that only wait for the disk, only the end of one lets another start.
         is_open = self.shut is None and self._running < self.most
         wake_s = self.scheduler.wake_s(now_s) if is_open else None
         if wake_s is not None:
@@ -87,7 +92,7 @@ class Dispatcher:
 
     @property
     def shut(self) -> str | None:
-        """Why nothing more begins, where that is so."""
+        """Why no more attempt may start; None while one may."""
         stops = self.attempts.stops
         if stops.drain.is_set():
             return "stopped" if stops.all.is_set() else "drained"
@@ -103,7 +108,7 @@ class Dispatcher:
             self._running += 1
             tasks.start_soon(self._try, job)
 
-    def _tell(self) -> None:
+    def _report_schedule(self) -> None:
         clock = self.attempts.clock
         picture = self.scheduler.picture(now_s=clock.steady_s(), wall_ms=clock.wall_ms())
         waiting = self._added - self._started - len(self.scheduler.left)
@@ -116,43 +121,43 @@ class Dispatcher:
         try:
             candidate = await self.attempts.choose(trial)
             if job.keys != self.attempts.agents.keys(self.attempts.flows[trial.flow]):
-                # Its flow has fallen to another of its chain, for which other limits hold: as if it had not started.
+                # The flow has moved to another runtime of its chain, with other limits: queue the trial again.
                 self.scheduler.ended(job, AttemptEnd(remedy=Remedy.REDO), tries=0, now_s=self._now_s())
                 self._add(trial)
                 return
-            standing = self._standing(trial)
+            progress = self._progress_of(trial)
             started_at_ms = self.attempts.clock.wall_ms()
             result = await self.attempts.run(
                 trial,
-                n=standing.attempts_made + 1,
+                n=progress.attempts_made + 1,
                 candidate=candidate,
                 started_at_ms=started_at_ms,
-                left=self._left(standing),
+                left=self._left(progress),
                 at_rest=lambda: self._leave(job),
             )
             self._leave(job)
             self.results.append(result)
-            tried = self._tried(trial, result, started_at_ms=started_at_ms, n=standing.attempts_made + 1)
+            tried = self._ledger_row(trial, result, started_at_ms=started_at_ms, n=progress.attempts_made + 1)
             await self._learn(job, trial, result, tried=tried)
         finally:
             self._running -= 1
             self._leave(job)
 
     def _leave(self, job: Job) -> None:
-        """What it takes of all that is rationed is free: its agent is at rest, or it is over."""
+        """Free the places that the attempt holds: its agent has stopped working, or the attempt is over."""
         self.scheduler.leave(job)
         self.news.set()
 
-    def _left(self, standing: TrialProgress) -> tuple[ClockName, int] | None:
-        """What is left of the shorter of the clocks over more than an attempt, where there is one."""
+    def _left(self, progress: TrialProgress) -> tuple[ClockName, int] | None:
+        """Return what is left of the mission's or the campaign's time limit, whichever is shorter; None without one."""
         clocks: list[tuple[ClockName, int]] = []
-        if (mission_ms := self.attempts.opened.retry_budget.left_ms(standing.took_ms)) is not None:
+        if (mission_ms := self.attempts.opened.retry_budget.left_ms(progress.took_ms)) is not None:
             clocks.append(("mission", mission_ms))
         if self.until_s < math.inf:
             clocks.append(("campaign", max(0, round((self.until_s - self._now_s()) * 1000))))
         return min(clocks, key=lambda clock: clock[1], default=None)
 
-    def _tried(self, trial: Trial, result: AttemptResult, *, started_at_ms: int, n: int) -> LedgerAttempt:
+    def _ledger_row(self, trial: Trial, result: AttemptResult, *, started_at_ms: int, n: int) -> LedgerAttempt:
         summary, error = result.summary, result.error
         return LedgerAttempt(
             id=result.attempt_id,
@@ -168,10 +173,10 @@ class Dispatcher:
         )
 
     async def _learn(self, job: Job, trial: Trial, result: AttemptResult, *, tried: LedgerAttempt) -> None:
-        before, retry_budget, after = self._standing(trial), self.attempts.opened.retry_budget, remedy_for(tried)
+        before, retry_budget, after = self._progress_of(trial), self.attempts.opened.retry_budget, remedy_for(tried)
         if after is Remedy.STOP and job.keys != self.attempts.agents.keys(self.attempts.flows[trial.flow]):
-            after = Remedy.AGAIN  # nothing more comes of its runtime, but the flow has fallen to another
-        now = self.standings[trial.id] = before.after(tried, retry_budget=retry_budget)
+            after = Remedy.AGAIN  # its runtime is of no more use, but the flow has moved to another one
+        now = self.progress[trial.id] = before.after(tried, retry_budget=retry_budget)
         now_s, now_ms = self._now_s(), self.attempts.clock.wall_ms()
         summary = result.summary
         pause_ms = None if summary is None else summary.retry_after_ms
@@ -182,7 +187,7 @@ class Dispatcher:
         retry_at_ms = None if again_s is None else now_ms + round((again_s - now_s) * 1000)
         if summary is None:
             paths = self.attempts.root.run(tried.run).attempt(trial.id, n=tried.n)
-            tokens = await anyio.to_thread.run_sync(tokens_told, paths)
+            tokens = await anyio.to_thread.run_sync(reported_tokens, paths)
             usd = self.attempts.spending.settle(tried.id, trial.flow, tokens)
             code, total = tried.code or "run.harness", None if tokens is None else tokens.total
             await self.attempts.commit.put(
@@ -206,8 +211,8 @@ class Dispatcher:
             Job(trial=trial.id, flow=trial.flow, keys=keys, priority=priority), not_before_s=not_before_s
         )
 
-    def _standing(self, trial: Trial) -> TrialProgress:
-        return self.standings.get(trial.id, UNTRIED)
+    def _progress_of(self, trial: Trial) -> TrialProgress:
+        return self.progress.get(trial.id, UNTRIED)
 
     def _now_s(self) -> float:
         return self.attempts.clock.steady_s()

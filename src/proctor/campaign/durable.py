@@ -1,4 +1,4 @@
-"""One sync of the disk at a time, shared by all who asked for it before it began."""
+"""Syncs of the disk, one at a time, each shared by all tasks that asked before it began."""
 
 from dataclasses import dataclass, field
 
@@ -8,13 +8,13 @@ import anyio.to_thread
 from proctor.errors import MachineError
 from proctor.evidence.sync import GATHER_S, Sync
 
-# A disk may be slow, and busy for others; one that takes longer than this is not coming back.
+# A disk may be slow, or busy with other work. One that takes longer than this is taken as failed.
 PATIENCE_S = 300.0
 
 
 @dataclass(slots=True)
 class _Round:
-    """Who waits for the same sync, and what came of it."""
+    """One sync: the tasks that wait for it, and its result."""
 
     is_asked: anyio.Event = field(default_factory=anyio.Event)
     is_over: anyio.Event = field(default_factory=anyio.Event)
@@ -23,7 +23,7 @@ class _Round:
 
 
 class SharedSync:
-    """`run` must be running in a task for anybody to be answered."""
+    """Shares one sync among many callers. `run` must be running in a task, or `make_durable` does not return."""
 
     def __init__(self, sync: Sync) -> None:
         self._sync = sync
@@ -38,7 +38,7 @@ class SharedSync:
                 while True:
                     await round_.is_asked.wait()
                     await anyio.sleep(GATHER_S)
-                    # What is written from here on may come too late for this one.
+                    # Data written from here on may miss this sync, so later callers wait for the next one.
                     self._next = _Round()
                     try:
                         await anyio.to_thread.run_sync(self._sync)
@@ -48,7 +48,7 @@ class SharedSync:
                     round_.is_over.set()
                     round_ = self._next
         finally:
-            # Whoever comes now is answered too: with a refusal.
+            # Release those who wait for the next round as well: they get an error.
             round_.is_over.set()
             self._next.is_over.set()
 
@@ -56,7 +56,7 @@ class SharedSync:
         self._life.cancel()
 
     async def make_durable(self) -> None:
-        """Returns when all that was written before the call survives a power cut; MachineError where it may not."""
+        """Return when everything written before the call survives a power cut. Raises MachineError if it may not."""
         round_ = self._next
         round_.is_asked.set()
         with anyio.move_on_after(PATIENCE_S):

@@ -1,4 +1,4 @@
-"""A campaign is a snapshot: what the spec and its files were when it began, and are when it goes on."""
+"""The frozen spec of a campaign: copies and digests of the spec and its files, compared again on resume."""
 
 import difflib
 from collections.abc import Iterator, Mapping
@@ -26,28 +26,31 @@ from proctor.workspace.prepare import prepare
 from proctor.workspace.snapshot import snapshot
 from proctor.workspace.walk import EntryKind, walk
 
-_MOST_TOLD = 5
+_MAX_LISTED = 5
 
 
 class FrozenFiles(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """index.json of the snapshot: digests of the originals, keyed as the spec spells them.
-
-    `files` are mission files, templates and the price file; `names` is what scripts and files are called here.
-    `given` came with the command.
-    """
+    """index.json of the snapshot: digests of the original files, by their path as written in the spec."""
 
     schema_version: int = 1
+    """Version of this file's format."""
     spec: Digest
+    """Digest of the spec file."""
     scripts: dict[str, Digest]
+    """Digest of each script."""
     workspaces: dict[str, Digest]
+    """Digest of the content of each workspace."""
     files: dict[str, Digest]
+    """Digest of each mission file, template and price file."""
     names: dict[str, str]
+    """Name of each script and file in the snapshot folder, by its path as written in the spec."""
     given: SpecOverrides
+    """Overrides from the command that started the campaign."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FrozenSpec:
-    """Everything attempts start from; nothing is read from the user's files after this."""
+    """Everything attempts start from. The user's files are not read again after this."""
 
     plan: Plan
     snapshot: Mapping[str, Digest]
@@ -58,8 +61,11 @@ class FrozenSpec:
 def freeze(
     loaded: LoadedSpec, *, paths: CampaignPaths, workspaces: Path, redactor: Redactor, is_canary: bool = False
 ) -> FrozenSpec:
-    """Copy, clone and digest. A workspace may hold anything, so its copy goes to the cache, not into the evidence."""
-    copies, digests = _copied(loaded, into=workspaces)
+    """Copy and digest the spec, its files and its workspaces.
+
+    A workspace may hold anything, so its copy goes to the cache folder, not into the evidence.
+    """
+    copies, digests = _copy_and_digest(loaded, into=workspaces)
     plan = _plan(loaded, digests, is_canary=is_canary)
     make_folder(paths.spec_snapshot)
     written = {
@@ -77,7 +83,7 @@ def freeze(
 
 
 def thaw(loaded: LoadedSpec, *, paths: CampaignPaths, workspaces: Path, redactor: Redactor) -> FrozenSpec:
-    """What the campaign began with, found unchanged and copied anew. Else an InputError that shows the difference."""
+    """Copy the spec's files again for a resume. Raises InputError with a diff if they have changed since the start."""
     try:
         kept = read_artifact(paths.plan, PlanFile)
         before = read_artifact(paths.snapshot_index, FrozenFiles)
@@ -86,23 +92,23 @@ def thaw(loaded: LoadedSpec, *, paths: CampaignPaths, workspaces: Path, redactor
             raise InputError("campaign.not-begun", f"{paths.folder.name} has no {error.file}") from error
         raise
     if kept.plan.is_canary:
-        raise InputError("campaign.canary", f"{paths.folder.name} is a canary, and is not gone on with")
-    copies, digests = _copied(loaded, into=workspaces)
+        raise InputError("campaign.canary", f"{paths.folder.name} is a canary, which cannot be resumed")
+    copies, digests = _copy_and_digest(loaded, into=workspaces)
     now = _index(loaded, digests)
     if now != before:
-        raise _changed(loaded, paths, before=before, now=now, redactor=redactor)
+        raise _changed_error(loaded, paths, before=before, now=now, redactor=redactor)
     plan = _plan(loaded, digests, is_canary=False)
     if plan.digest != kept.plan.digest:
-        what = "this Proctor makes another plan of the same spec: it is not the one that began the campaign"
+        what = "this version of Proctor makes another plan from the same spec than the one that started the campaign"
         raise InputError("campaign.changed", what, file=loaded.file)
     return FrozenSpec(plan=plan, snapshot=kept.snapshot, workspaces=copies, workspace_digests=digests)
 
 
 def read_given(campaign: CampaignPaths) -> SpecOverrides:
-    """What came with the command that began it."""
+    """Return the overrides of the command that started a campaign; none if the snapshot cannot be read."""
     try:
         return read_artifact(campaign.snapshot_index, FrozenFiles).given
-    except EvidenceError:  # told by whoever goes on with it
+    except EvidenceError:  # reported by `thaw` on resume
         return NO_OVERRIDES
 
 
@@ -123,14 +129,14 @@ def _index(loaded: LoadedSpec, workspaces: Mapping[str, Digest]) -> FrozenFiles:
 
 
 def _names(loaded: LoadedSpec) -> dict[str, str]:
-    """What scripts and other files are kept as, by how the spec spells them."""
+    """Return the names of scripts and other files in the snapshot, by their path as written in the spec."""
     scripts = {spelled: f"script-{number}.yaml" for number, spelled in enumerate(sorted(loaded.scripts))}
     files = {spelled: f"file-{number}{Path(spelled).suffix}" for number, spelled in enumerate(sorted(loaded.sources))}
     return scripts | files
 
 
 def _texts(loaded: LoadedSpec) -> dict[str, str]:
-    """What is kept of it as text, by the name it is kept under."""
+    """Return the text files of the snapshot by name."""
     names = _names(loaded)
     return {
         "spec.yaml": loaded.source.decode("utf-8", "replace"),
@@ -139,54 +145,57 @@ def _texts(loaded: LoadedSpec) -> dict[str, str]:
     }
 
 
-def _changed(
+def _changed_error(
     loaded: LoadedSpec, paths: CampaignPaths, *, before: FrozenFiles, now: FrozenFiles, redactor: Redactor
 ) -> InputError:
     folders = [
-        f"workspace {key}: its files are not those that the campaign began with{_written_since(loaded, paths, key)}"
+        f"workspace {key}: its files have changed since the campaign began{_written_since(loaded, paths, key)}"
         for key in sorted(before.workspaces.keys() | now.workspaces.keys())
         if before.workspaces.get(key) != now.workspaces.get(key)
     ]
     texts = _texts(loaded)
     lines: list[str] = []
-    # By how the spec spells them: a file more or less changes what the others are kept as.
+    # By path, not by snapshot name: adding or removing a file renumbers the names of the others.
     pairs = [(each, before.names.get(each), now.names.get(each)) for each in sorted(before.names.keys() | now.names)]
     for spelled, then, here in (("spec.yaml", "spec.yaml", "spec.yaml"), *pairs):
-        kept = "" if then is None else _kept(paths, then)
-        # What is kept is masked, so what it is held against must be too.
+        kept = "" if then is None else _read_kept(paths, then)
+        # The kept text is masked, so the current text must be masked too before they are compared.
         masked = "" if here is None else redactor.text(texts[here]).text
-        names = f"{spelled} (as it began)", f"{spelled} (now)"
+        names = f"{spelled} (at the start)", f"{spelled} (now)"
         lines += difflib.unified_diff(kept.splitlines(), masked.splitlines(), *names, n=1, lineterm="")
-    told = "\n".join([f"{paths.folder.name} began with something else:", *folders, *lines])
-    return InputError("campaign.changed", told, file=loaded.file)
+    what = "\n".join([f"the files of {paths.folder.name} have changed since it began:", *folders, *lines])
+    return InputError("campaign.changed", what, file=loaded.file)
 
 
 def _written_since(loaded: LoadedSpec, paths: CampaignPaths, key: str) -> str:
-    """A few files of a copied workspace that were written after the campaign began, as far as their times tell."""
+    """Describe a few files of a copied workspace that were modified after the campaign began, by their mtime."""
     copied = {mission.workspace.key for mission in loaded.missions if mission.workspace.ref is None}
     if key not in copied:
         return ""
     began_ns = paths.plan.stat().st_mtime_ns
     found = walk(loaded.workspaces[key])
     late = [each.path for each in found if each.kind is EntryKind.FILE and each.modified_ns > began_ns]
-    more = f" and {len(late) - _MOST_TOLD} more" if len(late) > _MOST_TOLD else ""
-    return f"; written since: {', '.join(map(quoted, late[:_MOST_TOLD]))}{more}" if late else ""
+    more = f" and {len(late) - _MAX_LISTED} more" if len(late) > _MAX_LISTED else ""
+    return f"; written since: {', '.join(map(quoted, late[:_MAX_LISTED]))}{more}" if late else ""
 
 
-def _kept(paths: CampaignPaths, name: str) -> str:
+def _read_kept(paths: CampaignPaths, name: str) -> str:
     try:
         return read_bytes(paths.spec_snapshot / name).decode("utf-8", "replace")
     except EvidenceError:
         return ""
 
 
-def _copied(loaded: LoadedSpec, *, into: Path) -> tuple[dict[str, Path], dict[str, Digest]]:
+def _copy_and_digest(loaded: LoadedSpec, *, into: Path) -> tuple[dict[str, Path], dict[str, Digest]]:
     copies = copy_workspaces(loaded, into=into)
     return copies, {key: snapshot(copy).digest for key, copy in copies.items()}
 
 
 def copy_workspaces(loaded: LoadedSpec, *, into: Path) -> dict[str, Path]:
-    """Each once, by its key. InputError, at its mission, for the first that cannot be had."""
+    """Copy or clone each workspace once, by its key.
+
+    Raises InputError, located at the mission, for the first that cannot be copied.
+    """
     copies: dict[str, Path] = {}
     sources = (loaded.folder / spelled for spelled in loaded.sources)
     unseen = (Path(loaded.file), *loaded.scripts.values(), *sources)
@@ -196,7 +205,7 @@ def copy_workspaces(loaded: LoadedSpec, *, into: Path) -> dict[str, Path]:
             continue
         into.mkdir(mode=0o700, parents=True, exist_ok=True)
         copies[key] = into / str(len(copies))
-        with _blamed(
+        with _locate_errors(
             loaded, loaded.mission_sources[mission.id], key=f"workspace.{'copy' if workspace.ref is None else 'git'}"
         ):
             if workspace.ref is None:
@@ -207,11 +216,11 @@ def copy_workspaces(loaded: LoadedSpec, *, into: Path) -> dict[str, Path]:
 
 
 @contextmanager
-def _blamed(loaded: LoadedSpec, written: MissionSource, *, key: str) -> Iterator[None]:
-    """Says which line of the mission an input error comes from."""
+def _locate_errors(loaded: LoadedSpec, written: MissionSource, *, key: str) -> Iterator[None]:
+    """Add the line of the mission to an input error raised inside."""
     try:
         yield
     except InputError as error:
         at = key.replace(".git", ".ref") if error.code == "workspace.ref" else key
-        told = written.error(error.code, error.what, key=at, suggestion=error.suggestion)
-        raise loaded.without_line_if_built(told) from error
+        located = written.error(error.code, error.what, key=at, suggestion=error.suggestion)
+        raise loaded.without_line_if_built(located) from error

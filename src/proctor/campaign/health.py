@@ -1,4 +1,6 @@
-"""What a run learns of its runtimes' health, kept for the next one: written in batches, and never in a run's way."""
+"""Records for later runs how each agent program started and crashed. Written in batches; a failure to write is only
+a warning.
+"""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,14 +15,14 @@ from proctor.evidence.health import ProgramEvent, ProgramKey, write_health
 
 BATCH = 64
 
-_OF_THE_PROGRAM = ("machine.binary-", "machine.spawn-failed", "peer.")
-# These are about what was asked and of whom.
-_OF_OTHERS = frozenset({"peer.refused", "peer.login", "peer.overloaded"})
+_PROGRAM_FAULTS = ("machine.binary-", "machine.spawn-failed", "peer.")
+# These are about the request, the login or the provider, not the program.
+_NOT_PROGRAM_FAULTS = frozenset({"peer.refused", "peer.login", "peer.overloaded"})
 
 
 @dataclass(slots=True, kw_only=True)
 class HealthRecorder:
-    """Without a path nothing is kept. `failure` is why the last batch could not be."""
+    """Collects starts and crashes. Without a path nothing is written. `failure` is why the last batch was lost."""
 
     path: Path | None
     clock: Clock
@@ -29,14 +31,15 @@ class HealthRecorder:
     _lock: anyio.Lock = field(default_factory=anyio.Lock)
 
     def started(self, program: ProgramKey, *, code: str | None = None) -> None:
-        """A process or a session of it was to be had, or not, and then why. What is not the runtime's fault is
-        no news.
+        """Record that a process or session started, or failed to start with `code`.
+
+        Failures that are not the program's fault are ignored.
         """
-        if code is None or is_of_the_program(code):
+        if code is None or is_program_fault(code):
             self._waiting.append(ProgramEvent(program=program, at_ms=self.clock.wall_ms(), code=code))
 
     def ended(self, program: ProgramKey, *, outcome: Outcome, code: str | None) -> None:
-        """An attempt is over."""
+        """Record how an attempt ended."""
         match outcome:
             case Outcome.REFUSED:
                 self.started(program, code=code or "peer.refused")
@@ -48,19 +51,19 @@ class HealthRecorder:
                     self.crashed(program, code=code)
 
     def crashed(self, program: ProgramKey, *, code: str | None) -> None:
-        """Its process or channel went away under a session."""
+        """Record that the program's process or channel ended during a session."""
         self._waiting.append(ProgramEvent(program=program, at_ms=self.clock.wall_ms(), code=code, is_crash=True))
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        return () if self.failure is None else (f"how the agents started could not be kept: {self.failure}",)
+        return () if self.failure is None else (f"the health of the agents could not be recorded: {self.failure}",)
 
     async def write(self, *, least: int = BATCH) -> None:
-        """One transaction for all that waits, once that is enough."""
+        """Write everything collected in one transaction, once there are at least `least` entries."""
         if len(self._waiting) < least or self.path is None:
             return
         async with self._lock:
-            # Another one may have written it meanwhile.
+            # Another task may have written them while this one waited for the lock.
             batch, self._waiting = self._waiting, []
             if not batch:
                 return
@@ -70,9 +73,10 @@ class HealthRecorder:
                 self.failure = error
 
 
-def is_of_the_program(code: str) -> bool:
-    """
-    >>> is_of_the_program("peer.hangup"), is_of_the_program("peer.refused"), is_of_the_program("policy.login")
+def is_program_fault(code: str) -> bool:
+    """Whether a failure with this code is the agent program's fault.
+
+    >>> is_program_fault("peer.hangup"), is_program_fault("peer.refused"), is_program_fault("policy.login")
     (True, False, False)
     """
-    return code.startswith(_OF_THE_PROGRAM) and code not in _OF_OTHERS
+    return code.startswith(_PROGRAM_FAULTS) and code not in _NOT_PROGRAM_FAULTS

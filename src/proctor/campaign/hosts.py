@@ -1,4 +1,4 @@
-"""The agent processes of a run: one for each shared flow, or one an attempt, each opened and closed in its own task."""
+"""The agent processes of a run: one per shared flow, or one per attempt, each opened and closed in its own task."""
 
 import math
 from collections.abc import AsyncIterator, Callable, Hashable
@@ -21,7 +21,7 @@ CLOSE_S = 30.0
 
 @dataclass(slots=True)
 class _Slot:
-    """One process and who uses it."""
+    """One process, with a count of its users."""
 
     process: ProcessId
     users: int = 0
@@ -30,7 +30,7 @@ class _Slot:
     ready: anyio.Event = field(default_factory=anyio.Event)
     retire: anyio.Event = field(default_factory=anyio.Event)
     gone: anyio.Event = field(default_factory=anyio.Event)
-    # Shielded so that a run that is cancelled leaves sealed records: a process ends when it is let go, and only then.
+    # Shielded so that a cancelled run leaves sealed records: a process ends only when `stop` is called.
     opening: anyio.CancelScope = field(default_factory=lambda: anyio.CancelScope(shield=True))
 
     @property
@@ -38,27 +38,27 @@ class _Slot:
         is_up = self.lease is not None and self.lease.host.is_alive and self.lease.failure() is None
         return not self.retire.is_set() and (is_up or not self.ready.is_set())
 
-    def let_go(self) -> None:
-        """End it; one that is not up yet need not come up first."""
+    def stop(self) -> None:
+        """End the process; if it is still starting, cancel the start."""
         self.retire.set()
         if self.lease is None:
             self.opening.cancel()
 
 
 class HostPool:
-    """Hands out places in processes. One that died or does not answer is replaced for the next one who asks."""
+    """Leases places in agent processes. A process that died or does not answer is replaced on the next lease."""
 
     def __init__(self, tasks: TaskGroup, *, new_id: Callable[[], ProcessId]) -> None:
         self._tasks = tasks
         self._new_id = new_id
         self._shared: dict[Hashable, _Slot] = {}
         self.failure: ProctorError | None = None
-        """Why the record of a process that did start could not be closed, if so."""
+        """Why the record of a process that had started could not be closed; None if all were."""
 
     @asynccontextmanager
-    async def lease(self, whose: Hashable, isolation: Isolation, open_host: OpenHost) -> AsyncIterator[Lease]:
-        """`whose` is what those have in common who share a process."""
-        slot = self._slot(whose, isolation, open_host)
+    async def lease(self, sharing_key: Hashable, isolation: Isolation, open_host: OpenHost) -> AsyncIterator[Lease]:
+        """Lease a place in a process. With shared isolation, callers with the same `sharing_key` share one process."""
+        slot = self._slot(sharing_key, isolation, open_host)
         slot.users += 1
         try:
             await slot.ready.wait()
@@ -69,25 +69,25 @@ class HostPool:
             yield slot.lease
         finally:
             slot.users -= 1
-            # A process of its own attempt is in no book; nor is one that was replaced, though it may answer again.
-            is_known = self._shared.get(whose) is slot
+            # A process for a single attempt is not in `_shared`; nor is one that was replaced, even if it recovered.
+            is_known = self._shared.get(sharing_key) is slot
             if not slot.users and not (is_known and slot.is_usable):
-                slot.let_go()
-                # Shielded so that nothing of this attempt runs on while its workspace is looked at.
+                slot.stop()
+                # Shielded so that nothing of this attempt still runs when its workspace is examined.
                 with anyio.CancelScope(shield=True), anyio.move_on_after(CLOSE_S):
                     await slot.gone.wait()
 
-    def _slot(self, whose: Hashable, isolation: Isolation, open_host: OpenHost) -> _Slot:
-        old = self._shared.get(whose) if isolation is Isolation.SHARED else None
+    def _slot(self, sharing_key: Hashable, isolation: Isolation, open_host: OpenHost) -> _Slot:
+        old = self._shared.get(sharing_key) if isolation is Isolation.SHARED else None
         if old is not None and old.is_usable:
             return old
         if old is not None and not old.users:
-            old.let_go()
+            old.stop()
         slot = _Slot(self._new_id())
         self._tasks.start_soon(self._serve, slot, open_host)
-        self._tasks.start_soon(self._let_go_when_cancelled, slot)
+        self._tasks.start_soon(self._stop_when_cancelled, slot)
         if isolation is Isolation.SHARED:
-            self._shared[whose] = slot
+            self._shared[sharing_key] = slot
         return slot
 
     async def _serve(self, slot: _Slot, open_host: OpenHost) -> None:
@@ -113,13 +113,13 @@ class HostPool:
             slot.ready.set()
             slot.gone.set()
 
-    async def _let_go_when_cancelled(self, slot: _Slot) -> None:
-        """At once, whoever uses it: a run is cancelled by those who will not wait."""
+    async def _stop_when_cancelled(self, slot: _Slot) -> None:
+        """Stop the process as soon as the run is cancelled, even if it is in use."""
         try:
             await slot.gone.wait()
         finally:
-            slot.let_go()
+            slot.stop()
 
     def retire_all(self) -> None:
         for slot in self._shared.values():
-            slot.let_go()
+            slot.stop()

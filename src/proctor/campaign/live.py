@@ -1,4 +1,4 @@
-"""What a running campaign is at now, folded from what it tells its watchers, and kept in live.json while it runs."""
+"""The current state of a running campaign, folded from its watcher's calls and kept in live.json while it runs."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
@@ -22,9 +22,9 @@ from proctor.ids import AttemptId, RuntimeId, TrialId
 PERIOD_S = 1.0
 
 Deed = Callable[[str, Any], str]
-"""What a tool call was for, in a line: its name, and what it was given."""
+"""Describes a tool call in one line, given its name and input."""
 Price = Callable[[AttemptId, Tokens], float | None]
-"""What so many tokens cost an attempt, where that is known."""
+"""Returns what an attempt's tokens cost in USD; None if that is not known."""
 
 _PHASE = {State.SESSION_STARTING: "starting", State.SESSION_READY: "starting", State.TURN_RUNNING: "working"}
 _OVER = (State.SEALED, State.ABANDONED)
@@ -32,7 +32,7 @@ _OVER = (State.SEALED, State.ABANDONED)
 
 @dataclass(slots=True, kw_only=True)
 class AttemptTrack:
-    """One running attempt as far as it was seen."""
+    """What was seen of one running attempt."""
 
     began_at_ms: int
     heard_at_ms: int
@@ -53,19 +53,19 @@ def _unpriced(_: AttemptId, __: Tokens) -> None:
 
 @dataclass(slots=True, kw_only=True)
 class LiveView(CampaignWatcher):
-    """Follows every attempt and forgets those that are over. Nothing is worked out before somebody looks."""
+    """Follows every attempt and forgets those that are over. Everything derived is computed only in `look`."""
 
     deed: Deed
     price: Price = _unpriced
     clock: Clock = SYSTEM_CLOCK
     trials: int = 0
-    """As planned, until the run itself tells."""
+    """As planned, until the run reports its own number."""
     run: RunStart | None = None
     running: dict[AttemptId, AttemptTrack] = field(default_factory=dict)
     settled_here: int = 0
     """Trials that got their result in this run."""
     ended_here: int = 0
-    """Attempts that are over."""
+    """Attempts of this run that are over."""
     limits: tuple[LiveLimit, ...] = ()
     waiting: int = 0
     usd: float | None = 0.0
@@ -105,7 +105,7 @@ class LiveView(CampaignWatcher):
     def scheduled(self, limits: tuple[LiveLimit, ...], *, waiting: int) -> None:
         self.limits, self.waiting = limits, waiting
         if not waiting:
-            self._retries.clear()  # what waited was given up
+            self._retries.clear()  # the waiting trials were given up
         self.changes += 1
 
     def settled(self, result: AttemptResult, *, usd: float | None, retry_at_ms: int | None, is_settled: bool) -> None:
@@ -122,7 +122,7 @@ class LiveView(CampaignWatcher):
         self.changes += 1
 
     def track(self, attempt: AttemptId) -> AttemptTrack:
-        """Of one that runs, which has just been heard of."""
+        """Return the track of a running attempt, and note that it was just active."""
         self.changes += 1
         now_ms = self.clock.wall_ms()
         track = self.running.get(attempt)
@@ -132,13 +132,13 @@ class LiveView(CampaignWatcher):
         return track
 
     def left_ms(self, *, took_ms: int) -> int | None:
-        """How long it may take yet, once as many trials are done in this run as run at a time."""
+        """Estimate the time left. None until as many trials have settled in this run as run at a time."""
         if self.settled_here < max(2, len(self.running)) or self.settled_trials >= self.trials:
             return None
         return round(took_ms / self.settled_here * (self.trials - self.settled_trials))
 
     def look(self) -> Live | None:
-        """How it stands; None before it has begun."""
+        """Return the current state; None before the run has begun."""
         if self.run is None:
             return None
         return Live(
@@ -174,7 +174,7 @@ def _trial(attempt: AttemptId) -> TrialId:
 
 @asynccontextmanager
 async def keep_live(picture: LiveView, *, period_s: float = PERIOD_S) -> AsyncIterator[None]:
-    """live.json beside the ledger while this is open. A disk that refuses it costs the run nothing."""
+    """Keep live.json up to date beside the ledger while this is open. If it cannot be written, the run continues."""
     try:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(_write_changes, picture, period_s)
@@ -195,7 +195,7 @@ async def _write_changes(picture: LiveView, period_s: float) -> None:
         changes, live = picture.changes, picture.look()
         if changes != written and live is not None:
             path = picture.run.paths.live
-            # One refusal says nothing of the next: a disk that was full may have room again.
+            # Try again after a failure: a disk that was full may have space again.
             with suppress(MachineError):
                 await anyio.to_thread.run_sync(lambda: write_artifact(path, live, redactor=None, is_durable=False))  # noqa: B023
                 written = changes

@@ -1,4 +1,4 @@
-"""Which line of the spec an error comes from that was found when the spec met this machine."""
+"""Adds the line of the spec to errors found when the spec is checked against this machine."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,8 +8,8 @@ from proctor.spec.load import LoadedSpec
 
 
 @contextmanager
-def blamed(loaded: LoadedSpec, *, key: str = "") -> Iterator[None]:
-    """An input error raised inside is told with its place: `key`, and what the error itself says of the way on."""
+def locate_errors(loaded: LoadedSpec, *, key: str = "") -> Iterator[None]:
+    """Add file, line and key to an input error raised inside. The error's own key is appended to `key`."""
     try:
         yield
     except InputError as error:

@@ -1,4 +1,4 @@
-"""The lock of a campaign: held by the one who runs it, and telling who that is."""
+"""The lock of a campaign. The process that runs the campaign holds it, and writes its identity into it."""
 
 import errno
 import os
@@ -22,20 +22,20 @@ _LOOK_S = 0.01
 
 @contextmanager
 def campaign_lock(paths: CampaignPaths) -> Iterator[None]:
-    """A kernel lock: it dies with its owner, so a dead owner blocks nobody.
+    """Hold the lock of a campaign. The kernel releases it when its owner dies.
 
-    MachineError while one lives, or where the disk refuses.
+    Raises MachineError if a live process holds it, or if the disk refuses.
     """
     try:
-        lock = _taken(paths)
+        lock = _take_lock(paths)
     except OSError as error:
         raise disk_error(error, path=paths.folder / LOCK) from error
     if lock is None:
         name = paths.folder.name
-        todo = f"`proctor campaign status {name}` shows how far it is, `proctor campaign cancel {name}` stops it."
+        todo = f"`proctor campaign status {name}` shows its progress, `proctor campaign cancel {name}` stops it."
         raise MachineError("machine.locked", f"{name} is being run by another Proctor", suggestion=todo)
     try:
-        # For `campaign cancel`. The lock holds without it.
+        # For `campaign cancel`. The lock works without it.
         with suppress(OSError):
             os.ftruncate(lock, 0)
             os.write(lock, msgspec.json.encode(identify(os.getpid())))
@@ -48,30 +48,33 @@ def campaign_lock(paths: CampaignPaths) -> Iterator[None]:
 
 @contextmanager
 def still_campaign(paths: CampaignPaths) -> Iterator[None]:
-    """Nobody runs it or takes it away meanwhile. Any number may hold it so, and none of them is taken for its owner.
+    """Keep a campaign from being run or deleted. Many may hold this lock at once; none counts as the owner.
 
-    MachineError while somebody does, or where the disk refuses; EvidenceError where it is gone.
+    Raises MachineError if it is being run or deleted, or if the disk refuses; EvidenceError if it no longer exists.
     """
     try:
         lock = take_lock(paths.folder, is_shared=True)
     except OSError as error:
         if error.errno in UNWRITABLE:
-            # Then nobody can run it or take it away.
+            # A read-only campaign can be neither run nor deleted.
             yield
             return
         raise disk_error(error, path=paths.folder / LOCK) from error
     if lock is None:
         if not paths.folder.is_dir():
             raise EvidenceError("evidence.missing-file", "absent", file=paths.folder.name)
-        raise MachineError("machine.locked", f"{paths.folder.name} is being run, or let go of, by another Proctor")
+        raise MachineError("machine.locked", f"{paths.folder.name} is being run or deleted by another Proctor")
     try:
         yield
     finally:
         os.close(lock)
 
 
-def _taken(paths: CampaignPaths) -> int | None:
-    """Whoever only looks whether it is held holds it for an instant, and is told from an owner by who wrote it last."""
+def _take_lock(paths: CampaignPaths) -> int | None:
+    """Take the lock; None if a live owner has it.
+
+    A process that only checks the lock holds it for an instant. The identity in the file tells it from an owner.
+    """
     lock = take_lock(paths.folder)
     for _ in range(_LOOKS):
         owner = owner_of(paths)
@@ -83,7 +86,10 @@ def _taken(paths: CampaignPaths) -> int | None:
 
 
 def is_held_by(paths: CampaignPaths, owner: ProcessIdentity) -> bool:
-    """Whether the kernel says so too: anybody may write a name into a file. False where it cannot be told."""
+    """Whether the kernel confirms that this process holds the lock: any process may write the file.
+
+    False if that cannot be determined.
+    """
     try:
         lock = (paths.folder / LOCK).lstat()
         return any(_is_hold(descriptor, lock) for descriptor in Path(f"/proc/{owner.pid}/fd").iterdir())
@@ -92,7 +98,7 @@ def is_held_by(paths: CampaignPaths, owner: ProcessIdentity) -> bool:
 
 
 def _is_hold(descriptor: Path, lock: os.stat_result) -> bool:
-    """Whether this open file of a process is the lock's, and locked: proc_pid_fdinfo(5)."""
+    """Whether this open file of a process is the lock file, and locked: proc_pid_fdinfo(5)."""
     try:
         if not os.path.samestat(descriptor.stat(), lock):
             return False
@@ -104,7 +110,7 @@ def _is_hold(descriptor: Path, lock: os.stat_result) -> bool:
 
 
 def owner_of(paths: CampaignPaths) -> ProcessIdentity | None:
-    """Who took it last, dead or alive; None where it does not say."""
+    """Return the process that took the lock last, dead or alive; None if the file does not name one."""
     try:
         return read_artifact(paths.folder / LOCK, ProcessIdentity)
     except EvidenceError:

@@ -1,11 +1,11 @@
-"""The logins of a campaign's flows: each found before anything runs, one process for all that share the user's own."""
+"""The logins of a campaign's flows, found before anything runs. Flows with the user's own login share a process."""
 
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from proctor.campaign.locate_error import blamed
+from proctor.campaign.locate_error import locate_errors
 from proctor.errors import InputError
 from proctor.ids import FlowId, RuntimeId
 from proctor.plan.model import ResolvedFlow
@@ -18,12 +18,12 @@ from proctor.spec.load import LoadedSpec
 from proctor.spec.model import Login, Profile, SecretFile
 
 Place = tuple[FlowId, RuntimeId]
-"""A flow as far as it runs on one of the runtimes of its chain."""
+"""A flow on one of the runtimes of its chain."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlowLogin:
-    """A login that is to be had, and the user's own home of the agent's program where the flow needs that."""
+    """An available login, and the user's own home folder of the agent program if the flow needs it."""
 
     credential: Credential
     user_home: Path | None
@@ -31,9 +31,9 @@ class FlowLogin:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlowIdentity:
-    """Who a flow's agent is to others: its login, its environment, the user's own home where it needs that.
+    """A flow's login and environment, and the user's own home folder of the agent program if the flow needs it.
 
-    `process` is the place in whose process it runs: its own, unless several flows share the user's login.
+    `process` identifies the process it runs in: its own, or the first flow's if several share the user's login.
     """
 
     credential: Credential
@@ -42,22 +42,22 @@ class FlowIdentity:
     process: Place
 
     def keys(self, flow: ResolvedFlow, runtime_id: RuntimeId) -> tuple[str, ...]:
-        """What an attempt of its flow's counts against on that runtime."""
+        """Return the keys of the limits that an attempt of the flow counts against on that runtime."""
         shared = credential_key(self.credential)
         keys = (f"runtime:{runtime_id}", f"provider:{flow.model.provider}")
         return keys if shared is None else (*keys, shared)
 
 
 def credential_key(credential: Credential) -> str | None:
-    """Where it comes from, which is one for all who share it; never what it is. None where there is none."""
+    """Return the key of the limit for a credential: its source, never its value. None without a credential."""
     source = credential.source_variable or credential.source
     return None if source is None else f"credential:{source}"
 
 
 def find_login(loaded: LoadedSpec, at: int, flow: ResolvedFlow, runtime: Runtime) -> FlowLogin:
-    """InputError, with its line, where it is not to be had."""
+    """Find the login of a flow on a runtime. Raises InputError, with its line, if it is not available."""
     credential = _credential(loaded, at, flow, runtime)
-    with blamed(loaded, key=f"flows[{at}]"):
+    with locate_errors(loaded, key=f"flows[{at}]"):
         return FlowLogin(credential=credential, user_home=_user_home(flow, runtime, credential))
 
 
@@ -68,7 +68,10 @@ def find_identities(
     chains: Mapping[FlowId, Sequence[Candidate]],
     logins: Mapping[Place, FlowLogin],
 ) -> dict[Place, FlowIdentity]:
-    """InputError, with its line, for the first variable that is refused, and for flows that cannot share a login."""
+    """Return the identity of each flow on each runtime of its chain.
+
+    Raises InputError, with its line, for the first refused variable and for flows that cannot share a login.
+    """
     variables = {name for found in logins.values() if (name := found.credential.source_variable) is not None}
     identities: dict[Place, FlowIdentity] = {}
     sharer: dict[Account | None, ResolvedFlow] = {}
@@ -77,10 +80,10 @@ def find_identities(
             found = logins[flow.id, candidate.runtime_id]
             account = candidate.runtime.account
             first = sharer.setdefault(account, flow) if found.credential.login is Login.INHERIT else flow
-            with blamed(loaded, key=f"flows[{at}]"):
+            with locate_errors(loaded, key=f"flows[{at}]"):
                 _refuse_different(flow, first)
                 if _with_account(account, chains[flow.id]) != _with_account(account, chains[first.id]):
-                    raise _unlike("runtime", first)
+                    raise _difference_error("runtime", first)
                 environment = agent_environment(
                     os.environ,
                     env=flow.env,
@@ -107,7 +110,7 @@ def _credential(loaded: LoadedSpec, at: int, flow: ResolvedFlow, runtime: Runtim
         return NO_CREDENTIAL
     token = flow.token
     key = "token" if flow.login is Login.TOKEN else "login"
-    with blamed(loaded, key=inherited_key(loaded.spec, at, key)):
+    with locate_errors(loaded, key=inherited_key(loaded.spec, at, key)):
         return find_credential(
             flow.login,
             provider=flow.model.provider,
@@ -119,11 +122,11 @@ def _credential(loaded: LoadedSpec, at: int, flow: ResolvedFlow, runtime: Runtim
 
 
 def _user_home(flow: ResolvedFlow, runtime: Runtime, credential: Credential) -> Path | None:
-    """The user's own home of the agent's program, for a flow that needs it."""
+    """Return the user's own home folder of the agent program, for a flow that needs it."""
     if flow.profile is not Profile.MINE and credential.login is not Login.INHERIT:
         return None
     if runtime.account is None:
-        raise InputError("policy.login", f"{runtime.id} has no profile of yours", key="profile")
+        raise InputError("policy.login", f"{runtime.id} cannot use your own profile", key="profile")
     home = runtime.account.home(os.environ)
     if not home.is_dir():
         suggestion = f"Run `{runtime.account.command}`, or leave `profile` out."
@@ -132,18 +135,18 @@ def _user_home(flow: ResolvedFlow, runtime: Runtime, credential: Credential) -> 
 
 
 def _refuse_different(flow: ResolvedFlow, first: ResolvedFlow) -> None:
-    """Flows that share the user's login share one process, and so all that a process is started with."""
+    """Raise InputError if two flows that share a process differ in something a process is started with."""
     for key in ("env", "forward", "profile"):
         if getattr(flow, key) != getattr(first, key):
-            raise _unlike(key, first)
+            raise _difference_error(key, first)
     if flow.model.base_url != first.model.base_url:
-        raise _unlike("model", first)
+        raise _difference_error("model", first)
 
 
-def _unlike(key: str, first: ResolvedFlow) -> InputError:
+def _difference_error(key: str, first: ResolvedFlow) -> InputError:
     return InputError(
         "policy.login",
         f"this flow and `{first.id}` share your own login, and so one process, but differ in `{key}`",
         key=key,
-        suggestion="Make them alike, use another login in one of them, or run them in two campaigns.",
+        suggestion="Use the same value in both, use another login in one of them, or run them in two campaigns.",
     )

@@ -1,4 +1,4 @@
-"""A campaign opened for a run of it: a new one frozen, or one that was cut off taken up where its seals end."""
+"""Opens a campaign for a run: freezes a new one, or resumes an existing one from its sealed attempts."""
 
 import os
 from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
@@ -37,11 +37,7 @@ from proctor.workspace.remove import remove
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenCampaign:
-    """A campaign that is ours to run. `trials` are to be tried; `standings` and the sums are of the runs before this.
-
-    So are the waits that are not over: `due` is when a trial may be tried again, `windows` are of quotas that are used
-    up. Where nothing is to be tried, no run has begun.
-    """
+    """A campaign whose lock this process holds. If `trials` is empty, no run has begun."""
 
     campaign_id: CampaignId
     run_id: RunId
@@ -49,16 +45,23 @@ class OpenCampaign:
     ready: PreflightResult
     frozen: FrozenSpec
     plan_file_digest: Digest
-    book: Ledger
+    ledger: Ledger
     scratch: Path
     trials: tuple[Trial, ...]
+    """The trials to run."""
     retry_budget: RetryBudget
-    standings: Mapping[TrialId, TrialProgress]
+    progress: Mapping[TrialId, TrialProgress]
+    """The progress of each trial in earlier runs."""
     due: Mapping[TrialId, int]
+    """When a trial may be tried again (wall clock, ms), if it must still wait."""
     windows: tuple[Window, ...]
+    """Quotas that earlier runs found used up and that have not reopened."""
     took_ms: int
+    """Time that earlier runs took."""
     usd: float
+    """Known cost of earlier runs."""
     usd_unknown: int
+    """Attempts of earlier runs whose cost is not known."""
 
 
 @asynccontextmanager
@@ -72,9 +75,9 @@ async def open_campaign(
     only: Collection[TrialId] | None = None,
     is_canary: bool = False,
 ) -> AsyncIterator[OpenCampaign]:
-    """Its lock is held and its ledger open inside. A new one that could not begin leaves nothing behind.
+    """Open a campaign with its lock held and its ledger open. A new one that could not begin leaves nothing behind.
 
-    To be tried is what is not settled; or `only` these trials, whether they are or not, and whatever they wait for.
+    Its trials are those that are not settled; or, with `only`, exactly these, settled or not and without any wait.
     """
     run_id = RunId(stamp(clock))
     place = _place(loaded, root=root, clock=clock, resume=resume, is_canary=is_canary)
@@ -91,32 +94,33 @@ async def open_campaign(
 
         frozen = await anyio.to_thread.run_sync(frozen_spec)
         if resume is not None and not has_runs(paths.ledger):
-            # A new one would have everything run again, and what is sealed would belong to nobody.
-            raise MachineError("machine.ledger", f"{paths.folder.name} has a plan and no runs", file=str(paths.ledger))
-        book = stack.enter_context(open_ledger(paths.ledger))
+            # A new ledger would run every trial again, and the sealed attempts would belong to no campaign.
+            what = f"{paths.folder.name} has a plan, but its ledger has no runs"
+            raise MachineError("machine.ledger", what, file=str(paths.ledger))
+        ledger = stack.enter_context(open_ledger(paths.ledger))
         campaign_id = CampaignId(paths.folder.name)
         if resume is not None:
-            lost = adopt(book, frozen.plan, root=RootPaths(root), campaign_id=campaign_id, at_ms=clock.wall_ms())
-            book.apply(list(lost))
-        running, usd_of = book.attempts(state="running"), prices_of(loaded)
-        book.apply(list(reconcile(running, root=RootPaths(root), at_ms=clock.wall_ms(), usd_of=usd_of)))
+            lost = adopt(ledger, frozen.plan, root=RootPaths(root), campaign_id=campaign_id, at_ms=clock.wall_ms())
+            ledger.apply(list(lost))
+        running, usd_of = ledger.attempts(state="running"), prices_of(loaded)
+        ledger.apply(list(reconcile(running, root=RootPaths(root), at_ms=clock.wall_ms(), usd_of=usd_of)))
         plan, now_ms = frozen.plan, clock.wall_ms()
         retry_budget = RetryBudget(retries=plan.schedule.retries, mission_ms=plan.schedule.mission_ms)
-        tried, took_ms = book.attempts(), book.took_ms()
+        tried, took_ms = ledger.attempts(), ledger.took_ms()
         known = fold_trials(tried, retry_budget=retry_budget)
-        usd, usd_unknown = book.spent()
+        usd, usd_unknown = ledger.spent()
         trials = _to_try(plan, known, only=only)
         taken_up = {trial.id: known.get(trial.id, UNTRIED).for_new_run(retry_budget=retry_budget) for trial in trials}
         if only is not None:
-            # Somebody wants them now.
-            tried, taken_up = [], {id_: standing.without_wait() for id_, standing in taken_up.items()}
+            # The user asked for these trials now, so nothing is waited for.
+            tried, taken_up = [], {id_: progress.without_wait() for id_, progress in taken_up.items()}
         known = {**known, **taken_up}
         if trials:
-            # Where a secret is a part of it, resume has to be told.
+            # If the path contains a secret it is masked here, and `resume` needs the path of the spec.
             file = "" if loaded.is_built else redactor.text(str(loaded.path)).text
-            book.begin(plan, run=run_id, at_ms=now_ms, file=file, spec=loaded.digest)
+            ledger.begin(plan, run=run_id, at_ms=now_ms, file=file, spec=loaded.digest)
         if resume is None:
-            # Last of the set-up: a campaign without a plan was cut off before anything ran.
+            # Written last: a campaign without a plan was cut off before anything ran.
             write_artifact(paths.plan, PlanFile(plan=plan, snapshot=dict(frozen.snapshot)), redactor=redactor)
         yield OpenCampaign(
             campaign_id=campaign_id,
@@ -125,11 +129,11 @@ async def open_campaign(
             ready=ready,
             frozen=frozen,
             plan_file_digest=digest_bytes(read_bytes(paths.plan)),
-            book=book,
+            ledger=ledger,
             scratch=scratch,
             trials=trials,
             retry_budget=retry_budget,
-            standings=known,
+            progress=known,
             due=dict(_due(trials, known, plan=plan, now_ms=now_ms)),
             windows=tuple(_windows(tried, plan=plan, ready=ready, now_ms=now_ms)),
             took_ms=took_ms,
@@ -143,7 +147,7 @@ def _to_try(
 ) -> tuple[Trial, ...]:
     if only is not None:
         return tuple(trial for trial in plan.trials if trial.id in only)
-    return remaining(plan, {id_ for id_, standing in known.items() if standing.is_settled})
+    return remaining(plan, {id_ for id_, progress in known.items() if progress.is_settled})
 
 
 def _due(
@@ -176,14 +180,14 @@ def _longest_ms(plan: Plan) -> int:
 async def _place(
     loaded: LoadedSpec, *, root: Path, clock: Clock, resume: CampaignPaths | None, is_canary: bool
 ) -> AsyncIterator[tuple[CampaignPaths, PreflightResult]]:
-    """The campaign's folder under its lock, and a machine that is ready for it."""
+    """Lock the campaign's folder and run the preflight checks."""
 
     async def ready() -> PreflightResult:
-        # In a thread: it hashes programs, tries containment and ends leftovers, which may all take a while.
+        # In a thread: hashing programs, testing containment and ending leftover processes may take a while.
         return await anyio.to_thread.run_sync(lambda: preflight(loaded, root=root, clock=clock))
 
     if resume is not None:
-        # First of all the lock: whoever loses the race for it has looked at nothing and changed nothing.
+        # Lock first: a process that loses the race for the lock has read and changed nothing.
         with campaign_lock(resume):
             yield resume, await ready()
         return
@@ -201,6 +205,6 @@ def _new_folder(paths: CampaignPaths) -> Iterator[CampaignPaths]:
             yield paths
     finally:
         if not os.path.lexists(paths.plan):
-            # Nothing ran, so there is nothing to keep: half a campaign would only look like damage.
+            # Nothing ran, so there is nothing to keep; an incomplete campaign would look damaged.
             with suppress(OSError):
                 remove(paths.folder)

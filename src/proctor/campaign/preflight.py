@@ -1,4 +1,4 @@
-"""What must be right before anything runs: programs, containment, environment, credentials."""
+"""Checks before anything runs: programs, containment, environment, credentials."""
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from proctor import places
-from proctor.campaign.locate_error import blamed
+from proctor.campaign.locate_error import locate_errors
 from proctor.campaign.logins import FlowIdentity, FlowLogin, Place, find_identities, find_login
 from proctor.campaign.scratch import scratch_of_runs, sweep
 from proctor.clock import SYSTEM_CLOCK, Clock
@@ -37,7 +37,7 @@ from proctor.spec.model import Login
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreflightResult:
-    """What a run starts from. The tripwire is one of the secrets; `warnings` are for whoever started it."""
+    """What a run starts from. The tripwire is one of the secrets; `warnings` are for the user."""
 
     secrets: tuple[Secret, ...]
     tripwire: Secret
@@ -49,9 +49,10 @@ class PreflightResult:
 
 
 def preflight(loaded: LoadedSpec, *, root: Path | None = None, clock: Clock = SYSTEM_CLOCK) -> PreflightResult:
-    """Raises what is wrong; ends what an earlier Proctor left running, and removes its scratch.
+    """Check that the spec can run on this machine. Raises ProctorError if it cannot.
 
-    The evidence root tells how healthy the agents were until now.
+    Also ends processes that an earlier Proctor left running, and removes its scratch. The agents' health so far is read
+    from the evidence root.
     """
     scripts = {written: load_script(path) for written, path in loaded.scripts.items()}
     flows = [resolve_flow(flow, spec=loaded.spec) for flow in loaded.spec.flows]
@@ -65,7 +66,7 @@ def preflight(loaded: LoadedSpec, *, root: Path | None = None, clock: Clock = SY
     secrets = secrets_of(loaded, runtimes, [each.credential for each in identities.values()])
     planted = tripwire.plant()
     reap_leftovers(places.state_dir() / "spawns")
-    # What cannot be looked at now is told by `doctor`: it must not keep another run from starting.
+    # Scratch that cannot be read is reported by `doctor`; it must not keep a run from starting.
     with suppress(OSError):
         sweep(scratch_of_runs())
     return PreflightResult(
@@ -80,7 +81,7 @@ def preflight(loaded: LoadedSpec, *, root: Path | None = None, clock: Clock = SY
 
 
 def _health(root: Path | None) -> Mapping[ProgramKey, ProgramHealth]:
-    # Counts that cannot be read are told by `doctor` as well.
+    # An unreadable health file is reported by `doctor` as well.
     with suppress(MachineError):
         return {} if root is None else read_health(RootPaths(root).health)
     return {}
@@ -89,19 +90,19 @@ def _health(root: Path | None) -> Mapping[ProgramKey, ProgramHealth]:
 def secrets_of(
     loaded: LoadedSpec, runtimes: Iterable[Runtime], credentials: Sequence[Credential]
 ) -> tuple[Secret, ...]:
-    """What is to be masked. InputError, with its place, where something declared is not there."""
+    """Return the secrets to mask. Raises InputError, with its place, if a declared one does not exist."""
     spec = loaded.spec
     ids = (spec.campaign, *(mission.id for mission in loaded.missions), *(flow.id for flow in spec.flows))
     words = {*ids, *offers(), *(word for runtime in runtimes for word in runtime.words)}
     names = [secret for secret in spec.secrets if isinstance(secret, str)]
     names += [each.source_variable for each in credentials if each.login is Login.TOKEN and each.source_variable]
     files = [*loaded.secret_files, *(each.file for each in credentials if each.file is not None)]
-    with blamed(loaded):
+    with locate_errors(loaded):
         return find_secrets(os.environ, declared=names, files=list(dict.fromkeys(files)), words=words)
 
 
 class ChainBuilder:
-    """Puts each flow's chain together; finds the logins of those that may be tried."""
+    """Builds the runtime chain of each flow, and finds the logins of the runtimes that may be used."""
 
     def __init__(
         self, loaded: LoadedSpec, *, config: Config, health: Mapping[ProgramKey, ProgramHealth], now_ms: int
@@ -114,13 +115,13 @@ class ChainBuilder:
         self.warnings: list[str] = []
 
     def chain(self, at: int, flow: ResolvedFlow) -> tuple[Link, ...]:
-        """Raises where nobody may be tried, and where the spec is at fault for one who is there."""
-        found = links(flow, config=self._config, check=lambda runtime: _check_flow(at, flow, runtime, self._loaded))
-        judged = [self._with_login(at, flow, link) for link in found]
+        """Return the runtime chain of a flow. Raises if no runtime of it may be used, or if the spec is wrong."""
+        known = links(flow, config=self._config, check=lambda runtime: _check_flow(at, flow, runtime, self._loaded))
+        judged = [self._with_login(at, flow, link) for link in known]
         if (error := none_left(flow, judged)) is not None:
             if error.file is not None:
                 raise error
-            with blamed(self._loaded, key=f"flows[{at}].runtime"):
+            with locate_errors(self._loaded, key=f"flows[{at}].runtime"):
                 raise error
         chain, warnings = prefer_healthy(judged, health=self._health, now_ms=self._now_ms)
         self.warnings += warnings
@@ -137,8 +138,8 @@ class ChainBuilder:
 
 
 def _check_flow(at: int, flow: ResolvedFlow, runtime: Runtime, loaded: LoadedSpec) -> None:
-    """InputError where the flow asks of a runtime what it has not."""
-    with blamed(loaded, key=f"flows[{at}].options.{runtime.id}"):
+    """Raise InputError if the flow uses options or variables that the runtime does not accept."""
+    with locate_errors(loaded, key=f"flows[{at}].options.{runtime.id}"):
         for name in sorted(flow.options.get(runtime.id, {}).keys() - runtime.option_names):
             known = ", ".join(sorted(runtime.option_names)) or "none"
             raise InputError("spec.unknown-key", f"{runtime.id} has no option {name!r}; it has: {known}")
@@ -146,8 +147,8 @@ def _check_flow(at: int, flow: ResolvedFlow, runtime: Runtime, loaded: LoadedSpe
     asked = (*((f"env.{name}", name) for name in flow.env), *((f"forward[{n}]", x) for n, x in enumerate(flow.forward)))
     for key, name in asked:
         if name in runtime.reserved_variables:
-            with blamed(loaded, key=f"flows[{at}].{key}"):
+            with locate_errors(loaded, key=f"flows[{at}].{key}"):
                 raise InputError("policy.reserved-variable", f"{runtime.id} sets {name} itself")
     if "TMPDIR" in flow.env:
-        with blamed(loaded, key=f"flows[{at}].env.TMPDIR"):
+        with locate_errors(loaded, key=f"flows[{at}].env.TMPDIR"):
             refuse_tmpdir_above(scratch_of_runs() / "any-run", Path(flow.env["TMPDIR"]))

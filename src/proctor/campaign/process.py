@@ -1,4 +1,4 @@
-"""A runtime process with a record of its own: what it says that belongs to no single attempt."""
+"""A runtime process with its own record, for the frames that belong to no single attempt."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -36,9 +36,9 @@ async def open_recorded_host(
     planted: Secret,
     make_durable: MakeDurable | None = None,
 ) -> AsyncIterator[Lease]:
-    """Recorded, not interpreted. Afterwards the count taken at the pipe is sealed beside the record.
+    """Open a runtime process and record its frames. At the end the record is sealed, with the count taken at the pipe.
 
-    One that never got ready has its record sealed too. Without paths nothing is kept of any.
+    The record of a process that never became ready is sealed too. Without `paths` nothing is recorded.
     """
     if paths is not None:
         paths.create()
@@ -62,22 +62,25 @@ async def open_recorded_host(
             record = ProcessRecord(
                 process_id=ask.process,
                 runtime_id=runtime.id,
-                # Nobody else had a part of what was said before it was ready.
+                # Before the process is ready there is no attempt: every frame belongs to the process.
                 frames_in=log.counts[Direction.IN] if host is None else host.frames_in,
                 rows={dir_.value: count for dir_, count in sorted(log.counts.items())},
-                facts={**(_no_start(refusal) if host is None else host.facts), "redaction": tripwire.fact(planted)},
+                facts={
+                    **(_start_failure_facts(refusal) if host is None else host.facts),
+                    "redaction": tripwire.fact(planted),
+                },
                 stream=log.head,
                 sha256="",
             )
-            # Shielded so that a start that took too long leaves a sealed record as well; bounded.
+            # Shielded so that a start that took too long leaves a sealed record as well; `_seal` is bounded.
             with anyio.CancelScope(shield=refusal is not None):
                 await _seal(paths, record, log, redactor=redactor, make_durable=make_durable)
         if refusal is not None:
             raise refusal
 
 
-def _no_start(refusal: BaseException | None) -> dict[str, Fact]:
-    code, what = None, "it was not waited for"
+def _start_failure_facts(refusal: BaseException | None) -> dict[str, Fact]:
+    code, what = None, "the start was cancelled"
     if isinstance(refusal, ProctorError):
         code, what = refusal.code, refusal.what
     value = {"code": code, "what": what}
@@ -104,4 +107,4 @@ async def _seal(
         else:
             await anyio.to_thread.run_sync(seal, abandon_on_cancel=True)
     if patience.cancelled_caught:
-        raise MachineError("machine.unwritable", f"no seal within {SEAL_S:g} s", file=str(paths.folder))
+        raise MachineError("machine.unwritable", f"not sealed within {SEAL_S:g} s", file=str(paths.folder))

@@ -1,4 +1,4 @@
-"""What became of attempts that the ledger saw begin and nobody saw end, or that it has lost: their seals say."""
+"""Brings the ledger up to date with the evidence: attempts that never ended in it, and attempts missing from it."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -20,19 +20,19 @@ from proctor.ledger.writer import Ledger, Statement
 from proctor.plan.model import Plan
 from proctor.plan.recover import CUT_OFF, LATER, remedy
 
-# Of an attempt: as many as nobody ever makes, and few enough for a database to hold.
+# The number of an attempt: larger than any real one, and small enough for the database.
 _NUMBER = re.compile(r"[1-9][0-9]{0,8}", re.ASCII)
 
 
-def adopt(book: Ledger, plan: Plan, *, root: RootPaths, campaign_id: CampaignId, at_ms: int) -> Iterator[Statement]:
-    """Claims of attempts that lie on disk and not in the ledger, which then go the way of every other claim.
+def adopt(ledger: Ledger, plan: Plan, *, root: RootPaths, campaign_id: CampaignId, at_ms: int) -> Iterator[Statement]:
+    """Yield a running row for each attempt that is on disk but not in the ledger; `reconcile` then settles it.
 
-    So their numbers are not given again. One whose number the ledger has for another stays where it is, and is told of
-    by whoever examines the campaign.
+    This keeps their numbers from being used again. An attempt whose number another one already has in the ledger is
+    left alone; `validate` reports it.
     """
-    named: dict[RunId, set[str]] = {run_id: set() for run_id in book.runs()}
+    named: dict[RunId, set[str]] = {run_id: set() for run_id in ledger.runs()}
     known: set[tuple[str, int]] = set()
-    for each in book.attempts():
+    for each in ledger.attempts():
         named.setdefault(each.run, set()).add(each.id)
         known.add((each.trial, each.n))
     trials = {trial.id for trial in plan.trials}
@@ -48,7 +48,10 @@ def adopt(book: Ledger, plan: Plan, *, root: RootPaths, campaign_id: CampaignId,
 
 
 def _began_at_ms(paths: AttemptPaths, *, campaign_id: CampaignId, at_ms: int) -> int | None:
-    """None where it is another campaign's. One that was cut off before its record is of the run that it lies in."""
+    """Return when an attempt began; None if it belongs to another campaign.
+
+    An attempt without a record, because it was cut off early, belongs to the run whose folder it is in.
+    """
     try:
         record = read_artifact(paths.attempt, AttemptRecord)
     except EvidenceError:
@@ -57,27 +60,30 @@ def _began_at_ms(paths: AttemptPaths, *, campaign_id: CampaignId, at_ms: int) ->
 
 
 def reconcile(running: Iterable[LedgerAttempt], *, root: RootPaths, at_ms: int, usd_of: UsdOf) -> Iterator[Statement]:
-    """Only for whoever holds the campaign's lock: nobody may still be at work on them."""
+    """Yield the ledger updates that seal or abandon the running attempts.
+
+    The caller must hold the campaign's lock, so that no process still works on them.
+    """
     folders = [(each, root.run(each.run).attempt(each.trial, n=each.n)) for each in running]
     heard_ms: dict[RunId, int] = {}
     for each, paths in folders:
         heard_ms[each.run] = max(heard_ms.get(each.run, 0), _grown_at_ms(paths))
     for each, paths in folders:
-        # As long as its run was heard of: the time until somebody resumes counts for no limit.
+        # Until the last sign of life of its run: the time until a resume counts towards no limit.
         ended_at_ms = max(each.started_at_ms, min(at_ms, heard_ms[each.run]))
-        yield _settled(each, paths, at_ms=at_ms, cut_off_at_ms=ended_at_ms, usd_of=usd_of)
+        yield _settle(each, paths, at_ms=at_ms, cut_off_at_ms=ended_at_ms, usd_of=usd_of)
 
 
 def _grown_at_ms(paths: AttemptPaths) -> int:
-    """When something was last added to its record; nought where there is none."""
+    """Return when the frames of an attempt were last written; 0 if there are none."""
     try:
         return paths.frames.stat().st_mtime_ns // 1_000_000
     except OSError:
         return 0
 
 
-def tokens_told(paths: AttemptPaths) -> Tokens | None:
-    """What an attempt without a seal had used, by as many frames as it left; None where they do not tell."""
+def reported_tokens(paths: AttemptPaths) -> Tokens | None:
+    """Return the tokens that an attempt without a seal used, from the frames it left; None if they are not known."""
     try:
         again = derive_again(paths)
     except ProctorError:
@@ -87,20 +93,20 @@ def tokens_told(paths: AttemptPaths) -> Tokens | None:
     return usage.tokens if is_sound and usage is not None else None
 
 
-def _settled(tried: LedgerAttempt, paths: AttemptPaths, *, at_ms: int, cut_off_at_ms: int, usd_of: UsdOf) -> Statement:
+def _settle(tried: LedgerAttempt, paths: AttemptPaths, *, at_ms: int, cut_off_at_ms: int, usd_of: UsdOf) -> Statement:
     if findings := check_seal(paths):
         code = next((each.code for each in findings if each.code != "evidence.partial"), CUT_OFF)
         code = code if paths.seal.exists() else CUT_OFF
-        return _abandoned(tried, paths, code=code, at_ms=cut_off_at_ms, usd_of=usd_of)
+        return _abandon(tried, paths, code=code, at_ms=cut_off_at_ms, usd_of=usd_of)
     try:
         report = read_artifact(paths.report, AttemptReport)
         record = read_artifact(paths.attempt, AttemptRecord)
     except EvidenceError as error:
-        return _abandoned(tried, paths, code=error.code, at_ms=cut_off_at_ms, usd_of=usd_of)
+        return _abandon(tried, paths, code=error.code, at_ms=cut_off_at_ms, usd_of=usd_of)
     if (record.attempt_id, record.run_id, report.attempt_id) != (tried.id, tried.run, tried.id):
-        # A copy of another's, which says nothing of this one.
+        # A copy of another attempt, which is no evidence for this one.
         return writer.abandon_attempt(tried.id, code="evidence.ids", at_ms=cut_off_at_ms)
-    # When it really ended: the orchestrator's death is no part of what it took.
+    # When the attempt itself ended, not when Proctor was killed or resumed.
     ended_at_ms = min(at_ms, tried.started_at_ms + report.duration_ms)
     summary = summarize(record, report)
     usd = usd_of(record.flow_id, summary.tokens)
@@ -109,8 +115,8 @@ def _settled(tried: LedgerAttempt, paths: AttemptPaths, *, at_ms: int, cut_off_a
     return writer.seal_attempt(tried.id, summary, at_ms=ended_at_ms, retry_at_ms=retry_at_ms, usd=usd)
 
 
-def _abandoned(tried: LedgerAttempt, paths: AttemptPaths, *, code: str, at_ms: int, usd_of: UsdOf) -> Statement:
-    tokens = tokens_told(paths)
+def _abandon(tried: LedgerAttempt, paths: AttemptPaths, *, code: str, at_ms: int, usd_of: UsdOf) -> Statement:
+    tokens = reported_tokens(paths)
     if tokens is None:
         return writer.abandon_attempt(tried.id, code=code, at_ms=at_ms)
     usd = usd_of(read_artifact(paths.attempt, AttemptRecord).flow_id, tokens)

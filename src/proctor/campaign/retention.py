@@ -1,4 +1,4 @@
-"""What goes and what stays, by age and then by size: the oldest first, and never what has a reason to stay. Pure."""
+"""Decides what to delete, first by age and then by size, the oldest first; never what has a reason to stay. Pure."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ Kind = Literal["campaign", "run", "session", "scratch"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GcUnit:
-    """What goes together or not at all. `stays` is why it must not go, where there is a reason."""
+    """Folders that are deleted together or not at all."""
 
     kind: Kind
     name: str
@@ -17,11 +17,12 @@ class GcUnit:
     touched_at_ms: int
     size_bytes: int
     stays: str | None = None
+    """Why it must not be deleted; None if it may be."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetentionRule:
-    """What may be kept. A limit that is None is none; nought is one."""
+    """Limits on what is kept. None means no limit; 0 is a limit."""
 
     older_than_s: int | None
     larger_than_bytes: int | None
@@ -29,7 +30,7 @@ class RetentionRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetentionDecision:
-    """What becomes of a unit, and why."""
+    """Whether a unit is deleted, and why."""
 
     unit: GcUnit
     goes: bool
@@ -37,9 +38,9 @@ class RetentionDecision:
 
 
 def decide(units: Iterable[GcUnit], rule: RetentionRule, *, now_ms: int) -> tuple[RetentionDecision, ...]:
-    """The oldest first.
+    """Decide for each unit whether it is deleted. The decisions are ordered by age, the oldest first.
 
-    What is too old goes; then, while there is too much, the oldest of what is left.
+    Units that are too old are deleted; then, while the total is too large, the oldest of the rest.
     """
     ordered = sorted(units, key=lambda unit: (unit.touched_at_ms, unit.name))
     total_bytes = sum(unit.size_bytes for unit in ordered)
@@ -53,9 +54,9 @@ def decide(units: Iterable[GcUnit], rule: RetentionRule, *, now_ms: int) -> tupl
         if rule.larger_than_bytes is None or total_bytes <= rule.larger_than_bytes:
             break
         if at not in whys and unit.stays is None:
-            whys[at] = "the oldest of too much"
+            whys[at] = "total size over the limit"
             total_bytes -= unit.size_bytes
     return tuple(
-        RetentionDecision(unit=unit, goes=at in whys, why=whys.get(at) or unit.stays or "within what may be kept")
+        RetentionDecision(unit=unit, goes=at in whys, why=whys.get(at) or unit.stays or "within the limits")
         for at, unit in enumerate(ordered)
     )

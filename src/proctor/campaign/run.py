@@ -1,4 +1,4 @@
-"""One run of a campaign: every trial that is not settled is started, sealed and put into the ledger."""
+"""One run of a campaign: runs every trial that is not settled, seals its attempts and records them in the ledger."""
 
 import math
 import secrets as chance
@@ -37,19 +37,19 @@ from proctor.spec.model import Approvals
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CampaignResult:
-    """`attempts` are those of this run, in the order of the plan; `how` it ended is "done", or what kept it from it.
-
-    `failure` is why the record of an agent's process could not be closed, if so: what the attempts are is not touched.
-    """
+    """The result of one run of a campaign."""
 
     campaign_id: CampaignId
     run_id: RunId
     paths: CampaignPaths
     attempts: tuple[AttemptResult, ...]
+    """The attempts of this run, in the order of the plan."""
     redactor: Redactor = field(repr=False)
     warnings: tuple[str, ...] = ()
     how: str = "done"
+    """How the run ended: `done`, or why it ended early."""
     failure: ProctorError | None = None
+    """Why the record of an agent process could not be closed. The attempts are not affected by it."""
 
 
 async def run_campaign(
@@ -67,12 +67,13 @@ async def run_campaign(
     only: Collection[TrialId] | None = None,
     is_canary: bool = False,
 ) -> CampaignResult:
-    """A new campaign with one run of every trial; or another run of the one to `resume`, of what it has left to do.
+    """Run a new campaign, or with `resume` the unsettled trials of an existing one.
 
-    `only` these trials are tried then, settled or not. `decide` is asked where a flow says so.
+    With `only`, exactly these trials are run, settled or not. `decide` answers approvals in flows with
+    `approvals: ask`.
     """
     if decide is None:
-        _refuse_to_ask_nobody(loaded)
+        _require_decide(loaded)
     health = HealthRecorder(path=RootPaths(root).health, clock=clock)
     try:
         async with open_campaign(
@@ -97,16 +98,16 @@ async def run_campaign(
                 decide=decide,
                 decide_deadline_s=decide_deadline_s,
             )
-            return await run.to_the_end()
+            return await run.run_all()
     except BaseExceptionGroup as group:
         raise unwrap_single(group) from group
 
 
-def _refuse_to_ask_nobody(loaded: LoadedSpec) -> None:
+def _require_decide(loaded: LoadedSpec) -> None:
     for at, flow in enumerate(loaded.spec.flows):
         if flow.approvals is Approvals.ASK:
             key = f"flows[{at}].approvals"
-            what = "somebody is to be asked, and there is nobody: no terminal, and no callback"
+            what = "`approvals: ask` needs a terminal or a `decide` callback"
             raise InputError("policy.nobody-to-ask", what, file=loaded.file, line=loaded.line_of(key), key=key)
 
 
@@ -124,9 +125,9 @@ class _Run:
     decide: Decide | None
     decide_deadline_s: float
 
-    async def to_the_end(self) -> CampaignResult:
+    async def run_all(self) -> CampaignResult:
         opened, plan = self.opened, self.opened.frozen.plan
-        settled = {id_ for id_, standing in opened.standings.items() if standing.is_settled}
+        settled = {id_ for id_, progress in opened.progress.items() if progress.is_settled}
         self.watcher.began(
             RunStart(
                 campaign_id=opened.campaign_id,
@@ -137,11 +138,11 @@ class _Run:
                 due=opened.due,
             )
         )
-        async with self._dispatching() as dispatcher:
+        async with self._open_dispatcher() as dispatcher:
             await dispatcher.run(opened.trials)
         how, attempts = self._how(dispatcher), dispatcher.attempts
         if opened.trials:
-            opened.book.end(opened.run_id, at_ms=self.clock.wall_ms(), how=how)
+            opened.ledger.end(opened.run_id, at_ms=self.clock.wall_ms(), how=how)
         self.watcher.ended(how)
         order = {trial.id: at for at, trial in enumerate(plan.trials)}
 
@@ -167,8 +168,8 @@ class _Run:
         )
 
     @asynccontextmanager
-    async def _dispatching(self) -> AsyncIterator[Dispatcher]:
-        """Agents, model, ledger and disk are there to be used inside, and at rest afterwards."""
+    async def _open_dispatcher(self) -> AsyncIterator[Dispatcher]:
+        """Open agents, model, ledger and disk for a dispatcher, and close them afterwards."""
         opened, plan = self.opened, self.opened.frozen.plan
         flows = {flow.id: flow for flow in plan.flows}
         async with AsyncExitStack() as stack:
@@ -187,11 +188,11 @@ class _Run:
             )
             await agents.open_model(stack, flows)
             tasks = await stack.enter_async_context(anyio.create_task_group())
-            commit = GroupCommit(opened.book, path=opened.paths.ledger)
+            commit = GroupCommit(opened.ledger, path=opened.paths.ledger)
             tasks.start_soon(commit.run)
             if disk is not None:
                 tasks.start_soon(disk.run)
-                # After the agents' processes, whose records are synced last.
+                # Closed after the agent processes, whose records are synced last.
                 stack.callback(disk.close)
             hosts = await stack.enter_async_context(anyio.create_task_group())
             pool = HostPool(hosts, new_id=lambda: ProcessId(f"p-{chance.token_hex(6)}"))
@@ -230,18 +231,18 @@ class _Run:
                     seed=int.from_bytes(opened.run_id.encode()),
                     longest_wait_s=schedule.longest_wait_ms / 1000,
                 ),
-                # As many attempts again may wait for the disk: no agent need stand idle while evidence is synced.
+                # Twice as many, so that attempts that only wait for the disk leave no agent idle.
                 most=2 * schedule.parallel,
                 until_s=self.clock.steady_s() + left_ms / 1000,
                 trials={trial.id: trial for trial in plan.trials},
-                standings=dict(opened.standings),
+                progress=dict(opened.progress),
             )
             pool.retire_all()
             commit.close()
             await self.health.write(least=1)
 
     def _how(self, dispatcher: Dispatcher) -> str:
-        """The run's last word, for the ledger and for people."""
+        """Return how the run ended, for the ledger and the reports."""
         if dispatcher.is_done(self.opened.trials):
             return "done"
         is_refused = dispatcher.scheduler.stopped or dispatcher.scheduler.given_up

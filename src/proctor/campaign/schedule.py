@@ -1,4 +1,4 @@
-"""Which trial is tried next, and when: told the time, it starts nothing itself. Pure and deterministic."""
+"""Decides which trial is run next, and when. Pure and deterministic: the caller passes the time and starts it."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -11,11 +11,11 @@ from proctor.ids import FlowId, TrialId
 from proctor.plan.recover import Remedy, shared_by
 
 ALL = "all"
-"""The key of what every attempt takes one of."""
+"""The key of the limit that every attempt counts against."""
 
 
 def rationed(code: str | None, keys: tuple[str, ...]) -> str:
-    """Which of the keys that an attempt counted against is refused with that code.
+    """Return which of the keys that an attempt counted against a refusal with this code is about.
 
     >>> rationed("provider.usage-limit", ("provider:p", "credential:c")), rationed("peer.overloaded", ("provider:p",))
     ('credential:c', 'all')
@@ -26,7 +26,7 @@ def rationed(code: str | None, keys: tuple[str, ...]) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """A trial that waits to be tried. `keys` are the limits it counts against, beside the one for all."""
+    """A trial that waits to be run. `keys` are the limits it counts against, besides `ALL`."""
 
     trial: TrialId
     flow: FlowId
@@ -36,24 +36,23 @@ class Job:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptEnd:
-    """How an attempt ended, as far as it concerns the next ones. `retry_after_s` is what the provider asked for.
-
-    `code` is that of its end: it says what is rationed after YIELD and PARK, and why a flow was stopped.
-    """
+    """How an attempt ended, as far as it matters for scheduling."""
 
     remedy: Remedy
     retry_after_s: float | None = None
+    """The pause that the provider asked for."""
     code: str | None = None
+    """Why it ended. After YIELD and PARK it decides which limit is affected; after STOP it is reported."""
 
 
 @dataclass(slots=True)
 class _Queue:
-    """The waiting jobs of a flow that count against the same limits, so that all of them may run or none."""
+    """The waiting jobs of a flow that count against the same limits: either any of them may run, or none."""
 
     flow: FlowId
     throttles: tuple[Throttle, ...]
-    ready: list[tuple[int, int, Job]] = field(default_factory=list)  # by priority, then as they came
-    later: list[tuple[float, int, Job]] = field(default_factory=list)  # by the time they wait for
+    ready: list[tuple[int, int, Job]] = field(default_factory=list)  # by priority, then in the order added
+    later: list[tuple[float, int, Job]] = field(default_factory=list)  # by the time they are due
 
     def ripen(self, now_s: float) -> None:
         while self.later and self.later[0][0] <= now_s:
@@ -66,7 +65,7 @@ class _Queue:
 
     @property
     def opens_s(self) -> float:
-        """When something of it is due and nothing is shut; never where nothing waits."""
+        """When the next job is due and no limit is shut; infinity if nothing waits."""
         due_s = 0.0 if self.ready else self.later[0][0] if self.later else inf
         return max(due_s, *(throttle.shut_until_s for throttle in self.throttles))
 
@@ -79,7 +78,7 @@ class _Queue:
 
 @dataclass(slots=True)
 class _FlowUsage:
-    """How much of what there is a flow has, and when it last got some."""
+    """How many places a flow holds, and the number of its last start."""
 
     taken: int = 0
     last_start: int = 0
@@ -87,7 +86,7 @@ class _FlowUsage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Refusals:
-    """A trial's own refusals in a row. One that can never be served must not be asked for without end."""
+    """Refusals of one trial in a row. Counted so that a trial that can never be served is not retried forever."""
 
     times: int = 0
     waited_s: float = 0.0
@@ -95,10 +94,10 @@ class _Refusals:
 
 @dataclass(slots=True)
 class Scheduler:
-    """Limits by key, of which `ALL` is one; a key that has none is limited by that alone, until it is refused.
+    """Chooses the next job under limits by key. A key without a limit is limited by `ALL` alone until it is refused.
 
-    The highest priority goes first; among equals the flow with the fewest attempts at work, then the one that has
-    waited longest for its turn. Whatever may run is never kept waiting for what may not.
+    The highest priority goes first; among equals the flow with the fewest running attempts, then the one that started
+    an attempt the longest time ago. A job that may run never waits for one that may not.
     """
 
     limits: Mapping[str, int]
@@ -107,23 +106,23 @@ class Scheduler:
     seed: int = 0
     longest_wait_s: float = 6 * 3600.0
     stopped: dict[FlowId, str | None] = field(default_factory=dict, init=False)
-    """Flows of which nothing more is tried, and the codes that stopped them."""
+    """Flows that run no more trials, with the codes that stopped them."""
     given_up: dict[str, str] = field(default_factory=dict, init=False)
-    """Keys that were refused for longer than a run waits, and the last refusal's code; such trials as `trial:ID`."""
+    """Keys that were refused for longer than a run waits, with the last refusal's code; trials as `trial:ID`."""
     left: list[Job] = field(default_factory=list, init=False)
-    """What was waiting, or added, when one of these forbade it: for another run."""
+    """Jobs that `stopped` or `given_up` keeps from running. They are left for another run."""
     _queues: dict[tuple[FlowId, tuple[str, ...]], _Queue] = field(default_factory=dict, init=False)
     _throttles: dict[str, Throttle] = field(default_factory=dict, init=False)
     _uses: dict[FlowId, _FlowUsage] = field(default_factory=dict, init=False)
     _placed: set[TrialId] = field(default_factory=set, init=False)
-    _unheard: dict[TrialId, int] = field(default_factory=dict, init=False)
+    _open_starts: dict[TrialId, int] = field(default_factory=dict, init=False)
     _refusals: dict[TrialId, _Refusals] = field(default_factory=dict, init=False)
     _added: int = field(default=0, init=False)
     _starts: int = field(default=0, init=False)
     _next_start_s: float = field(default=0.0, init=False)
 
     def add(self, job: Job, *, not_before_s: float = 0.0) -> None:
-        """It waits from now on, or is left where it has nothing to wait for."""
+        """Queue a job, or put it into `left` if its flow was stopped or one of its keys given up."""
         if self._is_forbidden(job):
             self.left.append(job)
             return
@@ -134,13 +133,13 @@ class Scheduler:
         heappush(queue.later, (not_before_s, self._added, job))
 
     def shut(self, key: str, *, code: str, for_s: float, now_s: float) -> None:
-        """A quota that an attempt of another run found used up: as if one of this had just been told so."""
+        """Shut a key whose quota an earlier run found used up, as if an attempt of this run had just been refused."""
         self._starts += 1
         after = AttemptEnd(remedy=Remedy.PARK, code=code, retry_after_s=min(for_s, self.longest_wait_s))
         self._refused(key, after, start=self._starts, now_s=now_s)
 
     def start(self, now_s: float) -> Job | None:
-        """The next that may run now; its places are taken. None where nothing may."""
+        """Return the next job that may run now, and take its places; None if nothing may run."""
         if now_s < self._next_start_s or not self.throttle(ALL).has_place:
             return None
         chosen: _Queue | None = None
@@ -169,15 +168,15 @@ class Scheduler:
             throttle.taken += 1
             throttle.unheard += 1
         self._placed.add(job.trial)
-        self._unheard[job.trial] = self._starts
+        self._open_starts[job.trial] = self._starts
 
     def wake_s(self, now_s: float) -> float | None:
-        """When to ask again though nothing has ended; None where only an end can change anything."""
+        """Return when to call `start` again if nothing ends until then; None if only an end can change anything."""
         opens_s = min((queue.opens_s for queue in self._queues.values() if queue.has_place), default=inf)
         return None if opens_s == inf else max(now_s, opens_s, self._next_start_s)
 
     def leave(self, job: Job) -> None:
-        """Its agent is at rest: its places are free, whatever still has to be written."""
+        """Free the places of a job whose agent has stopped working, even if evidence is still being written."""
         if job.trial in self._placed:
             self._placed.remove(job.trial)
             self._uses[job.flow].taken -= 1
@@ -185,12 +184,13 @@ class Scheduler:
                 throttle.taken -= 1
 
     def ended(self, job: Job, after: AttemptEnd, *, tries: int, now_s: float) -> float | None:
-        """What that teaches. When it is to be tried again, where it is; `tries` are its retries so far.
+        """Adjust the limits to how an attempt ended. Return when the job should run again; None if it should not.
 
-        Whoever asked adds it again. Its places are left, where they were not.
+        `tries` is the number of its retries so far. The caller adds the job again. Its places are freed if they are
+        still taken.
         """
         self.leave(job)
-        start = self._unheard.pop(job.trial)
+        start = self._open_starts.pop(job.trial)
         refused = self._refusals.pop(job.trial, _Refusals())
         again_s: float | None = None
         match after.remedy:
@@ -198,8 +198,8 @@ class Scheduler:
                 for throttle in self._throttles_of(job):
                     throttle.served(start=start)
             case Remedy.AGAIN:
-                told_s = min(after.retry_after_s or 0.0, self.longest_wait_s)
-                again_s = now_s + max(self._pause_s(job, tries), told_s)
+                requested_s = min(after.retry_after_s or 0.0, self.longest_wait_s)
+                again_s = now_s + max(self._pause_s(job, tries), requested_s)
             case Remedy.YIELD | Remedy.PARK:
                 opens_s = self._refused(rationed(after.code, job.keys), after, start=start, now_s=now_s)
                 again_s = self._again_s(job, after, refused, opens_s=max(now_s, opens_s), now_s=now_s)
@@ -243,18 +243,18 @@ class Scheduler:
         return growing_pause_s(self.backoff_s, times, longest_s=LONGEST_PAUSE_S, seed=self.seed, who=job.trial)
 
     def warnings(self) -> Iterator[str]:
-        """What is left for another run, and why."""
+        """Yield what is left for another run, and why."""
         for flow, code in self.stopped.items():
-            yield f"flow `{flow}` was stopped by {code or 'an attempt'}: what is not done of it is left for a resume"
+            yield f"flow `{flow}` was stopped by {code or 'an attempt'}: its unfinished trials are left for a resume"
         for key, why in self.given_up.items():
-            yield f"{key} was waited for in vain ({why}): what is not done for lack of it is left for a resume"
+            yield f"{key} stayed unavailable ({why}): the unfinished trials that need it are left for a resume"
 
     def picture(self, *, now_s: float, wall_ms: int) -> tuple[LiveLimit, ...]:
-        """Of every limit that is configured, or that a refusal has made, for people."""
+        """Return the state of every limit that is configured or was imposed by a refusal."""
         keys = [*self.limits, *(key for key, each in self._throttles.items() if each.why and key not in self.limits)]
-        return tuple(self._pictured(self.throttle(key), now_s=now_s, wall_ms=wall_ms) for key in keys)
+        return tuple(self._live_limit(self.throttle(key), now_s=now_s, wall_ms=wall_ms) for key in keys)
 
-    def _pictured(self, throttle: Throttle, *, now_s: float, wall_ms: int) -> LiveLimit:
+    def _live_limit(self, throttle: Throttle, *, now_s: float, wall_ms: int) -> LiveLimit:
         shut_s = 0.0 if throttle.is_given_up else throttle.shut_until_s - now_s
         return LiveLimit(
             key=throttle.key,
@@ -266,17 +266,17 @@ class Scheduler:
         )
 
     def throttle(self, key: str) -> Throttle:
-        """What is known of a key."""
-        found = self._throttles.get(key)
-        if found is None:
-            found = self._throttles[key] = Throttle(
+        """Return the throttle of a key; create it if necessary."""
+        throttle = self._throttles.get(key)
+        if throttle is None:
+            throttle = self._throttles[key] = Throttle(
                 key=key,
                 most=self.limits.get(key, self.limits[ALL]),
                 backoff_s=self.backoff_s,
                 longest_wait_s=self.longest_wait_s,
                 seed=self.seed,
             )
-        return found
+        return throttle
 
     def _throttles_of(self, job: Job) -> Iterator[Throttle]:
         return map(self.throttle, (ALL, *job.keys))
@@ -285,7 +285,7 @@ class Scheduler:
         return job.flow in self.stopped or any(key in self.given_up for key in (ALL, *job.keys))
 
     def _forbid(self) -> None:
-        """Nothing that is stopped or given up waits any longer."""
+        """Move the waiting jobs that are stopped or given up into `left`."""
         for queue in self._queues.values():
             if queue.flow in self.stopped or any(throttle.is_given_up for throttle in queue.throttles):
                 self.left.extend(queue.clear())

@@ -1,4 +1,4 @@
-"""A run's scratch in the user's cache: workspaces and agent homes, under a kernel lock while the run lives."""
+"""The scratch of a run in the user's cache folder: workspaces and agent homes, locked while the run is alive."""
 
 import fcntl
 import os
@@ -16,7 +16,7 @@ from proctor.ids import RunId
 from proctor.workspace.remove import remove
 
 _KEPT = "kept-on-purpose"
-_UNBORN = ".unborn-"
+_INCOMPLETE = ".unborn-"
 
 
 def scratch_of_runs() -> Path:
@@ -25,21 +25,21 @@ def scratch_of_runs() -> Path:
 
 @contextmanager
 def open_scratch(run_id: RunId, *, is_kept: bool) -> Iterator[Path]:
-    """The run's own folder, gone afterwards unless it is to be kept."""
+    """Create the scratch folder of a run, and remove it afterwards unless `is_kept`."""
     runs = scratch_of_runs()
     try:
         runs.mkdir(mode=0o700, parents=True, exist_ok=True)
-        unborn, lock = _locked_folder(runs)
+        incomplete, lock = _locked_folder(runs)
         if is_kept:
-            (unborn / _KEPT).touch()
-        folder = unborn.rename(runs / run_id)
+            (incomplete / _KEPT).touch()
+        folder = incomplete.rename(runs / run_id)
     except OSError as error:
         raise disk_error(error, path=runs) from error
     try:
         yield folder
     finally:
         if not is_kept:
-            # What cannot be removed now is swept later: it must not spoil a run that is over.
+            # A folder that cannot be removed now is swept later; it must not fail a run that is over.
             with suppress(OSError):
                 _remove_locked(folder)
         os.close(lock)
@@ -47,21 +47,21 @@ def open_scratch(run_id: RunId, *, is_kept: bool) -> Iterator[Path]:
 
 @contextmanager
 def hold_run(run_id: RunId) -> Iterator[bool]:
-    """The lock of a run that may be over and have no scratch any more; False while somebody else has it.
+    """Hold the lock of a run, even if it is over and has no scratch any more. Yields False if it is held elsewhere.
 
-    OSError where the machine refuses.
+    Raises OSError if the machine refuses.
     """
     folder = scratch_of_runs() / run_id
     lock, is_new = take_lock(folder), False
     if lock is None and not os.path.lexists(folder):
         folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        unborn, lock = _locked_folder(folder.parent)
+        incomplete, lock = _locked_folder(folder.parent)
         try:
-            unborn.rename(folder)
+            incomplete.rename(folder)
             is_new = True
         except OSError:
-            # Another was first.
-            _remove_locked(unborn)
+            # Another process was first.
+            _remove_locked(incomplete)
             os.close(lock)
             lock = None
     if lock is None:
@@ -77,15 +77,15 @@ def hold_run(run_id: RunId) -> Iterator[bool]:
 
 
 def _locked_folder(runs: Path) -> tuple[Path, int]:
-    """A new folder that is ours. A sweep may find it before its lock is taken, and then another one is made."""
+    """Create a folder and lock it. If a sweep finds it before it is locked, try again with another one."""
     while True:
-        folder = Path(tempfile.mkdtemp(prefix=_UNBORN, dir=runs))
+        folder = Path(tempfile.mkdtemp(prefix=_INCOMPLETE, dir=runs))
         if (lock := take_lock(folder)) is not None:
             return folder, lock
 
 
 def _remove_locked(folder: Path) -> None:
-    """Emptied where it stands, the lock last: whoever looks meanwhile sees a folder that is taken."""
+    """Empty the folder in place and remove the lock last, so that other processes see it as locked meanwhile."""
     for inner in sorted(folder.iterdir()):
         if inner.name != LOCK:
             remove(inner)
@@ -94,18 +94,18 @@ def _remove_locked(folder: Path) -> None:
 
 
 def _folders(runs: Path) -> list[Path]:
-    """No links: what they lead to is not ours to empty."""
+    """Return the folders below `runs`. Links are left out, because their targets must not be emptied."""
     inner = sorted(runs.iterdir()) if runs.is_dir() else []
     return [each for each in inner if each.is_dir() and not each.is_symlink()]
 
 
 def kept_scratch(runs: Path) -> list[Path]:
-    """What was kept on purpose, by the id of its run."""
+    """Return the folders that were kept on purpose. Each is named after its run."""
     return [folder for folder in _folders(runs) if (folder / _KEPT).exists()]
 
 
 def is_locked(folder: Path) -> bool:
-    """Whether the owner of this folder lives. Nothing is made, and the lock is only shared for an instant."""
+    """Whether the owner of this folder is alive. Creates nothing, and holds a shared lock only for an instant."""
     try:
         lock = open_descriptor(folder / LOCK)
     except EvidenceError:
@@ -120,12 +120,15 @@ def is_locked(folder: Path) -> bool:
 
 
 def dead_scratch(runs: Path) -> list[Path]:
-    """What `sweep` would remove."""
+    """Return the folders that `sweep` would remove."""
     return [each for each in _folders(runs) if not (each / _KEPT).exists() and not is_locked(each)]
 
 
 def remove_scratch(folder: Path) -> bool:
-    """Take it away, kept on purpose or not; False where its run lives. OSError where the machine refuses."""
+    """Remove the scratch of a run, kept on purpose or not. Return False if the run is alive.
+
+    Raises OSError if the machine refuses.
+    """
     if (lock := take_lock(folder)) is None:
         return False
     try:
@@ -137,16 +140,19 @@ def remove_scratch(folder: Path) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepResult:
-    """Folders by the id of their run: taken away, kept for a reason, or refused by the machine."""
+    """The scratch folders of a sweep, by the id of their run."""
 
     removed: tuple[str, ...] = ()
     kept: tuple[str, ...] = ()
+    """Kept on purpose."""
     busy: tuple[str, ...] = ()
+    """Their run is alive."""
     refused: tuple[str, ...] = ()
+    """The machine refused to remove them."""
 
 
 def sweep(runs: Path) -> SweepResult:
-    """Remove what a dead run left. A live one holds its lock, and the kernel drops it with its holder."""
+    """Remove the scratch of dead runs. A live run holds its lock, which the kernel releases when the process ends."""
     removed, kept, busy, refused = [], [], [], []
     for folder in _folders(runs):
         if (folder / _KEPT).exists():

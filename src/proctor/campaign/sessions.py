@@ -1,4 +1,4 @@
-"""Conversations on warm agent processes: what they share, from the first check to the last process."""
+"""Conversations on warm agent processes: the checks, processes and records that they share."""
 
 import secrets as chance
 from collections.abc import AsyncIterator
@@ -36,13 +36,13 @@ from proctor.spec.load import LoadedSpec
 from proctor.spec.model import Isolation
 from proctor.workspace.snapshot import EMPTY
 
-# What whoever holds a session open has to leave it, and to have it sealed, when its pool is closed.
+# How long callers have to leave their open sessions, including the seal, when the pool is closed.
 LEAVE_S = 15.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConversationRequest:
-    """One conversation: `loaded` holds one mission and one flow, and what a spec can say of them."""
+    """A request for one conversation. `loaded` is a spec with exactly one mission and one flow."""
 
     loaded: LoadedSpec
     workspace: Path | None = None
@@ -56,7 +56,7 @@ class ConversationRequest:
 
 
 class Sessions:
-    """Opens conversations. With shared isolation all have one process, which is replaced when it dies."""
+    """Opens conversations. With shared isolation they all use one process, which is replaced when it dies."""
 
     def __init__(
         self,
@@ -82,10 +82,10 @@ class Sessions:
         self._is_closed = False
 
     async def close(self) -> None:
-        """No process is kept for anybody any more. Who still talks to one is ended first: it did not crash."""
+        """End all processes. Open sessions are closed first, so that they do not count as crashed."""
         self._is_closed = True
         try:
-            # Shielded so that it is on record why each ended; `LiveSession.close` is bounded by itself.
+            # Shielded so that the record says why each session ended; `LiveSession.close` is bounded.
             with anyio.CancelScope(shield=True):
                 async with anyio.create_task_group() as closing:
                     for live in self._open.values():
@@ -97,18 +97,20 @@ class Sessions:
             self._hosts.retire_all()
 
     @asynccontextmanager
-    async def session(self, wish: ConversationRequest) -> AsyncIterator[LiveSession]:
+    async def session(self, request: ConversationRequest) -> AsyncIterator[LiveSession]:
         if self._is_closed:
             raise InputError("session.over", "the pool is closed")
-        self._keep_evidence_out_of(wish.workspace)
-        spec = wish.loaded.spec
+        self._keep_evidence_out_of(request.workspace)
+        spec = request.loaded.spec
         plan = expand(
-            spec, missions=wish.loaded.missions, digests=Contents(scripts=wish.loaded.script_digests, workspaces={})
+            spec,
+            missions=request.loaded.missions,
+            digests=Contents(scripts=request.loaded.script_digests, workspaces={}),
         )
-        [flow], [mission] = plan.flows, wish.loaded.missions
+        [flow], [mission] = plan.flows, request.loaded.missions
         trial = TrialId(f"session-{next(self._numbers)}")
         attempt = AttemptId(f"{trial}.1")
-        script = None if mission.script is None else load_script(wish.loaded.scripts[mission.script])
+        script = None if mission.script is None else load_script(request.loaded.scripts[mission.script])
         candidate = await self._agents.choose(self._flow, self._hosts)
         with self._agents.playing(attempt, script, flow, candidate) as model:
             ask = AttemptRequest(
@@ -134,17 +136,17 @@ class Sessions:
                 clock=self._agents.clock,
                 watcher=Watcher(),
                 facts=self._agents.facts(self._flow, candidate),
-                decide=wish.decide,
-                decide_deadline_s=wish.decide_deadline_s,
-                tools=wish.tools,
-                tool_deadline_s=wish.tool_deadline_s,
-                is_persistent=wish.is_persistent,
-                resume=wish.resume,
-                fork=wish.fork,
+                decide=request.decide,
+                decide_deadline_s=request.decide_deadline_s,
+                tools=request.tools,
+                tool_deadline_s=request.tool_deadline_s,
+                is_persistent=request.is_persistent,
+                resume=request.resume,
+                fork=request.fork,
             )
             health, live = self._agents.health, None
             try:
-                async with hold_session(ask, keep=self._keep, workspace=wish.workspace) as live:
+                async with hold_session(ask, keep=self._keep, workspace=request.workspace) as live:
                     self._open[attempt] = live
                     health.started(candidate.key)
                     yield live
@@ -163,8 +165,8 @@ class Sessions:
         if self._keep is not RecordMode.DISK or workspace is None:
             return
         if self._paths.folder.resolve().is_relative_to(workspace.resolve()):
-            what = f"the evidence would lie inside it, in {self._root}, where the agent could change it"
-            suggestion = "Give a `root` outside the workspace."
+            what = f"the evidence root {self._root} is inside the workspace, where the agent could change it"
+            suggestion = "Pass a `root` outside the workspace."
             raise InputError("spec.unsupported", what, file="session", key="workspace", suggestion=suggestion)
 
     @property
@@ -176,8 +178,8 @@ class Sessions:
 async def open_sessions(
     loaded: LoadedSpec, *, root: Path, keep: RecordMode, clock: Clock = SYSTEM_CLOCK
 ) -> AsyncIterator[Sessions]:
-    """For conversations of the one flow of `loaded`. Where they share a process, it is up when this is entered."""
-    # In a thread: it hashes programs, tries containment and ends leftovers, which may all take a while.
+    """Open a pool of conversations for the one flow of `loaded`. A shared process is already running on entry."""
+    # In a thread: hashing programs, testing containment and ending leftover processes may take a while.
     ready = await anyio.to_thread.run_sync(lambda: preflight(loaded, root=root, clock=clock))
     flow = resolve_flow(loaded.spec.flows[0], spec=loaded.spec)
     run_id = RunId(stamp(clock))
@@ -199,7 +201,7 @@ async def open_sessions(
                     pass
             yield sessions
         except Exception as error:
-            # Kept from the task group, which would wrap the caller's own error into another.
+            # Kept out of the task group, which would wrap the caller's own error into a group.
             problem = error
         finally:
             await sessions.close()

@@ -1,4 +1,4 @@
-"""What a campaign has cost and may cost: the tokens of its attempts at the prices of their models."""
+"""The cost of a campaign against its budget: the tokens of its attempts at the prices of their models."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -12,11 +12,11 @@ from proctor.spec.load import LoadedSpec
 from proctor.spec.prices import usd_of
 
 UsdOf = Callable[[FlowId, Tokens | None], float | None]
-"""What so many tokens of a flow's model cost; None where that is not known."""
+"""Returns what tokens of a flow's model cost in USD; None if that is not known."""
 
 
 def prices_of(loaded: LoadedSpec) -> UsdOf:
-    """By the price file of a spec, if it names one."""
+    """Return the price function of a spec, from its price file if it names one."""
     models = {flow.id: flow.model or loaded.spec.model for flow in loaded.spec.flows}
 
     def priced(flow: FlowId, tokens: Tokens | None) -> float | None:
@@ -29,40 +29,43 @@ def prices_of(loaded: LoadedSpec) -> UsdOf:
 
 @dataclass(slots=True, kw_only=True)
 class Spending:
-    """`settled_usd` is what attempts cost that are over, in this run and those before; unknown costs are in no sum."""
+    """Sums the known cost of attempts. Attempts of unknown cost are counted separately."""
 
     usd_of: UsdOf
     most_usd: float | None
+    """The budget; None means no budget, 0 is a budget."""
     settled_usd: float = 0.0
-    unknown: int = 0  # attempts that are over, in any run, whose cost nobody knows
+    """Known cost of the attempts that are over, in this run and earlier ones."""
+    unknown: int = 0
+    """Attempts that are over, in this run and earlier ones, whose cost is not known."""
     _running: dict[AttemptId, float] = field(default_factory=dict)
 
     @property
     def is_over(self) -> bool:
-        """Whether the budget is spent, what is running counted as far as it has told. Nought is a budget."""
+        """Whether the budget is spent, including what running attempts have reported so far."""
         return self.most_usd is not None and self.settled_usd + sum(self._running.values()) >= self.most_usd
 
-    def told(self, attempt: AttemptId, usd: float | None) -> None:
-        """One that runs has cost so much until now."""
+    def update_running(self, attempt: AttemptId, usd: float | None) -> None:
+        """Note what a running attempt has cost so far. None is ignored."""
         if usd is not None:
             self._running[attempt] = usd
 
     def settle(self, attempt: AttemptId, flow: FlowId, tokens: Tokens | None) -> float | None:
-        """What one cost that is over: by its tokens, or where they are not known by what it told as it ran."""
-        told = self._running.pop(attempt, None)
+        """Return the cost of an attempt that is over: from its tokens, or else what it last reported while running."""
+        reported_usd = self._running.pop(attempt, None)
         usd = self.usd_of(flow, tokens)
-        usd = told if usd is None else usd
+        usd = reported_usd if usd is None else usd
         self.settled_usd += usd or 0.0
         self.unknown += usd is None
         return usd
 
     def warnings(self) -> Iterator[str]:
-        """What the budget could not be held to."""
+        """Yield a warning if there is a budget and the cost of some attempts is not known."""
         if self.most_usd is not None and self.unknown:
-            yield f"what {self.unknown} attempts cost is not known, so the budget did not count them"
+            yield f"the budget does not include {self.unknown} attempts whose cost is not known"
 
     def watcher(self, flow: FlowId, inner: Watcher) -> Watcher:
-        """Who is to see an attempt, so that its cost is known while it runs; where nothing depends on that, `inner`."""
+        """Return a watcher that also follows the cost of a running attempt; `inner` itself if there is no budget."""
         return inner if self.most_usd is None else _Meter(self, flow, inner)
 
 
@@ -80,4 +83,4 @@ class _Meter(Watcher):
         self._inner.saw(attempt, event)
         if isinstance(event, TurnBegan | UsageReported):
             self._usage.feed(event)
-            self._spending.told(attempt, self._spending.usd_of(self._flow, self._usage.tokens))
+            self._spending.update_running(attempt, self._spending.usd_of(self._flow, self._usage.tokens))

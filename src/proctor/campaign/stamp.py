@@ -1,4 +1,4 @@
-"""What ends the id of a campaign and is that of a run: when it began."""
+"""Time stamps that serve as run ids and end the ids of campaigns."""
 
 import secrets as chance
 from datetime import UTC, datetime
@@ -7,6 +7,6 @@ from proctor.clock import Clock
 
 
 def stamp(clock: Clock) -> str:
-    """Sorts by time, and two in one second differ."""
+    """Return a stamp that sorts by time. A random suffix keeps two of the same second apart."""
     at = datetime.fromtimestamp(clock.wall_ms() / 1000, tz=UTC)
     return f"{at:%Y%m%d-%H%M%S}-{chance.token_hex(3)}"

@@ -1,4 +1,4 @@
-"""How a running campaign is stopped from outside."""
+"""Stopping a running campaign from outside."""
 
 import signal
 from dataclasses import dataclass, field
@@ -10,12 +10,12 @@ from proctor.ids import AttemptId
 
 DRAIN: Final = signal.SIGUSR1
 STOP: Final = signal.SIGUSR2
-"""What another Proctor asks by, however often. The signals of people are counted instead: each asks for more."""
+"""Signals from another Proctor. Repeating them changes nothing, whereas each further Ctrl-C stops more."""
 
 
 @dataclass(slots=True, kw_only=True)
 class StopSignals:
-    """Nothing new begins, or one attempt ends, or everything does."""
+    """Events that stop a campaign: `drain` starts no more attempts, `one` ends a single attempt, `all` ends all."""
 
     drain: anyio.Event = field(default_factory=anyio.Event)
     all: anyio.Event = field(default_factory=anyio.Event)
@@ -28,7 +28,7 @@ class StopSignals:
             stop.set()
 
     def of(self, attempt: AttemptId) -> anyio.Event:
-        """What stops this one, from now on; one that comes after all were stopped is stopped too."""
+        """Create and return the event that stops an attempt. It is already set if all were stopped."""
         stop = self.one[attempt] = anyio.Event()
         if self.all.is_set():
             stop.set()

@@ -1,4 +1,4 @@
-"""A suite: a spec's missions, run on whatever runtimes are asked for instead of through its own flows."""
+"""Flows for a suite: its missions run on the runtimes that the command names instead of the spec's own flows."""
 
 from collections.abc import Sequence
 
@@ -13,10 +13,10 @@ CHAINED = "+"
 
 
 def flows_on(words: Sequence[str], *, config: Config) -> list[FlowSpec]:
-    """A flow for each word, with the defaults of a flow. `a+b` is one flow: on b where a cannot be used.
+    """Return a flow with default settings for each word. `a+b` is one flow that falls back to b if a cannot be used.
 
-    A runtime that cannot carry many sessions in one process gets a process for each attempt.
-    InputError where a word names no runtime, or two words make the same flow.
+    A runtime that cannot run many sessions in one process gets a process per attempt.
+    Raises InputError if a word names no runtime, or two words make the same flow.
     """
     flows: list[FlowSpec] = []
     for word in words:
@@ -34,7 +34,7 @@ def flows_on(words: Sequence[str], *, config: Config) -> list[FlowSpec]:
 def _refuse_unknown(runtime_id: RuntimeId, config: Config) -> None:
     known = runtime_ids(config)
     if runtime_id not in known:
-        what = f"no runtime is called `{runtime_id}`" if runtime_id else "--on holds an empty name"
+        what = f"no runtime is called `{runtime_id}`" if runtime_id else "--on contains an empty name"
         suggestion = suggest(runtime_id, known, noun="Runtimes")
         raise InputError("spec.unknown-runtime", what, key="--on", suggestion=suggestion)
 
@@ -42,5 +42,5 @@ def _refuse_unknown(runtime_id: RuntimeId, config: Config) -> None:
 def _can_share(runtime_id: RuntimeId, config: Config) -> bool:
     try:
         return runtime_by_id(runtime_id, config).capabilities.parallel_sessions
-    except ProctorError:  # told when the campaign is made ready
+    except ProctorError:  # reported by preflight
         return True

@@ -1,4 +1,4 @@
-"""What a campaign tells those who watch it, beside what each attempt tells."""
+"""The watcher of a campaign: what is reported in addition to the events of each attempt."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,32 +11,32 @@ from proctor.ids import AttemptId, CampaignId, RunId, RuntimeId, TrialId
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunStart:
-    """A run has begun. `settled` of its trials have a result from runs before it; `due` is when those are tried again
-    that wait for it since then.
-    """
+    """The start of a run."""
 
     campaign_id: CampaignId
     run_id: RunId
     paths: CampaignPaths
     trials: int
     settled: int
+    """Trials that have a result from an earlier run."""
     due: Mapping[TrialId, int] = field(default_factory=dict)
+    """When the trials that wait since an earlier run are tried again (wall clock, ms)."""
 
 
 class CampaignWatcher(Watcher):
-    """Does nothing by itself."""
+    """Base class of watchers. Each method is called when something happens, and does nothing by default."""
 
     def began(self, began: RunStart) -> None:
-        """Before the first attempt."""
+        """Called before the first attempt."""
 
     def started(self, attempt: AttemptId, *, runtime_id: RuntimeId) -> None:
-        """An attempt is about to begin."""
+        """Called before an attempt begins."""
 
     def scheduled(self, limits: tuple[LiveLimit, ...], *, waiting: int) -> None:
-        """What is rationed, whenever that has changed."""
+        """Called when the limits or the number of waiting trials have changed."""
 
     def settled(self, result: AttemptResult, *, usd: float | None, retry_at_ms: int | None, is_settled: bool) -> None:
-        """It is in the ledger. Its trial is tried again at `retry_at_ms`, where that is given, or has its result."""
+        """Called when an attempt is in the ledger. `retry_at_ms` is when its trial is retried, if it is."""
 
     def ended(self, how: str) -> None:
-        """The run is over: "done", or what kept it from going on."""
+        """Called when the run is over. `how` is "done", or why it ended early."""

@@ -1,4 +1,4 @@
-"""Which quotas are used up when a campaign is taken up again, as a fold of its attempts so far. Pure."""
+"""Finds the quotas that are still used up when a campaign is resumed, from its attempts so far. Pure."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ A = TypeVar("A", bound=StartedAttempt)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Window:
-    """A key that is shut until then, and the code of the refusal that said so."""
+    """A key that is shut until a time, and the code of the refusal that shut it."""
 
     key: str
     until_ms: int
@@ -36,20 +36,20 @@ def shut_windows(
 
     `keys` returns the limits that an attempt counted against, or None if that is not known any more.
     """
-    told: dict[str, tuple[Wait, str]] = {}
+    shut: dict[str, tuple[Wait, str]] = {}
     for each in tried:
         if remedy_for(each) is not Remedy.PARK or (wait := retry_wait(each)) is None or (its := keys(each)) is None:
             continue
         key = rationed(each.code, its)
-        if key not in told or _order(told[key][0]) < _order(wait):
-            told[key] = wait, each.code or Remedy.PARK.value
-    for each in tried if told else ():
+        if key not in shut or _order(shut[key][0]) < _order(wait):
+            shut[key] = wait, each.code or Remedy.PARK.value
+    for each in tried if shut else ():
         if each.state == "sealed" and remedy_for(each) is Remedy.NONE:
             for key in (ALL, *(keys(each) or ())):
-                # One that began before tells of the time before, as in the run that heard it.
-                if key in told and each.started_at_ms > told[key][0].since_ms:
-                    del told[key]
-    for key, (wait, code) in told.items():
+                # An attempt that began before the refusal says nothing about the time after it.
+                if key in shut and each.started_at_ms > shut[key][0].since_ms:
+                    del shut[key]
+    for key, (wait, code) in shut.items():
         if (until_ms := wait.ends_at_ms(now_ms, longest_ms=longest_ms)) is not None:
             yield Window(key=key, until_ms=until_ms, code=code)
 
