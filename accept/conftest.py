@@ -1,4 +1,4 @@
-"""The same folders and laboratory as the tests have."""
+"""The fixtures that the tests in `tests/` use."""
 
 from tests.conftest import _own_folders, lab
 

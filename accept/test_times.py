@@ -1,4 +1,4 @@
-"""What has a clock in it, on the real agent: run by `make accept`, on a machine that is not busy."""
+"""Timing checks on the real agent, for a machine that is not busy (`make accept`)."""
 
 import time
 

@@ -1,4 +1,4 @@
-"""`make bench`: the table "How fast, how small", measured side by side. `--quick` only shows that it runs."""
+"""`make bench`: measure speed and memory side by side. `--quick` only checks that every benchmark runs."""
 
 import argparse
 import os
@@ -39,7 +39,7 @@ QUICK = Sizes(rounds=1, attempts=4, many_attempts=8, spawned_attempts=2, codex_a
 
 
 class Results(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """bench/results.json: of the last run on this machine, and of no other."""
+    """bench/results.json: the results of the last run on this machine."""
 
     python: str
     cores: int
@@ -49,7 +49,7 @@ class Results(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 @dataclass(slots=True)
 class Bench:
-    """Each measurement in a fresh folder: deleting the last one's tree slows a file system for a while."""
+    """Runs each measurement in a fresh folder: deleting the previous one would slow the file system for a while."""
 
     folder: Path
     sizes: Sizes
@@ -63,7 +63,7 @@ class Bench:
         folder = self.fresh()
         return folder / "evidence", cost_of(kind, folder, attempts=attempts)
 
-    def run(self, tell: Callable[[str], None]) -> list[Row]:
+    def run(self, report: Callable[[str], None]) -> list[Row]:
         sizes = self.sizes
         write_fakes(self.folder)
         shared, events, files = [], [], []
@@ -72,7 +72,7 @@ class Bench:
         driven: dict[str, list[Cost]] = {"proctor": [], "least": [], "same": [], "exec": []}
         with codex.open_model() as url:
             for round_ in range(sizes.rounds):
-                tell(f"round {round_ + 1} of {sizes.rounds}")
+                report(f"round {round_ + 1} of {sizes.rounds}")
                 files.append(files_cpu_s(self.fresh(), attempts=sizes.spawned_attempts))
                 shared.append(self.fake(SHARED, sizes.attempts)[1])
                 for kind, costs in spawned.items():
@@ -84,11 +84,11 @@ class Bench:
                 place = self.fresh()
                 place.mkdir()
                 events.append(rates(place, sizes.turns))
-        tell(f"{sizes.many_attempts} attempts")
+        report(f"{sizes.many_attempts} attempts")
         place = self.fresh()
-        root, many = place / "evidence", cost_of(SHARED, place, attempts=sizes.many_attempts, is_growth_told=True)
+        root, many = place / "evidence", cost_of(SHARED, place, attempts=sizes.many_attempts, with_growth=True)
         assert many.growth is not None
-        tell("commands")
+        report("commands")
         starts = command_costs(sizes.starts, VERSION, IMPORT_JSON)
         lists = command_costs(sizes.starts, LIST, *LOOKS, IMPORT_JSON, root=root)
         return [
@@ -122,7 +122,7 @@ class Bench:
 
 
 def _cpu_row(kind: Kind, costs: Sequence[Cost], attempts: int, *, note: str = "Inspect 17 ms, Harbor 32 ms") -> Row:
-    """What a wrapper takes to set up a namespace, and fences in it, is a child's and not ours: it is told beside."""
+    """Return the row for Proctor's own CPU. The CPU of children, such as containment wrappers, is in the note."""
     children = median(cost.children_cpu_s for cost in costs) / attempts * 1000
     return at_most(
         f"our CPU per attempt, {kind.name}",
@@ -158,7 +158,7 @@ def _codex_rows(driven: dict[str, list[Cost]], sizes: Sizes) -> Iterable[Row]:
 
 
 def _list_rows(costs: Sequence[tuple[Cost, ...]], sizes: Sizes) -> Iterable[Row]:
-    """As somebody waits for it, and what it takes of a processor beyond what any start of Python does."""
+    """Yield the wall time of the command, and its CPU time beyond the start-up of Python."""
     *asked, python_ms = (median(cost.children_cpu_s for cost in each) * 1000 for each in zip(*costs, strict=True))
     wall_ms = median(each[0].wall_s for each in costs) * 1000
     yield at_most(f"attempt list --json of {sizes.many_attempts:,}, wall", wall_ms, 300, "ms", note="start to end")
@@ -173,19 +173,21 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--results", type=Path, default=RESULTS)
     # Not under /tmp: an agent's home there disables its sandboxed shell.
-    parser.add_argument("--in", dest="place", default="/var/tmp", help="a folder to measure in: on another disk, say")
+    parser.add_argument(
+        "--in", dest="place", default="/var/tmp", help="the folder to measure in, for example on another disk"
+    )
     asked = parser.parse_args()
 
-    def tell(words: str) -> None:
+    def report(words: str) -> None:
         sys.stderr.write(f"bench: {words}\n")
 
     folder = Path(tempfile.mkdtemp(prefix="proctor-bench-", dir=asked.place))
     os.environ.update(XDG_CACHE_HOME=str(folder / "cache"), XDG_STATE_HOME=str(folder / "state"))
-    # What is installed is compiled. Where bytecode may not be written, each start would compile all that it imports.
+    # An installed package is compiled. Without a place for bytecode, each start would compile all its imports.
     os.environ["PYTHONPYCACHEPREFIX"] = str(folder / "bytecode")
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     try:
-        rows = Bench(folder, QUICK if asked.quick else Sizes()).run(tell)
+        rows = Bench(folder, QUICK if asked.quick else Sizes()).run(report)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     results = Results(

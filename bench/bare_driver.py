@@ -1,6 +1,6 @@
-"""The least that can drive the app-server: no record, no fold, no clocks.
+"""A minimal driver of the app-server: no record, no events, no clocks.
 
-`python -m bench.bare_driver HOME N URL least|same`: with the least that can be asked, or with all that Proctor asks.
+`python -m bench.bare_driver HOME N URL least|same` sends the fewest possible requests, or the same ones as Proctor.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from typing import Any
 
 from bench.campaign import KEY, PARALLEL
 from bench.codex import codex_environment, codex_program
-from bench.cost import Meter, tell
+from bench.cost import Meter, write_cost
 from bench.model import PROMPT
 from proctor.ids import AttemptId
 from proctor.runtime.base import ModelChoice, SessionRequest
@@ -25,7 +25,7 @@ from proctor.runtime.codex_app_server.session import CLEAN
 from proctor.spec.model import Approvals, Login, Sandbox
 
 BARE_HELLO: dict[str, Any] = {"clientInfo": {"name": "bare", "version": "0"}}
-# One line of the agent's may be long.
+# A line from the agent may be long.
 _LIMIT_BYTES = 1 << 24
 
 
@@ -67,7 +67,7 @@ class Server:
         await self._turn(thread)
 
     async def same_attempt(self, folder: Path, url: str) -> None:
-        """With what Proctor asks for before a turn and after it."""
+        """Run an attempt with the requests that Proctor sends before and after a turn."""
         model = ModelChoice(provider="bench", name="gpt-5", base_url=url, key_variable=KEY, login=Login.API_KEY)
         ask = SessionRequest(
             attempt=AttemptId(folder.name),
@@ -124,7 +124,7 @@ async def main(home: str, attempts: int, url: str, asks: str) -> None:
 
         async def work() -> None:
             for _ in waiting:
-                # A workspace each, as everybody else has too.
+                # A separate workspace, as in the other measurements.
                 with tempfile.TemporaryDirectory(dir=home) as folder:
                     await attempt(Path(folder), url)
 
@@ -132,7 +132,7 @@ async def main(home: str, attempts: int, url: str, asks: str) -> None:
             for _ in range(PARALLEL):
                 workers.create_task(work())
     assert server.meter is not None
-    tell(server.meter.read())
+    write_cost(server.meter.read())
 
 
 if __name__ == "__main__":

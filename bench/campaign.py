@@ -1,5 +1,7 @@
-"""A campaign in a process of its own: `python -m bench.campaign SPEC ROOT STATE` runs it and tells what it cost. With
-`--growth N` it tells too how the cost of its N attempts grew."""
+"""A campaign in a separate process: `python -m bench.campaign SPEC ROOT STATE` runs it and prints its cost.
+
+With `--growth N` it also prints how the cost of its N attempts grew.
+"""
 
 import argparse
 from collections.abc import Mapping
@@ -8,7 +10,7 @@ from pathlib import Path
 import anyio
 import msgspec
 
-from bench.cost import Cost, Meter, in_own_process, tell
+from bench.cost import Cost, Meter, in_own_process, write_cost
 from bench.growth import GrowthMeter
 from proctor.__main__ import relax_gc
 from proctor.attempt.machine import State
@@ -19,7 +21,7 @@ from proctor.spec.load import load_spec
 
 KEY = "BENCH_API_KEY"
 PARALLEL = 16
-# The spec's own bound on repeats.
+# The largest number of repeats that a spec may have.
 _MOST_REPEATS = 1000
 
 
@@ -31,10 +33,10 @@ def campaign_cost(
     since: State = State.PREPARING,
     growth_of: int | None = None,
 ) -> Cost:
-    """Of all its attempts, since the first one is in that state. Evidence is kept in `folder`/evidence."""
+    """Return the cost of all attempts from when the first one is in that state. Evidence goes to `folder`/evidence."""
     folder.mkdir()
     file = folder / "spec.yaml"
-    file.write_bytes(msgspec.json.encode(spec))  # which is YAML too
+    file.write_bytes(msgspec.json.encode(spec))  # JSON is valid YAML
     words = (
         str(file),
         str(folder / "evidence"),
@@ -52,7 +54,7 @@ def spec_of(
     base_url: str = "http://127.0.0.1:1/v1",
     flow: Mapping[str, object] | None = None,
 ) -> dict[str, object]:
-    """Missions with an empty workspace and no probe. The model is not ours, so nobody plays one in this process."""
+    """Return a spec with empty workspaces and no probes. This process serves no model for it."""
     missions = -(-attempts // _MOST_REPEATS)
     assert attempts % missions == 0
     return {
@@ -68,7 +70,7 @@ def spec_of(
 
 
 class FromTheFirst(CampaignWatcher):
-    """Starts a meter when the first attempt is so far: looking at the machine comes once, and is not of an attempt."""
+    """Starts a meter when the first attempt is in a state, so that the preflight checks are not measured."""
 
     def __init__(self, since: State, growth: GrowthMeter | None) -> None:
         self.meter: Meter | None = None
@@ -98,7 +100,7 @@ def main() -> None:
         assert attempt.state is State.SEALED, attempt
         assert attempt.summary is not None
         assert attempt.summary.outcome == "completed", attempt
-    tell(cost if growth is None else msgspec.structs.replace(cost, growth=growth.read()))
+    write_cost(cost if growth is None else msgspec.structs.replace(cost, growth=growth.read()))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """The real Codex, driven against one model: by Proctor, by a bare client, and by `codex exec` in a shell.
 
-Proctor and the bare client are metered since the first turn is asked of an agent that is up. `codex exec` has no such
-moment: it starts an agent for each turn, and is metered from its spawn.
+Proctor and the bare client are measured from the first turn, when the agent is already running. `codex exec` starts an
+agent for each turn, so it is measured from its spawn.
 """
 
 import os
@@ -50,13 +50,13 @@ def codex_program() -> str:
 
 
 def codex_environment(home: str) -> dict[str, str]:
-    """What Proctor gives it too, less what is said per attempt."""
+    """Return the variables that Proctor sets too, except those per attempt."""
     return {"PATH": os.environ["PATH"], "CODEX_HOME": home, "HOME": home, KEY: _VALUE}
 
 
 @contextmanager
 def open_model() -> Iterator[str]:
-    """The address of a model in a process of its own."""
+    """Start a model in a separate process, and yield its address."""
     with subprocess.Popen(
         [sys.executable, "-m", "bench.model"], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as process:
@@ -75,12 +75,12 @@ def by_proctor(folder: Path, attempts: int, url: str) -> Cost:
 
 
 def by_bare_driver(folder: Path, attempts: int, url: str, *, asks: str) -> Cost:
-    """`asks`: the "least" it can, or the "same" as Proctor."""
+    """Measure the bare driver. `asks` is "least" for the fewest requests, or "same" for those that Proctor sends."""
     return in_own_process("bench.bare_driver", str(_home(folder, url)), str(attempts), url, asks, env={})
 
 
 def by_exec(folder: Path, attempts: int, url: str) -> Cost:
-    """As many at a time as the others, by xargs; each in an empty folder of its own. From its spawn."""
+    """Measure `codex exec` under xargs, as many at a time as the others, each in its own empty folder."""
     home = _home(folder, url)
     workspaces = [folder / str(number) for number in range(attempts)]
     for workspace in workspaces:

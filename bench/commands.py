@@ -1,4 +1,4 @@
-"""What commands cost from start to end, in a process of their own each time."""
+"""The cost of whole commands, each in a separate process."""
 
 import os
 import subprocess
@@ -16,13 +16,16 @@ IMPORT_JSON = (sys.executable, "-c", "import json")
 
 
 def command_costs(times: int, *commands: Sequence[str], root: Path | None = None) -> list[tuple[Cost, ...]]:
-    """Side by side, so many times; `children_cpu_s` is a command's own. Each is run once before, to be compiled."""
+    """Measure commands in turn, `times` times, after one unmeasured run that compiles them.
+
+    `children_cpu_s` is the CPU time of the command.
+    """
     env = os.environ if root is None else {**os.environ, "PROCTOR_ROOT": str(root)}
 
     def cost(words: Sequence[str]) -> Cost:
         meter = Meter()
         done = subprocess.run(words, env=env, stdout=subprocess.DEVNULL, timeout=DEADLINE_S, check=False)
-        # No mission here has a probe: what is told of it is told as unverified.
+        # No mission here has a probe, so commands may exit with 4 (unverified).
         assert done.returncode in (0, 4), words
         return meter.read()
 

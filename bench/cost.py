@@ -1,4 +1,4 @@
-"""What a piece of work cost: wall time, our CPU and that of the children we waited for, apart; and peak memory."""
+"""The cost of a piece of work: wall time, own CPU time, CPU time of children, and peak memory."""
 
 import os
 import resource
@@ -25,7 +25,7 @@ class Cost(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Meter:
-    """Runs from when it is made."""
+    """Measures from its creation on."""
 
     def __init__(self) -> None:
         self._began_s = time.monotonic()
@@ -41,7 +41,7 @@ class Meter:
 
 
 def _peak_bytes() -> int:
-    """Not ru_maxrss: that begins at what the process had that started this one."""
+    """Return the peak memory. Not from ru_maxrss, which starts at the value of the parent process."""
     [peak] = [line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM:")]
     return int(peak.split()[1]) * 1024
 
@@ -52,7 +52,7 @@ def _cpu_s(who: int) -> float:
 
 
 def in_own_process(module: str, *words: str, env: Mapping[str, str]) -> Cost:
-    """What a module of this package says it cost, run by the same interpreter."""
+    """Run a module of this package in a new process, and return the cost that it prints."""
     done = subprocess.run(
         [sys.executable, "-m", module, *words],
         cwd=ROOT,
@@ -64,6 +64,6 @@ def in_own_process(module: str, *words: str, env: Mapping[str, str]) -> Cost:
     return msgspec.json.decode(done.stdout, type=Cost)
 
 
-def tell(cost: Cost) -> None:
-    """To whoever asked with `in_own_process`."""
+def write_cost(cost: Cost) -> None:
+    """Print a cost for `in_own_process`."""
     sys.stdout.buffer.write(msgspec.json.encode(cost))

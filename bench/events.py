@@ -1,4 +1,4 @@
-"""Frames recorded, redacted and chained, beside the least anybody does with them: `json.loads` and a write."""
+"""The rate of recording, redacting and chaining frames, compared with only `json.loads` and a write."""
 
 import json
 import time
@@ -16,13 +16,13 @@ from proctor.protocol.lines import MAX_LINE_BYTES, LineSplitter
 from proctor.runtime.codex_app_server.route import open_envelope
 from proctor.runtime.codex_app_server.vocabulary import PRIVATE
 
-# What one read of a pipe gives at most.
+# The most that one read of a pipe returns.
 _CHUNK_BYTES = 64 * 1024
 _SECRETS = (Secret(name="BENCH_API_KEY", value="none-needed-here"), tripwire.plant())
 
 
 def rates(folder: Path, turns: int) -> tuple[float, float]:
-    """Events a second of CPU: recorded as a connection records them, and bare."""
+    """Return events per second of CPU time: recorded as a connection records them, and with the bare loop."""
     said = "".join(f"{line}\n" for number in range(turns) for line in answered(number, thread_of(number))).encode()
     chunks = [said[start : start + _CHUNK_BYTES] for start in range(0, len(said), _CHUNK_BYTES)]
     events = said.count(b"\n")

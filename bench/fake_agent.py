@@ -1,7 +1,7 @@
-"""A program that speaks as much of the app-server's wire as an attempt needs, and thinks nothing: only for benchmarks.
+"""A fake app-server for benchmarks, with just enough of the protocol for an attempt.
 
-It imports nothing heavy and answers a turn at once with frames of the real wire's shapes and sizes, so what is left to
-measure is what Proctor does with them. That a runtime works is never shown with it.
+It starts fast and answers a turn at once, with frames of the real shapes and sizes, so that only Proctor's work is
+measured. It never proves that a runtime works.
 """
 
 import json
@@ -9,7 +9,7 @@ import sys
 from itertools import count
 
 PIECES = 17
-"""Of the answer, so that an attempt hears 30 frames in all."""
+"""Pieces of the answer, so that an attempt receives 30 frames in total."""
 
 _AT = '"emittedAtMs":1794787368557'
 _SAID = "So it is done, and this is the answer to it. " * PIECES + 'PROCTOR-RESULT: {"done": true, "answer": ""}'
@@ -36,7 +36,7 @@ def started(id_: int, number: int, cwd: str) -> list[str]:
 
 
 def answered(id_: int, thread: str) -> list[str]:
-    """All of a turn."""
+    """Return all frames of a turn."""
     turn_id, item_id = thread.replace("71c3", "7c70"), f"msg_{thread[-12:]}"
     turn: dict[str, object] = {
         "id": turn_id,
@@ -49,7 +49,7 @@ def answered(id_: int, thread: str) -> list[str]:
     question = {"type": "userMessage", "id": f"ask_{thread[-12:]}", "content": [{"type": "text", "text": "Do it."}]}
     answer = {"type": "agentMessage", "id": item_id, "text": "", "phase": None, "memoryCitation": None}
     used = {"totalTokens": 19, "inputTokens": 12, "cachedInputTokens": 0, "outputTokens": 7, "reasoningOutputTokens": 0}
-    # Spelled once a turn and not once a piece: the program must not be what is measured.
+    # Encoded once per turn, not once per piece, so that the fake costs little.
     piece = notice("item/agentMessage/delta", {**place, "itemId": item_id, "delta": _SAID[: len(_SAID) // PIECES]})
     last = notice("item/agentMessage/delta", {**place, "itemId": item_id, "delta": _SAID[-48:]})
     return [

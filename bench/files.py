@@ -1,4 +1,4 @@
-"""What a file system takes for the files and folders of an attempt, made with no thought: it is in all our figures."""
+"""The time a file system takes to create the files and folders of an attempt, which is part of every result."""
 
 # ruff: noqa: PTH102, PTH105, PTH106  pathlib would be a part of what is measured
 
@@ -13,7 +13,7 @@ _DATA = b"x" * 1024
 
 
 def files_cpu_s(folder: Path, *, attempts: int) -> float:
-    """CPU of one attempt's. An ext4 on which much was just deleted takes fifty times as long as one at rest."""
+    """Return the CPU time for the files of one attempt. ext4 takes up to fifty times as long right after deletions."""
     folder.mkdir()
     began_s = time.process_time()
     for number in range(attempts):

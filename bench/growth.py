@@ -1,4 +1,4 @@
-"""Whether the attempts of a campaign cost more, the more there were before, on a machine now fast and now slow."""
+"""Whether attempts cost more the more came before them, measured on a machine whose speed varies."""
 
 import time
 from collections.abc import Sequence
@@ -8,13 +8,13 @@ import msgspec
 
 PARTS = 10
 _LOOKS = 25
-"""How often in a part it is looked how fast the machine is."""
+"""How often the machine's speed is measured in each part."""
 
 
 class Growth(msgspec.Struct, frozen=True, kw_only=True):
-    """By what factor an attempt of the last parts cost more than one of the first, in work that is always the same.
+    """By what factor an attempt of the last parts costs more than one of the first, in units of a fixed piece of work.
 
-    `plain` is by the processor's time alone, in which a machine that slows down looks like a cost that grows.
+    `plain` is the factor in CPU time alone, where a machine that slows down looks like a growing cost.
     """
 
     measured: float
@@ -22,7 +22,7 @@ class Growth(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GrowthMeter:
-    """Of a campaign with so many attempts; told of each that has ended."""
+    """Measures the growth in a campaign with `attempts` attempts. Call `ended` after each."""
 
     def __init__(self, attempts: int) -> None:
         self._part = max(1, attempts // PARTS)
@@ -48,17 +48,17 @@ class GrowthMeter:
 
 
 def last_by_first(parts: Sequence[float]) -> float:
-    """The first part warms up: it is left out where there are enough others."""
+    """Return the ratio of the last parts to the first. The very first part is a warm-up, left out if possible."""
     share = max(1, len(parts) // 3)
     first = parts[1 : 1 + share] if len(parts) > share * 2 else parts[:share]
     return median(parts[-share:]) / median(first)
 
 
 def _fixed_work_s() -> float:
-    """What this thread takes for the same few milliseconds of work: rows made, spelled and read, as an attempt does."""
+    """Return the time for a fixed few milliseconds of work: create, encode and decode rows, as an attempt does."""
     began_s = time.thread_time()
     for number in range(100):
         rows = [{"seq": at, "name": f"{number}.{at}", "said": ["so", "it", "is"]} for at in range(40)]
-        told = msgspec.json.decode(msgspec.json.encode(rows))
-        sorted(told, key=lambda row: str(row["name"]))
+        decoded = msgspec.json.decode(msgspec.json.encode(rows))
+        sorted(decoded, key=lambda row: str(row["name"]))
     return time.thread_time() - began_s

@@ -1,7 +1,7 @@
-"""The scripted model in a process of its own: one answer, rendered once and told to everybody who asks.
+"""A model in a separate process that sends the same prepared answer to every request.
 
-`python -m bench.model` prints its port and serves until its stdin closes. It is the same for everything it is measured
-beside, and costs as little as HTTP can, so that who drives the agent is what makes the difference.
+`python -m bench.model` prints its port and serves until its stdin closes. All drivers use the same model, which costs
+as little as HTTP can, so that the difference is due to the driver.
 """
 
 import asyncio
@@ -49,6 +49,6 @@ async def serve() -> None:
 
 
 if __name__ == "__main__":
-    # In a thread, because the end of stdin is all that tells of the end of whoever started this.
+    # In a thread, because the end of stdin is the only sign that the parent process has ended.
     threading.Thread(target=lambda: asyncio.run(serve()), daemon=True).start()
     sys.stdin.read()

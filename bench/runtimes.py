@@ -1,4 +1,4 @@
-"""Our CPU per attempt with each runtime: what it is driven with, and what else of it is ours to tell."""
+"""Proctor's CPU time per attempt with each runtime, driving fake agents."""
 
 import os
 import shutil
@@ -12,7 +12,7 @@ from bench.cost import Cost
 
 _BENCH = Path(__file__).parent
 _FRAMES = 30
-# Of 30 lines in all. The shell says them by itself: nothing else is started.
+# Prints 30 lines. The shell prints them itself and starts no other process.
 _COMMAND = f"""\
 read -rd '' prompt
 for ((i = 1; i < {_FRAMES}; i++)); do echo 'So it is done, and this is the answer to it, as far as it goes.'; done
@@ -21,7 +21,7 @@ echo 'PROCTOR-RESULT: {{"done": true, "answer": ""}}'"""
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Kind:
-    """A way to drive an agent. `program` is the variable that names the fake one, and its file."""
+    """A way to drive an agent. `program` is the variable that names the fake agent, and its file."""
 
     runtime: str
     how: str
@@ -50,7 +50,7 @@ _PROCESS = {"options": {"process": {"command": _COMMAND}}}
 
 
 def kinds(recorded: Path) -> list[Kind]:
-    """All but the app-server's. `recorded` is the evidence of a campaign, of which one attempt is replayed."""
+    """Return all kinds except the app-server. `recorded` holds the attempt that is replayed."""
     attempt = min(recorded.glob("runs/*/attempts/*"))
     return [
         _EXEC,
@@ -68,7 +68,7 @@ def kinds(recorded: Path) -> list[Kind]:
 
 
 def write_fake(folder: Path, name: str = "fake-codex", *, source: str = "fake_agent.py") -> Path:
-    """A script of ours as a program."""
+    """Write a script of this package as an executable program."""
     program = folder / name
     program.write_text(f"#!{sys.executable} -IS\n{(_BENCH / source).read_text(encoding='utf-8')}", encoding="utf-8")
     program.chmod(0o755)
@@ -76,7 +76,7 @@ def write_fake(folder: Path, name: str = "fake-codex", *, source: str = "fake_ag
 
 
 def write_fakes(folder: Path) -> None:
-    """The fake agents as programs. pi is known by the package that it is a part of, and is a plugin to be named."""
+    """Write the fake agents as programs. pi also needs a package.json, and a config that enables the plugin."""
     write_fake(folder)
     write_fake(folder, "fake-exec", source="fakes/codex_exec.py")
     write_fake(folder, "fake-claude", source="fakes/claude_code.py")
@@ -88,11 +88,11 @@ def write_fakes(folder: Path) -> None:
     (folder / "proctor.toml").write_text('plugins = ["pi"]\n', encoding="utf-8")
 
 
-def cost_of(kind: Kind, folder: Path, *, attempts: int, is_growth_told: bool = False) -> Cost:
-    """Of a campaign in that folder, which is made below the one that the fakes are in."""
-    # Fences leave readable what the search path leads to: the interpreter of the fakes too.
+def cost_of(kind: Kind, folder: Path, *, attempts: int, with_growth: bool = False) -> Cost:
+    """Return the cost of a campaign in that folder, which is created inside the folder of the fakes."""
+    # Fences keep the folders on PATH readable, and the fakes need their interpreter.
     env = {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "ANTHROPIC_API_KEY": "none-needed-here"}
     if kind.program is not None:
         env[kind.program[0]] = str(folder.parent / kind.program[1])
     spec = spec_of(attempts, runtime=kind.runtime, isolation=kind.isolation, flow=kind.flow)
-    return campaign_cost(folder, spec=spec, env=env, growth_of=attempts if is_growth_told else None)
+    return campaign_cost(folder, spec=spec, env=env, growth_of=attempts if with_growth else None)

@@ -1,4 +1,4 @@
-"""What was measured, beside what it is to beat."""
+"""The table of measured values and the values to beat."""
 
 from collections.abc import Iterable
 
@@ -6,7 +6,7 @@ import msgspec
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """`ratio` is what was measured by what is to be beaten; `ok` whether it is on the right side of 1."""
+    """One measurement. `ratio` is measured / to beat; `ok` says whether it is on the right side of 1."""
 
     what: str
     measured: float
@@ -41,7 +41,8 @@ def _row(what: str, measured: float, to_beat: float, unit: str, *, is_at_most: b
 
 
 def render(rows: Iterable[Row]) -> str:
-    r"""
+    r"""Return the table as text.
+
     >>> print(render([at_most("a start", 0.03, 0.04, "s", note="of two")]))
     what     measured  to beat  ratio  ok   note
     a start    0.03 s   0.04 s   0.75  yes  of two

@@ -1,4 +1,4 @@
-"""`make chaos SEEDS=…`: campaigns hit by faults again and again, and what came of each seed."""
+"""`make chaos SEEDS=…`: run campaigns under repeated random faults, and report the result of each seed."""
 
 import argparse
 import os
@@ -18,10 +18,10 @@ from chaos.play import Played, Seed, open_stage
 
 DEFAULT = tuple(range(1, 13))
 FAULTS = 24
-"""Of a seed, about: what was begun before the last one goes on."""
+"""About how many faults a seed gets: a round that has begun may add more."""
 LEAST = 200
 CLAIM_S = 1.0
-"""What a resume may take from its start to its first claim, by the median."""
+"""The largest median time from the start of a resume to its first attempt."""
 
 
 def cast_of(seed: int) -> Cast:
@@ -29,7 +29,7 @@ def cast_of(seed: int) -> Cast:
 
 
 def undisturbed(cast: Cast, folder: Path) -> dict[str, Any]:
-    """What each trial comes to where nothing happens."""
+    """Return the result of each trial in a run without faults."""
     with open_stage(cast, folder) as stage:
         played = Seed(0, stage, faults=0).play()
         assert not played.problems, played.problems
@@ -43,22 +43,22 @@ def play_seed(seed: int, cast: Cast, folder: Path, *, results: dict[str, Any], f
         played = Seed(seed, stage, faults=faults).play()
         played.problems += problems_of(stage, results=results)
         if played.problems and stage.has_disk:
-            # The small disk goes with the stage.
+            # The small disk is unmounted with the stage.
             shutil.copytree(stage.root, folder / "kept", symlinks=True)
         return played
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="chaos", description=__doc__)
-    parser.add_argument("--seeds", default="", help="such as 1,2,30-40; else the default ones")
+    parser.add_argument("--seeds", default="", help="such as 1,2,30-40 (default: a fixed set)")
     parser.add_argument("--faults", type=int, default=FAULTS)
     # Not under /tmp: an agent's home there disables its sandboxed shell.
     parser.add_argument("--in", dest="place", default="/var/tmp")
     asked = parser.parse_args()
-    # Not at once: a small disk may be mounted, and a Proctor be at work.
+    # Exit through `finally`: a small disk may be mounted, and a Proctor may be running.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     folder = Path(tempfile.mkdtemp(prefix="proctor-chaos-", dir=asked.place))
-    # What is installed is compiled. Where bytecode may not be written, each resume would compile all that it imports.
+    # An installed package is compiled. Without a place for bytecode, each resume would compile all its imports.
     os.environ["PYTHONPYCACHEPREFIX"] = str(folder / "bytecode")
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     known: dict[str, dict[str, Any]] = {}
@@ -94,7 +94,7 @@ def _seeds(text: str) -> Sequence[int]:
 
 def _line(played: Played, cast: Cast) -> str:
     faults = ", ".join(f"{count} {name}" for name, count in sorted(played.faults.items()))
-    verdict = "holds" if not played.problems else "BROKEN"
+    verdict = "passed" if not played.problems else "FAILED"
     figures = f"{played.rounds:>3} rounds  {played.faults.total():>3} faults"
     line = f"seed {played.seed:<4} {cast.name:<6} {figures}  {verdict}  ({faults})"
     return "\n".join([line, *(f"  {problem[:500]}" for problem in played.problems), ""])
@@ -109,12 +109,12 @@ def _total(all_played: Iterable[Played]) -> str:
         claims_s += played.claims_s
         broken += bool(played.problems)
     lines = [f"{name:<20} {count:>5}" for name, count in sorted(faults.items())]
-    lines.append(f"{'in all':<20} {faults.total():>5}")
+    lines.append(f"{'total':<20} {faults.total():>5}")
     if claims_s:
         lines.append(
-            f"first claim of a resume, from its start: median {median(claims_s):.2f} s, longest {max(claims_s):.2f} s"
+            f"start of a resume to its first attempt: median {median(claims_s):.2f} s, longest {max(claims_s):.2f} s"
         )
-    lines.append("every seed holds" if not broken else f"{broken} seeds are BROKEN")
+    lines.append("every seed passed" if not broken else f"{broken} seeds FAILED")
     return "\n".join(lines) + "\n"
 
 

@@ -1,4 +1,4 @@
-"""Who plays: a campaign of agents that cost little, or with the real Codex among them, and what they are given."""
+"""The campaigns of a chaos run, with cheap fake agents or with the real Codex, and their environment."""
 
 import os
 import sys
@@ -13,9 +13,9 @@ from bench.runtimes import write_fake
 _MODEL = {"provider": "none", "name": "none", "base_url": "http://127.0.0.1:1/v1"}
 _KEYS = {"NONE_API_KEY": "none-needed-here", "ANTHROPIC_API_KEY": "none-needed-here"}
 _SAID = 'It is done.\nPROCTOR-RESULT: {"done": true, "answer": "%d"}'
-# Told, because it would else hang on how long the path of a workspace is.
+# Fixed, because the real count would depend on the length of the path of the workspace.
 _USED = {"input": 100, "output": 10}
-# `codex` is one program with two ways to drive it; the fakes of them are two.
+# `codex` is one program that is driven in two ways; there is a fake for each.
 _BOTH = """\
 #!/bin/bash
 case " $* " in *" app-server "*) exec "{folder}/fake-codex" "$@" ;; *) exec "{folder}/fake-exec" "$@" ;; esac
@@ -24,7 +24,7 @@ case " $* " in *" app-server "*) exec "{folder}/fake-codex" "$@" ;; *) exec "{fo
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cast:
-    """How many trials there are is `missions` times the flows. Only a real Codex does anything in its workspace."""
+    """A campaign with `missions` × flows trials. Only the real Codex changes its workspace."""
 
     name: str
     is_real: bool
@@ -56,22 +56,22 @@ class Cast:
             ],
             "flows": flows if self.is_real else [{"model": _MODEL, "login": "api-key", **flow} for flow in flows],
             "limits": {"attempt": "90s", "turn": "60s", "stall": "6s"},
-            # A trial may be hit again and again, and is to come to its result all the same.
+            # A trial must get its result even if it is hit many times.
             "schedule": {"parallel": 8, "retries": 20, "backoff": "20ms"},
         }
 
     def write(self, folder: Path) -> Path:
-        """The spec, its scripts beside it."""
+        """Write the spec and its scripts, and return the path of the spec."""
         for number in range(self.missions):
-            deeds = {"run": f"echo {number} > out; sleep 0.2; cat out"}, {"say": _SAID % number}
-            steps = [{**deed, "usage": _USED} for deed in deeds]
+            actions = {"run": f"echo {number} > out; sleep 0.2; cat out"}, {"say": _SAID % number}
+            steps = [{**action, "usage": _USED} for action in actions]
             (folder / f"m{number}.yaml").write_bytes(msgspec.json.encode({"version": 1, "steps": steps}))
         file = folder / "spec.yaml"
-        file.write_bytes(msgspec.json.encode(self.spec()))  # which is YAML too
+        file.write_bytes(msgspec.json.encode(self.spec()))  # JSON is valid YAML
         return file
 
     def environment(self, folder: Path) -> Mapping[str, str]:
-        """Of every Proctor that plays it. The fakes are written into the folder."""
+        """Return the environment of every Proctor that runs the campaign. Writes the fakes into the folder."""
         write_fake(folder, "fake-claude", source="fakes/claude_code.py")
         env = {**_KEYS, "PROCTOR_CLAUDE": str(folder / "fake-claude")}
         if not self.is_real:
@@ -81,7 +81,7 @@ class Cast:
             codex.write_text(_BOTH.format(folder=folder), encoding="utf-8")
             codex.chmod(0o755)
             env["PROCTOR_CODEX"] = str(codex)
-        # Fences leave readable what the search path leads to: the interpreter of the fakes too.
+        # Fences keep the folders on PATH readable, and the fakes need their interpreter.
         env["PATH"] = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
         return {**env, "XDG_CACHE_HOME": str(folder / "cache"), "XDG_STATE_HOME": str(folder / "state")}
 

@@ -1,4 +1,4 @@
-"""What must hold after any seed: nothing lost, nothing doubled, evidence valid, nobody left, the same results."""
+"""Checks after each seed: nothing lost or duplicated, valid evidence, no leftover processes, the same results."""
 
 import json
 import sqlite3
@@ -24,7 +24,7 @@ GONE_S = 5.0
 
 
 def problems_of(stage: Stage, *, results: Mapping[str, Any]) -> Iterator[str]:
-    """Empty means that all holds. `results` are those of an undisturbed run."""
+    """Yield every problem. `results` are those of a run without faults."""
     campaign = stage.campaign()
     if campaign is None:
         yield "no campaign began"
@@ -43,8 +43,8 @@ def problems_of(stage: Stage, *, results: Mapping[str, Any]) -> Iterator[str]:
     yield from _evidence_is_valid(stage.root, {f"{trial}.{n}" for trial, n, _, state, *_ in rows if state == "sealed"})
     if (found := results_of(stage)) != results:
         differing = sorted(trial for trial in {*found, *results} if found.get(trial) != results.get(trial))
-        yield f"results differ from an undisturbed run's in {differing}"
-    yield from _nobody_is_left(stage.folder)
+        yield f"results differ from those of a run without faults in {differing}"
+    yield from _no_process_left(stage.folder)
 
 
 def _one_result_each(trials: list[str], tried: Mapping[str, list[tuple[Any, ...]]]) -> Iterator[str]:
@@ -60,7 +60,7 @@ def _one_result_each(trials: list[str], tried: Mapping[str, list[tuple[Any, ...]
 
 
 def _ledger_is_disk(root: Path, rows: list[tuple[Any, ...]]) -> Iterator[str]:
-    """Every seal is in the ledger and the other way round; no folder that nobody claimed."""
+    """Check that the sealed attempts on disk and in the ledger are the same, and that the ledger lists every folder."""
     folders = {
         (run.folder.name, paths.folder.name): paths.seal.exists()
         for run in RootPaths(root).runs()
@@ -75,7 +75,7 @@ def _ledger_is_disk(root: Path, rows: list[tuple[Any, ...]]) -> Iterator[str]:
 
 
 def _evidence_is_valid(root: Path, sealed: set[str]) -> Iterator[str]:
-    """What was sealed is valid; what was cut off is partial and nothing worse."""
+    """Check that sealed attempts are valid, and that the others are at worst partial."""
     for run in RootPaths(root).runs():
         for found in examine_run(run, is_strict=True):
             fine = ("valid",) if found.name in sealed else ("valid", "partial")
@@ -84,7 +84,7 @@ def _evidence_is_valid(root: Path, sealed: set[str]) -> Iterator[str]:
 
 
 def results_of(stage: Stage) -> dict[str, Any]:
-    """What each trial came to, and what the report makes of it; ids and times are another run's own."""
+    """Return the result of each trial and the report, without ids and times, which differ between runs."""
     results: dict[str, Any] = {"report": _report(stage)}
     for run in RootPaths(stage.root).runs():
         for paths in run.attempts():
@@ -111,7 +111,7 @@ def _report(stage: Stage) -> Any:
     return done.returncode, but_for_times(json.loads(done.stdout))
 
 
-def _nobody_is_left(folder: Path) -> Iterator[str]:
+def _no_process_left(folder: Path) -> Iterator[str]:
     end_s = time.monotonic() + GONE_S
     while left := alive(folder):
         if time.monotonic() > end_s:

@@ -1,4 +1,4 @@
-"""One seed: a campaign played in rounds, each hit by its faults, until it is done in spite of them."""
+"""One seed: a campaign run in rounds, each with faults, until it is done in spite of them."""
 
 import json
 import os
@@ -18,7 +18,7 @@ from pathlib import Path
 import msgspec
 
 from chaos.cast import Cast
-from chaos.player import Broken, Told
+from chaos.player import Broken, PlayerRow
 from chaos.processes import agents
 from proctor.contain.intent import LOCK
 from proctor.evidence.layout import CampaignPaths, RootPaths
@@ -30,16 +30,16 @@ _ROWS = 60
 DISK_BYTES = 96 * 1024 * 1024
 
 LIVE = {"agent killed": 6, "server killed": 5, "agent paused": 2, "proctor paused": 2, "second proctor": 1}
-"""What is done to those who play, by how often."""
+"""Faults in running processes, with their relative frequency."""
 STREAM = ("cut", "torn", "delayed")
 ENDINGS = ("proctor killed", "proctor killed", "proctor killed", "disk full")
 DEAD = ("lock left", "line torn")
-"""What is done to what a killed one left."""
+"""Faults in the files that a killed Proctor left."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Stage:
-    """A folder of a seed's own. `has_disk`: its evidence lies on a small disk that can be filled."""
+    """The folder of one seed. With `has_disk`, its evidence is on a small disk that can be filled."""
 
     folder: Path
     spec: Path
@@ -51,7 +51,7 @@ class Stage:
         return self.folder / "evidence"
 
     def campaign(self) -> CampaignPaths | None:
-        """The one that began; one that was killed before its plan was written never did."""
+        """Return the campaign, if it has begun. One that was killed before its plan was written has not."""
         return next((each for each in RootPaths(self.root).campaigns() if each.plan.exists()), None)
 
 
@@ -61,7 +61,7 @@ class Played:
     faults: Counter[str] = field(default_factory=Counter)
     rounds: int = 0
     claims_s: list[float] = field(default_factory=list)
-    """From a resume's start to its first claim."""
+    """Times from the start of a resume to its first attempt."""
     problems: list[str] = field(default_factory=list)
 
 
@@ -79,7 +79,7 @@ def open_stage(cast: Cast, folder: Path) -> Iterator[Stage]:
 
 
 class Player:
-    """A Proctor that runs or resumes the campaign; dead when it is left."""
+    """A Proctor process that runs or resumes the campaign. It is killed on exit from the block."""
 
     def __init__(self, stage: Stage, breaks: list[Broken]) -> None:
         words = (str(stage.spec), str(stage.root), msgspec.json.encode(breaks).decode())
@@ -104,24 +104,24 @@ class Player:
         assert self.process.stdout is not None
         self.process.stdout.close()
 
-    def rows(self) -> Iterator[Told]:
-        """As they come, until it ends; TimeoutError where it does not."""
+    def rows(self) -> Iterator[PlayerRow]:
+        """Yield its rows as they arrive, until it ends. Raises TimeoutError if it does not end."""
         end_s = time.monotonic() + ROUND_S
         assert self.process.stdout is not None
         out = self.process.stdout.fileno()
         while True:
             readable, _, _ = select.select([out], [], [], max(0.0, end_s - time.monotonic()))
             if not readable:
-                raise TimeoutError(f"no end within {ROUND_S:g} s")
+                raise TimeoutError(f"not ended within {ROUND_S:g} s")
             if not (chunk := os.read(out, 65536)):
                 return
             *lines, self._text = (self._text + chunk).split(b"\n")
             for line in lines:
-                yield msgspec.json.decode(line, type=Told)
+                yield msgspec.json.decode(line, type=PlayerRow)
 
 
 class Seed:
-    """All chance of a seed comes from one place, so that it plays alike again as far as the machine lets it."""
+    """Runs one seed. All randomness comes from one generator, so that a seed is as repeatable as the machine allows."""
 
     def __init__(self, seed: int, stage: Stage, *, faults: int) -> None:
         self.chance = random.Random(seed)
@@ -130,7 +130,7 @@ class Seed:
         self.played = Played(seed=seed)
 
     def play(self) -> Played:
-        """Until it is done; the rounds after the last fault are undisturbed."""
+        """Run rounds until the campaign is done. The rounds after the last fault have no faults."""
         played = self.played
         while played.rounds < MOST_ROUNDS:
             played.rounds += 1
@@ -149,7 +149,7 @@ class Seed:
         self.left -= 1
 
     def _round(self) -> str | None:
-        """How the campaign ended in it, if it did."""
+        """Run one round. Return how the run ended, or None if it was killed."""
         ends_at, ending, due = self._plan_round()
         breaks, began_s, how = self._breaks(), time.monotonic(), None
         is_resuming = self.played.rounds > 1
@@ -178,7 +178,7 @@ class Seed:
         return how
 
     def _plan_round(self) -> tuple[int | None, str, list[int]]:
-        """After which of its rows the player ends and how, and after which something happens before that."""
+        """Return after which row the player is ended and how, and after which rows live faults happen."""
         if self.left <= 0:
             return None, "", []
         ends_at = self.chance.randrange(1, _ROWS)
@@ -200,7 +200,7 @@ class Seed:
     # ── faults ──
 
     def _do_live(self, player: Player) -> bool:
-        """Whether it hit: at this very moment there may be nobody to be hit."""
+        """Inject a fault into a running process. Return False if there is no process to hit at this moment."""
         kind = self.chance.choices(list(LIVE), weights=list(LIVE.values()))[0]
         self._wait_a_moment()
         pid = player.process.pid
@@ -224,15 +224,15 @@ class Seed:
         return True
 
     def _refuse_second(self, first: Player) -> None:
-        """Whoever comes second is told so, and changes nothing."""
+        """Start a second Proctor on the same campaign. It must be refused."""
         with Player(self.stage, []) as second:
-            told = next(((row.what, row.of) for row in second.rows()), None)
-        # Where the first has ended meanwhile, the second may do what is left.
-        if told != ("error", "machine.locked") and first.process.poll() is None:
-            self.played.problems.append(f"two Proctors ran one campaign: {told}")
+            first_row = next(((row.what, row.of) for row in second.rows()), None)
+        # If the first has ended meanwhile, the second may run the rest.
+        if first_row != ("error", "machine.locked") and first.process.poll() is None:
+            self.played.problems.append(f"two Proctors ran one campaign: {first_row}")
 
     def _starve(self, player: Player) -> None:
-        """The disk has no byte left; a while later it has. Where none could be mounted, no file may grow any more."""
+        """Fill the disk for a while. Without a small disk, forbid the player's files to grow instead."""
         ballast = self.stage.root / "ballast"
         if self.stage.has_disk:
             with ballast.open("wb") as file, suppress(OSError):
@@ -253,13 +253,13 @@ class Seed:
             ballast.unlink(missing_ok=True)
 
     def _do_dead(self) -> None:
-        """To what the killed one left behind."""
+        """Inject a fault into the files that the killed Proctor left."""
         campaign = self.stage.campaign()
         if self.left <= 0 or campaign is None:
             return
         match self.chance.choice((*DEAD, None)):
             case "lock left":
-                # Of somebody whose pid another process has by now.
+                # The lock of a dead process whose pid belongs to another process by now.
                 (campaign.folder / LOCK).write_text(json.dumps({"pid": 1, "startTicks": 0, "bootId": "none"}))
                 self._hit("lock left")
             case "line torn":

@@ -1,4 +1,4 @@
-"""A Proctor to be killed: `python -m chaos.player SPEC ROOT BREAKS` runs or resumes, and tells of each step in a line.
+"""A Proctor to be killed: `python -m chaos.player SPEC ROOT BREAKS` runs or resumes, and prints a row for each step.
 
 BREAKS is JSON: what to do to the streams of the agents it starts.
 """
@@ -28,46 +28,46 @@ REFUSED = 3
 
 
 class Broken(msgspec.Struct, frozen=True, kw_only=True):
-    """What happens to line number `line` of the `channel`th agent that is started."""
+    """A fault at line `line` of the channel to the agent that is started as number `channel`."""
 
     channel: int
     line: int
     how: str  # "cut", "torn" or "delayed"
 
 
-class Told(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A line of the player's."""
+class PlayerRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A row that the player prints."""
 
     what: str
     of: str = ""
     how: str = ""
-    at_s: float = field(default_factory=time.monotonic)  # which is the same clock in every process
+    at_s: float = field(default_factory=time.monotonic)  # the same clock in every process
 
 
-def tell(what: str, of: str = "", how: str = "") -> None:
-    sys.stdout.buffer.write(msgspec.json.encode(Told(what=what, of=of, how=how)) + b"\n")
+def write_row(what: str, of: str = "", how: str = "") -> None:
+    sys.stdout.buffer.write(msgspec.json.encode(PlayerRow(what=what, of=of, how=how)) + b"\n")
     sys.stdout.buffer.flush()
 
 
-class Teller(CampaignWatcher):
+class PlayerWatcher(CampaignWatcher):
     def began(self, began: RunStart) -> None:
-        tell("began", began.campaign_id)
+        write_row("began", began.campaign_id)
 
     def started(self, attempt: AttemptId, *, runtime_id: RuntimeId) -> None:
-        tell("started", attempt, runtime_id)
+        write_row("started", attempt, runtime_id)
 
     def entered(self, attempt: AttemptId, state: State) -> None:
-        tell("entered", attempt, state.value)
+        write_row("entered", attempt, state.value)
 
     def settled(self, result: AttemptResult, *, usd: float | None, retry_at_ms: int | None, is_settled: bool) -> None:
-        tell("settled", result.attempt_id, "" if result.summary is None else result.summary.outcome)
+        write_row("settled", result.attempt_id, "" if result.summary is None else result.summary.outcome)
 
     def ended(self, how: str) -> None:
-        tell("ended", how=how)
+        write_row("ended", how=how)
 
 
 def breaker(breaks: Sequence[Broken]) -> Callable[[FlowId, Channel], Channel]:
-    """Stands between the agents and us."""
+    """Return a function that puts the faults into the channels to the agents."""
     channels = count(1)
 
     def between(flow: FlowId, channel: Channel) -> Channel:
@@ -85,7 +85,7 @@ def _break(broken: Broken, flow: FlowId) -> LineFault:
     def hits(_: bytes) -> bool:
         if next(lines) != broken.line:
             return False
-        tell("broke", flow, broken.how)
+        write_row("broke", flow, broken.how)
         return True
 
     return LineFault(at=hits, how=hows[broken.how])
@@ -96,7 +96,7 @@ async def play(spec: Path, root: Path, breaks: Sequence[Broken]) -> None:
     await run_campaign(
         load_spec(spec),
         root=root,
-        watcher=Teller(),
+        watcher=PlayerWatcher(),
         between=breaker(breaks),
         resume=campaigns[0] if campaigns else None,
     )
@@ -107,7 +107,7 @@ def main() -> int:
     try:
         anyio.run(play, Path(spec), Path(root), msgspec.json.decode(breaks, type=list[Broken]))
     except ProctorError as error:
-        tell("error", error.code, str(error))
+        write_row("error", error.code, str(error))
         return REFUSED
     return 0
 

@@ -1,4 +1,4 @@
-"""What is alive of what a stage's Proctors started."""
+"""The live processes that the Proctors of a stage started."""
 
 import os
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ _AGENTS = frozenset({b"codex", b"fake-codex", b"fake-exec", b"fake-claude"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class LiveProcess:
     pid: int
     argv: bytes
 
@@ -18,12 +18,12 @@ class Found:
 
     @property
     def is_agent(self) -> bool:
-        """By its program, or the script that its interpreter runs."""
+        """Whether it is an agent, by its program or by the script that its interpreter runs."""
         return any(word.rpartition(b"/")[2] in _AGENTS for word in self.argv.split(b"\0")[:3])
 
 
-def alive(folder: Path, *, but: int | None = None) -> list[Found]:
-    """By marker and by argv: whatever names this folder in either. Zombies are nobody's."""
+def alive(folder: Path, *, but: int | None = None) -> list[LiveProcess]:
+    """Return the processes that have this folder in their environment or command line. Zombies have neither."""
     found, mark = [], str(folder).encode()
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit() or int(entry.name) in (but, os.getpid()):
@@ -33,12 +33,13 @@ def alive(folder: Path, *, but: int | None = None) -> list[Found]:
         except OSError:
             continue
         if argv and (mark in argv or mark in environ):
-            found.append(Found(pid=int(entry.name), argv=argv))
+            found.append(LiveProcess(pid=int(entry.name), argv=argv))
     return found
 
 
-def agents(folder: Path, *, player: int) -> list[Found]:
-    """Those that a fault may hit: agents themselves. The wrappers around them end with them, and a command of theirs
-    that is killed is a result, which an undisturbed run has otherwise.
+def agents(folder: Path, *, player: int) -> list[LiveProcess]:
+    """Return the processes that a fault may hit: only the agents themselves.
+
+    Their wrappers end with them. Killing one of their commands would change the result of the trial.
     """
     return [each for each in alive(folder, but=player) if b"bwrap\0" not in each.argv and each.is_agent]

@@ -1,13 +1,13 @@
-"""What two reports have in common when their campaigns came to the same."""
+"""The part of a report that is equal for campaigns with the same results."""
 
 from typing import Any
 
-# Which campaign it is and of which files, when it was tried and how often: another's own.
+# Identity, files, times and number of attempts differ between campaigns.
 _OWN = {"campaignId", "specFile", "specDigest", "planDigest", "name", "runs", "effort"}
 
 
 def but_for_times(value: Any) -> Any:
-    """What a report says of results, and nothing of which run they are of.
+    """Return a report without the fields that differ between runs.
 
     >>> but_for_times({"campaignId": "a", "score": {"passed": 1, "toolMs": 3}, "runs": [1]})
     {'score': {'passed': 1}}

@@ -1,1 +1,1 @@
-"""Programs that say 30 frames of an agent's wire and think nothing: only for benchmarks, never a proof of a runtime."""
+"""Fake agents for benchmarks. Each sends 30 frames of an agent's protocol; they never prove that a runtime works."""

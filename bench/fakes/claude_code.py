@@ -1,10 +1,10 @@
-"""As `claude -p` with stream-json both ways: a greeting, then one turn, and an end when its stdin ends."""
+"""A fake `claude -p` with stream-json both ways: an initialization, then one turn, until its stdin ends."""
 
 import json
 import sys
 
 PIECES = 19
-"""Of the answer, so that an attempt hears 30 frames in all."""
+"""Pieces of the answer, so that an attempt receives 30 frames in total."""
 
 _PIECE = "So it is done, and this is the answer to it. "
 _SAID = _PIECE * (PIECES - 1) + 'PROCTOR-RESULT: {"done": true, "answer": ""}'
@@ -19,10 +19,10 @@ def greeted(request: str) -> str:
 
 
 def answered(uuid: str) -> list[str]:
-    """All of a turn."""
+    """Return all frames of a turn."""
     message = {"id": _MESSAGE, "type": "message", "role": "assistant", "model": "claude-bench", "usage": _USED}
     said = [{"type": "text", "text": _SAID}]
-    # Spelled once a turn and not once a piece: the program must not be what is measured.
+    # Encoded once per turn, not once per piece, so that the fake costs little.
     piece = _event("content_block_delta", index=0, delta={"type": "text_delta", "text": _PIECE})
     last = _event("content_block_delta", index=0, delta={"type": "text_delta", "text": _SAID[-44:]})
     return [

@@ -1,10 +1,10 @@
-"""As `codex exec --json`: one turn a process, the prompt from stdin, whole items."""
+"""A fake `codex exec --json`: one turn per process, the prompt from stdin, complete items."""
 
 import json
 import sys
 
 MESSAGES = 27
-"""So many that a turn is 30 frames."""
+"""The number of items that makes a turn of 30 frames."""
 
 _SAID = "So it is done, and this is the answer to it. " * 3
 _CLAIM = 'PROCTOR-RESULT: {"done": true, "answer": ""}'

@@ -34,7 +34,7 @@ class Waiting:
 
 @dataclass
 class Room:
-    """One conversation. It lives until it is closed or the server stops, whoever looks at it meanwhile."""
+    """One conversation. It stays open until it is closed or the server stops, with or without a browser."""
 
     session: proctor.Session
     waiting: dict[str, Waiting]
@@ -43,7 +43,7 @@ class Room:
 
 @dataclass
 class Rooms:
-    """Every conversation of this server, each in a task of its own."""
+    """All conversations of this server, each in its own task."""
 
     pool: proctor.Pool
     tasks: TaskGroup
@@ -68,8 +68,8 @@ class Rooms:
                 await room.closed.wait()
         except proctor.ProctorError as error:
             if room is None:
-                raise  # whoever wanted to open it is told
-            print(f"{room.session.id} could not be kept: {error}")
+                raise  # the request that opens the session gets the error
+            print(f"the evidence of {room.session.id} could not be kept: {error}")
         finally:
             if room is not None:
                 del self.open[room.session.id]
@@ -91,9 +91,9 @@ app = FastAPI(lifespan=lifespan)
 
 def room_of(request: Request, room: str) -> Room:
     rooms: Rooms = request.app.state.rooms
-    if (found := rooms.open.get(room)) is None:
+    if (open_room := rooms.open.get(room)) is None:
         raise HTTPException(404, "no such session")
-    return found
+    return open_room
 
 
 @app.exception_handler(proctor.InputError)
@@ -130,7 +130,7 @@ async def interrupt(request: Request, room: str) -> None:
 @app.post("/sessions/{room}/answers/{question}", status_code=204)
 async def answer(request: Request, room: str, question: str, accept: bool = Body(embed=True)) -> None:
     if (asked := room_of(request, room).waiting.get(question)) is None:
-        raise HTTPException(409, "nobody waits for this answer any more")
+        raise HTTPException(409, "the agent no longer waits for this answer")
     asked.decision = proctor.Decision.ACCEPT if accept else proctor.Decision.DENY
     asked.answered.set()
 
@@ -148,5 +148,5 @@ async def events(request: Request, room: str, last_event_id: int = Header(0)) ->
 
 
 if __name__ == "__main__":
-    # Streams never end by themselves, so a server that stops must not wait for them for long.
+    # Streams never end by themselves, so the server must not wait for them long when it stops.
     uvicorn.run(app, port=int(os.environ.get("PORT", "8000")), timeout_graceful_shutdown=1, log_level="info")

@@ -54,11 +54,11 @@ def test_what_is_not_kept_is_neither_taken_up_nor_read(tmp_path: Path) -> None:
             async with real.talk({"say": "a"}, name="unknown", resume=nobodys) as talk:
                 with pytest.raises(RefusedError, match="No conversation found"):
                     await talk.session.turn("Go on.")
-                with pytest.raises(RefusedError, match="no name yet"):
+                with pytest.raises(RefusedError, match="no id yet"):
                     await talk.session.read_history()
             async with real.talk({"say": "a"}, name="ephemeral") as talk:
                 await talk.session.turn("Go on.")
-                with pytest.raises(RefusedError, match="keeps nothing"):
+                with pytest.raises(RefusedError, match="has no stored session"):
                     await talk.session.read_history()
 
     run(main)

@@ -188,7 +188,7 @@ def test_another_prompt_and_a_damaged_line_are_told_and_a_replay_can_be_replayed
     }
     again = replay(lab, flows, prompt="Do something else.")
 
-    assert warnings(again["other"]) == ["not replayed: the prompt: the recorded one is said in its place"]
+    assert warnings(again["other"]) == ["not replayed: the prompt: the recorded prompt is used instead"]
     [torn] = warnings(again["damaged"])
     assert torn.startswith("not replayed: frames.jsonl:")
     assert {report_of(paths).outcome for paths in again.values()} == {Outcome.COMPLETED}
@@ -226,7 +226,7 @@ def test_what_a_recording_cannot_do_is_refused_with_a_code(recorded: dict[str, A
     ("options", "says"),
     [
         ({}, "needs `attempt`"),
-        ({"attempt": "/nowhere"}, "/nowhere is no attempt's folder"),
+        ({"attempt": "/nowhere"}, "/nowhere is not the folder of an attempt"),
         ({"attempt": ".", "speed": 2}, "Invalid enum value 2"),
         ({"attempt": ".", "kill_at": {"bite": 1}}, "unknown field `bite`"),
         ({"attempt": ".", "chunk_bytes": 0}, ">= 1"),

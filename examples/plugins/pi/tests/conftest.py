@@ -1,4 +1,4 @@
-"""What the plugin's tests share: folders of their own, and the real pi where it is installed."""
+"""Fixtures of the plugin's tests: separate cache and state folders, and the real pi if it is installed."""
 
 import os
 from collections.abc import Iterator
@@ -11,13 +11,13 @@ from proctor.errors import MachineError
 from proctor.runtime.base import Executable
 from proctor_pi import RUNTIME
 
-# Read before any other conftest takes Proctor's own variables away.
+# Read before any other conftest unsets Proctor's variables.
 AGENTS: Final = os.environ.get("PROCTOR_AGENTS", "")
 HERE: Final = Path(__file__).parent
 
 
 def _program() -> Executable | None:
-    """The pinned one, and no other that may be on this machine."""
+    """Return the pinned pi, and never another one on this machine."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PROCTOR_AGENTS", AGENTS)
         try:
@@ -33,7 +33,7 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Tests that need pi are left out where it is not there."""
+    """Deselect the tests that need pi if it is not installed."""
     if _program() is not None:
         return
     ours = [item for item in items if item.path.is_relative_to(HERE)]
@@ -50,7 +50,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def _own_folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """No test reads or writes the user's own cache or state."""
+    """Keep the tests away from the user's own cache and state."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
         patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))

@@ -1,4 +1,4 @@
-"""The real pi beside a scripted model."""
+"""Run the real pi with a scripted model."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -18,12 +18,12 @@ from proctor.testing.agent_under_test import EventTap, host_asked, session_asked
 from proctor_pi import RUNTIME
 
 DEADLINE_S: Final = 120.0
-# No test waits for what is tried again, and pi never waits long.
+# One fast retry, so that no test waits long for pi.
 OPTIONS: Final = {"max_retries": 1, "retry_delay_ms": 1}
 
 
 def run(test: Callable[[], Awaitable[None]]) -> None:
-    """In an event loop, bounded."""
+    """Run a test in an event loop, with a deadline."""
 
     async def bounded() -> None:
         with anyio.fail_after(DEADLINE_S):
@@ -34,7 +34,7 @@ def run(test: Callable[[], Awaitable[None]]) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Room:
-    """Where sessions of pi are opened, each with its own places below the folder."""
+    """Opens sessions of pi, each with its own folders below `folder`."""
 
     host: Host
     model: ScriptedModel
@@ -44,7 +44,7 @@ class Room:
     async def session(
         self, *steps: Mapping[str, Any], name: str, **ask: Any
     ) -> AsyncIterator[tuple[Session, EventTap]]:
-        """Whose model plays these steps; `name` is also where its journal is found."""
+        """Open a session whose model plays these steps. `name` is also the key of the model's journal."""
         url = self.model.play(name, msgspec.convert({"version": 1, "steps": list(steps)}, Script))
         tap = EventTap(RUNTIME.normalizer())
         asked = session_asked(self.folder, name=name, base_url=url, **ask)

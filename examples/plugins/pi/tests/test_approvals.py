@@ -1,4 +1,4 @@
-"""Who decides what the real pi may do, and what holds it when nobody is asked."""
+"""Approvals with the real pi: callback, policy and fences."""
 
 import asyncio
 import os
@@ -27,7 +27,7 @@ DONE = {"say": "Done."}
 
 
 async def outcome(pi: Any, *steps: Any, name: str, **ask: Any) -> list[tuple[str, str, str]]:
-    """What was decided by whom, and what became of the call."""
+    """Return the source and outcome of each decision, and the status of the call."""
     async with pi.session(*steps, DONE, name=name, **ask) as (session, tap):
         await session.turn("Go on.")
         decided = [(each.decision, each.by) for each in tap.of(ApprovalResolved)]
@@ -55,8 +55,8 @@ def test_whoever_is_asked_decides(tmp_path: Path, program: Executable) -> None:
                 ("decline", "error", "declined"),
             ]
             assert list((tmp_path / "ask" / "workspace").iterdir()) == []
-            told = [(question.about, question.command, question.paths) for question in asked]
-            assert told == [
+            questions = [(question.about, question.command, question.paths) for question in asked]
+            assert questions == [
                 ("command", "true", ()),
                 ("command", "touch denied", ()),
                 ("patch", None, ("inside.txt",)),
@@ -70,12 +70,12 @@ def test_whoever_is_asked_decides(tmp_path: Path, program: Executable) -> None:
     ("ask", "is_fenced", "allowed"),
     [
         ({}, True, (True, True, False)),
-        ({}, False, (False, True, False)),  # nothing holds a command
+        ({}, False, (False, True, False)),  # nothing restricts a command
         ({"approvals": Approvals.WORKSPACE}, False, (False, True, False)),
         ({"sandbox": Sandbox.READ_ONLY}, True, (True, False, False)),
         ({"sandbox": Sandbox.DANGER_FULL_ACCESS}, False, (True, True, True)),
         ({"approvals": Approvals.ACCEPT}, False, (True, True, True)),
-        ({"approvals": Approvals.ASK}, True, (True, True, False)),  # and nobody to ask
+        ({"approvals": Approvals.ASK}, True, (True, True, False)),  # and no callback
     ],
 )
 def test_policy_allows_what_is_held(
@@ -148,9 +148,9 @@ def test_by_policy_all_is_done_that_the_fences_hold(
                 command, inside, outside = tap.of(ToolEnded)
                 assert [tool.status for tool in (inside, outside)] == ["completed", "declined"]
                 refused = [line.rpartition(": ")[2] for line in (command.output or "").splitlines()]
-                # The key of its provider is in its own environment, and not in its commands'.
+                # The provider's key is in pi's environment, but not in that of its commands.
                 assert refused[:3] == ["Read-only file system", "No such file or directory", "0"]
-                # There was a folder of that name, of its own.
+                # The fences gave it its own folder of that name.
                 assert not (tmp_path / "outside").exists()
                 assert (tmp_path / "held" / "workspace" / "inside").exists()
                 assert session.facts["fences"].value == {

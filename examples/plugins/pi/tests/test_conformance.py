@@ -1,4 +1,4 @@
-"""Proctor's conformance suite on the real pi, invited by a config as a user would invite it."""
+"""Proctor's conformance suite on the real pi, enabled by a config as a user would enable it."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from proctor.testing.conformance import Result, Verdict, open_subject, run_suite
 
 
 @pytest.mark.long
-@pytest.mark.timeout(600)  # a case takes seconds: node starts anew for each, and again for each session
+@pytest.mark.timeout(600)  # a case takes seconds, because node starts again for every session
 def test_pi_shows_what_it_claims_and_refuses_what_it_does_not(
     program: Executable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -18,7 +18,7 @@ def test_pi_shows_what_it_claims_and_refuses_what_it_does_not(
     monkeypatch.chdir(tmp_path)
 
     async def tried() -> tuple[str, tuple[Verdict, ...]]:
-        # Each session has a process of its own anyhow: one isolation is enough.
+        # Each session has its own process in any case, so one isolation is enough.
         async with open_subject("pi", isolation="process") as subject:
             return subject.digest, await run_suite(subject)
 

@@ -1,4 +1,4 @@
-"""A campaign on the real pi: its evidence holds, gives the same when derived again, and tells no secret."""
+"""A campaign on the real pi: its evidence is valid, can be derived again, and contains no secret."""
 
 import json
 import os

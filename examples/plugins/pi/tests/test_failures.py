@@ -1,4 +1,4 @@
-"""What pi shows when its provider fails, and the code it comes to: each on the real program."""
+"""Failures of pi's provider and their codes, on the real program."""
 
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ def failed(code: str) -> dict[str, Any]:
     return {"say": "I beg", "fault": {"failed": {"code": code, "message": "so it is"}}}
 
 
-# By row of the failure table: what the provider does, and whether pi asks again.
+# By row of the failure table: what the provider does, and whether pi retries.
 FAULTS: dict[str, tuple[dict[str, Any], bool]] = {
     "http-401": (http(401), False),
     "http-402": (http(402), False),
@@ -59,7 +59,7 @@ def test_each_failure_has_its_code(tmp_path: Path, program: Executable) -> None:
                     again = [(True, codes[row]), (False, codes[row])] if is_retried else []
                     assert (row, tried) == (row, again)
                 await session.turn("Go on.")
-                # It shortens its history, is refused again, and gives up.
+                # pi compacts its history, is refused again, and gives up.
                 assert [event.code for event in tap.of(ErrorReported)[-1:]] == ["provider.context-full"]
                 assert [event.code for event in tap.of(TurnEnded)[-1:]] == ["provider.context-full"]
             nobody = ModelChoice(provider="scripted", name="scripted", base_url="http://127.0.0.1:1/v1")

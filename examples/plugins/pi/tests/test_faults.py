@@ -1,4 +1,4 @@
-"""What stands between pi and us may repeat, hold back, garble and invent: the stream of events stays lawful."""
+"""Frames from pi that are repeated, delayed, garbled or invented: the stream of events stays valid."""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What pi keeps lies where its agent can write: whatever was left there, nothing is lost, followed or waited for."""
+"""Stored sessions, which the agent can write: Proctor follows no link, waits for no pipe, and loses nothing."""
 
 import os
 from collections.abc import Callable
@@ -22,7 +22,7 @@ DEEP = b'{"type":"message","x":' + b"[" * 100_000 + b"]" * 100_000 + b"}\n"
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """That of one session, entered."""
+    """Return the registered folder of one session."""
     sessions = tmp_path / "sessions"
     sessions.mkdir()
     folder = kept.new_folder(sessions)
@@ -64,11 +64,11 @@ def _huge(file: Path) -> None:
 def test_what_is_no_session_file_is_nothing_kept(folder: Path, leave: Callable[[Path], None]) -> None:
     leave(_file(folder))
 
-    with pytest.raises(RefusedError, match="keeps no session"):
+    with pytest.raises(RefusedError, match="has no stored session"):
         kept.find(folder, THREAD)
-    with pytest.raises(RefusedError, match="keeps no session"):
+    with pytest.raises(RefusedError, match="has no stored session"):
         kept.read(folder, THREAD)
-    # As if it had been put there between a look at it and its opening.
+    # As if it had been placed there after the check and before the file is opened.
     with pytest.raises(RefusedError):
         kept.move(_file(folder), Path("/new"))
 
@@ -94,21 +94,21 @@ def test_a_session_whose_header_cannot_be_read_is_refused_and_left_as_it_is(fold
 def test_a_thread_is_found_in_the_folder_of_its_own_session_only(folder: Path) -> None:
     sessions = folder.parent
     other = kept.new_folder(sessions)
-    _file(other).write_bytes(HEADER)  # another agent's, under our name
+    _file(other).write_bytes(HEADER)  # another agent's file under the same name
 
     assert kept.folder_of(sessions, THREAD) == folder
-    with pytest.raises(RefusedError, match="keeps no session"):
+    with pytest.raises(RefusedError, match="has no stored session"):
         kept.find(folder, THREAD)
     with pytest.raises(RefusedError, match="another session"):
         kept.enter(sessions, THREAD, other)
-    kept.enter(sessions, THREAD, folder)  # as when it is taken up
+    kept.enter(sessions, THREAD, folder)  # as on a resume
     for name in ("../foreign", "", ".", folder.name, "no-such"):
         with pytest.raises(RefusedError):
             kept.folder_of(sessions, ThreadId(name))
 
 
 def test_no_session_reaches_what_is_kept_of_another_and_each_is_taken_up(tmp_path: Path, program: Executable) -> None:
-    """By the real pi, whose command looks for whatever it can write."""
+    """Run the real pi with a command that looks for every file it can write."""
     sessions = tmp_path / "home" / "sessions"
     attack = f"for file in {sessions}/*/*.jsonl; do echo >> $file && echo $file; done; ls {sessions} | wc -l"
 
@@ -133,7 +133,7 @@ def test_no_session_reaches_what_is_kept_of_another_and_each_is_taken_up(tmp_pat
                 assert looked.splitlines()[-1] == "1"
                 assert {path.name for path in own.parent.iterdir()} == {own.name, f"0_{own.name}", f"1_{own.name}"}
             assert file.read_bytes() == before
-            # The attacker could spoil its own file only.
+            # The attacker could damage only its own file.
             spoilt = (HistoryItem(kind="other", text="lines that cannot be read: 1"),)
             for thread, name, last in ((victim, "again", ()), (attacker, "attacker-again", spoilt)):
                 async with pi.session({"say": "Yes."}, name=name, resume=thread) as (session, tap):

@@ -1,4 +1,4 @@
-"""What pi repeats is left out, and nothing else."""
+"""The text that pi repeats is removed, and nothing else."""
 
 from typing import Any
 
@@ -60,8 +60,8 @@ def test_growths_of_an_output_add_up_to_the_output(pieces: list[str]) -> None:
 def test_an_output_whose_beginning_was_dropped_is_kept_whole() -> None:
     end = {"type": "tool_execution_end", "toolCallId": "c", "result": {"content": []}}
 
-    told = (output("one two"), output("two three"), output("two three four"), end, output("two three"))
-    assert lean(*told) == [output("one two"), output("two three"), output(" four"), end, output("two three")]
+    frames = (output("one two"), output("two three"), output("two three four"), end, output("two three"))
+    assert lean(*frames) == [output("one two"), output("two three"), output(" four"), end, output("two three")]
 
 
 def test_what_was_left_out_is_a_fact_with_its_bytes() -> None:

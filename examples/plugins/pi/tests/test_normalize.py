@@ -1,4 +1,4 @@
-"""pi's frames in our words, where the real program cannot be brought to say them at the right moment."""
+"""Normalizing pi's frames that the real program cannot be made to send at the right moment."""
 
 from typing import Any
 
@@ -51,14 +51,14 @@ def reply(stop_reason: str, error: str | None = None) -> dict[str, Any]:
 
 
 def test_a_turn_is_named_by_its_prompt_and_a_steered_message_is_a_prompt_too() -> None:
-    told = events(
+    seen = events(
         (Direction.OUT, {"id": "1", "type": "prompt", "message": "Go on."}),
         (Direction.IN, {"type": "agent_start"}),
         (Direction.OUT, {"id": "2", "type": "steer", "message": "Otherwise."}),
         (Direction.OUT, {"id": "3", "type": "abort"}),
     )
 
-    assert told == [
+    assert seen == [
         PromptSent(text="Go on.", frame=1, at_ms=0),
         TurnBegan(turn=TurnId("1"), frame=2, at_ms=0),
         PromptSent(text="Otherwise.", frame=3, at_ms=0),
@@ -126,22 +126,22 @@ def test_a_turn_costs_what_its_replies_do_and_nobody_knows_what_where_one_broke_
     begun = {"type": "message_start", "message": {"role": "assistant"}}
     heard = [{"type": "agent_start"}, begun, first, begun, counted("stop", 20), {"type": "agent_end"}]
     prompt = (Direction.OUT, {"id": "1", "type": "prompt", "message": "Go on."})
-    told = events(prompt, *((Direction.IN, frame) for frame in [*heard, {**STATE, "id": "rest-1"}]))
+    seen = events(prompt, *((Direction.IN, frame) for frame in [*heard, {**STATE, "id": "rest-1"}]))
 
-    said = [each for each in told if isinstance(each, UsageReported)]
+    said = [each for each in seen if isinstance(each, UsageReported)]
     assert [each.tokens for each in said] == used
     assert {(each.turn, each.scope, each.basis) for each in said} <= {(TurnId("1"), "turn", "absolute")}
 
 
 def test_trouble_that_is_over_is_only_noted() -> None:
-    told = events(
+    seen = events(
         (Direction.IN, {"type": "auto_retry_end", "success": True}),
         (Direction.IN, {"type": "compaction_end", "aborted": False}),
         (Direction.IN, {"type": "compaction_end", "errorMessage": "Auto-compaction failed: no"}),
         (Direction.IN, {"type": "extension_error", "error": "oops"}),
     )
 
-    assert told == [
+    assert seen == [
         FrameNoted(native="auto_retry_end", frame=1, at_ms=0),
         FrameNoted(native="compaction_end", frame=2, at_ms=0),
         ErrorReported(text="Auto-compaction failed: no", will_retry=False, code="agent.turn-failed", frame=3, at_ms=0),
@@ -150,7 +150,7 @@ def test_trouble_that_is_over_is_only_noted() -> None:
 
 
 @pytest.mark.parametrize(
-    ("stream", "told"),
+    ("stream", "seen"),
     [
         ("3.0|text_delta", TextStreamed(turn=TurnId(""), item=ItemId("3.0"), text="rest", frame=1, at_ms=0)),
         ("3.1|thinking_delta", ReasoningStreamed(turn=TurnId(""), item=ItemId("3.1"), text="rest", frame=1, at_ms=0)),
@@ -158,5 +158,5 @@ def test_trouble_that_is_over_is_only_noted() -> None:
         ("3.2|toolcall_delta", FrameNoted(native="tail of 3.2|toolcall_delta", frame=1, at_ms=0)),
     ],
 )
-def test_what_redaction_held_back_belongs_to_its_text(stream: str, told: Event) -> None:
-    assert events((Direction.SELF, TailReleased(stream=stream, text="rest"))) == [told]
+def test_what_redaction_held_back_belongs_to_its_text(stream: str, seen: Event) -> None:
+    assert events((Direction.SELF, TailReleased(stream=stream, text="rest"))) == [seen]

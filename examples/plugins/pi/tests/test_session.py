@@ -1,4 +1,4 @@
-"""Sessions of the real pi: what it is asked to do, it does, and what it leaves is ended."""
+"""Sessions of the real pi: turns, steering, interrupts, stored sessions, and no leftover processes."""
 
 import os
 from pathlib import Path
@@ -116,7 +116,7 @@ def test_an_interrupt_ends_a_turn_and_all_that_it_left_and_nobody_elses(tmp_path
             assert sibling_tap.of(TurnEnded) == []
             await sibling.interrupt()
             assert [ended.status for ended in sibling_tap.of(TurnEnded)] == ["interrupted"]
-            # At once, before pi has begun.
+            # Immediately, before pi has begun the turn.
             tasks.start_soon(sibling.turn, "Go on.")
             await anyio.wait_all_tasks_blocked()
             await sibling.interrupt()
@@ -128,7 +128,7 @@ def test_an_interrupt_ends_a_turn_and_all_that_it_left_and_nobody_elses(tmp_path
 
 
 class Withholding:
-    """A channel that keeps to itself what pi says to a prompt, until it may be heard."""
+    """A channel that holds back pi's reply to a prompt until it is released."""
 
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
@@ -221,7 +221,7 @@ def test_a_kept_session_is_read_back_taken_up_and_forked(tmp_path: Path, program
                     assert "It is 4711." in pi.model.journal(name)[0].heard
                     assert (session.thread == thread) == (name == "resumed")
                     assert [began.is_resumed for began in tap.of(SessionBegan)] == [True]
-                    # pi itself would go back to where the session began.
+                    # By default, pi would return to the folder where the session began.
                     assert [tool.output for tool in tap.of(ToolEnded)] == [f"{tmp_path / name / 'workspace'}\n"]
             with pytest.raises(RefusedError):
                 async with pi.session({"say": "-"}, name="stranger", resume="no-such"):

@@ -18,7 +18,7 @@ from proctor.runtime.credential import Account
 
 
 class ClaudeCode:
-    """Each session has its own process."""
+    """The Claude Code runtime. Each session has its own process."""
 
     id = ID
     capabilities = CAPABILITIES

@@ -27,28 +27,28 @@ class ApprovalHandler:
         self.open_questions = OpenQuestions[ToolQuestion, Answer](tap, clock=clock)
 
     def take(self, question: ToolQuestion) -> Answer | None:
-        """The answer that can be given at once; None where it takes thought, which `consider` must then be given."""
+        """Return the answer to a question, or None if a callback must be asked: then pass it to `consider`."""
         if question.is_ours:
-            return self._answered(question, Decision.ACCEPT, by="tool")
+            return self._record_answer(question, Decision.ACCEPT, by="tool")
         if self._is_allowed(question):
-            return self._answered(question, Decision.ACCEPT, by="sandbox")
+            return self._record_answer(question, Decision.ACCEPT, by="sandbox")
         if self._request.approvals is Approvals.ASK and self._request.decide is not None:
             self.open_questions.enter(question, self._decide)
             return None
-        return self._answered(question, self._by_policy(question), by="policy")
+        return self._record_answer(question, self._by_policy(question), by="policy")
 
     def take_call(self, request: str, message: Mapping[str, Any]) -> ToolQuestion | Mapping[str, Any]:
-        """What is said to a message for our tools; where one of them is called, what to give to `consider`."""
-        found = tools.find_called_tool(self._request.tools, message)
-        if found is None:
+        """Return the reply to a message for Proctor's tools, or the question for `consider` if it calls one."""
+        called = tools.find_called_tool(self._request.tools, message)
+        if called is None:
             return {"mcp_response": tools.reply_to(self._request.tools, message)}
-        tool, given = found
+        tool, arguments = called
         question = ToolQuestion(request=request, tool=tool.name, input={}, call=None, method="tools/call")
 
         async def call(_: ToolQuestion, record_row: RecordRow) -> tuple[Answer, str]:
             try:
                 answer = await callbacks.call(
-                    partial(tool.call, given),
+                    partial(tool.call, arguments),
                     read=partial(tools.success_answer, message),
                     deadline_s=self._request.tool_deadline_s,
                     on_given_up=lambda: record_row(given_up(request)),
@@ -95,7 +95,7 @@ class ApprovalHandler:
         )
         return answer(question, decision), by
 
-    def _answered(self, question: ToolQuestion, decision: Decision, *, by: str) -> Answer:
-        given = answer(question, decision)
-        self.open_questions.record(question, given.decision, by=by)
-        return given
+    def _record_answer(self, question: ToolQuestion, decision: Decision, *, by: str) -> Answer:
+        reply = answer(question, decision)
+        self.open_questions.record(question, reply.decision, by=by)
+        return reply

@@ -1,4 +1,4 @@
-"""What driving Claude Code can do."""
+"""The declared capabilities of the Claude Code runtime."""
 
 from typing import Final
 

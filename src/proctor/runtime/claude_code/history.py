@@ -1,4 +1,4 @@
-"""What Claude Code itself keeps of a session: a file of lines, read back in our words."""
+"""Read Claude Code's own session file, and convert it to history items."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -26,25 +26,28 @@ _ID: Final = re.compile(r"[0-9A-Za-z-]+")
 
 
 def session_file(config: Path, thread: str) -> Path | None:
-    """The folder above is named by the working directory, in a way of the program's own."""
+    """Return Claude Code's file of a session, or None if there is no such file.
+
+    The folder that contains it is named after the working directory, in the program's own encoding.
+    """
     if not _ID.fullmatch(thread):
-        return None  # it would be a pattern, and lead elsewhere
+        return None  # the glob would take it as a pattern or a path
     return next(iter((config / "projects").glob(f"*/{thread}.jsonl")), None)
 
 
 def read_session(config: Path, thread: str) -> tuple[HistoryItem, ...]:
-    """RefusedError where nothing is kept."""
+    """Return the items of a session. Raises RefusedError if Claude Code has not stored it."""
     file = session_file(config, thread)
     if file is None:
-        raise RefusedError("peer.refused", f"Claude Code keeps nothing of session {thread}")
+        raise RefusedError("peer.refused", f"Claude Code has no stored session {thread}")
     try:
         return tuple(items_in(read_lines(file)))
     except OSError as error:
-        raise RefusedError("peer.refused", f"what Claude Code keeps cannot be read: {error.strerror}") from error
+        raise RefusedError("peer.refused", f"Claude Code's session file cannot be read: {error.strerror}") from error
 
 
 def items_in(lines: Iterable[bytes]) -> Iterator[HistoryItem]:
-    """Prompts, messages, thoughts and calls in their order; what is of another kind is no item of a conversation.
+    """Yield prompts, messages, reasoning and tool calls in order. Lines of any other kind are skipped.
 
     >>> line = b'{"type":"user","message":{"role":"user","content":"Go"}}'
     >>> list(items_in([line, b"{torn"]))
@@ -55,7 +58,7 @@ def items_in(lines: Iterable[bytes]) -> Iterator[HistoryItem]:
         try:
             entry = _DECODER.decode(line)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            continue  # a line of another shape, or one that is still being written
+            continue  # a line of unknown shape, or one that is still being written
         if entry.message is None or entry.is_sidechain or entry.is_meta or entry.type not in ("user", "assistant"):
             continue
         for block in entry.message.blocks:

@@ -1,4 +1,4 @@
-"""How the program is started: its arguments, its folders, its variables, and the fences around it."""
+"""How Claude Code is started: arguments, folders, environment variables and fences."""
 
 import shlex
 from collections.abc import Mapping
@@ -16,10 +16,10 @@ from proctor.runtime.claude_code.login import ACCOUNT
 from proctor.runtime.environment import refuse_tmpdir_above
 from proctor.spec.model import SCRIPTED, Login, Profile
 
-# By itself it tries ten times, ever longer: more than a minute.
+# By default the program retries ten times with growing pauses, which takes more than a minute.
 MAX_RETRIES: Final = 4
 OPTIONS: Final = {"max_retries": 0, "max_turns": 1}
-"""What a flow may set, and the least each may be."""
+"""The options that a flow may set, with the smallest value of each."""
 
 _QUIET: Final = {
     "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
@@ -27,7 +27,7 @@ _QUIET: Final = {
     "DISABLE_TELEMETRY": "1",
     "DISABLE_ERROR_REPORTING": "1",
 }
-# One attempt would tell the next what it has learned.
+# With its memory on, one attempt could pass on what it learned to the next.
 _FORGETFUL: Final = {"CLAUDE_CODE_DISABLE_AUTO_MEMORY": "1"}
 
 RESERVED: Final = frozenset(
@@ -38,21 +38,24 @@ RESERVED: Final = frozenset(
 
 def check_options(options: Mapping[str, Any]) -> None:
     if (transport := options.get("transport", TRANSPORTS[0])) not in TRANSPORTS:
-        raise InputError("spec.type", f"transport is {TRANSPORTS[0]}, not {transport!r}")
+        raise InputError("spec.type", f"`transport` must be {TRANSPORTS[0]}, not {transport!r}")
     for name, least in OPTIONS.items():
         value = options.get(name, least)
         if not isinstance(value, int) or isinstance(value, bool) or value < least:
-            raise InputError("spec.type", f"{name} is a number from {least} up, not {value!r}")
+            raise InputError("spec.type", f"`{name}` must be an integer of at least {least}, not {value!r}")
 
 
 def config_dir(request: HostRequest) -> Path:
-    """Where it keeps settings, logins and sessions."""
+    """Return the folder in which the program keeps settings, logins and sessions."""
     is_users = request.profile is Profile.MINE and request.user_home is not None
     return request.user_home if is_users and request.user_home is not None else request.home / "claude"
 
 
 def write_home(request: HostRequest) -> None:
-    """Folders, and nothing of the user's but a link to an inherited login: its tokens are replaced by use."""
+    """Create the program's folders. Nothing of the user's is copied into them.
+
+    An inherited login is linked, not copied, because the program replaces its tokens when it uses them.
+    """
     refuse_tmpdir_above(request.home, request.tmp)
     try:
         for folder in (request.home, request.tmp, config_dir(request)):
@@ -104,7 +107,7 @@ def variables(host: HostRequest, request: SessionRequest) -> dict[str, str]:
     own = {
         **_QUIET,
         ACCOUNT.home_variable: str(config_dir(host)),
-        # The user's own HOME is there with the user's own profile only.
+        # The environment has HOME only with `profile: mine`.
         "HOME": host.env.get("HOME", str(host.home)),
         "TMPDIR": str(request.tmp),
         "PROCTOR_ATTEMPT": request.attempt,
@@ -115,7 +118,7 @@ def variables(host: HostRequest, request: SessionRequest) -> dict[str, str]:
     if host.model.key_variable is not None:
         own["CLAUDE_CODE_SHELL_PREFIX"] = str(_shell(host))
     if request.model.base_url is not None:
-        # It adds the version by itself.
+        # The program appends /v1 itself.
         own["ANTHROPIC_BASE_URL"] = request.model.base_url.rstrip("/").removesuffix("/v1")
     if request.model.provider == SCRIPTED:
         own["ANTHROPIC_API_KEY"] = "scripted"

@@ -96,7 +96,7 @@ class ClaudeHost:
 async def open_host(request: HostRequest) -> AsyncIterator[ClaudeHost]:
     home.check_options(request.options)
     await anyio.to_thread.run_sync(home.write_home, request)
-    # Even to say its version it looks for its settings.
+    # The program reads its settings even for `--version`.
     own = {ACCOUNT.home_variable: str(home.config_dir(request)), "HOME": str(request.home)}
     version = refuse_old(await reported_version(request, env=own))
     yield ClaudeHost(request, _facts(request, version))

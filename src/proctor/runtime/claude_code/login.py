@@ -1,4 +1,4 @@
-"""Claude Code's own login: where its user's is kept, and how it takes a token."""
+"""Where Claude Code keeps its user's login, and how it takes a token instead."""
 
 from typing import Final
 

@@ -57,7 +57,7 @@ def _read(raw: bytes, type_: type[T]) -> T:
 
 
 class ClaudeNormalizer:
-    """One session's view. A turn is named by the message of ours that it began with."""
+    """Normalizes the frames of one session. The id of a turn is that of the message it began with."""
 
     def __init__(self) -> None:
         self._turns = Turns()
@@ -93,7 +93,7 @@ class ClaudeNormalizer:
                 self._to_agent(envelope, raw, row) if row.dir is Direction.OUT else self._from_agent(envelope, raw, row)
             )
         except msgspec.DecodeError:
-            # Known by name, of a shape we do not know: kept and counted like any stranger.
+            # A known type with an unknown shape: recorded and counted as unrecognized.
             yield Unrecognized(native=_name(envelope), frame=row.seq, at_ms=row.at_ms)
 
     def _from_supervisor(self, row: Row) -> Event:
@@ -109,7 +109,7 @@ class ClaudeNormalizer:
                 pass
         return supervisor_event(row)
 
-    # ── what we said ──
+    # ── frames to the agent ──
 
     def _to_agent(self, envelope: wire.Envelope, raw: bytes, row: Row) -> Iterator[Event]:
         if envelope.type == "user":
@@ -127,7 +127,7 @@ class ClaudeNormalizer:
         about = self._requests.pop(envelope.response.request_id if envelope.response else "", "unknown request")
         yield RequestSent(method=f"reply: {about}", frame=row.seq, at_ms=row.at_ms)
 
-    # ── what we heard ──
+    # ── frames from the agent ──
 
     def _from_agent(self, envelope: wire.Envelope, raw: bytes, row: Row) -> Iterator[Event]:
         match envelope.type:
@@ -163,7 +163,7 @@ class ClaudeNormalizer:
                 yield _known(envelope, row)
 
     def _begin_turn(self, row: Row) -> Iterator[Event]:
-        """A turn begins with the first sign of it."""
+        """Emit the beginning of the turn with its first frame."""
         if not self._has_begun:
             self._has_begun = True
             yield TurnBegan(turn=self._turn, frame=row.seq, at_ms=row.at_ms)
@@ -197,7 +197,7 @@ class ClaudeNormalizer:
                 yield _known(envelope, row)
 
     def _session_began(self, init: wire.Init, row: Row) -> Iterator[Event]:
-        """Said anew with every turn; only the first time is news."""
+        """Emit the beginning of the session. The agent repeats this frame with every turn; only the first counts."""
         if self._thread is not None:
             yield FrameNoted(native="repeated system/init", frame=row.seq, at_ms=row.at_ms)
             return
@@ -211,13 +211,13 @@ class ClaudeNormalizer:
             frame=row.seq,
             at_ms=row.at_ms,
         )
-        told = {
+        reported = {
             "version": ("claude_code_version", init.claude_code_version),
             "credentialSource": ("apiKeySource", init.api_key_source),
         }
         facts = {
             name: Fact(value=value, authority=Authority.REPORTED, source=f"system/init.{native}")
-            for name, (native, value) in told.items()
+            for name, (native, value) in reported.items()
             if value is not None
         }
         yield FactsStated(facts=facts, frame=row.seq, at_ms=row.at_ms)
@@ -270,7 +270,7 @@ class ClaudeNormalizer:
         return ToolBegan(turn=self._turn, call=CallId(id_), **call._asdict(), frame=row.seq, at_ms=row.at_ms)
 
     def _tool_results(self, said: wire.Said, row: Row) -> Iterator[Event]:
-        """A `user` frame is what tools gave, or words that the program itself puts into the conversation."""
+        """Emit the ends of tool calls. A `user` frame holds tool results, or text that the program itself inserted."""
         for block in said.message.blocks:
             if block.type == "tool_result" and block.tool_use_id in self._calls:
                 yield self._tool_ended(block, said, row)
@@ -295,11 +295,11 @@ class ClaudeNormalizer:
         self._result = result
         used = tokens(result.usage or wire.Usage())
         if not used.total:
-            self._is_usage_known = False  # it counts neither a reply that was broken off nor a summary
+            self._is_usage_known = False  # the program counts neither an interrupted reply nor a summary
         else:
             self._used = used if self._used is None else plus(self._used, used)
         if result.structured_output is not None:
-            # It is said by a tool, and by no message.
+            # Structured output comes from a tool call, so no message contains it.
             item = ItemId(f"{result.uuid}/result")
             text = result.result or ""
             yield TextSaid(turn=self._turn, item=item, text=text, phase="final_answer", frame=row.seq, at_ms=row.at_ms)
@@ -357,12 +357,12 @@ class ClaudeNormalizer:
         if request.subtype != "can_use_tool":
             return Unrecognized(native=f"control_request/{request.subtype}", frame=row.seq, at_ms=row.at_ms)
         call = tool_use(request.tool_name or "", request.input)
-        given = request.input if isinstance(request.input, dict) else {}
+        input_ = request.input if isinstance(request.input, dict) else {}
         return ApprovalAsked(
             request=envelope.request_id or "",
             about=call.kind,
             call=None if request.tool_use_id is None else CallId(request.tool_use_id),
-            detail=text_of(given.get("command")) or request.decision_reason or call.name,
+            detail=text_of(input_.get("command")) or request.decision_reason or call.name,
             frame=row.seq,
             at_ms=row.at_ms,
         )

@@ -1,4 +1,4 @@
-"""Which Claude Code program runs, and whether we know it."""
+"""Find the Claude Code program, and check its version."""
 
 import re
 from typing import Final
@@ -23,25 +23,26 @@ CLAUDE: Final = ProgramSource(
 
 
 def locate() -> Executable:
-    """$PROCTOR_CLAUDE, else a wheel's own binary, in our environment or among our agents, else `claude` on PATH."""
+    """Find the program: $PROCTOR_CLAUDE, then the wheel in this environment or in PROCTOR_AGENTS, then PATH."""
     return find(CLAUDE)
 
 
-def version_in(said: str | None) -> str | None:
-    """
+def version_in(output: str | None) -> str | None:
+    """Return the version in the output of `--version`, or None if it has none.
+
     >>> version_in("2.1.325 (Claude Code)")
     '2.1.325'
     """
-    found = re.match(r"\d+\.\d+\.\d+\S*", said or "")
-    return None if found is None else found[0]
+    match = re.match(r"\d+\.\d+\.\d+\S*", output or "")
+    return None if match is None else match[0]
 
 
-def refuse_old(said: str | None) -> str:
-    """The version that `--version` reports. MachineError where it is older than what we know, or none."""
-    version = version_in(said)
+def refuse_old(output: str | None) -> str:
+    """Return the version in the output of `--version`. Raises MachineError if it is unknown or too old."""
+    version = version_in(output)
     if version is None or _numbers(version) < _numbers(MINIMUM_VERSION):
-        found = version or f"unknown ({said!r})"
-        what = f"Claude Code {found} is older than {MINIMUM_VERSION}; install {INSTALL}"
+        reported = version or f"unknown ({output!r})"
+        what = f"Claude Code {reported} is older than {MINIMUM_VERSION}; install {INSTALL}"
         raise MachineError("machine.binary-too-old", what)
     return version
 

@@ -1,4 +1,4 @@
-"""A question of the agent's, read in our words, and the answers it understands."""
+"""Claude Code's requests to use a tool, and the answers it accepts."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from proctor.runtime.claude_code.results import PATCHES, READS, tool_use
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolQuestion:
-    """A wish to use a tool. What cannot be read in it is not there."""
+    """A request to use a tool. Fields that cannot be read are empty."""
 
     request: str
     tool: str
@@ -27,7 +27,7 @@ class ToolQuestion:
 
     @property
     def is_ours(self) -> bool:
-        """Whether the tool is one of ours."""
+        """Whether the tool is one that Proctor offers to the agent."""
         return tool_use(self.tool, self.input).kind == "dynamic"
 
     @property
@@ -36,12 +36,12 @@ class ToolQuestion:
 
     @property
     def is_escalated(self) -> bool:
-        """Whether it wants to leave the sandbox, as the program thinks of one."""
+        """Whether the agent asks to run it outside of Claude Code's own sandbox."""
         return self.input.get("dangerouslyDisableSandbox") is True
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """The files it will change, as far as it says so."""
+        """The files that the call will change, as far as its input names them."""
         path = self.input.get(PATCHES.get(self.tool, ""))
         return (path,) if isinstance(path, str) else ()
 
@@ -77,7 +77,8 @@ class Answer:
 
 
 def answer(question: ToolQuestion, decision: Decision) -> Answer:
-    """
+    """Return the answer to a question in the format of Claude Code.
+
     >>> question = ToolQuestion(request="r", tool="Bash", input={"command": "ls"}, call=None)
     >>> answer(question, Decision.ACCEPT).body
     {'behavior': 'allow', 'updatedInput': {'command': 'ls'}}
@@ -88,13 +89,14 @@ def answer(question: ToolQuestion, decision: Decision) -> Answer:
 
 
 def hook_answer(input_: Any) -> Mapping[str, Any]:
-    """What is said to the hook before each call of a tool: nothing, but that leaving the sandbox must be asked for.
+    """Return the reply to the hook that runs before each tool call. It makes calls outside the sandbox need approval.
 
-    The program lets commands that it takes for harmless run without a question, also such a one (seen with 2.1.325).
+    Without it, the program runs commands that it considers harmless without asking, even outside the sandbox (seen with
+    2.1.325).
     """
-    given = input_.get("tool_input") if isinstance(input_, dict) else None
-    if not isinstance(given, dict) or given.get("dangerouslyDisableSandbox") is not True:
+    tool_input = input_.get("tool_input") if isinstance(input_, dict) else None
+    if not isinstance(tool_input, dict) or tool_input.get("dangerouslyDisableSandbox") is not True:
         return {}
     reason = "It wants to run outside the sandbox."
-    wish = {"hookEventName": "PreToolUse", "permissionDecision": "ask", "permissionDecisionReason": reason}
-    return {"hookSpecificOutput": wish}
+    output = {"hookEventName": "PreToolUse", "permissionDecision": "ask", "permissionDecisionReason": reason}
+    return {"hookSpecificOutput": output}

@@ -1,4 +1,4 @@
-"""What comes back from a tool, and what a turn cost, in our words. Pure."""
+"""Convert Claude Code's tool calls, tool results and token usage to Proctor's terms. Pure."""
 
 import re
 from collections.abc import Iterable
@@ -11,10 +11,10 @@ PATCHES: Final = {"Write": "file_path", "Edit": "file_path", "MultiEdit": "file_
 """Tools that change a file, and the argument that names it."""
 
 SERVER: Final = "proctor"
-"""The server that tools of ours come from."""
+"""The name of the MCP server that offers Proctor's tools."""
 
 READS: Final = frozenset({"Read", "Glob", "Grep", "LS"})
-"""Tools that only look; outside the workspace it asks for them too."""
+"""Tools that only read. The agent asks even for these outside the workspace."""
 
 _COMMANDS: Final = frozenset({"Bash", "PowerShell"})
 _WEB: Final = frozenset({"WebFetch", "WebSearch", "web_search", "web_fetch"})
@@ -23,7 +23,7 @@ _STATUSES: Final = {"permission-rule": "declined", "user-rejected": "interrupted
 
 
 class ToolUse(NamedTuple):
-    """A call of a tool."""
+    """A tool call."""
 
     kind: ToolKind
     name: str
@@ -31,7 +31,8 @@ class ToolUse(NamedTuple):
 
 
 def tool_use(name: str, input_: Any) -> ToolUse:
-    """
+    """Return a tool call in Proctor's terms.
+
     >>> tool_use("mcp__kit__add", {"a": 1})
     ToolUse(kind='mcp', name='kit/add', input={'a': 1})
     >>> tool_use("Write", {"file_path": "a"}).input
@@ -48,7 +49,7 @@ def tool_use(name: str, input_: Any) -> ToolUse:
 
 
 class ToolResult(NamedTuple):
-    """How that call came out."""
+    """The result of a tool call."""
 
     ok: bool
     status: str
@@ -59,7 +60,9 @@ class ToolResult(NamedTuple):
 def tool_result(
     kind: ToolKind, result: wire.Block, *, unrun: Iterable[wire.Unrun] = (), details: Any = None
 ) -> ToolResult:
-    """`details` are the tool's own; a command that runs on in the background has come to no end.
+    """Return the result of a tool call. `details` is the tool's own report.
+
+    A command that continues in the background has no exit code.
 
     >>> block = wire.Block(type="tool_result", tool_use_id="t", content="Exit code 3\\nno", is_error=True)
     >>> tool_result("command", block)
@@ -72,13 +75,13 @@ def tool_result(
     if isinstance(details, dict) and details.get("backgroundTaskId") is not None:
         status = "backgrounded"
     elif kind == "command" and why is None:
-        found = _EXIT.match(output)
-        exit_code = 0 if ok else int(found[1]) if found else None
+        match = _EXIT.match(output)
+        exit_code = 0 if ok else int(match[1]) if match else None
     return ToolResult(ok, status, exit_code, output)
 
 
 def text_of(content: Any) -> str:
-    """The words in a block's content, whatever its shape."""
+    """Return the text in a block's content, whatever its shape."""
     if isinstance(content, str):
         return content
     parts = content if isinstance(content, list) else []

@@ -1,4 +1,4 @@
-"""What a line is: the one look before it is recorded, and what control acts on afterwards."""
+"""Decode the envelope of a line once, for its route before it is recorded and for control afterwards."""
 
 from typing import Final
 
@@ -13,7 +13,7 @@ _DECODER: Final = msgspec.json.Decoder(wire.Envelope)
 
 
 def open_envelope(line: bytes) -> wire.Envelope:
-    """The envelope of a line; an empty one where it is no frame, or one of a shape we do not know."""
+    """Return the envelope of a line; an empty one if the line is not a frame or has an unknown shape."""
     try:
         return _DECODER.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -21,7 +21,7 @@ def open_envelope(line: bytes) -> wire.Envelope:
 
 
 def route_of(envelope: wire.Envelope) -> LineRoute:
-    """Which text a frame carries a piece of, and which texts end with it."""
+    """Return which streamed text a frame carries a piece of, and which streamed texts end with it."""
     event = envelope.event
     if envelope.type != "stream_event" or event is None:
         return LineRoute(ended="") if envelope.type == "result" else PLAIN

@@ -40,14 +40,14 @@ INTERRUPTS = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deadlines:
-    """How long the program may take: to greet us, and for all that is asked after a turn together.
-
-    `farewell_s` is what each further request gets when that is used up: it is still said, but hardly waited for.
-    """
+    """How long the program may take to answer."""
 
     start_s: float = 60.0
+    """For the first reply."""
     teardown_s: float = 5.0
+    """For all requests after a turn together."""
     farewell_s: float = 0.1
+    """For each further request when `teardown_s` is used up: it is still sent, but hardly waited for."""
 
 
 DEADLINES = Deadlines()
@@ -60,7 +60,7 @@ class _Pending:
 
 
 class ClaudeSession:
-    """Control runs on raw frames and acts only through the talk; what it means is folded from the record."""
+    """One session. It acts on raw frames through the line process; events are derived from the record elsewhere."""
 
     def __init__(
         self,
@@ -118,7 +118,7 @@ class ClaudeSession:
             facts["persistence"] = Fact(
                 value=(Persistence.PERSISTENT if is_kept else Persistence.EPHEMERAL).value,
                 authority=Authority.OBSERVED,
-                source=f"there is {'a' if is_kept else 'no'} file of the session among the program's own",
+                source=f"the program has {'a' if is_kept else 'no'} file of the session",
             )
         return facts
 
@@ -142,7 +142,10 @@ class ClaudeSession:
             raise self._gone()
 
     async def steer(self, text: str) -> None:
-        """It reaches the model with the next request. A reply that is being said is broken off for it, no tool is."""
+        """Add text to the running turn. It reaches the model with the next request.
+
+        A reply that is being generated is interrupted for it; a running tool is not.
+        """
         if self._turns.current is None:
             raise RefusedError("peer.refused", "no turn runs")
         await self._send_user_message(text, **({} if self._is_at_tools else {"priority": "now"}))
@@ -158,7 +161,7 @@ class ClaudeSession:
                 await self._news.wait()
 
     async def settle(self) -> None:
-        """Commands that were sent to the background run on, turn or no turn."""
+        """Stop background commands, which would otherwise outlive the turn."""
         for task in sorted(self._background):
             await self._try("stop_task", task_id=task)
         while self._background and self._hangup is None and self._teardown_left_s > 0:
@@ -168,7 +171,7 @@ class ClaudeSession:
 
     async def read_history(self) -> None:
         if self.thread is None:
-            raise RefusedError("peer.refused", "the session has no name yet")
+            raise RefusedError("peer.refused", "the session has no id yet")
         items = await anyio.to_thread.run_sync(read_session, self._config, self.thread)
         self._tap.record(HistoryKept(source=SOURCE, items=items))
 
@@ -178,18 +181,18 @@ class ClaudeSession:
             await self.interrupt()
             await self.settle()
 
-    # ── saying ──
+    # ── sending ──
 
     async def _greet(self, schema: Mapping[str, Any] | None) -> None:
-        """It takes a schema with the greeting and at no other time, so that must wait until the first turn."""
+        """Initialize the program on the first turn, because it accepts an output schema only with that request."""
         if self._is_greeted:
             if schema != self._schema:
                 raise RefusedError("peer.refused", "Claude Code takes one schema per session, with its first turn")
             return
         hooks = {"PreToolUse": [{"matcher": None, "hookCallbackIds": [HOOK]}]}
-        wish = {} if schema is None else {"jsonSchema": schema}
+        schema_field = {} if schema is None else {"jsonSchema": schema}
         try:
-            await self._call("initialize", deadline_s=self._deadlines.start_s, hooks=hooks, **wish)
+            await self._call("initialize", deadline_s=self._deadlines.start_s, hooks=hooks, **schema_field)
         except HangupError as error:
             if self._last_errors:
                 raise RefusedError("peer.refused", "; ".join(self._last_errors)) from error
@@ -206,7 +209,7 @@ class ClaudeSession:
             "uuid": message,
             **more,
         }
-        # Counted before it is said: its end may be heard before saying it returns.
+        # Counted before it is sent: its end may be received before `_send` returns.
         self._turns.said(message)
         await self._send(frame)
 
@@ -215,7 +218,7 @@ class ClaudeSession:
         await self.line_process.send(_encode(frame))
 
     async def _call(self, subtype: str, *, deadline_s: float, **fields: Any) -> None:
-        """A request of ours. RefusedError where it is answered with an error."""
+        """Send a control request and wait for its reply. Raises RefusedError if the reply is an error."""
         if self._hangup is not None:
             raise self._gone()
         request = f"proctor-{next(self._ids)}"
@@ -233,13 +236,13 @@ class ClaudeSession:
             raise RefusedError("peer.refused", f"{subtype}: {pending.reply.error}")
 
     async def _try(self, subtype: str, **fields: Any) -> None:
-        """A request whose refusal changes nothing: the reply, or that there was none, is on record."""
+        """Send a request whose failure does not matter. The reply, or its absence, is on record."""
         with self._teardown_budget() as left_s, suppress(PeerError):
             await self._call(subtype, deadline_s=left_s, **fields)
 
     @contextmanager
     def _teardown_budget(self) -> Iterator[float]:
-        """Waiting after a turn, all of it out of one purse."""
+        """Yield the time left for a wait after a turn. All such waits share one budget."""
         began_s = anyio.current_time()
         try:
             yield max(self._teardown_left_s, self._deadlines.farewell_s)
@@ -249,7 +252,7 @@ class ClaudeSession:
     def _gone(self) -> HangupError:
         return HangupError("peer.hangup", self._hangup or "the channel closed")
 
-    # ── hearing ──
+    # ── receiving ──
 
     def route(self, line: bytes) -> LineRoute:
         envelope = open_envelope(line)

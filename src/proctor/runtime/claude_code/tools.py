@@ -1,4 +1,4 @@
-"""Tools of ours that the agent may call: a server of the Model Context Protocol, spoken to over control requests."""
+"""Proctor's tools for the agent: an MCP (Model Context Protocol) server whose messages are control requests."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -14,12 +14,12 @@ _METHOD_NOT_FOUND: Final = -32601
 
 
 def mcp_config() -> str:
-    """`--mcp-config`: a server whose messages come to us."""
+    """Return the value of `--mcp-config`: a server whose messages the program sends to Proctor."""
     return msgspec.json.encode({"mcpServers": {SERVER: {"type": "sdk", "name": SERVER}}}).decode()
 
 
 def find_called_tool(tools: Sequence[Tool], message: Mapping[str, Any]) -> tuple[Tool, Any] | None:
-    """The tool that a message calls, and what it is given; None where it is another message."""
+    """Return the tool that a message calls, and its arguments; None if the message is not a tool call."""
     params = message.get("params")
     if message.get("method") != "tools/call" or not isinstance(params, dict):
         return None
@@ -28,7 +28,7 @@ def find_called_tool(tools: Sequence[Tool], message: Mapping[str, Any]) -> tuple
 
 
 def reply_to(tools: Sequence[Tool], message: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What the server says to any message that calls no tool."""
+    """Return the reply to a message that calls no tool."""
     params = message.get("params")
     match message.get("method"):
         case "initialize":
@@ -43,15 +43,15 @@ def reply_to(tools: Sequence[Tool], message: Mapping[str, Any]) -> Mapping[str, 
             error = {"code": _METHOD_NOT_FOUND, "message": f"Proctor does not know {method}"}
             return {"jsonrpc": "2.0", "id": message["id"], "error": error}
         case _:
-            # A notification wants no reply, but the request that carries it does.
+            # A notification needs no reply, but the control request that carries it does.
             return {"jsonrpc": "2.0", "result": {}}
 
 
 def success_answer(message: Mapping[str, Any], result: Any) -> Answer:
-    """What a tool gave. Raises where it is no text, or none that can be sent."""
+    """Return the answer for a tool's result. Raises if it is not text, or cannot be encoded."""
     if not isinstance(result, str):
         raise TypeError(f"a tool must return a str, not {type(result).__name__}")
-    # A subclass may say of itself what it likes.
+    # A subclass of str may override `__str__`.
     text = str.__str__(result)
     text.encode()
     return _answer(message, text, decision="answered", is_error=False)
@@ -63,8 +63,8 @@ def failure_answer(message: Mapping[str, Any], why: str) -> Answer:
 
 
 def _answer(message: Mapping[str, Any], text: str, *, decision: str, is_error: bool) -> Answer:
-    said = _response(message, content=[{"type": "text", "text": text}], isError=is_error)
-    return Answer(decision=decision, body={"mcp_response": said})
+    response = _response(message, content=[{"type": "text", "text": text}], isError=is_error)
+    return Answer(decision=decision, body={"mcp_response": response})
 
 
 def _response(message: Mapping[str, Any], **result: Any) -> Mapping[str, Any]:
@@ -72,6 +72,6 @@ def _response(message: Mapping[str, Any], **result: Any) -> Mapping[str, Any]:
 
 
 def _definition(tool: Tool) -> Mapping[str, Any]:
-    # Else the model must look for it first.
+    # Otherwise the model must search for the tool first.
     always = {"anthropic/alwaysLoad": True}
     return {"name": tool.name, "description": tool.description, "inputSchema": tool.schema, "_meta": always}

@@ -10,7 +10,8 @@ _OPEN_STATES: Final = frozenset({"queued", "started"})
 
 
 class Turns:
-    """
+    """The state of the turns of one session.
+
     >>> turns = Turns()
     >>> turns.said("a"), turns.said("b")
     (True, False)
@@ -26,10 +27,10 @@ class Turns:
         self.current: str | None = None
         self._added: set[str] = set()
         self._has_result = False
-        self._are_states_told = False
+        self._are_states_reported = False
 
     def said(self, message: str) -> bool:
-        """A message of ours. True where a turn begins with it."""
+        """Note a message sent to the agent. Return True if a turn begins with it."""
         if self.current is None:
             self.current, self._has_result = message, False
             return True
@@ -37,13 +38,13 @@ class Turns:
         return False
 
     def heard_result(self) -> bool:
-        """True where the turn is over with it."""
+        """Note a result from the agent. Return True if the turn is over."""
         self._has_result = True
         return self._over()
 
     def heard_state(self, message: str, state: str) -> bool:
-        """What the program says of one of our messages. True where the turn is over with it."""
-        self._are_states_told = True
+        """Note the reported state of a message sent to the agent. Return True if the turn is over."""
+        self._are_states_reported = True
         if message in self._added:
             if state not in _OPEN_STATES:
                 self._added.discard(message)
@@ -52,7 +53,7 @@ class Turns:
         return self._over()
 
     def _over(self) -> bool:
-        if self.current is None or not self._has_result or (self._added and self._are_states_told):
+        if self.current is None or not self._has_result or (self._added and self._are_states_reported):
             return False
         self.current = None
         self._added.clear()

@@ -5,7 +5,7 @@ from typing import Final
 
 from proctor.runtime.claude_code import wire
 
-# What `normalize` and `session` tell apart and what we say ourselves; of the rest, `wire` has lists.
+# The words that `normalize` and `session` match on or send. `wire` lists the rest.
 _NAMES = """
 assistant command_lifecycle control_request control_response control_cancel_request result stream_event system user
 init api_retry status permission_denied success error error_during_execution error_max_turns
@@ -19,7 +19,7 @@ Bash Read Write Edit MultiEdit NotebookEdit WebFetch WebSearch StructuredOutput
 
 
 def _fields() -> Iterator[str]:
-    """The names of all fields that we read: behind a masked name nothing is found."""
+    """Yield the names of all fields that Proctor reads: a masked name could not be found again."""
     kinds: list[type[wire.Native]] = [wire.Native]
     for kind in kinds:
         kinds += kind.__subclasses__()
@@ -34,4 +34,4 @@ _ACCOUNT = {
 }
 
 PRIVATE: Final = frozenset((*above.split(), name) for above, names in _ACCOUNT.items() for name in names.split())
-"""Paths to account data, whatever frame they are in; everything under one of them is."""
+"""Paths to account data, in any frame. Everything below such a path is account data."""

@@ -1,4 +1,4 @@
-"""The part of Claude Code's stream that we read. Whatever else a frame holds is left alone."""
+"""The part of Claude Code's stream that Proctor reads. Other fields of a frame are ignored."""
 
 from typing import Annotated, Any, Final
 
@@ -32,7 +32,7 @@ class StreamEvent(Native, frozen=True):
 
 
 class Request(Native, frozen=True):
-    """What the agent asks of us."""
+    """A control request from the agent."""
 
     subtype: str = ""
     tool_name: str | None = None
@@ -43,7 +43,7 @@ class Request(Native, frozen=True):
 
 
 class Response(Native, frozen=True):
-    """What it says to a request of ours."""
+    """The agent's reply to a control request."""
 
     subtype: str = ""
     request_id: str = ""
@@ -55,7 +55,7 @@ class Task(Native, frozen=True):
 
 
 class Envelope(Native, frozen=True):
-    """Any frame. `api_message_id` names the model's message that a stream event is a part of."""
+    """Any frame. `api_message_id` is the id of the model message that a stream event belongs to."""
 
     type: str = ""
     subtype: str | None = None
@@ -74,7 +74,7 @@ class Envelope(Native, frozen=True):
 
 
 STREAMED: Final = {"text_delta": "text", "thinking_delta": "thinking", "input_json_delta": "partial_json"}
-"""The field in which a delta of each type carries its piece."""
+"""The field that holds the text of a delta, by the type of the delta."""
 
 
 # ── whole frames, as normalizing needs them ──
@@ -103,14 +103,14 @@ class Message(Native, frozen=True):
 
 
 class Unrun(Native, frozen=True):
-    """Why a call did not run, where it did not."""
+    """Why a tool call was not run."""
 
     id: str = ""
     non_execution_kind: str | None = None
 
 
 class Said(Native, frozen=True):
-    """An `assistant` or `user` frame; `error` where the program speaks for a provider that failed."""
+    """An `assistant` or `user` frame. `error` is set if the program reports a provider's failure in it."""
 
     message: Message
     parent_tool_use_id: str | None = None
@@ -163,7 +163,7 @@ class Usage(Native, frozen=True):
 
 
 class Result(Native, frozen=True):
-    """The end of what one message of ours set going."""
+    """The end of the work on one message sent to the agent."""
 
     subtype: str = ""
     is_error: bool = False
@@ -193,4 +193,4 @@ SILENT: Final = frozenset(
     tool_progress tool_use_summary
     """.split()
 )
-"""Frames we know and draw nothing from."""
+"""Known frames that produce no event."""

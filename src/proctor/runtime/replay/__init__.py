@@ -1,4 +1,4 @@
-"""A recorded attempt as a runtime: no program, no model, and the same evidence again."""
+"""Runtime that replays a recorded attempt, without a program or a model, and produces the same evidence again."""
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -26,7 +26,7 @@ def reader_of(runtime_id: RuntimeId) -> Normalizer:
 
 
 class ReplayHost:
-    """Starts nothing."""
+    """The host of replay sessions. It starts no process."""
 
     is_alive = True
 
@@ -52,6 +52,8 @@ class ReplayHost:
 
 
 class Replay:
+    """The replay runtime."""
+
     id = ID
     capabilities = CAPABILITIES
     profile = CapabilityProfile.REPLAY_ONLY

@@ -1,4 +1,4 @@
-"""What a recorded attempt can do again."""
+"""The declared capabilities of the replay runtime."""
 
 from proctor.ids import RuntimeId
 from proctor.runtime.capability import Capabilities

@@ -1,4 +1,4 @@
-"""Replayed rows into events, by the words of the runtime that was recorded. Pure."""
+"""Convert replayed rows to events, with the normalizer of the recorded runtime. Pure."""
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol
@@ -10,19 +10,19 @@ from proctor.event.row import Direction, Row, StepTaken
 from proctor.event.supervisor_events import decode_supervisor_row, supervisor_event
 from proctor.ids import RuntimeId
 
-REPLAY_OF = "replay of"  # the detail names the runtime that was recorded
-REPLAYED = "replayed"  # the detail is what the supervisor saw then
-NOT_REPLAYED = "not replayed"  # the detail says what had no place, or did not come
+REPLAY_OF = "replay of"  # the detail names the recorded runtime
+REPLAYED = "replayed"  # the detail is a recorded supervisor row
+NOT_REPLAYED = "not replayed"  # the detail says which part of the recording or of the replay was left over
 
 
 class Reader(Protocol):
-    """A normalizer, as far as one of them needs another."""
+    """The part of a normalizer that the replay needs."""
 
     def feed(self, row: Row) -> Iterable[Event]: ...
 
 
 class ReplayNormalizer:
-    """The first row of a replay says whose words follow, so that the record alone is enough to read it."""
+    """Normalizes a replay. Its first row names the recorded runtime, so that the record can be read by itself."""
 
     def __init__(self, reader_of: Callable[[RuntimeId], Reader]) -> None:
         self._reader_of = reader_of
@@ -32,7 +32,7 @@ class ReplayNormalizer:
         if row.dir is Direction.SELF:
             yield from self._from_supervisor(row)
         elif self._original is None:
-            yield Unrecognized(native="before it is known what is replayed", frame=row.seq, at_ms=row.at_ms)
+            yield Unrecognized(native="row before the start of the replay", frame=row.seq, at_ms=row.at_ms)
         else:
             yield from self._original.feed(row)
 

@@ -1,4 +1,4 @@
-"""What a flow says of a replay: which attempt, how fast, in what pieces, and where the agent is to die this time."""
+"""The options of a replay: which attempt, how fast, in chunks of which size, and where the agent is killed."""
 
 import random
 from collections.abc import Iterator, Mapping
@@ -14,22 +14,27 @@ _MOST_BYTES: Final = 4096
 
 
 class AtByte(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """After so many bytes of what the agent says."""
+    """A position in the agent's output, in bytes."""
 
     byte: Annotated[int, Meta(ge=0)]
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`attempt` is its folder; `kill_at` the row of its frames that does not come any more, or a byte."""
+    """The options of a flow that replays an attempt."""
 
     attempt: Annotated[str, Meta(min_length=1)]
+    """The folder of the attempt to replay."""
     speed: Literal[0, "real"] = 0
+    """0 replays without pauses, `real` with the recorded ones."""
     chunk_bytes: Annotated[int, Meta(ge=1)] | None = None
+    """Size of the chunks that the output is cut into; with `seed`, the largest size."""
     seed: int | None = None
+    """Cuts the output into chunks of random size, the same for the same seed."""
     kill_at: Annotated[int, Meta(ge=1)] | AtByte | None = None
+    """The first row that is not replayed any more, or a byte of the output."""
 
     def chunk_sizes(self) -> Iterator[int] | None:
-        """The same for the same seed."""
+        """Return the sizes of the chunks, the same for the same seed. None means the default size."""
         if self.seed is None:
             return None if self.chunk_bytes is None else repeat(self.chunk_bytes)
         chance, most = random.Random(self.seed), self.chunk_bytes or _MOST_BYTES  # noqa: S311  no secret depends on it
@@ -40,7 +45,7 @@ NAMES: Final = frozenset(Options.__struct_fields__)
 
 
 def read_options(options: Mapping[str, Any]) -> Options:
-    """InputError where they are not what a replay needs."""
+    """Decode the options. Raises InputError if they are not valid."""
     if "attempt" not in options:
         what = "a replay needs `attempt`: the folder of the attempt to replay"
         raise InputError("spec.missing-key", what, key="attempt")

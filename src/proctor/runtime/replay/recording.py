@@ -1,4 +1,4 @@
-"""A recorded attempt, read to be replayed: its rows in order, up to where the agent is to die this time."""
+"""Read a recorded attempt for a replay: its rows in order, up to the point where the agent is killed."""
 
 import hashlib
 from collections.abc import Iterator
@@ -17,13 +17,13 @@ from proctor.evidence.reader import read_artifact, read_bytes, read_rows
 from proctor.runtime.replay.options import AtByte, Options
 from proctor.transport.replay import RecordedLine
 
-# What a row shows of bytes that are no UTF-8; as itself it might turn what was not JSON into JSON.
+# A row shows this character for bytes that were not UTF-8. Replayed as it is, it could make invalid JSON valid.
 _NO_UTF8 = "\ufffd".encode()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """A row, and what it was on the channel; nothing there where the supervisor put it on record."""
+    """A recorded row, and its line on the channel; None for a row of the supervisor."""
 
     row: Row
     said: RecordedLine | None = None
@@ -31,7 +31,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recording:
-    """`steps` end where the kill point is, if it is reached; `rows` is how many there are in all."""
+    """A recorded attempt. `steps` end at the kill point, if it is reached; `rows` counts all rows."""
 
     attempt: AttemptRecord
     frames_sha256: str
@@ -43,15 +43,15 @@ class Recording:
 
 
 def read_attempt(options: Options) -> AttemptRecord:
-    """InputError where there is no attempt in that folder."""
+    """Read the record of the attempt. Raises InputError if the folder does not contain an attempt."""
     try:
         return read_artifact(_paths(options).attempt, AttemptRecord)
     except EvidenceError as error:
-        raise InputError("spec.missing-file", f"{options.attempt} is no attempt's folder: {error}") from error
+        raise InputError("spec.missing-file", f"{options.attempt} is not the folder of an attempt: {error}") from error
 
 
 def read_recording(options: Options) -> Recording:
-    """The whole of it, damaged as it may be: what cannot be read is among its problems."""
+    """Read a whole recording, even a damaged one: what cannot be read is listed in `problems`."""
     paths, attempt = _paths(options), read_attempt(options)
     reading = read_rows(paths.frames, Row)
     steps = [_step(row) for row in reading]
@@ -101,7 +101,7 @@ def _step(row: Row) -> Step:
 
 
 def _until(steps: list[Step], kill_at: Any) -> Iterator[Step]:
-    """Those before the kill point; the line that it lies in is torn."""
+    """Yield the steps before the kill point. The line that contains it is cut off there."""
     left = kill_at.byte if isinstance(kill_at, AtByte) else None
     for step in steps:
         if isinstance(kill_at, int) and step.row.seq >= kill_at:

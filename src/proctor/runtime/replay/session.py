@@ -1,4 +1,4 @@
-"""A recorded attempt that happens again: what the agent said is heard, what we said is said, in the order it was."""
+"""A session that replays a recorded attempt: every line in both directions, in the recorded order."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -31,7 +31,7 @@ CUT_OFF = "the agent closed its output"
 
 
 class _Lines:
-    """The lines of one direction as they arrive, however they are cut into chunks."""
+    """Reads the lines of one direction, whatever chunks they arrive in."""
 
     def __init__(self, receive: Callable[[], Awaitable[bytes]]) -> None:
         self._receive = receive
@@ -40,7 +40,7 @@ class _Lines:
         self._is_over = False
 
     async def next(self, *, like: bytes) -> bytes | None:
-        """As many lines as this one is made of, as one; None where the channel ends before."""
+        """Return as many lines as `like` consists of, joined; None if the channel ends first."""
         count = like.count(b"\n") + 1
         while len(self._ready) < count and not self._is_over:
             chunk = await self._receive()
@@ -52,7 +52,7 @@ class _Lines:
         return b"\n".join(taken)
 
     async def rest(self) -> list[bytes]:
-        """All that is left until the channel ends, a torn line last."""
+        """Return all lines until the channel ends, including a torn last line."""
         while not self._is_over:
             chunk = await self._receive()
             self._is_over = not chunk
@@ -116,12 +116,12 @@ class ReplaySession:
     async def turn(self, prompt: str, *, output_schema: Mapping[str, Any] | None = None) -> None:
         recording = self._recording
         if self._is_begun:
-            raise RefusedError("peer.refused", "the recording has been replayed, and holds no other turn")
+            raise RefusedError("peer.refused", "the recording has already been replayed and has no other turn")
         self._is_begun = True
         for problem in recording.problems:
             self._warn(problem)
         if recording.prompt is not None and recording.prompt != prompt:
-            self._warn("the prompt: the recorded one is said in its place")
+            self._warn("the prompt: the recorded prompt is used instead")
         twin = ReplayChannel(
             [step.said for step in recording.steps if step.said is not None],
             exit_status=KILLED if recording.is_killed else EXITED,
@@ -137,7 +137,7 @@ class ReplaySession:
         await self._end(channel, output)
 
     async def _replay(self, step: Step, channel: Channel, output: _Lines, stderr: _Lines) -> bool:
-        """Whether it could be: a channel that has ended says no more, and takes nothing."""
+        """Replay one step. Return False if the channel has ended."""
         said = step.said
         if said is None:
             self._replay_seen(step)
@@ -158,7 +158,7 @@ class ReplaySession:
     def _replay_seen(self, step: Step) -> None:
         match decode_supervisor_row(step.row):
             case FactsLearned():
-                return  # those were of the agent that was recorded
+                return  # these are facts about the recorded agent
             case StepTaken(step="tripwire"):
                 return  # this record has its own
             case _:
@@ -186,7 +186,7 @@ class ReplaySession:
         unplayed = self._recording.rows - self._done
         if not unplayed:
             if left:
-                self._warn(f"{len(left)} lines that the recording has no place for; they are kept")
+                self._warn(f"{len(left)} lines that are not in the recording; they are recorded here")
             return
         self._warn(f"{unplayed} of {self._recording.rows} rows")
         ended = await channel.wait(deadline_s=EXIT_S)
@@ -198,7 +198,7 @@ class ReplaySession:
     def _warn(self, what: str) -> None:
         self._tap.record(StepTaken(step=NOT_REPLAYED, detail={"what": what}))
 
-    # ── what a recording cannot ──
+    # ── not supported by a recording ──
 
     async def steer(self, text: str) -> None:
         require_capability(CAPABILITIES, "turn_steer", runtime_id=ID)
@@ -207,10 +207,10 @@ class ReplaySession:
         require_capability(CAPABILITIES, "compaction", runtime_id=ID)
 
     async def interrupt(self) -> None:
-        """Nothing runs that could be interrupted."""
+        """Do nothing: no agent is running."""
 
     async def settle(self) -> None:
-        """Nothing was started."""
+        """Do nothing: no process was started."""
 
     async def read_history(self) -> None:
         raise RefusedError("peer.refused", "a recording has no stored history")
@@ -225,7 +225,7 @@ async def open_session(
     reader_of: Callable[[RuntimeId], Normalizer],
     count: LineCount,
 ) -> AsyncIterator[ReplaySession]:
-    """The recording is read whole before anything of it happens again."""
+    """Open a replay session. The whole recording is read first."""
     options = read_options(request.options)
     recording = await anyio.to_thread.run_sync(read_recording, options)
     reader = reader_of(recording.attempt.runtime_id)

@@ -38,7 +38,7 @@ class Answer:
 
 
 class ApprovalHandler:
-    """`is_fenced` says that whatever is run is held by fences."""
+    """Records every answer before it is sent. `is_fenced` says whether fences restrict the commands that pi runs."""
 
     def __init__(self, request: SessionRequest, tap: Tap, *, clock: Clock, is_fenced: bool) -> None:
         self._request = request
@@ -46,7 +46,7 @@ class ApprovalHandler:
         self.open_questions = OpenQuestions[PiQuestion, Answer](tap, clock=clock)
 
     def take(self, question: PiQuestion) -> Answer | None:
-        """The answer that can be given at once; None where it takes thought, which `consider` must then be given."""
+        """Return the answer to a question, or None if a callback must be asked: then pass it to `consider`."""
         if question.about is None:
             answer = Answer("none")
         elif self._request.approvals is Approvals.ASK and self._request.decide is not None:
@@ -69,11 +69,11 @@ class ApprovalHandler:
         if self._request.approvals is Approvals.ACCEPT or self._request.sandbox is Sandbox.DANGER_FULL_ACCESS:
             return Decision.ACCEPT
         if call.kind == "patch":
-            paths = [_expanded(path) for path in call.paths]
-            is_held = self._request.sandbox is not Sandbox.READ_ONLY and stays_inside(self._request.workspace, paths)
+            paths = [_expand(path) for path in call.paths]
+            is_allowed = self._request.sandbox is not Sandbox.READ_ONLY and stays_inside(self._request.workspace, paths)
         else:
-            is_held = self._is_fenced
-        return Decision.ACCEPT if is_held else Decision.DENY
+            is_allowed = self._is_fenced
+        return Decision.ACCEPT if is_allowed else Decision.DENY
 
     async def _decide(self, question: PiQuestion, record_row: RecordRow) -> tuple[Answer, str]:
         assert question.about is not None
@@ -81,6 +81,6 @@ class ApprovalHandler:
         return Answer(_WORDS[decision]), by
 
 
-def _expanded(path: str) -> str:
-    """As pi reads it (its `path-utils.js`): `@/etc/passwd` is no file of the workspace."""
+def _expand(path: str) -> str:
+    """Return a path as pi's `path-utils.js` reads it: `@/etc/passwd` is `/etc/passwd`."""
     return os.path.expanduser(_SPACES.sub(" ", path.removeprefix("@")))  # noqa: PTH111

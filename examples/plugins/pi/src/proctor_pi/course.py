@@ -1,26 +1,26 @@
-"""Where a turn stands. pi says that it stopped, and only what follows says whether it goes on by itself. Pure."""
+"""Determine when a turn is over. After pi reports a stop, it may still continue by itself. Pure."""
 
 from enum import Enum, auto
 
 from proctor_pi.wire import Frame, read_state
 
 CHECK = "rest-"
-"""How the ids of our questions begin whether it is at rest."""
+"""The prefix of the ids of the requests that check whether pi is idle."""
 
 
 class Move(Enum):
-    """What a frame does to the turn."""
+    """The effect of a frame on the turn."""
 
     NONE = auto()
-    STOPPED = auto()  # it may be over: ask
+    STOPPED = auto()  # it may be over: send a check
     OVER = auto()
 
 
 class Course:
-    """Shared by control and record, so that both see a turn end at the same frame.
+    """The state of the current turn. The session and the normalizer use it, so both see a turn end at the same frame.
 
-    A retry or a compaction is announced in the same breath as the stop that it follows. So when a question that was
-    asked after the stop is answered, and nothing was announced before the answer, nothing will be.
+    pi announces a retry or a compaction immediately after the stop that it follows. So if a check that was sent after
+    the stop is answered and nothing was announced before the answer, the turn is over.
     """
 
     def __init__(self) -> None:
@@ -29,7 +29,7 @@ class Course:
 
     @property
     def check(self) -> str:
-        """The id for the question about the latest stop."""
+        """The id of the check for the latest stop."""
         return f"{CHECK}{self._stops}"
 
     def feed(self, frame: Frame) -> Move:

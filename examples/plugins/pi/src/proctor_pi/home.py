@@ -22,43 +22,42 @@ APIS: Final = ("openai-responses", "openai-completions", "anthropic-messages")
 OPTIONS: Final = frozenset({"api", "max_retries", "retry_delay_ms"})
 OWN_VARIABLES: Final = frozenset({"HOME", "PI_CODING_AGENT_DIR", "PI_OFFLINE"})
 
-# What is found in a workspace's own `.pi` folder would be run, or would change what a prompt means.
+# Otherwise pi would run what it finds in the workspace's `.pi` folder, or let it change the prompt.
 _PLAIN: Final = ("--no-extensions", "--no-skills", "--no-prompt-templates", "--no-themes")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Home:
-    """How to start pi for one session.
-
-    `kept_in` is the folder where it is kept, if it is; `is_moved`, that it was told of another workspace there.
-    """
+    """How to start pi for one session."""
 
     argv: tuple[str, ...]
     env: Mapping[str, str]
     fences: Fences | None
     fences_fact: Fact
     kept_in: Path | None
+    """The folder in which pi stores the session; None if it is not stored."""
     is_moved: bool
+    """Whether the stored session was changed to another workspace."""
 
 
 def check_options(options: Mapping[str, Any]) -> None:
-    """InputError where an option has a value that means nothing."""
+    """Raise InputError if an option has an invalid value."""
     api = options.get("api", APIS[0])
     if api not in APIS:
-        raise InputError("spec.type", f"api is one of {', '.join(APIS)}, not {api!r}")
+        raise InputError("spec.type", f"`api` must be one of {', '.join(APIS)}, not {api!r}")
     for name in ("max_retries", "retry_delay_ms"):
         value = options.get(name, 0)
         if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-            raise InputError("spec.type", f"{name} is a whole number, not {value!r}")
+            raise InputError("spec.type", f"`{name}` must be an integer of at least 0, not {value!r}")
 
 
 def sessions_of(host: HostRequest) -> Path:
-    """Where there is a folder for each session that is kept; no session can write beside its own."""
+    """Return the folder with a subfolder for each stored session. A session can write only its own subfolder."""
     return host.home / "sessions"
 
 
 def lay_out(host: HostRequest, request: SessionRequest) -> Home:
-    """Written anew for each session: no two share a setting."""
+    """Create a new home for a session, so that no two sessions share settings."""
     sessions = sessions_of(host)
     try:
         sessions.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -72,7 +71,7 @@ def lay_out(host: HostRequest, request: SessionRequest) -> Home:
         raise disk_error(error, path=host.home) from error
     keeping = _keeping(request, sessions)
     kept_in = keeping.folder
-    # pi has no sandbox of its own.
+    # pi has no sandbox itself.
     fences = agent_fences(
         request,
         home=own,
@@ -91,7 +90,7 @@ def lay_out(host: HostRequest, request: SessionRequest) -> Home:
         env={
             "HOME": str(own),
             "PI_CODING_AGENT_DIR": str(own),
-            # Else it looks for updates of itself, and reports that it was installed.
+            # Otherwise it checks for updates and reports its installation.
             "PI_OFFLINE": "1",
             "TMPDIR": host.env.get("TMPDIR", str(request.tmp)),
         },
@@ -104,7 +103,7 @@ def lay_out(host: HostRequest, request: SessionRequest) -> Home:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Keeping:
-    """Where a session is kept, and what it goes on from."""
+    """Where a session is stored, and the stored session that it continues or forks."""
 
     folder: Path | None
     words: tuple[str, ...] = ()
@@ -135,7 +134,7 @@ def _settings(model: ModelChoice, options: Mapping[str, Any]) -> dict[str, Any]:
         "enableInstallTelemetry": False,
     }
     if model.key_variable is not None:
-        # Without this it hands its provider's key to every shell child.
+        # Otherwise pi passes its provider's key to every command it runs.
         settings["shellCommandPrefix"] = f"unset {model.key_variable}"
     return settings
 
@@ -148,7 +147,7 @@ def _models(model: ModelChoice, options: Mapping[str, Any]) -> dict[str, Any]:
             PROVIDER: {
                 "baseUrl": model.base_url,
                 "api": options.get("api", APIS[0]),
-                # The name of a variable, or, where there is no variable of that name, the key itself.
+                # The name of a variable. If no such variable is set, pi takes the name itself as the key.
                 "apiKey": model.key_variable or "none",
                 "models": [{"id": model.name}],
             }

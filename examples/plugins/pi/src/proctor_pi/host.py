@@ -35,7 +35,7 @@ CAPABILITIES: Final = Capabilities(
 
 
 class PiHost:
-    """Carries as many sessions as the caller opens."""
+    """The host of pi sessions. It starts no process itself."""
 
     is_alive = True
 
@@ -92,7 +92,9 @@ class PiHost:
 @asynccontextmanager
 async def open_host(request: HostRequest, tap: Tap) -> AsyncIterator[PiHost]:
     if request.profile is Profile.MINE:
-        raise InputError("spec.unsupported", "pi is run with a home of its own only, not with yours", key="profile")
+        raise InputError(
+            "spec.unsupported", "pi runs only with a separate home; `profile: mine` is not supported", key="profile"
+        )
     yield PiHost(request)
 
 

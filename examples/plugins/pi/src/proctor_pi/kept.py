@@ -1,6 +1,6 @@
-"""The sessions that pi keeps: a folder and a file each, found by its id, taken up in another workspace, read back."""
+"""The sessions that pi stores, each a file in its own folder: find, move to another workspace, and read them."""
 
-# The agent can write all that is in such a folder, and nothing beside it: what is found there may be anything.
+# The agent can write everything in its session's folder, and nothing beside it. Files there are not trusted.
 
 import os
 import re
@@ -43,7 +43,7 @@ class _Entry(Native, frozen=True, kw_only=True):
 
 
 def new_folder(sessions: Path) -> Path:
-    """For one session, which may write here and not in those of others."""
+    """Create the folder of one session, which may write there and not in the folders of others."""
     try:
         return Path(tempfile.mkdtemp(prefix="kept_", dir=sessions))
     except OSError as error:
@@ -51,44 +51,47 @@ def new_folder(sessions: Path) -> Path:
 
 
 def enter(sessions: Path, thread: ThreadId, folder: Path) -> None:
-    """From now on the thread is found there, and nowhere else. RefusedError where it is another session's."""
+    """Register the folder of a thread. Raises RefusedError if the thread belongs to another session."""
     _check_name(thread)
     try:
         (sessions / thread).symlink_to(folder.name)
     except FileExistsError as error:
         if folder_of(sessions, thread) != folder:
-            raise RefusedError("peer.refused", f"the thread {thread} is that of another session") from error
+            raise RefusedError("peer.refused", f"the thread {thread} belongs to another session") from error
     except OSError as error:
         raise disk_error(error, path=sessions) from error
 
 
 def folder_of(sessions: Path, thread: ThreadId) -> Path:
-    """RefusedError where no such thread was entered."""
+    """Return the folder of a thread. Raises RefusedError if the thread was not registered."""
     _check_name(thread)
     try:
         return sessions / (sessions / thread).readlink()
     except OSError as error:
-        raise _nothing(thread) from error
+        raise _not_stored(thread) from error
 
 
 def find(folder: Path, thread: ThreadId) -> Path:
-    """RefusedError where there is no file. pi itself would begin an empty session under that name."""
+    """Return the file of a thread. Raises RefusedError if there is no such file.
+
+    pi itself would begin an empty session under that name.
+    """
     with suppress(OSError):
         for file in folder.glob("*.jsonl"):
             if file.stem.endswith(f"_{thread}"):
-                found = file.lstat()
-                if stat.S_ISREG(found.st_mode) and found.st_size <= MAX_BYTES:
+                status = file.lstat()
+                if stat.S_ISREG(status.st_mode) and status.st_size <= MAX_BYTES:
                     return file
-    raise _nothing(thread)
+    raise _not_stored(thread)
 
 
 def move(file: Path, workspace: Path) -> bool:
-    """pi works where a session began; one that is taken up elsewhere has to say so. Whether it did not already."""
-    header, _, rest = _whole(file).partition(b"\n")
+    """Change the workspace of a stored session, because pi works where the session began. Return whether it changed."""
+    header, _, rest = _read_file(file).partition(b"\n")
     try:
         fields = msgspec.json.decode(header, type=dict[str, msgspec.Raw])
     except _UNREADABLE as error:
-        raise RefusedError("peer.refused", f"the session that pi keeps cannot be read: {error}") from error
+        raise RefusedError("peer.refused", f"the stored session cannot be read: {error}") from error
     here = msgspec.Raw(msgspec.json.encode(str(workspace)))
     if fields.get("cwd") == here:
         return False
@@ -100,13 +103,13 @@ def move(file: Path, workspace: Path) -> bool:
 
 
 def read(folder: Path, thread: ThreadId) -> tuple[HistoryItem, ...]:
-    """All items of a session, in order, then how many lines cannot be read. RefusedError where there is no file.
+    """Return all items of a session in order. Raises RefusedError if there is no file.
 
-    These are one item: a file of empty lines would else be as many.
+    A single last item counts the unreadable lines, so that a file of empty lines does not become as many items.
     """
     items: list[HistoryItem] = []
     unreadable = 0
-    for line in BytesIO(_whole(find(folder, thread))):
+    for line in BytesIO(_read_file(find(folder, thread))):
         try:
             items += _items(msgspec.json.decode(line, type=_Entry))
         except _UNREADABLE:
@@ -116,29 +119,29 @@ def read(folder: Path, thread: ThreadId) -> tuple[HistoryItem, ...]:
     return tuple(items)
 
 
-def _nothing(thread: ThreadId) -> RefusedError:
-    return RefusedError("peer.refused", f"pi keeps no session {thread}")
+def _not_stored(thread: ThreadId) -> RefusedError:
+    return RefusedError("peer.refused", f"pi has no stored session {thread}")
 
 
 def _check_name(thread: ThreadId) -> None:
     if _NAME.fullmatch(thread) is None:
-        raise RefusedError("peer.refused", f"{thread!r} is no name of a session of pi's")
+        raise RefusedError("peer.refused", f"{thread!r} is not the id of a pi session")
 
 
-def _whole(file: Path) -> bytes:
+def _read_file(file: Path) -> bytes:
     try:
         with open_regular(file) as opened:
-            # However large it was when it was opened: somebody may go on writing.
-            whole = opened.read(MAX_BYTES + 1)
+            # Bounded whatever its size was when it was opened: the agent may continue to write.
+            content = opened.read(MAX_BYTES + 1)
     except (EvidenceError, OSError) as error:
-        raise RefusedError("peer.refused", f"the session that pi keeps cannot be read: {error}") from error
-    if len(whole) > MAX_BYTES:
-        raise RefusedError("peer.refused", f"the session that pi keeps is over {MAX_BYTES} bytes")
-    return whole
+        raise RefusedError("peer.refused", f"the stored session cannot be read: {error}") from error
+    if len(content) > MAX_BYTES:
+        raise RefusedError("peer.refused", f"the stored session is larger than {MAX_BYTES} bytes")
+    return content
 
 
 def _replace(file: Path, content: bytes) -> None:
-    # mkstemp opens a new file or none: under a name that can be guessed a link could wait.
+    # mkstemp always creates a new file. Under a predictable name, the agent could have placed a link.
     descriptor, draft = tempfile.mkstemp(prefix=".", suffix=".draft", dir=file.parent)
     try:
         with os.fdopen(descriptor, "wb") as opened:
@@ -152,7 +155,7 @@ def _replace(file: Path, content: bytes) -> None:
 def _items(entry: _Entry) -> Iterator[HistoryItem]:
     message = entry.message
     if message is None or message.role == "toolResult":
-        return  # a result belongs to the call that is there already
+        return  # a result belongs to its call, which already is an item
     if message.stop_reason in BROKEN_OFF:
         yield HistoryItem(kind="other", text="a reply that broke off")
         return

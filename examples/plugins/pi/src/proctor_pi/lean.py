@@ -1,8 +1,8 @@
-"""A channel that leaves out of pi's frames what they repeat: each piece of a reply comes with all that was before it.
+"""A channel that removes the repeated text from pi's frames: pi sends each piece of a reply with all text before it.
 
-Kept, a reply of n pieces would cost n² bytes. And the repeated text ends anywhere, half-way through a secret too, where
-no redaction can tell; pieces of a text are redacted as one stream. What is left out is the sum of the pieces, and comes
-again whole when the message or the tool call ends.
+Recorded as it is, a reply of n pieces would take O(n²) bytes. The repeated text may also end in the middle of a secret,
+which redaction could not detect, whereas the pieces of a text are redacted as one stream. Nothing is lost: the removed
+text is the sum of the pieces, and pi sends it in full when the message or the tool call ends.
 """
 
 from collections.abc import Callable
@@ -30,12 +30,12 @@ _read_fields = msgspec.json.Decoder(_Fields).decode
 
 
 class Lean:
-    """Lines in, lines out, one for one. A line that is not as expected stays as it is."""
+    """Shortens lines, one for one. A line of unexpected shape is not changed."""
 
     def __init__(self) -> None:
         self.left_out_bytes = 0
         self._outputs: dict[str, str] = {}
-        self._ways: dict[str, Callable[[_Fields], None]] = {
+        self._shorteners: dict[str, Callable[[_Fields], None]] = {
             "message_start": _empty_reply,
             "message_update": _keep_piece,
             "tool_execution_update": self._keep_growth,
@@ -44,19 +44,19 @@ class Lean:
 
     def line(self, line: bytes) -> bytes:
         try:
-            way = self._ways.get(name_of(line))
-            if way is None:
+            shorten = self._shorteners.get(name_of(line))
+            if shorten is None:
                 return line
             fields = _read_fields(line)
-            way(fields)
+            shorten(fields)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, KeyError):
             return line
-        leaner = _encode(fields)
-        self.left_out_bytes += len(line) - len(leaner)
-        return leaner
+        shorter = _encode(fields)
+        self.left_out_bytes += len(line) - len(shorter)
+        return shorter
 
     def fact(self) -> Fact:
-        """That what is on record as pi's frames is not all that it said, and what is missing."""
+        """Return the fact that pi's frames are not recorded in full, and which parts are left out."""
         return Fact(
             value={"leftOut": LEFT_OUT, "bytes": self.left_out_bytes},
             authority=Authority.OBSERVED,
@@ -64,7 +64,7 @@ class Lean:
         )
 
     def _keep_growth(self, fields: _Fields) -> None:
-        """A tool's output so far becomes what it grew by, and stays whole where its beginning was dropped meanwhile."""
+        """Reduce a tool's output so far to what is new. It stays whole if pi has dropped its beginning."""
         call = msgspec.json.decode(fields["toolCallId"], type=str)
         text = msgspec.json.decode(fields["partialResult"], type=Result).text
         before, self._outputs[call] = self._outputs.get(call, ""), text
@@ -85,7 +85,7 @@ def _keep_piece(fields: _Fields) -> None:
 
 
 def _empty_reply(fields: _Fields) -> None:
-    """By the time it is announced a reply may have begun to grow."""
+    """Empty a reply at its announcement, because its text may have begun to grow."""
     message = _read_fields(fields["message"])
     if msgspec.json.decode(message["role"]) == "assistant":
         message["content"] = _EMPTY
@@ -93,7 +93,7 @@ def _empty_reply(fields: _Fields) -> None:
 
 
 class LeanChannel:
-    """Between pi, or what stands in for it, and us."""
+    """A channel to pi, or to a channel that wraps pi, that shortens each line."""
 
     def __init__(self, channel: Channel, lean: Lean) -> None:
         self._channel = channel

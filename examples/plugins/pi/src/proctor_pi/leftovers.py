@@ -1,4 +1,4 @@
-"""What the agent's commands have left running beside it, ended; the agent itself lives on."""
+"""Ends the processes that the agent's commands left running. The agent itself continues."""
 
 import os
 import signal
@@ -22,8 +22,8 @@ async def end_leftovers(process: AgentProcess) -> None:
     """
     empty_looks = 0
     for _ in range(_ROUNDS):
-        pins = {pid: pidfd for pid in _leftovers(process) if (pidfd := _pinned(pid)) is not None}
-        # One look can miss an orphan: its new parent was listed before it moved there.
+        pins = {pid: pidfd for pid in _leftovers(process) if (pidfd := _pin_pid(pid)) is not None}
+        # One look can miss an orphan: its new parent may have been listed before the orphan moved there.
         empty_looks = 0 if pins else empty_looks + 1
         if empty_looks == _EMPTY_LOOKS:
             return
@@ -36,7 +36,7 @@ async def end_leftovers(process: AgentProcess) -> None:
         await anyio.sleep(_PAUSE_S)
 
 
-def _pinned(pid: int) -> int | None:
+def _pin_pid(pid: int) -> int | None:
     identity = identify(pid)
     return None if identity is None else pin(identity)
 
@@ -45,5 +45,5 @@ def _leftovers(process: AgentProcess) -> list[int]:
     agent = process.agent
     if agent is None or not is_alive(process.wrapper):
         return []
-    everybody = list(descendants(process.wrapper.pid))
-    return [pid for pid in everybody if pid != agent.pid and agent.pid not in descendants(pid)]
+    pids = list(descendants(process.wrapper.pid))
+    return [pid for pid in pids if pid != agent.pid and agent.pid not in descendants(pid)]

@@ -41,21 +41,21 @@ from proctor_pi.places import Replies, is_reply
 from proctor_pi.tools import ASKING, DIALOGS, Call
 from proctor_pi.wire import BROKEN_OFF, Frame, Message, Result, Usage, name_of, read_frame, read_state
 
-# What it says when a reply that it was about to ask for again is not wanted any more.
+# pi's error text when a retry is cancelled by an abort.
 RETRY_CANCELLED = "Retry cancelled"
 _EXIT_CODE = re.compile(r"Command exited with code (\d+)\Z")
 IGNORED = frozenset({"turn_start", "turn_end", "queue_update", "compaction_start", "session_info_changed"})
 
 
 class _At(TypedDict):
-    """Where an event stands."""
+    """The position of an event in the record."""
 
     frame: int
     at_ms: int
 
 
 class PiNormalizer:
-    """One session's view. Remembers what is open, and what it has already told: a wire may repeat itself."""
+    """Normalizes the frames of one session. Remembers what it has emitted, because frames may be repeated."""
 
     def __init__(self) -> None:
         self._requests: dict[str, str] = {}
@@ -100,7 +100,7 @@ class PiNormalizer:
                 self._declined.add(self._asked_about.get(request, ""))
         return supervisor_event(row)
 
-    # ── what we said ──
+    # ── frames to pi ──
 
     def _to_agent(self, frame: Frame, at: _At) -> Event:
         if frame.id is not None and frame.type != "extension_ui_response":
@@ -111,7 +111,7 @@ class PiNormalizer:
             return PromptSent(text=frame.message, **at)
         return RequestSent(method=frame.type, **at)
 
-    # ── what we heard ──
+    # ── frames from pi ──
 
     def _from_agent(self, frame: Frame, at: _At) -> Iterator[Event]:
         self._replies.feed(frame)
@@ -155,7 +155,7 @@ class PiNormalizer:
             yield self._turn_ended(at)
 
     def _on_response(self, frame: Frame, at: _At) -> Iterator[Event]:
-        # To a command that it does not know it replies without an id.
+        # pi's reply to a command that it does not know has no id.
         id_ = frame.id or next((id_ for id_, type_ in self._requests.items() if type_ == frame.command), "")
         method = self._requests.pop(id_, None)
         if method is None:
@@ -254,7 +254,7 @@ class PiNormalizer:
         if text is None or frame.success:
             return FrameNoted(native=frame.type, **at)
         if frame.type == "auto_retry_end" and text == RETRY_CANCELLED and self._last is not None:
-            # The reply that failed is not what ended the turn: we did.
+            # The turn ended because Proctor interrupted it, not because the reply failed.
             self._last = msgspec.structs.replace(self._last, stop_reason="aborted")
         class_, will_retry = error_class(text), frame.type == "auto_retry_start"
         failure = diagnose(FAILURES, class_, text, will_retry=will_retry)
@@ -301,7 +301,7 @@ class PiNormalizer:
 
 
 def _tokens(replies: list[Usage]) -> Tokens:
-    """Of all replies of a turn."""
+    """The tokens of all replies of a turn."""
     cached = sum(usage.cache_read for usage in replies)
     return Tokens(
         input=cached + sum(usage.input + usage.cache_write for usage in replies),

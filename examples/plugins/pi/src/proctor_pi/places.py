@@ -1,4 +1,4 @@
-"""Names for pi's replies, which have none, and what recording must know of the texts that frames carry. Pure."""
+"""Ids for pi's replies, which have none, and the routes of frames that carry streamed text. Pure."""
 
 from typing import Final
 
@@ -16,7 +16,7 @@ _GROWTH = ("partialResult", "content", 0, "text")
 
 
 class Replies:
-    """Counts them, so that each has the same name for whoever looks at the same frames."""
+    """Numbers the replies, so that the session and the normalizer derive the same ids from the same frames."""
 
     def __init__(self) -> None:
         self._count = 0
@@ -26,11 +26,11 @@ class Replies:
             self._count += 1
 
     def item(self, index: int) -> str:
-        """The name of a part of the latest reply."""
+        """Return the id of a part of the latest reply."""
         return f"{self._count}.{index}"
 
     def route(self, frame: Frame) -> LineRoute:
-        """For a frame that has been fed."""
+        """Return the route of a frame. Call `feed` with it first."""
         match frame.type:
             case "message_update" if (piece := frame.assistant_message_event) and piece.type in (TEXT, THINKING, CALL):
                 return LineRoute(stream=TextStream(key=f"{self.item(piece.content_index)}|{piece.type}", path=_PIECE))

@@ -1,4 +1,4 @@
-"""Which pi runs: a script for Node, known by its entry file and by the package that it is a part of."""
+"""Find pi, a Node script, and identify it by its entry file and its package."""
 
 import os
 import re
@@ -33,30 +33,30 @@ class _Installed(msgspec.Struct):
 
 
 def locate(options: Mapping[str, Any]) -> Executable:
-    """$PROCTOR_PI, else the one among our agents, else `pi` on PATH."""
+    """Find pi: $PROCTOR_PI, then the one in the folder PROCTOR_AGENTS, then `pi` on PATH."""
     if shutil.which("node") is None:
-        raise MachineError("machine.binary-missing", "no Node: pi needs node 20 or newer on PATH")
+        raise MachineError("machine.binary-missing", "node was not found: pi needs Node 20 or newer on PATH")
     folder = agents_dir()
     ours = None if folder is None else folder / "node" / "node_modules" / PACKAGE / "dist" / "cli.js"
     on_path = shutil.which("pi")
     if named := os.environ.get(OVERRIDE):
-        found = identify(Path(named), source="env-override", install=INSTALL)
+        executable = identify(Path(named), source="env-override", install=INSTALL)
     elif ours is not None and ours.is_file():
-        found = identify(ours, source="agents-folder", install=INSTALL)
+        executable = identify(ours, source="agents-folder", install=INSTALL)
     elif on_path is not None:
-        found = identify(Path(on_path), source="system-path", install=INSTALL)
+        executable = identify(Path(on_path), source="system-path", install=INSTALL)
     else:
-        raise MachineError("machine.binary-missing", f"no pi: install {INSTALL}, or set {OVERRIDE}")
-    package = _package(Path(found.real_path))
+        raise MachineError("machine.binary-missing", f"pi was not found: install {INSTALL}, or set {OVERRIDE}")
+    package = _package(Path(executable.real_path))
     if _numbers(package.version) < _numbers(MINIMUM_VERSION):
         what = f"pi {package.version or 'of unknown version'} is older than {MINIMUM_VERSION}; install {INSTALL}"
         raise MachineError("machine.binary-too-old", what)
     words = (package.name, package.version, package.integrity)
-    return msgspec.structs.replace(found, version=package.version, package=" ".join(filter(None, words)))
+    return msgspec.structs.replace(executable, version=package.version, package=" ".join(filter(None, words)))
 
 
 def installation(program: Executable) -> Path:
-    """The folder of all packages that it was installed with, which it must be able to read.
+    """Return the folder of all packages that pi was installed with. It must be able to read them.
 
     >>> file = "/opt/agents/node_modules/pi/dist/cli.js"
     >>> installation(Executable(path=file, real_path=file, sha256="", size_bytes=0, source="")).as_posix()
@@ -68,7 +68,7 @@ def installation(program: Executable) -> Path:
 
 
 def _package(entry: Path) -> _Package:
-    """By its own word, and with what the lock that npm keeps beside the packages says of the bytes it came in."""
+    """Return the package of the entry file, from its package.json, with the integrity from npm's lock if it matches."""
     folder = next((parent for parent in entry.parents if (parent / "package.json").is_file()), entry.parent)
     package = _read(folder / "package.json", _Package())
     modules = next((parent for parent in folder.parents if parent.name == "node_modules"), folder)

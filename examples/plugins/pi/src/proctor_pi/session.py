@@ -1,4 +1,4 @@
-"""One process of pi and the thread in it: prompts, questions, an interrupt, and nothing left running afterwards."""
+"""A session with one pi process: turns, approvals, interrupts, and a clean end."""
 
 from collections.abc import Mapping
 from contextlib import suppress
@@ -40,7 +40,7 @@ class _Request:
 
 
 class PiSession:
-    """Control runs on raw frames; what they mean is folded from the record."""
+    """One session. It acts on raw frames; events are derived from the record elsewhere."""
 
     def __init__(
         self, request: SessionRequest, tap: Tap, *, clock: Clock, fences: Fact, lean: Lean, kept_in: Path | None
@@ -90,7 +90,7 @@ class PiSession:
         reply = await self._call("get_state", deadline_s=START_S)
         self._state = read_state(reply)
         if self._state is None:
-            raise PeerError("peer.wire", "get_state: not a reply that we can read")
+            raise PeerError("peer.wire", "get_state: the reply cannot be read")
 
     async def turn(self, prompt: str, *, output_schema: Mapping[str, Any] | None = None) -> None:
         if self._over is not None:
@@ -108,35 +108,35 @@ class PiSession:
 
     async def steer(self, text: str) -> None:
         if self._over is None or self._course.is_stopped:
-            # It would be kept for the turn after this one.
+            # pi would keep the message for the next turn.
             raise RefusedError("peer.refused", "steer: no turn runs")
         await self._call("steer", deadline_s=START_S, message=text)
 
     async def compact(self) -> None:
-        raise RefusedError("runtime.capability", "pi shortens its history by itself only")
+        raise RefusedError("runtime.capability", "pi compacts its history only by itself, not on request")
 
     async def interrupt(self) -> None:
         if (over := self._over) is None:
             return
         with anyio.move_on_after(TEARDOWN_S), suppress(PeerError):
-            # An abort that comes before the turn has begun aborts nothing.
+            # An abort has no effect before the turn has begun.
             await self._accepted.wait()
             await self._call("abort", deadline_s=TEARDOWN_S)
             await over.wait()
 
     async def settle(self) -> None:
-        """A command's background processes outlive its end; those in a session of their own outlive an abort too."""
+        """End processes that commands left in the background. Those with `setsid` outlive even an abort."""
         await end_leftovers(self._line_process.process)
 
     async def read_history(self) -> None:
         if self._kept_in is None or self.thread is None:
-            raise RefusedError("peer.refused", "pi keeps nothing of an ephemeral session")
-        # Not from where pi says that it is: that may be anywhere.
+            raise RefusedError("peer.refused", "pi does not store an ephemeral session")
+        # Not from the path that pi reports: it could be any file.
         items = await anyio.to_thread.run_sync(kept.read, self._kept_in, self.thread)
         self._tap.record(HistoryKept(source=kept.SOURCE, items=items))
 
     async def close(self) -> None:
-        """Bounded. What the process does not end by itself goes with it."""
+        """Interrupt the turn, for a bounded time. Whatever still runs then ends with the process."""
         self._approvals.open_questions.withdraw_all()
         await self.interrupt()
 
@@ -162,7 +162,7 @@ class PiSession:
     async def _send(self, message: Mapping[str, Any]) -> None:
         await self._line_process.send(msgspec.json.encode(message))
 
-    # ── what is heard ──
+    # ── receiving ──
 
     def route(self, line: bytes) -> LineRoute:
         frame = read_frame(line)
@@ -178,7 +178,7 @@ class PiSession:
         move = self._course.feed(frame)
         match frame.type:
             case "response":
-                self._answered(frame)
+                self._on_response(frame)
             case "tool_execution_start" if frame.tool_call_id:
                 self._calls[frame.tool_call_id] = Call(
                     id=frame.tool_call_id, name=frame.tool_name or "", args=frame.args or {}
@@ -202,14 +202,14 @@ class PiSession:
         self._accepted.set()
         self._end_turn()
 
-    def _answered(self, frame: Frame) -> None:
-        # To a command that it does not know it replies without an id.
+    def _on_response(self, frame: Frame) -> None:
+        # pi's reply to a command that it does not know has no id.
         request = self._requests.get(frame.id) if frame.id else self._oldest(frame.command)
         if request is not None and request.reply is None:
             request.reply = frame
             request.answered.set()
         if frame.command == "prompt":
-            # Not by whoever asked, who may have been cancelled: it is then that somebody interrupts.
+            # Set here, not by the caller of `prompt`: it may have been cancelled, and then an interrupt follows.
             self._accepted.set()
             if not frame.success:
                 self._end_turn()

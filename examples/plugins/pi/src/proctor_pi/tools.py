@@ -1,4 +1,4 @@
-"""pi's tools in our words. Pure."""
+"""pi's tool calls in Proctor's terms. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,10 +9,10 @@ from proctor.ids import CallId
 from proctor.runtime.base import Question
 
 ASKING = "proctor"
-"""The title of the questions that our extension asks; its text is the id of the call in question."""
+"""The title of the questions from the extension `ask.js`. Their text is the id of the tool call."""
 
 DIALOGS = frozenset({"select", "confirm", "input", "editor"})
-"""What waits for an answer. The rest of what an extension may want of a screen does not."""
+"""The UI requests of an extension that wait for an answer. All others do not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +49,7 @@ class Call:
 
     @property
     def input(self) -> Any:
-        """Changes are told in the shape that all agents' changes have."""
+        """The input of the call. File changes have the same shape as for all agents."""
         if self.kind == "patch" and self.paths:
             return {"changes": [dict(self.args)]}
         return dict(self.args)

@@ -1,4 +1,4 @@
-"""pi's own words: no secret may be a part of one, or a frame would mean something else when it is masked."""
+"""The words of pi's protocol. They are never masked as secrets, because a masked frame would change its meaning."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -17,7 +17,7 @@ confirmed cancelled partial bash edit write read
 
 
 def _fields() -> Iterator[str]:
-    """The names of all fields that we read: behind a masked name nothing is found."""
+    """Yield the names of all fields that the plugin reads: a masked name could not be found again."""
     kinds: list[type[wire.Native]] = [wire.Native]
     for kind in kinds:
         kinds += kind.__subclasses__()

@@ -1,19 +1,19 @@
-"""The part of pi's RPC that we read. Unknown fields are tolerated, unknown types are for others to name."""
+"""The part of pi's RPC that the plugin reads. Unknown fields are ignored; unknown types are left to the caller."""
 
 from typing import Any
 
 import msgspec
 
 BROKEN_OFF = ("error", "aborted")
-"""The stop reasons of a reply that is not whole."""
+"""The stop reasons of an incomplete reply."""
 
 
 class Native(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Root of what pi says."""
+    """Root of all native structs."""
 
 
 class Usage(Native, frozen=True, kw_only=True):
-    """Of one reply. Here what was read from a cache, or written to one, is no part of `input`."""
+    """The usage of one reply. `input` does not include tokens read from or written to a cache."""
 
     input: int = 0
     output: int = 0
@@ -23,7 +23,7 @@ class Usage(Native, frozen=True, kw_only=True):
 
 
 class Block(Native, frozen=True, kw_only=True):
-    """A part of a message: `text`, `thinking` or `toolCall`, and whatever else comes."""
+    """A part of a message: `text`, `thinking`, `toolCall` or an unknown type."""
 
     type: str
     text: str = ""
@@ -38,13 +38,13 @@ class Message(Native, frozen=True, kw_only=True):
     error_message: str | None = None
 
     def blocks(self, type_: str) -> list[tuple[int, Block]]:
-        """Those of a type, each with its place."""
+        """Return the blocks of a type, each with its index."""
         blocks = self.content if isinstance(self.content, tuple) else ()
         return [(index, block) for index, block in enumerate(blocks) if block.type == type_]
 
 
 class Piece(Native, frozen=True, kw_only=True):
-    """What a reply grew by."""
+    """A piece of a streamed reply."""
 
     type: str
     content_index: int = 0
@@ -52,7 +52,7 @@ class Piece(Native, frozen=True, kw_only=True):
 
 
 class Result(Native, frozen=True, kw_only=True):
-    """What a tool gave."""
+    """The result of a tool call."""
 
     content: tuple[Block, ...] = ()
 
@@ -78,7 +78,7 @@ class State(Native, frozen=True, kw_only=True):
 
 
 class Frame(Native, frozen=True, kw_only=True):
-    """Any line, flat: which of these it has follows from its type."""
+    """Any frame. The type decides which fields are set."""
 
     type: str
     id: str | None = None
@@ -87,7 +87,7 @@ class Frame(Native, frozen=True, kw_only=True):
     success: bool | None = None
     error: str | None = None
     data: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
-    # message_start, message_update, message_end; of extension_ui_request it is a text
+    # message_start, message_update, message_end; for extension_ui_request it is a string
     message: Message | str | None = None
     assistant_message_event: Piece | None = None
     # tool_execution_start, tool_execution_update, tool_execution_end
@@ -95,7 +95,7 @@ class Frame(Native, frozen=True, kw_only=True):
     tool_name: str | None = None
     args: dict[str, Any] | None = None
     partial_result: Result | None = None
-    result: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET  # of compaction_end it is something else
+    result: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET  # compaction_end uses it for something else
     is_error: bool = False
     # auto_retry_start, auto_retry_end, compaction_end
     error_message: str | None = None
@@ -116,7 +116,7 @@ _STATE = msgspec.json.Decoder(State)
 
 
 def read_frame(line: bytes | msgspec.Raw) -> Frame | None:
-    """A line as a frame; None where it is none, or of a shape we do not know."""
+    """Decode a line; None if it is not a frame or has an unknown shape."""
     try:
         return _DECODER.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -124,7 +124,7 @@ def read_frame(line: bytes | msgspec.Raw) -> Frame | None:
 
 
 def name_of(line: bytes | msgspec.Raw) -> str:
-    """What to call a line that is no frame for us."""
+    """Return the type of a line that `read_frame` could not decode."""
     try:
         return _TYPED.decode(line).type
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -132,7 +132,7 @@ def name_of(line: bytes | msgspec.Raw) -> str:
 
 
 def read_state(frame: Frame) -> State | None:
-    """What a reply to `get_state` says; None where it says nothing of that kind."""
+    """Return the state in a reply to `get_state`; None if it cannot be read."""
     try:
         return None if isinstance(frame.data, msgspec.UnsetType) else _STATE.decode(frame.data)
     except (msgspec.DecodeError, RecursionError):
