@@ -11,7 +11,7 @@ from proctor.ids import RuntimeId
 from proctor.runtime.registry import built_in_ids, runtime_by_id
 from proctor.spec.model import Isolation
 from proctor.testing.conformance import Case, Result, Verdict, case_by_id, cases, open_subject, run_case, run_suite
-from proctor.testing.conformance.processes import booked
+from proctor.testing.conformance.processes import unsettled_intents
 from proctor.testing.conformance.subject import isolations_of
 from tests.locked import locked_codex_sha256
 
@@ -88,7 +88,7 @@ def test_a_runtime_shows_what_it_claims_and_refuses_what_it_does_not(
     if runtime_id == CODEX:
         assert (digest, set(results.values())) == (locked_codex_sha256(), {Result.PASSED})
     assert list(places.cache_dir().glob("runs/conformance-*")) == []
-    assert booked() == {}, "every process of it is known to be gone"
+    assert unsettled_intents() == {}, "every process of it is known to be gone"
 
 
 @pytest.mark.requirement("runtime.conformance")

@@ -21,7 +21,7 @@ from proctor.ids import AttemptId, RuntimeId, TrialId
 
 PERIOD_S = 1.0
 
-Deed = Callable[[str, Any], str]
+DescribeCall = Callable[[str, Any], str]
 """Describes a tool call in one line, given its name and input."""
 Price = Callable[[AttemptId, Tokens], float | None]
 """Returns what an attempt's tokens cost in USD; None if that is not known."""
@@ -55,7 +55,7 @@ def _unpriced(_: AttemptId, __: Tokens) -> None:
 class LiveView(CampaignWatcher):
     """Follows every attempt and forgets those that are over. Everything derived is computed only in `look`."""
 
-    deed: Deed
+    deed: DescribeCall
     price: Price = _unpriced
     clock: Clock = SYSTEM_CLOCK
     trials: int = 0

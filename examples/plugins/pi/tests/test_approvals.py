@@ -35,7 +35,7 @@ async def outcome(pi: Any, *steps: Any, name: str, **ask: Any) -> list[tuple[str
         return [(*each, tool.status) for each, tool in zip(decided, tap.of(ToolEnded), strict=True)]
 
 
-def test_whoever_is_asked_decides(tmp_path: Path, program: Executable) -> None:
+def test_callback_decides_approvals(tmp_path: Path, program: Executable) -> None:
     asked: list[Question] = []
 
     async def decide(question: Question) -> Decision:
@@ -78,7 +78,7 @@ def test_whoever_is_asked_decides(tmp_path: Path, program: Executable) -> None:
         ({"approvals": Approvals.ASK}, True, (True, True, False)),  # and no callback
     ],
 )
-def test_policy_allows_what_is_held(
+def test_policy_allows_what_fences_or_workspace_contain(
     ask: dict[str, Any], is_fenced: bool, allowed: tuple[bool, ...], tmp_path: Path
 ) -> None:
     asked = session_asked(tmp_path, name="a", base_url="", **ask)
@@ -101,9 +101,7 @@ def test_policy_allows_what_is_held(
     assert approvals.take(PiQuestion(request="2", about=None)) == Answer("none")
 
 
-def test_a_callback_that_swallows_its_cancellation_holds_nobody(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_callback_that_ignores_cancellation_blocks_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(callbacks, "GRACE_S", 0.01)
 
     async def test() -> None:
@@ -128,7 +126,7 @@ def test_a_callback_that_swallows_its_cancellation_holds_nobody(
 
 
 @pytest.mark.requirement("attempt.contain")
-def test_by_policy_all_is_done_that_the_fences_hold(
+def test_policy_accepts_everything_inside_the_fences(
     tmp_path: Path, program: Executable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     home = tmp_path / "user"

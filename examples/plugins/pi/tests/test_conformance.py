@@ -11,7 +11,7 @@ from proctor.testing.conformance import Result, Verdict, open_subject, run_suite
 
 @pytest.mark.long
 @pytest.mark.timeout(600)  # a case takes seconds, because node starts again for every session
-def test_pi_shows_what_it_claims_and_refuses_what_it_does_not(
+def test_pi_proves_what_it_declares_and_refuses_the_rest(
     program: Executable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "proctor.toml").write_text('plugins = ["pi"]\n')

@@ -17,7 +17,7 @@ def moves(*frames: dict[str, Any]) -> list[Move]:
     return [course.feed(msgspec.convert(frame, Frame)) for frame in frames]
 
 
-def test_it_is_over_when_a_question_after_its_stop_is_answered() -> None:
+def test_turn_is_over_when_a_check_after_its_stop_is_answered() -> None:
     assert moves({"type": "agent_start"}, {"type": "agent_end"}, {**REPLY, "id": "rest-1"}) == [NONE, STOP, GO]
 
 
@@ -33,13 +33,13 @@ def test_it_is_over_when_a_question_after_its_stop_is_answered() -> None:
         ),
     ],
 )
-def test_what_goes_on_by_itself_is_not_over(goes_on: list[dict[str, Any]], stops: dict[str, Any]) -> None:
+def test_turn_that_continues_by_itself_is_not_over(goes_on: list[dict[str, Any]], stops: dict[str, Any]) -> None:
     heard = moves({"type": "agent_end"}, *goes_on, {**REPLY, "id": "rest-1"}, stops, {**REPLY, "id": "rest-2"})
 
     assert heard == [STOP, *(NONE for _ in goes_on), NONE, STOP, GO]
 
 
-def test_an_answer_to_an_earlier_question_says_nothing_of_a_later_stop() -> None:
+def test_answer_to_an_earlier_check_does_not_end_a_later_stop() -> None:
     stopped_twice = moves(
         {"type": "agent_end"}, {"type": "agent_end"}, {**REPLY, "id": "rest-1"}, {**REPLY, "id": "rest-2"}
     )

@@ -51,7 +51,7 @@ def campaign(tmp_path: Path) -> Path:
 
 
 @pytest.mark.requirement("runtime.strategy.ids")
-def test_a_campaign_leaves_whole_evidence_and_no_secret_in_it(campaign: Path, program: Executable) -> None:
+def test_campaign_evidence_is_valid_and_contains_no_secret(campaign: Path, program: Executable) -> None:
     proctor("run", "spec.yaml", folder=campaign)
 
     proctor("validate", "--strict", folder=campaign)

@@ -40,7 +40,7 @@ FAULTS: dict[str, tuple[dict[str, Any], bool]] = {
 TOO_LONG = http(400, code="context_length_exceeded", message="It exceeds the context window.")
 
 
-def test_each_failure_has_its_code(tmp_path: Path, program: Executable) -> None:
+def test_provider_failures_have_their_codes(tmp_path: Path, program: Executable) -> None:
     codes = {row.id: row.code for row in RUNTIME.failures}
     assert FAULTS.keys() == codes.keys() - {"context", "unreachable", "other"}
 

@@ -29,7 +29,7 @@ def between(plan: Sequence[LineFault]) -> dict[str, object]:
     return {"wrap_channel": stand}
 
 
-def test_repeated_late_and_strange_frames_change_nothing(tmp_path: Path, program: Executable) -> None:
+def test_repeated_late_and_unknown_frames_change_nothing(tmp_path: Path, program: Executable) -> None:
     plan = (
         LineFault(at=lambda line: line.startswith(b'{"type":"tool_execution_start"'), how=Inject(lines=STRANGERS)),
         LineFault(at=lambda line: b'"text_end"' in line, how=Hold(lines=2)),

@@ -34,7 +34,7 @@ def _file(folder: Path) -> Path:
     return folder / f"2026_{THREAD}.jsonl"
 
 
-def test_a_link_that_waits_where_a_draft_would_be_is_not_written_through(folder: Path, tmp_path: Path) -> None:
+def test_draft_is_not_written_through_a_link(folder: Path, tmp_path: Path) -> None:
     file, foreign = _file(folder), tmp_path / "foreign"
     foreign.write_text("untouched")
     file.write_bytes(HEADER + PROMPT)
@@ -61,7 +61,7 @@ def _huge(file: Path) -> None:
 
 
 @pytest.mark.parametrize("leave", [os.mkfifo, _link, _huge, Path.mkdir], ids=["fifo", "link", "huge", "folder"])
-def test_what_is_no_session_file_is_nothing_kept(folder: Path, leave: Callable[[Path], None]) -> None:
+def test_other_files_are_not_stored_sessions(folder: Path, leave: Callable[[Path], None]) -> None:
     leave(_file(folder))
 
     with pytest.raises(RefusedError, match="has no stored session"):
@@ -73,7 +73,7 @@ def test_what_is_no_session_file_is_nothing_kept(folder: Path, leave: Callable[[
         kept.move(_file(folder), Path("/new"))
 
 
-def test_lines_that_cannot_be_read_are_counted_and_the_others_read(folder: Path) -> None:
+def test_unreadable_lines_are_counted_and_the_others_read(folder: Path) -> None:
     _file(folder).write_bytes(HEADER + DEEP + PROMPT + b"\xff\n" + b"\n" * 3 + b'{"type":')
 
     assert kept.read(folder, THREAD) == (
@@ -83,7 +83,7 @@ def test_lines_that_cannot_be_read_are_counted_and_the_others_read(folder: Path)
 
 
 @pytest.mark.parametrize("header", [DEEP, b"\xff\n", b"[]\n", b""])
-def test_a_session_whose_header_cannot_be_read_is_refused_and_left_as_it_is(folder: Path, header: bytes) -> None:
+def test_session_with_unreadable_header_is_refused_unchanged(folder: Path, header: bytes) -> None:
     _file(folder).write_bytes(header + PROMPT if header else b"")
 
     with pytest.raises(RefusedError, match="cannot be read"):
@@ -91,7 +91,7 @@ def test_a_session_whose_header_cannot_be_read_is_refused_and_left_as_it_is(fold
     assert _file(folder).read_bytes() == (header + PROMPT if header else b"")
 
 
-def test_a_thread_is_found_in_the_folder_of_its_own_session_only(folder: Path) -> None:
+def test_thread_is_found_only_in_its_own_folder(folder: Path) -> None:
     sessions = folder.parent
     other = kept.new_folder(sessions)
     _file(other).write_bytes(HEADER)  # another agent's file under the same name
@@ -107,7 +107,7 @@ def test_a_thread_is_found_in_the_folder_of_its_own_session_only(folder: Path) -
             kept.folder_of(sessions, ThreadId(name))
 
 
-def test_no_session_reaches_what_is_kept_of_another_and_each_is_taken_up(tmp_path: Path, program: Executable) -> None:
+def test_session_cannot_write_the_stored_file_of_another(tmp_path: Path, program: Executable) -> None:
     """Run the real pi with a command that looks for every file it can write."""
     sessions = tmp_path / "home" / "sessions"
     attack = f"for file in {sessions}/*/*.jsonl; do echo >> $file && echo $file; done; ls {sessions} | wc -l"

@@ -30,7 +30,7 @@ def output(text: str) -> dict[str, Any]:
     }
 
 
-def test_a_piece_comes_without_what_it_is_a_piece_of() -> None:
+def test_piece_does_not_repeat_the_reply() -> None:
     piece = {"type": "text_delta", "contentIndex": 1, "delta": "lo"}
     frame = {
         "type": "message_update",
@@ -41,7 +41,7 @@ def test_a_piece_comes_without_what_it_is_a_piece_of() -> None:
     assert lean(frame) == [{"type": "message_update", "assistantMessageEvent": piece}]
 
 
-def test_a_reply_is_announced_empty_and_a_prompt_whole() -> None:
+def test_reply_is_announced_empty_and_prompt_in_full() -> None:
     begun = {"type": "message_start", "message": reply("Hel")}
     prompt = {"type": "message_start", "message": {"role": "user", "content": [{"type": "text", "text": "Hi"}]}}
 
@@ -49,7 +49,7 @@ def test_a_reply_is_announced_empty_and_a_prompt_whole() -> None:
 
 
 @given(st.lists(st.text(max_size=5), max_size=8))
-def test_growths_of_an_output_add_up_to_the_output(pieces: list[str]) -> None:
+def test_output_increments_add_up_to_the_output(pieces: list[str]) -> None:
     so_far = ["".join(pieces[: count + 1]) for count in range(len(pieces))]
 
     grown = [frame["partialResult"]["content"][0]["text"] for frame in lean(*map(output, so_far))]
@@ -57,14 +57,14 @@ def test_growths_of_an_output_add_up_to_the_output(pieces: list[str]) -> None:
     assert grown == pieces
 
 
-def test_an_output_whose_beginning_was_dropped_is_kept_whole() -> None:
+def test_output_with_dropped_beginning_is_kept_in_full() -> None:
     end = {"type": "tool_execution_end", "toolCallId": "c", "result": {"content": []}}
 
     frames = (output("one two"), output("two three"), output("two three four"), end, output("two three"))
     assert lean(*frames) == [output("one two"), output("two three"), output(" four"), end, output("two three")]
 
 
-def test_what_was_left_out_is_a_fact_with_its_bytes() -> None:
+def test_fact_reports_fields_and_bytes_left_out() -> None:
     one = Lean()
     lines = [msgspec.json.encode(frame) for frame in (output("one"), output("one two"), {"type": "agent_end"})]
 
@@ -74,7 +74,7 @@ def test_what_was_left_out_is_a_fact_with_its_bytes() -> None:
     assert one.left_out_bytes == len("one")
 
 
-def test_what_is_not_as_expected_stays_as_it_is() -> None:
+def test_unexpected_lines_are_not_changed() -> None:
     for line in (
         b"no JSON",
         b'{"type":7}',

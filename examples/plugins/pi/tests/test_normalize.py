@@ -50,7 +50,7 @@ def reply(stop_reason: str, error: str | None = None) -> dict[str, Any]:
     return {"type": "message_end", "message": {"role": "assistant", "stopReason": stop_reason, "errorMessage": error}}
 
 
-def test_a_turn_is_named_by_its_prompt_and_a_steered_message_is_a_prompt_too() -> None:
+def test_turn_id_is_its_prompt_and_steered_message_is_a_prompt() -> None:
     seen = events(
         (Direction.OUT, {"id": "1", "type": "prompt", "message": "Go on."}),
         (Direction.IN, {"type": "agent_start"}),
@@ -66,7 +66,7 @@ def test_a_turn_is_named_by_its_prompt_and_a_steered_message_is_a_prompt_too() -
     ]
 
 
-def test_a_reply_without_an_id_is_that_to_the_command_it_names() -> None:
+def test_reply_without_id_answers_the_command_it_names() -> None:
     refused = {"type": "response", "command": "sing", "success": False, "error": "Unknown command: sing"}
 
     assert events((Direction.OUT, {"id": "1", "type": "sing"}), (Direction.IN, refused), (Direction.IN, refused))[
@@ -77,7 +77,7 @@ def test_a_reply_without_an_id_is_that_to_the_command_it_names() -> None:
     ]
 
 
-def test_a_retry_that_we_cancel_is_an_interrupt_and_no_failure() -> None:
+def test_cancelled_retry_is_an_interrupt_not_a_failure() -> None:
     ended = ended_with(
         reply("error", "429 slow down"),
         {"type": "agent_end"},
@@ -99,7 +99,7 @@ def test_a_retry_that_we_cancel_is_an_interrupt_and_no_failure() -> None:
         ({"type": "turn_start"}, "failed", "agent.turn-failed"),  # without any reply
     ],
 )
-def test_a_turn_ends_as_its_last_reply_does(last: dict[str, Any], status: str, code: str | None) -> None:
+def test_turn_ends_as_its_last_reply_does(last: dict[str, Any], status: str, code: str | None) -> None:
     ended = ended_with(last, {"type": "agent_end"}, {**STATE, "id": "rest-1"})
 
     assert (ended.status, ended.code) == (status, code)
@@ -120,9 +120,7 @@ def counted(stop_reason: str, tokens: int) -> dict[str, Any]:
         (reply("toolUse"), []),  # it does not say
     ],
 )
-def test_a_turn_costs_what_its_replies_do_and_nobody_knows_what_where_one_broke_off(
-    first: dict[str, Any], used: list[Tokens]
-) -> None:
+def test_turn_usage_is_the_sum_of_its_replies_or_unknown(first: dict[str, Any], used: list[Tokens]) -> None:
     begun = {"type": "message_start", "message": {"role": "assistant"}}
     heard = [{"type": "agent_start"}, begun, first, begun, counted("stop", 20), {"type": "agent_end"}]
     prompt = (Direction.OUT, {"id": "1", "type": "prompt", "message": "Go on."})
@@ -133,7 +131,7 @@ def test_a_turn_costs_what_its_replies_do_and_nobody_knows_what_where_one_broke_
     assert {(each.turn, each.scope, each.basis) for each in said} <= {(TurnId("1"), "turn", "absolute")}
 
 
-def test_trouble_that_is_over_is_only_noted() -> None:
+def test_resolved_trouble_is_only_noted() -> None:
     seen = events(
         (Direction.IN, {"type": "auto_retry_end", "success": True}),
         (Direction.IN, {"type": "compaction_end", "aborted": False}),
@@ -158,5 +156,5 @@ def test_trouble_that_is_over_is_only_noted() -> None:
         ("3.2|toolcall_delta", FrameNoted(native="tail of 3.2|toolcall_delta", frame=1, at_ms=0)),
     ],
 )
-def test_what_redaction_held_back_belongs_to_its_text(stream: str, seen: Event) -> None:
+def test_text_held_back_by_redaction_belongs_to_its_stream(stream: str, seen: Event) -> None:
     assert events((Direction.SELF, TailReleased(stream=stream, text="rest"))) == [seen]

@@ -35,7 +35,7 @@ from proctor_pi.session import PiSession
 WAITS = {"do": [{"say": "I begin."}, {"delay": "10m"}]}
 
 
-def test_a_turn_with_tools_is_told_as_events(tmp_path: Path, program: Executable) -> None:
+def test_turn_with_tools_becomes_events(tmp_path: Path, program: Executable) -> None:
     steps = (
         {"run": "echo one; exit 3", "usage": {"input": 100, "cached": 40, "output": 7}},
         {"patch": {"file": "a.txt", "content": "one\ntwo"}, "usage": {"input": 1, "output": 1}},
@@ -70,7 +70,7 @@ def test_a_turn_with_tools_is_told_as_events(tmp_path: Path, program: Executable
     run(test)
 
 
-def test_what_is_said_into_a_turn_is_heard_in_it_and_not_without_one(tmp_path: Path, program: Executable) -> None:
+def test_steer_reaches_the_running_turn_only(tmp_path: Path, program: Executable) -> None:
     async def test() -> None:
         async with open_pi(tmp_path, program) as pi:
             steps = ({"run": "until test -e heard; do sleep 0.05; done"}, {"say": "As you like."})
@@ -88,7 +88,7 @@ def test_what_is_said_into_a_turn_is_heard_in_it_and_not_without_one(tmp_path: P
     run(test)
 
 
-def test_an_interrupt_ends_a_turn_and_all_that_it_left_and_nobody_elses(tmp_path: Path, program: Executable) -> None:
+def test_interrupt_ends_only_its_own_turn_and_leftovers(tmp_path: Path, program: Executable) -> None:
     command = "sleep 300 & setsid sleep 300 & echo > started; sleep 300"
 
     async def test() -> None:
@@ -154,7 +154,7 @@ class Withholding:
         return await self._channel.wait(deadline_s=deadline_s)
 
 
-def test_a_turn_that_is_cancelled_before_pi_accepts_it_is_aborted(tmp_path: Path, program: Executable) -> None:
+def test_turn_cancelled_before_pi_accepts_it_is_aborted(tmp_path: Path, program: Executable) -> None:
     channels: list[Withholding] = []
 
     def between(channel: Channel) -> Channel:
@@ -194,7 +194,7 @@ def _beside_pi(session: object) -> list[int]:
     return [pid for pid in beside if (identity := identify(pid)) is not None and is_alive(identity)]
 
 
-def test_a_kept_session_is_read_back_taken_up_and_forked(tmp_path: Path, program: Executable) -> None:
+def test_stored_session_can_be_read_resumed_and_forked(tmp_path: Path, program: Executable) -> None:
     steps = ({"run": "echo 4711"}, {"think": "Well.", "say": "It is 4711."})
 
     async def test() -> None:
@@ -230,7 +230,7 @@ def test_a_kept_session_is_read_back_taken_up_and_forked(tmp_path: Path, program
     run(test)
 
 
-def test_pi_that_goes_away_in_a_turn_is_a_hangup(tmp_path: Path, program: Executable) -> None:
+def test_pi_that_dies_in_a_turn_is_a_hangup(tmp_path: Path, program: Executable) -> None:
     async def test() -> None:
         async with open_pi(tmp_path, program) as pi:
             async with pi.session({"run": "kill -9 $PPID"}, name="dies", options=OPTIONS) as (session, tap):

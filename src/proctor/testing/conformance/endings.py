@@ -8,13 +8,13 @@ from proctor.event.model import TextSaid, TurnBegan, TurnEnded
 from proctor.event.outcome import Outcome
 from proctor.testing.conformance.case import must
 from proctor.testing.conformance.processes import (
-    booked,
     kill,
     napping,
     new_nap,
     processes_with,
     spawned,
     strays_of,
+    unsettled_intents,
     until,
     until_asleep,
     until_gone,
@@ -44,7 +44,7 @@ async def crash(subject: Subject) -> None:
         )
         evidence.must_end(Outcome.CRASHED, "peer.hangup", "peer.killed")
         return
-    nap, before = new_nap(), set(booked())
+    nap, before = new_nap(), set(unsettled_intents())
 
     async def kill_the_agent() -> None:
         await until_asleep(nap)
@@ -69,7 +69,7 @@ async def teardown(subject: Subject) -> None:
         await _nothing_started(subject)
         return
     nap = new_nap()
-    before, strays = set(booked()), strays_of(subject.program)
+    before, strays = set(unsettled_intents()), strays_of(subject.program)
     kept_open = {"run": f"{napping(nap)} & setsid {napping(nap)} & {napping(nap)}"}
     async with subject.agent(is_own=True) as agent, agent.session(kept_open, name="left") as (session, _):
         async with anyio.create_task_group() as tasks:
@@ -82,7 +82,7 @@ async def teardown(subject: Subject) -> None:
     must(not processes_with(nap), "a process that the agent started still runs")
     must(not any(map(is_alive, agents)) and strays_of(subject.program) <= strays, "the agent still runs")
     must(not folder.exists(), f"the scratch folder still exists in {scratch_of_runs()}")
-    must(set(booked()) <= before, "a spawn intent of the agent still exists")
+    must(set(unsettled_intents()) <= before, "a spawn intent of the agent still exists")
 
 
 async def _nothing_started(subject: Subject) -> None:
@@ -92,11 +92,11 @@ async def _nothing_started(subject: Subject) -> None:
         subject.agent(is_own=True, plan=[late]) as agent,
         agent.session({"say": DONE}, name="left") as (session, tap),
     ):
-        before = set(booked())
+        before = set(unsettled_intents())
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(session.turn, "Go on.")
             await until(lambda: bool(tap.of(TextSaid)), "the turn does not start")
-            must(set(booked()) <= before, "a process was spawned for a recorded turn")
+            must(set(unsettled_intents()) <= before, "a process was spawned for a recorded turn")
             tasks.cancel_scope.cancel()
         folder = agent.folder
     must(not folder.exists(), f"the scratch folder still exists in {scratch_of_runs()}")

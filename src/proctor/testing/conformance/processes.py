@@ -63,7 +63,7 @@ def wake(nap: str) -> None:
             os.kill(pid, signal.SIGTERM)
 
 
-def booked() -> dict[str, Intent]:
+def unsettled_intents() -> dict[str, Intent]:
     """Return the spawn intents of this process that are not settled yet, by marker."""
     owners = [each for each in owner_folders(places.state_dir() / "spawns") if each.name.startswith(f"{os.getpid()}-")]
     return {intent.marker: intent for owner in owners for intent in read_intents(owner)}
@@ -71,7 +71,7 @@ def booked() -> dict[str, Intent]:
 
 def spawned(*, but: Collection[str] = ()) -> list[ProcessIdentity]:
     """Return the live agents in these intents. Finds agents that changed their command line too (node does)."""
-    agents = [intent.agent for marker, intent in booked().items() if marker not in but]
+    agents = [intent.agent for marker, intent in unsettled_intents().items() if marker not in but]
     return [agent for agent in agents if agent is not None and is_alive(agent)]
 
 

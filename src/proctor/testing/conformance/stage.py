@@ -74,15 +74,15 @@ def spelled(steps: Sequence[Mapping[str, Any]]) -> str:
     >>> spelled([{"run": "true"}, {"say": "Done."}])
     "cat > .heard; { true; } > /dev/null 2>&1; printf '%s\\\\n' Done."
     """
-    return "; ".join((f"cat > {HEARD}", *_spelled(_deeds(steps))))
+    return "; ".join((f"cat > {HEARD}", *_commands_for(_actions(steps))))
 
 
-def _deeds(steps: Sequence[Mapping[str, Any]]) -> list[tuple[str, Any]]:
-    return [deed for step in steps for each in step.get("do", [step]) for deed in each.items()]
+def _actions(steps: Sequence[Mapping[str, Any]]) -> list[tuple[str, Any]]:
+    return [action for step in steps for each in step.get("do", [step]) for action in each.items()]
 
 
-def _spelled(deeds: Sequence[tuple[str, Any]]) -> Iterator[str]:
-    for name, what in deeds:
+def _commands_for(actions: Sequence[tuple[str, Any]]) -> Iterator[str]:
+    for name, what in actions:
         match name, what:
             case "say", {"text": str(text), "repeat": int(times)}:
                 # Not as one argument: the kernel allows at most 128 KiB for one.
@@ -117,10 +117,10 @@ class RecordedStage:
         # Imported when used, because subject.py imports this module.
         from proctor.testing.conformance.subject import open_subject
 
-        deeds = _deeds(steps)
-        if ("fault", "hang") in deeds:
+        actions = _actions(steps)
+        if ("fault", "hang") in actions:
             raise NotApplicableError("a recording cannot hang")
-        done = [{name: what} for name, what in deeds if name != "delay"]  # delays are not needed in a recording
+        done = [{name: what} for name, what in actions if name != "delay"]  # delays are not needed in a recording
         async with open_subject(_RECORDED, isolation="process") as subject:
             evidence = await subject.mission(*done, prompt=prompt, **top)
             await anyio.to_thread.run_sync(shutil.copytree, evidence.paths.folder, folder / self._RECORDING)

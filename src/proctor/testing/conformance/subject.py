@@ -36,7 +36,7 @@ from proctor.spec.load import LoadedSpec, load_built
 from proctor.spec.model import Isolation
 from proctor.testing.agent_under_test import AgentUnderTest, open_agent
 from proctor.testing.conformance.case import NotApplicableError, UnprovenError, must
-from proctor.testing.conformance.processes import booked, spawned
+from proctor.testing.conformance.processes import spawned, unsettled_intents
 from proctor.testing.conformance.stage import STAGES, Stage
 from proctor.testing.conformance.wire import Wire
 from proctor.transport.channel import Channel
@@ -203,7 +203,7 @@ class Subject:
         root = folder / "evidence"
         limits = {**_LIMITS, **(limits or {})}
         loaded = await self._loaded(steps, folder=folder, prompt=prompt, limits=limits, options=options or {}, **top)
-        before = set(booked())
+        before = set(unsettled_intents())
         done = await run_campaign(loaded, root=root, watcher=watcher, between=between)
         if done.failure is not None:
             raise done.failure
