@@ -214,7 +214,7 @@ def test_a_key_that_the_provider_refuses_is_told_with_its_variable_and_line(lab:
     assert said.stderr.endswith(
         "error  p refused the credential from variable P_API_KEY\n"
         f"  where  {spec}:9: flows[0].login\n"
-        "  try    See that variable P_API_KEY holds a credential of p's, whole and not expired.\n"
+        "  try    Check that variable P_API_KEY holds a complete credential for p that has not expired.\n"
         "  to do  Correct or renew the credential, then run again.\n"
         "  code   policy.login-refused\n"
     )

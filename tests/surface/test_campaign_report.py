@@ -66,7 +66,7 @@ def test_a_campaign_is_reported_in_every_format_by_whatever_name(quickstart: Qui
     said = ask(lab, "campaign", "report", "--output", str(lab.folder))
     assert (said.code, "machine.unwritable" in said.stderr) == (3, True)
     said = ask(lab, "campaign", "report", "fix.codex.r1.1")
-    assert (said.code, "is no campaign" in said.stderr) == (2, True)
+    assert (said.code, "is not a campaign" in said.stderr) == (2, True)
 
 
 @pytest.mark.requirement("evidence.integrity")

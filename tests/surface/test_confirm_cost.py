@@ -28,12 +28,12 @@ def test_what_may_cost_money_is_refused_where_nobody_can_agree(lab: Lab, words: 
     said = ask(lab, *words, spec_of(lab, model=PAID), "--json")
     assert (said.code, said.json["error"]["code"]) == (2, "policy.spending")
     trials = 1 if "canary" in words else 4
-    unknown = "unknown: no attempt of every flow was measured here with prices"
+    unknown = "unknown: not every flow has an attempt with a known cost in this evidence root"
     assert said.json["error"]["what"] == f"{trials} trial{'s' * (trials > 1)} on openai/gpt-x: {unknown}"
     assert not lab.root.exists()
 
 
-UNKNOWN = "unknown: no attempt of every flow was measured here with prices"
+UNKNOWN = "unknown: not every flow has an attempt with a known cost in this evidence root"
 
 
 def spec_of_two(lab: Lab) -> str:
@@ -135,7 +135,7 @@ def test_a_dry_run_tells_trials_attempts_and_time_at_full_length_and_runs_nothin
     }
     assert not lab.root.exists()
     told = ask(lab, "run", spec_of(lab, model=PAID, **more), "--dry-run").stdout
-    assert "lab: 4 trials, 8 attempts at most, nothing is run\n" in told
+    assert "lab: 4 trials, 8 attempts at most; nothing was run\n" in told
 
 
 @pytest.mark.parametrize(

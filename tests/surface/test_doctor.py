@@ -20,7 +20,7 @@ from proctor.ids import AttemptId, CampaignId, RunId, RuntimeId
 from proctor.ledger.writer import open_ledger, seal_attempt
 from proctor.runtime.registry import offers
 from proctor.spec.load import load_spec
-from proctor.surface.check_root import check_order
+from proctor.surface.check_root import check_evidence_root
 from proctor.surface.finding import DoctorFinding
 from tests.lab import Lab, mission, say_done
 from tests.locked import locked_codex_sha256
@@ -40,7 +40,7 @@ def checks_of(said: "CompletedProcess[str]") -> tuple[int, dict[str, dict[str, A
 
 
 def order(lab: Lab) -> dict[str, DoctorFinding]:
-    return {each.name: each for each in check_order(RootPaths(lab.root), load_config(lab.folder))}
+    return {each.name: each for each in check_evidence_root(RootPaths(lab.root), load_config(lab.folder))}
 
 
 def runtimes_of(said: "CompletedProcess[str]") -> dict[str, dict[str, Any]]:
@@ -108,7 +108,7 @@ def test_a_missing_program_and_an_unwritable_root_exit_3_and_say_what_to_do(lab:
     assert said.returncode == 3
     assert "fail  codex_app_server  /nowhere/codex: No such file or directory; install" in said.stdout
     assert "fail  evidence          /proc cannot be written" in said.stdout
-    assert said.stdout.endswith("Wrong: codex_app_server, evidence, disk.\n")
+    assert said.stdout.endswith("Failed: codex_app_server, evidence, disk\n")
 
 
 def test_a_file_in_the_place_of_a_folder_fails_and_no_path_is_broken(lab: Lab) -> None:
@@ -119,7 +119,7 @@ def test_a_file_in_the_place_of_a_folder_fails_and_no_path_is_broken(lab: Lab) -
     assert said.returncode == 3
     assert f"{lab.root} is a file, not a folder" in " ".join(said.stdout.split())
     assert f"{deep}/proctor\n" in said.stdout
-    assert "choose another with XDG_STATE_HOME." in said.stdout
+    assert "choose another folder with XDG_STATE_HOME." in said.stdout
     assert "also works here: warden (rung 3)\n" in said.stdout
 
 
@@ -148,7 +148,7 @@ def test_counts_of_starts_last_and_a_default_runtime_that_keeps_failing_exits_3(
     code, checks = by_name(lab)
     found = checks["codex_app_server"]
     assert (code, found["status"], found["facts"]["health"]["failedStarts"]) == (3, "fail", 3)
-    assert found["more"][1] == "health: 4 starts, 3 failed, 0 crashes, last trouble peer.hangup"
+    assert found["more"][1] == "health: 4 starts, 3 failed, 0 crashes, last error peer.hangup"
     (lab.folder / "proctor.toml").write_text('rollout.codex_app_server.state = "selectable"\n')
     code, checks = by_name(lab)
     assert (code, checks["codex_app_server"]["status"]) == (0, "warn"), "what is not the default can be done without"
@@ -185,7 +185,7 @@ def test_plugins_are_listed_with_their_package_and_one_that_fails_hides_no_other
         "stateBy": "built in",
     }
     shown = lab.proctor_process("runtimes", "list", PYTHONPATH=str(site)).stdout
-    assert "twin: a plugin, which no config names" in shown
+    assert "twin: plugin, not named in any config" in shown
     code, checks = checks_of(lab.proctor_process("doctor", "--json", PYTHONPATH=str(site)))
     assert code == 0
     assert {name: checks[name]["status"] for name in ("config", "codex_app_server", "tau", "twin")} == {
@@ -194,7 +194,7 @@ def test_plugins_are_listed_with_their_package_and_one_that_fails_hides_no_other
         "tau": "warn",
         "twin": "ok",
     }
-    assert checks["config"]["more"] == ["gone is named, but no package offers it"]
+    assert checks["config"]["more"] == ["gone is listed, but no installed package provides it"]
     assert checks["twin"]["more"][1] == f'Change line 1 of {config} to `plugins = ["tau", "gone", "twin"]`.'
 
 
@@ -226,7 +226,7 @@ def test_campaigns_that_stand_still_are_told_and_a_ledger_that_cannot_be_read_ex
     unmade.create()
     found = order(lab)["campaigns"]
     assert (found.status, found.todo) == ("warn", f"proctor campaign resume {CAMPAIGN}")
-    assert found.what == "2 campaigns, 1 not done, 1 cut off before anything ran"
+    assert found.what == "2 campaigns, 1 unfinished, 1 interrupted before anything ran"
     lock = take_lock(first.folder)
     assert lock is not None
     checks = order(lab)

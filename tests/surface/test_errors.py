@@ -110,7 +110,7 @@ def test_a_mistake_of_usage_has_one_hint(words: str, unknown: str, meant: str) -
     stderr = io.StringIO()
     with redirect_stderr(stderr):
         assert answer(words.split()) == 2
-    assert stderr.getvalue() == f"error  there is no command `{unknown}`\n  try    proctor {meant}\n  code   usage\n"
+    assert stderr.getvalue() == f"error  unknown command `{unknown}`\n  try    proctor {meant}\n  code   usage\n"
 
 
 def test_candidates_are_whole_commands_and_at_most_eight(lab: Lab) -> None:
@@ -162,7 +162,7 @@ def test_an_evidence_root_that_no_disk_could_hold_is_named(lab: Lab) -> None:
 
 def test_an_evidence_root_without_a_name_is_not_the_current_folder(lab: Lab) -> None:
     said = lab.proctor("attempt", "list", "--root", "")
-    assert (said.returncode, said.stderr.splitlines()[0]) == (2, "error  argument --root: it names no folder")
+    assert (said.returncode, said.stderr.splitlines()[0]) == (2, "error  argument --root: the path is empty")
 
 
 @pytest.mark.proctor_process
@@ -224,4 +224,4 @@ def test_where_the_current_folder_is_gone_that_is_said(tmp_path: Path, monkeypat
     stderr = io.StringIO()
     with redirect_stderr(stderr):
         assert answer(["campaign", "list"]) == 2
-    assert "the current folder is gone" in stderr.getvalue()
+    assert "the current folder was deleted" in stderr.getvalue()

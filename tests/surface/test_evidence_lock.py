@@ -23,7 +23,7 @@ from proctor.ledger.reader import is_live
 from proctor.surface import gc as collecting
 from proctor.surface import sign as signing
 from proctor.surface import verify as verifying
-from proctor.surface.evidence_lock import still
+from proctor.surface.evidence_lock import lock_evidence
 from proctor.surface.gc import REMOVED, GcResult, clear, hold_root
 from tests.keys import make_key
 from tests.surface.conftest import Quickstart, ask
@@ -176,7 +176,7 @@ def test_a_conversation_that_goes_on_is_not_signed(quickstart: Quickstart, old: 
 
 def test_a_campaign_that_is_being_signed_is_not_run_and_is_not_taken_for_running(old: RootPaths) -> None:
     campaign = campaign_of(old)
-    with still(campaign), still(campaign), still(old):
+    with lock_evidence(campaign), lock_evidence(campaign), lock_evidence(old):
         assert not is_live(campaign)
         with pytest.raises(MachineError) as refused, campaign_lock(campaign):
             pass

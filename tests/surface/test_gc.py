@@ -115,7 +115,7 @@ def test_what_is_pinned_running_signed_named_or_new_stays(lab: Lab, root: RootPa
             "running": (False, "running"),
             "signed": (False, "signed"),
             "named": (False, "named by a statement"),
-            "new": (False, "just made"),
+            "new": (False, "just created"),
         }
         before = there(root)
         clear(root, everything, now_ms=NOW_MS)
@@ -235,7 +235,7 @@ def test_what_gets_a_reason_to_stay_at_the_last_moment_stays(root: RootPaths, mo
     assert {unit.name: (unit.goes, unit.why) for unit in done.units} == {
         "pinned": (False, "pinned"),
         "running": (False, "running"),
-        "ran": (False, "just made"),
+        "ran": (False, "just created"),
         "signed": (False, "signed"),
         "named": (False, "named by a statement"),
         "lone-signed": (False, "signed"),
@@ -338,9 +338,9 @@ def test_without_flags_the_config_holds_and_without_either_nothing_goes(
     assert (refused.code, refused.json["error"]["code"]) == (InputError.exit, "usage")
     (tmp_path / "proctor.toml").write_text('[retention]\nolder_than = "4w"\n')
     said = ask(lab, "gc", "--dry-run")
-    assert said.stdout.split()[:3] == ["would", "go", "campaign"]
+    assert said.stdout.split()[:3] == ["would", "delete", "campaign"]
     assert ask(lab, "gc", "--older-than", "50d", "--json").json["freedBytes"] == 0
-    assert ask(lab, "gc").stdout.startswith("gone  campaign old  ")
+    assert ask(lab, "gc").stdout.startswith("deleted  campaign old  ")
     assert there(root) == []
 
 

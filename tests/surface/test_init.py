@@ -152,7 +152,7 @@ def test_what_to_do_first_is_said_before_what_is_next(
     monkeypatch.chdir(make_repository(tmp_path / "shop", {SPEC: ""}))
     assert answer(["init", "--offline", "--force"]) == 0
     said = capsys.readouterr().out
-    assert 0 < said.index("First: the history of HEAD holds proctor.yaml") < said.index("Next: ")
+    assert 0 < said.index("First: the history of HEAD contains proctor.yaml") < said.index("Next: ")
 
 
 def test_without_an_agent_nothing_is_written(tmp_path: Path) -> None:

@@ -76,7 +76,7 @@ def test_a_campaign_that_would_run_is_told_with_its_size(lint: Lint) -> None:
             "trials": 4,
         },
     )
-    assert lint(SPEC, as_json=False) == (0, "night: 2 missions × 1 flow × 2 repeats = 4 trials. All is well.\n")
+    assert lint(SPEC, as_json=False) == (0, "night: 2 missions × 1 flow × 2 repeats = 4 trials; no errors found\n")
 
 
 @pytest.mark.real_agent
@@ -150,7 +150,7 @@ def test_people_get_a_block_for_each_problem_and_their_number(lint: Lint) -> Non
     code, said = lint(SPEC.replace("tags: [quick]", "tgas: [quick]").replace("repeats: 2", "repeats: 0"), as_json=False)
     assert code == 2
     assert said.count("error  ") == 2
-    assert said.endswith("2 findings: nothing would run.\n")
+    assert said.endswith("2 findings: the campaign cannot run\n")
 
 
 @pytest.mark.requirement("campaign.lint")

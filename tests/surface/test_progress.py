@@ -31,7 +31,7 @@ def drawn(screen: TerminalScreen) -> list[str]:
 def test_each_running_attempt_has_a_line_with_phase_tool_tokens_cost_and_age(tmp_path: Path) -> None:
     clock = FakeClock()
     seen = picture(clock)
-    screen = TerminalScreen(Console(file=io.StringIO()), "quickstart", picture=seen)
+    screen = TerminalScreen(Console(file=io.StringIO()), "quickstart", view=seen)
     progress = Progress(seen, screen, None)
     progress.began(began(tmp_path))
     for attempt in (FIX, ASK):
@@ -58,7 +58,7 @@ def test_each_running_attempt_has_a_line_with_phase_tool_tokens_cost_and_age(tmp
 def test_what_does_not_fit_on_the_screen_is_counted_and_no_line_is_broken(tmp_path: Path) -> None:
     clock = FakeClock()
     seen = picture(clock)
-    screen = TerminalScreen(Console(file=io.StringIO(), height=10), "night", picture=seen)
+    screen = TerminalScreen(Console(file=io.StringIO(), height=10), "night", view=seen)
     seen.began(began(tmp_path, trials=64))
     for number in range(64):
         attempt = AttemptId(f"mission-of-a-name-that-is-long-{number}.codex.r1.1")
@@ -75,7 +75,7 @@ def test_what_does_not_fit_on_the_screen_is_counted_and_no_line_is_broken(tmp_pa
 def test_the_footer_tells_what_is_rationed_what_is_shut_and_what_waits(tmp_path: Path) -> None:
     clock = FakeClock()
     seen = picture(clock)
-    screen = TerminalScreen(Console(file=io.StringIO()), "night", picture=seen)
+    screen = TerminalScreen(Console(file=io.StringIO()), "night", view=seen)
     progress = Progress(seen, screen, None)
     progress.began(began(tmp_path, trials=9, settled=4))
     shut = LiveLimit(
@@ -92,7 +92,7 @@ def test_the_footer_tells_what_is_rationed_what_is_shut_and_what_waits(tmp_path:
     assert drawn(screen) == [
         "night  4 of 9 done  0 ms  finishing what runs",
         "  all  2 of 8",
-        "  provider:openai  0 of 4 (8 at most), shut for 1 min 15 s: provider.rate-limited",
+        "  provider:openai  0 of 4 (8 at most), closed for 1 min 15 s: provider.rate-limited",
         "  5 trials waiting; 1 retry waits, the first in 4.0 s",
     ]
     progress.started(FIX, runtime_id=CODEX)
@@ -102,7 +102,7 @@ def test_the_footer_tells_what_is_rationed_what_is_shut_and_what_waits(tmp_path:
 def test_how_long_it_takes_yet_is_told_once_it_was_measured(tmp_path: Path) -> None:
     clock = FakeClock()
     seen = picture(clock)
-    screen = TerminalScreen(Console(file=io.StringIO()), "night", picture=seen)
+    screen = TerminalScreen(Console(file=io.StringIO()), "night", view=seen)
     seen.began(began(tmp_path, trials=10, settled=4))
     clock.advance(10)
     seen.settled(sealed(FIX), usd=None, retry_at_ms=None, is_settled=True)
@@ -124,7 +124,7 @@ def test_a_cancelled_attempt_leaves_its_trial_undone(tmp_path: Path) -> None:
 def test_without_a_terminal_there_is_a_line_for_each_thing_that_happens(tmp_path: Path) -> None:
     clock = FakeClock()
     seen, written = picture(clock), io.StringIO()
-    screen = PlainScreen(Console(file=written, width=120), "night", picture=seen)
+    screen = PlainScreen(Console(file=written, width=120), "night", view=seen)
     progress = Progress(seen, screen, None)
     progress.began(began(tmp_path))
     progress.entered(FIX, State.TURN_RUNNING)
@@ -161,17 +161,17 @@ def test_without_a_terminal_there_is_a_line_for_each_thing_that_happens(tmp_path
     assert written.getvalue().splitlines() == [
         "     0 ms  fix.codex.r1.1  working",
         "     0 ms  fix.codex.r1.1  shell failed: make test",
-        "    1.5 s  fix.codex.r1.1  sealed: crashed (peer.hangup), again in 4.0 s   (0 of 3)",
-        "    1.5 s  provider:openai  0 of 8, shut for 9.0 s: asked to wait",
+        "    1.5 s  fix.codex.r1.1  sealed: crashed (peer.hangup), retry in 4.0 s   (0 of 3)",
+        "    1.5 s  provider:openai  0 of 8, closed for 9.0 s: asked to wait",
         "    1.5 s  provider:openai  open again",
-        "    1.5 s  ask.codex.r1.1  abandoned: no evidence could be kept   (0 of 3)",
+        "    1.5 s  ask.codex.r1.1  abandoned: its evidence could not be written   (0 of 3)",
         "    1.5 s  fix.codex.r1.1  sealed: completed   (1 of 3)",
     ]
 
 
 def test_lines_that_had_no_room_are_counted_where_they_are_missing(tmp_path: Path) -> None:
     written = io.StringIO()
-    screen = PlainScreen(Console(file=written, width=120), "night", picture=picture(FakeClock()))
+    screen = PlainScreen(Console(file=written, width=120), "night", view=picture(FakeClock()))
     for number in range(1003):
         screen.stopping(f"line {number}")
     screen.paint()

@@ -40,7 +40,7 @@ class Told:
         self.clock = FakeClock()
         self.picture = picture(self.clock)
         self.file = os.open(path, os.O_WRONLY | os.O_CREAT)
-        self.rows = RowStream(self.file, picture=self.picture, most_rows=most_rows)
+        self.rows = RowStream(self.file, view=self.picture, most_rows=most_rows)
 
     def __getattr__(self, name: str) -> Any:
         def both(*args: Any, **kwargs: Any) -> None:
@@ -123,7 +123,7 @@ def test_of_what_comes_fast_the_first_and_the_latest_have_a_row(tmp_path: Path) 
         told.saw(FIX, tool(f"step {number}"))
         told.saw(FIX, total(number, frame=number))
     told.clock.advance(TICK_S)
-    told.rows._tell_postponed()
+    told.rows._put_due()
     told.close()
     rows = rows_in(tmp_path / "rows.jsonl")[1:]
     assert [(row["type"], row.get("doing", row.get("tokens")), row.get("calls")) for row in rows] == [
@@ -216,7 +216,7 @@ def test_a_disk_that_takes_no_more_rows_is_a_warning_of_the_run(tmp_path: Path) 
                 progress.ended("done")
             return tuple(progress.warnings())
 
-    assert anyio.run(watch) == ("--progress /dev/full: No space left on device; what was told after that is missing",)
+    assert anyio.run(watch) == ("--progress /dev/full: No space left on device; later progress events are missing",)
 
 
 def test_a_reader_who_leaves_is_no_warning(tmp_path: Path) -> None:

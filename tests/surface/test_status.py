@@ -25,7 +25,7 @@ from proctor.evidence.live import Live, LiveAttempt, LiveLimit
 from proctor.ids import AttemptId, CampaignId, RuntimeId
 from proctor.ledger import writer
 from proctor.surface.campaign_status import RemainingTrials, status_of
-from proctor.surface.check_root import check_order
+from proctor.surface.check_root import check_evidence_root
 from proctor.surface.cli.retry import choose
 from tests.lab import Lab, mission, say_done, wait_until
 from tests.report.made import CAMPAIGN, INFRA, RUN, YES, campaign, record, report, summary, trial, tried
@@ -100,7 +100,7 @@ def test_nobody_is_told_to_go_on_with_what_a_resume_would_not_take_up(lab: Lab, 
         assert "resume" not in said
         assert todo is None or todo.partition("; ")[2] in said
     assert todo is None or todo in status(lab, CAMPAIGN).stdout
-    assert next(check_order(RootPaths(lab.root), load_config(lab.folder))).todo is None
+    assert next(check_evidence_root(RootPaths(lab.root), load_config(lab.folder))).todo is None
 
 
 def test_where_infrastructure_failures_stand_it_says_how_to_try_those_again(lab: Lab) -> None:
@@ -165,7 +165,7 @@ def test_while_it_runs_another_terminal_sees_each_attempt_and_what_is_rationed(l
     lines = [line.strip() for line in told.splitlines()]
     [line] = [line for line in lines if line.startswith("cutoff.codex.r1.1")]
     assert line.split()[:8] == ["cutoff.codex.r1.1", "working", "shell:", "make", "test", "1,785", "tokens", "$0.50"]
-    assert "provider:openai  0 of 2 (8 at most), shut for 0 ms: provider.rate-limited" in lines
+    assert "provider:openai  0 of 2 (8 at most), closed for 0 ms: provider.rate-limited" in lines
     assert "4 trials waiting" in lines
     assert "draining" in lines
     assert "resume" not in told
@@ -337,7 +337,7 @@ def test_a_campaign_whose_spec_was_moved_is_gone_on_with_by_naming_it(lab: Lab) 
     error = ask(lab, "campaign", "resume", "made", "--json").json["error"]
     assert (error["code"], error["what"]) == (
         "campaign.no-spec",
-        f"the spec of {CAMPAIGN} is gone: made.yaml",
+        f"the spec of {CAMPAIGN} does not exist: made.yaml",
     )
     assert error["suggestion"] == f"proctor campaign resume {CAMPAIGN} --spec FILE --root {lab.root}"
 
@@ -359,7 +359,7 @@ def test_where_several_run_a_cancel_without_a_name_asks_which(lab: Lab) -> None:
     error = said.json["error"]
     assert (said.code, error["code"], error["what"]) == (
         *(2, "evidence.ambiguous"),
-        f"2 campaigns run under {lab.root}",
+        f"2 campaigns are running in {lab.root}",
     )
     assert error["suggestion"].splitlines() == [
         f"proctor campaign cancel {name} --now --root {lab.root}" for name in reversed(names)

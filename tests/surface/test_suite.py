@@ -112,7 +112,7 @@ def test_a_plan_shows_missions_and_trials_and_runs_nothing(lab: Lab, suite: Path
     }
     assert not lab.root.exists()
     bare = lab.proctor("suite", "plan", str(suite))
-    assert (bare.returncode, "greetings: 3 missions, --on says where they would run" in bare.stdout) == (0, True)
+    assert (bare.returncode, "greetings: 3 missions, no runtime selected (see --on)" in bare.stdout) == (0, True)
 
 
 def test_flows_of_the_file_are_not_used_and_need_not_be_there(lab: Lab, suite: Path) -> None:

@@ -51,7 +51,7 @@ def test_offline_each_agent_works_on_a_clone_and_all_are_shown_side_by_side(lab:
         diff = lab.attempts()[attempt].workspace_diff
         assert str(diff) in said.stdout
         assert "+    return b + a" in diff.read_text()
-    assert "without what is not committed: 1 file\n" in said.stderr
+    assert "without your uncommitted changes (1 file)\n" in said.stderr
     assert "Not verified" not in said.stdout
     assert (repository / "calc.py").read_text() == "not committed\n", "nobody touches the repository itself"
     # What was made on the spot is not what somebody wants to go on with.
@@ -88,11 +88,11 @@ def test_why_a_probe_did_not_verify_and_that_no_model_is_asked_is_said(lab: Lab)
     assert said.code == 1, said.stderr
     rows = [json.loads(line)["type"] for line in Path("rows").read_text().splitlines()]
     assert (rows[0], rows[-1], "attempt.settled" in rows) == ("run.began", "run.ended", True)
-    assert "the model is a scripted one, and gpt-5 is not asked\n" in said.stderr
+    assert "the scripted model is used; gpt-5 is ignored\n" in said.stderr
     told = said.stdout.partition("\nNot verified:\n")[2].splitlines()[:2]
     assert told == [
         "  codex  probe 0 (headless_run): already passes on the untouched workspace",
-        "  The scripted model can add PROCTOR-TRY.md alone; --script FILE says what it does instead.",
+        "  The built-in script only adds PROCTOR-TRY.md; use --script FILE for another one.",
     ]
 
 
@@ -126,7 +126,7 @@ def test_real_models_are_not_asked_before_somebody_agrees(lab: Lab, monkeypatch:
     error = ask(lab, "try", "Do it", "--on", "codex:gpt-9", "--json").json["error"]
     assert (error["code"], error["what"]) == (
         "policy.spending",
-        "1 trial on openai/gpt-9: unknown: no attempt of every flow was measured here with prices",
+        "1 trial on openai/gpt-9: unknown: not every flow has an attempt with a known cost in this evidence root",
     )
     dry = ask(lab, "try", "Do it", "--on", "codex:gpt-9", "--dry-run", "--json")
     assert (dry.code, dry.json["trials"], dry.json["usd"]) == (0, ["task.codex.r1"], None)

@@ -1,4 +1,4 @@
-"""What the doctor says of an evidence root: campaigns that stand still, locks, what is due to go, the age of prices."""
+"""Check an evidence root for `proctor doctor`: unfinished campaigns, locks, retention and the age of prices."""
 
 import os
 from collections.abc import Iterator
@@ -24,12 +24,12 @@ from proctor.surface.finding import DoctorFinding, look
 from proctor.surface.gc import REMOVED, plan_clearing
 from proctor.surface.init import SPEC
 
-_MOST_NAMES = 5
+_MAX_NAMES = 5
 _OLD_PRICES_DAYS = 90
 
 
-def check_order(root: RootPaths, config: Config) -> Iterator[DoctorFinding]:
-    """In the order in which one would put it in order."""
+def check_evidence_root(root: RootPaths, config: Config) -> Iterator[DoctorFinding]:
+    """Yield the findings about an evidence root, in the order in which a user would fix them."""
     yield from look("campaigns", _campaigns, root)
     yield from look("locks", _locks, root)
     yield from look("retention", _retention, root, config)
@@ -46,41 +46,41 @@ def _campaigns(root: RootPaths) -> DoctorFinding:
     for campaign in reversed(campaigns_by_age(root)):
         number += 1
         try:
-            standing = status_of(campaign)
+            status = status_of(campaign)
         except EvidenceError as error:
-            # One that was killed while it was being made has nothing that could be damaged.
+            # A campaign whose creation was interrupted has nothing that could be damaged.
             (unmade if error.code == "evidence.partial" else damaged).append(campaign.folder.name)
             continue
-        if standing.is_live:
+        if status.is_live:
             running.append(campaign.folder.name)
-        elif standing.left.total and standing.kind == "campaign":
+        elif status.left.total and status.kind == "campaign":
             left.append(campaign.folder.name)
-            resumable += [campaign.folder.name] if standing.can_resume else []
-    counts = ((running, "running"), (left, "not done"), (unmade, "cut off before anything ran"))
-    told = [f"{len(names)} {word}" for names, word in counts if names]
+            resumable += [campaign.folder.name] if status.can_resume else []
+    counts = ((running, "running"), (left, "unfinished"), (unmade, "interrupted before anything ran"))
+    parts = [f"{len(names)} {word}" for names, word in counts if names]
     facts = {"running": running, "notDone": left, "unmade": unmade, "damaged": damaged}
     if damaged:
-        what = f"the ledger of {plural(len(damaged), 'campaign')} cannot be read"
+        what = f"cannot read the ledger of {plural(len(damaged), 'campaign')}"
         todo = f"proctor validate {damaged[0]}"
         return DoctorFinding(name="campaigns", status="fail", what=what, more=tuple(damaged), todo=todo, facts=facts)
     return DoctorFinding(
         name="campaigns",
         status="warn" if left else "ok",
-        what=", ".join([plural(number, "campaign"), *told]),
-        more=tuple(f"not done: {name}" for name in left[:_MOST_NAMES]),
+        what=", ".join([plural(number, "campaign"), *parts]),
+        more=tuple(f"unfinished: {name}" for name in left[:_MAX_NAMES]),
         todo=f"proctor campaign resume {resumable[0]}" if resumable else None,
         facts=facts,
     )
 
 
 def _locks(root: RootPaths) -> DoctorFinding:
-    """The kernel drops a dead owner's, so that the file it leaves blocks nobody."""
+    """Count locks. The kernel releases those of dead processes, so their files do not block anything."""
     spawns = places.state_dir() / "spawns"
     owners = [*(each.folder for each in root.campaigns()), *_folders(scratch_of_runs()), *_folders(spawns)]
     there = [folder for folder in (*owners, root.folder / REMOVED) if os.path.lexists(folder / LOCK)]
     held = [str(folder) for folder in there if is_locked(folder)]
     dead = len(there) - len(held)
-    what = f"{len(held)} held, {dead} of dead owners, which block nobody" if there else "none"
+    what = f"{len(held)} held, {dead} left by dead processes (harmless)" if there else "none"
     return DoctorFinding(name="locks", status="ok", what=what, facts={"held": held, "dead": dead})
 
 
@@ -99,32 +99,32 @@ def _retention(root: RootPaths, config: Config) -> DoctorFinding:
     facts = {"dueBytes": plan.freed_bytes, "keptBytes": plan.kept_bytes, "due": [unit.name for unit in due]}
     kept = f"{(plan.kept_bytes + plan.freed_bytes) / 1e6:,.1f} MB of evidence and kept scratch"
     if (root.folder / REMOVED).exists():
-        what = f"{kept}; a `proctor gc` was killed before its end"
+        what = f"{kept}; an earlier `proctor gc` was interrupted"
         return DoctorFinding(
             name="retention", status="warn", what=what, todo="proctor gc --older-than 30d", facts=facts
         )
     if not due:
-        none = "" if settings.older_than or settings.larger_than else "; no [retention], so that nothing is due"
-        return DoctorFinding(name="retention", status="ok", what=f"{kept}{none}", facts=facts)
-    what = f"{kept}, {plan.freed_bytes / 1e6:,.1f} MB of it due to go"
+        note = "" if settings.older_than or settings.larger_than else "; no [retention] configured, so nothing is due"
+        return DoctorFinding(name="retention", status="ok", what=f"{kept}{note}", facts=facts)
+    what = f"{kept}, {plan.freed_bytes / 1e6:,.1f} MB of it due for deletion"
     return DoctorFinding(name="retention", status="warn", what=what, todo="proctor gc --dry-run", facts=facts)
 
 
 def _prices(folder: Path) -> Iterator[DoctorFinding]:
-    """Of the spec that lies here, where it names a price file."""
+    """Check the age of the price file that the spec in this folder names, if there is one."""
     try:
         named = decode_bytes(read_source(folder / SPEC), CampaignSpec, file=SPEC).value.prices
         if named is None:
             return
         prices = decode_prices(read_source(folder / named), file=named)
     except InputError:
-        return  # whoever runs the spec tells what is wrong with it
+        return  # `campaign lint` and `run` report errors in the spec
     days = (datetime.now(tz=UTC).date() - prices.since).days
     is_old = days > _OLD_PRICES_DAYS
     yield DoctorFinding(
         name="prices",
         status="warn" if is_old else "ok",
         what=f"{folder / named} is {days} days old",
-        todo="Look whether the providers' prices are still these." if is_old else None,
+        todo="Check that the prices are still those of the providers." if is_old else None,
         facts={"file": str(folder / named), "ageDays": days},
     )

@@ -1,4 +1,4 @@
-"""Shell completion: scripts that know every command, its options and its choices, and start no Proctor to answer."""
+"""Shell completion scripts that contain every command, option and choice, so that completing starts no Proctor."""
 
 from collections.abc import Callable, Iterator, Sequence
 from shlex import quote
@@ -54,7 +54,7 @@ end
 
 
 def _words(commands: Commands) -> Iterator[tuple[str, list[str]]]:
-    """What may follow: the groups' names and then each group's members, by what was said before."""
+    """Yield the words that may follow each prefix: commands and groups first, then the commands of each group."""
     yield "", list(dict.fromkeys(command.name.partition(" ")[0] for command in commands))
     for group in dict.fromkeys(command.name.partition(" ")[0] for command in commands if " " in command.name):
         yield group, [each.name.partition(" ")[2] for each in commands if each.name.startswith(f"{group} ")]
@@ -73,12 +73,12 @@ def _choices(command: CommandContract) -> list[str]:
 
 
 def _cases(commands: Commands, *, words: str) -> str:
-    """One case a command, then one a group: the first that fits counts."""
+    """Return the cases of a shell's `case` statement: commands first, then groups. The first match counts."""
     lines = []
     for command in commands:
         sets = ((words, _choices(command)), ("options", _options(command)), ("valued", _valued(command)))
-        told = " ".join(f"{name}={quote(' '.join(values))}" for name, values in sets)
-        lines.append(f'        "{command.name} "*) {told} ;;')
+        assignments = " ".join(f"{name}={quote(' '.join(values))}" for name, values in sets)
+        lines.append(f'        "{command.name} "*) {assignments} ;;')
     for said, values in _words(commands):
         options = "--help" if said else "--help --version"
         lines.append(f'        "{said} ") {words}={quote(" ".join(values))} options={quote(options)} ;;')

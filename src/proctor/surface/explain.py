@@ -1,4 +1,4 @@
-"""The story of one attempt; of one that has no seal, as far as its frames go."""
+"""Explain one attempt. Without a seal, the explanation is derived from its frames as far as they go."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -17,24 +17,26 @@ from proctor.report.view import view_attempt
 
 
 def explain_attempt(paths: AttemptPaths, *, spell: Callable[[str], str]) -> AttemptExplanation:
-    """`spell` turns what is to be done next into what can be typed here."""
+    """Return the explanation of an attempt. `spell` formats the suggested commands for this user."""
     view, tokens = view_attempt(paths), None
     if not view.is_sealed:
         try:
             again = derive_again(paths)
         except ProctorError:
-            pass  # then there is nothing more to tell than what the files say
+            pass  # only the existing files can be used
         else:
             calls = tuple(_call(line) for line in again.files[TOOL_CALLS].splitlines())
             feedback = Feedback(attempt_id=AttemptId(paths.folder.name), **msgspec.structs.asdict(again.derived.claim))
             tokens = again.derived.metrics.total_tokens
             view = replace(view, tool_calls=calls, feedback=view.feedback or feedback)
-    story = tell(view, is_running=is_running(paths))
+    explanation = tell(view, is_running=is_running(paths))
     return msgspec.structs.replace(
-        story, tokens=story.tokens if tokens is None else tokens, next=tuple(map(spell, story.next))
+        explanation,
+        tokens=explanation.tokens if tokens is None else tokens,
+        next=tuple(map(spell, explanation.next)),
     )
 
 
 def _call(line: bytes) -> ToolCall:
-    # Its place in the chain is of no interest here, and a struct passes over what it does not name.
+    # The fields of the hash chain are not needed, and are ignored.
     return msgspec.json.decode(line, type=ToolCall)

@@ -1,4 +1,4 @@
-"""Everything that takes room and may be let go of: campaigns with their runs, runs of none, sessions, kept scratch."""
+"""Find what `proctor gc` may delete: campaigns with their runs, other runs, sessions and kept scratch folders."""
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
@@ -17,11 +17,11 @@ from proctor.evidence.reader import read_artifact
 from proctor.ledger.reader import is_live, read_run_ids
 from proctor.report.query import find_run
 
-# Somebody may be about to take its lock.
+# A folder this new may belong to a process that has not taken its lock yet.
 _FRESH_MS = 60_000
 
 _WRITTEN = ("ledger.db", "ledger.db-wal", "plan.json", "report.json", "RESULTS.md")
-"""Files that tell when a campaign was last at work; a pin or a look at it is none."""
+"""Files whose modification times show when a campaign was last active. Pinning or reading it changes none of them."""
 
 
 class _Named(msgspec.Struct, frozen=True):
@@ -34,7 +34,10 @@ class _Statement(msgspec.Struct, frozen=True):
 
 
 def find_units(root: RootPaths, *, now_ms: int) -> Iterator[GcUnit]:
-    """Each folder is in one unit, and a run that two campaigns cite is in neither until one of them is gone."""
+    """Yield all units, the reason to keep each included.
+
+    Every folder belongs to one unit; a run that two campaigns share belongs to none until one of them is deleted.
+    """
     campaigns = {campaign: run_ids(root, campaign) for campaign in root.campaigns()}
     stated = set(stated_runs(root))
     pinned: set[str] = set()
@@ -53,25 +56,28 @@ def find_units(root: RootPaths, *, now_ms: int) -> Iterator[GcUnit]:
             is_running = is_locked(scratch_of_runs() / name)
             yield replace(unit, stays=_why(unit, ids=(name,), stated=stated, now_ms=now_ms, is_running=is_running))
     for scratch in kept_scratch(scratch_of_runs()):
-        stays = _reason(("running", is_locked(scratch)), ("of a pinned campaign", scratch.name in pinned))
+        stays = _reason(("running", is_locked(scratch)), ("belongs to a pinned campaign", scratch.name in pinned))
         yield replace(_unit("scratch", scratch), stays=stays)
 
 
 def why_still(unit: GcUnit, root: RootPaths, *, now_ms: int) -> str | None:
-    """Why a campaign, run or session stays after all, by what is on disk now. For whoever has its lock."""
+    """Return why a campaign, run or session must be kept, by what is on disk now; None if it may be deleted.
+
+    The caller must hold its lock.
+    """
     folders = places_of(unit)
     ids = run_ids(root, CampaignPaths(folders[0])) if unit.kind == "campaign" else (unit.name,)
-    unit = replace(unit, touched_at_ms=_last_at_work_ms(unit.kind, folders))
+    unit = replace(unit, touched_at_ms=_last_active_ms(unit.kind, folders))
     return _why(unit, ids=ids, stated=set(stated_runs(root)), now_ms=now_ms, is_running=False)
 
 
 def is_needed(run: Path, root: RootPaths) -> bool:
-    """Whether others may rely on it: it is signed, or named by a statement."""
+    """Return whether others may rely on a run: it is signed, or a statement names it."""
     return _is_signed(run) or run.name in set(stated_runs(root))
 
 
 def places_of(unit: GcUnit) -> tuple[Path, ...]:
-    """The unit itself is pure and has but their names. Of a campaign it is its own folder, then its runs."""
+    """Return the folders of a unit. Of a campaign, its own folder is first and those of its runs follow."""
     return tuple(map(Path, unit.folders))
 
 
@@ -80,12 +86,12 @@ def _unit(kind: Kind, *folders: Path) -> GcUnit:
         kind=kind,
         name=folders[0].name,
         folders=tuple(map(str, folders)),
-        touched_at_ms=_last_at_work_ms(kind, folders),
+        touched_at_ms=_last_active_ms(kind, folders),
         size_bytes=size_of(*folders),
     )
 
 
-def _last_at_work_ms(kind: Kind, folders: Sequence[Path]) -> int:
+def _last_active_ms(kind: Kind, folders: Sequence[Path]) -> int:
     if kind != "campaign":
         return max(map(_touched_ms, folders))
     campaign, *runs = folders
@@ -98,14 +104,17 @@ def _why(unit: GcUnit, *, ids: Iterable[str], stated: AbstractSet[str], now_ms: 
     return _reason(
         ("pinned", is_campaign and os.path.lexists(CampaignPaths(folders[0]).pin)),
         ("running", is_running),
-        ("just made", now_ms - unit.touched_at_ms < _FRESH_MS),
+        ("just created", now_ms - unit.touched_at_ms < _FRESH_MS),
         ("signed", any(map(_is_signed, runs))),
         ("named by a statement", not stated.isdisjoint(ids)),
     )
 
 
 def run_ids(root: RootPaths, campaign: CampaignPaths) -> tuple[str, ...]:
-    """By its ledger; else the runs whose attempts name it. Only such as are there: a ledger may say anything."""
+    """Return the existing runs of a campaign, by its ledger; if that cannot be read, by the runs' attempts.
+
+    Runs that a ledger lists but that do not exist are left out: a ledger may be damaged.
+    """
     there = {run.folder.name: run for run in root.runs()}
     with suppress(EvidenceError):
         return tuple(run for run in read_run_ids(campaign) if run in there)
@@ -114,11 +123,11 @@ def run_ids(root: RootPaths, campaign: CampaignPaths) -> tuple[str, ...]:
 
 
 def stated_runs(root: RootPaths) -> Iterator[str]:
-    """Runs that an in-toto statement in the root itself names. One may be a link: it names them all the same."""
+    """Yield the runs that an in-toto statement in the root folder names. The statement may be a symbolic link."""
     for file in sorted(root.folder.glob("*.json")):
         with suppress(EvidenceError):
-            told = read_artifact(Path(os.path.realpath(file)), _Statement)
-            yield from {each.name.partition("/")[0] for each in told.subject}
+            statement = read_artifact(Path(os.path.realpath(file)), _Statement)
+            yield from {each.name.partition("/")[0] for each in statement.subject}
 
 
 def _reason(*reasons: tuple[str, bool]) -> str | None:
@@ -137,13 +146,16 @@ def _mtime_ms(path: Path) -> int:
 
 
 def _touched_ms(folder: Path) -> int:
-    """When anything was last made or taken away in it. An attempt's folder is touched last by its seal."""
+    """Return when something was last created or deleted in a folder or its subfolders, in milliseconds since the epoch.
+
+    The last change of an attempt's folder is its seal.
+    """
     inner = (folder, *folder.glob("*"), *folder.glob("*/*"))
     return max(map(_mtime_ms, inner))
 
 
 def size_of(*folders: Path) -> int:
-    """What they take of the disk."""
+    """Return the disk space that folders take, in bytes."""
     total, pending = 0, list(map(str, folders))
     while pending:
         with suppress(OSError), os.scandir(pending.pop()) as entries:

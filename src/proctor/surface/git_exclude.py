@@ -1,4 +1,4 @@
-"""A spec kept out of commits: agents work on clones, and must not see how they are judged."""
+"""Keep a spec out of commits: agents work on clones, and must not see how they are judged."""
 
 import os
 import re
@@ -14,23 +14,24 @@ _LITERAL = {"GIT_LITERAL_PATHSPECS": "1"}
 
 
 def exclude(folder: Path, names: Sequence[str]) -> None:
-    """Enters what lies in `folder` in a file of git's that is not committed either. Outside a repository, nothing."""
+    """Add names in `folder` to the repository's `.git/info/exclude`. Outside of a repository, do nothing."""
     with suppress(GitRefusedError, MachineError):
         words = ("rev-parse", "--show-prefix", "--git-path", "info/exclude")
         prefix, path = os.fsdecode(git(*words, cwd=folder)).removesuffix("\n").split("\n")
-        _enter(folder / path, [f"/{_as_pattern(prefix)}{name}" for name in names])
+        _add_lines(folder / path, [f"/{_as_pattern(prefix)}{name}" for name in names])
 
 
-def _enter(file: Path, lines: Sequence[str]) -> None:
+def _add_lines(file: Path, lines: Sequence[str]) -> None:
     text = os.fsdecode(file.read_bytes()) if file.exists() else ""
-    there = text.splitlines()
-    if missing := [line for line in lines if line not in there]:
+    existing = text.splitlines()
+    if missing := [line for line in lines if line not in existing]:
         file.parent.mkdir(exist_ok=True)
-        file.write_bytes(os.fsencode("\n".join([*there, *missing, ""])))
+        file.write_bytes(os.fsencode("\n".join([*existing, *missing, ""])))
 
 
 def _as_pattern(path: str) -> str:
-    r"""
+    r"""Escape a path for a gitignore pattern.
+
     >>> print(_as_pattern("a[1]/b*/"))
     a\[1]/b\*/
     """
@@ -38,15 +39,15 @@ def _as_pattern(path: str) -> str:
 
 
 def to_do_first(folder: Path, names: Sequence[str]) -> str | None:
-    """What has to be done before agents can work on clones of this repository, where git has one of these files."""
+    """Return what the user must do before agents may work on clones, if git tracks one of these files; else None."""
     with suppress(GitRefusedError, MachineError):
         tracked = os.fsdecode(git("ls-files", "-z", "--", *names, cwd=folder, env=_LITERAL)).split("\0")[:-1]
         if _is_in_history(folder, names):
-            what = f"the history of HEAD holds {names[0]} or its scripts, which no agent may see"
-            away = f"Move {' and '.join(names)} out of the repository, and name it there:"
-            return f"{what}. {away} `workspace: {{git: {folder.resolve()}, ref: HEAD}}`."
+            what = f"the history of HEAD contains {names[0]} or its scripts, which agents must not see"
+            advice = f"Move {' and '.join(names)} out of the repository, and point the spec to it:"
+            return f"{what}. {advice} `workspace: {{git: {folder.resolve()}, ref: HEAD}}`."
         if tracked:
-            return f"git is about to commit what no agent may see. Run `git rm --cached {shlex.join(tracked)}`."
+            return f"git tracks files that agents must not see. Run `git rm --cached {shlex.join(tracked)}`."
     return None
 
 

@@ -1,4 +1,4 @@
-"""Whether this machine can do what Proctor needs, and the leftovers of dead runs, ended and removed on the way."""
+"""Check whether this machine can run Proctor, and clean up what dead runs left behind."""
 
 import importlib.util
 import os
@@ -26,7 +26,7 @@ from proctor.ids import RuntimeId
 from proctor.runtime.registry import offers
 from proctor.runtime.rollout import check_config
 from proctor.surface.campaign_status import count_outcomes
-from proctor.surface.check_root import check_order
+from proctor.surface.check_root import check_evidence_root
 from proctor.surface.finding import DoctorFinding, failed, look
 from proctor.surface.gc_units import size_of
 from proctor.surface.logins import find_logins
@@ -36,11 +36,11 @@ _LOW_BYTES = 1 << 30
 _FULL_BYTES = 100 << 20
 
 _CHOICE = {"evidence": "--root", "cache": "XDG_CACHE_HOME", "state": "XDG_STATE_HOME"}
-"""What moves each folder."""
+"""The option or variable that moves each folder."""
 
 
 def check_health(root: Path) -> Iterator[DoctorFinding]:
-    """Everything, in the order in which one would mend it."""
+    """Run all checks and yield their findings, in the order in which a user would fix them."""
     yield DoctorFinding(
         name="proctor", status="ok", what=f"{__version__} on Python {sys.version.split()[0]}, {sys.executable}"
     )
@@ -58,12 +58,12 @@ def check_health(root: Path) -> Iterator[DoctorFinding]:
     yield _model()
     yield from look("logins", _logins, config)
     yield from look("evidence", _writable, "evidence", lambda: root)
-    yield from look("cache", _writable, "cache", places.cache_dir, todo=_mend("cache"))
-    yield from look("state", _writable, "state", places.state_dir, todo=_mend("state"))
+    yield from look("cache", _writable, "cache", places.cache_dir, todo=_advice("cache"))
+    yield from look("state", _writable, "state", places.state_dir, todo=_advice("state"))
     yield from look("disk", _disk, root)
     yield from look("leftovers", _leftovers)
     yield from look("scratch", _scratch)
-    yield from check_order(RootPaths(root), config)
+    yield from check_evidence_root(RootPaths(root), config)
 
 
 def _containment() -> DoctorFinding:
@@ -95,7 +95,7 @@ def _containment() -> DoctorFinding:
 
 
 def _config() -> tuple[Config, DoctorFinding]:
-    """What holds in the current folder. Where it cannot be read, what is built in, so that the rest can be told."""
+    """Load the config of the current folder. If it is invalid, use the defaults, so that the other checks can run."""
     here = Path.cwd()
     try:
         config = load_config(here)
@@ -103,13 +103,15 @@ def _config() -> tuple[Config, DoctorFinding]:
     except InputError as error:
         what, todo = str(error), error.suggestion or error.meaning.todo
         return Config(home=here), DoctorFinding(name="config", status="fail", what=what, todo=todo)
-    absent = [f"{name} is named, but no package offers it" for name in config.plugins if name not in offers()]
+    absent = [
+        f"{name} is listed, but no installed package provides it" for name in config.plugins if name not in offers()
+    ]
     return config, DoctorFinding(
         name="config",
         status="warn" if absent else "ok",
-        what=", ".join(file.file for file in config.files) or "none: everything is as built in",
+        what=", ".join(file.file for file in config.files) or "none: the defaults apply",
         more=tuple(absent),
-        todo="Install them, or take them out of `plugins`." if absent else None,
+        todo="Install them, or remove them from `plugins`." if absent else None,
         facts={"files": [file.file for file in config.files], "plugins": config.plugins},
     )
 
@@ -122,7 +124,7 @@ def _runtimes(
 
 
 def _runtime(found: Program, health: Mapping[ProgramKey, ProgramHealth], outcomes: Mapping[str, int]) -> DoctorFinding:
-    # Only what `auto` may come to is what Proctor cannot do without.
+    # Only a runtime that `auto` may select is necessary.
     is_default = found.rollout.is_enabled and found.rollout.state is RolloutState.DEFAULT
     rollout = (_rollout(found),)
     bad: Literal["fail", "warn"] = "fail" if is_default else "warn"
@@ -131,7 +133,7 @@ def _runtime(found: Program, health: Mapping[ProgramKey, ProgramHealth], outcome
             return DoctorFinding(name=found.id, status="ok", what=problem.what, more=(*rollout, problem.todo))
         return DoctorFinding(name=found.id, status=bad, what=problem.what, more=rollout, todo=problem.todo)
     if (program := found.program) is None:
-        return DoctorFinding(name=found.id, status="ok", what="has no program of its own", more=rollout)
+        return DoctorFinding(name=found.id, status="ok", what="runs no agent program", more=rollout)
     its = health.get(ProgramKey(found.id, program.sha256))
     facts = {**msgspec.to_builtins(program), "rollout": found.rollout, "health": its, "outcomes": outcomes}
     more = rollout if its is None else (*rollout, _counts(its))
@@ -141,9 +143,9 @@ def _runtime(found: Program, health: Mapping[ProgramKey, ProgramHealth], outcome
         return DoctorFinding(
             name=found.id,
             status="fail",
-            what=f"{program.path} is not the file that its package names",
+            what=f"{program.path} differs from the file that its package records",
             more=more,
-            todo="Install the package again.",
+            todo="Reinstall the package.",
             facts=facts,
         )
     if its is not None and its.is_degraded(now_ms=SYSTEM_CLOCK.wall_ms()):
@@ -155,7 +157,7 @@ def _runtime(found: Program, health: Mapping[ProgramKey, ProgramHealth], outcome
             todo=CODES[its.last_code].todo if its.last_code in CODES else None,
             facts=facts,
         )
-    locked = "the locked program" if found.is_locked else "not pinned by any package"
+    locked = "the pinned program" if found.is_locked else "not pinned by any package"
     return DoctorFinding(name=found.id, status="ok", what=f"{program.path} ({locked})", more=more, facts=facts)
 
 
@@ -166,20 +168,21 @@ def _rollout(found: Program) -> str:
 
 
 def _counts(its: ProgramHealth) -> str:
+    """Return the health of an agent program as text.
+
+    >>> fields = {"runtime_id": "a", "sha256": "", "starts": 4, "failed_starts": 1, "crashes": 0, "last_at_ms": 0}
+    >>> _counts(ProgramHealth(**fields, last_code="peer.hangup"))
+    'health: 4 starts, 1 failed, 0 crashes, last error peer.hangup'
     """
-    >>> told = {"runtime_id": "a", "sha256": "", "starts": 4, "failed_starts": 1, "crashes": 0, "last_at_ms": 0}
-    >>> _counts(ProgramHealth(**told, last_code="peer.hangup"))
-    'health: 4 starts, 1 failed, 0 crashes, last trouble peer.hangup'
-    """
-    trouble = "" if its.last_code is None else f", last trouble {its.last_code}"
-    return f"health: {its.starts} starts, {its.failed_starts} failed, {its.crashes} crashes{trouble}"
+    last_error = "" if its.last_code is None else f", last error {its.last_code}"
+    return f"health: {its.starts} starts, {its.failed_starts} failed, {its.crashes} crashes{last_error}"
 
 
 def _model() -> DoctorFinding:
     missing = [name for name in ("starlette", "uvicorn") if importlib.util.find_spec(name) is None]
     if not missing:
-        return DoctorFinding(name="scripted model", status="ok", what="can be served")
-    what = f"cannot be served: {' and '.join(missing)} not installed"
+        return DoctorFinding(name="scripted model", status="ok", what="available")
+    what = f"not available: {' and '.join(missing)} not installed"
     return DoctorFinding(name="scripted model", status="warn", what=what, todo="pip install 'proctor[model]'")
 
 
@@ -189,41 +192,41 @@ def _logins(config: Config) -> DoctorFinding:
     return DoctorFinding(
         name="logins",
         status="ok" if is_any else "warn",
-        what="for a real model" if is_any else "none: only the scripted model can be used",
+        what="found for a real model" if is_any else "none: only the scripted model can be used",
         more=tuple(f"{each.login}: {each.what}" for each in found),
         facts={"logins": [msgspec.to_builtins(each) for each in found]},
     )
 
 
 def _writable(name: str, place: Callable[[], Path]) -> DoctorFinding:
-    """Tried, not guessed: permission bits do not tell of a read-only or full disk."""
+    """Check that a folder can be written, by writing: permission bits do not show a read-only or full disk."""
     folder = place()
     full = folder.absolute()
     there = _nearest(full)
     if not there.is_dir():
         what = f"{there} is a file, not a folder"
-        return DoctorFinding(name=name, status="fail", what=what, todo=f"Choose another with {_CHOICE[name]}.")
+        return DoctorFinding(name=name, status="fail", what=what, todo=f"Choose another folder with {_CHOICE[name]}.")
     try:
         with tempfile.TemporaryFile(dir=there) as file:
             file.write(b"trial")
             file.flush()
             os.fsync(file.fileno())
     except OSError as error:
-        what = f"{there} cannot be written: {error.strerror}"
-        return DoctorFinding(name=name, status="fail", what=what, todo=_mend(name))
-    made = "" if there == full else " (will be made)"
+        what = f"{there} cannot be written to: {error.strerror}"
+        return DoctorFinding(name=name, status="fail", what=what, todo=_advice(name))
+    note = "" if there == full else " (will be created)"
     return DoctorFinding(
-        name=name, status="ok", what=f"{folder}{made}", facts={"dir": str(folder), "isThere": not made}
+        name=name, status="ok", what=f"{folder}{note}", facts={"dir": str(folder), "isThere": not note}
     )
 
 
-def _mend(name: str) -> str:
-    return f"Change its permissions, or choose another with {_CHOICE[name]}."
+def _advice(name: str) -> str:
+    return f"Change its permissions, or choose another folder with {_CHOICE[name]}."
 
 
 def _nearest(full: Path) -> Path:
-    """The path, or what can be seen of the way to it."""
-    return next(each for each in (full, *full.parents) if os.path.exists(each))  # noqa: PTH110  one that is denied is not there
+    """Return the path, or the nearest folder above it that exists and can be seen."""
+    return next(each for each in (full, *full.parents) if os.path.exists(each))  # noqa: PTH110  Path.exists raises if access is denied
 
 
 def _disk(root: Path) -> DoctorFinding:
@@ -241,19 +244,28 @@ def _leftovers() -> DoctorFinding:
     alive = [each for each in reaped if not each.is_gone]
     facts = {"reaped": [msgspec.to_builtins(each) for each in reaped]}
     if alive:
-        todo = "End them by hand; they may belong to another user."
+        todo = "Kill them yourself; they may belong to another user."
         return DoctorFinding(
-            name="leftovers", status="fail", what="could not be ended", more=_told(alive), todo=todo, facts=facts
+            name="leftovers",
+            status="fail",
+            what="processes of dead runs could not be killed",
+            more=_describe_spawns(alive),
+            todo=todo,
+            facts=facts,
         )
     if not killed:
-        return DoctorFinding(name="leftovers", status="ok", what="nothing of a dead run is alive", facts=facts)
+        return DoctorFinding(name="leftovers", status="ok", what="no process of a dead run is left", facts=facts)
     pids = sum(len(each.killed) for each in killed)
     return DoctorFinding(
-        name="leftovers", status="ok", what=f"ended {pids} of dead runs", more=_told(killed), facts=facts
+        name="leftovers",
+        status="ok",
+        what=f"killed processes of dead runs: {pids}",
+        more=_describe_spawns(killed),
+        facts=facts,
     )
 
 
-def _told(spawns: list[ReapResult]) -> tuple[str, ...]:
+def _describe_spawns(spawns: list[ReapResult]) -> tuple[str, ...]:
     return tuple(f"{', '.join(map(str, each.killed))}: {' '.join(each.argv)[:120]}" for each in spawns)
 
 
@@ -261,13 +273,13 @@ def _scratch() -> DoctorFinding:
     runs = scratch_of_runs()
     sizes = {folder.name: size_of(folder) for folder in runs.iterdir()} if runs.is_dir() else {}
     swept = sweep(runs)
-    told = [
+    parts = [
         f"{len(names)} {word} ({sum(sizes.get(name, 0) for name in names) / 1e6:.1f} MB)"
         for names, word in (
-            (swept.removed, "of dead runs removed"),
+            (swept.removed, "of dead runs deleted"),
             (swept.busy, "in use"),
-            (swept.kept, "kept on purpose"),
-            (swept.refused, "could not be removed"),
+            (swept.kept, "kept with --keep-scratch"),
+            (swept.refused, "could not be deleted"),
         )
         if names
     ]
@@ -280,6 +292,4 @@ def _scratch() -> DoctorFinding:
     }
     todo = CODES["machine.unwritable"].todo if swept.refused else None
     status: Literal["ok", "warn"] = "warn" if swept.refused else "ok"
-    return DoctorFinding(
-        name="scratch", status=status, what=", ".join(told) or "nothing left behind", todo=todo, facts=facts
-    )
+    return DoctorFinding(name="scratch", status=status, what=", ".join(parts) or "none", todo=todo, facts=facts)

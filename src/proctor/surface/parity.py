@@ -1,4 +1,4 @@
-"""A suite of missions through two flows or runtimes, and the two compared."""
+"""Run a suite in two flows or runtimes and compare the results."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -21,9 +21,12 @@ from proctor.spec.suggest import nearest
 
 
 def suite_of_two(suite: Path, left: str, right: str) -> LoadedSpec:
-    """The suite with these two flows alone. InputError where there is neither such a flow nor such a runtime."""
+    """Return the suite with only two flows, each named by its id or a runtime.
+
+    Raises InputError if there is no such flow or runtime.
+    """
     if left == right:
-        raise InputError("usage", f"{left} cannot differ from itself", suggestion="Name two flows, or two runtimes.")
+        raise InputError("usage", f"A and B are both {left}", suggestion="Name two different flows or runtimes.")
     loaded = load_spec(suite)
     spec = loaded.spec
     runtimes = runtime_ids(load_config(loaded.folder))
@@ -33,42 +36,42 @@ def suite_of_two(suite: Path, left: str, right: str) -> LoadedSpec:
 
 
 def _flow(spec: CampaignSpec, name: str, *, runtimes: Sequence[RuntimeId], file: str) -> FlowSpec:
-    """The suite's flow of that id, else its first flow with another runtime."""
+    """Return the suite's flow with that id, or its first flow on that runtime."""
     known = {flow.id: flow for flow in spec.flows}
     if FlowId(name) in known:
         return known[FlowId(name)]
     if RuntimeId(name) in runtimes:
         return msgspec.structs.replace(spec.flows[0], id=FlowId(name.replace("_", "-")), runtime=[RuntimeId(name)])
-    there = (*known, *runtimes)
-    close = nearest(name, there)
+    names = (*known, *runtimes)
+    close = nearest(name, names)
     raise InputError(
         "spec.unknown-runtime",
-        f"{file} has no flow {name!r}, and no runtime is called so: {', '.join(there)}",
+        f"{name!r} is neither a flow of {file} nor a runtime (known: {', '.join(names)})",
         suggestion=f"Did you mean `{close}`?" if close else None,
     )
 
 
 def compare_flows(loaded: LoadedSpec, report: Report) -> Parity:
-    """What came of it. A pair of which one has no sealed evidence is a problem, not a difference."""
+    """Compare the results of the two flows. A pair without sealed evidence is a problem, not a difference."""
     left, right = (flow.id for flow in loaded.spec.flows)
-    # A real model's figures are its own: nothing of ours explains why they differ.
+    # With a real model, Proctor cannot explain a difference in usage.
     is_real = any((flow.model or loaded.spec.model).provider != SCRIPTED for flow in loaded.spec.flows)
     scripted = {each.id: is_real or _is_usage_scripted(loaded, each.id) for each in loaded.missions}
     pairs: list[Pair] = []
     problems: list[str] = []
     for one, other in side_by_side(report, left, right):
         if one is None or other is None:
-            there = one or other
-            assert there is not None, "of a pair at least one is there"
-            problems.append(f"{there.attempt_id} has nothing to be compared with")
+            only = one or other
+            assert only is not None, "a pair has at least one attempt"
+            problems.append(f"{only.attempt_id} has no counterpart to compare with")
             continue
         views = [view_attempt(AttemptPaths(Path(row.dir))) for row in (one, other)]
-        if lacking := [row.attempt_id for row, view in zip((one, other), views, strict=True) if not view.is_whole]:
-            problems.append(f"{' and '.join(lacking)}: no whole evidence to compare")
+        if incomplete := [row.attempt_id for row, view in zip((one, other), views, strict=True) if not view.is_whole]:
+            problems.append(f"{' and '.join(incomplete)}: the evidence is not complete")
             continue
         assert one.mission_id is not None
         pairs.append(_pair(one, other, *views, is_usage_scripted=scripted[one.mission_id]))
-    problems += [f"{trial} was not tried" for trial in report.missing_trials]
+    problems += [f"{trial} was not run" for trial in report.missing_trials]
     is_alike = all(each.is_explained for pair in pairs for each in pair.compared)
     code = Exit.INFRASTRUCTURE if problems or not pairs else Exit.OK if is_alike else Exit.JUDGED_NO
     return Parity(exit=code, left=left, right=right, pairs=tuple(pairs), problems=tuple(problems))
@@ -89,7 +92,7 @@ def _pair(
 
 
 def side_by_side(report: Report, left: FlowId, right: FlowId) -> Iterator[tuple[AttemptRow | None, AttemptRow | None]]:
-    """The attempts that speak, by mission and repeat; None where one of the two was not tried."""
+    """Yield the counted attempts of the two flows in pairs, by mission and repeat; None for a missing one."""
     rows: dict[tuple[str, str], dict[FlowId, AttemptRow]] = {}
     for row in speakers(report.attempts):
         if row.trial is not None and row.mission_id is not None and row.flow_id is not None:

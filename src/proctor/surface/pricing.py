@@ -1,4 +1,4 @@
-"""What a running attempt has cost so far, by the price file of its spec."""
+"""Compute the cost of a running attempt from the price file of its spec."""
 
 from proctor.campaign.live import Price
 from proctor.campaign.spending import prices_of
@@ -9,12 +9,12 @@ from proctor.spec.load import LoadedSpec
 
 
 def price_of(loaded: LoadedSpec) -> Price:
-    """By the prices of the spec."""
+    """Return a function that returns the cost of an attempt's tokens, in US dollars; None if unknown."""
     usd_of = prices_of(loaded)
     flows = {id_: flow.id for id_, _, flow, _ in name_trials(loaded.spec, missions=loaded.missions)}
 
     def price(attempt: AttemptId, tokens: Tokens) -> float | None:
-        # An attempt is called after its trial, and numbered.
+        # The id of an attempt is that of its trial, a dot and a number.
         flow = flows.get(TrialId(attempt.rpartition(".")[0]))
         return None if flow is None else usd_of(flow, tokens)
 

@@ -13,7 +13,7 @@ from proctor.evidence.layout import signature_path
 from proctor.evidence.sign import SignatureCheck, sign_files
 from proctor.evidence.validate import Status
 from proctor.report.find import Place
-from proctor.surface.evidence_lock import still
+from proctor.surface.evidence_lock import lock_evidence
 from proctor.surface.examine import examine_place
 from proctor.surface.verify import seal_of, sealed_at
 
@@ -45,7 +45,7 @@ def sign_place(place: Place, *, key: Path, identity: str | None = None) -> Signi
     if not os.path.isfile(key):  # noqa: PTH113  Path.is_file raises if a folder above is not readable
         raise InputError("sign.key", "the file does not exist or cannot be read", file=str(key))
     name = _identity(key, identity)
-    with still(place):
+    with lock_evidence(place):
         return _sign(place, key=key, name=name)
 
 

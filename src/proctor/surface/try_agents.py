@@ -1,4 +1,4 @@
-"""Agents compared on one task in one repository: a campaign made on the spot, and its attempts side by side."""
+"""Compare agents on one task: build a campaign without a spec file, and summarize its attempts."""
 
 import json
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ ADDED: Final = "PROCTOR-TRY.md"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TryAgent:
-    """An agent with the real model that was named for it or that it has."""
+    """An agent, and the model it uses; None for the scripted model."""
 
     agent: DetectedAgent
     model: str | None
@@ -33,18 +33,18 @@ class TryAgent:
         flow: dict[str, Any] = {"id": self.agent.name, "runtime": [self.agent.runtime_id]}
         if is_offline:
             return flow
-        assert self.agent.login is not None, "one without a login is refused before"
+        assert self.agent.login is not None, "an agent without a login was rejected earlier"
         flow |= {"model": {"provider": self.agent.provider, "name": self.model}, "login": self.agent.login.value}
         return {**flow, "token": self.agent.token} if self.agent.login is Login.TOKEN else flow
 
 
 def build_trial(
-    prompt: str, contestants: Sequence[TryAgent], *, folder: Path, probe: str | None, script: Path | None
+    prompt: str, agents: Sequence[TryAgent], *, folder: Path, probe: str | None, script: Path | None
 ) -> LoadedSpec:
-    """One mission, a flow each. With a script it is offline."""
+    """Return a campaign of one mission, with one flow per agent. With a script, the scripted model is used."""
     is_offline = script is not None
     mission: dict[str, Any] = {"id": "task", "prompt": prompt, "workspace": {"git": ".", "ref": "HEAD"}}
-    # What nobody can verify is as expected when it came to an end.
+    # Without a probe nothing can be verified, so completing is all that is expected.
     mission["expect"] = {"outcome": "completed", "verified": "unknown" if probe is None else "yes"}
     if probe is not None:
         mission["probes"] = [{"kind": "headless_run", "command": probe, "timeout": "5m"}]
@@ -54,15 +54,15 @@ def build_trial(
         "version": 1,
         "campaign": CAMPAIGN,
         "missions": [mission],
-        "flows": [each.flow(is_offline=is_offline) for each in contestants],
+        "flows": [each.flow(is_offline=is_offline) for each in agents],
         "limits": {"attempt": "30m", "turn": "25m", "stall": "5m"},
-        "schedule": {"parallel": len(contestants)},
+        "schedule": {"parallel": len(agents)},
     }
     return load_built(spec, name="proctor-try.yaml", folder=folder)
 
 
 def built_in_script(prompt: str) -> str:
-    """What the scripted model does where nobody says otherwise: it looks around and leaves a file."""
+    """Return the default script of the scripted model: it lists the files and adds one."""
     said = f"I am Proctor's scripted model, and was asked: {prompt}"
     marker = 'PROCTOR-RESULT: {"done": true, "answer": ""}'
     steps = [
@@ -74,35 +74,53 @@ def built_in_script(prompt: str) -> str:
 
 
 class DiffSummary(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What a diff comes to."""
+    """The size of a diff."""
 
     files: int
+    """Changed files."""
     added: int
+    """Added lines."""
     removed: int
+    """Removed lines."""
 
 
 class TryResult(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What came of one agent's attempt. `reasons`: why it is not verified. `changes` is None where it left no diff."""
+    """The result of one agent's attempt."""
 
     flow_id: FlowId
+    """Id of the agent's flow, which is the name of the agent."""
     runtime: RuntimeId | None
+    """Runtime that was used; null if unknown."""
     attempt_id: AttemptId
+    """Id of the attempt."""
     outcome: Outcome | None
+    """How the attempt ended; null if unknown."""
     code: str | None
+    """Code of the failure; null if the attempt did not fail."""
     claimed: bool | None
+    """Whether the agent claims that the task is done; null without a claim."""
     verified: bool | None
+    """Whether the probe verified the task; null if unknown."""
     reasons: tuple[str, ...]
+    """Why the task is not verified; empty if it is."""
     changes: DiffSummary | None
+    """Size of the changes in the workspace; null without a diff."""
     tool_calls: int | None
+    """Tool calls of the agent; null if unknown."""
     tokens: int | None
+    """Tokens used; null if unknown."""
     usd: float | None
+    """Cost in US dollars; null if unknown."""
     duration_ms: int | None
+    """Duration of the attempt, in milliseconds; null if unknown."""
     diff: str | None
+    """Path of the attempt's diff; null without a diff."""
     dir: str
+    """Path of the attempt's folder."""
 
 
 def side_by_side(report: Report) -> tuple[TryResult, ...]:
-    """The attempt of each flow that counts, in the order in which they were named."""
+    """Return the counted attempt of each flow, in the order of the flows."""
     counting = {row.flow_id: row for row in speakers(report.attempts) if row.flow_id is not None}
     tried = []
     for flow, row in counting.items():
@@ -136,7 +154,8 @@ def _changes(diff: Path) -> DiffSummary | None:
 
 
 def count_changes(diff: str) -> DiffSummary:
-    """
+    """Return the size of a unified diff.
+
     >>> count_changes("diff --git a/x b/x\\n--- a/x\\n+++ b/x\\n@@ -1 +1 @@\\n-old\\n+new\\n+++ more\\n")
     DiffSummary(files=1, added=2, removed=1)
     """

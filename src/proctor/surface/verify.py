@@ -18,7 +18,7 @@ from proctor.evidence.statement import Sealed, attest
 from proctor.evidence.validate import Status
 from proctor.report.find import Place, find_place, root_of
 from proctor.report.query import find_campaign
-from proctor.surface.evidence_lock import still
+from proctor.surface.evidence_lock import lock_evidence
 from proctor.surface.examine import Examination, examine_place
 
 INTEGRITY_ONLY = "integrity only: shows damage, not forgery"
@@ -123,7 +123,7 @@ def verify_place(
             "usage", "--statement names a file inside the evidence, which would make it invalid", file=str(statement)
         )
     # Evidence that a statement names must not be deleted meanwhile.
-    with nullcontext() if statement is None else still(place):
+    with nullcontext() if statement is None else lock_evidence(place):
         return _verify(place, allowed=allowed, is_signed=is_signed, statement=statement)
 
 

@@ -1,4 +1,4 @@
-"""The command line: which commands there are, and the one place where whatever goes wrong becomes words and a code."""
+"""The command line: the table of commands, and the one place where errors become messages and an exit code."""
 
 import gc
 import importlib
@@ -23,62 +23,62 @@ from proctor.surface.cli.output import Output, take_streams
 HERE = "proctor.surface.cli"
 _CANDIDATES = 8
 
-# A command's module is imported when that command is called, and what only mistakes and help need, with these.
+# A command's module is imported when the command is called, which keeps short commands fast.
 COMMANDS = {
-    "init": ("init", "Look at a repository, and write a first spec for it."),
-    "try": ("try_", "Compare agents on this repository, now."),
-    "run": ("run", "Run a campaign, keep its evidence, and judge it."),
-    "campaign run": ("campaign_run", "Run a campaign: as `run` does."),
-    "campaign canary": ("campaign_run", "Try a campaign's first missions, apart from it."),
-    "campaign resume": ("campaign_run", "Go on with a campaign that was cut off or stopped."),
-    "campaign cancel": ("campaign_cancel", "Have a running campaign end."),
-    "retry": ("retry", "Try chosen trials of a campaign once more."),
-    "campaign status": ("campaign_status", "How a campaign stands, while it runs or after."),
-    "campaign list": ("campaign_status", "Every campaign under the evidence root."),
-    "campaign lint": ("lint", "Find all that is wrong with a campaign, and run nothing."),
-    "suite plan": ("suite", "What a suite's missions come to on chosen runtimes."),
-    "suite run": ("suite", "Run a suite's missions on chosen runtimes."),
-    "parity": ("parity", "Run the same missions through two runtimes, and compare."),
-    "report": ("evidence", "Work results out again from their evidence."),
-    "validate": ("evidence", "Say whether evidence is whole."),
-    "campaign report": ("campaign_report", "What came of a campaign: scores, intervals, cost, gates."),
-    "campaign publish-check": ("campaign_report", "Say whether a campaign's results may be shown to others."),
-    "compare": ("compare", "Hold two flows or campaigns against each other, with significance."),
+    "init": ("init", "Inspect a repository and write a first spec for it."),
+    "try": ("try_", "Give one task to several agents in this repository and compare them."),
+    "run": ("run", "Run a campaign, record evidence and judge the results."),
+    "campaign run": ("campaign_run", "Run a campaign (same as `run`)."),
+    "campaign canary": ("campaign_run", "Run the first missions of a campaign as a separate sample."),
+    "campaign resume": ("campaign_run", "Resume a campaign that was interrupted or is incomplete."),
+    "campaign cancel": ("campaign_cancel", "Stop a running campaign."),
+    "retry": ("retry", "Retry selected trials of a campaign."),
+    "campaign status": ("campaign_status", "Show the status of a campaign, running or not."),
+    "campaign list": ("campaign_status", "List the campaigns in the evidence root."),
+    "campaign lint": ("lint", "Check a campaign for errors without running it."),
+    "suite plan": ("suite", "Show a suite's missions and the trials they expand to."),
+    "suite run": ("suite", "Run a suite's missions on selected runtimes."),
+    "parity": ("parity", "Run the same missions in two flows or runtimes and compare them."),
+    "report": ("evidence", "Recompute results from their evidence."),
+    "validate": ("evidence", "Check that evidence is complete and unchanged."),
+    "campaign report": ("campaign_report", "Report the results of a campaign: scores, intervals, cost, gates."),
+    "campaign publish-check": ("campaign_report", "Check whether a campaign's results are fit to publish."),
+    "compare": ("compare", "Compare two flows or campaigns (paired significance test)."),
     "sign": ("verify", "Sign the seals of evidence with an SSH key."),
-    "verify": ("verify", "Say what evidence establishes, and who signed it."),
-    "attempt list": ("attempt", "Every attempt under the evidence root."),
-    "attempt show": ("attempt", "Everything that an attempt left."),
-    "attempt explain": ("attempt", "The story of an attempt, and what to do next."),
-    "attempt rederive": ("attempt", "Make an attempt's derived files again."),
-    "attempt export": ("export", "Write an attempt as rows that other readers know."),
-    "runtimes list": ("runtimes", "Ways to drive an agent, and the programs found."),
-    "runtimes conformance": ("runtimes", "Check a runtime's declared capabilities on the real agent."),
-    "runtimes matrix": ("runtimes", "What runtimes claim, and what they have shown."),
-    "feedback": ("feedback", "From inside an attempt: claim how the task went."),
-    "note": ("note", "From inside an attempt: put a note on record."),
-    "model serve": ("model", "Play a model's script on loopback."),
-    "doctor": ("doctor", "Look at this machine, and clean up after dead runs."),
-    "gc": ("gc", "Let go of old evidence, by age and size."),
-    "pin": ("gc", "Keep a campaign, whatever retention says."),
-    "contract": ("contract", "Every file, event, command and code others may rely on."),
-    "schema": ("contract", "The JSON Schema of a file, a row or a spec."),
-    "completion": ("contract", "A script that completes commands in a shell."),
+    "verify": ("verify", "Verify evidence and its signatures."),
+    "attempt list": ("attempt", "List the attempts in the evidence root."),
+    "attempt show": ("attempt", "Show the files of an attempt."),
+    "attempt explain": ("attempt", "Explain an attempt: what happened, and what to do next."),
+    "attempt rederive": ("attempt", "Derive an attempt's derived files again from its frames."),
+    "attempt export": ("export", "Export an attempt to a format that other tools read."),
+    "runtimes list": ("runtimes", "List the runtimes and the agent programs they would run."),
+    "runtimes conformance": ("runtimes", "Test a runtime's declared capabilities with the real agent."),
+    "runtimes matrix": ("runtimes", "Show declared and proven capabilities of all runtimes."),
+    "feedback": ("feedback", "From inside an attempt: report whether the task is done."),
+    "note": ("note", "From inside an attempt: record a note."),
+    "model serve": ("model", "Serve the scripted model on loopback."),
+    "doctor": ("doctor", "Check this machine and clean up after dead runs."),
+    "gc": ("gc", "Delete old evidence by age or size."),
+    "pin": ("gc", "Protect a campaign from `gc`."),
+    "contract": ("contract", "Print the files, events, commands and codes that programs may rely on."),
+    "schema": ("contract", "Print the JSON Schema of a file, a row or a spec."),
+    "completion": ("contract", "Print a shell completion script."),
 }
 
 _HEAD = """\
 usage: proctor COMMAND ...
 
-Run coding agents through their own runtimes, and keep proof of what they did.
+Run coding agents and record evidence of what they did.
 
 commands:
 """
 _FOOT = """
 options:
-  -h, --help            Show this; after a command, show what it takes.
+  -h, --help            Show this help; after a command, its help.
   --version             Print the version.
 
-exit codes, everywhere:
-  0 ok, 1 judged no, 2 usage or bad input, 3 infrastructure,
+exit codes of all commands:
+  0 ok, 1 judged no, 2 wrong usage or invalid input, 3 infrastructure,
   4 unverified or partial, 5 evidence invalid, 130 interrupted
 
 example:
@@ -87,24 +87,24 @@ example:
 
 
 def run() -> None:
-    """Do what the command line says, and end the process."""
+    """Run the command in `sys.argv` and exit with its code."""
     take_streams()
     for number in (signal.SIGTERM, signal.SIGHUP):
-        # Whoever started this with nohup wants it to outlive the terminal.
+        # SIGHUP is ignored under nohup, and must stay so: the process should outlive the terminal.
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, _terminated)
     words = sys.argv[1:]
     code = answer(words)
-    # The interpreter ends with a search for cycles in all there is but what is frozen; the process takes it along.
+    # Skips the garbage collection at exit: the process ends and frees its memory anyway.
     gc.freeze()
-    # All is said: an impatient second signal must not change the exit code.
+    # The output is complete: another signal must not change the exit code.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     sys.exit(code)
 
 
 def find_command(name: str) -> Command:
-    """The declaration of a command in COMMANDS."""
+    """Import and return the declaration of a command in COMMANDS."""
     module = importlib.import_module(f"{HERE}.{COMMANDS[name][0]}")
     found: Command = module.COMMANDS[name]
     return found
@@ -115,21 +115,21 @@ def _terminated(_: int, __: FrameType | None) -> NoReturn:
 
 
 def answer(words: Sequence[str]) -> int:
-    """Do what these words say; whatever happens, it is told and there is an exit code."""
+    """Run the command in `words` and return its exit code. Every error is printed, none is raised."""
     output = Output(is_json="--json" in words)
-    calling = CommandFormatter.in_words(words)
+    formatter = CommandFormatter.in_words(words)
     try:
-        return _obey(words, output)
+        return _dispatch(words, output)
     except KeyboardInterrupt:
-        output.fail(ProctorError("run.cancelled", "interrupted"), calling=calling)
+        output.fail(ProctorError("run.cancelled", "interrupted"), formatter=formatter)
         return Exit.INTERRUPTED
     except AmbiguousError as error:
-        return output.fail(_with_candidates(error, words), calling=calling)
+        return output.fail(_with_candidates(error, words), formatter=formatter)
     except Exception as error:
-        return output.fail(*_leaves(error), calling=calling)
+        return output.fail(*_leaves(error), formatter=formatter)
 
 
-def _obey(words: Sequence[str], output: Output) -> int:
+def _dispatch(words: Sequence[str], output: Output) -> int:
     for length in (1, 2):
         name = " ".join(words[:length])
         if name in COMMANDS:
@@ -138,14 +138,14 @@ def _obey(words: Sequence[str], output: Output) -> int:
         case ["--version", *_]:
             output.text(f"proctor {__version__}\n")
         case ["help", word, *rest]:
-            return _obey([word, *rest, "--help"], output)
+            return _dispatch([word, *rest, "--help"], output)
         case [] | ["-h" | "--help" | "help", *_]:
-            output.text(_HEAD + _listed(COMMANDS) + _FOOT)
+            output.text(_HEAD + _format_commands(COMMANDS) + _FOOT)
         case [group] | [group, "-h" | "--help", *_] if members := _members(group):
-            output.text(f"usage: proctor {group} COMMAND ...\n\ncommands:\n{_listed(members)}\n")
+            output.text(f"usage: proctor {group} COMMAND ...\n\ncommands:\n{_format_commands(members)}\n")
             output.text(f"example:\n  {find_command(members[0]).example}\n")
         case _:
-            raise _unknown(words)
+            raise _unknown_command(words)
     return Exit.OK
 
 
@@ -153,40 +153,40 @@ def _members(group: str) -> list[str]:
     return [name for name in COMMANDS if name.startswith(f"{group} ")]
 
 
-def _listed(names: Iterable[str]) -> str:
+def _format_commands(names: Iterable[str]) -> str:
     return "".join(
         f"{textwrap.fill(COMMANDS[name][1], help_width(), initial_indent=f'  {name:24}', subsequent_indent=' ' * 26)}\n"
         for name in names
     )
 
 
-def _unknown(words: Sequence[str]) -> InputError:
-    said = " ".join(words[: 2 if _members(words[0]) else 1])
-    near = nearest(" ".join(words[:2]), COMMANDS) or nearest(said, COMMANDS)
-    meant = shlex.join([*near.split(), *words[len(near.split()) :]]) if near else "--help"
-    return InputError("usage", f"there is no command `{said}`", suggestion=f"proctor {meant}")
+def _unknown_command(words: Sequence[str]) -> InputError:
+    name = " ".join(words[: 2 if _members(words[0]) else 1])
+    near = nearest(" ".join(words[:2]), COMMANDS) or nearest(name, COMMANDS)
+    suggested = shlex.join([*near.split(), *words[len(near.split()) :]]) if near else "--help"
+    return InputError("usage", f"unknown command `{name}`", suggestion=f"proctor {suggested}")
 
 
 def _with_candidates(error: AmbiguousError, words: Sequence[str]) -> InputError:
-    """The command once more for each thing that could have been meant."""
-    tries = [
+    """Return the error with one complete command line per candidate as its suggestion."""
+    candidates = [
         f"proctor {shlex.join(name if word == error.word else word for word in words)}"
         for name in error.names[:_CANDIDATES]
     ]
-    if len(tries) < len(error.names):
-        tries.append(f"and {len(error.names) - len(tries)} more")
-    return InputError(error.code, error.what, suggestion="\n".join(tries))
+    if len(candidates) < len(error.names):
+        candidates.append(f"and {len(error.names) - len(candidates)} more")
+    return InputError(error.code, error.what, suggestion="\n".join(candidates))
 
 
 def _leaves(error: BaseException) -> list[ProctorError]:
     if isinstance(error, BaseExceptionGroup):
         return [leaf for each in error.exceptions for leaf in _leaves(each)]
-    if isinstance(error, FileNotFoundError) and not _has_folder():
-        return [InputError("usage", "the current folder is gone", suggestion="Change to one that is there.")]
-    return [error if isinstance(error, ProctorError) else _unforeseen(error)]
+    if isinstance(error, FileNotFoundError) and not _has_current_folder():
+        return [InputError("usage", "the current folder was deleted", suggestion="Change to a folder that exists.")]
+    return [error if isinstance(error, ProctorError) else _unexpected(error)]
 
 
-def _has_folder() -> bool:
+def _has_current_folder() -> bool:
     try:
         Path.cwd()
     except FileNotFoundError:
@@ -194,8 +194,8 @@ def _has_folder() -> bool:
     return True
 
 
-def _unforeseen(error: BaseException) -> ProctorError:
-    """Not a traceback but where it happened: the last line of ours on the way."""
+def _unexpected(error: BaseException) -> ProctorError:
+    """Return an internal error with the innermost line of Proctor's code instead of a traceback."""
     import traceback
 
     if os.environ.get("PROCTOR_DEBUG"):
@@ -208,5 +208,5 @@ def _unforeseen(error: BaseException) -> ProctorError:
         f"{type(error).__name__}: {error}" if str(error) else type(error).__name__,
         file=None if step is None else str(Path(step.filename).relative_to(ours.parent)),
         line=None if step is None else step.lineno,
-        suggestion="PROCTOR_DEBUG=1 shows the traceback.",
+        suggestion="Set PROCTOR_DEBUG=1 to see the traceback.",
     )

@@ -1,4 +1,4 @@
-"""What commands say to people beside the reports: errors, and names with what belongs to them."""
+"""Text blocks for a terminal: errors, and rows of a name and a value."""
 
 import textwrap
 from collections.abc import Iterable, Sequence
@@ -13,35 +13,35 @@ from proctor.errors import ProctorError
 from proctor.report.format_values import legible
 from proctor.surface.cli.command_formatter import CommandFormatter
 
-_TOLD_BETTER = ("usage", "run.cancelled")
-"""How a command is to be called, and whether it can be gone on with, a suggestion knows better than the code does."""
+_SUGGESTION_SUFFICES = ("usage", "run.cancelled")
+"""Codes whose general advice is left out if the error has a suggestion, which is more specific."""
 
 
-def error_block(error: ProctorError, calling: CommandFormatter) -> RenderableType:
-    """What, where, what might help, what to do, and the code to look it up by. In lines of any length."""
+def error_block(error: ProctorError, formatter: CommandFormatter) -> RenderableType:
+    """Render an error: what, where, suggestion, advice and code. Lines are not wrapped."""
     title = Text("error  ", style="bold red").append(legible(error.what), style="bold")
-    suggestion = calling.spell(error.suggestion or "")
-    told = [
+    suggestion = formatter.spell(error.suggestion or "")
+    rows = [
         ("where", error.where or ""),
         *(("" if at else "try", line) for at, line in enumerate(suggestion.splitlines())),
-        ("to do", "" if suggestion and error.code in _TOLD_BETTER else calling.spell(error.meaning.todo)),
+        ("to do", "" if suggestion and error.code in _SUGGESTION_SUFFICES else formatter.spell(error.meaning.todo)),
         ("code", error.code),
     ]
-    lines = [Text.assemble((f"  {name:7}", "dim"), legible(value)) for name, value in told if value]
+    lines = [Text.assemble((f"  {name:7}", "dim"), legible(value)) for name, value in rows if value]
     return Group(title, *lines)
 
 
 @dataclass(frozen=True, slots=True)
 class HangingRows:
-    """Names and what belongs to them, to be printed unwrapped: no word is ever broken, however long it is."""
+    """Rows of a name and a text, wrapped between words only: a long path is never broken. Print it unwrapped."""
 
     rows: Sequence[tuple[str, str]]
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         wide = 2 + max(len(name) for name, _ in self.rows) + 2
-        for name, said in self.rows:
+        for name, text in self.rows:
             width = max(options.max_width - wide, 20)
-            lines = textwrap.wrap(legible(said), width, break_long_words=False, break_on_hyphens=False)
+            lines = textwrap.wrap(legible(text), width, break_long_words=False, break_on_hyphens=False)
             for at, line in enumerate(lines):
                 yield Text.assemble(
                     ("" if at else f"  {name}", "dim"), " " * (wide if at else wide - 2 - len(name)), line
@@ -49,7 +49,7 @@ class HangingRows:
 
 
 def pairs(rows: Iterable[tuple[str, RenderableType]]) -> RenderableType:
-    """Names and what belongs to them, one below the other."""
+    """Render rows of a name and a value as two columns."""
     grid = Table.grid(padding=(0, 2))
     grid.add_column(style="dim", no_wrap=True)
     grid.add_column(overflow="fold")

@@ -19,10 +19,11 @@ from proctor.surface.cli.select_campaign import find_campaign
 
 
 def cancel(*, id_: str | None, is_now: bool, root: Path | None, as_json: bool) -> int:
-    """Have a running campaign end: what runs finishes, nothing new begins.
+    """Stop a running campaign after its current attempts have finished.
 
-    With --now what runs is stopped, and sealed as cancelled. A campaign can be resumed either
-    way. Without ID it is the one that runs; where several do, say which.
+    With --now, the current attempts are stopped and sealed as cancelled. Either way the campaign can
+    be resumed. ID may be omitted if only one campaign is running. Returns without waiting for the
+    campaign to end. Exits 2 if the campaign is not running.
     """
     output = Output(is_json=as_json)
     root_paths = RootPaths(evidence_root(root))
@@ -31,11 +32,11 @@ def cancel(*, id_: str | None, is_now: bool, root: Path | None, as_json: bool) -
     if as_json:
         output.json({"campaignId": campaign.folder.name, "pid": pid, "isNow": is_now})
         return 0
-    what = "stops what runs" if is_now else "finishes what runs, and begins nothing new"
-    output.text(f"{campaign.folder.name} {what}.\n")
+    what = "stopping its attempts" if is_now else "finishing its current attempts, then stopping"
+    output.text(f"{campaign.folder.name}: {what}\n")
     if can_resume(campaign):
         output.text(
-            f"Go on with it by: {CommandFormatter.of(root).command('campaign', 'resume', campaign.folder.name)}\n"
+            f"Resume it with: {CommandFormatter.of(root).command('campaign', 'resume', campaign.folder.name)}\n"
         )
     return 0
 
@@ -43,29 +44,31 @@ def cancel(*, id_: str | None, is_now: bool, root: Path | None, as_json: bool) -
 def _running(root: RootPaths, *, is_now: bool) -> CampaignPaths:
     running = [each for each in campaigns_by_age(root) if is_live(each)]
     if not running:
-        raise InputError("campaign.not-running", f"no campaign runs under {root.folder}")
+        raise InputError("campaign.not-running", f"no campaign is running in {root.folder}")
     if len(running) > 1:
         now = " --now" if is_now else ""
-        tries = [f"proctor campaign cancel {each.folder.name}{now}" for each in reversed(running)]
-        what = f"{len(running)} campaigns run under {root.folder}"
-        raise InputError("evidence.ambiguous", what, suggestion="\n".join(tries))
+        commands = [f"proctor campaign cancel {each.folder.name}{now}" for each in reversed(running)]
+        what = f"{len(running)} campaigns are running in {root.folder}"
+        raise InputError("evidence.ambiguous", what, suggestion="\n".join(commands))
     return running[0]
 
 
 def _signal(campaign: CampaignPaths, *, is_now: bool) -> int:
-    """Whose process it was."""
+    """Signal the process that runs the campaign, and return its pid."""
     owner = owner_of(campaign) if is_live(campaign) else None
     pidfd = None if owner is None else pin(owner)
     if owner is None or pidfd is None:
-        raise InputError("campaign.not-running", f"nobody runs {campaign.folder.name}")
+        raise InputError("campaign.not-running", f"{campaign.folder.name} is not running")
     number = STOP if is_now else DRAIN
     try:
         if not is_held_by(campaign, owner):
             what = f"the lock of {campaign.folder.name} names process {owner.pid}, which does not hold it"
-            raise InputError("campaign.not-running", what, suggestion="Stop whoever holds it, as `lslocks` tells.")
+            raise InputError("campaign.not-running", what, suggestion="Stop the process that holds it (see `lslocks`).")
         if not _is_caught(number, pid=owner.pid):
-            what = f"{campaign.folder.name} is run from Python, by process {owner.pid}, which only its owner can stop"
-            raise InputError("campaign.not-running", what, suggestion="Cancel the task that awaits proctor.run there.")
+            what = f"{campaign.folder.name} is run from Python by process {owner.pid}, which does not handle the signal"
+            raise InputError(
+                "campaign.not-running", what, suggestion="Cancel the task that awaits proctor.run in that process."
+            )
         send_signal(pidfd, number)
     finally:
         os.close(pidfd)
@@ -73,7 +76,7 @@ def _signal(campaign: CampaignPaths, *, is_now: bool) -> int:
 
 
 def _is_caught(number: signal.Signals, *, pid: int) -> bool:
-    """Whoever does not catch it would die of it."""
+    """Return whether the process handles the signal. A process that does not would be killed by it."""
     try:
         status = Path(f"/proc/{pid}/status").read_text()
     except OSError:
@@ -83,7 +86,7 @@ def _is_caught(number: signal.Signals, *, pid: int) -> bool:
 
 
 RUNNING = argument(
-    "id_", metavar="ID", nargs="?", help="The campaign: its id, a beginning of it or its name; else the one that runs."
+    "id_", metavar="ID", nargs="?", help="Id, unique prefix or name of the campaign (default: the running one)."
 )
 
 COMMANDS = {
@@ -92,7 +95,7 @@ COMMANDS = {
         example="proctor campaign cancel --now",
         arguments=(
             RUNNING,
-            argument("--now", dest="is_now", action="store_true", help="Do not wait for what runs."),
+            argument("--now", dest="is_now", action="store_true", help="Stop the current attempts, too."),
             ROOT,
             JSON,
         ),

@@ -18,23 +18,25 @@ from proctor.surface.cli.select_missions import SELECT, load_selected
 
 
 def canary(*, spec: Path, missions: int, select: SelectSpec, **how: Unpack[RunOptions]) -> int:
-    """Try the first missions of a campaign, once in every flow.
+    """Run the first missions of a campaign, once in every flow, as a separate sample.
 
-    It has evidence and a report of its own: the campaign itself has not begun by it.
+    The canary is a separate campaign with its own evidence and report; it does not count as a part
+    of the full campaign. Exit codes are those of `proctor run`.
     """
     if missions < 1:
-        raise InputError("usage", "a canary is of one mission at least")
+        raise InputError("usage", f"--missions {missions}: a canary needs at least 1 mission")
     folder, loaded = evidence_root(how["root"]), load_selected(spec, select)
     trial = replace(loaded, missions=loaded.missions[:missions], spec=msgspec.structs.replace(loaded.spec, repeats=1))
     return carry_out(trial, folder=folder, is_canary=True, **how)
 
 
 def resume(*, id_: str | None, spec: Path | None, **how: Unpack[RunOptions]) -> int:
-    """Go on with a campaign that was cut off, stopped, or left something untried.
+    """Resume a campaign that was interrupted or is incomplete.
 
-    What has a result stays; what has none is tried again, in a run of its own. The spec and the
-    files it names must be what they were when the campaign began. Where what is left may cost money,
-    somebody must agree to that, whatever was agreed to before.
+    Trials that have a result keep it; the others are run in a new run. The spec and the files it
+    names must not have changed since the campaign was created. If the remaining trials may cost
+    money, the cost must be confirmed again, at the terminal or with --yes. Exit codes are those of
+    `proctor run`.
     """
     folder = evidence_root(how["root"])
     campaign = find_campaign(id_, root=RootPaths(folder), is_fit=can_resume)
@@ -46,9 +48,9 @@ ID = argument(
     "id_",
     metavar="ID",
     nargs="?",
-    help="The campaign: its id, a beginning of it or its name; else the latest.",
+    help="Id, unique prefix or name of the campaign (default: the latest).",
 )
-AGAIN = argument("--spec", metavar="FILE", type=Path, help="Where its spec lies now, if it was moved.")
+AGAIN = argument("--spec", metavar="FILE", type=Path, help="New path of the spec, if it was moved.")
 
 COMMANDS = {
     "campaign run": replace(shortcut.COMMANDS["run"], example="proctor campaign run examples/quickstart.yaml"),
@@ -57,7 +59,7 @@ COMMANDS = {
         example="proctor campaign canary examples/quickstart.yaml --missions 2",
         arguments=(
             SPEC,
-            argument("--missions", metavar="N", type=int, default=1, help="How many of its missions; else 1."),
+            argument("--missions", metavar="N", type=int, default=1, help="Number of missions to run (default: 1)."),
             *SELECT,
             *HOW,
         ),

@@ -1,4 +1,4 @@
-"""How a command is declared: a function of keyword arguments, its docstring as help, and the words that fill it."""
+"""Declare and parse commands: a function with keyword arguments, whose docstring is the help text."""
 
 import argparse
 import inspect
@@ -19,7 +19,7 @@ DEFAULT_ROOT = ".proctor"
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """What argparse calls an argument: its names, and the settings of `add_argument`."""
+    """A positional argument or an option: its names, and the keyword arguments of `add_argument`."""
 
     names: tuple[str, ...]
     settings: dict[str, Any]
@@ -31,7 +31,7 @@ def argument(*names: str, **settings: Any) -> Argument:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
-    """`call` gets every argument by keyword and gives the exit code."""
+    """A command. `call` gets every argument by keyword and returns the exit code."""
 
     call: Callable[..., int]
     example: str
@@ -39,9 +39,9 @@ class Command:
 
 
 def _folder(word: str) -> Path:
-    """Nothing would mean the current folder, which a variable that is not set should not."""
+    """Parse a path, and reject an empty one: an unset shell variable must not mean the current folder."""
     if not word:
-        raise argparse.ArgumentTypeError("it names no folder")
+        raise argparse.ArgumentTypeError("the path is empty")
     return Path(word)
 
 
@@ -50,9 +50,9 @@ ROOT = argument(
     metavar="DIR",
     type=_folder,
     default=None,
-    help=f"Where evidence is kept; else ${ROOT_VARIABLE}, else {DEFAULT_ROOT}.",
+    help=f"Evidence root (default: ${ROOT_VARIABLE}, or {DEFAULT_ROOT}).",
 )
-JSON = argument("--json", dest="as_json", action="store_true", help="Print JSON on stdout, and nothing else there.")
+JSON = argument("--json", dest="as_json", action="store_true", help="Print the result as JSON on stdout.")
 
 PROGRESS = argument(
     "--progress",
@@ -60,16 +60,20 @@ PROGRESS = argument(
     metavar="FILE",
     type=Path,
     default=None,
-    help="Add what happens to FILE as JSON, a row a line; - is stdout, where then nothing else goes.",
+    help="Append progress events to FILE as JSON Lines (`-` for stdout).",
 )
 
 
 def root_or_default(root: Path | None) -> Path:
+    """Return the evidence root: `root` if given, else the environment variable's, else the default."""
     return root or Path(os.environ.get(ROOT_VARIABLE) or DEFAULT_ROOT)
 
 
 def evidence_root(root: Path | None) -> Path:
-    """The same where it is a folder or can become one; else an InputError. MachineError where it is denied."""
+    """Return the evidence root if it is a folder or can be created.
+
+    Raises InputError if it is or lies in a file, and MachineError if access is denied.
+    """
     folder = root_or_default(root)
     full = folder.absolute()
     try:
@@ -85,7 +89,7 @@ def evidence_root(root: Path | None) -> Path:
 
 
 def _is_there(path: Path) -> bool:
-    """OSError where nobody tells: Path.exists does that in some Pythons only."""
+    """Return whether a path exists. Raises OSError if access is denied, unlike `Path.exists` in some Pythons."""
     try:
         path.stat()
     except (FileNotFoundError, NotADirectoryError):
@@ -94,13 +98,13 @@ def _is_there(path: Path) -> bool:
 
 
 def call(name: str, command: Command, words: Sequence[str]) -> int:
-    """Parse the words and do it. InputError where they are not what the command takes."""
+    """Parse the arguments and call the command. Raises InputError if they are not valid for it."""
     return command.call(**parse(name, command, words))
 
 
 def parse(name: str, command: Command, words: Sequence[str]) -> dict[str, Any]:
-    """What the words fill in, by the name of the argument."""
-    # A formatter is made for each argument, and how wide it is matters only to the one that shows them.
+    """Return the parsed arguments by name."""
+    # The width of the terminal is only needed for help, and is slow to find out.
     width = WIDTH if {"-h", "--help"}.isdisjoint(words) else help_width()
     parser = _Parser(
         prog=f"proctor {name}",
@@ -112,7 +116,7 @@ def parse(name: str, command: Command, words: Sequence[str]) -> dict[str, Any]:
     )
     for each in command.arguments:
         parser.add_argument(*each.names, **each.settings)
-    parser.add_argument("-h", "--help", action="help", help="Show this and end.")
+    parser.add_argument("-h", "--help", action="help", help="Show this help.")
     given, unknown = parser.parse_known_args(words)
     if unknown:
         options = [name for each in command.arguments for name in each.names if name.startswith("-")]
@@ -123,7 +127,7 @@ def parse(name: str, command: Command, words: Sequence[str]) -> dict[str, Any]:
 
 
 class _Parser(argparse.ArgumentParser):
-    """A mistake is raised, not printed."""
+    """Raises errors instead of printing them."""
 
     def error(self, message: str) -> NoReturn:
         raise InputError("usage", message, suggestion=f"{self.prog} --help")
@@ -131,13 +135,13 @@ class _Parser(argparse.ArgumentParser):
 
 class _Format(argparse.HelpFormatter):
     def _fill_text(self, text: str, width: int, indent: str) -> str:
-        # What is indented is meant to stand as it is.
+        # Paragraphs with indented lines are printed as they are.
         paragraphs = text.split("\n\n")
         return "\n\n".join(each if "\n " in each else textwrap.fill(each, width) for each in paragraphs)
 
 
 def help_width() -> int:
-    """As wide as the terminal, but no wider than can be read."""
-    import shutil  # as long to load as all of a short command's own modules, and only help is so wide
+    """Return the width of help texts: that of the terminal, up to a readable maximum."""
+    import shutil  # slow to import, and only needed for help
 
     return min(shutil.get_terminal_size((WIDTH, 0)).columns, WIDTH)

@@ -1,4 +1,4 @@
-"""Commands as this user can paste them: the program as it was called, paths quoted, the same evidence root."""
+"""Format commands so that the user can paste them: program name as it was called, quoted paths, same evidence root."""
 
 import os
 import re
@@ -15,7 +15,7 @@ _ROOTED = ("run", "try", "report", "validate", "attempt", "campaign", "retry", "
 
 
 def program() -> str:
-    """What the user typed to call this program."""
+    """Return the words that the user typed to call this program."""
     called = Path(sys.argv[0])
     if called.name == "__main__.py":
         return f"{_typed(Path(sys.orig_argv[0]))} -m proctor"
@@ -23,9 +23,9 @@ def program() -> str:
 
 
 def _typed(called: Path) -> str:
-    from shutil import which  # costs as much as the rest of a short command's own modules
+    from shutil import which  # slow to import
 
-    # A shell hands over the full path of what it found on PATH, and a relative path as it is.
+    # A shell passes the full path of a program found on PATH, and a relative path as it was typed.
     if not called.is_absolute():
         return shlex.quote(str(called))
     found = which(called.name)
@@ -37,18 +37,18 @@ def _typed(called: Path) -> str:
 
 @dataclass(frozen=True, slots=True)
 class CommandFormatter:
-    """How commands of this call are to be spelled. `root` is None where the default root was meant."""
+    """Formats suggested commands with the evidence root of this call. `root` is None for the default root."""
 
     root: str | None = None
 
     @classmethod
     def of(cls, root: Path | None) -> "CommandFormatter":
-        """For the value of --root, or the lack of one."""
+        """Return a formatter for the value of --root, or for the environment if it was not given."""
         return cls(os.environ.get(ROOT_VARIABLE) or None if root is None else str(root))
 
     @classmethod
     def in_words(cls, words: Sequence[str]) -> "CommandFormatter":
-        """For a command line that may be none."""
+        """Return a formatter for a command line that may not be valid."""
         for at, word in enumerate(words):
             if word == "--root" and at + 1 < len(words):
                 return cls(words[at + 1])
@@ -57,11 +57,11 @@ class CommandFormatter:
         return cls.of(None)
 
     def command(self, *words: str) -> str:
-        """A whole command line."""
+        """Return a complete command line."""
         return self._called(shlex.join(words))
 
     def spell(self, text: str) -> str:
-        """The text with its commands, all of it or what stands in backticks, as they must be typed here."""
+        """Return a text with its commands, whole lines or parts in backticks, as they must be typed here."""
         return _COMMAND.sub(self._spelled, text)
 
     def _spelled(self, found: "re.Match[str]") -> str:

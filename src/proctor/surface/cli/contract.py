@@ -12,34 +12,35 @@ from proctor.surface.contract import SCHEMAS, Contract, contract, schema
 
 
 def show_contract(*, as_json: bool) -> int:
-    """Everything that others may rely on.
+    """Print the files, events, commands and codes that other programs may rely on.
 
-    Files with their fields and versions, events, commands, error and exit codes, runtimes and what
-    they claim to do. --json tells all of it; else only what there is.
+    Includes the fields and versions of files, error and exit codes, and the runtimes with their
+    declared capabilities. --json prints everything, including the types; without it, only an
+    overview is printed.
     """
     output = Output(is_json=as_json)
-    told = contract()
+    result = contract()
     if as_json:
-        output.json(told)
+        output.json(result)
     else:
-        output.show(_overview(told))
+        output.show(_overview(result))
     return 0
 
 
 def show_schema(*, name: str, as_json: bool) -> int:
-    """Print the JSON Schema of a file of the evidence, of a row of a stream, or of a spec.
+    """Print the JSON Schema of an evidence file, of a row of a stream, or of a spec.
 
-    NAME is the file's own, such as seal.json or frames.jsonl; or spec, script, event, self,
-    progress, statement.
+    NAME is the name of an evidence file, such as seal.json or frames.jsonl, or one of config, spec,
+    script, event, self, progress and statement.
     """
     Output(is_json=as_json).json(schema(name))
     return 0
 
 
 def show_completion(*, shell: str, as_json: bool) -> int:
-    """Print a script that completes Proctor's commands in a shell.
+    """Print a completion script for a shell.
 
-    For bash: eval "$(proctor completion bash)" in ~/.bashrc.
+    For bash, put this line into ~/.bashrc: eval "$(proctor completion bash)"
     """
     output = Output(is_json=as_json)
     script = SHELLS[shell](contract().commands)
@@ -47,19 +48,21 @@ def show_completion(*, shell: str, as_json: bool) -> int:
     return 0
 
 
-def _overview(told: Contract) -> RenderableType:
+def _overview(result: Contract) -> RenderableType:
     sections = (
-        ("files, rows and specs", [(each.name, each.means) for each in told.files]),
-        ("events", [(each.tag, each.means) for each in told.events]),
-        ("commands", [(each.name, each.summary) for each in told.commands]),
-        ("exit codes", [(str(each.code), each.means) for each in told.exits]),
-        ("error codes", [(each.code, each.means) for each in told.errors]),
-        ("runtimes", [(each.id, each.problem or ", ".join(each.transports)) for each in told.runtimes]),
+        ("files, rows and specs", [(each.name, each.means) for each in result.files]),
+        ("events", [(each.tag, each.means) for each in result.events]),
+        ("commands", [(each.name, each.summary) for each in result.commands]),
+        ("exit codes", [(str(each.code), each.means) for each in result.exits]),
+        ("error codes", [(each.code, each.means) for each in result.errors]),
+        ("runtimes", [(each.id, each.problem or ", ".join(each.transports)) for each in result.runtimes]),
     )
     parts: list[RenderableType] = []
     for title, rows in sections:
         parts += [Text(title, style="bold"), pairs((name, Text(means)) for name, means in rows), Text()]
-    return Group(*parts, Text(f"{plural(len(told.types), 'type')}; --json gives them and all the rest.", style="dim"))
+    return Group(
+        *parts, Text(f"{plural(len(result.types), 'type')}; --json prints them and everything else.", style="dim")
+    )
 
 
 COMMANDS = {
@@ -68,7 +71,12 @@ COMMANDS = {
         call=show_schema,
         example="proctor schema seal.json",
         arguments=(
-            argument("name", metavar="NAME", choices=tuple(SCHEMAS), help="`proctor contract` lists them."),
+            argument(
+                "name",
+                metavar="NAME",
+                choices=tuple(SCHEMAS),
+                help="What to print the schema of; `proctor contract` lists the names.",
+            ),
             JSON,
         ),
     ),
@@ -76,7 +84,7 @@ COMMANDS = {
         call=show_completion,
         example="proctor completion bash",
         arguments=(
-            argument("shell", metavar="SHELL", choices=tuple(SHELLS), help="One of bash, zsh and fish."),
+            argument("shell", metavar="SHELL", choices=tuple(SHELLS), help="bash, zsh or fish."),
             JSON,
         ),
     ),

@@ -13,15 +13,16 @@ from proctor.surface.health import check_health
 
 
 def doctor(*, root: Path | None, as_json: bool) -> int:
-    """Look at this machine and the evidence root, and clean up after dead runs.
+    """Check this machine and the evidence root, and clean up after dead runs.
 
-    What they left running is ended, what they left lying about is removed; a live Proctor is never
-    touched, and no evidence. Exits 3 when something is wrong that Proctor cannot do without.
+    Ends processes and deletes scratch folders that dead runs left behind. Evidence and running
+    Proctors are never touched. Exits 0 if nothing failed (warnings do not count), 3 if a check of
+    something that Proctor needs has failed.
     """
     output = Output(is_json=as_json)
-    calling = CommandFormatter.of(root)
+    formatter = CommandFormatter.of(root)
     findings = tuple(
-        msgspec.structs.replace(each, todo=None if each.todo is None else calling.spell(each.todo))
+        msgspec.structs.replace(each, todo=None if each.todo is None else formatter.spell(each.todo))
         for each in check_health(root_or_default(root))
     )
     code = Exit.INFRASTRUCTURE if any(each.status == "fail" for each in findings) else Exit.OK

@@ -1,4 +1,4 @@
-"""A campaign run for somebody who watches and may interrupt, and the report of it, written beside its ledger."""
+"""Run a campaign from the command line: confirm its cost, show progress, handle signals and write its report."""
 
 import shlex
 import signal
@@ -24,39 +24,45 @@ from proctor.report.query import campaigns_by_age, find_campaign
 from proctor.report.row import Report
 from proctor.report.write_report import keep_report
 from proctor.spec.load import LoadedSpec
-from proctor.surface.cli.confirm_cost import agree
+from proctor.surface.cli.confirm_cost import confirm_cost
 from proctor.surface.cli.login_refusals import refused_logins
 from proctor.surface.cli.progress import Progress, open_progress
 from proctor.surface.cli.resume_campaign import can_resume, trials_due
-from proctor.surface.cli.terminal_approvals import TerminalApprovals, is_somebody_there
+from proctor.surface.cli.terminal_approvals import TerminalApprovals, is_interactive
 from proctor.surface.estimate import estimate, may_cost
 from proctor.surface.pricing import price_of
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _INTERRUPTED = ("drained", "stopped")
-_ANEW = "Run it anew."
+_RUN_AGAIN = "Run it again."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FinishedRun:
-    """What a run left, and `how` it ended. `scratch` is where its workspaces are, if they were to be kept.
-
-    `tried` is how many attempts it made.
-    """
+    """The result of a run."""
 
     report: Report
+    """Report of the campaign."""
     refused: tuple[InputError, ...]
+    """Logins that a provider refused, one error per flow."""
     campaign: CampaignPaths
+    """Folder of the campaign."""
     duration_ms: int
+    """Duration of the run, in milliseconds."""
     scratch: Path | None
+    """Folder with the run's workspaces and agent homes; None if they were deleted."""
     warnings: tuple[str, ...]
+    """Problems that did not keep the run from ending normally."""
     how: str
+    """`done`, or why the run stopped early."""
     tried: int
+    """Number of attempts that the run made."""
     is_canary: bool
+    """Whether the campaign is a canary."""
 
 
 class CutOffError(ProctorError):
-    """The user would not wait: what was recorded stays, without a report."""
+    """The user cut the run off. The recorded evidence is kept, but there is no report."""
 
     exit = Exit.INTERRUPTED
 
@@ -72,32 +78,33 @@ def drive(
     is_canary: bool = False,
     rows_to: Path | None = None,
 ) -> FinishedRun:
-    """Run it to the end, or raise CutOffError. Unless it is agreed to what it may cost, somebody is asked.
+    """Run a campaign and write its report. Raises CutOffError if the user cuts the run off.
 
-    `rows_to` is where a program reads along.
+    Unless `is_agreed`, a run that may cost money must be confirmed at the terminal. `resume` is the campaign to resume,
+    `only` the trials to run. `rows_to` is the file that progress events are appended to.
     """
     if not is_agreed and may_cost(loaded):
-        agree(estimate(loaded, root=RootPaths(root), only=trials_due(resume, only=only)))
+        confirm_cost(estimate(loaded, root=RootPaths(root), only=trials_due(resume, only=only)))
     before = set(RootPaths(root).campaigns())
     began_s = SYSTEM_CLOCK.steady_s()
     stops = StopSignals()
 
     async def run(progress: Progress) -> CampaignResult:
-        asking = TerminalApprovals(progress, deadline_s=DECIDE_S) if is_somebody_there() else None
+        approvals = TerminalApprovals(progress, deadline_s=DECIDE_S) if is_interactive() else None
         return await run_campaign(
             loaded,
             root=root,
             watcher=progress,
             stops=stops,
             is_scratch_kept=is_scratch_kept,
-            decide=None if asking is None else asking.decide,
+            decide=None if approvals is None else approvals.decide,
             decide_deadline_s=DECIDE_S,
             resume=resume,
             only=only,
             is_canary=is_canary,
         )
 
-    result = anyio.run(_watched, loaded, stops, rows_to, run)
+    result = anyio.run(_run_with_progress, loaded, stops, rows_to, run)
     if result is None:
         raise _cut_off(resume or _new_campaign(loaded.spec.campaign, root=RootPaths(root), before=before))
     report = keep_report(
@@ -122,22 +129,22 @@ def drive(
     )
 
 
-async def _watched(
+async def _run_with_progress(
     loaded: LoadedSpec, stops: StopSignals, rows_to: Path | None, run: Callable[[Progress], Awaitable[CampaignResult]]
 ) -> CampaignResult | None:
     result = None
-    watching = open_progress(loaded.spec.campaign, trials=loaded.trial_count, rows_to=rows_to, price=price_of(loaded))
-    async with watching as progress, anyio.create_task_group() as tasks:
-        await tasks.start(_obey_signals, stops, progress, tasks.cancel_scope)
-        with _error_told(progress):
+    opened = open_progress(loaded.spec.campaign, trials=loaded.trial_count, rows_to=rows_to, price=price_of(loaded))
+    async with opened as progress, anyio.create_task_group() as tasks:
+        await tasks.start(_handle_signals, stops, progress, tasks.cancel_scope)
+        with _error_as_end(progress):
             result = await run(progress)
         tasks.cancel_scope.cancel()
     return None if result is None else replace(result, warnings=(*result.warnings, *progress.warnings()))
 
 
 @contextmanager
-def _error_told(progress: Progress) -> Iterator[None]:
-    """Whoever reads along is told of every end, whatever it is."""
+def _error_as_end(progress: Progress) -> Iterator[None]:
+    """Report the end of the run to the progress displays if it ends with an error, too."""
     how = "run.harness"
     try:
         yield
@@ -153,48 +160,51 @@ def _error_told(progress: Progress) -> Iterator[None]:
             progress.ended(how)
 
 
-async def _obey_signals(
+async def _handle_signals(
     stops: StopSignals,
     progress: Progress,
     everything: anyio.CancelScope,
     *,
     task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED,
 ) -> None:
-    """The first signal of people asks, whichever it is; the second insists, and the third will not wait."""
-    # One that is ignored was so from the start, by nohup.
-    heeded = [each for each in _SIGNALS if signal.getsignal(each) is not signal.SIG_IGN]
-    with anyio.open_signal_receiver(*heeded, DRAIN, STOP) as signals:
+    """Handle signals: the first drains the run, the second stops it, the third cuts it off.
+
+    SIGINT, SIGTERM and SIGHUP are counted together. DRAIN and STOP are sent by `campaign cancel`, and are not counted.
+    """
+    # A signal that is ignored was ignored from the start, for example by nohup.
+    handled = [each for each in _SIGNALS if signal.getsignal(each) is not signal.SIG_IGN]
+    with anyio.open_signal_receiver(*handled, DRAIN, STOP) as signals:
         task_status.started()
         async for number in signals:
             is_counted = number not in (DRAIN, STOP)
             if stops.all.is_set():
                 if is_counted:
-                    progress.stopping("cutting off: what was recorded stays, without a seal")
+                    progress.stopping("cutting off: the recorded evidence is kept, without a seal")
                     everything.cancel()
             elif number == STOP or (is_counted and stops.drain.is_set()):
-                progress.stopping("stopping: what is running is sealed as cancelled; Ctrl-C again cuts it off")
+                progress.stopping("stopping: running attempts are sealed as cancelled; Ctrl-C again cuts them off")
                 stops.stop_all()
             elif not stops.drain.is_set():
-                progress.stopping("ending: what is running finishes, nothing new begins; Ctrl-C again stops it")
+                progress.stopping("finishing: running attempts finish, no new ones start; Ctrl-C again stops them")
                 stops.drain.set()
 
 
 def _new_campaign(name: str, *, root: RootPaths, before: set[CampaignPaths]) -> CampaignPaths | None:
     new = [each for each in campaigns_by_age(root) if each not in before and each.folder.name.startswith(f"{name}-")]
-    ours = [each for each in new if not is_live(each)]  # another Proctor may be at work beside
+    ours = [each for each in new if not is_live(each)]  # another Proctor may be running beside this one
     return ours[-1] if ours else None
 
 
 def _cut_off(campaign: CampaignPaths | None) -> CutOffError:
-    """With where the evidence is, if there is any yet."""
+    """Return the error, with the folder of the evidence if anything was recorded."""
     if campaign is None:
-        return CutOffError("run.cancelled", "interrupted before anything was recorded", suggestion=_ANEW)
+        return CutOffError("run.cancelled", "interrupted before anything was recorded", suggestion=_RUN_AGAIN)
     root = root_of(campaign)
     runs = [folder for run in find_campaign(root, campaign).run_ids if (folder := root.run(run).folder).is_dir()]
     resume = f"proctor campaign resume {shlex.quote(campaign.folder.name)}"
     return CutOffError(
         "run.cancelled",
-        "cut off: what was recorded stays, without a seal",
+        "cut off: the recorded evidence is kept, without a seal",
         file=str(runs[-1] if runs else campaign.folder),
-        suggestion=resume if can_resume(campaign) else _ANEW,
+        suggestion=resume if can_resume(campaign) else _RUN_AGAIN,
     )

@@ -19,20 +19,23 @@ from proctor.surface.cli.output import Output
 def export(
     *, ref: str | None, is_codex_native: bool, file: Path | None, check: Path | None, root: Path | None, as_json: bool
 ) -> int:
-    """Write an attempt as rows that other readers know.
+    """Export an attempt to a format that other tools read.
 
-    These are the `codex_native_*` rows of a Claude-style session log. With --check, read such a file
-    instead and name every line that gives no row; exits 5 where there is one.
+    The only format is --codex-native: the `codex_native_*` rows of a Claude-style session log, as
+    JSON Lines. With --check, reads such a file instead and lists every line that is not a valid row;
+    exits 5 if there is such a line.
     """
     output = Output(is_json=as_json)
     if check is not None:
         return _check(check, output)
     if ref is None or not is_codex_native:
         raise InputError(
-            "usage", "say which attempt, and as what", suggestion="proctor attempt export REF --codex-native"
+            "usage",
+            "REF and --codex-native are required without --check",
+            suggestion="proctor attempt export REF --codex-native",
         )
-    if file is not None and not os.path.isdir(file.parent):  # noqa: PTH112  one that is denied is none
-        raise InputError("usage", f"--output: there is no folder {file.parent}")
+    if file is not None and not os.path.isdir(file.parent):  # noqa: PTH112  Path.is_dir raises if access is denied
+        raise InputError("usage", f"--output {file}: the folder {file.parent} does not exist")
     paths = find_attempt(ref, root=RootPaths(evidence_root(root)))
     data = codex_native(view_attempt(paths))
     if file is None:
@@ -43,13 +46,13 @@ def export(
     if as_json:
         output.json({"attemptId": paths.folder.name, "file": str(file), "rows": rows})
     else:
-        output.text(f"{plural(rows, 'row')} in {legible(str(file))}\n")
+        output.text(f"{plural(rows, 'row')} written to {legible(str(file))}\n")
     return Exit.OK
 
 
 def _check(file: Path, output: Output) -> int:
     if not os.path.exists(file):  # noqa: PTH110
-        raise InputError("evidence.not-found", f"there is no file {file}")
+        raise InputError("evidence.not-found", f"--check {file}: the file does not exist")
     found = read_codex_native(file)
     if output.is_json:
         output.json({"file": str(file), "rows": len(found.rows), "skipped": found.skipped})
@@ -68,10 +71,10 @@ COMMANDS = {
         arguments=(
             argument("ref", metavar="REF", nargs="?", help=REF_HELP),
             argument(
-                "--codex-native", dest="is_codex_native", action="store_true", help="As `codex_native_*` rows of JSON."
+                "--codex-native", dest="is_codex_native", action="store_true", help="Export as `codex_native_*` rows."
             ),
-            argument("-o", "--output", dest="file", metavar="FILE", type=Path, help="Write there; else to stdout."),
-            argument("--check", metavar="FILE", type=Path, help="Read a file of such rows, and name what it skips."),
+            argument("-o", "--output", dest="file", metavar="FILE", type=Path, help="Output file (default: stdout)."),
+            argument("--check", metavar="FILE", type=Path, help="Check a file of such rows instead."),
             ROOT,
             JSON,
         ),

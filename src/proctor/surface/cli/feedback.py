@@ -1,4 +1,4 @@
-"""`proctor feedback`: what a command that an attempt runs claims of its task, on record when this returns."""
+"""`proctor feedback`, and how it and `proctor note` send a message to the attempt that they run in."""
 
 import os
 import socket
@@ -13,12 +13,14 @@ ANSWER_S = 30.0
 
 
 def feedback(*, is_done: bool | None, answer: str | None, result: str | None) -> int:
-    """Claim how the task went, from the command that an attempt runs; the last claim counts.
+    """Report whether the task is done, from inside an attempt.
 
-    A claim is not a fact: only probes verify. It is on record when this command ends with 0.
+    Works only in a command that an attempt runs. The report is recorded as the agent's claim; only
+    probes verify it. If it is sent several times, the last claim counts. Exits 0 once the claim is
+    recorded, 2 if it is refused, 3 outside of an attempt.
     """
     if is_done is None:
-        raise InputError("usage", "say --ok or --fail", suggestion="proctor feedback --help")
+        raise InputError("usage", "--ok or --fail is required", suggestion="proctor feedback --help")
     try:
         given = None if result is None else msgspec.json.decode(result.encode())
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
@@ -27,16 +29,19 @@ def feedback(*, is_done: bool | None, answer: str | None, result: str | None) ->
 
 
 def hand_in(message: Feedback | Note) -> int:
-    """InputError where it is refused, MachineError where there is nobody to take it."""
-    place = os.environ.get(FEEDBACK_VARIABLE)
-    if not place:
+    """Send a message to the attempt that this process runs in, and return once it is recorded.
+
+    Raises InputError if it is refused, and MachineError if no attempt receives it.
+    """
+    path = os.environ.get(FEEDBACK_VARIABLE)
+    if not path:
         raise MachineError("run.no-attempt", f"{FEEDBACK_VARIABLE} is not set")
     data = msgspec.json.encode(message)
     if len(data) > MAX_MESSAGE_BYTES:
-        raise InputError("usage", f"over {MAX_MESSAGE_BYTES} bytes")
-    folder, name = os.path.split(place)
+        raise InputError("usage", f"the message has {len(data)} bytes; at most {MAX_MESSAGE_BYTES} are allowed")
+    folder, name = os.path.split(path)
     try:
-        # From beside it: the path of a socket may have 107 bytes, and this one may be longer.
+        # By its name alone: a socket's path is limited to 107 bytes, and this one may be longer.
         os.chdir(folder or ".")
         with socket.socket(socket.AF_UNIX) as connection:
             connection.settimeout(ANSWER_S)
@@ -46,7 +51,7 @@ def hand_in(message: Feedback | Note) -> int:
             with connection.makefile("rb") as answer:
                 receipt = msgspec.json.decode(answer.read(), type=Receipt)
     except (OSError, msgspec.DecodeError) as error:
-        raise MachineError("run.no-attempt", f"{place}: {error}") from error
+        raise MachineError("run.no-attempt", f"{path}: {error}") from error
     if not receipt.ok:
         raise InputError("usage", f"refused: {receipt.what}")
     return Exit.OK
@@ -59,8 +64,8 @@ COMMANDS = {
         arguments=(
             argument("--ok", dest="is_done", action="store_const", const=True, default=None, help="The task is done."),
             argument("--fail", dest="is_done", action="store_const", const=False, help="The task could not be done."),
-            argument("--answer", metavar="TEXT", default=None, help="The answer in a few words."),
-            argument("--json", dest="result", metavar="RESULT", default=None, help="A result, as a JSON value."),
+            argument("--answer", metavar="TEXT", default=None, help="The answer, in a few words."),
+            argument("--json", dest="result", metavar="RESULT", default=None, help="The result, as a JSON value."),
         ),
     )
 }

@@ -25,20 +25,23 @@ from proctor.surface.gc import GcResult, clear, plan_clearing
 
 
 def gc(*, older_than: str | None, larger_than: str | None, is_dry: bool, root: Path | None, as_json: bool) -> int:
-    """Let go of old evidence, sessions and kept scratch: by age, then by size, the oldest first.
+    """Delete old evidence by age or size.
 
-    What is pinned, running, signed or named by a statement in the evidence root stays. A campaign
-    goes with its runs. Without a flag, [retention] of proctor.toml holds. Nothing goes by itself.
+    Considers campaigns with their runs, sessions, and scratch folders kept with --keep-scratch.
+    First deletes everything older than AGE, then the oldest until at most SIZE is left. Evidence that
+    is pinned, running, signed, or named by a statement in the evidence root is kept. Without
+    --older-than and --larger-than, the [retention] table of proctor.toml applies. Proctor never
+    deletes evidence on its own. Exits 3 if something could not be deleted.
     """
     output = Output(is_json=as_json)
     paths, now_ms = RootPaths(evidence_root(root)), SYSTEM_CLOCK.wall_ms()
     rule = _rule(older_than, larger_than)
-    cleared = (plan_clearing if is_dry else clear)(paths, rule, now_ms=now_ms)
+    result = (plan_clearing if is_dry else clear)(paths, rule, now_ms=now_ms)
     if as_json:
-        output.json(cleared)
+        output.json(result)
     else:
-        output.show(render_cleared(cleared), is_wrapped=False)
-    return Exit.INFRASTRUCTURE if cleared.refused else Exit.OK
+        output.show(render_gc(result), is_wrapped=False)
+    return Exit.INFRASTRUCTURE if result.refused else Exit.OK
 
 
 def _rule(older_than: str | None, larger_than: str | None) -> RetentionRule:
@@ -46,48 +49,48 @@ def _rule(older_than: str | None, larger_than: str | None) -> RetentionRule:
         settings = load_config(Path.cwd()).retention
         older_than, larger_than = settings.older_than, settings.larger_than
     if older_than is None and larger_than is None:
-        what = "nothing says what may go"
+        what = "no limit: neither --older-than nor --larger-than is given, and proctor.toml has no [retention]"
         raise InputError("usage", what, suggestion="proctor gc --older-than 30d --dry-run")
     return RetentionRule(
-        older_than_s=None if older_than is None else _parsed("--older-than", parse_age_s, older_than),
-        larger_than_bytes=None if larger_than is None else _parsed("--larger-than", parse_size_bytes, larger_than),
+        older_than_s=None if older_than is None else _parse("--older-than", parse_age_s, older_than),
+        larger_than_bytes=None if larger_than is None else _parse("--larger-than", parse_size_bytes, larger_than),
     )
 
 
-def _parsed(flag: str, parse: Callable[[str], int], written: str) -> int:
+def _parse(flag: str, parse: Callable[[str], int], written: str) -> int:
     try:
         return parse(written)
     except ValueError as error:
         raise InputError("usage", f"{flag} {shlex.quote(written)} is {error}") from error
 
 
-def render_cleared(cleared: GcResult) -> RenderableType:
-    word = "would go" if cleared.is_dry else "gone"
-    # Lines of any length, and no table: nothing of a name or a reason may be cut off.
+def render_gc(result: GcResult) -> RenderableType:
+    word = "would delete" if result.is_dry else "deleted"
+    # Not a table, which would cut long names and reasons off.
     rows = [
         (
-            word if unit.goes else "stays",
+            word if unit.goes else "kept",
             f"{unit.kind} {legible(unit.name)}",
             size(unit.size_bytes),
             f"{age(unit.age_ms)} old",
             unit.why,
         )
-        for unit in cleared.units
+        for unit in result.units
     ]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)][:-1]
     lines = [
         "  ".join((*(f"{field:{width}}" for field, width in zip(row, widths, strict=False)), row[-1])) for row in rows
     ]
-    freed, kept = size(cleared.freed_bytes), size(cleared.kept_bytes)
-    told = [f"{freed} would be freed, {kept} would stay." if cleared.is_dry else f"{freed} freed, {kept} kept."]
-    if cleared.swept:
-        done = "would be removed" if cleared.is_dry else "removed"
-        told.append(f"Scratch of {plural(len(cleared.swept), 'dead run')} {done}.")
-    if cleared.finished:
-        told.append(f"Finished what an earlier one had begun: {', '.join(cleared.finished)}.")
-    if cleared.refused:
-        told.append(f"Could not be removed: {', '.join(cleared.refused)}.")
-    return Group(*map(Text, (*lines, *told)))
+    freed, kept = size(result.freed_bytes), size(result.kept_bytes)
+    summary = [f"{freed} would be freed, {kept} would be kept." if result.is_dry else f"{freed} freed, {kept} kept."]
+    if result.swept:
+        done = "would be deleted" if result.is_dry else "deleted"
+        summary.append(f"Scratch of {plural(len(result.swept), 'dead run')} {done}.")
+    if result.finished:
+        summary.append(f"Deleted what an interrupted gc had left: {', '.join(result.finished)}.")
+    if result.refused:
+        summary.append(f"Could not be deleted: {', '.join(result.refused)}.")
+    return Group(*map(Text, (*lines, *summary)))
 
 
 def size(number_bytes: int) -> str:
@@ -102,7 +105,10 @@ def size(number_bytes: int) -> str:
 
 
 def pin(*, campaign: str, is_off: bool, root: Path | None, as_json: bool) -> int:
-    """Keep a campaign and its runs, whatever retention says; --off lets go of it again."""
+    """Protect a campaign and its runs from `proctor gc`.
+
+    --off removes the protection.
+    """
     output = Output(is_json=as_json)
     paths = find_campaign(campaign, root=RootPaths(evidence_root(root)))
     if is_off:
@@ -113,9 +119,9 @@ def pin(*, campaign: str, is_off: bool, root: Path | None, as_json: bool) -> int
     if as_json:
         output.json({"campaignId": name, "isPinned": not is_off})
     else:
-        said = f"{legible(name)} is not pinned any more." if is_off else f"{legible(name)} is pinned."
+        text = f"{legible(name)} is no longer pinned." if is_off else f"{legible(name)} is pinned."
         undo = "" if is_off else f"  Undo: {CommandFormatter.of(root).command('pin', name, '--off')}"
-        output.show(Text(said + undo), is_wrapped=False)
+        output.show(Text(text + undo), is_wrapped=False)
     return 0
 
 
@@ -124,11 +130,16 @@ COMMANDS = {
         call=gc,
         example="proctor gc --older-than 30d --larger-than 5GB --dry-run",
         arguments=(
+            argument("--older-than", metavar="AGE", help="Delete what is older than AGE: 90s, 12h, 30d, 4w."),
             argument(
-                "--older-than", metavar="AGE", help="What was last at work longer ago goes, as 90s, 12h, 30d or 4w."
+                "--larger-than", metavar="SIZE", help="Delete the oldest until at most SIZE is left, such as 5GB."
             ),
-            argument("--larger-than", metavar="SIZE", help="While there is more than this, the oldest goes, as 5GB."),
-            argument("--dry-run", dest="is_dry", action="store_true", help="Only say what would go, and why not."),
+            argument(
+                "--dry-run",
+                dest="is_dry",
+                action="store_true",
+                help="List what would be deleted or kept, and why; delete nothing.",
+            ),
             ROOT,
             JSON,
         ),
@@ -138,7 +149,7 @@ COMMANDS = {
         example="proctor pin quickstart",
         arguments=(
             argument("campaign", metavar="CAMPAIGN", help=CAMPAIGN_HELP),
-            argument("--off", dest="is_off", action="store_true", help="Let go of it."),
+            argument("--off", dest="is_off", action="store_true", help="Remove the protection."),
             ROOT,
             JSON,
         ),

@@ -18,14 +18,15 @@ from proctor.surface.init import KEPT_OUT, InitPlan, write_start
 
 
 def init(*, folder: Path, is_offline: bool, is_forced: bool, as_json: bool) -> int:
-    """Look at a repository, and write a first spec for it.
+    """Inspect a repository and write a first spec for it.
 
-    Looks for agents, for logins to their models, and for how the tests are run. Without any login,
-    or with --offline, the model is a scripted one, which costs nothing and needs no network.
+    Looks for installed agents, for logins to their models, and for the test command. Without a
+    login, or with --offline, the spec uses the scripted model, which is free and needs no network.
+    Exits 2 if the spec exists already (see --force) or no agent is installed.
     """
     output = Output(is_json=as_json)
-    if not os.path.isdir(folder):  # noqa: PTH112  one that is denied is none
-        raise InputError("usage", f"there is no folder {folder}")
+    if not os.path.isdir(folder):  # noqa: PTH112  Path.is_dir raises if access is denied
+        raise InputError("usage", f"the folder {folder} does not exist")
     agents = find_agents(load_config(folder))
     start = InitPlan(
         folder=folder,
@@ -55,23 +56,23 @@ def init(*, folder: Path, is_offline: bool, is_forced: bool, as_json: bool) -> i
             }
         )
         return 0
-    output.show(pairs((name, Text(legible(value))) for name, value in _told(start, written)), is_wrapped=False)
+    output.show(pairs((name, Text(legible(value))) for name, value in _rows(start, written)), is_wrapped=False)
     if first is not None:
         output.show(Text(f"\nFirst: {legible(first)}"))
     output.show(Text(f"\nNext: {following}"), is_wrapped=False)
     return 0
 
 
-def _told(start: InitPlan, written: tuple[Path, ...]) -> list[tuple[str, str]]:
+def _rows(start: InitPlan, written: tuple[Path, ...]) -> list[tuple[str, str]]:
     agents = [f"{each.name} ({'no login' if each.login is None else each.login})" for each in start.agents]
     why_not, changes = start.repository.why_not, start.repository.changes
     where = "private clones of HEAD" if why_not is None else f"an empty folder: {why_not}"
     if changes:
-        where += f", without what is not committed: {plural(changes, 'file')}"
+        where += f", without uncommitted changes ({plural(changes, 'file')})"
     return [
         ("agents", ", ".join(agents)),
-        ("model", "scripted: offline and free" if start.is_offline else "real: it costs what your provider charges"),
-        ("tests", start.test_command or "no command was found"),
+        ("model", "scripted: offline and free" if start.is_offline else "real: your provider charges for it"),
+        ("tests", start.test_command or "no test command found"),
         ("works in", where),
         ("written", ", ".join(map(str, written))),
     ]
@@ -83,10 +84,20 @@ COMMANDS = {
         example="proctor init --offline",
         arguments=(
             argument(
-                "folder", metavar="DIR", nargs="?", type=Path, default=Path(), help="The repository; else this folder."
+                "folder",
+                metavar="DIR",
+                nargs="?",
+                type=Path,
+                default=Path(),
+                help="Repository (default: the current folder).",
             ),
-            argument("--offline", dest="is_offline", action="store_true", help="Use the scripted model."),
-            argument("--force", dest="is_forced", action="store_true", help="Write over a spec that is there."),
+            argument(
+                "--offline",
+                dest="is_offline",
+                action="store_true",
+                help="Use the scripted model instead of a provider.",
+            ),
+            argument("--force", dest="is_forced", action="store_true", help="Overwrite an existing spec."),
             JSON,
         ),
     )

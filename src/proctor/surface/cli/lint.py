@@ -21,12 +21,14 @@ from proctor.surface.lint import LintResult, lint
 
 
 def campaign_lint(*, spec: Path, has_prompts: bool, as_json: bool, select: SelectSpec) -> int:
-    """Find all that is wrong with a campaign before anything runs.
+    """Check a campaign for errors without running it.
 
-    The spec, missions, scripts, templates and prices; programs, logins, hooks, probes and workspaces
-    on this machine. Nothing is started.
+    Checks the spec, missions, scripts, templates and prices, and on this machine the agent programs,
+    logins, hooks, probes and workspaces. Reports all errors at once. No agent, hook or probe is
+    started. Exits 0 if the campaign can run, 2 if the spec has errors, 3 if this machine
+    cannot run it.
     """
-    output, calling = Output(is_json=as_json), CommandFormatter.of(None)
+    output, formatter = Output(is_json=as_json), CommandFormatter.of(None)
     loaded: LoadedSpec | None = None
     try:
         loaded = load_selected(spec, select)
@@ -34,20 +36,20 @@ def campaign_lint(*, spec: Path, has_prompts: bool, as_json: bool, select: Selec
     except InputError as error:
         found = LintResult(findings=list(error.all_errors))
     if as_json:
-        output.json(_told(loaded, found, calling, has_prompts=has_prompts))
+        output.json(_to_json(loaded, found, formatter, has_prompts=has_prompts))
     else:
-        output.show(*_blocks(loaded, found, calling, has_prompts=has_prompts), is_wrapped=False)
+        output.show(*_blocks(loaded, found, formatter, has_prompts=has_prompts), is_wrapped=False)
     return _exit(found.findings)
 
 
 def _exit(findings: list[ProctorError]) -> int:
-    """What its author can mend comes first."""
+    """Return the exit code: errors in the spec, which its author can fix, take precedence over the machine's."""
     codes = {finding.exit for finding in findings}
     return min(codes, default=Exit.OK)
 
 
-def _told(
-    loaded: LoadedSpec | None, found: LintResult, calling: CommandFormatter, *, has_prompts: bool
+def _to_json(
+    loaded: LoadedSpec | None, found: LintResult, formatter: CommandFormatter, *, has_prompts: bool
 ) -> dict[str, Any]:
     counts: dict[str, Any] = {"campaign": None, "missions": None, "flows": None, "trials": None}
     if loaded is not None:
@@ -57,7 +59,7 @@ def _told(
     prompts = {"prompts": [_prompt(*each) for each in _prompts(loaded)]} if has_prompts else {}
     return {
         "ok": not found.findings,
-        "findings": [describe(finding, calling) for finding in found.findings],
+        "findings": [describe(finding, formatter) for finding in found.findings],
         "warnings": found.warnings,
         **counts,
         **prompts,
@@ -76,21 +78,21 @@ def _prompts(loaded: LoadedSpec | None) -> Iterator[tuple[str, str, str]]:
 
 
 def _blocks(
-    loaded: LoadedSpec | None, found: LintResult, calling: CommandFormatter, *, has_prompts: bool
+    loaded: LoadedSpec | None, found: LintResult, formatter: CommandFormatter, *, has_prompts: bool
 ) -> Iterator[RenderableType]:
     for mission, flow, text in _prompts(loaded) if has_prompts else ():
         title = Text(f"{mission} in {flow}", style="bold")
         yield Group(title, Padding(Text(legible(text)), (0, 0, 1, 2)))
     for finding in found.findings:
-        yield Group(error_block(finding, calling), Text())
+        yield Group(error_block(finding, formatter), Text())
     for warning in found.warnings:
         yield Text(f"warning: {legible(warning)}", style="yellow")
     if found.findings:
-        yield Text(f"{plural(len(found.findings), 'finding')}: nothing would run.", style="bold red")
+        yield Text(f"{plural(len(found.findings), 'finding')}: the campaign cannot run", style="bold red")
     elif loaded is not None:
         parts = [plural(len(loaded.missions), "mission"), plural(len(loaded.spec.flows), "flow")]
-        told = f"{loaded.spec.campaign}: {' × '.join(parts)} × {plural(loaded.spec.repeats, 'repeat')}"
-        yield Text(f"{told} = {plural(loaded.trial_count, 'trial')}. All is well.", style="green")
+        text = f"{loaded.spec.campaign}: {' × '.join(parts)} × {plural(loaded.spec.repeats, 'repeat')}"
+        yield Text(f"{text} = {plural(loaded.trial_count, 'trial')}; no errors found", style="green")
 
 
 COMMANDS = {
@@ -98,9 +100,12 @@ COMMANDS = {
         call=campaign_lint,
         example="proctor campaign lint examples/quickstart.yaml",
         arguments=(
-            argument("spec", metavar="SPEC", type=Path, help="The campaign: a YAML file."),
+            argument("spec", metavar="SPEC", type=Path, help="Campaign spec (a YAML file)."),
             argument(
-                "--prompts", dest="has_prompts", action="store_true", help="Show what is asked, as templates make it."
+                "--prompts",
+                dest="has_prompts",
+                action="store_true",
+                help="Print the prompts, as rendered from templates.",
             ),
             *SELECT,
             JSON,

@@ -1,4 +1,4 @@
-"""A picture of a running campaign in lines for people: attempts, limits and waits."""
+"""Text lines for a running campaign: attempts, concurrency limits and waits."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -15,9 +15,9 @@ _MOST_NAME = 36
 
 @dataclass(frozen=True, slots=True)
 class RunningLines:
-    """A line for each: phase, tool, tokens, cost, how long ago it was last heard. At most `most` of them.
+    """Running attempts, one per line: phase, tool, tokens, cost and time since the last event. At most `most` lines.
 
-    Not a table of rich's: one of 64 lines takes that 60 ms, five times a second, from the attempts themselves.
+    Not a rich table: rendering one of 64 rows takes 60 ms, five times a second, during which the attempts have to wait.
     """
 
     running: Sequence[LiveAttempt]
@@ -50,39 +50,40 @@ class RunningLines:
 
 
 def _cut(text: str, width: int) -> str:
-    """As wide as that, with a sign where something is missing."""
+    """Pad or cut a text to a width. Text that is cut ends with an ellipsis."""
     return (
         set_cell_size(text, width) if cell_len(text) <= width else set_cell_size(text, max(0, width - 1)) + "…"[:width]
     )
 
 
 def waits(live: Live, *, now_ms: int) -> Iterator[Text]:
-    """A line for each limit, and one for what waits."""
+    """Yield one line per concurrency limit, and one for waiting trials, pending retries and the cost so far."""
     for each in live.limits:
         yield Text(f"  {limit_line(each, now_ms=now_ms)}", style="yellow" if each.until_ms is not None else "dim")
-    told = [plural(live.waiting, "trial") + " waiting"] if live.waiting else []
+    parts = [plural(live.waiting, "trial") + " waiting"] if live.waiting else []
     if live.retrying:
         first = "" if live.retry_at_ms is None else f", the first {_when(live.retry_at_ms, now_ms=now_ms)}"
         retries = "1 retry waits" if live.retrying == 1 else f"{live.retrying:,} retries wait"
-        told.append(f"{retries}{first}")
+        parts.append(f"{retries}{first}")
     if live.usd is not None:
-        told.append(f"{money(live.usd)} so far")
-    if told:
-        yield Text(f"  {'; '.join(told)}", style="dim")
+        parts.append(f"{money(live.usd)} so far")
+    if parts:
+        yield Text(f"  {'; '.join(parts)}", style="dim")
 
 
 def limit_line(limit: LiveLimit, *, now_ms: int) -> str:
-    """
+    """Return the state of a concurrency limit: used slots, total slots, and for how long it is closed.
+
     >>> limit_line(LiveLimit(key="provider:openai", most=8, now=4, taken=4), now_ms=0)
     'provider:openai  4 of 4 (8 at most)'
     >>> limit_line(LiveLimit(key="all", most=2, now=2, taken=0, until_ms=61_000, why="asked to wait"), now_ms=1000)
-    'all  0 of 2, shut for 1 min 00 s: asked to wait'
+    'all  0 of 2, closed for 1 min 00 s: asked to wait'
     """
     line = f"{legible(limit.key)}  {limit.taken} of {limit.now}"
     if limit.now != limit.most:
         line += f" ({limit.most} at most)"
     if limit.until_ms is not None:
-        line += f", shut for {duration(max(0, limit.until_ms - now_ms))}"
+        line += f", closed for {duration(max(0, limit.until_ms - now_ms))}"
     return line if limit.why is None else f"{line}: {one_line(limit.why)}"
 
 
@@ -91,7 +92,8 @@ def _when(at_ms: int, *, now_ms: int) -> str:
 
 
 def age(ms: int) -> str:
-    """
+    """Return an age as text, in days from two days on.
+
     >>> age(90_000), age(3 * 86_400_000)
     ('1 min 30 s', '3 days')
     """

@@ -1,4 +1,4 @@
-"""The logins that a provider refused in a run, each with the line of the spec that asks for it."""
+"""Find the logins that a provider refused in a run, and the line of the spec that configures each."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -21,9 +21,9 @@ from proctor.spec.model import Login
 
 
 def refused_logins(loaded: LoadedSpec, result: CampaignResult, *, root: RootPaths) -> tuple[InputError, ...]:
-    """One for each flow."""
+    """Return one error per flow whose login was refused."""
     failed = {each.attempt_id for each in result.attempts if each.summary and each.summary.outcome is Outcome.FAILED}
-    told: dict[int, InputError] = {}
+    errors: dict[int, InputError] = {}
     for paths in root.run(result.run_id).attempts():
         if paths.folder.name not in failed:
             continue
@@ -32,15 +32,15 @@ def refused_logins(loaded: LoadedSpec, result: CampaignResult, *, root: RootPath
         if facts["credentialState"].value == CredentialState.REJECTED:
             flow = paths.folder.name.split(".")[1]
             at = next(number for number, each in enumerate(loaded.spec.flows) if each.id == flow)
-            told.setdefault(at, _refusal(loaded, at, runtime_id=ref.runtime_id, used=facts["credentialInput"].value))
-    return tuple(told.values())
+            errors.setdefault(at, _refusal(loaded, at, runtime_id=ref.runtime_id, used=facts["credentialInput"].value))
+    return tuple(errors.values())
 
 
 def _refusal(loaded: LoadedSpec, at: int, *, runtime_id: RuntimeId, used: Mapping[str, Any]) -> InputError:
     source = used["from"]
     provider = (loaded.spec.flows[at].model or loaded.spec.model).provider
     key = inherited_key(loaded.spec, at, "login")
-    todo = f"See that {source} holds a credential of {provider}'s, whole and not expired."
+    todo = f"Check that {source} holds a complete credential for {provider} that has not expired."
     if used["login"] == Login.INHERIT:
         account = runtime_by_id(runtime_id, load_config(loaded.folder)).account
         todo = todo if account is None else f"Run `{account.command}`, then try again."

@@ -1,4 +1,4 @@
-"""The matrix of declared and proven capabilities, for a terminal: one column per runtime and transport."""
+"""Render the matrix of declared and proven capabilities for a terminal: one column per runtime and transport."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -9,7 +9,7 @@ from rich.text import Text
 from proctor.report.format_values import legible
 from proctor.surface.matrix import Matrix, MatrixColumn, ProofState
 
-_TOLD = {
+_LABELS = {
     ProofState.PROVEN: ("proven", "green"),
     ProofState.FAILED: ("FAILED", "bold red"),
     ProofState.STALE: ("stale", "yellow"),
@@ -19,8 +19,8 @@ _TOLD = {
     ProofState.NOT_APPLICABLE: ("n/a", "dim"),
 }
 _LEGEND = (
-    "proven: shown by this very program · declared, untried: not shown yet · stale: shown by another program "
-    "or Proctor · –: not declared · n/a: cannot be tried"
+    "proven: passed with this program · declared, untried: not tested yet · stale: passed with another program "
+    "or Proctor version · –: not declared · n/a: cannot be tested"
 )
 
 
@@ -34,8 +34,8 @@ def render_matrix(found: Matrix) -> RenderableType:
 
 def _columns(columns: Sequence[MatrixColumn]) -> Table:
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
-    for head in ("", "runtime", "version", "sha256", "tried, or what to do"):
-        table.add_column(head, no_wrap=head != "tried, or what to do", overflow="fold")
+    for head in ("", "runtime", "version", "sha256", "tested isolations, or next step"):
+        table.add_column(head, no_wrap=head != "tested isolations, or next step", overflow="fold")
     for number, column in enumerate(columns, 1):
         name = Text(f"{legible(column.id)} {column.transport}", style="bold")
         table.add_row(str(number), name, column.version or "?", (column.subject or "none")[:12], _next(column))
@@ -61,8 +61,8 @@ def _table(name: str, columns: Sequence[Mapping[str, ProofState]]) -> Table:
 
 def _rows(columns: Sequence[Mapping[str, ProofState]]) -> Iterator[tuple[Text, ...]]:
     for name in dict.fromkeys(name for column in columns for name in column):
-        yield Text(name), *(_trial(column.get(name)) for column in columns)
+        yield Text(name), *(_label(column.get(name)) for column in columns)
 
 
-def _trial(standing: ProofState | None) -> Text:
-    return Text() if standing is None else Text(*_TOLD[standing])
+def _label(state: ProofState | None) -> Text:
+    return Text() if state is None else Text(*_LABELS[state])

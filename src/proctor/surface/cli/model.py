@@ -15,9 +15,10 @@ from proctor.surface.cli.output import Output
 
 
 def serve(*, script: Path, port: int, as_json: bool) -> int:
-    """Play SCRIPT on loopback until Ctrl-C.
+    """Serve the scripted model on loopback until Ctrl-C.
 
-    Prints the base URL to give to an agent. Being stopped is how it ends: exit 0.
+    The model replies as SCRIPT says. Prints the base URL to configure in an agent. Exits 0 when it
+    is stopped by Ctrl-C or SIGTERM.
     """
     output = Output(is_json=as_json)
 
@@ -26,7 +27,7 @@ def serve(*, script: Path, port: int, as_json: bool) -> int:
             output.json({"baseUrl": url})
         else:
             output.show(Text(url), is_wrapped=False)
-            output.note(Text("Ctrl-C ends it.", style="dim"))
+            output.note(Text("Press Ctrl-C to stop.", style="dim"))
 
     anyio.run(_serve, load_script(script), port, ready)
     return 0
@@ -42,7 +43,7 @@ async def _serve(script: Script, port: int, ready: Callable[[str], None]) -> Non
 
 def _port(word: str) -> int:
     if not word.isdecimal() or int(word) > 65535:
-        raise argparse.ArgumentTypeError(f"{word} is no port: 0 to 65535")
+        raise argparse.ArgumentTypeError(f"{word} is not a port (0 to 65535)")
     return int(word)
 
 
@@ -51,8 +52,8 @@ COMMANDS = {
         call=serve,
         example="proctor model serve examples/scripts/shell.yaml --port 8088",
         arguments=(
-            argument("script", metavar="SCRIPT", type=Path, help="What to say: a YAML file."),
-            argument("--port", metavar="PORT", type=_port, default=0, help="By default a free one."),
+            argument("script", metavar="SCRIPT", type=Path, help="Script of the model's replies (a YAML file)."),
+            argument("--port", metavar="PORT", type=_port, default=0, help="Port (default: any free one)."),
             JSON,
         ),
     )

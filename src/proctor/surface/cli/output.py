@@ -1,4 +1,4 @@
-"""Where a command's words go: JSON alone on stdout when asked for, else text for people; the rest to stderr."""
+"""Write the output of commands: results to stdout, as JSON alone or as text; warnings and errors to stderr."""
 
 import errno
 import io
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
 WIDTH = 100
-"""Of text that goes to no terminal."""
+"""Width of text that does not go to a terminal."""
 
 
 def take_streams() -> None:
-    """Make stdout and stderr take whatever evidence holds, even where the caller closed them."""
+    """Let stdout and stderr accept any text that evidence may contain, even if the caller closed them."""
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: PTH123, SIM115
@@ -31,50 +31,50 @@ def take_streams() -> None:
 
 
 class Output:
-    """One command's way to speak."""
+    """The output of one command."""
 
     def __init__(self, *, is_json: bool) -> None:
         self.is_json = is_json
 
     def json(self, value: Any) -> None:
-        """A value whole."""
-        _say(spell(value), sys.stdout)
+        """Print a value as JSON on stdout."""
+        _write(spell(value), sys.stdout)
 
     def text(self, text: str) -> None:
-        """As it is, whatever was asked for."""
-        _say(text, sys.stdout)
+        """Print text on stdout unchanged, even with --json."""
+        _write(text, sys.stdout)
 
     def show(self, *renderables: "RenderableType", is_wrapped: bool = True) -> None:
-        """For people, on stdout; nothing where JSON is wanted there. What is not wrapped can be copied whole."""
+        """Print text on stdout, unless JSON was requested. Unwrapped lines can be copied as a whole."""
         if not self.is_json:
-            _say(render(renderables, sys.stdout, is_wrapped=is_wrapped), sys.stdout)
+            _write(render(renderables, sys.stdout, is_wrapped=is_wrapped), sys.stdout)
 
     def plain(self, *renderables: "RenderableType") -> str:
-        """What `show` would say where there is no terminal."""
+        """Return what `show` would print without a terminal."""
         return render(renderables, io.StringIO())
 
     def note(self, *renderables: "RenderableType") -> None:
-        """For people, on stderr, in lines that can be copied whole."""
-        _say(render(renderables, sys.stderr, is_wrapped=False), sys.stderr)
+        """Print text on stderr, in unwrapped lines that can be copied as a whole."""
+        _write(render(renderables, sys.stderr, is_wrapped=False), sys.stderr)
 
-    def fail(self, *errors: ProctorError, calling: CommandFormatter) -> int:
-        """Say what is wrong and what to do about it; gives the exit code."""
+    def fail(self, *errors: ProctorError, formatter: CommandFormatter) -> int:
+        """Print errors and what to do about them, and return the exit code."""
         each = [one for error in errors for one in error.all_errors]
-        # Where nothing can be said any more, the exit code still tells.
+        # If the output cannot be written, the exit code still reports the error.
         with suppress(MachineError):
             if self.is_json:
-                told = [describe(error, calling) for error in each]
-                self.json({"error": told[0]} if len(told) == 1 else {"errors": told})
+                described = [describe(error, formatter) for error in each]
+                self.json({"error": described[0]} if len(described) == 1 else {"errors": described})
             else:
                 from proctor.surface.cli.blocks import error_block
 
-                blocks = [part for error in each for part in ("", error_block(error, calling))]
+                blocks = [part for error in each for part in ("", error_block(error, formatter))]
                 self.note(*blocks[1:])
         return each[0].exit
 
 
-def describe(error: ProctorError, calling: CommandFormatter) -> dict[str, Any]:
-    """An error as JSON tells it; every field is always there."""
+def describe(error: ProctorError, formatter: CommandFormatter) -> dict[str, Any]:
+    """Return an error as it is printed with --json. Every field is always present."""
     meaning = error.meaning
     return {
         "code": error.code,
@@ -82,15 +82,15 @@ def describe(error: ProctorError, calling: CommandFormatter) -> dict[str, Any]:
         "file": error.file,
         "line": error.line,
         "key": error.key,
-        "suggestion": None if error.suggestion is None else calling.spell(error.suggestion),
+        "suggestion": None if error.suggestion is None else formatter.spell(error.suggestion),
         "means": meaning.means,
-        "todo": calling.spell(meaning.todo),
+        "todo": formatter.spell(meaning.todo),
         "retryable": meaning.retryable,
     }
 
 
 def spell(value: Any) -> str:
-    """JSON for people and programs. What UTF-8 cannot spell, such as half a surrogate pair, is written as an escape."""
+    """Return a value as indented JSON. Text that UTF-8 cannot encode, such as a lone surrogate, is escaped."""
     try:
         return msgspec.json.format(msgspec.json.encode(value), indent=2).decode() + "\n"
     except UnicodeEncodeError:
@@ -98,8 +98,8 @@ def spell(value: Any) -> str:
 
 
 def console_on(stream: TextIO, *, into: TextIO | None = None) -> "Console":
-    """As wide and as colourful as that stream, whatever it is that is written to."""
-    # Imported when used: half the time of a short command.
+    """Return a console with the width and colours of `stream` that writes to `into`, by default the stream itself."""
+    # Imported when used: it takes half the time of a short command.
     from rich.console import Console
 
     is_terminal = stream.isatty()
@@ -123,14 +123,13 @@ def render(renderables: Iterable["RenderableType"], stream: TextIO, *, is_wrappe
     return text if console.is_terminal else "".join(f"{line.rstrip()}\n" for line in text.split("\n")[:-1])
 
 
-def _say(text: str, stream: TextIO) -> None:
+def _write(text: str, stream: TextIO) -> None:
     try:
         stream.write(text)
         stream.flush()
     except OSError as error:
-        # The interpreter flushes once more at its end and must not stumble over it again.
+        # The interpreter flushes the stream again at exit, which must not fail again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
-        # Where the reader has left, what is still to be done, and the exit code, matter all the same.
-        # A terminal that is gone says EIO.
+        # If the reader has gone away (EIO: a terminal), the command continues for its effects and its exit code.
         if error.errno not in (errno.EPIPE, errno.EIO):
             raise disk_error(error, path=Path(stream.name)) from error

@@ -31,26 +31,27 @@ def parity(
     root: Path | None,
     as_json: bool,
 ) -> int:
-    """Run the same missions through two flows or runtimes, and compare what came of it.
+    """Run the same missions in two flows or runtimes and compare them.
 
-    A and B name flows of SUITE, or runtimes: then its first flow is run with each. Compared are how
-    attempts ended, what was verified and claimed, the workspaces left, the tools used, and the cost.
-    Where it may cost money, somebody must agree.
+    A and B are flows of SUITE, or runtimes; with a runtime, the suite's first flow is run on it.
+    Compares outcomes, verdicts, claims, resulting workspaces, tool calls, token usage and metrics. If
+    the run may cost money, the cost must be confirmed at the terminal or with --yes. Exits 0 if there
+    are no unexplained differences, 1 if there are, 3 if something could not be compared.
     """
-    output, kept_in = Output(is_json=as_json), evidence_root(root)
+    output, folder = Output(is_json=as_json), evidence_root(root)
     loaded = suite_of_two(suite, left, right)
     if is_dry:
-        return show(estimate(loaded, root=RootPaths(kept_in)), as_json=as_json)
-    driven = drive(loaded, root=kept_in, is_agreed=is_agreed, rows_to=rows_to)
-    found = compare_flows(loaded, driven.report)
+        return show(estimate(loaded, root=RootPaths(folder)), as_json=as_json)
+    finished = drive(loaded, root=folder, is_agreed=is_agreed, rows_to=rows_to)
+    result = compare_flows(loaded, finished.report)
     if rows_to == STDOUT:
-        pass  # it belongs to the rows
+        pass  # stdout is reserved for the progress events
     elif as_json:
-        output.json(found)
+        output.json(result)
     else:
-        output.show(render_parity(found))
-    output.note(*(f"warning: {each}" for each in driven.warnings))
-    return found.exit
+        output.show(render_parity(result))
+    output.note(*(f"warning: {each}" for each in finished.warnings))
+    return result.exit
 
 
 def render_parity(parity: Parity) -> RenderableType:
@@ -60,7 +61,7 @@ def render_parity(parity: Parity) -> RenderableType:
         table.add_column(aspect.value)
     for pair in parity.pairs:
         table.add_row(legible(pair.mission_id), *(_mark(each) for each in pair.compared))
-    parts: list[RenderableType] = [Text(f"{parity.left} by {parity.right}", style="bold"), table]
+    parts: list[RenderableType] = [Text(f"{parity.left} vs. {parity.right}", style="bold"), table]
     for pair, each in differences(parity):
         parts += [Text(), Text(f"{pair.mission_id}: {each.aspect}", style="bold"), *_sides(parity, each)]
     parts += [Text(legible(problem), style="red") for problem in parity.problems]
@@ -76,7 +77,7 @@ def _mark(each: AspectComparison) -> Text:
 def _sides(parity: Parity, each: AspectComparison) -> list[Text]:
     sides = [(parity.left, each.left), (parity.right, each.right)]
     lines = [Text(f"  {name}: {legible(msgspec.json.encode(value).decode())}") for name, value in sides]
-    why = Text(f"  why: {each.why}", style="yellow") if each.why else Text("  nothing explains it", style="red")
+    why = Text(f"  why: {each.why}", style="yellow") if each.why else Text("  unexplained", style="red")
     return [*lines, why]
 
 
@@ -85,8 +86,8 @@ def _verdict(parity: Parity) -> Text:
     apart = sum(not each.is_explained for each in every)
     explained = sum(each.is_explained and not each.is_equal for each in every)
     same = len(every) - apart - explained
-    told = f"{len(parity.pairs)} missions: {same} aspects the same, {explained} explained, {apart} different"
-    return Text(told, style="bold green" if parity.exit == 0 else "bold red")
+    text = f"{len(parity.pairs)} missions: {same} aspects the same, {explained} explained, {apart} different"
+    return Text(text, style="bold green" if parity.exit == 0 else "bold red")
 
 
 COMMANDS = {
@@ -94,9 +95,9 @@ COMMANDS = {
         call=parity,
         example="proctor parity codex_app_server codex_exec examples/parity/suite.yaml",
         arguments=(
-            argument("left", metavar="A", help="A flow of the suite, or a runtime."),
-            argument("right", metavar="B", help="Another one."),
-            argument("suite", metavar="SUITE", type=Path, help="The missions: a YAML file like that of a campaign."),
+            argument("left", metavar="A", help="Flow of the suite, or a runtime."),
+            argument("right", metavar="B", help="Flow or runtime to compare it with."),
+            argument("suite", metavar="SUITE", type=Path, help="Spec with the missions (a YAML file)."),
             DRY_RUN,
             YES,
             PROGRESS,

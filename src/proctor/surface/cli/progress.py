@@ -1,4 +1,4 @@
-"""Everybody who watches a running campaign, told by it as one: people, live.json, and a program that reads rows."""
+"""Progress of a running campaign: on the terminal, in live.json, and as progress events in a file."""
 
 import sys
 from collections.abc import AsyncIterator, Iterator
@@ -19,83 +19,83 @@ from proctor.surface.cli.output import console_on
 from proctor.surface.cli.row_stream import RowStream, open_rows
 from proctor.surface.cli.screen import PlainScreen, Screen, TerminalScreen
 
-_LAST_WORDS_S = 2.0
+_CLOSE_TIMEOUT_S = 2.0
 
 
 class Progress(CampaignWatcher):
-    """The picture is told first, so that the others find it as it is."""
+    """Passes what happens in a run to all displays. The live view is updated first, because the others read it."""
 
-    def __init__(self, picture: LiveView, screen: Screen, rows: RowStream | None) -> None:
+    def __init__(self, view: LiveView, screen: Screen, rows: RowStream | None) -> None:
         self._screen = screen
         self._rows = rows
-        self._readers: tuple[LiveView | Screen | RowStream, ...] = (picture, screen, *(() if rows is None else (rows,)))
+        self._watchers: tuple[LiveView | Screen | RowStream, ...] = (view, screen, *(() if rows is None else (rows,)))
 
     def began(self, began: RunStart) -> None:
-        for each in self._readers:
+        for each in self._watchers:
             each.began(began)
 
     def started(self, attempt: AttemptId, *, runtime_id: RuntimeId) -> None:
-        for each in self._readers:
+        for each in self._watchers:
             each.started(attempt, runtime_id=runtime_id)
 
     def entered(self, attempt: AttemptId, state: State) -> None:
-        for each in self._readers:
+        for each in self._watchers:
             each.entered(attempt, state)
 
     def saw(self, attempt: AttemptId, event: Event) -> None:
-        for each in self._readers:
+        for each in self._watchers:
             each.saw(attempt, event)
 
     def scheduled(self, limits: tuple[LiveLimit, ...], *, waiting: int) -> None:
-        for each in self._readers:
+        for each in self._watchers:
             each.scheduled(limits, waiting=waiting)
 
     def settled(self, result: AttemptResult, *, usd: float | None, retry_at_ms: int | None, is_settled: bool) -> None:
-        for each in self._readers:
+        for each in self._watchers:
             each.settled(result, usd=usd, retry_at_ms=retry_at_ms, is_settled=is_settled)
 
     def ended(self, how: str) -> None:
-        for each in self._readers:
+        for each in self._watchers:
             each.ended(how)
 
     def stopping(self, how: str) -> None:
-        """Somebody asked for it; `how` says what is done about it."""
-        for each in self._readers:
+        """Report that the run was asked to stop. `how` says what happens now."""
+        for each in self._watchers:
             each.stopping(how)
 
     def warnings(self) -> Iterator[str]:
-        """What could not be told; to be asked when all is over."""
+        """Yield what could not be written. To be called after the run."""
         if self._rows is not None:
             yield from self._rows.warnings()
 
-    def aside(self) -> AbstractAsyncContextManager[None]:
-        """Somebody else has the terminal meanwhile."""
-        return self._screen.aside()
+    def suspended(self) -> AbstractAsyncContextManager[None]:
+        """Return a context in which the progress display leaves the terminal free, for example for a question."""
+        return self._screen.suspended()
 
 
 @asynccontextmanager
 async def open_progress(
     title: str, *, trials: int = 0, rows_to: Path | None = None, price: Price | None = None
 ) -> AsyncIterator[Progress]:
-    """On stderr, whatever becomes of stdout; beside the ledger; and to `rows_to`, where a program reads along."""
+    """Show progress on stderr and in live.json, and append events to `rows_to` if it is given."""
     console = console_on(sys.stderr)
-    picture = LiveView(deed=deed, trials=trials) if price is None else LiveView(deed=deed, trials=trials, price=price)
+    view = LiveView(deed=deed, trials=trials) if price is None else LiveView(deed=deed, trials=trials, price=price)
     kind = TerminalScreen if console.is_terminal else PlainScreen
-    screen = kind(console, title, picture=picture)
+    screen = kind(console, title, view=view)
     with open_rows(rows_to) as file:
-        rows = None if file is None else RowStream(file, picture=picture, name=str(rows_to))
+        rows = None if file is None else RowStream(file, view=view, name=str(rows_to))
         try:
-            async with keep_live(picture), anyio.create_task_group() as tasks:
+            async with keep_live(view), anyio.create_task_group() as tasks:
                 tasks.start_soon(screen.show)
                 if rows is not None:
                     tasks.start_soon(rows.show)
-                yield Progress(picture, screen, rows)
+                yield Progress(view, screen, rows)
                 tasks.cancel_scope.cancel()
         finally:
-            # Shielded and bounded: a terminal gets its cursor back, and a program its last rows, however it ended.
+            # Shielded and bounded: however the run ends, the terminal is restored and the last events are written.
             with anyio.CancelScope(shield=True):
-                with anyio.move_on_after(_LAST_WORDS_S):
+                with anyio.move_on_after(_CLOSE_TIMEOUT_S):
                     await screen.draw(is_last=True)
                 if rows is not None:
-                    with anyio.move_on_after(_LAST_WORDS_S):
+                    with anyio.move_on_after(_CLOSE_TIMEOUT_S):
                         await rows.close()

@@ -1,4 +1,4 @@
-"""What came of the conformance suite, for a terminal."""
+"""Render the results of the conformance suite for a terminal."""
 
 from collections import Counter
 
@@ -36,7 +36,7 @@ def render_summary(proven: ConformanceResult) -> RenderableType:
         rows.append(("code", Text(proven.problem.code)))
     if proven.verdicts:
         counts = Counter(each.result for each in proven.verdicts)
-        told = [f"{counts[result]} {result}" for result in Result if counts[result]]
+        parts = [f"{counts[result]} {result}" for result in Result if counts[result]]
         style = _STYLE[Result.FAILED if counts[Result.FAILED] else Result.PASSED]
-        rows.append(("cases", Text(", ".join(told), style=style)))
+        rows.append(("cases", Text(", ".join(parts), style=style)))
     return Group(Text(), title, pairs(rows))

@@ -1,4 +1,4 @@
-"""What a rederivation did, for a terminal."""
+"""Render the result of `attempt rederive` for a terminal."""
 
 from rich.console import Group, RenderableType
 from rich.text import Text
@@ -9,15 +9,15 @@ from proctor.surface.cli.blocks import pairs
 from proctor.surface.rederive import Rederivation
 
 _WORDS = {
-    FileStatus.SAME: ("the same as its frames give", "green"),
-    FileStatus.RESTORED: ("was gone; put back, as it was sealed", "green"),
-    FileStatus.DIFFERS: ("DIFFERS from what its frames give", "bold red"),
-    FileStatus.ABSENT: ("absent", "yellow"),
+    FileStatus.SAME: ("agrees with the frames", "green"),
+    FileStatus.RESTORED: ("was missing; restored as sealed", "green"),
+    FileStatus.DIFFERS: ("DIFFERS from the frames", "bold red"),
+    FileStatus.ABSENT: ("missing", "yellow"),
 }
 
 
 def render_rederived(done: Rederivation) -> RenderableType:
-    rows = [(name, Text(*_WORDS[fate])) for name, fate in done.files.items()]
+    rows = [(name, Text(*_WORDS[status])) for name, status in done.files.items()]
     parts: list[RenderableType] = [Text(done.attempt_id, style="bold"), pairs(rows)]
     if done.findings:
         parts += [Text(), render_findings(done.findings)]

@@ -1,4 +1,4 @@
-"""Whether and how a campaign is gone on with."""
+"""Resume a campaign: whether it can be, from which spec, and which trials remain."""
 
 from collections.abc import Collection
 from pathlib import Path
@@ -15,31 +15,34 @@ from proctor.surface.cli.select_campaign import is_no_canary
 
 
 def can_resume(campaign: CampaignPaths) -> bool:
-    """Whether it is one that `campaign resume` takes up: no canary, and of a spec that lies somewhere."""
+    """Return whether `campaign resume` accepts a campaign: it is not a canary, and was run from a spec file."""
     try:
         return is_no_canary(campaign) and _file(campaign) is not None
-    except MachineError:  # told by whoever goes on with it
+    except MachineError:  # resuming it reports the error
         return True
 
 
 def load_again(campaign: CampaignPaths, spec: Path | None) -> LoadedSpec:
-    """The spec of a campaign from where it was, or from where somebody says it is now."""
+    """Load the spec of a campaign again, from `spec` if given, else from its recorded path.
+
+    Raises InputError if there is no such file.
+    """
     given = read_given(campaign)
     if spec is not None:
         return load_spec(spec, overrides=given)
     file = _file(campaign)
     name = campaign.folder.name
     if file is None or _is_gone(file):
-        what = f"{name} does not say where its spec lies" if file is None else f"the spec of {name} is gone: {file}"
+        what = f"{name} has no spec file" if file is None else f"the spec of {name} does not exist: {file}"
         raise InputError("campaign.no-spec", what, suggestion=f"proctor campaign resume {name} --spec FILE")
     return load_spec(file, overrides=given)
 
 
 def _is_gone(file: Path) -> bool:
-    """What is denied may be there: whoever reads it tells."""
+    """Return whether a file does not exist. If access is denied, reading it reports the error."""
     try:
         file.stat()
-    except ValueError:  # no path can be that
+    except ValueError:  # not a valid path
         return True
     except OSError as error:
         return isinstance(error, FileNotFoundError | NotADirectoryError)
@@ -47,13 +50,13 @@ def _is_gone(file: Path) -> bool:
 
 
 def trials_due(resume: CampaignPaths | None, *, only: Collection[TrialId] | None) -> Collection[TrialId] | None:
-    """Which trials a run would try: `only` these, or those that are not settled in what it resumes; None is all."""
+    """Return the trials that a run would run: `only` if given, else the unsettled ones of `resume`; None for all."""
     if only is not None or resume is None:
         return only
     return frozenset(each.trial.id for each in read_trials(resume, root=root_of(resume)).trials if not each.is_settled)
 
 
 def _file(campaign: CampaignPaths) -> Path | None:
-    """Where its spec was; None where it was built from Python, or its set-up was cut off."""
+    """Return the path of its spec; None if it was built in Python or the campaign's setup was interrupted."""
     origin = read_origin(campaign.ledger) if campaign.ledger.exists() else None
     return Path(origin.file) if origin is not None and origin.file else None

@@ -1,4 +1,4 @@
-"""Progress for programs: rows in a bounded queue, and a thread that waits for their reader so that nobody else does."""
+"""Write progress events for programs: a bounded queue, and a thread that waits for a slow reader."""
 
 import errno
 import os
@@ -39,30 +39,30 @@ from proctor.surface.progress_rows import (
 MOST_ROWS = 4096
 TICK_S = 0.25
 STDOUT = Path("-")
-# What a pipe takes whole once it says that it can be written.
+# A pipe that is writable accepts this many bytes without blocking.
 _PIECE_BYTES = select.PIPE_BUF
-_PATIENCE_S = 0.1
+_POLL_S = 0.1
 
 
 class RowStream(CampaignWatcher):
-    """Tells what a picture shows, after whoever keeps that was told."""
+    """Writes what happens in a run as rows. The live view must be updated before it."""
 
-    def __init__(self, file: int, *, picture: LiveView, name: str = "-", most_rows: int = MOST_ROWS) -> None:
+    def __init__(self, file: int, *, view: LiveView, name: str = "-", most_rows: int = MOST_ROWS) -> None:
         self._file = file
         self._name = name
-        self._picture = picture
+        self._view = view
         self._most_rows = most_rows
         self._rows: deque[ProgressRow] = deque()
         self._left_out = 0
         self._due: dict[tuple[AttemptId | None, Callable[..., None]], float] = {}
-        """What had a row lately, until when the next one waits; below nought: one does."""
+        """When the next row of an attempt and kind may be written; negative if one is due then."""
         self._news = anyio.Event()
-        self._is_over = False
-        self._refusal: OSError | None = None
-        # A thread that was let go of may still be at it when the next one comes.
+        self._is_closed = False
+        self._error: OSError | None = None
+        # A thread that was abandoned by a cancellation may still be writing when the next one starts.
         self._writing = threading.Lock()
 
-    # ── what happens ──
+    # ── events of the run ──
 
     def began(self, began: RunStart) -> None:
         self._put(
@@ -85,16 +85,16 @@ class RowStream(CampaignWatcher):
     def saw(self, attempt: AttemptId, event: Event) -> None:
         match event:
             case ToolBegan():
-                self._sometimes(attempt, self._tell_tool)
+                self._throttle(attempt, self._put_tool)
             case UsageReported():
-                self._sometimes(attempt, self._tell_usage)
+                self._throttle(attempt, self._put_usage)
 
     def scheduled(self, limits: tuple[LiveLimit, ...], *, waiting: int) -> None:
-        self._sometimes(None, self._tell_limits)
+        self._throttle(None, self._put_limits)
 
     def settled(self, result: AttemptResult, *, usd: float | None, retry_at_ms: int | None, is_settled: bool) -> None:
-        for tell in (self._tell_tool, self._tell_usage):
-            self._due.pop((result.attempt_id, tell), None)
+        for put in (self._put_tool, self._put_usage):
+            self._due.pop((result.attempt_id, put), None)
         summary = result.summary
         self._put(
             AttemptSettled(
@@ -105,8 +105,8 @@ class RowStream(CampaignWatcher):
                 summary=summary,
                 usd=usd,
                 retry_at_ms=retry_at_ms,
-                settled=self._picture.settled_trials,
-                trials=self._picture.trials,
+                settled=self._view.settled_trials,
+                trials=self._view.trials,
             )
         )
 
@@ -114,58 +114,58 @@ class RowStream(CampaignWatcher):
         self._put(RunStopping(at_ms=self._now_ms, how=how))
 
     def ended(self, how: str) -> None:
-        picture = self._picture
-        row = RunEnded(at_ms=self._now_ms, how=how, settled=picture.settled_trials, trials=picture.trials)
+        view = self._view
+        row = RunEnded(at_ms=self._now_ms, how=how, settled=view.settled_trials, trials=view.trials)
         self._put(row, is_last=True)
 
-    # ── what may come too often ──
+    # ── rows that are limited to one per tick ──
 
-    def _sometimes(self, attempt: AttemptId | None, tell: "Callable[[AttemptId | None], None]") -> None:
-        """Now, or with the latest of the next moment where there was one in this."""
-        now_s = self._picture.clock.steady_s()
-        until_s = self._due.get((attempt, tell), 0.0)
+    def _throttle(self, attempt: AttemptId | None, put: "Callable[[AttemptId | None], None]") -> None:
+        """Write a row now, or at the end of the current tick if there was one in it already."""
+        now_s = self._view.clock.steady_s()
+        until_s = self._due.get((attempt, put), 0.0)
         if abs(until_s) > now_s:
-            self._due[attempt, tell] = -abs(until_s)
+            self._due[attempt, put] = -abs(until_s)
             self._news.set()
         else:
-            self._due[attempt, tell] = now_s + TICK_S
-            tell(attempt)
+            self._due[attempt, put] = now_s + TICK_S
+            put(attempt)
 
-    def _tell_postponed(self) -> None:
-        now_s = self._picture.clock.steady_s()
-        for (attempt, tell), until_s in list(self._due.items()):
+    def _put_due(self) -> None:
+        now_s = self._view.clock.steady_s()
+        for (attempt, put), until_s in list(self._due.items()):
             if abs(until_s) <= now_s:
-                del self._due[attempt, tell]
+                del self._due[attempt, put]
                 if until_s < 0:
-                    tell(attempt)
+                    put(attempt)
             elif until_s < 0:
                 self._news.set()
 
-    def _tell_tool(self, attempt: AttemptId | None) -> None:
-        picture = self._picture
-        if attempt is not None and (track := picture.running.get(attempt)) is not None and track.tool is not None:
+    def _put_tool(self, attempt: AttemptId | None) -> None:
+        view = self._view
+        if attempt is not None and (track := view.running.get(attempt)) is not None and track.tool is not None:
             name, given = track.tool.name, track.tool.input
-            doing = picture.deed(name, given)
+            doing = view.deed(name, given)
             self._put(ToolCalled(at_ms=self._now_ms, attempt_id=attempt, name=name, doing=doing, calls=track.calls))
 
-    def _tell_usage(self, attempt: AttemptId | None) -> None:
-        if attempt is not None and (track := self._picture.running.get(attempt)) is not None:
-            seen = self._picture.look_at(attempt, track)
+    def _put_usage(self, attempt: AttemptId | None) -> None:
+        if attempt is not None and (track := self._view.running.get(attempt)) is not None:
+            seen = self._view.look_at(attempt, track)
             if seen.tokens is not None:
                 self._put(UsageSeen(at_ms=self._now_ms, attempt_id=attempt, tokens=seen.tokens, usd=seen.usd))
 
-    def _tell_limits(self, _: AttemptId | None) -> None:
-        picture = self._picture
-        self._put(LimitsChanged(at_ms=self._now_ms, waiting=picture.waiting, limits=picture.limits))
+    def _put_limits(self, _: AttemptId | None) -> None:
+        view = self._view
+        self._put(LimitsChanged(at_ms=self._now_ms, waiting=view.waiting, limits=view.limits))
 
     @property
     def _now_ms(self) -> int:
-        return self._picture.clock.wall_ms()
+        return self._view.clock.wall_ms()
 
-    # ── the queue and its end ──
+    # ── queue and writer ──
 
     def _put(self, row: ProgressRow, *, is_last: bool = False) -> None:
-        if self._is_over:
+        if self._is_closed:
             return
         if len(self._rows) >= self._most_rows and not is_last:
             self._left_out += 1
@@ -177,20 +177,20 @@ class RowStream(CampaignWatcher):
         self._news.set()
 
     async def show(self) -> None:
-        """Write whenever there is something new, until cancelled. Rows that come fast share a write."""
-        while not self._is_over:
+        """Write new rows until cancelled. Rows in quick succession share a write."""
+        while not self._is_closed:
             await self._news.wait()
             self._news = anyio.Event()
             await self._write_rows()
             await anyio.sleep(TICK_S)
-            self._tell_postponed()
+            self._put_due()
 
     async def close(self) -> None:
-        """The last rows; whoever will not wait for the reader cancels it."""
+        """Write the last rows. Waits for the reader; cancel it to stop waiting."""
         try:
             await self._write_rows()
         finally:
-            self._is_over = True
+            self._is_closed = True
             with self._writing:  # the file may be closed now
                 pass
 
@@ -199,28 +199,31 @@ class RowStream(CampaignWatcher):
 
     def _write(self) -> None:
         with self._writing:
-            # Taken here, where they are written: whoever is cancelled on the way to a thread takes none with him.
+            # Taken in this thread: if the caller is cancelled before the thread starts, no row is lost.
             rows = [self._rows.popleft() for _ in range(len(self._rows))]
             data = memoryview(msgspec.json.Encoder().encode_lines(rows))
             try:
-                while data and not self._is_over:
-                    # Asked first: a write that waits could neither be ended nor left.
-                    if select.select([], [self._file], [], _PATIENCE_S)[1]:
+                while data and not self._is_closed:
+                    # select first: a blocked write could be neither ended nor abandoned.
+                    if select.select([], [self._file], [], _POLL_S)[1]:
                         data = data[os.write(self._file, data[:_PIECE_BYTES]) :]
             except OSError as error:
-                self._is_over = True
+                self._is_closed = True
                 if error.errno != errno.EPIPE:  # the reader has left
-                    self._refusal = error
+                    self._error = error
 
     def warnings(self) -> Iterator[str]:
-        """Why rows are missing that somebody would have read."""
-        if self._refusal is not None:
-            yield f"--progress {self._name}: {self._refusal.strerror}; what was told after that is missing"
+        """Yield a warning if rows could not be written."""
+        if self._error is not None:
+            yield f"--progress {self._name}: {self._error.strerror}; later progress events are missing"
 
 
 @contextmanager
 def open_rows(path: Path | None) -> Iterator[int | None]:
-    """The file to write rows to, where there is to be one: `-` is stdout; what a file holds is added to."""
+    """Open the file that rows are appended to; `-` is stdout. Yields None if there is no path.
+
+    Raises InputError if the file cannot be opened.
+    """
     if path is None:
         yield None
         return

@@ -12,10 +12,11 @@ from proctor.surface.programs import find_programs
 
 
 def list_runtimes(*, as_json: bool) -> int:
-    """Every runtime: its claims, who may use it, and the program it would run or why there is none.
+    """List the runtimes and the agent programs they would run.
 
-    A plugin is listed with the package that it comes from, and loaded only where proctor.toml, or
-    your own config, names it.
+    Shows each runtime's declared capabilities, its rollout state and its program, or why the program
+    cannot be used. A plugin is listed with its package, but loaded only if proctor.toml or the user's
+    config.toml names it.
     """
     output = Output(is_json=as_json)
     config = load_config(Path.cwd())
@@ -31,14 +32,15 @@ def list_runtimes(*, as_json: bool) -> int:
 def conformance(
     *, runtime_id: str, transport: str | None, isolation: str | None, case: str | None, root: Path | None, as_json: bool
 ) -> int:
-    """Put a runtime to the conformance suite: the real agent, offline, beside the scripted model.
+    """Test a runtime's declared capabilities with the real agent.
 
-    Each case passes, fails, is refused (what it shows is not declared, and refused as such when it
-    is asked for) or is not applicable (it could not be tried, which is never a pass). What came of
-    it is kept in proofs.db, by the digest of the program. Exits 0 when no case failed, 1 when one
-    did, 3 when the agent cannot be started.
+    Runs the conformance suite offline, with the scripted model. Each case passes, fails, is refused
+    (it needs a capability that is not declared, and the runtime refused to use it) or is not
+    applicable (it could not be run, which never counts as a pass). The results are stored in
+    proofs.db by the digest of the agent program. Exits 0 if no case failed, 1 if one did, 3 if the
+    agent cannot be started.
     """
-    # Imported when used: a web server is a heavy thing to start with.
+    # Imported when used: the suite imports a web server, which is slow.
     from proctor.surface.cli.proof_table import render_summary, render_verdict
     from proctor.surface.prove import prove
     from proctor.testing.conformance import Verdict, case_by_id
@@ -46,7 +48,7 @@ def conformance(
     output = Output(is_json=as_json)
 
     def ended(verdict: Verdict) -> None:
-        # As it happens; with --json that is no part of the answer.
+        # Printed as it happens; with --json on stderr, because stdout is for the result.
         (output.note if as_json else output.show)(render_verdict(verdict))
 
     proven = prove(
@@ -65,23 +67,24 @@ def conformance(
 
 
 def show_matrix(*, root: Path | None, as_json: bool, as_markdown: bool) -> int:
-    """What every runtime claims against what it has shown, on the program there is now.
+    """Show declared and proven capabilities of all runtimes.
 
-    A claim is proven when every case of the conformance suite for it passed on the same program;
-    what another program had shown is stale.
+    A declared capability is proven if every case of the conformance suite for it has passed with the
+    program that is installed now. It is stale if they passed with another program or version of
+    Proctor.
     """
     from proctor.surface.matrix import matrix, render_markdown
 
     output = Output(is_json=as_json)
-    found = matrix(evidence_root(root))
+    result = matrix(evidence_root(root))
     if as_json:
-        output.json(found)
+        output.json(result)
     elif as_markdown:
-        output.text(render_markdown(found))
+        output.text(render_markdown(result))
     else:
         from proctor.surface.cli.matrix import render_matrix
 
-        output.show(render_matrix(found))
+        output.show(render_matrix(result))
     return 0
 
 
@@ -91,15 +94,15 @@ COMMANDS = {
         call=conformance,
         example="proctor runtimes conformance codex_app_server --transport websocket",
         arguments=(
-            argument("runtime_id", metavar="ID", help="The runtime."),
-            argument("--transport", metavar="NAME", default=None, help="How to talk to it; else its first way."),
+            argument("runtime_id", metavar="ID", help="Id of the runtime."),
+            argument("--transport", metavar="NAME", default=None, help="Transport (default: the runtime's first)."),
             argument(
                 "--isolation",
                 choices=[each.value for each in Isolation],
                 default=None,
-                help="One process for all sessions, or one each; else shared where it says that it can.",
+                help="One process for all sessions, or one per session (default: shared if the runtime supports it).",
             ),
-            argument("--case", metavar="NAME", default=None, help="One case; else all."),
+            argument("--case", metavar="NAME", default=None, help="Run only this case."),
             ROOT,
             JSON,
         ),
@@ -108,7 +111,7 @@ COMMANDS = {
         call=show_matrix,
         example="proctor runtimes matrix --markdown",
         arguments=(
-            argument("--markdown", dest="as_markdown", action="store_true", help="Print a page of Markdown."),
+            argument("--markdown", dest="as_markdown", action="store_true", help="Print Markdown."),
             ROOT,
             JSON,
         ),

@@ -1,4 +1,4 @@
-"""What people see of a running campaign: lines drawn again and again on a terminal, else lines that stay."""
+"""Show a running campaign on stderr: redrawn on a terminal, else as log lines."""
 
 import time
 from collections import deque
@@ -22,38 +22,38 @@ from proctor.report.format_values import duration, legible, one_line, plural
 from proctor.surface.cli.live_lines import RunningLines, limit_line, waits
 
 _REFRESH_S = 0.2
-# Drawing is to take no more than a twentieth of the time, however much there is to draw.
+# Drawing takes at most this fraction of the time: one twentieth.
 _SHARE = 20
-# The head, the line that says how many more there are, and the cursor's own.
+# Lines for the title, the number of attempts that are not shown, and the cursor.
 _MARGIN = 3
-# Older lines give way to newer ones where nobody reads them.
+# If the reader is slow, the oldest lines are dropped.
 _MOST_LINES = 1000
 
 
 class Screen(CampaignWatcher):
-    """Shows a picture, after whoever keeps it was told."""
+    """Shows a live view, which must be updated before it."""
 
-    def __init__(self, console: Console, title: str, *, picture: LiveView) -> None:
+    def __init__(self, console: Console, title: str, *, view: LiveView) -> None:
         self._console = console
         self._title = title
-        self._picture = picture
-        self._began_s = picture.clock.steady_s()
-        self._is_unwatched = False
+        self._view = view
+        self._began_s = view.clock.steady_s()
+        self._is_broken = False
         self._in_use = anyio.Lock()
 
     @property
     def _took_ms(self) -> int:
-        return round((self._picture.clock.steady_s() - self._began_s) * 1000)
+        return round((self._view.clock.steady_s() - self._began_s) * 1000)
 
     async def draw(self, *, is_last: bool = False) -> None:
-        """In a thread, and let go of: a reader who is slow or gone must cost the attempts nothing."""
-        if not self._is_unwatched:
+        """Draw in a thread that is abandoned on cancellation: a slow or closed terminal must not delay the attempts."""
+        if not self._is_broken:
             async with self._in_use:
                 await anyio.to_thread.run_sync(self._draw, is_last, abandon_on_cancel=True)
 
     @asynccontextmanager
-    async def aside(self) -> AsyncIterator[None]:
-        """Somebody else has the terminal meanwhile."""
+    async def suspended(self) -> AsyncIterator[None]:
+        """Clear the display and do not draw inside this context."""
         async with self._in_use:
             await anyio.to_thread.run_sync(self.clear, abandon_on_cancel=True)
             yield
@@ -63,35 +63,35 @@ class Screen(CampaignWatcher):
             self.paint()
             if is_last:
                 self.clear()
-        except (OSError, ValueError, SystemExit):  # rich ends the program when a pipe breaks
-            self._is_unwatched = True
+        except (OSError, ValueError, SystemExit):  # rich raises SystemExit if a pipe breaks
+            self._is_broken = True
 
-    # ── what the two ways of showing it do differently ──
+    # ── overridden by the two kinds of screen ──
 
     async def show(self) -> None:
         """Draw whenever there is something new, until cancelled."""
 
     def paint(self) -> None:
-        """Write what is to be seen now."""
+        """Write the current state."""
 
     def clear(self) -> None:
-        """Take away what is not to stay."""
+        """Remove what should not remain on the terminal."""
 
     def stopping(self, how: str) -> None:
-        """Somebody asked for it."""
+        """Show that the run was asked to stop."""
 
 
 class PlainScreen(Screen):
-    """For a log: short lines that are never rewritten."""
+    """Short log lines that are never redrawn."""
 
-    def __init__(self, console: Console, title: str, *, picture: LiveView) -> None:
-        super().__init__(console, title, picture=picture)
+    def __init__(self, console: Console, title: str, *, view: LiveView) -> None:
+        super().__init__(console, title, view=view)
         self._lines: deque[tuple[int, str]] = deque(maxlen=_MOST_LINES)
-        # Each is counted by one thread alone: lines are put in the one, and printed in the other.
+        # One counter per thread: the first where lines are added, the second where they are printed.
         self._put_lines = 0
         self._printed_lines = 0
         self._news = anyio.Event()
-        self._shut: set[str] = set()
+        self._closed: set[str] = set()
 
     def entered(self, attempt: AttemptId, state: State) -> None:
         if state is State.TURN_RUNNING:
@@ -99,31 +99,31 @@ class PlainScreen(Screen):
 
     def saw(self, attempt: AttemptId, event: Event) -> None:
         if isinstance(event, ToolEnded) and not event.ok:
-            track = self._picture.running.get(attempt)
+            track = self._view.running.get(attempt)
             tool = None if track is None else track.tool
-            what = "" if tool is None else f": {self._picture.deed(tool.name, tool.input)}"
+            what = "" if tool is None else f": {self._view.deed(tool.name, tool.input)}"
             self._line(attempt, f"{event.name} {event.status}{what}")
 
     def settled(self, result: AttemptResult, *, usd: float | None, retry_at_ms: int | None, is_settled: bool) -> None:
         summary = result.summary
         if summary is None:
-            ending = "no evidence could be kept"
+            ending = "its evidence could not be written"
         else:
             ending = summary.outcome.value if summary.code is None else f"{summary.outcome.value} ({summary.code})"
         again = ""
         if retry_at_ms is not None:
-            again = f", again in {duration(max(0, retry_at_ms - self._picture.clock.wall_ms()))}"
-        done = f"({self._picture.settled_trials} of {self._picture.trials})"
+            again = f", retry in {duration(max(0, retry_at_ms - self._view.clock.wall_ms()))}"
+        done = f"({self._view.settled_trials} of {self._view.trials})"
         self._line(result.attempt_id, f"{result.state}: {ending}{again}   {done}")
 
     def scheduled(self, limits: tuple[LiveLimit, ...], *, waiting: int) -> None:
-        shut = {each.key: each for each in limits if each.until_ms is not None}
-        for key, each in shut.items():
-            if key not in self._shut:
-                self._put(f"{duration(self._took_ms):>9}  {limit_line(each, now_ms=self._picture.clock.wall_ms())}")
-        for key in sorted(self._shut - shut.keys()):
+        closed = {each.key: each for each in limits if each.until_ms is not None}
+        for key, each in closed.items():
+            if key not in self._closed:
+                self._put(f"{duration(self._took_ms):>9}  {limit_line(each, now_ms=self._view.clock.wall_ms())}")
+        for key in sorted(self._closed - closed.keys()):
             self._put(f"{duration(self._took_ms):>9}  {legible(key)}  open again")
-        self._shut = set(shut)
+        self._closed = set(closed)
 
     def stopping(self, how: str) -> None:
         self._put(how)
@@ -152,10 +152,10 @@ class PlainScreen(Screen):
 
 
 class TerminalScreen(Screen):
-    """For a terminal: drawn again several times a second, gone at the end."""
+    """A display that is redrawn several times a second, and removed at the end."""
 
-    def __init__(self, console: Console, title: str, *, picture: LiveView) -> None:
-        super().__init__(console, title, picture=picture)
+    def __init__(self, console: Console, title: str, *, view: LiveView) -> None:
+        super().__init__(console, title, view=view)
         self._live = self._new_live()
         self._cost_s = 0.0
 
@@ -175,23 +175,23 @@ class TerminalScreen(Screen):
 
     def clear(self) -> None:
         self._live.stop()
-        # One that was stopped would begin again where it stood, over what was written since.
+        # A stopped display would continue at its old position and overwrite what was printed since.
         self._live = self._new_live()
 
     def __rich__(self) -> RenderableType:
-        picture, took_ms = self._picture, self._took_ms
+        view, took_ms = self._view, self._took_ms
         head = Text.assemble(
             (legible(self._title), "bold"),
-            f"  {picture.settled_trials} of {picture.trials} done",
+            f"  {view.settled_trials} of {view.trials} done",
             (f"  {duration(took_ms)}", "dim"),
         )
-        if (left_ms := picture.left_ms(took_ms=took_ms)) is not None:
+        if (left_ms := view.left_ms(took_ms=took_ms)) is not None:
             head.append(f"  about {duration(left_ms)} left", style="dim")
-        head.append("" if picture.is_stopping is None else f"  {picture.is_stopping}", style="yellow")
-        live = picture.look()
+        head.append("" if view.is_stopping is None else f"  {view.is_stopping}", style="yellow")
+        live = view.look()
         if live is None:
             return head
         footer = list(waits(live, now_ms=live.at_ms))
-        # What does not fit on the screen would only be cut off.
+        # Lines that do not fit on the screen would be cut off.
         most = max(1, self._console.height - len(footer) - _MARGIN)
         return Group(head, RunningLines(live.running, live.at_ms, most), *footer)

@@ -1,4 +1,4 @@
-"""The words that select missions, the same for every command that takes a spec."""
+"""The options that select missions, shared by all commands that take a spec."""
 
 import argparse
 from pathlib import Path
@@ -15,7 +15,7 @@ from proctor.surface.cli.command import Argument, argument
 
 
 class SelectOption(argparse.Action):
-    """Each word narrows one selection, which all of them share; `const` is the key of it."""
+    """Adds its value to the selection, which all selecting options share. `const` is the key in the selection."""
 
     def __call__(
         self,
@@ -29,32 +29,35 @@ class SelectOption(argparse.Action):
         setattr(namespace, self.dest, msgspec.structs.replace(select, **{key: value}))
 
 
-def _word(name: str, key: str, *, metavar: str, help_: str) -> Argument:
+def _option(name: str, key: str, *, metavar: str, help_: str) -> Argument:
     default = SelectSpec()
     return argument(name, dest="select", action=SelectOption, const=key, default=default, metavar=metavar, help=help_)
 
 
 SELECT = (
-    _word("--mission", "ids", metavar="ID", help_="Only this mission; may be said again."),
-    _word("--tag", "tags", metavar="TAG", help_="Only missions with this tag; may be said again."),
-    _word("--glob", "globs", metavar="GLOB", help_="Only missions whose id fits, as fix-*; may be said again."),
-    _word("--range", "range", metavar="N-M", help_="Only missions in these places: 2-5, or 7."),
+    _option("--mission", "ids", metavar="ID", help_="Only this mission (repeatable)."),
+    _option("--tag", "tags", metavar="TAG", help_="Only missions with this tag (repeatable)."),
+    _option("--glob", "globs", metavar="GLOB", help_="Only missions whose id matches, such as fix-* (repeatable)."),
+    _option("--range", "range", metavar="N-M", help_="Only missions at these positions: 2-5, or 7."),
 )
-"""Together they fill `select`."""
+"""They share the argument `select`."""
 
-_WORDS = {"ids": "--mission", "tags": "--tag", "globs": "--glob", "range": "--range"}
+_OPTIONS = {"ids": "--mission", "tags": "--tag", "globs": "--glob", "range": "--range"}
 
 
 def load_selected(spec: Path, select: SelectSpec, *, flows: list[FlowSpec] | None = None) -> LoadedSpec:
-    """As `load_spec`; what is wrong with the words is told of the words."""
+    """Load a spec with a selection of missions, and optionally other flows.
+
+    Raises InputError, with the option as its key if an option of the selection is wrong.
+    """
     try:
         return load_spec(spec, overrides=SpecOverrides(select=select, flows=flows))
     except InputError as error:
         if any(each.file is not None for each in error.all_errors):
             raise
-        raise_collected(_of_the_words(each) for each in error.all_errors)
+        raise_collected(_with_option(each) for each in error.all_errors)
 
 
-def _of_the_words(error: InputError) -> InputError:
-    word = None if error.key is None else _WORDS[error.key.partition("[")[0]]
-    return InputError(error.code, error.what, key=word, suggestion=error.suggestion)
+def _with_option(error: InputError) -> InputError:
+    option = None if error.key is None else _OPTIONS[error.key.partition("[")[0]]
+    return InputError(error.code, error.what, key=option, suggestion=error.suggestion)

@@ -25,25 +25,27 @@ from proctor.surface.estimate import Estimate, estimate
 
 
 def plan(*, suite: Path, on: str | None, root: Path | None, as_json: bool, select: SelectSpec) -> int:
-    """Show what a suite's missions come to: what each asks, expects and is probed by.
+    """Show a suite's missions and the trials they expand to.
 
-    With --on also the trials that `suite run` would try there, with the time and the cost that its
-    --dry-run tells. Nothing is run.
+    Lists the tags, workspace, probes and expectations of each mission; --json adds the prompts. With
+    --on, also lists the trials that `suite run` would run, with their estimated time and cost.
+    Nothing is run.
     """
     output = Output(is_json=as_json)
     loaded = _load(suite, on, select)
-    told = estimate(loaded, root=RootPaths(evidence_root(root))) if loaded.spec.flows else None
+    estimated = estimate(loaded, root=RootPaths(evidence_root(root))) if loaded.spec.flows else None
     if as_json:
-        output.json(_told(loaded, told))
+        output.json(_to_json(loaded, estimated))
     else:
-        output.show(*_shown(loaded), *(() if told is None else map(Text, summary(told))))
+        output.show(*_render(loaded), *(() if estimated is None else map(Text, summary(estimated))))
     return 0
 
 
 def run(*, suite: Path, on: str, select: SelectSpec, **how: Unpack[RunOptions]) -> int:
-    """Run a suite's missions on chosen runtimes, keep the evidence, and judge it.
+    """Run a suite's missions on selected runtimes.
 
-    SUITE is a spec whose own flows, if it has any, are not used: each runtime of --on is a flow.
+    SUITE is a spec. Its flows, if it has any, are ignored: each runtime of --on becomes a flow. Exit
+    codes are those of `proctor run`.
     """
     folder = evidence_root(how["root"])
     return carry_out(_load(suite, on, select), folder=folder, **how)
@@ -56,21 +58,21 @@ def _load(suite: Path, on: str | None, select: SelectSpec) -> LoadedSpec:
     return load_selected(suite, select, flows=flows)
 
 
-def _told(loaded: LoadedSpec, told: Estimate | None) -> dict[str, Any]:
+def _to_json(loaded: LoadedSpec, estimated: Estimate | None) -> dict[str, Any]:
     flows = loaded.spec.flows
     return {
         "suite": loaded.spec.campaign,
-        "missions": [_told_of(mission) for mission in loaded.missions],
+        "missions": [_mission_to_json(mission) for mission in loaded.missions],
         "flows": [{"flowId": flow.id, "runtime": flow.runtime, "isolation": flow.isolation} for flow in flows],
         "repeats": loaded.spec.repeats,
         "trials": [id_ for id_, *_ in name_trials(loaded.spec, missions=loaded.missions)],
-        "attemptsAtMost": None if told is None else told.attempts_at_most,
-        "longestMs": None if told is None else told.longest_ms,
-        "usd": None if told is None else told.usd,
+        "attemptsAtMost": None if estimated is None else estimated.attempts_at_most,
+        "longestMs": None if estimated is None else estimated.longest_ms,
+        "usd": None if estimated is None else estimated.usd,
     }
 
 
-def _told_of(mission: MissionSpec) -> dict[str, Any]:
+def _mission_to_json(mission: MissionSpec) -> dict[str, Any]:
     return {
         "missionId": mission.id,
         "prompt": mission.prompt,
@@ -81,7 +83,7 @@ def _told_of(mission: MissionSpec) -> dict[str, Any]:
     }
 
 
-def _shown(loaded: LoadedSpec) -> list[RenderableType]:
+def _render(loaded: LoadedSpec) -> list[RenderableType]:
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in ("mission", "tags", "workspace", "probes", "expects"):
         table.add_column(column, overflow="fold")
@@ -91,12 +93,12 @@ def _shown(loaded: LoadedSpec) -> list[RenderableType]:
         row = (mission.id, ", ".join(mission.tags), workspace, str(len(mission.probes)), expects)
         table.add_row(*(Text(legible(each)) for each in row))
     flows = ", ".join(flow.id for flow in loaded.spec.flows)
-    told = f"{plural(loaded.trial_count, 'trial')} on {flows}" if flows else "--on says where they would run"
-    return [table, Text(), Text(f"{loaded.spec.campaign}: {plural(len(loaded.missions), 'mission')}, {told}")]
+    trials = f"{plural(loaded.trial_count, 'trial')} on {flows}" if flows else "no runtime selected (see --on)"
+    return [table, Text(), Text(f"{loaded.spec.campaign}: {plural(len(loaded.missions), 'mission')}, {trials}")]
 
 
-SUITE = argument("suite", metavar="SUITE", type=Path, help="The missions: a YAML file like that of a campaign.")
-ON = "Runtimes, each a flow: a,b. Where a+b, b is used if a cannot be."
+SUITE = argument("suite", metavar="SUITE", type=Path, help="Spec with the missions (a YAML file).")
+ON = "Runtimes, one flow each: `a,b`. In `a+b`, b is the fallback for a."
 
 COMMANDS = {
     "suite plan": Command(

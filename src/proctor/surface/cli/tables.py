@@ -1,4 +1,4 @@
-"""Runtimes and the doctor's findings, for a terminal."""
+"""Render the list of runtimes and the findings of `proctor doctor` for a terminal."""
 
 import textwrap
 from collections.abc import Sequence
@@ -25,11 +25,11 @@ def render_programs(programs: Sequence[Program]) -> RenderableType:
 
 
 def _facts(each: Program) -> list[tuple[str, RenderableType]]:
-    rollout, whose = each.rollout, "Proctor's own" if each.is_built_in else "a plugin"
-    named = "" if each.is_built_in else ", named in the config" if each.is_named else ", which no config names"
+    rollout, origin = each.rollout, "built in" if each.is_built_in else "plugin"
+    named = "" if each.is_built_in else ", named in the config" if each.is_named else ", not named in any config"
     state = f"{rollout.state} ({rollout.state_by})"
     rows: list[tuple[str, RenderableType]] = [
-        ("from", Text(legible(f"{', '.join(each.distributions)}: {whose}{named}"))),
+        ("from", Text(legible(f"{', '.join(each.distributions)}: {origin}{named}"))),
         ("rollout", Text(state if rollout.is_enabled else f"switched off ({rollout.enabled_by}); {state}")),
     ]
     if each.capabilities is not None:
@@ -40,11 +40,11 @@ def _facts(each: Program) -> list[tuple[str, RenderableType]]:
             ("cannot", Text(", ".join(name.replace("_", " ") for name, can in capabilities.items() if not can)))
         )
     if each.program is not None:
-        locked = {True: "yes: as its package's RECORD says", False: "NO: not the file its package names", None: "no"}
+        locked = {True: "yes: matches its package's RECORD", False: "NO: differs from its package's RECORD", None: "no"}
         rows += [
             ("program", Text(legible(each.program.path))),
             ("found by", Text(each.program.source)),
-            ("version", Text(each.program.version or "known when it runs")),
+            ("version", Text(each.program.version or "unknown until it runs")),
             ("sha256", Text(each.program.sha256)),
             ("locked", Text(locked[each.is_locked], style="bold red" if each.is_locked is False else "")),
         ]
@@ -58,9 +58,9 @@ def _facts(each: Program) -> list[tuple[str, RenderableType]]:
 
 
 def render_findings(findings: Sequence[DoctorFinding]) -> RenderableType:
-    """To be printed unwrapped: a path that is too long for its line has one of its own, and is never broken."""
+    """Render findings, wrapped between words only: a long path gets a separate line. Print it unwrapped."""
     bad = [each.name for each in findings if each.status == "fail"]
-    verdict = Text(f"Wrong: {', '.join(bad)}.", style="bold red") if bad else Text("All is well.", style="green")
+    verdict = Text(f"Failed: {', '.join(bad)}", style="bold red") if bad else Text("No check failed", style="green")
     return Group(_Findings(findings), Text(), verdict)
 
 
@@ -75,10 +75,10 @@ class _Findings:
         width = max(options.max_width - len(indent), 20)
         for each in self.findings:
             style = _STYLE[each.status]
-            told = [(each.what, ""), *((line, "dim") for line in each.more), (each.todo or "", style)]
+            texts = [(each.what, ""), *((line, "dim") for line in each.more), (each.todo or "", style)]
             lines = [
-                Text(part, style=style_of_it)
-                for line, style_of_it in told
+                Text(part, style=line_style)
+                for line, line_style in texts
                 for part in textwrap.wrap(legible(line), width, break_long_words=False, break_on_hyphens=False)
             ]
             head = Text.assemble((f"{each.status:{status_width}}", style), f"  {legible(each.name):{name_width}}  ")

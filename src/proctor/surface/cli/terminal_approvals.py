@@ -1,4 +1,4 @@
-"""Asks the person at the terminal, one question at a time, with the progress display out of the way."""
+"""Ask the user at the terminal to approve an agent's requests, one at a time, with the progress display suspended."""
 
 import os
 import sys
@@ -15,17 +15,17 @@ from proctor.runtime.base import Decision, Question
 from proctor.surface.cli.output import console_on
 from proctor.surface.cli.progress import Progress
 
-_WORDS = {"y": Decision.ACCEPT, "yes": Decision.ACCEPT, "n": Decision.DENY, "no": Decision.DENY}
-_MOST_BYTES = 1024
+_ANSWERS = {"y": Decision.ACCEPT, "yes": Decision.ACCEPT, "n": Decision.DENY, "no": Decision.DENY}
+_MAX_BYTES = 1024
 
 
-def is_somebody_there() -> bool:
-    """Whether a question can be seen and answered."""
+def is_interactive() -> bool:
+    """Return whether a user can see and answer a question: stdin and stderr are terminals."""
     return sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()
 
 
 class TerminalApprovals:
-    """Decides by asking. Nobody's answer within the deadline is a denial, which whoever asks sees to."""
+    """Decides by asking the user. The caller enforces the deadline, after which the request is denied."""
 
     def __init__(self, progress: Progress, *, deadline_s: float) -> None:
         self._progress = progress
@@ -34,11 +34,11 @@ class TerminalApprovals:
         self._console = console_on(sys.stderr)
 
     async def decide(self, question: Question) -> Decision:
-        # Who waits in line for the terminal waits on the same deadline.
+        # The time spent waiting for another question counts, too.
         until_s = anyio.current_time() + self._deadline_s
-        async with self._in_turn, self._progress.aside():
-            await self._show(Text("\n").join([Text(), *_told(question)]))
-            # What was typed before the question is no answer to it.
+        async with self._in_turn, self._progress.suspended():
+            await self._show(Text("\n").join([Text(), *_describe(question)]))
+            # Text typed before the question is not an answer to it.
             with suppress(termios.error):
                 termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
             try:
@@ -53,16 +53,16 @@ class TerminalApprovals:
     async def _answer(self, until_s: float) -> Decision:
         while True:
             left_s = max(0, round(until_s - anyio.current_time()))
-            await self._show(Text(f"Allow it? y or n, within {left_s} s: ", style="bold"), end="")
+            await self._show(Text(f"Allow? (y/n, {left_s} s left) ", style="bold"), end="")
             await anyio.wait_readable(sys.stdin)
-            said = os.read(sys.stdin.fileno(), _MOST_BYTES)
-            if not said:
+            data = os.read(sys.stdin.fileno(), _MAX_BYTES)
+            if not data:
                 return Decision.DENY
-            if (decision := _WORDS.get(said.decode(errors="replace").strip().lower())) is not None:
+            if (decision := _ANSWERS.get(data.decode(errors="replace").strip().lower())) is not None:
                 return decision
 
     async def _show(self, text: Text, *, end: str = "\n") -> None:
-        """In a thread: a terminal that is held up must cost the attempts nothing."""
+        """Print in a thread: a blocked terminal must not delay the attempts."""
 
         def write() -> None:
             with suppress(OSError):
@@ -71,7 +71,7 @@ class TerminalApprovals:
         await anyio.to_thread.run_sync(write, abandon_on_cancel=True)
 
 
-def _told(question: Question) -> Iterator[Text]:
+def _describe(question: Question) -> Iterator[Text]:
     yield Text(f"The agent asks: {legible(question.about)}", style="bold yellow")
     rows = (
         ("command", question.command),
@@ -81,5 +81,5 @@ def _told(question: Question) -> Iterator[Text]:
     )
     for name, value in rows:
         if value is not None:
-            # Indented, so that no line of the agent's looks like one of ours.
+            # Indented, so that the agent's text cannot look like a line of Proctor's.
             yield Text.assemble((f"  {name:9}", "dim"), legible(value).replace("\n", "\n" + " " * 11))

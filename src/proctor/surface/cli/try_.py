@@ -46,55 +46,56 @@ def try_(
     as_json: bool,
     rows_to: Path | None,
 ) -> int:
-    """Give one task to several agents, each in a private clone of this repository, and compare.
+    """Give one task to several agents in this repository and compare them.
 
-    With --offline the model is a scripted one: the agents are real, their answers are not. A real
-    model needs a login to it, and somebody who agrees to what it may cost.
+    Each agent works in a private clone of HEAD. With --offline, the agents are real but their model
+    is the scripted one. A real model needs a login, and its cost must be confirmed at the terminal
+    or with --yes. Exit codes are those of `proctor run`.
     """
-    output, kept_in = Output(is_json=as_json), evidence_root(root)
+    output, evidence = Output(is_json=as_json), evidence_root(root)
     folder = Path.cwd()
     repository = look_at_repository(folder)
     if repository.why_not is not None:
-        todo = "Run it at the top of a repository: `git init`, `git add`, `git commit` make one."
+        todo = "Run it in the top folder of a git repository with a commit (`git init`, `git add`, `git commit`)."
         raise InputError("workspace.not-a-repository", f"{folder}: {repository.why_not}", suggestion=todo)
     is_scripted = is_offline or script is not None
-    contestants = _contestants(on, is_scripted=is_scripted)
+    agents_tried = _select_agents(on, is_scripted=is_scripted)
     if repository.changes:
-        lacking = plural(repository.changes, "file")
-        output.note(f"warning: agents work on HEAD, without what is not committed: {lacking}")
-    if is_scripted and (named := [each.model for each in contestants if each.model is not None]):
-        output.note(f"warning: the model is a scripted one, and {', '.join(named)} is not asked")
+        changed = plural(repository.changes, "file")
+        output.note(f"warning: agents work on HEAD, without your uncommitted changes ({changed})")
+    if is_scripted and (named := [each.model for each in agents_tried if each.model is not None]):
+        output.note(f"warning: the scripted model is used; {', '.join(named)} is ignored")
     with _script(prompt, script, is_scripted=is_scripted) as file:
-        loaded = build_trial(prompt, contestants, folder=folder, probe=probe, script=file)
+        loaded = build_trial(prompt, agents_tried, folder=folder, probe=probe, script=file)
         if is_dry:
-            return show(estimate(loaded, root=RootPaths(kept_in)), as_json=as_json)
-        driven = drive(loaded, root=kept_in, is_agreed=is_agreed, rows_to=rows_to)
-    tried = side_by_side(driven.report)
+            return show(estimate(loaded, root=RootPaths(evidence)), as_json=as_json)
+        finished = drive(loaded, root=evidence, is_agreed=is_agreed, rows_to=rows_to)
+    tried = side_by_side(finished.report)
     if rows_to == STDOUT:
-        pass  # it belongs to the rows
+        pass  # stdout is reserved for the progress events
     elif as_json:
-        output.json({"campaignId": driven.report.campaign_id, "exit": driven.report.exit, "tried": tried})
+        output.json({"campaignId": finished.report.campaign_id, "exit": finished.report.exit, "tried": tried})
     else:
         output.show(render_tried(tried, has_probe=probe is not None))
         if probe is not None:
             output.show(*_not_verified(tried, is_built_in=is_scripted and script is None), is_wrapped=False)
-        output.show(_places(tried, calling=CommandFormatter.of(root)), is_wrapped=False)
-    output.note(*(f"warning: {each}" for each in driven.warnings))
-    return driven.report.exit
+        output.show(_next_steps(tried, formatter=CommandFormatter.of(root)), is_wrapped=False)
+    output.note(*(f"warning: {each}" for each in finished.warnings))
+    return finished.report.exit
 
 
-def _contestants(on: str | None, *, is_scripted: bool) -> list[TryAgent]:
-    """Those that are named, as NAME or NAME:MODEL; else every agent that can."""
+def _select_agents(on: str | None, *, is_scripted: bool) -> list[TryAgent]:
+    """Return the agents named by --on, as NAME or NAME:MODEL; without it, every agent that can be used."""
     config = load_config(Path.cwd())
     agents = find_agents(config)
     if on is None:
-        there = [each for each in agents if is_scripted or each.is_ready]
-        chosen = [TryAgent(agent=each, model=None if is_scripted else each.model) for each in there]
+        usable = [each for each in agents if is_scripted or each.is_ready]
+        chosen = [TryAgent(agent=each, model=None if is_scripted else each.model) for each in usable]
         if not chosen:
             raise InputError(
                 "policy.login",
-                "no agent here has a login to a real model",
-                suggestion="Take --offline, where the model is a scripted one.",
+                "no installed agent has a login to a real model",
+                suggestion="Use --offline for the scripted model.",
             )
         return chosen
     chosen = []
@@ -104,7 +105,9 @@ def _contestants(on: str | None, *, is_scripted: bool) -> list[TryAgent]:
         chosen.append(TryAgent(agent=agent, model=model or (None if is_scripted else agent.model)))
     named = [each.agent.name for each in chosen]
     if not chosen or len(set(named)) < len(named):
-        raise InputError("usage", "--on takes names of agents, each once", suggestion="proctor try … --on codex,claude")
+        raise InputError(
+            "usage", f"--on {on}: expected names of agents, each once", suggestion="proctor try … --on codex,claude"
+        )
     for each in chosen if not is_scripted else ():
         _refuse_without_login(each)
     return chosen
@@ -114,14 +117,14 @@ def _refuse_without_login(each: TryAgent) -> None:
     agent: DetectedAgent = each.agent
     if agent.login is None:
         what = f"there is no login for {agent.name} ({agent.runtime_id})"
-        raise InputError("policy.login", what, suggestion="Or take --offline, where the model is a scripted one.")
+        raise InputError("policy.login", what, suggestion="Or use --offline for the scripted model.")
     if each.model is None:
-        raise InputError("usage", f"which model? Write --on {agent.name}:MODEL")
+        raise InputError("usage", f"--on {agent.name}: no model is given; write {agent.name}:MODEL")
 
 
 @contextmanager
 def _script(prompt: str, given: Path | None, *, is_scripted: bool) -> Iterator[Path | None]:
-    """The one that is given, or the built-in one for as long as it is needed."""
+    """Yield the path of the script: the given one, or a temporary file with the built-in one; None for a real model."""
     if given is not None or not is_scripted:
         yield None if given is None else given.absolute()
         return
@@ -132,14 +135,14 @@ def _script(prompt: str, given: Path | None, *, is_scripted: bool) -> Iterator[P
 
 
 def render_tried(tried: Sequence[TryResult], *, has_probe: bool) -> RenderableType:
-    """A column an agent, a line a fact."""
+    """Render the results as a table with one column per agent."""
     table = Table(box=None, padding=(0, 3, 0, 0), pad_edge=False, header_style="bold")
     table.add_column("", style="dim")
     for each in tried:
         table.add_column(legible(each.flow_id))
     rows = {
         "outcome": [f"{each.outcome or UNKNOWN}{'' if each.code is None else f' ({each.code})'}" for each in tried],
-        "says it is done": [yes_no(each.claimed, none="says nothing") for each in tried],
+        "claims done": [yes_no(each.claimed, none="no claim") for each in tried],
         "verified": [yes_no(each.verified, none=UNKNOWN if has_probe else "no probe") for each in tried],
         "changes": [_changed(each.changes) for each in tried],
         "tool calls": [count(each.tool_calls) for each in tried],
@@ -159,21 +162,21 @@ def _changed(changes: DiffSummary | None) -> str:
 
 
 def _not_verified(tried: Sequence[TryResult], *, is_built_in: bool) -> Iterator[RenderableType]:
-    """Why, a line each."""
+    """Yield why attempts are not verified, one line per reason."""
     failed = [each for each in tried if each.reasons and not each.verified]
     if failed:
         yield Text("\nNot verified:")
     for each in failed:
         yield from (Text(f"  {legible(each.flow_id)}  {legible(reason)}") for reason in each.reasons)
     if failed and is_built_in:
-        yield Text(f"  The scripted model can add {ADDED} alone; --script FILE says what it does instead.", style="dim")
+        yield Text(f"  The built-in script only adds {ADDED}; use --script FILE for another one.", style="dim")
 
 
-def _places(tried: Sequence[TryResult], *, calling: CommandFormatter) -> RenderableType:
+def _next_steps(tried: Sequence[TryResult], *, formatter: CommandFormatter) -> RenderableType:
     width = max(len(legible(each.flow_id)) for each in tried) if tried else 0
     lines = [Text(f"  {legible(each.flow_id):{width}}  {legible(each.diff or each.dir)}") for each in tried]
-    told = [Text(f"  {calling.command('attempt', 'explain', each.attempt_id)}", style="dim") for each in tried]
-    return Group(Text("\nThe diffs:"), *lines, Text("\nMore:"), *told)
+    commands = [Text(f"  {formatter.command('attempt', 'explain', each.attempt_id)}", style="dim") for each in tried]
+    return Group(Text("\nDiffs:"), *lines, Text("\nDetails:"), *commands)
 
 
 COMMANDS = {
@@ -181,15 +184,22 @@ COMMANDS = {
         call=try_,
         example='proctor try "Add a test for the parser" --on codex,claude --probe "pytest -q"',
         arguments=(
-            argument("prompt", metavar="PROMPT", help="The task."),
+            argument("prompt", metavar="PROMPT", help="Task for the agents."),
             argument(
                 "--on",
                 metavar="AGENTS",
-                help="Which, as codex,claude or codex:MODEL; else all that are here and can.",
+                help="Agents, such as `codex,claude` or `codex:MODEL` (default: all that can be used).",
             ),
-            argument("--probe", metavar="COMMAND", help="What must fail before, and pass after."),
-            argument("--offline", dest="is_offline", action="store_true", help="Use the scripted model."),
-            argument("--script", metavar="FILE", type=Path, help="What it says; else it looks around and adds a file."),
+            argument("--probe", metavar="COMMAND", help="Command that must fail before and pass after."),
+            argument(
+                "--offline",
+                dest="is_offline",
+                action="store_true",
+                help="Use the scripted model instead of a provider.",
+            ),
+            argument(
+                "--script", metavar="FILE", type=Path, help="Script for the scripted model (default: add a file)."
+            ),
             DRY_RUN,
             YES,
             PROGRESS,

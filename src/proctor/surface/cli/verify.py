@@ -20,16 +20,17 @@ from proctor.surface.verify import Verification, place_at, verify_place
 def sign(*, path: str, key: Path, identity: str | None, root: Path | None, as_json: bool) -> int:
     """Sign the seals of evidence with an SSH key.
 
-    Puts seal.json.sig (process.json.sig) beside each seal that has none, and prints the line that
-    others need in their list of allowed signers. Evidence that is invalid is not signed: exit 5.
+    Writes seal.json.sig (of a runtime process, process.json.sig) next to every seal without a
+    signature, and prints the line that others need in their file of allowed signers. Exits 0 if
+    the evidence is valid, 4 if some of it is partial, 5 if any is invalid; then nothing is signed.
     """
     output = Output(is_json=as_json)
-    done = sign_place(place_at(path, root=RootPaths(root_or_default(root))), key=key, identity=identity)
+    result = sign_place(place_at(path, root=RootPaths(root_or_default(root))), key=key, identity=identity)
     if as_json:
-        output.json(done)
+        output.json(result)
     else:
-        output.show(_signed(done), is_wrapped=False)
-    return done.exit
+        output.show(_render_signing(result), is_wrapped=False)
+    return result.exit
 
 
 def verify(
@@ -41,10 +42,11 @@ def verify(
     root: Path | None,
     as_json: bool,
 ) -> int:
-    """Say what evidence establishes: whether it is whole, and who signed it.
+    """Verify evidence and its signatures.
 
-    Works offline. Unsigned evidence passes as `integrity only` unless --signed. Exits 4 when some of
-    it is partial, 5 when it is invalid or a signature does not hold.
+    Derives everything again and checks every signature. Needs no network. Unsigned evidence passes
+    as `integrity only`, unless --signed is given. Exits 0 if everything is valid, 4 if some evidence
+    is partial, 5 if any evidence or signature is invalid.
     """
     output = Output(is_json=as_json)
     place = place_at(path, root=RootPaths(root_or_default(root)))
@@ -53,34 +55,37 @@ def verify(
         output.json(found)
     else:
         output.show(render_examination(found.evidence, calling=CommandFormatter.of(root)))
-        output.show(_verified(found, is_asked_to_state=statement is not None), is_wrapped=False)
+        output.show(_render_verification(found, is_statement_requested=statement is not None), is_wrapped=False)
     return found.exit
 
 
-def _signed(done: Signing) -> RenderableType:
-    lines = [Text(f"{plural(len(done.signed), 'seal')} signed", style="green" if done.signed else "")]
-    if done.kept:
-        lines.append(Text(f"{plural(len(done.kept), 'seal')} had a signature already, which is left alone"))
-    if done.allowed_signer is not None:
-        lines += [Text(), Text("Others check it with this line in their list of allowed signers:", style="dim")]
-        lines.append(Text(legible(done.allowed_signer)))
+def _render_signing(result: Signing) -> RenderableType:
+    lines = [Text(f"{plural(len(result.signed), 'seal')} signed", style="green" if result.signed else "")]
+    if result.kept:
+        lines.append(Text(f"{plural(len(result.kept), 'seal')} already had a signature, which was kept"))
+    if result.allowed_signer is not None:
+        lines += [
+            Text(),
+            Text("To check the signatures, others need this line in their file of allowed signers:", style="dim"),
+        ]
+        lines.append(Text(legible(result.allowed_signer)))
     return Group(*lines)
 
 
-def _verified(found: Verification, *, is_asked_to_state: bool) -> RenderableType:
+def _render_verification(found: Verification, *, is_statement_requested: bool) -> RenderableType:
     parts: list[RenderableType] = []
     for each in found.seals:
         if each.finding is not None:
             parts += [Text(), Text(legible(f"{each.kind} {each.name}"), style="bold"), render_findings([each.finding])]
     style = {Exit.OK: "green", Exit.UNVERIFIED: "yellow"}.get(Exit(found.exit), "bold red")
     parts += [Text(), *(Text(legible(line), style=style) for line in found.established)]
-    if is_asked_to_state:
+    if is_statement_requested:
         written = f"statement written to {found.statement}" if found.statement else "no statement was written"
         parts += [Text(), Text(legible(written))]
     return Group(*parts)
 
 
-_PATH = argument("path", metavar="PATH|ID", help="A campaign, run or attempt, or an evidence root.")
+_PATH = argument("path", metavar="PATH|ID", help="Campaign, run, attempt or evidence root.")
 
 COMMANDS = {
     "sign": Command(
@@ -93,13 +98,13 @@ COMMANDS = {
                 metavar="FILE",
                 type=Path,
                 required=True,
-                help="A private SSH key, or its public half where ssh-agent holds it.",
+                help="Private SSH key, or the public key if ssh-agent holds the private one.",
             ),
             argument(
                 "--identity",
                 metavar="NAME",
                 default=None,
-                help="Who signs, in the line for others; by default the key's comment.",
+                help="Name of the signer in the printed line (default: the key's comment).",
             ),
             ROOT,
             JSON,
@@ -116,20 +121,20 @@ COMMANDS = {
                 metavar="FILE",
                 type=Path,
                 default=None,
-                help="Whose signatures count, as `man ssh-keygen` describes such a list.",
+                help="File of allowed signers (see ALLOWED SIGNERS in `man ssh-keygen`).",
             ),
             argument(
                 "--signed",
                 dest="is_signed",
                 action="store_true",
-                help="Demand a signature by somebody allowed on every seal.",
+                help="Require a signature by an allowed signer on every seal.",
             ),
             argument(
                 "--statement",
                 metavar="FILE",
                 type=Path,
                 default=None,
-                help="Write an in-toto statement about it there, if nothing is wrong.",
+                help="Write an in-toto statement to FILE if everything is valid.",
             ),
             ROOT,
             JSON,
