@@ -85,17 +85,17 @@ def answers(lab: Lab) -> list[tuple[str, str]]:
 def test_questions_are_shown_plainly_one_at_a_time_and_each_gets_its_own_answer(lab: Lab) -> None:
     with at_a_terminal(lab, "run", str(asking_spec(lab, "one", "two"))) as terminal:
         terminal.type("y\n")  # before there is a question: no answer to any
-        first = terminal.wait_for(r"within \d+ s: ")
-        assert first.count("The agent asks: command") == 1
+        first = terminal.wait_for(r"\d+ s left\) ")
+        assert first.count("The agent requests approval: command") == 1
         assert re.search(r"  command  /bin/bash -c 'echo (one|two) > made.txt'\n", first)
         assert re.search(r"  in       \S+/workspace\n", first)
         assert "  because  The script asks for it.\n" in first
         terminal.type("what?\n")
-        assert "The agent asks" not in terminal.wait_for(r"within \d+ s: ")
+        assert "The agent requests" not in terminal.wait_for(r"\d+ s left\) ")
         terminal.type("n\n")
-        second = terminal.wait_for(r"within \d+ s: ")
+        second = terminal.wait_for(r"\d+ s left\) ")
         assert "denied" in second
-        assert second.count("The agent asks: command") == 1
+        assert second.count("The agent requests approval: command") == 1
         terminal.type("y\n")
         terminal.wait_for("accepted")
         terminal.process.wait(timeout=DEADLINE_S)
@@ -106,7 +106,7 @@ def test_questions_are_shown_plainly_one_at_a_time_and_each_gets_its_own_answer(
 @pytest.mark.real_agent
 def test_a_question_that_nobody_answers_goes_with_the_run(lab: Lab) -> None:
     with at_a_terminal(lab, "run", str(asking_spec(lab, "one"))) as terminal:
-        terminal.wait_for(r"within \d+ s: ")
+        terminal.wait_for(r"\d+ s left\) ")
         for number in (signal.SIGTERM, signal.SIGINT):
             terminal.process.send_signal(number)
         assert terminal.process.wait(timeout=DEADLINE_S) == 130

@@ -41,7 +41,7 @@ def test_offline_each_agent_works_on_a_clone_and_all_are_shown_side_by_side(lab:
     on = ("--on", "codex,codex_exec", "--probe", "grep -q 'b + a' calc.py")
     said = ask(lab, "try", "Turn it around", *on, "--script", str(script))
     assert said.code == 0, said.stderr
-    rows = {line[:18].strip(): line[18:].split("  ") for line in said.stdout.splitlines()[:8]}
+    rows = {line[:14].strip(): line[14:].split("  ") for line in said.stdout.splitlines()[:8]}
     shown = {name: [trial.strip() for trial in trials if trial.strip()] for name, trials in rows.items()}
     assert shown[""] == ["codex", "codex-exec"]
     assert (shown["outcome"], shown["verified"]) == (["completed"] * 2, ["yes"] * 2)

@@ -11,8 +11,8 @@ _BASH = """\
 # Completion of `proctor` for bash: eval "$(proctor completion bash)"
 _proctor() {{
     local current="${{COMP_WORDS[COMP_CWORD]}}" before="${{COMP_WORDS[COMP_CWORD-1]}}" words="" options="" valued=""
-    local said="${{COMP_WORDS[*]:1:COMP_CWORD-1}} "
-    case "$said" in
+    local typed="${{COMP_WORDS[*]:1:COMP_CWORD-1}} "
+    case "$typed" in
 {cases}
     esac
     COMPREPLY=()
@@ -27,8 +27,8 @@ _ZSH = """\
 #compdef proctor
 # Completion of `proctor` for zsh: source <(proctor completion zsh)
 _proctor() {{
-    local words_="" options="" valued="" said="${{(j: :)words[2,CURRENT-1]}} "
-    case "$said" in
+    local words_="" options="" valued="" typed="${{(j: :)words[2,CURRENT-1]}} "
+    case "$typed" in
 {cases}
     esac
     if [[ " $valued " == *" ${{words[CURRENT-1]}} "* ]]; then _files
@@ -42,13 +42,13 @@ compdef _proctor proctor
 
 _FISH = """\
 # Completion of `proctor` for fish: proctor completion fish | source
-function __proctor_said
-    set -l said (commandline -opc)
-    string match -q -- "$argv *" "$said[2..] "
+function __proctor_typed
+    set -l typed (commandline -opc)
+    string match -q -- "$argv *" "$typed[2..] "
 end
-function __proctor_said_only
-    set -l said (commandline -opc)
-    test "$argv" = "$said[2..]"
+function __proctor_typed_only
+    set -l typed (commandline -opc)
+    test "$argv" = "$typed[2..]"
 end
 """
 
@@ -79,9 +79,9 @@ def _cases(commands: Commands, *, words: str) -> str:
         sets = ((words, _choices(command)), ("options", _options(command)), ("valued", _valued(command)))
         assignments = " ".join(f"{name}={quote(' '.join(values))}" for name, values in sets)
         lines.append(f'        "{command.name} "*) {assignments} ;;')
-    for said, values in _words(commands):
-        options = "--help" if said else "--help --version"
-        lines.append(f'        "{said} ") {words}={quote(" ".join(values))} options={quote(options)} ;;')
+    for typed, values in _words(commands):
+        options = "--help" if typed else "--help --version"
+        lines.append(f'        "{typed} ") {words}={quote(" ".join(values))} options={quote(options)} ;;')
     return "\n".join(lines)
 
 
@@ -96,12 +96,12 @@ def _zsh(commands: Commands) -> str:
 def _fish(commands: Commands) -> str:
     summaries = {command.name: command.summary for command in commands}
     lines = []
-    for said, values in _words(commands):
+    for typed, values in _words(commands):
         for value in values:
-            means = summaries.get(f"{said} {value}".strip(), "")
-            lines.append(_fish_line(f"__proctor_said_only {said}".strip(), f"-f -a {value}", means))
+            means = summaries.get(f"{typed} {value}".strip(), "")
+            lines.append(_fish_line(f"__proctor_typed_only {typed}".strip(), f"-f -a {value}", means))
     for command in commands:
-        condition = f"__proctor_said {command.name}"
+        condition = f"__proctor_typed {command.name}"
         lines += [_fish_line(condition, f"-f -a {choice}", "") for choice in _choices(command)]
         for each in command.arguments:
             if not each.is_positional:

@@ -77,8 +77,12 @@ def _containment() -> DoctorFinding:
         more=(
             *(f"catches {each}" for each in chosen.catches),
             *(f"but {each}" for each in chosen.misses),
-            *(f"also works here: {each.variant} (rung {each.rung})" for each in others if each.is_available),
-            *(f"not here: {each.variant} (rung {each.rung}): {each.why}" for each in others if not each.is_available),
+            *(f"also available: {each.variant} (rung {each.rung})" for each in others if each.is_available),
+            *(
+                f"not available: {each.variant} (rung {each.rung}): {each.why}"
+                for each in others
+                if not each.is_available
+            ),
         ),
         facts={
             "rung": chosen.rung,

@@ -63,11 +63,11 @@ def build_trial(
 
 def built_in_script(prompt: str) -> str:
     """Return the default script of the scripted model: it lists the files and adds one."""
-    said = f"I am Proctor's scripted model, and was asked: {prompt}"
+    content = f"I am Proctor's scripted model, and was asked: {prompt}"
     marker = 'PROCTOR-RESULT: {"done": true, "answer": ""}'
     steps = [
         {"run": "ls"},
-        {"patch": {"file": ADDED, "content": said}},
+        {"patch": {"file": ADDED, "content": content}},
         {"say": f"{ADDED} is all that a scripted model can add.\n{marker}"},
     ]
     return json.dumps({"version": 1, "steps": steps})
@@ -122,10 +122,10 @@ class TryResult(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 def side_by_side(report: Report) -> tuple[TryResult, ...]:
     """Return the counted attempt of each flow, in the order of the flows."""
     counting = {row.flow_id: row for row in speakers(report.attempts) if row.flow_id is not None}
-    tried = []
+    results = []
     for flow, row in counting.items():
         diff = AttemptPaths(Path(row.dir)).workspace_diff
-        tried.append(
+        results.append(
             TryResult(
                 flow_id=flow,
                 runtime=row.runtime_id,
@@ -144,7 +144,7 @@ def side_by_side(report: Report) -> tuple[TryResult, ...]:
                 dir=row.dir,
             )
         )
-    return tuple(tried)
+    return tuple(results)
 
 
 def _changes(diff: Path) -> DiffSummary | None:

@@ -9,7 +9,7 @@ import msgspec
 from proctor.errors import InputError
 from proctor.evidence.layout import RootPaths
 from proctor.spec.campaign_options import SelectSpec
-from proctor.surface.cli import run as shortcut
+from proctor.surface.cli import run as run_command
 from proctor.surface.cli.command import Command, argument, evidence_root
 from proctor.surface.cli.resume_campaign import can_resume, load_again
 from proctor.surface.cli.run import HOW, SPEC, RunOptions, carry_out
@@ -17,7 +17,7 @@ from proctor.surface.cli.select_campaign import find_campaign
 from proctor.surface.cli.select_missions import SELECT, load_selected
 
 
-def canary(*, spec: Path, missions: int, select: SelectSpec, **how: Unpack[RunOptions]) -> int:
+def canary(*, spec: Path, missions: int, select: SelectSpec, **options: Unpack[RunOptions]) -> int:
     """Run the first missions of a campaign, once in every flow, as a separate sample.
 
     The canary is a separate campaign with its own evidence and report; it does not count as a part
@@ -25,12 +25,12 @@ def canary(*, spec: Path, missions: int, select: SelectSpec, **how: Unpack[RunOp
     """
     if missions < 1:
         raise InputError("usage", f"--missions {missions}: a canary needs at least 1 mission")
-    folder, loaded = evidence_root(how["root"]), load_selected(spec, select)
-    trial = replace(loaded, missions=loaded.missions[:missions], spec=msgspec.structs.replace(loaded.spec, repeats=1))
-    return carry_out(trial, folder=folder, is_canary=True, **how)
+    folder, loaded = evidence_root(options["root"]), load_selected(spec, select)
+    sample = replace(loaded, missions=loaded.missions[:missions], spec=msgspec.structs.replace(loaded.spec, repeats=1))
+    return carry_out(sample, folder=folder, is_canary=True, **options)
 
 
-def resume(*, id_: str | None, spec: Path | None, **how: Unpack[RunOptions]) -> int:
+def resume(*, id_: str | None, spec: Path | None, **options: Unpack[RunOptions]) -> int:
     """Resume a campaign that was interrupted or is incomplete.
 
     Trials that have a result keep it; the others are run in a new run. The spec and the files it
@@ -38,10 +38,10 @@ def resume(*, id_: str | None, spec: Path | None, **how: Unpack[RunOptions]) -> 
     money, the cost must be confirmed again, at the terminal or with --yes. Exit codes are those of
     `proctor run`.
     """
-    folder = evidence_root(how["root"])
+    folder = evidence_root(options["root"])
     campaign = find_campaign(id_, root=RootPaths(folder), is_fit=can_resume)
     loaded = load_again(campaign, spec)
-    return carry_out(loaded, folder=folder, resume=campaign, why_idle="every trial has a result", **how)
+    return carry_out(loaded, folder=folder, resume=campaign, why_idle="every trial has a result", **options)
 
 
 ID = argument(
@@ -53,7 +53,7 @@ ID = argument(
 AGAIN = argument("--spec", metavar="FILE", type=Path, help="New path of the spec, if it was moved.")
 
 COMMANDS = {
-    "campaign run": replace(shortcut.COMMANDS["run"], example="proctor campaign run examples/quickstart.yaml"),
+    "campaign run": replace(run_command.COMMANDS["run"], example="proctor campaign run examples/quickstart.yaml"),
     "campaign canary": Command(
         call=canary,
         example="proctor campaign canary examples/quickstart.yaml --missions 2",

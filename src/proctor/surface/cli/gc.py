@@ -1,6 +1,5 @@
 """`proctor gc` and `proctor pin`."""
 
-import shlex
 from collections.abc import Callable
 from pathlib import Path
 
@@ -61,7 +60,7 @@ def _parse(flag: str, parse: Callable[[str], int], written: str) -> int:
     try:
         return parse(written)
     except ValueError as error:
-        raise InputError("usage", f"{flag} {shlex.quote(written)} is {error}") from error
+        raise InputError("usage", f"{flag}: {error}") from error
 
 
 def render_gc(result: GcResult) -> RenderableType:

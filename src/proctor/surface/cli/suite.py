@@ -41,14 +41,14 @@ def plan(*, suite: Path, on: str | None, root: Path | None, as_json: bool, selec
     return 0
 
 
-def run(*, suite: Path, on: str, select: SelectSpec, **how: Unpack[RunOptions]) -> int:
+def run(*, suite: Path, on: str, select: SelectSpec, **options: Unpack[RunOptions]) -> int:
     """Run a suite's missions on selected runtimes.
 
     SUITE is a spec. Its flows, if it has any, are ignored: each runtime of --on becomes a flow. Exit
     codes are those of `proctor run`.
     """
-    folder = evidence_root(how["root"])
-    return carry_out(_load(suite, on, select), folder=folder, **how)
+    folder = evidence_root(options["root"])
+    return carry_out(_load(suite, on, select), folder=folder, **options)
 
 
 def _load(suite: Path, on: str | None, select: SelectSpec) -> LoadedSpec:

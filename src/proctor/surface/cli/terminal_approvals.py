@@ -72,7 +72,7 @@ class TerminalApprovals:
 
 
 def _describe(question: Question) -> Iterator[Text]:
-    yield Text(f"The agent asks: {legible(question.about)}", style="bold yellow")
+    yield Text(f"The agent requests approval: {legible(question.about)}", style="bold yellow")
     rows = (
         ("command", question.command),
         ("in", question.cwd),

@@ -59,27 +59,27 @@ def try_(
         todo = "Run it in the top folder of a git repository with a commit (`git init`, `git add`, `git commit`)."
         raise InputError("workspace.not-a-repository", f"{folder}: {repository.why_not}", suggestion=todo)
     is_scripted = is_offline or script is not None
-    agents_tried = _select_agents(on, is_scripted=is_scripted)
+    agents = _select_agents(on, is_scripted=is_scripted)
     if repository.changes:
         changed = plural(repository.changes, "file")
         output.note(f"warning: agents work on HEAD, without your uncommitted changes ({changed})")
-    if is_scripted and (named := [each.model for each in agents_tried if each.model is not None]):
+    if is_scripted and (named := [each.model for each in agents if each.model is not None]):
         output.note(f"warning: the scripted model is used; {', '.join(named)} is ignored")
     with _script(prompt, script, is_scripted=is_scripted) as file:
-        loaded = build_trial(prompt, agents_tried, folder=folder, probe=probe, script=file)
+        loaded = build_trial(prompt, agents, folder=folder, probe=probe, script=file)
         if is_dry:
             return show(estimate(loaded, root=RootPaths(evidence)), as_json=as_json)
         finished = drive(loaded, root=evidence, is_agreed=is_agreed, rows_to=rows_to)
-    tried = side_by_side(finished.report)
+    results = side_by_side(finished.report)
     if rows_to == STDOUT:
         pass  # stdout is reserved for the progress events
     elif as_json:
-        output.json({"campaignId": finished.report.campaign_id, "exit": finished.report.exit, "tried": tried})
+        output.json({"campaignId": finished.report.campaign_id, "exit": finished.report.exit, "tried": results})
     else:
-        output.show(render_tried(tried, has_probe=probe is not None))
+        output.show(render_results(results, has_probe=probe is not None))
         if probe is not None:
-            output.show(*_not_verified(tried, is_built_in=is_scripted and script is None), is_wrapped=False)
-        output.show(_next_steps(tried, formatter=CommandFormatter.of(root)), is_wrapped=False)
+            output.show(*_not_verified(results, is_built_in=is_scripted and script is None), is_wrapped=False)
+        output.show(_next_steps(results, formatter=CommandFormatter.of(root)), is_wrapped=False)
     output.note(*(f"warning: {each}" for each in finished.warnings))
     return finished.report.exit
 
@@ -134,21 +134,21 @@ def _script(prompt: str, given: Path | None, *, is_scripted: bool) -> Iterator[P
         yield file
 
 
-def render_tried(tried: Sequence[TryResult], *, has_probe: bool) -> RenderableType:
+def render_results(results: Sequence[TryResult], *, has_probe: bool) -> RenderableType:
     """Render the results as a table with one column per agent."""
     table = Table(box=None, padding=(0, 3, 0, 0), pad_edge=False, header_style="bold")
     table.add_column("", style="dim")
-    for each in tried:
+    for each in results:
         table.add_column(legible(each.flow_id))
     rows = {
-        "outcome": [f"{each.outcome or UNKNOWN}{'' if each.code is None else f' ({each.code})'}" for each in tried],
-        "claims done": [yes_no(each.claimed, none="no claim") for each in tried],
-        "verified": [yes_no(each.verified, none=UNKNOWN if has_probe else "no probe") for each in tried],
-        "changes": [_changed(each.changes) for each in tried],
-        "tool calls": [count(each.tool_calls) for each in tried],
-        "tokens": [count(each.tokens) for each in tried],
-        **({"cost": [money(each.usd) for each in tried]} if any(each.usd is not None for each in tried) else {}),
-        "time": [duration(each.duration_ms) for each in tried],
+        "outcome": [f"{each.outcome or UNKNOWN}{'' if each.code is None else f' ({each.code})'}" for each in results],
+        "claims done": [yes_no(each.claimed, none="no claim") for each in results],
+        "verified": [yes_no(each.verified, none=UNKNOWN if has_probe else "no probe") for each in results],
+        "changes": [_changed(each.changes) for each in results],
+        "tool calls": [count(each.tool_calls) for each in results],
+        "tokens": [count(each.tokens) for each in results],
+        **({"cost": [money(each.usd) for each in results]} if any(each.usd is not None for each in results) else {}),
+        "time": [duration(each.duration_ms) for each in results],
     }
     for name, values in rows.items():
         table.add_row(name, *map(legible, values))
@@ -161,9 +161,9 @@ def _changed(changes: DiffSummary | None) -> str:
     return f"{plural(changes.files, 'file')}, +{changes.added} -{changes.removed}" if changes.files else "none"
 
 
-def _not_verified(tried: Sequence[TryResult], *, is_built_in: bool) -> Iterator[RenderableType]:
+def _not_verified(results: Sequence[TryResult], *, is_built_in: bool) -> Iterator[RenderableType]:
     """Yield why attempts are not verified, one line per reason."""
-    failed = [each for each in tried if each.reasons and not each.verified]
+    failed = [each for each in results if each.reasons and not each.verified]
     if failed:
         yield Text("\nNot verified:")
     for each in failed:
@@ -172,10 +172,10 @@ def _not_verified(tried: Sequence[TryResult], *, is_built_in: bool) -> Iterator[
         yield Text(f"  The built-in script only adds {ADDED}; use --script FILE for another one.", style="dim")
 
 
-def _next_steps(tried: Sequence[TryResult], *, formatter: CommandFormatter) -> RenderableType:
-    width = max(len(legible(each.flow_id)) for each in tried) if tried else 0
-    lines = [Text(f"  {legible(each.flow_id):{width}}  {legible(each.diff or each.dir)}") for each in tried]
-    commands = [Text(f"  {formatter.command('attempt', 'explain', each.attempt_id)}", style="dim") for each in tried]
+def _next_steps(results: Sequence[TryResult], *, formatter: CommandFormatter) -> RenderableType:
+    width = max(len(legible(each.flow_id)) for each in results) if results else 0
+    lines = [Text(f"  {legible(each.flow_id):{width}}  {legible(each.diff or each.dir)}") for each in results]
+    commands = [Text(f"  {formatter.command('attempt', 'explain', each.attempt_id)}", style="dim") for each in results]
     return Group(Text("\nDiffs:"), *lines, Text("\nDetails:"), *commands)
 
 
