@@ -11,7 +11,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from proctor.attempt.recheck import examine
 from proctor.campaign.stops import StopSignals
 from proctor.campaign.watch import CampaignWatcher
 from proctor.errors import CODES, bucket_of
@@ -28,6 +27,7 @@ from proctor.spec.model import Login
 from proctor.transport.channel import Channel
 from proctor.transport.fault import Alter, FaultChannel, LineFault
 from proctor.transport.process import AgentProcess
+from tests.attempt.recorded import examined
 from tests.lab import DONE, Lab, mission, overloaded, processes_with, report_of, rows_of, say_done, tried_once
 from tests.runtime.real import real_server
 from tests.runtime.twin import run
@@ -273,7 +273,7 @@ def test_an_agent_that_will_not_have_a_session_says_why(lab: Lab) -> None:
     assert {id_: (report.outcome, report.code) for id_, report in reports.items()} == {
         id_: (Outcome.REFUSED, TABLE[id_].code) for id_ in ON_THE_WAY
     }
-    assert [examine(paths, is_strict=True).findings for paths in found.values()] == [()] * 3
+    assert [examined(paths, is_strict=True).findings for paths in found.values()] == [()] * 3
 
 
 class Signals(CampaignWatcher):

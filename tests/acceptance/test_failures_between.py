@@ -9,7 +9,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from proctor.attempt.recheck import examine
 from proctor.errors import Bucket
 from proctor.event.outcome import Outcome
 from proctor.event.row import CancelRequested, ChannelClosed, ClockRanOut, Direction, SessionRefusal
@@ -19,6 +18,7 @@ from proctor.evidence.layout import RootPaths
 from proctor.ids import FlowId
 from proctor.transport.channel import Channel
 from proctor.transport.fault import Alter, Cut, Delay, Duplicate, FaultAction, FaultChannel, Hold, Inject, LineFault
+from tests.attempt.recorded import examined
 from tests.lab import (
     DONE,
     Lab,
@@ -156,7 +156,7 @@ def test_an_agent_that_hangs_up_before_it_is_ready_refuses_the_attempt(lab: Lab)
     [paths] = lab.attempts().values()
     report = report_of(paths)
     assert (report.outcome, report.code, report.bucket) == (Outcome.REFUSED, "peer.hangup", Bucket.AGENT)
-    assert examine(paths, is_strict=True).findings == ()
+    assert examined(paths, is_strict=True).findings == ()
 
 
 class ShellsStarted:

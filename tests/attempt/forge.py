@@ -9,6 +9,7 @@ import msgspec
 from proctor.attempt.rederive import rederive
 from proctor.clock import SYSTEM_CLOCK
 from proctor.evidence.artifacts import ProcessRecord
+from proctor.evidence.attempt_files import AttemptFiles
 from proctor.evidence.chain import ChainHead, chain_rows
 from proctor.evidence.layout import STREAMS, AttemptPaths, RuntimePaths
 from proctor.evidence.reader import read_rows
@@ -35,7 +36,9 @@ def alter_rows(path: Path, alter: Callable[[list[Row]], Iterable[Mapping[str, An
 
 def derive_anew(paths: AttemptPaths) -> None:
     """The derived files become what the frames now give."""
-    for name, data in rederive(paths).files.items():
+    with AttemptFiles(paths) as files:
+        derived = rederive(files).files
+    for name, data in derived.items():
         (paths.folder / name).write_bytes(data)
 
 

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from proctor.attempt.recheck import examine
 from proctor.evidence.layout import (
     FEEDBACK,
     FRAMES,
@@ -28,7 +27,7 @@ from proctor.evidence.layout import (
 from proctor.evidence.reader import Finding
 from proctor.evidence.validate import Validation
 from tests.attempt.forge import alter_json, alter_rows, reseal
-from tests.attempt.recorded import CLAIM, FIX, NAP, codes, strictly
+from tests.attempt.recorded import CLAIM, FIX, NAP, codes, examined, strictly
 
 pytestmark = pytest.mark.real_agent
 
@@ -39,7 +38,7 @@ pytestmark = pytest.mark.real_agent
 @pytest.mark.parametrize("is_strict", [True, False])
 @pytest.mark.parametrize("name", [FIX, CLAIM, NAP])
 def test_what_was_recorded_is_valid(recorded: RunPaths, name: str, is_strict: bool) -> None:
-    found = examine(AttemptPaths(recorded.folder / "attempts" / name), is_strict=is_strict)
+    found = examined(AttemptPaths(recorded.folder / "attempts" / name), is_strict=is_strict)
     assert found == Validation(kind="attempt", name=name, status=found.status, findings=())
     assert found.status == "valid"
 

@@ -13,7 +13,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from proctor.attempt.recheck import examine, recheck
 from proctor.errors import CODES
 from proctor.evidence.layout import (
     FEEDBACK,
@@ -30,7 +29,7 @@ from proctor.evidence.layout import (
 )
 from proctor.evidence.reader import MAX_FINDINGS
 from tests.attempt.forge import alter_json
-from tests.attempt.recorded import CLAIM, codes, strictly
+from tests.attempt.recorded import CLAIM, codes, examined, rechecked, strictly
 
 pytestmark = pytest.mark.real_agent
 
@@ -75,7 +74,7 @@ def test_a_file_that_was_shortened_lengthened_or_emptied_is_found(
     whole = path.read_bytes()
     for data in (whole[:-1], whole[: len(whole) // 2], b"", whole + b"\n", whole + whole):
         path.write_bytes(data)
-        found = examine(fix, is_strict=is_strict)
+        found = examined(fix, is_strict=is_strict)
         assert found.status == "invalid"
         assert name in {finding.file for finding in found.findings}
 
@@ -232,7 +231,7 @@ def test_a_row_nested_as_deep_as_can_be_read_does_not_raise(fix: AttemptPaths, n
         deep = {**first, "input": nest} if name == TOOL_CALLS else {**first, "frame": nest}
         fix.folder.joinpath(name).write_bytes(msgspec.json.encode(deep) + b"\n")
         assert strictly(fix).status == "invalid"
-        assert {finding.code for finding in recheck(fix)} <= set(CODES)
+        assert {finding.code for finding in rechecked(fix)} <= set(CODES)
 
 
 @pytest.mark.requirement("evidence.validate")

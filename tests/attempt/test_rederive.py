@@ -15,16 +15,18 @@ from hypothesis import strategies as st
 
 from proctor.attempt import rederive as module
 from proctor.attempt.derive import Derivation, DerivedResult
-from proctor.attempt.recheck import FileStatus, examine, recheck, restore
+from proctor.attempt.recheck import FileStatus, restore
 from proctor.attempt.rederive import rederive
 from proctor.errors import EvidenceError
 from proctor.event.model import Event, TextSaid, ToolEnded, TurnBegan, UsageReported
 from proctor.event.row import Row
+from proctor.evidence.attempt_files import AttemptFiles
 from proctor.evidence.chain import ChainHead, chain_rows
 from proctor.evidence.layout import FEEDBACK, REPORT, RUNNER_REF, TOOL_CALLS, TRANSCRIPT, AttemptPaths, RunPaths
 from proctor.evidence.reader import Finding
 from proctor.runtime.base import Normalizer
 from proctor.runtime.codex_app_server import RUNTIME
+from tests.attempt.recorded import examined, rechecked
 from tests.lab import rows_of
 
 pytestmark = pytest.mark.real_agent
@@ -55,7 +57,7 @@ def delete_derived(paths: AttemptPaths) -> dict[str, bytes]:
 def test_another_process_restores_the_sealed_bytes_from_the_frames_alone(run: RunPaths) -> None:
     attempts = list(run.attempts())
     sealed = [delete_derived(paths) for paths in attempts]
-    assert [examine(paths, is_strict=True).status for paths in attempts] == ["invalid"] * 3
+    assert [examined(paths, is_strict=True).status for paths in attempts] == ["invalid"] * 3
 
     done = subprocess.run(
         [sys.executable, "-c", RESTORE, *(str(paths.folder) for paths in attempts)],
@@ -68,7 +70,7 @@ def test_another_process_restores_the_sealed_bytes_from_the_frames_alone(run: Ru
     both_back = {"files": {TOOL_CALLS: "restored", TRANSCRIPT: "restored"}, "findings": []}
     assert msgspec.json.decode(done.stdout) == [both_back] * 3
     assert [{name: (paths.folder / name).read_bytes() for name in DERIVED} for paths in attempts] == sealed
-    assert [examine(paths, is_strict=True).status for paths in attempts] == ["valid"] * 3
+    assert [examined(paths, is_strict=True).status for paths in attempts] == ["valid"] * 3
 
 
 @pytest.mark.requirement("runtime.events.pure")
@@ -79,7 +81,8 @@ def test_it_makes_no_difference_in_which_batches_the_rows_come(recorded: RunPath
         rows = rows_of(paths)
         edges = [0, *sorted(cut for cut in cuts if cut < len(rows)), len(rows)]
         batches = [rows[start:end] for start, end in pairwise(edges)]
-        again = rederive(paths)
+        with AttemptFiles(paths) as files:
+            again = rederive(files)
         assert derived_from(batches) == (again.derived, again.files)
 
 
@@ -166,18 +169,18 @@ def test_a_normalizer_that_changed_does_not_give_what_was_recorded(
     fix: AttemptPaths, monkeypatch: pytest.MonkeyPatch, mutant: type[Mutant], files: set[str]
 ) -> None:
     monkeypatch.setattr(module, "runtime_by_id", lambda _: _MutantRuntime(mutant))
-    findings = recheck(fix)
+    findings = rechecked(fix)
 
     assert {finding.code for finding in findings} == {"evidence.derived"}
     assert {finding.file for finding in findings} == files
-    assert examine(fix, is_strict=True).status == "invalid"
+    assert examined(fix, is_strict=True).status == "invalid"
 
 
 def test_a_normalizer_that_breaks_the_grammar_of_events_is_found_at_the_row(
     fix: AttemptPaths, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "runtime_by_id", lambda _: _MutantRuntime(TellsTurnsTwice))
-    [(law, line)] = [(each.detail, each.line) for each in recheck(fix) if each.code == "evidence.laws"]
+    [(law, line)] = [(each.detail, each.line) for each in rechecked(fix) if each.code == "evidence.laws"]
 
     assert law.endswith("began twice")
     assert line == next(row.seq for row in rows_of(fix) if b"turn/started" in bytes(row.frame or b""))

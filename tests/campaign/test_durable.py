@@ -18,6 +18,7 @@ from proctor.campaign.durable import SharedSync
 from proctor.campaign.run import CampaignResult, run_campaign
 from proctor.campaign.watch import CampaignWatcher
 from proctor.errors import MachineError
+from proctor.evidence.attempt_files import AttemptFiles
 from proctor.evidence.layout import SEAL, SEALED, RootPaths
 from proctor.evidence.seal import check_seal
 from proctor.evidence.sync import Sync, open_sync
@@ -177,7 +178,10 @@ def test_a_seal_follows_a_sync_of_all_it_names_and_the_ledger_a_sync_of_the_seal
         with_seal |= {name for name, inside in files.items() if SEAL in inside}
     assert len(with_seal) == ATTEMPTS
     for run_ in RootPaths(tmp_path / "evidence").runs():
-        assert [check_seal(paths) for paths in run_.attempts()] == [()] * ATTEMPTS
+        for paths in run_.attempts():
+            with AttemptFiles(paths) as attempt_files:
+                assert check_seal(attempt_files) == ()
+        assert len(list(run_.attempts())) == ATTEMPTS
 
 
 @pytest.mark.requirement("evidence.seal")

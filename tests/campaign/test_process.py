@@ -14,9 +14,9 @@ from proctor.errors import HangupError
 from proctor.event.row import Direction
 from proctor.evidence import tripwire
 from proctor.evidence.artifacts import ProcessRecord
+from proctor.evidence.digests import read_stamped
 from proctor.evidence.layout import RunPaths
 from proctor.evidence.redact import Redactor
-from proctor.evidence.seal import read_stamped
 from proctor.ids import ProcessId, RuntimeId
 from proctor.runtime.base import Host, HostRequest, ModelChoice, Runtime, Tap
 from proctor.testing.clock import FakeClock

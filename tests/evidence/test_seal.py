@@ -13,11 +13,13 @@ from hypothesis import strategies as st
 
 from proctor.errors import EvidenceError
 from proctor.evidence.artifacts import Seal, SealedFile, StreamHead
+from proctor.evidence.attempt_files import AttemptFiles
 from proctor.evidence.chain import ChainHead, chain_rows
+from proctor.evidence.digests import stamp
 from proctor.evidence.layout import SEAL, SEALED, STREAMS, AttemptPaths, render_artifact
 from proctor.evidence.reader import Finding, read_rows
 from proctor.evidence.recorder import ChainedLog
-from proctor.evidence.seal import _own_digest, check_seal, read_seal
+from proctor.evidence.seal import check_seal
 from proctor.ids import AttemptId
 from tests.sealed import seal
 
@@ -71,16 +73,26 @@ def kept() -> Iterator[AttemptPaths]:
         yield sealed_in(Path(folder))
 
 
-def verdict(path: Path) -> str:
+def read_seal(paths: AttemptPaths) -> Seal:
+    with AttemptFiles(paths) as files:
+        return files.seal
+
+
+def differences(paths: AttemptPaths) -> tuple[Finding, ...]:
+    with AttemptFiles(paths) as files:
+        return check_seal(files)
+
+
+def verdict(paths: AttemptPaths) -> str:
     try:
-        read_seal(path)
+        read_seal(paths)
     except EvidenceError as error:
         return error.code
     return "whole"
 
 
 def codes(paths: AttemptPaths) -> list[tuple[str, str]]:
-    return [(finding.code, finding.file) for finding in check_seal(paths)]
+    return [(finding.code, finding.file) for finding in differences(paths)]
 
 
 @pytest.mark.requirement("evidence.seal")
@@ -96,8 +108,8 @@ def test_a_seal_names_every_file_and_every_chain_and_says_what_it_is_worth(tmp_p
         streams=heads,
         sha256=written.sha256,
     )
-    assert read_seal(tmp_path / SEAL) == written
-    assert check_seal(AttemptPaths(tmp_path)) == ()
+    assert read_seal(AttemptPaths(tmp_path)) == written
+    assert differences(AttemptPaths(tmp_path)) == ()
 
 
 @pytest.mark.requirement("evidence.seal")
@@ -122,7 +134,7 @@ def test_every_single_byte_of_the_seal_counts(sealed: AttemptPaths) -> None:
     verdicts = set()
     for at in range(len(whole)):
         sealed.seal.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
-        verdicts.add(verdict(sealed.seal))
+        verdicts.add(verdict(sealed))
 
     assert verdicts == {"evidence.seal"}
 
@@ -143,7 +155,7 @@ def test_a_seal_that_means_the_same_but_is_spelled_otherwise_is_found(
 def test_a_file_that_is_gone_is_named(sealed: AttemptPaths, name: str) -> None:
     (sealed.folder / name).unlink()
 
-    assert check_seal(sealed) == (Finding(code="evidence.missing-file", file=name, detail="absent"),)
+    assert differences(sealed) == (Finding(code="evidence.missing-file", file=name, detail="absent"),)
 
 
 @pytest.mark.parametrize("name", ["notes.txt", ".attempt.json.tmp"])
@@ -157,7 +169,7 @@ def test_a_file_that_grew_says_by_how_much(sealed: AttemptPaths) -> None:
     with sealed.prompt.open("a") as file:
         file.write("!")
 
-    assert check_seal(sealed) == (
+    assert differences(sealed) == (
         Finding(code="evidence.digest", file="prompt.txt", detail="24 bytes, but 23 were sealed"),
     )
 
@@ -212,7 +224,7 @@ def test_an_attempt_cut_off_before_its_seal_is_partial_and_nothing_else(tmp_path
     paths = AttemptPaths(tmp_path)
     paths.report.rename(tmp_path / f".{paths.report.name}.tmp")
 
-    assert check_seal(paths) == (Finding(code="evidence.partial", file=SEAL, detail="no seal"),)
+    assert differences(paths) == (Finding(code="evidence.partial", file=SEAL, detail="no seal"),)
     reading = read_rows(paths.frames, dict)
     assert list(reading) == [{"said": f"frames.jsonl {number}"} for number in range(3)]
     assert reading.findings == ()
@@ -273,10 +285,10 @@ def test_a_stream_without_a_head_is_not_sealed(tmp_path: Path) -> None:
 
 def test_a_seal_of_other_files_is_no_seal_of_an_attempt(sealed: AttemptPaths) -> None:
     """Whoever can write may compute a digest: names in a seal are never used as paths."""
-    honest = read_seal(sealed.seal)
+    honest = read_seal(sealed)
     files = {**honest.files, "../outside": honest.files["prompt.txt"]}
     forged = msgspec.structs.replace(honest, files=files, sha256="")
-    sealed.seal.write_bytes(render_artifact(msgspec.structs.replace(forged, sha256=_own_digest(forged))))
+    sealed.seal.write_bytes(render_artifact(stamp(forged)))
 
     assert codes(sealed) == [("evidence.seal", SEAL)]
 

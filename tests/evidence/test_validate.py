@@ -10,21 +10,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from proctor import canonical
-from proctor.errors import advice
 from proctor.event.bounds import PREVIEW_BYTES, TEXT_BYTES
-from proctor.event.metrics import MetricsFold
-from proctor.event.outcome import Outcome
-from proctor.event.row import StepTaken
 from proctor.event.trace import ToolCall
-from proctor.event.transcript import Line
-from proctor.evidence.artifacts import (
-    AttemptRecord,
-    AttemptReport,
-    Expectation,
-    Feedback,
-    RunnerRef,
-)
+from proctor.evidence.attempt_files import AttemptFiles
 from proctor.evidence.check_run import validate_run
 from proctor.evidence.layout import (
     ATTEMPT,
@@ -40,146 +28,23 @@ from proctor.evidence.layout import (
     WORKSPACE_DIFF,
     AttemptPaths,
     RunPaths,
-    write_artifact,
 )
 from proctor.evidence.reader import Finding
-from proctor.evidence.recorder import ChainedLog, FrameLog
-from proctor.evidence.redact import Redactor
 from proctor.evidence.validate import Status, Validation, conclude, validate_attempt
 from proctor.ids import (
     AttemptId,
-    CallId,
-    CampaignId,
-    Digest,
-    FlowId,
-    MissionId,
     ProcessId,
-    RunId,
-    RuntimeId,
-    TrialId,
-    TurnId,
 )
-from proctor.plan.model import Limits
-from proctor.spec.campaign_options import ToolsSpec
-from proctor.spec.expect import ExpectSpec
-from proctor.spec.model import Approvals, Isolation, Sandbox
-from tests.sealed import seal
-
-A1 = AttemptId("fix.native.r1.1")
-PROMPTED = b"Fix it.\n"
-NOTHING = Digest("sha256:0")
-
-ATTEMPT_RECORD = AttemptRecord(
-    attempt_id=A1,
-    trial=TrialId("fix.native.r1"),
-    n=1,
-    campaign_id=CampaignId("c"),
-    run_id=RunId("r"),
-    mission_id=MissionId("fix"),
-    flow_id=FlowId("native"),
-    repeat=1,
-    runtime_id=RuntimeId("some_agent"),
-    plan_digest=NOTHING,
-    plan_file_digest=None,
-    trial_digest=NOTHING,
-    prompt_digest=canonical.digest_bytes(PROMPTED),
-    required_probes=(),
-    expect=ExpectSpec(),
-    workspace_digest=NOTHING,
-    isolation=Isolation.SHARED,
-    sandbox=Sandbox.WORKSPACE_WRITE,
-    approvals=Approvals.DENY,
-    limits=Limits(attempt_ms=3, turn_ms=2, stall_ms=1),
-    tools=ToolsSpec(),
-    secret_names=(),
-    created_at_ms=0,
-)
-RUNNER = RunnerRef(
-    attempt_id=A1,
-    runtime_id=RuntimeId("some_agent"),
-    transport="stdio",
-    process_id=None,
-    session_id=None,
-    thread_id=None,
-    is_fresh_session=True,
-    facts={},
-)
-CLAIMED = Feedback(attempt_id=A1, claimed=None, answer=None, frame=None, problem=None, result=None)
-REPORTED = AttemptReport(
-    attempt_id=A1,
-    outcome=Outcome.UNKNOWN,
-    code=None,
-    detail=None,
-    **advice(None),
-    claimed=None,
-    verified=None,
-    reasons=(),
-    expectation=Expectation(met=None, misses=()),
-    metrics=MetricsFold().finish(),
-    retry_after_ms=None,
-    workspace_digest_after=None,
-    has_changed_files=False,
-    policy_violations=(),
-    duration_ms=0,
-)
-CALL = ToolCall(
-    call=CallId("c1"),
-    turn=TurnId("t1"),
-    kind="command",
-    name="shell",
-    input={"command": "ls"},
-    ok=True,
-    status="completed",
-    began_at_ms=0,
-    output="é" * (PREVIEW_BYTES // 2),
-    output_bytes=PREVIEW_BYTES + 7,
-    cut_output_bytes=7,
-)
-LINE = Line(kind="message", at_ms=0, frame=1, text="x" * TEXT_BYTES)
+from tests.small_attempt import A1, ATTEMPT_RECORD, CALL, CLAIMED, LINE, REPORTED, RUNNER, make
 
 
-class At:
-    """A clock that stands still."""
-
-    def wall_ms(self) -> int:
-        return 1_700_000_000_000
-
-    def steady_s(self) -> float:
-        return 0.0
-
-
-def make(
-    folder: Path,
-    *,
-    artifacts: Mapping[str, msgspec.Struct] | None = None,
-    prompt: bytes = PROMPTED,
-    changes: bytes = b"",
-    rows: Mapping[str, list[Any]] | None = None,
-) -> AttemptPaths:
-    """A sealed attempt, with these things of it other than they should be."""
-    paths = AttemptPaths(folder)
-    paths.create()
-    whole = {ATTEMPT: ATTEMPT_RECORD, RUNNER_REF: RUNNER, FEEDBACK: CLAIMED, REPORT: REPORTED, **(artifacts or {})}
-    for name, artifact in whole.items():
-        write_artifact(folder / name, artifact, redactor=None)
-    paths.prompt.write_bytes(prompt)
-    paths.workspace_diff.write_bytes(changes)
-    told: dict[str, list[Any]] = {TOOL_CALLS: [CALL], TRANSCRIPT: [LINE], PROBES: [{"any": "thing"}], **(rows or {})}
-    heads = {}
-    if FRAMES not in told:
-        with FrameLog(paths.frames, redactor=Redactor([]), clock=At()) as log:
-            log.say(StepTaken(step="began"))
-            heads[FRAMES] = log.head
-    for name, each in told.items():
-        with ChainedLog(folder / name) as chained:
-            chained.append(each)
-            heads[name] = chained.head
-    seal(paths, attempt_id=A1, clock=At(), streams=heads)
-    return paths
+def validated(paths: AttemptPaths, *, is_strict: bool) -> Validation:
+    with AttemptFiles(paths) as files:
+        return validate_attempt(files, is_strict=is_strict)
 
 
 def strictly(paths: AttemptPaths) -> Validation:
-    return validate_attempt(paths, is_strict=True)
+    return validated(paths, is_strict=True)
 
 
 def invalid(*findings: Finding, name: str = A1) -> Validation:
@@ -189,7 +54,7 @@ def invalid(*findings: Finding, name: str = A1) -> Validation:
 def test_a_whole_attempt_is_valid(tmp_path: Path) -> None:
     paths = make(tmp_path / A1)
     valid = Validation(kind="attempt", name=A1, status=Status.VALID, findings=())
-    assert [validate_attempt(paths, is_strict=is_strict) for is_strict in (True, False)] == [valid, valid]
+    assert [validated(paths, is_strict=is_strict) for is_strict in (True, False)] == [valid, valid]
 
 
 # ── what a seal does not show, because it was sealed so ──
@@ -281,7 +146,7 @@ def test_a_sealed_row_of_another_shape_is_found(tmp_path: Path) -> None:
 
 def test_a_quick_look_does_not_read_what_the_files_say(tmp_path: Path) -> None:
     paths = make(tmp_path / A1, prompt=b"Break it.\n")
-    assert validate_attempt(paths, is_strict=False).status == "valid"
+    assert validated(paths, is_strict=False).status == "valid"
 
 
 # ── what the machine does not let us read ──
@@ -290,13 +155,13 @@ LOOK = """
 import sys
 from pathlib import Path
 import msgspec
+from proctor.evidence.attempt_files import AttemptFiles
 from proctor.evidence.check_run import validate_run
 from proctor.evidence.layout import AttemptPaths, RunPaths
 from proctor.evidence.validate import validate_attempt
-found = [
-    validate_attempt(AttemptPaths(Path(sys.argv[1])), is_strict=True),
-    *validate_run(RunPaths(Path(sys.argv[1]).parent.parent), is_strict=True),
-]
+with AttemptFiles(AttemptPaths(Path(sys.argv[1]))) as files:
+    found = [validate_attempt(files, is_strict=True)]
+found += validate_run(RunPaths(Path(sys.argv[1]).parent.parent), is_strict=True)
 sys.stdout.buffer.write(msgspec.json.encode(found))
 """
 

@@ -1,7 +1,7 @@
 """Writes the last files of an attempt, and builds its seal. The agent is not involved any more."""
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -15,9 +15,10 @@ from proctor.errors import EvidenceError, advice
 from proctor.event.trace import ToolCall
 from proctor.evidence import layout, tripwire
 from proctor.evidence.artifacts import AttemptRecord, AttemptReport, Feedback, RunnerRef, Seal, SealedFile, StreamHead
-from proctor.evidence.reader import read_rows
+from proctor.evidence.attempt_files import AttemptFiles
+from proctor.evidence.digests import measure_bytes
 from proctor.evidence.redact import Redactor
-from proctor.evidence.seal import build_seal, measure_bytes
+from proctor.evidence.seal import build_seal
 from proctor.evidence.summary import AttemptSummary, summarize
 from proctor.ids import ProcessId, ThreadId
 from proctor.probe.gate import decide
@@ -89,6 +90,9 @@ def finalize(
     decision = decide(
         require(request.mission.probes), conversation.probes, workspace_digest=now.digest, base_digest=base.digest
     )
+    with AttemptFiles(paths) as files_now:
+        expectation = expectation_of(record, files_now, derived, verified=decision.verified)
+        policy_violations = violations(request.flow.tools, files_now.rows(layout.TOOL_CALLS, ToolCall))
     report = AttemptReport(
         attempt_id=request.attempt_id,
         outcome=ending.outcome,
@@ -98,12 +102,12 @@ def finalize(
         claimed=claim.claimed,
         verified=decision.verified.as_bool,
         reasons=decision.reasons,
-        expectation=expectation_of(record, paths, derived, verified=decision.verified),
+        expectation=expectation,
         metrics=derived.metrics,
         retry_after_ms=ending.retry_after_ms,
         workspace_digest_after=now.digest,
         has_changed_files=now.digest != base.digest,
-        policy_violations=violations(request.flow.tools, _calls(request)),
+        policy_violations=policy_violations,
         duration_ms=duration_ms,
     )
     written[layout.REPORT] = layout.write_artifact(paths.report, report, redactor=redactor, is_durable=False)
@@ -122,11 +126,6 @@ def finalize(
         if sealed.files[name].sha256 != hashlib.sha256(data).hexdigest():
             raise EvidenceError("evidence.digest", "changed before it was sealed", file=name)
     return summarize(record, msgspec.json.decode(written[layout.REPORT], type=AttemptReport)), sealed
-
-
-def _calls(request: AttemptRequest) -> Iterator[ToolCall]:
-    """Yield the recorded tool calls. Reads the file only if the policy asks for them."""
-    return iter(read_rows(request.paths.tool_calls, ToolCall))
 
 
 def _runner_ref(request: AttemptRequest, derived: DerivedResult, conversation: SessionRecord) -> RunnerRef:

@@ -1,11 +1,9 @@
 """Checks that an attempt's files agree with its frames and probes, and restores derived files from the frames."""
 
 import hashlib
-import os
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from functools import partial
-from pathlib import Path
 from typing import TypeVar
 
 import msgspec
@@ -17,12 +15,14 @@ from proctor.attempt.rederive import RederiveResult, rederive
 from proctor.errors import EvidenceError, ProctorError
 from proctor.event.trace import ToolCall
 from proctor.evidence.artifacts import AttemptRecord, AttemptReport, Feedback, RunnerRef, Seal, SealedFile
-from proctor.evidence.check_run import validate_run
-from proctor.evidence.disk import open_regular, replace_file, unreadable
+from proctor.evidence.attempt_files import AttemptFiles
+from proctor.evidence.check_run import Seen, validate_run
+from proctor.evidence.disk import replace_file
 from proctor.evidence.layout import (
     ATTEMPT,
     FEEDBACK,
     FRAMES,
+    PROBES,
     REPORT,
     RUNNER_REF,
     TOOL_CALLS,
@@ -30,8 +30,7 @@ from proctor.evidence.layout import (
     AttemptPaths,
     RunPaths,
 )
-from proctor.evidence.reader import Finding, read_artifact, read_bytes, read_rows
-from proctor.evidence.seal import read_seal
+from proctor.evidence.reader import Finding
 from proctor.evidence.validate import Validation, conclude, validate_attempt
 from proctor.fact import Fact
 from proctor.ids import Digest
@@ -44,58 +43,60 @@ T = TypeVar("T")
 _SHOWN_CHARS = 120
 
 
-def examine(paths: AttemptPaths, *, is_strict: bool) -> Validation:
+def examine(files: AttemptFiles, *, is_strict: bool) -> Validation:
     """Run every check on an attempt's evidence. Never raises."""
-    validation = validate_attempt(paths, is_strict=is_strict)
-    if not is_strict or not _can_derive(paths, validation):
+    validation = validate_attempt(files, is_strict=is_strict)
+    if not is_strict or not _can_derive(files, validation):
         return validation
-    return conclude("attempt", paths.folder.name, (*validation.findings, *recheck(paths)))
+    return conclude("attempt", files.paths.folder.name, (*validation.findings, *recheck(files)))
 
 
-def examine_run(run: RunPaths, *, is_strict: bool) -> tuple[Validation, ...]:
-    """Examine the run's own folder, then its attempts, then its runtime processes. Never raises."""
-    return validate_run(run, is_strict=is_strict, check=partial(examine, is_strict=is_strict))
+def examine_run(run: RunPaths, *, is_strict: bool, seen: Seen | None = None) -> tuple[Validation, ...]:
+    """Examine the run's own folder, then its attempts, then its runtime processes. Raises only what `seen` raises.
+
+    `seen` is called with each attempt's files, while they are open, and its validation.
+    """
+    return validate_run(run, is_strict=is_strict, check=partial(examine, is_strict=is_strict), seen=seen)
 
 
-def _can_derive(paths: AttemptPaths, validation: Validation) -> bool:
+def _can_derive(files: AttemptFiles, validation: Validation) -> bool:
     """Whether there are intact frames to derive from. Findings derived from damaged frames would say nothing new."""
     is_sound = all(
         finding.file not in (ATTEMPT, FRAMES) or finding.code == "evidence.torn" for finding in validation.findings
     )
-    return is_sound and os.path.lexists(paths.attempt)
+    return is_sound and files.exists(ATTEMPT)
 
 
-def recheck(paths: AttemptPaths) -> tuple[Finding, ...]:
+def recheck(files: AttemptFiles) -> tuple[Finding, ...]:
     """Derive again from the frames, decide again from the probes, and report where the files differ."""
     try:
-        again = derive_again(paths)
-        record = read_artifact(paths.attempt, AttemptRecord)
+        again = derive_again(files)
+        record = files.record
     except ProctorError as error:
         return (Finding(code=error.code, file=error.file or ATTEMPT, line=error.line, detail=error.what),)
-    is_sealed = os.path.lexists(paths.seal)
-    findings = [*again.findings, *_check_files(paths, again, is_sealed=is_sealed)]
-    feedback = _read(paths.feedback, Feedback, findings, is_sealed=is_sealed)
+    findings = [*again.findings, *_check_files(files, again)]
+    feedback = _read(files, FEEDBACK, Feedback, findings)
     if feedback is not None:
         findings += _differences(FEEDBACK, feedback, again.derived.claim)
-    ref = _read(paths.runner_ref, RunnerRef, findings, is_sealed=is_sealed)
+    ref = _read(files, RUNNER_REF, RunnerRef, findings)
     if ref is not None and ref.thread_id not in (None, again.thread):
         detail = f"thread {ref.thread_id!r}, but the frames say {again.thread!r}"
         findings.append(Finding(code="evidence.ids", file=RUNNER_REF, detail=detail))
     if ref is not None:
         findings += _check_facts(ref.facts, again.derived.facts)
-    probes = read_rows(paths.probes, ProbeRow)
+    probes = files.rows(PROBES, ProbeRow)
     rows = list(probes)
     findings += probes.findings
-    report = _read(paths.report, AttemptReport, findings, is_sealed=is_sealed)
+    report = _read(files, REPORT, AttemptReport, findings)
     if report is not None:
-        findings += _check_report(report, again, record, rows, paths)
+        findings += _check_report(report, again, record, rows, files)
     return tuple(dict.fromkeys(findings))
 
 
-def derive_again(paths: AttemptPaths) -> RederiveResult:
+def derive_again(files: AttemptFiles) -> RederiveResult:
     """Derive the files again. Raises ProctorError, also for an error in the runtime's normalizer."""
     try:
-        return rederive(paths)
+        return rederive(files)
     except ProctorError:
         raise
     except Exception as error:
@@ -104,28 +105,24 @@ def derive_again(paths: AttemptPaths) -> RederiveResult:
         raise EvidenceError("evidence.derived", what, file=FRAMES) from error
 
 
-def agrees(path: Path, again: RederiveResult, *, is_sealed: bool) -> bool:
+def agrees(files: AttemptFiles, name: str, again: RederiveResult, *, is_sealed: bool) -> bool:
     """Whether a derived file has the content that the frames give. Raises EvidenceError if it cannot be read.
 
     Without a seal, only the common prefix is compared, and not what is written when the record ends: frames may be
     missing at the end.
     """
-    data = again.files[path.name]
-    try:
-        with open_regular(path) as file:
-            content = file.read(len(data) + 1)
-    except OSError as error:
-        raise unreadable(error, path=path) from error
+    data = again.files[name]
+    content = files.read_start(name, size_bytes=len(data) + 1)
     if is_sealed:
         return content == data
-    size = min(len(content), again.streamed_bytes[path.name])
+    size = min(len(content), again.streamed_bytes[name])
     return content[:size] == data[:size]
 
 
-def _check_files(paths: AttemptPaths, again: RederiveResult, *, is_sealed: bool) -> Iterator[Finding]:
+def _check_files(files: AttemptFiles, again: RederiveResult) -> Iterator[Finding]:
     for name in again.files:
         try:
-            if not agrees(paths.folder / name, again, is_sealed=is_sealed):
+            if not agrees(files, name, again, is_sealed=files.is_sealed):
                 yield Finding(code="evidence.derived", file=name, detail="differs from what the frames give")
         except EvidenceError as error:
             yield Finding.of(error)
@@ -149,7 +146,7 @@ def _describe(fact: Fact | None) -> str:
 
 
 def _check_report(
-    report: AttemptReport, again: RederiveResult, record: AttemptRecord, rows: list[ProbeRow], paths: AttemptPaths
+    report: AttemptReport, again: RederiveResult, record: AttemptRecord, rows: list[ProbeRow], files: AttemptFiles
 ) -> Iterator[Finding]:
     derived = again.derived
     yield from _differences(REPORT, report.metrics, derived.metrics)
@@ -161,7 +158,7 @@ def _check_report(
     if report.has_changed_files is not (now != record.workspace_digest):
         detail = f"has_changed_files is {report.has_changed_files}, but the digests say otherwise"
         yield Finding(code="evidence.derived", file=REPORT, detail=detail)
-    yield from _check_diff(report, record, paths)
+    yield from _check_diff(report, record, files)
     broken = violations(record.tools, _calls(again))
     if report.policy_violations != broken:
         detail = f"policy_violations are {_shown(report.policy_violations)}, but the tool calls give {_shown(broken)}"
@@ -171,7 +168,7 @@ def _check_report(
         detail = f"verified is {report.verified}, but the probes give {verified}"
         yield Finding(code="evidence.gate", file=REPORT, detail=detail)
     try:
-        expectation = expectation_of(record, paths, derived, verified=decision.verified)
+        expectation = expectation_of(record, files, derived, verified=decision.verified)
     except EvidenceError as error:
         yield Finding.of(error)
         return
@@ -180,12 +177,12 @@ def _check_report(
         yield Finding(code="evidence.derived", file=REPORT, detail=detail)
 
 
-def _check_diff(report: AttemptReport, record: AttemptRecord, paths: AttemptPaths) -> Iterator[Finding]:
+def _check_diff(report: AttemptReport, record: AttemptRecord, files: AttemptFiles) -> Iterator[Finding]:
     """Check that workspace.diff has edits only if the workspace digests differ. Its content cannot be checked."""
     if report.workspace_digest_after is None:
         return
     try:
-        text = read_bytes(paths.workspace_diff).decode("utf-8", "replace")
+        text = files.read_bytes(WORKSPACE_DIFF).decode("utf-8", "replace")
     except EvidenceError:  # reported by the validation of the files
         return
     is_same = report.workspace_digest_after == record.workspace_digest
@@ -213,12 +210,12 @@ def _shown(value: object) -> str:
     return text if len(text) <= _SHOWN_CHARS else f"{text[:_SHOWN_CHARS]}…"
 
 
-def _read(path: Path, type_: type[T], findings: list[Finding], *, is_sealed: bool) -> T | None:
+def _read(files: AttemptFiles, name: str, type_: type[T], findings: list[Finding]) -> T | None:
     try:
-        return read_artifact(path, type_)
+        return files.artifact(name, type_)
     except EvidenceError as error:
         # Without a seal the attempt was cut off, so an absent file is not a finding.
-        if is_sealed or error.code != "evidence.missing-file":
+        if files.is_sealed or error.code != "evidence.missing-file":
             findings.append(Finding.of(error))
         return None
 
@@ -253,24 +250,25 @@ def restore(paths: AttemptPaths) -> RestoreResult:
 
     Raises EvidenceError if the attempt cannot be derived again, and MachineError if the folder cannot be written.
     """
-    again = derive_again(paths)
-    try:
-        seal = read_seal(paths.seal)
-    except EvidenceError as error:
-        seal, findings = None, (*again.findings, Finding.of(error))
-    else:
-        findings = again.findings
-    statuses = {name: _restore(paths.folder / name, again, seal) for name in again.files}
+    with AttemptFiles(paths) as files:
+        again = derive_again(files)
+        try:
+            seal = files.seal
+        except EvidenceError as error:
+            seal, findings = None, (*again.findings, Finding.of(error))
+        else:
+            findings = again.findings
+        statuses = {name: _restore(files, name, again, seal) for name in again.files}
     return RestoreResult(files=statuses, findings=findings)
 
 
-def _restore(path: Path, again: RederiveResult, seal: Seal | None) -> FileStatus:
-    data = again.files[path.name]
-    if os.path.lexists(path):
-        return FileStatus.SAME if agrees(path, again, is_sealed=seal is not None) else FileStatus.DIFFERS
+def _restore(files: AttemptFiles, name: str, again: RederiveResult, seal: Seal | None) -> FileStatus:
+    data = again.files[name]
+    if files.exists(name):
+        return FileStatus.SAME if agrees(files, name, again, is_sealed=seal is not None) else FileStatus.DIFFERS
     if seal is None:
         return FileStatus.ABSENT
-    if seal.files[path.name] != SealedFile(sha256=hashlib.sha256(data).hexdigest(), bytes=len(data)):
+    if seal.files[name] != SealedFile(sha256=hashlib.sha256(data).hexdigest(), bytes=len(data)):
         return FileStatus.DIFFERS
-    replace_file(path, data)
+    replace_file(files.paths.folder / name, data)
     return FileStatus.RESTORED

@@ -9,10 +9,9 @@ from proctor.event.laws import Laws
 from proctor.event.model import SessionBegan
 from proctor.event.row import Row
 from proctor.evidence import layout
-from proctor.evidence.artifacts import AttemptRecord
+from proctor.evidence.attempt_files import AttemptFiles
 from proctor.evidence.chain import ChainHead, chain_rows
-from proctor.evidence.layout import AttemptPaths
-from proctor.evidence.reader import MAX_FINDINGS, Finding, read_artifact, read_rows
+from proctor.evidence.reader import MAX_FINDINGS, Finding
 from proctor.ids import ThreadId
 from proctor.runtime.registry import runtime_by_id
 
@@ -43,16 +42,15 @@ class _Lines:
         self.data += chain_rows(rows, head=self._head)
 
 
-def rederive(paths: AttemptPaths) -> RederiveResult:
+def rederive(files: AttemptFiles) -> RederiveResult:
     """Fold the recorded rows again.
 
     Raises EvidenceError if attempt.json cannot be read, and another ProctorError if its runtime is not available.
     """
-    record = read_artifact(paths.attempt, AttemptRecord)
+    normalizer = runtime_by_id(files.record.runtime_id).normalizer()
     trace, transcript = _Lines(), _Lines()
-    normalizer = runtime_by_id(record.runtime_id).normalizer()
     derivation = Derivation(normalizer, trace=trace.append, transcript=transcript.append)
-    reading = read_rows(paths.frames, Row)
+    reading = files.rows(layout.FRAMES, Row)
     laws = Laws()
     violations: list[Finding] = []
     thread: ThreadId | None = None

@@ -7,7 +7,8 @@ from proctor.attempt.recheck import derive_again
 from proctor.campaign.spending import UsdOf
 from proctor.errors import EvidenceError, ProctorError
 from proctor.event.model import Tokens
-from proctor.evidence.artifacts import AttemptRecord, AttemptReport
+from proctor.evidence.artifacts import AttemptRecord
+from proctor.evidence.attempt_files import AttemptFiles
 from proctor.evidence.layout import AttemptPaths, RootPaths
 from proctor.evidence.reader import read_artifact
 from proctor.evidence.seal import check_seal
@@ -71,7 +72,9 @@ def reconcile(running: Iterable[LedgerAttempt], *, root: RootPaths, at_ms: int, 
     for each, paths in folders:
         # Until the last sign of life of its run: the time until a resume counts towards no limit.
         ended_at_ms = max(each.started_at_ms, min(at_ms, heard_ms[each.run]))
-        yield _settle(each, paths, at_ms=at_ms, cut_off_at_ms=ended_at_ms, usd_of=usd_of)
+        with AttemptFiles(paths) as files:
+            statement = _settle(each, files, at_ms=at_ms, cut_off_at_ms=ended_at_ms, usd_of=usd_of)
+        yield statement
 
 
 def _grown_at_ms(paths: AttemptPaths) -> int:
@@ -84,8 +87,13 @@ def _grown_at_ms(paths: AttemptPaths) -> int:
 
 def reported_tokens(paths: AttemptPaths) -> Tokens | None:
     """Return the tokens that an attempt without a seal used, from the frames it left; None if they are not known."""
+    with AttemptFiles(paths) as files:
+        return _count_tokens(files)
+
+
+def _count_tokens(files: AttemptFiles) -> Tokens | None:
     try:
-        again = derive_again(paths)
+        again = derive_again(files)
     except ProctorError:
         return None
     is_sound = all(finding.code == "evidence.torn" for finding in again.findings)
@@ -93,16 +101,15 @@ def reported_tokens(paths: AttemptPaths) -> Tokens | None:
     return usage.tokens if is_sound and usage is not None else None
 
 
-def _settle(tried: LedgerAttempt, paths: AttemptPaths, *, at_ms: int, cut_off_at_ms: int, usd_of: UsdOf) -> Statement:
-    if findings := check_seal(paths):
+def _settle(tried: LedgerAttempt, files: AttemptFiles, *, at_ms: int, cut_off_at_ms: int, usd_of: UsdOf) -> Statement:
+    if findings := check_seal(files):
         code = next((each.code for each in findings if each.code != "evidence.partial"), CUT_OFF)
-        code = code if paths.seal.exists() else CUT_OFF
-        return _abandon(tried, paths, code=code, at_ms=cut_off_at_ms, usd_of=usd_of)
+        code = code if files.paths.seal.exists() else CUT_OFF
+        return _abandon(tried, files, code=code, at_ms=cut_off_at_ms, usd_of=usd_of)
     try:
-        report = read_artifact(paths.report, AttemptReport)
-        record = read_artifact(paths.attempt, AttemptRecord)
+        report, record = files.report, files.record
     except EvidenceError as error:
-        return _abandon(tried, paths, code=error.code, at_ms=cut_off_at_ms, usd_of=usd_of)
+        return _abandon(tried, files, code=error.code, at_ms=cut_off_at_ms, usd_of=usd_of)
     if (record.attempt_id, record.run_id, report.attempt_id) != (tried.id, tried.run, tried.id):
         # A copy of another attempt, which is no evidence for this one.
         return writer.abandon_attempt(tried.id, code="evidence.ids", at_ms=cut_off_at_ms)
@@ -115,9 +122,9 @@ def _settle(tried: LedgerAttempt, paths: AttemptPaths, *, at_ms: int, cut_off_at
     return writer.seal_attempt(tried.id, summary, at_ms=ended_at_ms, retry_at_ms=retry_at_ms, usd=usd)
 
 
-def _abandon(tried: LedgerAttempt, paths: AttemptPaths, *, code: str, at_ms: int, usd_of: UsdOf) -> Statement:
-    tokens = reported_tokens(paths)
+def _abandon(tried: LedgerAttempt, files: AttemptFiles, *, code: str, at_ms: int, usd_of: UsdOf) -> Statement:
+    tokens = _count_tokens(files)
     if tokens is None:
         return writer.abandon_attempt(tried.id, code=code, at_ms=at_ms)
-    usd = usd_of(read_artifact(paths.attempt, AttemptRecord).flow_id, tokens)
+    usd = usd_of(files.record.flow_id, tokens)
     return writer.abandon_attempt(tried.id, code=code, at_ms=at_ms, tokens=tokens.total, usd=usd)

@@ -6,34 +6,26 @@ from typing import Any
 from proctor import canonical
 from proctor.errors import EvidenceError
 from proctor.evidence.artifacts import AttemptRecord, AttemptReport, Feedback, RunnerRef, Seal
-from proctor.evidence.layout import (
-    ATTEMPT,
-    FEEDBACK,
-    PROMPT,
-    REPORT,
-    RUNNER_REF,
-    SEAL,
-    WORKSPACE_DIFF,
-    AttemptPaths,
-)
-from proctor.evidence.reader import Finding, read_artifact, read_bytes
+from proctor.evidence.attempt_files import AttemptFiles
+from proctor.evidence.layout import ATTEMPT, FEEDBACK, PROMPT, REPORT, RUNNER_REF, SEAL, WORKSPACE_DIFF
+from proctor.evidence.reader import Finding
 
 _TYPES: dict[str, Any] = {ATTEMPT: AttemptRecord, RUNNER_REF: RunnerRef, FEEDBACK: Feedback, REPORT: AttemptReport}
 
 
-def check_artifacts(paths: AttemptPaths, *, seal: Seal | None) -> Iterator[Finding]:
+def check_artifacts(files: AttemptFiles, *, seal: Seal | None) -> Iterator[Finding]:
     """Check the JSON files, the prompt and the diff. Absent files are not reported: that depends on the seal."""
     artifacts: dict[str, Any] = {} if seal is None else {SEAL: seal}
     for name, type_ in _TYPES.items():
         try:
-            artifacts[name] = read_artifact(paths.folder / name, type_)
+            artifacts[name] = files.artifact(name, type_)
         except EvidenceError as error:
             yield from _unless_absent(error)
     record: AttemptRecord | None = artifacts.get(ATTEMPT)
-    yield from _check_ids(paths, record, artifacts)
+    yield from _check_ids(files.paths.folder.name, record, artifacts)
     for name in (PROMPT, WORKSPACE_DIFF):
         try:
-            data = read_bytes(paths.folder / name)
+            data = files.read_bytes(name)
             data.decode()
         except EvidenceError as error:
             yield from _unless_absent(error)
@@ -46,8 +38,7 @@ def check_artifacts(paths: AttemptPaths, *, seal: Seal | None) -> Iterator[Findi
                 )
 
 
-def _check_ids(paths: AttemptPaths, record: AttemptRecord | None, artifacts: dict[str, Any]) -> Iterator[Finding]:
-    folder = paths.folder.name
+def _check_ids(folder: str, record: AttemptRecord | None, artifacts: dict[str, Any]) -> Iterator[Finding]:
     attempt_id = folder if record is None else record.attempt_id
     if attempt_id != folder:
         yield _id_mismatch(ATTEMPT, "attempt", attempt_id, "the folder", folder)

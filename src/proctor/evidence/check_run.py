@@ -2,33 +2,48 @@
 
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from proctor.errors import EvidenceError
 from proctor.event.row import Direction, Row
 from proctor.evidence.artifacts import AttemptRecord, ProcessRecord, RunnerRef
+from proctor.evidence.attempt_files import AttemptFiles
+from proctor.evidence.digests import read_stamped
 from proctor.evidence.disk import draft_path, unreadable
 from proctor.evidence.layout import ATTEMPT, FRAMES, AttemptPaths, RunPaths, RuntimePaths, signature_path
-from proctor.evidence.reader import Finding, read_artifact, read_rows
-from proctor.evidence.seal import read_stamped
+from proctor.evidence.reader import Finding, read_rows
 from proctor.evidence.validate import Validation, conclude, validate_attempt
+from proctor.ids import ProcessId, RunId
 
-Check = Callable[[AttemptPaths], Validation]
+Check = Callable[[AttemptFiles], Validation]
+Seen = Callable[[AttemptFiles, Validation], None]
+"""Called with each attempt that was validated, while its files are open."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Member:
-    """An attempt as part of the frame count. Without a readable `ref` it may belong to any process."""
+    """What the run as a whole is checked by, taken from one attempt while its files are open."""
 
-    paths: AttemptPaths
-    ref: RunnerRef | None
-    is_cut_off: bool
+    name: str
+    run_id: RunId | None
+    """None if attempt.json cannot be read."""
+    has_ref: bool
+    """Whether runner.ref.json can be read. If not, the attempt may belong to any process."""
+    process_id: ProcessId | None
+    inbound_frames: int | None
+    """None if they cannot be counted, or if no process has them."""
 
 
-def validate_run(run: RunPaths, *, is_strict: bool, check: Check | None = None) -> tuple[Validation, ...]:
-    """Validate the run's own folder, then its attempts (with `check`, if given), then its processes. Never raises."""
+def validate_run(
+    run: RunPaths, *, is_strict: bool, check: Check | None = None, seen: Seen | None = None
+) -> tuple[Validation, ...]:
+    """Validate the run's own folder, then its attempts (with `check`, if given), then its processes.
+
+    Each file is opened once. Raises only what `seen` raises.
+    """
     top = _Listing(run.folder)
     attempts_in = _Listing(run.folder / "attempts")
     runtimes_in = _Listing(run.folder / "runtimes")
@@ -36,10 +51,17 @@ def validate_run(run: RunPaths, *, is_strict: bool, check: Check | None = None) 
     if not attempts_in.folders:
         code = "evidence.partial" if run.folder.is_dir() else "evidence.not-found"
         findings.append(Finding(code=code, file=run.folder.name, detail="the run has no attempts"))
-    attempts = [AttemptPaths(folder) for folder in attempts_in.folders]
     processes = [RuntimePaths(folder) for folder in runtimes_in.folders]
-    results = [check(paths) if check else validate_attempt(paths, is_strict=is_strict) for paths in attempts]
-    members = [_member(paths, each) for paths, each in zip(attempts, results, strict=True)] if is_strict else None
+    results: list[Validation] = []
+    members: list[_Member] | None = [] if is_strict else None
+    for folder in attempts_in.folders:
+        with AttemptFiles(AttemptPaths(folder)) as files:
+            result = check(files) if check else validate_attempt(files, is_strict=is_strict)
+            results.append(result)
+            if members is not None:
+                members.append(_member(files, result))
+            if seen is not None:
+                seen(files, result)
     if members is not None:
         findings += _check_members(run, members, processes)
     return (
@@ -93,30 +115,39 @@ class _Listing:
                 yield Finding(code="evidence.extra-file", file=name, detail="not a file of a process")
 
 
-def _member(paths: AttemptPaths, result: Validation) -> _Member:
+def _member(files: AttemptFiles, result: Validation) -> _Member:
+    # What cannot be read is reported by the attempt's own validation.
+    record: AttemptRecord | None = None
+    ref: RunnerRef | None = None
+    with suppress(EvidenceError):
+        record = files.record
+    with suppress(EvidenceError):
+        ref = files.runner_ref
+    process_id = None if ref is None else ref.process_id
     is_cut_off = any(finding.code == "evidence.partial" for finding in result.findings)
-    try:
-        ref = read_artifact(paths.runner_ref, RunnerRef)
-    except EvidenceError:  # reported by the attempt's own validation
-        ref = None
-    return _Member(paths=paths, ref=ref, is_cut_off=is_cut_off)
+    return _Member(
+        name=files.paths.folder.name,
+        run_id=None if record is None else record.run_id,
+        has_ref=ref is not None,
+        process_id=process_id,
+        inbound_frames=None if process_id is None or is_cut_off else _count_inbound(files.rows(FRAMES, Row)),
+    )
+
+
+def _count_inbound(rows: Iterable[Row]) -> int:
+    return sum(row.dir is Direction.IN for row in rows)
 
 
 def _check_members(run: RunPaths, members: Sequence[_Member], processes: Sequence[RuntimePaths]) -> Iterator[Finding]:
     """Yield a finding for each attempt of another run, and for each absent process that an attempt names."""
     process_ids = {paths.folder.name for paths in processes}
     for member in members:
-        name = member.paths.folder.name
-        if member.ref is not None and member.ref.process_id is not None and member.ref.process_id not in process_ids:
-            detail = f"absent, but {name} names it as its process"
-            yield Finding(code="evidence.missing-file", file=f"runtimes/{member.ref.process_id}", detail=detail)
-        try:
-            run_id = read_artifact(member.paths.attempt, AttemptRecord).run_id
-        except EvidenceError:  # reported by the attempt's own validation
-            continue
-        if run_id != run.folder.name:
-            detail = f"run {run_id!r}, but the folder is {run.folder.name!r}"
-            yield Finding(code="evidence.ids", file=f"attempts/{name}/{ATTEMPT}", detail=detail)
+        if member.process_id is not None and member.process_id not in process_ids:
+            detail = f"absent, but {member.name} names it as its process"
+            yield Finding(code="evidence.missing-file", file=f"runtimes/{member.process_id}", detail=detail)
+        if member.run_id is not None and member.run_id != run.folder.name:
+            detail = f"run {member.run_id!r}, but the folder is {run.folder.name!r}"
+            yield Finding(code="evidence.ids", file=f"attempts/{member.name}/{ATTEMPT}", detail=detail)
 
 
 def _check_process(paths: RuntimePaths, members: Sequence[_Member] | None) -> Iterator[Finding]:
@@ -151,16 +182,14 @@ def _check_process(paths: RuntimePaths, members: Sequence[_Member] | None) -> It
 
 def _check_frame_count(record: ProcessRecord, own_frames: int, members: Sequence[_Member]) -> Iterator[Finding]:
     """Check that the received frames are those in the process's own record plus those of its attempts."""
-    own_members = [member for member in members if member.ref is None or member.ref.process_id == record.process_id]
-    uncountable = [member.paths.folder.name for member in own_members if member.ref is None or member.is_cut_off]
+    own_members = [member for member in members if not member.has_ref or member.process_id == record.process_id]
+    uncountable = [member.name for member in own_members if member.inbound_frames is None]
     if uncountable:
         more = f" and {len(uncountable) - 1} more" if len(uncountable) > 1 else ""
         detail = f"the frames of {uncountable[0]}{more} cannot be counted"
         yield Finding(code="evidence.partial", file=FRAMES, detail=detail)
         return
-    member_frames = sum(
-        row.dir is Direction.IN for member in own_members for row in read_rows(member.paths.frames, Row)
-    )
+    member_frames = sum(member.inbound_frames or 0 for member in own_members)
     if own_frames + member_frames != record.frames_in:
         detail = f"{record.frames_in} frames came in, but {own_frames} + {member_frames} are recorded"
         yield Finding(code="evidence.counts", file=FRAMES, detail=detail)

@@ -10,17 +10,18 @@ from proctor.event.row import Row
 from proctor.event.trace import ToolCall
 from proctor.event.transcript import Line
 from proctor.evidence.artifacts import Seal
-from proctor.evidence.layout import FRAMES, PROBES, STREAMS, TOOL_CALLS, TRANSCRIPT, AttemptPaths
-from proctor.evidence.reader import MAX_FINDINGS, Finding, read_rows
+from proctor.evidence.attempt_files import AttemptFiles
+from proctor.evidence.layout import FRAMES, PROBES, STREAMS, TOOL_CALLS, TRANSCRIPT
+from proctor.evidence.reader import MAX_FINDINGS, Finding
 
 # The struct of a probe's row belongs to a higher layer, so its fields are not checked here.
 _TYPES: dict[str, Any] = {FRAMES: Row, TOOL_CALLS: ToolCall, TRANSCRIPT: Line, PROBES: dict}
 
 
-def check_streams(paths: AttemptPaths, *, seal: Seal | None) -> Iterator[Finding]:
+def check_streams(files: AttemptFiles, *, seal: Seal | None) -> Iterator[Finding]:
     """Check every stream. Absent files are not reported: that depends on the seal."""
     for name in STREAMS:
-        reading = read_rows(paths.folder / name, _TYPES[name])
+        reading = files.rows(name, _TYPES[name])
         row_findings: list[Finding] = []
         for row in reading:
             reason = _check_row(row)

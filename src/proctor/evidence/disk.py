@@ -6,9 +6,14 @@ import hashlib
 import io
 import os
 import stat
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from proctor.errors import EvidenceError, MachineError, disk_error
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
 
 _FILE_MODE = 0o600
 _FOLDER_MODE = 0o700
@@ -181,6 +186,53 @@ def open_descriptor(path: Path) -> int:
         os.close(fd)
         raise EvidenceError("evidence.bounds", f"larger than {MAX_FILE_BYTES} bytes", file=path.name)
     return fd
+
+
+def read_chunks(fd: int, *, file: str) -> Iterator[bytes]:
+    """Read an open file from its start, whatever its position. Raises EvidenceError, which names `file`."""
+    # Not a buffered file: setting one up takes longer than reading a small file.
+    position = 0
+    try:
+        while chunk := os.pread(fd, _READ_BYTES, position):
+            position += len(chunk)
+            yield chunk
+    except OSError as error:
+        raise unreadable(error, path=Path(file)) from error
+
+
+def read_start(fd: int, *, size_bytes: int, file: str) -> bytes:
+    """Read the start of an open file, at most `size_bytes`. Raises EvidenceError, which names `file`."""
+    data = bytearray()
+    for chunk in read_chunks(fd, file=file):
+        data += chunk
+        if len(data) >= size_bytes:
+            break
+    return bytes(data[:size_bytes])
+
+
+def buffer_descriptor(descriptor: Callable[[], int]) -> io.BufferedReader:
+    """Return a reader that starts at the start of an open file and has its own position.
+
+    `descriptor` is asked before each read, so that it can refuse once the file is closed: its number may then belong to
+    another file. Closing the reader does not close the file.
+    """
+    return io.BufferedReader(_SharedDescriptor(descriptor), _READ_BYTES)
+
+
+class _SharedDescriptor(io.RawIOBase):
+    def __init__(self, descriptor: Callable[[], int]) -> None:
+        self._descriptor = descriptor
+        self._position = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: "WriteableBuffer") -> int:
+        view = memoryview(buffer)
+        data = os.pread(self._descriptor(), len(view), self._position)
+        view[: len(data)] = data
+        self._position += len(data)
+        return len(data)
 
 
 def unreadable(error: OSError, *, path: Path) -> EvidenceError:

@@ -2,7 +2,8 @@
 
 import hashlib
 import io
-from collections.abc import Iterator
+import os
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -11,7 +12,7 @@ import msgspec
 from proctor.errors import EvidenceError
 from proctor.event.row import GENESIS
 from proctor.evidence.artifacts import StreamHead
-from proctor.evidence.disk import open_regular, unreadable
+from proctor.evidence.disk import open_descriptor, open_regular, read_start, unreadable
 from proctor.protocol import lines
 
 T = TypeVar("T")
@@ -56,8 +57,16 @@ _read_fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 class Reading(Generic[T]):
     """A stream that is read one line at a time. `findings` and `head` are complete after the iteration."""
 
-    def __init__(self, path: Path, type_: Any, *, limit_bytes: int) -> None:
+    def __init__(
+        self,
+        path: Path,
+        type_: Any,
+        *,
+        limit_bytes: int = MAX_LINE_BYTES,
+        open_file: Callable[[Path], io.BufferedReader] = open_regular,
+    ) -> None:
         self._path = path
+        self._open_file = open_file
         self._decode = msgspec.json.Decoder(type_).decode
         self._takes_link = isinstance(type_, type) and {"seq", "prev"} <= set(getattr(type_, "__struct_fields__", ()))
         self._limit_bytes = limit_bytes
@@ -77,7 +86,7 @@ class Reading(Generic[T]):
     def __iter__(self) -> Iterator[T]:
         self._findings, self._lines, self._prev = [], 0, GENESIS
         try:
-            with open_regular(self._path) as file:
+            with self._open_file(self._path) as file:
                 while line := file.readline(self._limit_bytes + 1):
                     if len(self._findings) >= MAX_FINDINGS:
                         self._note(
@@ -151,22 +160,31 @@ def read_rows(path: Path, type_: type[T], *, limit_bytes: int = MAX_LINE_BYTES) 
 
 def read_artifact(path: Path, type_: type[T]) -> T:
     """Read a JSON file as a struct. Raises EvidenceError if it cannot be read or does not fit."""
-    data = read_bytes(path)
+    return decode_artifact(read_bytes(path), type_, file=path.name)
+
+
+def decode_artifact(data: bytes, type_: type[T], *, file: str) -> T:
+    """Decode the content of a JSON file. Raises EvidenceError if it does not fit."""
     try:
         return msgspec.json.decode(data, type=type_)
     except (msgspec.ValidationError, RecursionError) as error:
-        raise EvidenceError("evidence.schema", str(error), file=path.name) from error
+        raise EvidenceError("evidence.schema", str(error), file=file) from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise EvidenceError("evidence.syntax", str(error), file=path.name) from error
+        raise EvidenceError("evidence.syntax", str(error), file=file) from error
 
 
 def read_bytes(path: Path, *, limit_bytes: int = MAX_ARTIFACT_BYTES) -> bytes:
     """Read a whole file. Raises EvidenceError if it cannot be read or is larger than the limit."""
+    fd = open_descriptor(path)
     try:
-        with open_regular(path) as file:
-            data = file.read(limit_bytes + 1)
-    except OSError as error:
-        raise unreadable(error, path=path) from error
+        return read_whole(fd, file=path.name, limit_bytes=limit_bytes)
+    finally:
+        os.close(fd)
+
+
+def read_whole(fd: int, *, file: str, limit_bytes: int = MAX_ARTIFACT_BYTES) -> bytes:
+    """Read the whole content of an open file. Raises EvidenceError like `read_bytes`."""
+    data = read_start(fd, size_bytes=limit_bytes + 1, file=file)
     if len(data) > limit_bytes:
-        raise EvidenceError("evidence.schema", f"larger than {limit_bytes} bytes", file=path.name)
+        raise EvidenceError("evidence.schema", f"larger than {limit_bytes} bytes", file=file)
     return data

@@ -1,19 +1,14 @@
 """Seals: digest and size of every file of an attempt. An attempt is complete when it has a seal."""
 
-import hashlib
-import os
-import stat
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TypeVar
 
-import msgspec
-
-from proctor import canonical
 from proctor.clock import Clock
-from proctor.errors import EvidenceError, MachineError
+from proctor.errors import EvidenceError
 from proctor.evidence.artifacts import ProcessRecord, Seal, SealedFile, StreamHead
-from proctor.evidence.disk import draft_path, open_descriptor, sync_file, sync_folder, unreadable
+from proctor.evidence.attempt_files import AttemptFiles
+from proctor.evidence.digests import measure, stamp
+from proctor.evidence.disk import draft_path, sync_file, sync_folder
 from proctor.evidence.layout import (
     SEAL,
     SEAL_SIGNATURE,
@@ -21,16 +16,12 @@ from proctor.evidence.layout import (
     STREAMS,
     AttemptPaths,
     RuntimePaths,
-    render_artifact,
     write_artifact,
 )
-from proctor.evidence.reader import Finding, read_bytes
+from proctor.evidence.reader import Finding
 from proctor.evidence.redact import Redactor
 from proctor.ids import AttemptId
 
-Stamped = TypeVar("Stamped", Seal, ProcessRecord)
-
-_CHUNK_BYTES = 64 * 1024
 _NOTHING: Mapping[str, SealedFile] = {}
 
 
@@ -54,7 +45,8 @@ def build_seal(
         raise EvidenceError(
             "evidence.chain", f"stream heads given for {sorted(streams)}, expected {sorted(STREAMS)}", file=SEAL
         )
-    entries = _entries(paths)
+    with AttemptFiles(paths) as files:
+        entries = files.entries()
     if SEAL in entries:
         raise EvidenceError("evidence.seal", "the attempt is already sealed", file=SEAL)
     for finding in _unexpected_entries(entries, is_sealed=True):
@@ -93,51 +85,17 @@ def seal_process(paths: RuntimePaths, record: ProcessRecord, *, redactor: Redact
     write_artifact(paths.record, stamp(redactor.value(record)), redactor=None, is_durable=is_durable)
 
 
-def stamp(draft: Stamped) -> Stamped:
-    """Return the record with its own digest in `sha256`."""
-    return msgspec.structs.replace(draft, sha256=_own_digest(draft))
-
-
-def read_seal(path: Path) -> Seal:
-    """Read a seal. Raises EvidenceError if it is absent (`evidence.partial`) or does not match its own digest."""
-    seal = read_stamped(path, Seal)
-    if set(seal.files) != set(SEALED) or set(seal.streams) != set(STREAMS):
-        raise EvidenceError("evidence.seal", "the files that it names are not those of an attempt", file=path.name)
-    return seal
-
-
-def read_stamped(path: Path, type_: type[Stamped]) -> Stamped:
-    """Read a record that contains its own digest.
-
-    Raises EvidenceError if it is absent (`evidence.partial`), cannot be read, or differs from its digest in any byte.
-    """
-    try:
-        data = read_bytes(path)
-        record = msgspec.json.decode(data, type=type_)
-        # The digest covers the value. Comparing the bytes too detects a changed space or a duplicate key.
-        is_unchanged = record.sha256 == _own_digest(record) and data == render_artifact(record)
-    except EvidenceError as error:
-        if error.code == "evidence.missing-file":
-            raise EvidenceError("evidence.partial", "no seal", file=path.name) from error
-        raise
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise EvidenceError("evidence.seal", str(error), file=path.name) from error
-    if not is_unchanged:
-        raise EvidenceError("evidence.seal", "its content does not match its own sha256", file=path.name)
-    return record
-
-
-def check_seal(paths: AttemptPaths) -> tuple[Finding, ...]:
+def check_seal(files: AttemptFiles) -> tuple[Finding, ...]:
     """Return everything in the folder that differs from the seal; nothing if it is intact."""
     try:
-        entries = _entries(paths)
+        entries = files.entries()
     except EvidenceError as error:
         return (Finding.of(error),)
     findings = list(_unexpected_entries(entries, is_sealed=SEAL in entries))
     seal = None
     if entries.get(SEAL, True):
         try:
-            seal = read_seal(paths.seal)
+            seal = files.seal
         except EvidenceError as error:
             findings.append(Finding.of(error))
     for name in SEALED:
@@ -145,13 +103,13 @@ def check_seal(paths: AttemptPaths) -> tuple[Finding, ...]:
         if name not in entries and SEAL in entries:
             findings.append(Finding(code="evidence.missing-file", file=name, detail="absent"))
         if seal is not None and entries.get(name):
-            findings.extend(_differences(paths.folder / name, sealed=seal.files[name]))
+            findings.extend(_differences(files, name, sealed=seal.files[name]))
     return tuple(findings)
 
 
-def _differences(path: Path, *, sealed: SealedFile) -> Iterator[Finding]:
+def _differences(files: AttemptFiles, name: str, *, sealed: SealedFile) -> Iterator[Finding]:
     try:
-        now = measure(path)
+        now = files.measure(name)
     except EvidenceError as error:
         yield Finding.of(error)
         return
@@ -161,21 +119,7 @@ def _differences(path: Path, *, sealed: SealedFile) -> Iterator[Finding]:
             if now.bytes == sealed.bytes
             else f"{now.bytes} bytes, but {sealed.bytes} were sealed"
         )
-        yield Finding(code="evidence.digest", file=path.name, detail=detail)
-
-
-def _entries(paths: AttemptPaths) -> dict[str, bool]:
-    """Return the names in the folder, and whether each is a regular file. Raises EvidenceError."""
-    folder = paths.folder
-    try:
-        if not stat.S_ISDIR(folder.lstat().st_mode):
-            raise EvidenceError("evidence.containment", "not a folder", file=folder.name)
-        with os.scandir(folder) as entries:
-            return {entry.name: entry.is_file(follow_symlinks=False) for entry in entries}
-    except FileNotFoundError as error:
-        raise EvidenceError("evidence.not-found", "no such folder", file=folder.name) from error
-    except OSError as error:
-        raise unreadable(error, path=folder) from error
+        yield Finding(code="evidence.digest", file=name, detail=detail)
 
 
 def _unexpected_entries(entries: Mapping[str, bool], *, is_sealed: bool) -> Iterator[Finding]:
@@ -189,41 +133,3 @@ def _unexpected_entries(entries: Mapping[str, bool], *, is_sealed: bool) -> Iter
             yield Finding(code="evidence.containment", file=name, detail="not a regular file")
         elif name not in known:
             yield Finding(code="evidence.extra-file", file=name, detail="not a file of an attempt")
-
-
-def measure(path: Path, *, forbidden: bytes = b"") -> SealedFile:
-    """Return the digest and size of a file.
-
-    Raises EvidenceError if it cannot be read, and MachineError if it contains the `forbidden` bytes.
-    """
-    fd = open_descriptor(path)
-    sha256, size_bytes, before = hashlib.sha256(), 0, b""
-    try:
-        # Not hashlib.file_digest() or a buffered file: setting either up takes longer than reading a small file.
-        while chunk := os.read(fd, _CHUNK_BYTES):
-            sha256.update(chunk)
-            size_bytes += len(chunk)
-            _refuse_forbidden(forbidden, before + chunk, file=str(path))
-            before = chunk[1 - len(forbidden) :] if forbidden else b""
-    except OSError as error:
-        raise unreadable(error, path=path) from error
-    finally:
-        os.close(fd)
-    return SealedFile(sha256=sha256.hexdigest(), bytes=size_bytes)
-
-
-def measure_bytes(data: bytes, *, file: str, forbidden: bytes = b"") -> SealedFile:
-    """Return the digest and size of bytes that were just written. Raises MachineError like `measure`."""
-    _refuse_forbidden(forbidden, data, file=file)
-    return SealedFile(sha256=hashlib.sha256(data).hexdigest(), bytes=len(data))
-
-
-def _refuse_forbidden(forbidden: bytes, data: bytes, *, file: str) -> None:
-    if forbidden and forbidden in data:
-        raise MachineError("run.redaction", "the planted tripwire was written unmasked", file=file)
-
-
-def _own_digest(record: Seal | ProcessRecord) -> str:
-    value = msgspec.to_builtins(record)
-    del value["sha256"]
-    return canonical.digest(value).removeprefix("sha256:")

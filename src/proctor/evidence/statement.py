@@ -5,10 +5,10 @@ from typing import Literal
 
 import msgspec
 
-from proctor.evidence.artifacts import AttemptRecord, AttemptReport, Part, ProcessRecord, RunnerRef
-from proctor.evidence.layout import AttemptPaths, RuntimePaths
-from proctor.evidence.reader import read_artifact
-from proctor.evidence.seal import measure, read_seal, read_stamped
+from proctor.evidence.artifacts import Part, ProcessRecord, SealedFile
+from proctor.evidence.attempt_files import AttemptFiles
+from proctor.evidence.digests import measure, read_stamped
+from proctor.evidence.layout import SEAL, AttemptPaths, RuntimePaths
 from proctor.evidence.sign import Signature
 from proctor.evidence.summary import AttemptSummary, summarize
 from proctor.fact import UNKNOWN, Fact
@@ -99,45 +99,41 @@ def attest(sealed: Sequence[tuple[Sealed, Signature | None]], *, established: It
 
     Raises EvidenceError if a file cannot be read any more.
     """
-    return Statement(
-        subject=tuple(subject for paths, _ in sealed for subject in _subjects(paths)),
-        predicate=Predicate(
-            established=tuple(established),
-            attempts=tuple(
-                _attempt(paths, signature) for paths, signature in sealed if isinstance(paths, AttemptPaths)
-            ),
-            processes=tuple(
-                _process(paths, signature) for paths, signature in sealed if isinstance(paths, RuntimePaths)
-            ),
-        ),
-    )
+    subjects: list[Subject] = []
+    attempts: list[AttestedAttempt] = []
+    processes: list[AttestedProcess] = []
+    for paths, signature in sealed:
+        if isinstance(paths, AttemptPaths):
+            with AttemptFiles(paths) as files:
+                subjects += _attempt_subjects(files)
+                attempts.append(_attempt(files, signature))
+        else:
+            subjects += (_subject(paths, path.name, measure(path)) for path in (paths.frames, paths.record))
+            processes.append(_process(paths, signature))
+    predicate = Predicate(established=tuple(established), attempts=tuple(attempts), processes=tuple(processes))
+    return Statement(subject=tuple(subjects), predicate=predicate)
 
 
-def _subjects(paths: Sealed) -> Iterator[Subject]:
+def _attempt_subjects(files: AttemptFiles) -> Iterator[Subject]:
+    for name, file in files.seal.files.items():
+        yield _subject(files.paths, name, file)
+    yield _subject(files.paths, SEAL, files.measure(SEAL))
+
+
+def _subject(paths: Sealed, name: str, file: SealedFile) -> Subject:
     folder = paths.folder.absolute()
-    place = f"{folder.parent.parent.name}/{folder.name}"
-    if isinstance(paths, AttemptPaths):
-        for name, file in read_seal(paths.seal).files.items():
-            yield Subject(name=f"{place}/{name}", digest={"sha256": file.sha256})
-        files = [paths.seal]
-    else:
-        files = [paths.frames, paths.record]
-    for path in files:
-        yield Subject(name=f"{place}/{path.name}", digest={"sha256": measure(path).sha256})
+    return Subject(name=f"{folder.parent.parent.name}/{folder.name}/{name}", digest={"sha256": file.sha256})
 
 
-def _attempt(paths: AttemptPaths, signature: Signature | None) -> AttestedAttempt:
-    record = read_artifact(paths.attempt, AttemptRecord)
-    report = read_artifact(paths.report, AttemptReport)
-    facts = read_artifact(paths.runner_ref, RunnerRef).facts
-    seal = read_seal(paths.seal)
+def _attempt(files: AttemptFiles, signature: Signature | None) -> AttestedAttempt:
+    record, facts, seal = files.record, files.runner_ref.facts, files.seal
     return AttestedAttempt(
         attempt_id=record.attempt_id,
         run_id=record.run_id,
         campaign_id=record.campaign_id,
         mission_id=record.mission_id,
         flow_id=record.flow_id,
-        summary=summarize(record, report),
+        summary=summarize(record, files.report),
         identity=facts.get("identity", UNKNOWN),
         containment=facts.get("containment", UNKNOWN),
         sealed_at_ms=seal.sealed_at_ms,

@@ -1,6 +1,5 @@
 """Validation of an attempt's evidence: findings with codes, and a status."""
 
-import os
 from collections.abc import Iterable, Iterator
 from enum import StrEnum
 from typing import Literal
@@ -8,6 +7,7 @@ from typing import Literal
 import msgspec
 
 from proctor.errors import EvidenceError
+from proctor.evidence.attempt_files import AttemptFiles
 from proctor.evidence.check_artifacts import check_artifacts
 from proctor.evidence.check_streams import check_streams
 from proctor.evidence.layout import (
@@ -21,10 +21,9 @@ from proctor.evidence.layout import (
     TOOL_CALLS,
     TRANSCRIPT,
     WORKSPACE_DIFF,
-    AttemptPaths,
 )
 from proctor.evidence.reader import Finding
-from proctor.evidence.seal import check_seal, read_seal
+from proctor.evidence.seal import check_seal
 
 # The order in which an attempt creates its files. An attempt that is cut off leaves a prefix of this list.
 _CREATION_ORDER = (
@@ -68,22 +67,22 @@ class Validation(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Everything that is wrong, each once."""
 
 
-def validate_attempt(paths: AttemptPaths, *, is_strict: bool) -> Validation:
+def validate_attempt(files: AttemptFiles, *, is_strict: bool) -> Validation:
     """Validate the folder of an attempt. Never raises.
 
     `is_strict` reads everything that can be checked without knowing the runtime. Otherwise only the digests of the
     seal are compared.
     """
-    findings = list(check_seal(paths))
-    name = paths.folder.name
+    findings = list(check_seal(files))
+    name = files.paths.folder.name
     if is_strict and all(finding.file != name for finding in findings):
         try:
-            seal = read_seal(paths.seal)
+            seal = files.seal
         except EvidenceError:  # reported by check_seal
             seal = None
-        findings += check_artifacts(paths, seal=seal)
-        findings += check_streams(paths, seal=seal)
-        findings += _find_gaps(paths)
+        findings += check_artifacts(files, seal=seal)
+        findings += check_streams(files, seal=seal)
+        findings += _find_gaps(files)
     return conclude("attempt", name, findings)
 
 
@@ -107,9 +106,9 @@ def _status(findings: Iterable[Finding]) -> Status:
     return Status.PARTIAL if codes <= harmless else Status.INVALID
 
 
-def _find_gaps(paths: AttemptPaths) -> Iterator[Finding]:
+def _find_gaps(files: AttemptFiles) -> Iterator[Finding]:
     """Yield the files that are absent although a later one exists. With a seal, check_seal reports the same."""
-    exists = [os.path.lexists(paths.folder / name) for name in _CREATION_ORDER]
+    exists = [files.exists(name) for name in _CREATION_ORDER]
     for index, name in enumerate(_CREATION_ORDER):
         if not exists[index] and any(exists[index:]):
             yield Finding(code="evidence.missing-file", file=name, detail="absent")

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from proctor.errors import EvidenceError
 from proctor.evidence.artifacts import AttemptRecord, AttemptReport
+from proctor.evidence.attempt_files import AttemptFiles
 from proctor.evidence.layout import AttemptPaths, CampaignPaths
 from proctor.evidence.reader import Finding, read_artifact
 from proctor.evidence.seal import check_seal
@@ -79,7 +80,8 @@ def _is_denied(attempt: LedgerAttempt, paths: AttemptPaths) -> bool:
     """Whether it counts as if it had not been, though it was sealed. A disk that fails at the seal has another code."""
     if attempt.state != "abandoned" or not os.path.lexists(paths.seal):
         return False
-    return remedy_for(attempt) is Remedy.REDO and not check_seal(paths)
+    with AttemptFiles(paths) as files:
+        return remedy_for(attempt) is Remedy.REDO and not check_seal(files)
 
 
 def can_be_due(attempt: LedgerAttempt, report: AttemptReport, *, longest_wait_ms: int | None) -> bool:

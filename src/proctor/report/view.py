@@ -2,16 +2,27 @@
 
 import os
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TypeVar
 
 from proctor.errors import EvidenceError
 from proctor.event.trace import ToolCall
 from proctor.event.transcript import Line
 from proctor.evidence.artifacts import AttemptRecord, AttemptReport, Feedback, RunnerRef, Seal
-from proctor.evidence.layout import AttemptPaths
-from proctor.evidence.reader import Finding, read_artifact, read_bytes, read_rows
-from proctor.evidence.seal import check_seal, read_seal
+from proctor.evidence.attempt_files import AttemptFiles
+from proctor.evidence.layout import (
+    ATTEMPT,
+    FEEDBACK,
+    PROBES,
+    PROMPT,
+    REPORT,
+    RUNNER_REF,
+    TOOL_CALLS,
+    TRANSCRIPT,
+    WORKSPACE_DIFF,
+    AttemptPaths,
+)
+from proctor.evidence.reader import Finding
+from proctor.evidence.seal import check_seal
 from proctor.probe.model import ProbeRow
 
 T = TypeVar("T")
@@ -43,58 +54,58 @@ class AttemptView:
         return self.is_sealed and not self.findings
 
 
-def view_attempt(paths: AttemptPaths) -> AttemptView:
+def view_attempt(files: AttemptFiles) -> AttemptView:
     """Never raises for what the folder holds. The frames themselves are not read."""
-    reader = _Reader(is_sealed=os.path.lexists(paths.seal))
+    reader = _Reader(files)
     found = AttemptView(
-        paths=paths,
-        record=reader.artifact(paths.attempt, AttemptRecord),
-        prompt=reader.text(paths.prompt),
-        tool_calls=reader.rows(paths.tool_calls, ToolCall),
-        transcript=reader.rows(paths.transcript, Line),
-        runner=reader.artifact(paths.runner_ref, RunnerRef),
-        feedback=reader.artifact(paths.feedback, Feedback),
-        probes=reader.rows(paths.probes, ProbeRow),
-        diff=reader.text(paths.workspace_diff),
-        report=reader.artifact(paths.report, AttemptReport),
-        seal=reader.seal(paths.seal),
+        paths=files.paths,
+        record=reader.artifact(ATTEMPT, AttemptRecord),
+        prompt=reader.text(PROMPT),
+        tool_calls=reader.rows(TOOL_CALLS, ToolCall),
+        transcript=reader.rows(TRANSCRIPT, Line),
+        runner=reader.artifact(RUNNER_REF, RunnerRef),
+        feedback=reader.artifact(FEEDBACK, Feedback),
+        probes=reader.rows(PROBES, ProbeRow),
+        diff=reader.text(WORKSPACE_DIFF),
+        report=reader.artifact(REPORT, AttemptReport),
+        seal=reader.seal(),
         findings=(),
     )
-    return replace(found, findings=tuple(dict.fromkeys((*check_seal(paths), *reader.findings))))
+    return replace(found, findings=tuple(dict.fromkeys((*check_seal(files), *reader.findings))))
 
 
 class _Reader:
     """Reads what can be read and keeps what was wrong."""
 
-    def __init__(self, *, is_sealed: bool) -> None:
+    def __init__(self, files: AttemptFiles) -> None:
         self.findings: list[Finding] = []
-        self._is_sealed = is_sealed
+        self._files = files
 
-    def artifact(self, path: Path, type_: type[T]) -> T | None:
+    def artifact(self, name: str, type_: type[T]) -> T | None:
         try:
-            return read_artifact(path, type_)
+            return self._files.artifact(name, type_)
         except EvidenceError as error:
             self._note(error)
             return None
 
-    def text(self, path: Path) -> str | None:
+    def text(self, name: str) -> str | None:
         try:
-            return read_bytes(path).decode(errors="replace")
+            return self._files.read_bytes(name).decode(errors="replace")
         except EvidenceError as error:
             self._note(error)
             return None
 
-    def rows(self, path: Path, type_: type[T]) -> tuple[T, ...]:
-        reading = read_rows(path, type_)
+    def rows(self, name: str, type_: type[T]) -> tuple[T, ...]:
+        reading = self._files.rows(name, type_)
         rows = tuple(reading)
         self.findings += [finding for finding in reading.findings if not self._is_expected(finding.code)]
         return rows
 
-    def seal(self, path: Path) -> Seal | None:
+    def seal(self) -> Seal | None:
         try:
-            return read_seal(path)
+            return self._files.seal
         except EvidenceError:
-            return None  # check_seal tells why
+            return None  # check_seal reports why
 
     def _note(self, error: EvidenceError) -> None:
         if not self._is_expected(error.code):
@@ -102,4 +113,4 @@ class _Reader:
 
     def _is_expected(self, code: str) -> bool:
         """An attempt that was cut off may lack any file, which `evidence.partial` says already."""
-        return code == "evidence.missing-file" and not self._is_sealed
+        return code == "evidence.missing-file" and not self._files.is_sealed

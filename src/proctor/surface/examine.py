@@ -8,6 +8,7 @@ import msgspec
 
 from proctor.attempt.recheck import examine, examine_run
 from proctor.errors import Exit
+from proctor.evidence.attempt_files import AttemptFiles
 from proctor.evidence.layout import AttemptPaths, CampaignPaths, RootPaths, RunPaths
 from proctor.evidence.reader import Finding
 from proctor.evidence.unlisted_attempts import Owners, owners_of_runs
@@ -66,9 +67,9 @@ def check_row(row: AttemptRow, *, is_strict: bool) -> tuple[Evidence, tuple[Find
     """Derive everything again and compare. What differs is always told; only strict lets it decide."""
     if row.state == "running":
         return "partial", ()
-    paths = AttemptPaths(Path(row.dir))
-    found = examine(paths, is_strict=True)
-    status = found.status if is_strict else validate_attempt(paths, is_strict=False).status
+    with AttemptFiles(AttemptPaths(Path(row.dir))) as files:
+        found = examine(files, is_strict=True)
+        status = found.status if is_strict else validate_attempt(files, is_strict=False).status
     return status.value, found.findings
 
 
@@ -97,7 +98,8 @@ def _examined(place: Place, *, is_strict: bool) -> Iterator[ExaminedItem]:
     match place:
         case AttemptPaths():
             is_live_now = is_running(place)
-            found = examine(place, is_strict=is_strict)
+            with AttemptFiles(place) as files:
+                found = examine(files, is_strict=is_strict)
             yield _told(found, run_id=place.folder.absolute().parent.parent.name, is_live_now=is_live_now)
         case RunPaths():
             yield from _run(place, is_strict=is_strict)

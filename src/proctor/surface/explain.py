@@ -9,32 +9,39 @@ from proctor.attempt.recheck import derive_again
 from proctor.errors import ProctorError
 from proctor.event.trace import ToolCall
 from proctor.evidence.artifacts import Feedback
+from proctor.evidence.attempt_files import AttemptFiles
 from proctor.evidence.layout import TOOL_CALLS, AttemptPaths
 from proctor.ids import AttemptId
 from proctor.report.explanation import AttemptExplanation, tell
 from proctor.report.live import is_running
-from proctor.report.view import view_attempt
+from proctor.report.view import AttemptView, view_attempt
 
 
 def explain_attempt(paths: AttemptPaths, *, spell: Callable[[str], str]) -> AttemptExplanation:
     """Return the explanation of an attempt. `spell` formats the suggested commands for this user."""
-    view, tokens = view_attempt(paths), None
-    if not view.is_sealed:
-        try:
-            again = derive_again(paths)
-        except ProctorError:
-            pass  # only the existing files can be used
-        else:
-            calls = tuple(_call(line) for line in again.files[TOOL_CALLS].splitlines())
-            feedback = Feedback(attempt_id=AttemptId(paths.folder.name), **msgspec.structs.asdict(again.derived.claim))
-            tokens = again.derived.metrics.total_tokens
-            view = replace(view, tool_calls=calls, feedback=view.feedback or feedback)
+    with AttemptFiles(paths) as files:
+        view, tokens = _view(files)
     explanation = tell(view, is_running=is_running(paths))
     return msgspec.structs.replace(
         explanation,
         tokens=explanation.tokens if tokens is None else tokens,
         next=tuple(map(spell, explanation.next)),
     )
+
+
+def _view(files: AttemptFiles) -> tuple[AttemptView, int | None]:
+    """Return what the files contain and, without a seal, the tool calls, the claim and the tokens by the frames."""
+    view = view_attempt(files)
+    if files.is_sealed:
+        return view, None
+    try:
+        again = derive_again(files)
+    except ProctorError:
+        return view, None  # the files are all there is
+    calls = tuple(_call(line) for line in again.files[TOOL_CALLS].splitlines())
+    claim = msgspec.structs.asdict(again.derived.claim)
+    feedback = view.feedback or Feedback(attempt_id=AttemptId(view.paths.folder.name), **claim)
+    return replace(view, tool_calls=calls, feedback=feedback), again.derived.metrics.total_tokens
 
 
 def _call(line: bytes) -> ToolCall:

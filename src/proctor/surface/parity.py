@@ -7,6 +7,7 @@ import msgspec
 
 from proctor.config.load import load_config
 from proctor.errors import Exit, InputError
+from proctor.evidence.attempt_files import AttemptFiles
 from proctor.evidence.layout import AttemptPaths
 from proctor.ids import FlowId, MissionId, RuntimeId
 from proctor.model.script import load_script
@@ -65,7 +66,7 @@ def compare_flows(loaded: LoadedSpec, report: Report) -> Parity:
             assert only is not None, "a pair has at least one attempt"
             problems.append(f"{only.attempt_id} has no counterpart to compare with")
             continue
-        views = [view_attempt(AttemptPaths(Path(row.dir))) for row in (one, other)]
+        views = [_view(row) for row in (one, other)]
         if incomplete := [row.attempt_id for row, view in zip((one, other), views, strict=True) if not view.is_whole]:
             problems.append(f"{' and '.join(incomplete)}: the evidence is not complete")
             continue
@@ -75,6 +76,11 @@ def compare_flows(loaded: LoadedSpec, report: Report) -> Parity:
     is_alike = all(each.is_explained for pair in pairs for each in pair.compared)
     code = Exit.INFRASTRUCTURE if problems or not pairs else Exit.OK if is_alike else Exit.JUDGED_NO
     return Parity(exit=code, left=left, right=right, pairs=tuple(pairs), problems=tuple(problems))
+
+
+def _view(row: AttemptRow) -> AttemptView:
+    with AttemptFiles(AttemptPaths(Path(row.dir))) as files:
+        return view_attempt(files)
 
 
 def _pair(

@@ -1,16 +1,15 @@
 """Derive the derived files of an attempt again: compare those that exist, and restore those that are missing."""
 
 import hashlib
-import os
 
 import msgspec
 
 from proctor.attempt.recheck import FileStatus, agrees, derive_again, restore
 from proctor.errors import EvidenceError, Exit
 from proctor.evidence.artifacts import SealedFile
+from proctor.evidence.attempt_files import AttemptFiles
 from proctor.evidence.layout import AttemptPaths
 from proctor.evidence.reader import Finding
-from proctor.evidence.seal import read_seal
 
 
 class Rederivation(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -36,7 +35,8 @@ def rederive_files(paths: AttemptPaths, *, is_dry: bool) -> Rederivation:
     Raises EvidenceError if the frames cannot be read.
     """
     if is_dry:
-        statuses, stream_findings = _compare(paths)
+        with AttemptFiles(paths) as files:
+            statuses, stream_findings = _compare(files)
     else:
         restored = restore(paths)
         statuses, stream_findings = restored.files, restored.findings
@@ -66,19 +66,19 @@ def rederive_files(paths: AttemptPaths, *, is_dry: bool) -> Rederivation:
     )
 
 
-def _compare(paths: AttemptPaths) -> tuple[dict[str, FileStatus], tuple[Finding, ...]]:
-    again = derive_again(paths)
+def _compare(files: AttemptFiles) -> tuple[dict[str, FileStatus], tuple[Finding, ...]]:
+    again = derive_again(files)
     findings = again.findings
     sealed: dict[str, SealedFile] = {}
     try:
-        sealed = read_seal(paths.seal).files
+        sealed = files.seal.files
     except EvidenceError as error:
         findings = (*findings, Finding.of(error))
     statuses = {}
     for name, data in again.files.items():
-        path = paths.folder / name
-        if os.path.lexists(path):
-            statuses[name] = FileStatus.SAME if agrees(path, again, is_sealed=bool(sealed)) else FileStatus.DIFFERS
+        if files.exists(name):
+            is_same = agrees(files, name, again, is_sealed=bool(sealed))
+            statuses[name] = FileStatus.SAME if is_same else FileStatus.DIFFERS
         else:
             derived = SealedFile(sha256=hashlib.sha256(data).hexdigest(), bytes=len(data))
             statuses[name] = FileStatus.ABSENT if sealed.get(name, derived) == derived else FileStatus.DIFFERS

@@ -34,11 +34,13 @@ def list_attempts(*, root: Path | None, as_json: bool) -> int:
 
 def show(*, ref: str, root: Path | None, as_json: bool) -> int:
     """Everything that an attempt left, but the frames themselves."""
+    from proctor.evidence.attempt_files import AttemptFiles
     from proctor.report.show import artifacts, render_artifacts
     from proctor.report.view import view_attempt
 
     output = Output(is_json=as_json)
-    view = view_attempt(_found(ref, root))
+    with AttemptFiles(_found(ref, root)) as files:
+        view = view_attempt(files)
     if as_json:
         output.json(artifacts(view))
     else:

@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 from proctor.errors import Exit, InputError
+from proctor.evidence.attempt_files import AttemptFiles
 from proctor.evidence.disk import replace_file
 from proctor.evidence.layout import RootPaths
 from proctor.report.codex_export import codex_native
@@ -37,7 +38,8 @@ def export(
     if file is not None and not os.path.isdir(file.parent):  # noqa: PTH112  Path.is_dir raises if access is denied
         raise InputError("usage", f"--output {file}: the folder {file.parent} does not exist")
     paths = find_attempt(ref, root=RootPaths(evidence_root(root)))
-    data = codex_native(view_attempt(paths))
+    with AttemptFiles(paths) as files:
+        data = codex_native(view_attempt(files))
     if file is None:
         output.text(data.decode())
         return Exit.OK

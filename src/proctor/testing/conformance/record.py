@@ -5,6 +5,7 @@ from secrets import token_hex
 from proctor.attempt.rederive import rederive
 from proctor.event.model import TextStreamed, ToolStreamed
 from proctor.event.outcome import Outcome
+from proctor.evidence.attempt_files import AttemptFiles
 from proctor.testing.conformance.case import must
 from proctor.testing.conformance.subject import DONE, Subject
 
@@ -39,5 +40,7 @@ async def tripwire(subject: Subject) -> None:
 async def rederived(subject: Subject) -> None:
     evidence = await subject.mission({"run": "echo out; false"}, {"say": DONE})
     evidence.must_end(Outcome.COMPLETED)
-    for name, data in rederive(evidence.paths).files.items():
+    with AttemptFiles(evidence.paths) as files:
+        derived = rederive(files).files
+    for name, data in derived.items():
         must((evidence.paths.folder / name).read_bytes() == data, f"{name} is not what its frames derive to")
