@@ -48,7 +48,7 @@ class Alter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cut:
-    """Close the channel at this line. The agent itself keeps running."""
+    """Close the channel at this line; held lines are lost. The agent itself keeps running."""
 
     keep_bytes: int = 0
     """How many bytes of the line are still delivered."""
@@ -140,6 +140,7 @@ class FaultChannel:
                 self._ready.append(line[:keep_bytes])
                 self.lines_delivered += bool(line[:keep_bytes].strip())
                 self._is_over = True
+                return  # held lines would follow the torn one without a line end
             case None:
                 self._deliver(line)
         self._deliver(*(late for due, late in self._held if due <= self.lines_received))
