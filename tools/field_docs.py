@@ -29,7 +29,7 @@ from proctor.report.compare import Comparison
 from proctor.report.explanation import AttemptExplanation
 from proctor.report.parity import Parity
 from proctor.report.publish import Publication
-from proctor.report.row import AttemptRow, Report
+from proctor.report.row import AttemptRow
 from proctor.surface.campaign_status import CampaignStatus
 from proctor.surface.contract import SCHEMAS, Contract
 from proctor.surface.estimate import Estimate
@@ -51,19 +51,19 @@ COUNTS: Final = Path("tools/field_docs.json")
 JSON_OUTPUTS: Final[Mapping[str, tuple[type[msgspec.Struct], ...]]] = {
     "init": (),
     "try": (TryResult, Estimate),
-    "run": (Report, Estimate),
-    "campaign run": (Report, Estimate),
-    "campaign canary": (Report, Estimate),
-    "campaign resume": (Report, Estimate),
+    "run": (CampaignReport, Estimate),
+    "campaign run": (CampaignReport, Estimate),
+    "campaign canary": (CampaignReport, Estimate),
+    "campaign resume": (CampaignReport, Estimate),
     "campaign cancel": (),
-    "retry": (Report, Estimate),
+    "retry": (CampaignReport, Estimate),
     "campaign status": (CampaignStatus,),
     "campaign list": (CampaignStatus, Finding),
     "campaign lint": (),
     "suite plan": (),
-    "suite run": (Report, Estimate),
+    "suite run": (CampaignReport, Estimate),
     "parity": (Parity, Estimate),
-    "report": (Report,),
+    "report": (CampaignReport,),
     "validate": (Examination,),
     "campaign report": (CampaignReport,),
     "campaign publish-check": (Publication,),

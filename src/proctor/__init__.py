@@ -12,11 +12,11 @@ __version__ = "0.1.0"
 # Repeats `proctor.api.__all__`, because importing that module here would slow down every `import proctor`.
 _PUBLIC = frozenset(
     """
-    ApprovalAsked ApprovalResolved Approvals Campaign Cancelled ClockFired DeadlineError Decide Decision Ending
-    ErrorReported Event EvidenceError EvidenceKept Expect FactsStated Flow FlowId FrameNoted HangupError HeadlessRun
-    HistoryRead HookRan InputError LimitReached Limits MachineError Mission MissionId Model ModelRerouted NoteMade
-    OffsetEvent Outcome PeerError Pool ProcessExited ProctorError PromptSent Question ReasoningSaid
-    ReasoningStreamed RefusedError ReplyReceived Report RequestSent ResultFound RuntimeId Select Session
+    ApprovalAsked ApprovalResolved Approvals Campaign CampaignReport Cancelled ClockFired DeadlineError Decide
+    Decision Ending ErrorReported Event EvidenceError EvidenceKept Expect FactsStated Flow FlowId FrameNoted
+    HangupError HeadlessRun HistoryRead HookRan InputError LimitReached Limits MachineError Mission MissionId Model
+    ModelRerouted NoteMade OffsetEvent Outcome PeerError Pool ProcessExited ProctorError PromptSent Question
+    ReasoningSaid ReasoningStreamed RefusedError ReplyReceived RequestSent ResultFound RuntimeId Select Session
     SessionBegan SessionRefused StatusChanged StreamEnded TextSaid TextStreamed Tool ToolBegan ToolEnded
     ToolStreamed Turn TurnAsked TurnBegan TurnEnded Unrecognized UsageReported WarningRaised WireError Workspace
     pool run session

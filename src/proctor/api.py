@@ -71,8 +71,8 @@ from proctor.event.model import (
 from proctor.event.outcome import Ending, Outcome
 from proctor.evidence.layout import CampaignPaths, RootPaths
 from proctor.ids import FlowId, MissionId, RuntimeId, ThreadId
-from proctor.report.row import Report
-from proctor.report.write_report import keep_report
+from proctor.report.campaign import CampaignReport
+from proctor.report.write_report import write_report
 from proctor.runtime.base import Decide, Decision, Question, Tool
 from proctor.spec.campaign_options import LimitsSpec as Limits
 from proctor.spec.campaign_options import SelectSpec as Select
@@ -92,6 +92,7 @@ __all__ = [
     "ApprovalResolved",
     "Approvals",
     "Campaign",
+    "CampaignReport",
     "Cancelled",
     "ClockFired",
     "DeadlineError",
@@ -132,7 +133,6 @@ __all__ = [
     "ReasoningStreamed",
     "RefusedError",
     "ReplyReceived",
-    "Report",
     "RequestSent",
     "ResultFound",
     "RuntimeId",
@@ -304,7 +304,7 @@ async def run(
     decide: Decide | None = None,
     approval_deadline: Duration = DECIDE_S,
     resume: str | None = None,
-) -> Report:
+) -> CampaignReport:
     """Run a campaign, keep its evidence, and return the report.
 
     `spec` is a file, or a Campaign or mapping with the same content. For each attempt the report has its outcome, what
@@ -333,7 +333,7 @@ async def run(
     )
     reasons = {each.attempt_id: str(each.error) for each in result.attempts if each.error is not None}
     report = await anyio.to_thread.run_sync(
-        lambda: keep_report(result.paths, root=place, redactor=result.redactor, reasons=reasons)
+        lambda: write_report(result.paths, root=place, redactor=result.redactor, reasons=reasons)
     )
     if result.failure is not None:
         raise result.failure

@@ -128,7 +128,7 @@ def test_r21_without_a_pair_gate_failures_counted_as_valid_and_here_never(lab: L
     told(lab, "campaign", "run", str(spec), exit_=3)
     score = told(lab, "campaign", "report", exit_=3)["score"]
     # What the model's provider did says nothing of the agent, and is no result of its.
-    assert (score["trials"], score["scored"], score["passed"]) == (2, 1, 0)
+    assert (score["trials"], score["verified"]["scored"], score["verified"]["passed"]) == (2, 1, 0)
     refused = told(lab, "campaign", "publish-check", exit_=4)
     assert [reason["code"] for reason in refused["reasons"]] == ["publish.unscored"]
 

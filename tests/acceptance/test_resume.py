@@ -19,7 +19,7 @@ import proctor
 from proctor.attempt.recheck import examine_run
 from proctor.campaign.lock import campaign_lock
 from proctor.evidence.layout import CampaignPaths, RootPaths
-from proctor.report.query import STAMP_CHARS
+from proctor.report.campaign_state import STAMP_CHARS
 from tests.lab import Lab, mission, processes_with, say_done, wait_until
 from tests.surface.conftest import ask
 
@@ -91,8 +91,8 @@ def test_a_campaign_that_was_killed_goes_on_at_once_and_every_trial_has_one_resu
     ], resumed.stderr
     assert {path: path.read_bytes() for path in before} == before
     report = json.loads(resumed.stdout)
-    assert len(report["runIds"]) == 2
-    assert report["missingTrials"] == []
+    assert len(report["runs"]) == 2
+    assert report["missing"] == []
     assert {each["trial"] for each in report["attempts"] if each["state"] == "sealed"} == {
         "slow.codex.r1",
         *(f"quick{number}.codex.r1" for number in range(4)),
@@ -257,13 +257,12 @@ def test_chosen_trials_are_tried_once_more_and_what_comes_of_it_is_their_result(
     lab.run(spec)
     unknown = ask(lab, "retry", "--only", "nonsense", "--json")
     assert (unknown.code, unknown.json["error"]["code"]) == (2, "evidence.not-found")
-    assert ask(lab, "retry", "--only", "infra,unscored", "--json").json["runIds"] == [
-        run.folder.name for run in RootPaths(lab.root).runs()
-    ], "there is none"
+    idle = ask(lab, "retry", "--only", "infra,unscored", "--json").json
+    assert [run["runId"] for run in idle["runs"]] == [run.folder.name for run in RootPaths(lab.root).runs()]
     again = ask(lab, "retry", "--only", "failing", "lab", "--json").json
     told = [(each["attemptId"], each["isSuperseded"]) for each in again["attempts"]]
     assert told == [("failing.codex.r1.1", True), ("failing.codex.r1.2", False), ("quick0.codex.r1.1", False)]
-    assert len(again["runIds"]) == 2
+    assert len(again["runs"]) == 2
 
 
 def test_a_budget_stops_what_has_not_begun_and_what_was_measured_is_what_is_expected_of_the_next(lab: Lab) -> None:

@@ -16,7 +16,7 @@ from proctor.evidence.layout import RuntimePaths
 from proctor.evidence.recorder import ChainedLog, FrameLog
 from proctor.evidence.redact import Redactor
 from proctor.evidence.seal import seal_process
-from proctor.report.write_report import keep_report
+from proctor.report.write_report import write_report
 from tests.lab import DONE, Lab, mission
 
 pytestmark = pytest.mark.real_agent
@@ -121,7 +121,7 @@ def test_a_secret_that_flows_through_every_writer_reaches_no_file(lab: Lab, monk
     lab.assert_all_evidence_is_valid()
     # Why an attempt has no seal is told in the campaign's report, and nowhere else.
     reasons = {each.attempt_id: f"ValueError: {SECRET}" for each in result.attempts}
-    keep_report(result.paths, root=lab.root, redactor=result.redactor, reasons=reasons)
+    write_report(result.paths, root=lab.root, redactor=result.redactor, reasons=reasons)
     assert told(lab, PLANTED.search) == set()
     assert told(lab, re.compile(rb"ValueError: \[redacted:TRIPWIRE_TOKEN\]").search) == {"campaigns/report.json"}
 

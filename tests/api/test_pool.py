@@ -135,7 +135,7 @@ def test_a_campaign_is_built_and_run_in_a_few_lines(lab: Lab) -> None:
     async def decide(_: proctor.Question) -> proctor.Decision:
         return proctor.Decision.ACCEPT
 
-    async def test() -> proctor.Report:
+    async def test() -> proctor.CampaignReport:
         probe = proctor.HeadlessRun(command=["cat", "answer.txt"], stdout="4\n")
         mission = proctor.Mission(
             id=proctor.MissionId("add"),

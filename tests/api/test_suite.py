@@ -16,7 +16,7 @@ def test_a_suite_is_run_on_the_runtime_that_is_named(lab: Lab) -> None:
     missions = [mission("one", say_done("1"), expect={"matches": "^1$"}), mission("two", say_done("2"))]
     spec = lab.write_spec(missions, flow={"runtime": ["claude_code"]})
 
-    async def test() -> proctor.Report:
+    async def test() -> proctor.CampaignReport:
         with anyio.fail_after(120):
             return await proctor.run(spec, on=["codex_exec"], select=proctor.Select(ids=["one"]), root=lab.root)
 

@@ -11,8 +11,10 @@ from proctor.campaign.live import keep_live
 from proctor.errors import MachineError
 from proctor.evidence.layout import RootPaths
 from proctor.evidence.live import Live, LiveAttempt
-from proctor.report.check_campaign import check_campaign
-from proctor.report.query import find_campaign
+from proctor.evidence.reader import Finding
+from proctor.report.campaign_state import load_state
+from proctor.report.check_campaign import check_campaign, list_campaign
+from proctor.report.evidence_index import EvidenceIndex
 from proctor.testing.clock import FakeClock
 from tests.report.made import RUN, campaign
 from tests.runtime.twin import run
@@ -128,12 +130,17 @@ def test_a_run_that_fails_leaves_no_picture_of_one_at_work(tmp_path: Path) -> No
 def test_what_a_killed_run_left_of_it_is_no_stranger(tmp_path: Path) -> None:
     paths = campaign(tmp_path, "fix")
     root = RootPaths(tmp_path)
-    before = list(check_campaign(paths, root=root, found=find_campaign(root, paths)))
+
+    def check() -> list[Finding]:
+        listing, state = list_campaign(paths, root=root), load_state(paths, root=root)
+        return list(check_campaign(paths, root=root, state=state, listing=listing, index=EvidenceIndex()))
+
+    before = check()
     for name in ("live.json", ".live.json.tmp", "pinned"):
         (paths.folder / name).write_text("")
-    assert list(check_campaign(paths, root=root, found=find_campaign(root, paths))) == before
+    assert check() == before
     (paths.folder / "other").write_text("")
-    after = list(check_campaign(paths, root=root, found=find_campaign(root, paths)))
+    after = check()
     assert [each.file for each in after if each not in before] == ["other"]
 
 

@@ -1,6 +1,7 @@
 """Ledgers and rows that are made, where no agent need have run."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,15 +12,17 @@ from proctor.event.metrics import Metrics
 from proctor.event.model import Tokens, UsageAuthority
 from proctor.event.outcome import Outcome
 from proctor.event.usage import Usage
-from proctor.evidence.artifacts import AttemptRecord, AttemptReport, Expectation, PlanFile
+from proctor.evidence.artifacts import AttemptRecord, AttemptReport, Expectation, ExpectKey, PlanFile
 from proctor.evidence.layout import CampaignPaths, RootPaths
+from proctor.evidence.reader import Finding
 from proctor.evidence.summary import AttemptSummary, summarize
 from proctor.ids import AttemptId, CampaignId, Digest, FlowId, MissionId, RunId, RuntimeId, TrialId
 from proctor.ledger import writer
 from proctor.plan.model import Limits, Plan, Trial
-from proctor.report.campaign import CampaignReport, report_campaign
-from proctor.report.campaign_state import Damage, read_trials
+from proctor.report.campaign import CampaignReport, build_report, load_campaign
+from proctor.report.campaign_state import CampaignState, load_state
 from proctor.report.row import AttemptRow
+from proctor.report.score import INVALID
 from proctor.spec.campaign_options import GatesSpec, ToolsSpec
 from proctor.spec.expect import ExpectSpec
 from proctor.spec.model import Approvals, Isolation, Sandbox
@@ -39,6 +42,14 @@ def trial(mission: str) -> Trial:
         repeat=1,
         digest=Digest("sha256:0"),
     )
+
+
+def expectation(
+    *, met: bool | None = None, misses: tuple[str, ...] = (), keys: dict[ExpectKey, bool] | None = None
+) -> Expectation:
+    """Return an expectation: `met` is that of its outcome if no key is named."""
+    named: dict[ExpectKey, bool] = {} if met is None else {"outcome": met}
+    return Expectation(met=met, keys=named if keys is None else keys, misses=misses)
 
 
 def report(attempt: AttemptId, **changes: Any) -> AttemptReport:
@@ -73,7 +84,7 @@ def report(attempt: AttemptId, **changes: Any) -> AttemptReport:
         "claimed": True,
         "verified": True,
         "reasons": (),
-        "expectation": Expectation(met=True, misses=()),
+        "expectation": expectation(met=True),
         "metrics": metrics,
         "retry_after_ms": None,
         "workspace_digest_after": None,
@@ -115,9 +126,13 @@ def record(attempt: AttemptId, **changes: Any) -> AttemptRecord:
     return AttemptRecord(attempt_id=attempt, **{**fields, **changes})
 
 
-def summary(attempt: AttemptId, *, runtime: str = "fake", **changes: Any) -> AttemptSummary:
-    """Return the summary of an attempt; `changes` are of its report."""
-    return summarize(record(attempt, runtime_id=RuntimeId(runtime)), report(attempt, **changes))
+PROBE = Digest(f"sha256:{'1' * 64}")
+
+
+def summary(attempt: AttemptId, *, runtime: str = "fake", has_probes: bool = True, **changes: Any) -> AttemptSummary:
+    """Return the summary of an attempt of a mission with a probe; `changes` are of its report."""
+    probes = (PROBE,) if has_probes else ()
+    return summarize(record(attempt, runtime_id=RuntimeId(runtime), required_probes=probes), report(attempt, **changes))
 
 
 def campaign(
@@ -185,11 +200,13 @@ def row(**changes: Any) -> AttemptRow:
     sealed = {name: value for name, value in changes.items() if name not in own}
     whole = {**fields, **own}
     if whole["state"] == "sealed":
-        calls, expectation = sealed.pop("tool_calls", 0), Expectation(met=sealed.pop("met", None), misses=())
-        expectation = msgspec.structs.replace(expectation, misses=sealed.pop("misses", ()))
+        calls = sealed.pop("tool_calls", 0)
+        expected = sealed.pop("expectation", None) or expectation(
+            met=sealed.pop("met", None), misses=sealed.pop("misses", ())
+        )
         made = summary(
             FIRST,
-            **{**_SUMMARY, "code": own.get("code"), "detail": own.get("detail"), "expectation": expectation, **sealed},
+            **{**_SUMMARY, "code": own.get("code"), "detail": own.get("detail"), "expectation": expected, **sealed},
         )
         whole["summary"] = msgspec.structs.replace(made, tool_calls=calls)
     # An attempt's id is its trial's and a number.
@@ -256,9 +273,15 @@ def tried(
     return paths
 
 
-YES: dict[str, Any] = {"verified": True, "expectation": Expectation(met=None, misses=())}
-NO: dict[str, Any] = {"verified": False, "expectation": Expectation(met=None, misses=())}
-UNSURE: dict[str, Any] = {"verified": None, "expectation": Expectation(met=None, misses=())}
+YES: dict[str, Any] = {"verified": True, "expectation": expectation()}
+NO: dict[str, Any] = {"verified": False, "expectation": expectation()}
+UNSURE: dict[str, Any] = {"verified": None, "expectation": expectation()}
+STATED: dict[str, Any] = {
+    "verified": None,
+    "has_probes": False,
+    "expectation": expectation(met=True, keys={"answer": True}),
+}
+NOT_STATED: dict[str, Any] = {**STATED, "expectation": expectation(met=False, misses=("x",), keys={"answer": False})}
 INFRA: dict[str, Any] = {**UNSURE, "outcome": Outcome.FAILED, "code": "provider.error"}
 BUSY: dict[str, Any] = {**UNSURE, "outcome": Outcome.FAILED, "code": "provider.rate-limited"}
 HANGUP: dict[str, Any] = {**UNSURE, "outcome": Outcome.CRASHED, "code": "peer.hangup"}
@@ -268,9 +291,36 @@ FULL: dict[str, Any] = {"cut": "machine.disk-full"}
 STILL: dict[str, Any] = {"state": "running"}
 
 
-def reported(root: Path, tries: Tries, *, damage: Damage | None = None, **more: Any) -> CampaignReport:
+def reported(
+    root: Path, tries: Tries, *, damage: Mapping[str, tuple[Finding, ...]] | None = None, **more: Any
+) -> CampaignReport:
+    """Return the report of a campaign. `damage` are attempts whose evidence is invalid; None checks nothing."""
     paths = tried(root, tries, **more)
-    return report_campaign(read_trials(paths, root=RootPaths(root), damage=damage), damage=damage)
+    if damage is None:
+        return load_campaign(paths, root=RootPaths(root))
+    return build_report(damaged(load_state(paths, root=RootPaths(root)), damage))
+
+
+def damaged(state: CampaignState, damage: Mapping[str, tuple[Finding, ...]]) -> CampaignState:
+    """Return the state as if a check had found these attempts invalid and the others valid."""
+
+    def check(row: AttemptRow) -> AttemptRow:
+        is_invalid = row.attempt_id in damage
+        return msgspec.structs.replace(
+            row, evidence="invalid" if is_invalid else "valid", findings=damage.get(row.attempt_id, ())
+        )
+
+    trials = []
+    for trial in state.trials:
+        rows = tuple(map(check, trial.attempts))
+        counted = next((row for row in rows if trial.counted_attempt and row.ref == trial.counted_attempt.ref), None)
+        is_invalid = counted is not None and counted.evidence == "invalid" and trial.result is not None
+        trials.append(
+            msgspec.structs.replace(
+                trial, attempts=rows, counted_attempt=counted, result=INVALID if is_invalid else trial.result
+            )
+        )
+    return replace(state, trials=tuple(trials), is_checked=True)
 
 
 def repeats(mission: str, flow: str, *results: dict[str, Any]) -> dict[str, Sequence[dict[str, Any]]]:

@@ -13,20 +13,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proctor.errors import EvidenceError, Exit, bucket_of
+from proctor.errors import Bucket, EvidenceError, Exit, bucket_of
 from proctor.event.outcome import Outcome
-from proctor.evidence.artifacts import Expectation
+from proctor.evidence.artifacts import ExpectKey
 from proctor.evidence.layout import RootPaths
 from proctor.evidence.reader import Finding
-from proctor.ids import AttemptId, FlowId, MissionId, RunId, TrialId
-from proctor.ledger.schema import LedgerAttempt
-from proctor.report.campaign import Damaged, Effort, Mismatch, Missing, report_campaign
-from proctor.report.campaign_sections import facts
-from proctor.report.campaign_state import CampaignState, read_trials
-from proctor.report.campaign_text import campaign_markdown
-from proctor.report.score import FAILED, PASSED, UNVERIFIED, Score, TokenSum, standing
+from proctor.ids import AttemptId, FlowId, MissionId, TrialId
+from proctor.report.campaign import Effort, Mismatch, MissingResult, build_report, load_campaign
+from proctor.report.campaign_state import CampaignState, load_state
+from proctor.report.markdown import render_markdown
+from proctor.report.score import FAILED, PASSED, UNKNOWN, PassRate, Score, TokenSum, classify
+from proctor.report.sections import facts
 from proctor.report.stats import wilson
-from proctor.report.verdict import judge
+from proctor.report.verdict import judge_attempt
 from proctor.spec.campaign_options import GatesSpec
 from proctor.surface.campaign_status import status_of
 from tests.report.made import (
@@ -35,23 +34,25 @@ from tests.report.made import (
     FULL,
     INFRA,
     NO,
+    NOT_STATED,
     RUN,
+    STATED,
     STILL,
     UNSURE,
     YES,
     Tries,
+    expectation,
     record,
     repeats,
     report,
     reported,
     row,
-    summary,
     tried,
 )
 
 
-def standing_of(root: Path, tries: Tries, **more: Any) -> CampaignState:
-    return read_trials(tried(root, tries, **more), root=RootPaths(root))
+def state_of(root: Path, tries: Tries, **more: Any) -> CampaignState:
+    return load_state(tried(root, tries, **more), root=RootPaths(root))
 
 
 @pytest.mark.requirement("campaign.report")
@@ -61,12 +62,17 @@ def test_only_what_is_the_agents_own_is_scored_and_the_rest_is_shown_in_its_buck
     found = reported(tmp_path, repeats("fix", "codex", YES, NO, INFRA, quota, late, UNSURE))
     [flow] = found.flows
     assert flow.score == found.score
-    assert (flow.score.trials, flow.score.results, flow.score.scored, flow.score.passed) == (6, 5, 3, 1)
-    assert (flow.score.unverified, flow.score.buckets) == (1, {"infra": 1, "quota": 1})
-    assert flow.score.rate == pytest.approx(1 / 3)
-    assert (found.exit, found.is_whole) == (Exit.INFRASTRUCTURE, False)
+    assert (flow.score.trials, flow.score.results, flow.score.verified.scored, flow.score.verified.passed) == (
+        6,
+        5,
+        3,
+        1,
+    )
+    assert (flow.score.unknown, flow.score.buckets) == (1, {"infra": 1, "quota": 1})
+    assert flow.score.verified.rate == pytest.approx(1 / 3)
+    assert (found.exit, found.is_complete) == (Exit.INFRASTRUCTURE, False)
     [kept] = found.missing
-    assert (kept.trial, kept.why, kept.code) == ("fix.codex.r4", "to be tried again", "provider.usage-limit")
+    assert (kept.trial, kept.why, kept.code) == ("fix.codex.r4", "to be retried", "provider.usage-limit")
 
 
 @pytest.mark.requirement("campaign.report")
@@ -80,7 +86,7 @@ def test_the_last_sealed_attempt_of_a_trial_is_its_result_and_the_others_do_not_
             "again.codex.r1": [INFRA, STILL],
         },
     )
-    assert (found.score.results, found.score.passed, found.score.scored) == (4, 2, 3)
+    assert (found.score.results, found.score.verified.passed, found.score.verified.scored) == (4, 2, 3)
     assert found.score.buckets == {"infra": 1}
     assert (found.effort.attempts, found.effort.not_counted) == (9, 5)
     assert found.missing == ()
@@ -97,9 +103,9 @@ def test_trials_without_a_result_are_told_with_what_became_of_them(tmp_path: Pat
     }
     found = reported(tmp_path, tries)
 
-    def gone(trial: str, why: str, code: str | None = None) -> Missing:
+    def gone(trial: str, why: str, code: str | None = None) -> MissingResult:
         mission, flow, repeat = trial.split(".")
-        return Missing(
+        return MissingResult(
             trial=TrialId(trial),
             mission_id=MissionId(mission),
             flow_id=FlowId(flow),
@@ -114,21 +120,21 @@ def test_trials_without_a_result_are_told_with_what_became_of_them(tmp_path: Pat
         gone("four.codex.r1", "cut off"),
         gone("five.codex.r2", "never tried"),
     )
-    assert (found.exit, found.is_whole, found.is_running) == (Exit.UNVERIFIED, False, False)
+    assert (found.exit, found.is_complete, found.is_running) == (Exit.UNVERIFIED, False, False)
     # The trials that were cut off are the only ones without a result that a coverage of a fifth lets through.
     enough = reported(tmp_path / "enough", tries, gates=GatesSpec(coverage=0.2))
-    assert (enough.exit, enough.is_whole) == (Exit.OK, False)
+    assert (enough.exit, enough.is_complete) == (Exit.OK, False)
 
 
 def test_a_campaign_that_runs_is_reported_as_it_stands(tmp_path: Path) -> None:
     paths = tried(tmp_path, {"one.codex.r1": [YES], "two.codex.r1": [STILL], "three.codex.r1": []})
     with (paths.folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        found = report_campaign(read_trials(paths, root=RootPaths(tmp_path)))
-        late = standing_of(tmp_path / "late", {"one.codex.r1": [YES]})
-    assert report_campaign(replace(late, is_running=True)).is_whole is False
+        found = load_campaign(paths, root=RootPaths(tmp_path))
+        late = state_of(tmp_path / "late", {"one.codex.r1": [YES]})
+    assert build_report(replace(late, is_running=True)).is_complete is False
     assert [each.why for each in found.missing] == ["running", "not tried yet"]
-    assert (found.is_running, found.is_whole, found.exit) == (True, False, Exit.UNVERIFIED)
+    assert (found.is_running, found.is_complete, found.exit) == (True, False, Exit.UNVERIFIED)
 
 
 @pytest.mark.requirement("campaign.report")
@@ -155,15 +161,29 @@ def test_numbers_are_added_up_and_what_is_unknown_stays_unknown(tmp_path: Path) 
     assert score == Score(
         trials=4,
         results=4,
-        scored=4,
-        passed=3,
-        rate=0.75,
-        unproven=0,
-        rate_low=low,
-        rate_high=high,
-        pass_at={1: 0.75, 2: 1.0},
-        pass_all={1: 0.75, 2: 0.5},
-        unverified=0,
+        verified=PassRate(
+            scored=4,
+            passed=3,
+            rate=0.75,
+            rate_low=low,
+            rate_high=high,
+            pass_at={1: 0.75, 2: 1.0},
+            pass_all={1: 0.75, 2: 0.5},
+            usd_per_pass=None,
+        ),
+        unverified=PassRate(
+            scored=0,
+            passed=0,
+            rate=None,
+            rate_low=None,
+            rate_high=None,
+            pass_at={},
+            pass_all={},
+            usd_per_pass=None,
+        ),
+        expected=3,
+        unexpected=1,
+        unknown=0,
         buckets={},
         tool_calls=8,
         tool_failures=0,
@@ -179,8 +199,25 @@ def test_numbers_are_added_up_and_what_is_unknown_stays_unknown(tmp_path: Path) 
         tokens_by_authority={"live-thread-usage": TokenSum(results=4, input=20, cached=None, output=8)},
         usd=1.0,
         usd_unknown=1,
-        usd_per_pass=None,
     )
+
+
+@pytest.mark.requirement("surface.stats")
+@pytest.mark.requirement("evidence.claimed-vs-verified")
+def test_rates_of_missions_with_and_without_probes_are_never_added_up(tmp_path: Path) -> None:
+    tries = {**repeats("fix", "codex", YES, NO), **repeats("ask", "codex", STATED, NOT_STATED, STATED)}
+    score = reported(tmp_path, tries).score
+    assert (score.verified.passed, score.verified.scored) == (1, 2)
+    assert (score.unverified.passed, score.unverified.scored) == (2, 3)
+    assert (score.expected, score.unexpected) == (3, 2)
+
+
+@pytest.mark.requirement("evidence.claimed-vs-verified")
+def test_result_that_the_mission_expects_to_fail_is_expected_and_not_passed(tmp_path: Path) -> None:
+    lie = {**NO, "claimed": True, "expectation": expectation(met=True, keys={"verified": True})}
+    found = reported(tmp_path, {"claim.codex.r1": [lie]})
+    assert (found.score.verified.passed, found.score.verified.scored, found.score.expected) == (0, 1, 1)
+    assert found.exit == Exit.OK
 
 
 def test_missions_on_which_flows_differ_are_marked(tmp_path: Path) -> None:
@@ -204,10 +241,11 @@ def test_damaged_evidence_is_told_by_its_codes_and_scores_nothing(tmp_path: Path
     found = reported(
         tmp_path, repeats("fix", "codex", YES, YES), damage={AttemptId("fix.codex.r1.1"): torn}, gates=GatesSpec()
     )
-    assert (found.score.passed, found.score.scored, found.score.buckets) == (1, 1, {"evidence": 1})
-    assert (found.exit, found.is_examined) == (Exit.EVIDENCE, True)
-    assert found.damaged == (Damaged(attempt_id=AttemptId("fix.codex.r1.1"), findings=torn),)
-    assert "fix.codex.r1.1: evidence.torn" in campaign_markdown(found)
+    assert (found.score.verified.passed, found.score.verified.scored) == (1, 1)
+    assert found.score.buckets == {"evidence": 1}
+    assert (found.exit, found.is_checked) == (Exit.EVIDENCE, True)
+    assert [(row.attempt_id, row.findings) for row in found.invalid_attempts] == [("fix.codex.r1.1", torn)]
+    assert "fix.codex.r1.1: evidence.torn" in render_markdown(found)
 
 
 OUTCOMES = [each for each in Outcome if each is not Outcome.CANCELLED]
@@ -219,33 +257,29 @@ OUTCOMES = [each for each in Outcome if each is not Outcome.CANCELLED]
     st.sampled_from([True, False, None]),
     st.sampled_from([True, False, None]),
 )
-def test_what_is_judged_well_passes_and_what_fails_is_never_judged_well(
+def test_result_passes_only_if_its_probes_verified_it(
     outcome: Outcome, code: str | None, verified: bool | None, met: bool | None
 ) -> None:
-    attempt = LedgerAttempt(
-        id=AttemptId("a"),
-        trial=TrialId("c"),
-        n=1,
-        run=RunId("r"),
-        state="sealed",
-        started_at_ms=0,
-        outcome=outcome,
-        code=code,
-        summary=summary(
-            AttemptId("a.b.r1.1"),
-            outcome=outcome,
-            code=code,
-            verified=verified,
-            expectation=Expectation(met=met, misses=()),
-        ),
-    )
     bucket = None if code is None else bucket_of(code)
-    said = judge(row(outcome=outcome, code=code, bucket=bucket, verified=verified, met=met))
-    assert (standing(attempt) == PASSED) is (said is Exit.OK) or outcome is Outcome.UNKNOWN
-    if said is Exit.JUDGED_NO:
-        assert standing(attempt) == FAILED
-    if standing(attempt) == UNVERIFIED:
+    attempt = row(outcome=outcome, code=code, bucket=bucket, verified=verified, met=met)
+    result, said = classify(attempt), judge_attempt(attempt)
+    assert (result == PASSED) is (verified is True and bucket in (None, Bucket.AGENT))
+    if result == FAILED and met is None:
+        assert said in (Exit.JUDGED_NO, Exit.INFRASTRUCTURE, Exit.UNVERIFIED)
+    if result == UNKNOWN and met is None:
         assert said is Exit.UNVERIFIED
+
+
+@given(st.sampled_from([None, True, False]), st.sampled_from([None, True, False]), st.sampled_from([None, True, False]))
+def test_result_without_probes_passes_if_what_the_mission_states_holds(
+    outcome: bool | None, answer: bool | None, trace: bool | None
+) -> None:
+    named: dict[ExpectKey, bool | None] = {"outcome": outcome, "answer": answer, "trace": trace}
+    keys = {key: is_met for key, is_met in named.items() if is_met is not None}
+    met = all(keys.values()) if keys else None
+    attempt = row(has_probes=False, verified=None, expectation=expectation(met=met, keys=keys))
+    stated = [is_met for is_met in (answer, trace) if is_met is not None]
+    assert classify(attempt) == (UNKNOWN if not stated else PASSED if all(stated) else FAILED)
 
 
 def test_report_refuses_a_ledger_of_a_newer_version(tmp_path: Path) -> None:
@@ -253,7 +287,7 @@ def test_report_refuses_a_ledger_of_a_newer_version(tmp_path: Path) -> None:
     with closing(sqlite3.connect(paths.ledger)) as book:
         book.execute("pragma user_version = 2")
     with pytest.raises(EvidenceError, match="of version 2; this Proctor reads up to 1") as refused:
-        read_trials(paths, root=RootPaths(tmp_path))
+        load_state(paths, root=RootPaths(tmp_path))
     assert refused.value.code == "evidence.ledger"
 
 
@@ -264,7 +298,7 @@ def test_report_refuses_a_plan_that_lacks_a_part(tmp_path: Path, key: str) -> No
     del spelled["plan"][key]
     paths.plan.write_text(json.dumps(spelled))
     with pytest.raises(EvidenceError) as refused:
-        read_trials(paths, root=RootPaths(tmp_path))
+        load_state(paths, root=RootPaths(tmp_path))
     assert refused.value.code == "evidence.schema"
 
 
@@ -275,7 +309,7 @@ def test_what_all_attempts_took_is_told_alike_by_report_and_status_and_the_unkno
     unused = {**YES, "metrics": msgspec.structs.replace(report(AttemptId("a")).metrics, usage=None)}
     tries: Tries = {"a.codex.r1": [{**FULL, "usd": 3.0}, {**YES, "usd": 1.0}], "b.codex.r1": [unused, STILL]}
     paths = tried(tmp_path, tries)
-    told = report_campaign(read_trials(paths, root=RootPaths(tmp_path))).effort
+    told = load_campaign(paths, root=RootPaths(tmp_path)).effort
     assert told == Effort(attempts=4, not_counted=2, tokens=7, tokens_unknown=3, usd=4.0, usd_unknown=2)
     assert (status_of(paths).usd, status_of(paths).usd_unknown) == (4.0, 2)
     # One that was sealed and that the ledger still calls running tells its tokens, and not what they cost.
@@ -284,7 +318,7 @@ def test_what_all_attempts_took_is_told_alike_by_report_and_status_and_the_unkno
     sealed.attempt.write_bytes(msgspec.json.encode(record(AttemptId("b.codex.r1.2"))))
     sealed.report.write_bytes(msgspec.json.encode(report(AttemptId("b.codex.r1.2"))))
     sealed.seal.touch()
-    told = report_campaign(read_trials(paths, root=RootPaths(tmp_path))).effort
+    told = load_campaign(paths, root=RootPaths(tmp_path)).effort
     assert (told.tokens, told.tokens_unknown, told.usd, told.usd_unknown) == (14, 2, 4.0, 2)
     nothing = reported(tmp_path / "nothing", {"b.codex.r1": [unused]})
     assert dict(facts(nothing))["effort"] == "1 attempt; ? tokens, cost ?"
@@ -292,7 +326,11 @@ def test_what_all_attempts_took_is_told_alike_by_report_and_status_and_the_unkno
 
 def test_a_campaign_with_no_trials_is_not_well(tmp_path: Path) -> None:
     found = reported(tmp_path, {})
-    assert (found.exit, found.is_whole, [gate.name for gate in found.blocked]) == (Exit.UNVERIFIED, False, ["coverage"])
+    assert (found.exit, found.is_complete, [gate.name for gate in found.blocked]) == (
+        Exit.UNVERIFIED,
+        False,
+        ["coverage"],
+    )
 
 
 @pytest.mark.requirement("campaign.publish-check")
@@ -306,8 +344,8 @@ def test_a_trial_that_resume_would_try_again_has_no_result(tmp_path: Path) -> No
         failed("peer.hangup", Outcome.CRASHED),
     )
     found = reported(tmp_path, tries, retries=1)
-    assert (found.score.results, found.is_whole) == (1, False)
-    assert [each.why for each in found.missing] == ["to be tried again"] * 4
+    assert (found.score.results, found.is_complete) == (1, False)
+    assert [each.why for each in found.missing] == ["to be retried"] * 4
     [gate] = found.blocked
     assert gate.name == "coverage"
     assert len(reported(tmp_path / "no-more", tries, retries=0).missing) == 3, "a crash stands when no retry is left"

@@ -24,15 +24,15 @@ from proctor.evidence.redact import Redactor
 from proctor.ids import AttemptId, FlowId, RunId, RuntimeId, TrialId
 from proctor.ledger.schema import LedgerAttempt
 from proctor.plan.recover import REMEDIES, Remedy, remedy
-from proctor.report.check_tally import can_be_due
+from proctor.report.check_ledger import can_be_due
 from proctor.report.cost import Costs, read_costs
-from proctor.report.planned import PlannedModel
-from proctor.report.write_report import keep_report
+from proctor.report.planned import PlannedModel, read_frozen, read_plan
+from proctor.report.write_report import write_report
 from proctor.spec.load import load_spec
 from proctor.spec.prices import decode_prices
 from proctor.surface.examine import examine_place
 from proctor.surface.publish import check_publication
-from tests.report.made import report
+from tests.report.made import summary
 from tests.runtime.twin import run
 
 EACH_USD = 0.000094
@@ -52,7 +52,7 @@ def campaign(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., C
         file, root = tmp_path / "spec.yaml", tmp_path / "evidence"
         file.write_bytes(msgspec.json.encode({**spec_of(2, isolation="shared"), **changes}))
         paths = run(lambda: run_campaign(load_spec(file), root=root, watcher=CampaignWatcher())).paths
-        keep_report(paths, root=root, redactor=Redactor(()), reasons={})
+        write_report(paths, root=root, redactor=Redactor(()), reasons={})
         return paths
 
     return made
@@ -153,17 +153,21 @@ def test_what_the_scripted_model_said_costs_nothing() -> None:
     assert [costs.agree(usd, flow=FlowId("f"), tokens=tokens) for usd in (0.0, None, 0.1)] == [True, False, False]
 
 
+def frozen_costs(paths: CampaignPaths) -> Costs | None:
+    return read_costs(paths, plan=read_plan(paths), frozen=read_frozen(paths))
+
+
 @pytest.mark.parametrize("damage", ["spec.yaml", "index.json", "file-0.yaml"])
 def test_frozen_files_that_were_masked_or_are_gone_say_nothing_of_costs(
     campaign: Callable[..., CampaignPaths], damage: str
 ) -> None:
     paths = campaign(prices="prices.yaml")
-    assert read_costs(paths) is not None
+    assert frozen_costs(paths) is not None
     file = paths.spec_snapshot / damage
     file.write_bytes(file.read_bytes().replace(b"prices", b"[redacted:A]").replace(b"since", b"[redacted:B]"))
-    assert read_costs(paths) is None
+    assert frozen_costs(paths) is None
     file.unlink()
-    assert read_costs(paths) is None
+    assert frozen_costs(paths) is None
 
 
 codes = st.sampled_from([None, *REMEDIES])
@@ -189,7 +193,7 @@ def test_whatever_the_scheduler_says_of_when_a_trial_is_due_can_be(
         if again_s is None or after not in (Remedy.AGAIN, Remedy.YIELD, Remedy.PARK):
             continue
         row = attempt(ended_at_ms=ended_at_ms, retry_at_ms=ended_at_ms + round((again_s - now_s) * 1000))
-        sealed = report(row.id, outcome=outcome, code=code, retry_after_ms=pause_ms)
+        sealed = summary(row.id, outcome=outcome, code=code, retry_after_ms=pause_ms)
         longest_ms = round(scheduler.longest_wait_s * 1000)
         assert can_be_due(row, sealed, longest_wait_ms=longest_ms)
         if pause_ms:

@@ -5,13 +5,13 @@ from pathlib import Path
 import msgspec
 
 from proctor.event.outcome import Outcome
-from proctor.evidence.artifacts import AttemptReport, Expectation
+from proctor.evidence.artifacts import AttemptReport
 from proctor.evidence.layout import AttemptPaths
 from proctor.evidence.reader import Finding
 from proctor.ids import AttemptId
 from proctor.report.explanation import AttemptExplanation, tell
 from proctor.report.view import AttemptView
-from tests.report.made import report
+from tests.report.made import expectation, report
 
 ATTEMPT = AttemptId("fix.codex.r1.1")
 
@@ -35,7 +35,9 @@ def told(report: AttemptReport, *findings: Finding) -> AttemptExplanation:
 
 
 def test_a_missed_expectation_is_named_first() -> None:
-    missed = report(ATTEMPT, expectation=Expectation(met=False, misses=("answer: expected '4', got '5'",)))
+    missed = report(
+        ATTEMPT, expectation=expectation(met=False, misses=("answer: expected '4', got '5'",), keys={"answer": False})
+    )
     assert told(missed).next == ("The expectation was missed: answer: expected '4', got '5'",)
 
 

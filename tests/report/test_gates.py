@@ -7,17 +7,11 @@ import msgspec
 import pytest
 
 from proctor.errors import Exit
-from proctor.evidence.layout import RootPaths
 from proctor.ids import AttemptId, FlowId, MissionId
-from proctor.report.campaign import CampaignReport, report_campaign
-from proctor.report.campaign_state import read_trials
+from proctor.report.campaign import CampaignReport
 from proctor.report.gates import Blocked
 from proctor.spec.campaign_options import GatesSpec, ToolsSpec, TraceProfile
-from tests.report.made import CUT, INFRA, NO, UNSURE, YES, Tries, report, tried
-
-
-def reported(root: Path, tries: Tries, **more: Any) -> CampaignReport:
-    return report_campaign(read_trials(tried(root, tries, **more), root=RootPaths(root)))
+from tests.report.made import CUT, INFRA, NO, UNSURE, YES, Tries, report, reported
 
 
 def blocked(found: CampaignReport, name: str) -> tuple[Blocked, ...]:

@@ -9,18 +9,14 @@ import pytest
 from proctor.errors import CODES, Exit
 from proctor.evidence.layout import RootPaths
 from proctor.evidence.reader import Finding
-from proctor.report.campaign import report_campaign
-from proctor.report.campaign_state import read_trials
+from proctor.report.campaign import load_campaign
 from proctor.report.publish import Publication, Reason, judge_publication
 from proctor.spec.campaign_options import GatesSpec
-from tests.report.made import CAMPAIGN, CUT, INFRA, NO, STILL, UNSURE, YES, Tries, tried
+from tests.report.made import CAMPAIGN, CUT, INFRA, NO, STATED, STILL, UNSURE, YES, Tries, reported, tried
 
 
-def judged(
-    root: Path, tries: Tries, *, probes: int = 1, findings: tuple[tuple[str, Finding], ...] = (), **more: Any
-) -> Publication:
-    report = report_campaign(read_trials(tried(root, tries, **more), root=RootPaths(root)))
-    return judge_publication(report, probes=probes, findings=findings)
+def judged(root: Path, tries: Tries, *, findings: tuple[tuple[str, Finding], ...] = (), **more: Any) -> Publication:
+    return judge_publication(reported(root, tries, **more), findings=findings)
 
 
 def test_a_whole_campaign_may_be_published_whatever_its_agents_came_to(tmp_path: Path) -> None:
@@ -42,7 +38,7 @@ def test_a_whole_campaign_may_be_published_whatever_its_agents_came_to(tmp_path:
             Exit.UNVERIFIED,
         ),
         ({"a.codex.r1": [YES], "b.codex.r1": [INFRA]}, {}, "publish.unscored", Exit.UNVERIFIED),
-        ({"a.codex.r1": [YES]}, {"probes": 0}, "publish.vacuous", Exit.UNVERIFIED),
+        ({"a.codex.r1": [STATED]}, {}, "publish.vacuous", Exit.UNVERIFIED),
         ({"a.codex.r1": [UNSURE]}, {}, "publish.vacuous", Exit.UNVERIFIED),
         ({"a.x.r1": [YES], "a.y.r1": [UNSURE]}, {"gates": GatesSpec(pair=True)}, "publish.gate", Exit.JUDGED_NO),
         (
@@ -74,8 +70,13 @@ def test_each_obstacle_has_a_code_what_to_do_and_an_exit_code(
 @pytest.mark.requirement("campaign.publish-check")
 def test_a_campaign_of_nothing_is_never_published(tmp_path: Path) -> None:
     found = judged(tmp_path, {}, gates=GatesSpec(coverage=0.0))
-    told = Reason(code="publish.vacuous", what="the plan has no trial", todo=CODES["publish.vacuous"].todo)
-    assert (found.ok, found.reasons[0]) == (False, told)
+    reason = Reason(
+        code="publish.vacuous",
+        what="the plan has no trials",
+        todo=CODES["publish.vacuous"].todo,
+        exit=Exit.UNVERIFIED,
+    )
+    assert (found.ok, found.reasons[0]) == (False, reason)
 
 
 def test_the_worst_reason_is_the_exit_code_and_all_are_told(tmp_path: Path) -> None:
@@ -95,10 +96,10 @@ def test_before_the_first_result_nothing_is_said_of_probes_and_who_runs_it_need_
     tmp_path: Path,
 ) -> None:
     paths = tried(tmp_path, {"a.codex.r1": [], "b.codex.r1": [STILL]})
-    before = report_campaign(read_trials(paths, root=RootPaths(tmp_path)))
-    assert [each.code for each in judge_publication(before, probes=0, findings=()).reasons] == ["publish.incomplete"]
+    before = load_campaign(paths, root=RootPaths(tmp_path))
+    assert [each.code for each in judge_publication(before, findings=()).reasons] == ["publish.incomplete"]
     running = msgspec.structs.replace(before, is_running=True)
-    told = judge_publication(running, probes=0, findings=()).reasons
+    told = judge_publication(running, findings=()).reasons
     assert [(each.code, each.todo) for each in told] == [
         (code, CODES["publish.running"].todo) for code in ("publish.running", "publish.incomplete")
     ]

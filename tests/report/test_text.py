@@ -2,16 +2,20 @@
 
 import io
 
-from rich.console import Console, RenderableType
+from rich.console import Console, Group, RenderableType
+from rich.text import Text
 
 from proctor.errors import Bucket, Exit
 from proctor.event.outcome import Outcome
 from proctor.evidence.reader import Finding
 from proctor.ids import AttemptId, FlowId, MissionId
+from proctor.report.campaign import CampaignReport, build_report
+from proctor.report.campaign_state import CampaignState, fold_rows
 from proctor.report.markdown import render_markdown
-from proctor.report.row import AttemptRow, Report
-from proctor.report.text import conclude, render_attempts, render_report
-from proctor.report.verdict import WORDS, judge_all
+from proctor.report.row import AttemptRow
+from proctor.report.sections import conclude
+from proctor.report.text import render_attempts, render_conclusion
+from proctor.report.text import render_report as render_body
 from tests.report.made import CAMPAIGN, RUN, row
 
 
@@ -21,9 +25,12 @@ def shown(what: RenderableType, *, width: int = 100) -> str:
     return "".join(f"{line.rstrip()}\n" for line in written.getvalue().splitlines())
 
 
-def report_of(*rows: AttemptRow) -> Report:
-    code = judge_all(rows)
-    return Report(campaign_id=CAMPAIGN, run_ids=(RUN,), exit=code, verdict=WORDS[code], attempts=rows)
+def render_report(report: CampaignReport, *, title: str) -> RenderableType:
+    return Group(render_body(report, title=title), Text(), render_conclusion(report))
+
+
+def report_of(*rows: AttemptRow) -> CampaignReport:
+    return build_report(CampaignState(campaign_id=CAMPAIGN, run_ids=(RUN,), trials=fold_rows(rows)))
 
 
 ASK = row(
@@ -62,30 +69,37 @@ LATE = row(
 )
 
 
-def test_a_table_tells_what_was_claimed_what_was_verified_and_why() -> None:
+def test_report_shows_what_was_claimed_what_was_verified_and_why() -> None:
     assert shown(render_report(report_of(ASK, CLAIM, LATE), title="a title")) == (
         "a title\n"
+        "  trials  complete: 3 of 3 have a result\n"
+        "  effort  3 attempts; ≥ 1,794 tokens, cost ?\n"
         "\n"
-        "  mission/flow  runtime           outcome    claimed  verified  tools  tokens        time  expected\n"
-        "  ask/codex     codex_app_server  completed  yes      unknown       0   1,785      532 ms  met\n"
-        "  claim/codex   codex_app_server  completed  yes      NO            1       ?  1 min 01 s  MISSED\n"
-        "  late/codex    codex_app_server  timed_out  –        unknown       1       9       3.1 s  –\n"
+        "  mission/flow  runtime           outcome    claimed  verified  passed  expected  tools        time\n"
+        "  ask/codex     codex_app_server  completed  yes      unknown   –       yes           0      532 ms\n"
+        "  claim/codex   codex_app_server  completed  yes      NO        no      NO            1  1 min 01 s\n"
+        "  late/codex    codex_app_server  timed_out  –        unknown   no      –             1       3.1 s\n"
         "\n"
         "  ask/codex    cannot be verified: the mission has no probe\n"
-        "  claim/codex  expectation missed: verified: expected yes, got no\n"
+        "  claim/codex  not as expected: verified: expected yes, got no\n"
         "  claim/codex  not verified: probe 0 (headless_run): exited 1\n"
         "  late/codex   limit.turn (agent): the turn ran past 3000 ms\n"
         "  late/codex   to do: Raise it.\n"
         "\n"
-        "  1 of 3 attempts could not be carried out.\n"
+        "  Not scored\n"
+        "    1 that nothing could judge\n"
+        "\n"
+        "  Infrastructure failed: 0 of 2 verified, 1 of 2 as expected, 1 that nothing could judge\n"
+        "  claim.codex.r1.1: claimed yes, verified NO\n"
     )
 
 
 def test_the_same_report_in_markdown_escapes_what_an_agent_may_have_written() -> None:
     sly = row(verified=False, reasons=("printed `|<b>x</b>|`\n# Heading",))
     text = render_markdown(report_of(sly))
-    assert text.startswith(f"# {CAMPAIGN}\n\n1 of 1 attempt not verified. Verdict: **judged no** (exit 1).")
-    assert "| fix/codex | codex_app_server | completed | – | **no** | 0 | ? | 0 ms | – | runs/r/" in text
+    head = "Judged no: 0 of 1 verified, 0 of 1 as expected. Verdict: **judged no** (exit 1)."
+    assert text.startswith(f"# {CAMPAIGN}\n\n{head}")
+    assert "| fix/codex | codex_app_server | completed | – | **no** | no | **no** | 0 | ? | 0 ms | runs/r/" in text
     assert "- fix/codex: not verified: printed \\`\\|\\<b\\>x\\</b\\>\\|\\` · # Heading\n" in text
 
 
@@ -128,19 +142,16 @@ def test_attempts_that_do_not_count_are_told_apart_and_never_among_those_that_do
     report = report_of(first, again)
     out = shown(render_report(report, title="t"))
     assert (out.count("crashed"), "  1 other attempt of these trials not counted\n" in out) == (0, True)
-    assert "All is well: 1 attempt is verified.\n" in out
+    assert "  1 of 1 verified, 1 of 1 as expected\n" in out
     markdown = render_markdown(report)
     assert markdown.count("| crashed |") == 0
-    assert (
-        f"## Not counted\n\nOther attempts of these trials, kept as they are:\n\n- {RUN}/fix.codex.r1.1: crashed"
-        in markdown
-    )
+    assert f"## Not counted\n\nOther attempts of these trials:\n\n- {RUN}/fix.codex.r1.1: crashed" in markdown
 
 
 def test_a_narrow_terminal_costs_columns_but_never_the_name() -> None:
     assert shown(render_attempts([CLAIM], ()), width=60).splitlines()[1:] == [
         "  attempt           outcome    verified  expected",
-        "  claim.codex.r1.1  completed  NO        MISSED",
+        "  claim.codex.r1.1  completed  NO        NO",
     ]
     for width in range(20, 100):
         assert "claim.codex.r1.1" in shown(render_attempts([CLAIM], ()), width=width)
@@ -169,13 +180,13 @@ def test_long_names_stand_above_what_is_said_of_them_and_never_squeeze_it() -> N
         )
         for n in range(1, 5)
     ]
-    assert shown(render_report(report_of(*rows), title="t"), width=80).splitlines()[6:15] == [
-        "  rewrite-the-importer-in-steps.codex.r4.1  completed  NO        MISSED",
+    assert shown(render_report(report_of(*rows), title="t"), width=80).splitlines()[8:17] == [
+        "  rewrite-the-importer-in-steps.codex.r4.1  completed  NO        NO",
         "",
         "  rewrite-the-importer-in-steps.codex.r1.1,",
         "  rewrite-the-importer-in-steps.codex.r2.1,",
         "  rewrite-the-importer-in-steps.codex.r3.1 and 1 more",
-        "    expectation missed: verified: expected yes, got no",
+        "    not as expected: verified: expected yes, got no",
         "    not verified: probe 0 (headless_run): exited 1 without a word about what it",
         "    had been looking for",
         "",
@@ -188,12 +199,14 @@ def test_nothing_below_the_title_wraps_to_the_margin() -> None:
         assert [line for line in lines[1:] if line and not line.startswith("  ")] == []
 
 
-def test_a_sentence_speaks_of_expectations_only_where_some_were_written() -> None:
+def test_conclusion_counts_verified_and_expected_results() -> None:
     yes, no = row(trial=None, verified=True), row(trial=None, verified=False)
-    assert conclude(report_of(yes)) == "All is well: 1 attempt is verified."
-    assert conclude(report_of(yes, yes)) == "All is well: 2 attempts are verified."
-    assert conclude(report_of(yes, no)) == "1 of 2 attempts not verified."
-    assert conclude(report_of(yes, CLAIM)) == "1 of 2 attempts did not come out as expected."
+    assert conclude(report_of(yes, yes)) == "2 of 2 verified, 2 of 2 as expected"
+    assert conclude(report_of(yes, no)) == "Judged no: 1 of 2 verified, 1 of 2 as expected"
+    lost = row(trial=None, evidence="invalid")
+    assert conclude(report_of(yes, lost)) == (
+        "Evidence invalid: 1 of 1 verified, 1 of 1 as expected, 1 attempt with invalid evidence"
+    )
 
 
 def test_an_error_that_came_as_json_is_told_by_its_message() -> None:
@@ -205,10 +218,15 @@ def test_an_error_that_came_as_json_is_told_by_its_message() -> None:
 def test_damaged_evidence_verifies_nothing() -> None:
     damaged = row(evidence="invalid", verified=None)
     out = shown(render_report(report_of(damaged), title="t"))
-    assert "  fix/codex     codex_app_server  DAMAGED  –        unknown" in out
+    assert "  fix/codex     codex_app_server  INVALID  –        unknown" in out
     assert report_of(damaged).exit == Exit.EVIDENCE
 
 
 def test_a_report_of_no_attempt_can_be_shown() -> None:
-    lines = shown(render_report(report_of(), title="a title")).split("\n")
-    assert lines == ["a title", "", "  mission/flow", "", "  0 of 0 attempts not verified.", ""]
+    assert shown(render_report(report_of(), title="a title")) == (
+        "a title\n"
+        "  trials  incomplete: 0 of 0 have a result\n"
+        "  effort  0 attempts; 0 tokens, cost ?\n"
+        "\n"
+        "  Unverified: no results\n"
+    )

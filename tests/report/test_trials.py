@@ -1,4 +1,4 @@
-"""One attempt speaks for a trial, the same one wherever somebody asks."""
+"""One attempt counts for a trial, the same one for every command."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,12 +13,8 @@ from proctor.event.outcome import Outcome
 from proctor.evidence.layout import RootPaths
 from proctor.ids import FlowId
 from proctor.plan.progress import fold_trials
-from proctor.report.campaign import exit_of
-from proctor.report.campaign_state import read_trials
-from proctor.report.compose import compose
-from proctor.report.gates import gates_of
-from proctor.report.query import find_campaign
-from proctor.report.trials import speakers
+from proctor.report.campaign import build_report, load_campaign
+from proctor.report.campaign_state import load_state
 from proctor.spec.campaign_options import GatesSpec
 from proctor.surface.campaign_status import RemainingTrials, status_of
 from proctor.surface.parity import side_by_side
@@ -36,43 +32,42 @@ def later(what: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.mark.requirement("campaign.report")
 @pytest.mark.parametrize(
-    ("tries", "speaks", "said", "left"),
+    ("tries", "counts", "said", "left"),
     [
         # What was sealed stays true until there is another result.
         ([YES, later(BUSY)], 1, Exit.OK, RemainingTrials(untried=0, running=0, cut_off=0, again=1)),
         ([YES, later(FULL)], 1, Exit.OK, RemainingTrials(untried=0, running=0, cut_off=0, again=1)),
         ([YES, later(HANGUP)], 1, Exit.OK, RemainingTrials(untried=0, running=0, cut_off=0, again=1)),
         ([YES, later(STILL)], 1, Exit.OK, RemainingTrials(untried=0, running=0, cut_off=1, again=0)),
-        ([YES, later(CUT)], 1, Exit.OK, RemainingTrials(untried=0, running=0, cut_off=0, again=1)),
+        ([YES, later(CUT)], 1, Exit.OK, RemainingTrials(untried=0, running=0, cut_off=1, again=0)),
         ([YES, later(NO)], 2, Exit.JUDGED_NO, RemainingTrials(untried=0, running=0, cut_off=0, again=0)),
         # A failure is none while it may be tried again.
         ([HANGUP], 1, Exit.INFRASTRUCTURE, RemainingTrials(untried=0, running=0, cut_off=0, again=1)),
         ([HANGUP, HANGUP], 2, Exit.INFRASTRUCTURE, RemainingTrials(untried=0, running=0, cut_off=0, again=0)),
-        ([HANGUP, CUT], 2, Exit.UNVERIFIED, RemainingTrials(untried=0, running=0, cut_off=0, again=1)),
+        ([HANGUP, CUT], 2, Exit.UNVERIFIED, RemainingTrials(untried=0, running=0, cut_off=1, again=0)),
         ([FULL], 1, Exit.INFRASTRUCTURE, RemainingTrials(untried=0, running=0, cut_off=0, again=1)),
         ([REFUSED], 1, Exit.INFRASTRUCTURE, RemainingTrials(untried=0, running=0, cut_off=0, again=1)),
         ([CANCELLED], 1, Exit.UNVERIFIED, RemainingTrials(untried=0, running=0, cut_off=0, again=1)),
         ([STILL], 1, Exit.UNVERIFIED, RemainingTrials(untried=0, running=0, cut_off=1, again=0)),
     ],
 )
-def test_one_attempt_of_a_trial_speaks(
-    tmp_path: Path, tries: Sequence[dict[str, Any]], speaks: int, said: Exit, left: RemainingTrials
+def test_one_attempt_of_a_trial_counts(
+    tmp_path: Path, tries: Sequence[dict[str, Any]], counts: int, said: Exit, left: RemainingTrials
 ) -> None:
     paths = tried(tmp_path, {TRIAL: tries}, retries=1)
-    found = read_trials(paths, root=RootPaths(tmp_path))
-    [spoken] = [each.spoken for each in found.trials]
-    [row] = speakers(find_campaign(RootPaths(tmp_path), paths).rows)
-    assert spoken is not None
-    assert (spoken.n, row.n) == (speaks, speaks)
-    assert exit_of(found, gates_of(found)) is said
+    state = load_state(paths, root=RootPaths(tmp_path))
+    [trial] = state.trials
+    report = build_report(state)
+    [row] = report.counted_attempts
+    assert trial.counted_attempt == row
+    assert row.n == counts
+    assert report.exit == said
     assert status_of(paths).left == left
-    if spoken.state != "sealed":  # else the folders, which are not there, would be asked
-        assert compose(find_campaign(RootPaths(tmp_path), paths)).exit is said
 
 
-def test_parity_compares_the_attempts_that_speak(tmp_path: Path) -> None:
+def test_parity_compares_the_attempts_that_count(tmp_path: Path) -> None:
     paths = tried(tmp_path, {TRIAL: [YES, later(CANCELLED)], "fix.other.r1": [HANGUP, YES]}, retries=1)
-    report = compose(find_campaign(RootPaths(tmp_path), paths))
+    report = load_campaign(paths, root=RootPaths(tmp_path))
     [(one, other)] = side_by_side(report, FlowId("codex"), FlowId("other"))
     assert (one and one.attempt_id, other and other.attempt_id) == ("fix.codex.r1.1", "fix.other.r1.2")
 
@@ -81,17 +76,19 @@ def test_parity_compares_the_attempts_that_speak(tmp_path: Path) -> None:
     tries=st.lists(st.tuples(st.sampled_from(EVERY), st.booleans()), min_size=1, max_size=5),
     retries=st.integers(0, 2),
 )
-def test_who_speaks_is_the_same_wherever_somebody_asks(
+def test_counted_attempt_is_that_of_the_fold_that_resume_uses(
     tmp_path_factory: pytest.TempPathFactory, tries: list[tuple[dict[str, Any], bool]], retries: int
 ) -> None:
     root = tmp_path_factory.mktemp("root")
     runs = sorted(is_later for _, is_later in tries)
     told = [later(what) if is_later else what for (what, _), is_later in zip(tries, runs, strict=True)]
     paths = tried(root, {TRIAL: told}, retries=retries, gates=GatesSpec(coverage=0))
-    found = read_trials(paths, root=RootPaths(root))
-    [trial] = found.trials
-    known = fold_trials(found.contents.attempts, retry_budget=found.plan.retry_budget)[trial.trial.id]
-    [row] = speakers(find_campaign(RootPaths(root), paths).rows)
-    assert trial.spoken is not None
-    assert row.n == trial.spoken.n == (known.result or len(told))
-    assert (trial.stands is not None, trial.is_settled) == (known.result is not None, known.is_settled)
+    state = load_state(paths, root=RootPaths(root))
+    [trial] = state.trials
+    assert state.plan is not None
+    assert trial.id is not None
+    known = fold_trials(state.contents.attempts, retry_budget=state.plan.retry_budget)[trial.id]
+    [row] = build_report(state).counted_attempts
+    assert trial.counted_attempt is not None
+    assert row.n == trial.counted_attempt.n == (known.result or len(told))
+    assert (trial.result is not None, trial.is_settled) == (known.result is not None, known.is_settled)

@@ -9,9 +9,11 @@ from hypothesis import strategies as st
 
 from proctor.errors import Bucket, Exit
 from proctor.event.outcome import Outcome
-from proctor.report.query import superseding
+from proctor.evidence.reader import Finding
+from proctor.report.campaign_state import CampaignState, fold_rows
+from proctor.report.gates import Blocked, Gate
 from proctor.report.row import AttemptRow
-from proctor.report.verdict import judge, judge_all
+from proctor.report.verdict import exit_of, judge_attempt
 from tests.report.made import row
 
 INFRASTRUCTURE = [Outcome.CRASHED, Outcome.REFUSED, Outcome.STALLED, Outcome.TIMED_OUT]
@@ -66,35 +68,76 @@ FEW = st.lists(st.sampled_from(EVERY), max_size=3)
         ({"state": "unreadable"}, Exit.EVIDENCE),
     ],
 )
-def test_one_attempt_says(attempt: dict[str, Any], said: Exit) -> None:
-    assert judge(row(**attempt)) is said
+def test_exit_of_one_attempt(attempt: dict[str, Any], said: Exit) -> None:
+    assert judge_attempt(row(**attempt)) is said
+
+
+def exit_of_rows(rows: list[AttemptRow], *codes: str, gates: tuple[Gate, ...] = (), **more: bool) -> Exit:
+    """Return the exit code of attempts; `codes` are those of findings that belong to no single attempt."""
+    findings = tuple(Finding(code=code, file="ledger.db") for code in codes)
+    return exit_of(CampaignState(campaign_id=None, trials=fold_rows(rows), findings=findings), gates, **more)
 
 
 @pytest.mark.parametrize(
-    ("attempts", "more", "said"),
+    ("attempts", "said"),
     [
-        ([{"verified": True}, {"met": True}], {}, Exit.OK),
-        ([{"verified": True}, {"verified": None}], {}, Exit.UNVERIFIED),
-        ([{"verified": None}, {"verified": False}], {}, Exit.JUDGED_NO),
-        ([{"verified": False}, {"outcome": Outcome.CRASHED}], {}, Exit.INFRASTRUCTURE),
-        ([{"outcome": Outcome.CRASHED}, {"evidence": "invalid"}], {}, Exit.EVIDENCE),
-        ([{"verified": True}], {"is_damaged": True}, Exit.EVIDENCE),
-        ([{"verified": True}], {"missing": 1}, Exit.UNVERIFIED),
-        ([{"verified": False}], {"missing": 1}, Exit.JUDGED_NO),
-        ([{"evidence": "invalid"}], {"is_interrupted": True}, Exit.INTERRUPTED),
-        ([], {}, Exit.UNVERIFIED),
+        ([{"verified": True}, {"met": True}], Exit.OK),
+        ([{"verified": True}, {"verified": None}], Exit.UNVERIFIED),
+        ([{"verified": None}, {"verified": False}], Exit.JUDGED_NO),
+        ([{"verified": False}, {"outcome": Outcome.CRASHED}], Exit.INFRASTRUCTURE),
+        ([{"outcome": Outcome.CRASHED}, {"evidence": "invalid"}], Exit.EVIDENCE),
+        ([], Exit.UNVERIFIED),
     ],
 )
-def test_the_worst_attempt_decides(attempts: list[dict[str, Any]], more: dict[str, Any], said: Exit) -> None:
-    assert judge_all([row(trial=None, **attempt) for attempt in attempts], **more) is said
+def test_exit_is_that_of_the_worst_attempt(attempts: list[dict[str, Any]], said: Exit) -> None:
+    assert exit_of_rows([row(trial=None, **attempt) for attempt in attempts]) is said
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        ("evidence.ledger", Exit.EVIDENCE),
+        ("evidence.partial", Exit.UNVERIFIED),
+        ("evidence.running", Exit.UNVERIFIED),
+        ("runtime.uninvited", Exit.UNVERIFIED),
+    ],
+)
+def test_exit_includes_findings_that_belong_to_no_attempt(code: str, said: Exit) -> None:
+    assert exit_of_rows([row(verified=True)], code) is said
+
+
+def test_exit_of_an_interrupted_run_is_interrupted_whatever_else_happened() -> None:
+    assert exit_of_rows([row(evidence="invalid")], is_interrupted=True) is Exit.INTERRUPTED
+
+
+@pytest.mark.parametrize(
+    ("gates", "said"),
+    [
+        ((), Exit.UNVERIFIED),
+        ((Gate(name="coverage", blocked=()),), Exit.OK),
+        ((Gate(name="coverage", blocked=(Blocked(mission_id=None, why="x"),)),), Exit.UNVERIFIED),
+        (
+            (Gate(name="coverage", blocked=()), Gate(name="pair", blocked=(Blocked(mission_id=None, why="x"),))),
+            Exit.JUDGED_NO,
+        ),
+    ],
+)
+def test_exit_leaves_trials_without_a_result_to_the_coverage_gate(gates: tuple[Gate, ...], said: Exit) -> None:
+    rows = [row(verified=True, trial=None), row(state="partial", trial=None)]
+    assert exit_of_rows(rows, gates=gates) is said
+
+
+def test_exit_of_a_trial_that_infrastructure_kept_from_a_result_is_infrastructure() -> None:
+    lost = row(state="abandoned", trial=None)
+    assert exit_of_rows([lost], gates=(Gate(name="coverage", blocked=()),)) is Exit.INFRASTRUCTURE
 
 
 @given(st.lists(st.sampled_from(EVERY), max_size=5), st.sampled_from(EVERY))
 def test_another_attempt_never_makes_it_better(attempts: list[dict[str, Any]], another: dict[str, Any]) -> None:
     order = [Exit.OK, Exit.UNVERIFIED, Exit.JUDGED_NO, Exit.INFRASTRUCTURE, Exit.EVIDENCE]
     rows = [row(trial=None, **each) for each in attempts]
-    alone, together = judge(row(**another)), judge_all([*rows, row(trial=None, **another)])
-    before = judge_all(rows) if rows else Exit.OK
+    alone, together = judge_attempt(row(**another)), exit_of_rows([*rows, row(trial=None, **another)])
+    before = exit_of_rows(rows) if rows else Exit.OK
     assert order.index(together) == max(order.index(before), order.index(alone))
 
 
@@ -106,7 +149,8 @@ def has_result(attempt: dict[str, Any]) -> bool:
 
 
 def counted(attempts: list[dict[str, Any]]) -> list[AttemptRow]:
-    return list(superseding(row(**each) for each in attempts))
+    """Return attempts of one trial."""
+    return [row(**each) for each in attempts]
 
 
 @given(
@@ -117,19 +161,19 @@ def test_of_a_trial_only_the_last_attempt_with_a_result_is_judged(
 ) -> None:
     assume(has_result(result))
     after = [each for each in after if not has_result(each)]
-    assert judge_all(counted([*before, result, *after])) is judge(row(**result))
+    assert exit_of_rows(counted([*before, result, *after])) is judge_attempt(row(**result))
 
 
 @given(st.lists(st.sampled_from(EVERY), min_size=1, max_size=3))
 def test_a_trial_without_a_result_is_judged_by_its_last_attempt(attempts: list[dict[str, Any]]) -> None:
     tries = [each for each in attempts if not has_result(each)]
     assume(tries != [])
-    assert judge_all(counted(tries)) is judge(row(**tries[-1]))
+    assert exit_of_rows(counted(tries)) is judge_attempt(row(**tries[-1]))
 
 
 @given(st.sampled_from(EVERY))
 def test_only_a_whole_sealed_attempt_that_is_expected_or_verified_is_ok(attempt: dict[str, Any]) -> None:
-    if judge(row(**attempt)) is Exit.OK:
+    if judge_attempt(row(**attempt)) is Exit.OK:
         assert attempt["state"] == "sealed"
         assert attempt["evidence"] != "invalid"
         assert attempt["met"] or (attempt["met"] is None and attempt["verified"])

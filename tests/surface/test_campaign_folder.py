@@ -12,8 +12,8 @@ import pytest
 
 from proctor.canonical import digest_bytes
 from proctor.evidence.layout import CampaignPaths
+from proctor.report.campaign import CampaignReport
 from proctor.report.markdown import render_markdown
-from proctor.report.row import Report
 from tests.attempt.forge import alter_json
 from tests.keys import make_key, public
 from tests.surface.conftest import Quickstart, ask
@@ -59,7 +59,7 @@ def forge_whole(paths: CampaignPaths, **changes: Any) -> None:
 
 
 def render(paths: CampaignPaths) -> None:
-    paths.results.write_text(render_markdown(msgspec.json.decode(paths.report.read_bytes(), type=Report)))
+    paths.results.write_text(render_markdown(msgspec.json.decode(paths.report.read_bytes(), type=CampaignReport)))
 
 
 def forge_script(paths: CampaignPaths) -> None:

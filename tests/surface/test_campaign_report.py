@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from proctor.evidence.layout import AttemptPaths, CampaignPaths
-from proctor.report.query import report_row, row_of_folder
+from proctor.ledger.reader import read_ledger
 from tests.attempt.forge import alter_json, reseal
 from tests.lab import Lab, mission, report_of, say_done
 from tests.surface.conftest import Quickstart, ask
@@ -44,16 +44,18 @@ def test_a_campaign_is_reported_in_every_format_by_whatever_name(quickstart: Qui
     paths = campaign_of(lab)
     said = ask(lab, "campaign", "report", "--json")
     found = said.json
-    assert (said.code, found["campaignId"], found["isWhole"], found["exit"]) == (0, paths.folder.name, True, 0)
+    assert (said.code, found["campaignId"], found["isComplete"], found["exit"]) == (0, paths.folder.name, True, 0)
     [flow] = found["flows"]
-    assert (flow["flowId"], flow["score"]["passed"], flow["score"]["scored"]) == ("codex", 4, 4)
+    score = flow["score"]
+    assert (flow["flowId"], score["verified"]["passed"], score["verified"]["scored"]) == ("codex", 1, 2)
+    assert (score["unverified"]["passed"], score["unverified"]["scored"], score["expected"]) == (2, 2, 4)
     assert (flow["score"]["toolCalls"], flow["score"]["usd"], flow["score"]["usdUnknown"]) == (4, 0.0, 0)
     assert flow["score"]["tokens"] > 0
     assert [each["attemptId"] for each in found["mismatches"]] == ["claim.codex.r1.1"]
     for words in ((paths.folder.name,), ("quickstart",), (str(paths.folder), "--strict")):
         assert ask(lab, "campaign", "report", *words, "--format", "json").code == 0
     missing = ask(lab, "campaign", "report", "--output", str(lab.folder / "gone" / "results.xml"))
-    assert (missing.code, f"there is no folder {lab.folder / 'gone'}" in missing.stderr) == (2, True)
+    assert (missing.code, f"no such folder: {lab.folder / 'gone'}" in missing.stderr) == (2, True)
     file = lab.folder / "results.xml"
     assert ask(lab, "campaign", "report", "--format", "junit", "--output", str(file)).stdout == ""
     assert len(list(ElementTree.fromstring(file.read_text()).iter("testcase"))) == 5
@@ -62,7 +64,10 @@ def test_a_campaign_is_reported_in_every_format_by_whatever_name(quickstart: Qui
         ask(lab, "campaign", "report", "--format", format_, "--output", str(page))
         told = ask(lab, "campaign", "report", "--format", format_).stdout
         assert told.startswith(begin)
-        assert told.startswith(page.read_text())
+        # On a terminal, the text names the next commands too.
+        assert [line for line in told.splitlines() if line and "next " not in line] == [
+            line for line in page.read_text().splitlines() if line
+        ]
     said = ask(lab, "campaign", "report", "--output", str(lab.folder))
     assert (said.code, "machine.unwritable" in said.stderr) == (3, True)
     said = ask(lab, "campaign", "report", "fix.codex.r1.1")
@@ -77,15 +82,16 @@ def test_torn_missing_and_altered_evidence_is_told_by_a_strict_report_and_not_sc
     (quickstart.folder("shell") / "transcript.jsonl").unlink()
     flip_a_byte(quickstart.folder("claim") / "probes.jsonl")
     said = ask(lab, "campaign", "report", "--strict", "--json")
-    told = {each["attemptId"]: {finding["code"] for finding in each["findings"]} for each in said.json["damaged"]}
+    told = {each["attemptId"]: {finding["code"] for finding in each["findings"]} for each in said.json["attempts"]}
     assert said.code == 5
     assert {"evidence.digest", "evidence.torn"} <= told["ask.codex.r1.1"]
     assert "evidence.missing-file" in told["shell.codex.r1.1"]
     assert "evidence.digest" in told["claim.codex.r1.1"]
     score = said.json["score"]
-    assert (score["passed"], score["scored"], score["buckets"], score["unmeasured"]) == (1, 1, {"evidence": 3}, 3)
+    assert (score["verified"]["passed"], score["verified"]["scored"]) == (1, 1)
+    assert (score["buckets"], score["unmeasured"]) == ({"evidence": 3}, 3)
     text = ask(lab, "campaign", "report", "--strict").stdout
-    assert "Damaged evidence, not scored\n" in text
+    assert "Invalid evidence, not scored\n" in text
     assert "shell.codex.r1.1: evidence.missing-file" in text
     # Without --strict the ledger is believed, and nothing is opened.
     shutil.rmtree(lab.root / "runs")
@@ -98,18 +104,19 @@ def test_a_ledger_that_tells_another_ending_is_caught_by_a_strict_report(quickst
         "update attempt set summary = json_set(summary, '$.verified', json('true')) where id = 'claim.codex.r1.1'",
     )
     said = ask(quickstart.lab, "campaign", "report", "--strict", "--json")
-    [damaged] = said.json["damaged"]
-    assert (said.code, damaged["attemptId"], damaged["findings"][0]["code"]) == (
+    [invalid] = [row for row in said.json["attempts"] if row["evidence"] == "invalid"]
+    assert (said.code, invalid["attemptId"], invalid["findings"][0]["code"]) == (
         5,
         "claim.codex.r1.1",
         "evidence.ledger",
     )
 
 
-def test_what_stands_in_no_folder_is_kept_where_the_folder_is_read(quickstart: Quickstart) -> None:
-    row = row_of_folder(AttemptPaths(quickstart.folder("fix")))
-    told = msgspec.structs.replace(row, is_superseded=True, usd=0.5)
-    assert (report_row(told).is_superseded, report_row(told).usd, report_row(told).verified) == (True, 0.5, True)
+def test_checked_report_keeps_the_cost_that_only_the_ledger_has(quickstart: Quickstart) -> None:
+    campaign = campaign_of(quickstart.lab)
+    cost = {row["attemptId"]: row["usd"] for row in ask(quickstart.lab, "report", "--json").json["attempts"]}
+    assert cost == {each.id: each.usd for each in read_ledger(campaign).attempts}
+    assert set(cost.values()) == {0.0}
 
 
 # ── publish-check ──

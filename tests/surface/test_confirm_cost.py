@@ -177,7 +177,7 @@ def test_a_dry_run_of_what_goes_on_with_a_campaign_tells_what_it_would_try(
     said = ask(lab, *words, "--json")
     is_dear = any("dear" in trial for trial in trials)
     assert (said.code, trials_of(said.json)) == (0, (trials, len(trials), None if is_dear else 0.0))
-    assert ("Nothing to try: " in ask(lab, *words).stdout) == (not trials)
+    assert ("Nothing to run: " in ask(lab, *words).stdout) == (not trials)
     assert sorted(paths.folder.rglob("*")) == before
 
 

@@ -240,11 +240,17 @@ def test_campaigns_that_stand_still_are_told_and_a_ledger_that_cannot_be_read_ex
     assert told["campaigns"]["todo"].endswith(f"validate {CAMPAIGN} --root {lab.root}")
 
 
+_ENDINGS: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("wrong", {}),
+    ("late", {"outcome": Outcome.CRASHED, "code": "peer.hangup"}),
+)
+
+
 @pytest.mark.requirement("ops.doctor")
 def test_how_attempts_of_a_runtime_ended_is_counted_over_all_campaigns(lab: Lab) -> None:
     made = campaign(lab.root, "fix", unsettled=("wrong", "late"))
     with open_ledger(made.ledger) as book:
-        for mission, changes in (("wrong", {}), ("late", {"outcome": Outcome.CRASHED, "code": "peer.hangup"})):
+        for mission, changes in _ENDINGS:
             attempt = AttemptId(f"{trial(mission).id}.1")
             book.apply([seal_attempt(attempt, summary(attempt, runtime=CODEX, **changes), at_ms=3)])
     found = by_name(lab)[1][CODEX]

@@ -77,7 +77,7 @@ def test_a_report_of_the_runs_before_is_not_taken_for_a_forged_one_and_one_of_ot
         "partial",
         [finding],
     )
-    campaign.report.write_bytes(report.replace(b'"runIds": [', b'"runIds": ["another", '))
+    campaign.report.write_bytes(report.replace(b'"runId": "', b'"runId": "another-', 1))
     assert ask(lab, "validate", str(campaign.folder)).code == 5
 
 

@@ -1,34 +1,24 @@
-"""What the last words of a run offer can be done."""
+"""What a run prints below its results can be done."""
 
 from pathlib import Path
 from typing import Any
 
 import pytest
-from rich.console import Console
 
-from proctor.errors import Exit
 from proctor.event.outcome import Outcome
-from proctor.evidence.layout import CampaignPaths
-from proctor.ids import AttemptId, TrialId
-from proctor.report.row import AttemptRow, Report
+from proctor.evidence.layout import CampaignPaths, RootPaths
+from proctor.report.campaign import load_campaign
 from proctor.surface.cli.command_formatter import CommandFormatter
 from proctor.surface.cli.drive import FinishedRun
 from proctor.surface.cli.retry import choose
-from proctor.surface.cli.run_summary import closing
-from tests.report.made import CAMPAIGN, CUT, RUN, UNSURE, YES, row, tried
+from proctor.surface.cli.run_summary import run_footer
+from tests.report.made import CAMPAIGN, CUT, RUN, STATED, UNSURE, YES, tried
 
 
-def last_words(campaign: CampaignPaths, *rows: AttemptRow, missing: tuple[TrialId, ...] = ()) -> str:
-    report = Report(
-        campaign_id=CAMPAIGN,
-        run_ids=(RUN,),
-        exit=Exit.INFRASTRUCTURE,
-        verdict="infrastructure failed",
-        attempts=rows,
-        missing_trials=missing,
-    )
+def footer(campaign: CampaignPaths, root: Path) -> dict[str, str]:
+    """Return what a run of the campaign prints below its results, by name; further next steps are joined."""
     driven = FinishedRun(
-        report=report,
+        report=load_campaign(campaign, root=RootPaths(root)),
         refused=(),
         campaign=campaign,
         duration_ms=1,
@@ -38,10 +28,8 @@ def last_words(campaign: CampaignPaths, *rows: AttemptRow, missing: tuple[TrialI
         tried=1,
         is_canary=False,
     )
-    console = Console(width=200)
-    with console.capture() as told:
-        console.print(closing(driven, calling=CommandFormatter()))
-    return told.get()
+    rows = list(run_footer(driven, formatter=CommandFormatter()))
+    return {**dict(rows), "next": " ".join(value for name, value in rows if name in ("next", ""))}
 
 
 @pytest.mark.parametrize(
@@ -58,17 +46,18 @@ def test_a_retry_by_kind_is_offered_where_it_would_try_something(
 ) -> None:
     ending: dict[str, Any] = {"outcome": outcome, "code": code}
     paths = tried(tmp_path, {"fix.codex.r1": [{**UNSURE, **ending}]})
-    assert ("retry --only infra" in last_words(paths, row(**ending))) is is_offered
+    assert ("retry --only infra" in footer(paths, tmp_path)["next"]) is is_offered
     assert bool(list(choose(paths, ["infra"]))) is is_offered
 
 
-def test_evidence_of_which_a_part_was_cut_off_is_looked_at_by_what_counts(tmp_path: Path) -> None:
+def test_run_footer_names_the_evidence_and_the_report(tmp_path: Path) -> None:
     paths = tried(tmp_path, {"fix.codex.r1": [CUT, YES]})
-    cut = row(attempt_id=AttemptId("fix.codex.r1.1"), state="partial", outcome=None, verified=None, is_superseded=True)
-    done = row(attempt_id=AttemptId("fix.codex.r1.2"), verified=True)
-    assert f"validate --strict {CAMPAIGN}" in last_words(paths, done)
-    assert f"campaign publish-check {CAMPAIGN}" in last_words(paths, cut, done)
-    # What has no result, or was never to be verified, may not be published whatever comes.
-    assert f"validate --strict {CAMPAIGN}" in last_words(paths, cut, done, missing=(TrialId("fix.codex.r2"),))
-    unjudged = row(attempt_id=AttemptId("fix.codex.r1.2"), verified=None)
-    assert f"validate --strict {CAMPAIGN}" in last_words(paths, cut, unjudged)
+    found = footer(paths, tmp_path)
+    assert found["evidence"] == str(tmp_path / "runs" / RUN)
+    assert found["report"] == str(paths.results)
+    assert found["next"] == f"proctor campaign publish-check {CAMPAIGN}"
+
+
+def test_run_footer_offers_validation_for_results_that_cannot_be_published(tmp_path: Path) -> None:
+    paths = tried(tmp_path, {"fix.codex.r1": [STATED]})
+    assert footer(paths, tmp_path)["next"] == f"proctor validate --strict {CAMPAIGN}"

@@ -32,7 +32,7 @@ from tests.report.made import CAMPAIGN, INFRA, RUN, YES, campaign, record, repor
 from tests.surface.conftest import Said, ask, started
 
 CODEX = RuntimeId("codex_app_server")
-WRONG = {"verified": False, "expectation": Expectation(met=False, misses=("verified",))}
+WRONG = {"verified": False, "expectation": Expectation(met=False, keys={"verified": False}, misses=("verified",))}
 
 
 def made(lab: Lab) -> CampaignPaths:
@@ -67,14 +67,14 @@ def test_of_an_ended_campaign_it_says_what_is_left_and_how_to_go_on(lab: Lab) ->
     assert standing.left == RemainingTrials(untried=1, running=0, cut_off=1, again=4)
     assert standing.outcomes == {"completed": 2, "crashed": 2, "refused": 1, "cancelled": 1}
     assert standing.codes == {"peer.hangup": 2, "provider.unauthorized": 1, "run.cancelled": 1}
-    assert (standing.met, standing.not_met) == (1, 1), "what is to be tried again has not shown anything yet"
+    assert (standing.expected, standing.unexpected) == (1, 1), "what is to be tried again has not shown anything yet"
     assert standing.per_minute == 6.0
     assert (standing.usd, standing.usd_unknown) == (1.25, 2), "one of them has no price, and one did not end"
     assert (standing.is_live, standing.ended, standing.live) == (False, None, None)
     said = status(lab)
     assert said.code == 0
     assert " ≥ $1.25\n" in said.stdout
-    assert "2 of 8 settled, 4 to be tried again, 1 cut off, 1 not tried yet" in said.stdout
+    assert "2 of 8 settled, 4 to be retried, 1 cut off, 1 not tried yet" in said.stdout
     assert f"6 trials left: proctor campaign resume {CAMPAIGN} --root {lab.root}\n" in said.stdout
 
 
@@ -113,7 +113,7 @@ def test_where_infrastructure_failures_stand_it_says_how_to_try_those_again(lab:
 
 @pytest.mark.parametrize("command", ["status", "report"])
 def test_nobody_is_told_to_try_again_by_kind_what_is_the_agents_own(lab: Lab, command: str) -> None:
-    late = {"verified": None, "expectation": Expectation(met=None, misses=()), "outcome": Outcome.TIMED_OUT}
+    late = {"verified": None, "expectation": Expectation(met=None, keys={}, misses=()), "outcome": Outcome.TIMED_OUT}
     paths = tried(lab.root, {"a.codex.r1": [YES], "b.codex.r1": [{**late, "code": "limit.turn"}]})
     said = ask(lab, "campaign", command).stdout
     assert list(choose(paths, ["infra"])) == []
@@ -188,11 +188,11 @@ def test_watching_where_there_is_no_terminal_tells_each_change_and_the_end(lab: 
     with started(lab, "campaign", "status", "--watch") as process:
         assert process.stdout is not None
         try:
-            assert process.stdout.readline() == "2 of 8 settled, 1 running, 4 to be tried again, 1 not tried yet\n"
+            assert process.stdout.readline() == "2 of 8 settled, 1 running, 4 to be retried, 1 not tried yet\n"
             attempt = AttemptId("cutoff.codex.r1.1")
             with writer.open_ledger(paths.ledger) as book:
                 book.apply([writer.seal_attempt(attempt, summary(attempt, runtime=CODEX), at_ms=60_002)])
-            assert process.stdout.readline() == "3 of 8 settled, 4 to be tried again, 1 not tried yet\n"
+            assert process.stdout.readline() == "3 of 8 settled, 4 to be retried, 1 not tried yet\n"
         finally:
             os.close(lock)
         told = process.stdout.read()

@@ -10,7 +10,8 @@ from proctor.errors import InputError
 from proctor.event.outcome import Outcome
 from proctor.evidence.layout import RootPaths
 from proctor.ids import AttemptId, RuntimeId
-from proctor.report.row import Report
+from proctor.report.campaign import build_report
+from proctor.report.campaign_state import CampaignState, fold_rows
 from proctor.spec.model import Login
 from proctor.surface.detect import DetectedAgent
 from proctor.surface.try_agents import TryAgent, build_trial, side_by_side
@@ -71,10 +72,10 @@ def test_of_several_attempts_the_one_that_counts_is_shown_with_what_it_cost() ->
         (Outcome.CANCELLED, "run.cancelled", 0.3),
     )
     rows = (
-        row(attempt_id=id_, outcome=outcome, code=code, usd=usd, is_superseded=id_ == ids[0])
+        row(attempt_id=id_, outcome=outcome, code=code, usd=usd)
         for id_, (outcome, code, usd) in zip(ids, ends, strict=True)
     )
-    [shown] = side_by_side(Report(campaign_id=None, run_ids=(), exit=0, verdict="", attempts=tuple(rows)))
+    [shown] = side_by_side(build_report(CampaignState(campaign_id=None, trials=fold_rows(rows))))
     assert (shown.attempt_id, shown.outcome, shown.usd) == (ids[1], Outcome.COMPLETED, 0.2)
 
 

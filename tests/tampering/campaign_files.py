@@ -100,7 +100,10 @@ REPORTS = [
     of_campaign("the report has no attempts", alter(IN + CAMPAIGN_REPORT, {Field.ATTEMPTS: []}), NOT_THE_REPORT),
     of_campaign(
         "the report is of another run",
-        alter(IN + CAMPAIGN_REPORT, lambda report: {Field.RUNS: ["another", *report[Field.RUNS]]}),
+        alter(
+            IN + CAMPAIGN_REPORT,
+            lambda report: {Field.RUNS: [{**report[Field.RUNS][0], Field.RUN: "another"}, *report[Field.RUNS]]},
+        ),
         NOT_THE_REPORT,
     ),
     of_campaign(

@@ -81,6 +81,7 @@ class Field:
     SOURCE: Final = "source"
     MET: Final = "met"
     MISSES: Final = "misses"
+    KEYS: Final = "keys"
     VERSION: Final = "schemaVersion"
     PLAN: Final = "plan"
     SNAPSHOT: Final = "snapshot"
@@ -88,7 +89,8 @@ class Field:
     ATTEMPT_LIMIT: Final = "attemptMs"
     CANARY: Final = "isCanary"
     ATTEMPTS: Final = "attempts"
-    RUNS: Final = "runIds"
+    RUNS: Final = "runs"
+    RUN: Final = "runId"
     EXIT: Final = "exit"
 
 

@@ -23,7 +23,11 @@ forged = steps(
         {
             Field.VERIFIED: True,
             Field.REASONS: [],
-            Field.EXPECTATION: {Field.MET: False, Field.MISSES: ["verified: expected no, got yes"]},
+            Field.EXPECTATION: {
+                Field.MET: False,
+                Field.KEYS: {Field.VERIFIED: False},
+                Field.MISSES: ["verified: expected no, got yes"],
+            },
             Field.DIGEST_AFTER: OTHER,
             Field.CHANGED_FILES: True,
         },

@@ -11,13 +11,11 @@ from proctor.event.command import command_line
 from proctor.event.metrics import Metrics
 from proctor.event.outcome import Outcome
 from proctor.event.trace import ToolCall
-from proctor.evidence.artifacts import Expectation
+from proctor.evidence.artifacts import Expectation, ExpectKey
 from proctor.spec.expect import ExpectedVerdict, ExpectSpec, ResultExpect, TraceExpect, WorkspaceExpect
 from proctor.spec.glob import fits
 from proctor.spec.pattern import compile_pattern
 from proctor.spec.pointer import ABSENT, at_pointer
-
-NOTHING = ExpectSpec()
 
 _SHOWN_CHARS = 200
 _SHOWN_PATHS = 5
@@ -40,31 +38,36 @@ def judge(
 
     >>> no, done = ExpectedVerdict.NO, Outcome.COMPLETED
     >>> judge(ExpectSpec(verified=no), outcome=done, verified=no, claim=Claim())
-    Expectation(met=True, misses=())
+    Expectation(met=True, keys={'verified': True}, misses=())
     >>> judge(ExpectSpec(answer="4"), outcome=done, verified=no, claim=Claim(answer="5")).misses
     ("answer: expected '4', got '5'",)
     """
-    if expect == NOTHING:
-        return Expectation(met=None, misses=())
-    misses = [
-        f"{name}: expected {_word(wanted)}, got {_word(got)}"
-        for name, wanted, got in (
-            ("verified", expect.verified, verified),
-            ("outcome", expect.outcome, outcome),
-            ("answer", expect.answer, claim.answer),
-        )
-        if wanted is not None and wanted != got
-    ]
-    if expect.matches is not None and not _is_found(expect.matches, claim.answer):
-        misses.append(f"answer: expected a match of {expect.matches!r}, got {_word(claim.answer)}")
-    if expect.result is not None:
-        misses += _result_misses(expect.result, claim.result)
-    if expect.trace is not None:
+    misses: dict[ExpectKey, list[str]] = {}
+    values: tuple[tuple[ExpectKey, str | None, str | None], ...] = (
+        ("verified", expect.verified, verified),
+        ("outcome", expect.outcome, outcome),
+        ("answer", expect.answer, claim.answer),
+    )
+    for key, wanted, got in values:
+        if wanted is not None:
+            misses[key] = [] if wanted == got else [f"{key}: expected {_word(wanted)}, got {_word(got)}"]
+    if expect.matches is not None:
+        is_found = _is_found(expect.matches, claim.answer)
+        miss = f"answer: expected a match of {expect.matches!r}, got {_word(claim.answer)}"
+        misses["answer"] = [*misses.get("answer", ()), *(() if is_found else (miss,))]
+    # An empty `result`, `trace` or `workspace` states nothing, so it cannot be met either.
+    if expect.result not in (None, ResultExpect()):
+        misses["result"] = list(_result_misses(expect.result, claim.result))
+    if expect.trace not in (None, TraceExpect()):
         assert metrics is not None, "metrics are needed for expect.trace"
-        misses += _trace_misses(expect.trace, metrics, calls)
-    if expect.workspace is not None:
-        misses += _workspace_misses(expect.workspace, changed)
-    return Expectation(met=not misses, misses=tuple(misses))
+        misses["trace"] = list(_trace_misses(expect.trace, metrics, calls))
+    if expect.workspace not in (None, WorkspaceExpect()):
+        misses["workspace"] = list(_workspace_misses(expect.workspace, changed))
+    return Expectation(
+        met=not any(misses.values()) if misses else None,
+        keys={key: not missed for key, missed in misses.items()},
+        misses=tuple(miss for missed in misses.values() for miss in missed),
+    )
 
 
 def _is_found(pattern: str, answer: str | None) -> bool:

@@ -136,13 +136,25 @@ class Feedback(Artifact, frozen=True, kw_only=True):
     """The JSON value that the agent handed in as its result besides the answer."""
 
 
+ExpectKey = Literal["outcome", "verified", "answer", "result", "trace", "workspace"]
+"""A part of `expect`. `answer` covers `matches` too."""
+
+
 class Expectation(Part, frozen=True, kw_only=True):
     """Comparison of an attempt with the `expect` of its mission."""
 
     met: bool | None
     """Whether every expectation was met. Null if the mission states none."""
+    keys: dict[ExpectKey, bool]
+    """Whether each key that the mission states was met."""
     misses: tuple[str, ...]
     """One sentence for each expectation that was not met: what was expected and what was found."""
+
+    @property
+    def content_holds(self) -> bool | None:
+        """Whether answer, result, trace and workspace are as stated. None if the mission states none of them."""
+        stated = [is_met for key, is_met in self.keys.items() if key not in ("outcome", "verified")]
+        return all(stated) if stated else None
 
 
 class AttemptReport(Artifact, frozen=True, kw_only=True):

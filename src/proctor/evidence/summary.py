@@ -67,6 +67,13 @@ class AttemptSummary(Part, frozen=True, kw_only=True, gc=False):
     first_violations: tuple[str, ...]
     """The first of those calls, shortened."""
 
+    @property
+    def is_expected(self) -> bool | None:
+        """Whether the attempt came out as expected. A mission without `expect` is expected to pass its probes; None if
+        it has none."""
+        met = self.expectation.met
+        return self.verified if met is None and self.required_probes else met
+
 
 def summarize(record: AttemptRecord, report: AttemptReport) -> AttemptSummary:
     """Derive the summary of an attempt from attempt.json and attempt.report.json."""

@@ -138,14 +138,21 @@ class LedgerAttempt(msgspec.Struct, frozen=True, array_like=True, gc=False):
         return None if self.summary is None else self.summary.verified
 
     @property
-    def is_expected(self) -> bool | None:
-        """Whether the attempt meets the mission's `expect`; None if the mission states none."""
-        return None if self.summary is None else self.summary.expectation.met
-
-    @property
     def took_ms(self) -> int:
         """Time from start to end; 0 while it runs."""
         return 0 if self.ended_at_ms is None else max(0, self.ended_at_ms - self.started_at_ms)
+
+    def rebuild(self, summary: AttemptSummary) -> "LedgerAttempt":
+        """Return the row with every column that follows from the sealed files."""
+        return msgspec.structs.replace(
+            self,
+            state="sealed",
+            outcome=summary.outcome,
+            code=summary.code,
+            runtime_id=summary.runtime_id,
+            tokens=None if summary.tokens is None else summary.tokens.total,
+            summary=summary,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,166 +1,271 @@
-"""The report of a campaign, whatever state it is in. Pure."""
+"""The report of a campaign, in whatever state the campaign is. Text, Markdown, JSON and JUnit are renderings of it."""
 
 from collections.abc import Iterator, Mapping
 
-from proctor.errors import Exit, bucket_of
+from proctor.errors import EvidenceError
 from proctor.event.outcome import Outcome
+from proctor.evidence.artifacts import Artifact, Part
+from proctor.evidence.layout import CampaignPaths, RootPaths
 from proctor.evidence.reader import Finding
 from proctor.ids import AttemptId, CampaignId, Digest, FlowId, MissionId, RunId, TrialId
-from proctor.ledger.schema import LedgerAttempt
-from proctor.plan.recover import CUT_OFF
-from proctor.report.campaign_state import CampaignState, Damage, count_alike
+from proctor.report.campaign_state import (
+    CampaignState,
+    TrialResult,
+    ledger_finding,
+    load_folders,
+    load_ledger_state,
+)
+from proctor.report.evidence_index import EvidenceIndex
 from proctor.report.gates import Gate, gates_of
-from proctor.report.score import FAILED, INVALID, MissionScore, ReportStruct, Score, Sum
-from proctor.report.sums import sums_of
-from proctor.report.verdict import WORDS, judge_result, worst
+from proctor.report.row import AttemptRow
+from proctor.report.score import FAILED, INVALID, MissionScore, Score, Sum, merge_sums, sum_results
+from proctor.report.verdict import WORDS, exit_of
 from proctor.spec.campaign_options import SelectSpec
 
 
-class RunSummary(ReportStruct, frozen=True, kw_only=True):
-    """One execution. `how` it ended is None where it still runs or was killed."""
+class RunSummary(Part, frozen=True, kw_only=True):
+    """One run of the campaign."""
 
     run_id: RunId
-    began_at_ms: int
+    """Id of the run."""
+    began_at_ms: int | None
+    """Start, in milliseconds since the epoch; null if the ledger cannot be read."""
     ended_at_ms: int | None
+    """End, in milliseconds since the epoch; null while it runs or if it was killed."""
     how: str | None
+    """How it ended: `done`, or what stopped it; null while it runs or if it was killed."""
 
 
-class FlowSummary(ReportStruct, frozen=True, kw_only=True):
+class FlowSummary(Part, frozen=True, kw_only=True):
+    """One flow."""
+
     flow_id: FlowId
+    """Id of the flow."""
     score: Score
+    """Its results."""
 
 
-class MissionSummary(ReportStruct, frozen=True, kw_only=True):
-    """A mission in every flow. It differs where the rates do."""
+class MissionSummary(Part, frozen=True, kw_only=True):
+    """One mission in every flow."""
 
     mission_id: MissionId
+    """Id of the mission."""
     differs: bool
+    """Whether the flows have different rates."""
     flows: dict[FlowId, MissionScore]
+    """Its results, by flow."""
 
 
-class Missing(ReportStruct, frozen=True, kw_only=True):
-    """A trial without a result, and what came of its last attempt, if there was one."""
+class MissingResult(Part, frozen=True, kw_only=True):
+    """A trial without a result."""
 
     trial: TrialId
-    mission_id: MissionId
-    flow_id: FlowId
-    repeat: int
+    """Id of the trial."""
+    mission_id: MissionId | None
+    """Its mission; null if unknown."""
+    flow_id: FlowId | None
+    """Its flow; null if unknown."""
+    repeat: int | None
+    """Its repeat, from 1; null if unknown."""
     why: str
+    """Why it has no result."""
     code: str | None = None
+    """Error code of its last attempt."""
 
 
-class Failure(ReportStruct, frozen=True, kw_only=True):
-    """A result that did not pass by the agent's own doing. `why` is its code, or what judged it."""
+class FailedResult(Part, frozen=True, kw_only=True):
+    """A result that failed for reasons that lie with the agent."""
 
     attempt_id: AttemptId
+    """Id of the attempt."""
     run_id: RunId
-    mission_id: MissionId
-    flow_id: FlowId
+    """Its run."""
+    mission_id: MissionId | None
+    """Its mission; null if unknown."""
+    flow_id: FlowId | None
+    """Its flow; null if unknown."""
     why: str
+    """Its error code, or what judged it."""
+    is_expected: bool | None
+    """Whether the mission expected this."""
 
 
-class Mismatch(ReportStruct, frozen=True, kw_only=True):
-    """The agent says one thing, and the probes another."""
+class Mismatch(Part, frozen=True, kw_only=True):
+    """A result where the agent says one thing and the probes another."""
 
     attempt_id: AttemptId
+    """Id of the attempt."""
     claimed: bool
+    """What the agent says."""
     verified: bool
+    """What the probes found."""
 
 
-class Effort(ReportStruct, frozen=True, kw_only=True):
-    """Of all attempts, those that do not count among them: all were paid for.
-
-    `tokens` and `usd` are what is known, beside how many do not tell theirs, be it not yet.
-    """
+class Effort(Part, frozen=True, kw_only=True):
+    """All attempts, also those that do not count: all of them were paid for."""
 
     attempts: int
+    """Number of attempts."""
     not_counted: int
+    """Attempts that are not the result of their trial."""
     tokens: int
+    """Known tokens."""
     tokens_unknown: int
+    """Attempts whose tokens are unknown, or not known yet."""
     usd: float | None
+    """Known cost, in US dollars; null if none is known."""
     usd_unknown: int
+    """Attempts whose cost is unknown, or not known yet."""
 
 
-class Damaged(ReportStruct, frozen=True, kw_only=True):
-    attempt_id: AttemptId
-    findings: tuple[Finding, ...]
+class CampaignReport(Artifact, frozen=True, kw_only=True):
+    """report.json, and what `run`, `report` and `campaign report` print as JSON."""
 
-
-class CampaignReport(ReportStruct, frozen=True, kw_only=True):
-    """What `campaign report --json` prints. Whole is a campaign that has ended with a result for every trial.
-
-    `selected` is how its command chose among the spec's missions, of which the others have no trials; null where it did
-    not, or where the frozen spec cannot be read.
-    """
-
-    schema_version: int = 1
-    campaign_id: CampaignId
+    campaign_id: CampaignId | None
+    """The campaign; null for attempts of several campaigns."""
     spec_file: str | None
+    """Path of the spec; null if it was built in memory or is unknown."""
     spec_digest: Digest | None
-    plan_digest: Digest
+    """Digest of the spec; null if the ledger cannot be read."""
+    plan_digest: Digest | None
+    """Digest of the plan; null if the plan cannot be read."""
     selected: SelectSpec | None
+    """How the command chose among the spec's missions; null if it did not, or if the frozen spec cannot be read."""
     is_canary: bool
+    """Whether this is a canary: a sample of the campaign."""
     is_running: bool
-    is_whole: bool
-    is_examined: bool
+    """Whether the campaign is running."""
+    is_complete: bool
+    """Whether the campaign has ended with a result for every trial."""
+    is_checked: bool
+    """Whether the evidence of the attempts was examined."""
     runs: tuple[RunSummary, ...]
+    """The runs, oldest first."""
     exit: int
+    """The exit code of the command."""
     verdict: str
+    """The exit code in words."""
     score: Score
+    """All results."""
     effort: Effort
+    """All attempts."""
     flows: tuple[FlowSummary, ...]
+    """The results by flow."""
     missions: tuple[MissionSummary, ...]
-    failures: tuple[Failure, ...]
+    """The results by mission."""
+    failures: tuple[FailedResult, ...]
+    """Results that failed for reasons that lie with the agent."""
     mismatches: tuple[Mismatch, ...]
+    """Results where claim and probes disagree."""
     gates: tuple[Gate, ...]
-    missing: tuple[Missing, ...]
-    damaged: tuple[Damaged, ...] = ()
+    """The campaign's gates; none if the plan cannot be read."""
+    missing: tuple[MissingResult, ...]
+    """Trials without a result."""
+    attempts: tuple[AttemptRow, ...]
+    """All attempts, in plan order."""
+    findings: tuple[Finding, ...] = ()
+    """What is wrong with evidence that belongs to no single attempt."""
+
+    @property
+    def run_ids(self) -> tuple[RunId, ...]:
+        """Ids of the runs, oldest first."""
+        return tuple(run.run_id for run in self.runs)
 
     @property
     def blocked(self) -> tuple[Gate, ...]:
+        """The gates that block."""
         return tuple(gate for gate in self.gates if gate.blocked)
 
+    @property
+    def counted_attempts(self) -> list[AttemptRow]:
+        """One attempt for each trial that was tried: its result, or else its last."""
+        rows: dict[object, AttemptRow] = {}
+        for row in self.attempts:
+            # An attempt that does not name its trial counts alone; a new object is equal to nothing else.
+            key = object() if row.trial is None else row.trial
+            if key not in rows and not row.is_superseded:
+                rows[key] = row
+        return list(rows.values())
 
-def report_campaign(found: CampaignState, *, damage: Damage | None = None) -> CampaignReport:
-    """What it comes to. `damage` is None where the evidence was not examined."""
-    sums = sums_of(found.trials)
-    flows = tuple(dict.fromkeys(result.trial.flow for result in found.trials))
-    by_flow = {flow: Sum() for flow in flows}
-    whole = Sum()
+    @property
+    def untried(self) -> list[TrialId]:
+        """The trials without any attempt."""
+        tried = {row.trial for row in self.attempts}
+        return [each.trial for each in self.missing if each.trial not in tried]
+
+    @property
+    def invalid_attempts(self) -> list[AttemptRow]:
+        """The counted attempts whose evidence is invalid."""
+        return [row for row in self.counted_attempts if row.evidence == "invalid" or row.state == "unreadable"]
+
+
+def load_campaign(campaign: CampaignPaths, *, root: RootPaths, index: EvidenceIndex | None = None) -> CampaignReport:
+    """Load the report of a campaign from its ledger, or from its folders if the ledger cannot be read."""
+    return build_report(load_campaign_state(campaign, root=root, index=index))
+
+
+def load_campaign_state(
+    campaign: CampaignPaths, *, root: RootPaths, index: EvidenceIndex | None = None
+) -> CampaignState:
+    """Load a campaign. If its ledger cannot be read, load the folders that name it. Never raises EvidenceError."""
+    index = index or EvidenceIndex()
+    try:
+        return load_ledger_state(campaign, root=root, index=index)
+    except EvidenceError as error:
+        return load_folders(
+            (paths for run in root.runs() for paths in run.attempts()),
+            index=index,
+            campaign_id=CampaignId(campaign.folder.name),
+            findings=(ledger_finding(campaign, error),),
+        )
+
+
+def build_report(state: CampaignState, *, is_interrupted: bool = False) -> CampaignReport:
+    """Compose the report. Pure."""
+    sums = sum_results(state.trials)
+    by_flow: dict[FlowId, Sum] = {}
     for (_, flow), each in sums.items():
-        by_flow[flow].merge(each)
-    for each in by_flow.values():
-        whole.merge(each)
-    gates = gates_of(found)
-    missing = tuple(_missing(found))
-    code = exit_of(found, gates)
-    made = found.contents.campaign
+        by_flow.setdefault(flow, Sum()).merge(each)
+    gates = gates_of(state)
+    missing = tuple(_missing(state))
+    exit_ = exit_of(state, gates, is_interrupted=is_interrupted)
+    origin = state.contents.campaign
     return CampaignReport(
-        campaign_id=found.campaign_id,
-        spec_file=None if made is None else made.file or None,
-        spec_digest=None if made is None else made.spec,
-        plan_digest=found.plan.digest,
-        selected=None if found.selected == SelectSpec() else found.selected,
-        is_canary=found.plan.is_canary,
-        is_running=found.is_running,
-        is_whole=bool(found.trials) and not missing and not found.is_running,
-        is_examined=damage is not None,
-        runs=tuple(
-            RunSummary(run_id=run.id, began_at_ms=run.began_at_ms, ended_at_ms=run.ended_at_ms, how=run.how)
-            for run in found.contents.runs
-        ),
-        exit=code,
-        verdict=WORDS[code],
-        score=whole.score(),
-        effort=effort_of(found),
+        campaign_id=state.campaign_id,
+        spec_file=None if origin is None else origin.file or None,
+        spec_digest=None if origin is None else origin.spec,
+        plan_digest=None if state.plan is None else state.plan.digest,
+        selected=None if state.frozen.selected == SelectSpec() else state.frozen.selected,
+        is_canary=state.plan is not None and state.plan.is_canary,
+        is_running=state.is_running,
+        is_complete=bool(state.trials) and not missing and not state.is_running,
+        is_checked=state.is_checked,
+        runs=tuple(_runs(state)),
+        exit=exit_,
+        verdict=WORDS[exit_],
+        score=merge_sums(by_flow.values()).score(),
+        effort=effort_of(state),
         flows=tuple(FlowSummary(flow_id=flow, score=each.score()) for flow, each in by_flow.items()),
         missions=tuple(_missions(sums)),
-        failures=tuple(_failures(found)),
-        mismatches=tuple(_mismatches(found)),
+        failures=tuple(_failures(state)),
+        mismatches=tuple(_mismatches(state)),
         gates=gates,
         missing=missing,
-        damaged=tuple(Damaged(attempt_id=name, findings=findings) for name, findings in (damage or {}).items()),
+        attempts=state.attempts,
+        findings=state.findings,
     )
+
+
+def _runs(state: CampaignState) -> Iterator[RunSummary]:
+    known = {run.id: run for run in state.contents.runs}
+    for run_id in state.run_ids:
+        run = known.get(run_id)
+        yield RunSummary(
+            run_id=run_id,
+            began_at_ms=None if run is None else run.began_at_ms,
+            ended_at_ms=None if run is None else run.ended_at_ms,
+            how=None if run is None else run.how,
+        )
 
 
 def _missions(sums: Mapping[tuple[MissionId, FlowId], Sum]) -> Iterator[MissionSummary]:
@@ -172,96 +277,76 @@ def _missions(sums: Mapping[tuple[MissionId, FlowId], Sum]) -> Iterator[MissionS
         yield MissionSummary(mission_id=mission, differs=len(rates) > 1, flows=flows)
 
 
-def _failures(found: CampaignState) -> Iterator[Failure]:
-    for each in found.trials:
-        if each.stands == FAILED and each.spoken is not None:
-            yield Failure(
-                attempt_id=each.spoken.id,
-                run_id=each.spoken.run,
-                mission_id=each.trial.mission,
-                flow_id=each.trial.flow,
-                why=why_failed(each.spoken),
+def _failures(state: CampaignState) -> Iterator[FailedResult]:
+    for each in state.trials:
+        if each.result == FAILED and each.counted_attempt is not None:
+            yield FailedResult(
+                attempt_id=each.counted_attempt.attempt_id,
+                run_id=each.counted_attempt.run_id,
+                mission_id=each.mission,
+                flow_id=each.flow,
+                why=why_failed(each.counted_attempt),
+                is_expected=each.counted_attempt.is_expected,
             )
 
 
-def why_failed(result: LedgerAttempt) -> str:
-    """Its code, or what judged it."""
-    if result.code is not None:
-        return result.code
-    if result.verified is False and result.is_expected is not False:
-        return "the probes say no"
-    return "not as expected" if result.is_expected is False else str(result.outcome or Outcome.UNKNOWN)
+def why_failed(row: AttemptRow) -> str:
+    """Return the error code of a failed result, or what judged it."""
+    if row.code is not None:
+        return row.code
+    if row.verified is False:
+        return "not verified by its probes"
+    keys = [] if row.summary is None else [key for key, is_met in row.summary.expectation.keys.items() if not is_met]
+    return f"not as stated: {', '.join(keys)}" if keys else str(row.outcome or Outcome.UNKNOWN)
 
 
-def _mismatches(found: CampaignState) -> Iterator[Mismatch]:
-    for each in found.trials:
-        said = each.spoken
-        if each.stands in (None, INVALID) or said is None or said.claimed is None or said.verified is None:
+def _mismatches(state: CampaignState) -> Iterator[Mismatch]:
+    for each in state.trials:
+        row = each.counted_attempt
+        if each.result in (None, INVALID) or row is None or row.claimed is None or row.verified is None:
             continue
-        if said.claimed is not said.verified:
-            yield Mismatch(attempt_id=said.id, claimed=said.claimed, verified=said.verified)
+        if row.claimed is not row.verified:
+            yield Mismatch(attempt_id=row.attempt_id, claimed=row.claimed, verified=row.verified)
 
 
-def _missing(found: CampaignState) -> Iterator[Missing]:
-    for each in found.trials:
-        if each.stands is None:
-            yield Missing(
-                trial=each.trial.id,
-                mission_id=each.trial.mission,
-                flow_id=each.trial.flow,
-                repeat=each.trial.repeat,
-                why=_why_missing(each.spoken, is_running=found.is_running),
-                code=None if each.spoken is None else each.spoken.code,
+def _missing(state: CampaignState) -> Iterator[MissingResult]:
+    for each in state.trials:
+        if each.result is None:
+            row = each.counted_attempt
+            yield MissingResult(
+                trial=each.id or TrialId("" if row is None else row.attempt_id),
+                mission_id=each.mission,
+                flow_id=each.flow,
+                repeat=each.repeat,
+                why=_why_missing(each, is_running=state.is_running),
+                code=None if row is None else row.code,
             )
 
 
-def _why_missing(last: LedgerAttempt | None, *, is_running: bool) -> str:
-    match last:
+def _why_missing(trial: TrialResult, *, is_running: bool) -> str:
+    match trial.counted_attempt:
         case None:
             return "not tried yet" if is_running else "never tried"
-        case LedgerAttempt(state="running"):
-            return "running" if is_running else "cut off"
-        case LedgerAttempt(outcome=Outcome.CANCELLED):
+        case AttemptRow(state="running"):
+            return "running"
+        case AttemptRow(state="sealed", outcome=Outcome.CANCELLED):
             return "cancelled"
-        case LedgerAttempt(state="sealed"):
-            return "to be tried again"
+        case AttemptRow(state="sealed"):
+            return "to be retried"
         case _:
             return "cut off"
 
 
-def effort_of(found: CampaignState) -> Effort:
-    attempts = found.attempts
+def effort_of(state: CampaignState) -> Effort:
+    """Add up all attempts."""
+    attempts = state.attempts
     tokens = [each.tokens for each in attempts if each.tokens is not None]
     usd = [each.usd for each in attempts if each.usd is not None]
     return Effort(
         attempts=len(attempts),
-        not_counted=len(attempts) - sum(each.stands is not None for each in found.trials),
+        not_counted=len(attempts) - sum(each.result is not None for each in state.trials),
         tokens=sum(tokens),
         tokens_unknown=len(attempts) - len(tokens),
         usd=sum(usd) if usd else None,
         usd_unknown=len(attempts) - len(usd),
     )
-
-
-def exit_of(found: CampaignState, gates: tuple[Gate, ...]) -> Exit:
-    """The worst of what results and gates say, and infrastructure that kept trials from a result. All else that is
-    missing is the coverage gate's matter.
-    """
-    said = {Exit.OK} if found.trials else {Exit.UNVERIFIED}
-    for each, _ in count_alike(found.trials):
-        judged = None if each.spoken is None else _judge(each.spoken)
-        if judged is not None and (each.stands is not None or judged is Exit.INFRASTRUCTURE):
-            said.add(Exit.EVIDENCE if each.stands == INVALID else judged)
-    return worst(said | {gate.exit for gate in gates})
-
-
-def _judge(attempt: LedgerAttempt) -> Exit:
-    match attempt.state:
-        case "sealed":
-            bucket = None if attempt.code is None else bucket_of(attempt.code)
-            outcome = attempt.outcome or Outcome.UNKNOWN
-            return judge_result(outcome, bucket=bucket, verified=attempt.verified, met=attempt.is_expected)
-        case "abandoned" if attempt.code != CUT_OFF:
-            return Exit.INFRASTRUCTURE
-        case _:
-            return Exit.UNVERIFIED

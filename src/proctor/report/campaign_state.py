@@ -1,143 +1,413 @@
-"""A campaign as its ledger shows it now: of each trial the attempt that speaks for it. Folders stay closed."""
+"""The state of a campaign: its trials, and of each trial its attempts and which of them counts."""
 
 import os
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from itertools import count
+from pathlib import Path
 
 import msgspec
 
 from proctor.errors import EvidenceError
-from proctor.evidence.artifacts import AttemptRecord, AttemptReport
-from proctor.evidence.layout import AttemptPaths, CampaignPaths, RootPaths
-from proctor.evidence.reader import Finding, read_artifact
-from proctor.evidence.summary import summarize
-from proctor.ids import AttemptId, CampaignId
+from proctor.event.outcome import Outcome
+from proctor.evidence.artifacts import Expectation
+from proctor.evidence.layout import AttemptPaths, CampaignPaths, RootPaths, RunPaths
+from proctor.evidence.reader import Finding
+from proctor.evidence.summary import AttemptSummary
+from proctor.ids import CampaignId, Digest, FlowId, MissionId, RunId, RuntimeId, TrialId
 from proctor.ledger.reader import is_live, read_ledger
 from proctor.ledger.schema import LedgerAttempt, LedgerContents, LedgerTrial
 from proctor.plan.progress import RetryBudget, fold_attempts
-from proctor.report.planned import PlanSummary, read_plan, read_selection
-from proctor.report.score import INVALID, standing
-from proctor.spec.campaign_options import SelectSpec
+from proctor.plan.recover import CUT_OFF
+from proctor.report.check_ledger import LedgerLimits, folder_findings, read_limits
+from proctor.report.evidence_index import EvidenceIndex, FolderReading, with_code
+from proctor.report.planned import FrozenSpec, PlanSummary, read_frozen, read_plan
+from proctor.report.row import AttemptRow
+from proctor.report.score import classify
 
-Damage = Mapping[AttemptId, tuple[Finding, ...]]
-"""What an examination found wrong with attempts."""
+_NO_RETRIES = RetryBudget(retries=0)
+"""For attempts without a readable plan."""
 
 
-class TrialResult(msgspec.Struct, frozen=True, gc=False):
-    """A trial of the plan, and the attempt that speaks for it, if it was ever tried: its result, else its last.
+class TrialResult(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A trial with its attempts, oldest first."""
 
-    `stands` is of its result, and None where it has none. One that is not settled is to be tried, be it
-    anew; `last` is the attempt that was made last.
-    """
-
-    trial: LedgerTrial
-    spoken: LedgerAttempt | None = None
-    stands: str | None = None
+    id: TrialId | None
+    """Id of the trial; None for an attempt that does not say which trial it belongs to."""
+    mission: MissionId | None
+    """Its mission; None if unknown."""
+    flow: FlowId | None
+    """Its flow; None if unknown."""
+    repeat: int | None
+    """Its repeat, from 1; None if unknown."""
+    digest: Digest | None
+    """Digest of everything that determines what runs; None if there is no ledger."""
+    attempts: tuple[AttemptRow, ...] = ()
+    """Its attempts."""
+    counted_attempt: AttemptRow | None = None
+    """The attempt that counts: the result, or else the last one. None if the trial was never tried."""
+    result: str | None = None
+    """What the result is (see `score.classify`); None if the trial has no result."""
     is_settled: bool = False
-    last: LedgerAttempt | None = None
+    """Whether the result is final, so that no run tries the trial again by itself."""
+
+    @property
+    def last(self) -> AttemptRow | None:
+        """The latest attempt."""
+        return self.attempts[-1] if self.attempts else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CampaignState:
-    """A campaign as its ledger shows it now. `attempts` are the ledger's, those it still calls running as their seals
-    say.
+    """A campaign, or the attempts of one folder, as its evidence shows it now."""
+
+    campaign_id: CampaignId | None
+    has_ledger: bool = False
+    """Whether this comes from the campaign's ledger, and not from folders alone."""
+    contents: LedgerContents = field(default_factory=LedgerContents)
+    """The ledger; empty without one."""
+    run_ids: tuple[RunId, ...] = ()
+    plan: PlanSummary | None = None
+    """None if it cannot be read."""
+    frozen: FrozenSpec = field(default_factory=FrozenSpec)
+    """The index of the frozen spec; empty if it cannot be read."""
+    trials: tuple[TrialResult, ...] = ()
+    is_running: bool = False
+    is_checked: bool = False
+    """Whether the evidence of the attempts was examined."""
+    findings: tuple[Finding, ...] = ()
+    """What is wrong with evidence that belongs to no single attempt."""
+
+    @property
+    def attempts(self) -> tuple[AttemptRow, ...]:
+        """All attempts, in plan order."""
+        return tuple(row for trial in self.trials for row in trial.attempts)
+
+
+# ── from the ledger ──
+
+
+def load_state(campaign: CampaignPaths, *, root: RootPaths, index: EvidenceIndex | None = None) -> CampaignState:
+    """Load a campaign from its ledger. Raises EvidenceError if the ledger or the plan cannot be read."""
+    state = load_ledger_state(campaign, root=root, index=index)
+    if state.plan is None:
+        read_plan(campaign)
+    return state
+
+
+def load_ledger_state(campaign: CampaignPaths, *, root: RootPaths, index: EvidenceIndex | None = None) -> CampaignState:
+    """Load a campaign from its ledger, with a finding if the plan cannot be read. Raises EvidenceError.
+
+    Folders are opened only if the index checks them, or if the ledger does not say how an attempt ended.
     """
-
-    campaign_id: CampaignId
-    contents: LedgerContents
-    attempts: Sequence[LedgerAttempt]
-    plan: PlanSummary
-    selected: SelectSpec | None
-    trials: tuple[TrialResult, ...]
-    is_running: bool
-
-
-def read_trials(campaign: CampaignPaths, *, root: RootPaths, damage: Damage | None = None) -> CampaignState:
-    """EvidenceError where ledger or plan cannot be read. What is damaged is no result of the agent's."""
-    is_running = is_live(campaign)  # asked first: what ends meanwhile is told as running
-    contents, plan = read_ledger(campaign), read_plan(campaign)
-    known, retry_budget, damage = look_up(contents, root=root), plan.retry_budget, damage or {}
-    tries = known.attempts_of
-    return CampaignState(
+    is_running = is_live(campaign)  # asked first, so that what ends meanwhile is reported as running
+    contents = read_ledger(campaign)
+    findings: tuple[Finding, ...] = ()
+    plan = None
+    try:
+        plan = read_plan(campaign)
+    except EvidenceError as error:
+        findings = (Finding.of(error),)
+    index, frozen = index or EvidenceIndex(), read_frozen(campaign)
+    reader = _LedgerRows(
         campaign_id=CampaignId(campaign.folder.name),
+        is_running=is_running,
+        runtimes={} if plan is None else {flow.id: flow.runtime for flow in plan.flows},
+        attempt_folders={run.id: f"{root.run(run.id).folder}/attempts/" for run in contents.runs},
+        index=index,
+        limits=LedgerLimits() if index.check is None else read_limits(campaign, plan=plan, frozen=frozen),
+    )
+    retry_budget = _NO_RETRIES if plan is None else plan.retry_budget
+    return CampaignState(
+        campaign_id=reader.campaign_id,
+        has_ledger=True,
         contents=contents,
-        attempts=known.attempts,
+        run_ids=tuple(run.id for run in contents.runs),
         plan=plan,
-        selected=read_selection(campaign),
+        frozen=frozen,
         trials=tuple(
-            _trial_result(trial, tries.get(trial.id, ()), damage, retry_budget=retry_budget)
-            for trial in contents.trials
+            reader.trial(each, contents.attempts_of.get(each.id, ()), retry_budget) for each in contents.trials
         ),
         is_running=is_running,
+        is_checked=index.check is not None,
+        findings=findings,
     )
 
 
-def _trial_result(
-    trial: LedgerTrial, tries: Sequence[LedgerAttempt], damage: Damage, *, retry_budget: RetryBudget
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _LedgerRows:
+    """Turns the ledger's attempts of a campaign into rows."""
+
+    campaign_id: CampaignId
+    is_running: bool
+    runtimes: Mapping[FlowId, tuple[RuntimeId, ...]]
+    attempt_folders: Mapping[RunId, str]  # joining paths for each of 10,000 rows would take longer than all the rest
+    index: EvidenceIndex
+    limits: LedgerLimits
+
+    def trial(self, trial: LedgerTrial, attempts: Sequence[LedgerAttempt], retry_budget: RetryBudget) -> TrialResult:
+        """Fold the trial's attempts as a resumed run does."""
+        endings, rows = list(attempts), []
+        for at, each in enumerate(attempts):
+            row = self._row(trial, each)
+            rows.append(row)
+            if each.state == "running" and row.state == "sealed" and row.summary is not None:
+                endings[at] = each.rebuild(row.summary)
+        return _fold_trial(
+            TrialResult(id=trial.id, mission=trial.mission, flow=trial.flow, repeat=trial.repeat, digest=trial.digest),
+            rows,
+            endings,
+            retry_budget=retry_budget,
+        )
+
+    def _row(self, trial: LedgerTrial, attempt: LedgerAttempt) -> AttemptRow:
+        name, folder = f"{attempt.trial}.{attempt.n}", self.attempt_folders.get(attempt.run)
+        if folder is None or "/" in name or name.startswith("."):
+            raise EvidenceError("evidence.ledger", f"no attempt can lie at {attempt.run}/{name}", file="ledger.db")
+        row = AttemptRow(
+            attempt_id=attempt.id,
+            run_id=attempt.run,
+            campaign_id=self.campaign_id,
+            trial=trial.id,
+            mission_id=trial.mission,
+            flow_id=trial.flow,
+            repeat=trial.repeat,
+            n=attempt.n,
+            runtime_id=attempt.runtime_id or self._only_runtime(trial.flow),
+            state="sealed" if attempt.state == "sealed" else "partial" if attempt.code == CUT_OFF else "abandoned",
+            summary=attempt.summary,
+            tokens=attempt.tokens,
+            usd=attempt.usd,
+            dir=folder + name,
+        )
+        # Most attempts have no code, and setting four fields to None for each takes as long as the rest.
+        row = row if attempt.code is None else with_code(row, attempt.code)
+        if attempt.state == "running":
+            row = self._running_row(row)
+        elif row.runtime_id is None:
+            # An abandoned attempt: only its folder says which runtime of the chain it was.
+            row = msgspec.structs.replace(row, runtime_id=self._folder(row).row.runtime_id)
+        return row if self.index.check is None else self._checked_row(row, attempt)
+
+    def _only_runtime(self, flow: FlowId) -> RuntimeId | None:
+        chain = self.runtimes.get(flow, ())
+        return chain[0] if len(chain) == 1 else None
+
+    def _folder(self, row: AttemptRow) -> FolderReading:
+        return self.index.read(AttemptPaths(Path(row.dir)))
+
+    def _running_row(self, row: AttemptRow) -> AttemptRow:
+        """Return what the folder says: the ledger does not know how the attempt ended."""
+        found = self._folder(row).row
+        return msgspec.structs.replace(
+            found,
+            campaign_id=row.campaign_id,
+            trial=row.trial,
+            mission_id=row.mission_id,
+            flow_id=row.flow_id,
+            repeat=row.repeat,
+            n=row.n,
+            state="running" if found.state == "partial" and self.is_running else found.state,
+        )
+
+    def _checked_row(self, row: AttemptRow, attempt: LedgerAttempt) -> AttemptRow:
+        """Return what the folder says, with what is wrong with it and with the ledger's row."""
+        if row.state == "running":
+            return msgspec.structs.replace(row, evidence="partial")
+        folder = self._folder(row)
+        found = folder.row if row.state == "sealed" else row
+        if row.state == "sealed" and found.state == "partial":
+            found = msgspec.structs.replace(row, state="unreadable")
+        wrong = tuple(folder_findings(row, attempt, folder, limits=self.limits))
+        is_false = self.index.is_strict and any(finding.code == "evidence.ledger" for finding in wrong)
+        is_invalid = is_false or folder.evidence == "invalid" or found.state == "unreadable"
+        # Which attempt counts, and what it cost by the frozen prices, is in no file of the attempt.
+        found = msgspec.structs.replace(
+            found,
+            usd=row.usd,
+            evidence="invalid" if is_invalid else folder.evidence,
+            findings=tuple(dict.fromkeys((*folder.findings, *wrong))),
+        )
+        if not is_invalid:
+            return found
+        # What invalid evidence says is unknown and never verified; mission and flow are known from the ledger.
+        return msgspec.structs.replace(
+            found, mission_id=row.mission_id, flow_id=row.flow_id, summary=_without_verdict(found.summary)
+        )
+
+
+def _without_verdict(summary: AttemptSummary | None) -> AttemptSummary | None:
+    if summary is None:
+        return None
+    unknown = Expectation(met=None, keys={}, misses=())
+    return msgspec.structs.replace(summary, verified=None, expectation=unknown, reasons=("its evidence is invalid",))
+
+
+def _fold_trial(
+    trial: TrialResult, rows: Sequence[AttemptRow], endings: Sequence[LedgerAttempt], *, retry_budget: RetryBudget
 ) -> TrialResult:
-    """By the same fold that resume goes by."""
-    if not tries:
-        return TrialResult(trial)
-    stands, last = fold_attempts(tries, retry_budget=retry_budget), tries[-1]
-    if stands.result is None:
-        return TrialResult(trial, last, last=last)
-    spoken = last if last.n == stands.result else next(each for each in tries if each.n == stands.result)
-    how = INVALID if spoken.id in damage else standing(spoken)
-    return TrialResult(trial, spoken, how, stands.is_settled, last)
+    """Add the attempts to a trial. `endings` are the same attempts as the fold takes them."""
+    if not rows:
+        return trial
+    progress = fold_attempts(endings, retry_budget=retry_budget)
+    at = next((at for at, each in enumerate(endings) if each.n == progress.result), len(rows) - 1)
+    superseded = (msgspec.structs.replace(row, is_superseded=True) for row in rows[:at])
+    return TrialResult(
+        id=trial.id,
+        mission=trial.mission,
+        flow=trial.flow,
+        repeat=trial.repeat,
+        digest=trial.digest,
+        attempts=(*superseded, *rows[at:]),
+        counted_attempt=rows[at],
+        result=None if progress.result is None else classify(rows[at]),
+        is_settled=progress.is_settled,
+    )
+
+
+# ── from folders ──
+
+
+def load_folders(
+    folders: Iterable[AttemptPaths],
+    *,
+    index: EvidenceIndex,
+    campaign_id: CampaignId | None = None,
+    findings: tuple[Finding, ...] = (),
+) -> CampaignState:
+    """Load attempts from their folders alone. With `campaign_id`, only those of that campaign."""
+    rows = [_checked_folder(index.read(paths)) for paths in folders]
+    if campaign_id is not None:
+        rows = [row for row in rows if row.campaign_id == campaign_id]
+    rows.sort(key=lambda row: (row.trial or "", row.n or 0))
+    campaigns = {row.campaign_id for row in rows}
+    return CampaignState(
+        campaign_id=campaign_id or (campaigns.pop() if len(campaigns) == 1 else None),
+        run_ids=tuple(dict.fromkeys(row.run_id for row in rows)),
+        trials=fold_rows(rows),
+        is_checked=index.check is not None,
+        findings=findings,
+    )
+
+
+def load_run(run: RunPaths, *, index: EvidenceIndex) -> CampaignState:
+    """Load the attempts of a run from its folder."""
+    run_ids = (RunId(run.folder.name),)
+    try:
+        return replace(load_folders(run.attempts(), index=index), run_ids=run_ids)
+    except OSError as error:
+        finding = Finding(code="evidence.unreadable", file=run.folder.name, detail=os.strerror(error.errno or 0))
+        return CampaignState(campaign_id=None, run_ids=run_ids, findings=(finding,))
+
+
+def fold_rows(rows: Iterable[AttemptRow]) -> tuple[TrialResult, ...]:
+    """Group attempts, oldest first, into trials. One that does not name its trial is alone."""
+    trials: dict[object, list[AttemptRow]] = {}
+    for row in rows:
+        # A new object is equal to nothing else.
+        trials.setdefault(object() if row.trial is None else row.trial, []).append(row)
+    return tuple(map(_fold_rows_of_trial, trials.values()))
+
+
+def _checked_folder(folder: FolderReading) -> AttemptRow:
+    row = folder.row
+    is_invalid = folder.evidence == "invalid" or row.state == "unreadable"
+    return msgspec.structs.replace(
+        row,
+        evidence="invalid" if is_invalid else folder.evidence,
+        findings=tuple(dict.fromkeys((*row.findings, *folder.findings))),
+        summary=_without_verdict(row.summary) if is_invalid else row.summary,
+    )
+
+
+def _fold_rows_of_trial(rows: Sequence[AttemptRow]) -> TrialResult:
+    first = rows[0]
+    trial = TrialResult(id=first.trial, mission=first.mission_id, flow=first.flow_id, repeat=first.repeat, digest=None)
+    return _fold_trial(trial, rows, list(map(_ending, rows, count())), retry_budget=_NO_RETRIES)
+
+
+def _ending(row: AttemptRow, at: int) -> LedgerAttempt:
+    """Return how an attempt ended, as its folder says. One that was sealed and cannot be read was a result too."""
+    is_unreadable = row.state == "unreadable"
+    return LedgerAttempt(
+        id=row.attempt_id,
+        trial=row.trial or TrialId(""),
+        n=at,
+        run=row.run_id,
+        state="sealed" if is_unreadable or row.state == "sealed" else "abandoned",
+        started_at_ms=0,
+        outcome=Outcome.UNKNOWN if is_unreadable else row.outcome,
+        code="evidence.unreadable" if is_unreadable else row.code,
+    )
+
+
+# ── everything under a root ──
+
+STAMP_CHARS = len("YYYYMMDD-hhmmss-xxxxxx")
+"""Length of the time that ends a campaign's id."""
+
+
+def campaigns_by_age(root: RootPaths) -> list[CampaignPaths]:
+    """Return the campaigns under a root, oldest first, by the time that ends their ids."""
+    return sorted(root.campaigns(), key=lambda campaign: campaign.folder.name[-STAMP_CHARS:])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptList:
+    """Every attempt under an evidence root, oldest first."""
+
+    rows: tuple[AttemptRow, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    """What is wrong with ledgers and runs."""
+
+
+def list_attempts(root: RootPaths) -> AttemptList:
+    """List every attempt of a root. Folders are opened only if no ledger says how an attempt ended."""
+    rows: list[AttemptRow] = []
+    findings: list[Finding] = []
+    known: set[RunId] = set()
+    index = EvidenceIndex()
+    for campaign in campaigns_by_age(root):
+        try:
+            state = load_ledger_state(campaign, root=root, index=index)
+        except EvidenceError as error:
+            findings.append(ledger_finding(campaign, error))
+            continue
+        rows += state.attempts
+        known.update(state.run_ids)
+    for run in root.runs():
+        if run.folder.name not in known:
+            state = load_run(run, index=index)
+            rows += state.attempts
+            findings += state.findings
+    return AttemptList(rows=tuple(rows), findings=tuple(findings))
+
+
+def ledger_finding(campaign: CampaignPaths, error: EvidenceError) -> Finding:
+    """Return the finding for a ledger that cannot be read."""
+    return Finding(code=error.code, file=f"{campaign.folder.name}/{error.file}", detail=error.what)
+
+
+# ── counting ──
 
 
 def count_alike(trials: Iterable[TrialResult]) -> list[tuple[TrialResult, int]]:
-    """Of the trials that came to the same, the first and how many they are: endings are few, however many trials."""
+    """Group trials that ended alike: the first of each group and their number. Few endings differ in many trials."""
     first: dict[tuple[object, ...] | None, TrialResult] = {}
     counts: Counter[tuple[object, ...] | None] = Counter()
     for each in trials:
-        said, last = each.spoken, each.last
-        key = (
-            (
-                each.stands,
-                each.is_settled,
-                said.state,
-                said.outcome,
-                said.code,
-                said.verified,
-                said.is_expected,
-                last.state,
-            )
-            if said is not None and last is not None
-            else None
-        )
+        key = _ending_key(each)
         if key not in first:
             first[key] = each
         counts[key] += 1
     return [(each, counts[key]) for key, each in first.items()]
 
 
-def look_up(contents: LedgerContents, *, root: RootPaths) -> LedgerContents:
-    """The same, each attempt that the ledger still calls running as its seal says."""
-    open_ = {each.trial for tries in contents.attempts_of.values() for each in tries if each.state == "running"}
-    looked_up = {trial: [_looked_up(each, root=root) for each in contents.attempts_of[trial]] for trial in open_}
-    return replace(contents, attempts_of={**contents.attempts_of, **looked_up}) if looked_up else contents
-
-
-def _looked_up(attempt: LedgerAttempt, *, root: RootPaths) -> LedgerAttempt:
-    """Where the ledger was not told how it ended, its seal may."""
-    if attempt.state != "running":
-        return attempt
-    paths: AttemptPaths = root.run(attempt.run).attempt(attempt.trial, n=attempt.n)
-    if not os.path.lexists(paths.seal):
-        return attempt
-    try:
-        record, report = read_artifact(paths.attempt, AttemptRecord), read_artifact(paths.report, AttemptReport)
-    except EvidenceError:
-        return attempt  # checking the evidence reports it
-    summary = summarize(record, report)
-    return msgspec.structs.replace(
-        attempt,
-        state="sealed",
-        outcome=summary.outcome,
-        code=summary.code,
-        runtime_id=summary.runtime_id,
-        tokens=None if summary.tokens is None else summary.tokens.total,
-        summary=summary,
-    )
+def _ending_key(trial: TrialResult) -> tuple[object, ...] | None:
+    counted, last = trial.counted_attempt, trial.last
+    if counted is None or last is None:
+        return None
+    summary = counted.summary
+    verdict = (None, None, None) if summary is None else (summary.outcome, summary.verified, summary.expectation.met)
+    return (trial.result, trial.is_settled, counted.state, counted.evidence, counted.code, *verdict, last.state)

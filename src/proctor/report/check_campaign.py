@@ -1,106 +1,156 @@
-"""Whether a campaign's own folder says what its attempts' seals vouch for: the plan, the frozen spec, the report."""
+"""Check a campaign's own folder against its attempts: ledger, plan, frozen spec, report."""
 
+import dataclasses
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from msgspec.structs import asdict, fields, replace
 
 from proctor.canonical import digest_bytes
 from proctor.errors import EvidenceError, Exit
-from proctor.evidence.artifacts import AttemptRecord, PlanFile
+from proctor.evidence.artifacts import PlanFile
 from proctor.evidence.disk import draft_path, unreadable
-from proctor.evidence.layout import CampaignPaths, RootPaths
-from proctor.evidence.reader import Finding, read_artifact, read_bytes
-from proctor.evidence.unlisted_attempts import Owners, find_unlisted_attempts, owners_of_runs
-from proctor.ids import CampaignId, RunId
-from proctor.ledger.reader import is_live, read_ledger
-from proctor.report.compose import compose
+from proctor.evidence.layout import AttemptPaths, CampaignPaths, RootPaths
+from proctor.evidence.reader import Finding, decode_artifact, read_artifact, read_bytes
+from proctor.evidence.unlisted_attempts import Owners, owners_of_runs
+from proctor.ids import AttemptId, RunId
+from proctor.ledger.reader import is_live
+from proctor.report.campaign import CampaignReport, build_report
+from proctor.report.campaign_state import CampaignState
+from proctor.report.check_ledger import folder_findings, read_limits
+from proctor.report.evidence_index import EvidenceIndex, paths_of
 from proctor.report.markdown import render_markdown
-from proctor.report.query import AttemptQuery
-from proctor.report.row import AttemptRow, Report
+from proctor.report.row import AttemptRow
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CampaignListing:
+    """What is on disk, listed before the ledger is read.
+
+    The ledger names an attempt before its folder exists. So a folder in this list that the ledger does not name is
+    unlisted, even while the campaign runs.
+    """
+
+    is_running: bool
+    """Whether the campaign was running then."""
+    attempts: Mapping[RunId, tuple[str, ...]]
+    """Names of the attempt folders of the campaign's runs, and of runs whose campaign is unknown."""
+    owners: Owners
+    """The campaign of each run, as its attempts say."""
+
+    @property
+    def unfinished(self) -> str:
+        """The code of what is not complete."""
+        return "evidence.running" if self.is_running else "evidence.partial"
+
+
+def list_campaign(campaign: CampaignPaths, *, root: RootPaths, owners: Owners | None = None) -> CampaignListing:
+    """List the folders of a campaign's runs. `owners` saves reading them again. Never raises."""
+    is_running = is_live(campaign)  # asked first: what is written meanwhile is then incomplete, not cut off
+    owners = owners_of_runs(root) if owners is None else owners
+    attempts: dict[RunId, tuple[str, ...]] = {}
+    for run in root.runs():
+        run_id = RunId(run.folder.name)
+        if owners.get(run_id, campaign.folder.name) == campaign.folder.name:
+            with suppress(OSError):
+                attempts[run_id] = tuple(sorted(paths.folder.name for paths in run.attempts()))
+    return CampaignListing(is_running=is_running, attempts=attempts, owners=owners)
 
 
 def check_campaign(
-    campaign: CampaignPaths, *, root: RootPaths, found: AttemptQuery, owners: Owners | None = None
+    campaign: CampaignPaths, *, root: RootPaths, state: CampaignState, listing: CampaignListing, index: EvidenceIndex
 ) -> Iterator[Finding]:
-    """What is wrong with the files beside the ledger, where `found` is what is on record. Never raises.
+    """Check the campaign's own files. Never raises.
 
-    `owners` are those of the runs, for whoever knows them already.
+    `state` is what the ledger says, without a check of the folders; or what the folders say if it cannot be read.
     """
-    # Asked first: what is written meanwhile is then told as not there yet, not as cut off.
-    unfinished = "evidence.running" if is_live(campaign) else "evidence.partial"
+    rows = list(_check_rows(campaign, state, index))
+    for attempt_id, finding in rows:
+        yield Finding(code=finding.code, file=f"{attempt_id}/{finding.file}", detail=finding.detail)
+    yield from _check_names(campaign)
+    plan = list(_check_plan(campaign, root=root, state=state, listing=listing, index=index))
+    yield from plan
+    # What is wrong with the plan or the ledger makes the report wrong, which is reported already.
+    can_compare = not state.findings and not any(each.file == campaign.plan.name for each in plan)
+    unsound = {attempt_id for attempt_id, _ in rows} if can_compare else None
+    yield from _check_report(campaign, root=root, state=state, listing=listing, unsound=unsound)
+    yield from _unlisted(state, listing)
+
+
+def _check_rows(
+    campaign: CampaignPaths, state: CampaignState, index: EvidenceIndex
+) -> Iterator[tuple[AttemptId, Finding]]:
+    """Compare the ledger's row of each attempt with the attempt's folder."""
+    if state.has_ledger:
+        limits = read_limits(campaign, plan=state.plan, frozen=state.frozen)
+        for trial in state.trials:
+            attempts = () if trial.id is None else state.contents.attempts_of.get(trial.id, ())
+            for row, attempt in zip(trial.attempts, attempts, strict=True):
+                for finding in folder_findings(row, attempt, index.read(paths_of(row)), limits=limits):
+                    yield row.attempt_id, finding
+
+
+def _unlisted(state: CampaignState, listing: CampaignListing) -> Iterator[Finding]:
+    """Yield attempts on disk that the ledger does not name."""
+    if not state.has_ledger:
+        return
+    named: dict[RunId, set[str]] = {run_id: set() for run_id in state.run_ids}
+    for row in state.attempts:
+        named.setdefault(row.run_id, set()).add(row.attempt_id)
+    owned = (run_id for run_id, owner in listing.owners.items() if owner == state.campaign_id)
+    for run_id in sorted({*named, *owned}):
+        for name in listing.attempts.get(run_id, ()):
+            if name not in named.get(run_id, ()):
+                detail = "on disk, but not in the ledger"
+                yield Finding(code="evidence.ledger", file=f"{run_id}/{name}", detail=detail)
+
+
+def _check_names(campaign: CampaignPaths) -> Iterator[Finding]:
+    """Yield files that are not part of a campaign."""
     known = {campaign.spec_snapshot, campaign.plan, campaign.ledger, campaign.report, campaign.results, campaign.pin}
-    # What it is at while it runs is no evidence; a killed one leaves it.
+    # Written while it runs, and left by a kill; not evidence.
     known |= {campaign.live, draft_path(campaign.live)}
     drafts = {draft_path(path) for path in (campaign.plan, campaign.report, campaign.results) if not path.exists()}
     if not campaign.results.exists():
-        drafts.add(draft_path(campaign.report))  # it goes before its report is made anew
+        drafts.add(draft_path(campaign.report))  # RESULTS.md is removed before the report is written again
     logs = {f"{campaign.ledger.name}{end}" for end in ("-wal", "-shm", "-journal")}
-    yield from _strangers(campaign.folder, known={path.name for path in (*known, *drafts)} | logs | {"lock"})
-    yield from _check_plan(campaign, root=root, found=found, unfinished=unfinished)
-    yield from _check_report(campaign, root=root, found=found, unfinished=unfinished)
-    yield from _unnamed(campaign, root=root, owners=owners_of_runs(root) if owners is None else owners)
+    yield from _extra_files(campaign.folder, known={path.name for path in (*known, *drafts)} | logs | {"lock"})
 
 
-def _unnamed(campaign: CampaignPaths, *, root: RootPaths, owners: Owners) -> Iterator[Finding]:
-    """Attempts that the ledger has lost, or never had."""
-    campaign_id = CampaignId(campaign.folder.name)
-    with suppress(EvidenceError):  # whoever reads the attempts from it has said so
-        if not (found := list(find_unlisted_attempts(root, campaign_id, named=_named(campaign), owners=owners))):
-            return
-        # Looked at again: of one that is being run the ledger is told first, and then there is a folder.
-        named = _named(campaign)
-        for folder in (paths.folder for paths in found):
-            run_id = RunId(folder.parent.parent.name)
-            if folder.name not in named.get(run_id, ()):
-                detail = "on disk, but not in the ledger"
-                yield Finding(code="evidence.ledger", file=f"{run_id}/{folder.name}", detail=detail)
-
-
-def _named(campaign: CampaignPaths) -> dict[RunId, set[str]]:
-    contents = read_ledger(campaign)
-    named: dict[RunId, set[str]] = {run.id: set() for run in contents.runs}
-    for each in contents.attempts:
-        named.setdefault(each.run, set()).add(each.id)
-    return named
-
-
-def _check_plan(campaign: CampaignPaths, *, root: RootPaths, found: AttemptQuery, unfinished: str) -> Iterator[Finding]:
+def _check_plan(
+    campaign: CampaignPaths, *, root: RootPaths, state: CampaignState, listing: CampaignListing, index: EvidenceIndex
+) -> Iterator[Finding]:
     try:
         data = read_bytes(campaign.plan)
-        file = read_artifact(campaign.plan, PlanFile)
+        file = decode_artifact(data, PlanFile, file=campaign.plan.name)
     except EvidenceError as error:
-        # The plan is the last file of the set-up: without any attempt it may not have come to that.
-        is_early = error.code == "evidence.missing-file" and not found.rows
-        yield Finding(code=unfinished if is_early else error.code, file=campaign.plan.name, detail=error.what)
+        # The plan is the last file of the set-up, so without any attempt it may not have been written yet.
+        is_early = error.code == "evidence.missing-file" and not state.attempts
+        code = listing.unfinished if is_early else error.code
+        yield Finding(code=code, file=campaign.plan.name, detail=error.what)
         return
-    with suppress(EvidenceError):  # whoever reads the attempts from it has said so
-        contents = read_ledger(campaign)
-        is_of = contents.campaign is not None and contents.campaign.plan == file.plan.digest
-        if not is_of or [asdict(trial) for trial in contents.trials] != [asdict(trial) for trial in file.plan.trials]:
+    if state.has_ledger:
+        origin, trials = state.contents.campaign, state.contents.trials
+        is_same = origin is not None and origin.plan == file.plan.digest
+        if not is_same or [asdict(trial) for trial in trials] != [asdict(trial) for trial in file.plan.trials]:
             detail = f"its plan is not that of {campaign.plan.name}"
             yield Finding(code="evidence.ledger", file=campaign.ledger.name, detail=detail)
-    for record in _records(root, found):
-        if (record.plan_digest, record.plan_file_digest) != (file.plan.digest, digest_bytes(data)):
-            detail = f"not the plan that {record.attempt_id} names"
-            yield Finding(code="evidence.plan", file=campaign.plan.name, detail=detail)
-            return  # what it says of the frozen spec is worth nothing
+    digests = (file.plan.digest, digest_bytes(data))
+    for run_id in state.run_ids:
+        for name in listing.attempts.get(run_id, ()):
+            named = index.read(AttemptPaths(root.run(run_id).folder / "attempts" / name)).plan_digests
+            if named not in (None, digests):
+                detail = f"not the plan that {name} names"
+                yield Finding(code="evidence.plan", file=campaign.plan.name, detail=detail)
+                return  # what it says about the frozen spec proves nothing
     yield from _check_snapshot(campaign.spec_snapshot, file)
 
 
-def _records(root: RootPaths, found: AttemptQuery) -> Iterator[AttemptRecord]:
-    """Of every attempt that has one; what is wrong with the others, their own examination tells."""
-    for run_id in found.run_ids:
-        with suppress(OSError):
-            for paths in root.run(run_id).attempts():
-                with suppress(EvidenceError):
-                    yield read_artifact(paths.attempt, AttemptRecord)
-
-
 def _check_snapshot(folder: Path, file: PlanFile) -> Iterator[Finding]:
-    yield from _strangers(folder, known=set(file.snapshot), prefix=f"{folder.name}/")
+    yield from _extra_files(folder, known=set(file.snapshot), prefix=f"{folder.name}/")
     for name, due in file.snapshot.items():
         try:
             is_same = digest_bytes(read_bytes(folder / name)) == due
@@ -114,74 +164,78 @@ def _check_snapshot(folder: Path, file: PlanFile) -> Iterator[Finding]:
 
 
 def _check_report(
-    campaign: CampaignPaths, *, root: RootPaths, found: AttemptQuery, unfinished: str
+    campaign: CampaignPaths,
+    *,
+    root: RootPaths,
+    state: CampaignState,
+    listing: CampaignListing,
+    unsound: Collection[AttemptId] | None,
 ) -> Iterator[Finding]:
+    """Compare report.json with a report composed again, and RESULTS.md with report.json.
+
+    `unsound` are attempts that cannot be compared; None if nothing can.
+    """
     try:
-        kept = read_artifact(campaign.report, Report)
+        kept = read_artifact(campaign.report, CampaignReport)
     except EvidenceError as error:
         is_early = error.code == "evidence.missing-file" and not os.path.lexists(campaign.results)
-        yield Finding(code=unfinished if is_early else error.code, file=campaign.report.name, detail=error.what)
+        code = listing.unfinished if is_early else error.code
+        yield Finding(code=code, file=campaign.report.name, detail=error.what)
         return
-    if set(kept.run_ids) < set(found.run_ids):
-        # Made anew when a run ends: until then, and where that was killed, it is of the runs before.
+    if set(kept.run_ids) < set(state.run_ids):
+        # It is written when a run ends; until then, or after a kill, it is about the runs before.
         detail = "of the runs before the last one"
-        yield Finding(code=unfinished, file=campaign.report.name, detail=detail)
-    elif not found.findings and _has_plan(campaign):  # else there is nothing whole to hold it against, as is told
-        yield from _differences(campaign.report.name, kept, root=root, found=found)
+        yield Finding(code=listing.unfinished, file=campaign.report.name, detail=detail)
+    elif unsound is not None:
+        yield from _differences(campaign.report.name, kept, root=root, state=state, unsound=unsound)
     try:
         results = read_bytes(campaign.results)
     except EvidenceError as error:
-        is_early = error.code == "evidence.missing-file"
-        yield Finding(code=unfinished if is_early else error.code, file=campaign.results.name, detail=error.what)
+        code = listing.unfinished if error.code == "evidence.missing-file" else error.code
+        yield Finding(code=code, file=campaign.results.name, detail=error.what)
         return
     if results != render_markdown(kept).encode(errors="backslashreplace"):
         detail = f"not what {campaign.report.name} gives"
         yield Finding(code="evidence.report", file=campaign.results.name, detail=detail)
 
 
-def _has_plan(campaign: CampaignPaths) -> bool:
-    """Its gates stand there, without which nothing can be judged again."""
-    try:
-        read_artifact(campaign.plan, PlanFile)
-    except EvidenceError:
-        return False
-    return True
-
-
-def _differences(name: str, kept: Report, *, root: RootPaths, found: AttemptQuery) -> Iterator[Finding]:
-    """The report composed again, and compared field by field."""
-    # That somebody interrupted it stands nowhere else.
-    again = compose(found, is_interrupted=kept.exit == Exit.INTERRUPTED)
-    told = {row.ref: row for row in kept.attempts}
-    whole = replace(kept, attempts=())
-    if any(row.findings for row in again.attempts) or not again.gates:
-        # The verdict was of what the damaged attempts said then, and of the plan's gates; what is wrong there is told.
-        whole = replace(whole, exit=again.exit, verdict=again.verdict, gates=whole.gates if again.gates else ())
-    differing = _fields(whole, replace(again, attempts=()))
-    if [row.ref for row in kept.attempts] != [row.ref for row in again.attempts]:
-        differing.append("attempts")
-    if differing:
+def _differences(
+    name: str, kept: CampaignReport, *, root: RootPaths, state: CampaignState, unsound: Collection[AttemptId]
+) -> Iterator[Finding]:
+    """Yield where a report differs from the one composed again, field by field."""
+    # Only the report itself says that the run was interrupted.
+    ended = dataclasses.replace(state, is_running=False)
+    again = build_report(ended, is_interrupted=kept.exit == Exit.INTERRUPTED)
+    rows = {row.ref: row for row in kept.attempts}
+    # Sums over attempts whose ledger row or folder is wrong are wrong too, which is reported already.
+    # Where the spec was is not evidence: it may move.
+    whole = replace(again, attempts=(), spec_file=kept.spec_file)
+    if not unsound and (differing := _fields(replace(kept, attempts=()), whole)):
         detail = f"not what the attempts give: {', '.join(differing)}"
         yield Finding(code="evidence.report", file=name, detail=detail)
+    if [row.ref for row in kept.attempts] != [row.ref for row in again.attempts]:
+        yield Finding(code="evidence.report", file=name, detail="not what the attempts give: attempts")
     for row in again.attempts:
-        there = told.get(row.ref)
-        if there is not None and not row.findings and (wrong := _fields(there, _as_kept(row, there, root=root))):
+        there = rows.get(row.ref)
+        if there is None or row.attempt_id in unsound:
+            continue
+        if wrong := _fields(there, _as_kept(row, there, root=root)):
             detail = f"not what {row.attempt_id} says: {', '.join(wrong)}"
             yield Finding(code="evidence.report", file=name, detail=detail)
 
 
 def _as_kept(row: AttemptRow, kept: AttemptRow, *, root: RootPaths) -> AttemptRow:
-    # Why an attempt has no seal stands in no file of its own.
+    # Why an attempt has no seal is in no file of the attempt.
     detail = row.detail if row.state == "sealed" else kept.detail
     return replace(row, dir=os.path.relpath(row.dir, root.folder), detail=detail)
 
 
-def _fields(kept: Report | AttemptRow, again: Report | AttemptRow) -> list[str]:
-    """Names of the fields that differ."""
+def _fields(kept: CampaignReport | AttemptRow, again: CampaignReport | AttemptRow) -> list[str]:
+    """Return the names of the fields that differ."""
     return [field.name for field in fields(kept) if getattr(kept, field.name) != getattr(again, field.name)]
 
 
-def _strangers(folder: Path, *, known: set[str], prefix: str = "") -> Iterator[Finding]:
+def _extra_files(folder: Path, *, known: set[str], prefix: str = "") -> Iterator[Finding]:
     try:
         names = sorted(path.name for path in folder.iterdir())
     except FileNotFoundError:

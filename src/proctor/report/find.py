@@ -7,7 +7,7 @@ from pathlib import Path
 from proctor.errors import EvidenceError, InputError
 from proctor.evidence.layout import ATTEMPT, SEAL, AttemptPaths, CampaignPaths, RootPaths, RunPaths
 from proctor.report.ambiguous import AmbiguousError
-from proctor.report.query import STAMP_CHARS, campaigns_by_age, find_all
+from proctor.report.campaign_state import STAMP_CHARS, campaigns_by_age, list_attempts
 from proctor.report.row import AttemptRow
 from proctor.spec.suggest import nearest
 
@@ -106,7 +106,7 @@ def find_attempt(word: str, *, root: RootPaths) -> AttemptPaths:
         return there
     if there is not None:
         raise _not_found(f"{word} is not the folder of one attempt")
-    rows = find_all(root).rows
+    rows = list_attempts(root).rows
     for matches in (_named(rows, word), _counting(rows, word), _beginning(rows, word)):
         latest = {row.attempt_id: row for row in sorted(matches, key=lambda row: row.run_id)}
         if len(latest) == 1:

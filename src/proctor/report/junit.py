@@ -1,58 +1,84 @@
-"""A campaign's results as JUnit XML: a suite a flow, a case a trial, and the gates as a suite of their own."""
+"""A campaign's report as JUnit XML: one suite per flow, one case per trial, and the gates as another suite.
+
+Failures follow `expected`, as the exit code does. `passed` and `verified` are properties of each case.
+"""
 
 from collections.abc import Iterable
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
-from proctor.errors import CODES
-from proctor.report.campaign import CampaignReport, why_failed
-from proctor.report.campaign_state import CampaignState, TrialResult
-from proctor.report.format_values import legible
-from proctor.report.score import FAILED, INVALID, PASSED, UNVERIFIED
+from proctor.errors import CODES, Exit
+from proctor.report.campaign import CampaignReport, MissingResult, why_failed
+from proctor.report.format_values import legible, yes_no
+from proctor.report.row import AttemptRow
+from proctor.report.score import PASSED, classify
+from proctor.report.verdict import judge_attempt
 
 
-def render_junit(found: CampaignState, report: CampaignReport) -> str:
-    """A failure is the agent's own; an error is not; what says nothing of it is skipped."""
-    suites = Element("testsuites", name=found.campaign_id)
-    why = {each.trial: each.why for each in report.missing}
-    for flow in report.flows:
-        suite = SubElement(suites, "testsuite", name=legible(flow.flow_id))
-        for each in found.trials:
-            if each.trial.flow == flow.flow_id:
-                _case(suite, each, why=why.get(each.trial.id, ""), campaign=found.campaign_id)
+def render_junit(report: CampaignReport) -> str:
+    """Render a report. An error is a failure for infrastructure reasons; what nothing could judge is skipped."""
+    campaign = report.campaign_id or "attempts"
+    suites = Element("testsuites", name=legible(campaign))
+    missing: dict[str, MissingResult] = {each.trial: each for each in report.missing}
+    tried = {row.trial or row.attempt_id for row in report.counted_attempts}
+    for flow in dict.fromkeys(
+        (*(each.flow_id for each in report.flows), *(row.flow_id for row in report.counted_attempts))
+    ):
+        suite = SubElement(suites, "testsuite", name=legible(flow or "unknown"))
+        for row in report.counted_attempts:
+            if row.flow_id == flow:
+                _attempt(suite, row, missing.get(row.trial or row.attempt_id), campaign=campaign)
+        for each in report.missing:
+            if each.flow_id == flow and each.trial not in tried:
+                _skip(_case(suite, campaign, each.flow_id, each.mission_id, each.repeat), each.why)
         _count(suite)
     gates = SubElement(suites, "testsuite", name="gates")
     for gate in report.gates:
-        case = SubElement(gates, "testcase", classname=f"{found.campaign_id}.gates", name=gate.name)
+        case = SubElement(gates, "testcase", classname=legible(f"{campaign}.gates"), name=gate.name)
         if gate.blocked:
-            told = [legible(line) for line in gate.lines()]
-            SubElement(case, "failure", type=f"gate.{gate.name}", message=told[0]).text = "\n".join(told)
+            lines = [legible(line) for line in gate.lines()]
+            SubElement(case, "failure", type=f"gate.{gate.name}", message=lines[0]).text = "\n".join(lines)
     _count(gates)
     indent(suites)
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{tostring(suites, encoding="unicode")}\n'
 
 
-def _case(suite: Element, each: TrialResult, *, why: str, campaign: str) -> None:
-    trial, said = each.trial, each.spoken
-    case = SubElement(
-        suite,
-        "testcase",
-        classname=legible(f"{campaign}.{trial.flow}"),
-        name=legible(f"{trial.mission} r{trial.repeat}"),
+def _case(suite: Element, campaign: str, flow: str | None, mission: str | None, repeat: int | None) -> Element:
+    return SubElement(
+        suite, "testcase", classname=legible(f"{campaign}.{flow or '?'}"), name=legible(f"{mission or '?'} r{repeat}")
     )
-    if said is not None and said.summary is not None:
-        case.set("time", f"{said.summary.duration_ms / 1000:.3f}")
-    if each.stands is None or said is None:
-        SubElement(case, "skipped", message=why)
+
+
+def _attempt(suite: Element, row: AttemptRow, missing: MissingResult | None, *, campaign: str) -> None:
+    case = _case(suite, campaign, row.flow_id, row.mission_id, row.repeat)
+    if row.duration_ms is not None:
+        case.set("time", f"{row.duration_ms / 1000:.3f}")
+    if missing is not None:
+        _skip(case, missing.why)
         return
-    if each.stands == PASSED:
-        return
-    if each.stands == UNVERIFIED:
-        SubElement(case, "skipped", message="nothing could verify it")
-        return
-    told = "damaged evidence" if each.stands == INVALID else legible(why_failed(said))
-    tag = "failure" if each.stands == FAILED else "error"
-    means = CODES[told].means if told in CODES else told
-    SubElement(case, tag, type=each.stands, message=told).text = legible(f"{said.id}: {means}")
+    properties = SubElement(case, "properties")
+    for name, value in (("passed", classify(row) == PASSED), ("verified", row.verified)):
+        SubElement(properties, "property", name=name, value=yes_no(value, none="unknown"))
+    match judge_attempt(row):
+        case Exit.OK:
+            return
+        case Exit.UNVERIFIED:
+            _skip(case, "nothing could judge it")
+        case Exit.JUDGED_NO:
+            _problem(case, "failure", row, why_failed(row))
+        case Exit.EVIDENCE:
+            _problem(case, "error", row, "invalid evidence")
+        case _:
+            _problem(case, "error", row, why_failed(row))
+
+
+def _skip(case: Element, why: str) -> None:
+    SubElement(case, "skipped", message=legible(why))
+
+
+def _problem(case: Element, tag: str, row: AttemptRow, why: str) -> None:
+    lines = [CODES[why].means if why in CODES else why, *row.misses, *row.reasons]
+    element = SubElement(case, tag, type=legible(str(row.bucket or classify(row))), message=legible(why))
+    element.text = legible(f"{row.attempt_id}: " + "\n".join(lines))
 
 
 def _count(suite: Element) -> None:

@@ -1,62 +1,83 @@
-"""RESULTS.md: a report for people who read it later, or elsewhere."""
+"""RESULTS.md: a report as a Markdown page."""
 
-from proctor.report.format_values import count, duration, markdown_text, plain_error, plural, yes_no
-from proctor.report.row import Report
-from proctor.report.text import conclude, ending, labels
-from proctor.report.trials import speakers
+from collections.abc import Iterator, Sequence
+
+from proctor.report.campaign import CampaignReport
+from proctor.report.format_values import count, duration, markdown_text, plain_error, yes_no
+from proctor.report.row import AttemptRow
+from proctor.report.sections import conclude, facts, flow_table, mismatch_lines, sections
+from proctor.report.text import ending, labels, passed_word
+
+_COLUMNS = "mission/flow runtime outcome claimed verified passed expected tools tokens time evidence".split()
+_NUMBERS = ("tools", "tokens", "time")
+_FOOT = (
+    "Claimed is what the agent said about its task; verified is what its probes found. Passed means verified, or, in "
+    "brackets, that a mission without probes has the answer, trace and workspace that it states. Rates have 95 % "
+    "Wilson intervals. `report.json` holds the same."
+)
 
 
-def render_markdown(report: Report) -> str:
-    """The same bytes for the same report."""
-    rows = speakers(report.attempts)
-    counted, label = {row.ref for row in rows}, labels(rows)
+def render_markdown(report: CampaignReport) -> str:
+    """Render a report. The same report gives the same bytes."""
     lines = [
         f"# {markdown_text(report.campaign_id or 'attempts')}",
         "",
-        f"{conclude(report)} Verdict: **{report.verdict}** (exit {report.exit}).",
+        f"{markdown_text(conclude(report), limit=2000)}. Verdict: **{report.verdict}** (exit {report.exit}).",
         "",
-        "| mission/flow | runtime | outcome | claimed | verified | tools | tokens | time | expectation | evidence |",
-        "|---|---|---|---|---|--:|--:|--:|---|---|",
+        *(f"- {markdown_text(line)}" for line in mismatch_lines(report)),
+        *(f"- {name}: {markdown_text(value)}" for name, value in facts(report)),
     ]
-    for row in rows:
-        verified = "**no**" if row.verified is False else yes_no(row.verified, none="unknown")
-        fields = (
-            *(label(row), row.runtime_id or "?", ending(row).plain, yes_no(row.claimed, none="–"), verified),
-            *(count(row.tool_calls), count(row.tokens)),
-            duration(row.duration_ms),
-            *(yes_no(row.is_expected, none="–").replace("yes", "met").replace("no", "**missed**"), row.dir),
-        )
-        lines.append(f"| {' | '.join(markdown_text(each) for each in fields)} |")
-    why = [
-        f"- {markdown_text(label(row))}: {markdown_text(text)}"
-        for row in rows
-        for text in (
-            *(f"{finding.code}: {finding.file} {finding.detail}" for finding in row.findings),
-            *((f"{row.code} ({row.bucket}): {plain_error(row.detail or '')}",) if row.code else ()),
-            *((f"to do: {row.todo}",) if row.todo else ()),
-            *(f"expectation missed: {miss}" for miss in row.misses),
-            *(f"{'not verified' if row.verified is False else 'cannot be verified'}: {each}" for each in row.reasons),
-        )
-    ]
+    headings, flows = flow_table(report)
+    lines += ["", f"| {' | '.join(headings)} |", f"|---|{'--:|' * (len(headings) - 1)}"]
+    lines += [_table_row(row) for row in flows]
+    rows = report.counted_attempts
+    label = labels(rows)
+    if rows:
+        lines += ["", f"| {' | '.join(_COLUMNS)} |"]
+        lines.append("|" + "".join("--:|" if each in _NUMBERS else "---|" for each in _COLUMNS))
+        lines += [_table_row((label(row), *_attempt(row))) for row in rows]
+    why = [f"- {markdown_text(label(row))}: {markdown_text(text)}" for row in rows for text in _explanations(row)]
     if why:
         lines += ["", "## Why", "", *why]
+    for section in sections(report):
+        if section.lines:
+            lines += ["", f"## {markdown_text(section.title)}", ""]
+            lines += [f"- {markdown_text(line, limit=2000)}" for line in section.lines]
+    counted = {row.ref for row in rows}
     if others := [row for row in report.attempts if row.ref not in counted]:
-        lines += ["", "## Not counted", "", "Other attempts of these trials, kept as they are:", ""]
+        lines += ["", "## Not counted", "", "Other attempts of these trials:", ""]
         lines += [
             f"- {markdown_text(row.ref)}: {markdown_text(' '.join(filter(None, (ending(row).plain, row.code))))}"
             for row in others
         ]
-    if report.missing_trials:
-        lines += ["", f"{plural(len(report.missing_trials), 'trial')} never tried: {', '.join(report.missing_trials)}."]
-    for gate in report.gates:
-        if gate.blocked:
-            lines += [
-                "",
-                f"## Blocked by the {gate.name} gate",
-                "",
-                *(f"- {markdown_text(line)}" for line in gate.lines()),
-            ]
-    if report.findings:
-        lines += ["", *(f"- {each.code}: {markdown_text(f'{each.file} {each.detail}')}" for each in report.findings)]
-    foot = "Claimed is what the agent said of itself; verified is what a probe found. `report.json` holds the same."
-    return "\n".join([*lines, "", foot, ""])
+    return "\n".join([*lines, "", _FOOT, ""])
+
+
+def _table_row(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(map(markdown_text, cells))} |"
+
+
+def _attempt(row: AttemptRow) -> tuple[str, ...]:
+    return (
+        row.runtime_id or "?",
+        ending(row).plain,
+        yes_no(row.claimed, none="–"),
+        "**no**" if row.verified is False else yes_no(row.verified, none="unknown"),
+        passed_word(row).plain,
+        "**no**" if row.is_expected is False else yes_no(row.is_expected, none="–"),
+        count(row.tool_calls),
+        count(row.tokens),
+        duration(row.duration_ms),
+        row.dir,
+    )
+
+
+def _explanations(row: AttemptRow) -> Iterator[str]:
+    yield from (f"{finding.code}: {finding.file} {finding.detail}" for finding in row.findings)
+    if row.code:
+        yield f"{row.code} ({row.bucket}): {plain_error(row.detail or '')}"
+    if row.todo:
+        yield f"to do: {row.todo}"
+    yield from (f"not as expected: {miss}" for miss in row.misses)
+    word = "not verified" if row.verified is False else "cannot be verified"
+    yield from (f"{word}: {reason}" for reason in row.reasons)

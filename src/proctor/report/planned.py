@@ -1,4 +1,4 @@
-"""What a report needs of plan.json: its flows and gates, and not its many trials."""
+"""The parts of plan.json and of the frozen spec that a report needs: flows and gates, not the many trials."""
 
 from functools import lru_cache
 
@@ -13,39 +13,55 @@ from proctor.spec.campaign_options import GatesSpec, SelectSpec, ToolsSpec
 
 
 class PlannedModel(msgspec.Struct, frozen=True):
-    """Whose tokens were used."""
+    """The model of a flow."""
 
     provider: str
+    """Name of the provider."""
     name: str | None
+    """Name of the model; null for the agent's own default."""
 
 
 class PlannedFlow(msgspec.Struct, frozen=True):
-    """A flow, and what it may use."""
+    """A flow."""
 
     id: FlowId
+    """Id of the flow."""
     runtime: tuple[RuntimeId, ...]
+    """Its runtime chain."""
     model: PlannedModel
+    """Its model."""
     tools: ToolsSpec
+    """Its tool policy."""
 
 
 class PlannedSchedule(msgspec.Struct, frozen=True, rename="camel"):
-    """How often a trial is tried before its last failure stands, how long is waited, and how dear all may be."""
+    """Limits on retries, waits and cost."""
 
     retries: int
+    """Retries of a trial."""
     mission_ms: int | None
+    """Time for all attempts of a trial, in milliseconds; null for no limit."""
     longest_wait_ms: int
+    """Longest wait before a retry, in milliseconds."""
     usd: float | None
+    """Limit on the cost of the campaign, in US dollars; null for no limit."""
 
 
 class PlanSummary(msgspec.Struct, frozen=True, rename="camel"):
     """The plan without its trials."""
 
     flows: tuple[PlannedFlow, ...]
+    """The flows."""
     campaign: str
+    """Name of the campaign."""
     digest: Digest
+    """Digest of the plan."""
     gates: GatesSpec
+    """The gates."""
     schedule: PlannedSchedule
+    """Limits on retries, waits and cost."""
     is_canary: bool
+    """Whether this is a canary."""
 
     @property
     def retry_budget(self) -> RetryBudget:
@@ -62,20 +78,33 @@ class _Given(msgspec.Struct, frozen=True):
     select: SelectSpec = SelectSpec()
 
 
-class _Frozen(msgspec.Struct, frozen=True):
-    given: _Given
+class FrozenSpec(msgspec.Struct, frozen=True):
+    """index.json of the frozen spec, as far as a report needs it."""
+
+    spec: Digest | None = None
+    """Digest of the spec file."""
+    files: dict[str, Digest] = {}
+    """Digest of each file that the spec names."""
+    names: dict[str, str] = {}
+    """Name in spec.snapshot of each of these files."""
+    given: _Given | None = None
+
+    @property
+    def selected(self) -> SelectSpec | None:
+        """Which missions the command selected; None if unknown."""
+        return None if self.given is None else self.given.select
 
 
-def read_selection(campaign: CampaignPaths) -> SelectSpec | None:
-    """Which of the spec's missions the command that began it chose; None where that cannot be read."""
+def read_frozen(campaign: CampaignPaths) -> FrozenSpec:
+    """Read index.json. What cannot be read is empty: check_campaign reports it."""
     try:
-        return read_artifact(campaign.snapshot_index, _Frozen).given.select
-    except EvidenceError:  # check_campaign reports it
-        return None
+        return read_artifact(campaign.snapshot_index, FrozenSpec)
+    except EvidenceError:
+        return FrozenSpec()
 
 
 def read_plan(campaign: CampaignPaths) -> PlanSummary:
-    """EvidenceError where there is none to read."""
+    """Read the plan without its trials. Raises EvidenceError."""
     try:
         found = campaign.plan.lstat()
     except OSError:
@@ -85,5 +114,5 @@ def read_plan(campaign: CampaignPaths) -> PlanSummary:
 
 @lru_cache(maxsize=1)
 def _read_plan(campaign: CampaignPaths, _: tuple[int, int, int]) -> PlanSummary:
-    """A command asks for it more than once, and of ten thousand trials it has megabytes."""
+    """Read it once per command: with ten thousand trials it has megabytes."""
     return read_artifact(campaign.plan, _PlanFile).plan

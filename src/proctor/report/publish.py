@@ -1,84 +1,88 @@
-"""Whether a campaign's results may be shown to others, with every reason why not. Pure."""
+"""Whether a campaign's results may be published, with every reason why not. Pure."""
 
 from collections.abc import Iterator
 
 from proctor.errors import CODES, Exit
+from proctor.evidence.artifacts import Artifact, Part
 from proctor.evidence.reader import Finding
 from proctor.ids import CampaignId
 from proctor.report.campaign import CampaignReport
 from proctor.report.format_values import plural
-from proctor.report.score import INVALID, ReportStruct
-from proctor.report.verdict import worst
-
-_EXITS = {"publish.gate": Exit.JUDGED_NO}
-_UNFINISHED = ("evidence.partial", "evidence.running")
-"""What may still come; nothing that is there is wrong."""
+from proctor.report.score import INVALID
+from proctor.report.verdict import exit_of_finding, worst
 
 
-class Reason(ReportStruct, frozen=True, kw_only=True):
-    """A reason not to publish a campaign, and what to do about it."""
+class Reason(Part, frozen=True, kw_only=True):
+    """A reason not to publish a campaign."""
 
     code: str
+    """Error code."""
     what: str
+    """What is wrong."""
     todo: str
-
-    @property
-    def exit(self) -> Exit:
-        if self.code.startswith("evidence.") and self.code not in _UNFINISHED:
-            return Exit.EVIDENCE
-        return _EXITS.get(self.code, Exit.UNVERIFIED)
+    """What to do about it."""
+    exit: int
+    """Exit code that this reason alone would give."""
 
 
-class Publication(ReportStruct, frozen=True, kw_only=True):
+class Publication(Artifact, frozen=True, kw_only=True):
     """What `campaign publish-check --json` prints."""
 
-    schema_version: int = 1
     ok: bool
+    """Whether the campaign may be published."""
     exit: int
-    campaign_id: CampaignId
+    """The exit code of the command."""
+    campaign_id: CampaignId | None
+    """The campaign."""
     reasons: tuple[Reason, ...]
+    """Every reason why it may not."""
 
 
-def judge_publication(report: CampaignReport, *, probes: int, findings: tuple[tuple[str, Finding], ...]) -> Publication:
-    """`probes` were required of the results, all in all; `findings` are of the evidence, each with whose it is."""
-    reasons = tuple(_reasons(report, probes=probes, findings=findings))
-    code = worst({Exit.OK, *(reason.exit for reason in reasons)})
+def judge_publication(report: CampaignReport, *, findings: tuple[tuple[str, Finding], ...]) -> Publication:
+    """Judge a report. `findings` are about the evidence, each with the name of what it is about."""
+    reasons = tuple(_reasons(report, findings=findings))
+    code = worst({Exit.OK, *(Exit(reason.exit) for reason in reasons)})
     return Publication(ok=not reasons, exit=code, campaign_id=report.campaign_id, reasons=reasons)
 
 
-def _reasons(report: CampaignReport, *, probes: int, findings: tuple[tuple[str, Finding], ...]) -> Iterator[Reason]:
+def _reasons(report: CampaignReport, *, findings: tuple[tuple[str, Finding], ...]) -> Iterator[Reason]:
     if report.is_canary:
         yield _reason("publish.canary", f"{report.campaign_id} is a canary")
     if report.is_running:
-        yield _reason("publish.running", f"{report.campaign_id} is being run")
+        yield _reason("publish.running", f"{report.campaign_id} is running")
     score = report.score
     if not score.trials:
-        yield _reason("publish.vacuous", "the plan has no trial")
-    elif score.results and not probes:
-        yield _reason("publish.vacuous", "no probe was required of any result")
-    elif score.results and not score.scored:
-        yield _reason("publish.vacuous", "no result says whether an agent did what it was asked")
+        yield _reason("publish.vacuous", "the plan has no trials")
+    elif score.results and not _has_probes(report):
+        yield _reason("publish.vacuous", "no result had a required probe")
+    elif score.results and not score.verified.scored:
+        yield _reason("publish.vacuous", "no probe could judge any result")
     if report.missing:
         first = ", ".join(each.trial for each in report.missing[:3])
         more = f" and {len(report.missing) - 3:,} more" if len(report.missing) > 3 else ""
-        told = plural(len(report.missing), "trial")
-        what = f"{told} of {score.trials:,} without a result: {first}{more}"
+        what = f"{plural(len(report.missing), 'trial')} of {score.trials:,} without a result: {first}{more}"
         yield _reason("publish.incomplete", what, todo_of="publish.running" if report.is_running else None)
-    # What is wrong with damaged evidence is told by itself.
-    if aside := {name: count for name, count in score.buckets.items() if name != INVALID}:
-        told = plural(sum(aside.values()), "result")
-        by = ", ".join(f"{name} {count:,}" for name, count in sorted(aside.items()))
-        yield _reason("publish.unscored", f"{told} of {score.results:,} failed for another's reason: {by}")
+    # Invalid evidence is reported by its findings.
+    if unscored := {name: count for name, count in score.buckets.items() if name != INVALID}:
+        number = plural(sum(unscored.values()), "result")
+        by_bucket = ", ".join(f"{name} {count:,}" for name, count in sorted(unscored.items()))
+        what = f"{number} of {score.results:,} failed for infrastructure reasons: {by_bucket}"
+        yield _reason("publish.unscored", what)
     for gate in report.blocked:
         if gate.name == "coverage" and report.missing:
-            continue  # all must be covered here, and that is said
+            continue  # publish.incomplete says so
         for line in gate.lines():
-            yield _reason("publish.gate", f"{gate.name}: {line}")
-    for whose, finding in findings:
-        yield _reason(finding.code, f"{whose}: {finding.file} {finding.detail}".rstrip())
+            yield _reason("publish.gate", f"{gate.name}: {line}", exit_=Exit.JUDGED_NO)
+    for name, finding in findings:
+        what = f"{name}: {finding.file} {finding.detail}".rstrip()
+        yield _reason(finding.code, what, exit_=exit_of_finding(finding))
 
 
-def _reason(code: str, what: str, *, todo_of: str | None = None) -> Reason:
-    """`todo_of` is the code that says what to do, where it is another."""
+def _has_probes(report: CampaignReport) -> bool:
+    return any(row.summary is not None and row.summary.required_probes for row in report.counted_attempts)
+
+
+def _reason(code: str, what: str, *, todo_of: str | None = None, exit_: Exit = Exit.UNVERIFIED) -> Reason:
+    """Return a reason. `todo_of` is the code whose advice applies, if it is another one."""
     known = CODES.get(todo_of or code)
-    return Reason(code=code, what=what, todo="" if known is None else known.todo)
+    return Reason(code=code, what=what, todo="" if known is None else known.todo, exit=exit_)

@@ -1,16 +1,13 @@
-"""One attempt as lists and reports show it, and a report of attempts."""
+"""One attempt as lists and reports show it."""
 
 from typing import Literal
 
-import msgspec
-
 from proctor.errors import Bucket
 from proctor.event.outcome import Outcome
-from proctor.evidence.artifacts import Artifact
+from proctor.evidence.artifacts import Part
 from proctor.evidence.reader import Finding
 from proctor.evidence.summary import AttemptSummary
 from proctor.ids import AttemptId, CampaignId, FlowId, MissionId, RunId, RuntimeId, TrialId
-from proctor.report.gates import Gate
 
 State = Literal["running", "sealed", "partial", "abandoned", "unreadable"]
 """`partial`: cut off. `abandoned`: its evidence could not be kept. `unreadable`: its files do not decode."""
@@ -18,7 +15,7 @@ State = Literal["running", "sealed", "partial", "abandoned", "unreadable"]
 Evidence = Literal["unchecked", "valid", "partial", "invalid"]
 
 
-class AttemptRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel", gc=False):
+class AttemptRow(Part, frozen=True, kw_only=True, gc=False):
     """One attempt. Null means unknown."""
 
     attempt_id: AttemptId
@@ -88,8 +85,8 @@ class AttemptRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel", gc=F
 
     @property
     def is_expected(self) -> bool | None:
-        """Whether it meets the mission's `expect`; None if the mission states none."""
-        return None if self.summary is None else self.summary.expectation.met
+        """Whether it came out as expected; None if nothing was expected."""
+        return None if self.summary is None else self.summary.is_expected
 
     @property
     def tool_calls(self) -> int | None:
@@ -110,24 +107,3 @@ class AttemptRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel", gc=F
     def misses(self) -> tuple[str, ...]:
         """Which expectations it does not meet."""
         return () if self.summary is None else self.summary.expectation.misses
-
-
-class Report(Artifact, frozen=True, kw_only=True):
-    """report.json, and what `run` and `report` print as JSON."""
-
-    campaign_id: CampaignId | None
-    """The campaign; null for attempts of several."""
-    run_ids: tuple[RunId, ...]
-    """The runs that the attempts belong to."""
-    exit: int
-    """The exit code of the command."""
-    verdict: str
-    """The exit code in words."""
-    attempts: tuple[AttemptRow, ...]
-    """All attempts, in plan order."""
-    missing_trials: tuple[TrialId, ...] = ()
-    """Trials that were never tried."""
-    gates: tuple[Gate, ...] = ()
-    """The campaign's gates."""
-    findings: tuple[Finding, ...] = ()
-    """What is wrong with evidence that belongs to no single attempt."""

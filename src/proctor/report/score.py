@@ -1,134 +1,238 @@
-"""What results come to: who passed, how surely, at what cost. Pure; only what is the agent's own is scored."""
+"""Scores of results: what passed, how certain the rate is, and what it cost. Pure."""
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
 
 from proctor.errors import Bucket, bucket_of
 from proctor.event.metrics import nearest_rank
 from proctor.event.outcome import Outcome
+from proctor.evidence.artifacts import Part
 from proctor.evidence.summary import AttemptSummary
-from proctor.ledger.schema import LedgerAttempt
+from proctor.ids import FlowId, MissionId
+from proctor.report.row import AttemptRow
 from proctor.report.stats import pass_all, pass_at, wilson
 
-PASSED, FAILED, UNVERIFIED, INVALID = "passed", "failed", "unverified", "evidence"
-"""How a result stands, beside the buckets of failures that are not the agent's."""
+if TYPE_CHECKING:
+    from proctor.report.campaign_state import TrialResult
 
-OF_THE_AGENT = frozenset({PASSED, FAILED, UNVERIFIED})
-"""What is said of the agent. All else tells of the machine, the provider or the run."""
+PASSED: Final = "passed"
+"""Verified by its probes; or, without probes, answer, trace and workspace are as the mission states."""
+FAILED: Final = "failed"
+"""Judged, and not passed, for reasons that lie with the agent."""
+UNKNOWN: Final = "unknown"
+"""Nothing could judge it."""
+INVALID: Final = "evidence"
+"""Its evidence is invalid. All other results are named by the bucket of a failure that is not the agent's."""
 
-DRAWS = (1, 2, 3, 5, 10, 20, 50, 100)
+SCORED: Final = frozenset({PASSED, FAILED})
+OF_THE_AGENT: Final = frozenset({PASSED, FAILED, UNKNOWN})
+
+DRAWS: Final = (1, 2, 3, 5, 10, 20, 50, 100)
 """The k of pass@k and pass^k, as far as there are that many repeats."""
 
 
-class ReportStruct(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Root of all that a campaign's report tells."""
-
-
-class TokenSum(ReportStruct, frozen=True, kw_only=True):
-    """Tokens on one word for them. `cached` is a part of `input`, and None where some did not say."""
-
-    results: int
-    input: int
-    cached: int | None
-    output: int
-
-
-class MissionScore(ReportStruct, frozen=True, kw_only=True):
-    """Of the trials of a mission in a flow.
-
-    `scored` results passed or failed; `unproven` passed as the spec expects, and no probe judged them; of
-    `unverified` ones nothing could be judged, and `buckets` hold those that failed by no fault of the agent's, and
-    trials that such a failure has kept from a result until now. The rest is of all results; `unmeasured` of them have
-    damaged evidence, and add nothing; `tool_ms` is None where none was measured. `tokens` and `usd` are what is
-    known, beside how many results do not tell theirs.
-    """
-
-    trials: int
-    results: int
-    scored: int
-    passed: int
-    rate: float | None
-    unproven: int
-    unverified: int
-    buckets: dict[str, int]
-    tool_calls: int
-    tool_failures: int
-    tool_retries: int
-    stuck: int
-    tool_ms: int | None
-    output_bytes: int
-    unmeasured: int
-    duration_p50_ms: int | None
-    duration_p95_ms: int | None
-    tokens: int
-    tokens_unknown: int
-    usd: float | None
-    usd_unknown: int
-
-    @property
-    def infra(self) -> int:
-        """How many results tell of the machine, the provider or the run; trials that were kept from one are
-        not told.
-        """
-        return self.results - self.scored - self.unverified - self.buckets.get(INVALID, 0)
-
-
-class Score(MissionScore, frozen=True, kw_only=True):
-    """The same of a flow, or of all, with how sure it is.
-
-    `pass_at` and `pass_all` are means over missions with that many scored results.
-    """
-
-    rate_low: float | None
-    rate_high: float | None
-    pass_at: dict[int, float]
-    pass_all: dict[int, float]
-    tokens_by_authority: dict[str, TokenSum]
-    usd_per_pass: float | None
-
-
-def standing(result: LedgerAttempt) -> str:
-    """How it stands: PASSED, FAILED, UNVERIFIED, or the bucket of a failure that is not the agent's."""
-    return standing_of(result.outcome, result.code, result.verified, result.is_expected)
-
-
-def is_infra(stands: str) -> bool:
-    """Whether `retry --only infra` means what stands so: it tells of the machine, the provider or the run. What is
-    scored is never tried again by kind, since rates would be biased.
-    """
-    return stands not in OF_THE_AGENT
+def classify(row: AttemptRow) -> str:
+    """Return what the result of a trial is: PASSED, FAILED, UNKNOWN, INVALID, or the bucket of another failure."""
+    if row.evidence == "invalid" or row.state == "unreadable":
+        return INVALID
+    summary = row.summary
+    if summary is None:
+        return _classify(Outcome.UNKNOWN, row.code, None, None)
+    expectation = summary.expectation
+    is_right = summary.verified if summary.required_probes else expectation.content_holds
+    return _classify(summary.outcome, row.code, is_right, expectation.met)
 
 
 @lru_cache(maxsize=1024)
-def standing_of(outcome: Outcome | None, code: str | None, verified: bool | None, met: bool | None) -> str:
-    """How a result with that ending stands."""
-    if met:
-        return PASSED
+def _classify(outcome: Outcome, code: str | None, is_right: bool | None, met: bool | None) -> str:
     bucket = None if code is None else bucket_of(code)
     if bucket not in (None, Bucket.AGENT):
-        return bucket.value
-    if met is False or verified is False:
-        return FAILED
-    if outcome in (Outcome.COMPLETED, Outcome.FAILED) and verified:
-        return PASSED
-    return UNVERIFIED if outcome in (Outcome.COMPLETED, Outcome.UNKNOWN, None) else FAILED
+        # A failure that the mission expects, such as a crash, says nothing about the machine either.
+        return UNKNOWN if met else bucket.value
+    if is_right is not None:
+        return PASSED if is_right else FAILED
+    return UNKNOWN if outcome in (Outcome.COMPLETED, Outcome.UNKNOWN) else FAILED
+
+
+def is_infra(result: str) -> bool:
+    """Whether `retry --only infra` includes the result: it is about the machine, the provider or the run.
+
+    Scored results are never retried by kind, because that would bias the rates.
+    """
+    return result not in OF_THE_AGENT
+
+
+class TokenSum(Part, frozen=True, kw_only=True):
+    """Tokens of the results whose counts come from one source."""
+
+    results: int
+    """Number of results."""
+    input: int
+    """Input tokens, cached ones included."""
+    cached: int | None
+    """Cached input tokens; null if some results do not report them."""
+    output: int
+    """Output tokens."""
+
+
+class PassCount(Part, frozen=True, kw_only=True):
+    """How many results passed."""
+
+    scored: int
+    """Results that passed or failed."""
+    passed: int
+    """Results that passed."""
+    rate: float | None
+    """`passed` divided by `scored`; null without a scored result."""
+
+
+class PassRate(PassCount, frozen=True, kw_only=True):
+    """How many results passed, how certain that is, and what a pass cost."""
+
+    rate_low: float | None
+    """Lower end of the 95 % Wilson interval of the rate."""
+    rate_high: float | None
+    """Upper end of the 95 % Wilson interval of the rate."""
+    pass_at: dict[int, float]
+    """pass@k by k: mean probability over missions that at least one of k attempts passes."""
+    pass_all: dict[int, float]
+    """pass^k by k: mean probability over missions that all of k attempts pass."""
+    usd_per_pass: float | None
+    """Cost of these results divided by the passes, in US dollars; null if a cost is unknown or nothing passed."""
+
+
+class MissionScore(Part, frozen=True, kw_only=True):
+    """The results of one mission in one flow."""
+
+    trials: int
+    """Trials in the plan."""
+    results: int
+    """Trials with a result."""
+    verified: PassCount
+    """Results of missions with probes. A pass was verified by the probes."""
+    unverified: PassCount
+    """Results of missions without probes. A pass has the answer, trace and workspace that the mission states."""
+    expected: int
+    """Results that came out as expected."""
+    unexpected: int
+    """Results that did not come out as expected, for reasons that lie with the agent."""
+    unknown: int
+    """Results that nothing could judge."""
+    buckets: dict[str, int]
+    """Failures that are not the agent's, by bucket: results, and trials that such a failure kept from a result."""
+    tool_calls: int
+    """Tool calls of all results."""
+    tool_failures: int
+    """Tool calls that failed."""
+    tool_retries: int
+    """Tool calls equal to an earlier one that failed."""
+    stuck: int
+    """Results whose agent repeated a few calls without progress."""
+    tool_ms: int | None
+    """Time spent in tool calls, in milliseconds; null if it was never measured."""
+    output_bytes: int
+    """Bytes that tool calls printed."""
+    unmeasured: int
+    """Results with invalid evidence, which add nothing to the sums."""
+    duration_p50_ms: int | None
+    """Median duration of a result, in milliseconds."""
+    duration_p95_ms: int | None
+    """95th percentile of the duration, in milliseconds."""
+    tokens: int
+    """Known tokens of all results."""
+    tokens_unknown: int
+    """Results whose tokens are unknown."""
+    usd: float | None
+    """Known cost of all results, in US dollars; null if none is known."""
+    usd_unknown: int
+    """Results whose cost is unknown."""
+
+    @property
+    def infra(self) -> int:
+        """Results that are about the machine, the provider or the run."""
+        scored = self.verified.scored + self.unverified.scored
+        return self.results - scored - self.unknown - self.buckets.get(INVALID, 0)
+
+    @property
+    def rate(self) -> float | None:
+        """The rate of the mission: all its results have probes, or none."""
+        return self.verified.rate if self.verified.scored else self.unverified.rate
+
+
+class Score(MissionScore, frozen=True, kw_only=True):
+    """The results of a flow, or of the whole campaign."""
+
+    verified: PassRate
+    """Results of missions with probes. A pass was verified by the probes."""
+    unverified: PassRate
+    """Results of missions without probes. A pass has the answer, trace and workspace that the mission states."""
+    tokens_by_authority: dict[str, TokenSum]
+    """Tokens by the source of the counts."""
+
+
+@dataclass(slots=True)
+class PassSum:
+    """Results of missions with probes, or of those without, added up."""
+
+    scored: int = 0
+    passed: int = 0
+    missions: list[tuple[int, int]] = field(default_factory=list)  # scored and passed, by mission
+    usd: float = 0.0
+    usd_unknown: int = 0
+
+    def add(self, row: AttemptRow, result: str) -> None:
+        self.scored += result in SCORED
+        self.passed += result == PASSED
+        if row.usd is None:
+            self.usd_unknown += 1
+        else:
+            self.usd += row.usd
+
+    def merge(self, other: "PassSum") -> None:
+        self.scored += other.scored
+        self.passed += other.passed
+        self.missions += other.missions
+        self.usd += other.usd
+        self.usd_unknown += other.usd_unknown
+
+    def count(self) -> PassCount:
+        return PassCount(scored=self.scored, passed=self.passed, rate=self._rate())
+
+    def rate(self) -> PassRate:
+        low, high = wilson(self.passed, self.scored) or (None, None)
+        return PassRate(
+            scored=self.scored,
+            passed=self.passed,
+            rate=self._rate(),
+            rate_low=low,
+            rate_high=high,
+            pass_at=_drawn(self.missions, pass_at),
+            pass_all=_drawn(self.missions, pass_all),
+            # A part of the cost would be too little.
+            usd_per_pass=self.usd / self.passed if self.passed and not self.usd_unknown else None,
+        )
+
+    def _rate(self) -> float | None:
+        return self.passed / self.scored if self.scored else None
 
 
 @dataclass(slots=True)
 class Sum:
-    """Results added up, so that each is looked at once."""
+    """Results added up, so that each is visited once."""
 
     trials: int = 0
-    stands: dict[str, int] = field(default_factory=dict)
-    unproven: int = 0
-    kept_from: dict[str, int] = field(default_factory=dict)  # why trials have no result yet, by bucket
-    missions: list[tuple[int, int]] = field(default_factory=list)  # how many were scored, and how many of them passed
+    verified: PassSum = field(default_factory=PassSum)
+    unverified: PassSum = field(default_factory=PassSum)
+    results: dict[str, int] = field(default_factory=dict)
+    expected: int = 0
+    unexpected: int = 0
+    delayed: dict[str, int] = field(default_factory=dict)  # trials that a failure kept from a result, by bucket
     calls: int = 0
     failures: int = 0
     retries: int = 0
@@ -143,33 +247,46 @@ class Sum:
     usd: float = 0.0
     usd_unknown: int = 0
 
-    def add(self, result: LedgerAttempt, summary: AttemptSummary, *, stands: str) -> None:
-        """One result more, of a trial that is counted apart."""
-        self.stands[stands] = self.stands.get(stands, 0) + 1
-        if stands == INVALID:
-            # What damaged evidence says of itself is not known.
+    def add(self, row: AttemptRow, result: str) -> None:
+        """Add a result. Its trial is counted separately."""
+        self.results[result] = self.results.get(result, 0) + 1
+        summary = row.summary
+        if result == INVALID or summary is None:
+            # What invalid evidence says is not known.
             self.tokens_unknown += 1
             self.usd_unknown += 1
             self.unmeasured += 1
             return
-        self.unproven += stands == PASSED and result.verified is None
+        (self.verified if summary.required_probes else self.unverified).add(row, result)
+        if result in OF_THE_AGENT:
+            is_expected = summary.is_expected
+            self.expected += is_expected is True
+            self.unexpected += is_expected is False
         self.durations_ms.append(summary.duration_ms)
-        if result.tokens is None:
+        if row.tokens is None:
             self.tokens_unknown += 1
         else:
-            self.tokens += result.tokens
-        if result.usd is None:
+            self.tokens += row.tokens
+        if row.usd is None:
             self.usd_unknown += 1
         else:
-            self.usd += result.usd
+            self.usd += row.usd
+        self._add_tools(summary)
+        self._add_tokens(summary)
+
+    def _add_tools(self, summary: AttemptSummary) -> None:
         self.calls += summary.tool_calls
         self.failures += summary.tool_failures
         self.retries += summary.tool_retries
         self.stuck += summary.is_stuck
-        self._add_tool_ms(summary.tool_ms)
+        self.tool_ms = _plus(self.tool_ms, summary.tool_ms)
         self.output_bytes += summary.tool_output_bytes
+
+    def _add_tokens(self, summary: AttemptSummary) -> None:
         tokens = summary.tokens
-        if tokens is not None and summary.tokens_authority is not None:
+        if tokens is None:
+            return
+        if summary.tokens_authority is not None:
             counts = self.authorities.setdefault(summary.tokens_authority, [0, 0, 0, 0, 0])
             counts[0] += 1
             counts[1] += tokens.input
@@ -177,29 +294,32 @@ class Sum:
             counts[3] += tokens.output
             counts[4] += tokens.cached_input is None
 
-    def _add_tool_ms(self, more: int | None) -> None:
-        if more is not None:
-            self.tool_ms = more + (self.tool_ms or 0)
+    def delay(self, last: AttemptRow) -> None:
+        """Count a trial that is to be tried again by what its last attempt failed by."""
+        if is_infra(bucket := classify(last)):
+            self.delayed[bucket] = self.delayed.get(bucket, 0) + 1
 
-    def keep_from(self, last: LedgerAttempt) -> None:
-        """A trial that is to be tried again: what its last attempt failed by is shown, and counts for nothing else."""
-        if is_infra(bucket := standing(last)):
-            self.kept_from[bucket] = self.kept_from.get(bucket, 0) + 1
+    def close_mission(self) -> None:
+        """Note that all repeats of a mission have been added."""
+        for each in (self.verified, self.unverified):
+            if each.scored:
+                each.missions.append((each.scored, each.passed))
 
     def merge(self, other: "Sum") -> None:
-        """Another's trials too; it keeps its own."""
+        """Add the trials of another sum, which stays as it is."""
         self.trials += other.trials
-        for bucket, number in other.kept_from.items():
-            self.kept_from[bucket] = self.kept_from.get(bucket, 0) + number
-        for stands, number in other.stands.items():
-            self.stands[stands] = self.stands.get(stands, 0) + number
-        self.missions += other.missions
-        self.unproven += other.unproven
+        self.verified.merge(other.verified)
+        self.unverified.merge(other.unverified)
+        self.expected += other.expected
+        self.unexpected += other.unexpected
+        for mine, others in ((self.results, other.results), (self.delayed, other.delayed)):
+            for name, number in others.items():
+                mine[name] = mine.get(name, 0) + number
         self.calls += other.calls
         self.failures += other.failures
         self.retries += other.retries
         self.stuck += other.stuck
-        self._add_tool_ms(other.tool_ms)
+        self.tool_ms = _plus(self.tool_ms, other.tool_ms)
         self.output_bytes += other.output_bytes
         self.unmeasured += other.unmeasured
         self.durations_ms += other.durations_ms
@@ -211,25 +331,16 @@ class Sum:
             before = self.authorities.get(authority, (0, 0, 0, 0, 0))
             self.authorities[authority] = [one + more for one, more in zip(before, counts, strict=True)]
 
-    @property
-    def scored(self) -> int:
-        return self.stands.get(PASSED, 0) + self.stands.get(FAILED, 0)
-
-    def close_mission(self) -> None:
-        """All repeats of a mission have been added."""
-        self.missions.append((self.scored, self.stands.get(PASSED, 0)))
-
     def mission_score(self) -> MissionScore:
-        scored, passed, results = self.scored, self.stands.get(PASSED, 0), sum(self.stands.values())
-        durations = sorted(self.durations_ms)
+        results, durations = sum(self.results.values()), sorted(self.durations_ms)
         return MissionScore(
             trials=self.trials,
             results=results,
-            scored=scored,
-            passed=passed,
-            rate=passed / scored if scored else None,
-            unproven=self.unproven,
-            unverified=self.stands.get(UNVERIFIED, 0),
+            verified=self.verified.count(),
+            unverified=self.unverified.count(),
+            expected=self.expected,
+            unexpected=self.unexpected,
+            unknown=self.results.get(UNKNOWN, 0),
             buckets=self._buckets(),
             tool_calls=self.calls,
             tool_failures=self.failures,
@@ -247,25 +358,47 @@ class Sum:
         )
 
     def _buckets(self) -> dict[str, int]:
-        counts = {name: number for name, number in self.stands.items() if is_infra(name)}
-        for name, number in self.kept_from.items():
+        counts = {name: number for name, number in self.results.items() if is_infra(name)}
+        for name, number in self.delayed.items():
             counts[name] = counts.get(name, 0) + number
         return counts
 
     def score(self) -> Score:
-        counted = self.mission_score()
-        low, high = wilson(counted.passed, counted.scored) or (None, None)
-        # Of a part of the cost it would be too little, whatever it came to.
-        is_known = bool(counted.passed) and not self.usd_unknown
+        fields = msgspec.structs.asdict(self.mission_score())
         return Score(
-            **msgspec.structs.asdict(counted),
-            rate_low=low,
-            rate_high=high,
-            pass_at=_drawn(self.missions, pass_at),
-            pass_all=_drawn(self.missions, pass_all),
+            **{**fields, "verified": self.verified.rate(), "unverified": self.unverified.rate()},
             tokens_by_authority={name: _tokens(counts) for name, counts in sorted(self.authorities.items())},
-            usd_per_pass=self.usd / counted.passed if is_known else None,
         )
+
+
+def sum_results(trials: Iterable["TrialResult"]) -> dict[tuple[MissionId, FlowId], Sum]:
+    """Add up trials by mission and flow. Trials whose mission is unknown are left out: their evidence is invalid."""
+    sums: dict[tuple[MissionId, FlowId], Sum] = {}
+    for each in trials:
+        if each.mission is None or each.flow is None:
+            continue
+        key = (each.mission, each.flow)
+        if (sum_ := sums.get(key)) is None:
+            sum_ = sums[key] = Sum()
+        sum_.trials += 1
+        counted = each.counted_attempt
+        if counted is None:
+            continue
+        if each.result is not None:
+            sum_.add(counted, each.result)
+        elif counted.state == "sealed" and counted.outcome is not Outcome.CANCELLED:
+            sum_.delay(counted)
+    for sum_ in sums.values():
+        sum_.close_mission()
+    return sums
+
+
+def merge_sums(sums: Iterable[Sum]) -> Sum:
+    """Return the sum of sums."""
+    total = Sum()
+    for each in sums:
+        total.merge(each)
+    return total
 
 
 class _Estimate(Protocol):
@@ -273,7 +406,7 @@ class _Estimate(Protocol):
 
 
 def _drawn(missions: Sequence[tuple[int, int]], estimate: _Estimate) -> dict[int, float]:
-    """For each k the mean over the missions that were tried so often."""
+    """Return for each k the mean over the missions with at least k scored results."""
     # Few missions come out differently, and many alike.
     alike = Counter(missions) if len(missions) > 1 else dict.fromkeys(missions, 1)
     found: dict[int, float] = {}
@@ -289,3 +422,12 @@ def _drawn(missions: Sequence[tuple[int, int]], estimate: _Estimate) -> dict[int
 def _tokens(counts: Sequence[int]) -> TokenSum:
     results, given, cached, output, uncached = counts
     return TokenSum(results=results, input=given, cached=None if uncached else cached, output=output)
+
+
+def _plus(one: int | None, other: int | None) -> int | None:
+    """Add what is known.
+
+    >>> _plus(None, None), _plus(None, 2), _plus(1, 2)
+    (None, 2, 3)
+    """
+    return one if other is None else other + (one or 0)

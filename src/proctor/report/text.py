@@ -1,4 +1,4 @@
-"""Reports and listings for a terminal: pure, legible without colour, at home in 100 columns."""
+"""Reports and listings for a terminal. Pure; readable without colour and in 100 columns."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -10,17 +10,20 @@ from rich.text import Text
 
 from proctor.errors import CODES, Exit
 from proctor.evidence.reader import Finding
+from proctor.report.campaign import CampaignReport
 from proctor.report.columns import LEAST_NAME, NamedTable
 from proctor.report.format_values import count, duration, legible, one_line, plain_error, plural, yes_no
 from proctor.report.notes import Notes
-from proctor.report.row import AttemptRow, Report
-from proctor.report.trials import speakers
-from proctor.report.verdict import judge
+from proctor.report.row import AttemptRow
+from proctor.report.score import classify
+from proctor.report.sections import Topic, conclude, facts, flow_table, mismatch_lines, sections
+from proctor.report.verdict import judge_attempt
 
 MAX_ROWS = 40
 MAX_LISTED = 200
-MAX_GATED = 10
-_GIVES_WAY = ("tokens", "time", "tools", "claimed", "runtime", "expected", "verified", "outcome")
+_FLOW_GIVES_WAY = ("p95", "pass^", "pass@", "tokens", "cost", "p50", "trials", "expected", "rate")
+"""Beginnings of headings, the first to go first."""
+_GIVES_WAY = ("tokens", "time", "tools", "passed", "claimed", "runtime", "expected", "verified", "outcome")
 _NUMBERS = ("tools", "tokens", "time")
 _INDENT = (0, 0, 0, 2)
 
@@ -34,48 +37,82 @@ STYLE_OF = {
 }
 
 
-def render_report(report: Report, *, title: str) -> RenderableType:
-    """The table of a report, why things are as they are, and what it comes to."""
-    rows = speakers(report.attempts)
-    shown = rows if len(rows) <= MAX_ROWS else [row for row in rows if judge(row) is not Exit.OK][:MAX_ROWS]
-    label = labels(rows)
+def render_report(report: CampaignReport, *, title: str) -> RenderableType:
+    """Render a report up to its conclusion: facts, attempts, why they ended as they did, flows, what to look at."""
+    rows = report.counted_attempts
+    is_small = len(rows) <= MAX_ROWS
+    shown = rows if is_small else [row for row in rows if judge_attempt(row) is not Exit.OK][:MAX_ROWS]
+    parts: list[RenderableType] = [Text(legible(title), style="bold"), Padding(_fact_grid(report), _INDENT)]
+    if shown:
+        parts += [Text(), *_attempts(report, shown, of=len(rows))]
+    has_rates = not is_small or len(report.flows) > 1 or len(report.missions) < len(rows)
+    if has_rates:
+        parts += [Text(), Padding(_flow_table(report), _INDENT)]
+    # The table of all attempts shows failures already, and a few attempts need no sums.
+    hidden = {Topic.FAILURES} if is_small else set()
+    hidden |= set() if has_rates else {Topic.SUMS}
+    found = [each for each in sections(report) if each.lines and each.topic not in hidden]
+    for section in found:
+        heading = Text(legible(section.title), style="bold red" if section.is_bad else "bold")
+        parts += [] if section is not found[0] else [Text()]
+        parts.append(Padding(heading, _INDENT))
+        parts += [Padding(Text(legible(line)), (0, 0, 0, 4)) for line in section.lines]
+    return Group(*parts)
+
+
+def render_conclusion(report: CampaignReport) -> RenderableType:
+    """Render what the whole amounts to, and every claim that the probes contradict."""
+    lines = [Text(conclude(report), style=STYLE_OF[Exit(report.exit)])]
+    lines += [Text(legible(line), style="bold red") for line in mismatch_lines(report)]
+    return Padding(Group(*lines), _INDENT)
+
+
+def _fact_grid(report: CampaignReport) -> Table:
+    grid = Table.grid(padding=(0, 2))
+    for name, value in facts(report):
+        grid.add_row(Text(name, style="dim"), Text(legible(value)))
+    return grid
+
+
+def _flow_table(report: CampaignReport) -> NamedTable:
+    headings, rows = flow_table(report)
+    gives_way = [each for beginning in _FLOW_GIVES_WAY for each in headings if each.startswith(beginning)]
+    table = NamedTable(name=headings[0], gives_way=gives_way, numbers=headings[1:], least_name=LEAST_NAME)
+    for row in rows:
+        flow, *values = (Text(legible(each)) for each in row)
+        table.add(flow, dict(zip(headings[1:], values, strict=True)))
+    return table
+
+
+def _attempts(report: CampaignReport, shown: Sequence[AttemptRow], *, of: int) -> Iterator[RenderableType]:
+    label = labels(shown)
     table = NamedTable(name="mission/flow", gives_way=_GIVES_WAY, numbers=_NUMBERS, least_name=LEAST_NAME)
     for row in shown:
         table.add(Text(legible(label(row))), _facts(row))
-    parts: list[RenderableType] = [Text(title, style="bold"), Text(), Padding(table, _INDENT)]
-    if len(shown) < len(rows):
-        left_out = plural(len(rows) - len(shown), "more attempt")
-        parts.append(Text(f"  … and {left_out}; --json gives all", style="dim"))
-    if earlier := len(report.attempts) - len(rows):
-        parts.append(Text(f"  {plural(earlier, 'other attempt')} of these trials not counted", style="dim"))
+    yield Padding(table, _INDENT)
+    if len(shown) < of:
+        yield Text(f"  … and {plural(of - len(shown), 'more attempt')}; --json lists all", style="dim")
+    if others := len(report.attempts) - of:
+        yield Text(f"  {plural(others, 'other attempt')} of these trials not counted", style="dim")
     notes = list(_notes(shown, label))
     if notes:
-        parts += [Text(), Padding(Notes(notes), _INDENT)]
-    for gate in report.gates:
-        if gate.blocked:
-            told = [
-                (Text(f"{gate.name} gate", style="bold"), Text(legible(line), style="red")) for line in gate.lines()
-            ]
-            parts += [Text(), Padding(Notes(told[:MAX_GATED]), _INDENT)]
-    if report.findings:
-        parts += [Text(), Padding(render_findings(report.findings), _INDENT)]
-    return Group(*parts, Text(), Padding(Text(conclude(report), style=STYLE_OF[Exit(report.exit)]), _INDENT))
+        yield from (Text(), Padding(Notes(notes), _INDENT))
 
 
 def render_attempts(rows: Sequence[AttemptRow], findings: Sequence[Finding]) -> RenderableType:
-    """The latest attempts, campaign after campaign."""
+    """Render the latest attempts, grouped by campaign."""
     parts: list[RenderableType] = []
     if len(rows) > MAX_LISTED:
-        parts += [Text(f"The latest {MAX_LISTED} of {len(rows):,}; --json gives all.", style="dim"), Text()]
+        parts += [Text(f"The latest {MAX_LISTED} of {len(rows):,}; --json lists all.", style="dim"), Text()]
         rows = rows[-MAX_LISTED:]
     for campaign in dict.fromkeys(row.campaign_id for row in rows):
         of_it = [row for row in rows if row.campaign_id == campaign]
         table = NamedTable(name="attempt", gives_way=_GIVES_WAY, numbers=_NUMBERS)
         for row in of_it:
-            told = _facts(row)
+            cells = _facts(row)
             if row.is_superseded:
-                told["outcome"] = Text(f"({told['outcome'].plain})", style="dim")
-            table.add(Text(legible(row.attempt_id)), told)
+                cells["outcome"] = Text(f"({cells['outcome'].plain})", style="dim")
+            table.add(Text(legible(row.attempt_id)), cells)
         runs = ", ".join(dict.fromkeys(row.run_id for row in of_it))
         heading = Text.assemble((legible(campaign or "no campaign"), "bold"), (f"   run {legible(runs)}", "dim"))
         parts += [heading, Padding(table, _INDENT)]
@@ -88,7 +125,7 @@ def render_attempts(rows: Sequence[AttemptRow], findings: Sequence[Finding]) -> 
 
 
 def render_findings(findings: Iterable[Finding]) -> RenderableType:
-    """A line each: the code, where, what."""
+    """Render one line for each finding: code, place, detail."""
     table = Table.grid(padding=(0, 2))
     for finding in findings:
         place = finding.file if finding.line is None else f"{finding.file}:{finding.line}"
@@ -97,16 +134,16 @@ def render_findings(findings: Iterable[Finding]) -> RenderableType:
 
 
 def labels(rows: Sequence[AttemptRow]) -> Callable[[AttemptRow], str]:
-    """What tells these rows apart: mission and flow where that is enough, else the attempt's id."""
+    """Return a function that names each row: mission and flow if that is unique, else the attempt's id."""
     pairs = Counter((row.mission_id, row.flow_id) for row in rows)
     is_enough = all(number == 1 for number in pairs.values()) and (None, None) not in pairs
     return lambda row: f"{row.mission_id}/{row.flow_id}" if is_enough else row.attempt_id
 
 
 def ending(row: AttemptRow) -> Text:
-    """How it ended, or the state that it was left in."""
+    """Return how the attempt ended, or the state of its evidence."""
     if row.evidence == "invalid":
-        return Text("DAMAGED", style="bold red")
+        return Text("INVALID", style="bold red")
     if row.state == "sealed" and row.outcome is not None:
         return Text(row.outcome.value, style="" if row.outcome == "completed" else "yellow")
     return Text(row.state, style="cyan" if row.state == "running" else "bold red")
@@ -119,38 +156,23 @@ def verified_word(value: bool | None) -> Text:
     return Text("NO" if value is False else word, style=style)
 
 
+def passed_word(row: AttemptRow) -> Text:
+    """Return whether the attempt passes; in brackets if no probe says so."""
+    if row.state != "sealed":
+        return Text("–", style="dim")
+    match classify(row):
+        case "passed":
+            return Text("yes", style="green") if row.verified else Text("(yes)", style="yellow")
+        case "failed":
+            return Text("no", style="red")
+        case _:
+            return Text("–", style="dim")
+
+
 def expected_word(value: bool | None) -> Text:
     if value is None:
         return Text("–", style="dim")
-    return Text("met", style="green") if value else Text("MISSED", style="bold red")
-
-
-def conclude(report: Report) -> str:
-    """What the whole comes to, in a sentence."""
-    rows = speakers(report.attempts)
-    total = len(rows)
-    said = Counter(map(judge, rows))
-    untried = f"{plural(len(report.missing_trials), 'trial')} never tried" if report.missing_trials else ""
-    match Exit(report.exit):
-        case Exit.OK:
-            has_expectations = any(row.is_expected is not None for row in rows)
-            how = "came out as expected" if has_expectations else "is verified" if total == 1 else "are verified"
-            sentence = f"All is well: {plural(total, 'attempt')} {how}."
-        case Exit.JUDGED_NO:
-            judged = [row for row in rows if judge(row) is Exit.JUDGED_NO]
-            is_missed = any(row.is_expected is False for row in judged)
-            how = "did not come out as expected" if is_missed else "not verified"
-            sentence = f"{len(judged)} of {plural(total, 'attempt')} {how}." if judged else "A gate blocks."
-        case Exit.INFRASTRUCTURE:
-            sentence = f"{said[Exit.INFRASTRUCTURE]} of {plural(total, 'attempt')} could not be carried out."
-        case Exit.EVIDENCE:
-            bad = f": {said[Exit.EVIDENCE]} of {plural(total, 'attempt')} damaged" if said[Exit.EVIDENCE] else ""
-            sentence = f"The evidence cannot be trusted{bad}."
-        case Exit.INTERRUPTED:
-            sentence = f"Interrupted: {plural(total, 'attempt')} kept."
-        case _:
-            sentence = f"{said[Exit.UNVERIFIED]} of {plural(total, 'attempt')} not verified."
-    return f"{sentence[:-1]}, {untried}." if untried else sentence
+    return Text("yes", style="green") if value else Text("NO", style="bold red")
 
 
 def _facts(row: AttemptRow) -> dict[str, Text]:
@@ -159,21 +181,22 @@ def _facts(row: AttemptRow) -> dict[str, Text]:
         "outcome": ending(row),
         "claimed": Text(yes_no(row.claimed, none="–")),
         "verified": verified_word(row.verified),
+        "passed": passed_word(row),
+        "expected": expected_word(row.is_expected),
         "tools": Text(count(row.tool_calls)),
         "tokens": Text(count(row.tokens)),
         "time": Text(duration(row.duration_ms)),
-        "expected": expected_word(row.is_expected),
     }
 
 
 def _notes(rows: Sequence[AttemptRow], label: Callable[[AttemptRow], str]) -> Iterator[tuple[Text, Text]]:
-    """What explains a row, each explanation once with all the rows that it explains."""
-    told: dict[tuple[str, str], list[str]] = {}
+    """Yield what explains the rows: each explanation once, with all the rows that it explains."""
+    explained: dict[tuple[str, str], list[str]] = {}
     for row in rows:
         for styled in _explanations(row):
-            told.setdefault(styled, []).append(label(row))
-    for (style, note), whose in told.items():
-        names = ", ".join(whose[:3]) + (f" and {len(whose) - 3} more" if len(whose) > 3 else "")
+            explained.setdefault(styled, []).append(label(row))
+    for (style, note), labels_ in explained.items():
+        names = ", ".join(labels_[:3]) + (f" and {len(labels_) - 3} more" if len(labels_) > 3 else "")
         yield Text(legible(names), style="bold"), Text(note, style=style)
 
 
@@ -190,7 +213,7 @@ def _explanations(row: AttemptRow) -> Iterator[tuple[str, str]]:
         if row.todo is not None:
             yield "dim", f"to do: {row.todo}"
     for miss in row.misses:
-        yield "red", f"expectation missed: {one_line(miss, limit=160)}"
+        yield "red", f"not as expected: {one_line(miss, limit=160)}"
     for reason in row.reasons:
         word = "not verified" if row.verified is False else "cannot be verified"
         yield ("red" if row.verified is False else "dim"), f"{word}: {one_line(reason, limit=160)}"

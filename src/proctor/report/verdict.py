@@ -1,35 +1,39 @@
-"""The exit code of a run or a report, as a pure function of its attempts.
+"""The exit code of a run or a report, as a pure function of its trials, gates and findings.
 
-| an attempt                                                                    | says           |
-|-------------------------------------------------------------------------------|----------------|
-| whose evidence is invalid                                                     | evidence       |
-| that could not keep its evidence                                              | infrastructure |
-| still running, cut off, or with nothing to tell                               | unverified     |
-| that meets what its spec expects, whatever that is                            | ok             |
-| that was cancelled: it says nothing of the agent                              | unverified     |
-| that crashed, was refused, stalled or timed out, or failed by no fault of its | infrastructure |
-| that misses what its spec expects                                             | judged no      |
-| of which nothing is expected: verified yes, no, unknown                       | ok, judged no, unverified |
+| the attempt that counts for a trial                                             | exit           |
+|---------------------------------------------------------------------------------|----------------|
+| its evidence is invalid                                                         | evidence       |
+| its evidence could not be kept                                                  | infrastructure |
+| is running, was cut off, or has an unknown outcome                              | unverified     |
+| meets the mission's `expect`                                                    | ok             |
+| was cancelled                                                                   | unverified     |
+| crashed, was refused, stalled or timed out, or failed for infrastructure reasons | infrastructure |
+| does not meet the mission's `expect`                                            | judged no      |
+| without `expect`: verified yes, no, unknown                                     | ok, judged no, unverified |
 
-Of the attempts of a trial one speaks: its result, by the fold that resume goes by, else the last. The worst of these is
-the whole's: evidence, then infrastructure, judged no, unverified, ok. A trial that was never tried makes it unverified,
-and so does a report of nothing; a gate that blocks is a judgement. An interrupted run is interrupted, whatever else it
-is.
+The worst of them is the exit code: evidence, then infrastructure, judged no, unverified, ok. A trial without a result
+only adds infrastructure or evidence; otherwise it is up to the coverage gate, and without a plan it adds unverified, as
+does a report without trials. A gate that blocks is judged no, the coverage gate unverified. A finding about evidence is
+evidence, or unverified if it only says that something is not complete. An interrupted run is interrupted.
 """
 
 from collections.abc import Collection, Iterable
+from typing import Final
 
 from proctor.errors import Bucket, Exit
 from proctor.event.outcome import Outcome
+from proctor.evidence.reader import Finding
+from proctor.report.campaign_state import CampaignState, TrialResult, count_alike
 from proctor.report.gates import Gate
 from proctor.report.row import AttemptRow
-from proctor.report.trials import speakers
 
-_WORST_FIRST = (Exit.EVIDENCE, Exit.INFRASTRUCTURE, Exit.JUDGED_NO, Exit.UNVERIFIED, Exit.OK)
-_INFRASTRUCTURE = {Outcome.CRASHED, Outcome.REFUSED, Outcome.STALLED, Outcome.TIMED_OUT}
-_OF_THE_AGENT = (None, Bucket.AGENT, Bucket.GATE)
+_WORST_FIRST: Final = (Exit.EVIDENCE, Exit.INFRASTRUCTURE, Exit.JUDGED_NO, Exit.UNVERIFIED, Exit.OK)
+_INFRASTRUCTURE: Final = {Outcome.CRASHED, Outcome.REFUSED, Outcome.STALLED, Outcome.TIMED_OUT}
+_OF_THE_AGENT: Final = (None, Bucket.AGENT, Bucket.GATE)
+_INCOMPLETE: Final = ("evidence.partial", "evidence.running")
+"""Findings about evidence that may still be completed. Nothing that exists is wrong."""
 
-WORDS = {
+WORDS: Final = {
     Exit.OK: "ok",
     Exit.JUDGED_NO: "judged no",
     Exit.INFRASTRUCTURE: "infrastructure failed",
@@ -39,51 +43,53 @@ WORDS = {
 }
 
 
-def judge(row: AttemptRow) -> Exit:
-    """What one attempt says."""
+def exit_of(state: CampaignState, gates: Collection[Gate], *, is_interrupted: bool = False) -> Exit:
+    """Return the exit code of a run or a report."""
+    if is_interrupted:
+        return Exit.INTERRUPTED
+    has_coverage = any(gate.name == "coverage" for gate in gates)
+    codes = {judge_trial(each, has_coverage=has_coverage) for each, _ in count_alike(state.trials)} or {Exit.UNVERIFIED}
+    codes |= {gate.exit for gate in gates} | {exit_of_finding(each) for each in state.findings}
+    return worst(codes)
+
+
+def judge_trial(trial: TrialResult, *, has_coverage: bool) -> Exit:
+    """Return what one trial contributes. `has_coverage`: a coverage gate judges trials without a result."""
+    counted = trial.counted_attempt
+    judged = Exit.UNVERIFIED if counted is None else judge_attempt(counted)
+    is_open = trial.result is None and judged in (Exit.UNVERIFIED, Exit.JUDGED_NO)
+    if not is_open:
+        return judged
+    return Exit.OK if has_coverage else Exit.UNVERIFIED
+
+
+def judge_attempt(row: AttemptRow) -> Exit:
+    """Return what one attempt contributes if it counts."""
     if row.evidence == "invalid" or row.state == "unreadable":
         return Exit.EVIDENCE
     if row.state == "abandoned":
         return Exit.INFRASTRUCTURE
-    if row.state != "sealed" or row.outcome is None:
+    summary = row.summary
+    if row.state != "sealed" or summary is None or summary.outcome is Outcome.UNKNOWN:
         return Exit.UNVERIFIED
-    return judge_result(row.outcome, bucket=row.bucket, verified=row.verified, met=row.is_expected)
-
-
-def judge_result(outcome: Outcome, *, bucket: Bucket | None, verified: bool | None, met: bool | None) -> Exit:
-    """What one sealed attempt says."""
-    if outcome is Outcome.UNKNOWN:
-        return Exit.UNVERIFIED
-    if met:
+    if summary.expectation.met:
         return Exit.OK
-    if outcome is Outcome.CANCELLED:
+    if summary.outcome is Outcome.CANCELLED:
         return Exit.UNVERIFIED
-    if outcome in _INFRASTRUCTURE or bucket not in _OF_THE_AGENT:
+    if summary.outcome in _INFRASTRUCTURE or row.bucket not in _OF_THE_AGENT:
         return Exit.INFRASTRUCTURE
-    if met is False:
+    if summary.expectation.met is False:
         return Exit.JUDGED_NO
-    return {True: Exit.OK, False: Exit.JUDGED_NO, None: Exit.UNVERIFIED}[verified]
+    return {True: Exit.OK, False: Exit.JUDGED_NO, None: Exit.UNVERIFIED}[summary.verified]
 
 
-def worst(said: Collection[Exit]) -> Exit:
-    """Of what each says, what all come to."""
-    return next(code for code in _WORST_FIRST if code in said)
+def exit_of_finding(finding: Finding) -> Exit:
+    """Return what a finding contributes that belongs to no single attempt."""
+    is_invalid = finding.code.startswith("evidence.") and finding.code not in _INCOMPLETE
+    return Exit.EVIDENCE if is_invalid else Exit.UNVERIFIED
 
 
-def judge_all(
-    rows: Iterable[AttemptRow],
-    *,
-    missing: int = 0,
-    gates: Iterable[Gate] = (),
-    is_interrupted: bool = False,
-    is_damaged: bool = False,
-) -> Exit:
-    """What they come to. `missing` trials were never tried; `is_damaged` is about what belongs to no single attempt."""
-    if is_interrupted:
-        return Exit.INTERRUPTED
-    said = {judge(row) for row in speakers(rows)}
-    if is_damaged:
-        said.add(Exit.EVIDENCE)
-    if missing or not said:
-        said.add(Exit.UNVERIFIED)
-    return worst(said | {gate.exit for gate in gates})
+def worst(codes: Iterable[Exit]) -> Exit:
+    """Return the worst of some exit codes."""
+    found = set(codes)
+    return next(code for code in _WORST_FIRST if code in found)

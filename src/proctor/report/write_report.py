@@ -1,7 +1,8 @@
-"""The report of a campaign that has just run, kept beside its ledger."""
+"""Write the report of a campaign that has just run beside its ledger."""
 
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -11,33 +12,36 @@ from proctor.evidence.layout import CampaignPaths, RootPaths, write_artifact, wr
 from proctor.evidence.reader import Finding
 from proctor.evidence.redact import Redactor
 from proctor.ids import AttemptId
-from proctor.report.compose import compose
+from proctor.report.campaign import CampaignReport, build_report, load_campaign_state
 from proctor.report.markdown import render_markdown
-from proctor.report.query import find_campaign
-from proctor.report.row import Report
 from proctor.report.verdict import WORDS
 
 
-def keep_report(
+def write_report(
     campaign: CampaignPaths,
     *,
     root: Path,
     redactor: Redactor,
     reasons: Mapping[AttemptId, str],
     is_interrupted: bool = False,
-) -> Report:
-    """Composes and writes it. `reasons` say why attempts have no seal, which stands in no file of theirs."""
-    report = compose(find_campaign(RootPaths(root), campaign), is_interrupted=is_interrupted)
-    told = (msgspec.structs.replace(row, detail=row.detail or reasons.get(row.attempt_id)) for row in report.attempts)
-    report = msgspec.structs.replace(report, attempts=tuple(told))
-    # What is kept names folders from the evidence root on, so that it stays true when that is moved.
+) -> CampaignReport:
+    """Compose report.json and RESULTS.md, write them, and return the report.
+
+    `reasons` say why attempts have no seal, which no file of theirs says. A disk that refuses is a finding.
+    """
+    # The run has ended, even if another one has taken the lock meanwhile.
+    state = replace(load_campaign_state(campaign, root=RootPaths(root)), is_running=False)
+    report = build_report(state, is_interrupted=is_interrupted)
+    rows = (msgspec.structs.replace(row, detail=row.detail or reasons.get(row.attempt_id)) for row in report.attempts)
+    report = msgspec.structs.replace(report, attempts=tuple(rows))
+    # Folders are written relative to the evidence root, so that the report stays true when the root is moved.
     rows = (msgspec.structs.replace(row, dir=os.path.relpath(row.dir, root)) for row in report.attempts)
-    kept = msgspec.structs.replace(report, attempts=tuple(rows))
+    written = msgspec.structs.replace(report, attempts=tuple(rows))
     try:
-        # Else one that is killed between the two leaves a page that another report gave.
+        # First, so that a kill between the two writes does not leave the page of another report.
         _remove(campaign.results)
-        write_artifact(campaign.report, kept, redactor=redactor)
-        write_text_artifact(campaign.results, render_markdown(redactor.value(kept)), redactor=redactor)
+        write_artifact(campaign.report, written, redactor=redactor)
+        write_text_artifact(campaign.results, render_markdown(redactor.value(written)), redactor=redactor)
     except MachineError as error:
         finding = Finding(code=error.code, file=error.file or campaign.report.name, detail=error.what)
         code = Exit.INFRASTRUCTURE if report.exit in (Exit.OK, Exit.JUDGED_NO, Exit.UNVERIFIED) else Exit(report.exit)

@@ -1,4 +1,4 @@
-"""How a campaign stands, in a few numbers that its ledger adds up: trials, attempts, outcomes, and what is left."""
+"""The status of a campaign in a few numbers: trials, attempts, outcomes, and what is left."""
 
 import os
 from collections import Counter
@@ -15,62 +15,87 @@ from proctor.evidence.reader import read_artifact
 from proctor.ids import CampaignId, RunId, RuntimeId
 from proctor.ledger.reader import read_outcomes
 from proctor.ledger.schema import LedgerAttempt, LedgerRun
-from proctor.report.campaign import effort_of, exit_of
-from proctor.report.campaign_state import TrialResult, count_alike, read_trials
+from proctor.report.campaign import effort_of
+from proctor.report.campaign_state import TrialResult, count_alike, load_state
 from proctor.report.format_values import USED_UP
 from proctor.report.gates import gates_of
-from proctor.report.score import is_infra
-from proctor.report.verdict import WORDS
+from proctor.report.score import OF_THE_AGENT, is_infra
+from proctor.report.verdict import WORDS, exit_of
 
 
 class RemainingTrials(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Trials that are not settled: never tried, at work, cut off, or to be tried again."""
+    """Trials that are not settled."""
 
     untried: int
+    """Trials that were never tried."""
     running: int
+    """Trials whose attempt is running."""
     cut_off: int
+    """Trials whose last attempt was cut off."""
     again: int
+    """Trials that are to be retried."""
 
     @property
     def total(self) -> int:
+        """All of them."""
         return self.untried + self.running + self.cut_off + self.again
 
 
 class CampaignStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A campaign in numbers. `outcomes` and `codes` are of each trial's last attempt; `met` and `notMet` are results as
-    the spec expects, and otherwise. Unknown is null.
-
-    `infra` are settled trials whose result tells of the machine, the provider or the run, and not of the agent. `usd`
-    is what is known of all attempts, `usdUnknown` how many of them do not tell. `perMinute` is how many attempts ended
-    a minute in the last run; `live` is there while one runs. `file` is where its spec lies, and null where it was built
-    on the spot.
-    """
+    """What `campaign status --json` prints. Unknown is null."""
 
     campaign_id: CampaignId
+    """Id of the campaign."""
     kind: Literal["campaign", "canary"]
+    """Whether it is a campaign or a canary, a sample of one."""
     dir: str
+    """Its folder."""
     file: str | None
+    """Path of its spec; null if the spec was built in memory."""
     is_live: bool
+    """Whether it is running."""
     is_pinned: bool
+    """Whether `proctor gc` must keep it."""
     runs: int
+    """Number of runs."""
     run_id: RunId | None
+    """The last run."""
     began_at_ms: int | None
+    """Start of the first run, in milliseconds since the epoch."""
     ended_at_ms: int | None
+    """End of the last run, in milliseconds since the epoch; null while it runs or if it was killed."""
     ended: str | None
+    """How the last run ended: `done`, or what stopped it."""
     trials: int
+    """Trials in the plan."""
     settled: int
+    """Trials with a final result."""
     left: RemainingTrials
+    """Trials without one."""
     attempts: dict[str, int]
+    """Attempts by their state in the ledger."""
     outcomes: dict[str, int]
+    """Outcomes of the attempts that count, the most frequent first."""
     codes: dict[str, int]
-    met: int
-    not_met: int
+    """Error codes of the attempts that count, the most frequent first."""
+    verified: int
+    """Results that passed their probes."""
+    expected: int
+    """Results that came out as expected."""
+    unexpected: int
+    """Results that did not come out as expected, for reasons that lie with the agent."""
     infra: int
+    """Settled trials whose result is about the machine, the provider or the run, and not about the agent."""
     verdict: str
+    """`running`, or the exit code of the report in words."""
     usd: float | None
+    """Known cost of all attempts, in US dollars."""
     usd_unknown: int
+    """Attempts whose cost is unknown."""
     per_minute: float | None
+    """Attempts that ended per minute in the last run."""
     live: Live | None = None
+    """What is running now; null unless the campaign runs."""
 
     @property
     def can_resume(self) -> bool:
@@ -80,20 +105,24 @@ class CampaignStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 def status_of(campaign: CampaignPaths) -> CampaignStatus:
-    """By the same reading as the report's. EvidenceError where ledger or plan cannot be read."""
+    """Load the status, from what the report is made of. Raises EvidenceError if ledger or plan cannot be read."""
     try:
-        found = read_trials(campaign, root=RootPaths(campaign.folder.parent.parent))
+        found = load_state(campaign, root=RootPaths(campaign.folder.parent.parent))
     except EvidenceError as error:
         raise EvidenceError(error.code, error.what, file=f"{campaign.folder.name}/{error.file}") from error
     contents, runs = found.contents, found.contents.runs
     run = runs[-1] if runs else None
     kinds, effort = count_alike(found.trials), effort_of(found)
-    places = _counted((_place(each, live=found.is_running), number) for each, number in kinds)
-    last = [(each.spoken, number) for each, number in kinds if each.spoken is not None]
-    results = [(each.spoken, number) for each, number in kinds if each.spoken is not None and each.stands is not None]
+    places = _counted((_place(each), number) for each, number in kinds)
+    counted = [(each.counted_attempt, number) for each, number in kinds if each.counted_attempt is not None]
+    results = [
+        (each.counted_attempt, number)
+        for each, number in kinds
+        if each.counted_attempt is not None and each.result in OF_THE_AGENT
+    ]
     return CampaignStatus(
-        campaign_id=found.campaign_id,
-        kind="canary" if found.plan.is_canary else "campaign",
+        campaign_id=CampaignId(campaign.folder.name),
+        kind="canary" if found.plan is not None and found.plan.is_canary else "campaign",
         dir=str(campaign.folder),
         file=None if contents.campaign is None else contents.campaign.file or None,
         is_live=found.is_running,
@@ -112,44 +141,43 @@ def status_of(campaign: CampaignPaths) -> CampaignStatus:
             again=places.get("again", 0),
         ),
         attempts=dict(Counter(each.state for attempts in contents.attempts_of.values() for each in attempts)),
-        outcomes=_counted((each.outcome, number) for each, number in last if each.state == "sealed"),
-        codes=_counted((each.code, number) for each, number in last),
-        met=sum(number for each, number in results if each.is_expected is True),
-        not_met=sum(number for each, number in results if each.is_expected is False),
-        infra=sum(number for each, number in kinds if each.is_settled and each.stands and is_infra(each.stands)),
+        outcomes=_counted((each.outcome, number) for each, number in counted if each.state == "sealed"),
+        codes=_counted((each.code, number) for each, number in counted),
+        verified=sum(number for each, number in results if each.verified),
+        expected=sum(number for each, number in results if each.is_expected is True),
+        unexpected=sum(number for each, number in results if each.is_expected is False),
+        infra=sum(number for each, number in kinds if each.is_settled and each.result and is_infra(each.result)),
         verdict="running" if found.is_running else WORDS[exit_of(found, gates_of(found))],
         usd=effort.usd,
         usd_unknown=effort.usd_unknown,
-        per_minute=_per_minute(run, found.attempts),
+        per_minute=_per_minute(run, found.contents.attempts),
         live=_picture(campaign) if found.is_running else None,
     )
 
 
 def progress_line(standing: CampaignStatus) -> str:
-    """How far it is."""
+    """Return the progress in one line."""
     left = standing.left
-    told = (
+    counts = (
         (left.running, "running"),
-        (left.again, "to be tried again"),
+        (left.again, "to be retried"),
         (left.cut_off, "cut off"),
         (left.untried, "not tried yet"),
     )
     parts = [f"{standing.settled:,} of {standing.trials:,} settled"]
-    return ", ".join([*parts, *(f"{number:,} {word}" for number, word in told if number)])
+    return ", ".join([*parts, *(f"{number:,} {word}" for number, word in counts if number)])
 
 
-def _place(trial: TrialResult, *, live: bool) -> str:
+def _place(trial: TrialResult) -> str:
     if trial.is_settled:
         return "settled"
     if trial.last is None:
         return "untried"
-    if trial.last.state == "running":
-        return "running" if live else "cut off"
-    return "again"
+    return {"running": "running", "partial": "cut off"}.get(trial.last.state, "again")
 
 
 def _counted(names: Iterable[tuple[str | None, int]]) -> dict[str, int]:
-    """So many of each, added up; the most frequent first."""
+    """Add up the numbers by name, the most frequent first."""
     counts: Counter[str] = Counter()
     for name, number in names:
         if name is not None:
@@ -165,16 +193,14 @@ def _per_minute(run: LedgerRun | None, attempts: Sequence[LedgerAttempt]) -> flo
 
 
 def _picture(campaign: CampaignPaths) -> Live | None:
-    """What is at work now, as the one that runs it tells; None where it has not told yet."""
+    """Return what is running now, as the running Proctor writes it; None if it has not been written yet."""
     with suppress(EvidenceError):
         return read_artifact(campaign.live, Live)
     return None
 
 
 def count_outcomes(root: RootPaths) -> dict[RuntimeId, dict[str, int]]:
-    """How the sealed attempts of every campaign ended, by runtime; the most frequent first. What cannot be read is
-    left out.
-    """
+    """Count the outcomes of sealed attempts by runtime, the most frequent first. Unreadable ledgers are skipped."""
     counts: dict[RuntimeId, Counter[str]] = {}
     for campaign in root.campaigns():
         with suppress(EvidenceError):

@@ -14,8 +14,8 @@ from proctor.config.retention import parse_age_s, parse_size_bytes
 from proctor.contain.intent import LOCK
 from proctor.errors import EvidenceError, InputError
 from proctor.evidence.layout import RootPaths
+from proctor.report.campaign_state import campaigns_by_age
 from proctor.report.format_values import plural
-from proctor.report.query import campaigns_by_age
 from proctor.spec.model import CampaignSpec
 from proctor.spec.prices import decode_prices
 from proctor.spec.source_file import decode_bytes, read_source

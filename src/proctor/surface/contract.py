@@ -25,7 +25,7 @@ from proctor.ledger import schema as ledger_schema
 from proctor.model.script import Script
 from proctor.plan.recover import REMEDIES, Remedy
 from proctor.probe.model import ProbeRow
-from proctor.report.row import Report
+from proctor.report.campaign import CampaignReport
 from proctor.runtime.capability import Capabilities, CapabilityProfile
 from proctor.runtime.failures import EVERYWHERE, Failure
 from proctor.runtime.registry import built_in_ids, runtime_by_id
@@ -95,7 +95,13 @@ _FILES = (
     _File("process.json", "artifact", _PROCESS, ProcessRecord),
     _File("process.json.sig", "signature", _PROCESS, means="Optional: an SSH signature of process.json."),
     _File("plan.json", "artifact", _CAMPAIGN, PlanFile, "The plan of the campaign: flows, limits, trials."),
-    _File("report.json", "artifact", _CAMPAIGN, Report, "The report, as `run` and `report` print it with `--json`."),
+    _File(
+        "report.json",
+        "artifact",
+        _CAMPAIGN,
+        CampaignReport,
+        "The report, as `run --json` prints it.",
+    ),
     _File("RESULTS.md", "text", _CAMPAIGN, means="The report as Markdown."),
     _File(
         "ledger.db",

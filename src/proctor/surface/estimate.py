@@ -17,7 +17,7 @@ from proctor.ids import FlowId, TrialId
 from proctor.ledger.reader import read_costs
 from proctor.plan.expand import name_trials, resolve_flow, resolve_limits, resolve_schedule
 from proctor.plan.model import ResolvedFlow, ResolvedModel, Schedule
-from proctor.report.query import campaigns_by_age
+from proctor.report.campaign_state import campaigns_by_age
 from proctor.spec.load import LoadedSpec
 from proctor.spec.prices import price_key
 

@@ -1,8 +1,7 @@
-"""What can be said of the evidence at a place, and how a report is held against it."""
+"""Examine the evidence at a place, and load reports that are checked against it."""
 
 import os
 from collections.abc import Iterator
-from pathlib import Path
 
 import msgspec
 
@@ -11,20 +10,17 @@ from proctor.errors import Exit
 from proctor.evidence.attempt_files import AttemptFiles
 from proctor.evidence.layout import AttemptPaths, CampaignPaths, RootPaths, RunPaths
 from proctor.evidence.reader import Finding
-from proctor.evidence.unlisted_attempts import Owners, owners_of_runs
+from proctor.evidence.unlisted_attempts import owners_of_runs
 from proctor.evidence.validate import Status, Validation, conclude, validate_attempt
-from proctor.ids import AttemptId
-from proctor.ledger.reader import is_live, read_ledger
-from proctor.plan.progress import fold_trials
-from proctor.report.campaign_state import look_up
-from proctor.report.check_campaign import check_campaign
-from proctor.report.check_tally import miscounted
+from proctor.ids import RunId
+from proctor.report.campaign import CampaignReport, build_report, load_campaign_state
+from proctor.report.campaign_state import CampaignState, load_folders, load_run
+from proctor.report.check_campaign import CampaignListing, check_campaign, list_campaign
+from proctor.report.evidence_index import EvidenceIndex
 from proctor.report.find import Place, latest_campaign, root_of
 from proctor.report.format_values import plural
 from proctor.report.live import is_run_live, is_running, while_running
-from proctor.report.planned import read_plan
-from proctor.report.query import AttemptQuery, find_campaign, find_run, report_row, row_of_folder
-from proctor.report.row import AttemptRow, Evidence
+from proctor.report.row import Evidence
 
 _EXIT = {Status.VALID: Exit.OK, Status.PARTIAL: Exit.UNVERIFIED, Status.INVALID: Exit.EVIDENCE}
 
@@ -33,28 +29,39 @@ class ExaminedItem(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """One attempt, runtime process, run or campaign."""
 
     kind: str
+    """`attempt`, `process`, `run` or `campaign`."""
     name: str
+    """Name of its folder."""
     run_id: str | None
+    """Its run; null for a campaign."""
     status: Status
+    """Result of the examination."""
     findings: tuple[Finding, ...]
+    """What is wrong."""
 
     @property
     def is_running(self) -> bool:
+        """Whether it is being written."""
         return any(finding.code == "evidence.running" for finding in self.findings)
 
 
 class Examination(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Everything at a place; the worst of it is the whole's."""
+    """What `validate --json` prints."""
 
     place: str
+    """The folder that was examined."""
     is_strict: bool
+    """Whether everything was checked, and not only the seals."""
     status: Status
+    """The worst status of all items."""
     exit: int
+    """The exit code of the command."""
     examined: tuple[ExaminedItem, ...]
+    """Everything that was examined."""
 
 
 def examine_place(place: Place, *, is_strict: bool) -> Examination:
-    """Whatever lies there, this gives codes. A place with nothing in it is partial: nothing was shown to be whole."""
+    """Examine whatever is at a place. An empty place is partial: nothing was shown to be complete."""
     examined = tuple(_examined(place, is_strict=is_strict))
     found = {each.status for each in examined} or {Status.PARTIAL}
     status = next(each for each in (Status.INVALID, Status.PARTIAL, Status.VALID) if each in found)
@@ -63,35 +70,36 @@ def examine_place(place: Place, *, is_strict: bool) -> Examination:
     )
 
 
-def check_row(row: AttemptRow, *, is_strict: bool) -> tuple[Evidence, tuple[Finding, ...]]:
-    """Derive everything again and compare. What differs is always told; only strict lets it decide."""
-    if row.state == "running":
-        return "partial", ()
-    with AttemptFiles(AttemptPaths(Path(row.dir))) as files:
+# ── reports ──
+
+
+def load_report(place: Place, *, is_strict: bool) -> CampaignReport:
+    """Load the report of a place, checked against the evidence; of a root, of its latest campaign.
+
+    Every finding is reported. Without `is_strict` only a broken seal makes an attempt invalid.
+    """
+
+    def check(files: AttemptFiles) -> tuple[Evidence, tuple[Finding, ...]]:
         found = examine(files, is_strict=True)
         status = found.status if is_strict else validate_attempt(files, is_strict=False).status
-    return status.value, found.findings
+        return status.value, found.findings
+
+    return build_report(_load_state(place, EvidenceIndex(check, is_strict)))
 
 
-def damage_of(campaign: CampaignPaths) -> dict[AttemptId, tuple[Finding, ...]]:
-    """What a strict look finds wrong with the results of a campaign, or with what its ledger says of them.
+def _load_state(place: Place, index: EvidenceIndex) -> CampaignState:
+    match place:
+        case AttemptPaths():
+            return load_folders([place], index=index)
+        case RunPaths():
+            return load_run(place, index=index)
+        case CampaignPaths():
+            return load_campaign_state(place, root=root_of(place), index=index)
+        case RootPaths():
+            return load_campaign_state(latest_campaign(place), root=place, index=index)
 
-    EvidenceError where ledger or plan cannot be read.
-    """
-    damage: dict[AttemptId, tuple[Finding, ...]] = {}
-    root = root_of(campaign)
-    attempts, retry_budget = look_up(read_ledger(campaign), root=root).attempts, read_plan(campaign).retry_budget
-    results = {trial: standing.result for trial, standing in fold_trials(attempts, retry_budget=retry_budget).items()}
-    rows = find_campaign(root, campaign).rows
-    counted = dict(miscounted(campaign, rows))
-    for row in rows:
-        if row.trial is not None and row.n == results.get(row.trial):
-            evidence, findings = check_row(row, is_strict=True)
-            if row.attempt_id in counted:
-                findings = (*findings, counted[row.attempt_id])
-            if found := report_row(row, evidence=evidence, findings=findings).findings:
-                damage[row.attempt_id] = found
-    return damage
+
+# ── examinations ──
 
 
 def _examined(place: Place, *, is_strict: bool) -> Iterator[ExaminedItem]:
@@ -100,26 +108,59 @@ def _examined(place: Place, *, is_strict: bool) -> Iterator[ExaminedItem]:
             is_live_now = is_running(place)
             with AttemptFiles(place) as files:
                 found = examine(files, is_strict=is_strict)
-            yield _told(found, run_id=place.folder.absolute().parent.parent.name, is_live_now=is_live_now)
+            yield _item(found, run_id=place.folder.absolute().parent.parent.name, is_live_now=is_live_now)
         case RunPaths():
-            yield from _run(place, is_strict=is_strict)
+            is_live_now = is_run_live(place)
+            yield from _examine_run(place, EvidenceIndex(), is_strict=is_strict, is_live_now=is_live_now)
         case CampaignPaths():
-            yield from _campaign(place, is_strict=is_strict)
+            yield from examine_campaign(place, is_strict=is_strict)[1]
         case RootPaths():
-            owners = owners_of_runs(place)
-            for campaign in place.campaigns():
-                yield _ledger(campaign, owners=owners)
-            for run_paths in place.runs():
-                yield from _run(run_paths, is_strict=is_strict)
+            yield from _examine_root(place, is_strict=is_strict)
 
 
-def _run(run: RunPaths, *, is_strict: bool) -> Iterator[ExaminedItem]:
-    is_live_now = is_run_live(run)  # asked first: what ends meanwhile is then told as running, not as cut off
-    for found in examine_run(run, is_strict=is_strict):
-        yield _told(found, run_id=run.folder.name, is_live_now=is_live_now)
+def _examine_root(root: RootPaths, *, is_strict: bool) -> Iterator[ExaminedItem]:
+    owners, index = owners_of_runs(root), EvidenceIndex()
+    campaigns = [
+        (campaign, list_campaign(campaign, root=root, owners=owners), load_campaign_state(campaign, root=root))
+        for campaign in root.campaigns()
+    ]
+    running = {campaign.folder.name for campaign, listing, _ in campaigns if listing.is_running}
+    items: list[ExaminedItem] = []
+    for run in root.runs():
+        is_live_now = owners.get(RunId(run.folder.name)) in running
+        items += _examine_run(run, index, is_strict=is_strict, is_live_now=is_live_now)
+    for campaign, listing, state in campaigns:
+        yield _campaign_item(campaign, state=state, listing=listing, index=index)
+    yield from items
 
 
-def _told(found: Validation, *, run_id: str, is_live_now: bool) -> ExaminedItem:
+def examine_campaign(campaign: CampaignPaths, *, is_strict: bool) -> tuple[CampaignState, tuple[ExaminedItem, ...]]:
+    """Examine a campaign and its runs. Return also its state, without a check of the folders."""
+    root, index = root_of(campaign), EvidenceIndex()
+    listing = list_campaign(campaign, root=root)
+    state = load_campaign_state(campaign, root=root)
+    items: list[ExaminedItem] = []
+    for run_id in state.run_ids:
+        run = root.run(run_id)
+        if os.path.lexists(run.folder):
+            items += _examine_run(run, index, is_strict=is_strict, is_live_now=listing.is_running)
+        else:
+            # Killed before its first attempt; the ledger would know of sealed ones.
+            gone = Finding(code="evidence.partial", file=run_id, detail="nothing was recorded")
+            items.append(ExaminedItem(kind="run", name=run_id, run_id=run_id, status=Status.PARTIAL, findings=(gone,)))
+    return state, (_campaign_item(campaign, state=state, listing=listing, index=index), *items)
+
+
+def _examine_run(run: RunPaths, index: EvidenceIndex, *, is_strict: bool, is_live_now: bool) -> Iterator[ExaminedItem]:
+    """Examine a run, and keep what its attempts' folders say in the index.
+
+    `is_live_now` was asked before: what ends meanwhile is then reported as running, not as cut off.
+    """
+    for found in examine_run(run, is_strict=is_strict, seen=index.add):
+        yield _item(found, run_id=run.folder.name, is_live_now=is_live_now)
+
+
+def _item(found: Validation, *, run_id: str, is_live_now: bool) -> ExaminedItem:
     is_unfinished = is_live_now and found.status is Status.PARTIAL
     return ExaminedItem(
         kind=found.kind,
@@ -130,56 +171,19 @@ def _told(found: Validation, *, run_id: str, is_live_now: bool) -> ExaminedItem:
     )
 
 
-def _campaign(campaign: CampaignPaths, *, is_strict: bool) -> Iterator[ExaminedItem]:
-    yield _ledger(campaign)
+def _campaign_item(
+    campaign: CampaignPaths, *, state: CampaignState, listing: CampaignListing, index: EvidenceIndex
+) -> ExaminedItem:
+    """Examine the campaign's own folder: ledger, plan, frozen spec, report."""
     root = root_of(campaign)
-    for run_id in find_campaign(root, campaign).run_ids:
-        run = root.run(run_id)
-        if os.path.lexists(run.folder):
-            yield from _run(run, is_strict=is_strict)
-        else:
-            # Killed before its first attempt; that it had sealed ones the ledger would say.
-            gone = Finding(code="evidence.partial", file=run_id, detail="nothing was recorded")
-            yield ExaminedItem(kind="run", name=run_id, run_id=run_id, status=Status.PARTIAL, findings=(gone,))
-
-
-def _ledger(campaign: CampaignPaths, *, owners: Owners | None = None) -> ExaminedItem:
-    """Whether the ledger reads, the evidence is what it says, and the files beside it are what the evidence gives."""
-    root = root_of(campaign)
-    found = find_campaign(root, campaign)
-    rows = [report_row(row) for row in found.rows]
-    findings = [
-        *found.findings,
-        *(
-            Finding(code=finding.code, file=f"{row.attempt_id}/{finding.file}", detail=finding.detail)
-            for row in rows
-            for finding in row.findings
-        ),
-        *(
-            Finding(code=finding.code, file=f"{attempt_id}/{finding.file}", detail=finding.detail)
-            for attempt_id, finding in miscounted(campaign, found.rows)
-        ),
-        *check_campaign(campaign, root=root, found=found, owners=owners),
-    ]
+    # With a ledger, the only finding is about the plan, which check_campaign reports more precisely.
+    findings = [] if state.has_ledger else list(state.findings)
+    findings += check_campaign(campaign, root=root, state=state, listing=listing, index=index)
     is_cut_off = all(finding.code in ("evidence.partial", "evidence.running") for finding in findings)
-    if found.missing_trials and is_cut_off:
-        code, how = ("evidence.running", "not tried yet") if is_live(campaign) else ("evidence.partial", "never tried")
-        untried = f"{plural(len(found.missing_trials), 'trial')} {how}"
-        findings.append(Finding(code=code, file="ledger.db", detail=untried))
-    told = conclude("campaign", campaign.folder.name, findings)
+    untried = sum(not trial.attempts for trial in state.trials)
+    if untried and is_cut_off:
+        how = "not tried yet" if listing.is_running else "never tried"
+        findings.append(Finding(code=listing.unfinished, file="ledger.db", detail=f"{plural(untried, 'trial')} {how}"))
+    validation = conclude("campaign", campaign.folder.name, findings)
     status = Status.VALID if not findings else Status.PARTIAL if is_cut_off else Status.INVALID
-    return ExaminedItem(kind="campaign", name=told.name, run_id=None, status=status, findings=told.findings)
-
-
-def found_at(place: Place) -> AttemptQuery:
-    """The attempts that a report of this place is about; of a root, its latest campaign."""
-    match place:
-        case AttemptPaths():
-            row = row_of_folder(place)
-            return AttemptQuery(campaign_id=row.campaign_id, run_ids=(row.run_id,), rows=(row,))
-        case RunPaths():
-            return find_run(place)
-        case CampaignPaths():
-            return find_campaign(root_of(place), place)
-        case RootPaths():
-            return find_campaign(place, latest_campaign(place))
+    return ExaminedItem(kind="campaign", name=validation.name, run_id=None, status=status, findings=validation.findings)

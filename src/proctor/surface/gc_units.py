@@ -15,7 +15,8 @@ from proctor.errors import EvidenceError
 from proctor.evidence.layout import SEAL_SIGNATURE, CampaignPaths, RootPaths
 from proctor.evidence.reader import read_artifact
 from proctor.ledger.reader import is_live, read_run_ids
-from proctor.report.query import find_run
+from proctor.report.campaign_state import load_run
+from proctor.report.evidence_index import EvidenceIndex
 
 # A folder this new may belong to a process that has not taken its lock yet.
 _FRESH_MS = 60_000
@@ -118,8 +119,10 @@ def run_ids(root: RootPaths, campaign: CampaignPaths) -> tuple[str, ...]:
     there = {run.folder.name: run for run in root.runs()}
     with suppress(EvidenceError):
         return tuple(run for run in read_run_ids(campaign) if run in there)
-    name = campaign.folder.name
-    return tuple(id_ for id_, run in there.items() if any(row.campaign_id == name for row in find_run(run).rows))
+    name, index = campaign.folder.name, EvidenceIndex()
+    return tuple(
+        id_ for id_, run in there.items() if any(row.campaign_id == name for row in load_run(run, index=index).attempts)
+    )
 
 
 def stated_runs(root: RootPaths) -> Iterator[str]:

@@ -11,9 +11,9 @@ from proctor.evidence.attempt_files import AttemptFiles
 from proctor.evidence.layout import AttemptPaths
 from proctor.ids import FlowId, MissionId, RuntimeId
 from proctor.model.script import load_script
+from proctor.report.campaign import CampaignReport
 from proctor.report.parity import Pair, Parity, compare
-from proctor.report.row import AttemptRow, Report
-from proctor.report.trials import speakers
+from proctor.report.row import AttemptRow
 from proctor.report.view import AttemptView, view_attempt
 from proctor.runtime.registry import runtime_ids
 from proctor.spec.load import LoadedSpec, load_built, load_spec
@@ -52,7 +52,7 @@ def _flow(spec: CampaignSpec, name: str, *, runtimes: Sequence[RuntimeId], file:
     )
 
 
-def compare_flows(loaded: LoadedSpec, report: Report) -> Parity:
+def compare_flows(loaded: LoadedSpec, report: CampaignReport) -> Parity:
     """Compare the results of the two flows. A pair without sealed evidence is a problem, not a difference."""
     left, right = (flow.id for flow in loaded.spec.flows)
     # With a real model, Proctor cannot explain a difference in usage.
@@ -72,7 +72,7 @@ def compare_flows(loaded: LoadedSpec, report: Report) -> Parity:
             continue
         assert one.mission_id is not None
         pairs.append(_pair(one, other, *views, is_usage_scripted=scripted[one.mission_id]))
-    problems += [f"{trial} was not run" for trial in report.missing_trials]
+    problems += [f"{trial} was not run" for trial in report.untried]
     is_alike = all(each.is_explained for pair in pairs for each in pair.compared)
     code = Exit.INFRASTRUCTURE if problems or not pairs else Exit.OK if is_alike else Exit.JUDGED_NO
     return Parity(exit=code, left=left, right=right, pairs=tuple(pairs), problems=tuple(problems))
@@ -97,10 +97,12 @@ def _pair(
     )
 
 
-def side_by_side(report: Report, left: FlowId, right: FlowId) -> Iterator[tuple[AttemptRow | None, AttemptRow | None]]:
+def side_by_side(
+    report: CampaignReport, left: FlowId, right: FlowId
+) -> Iterator[tuple[AttemptRow | None, AttemptRow | None]]:
     """Yield the counted attempts of the two flows in pairs, by mission and repeat; None for a missing one."""
     rows: dict[tuple[str, str], dict[FlowId, AttemptRow]] = {}
-    for row in speakers(report.attempts):
+    for row in report.counted_attempts:
         if row.trial is not None and row.mission_id is not None and row.flow_id is not None:
             rows.setdefault((row.mission_id, row.trial.rpartition(".")[2]), {})[row.flow_id] = row
     for flows in rows.values():

@@ -1,47 +1,33 @@
-"""The strict look at a campaign before its results are shown to others."""
-
-from contextlib import suppress
+"""The strict examination of a campaign before its results are published."""
 
 from proctor.errors import EvidenceError
-from proctor.evidence.artifacts import AttemptRecord
 from proctor.evidence.layout import CampaignPaths
-from proctor.evidence.reader import Finding, read_artifact
+from proctor.evidence.reader import Finding
 from proctor.evidence.validate import Status
-from proctor.report.campaign import report_campaign
-from proctor.report.campaign_state import CampaignState, read_trials
-from proctor.report.find import root_of
+from proctor.ids import AttemptId
+from proctor.report.campaign import build_report
 from proctor.report.publish import Publication, judge_publication
-from proctor.surface.examine import ExaminedItem, examine_place
+from proctor.surface.examine import ExaminedItem, examine_campaign
 
 
 def check_publication(campaign: CampaignPaths) -> Publication:
-    """Everything is derived again. EvidenceError where not even ledger or plan can be read."""
-    found = read_trials(campaign, root=root_of(campaign))
-    results: set[str] = {each.spoken.id for each in found.trials if each.spoken is not None and each.stands is not None}
-    examined = examine_place(campaign, is_strict=True).examined
-    return judge_publication(
-        report_campaign(found),
-        probes=_probes(found, campaign),
-        findings=tuple(
-            (each.name, finding) for each in examined for finding in _standing_in_the_way(each, results=results)
-        ),
-    )
+    """Derive everything again and judge. Raises EvidenceError if the ledger or the plan cannot be read."""
+    state, examined = examine_campaign(campaign, is_strict=True)
+    if state.findings:
+        first = state.findings[0]
+        raise EvidenceError(first.code, first.detail, file=first.file)
+    results = {
+        each.counted_attempt.attempt_id
+        for each in state.trials
+        if each.counted_attempt is not None and each.result is not None
+    }
+    findings = tuple((each.name, finding) for each in examined for finding in _blocking_findings(each, results))
+    return judge_publication(build_report(state), findings=findings)
 
 
-def _standing_in_the_way(each: ExaminedItem, *, results: set[str]) -> tuple[Finding, ...]:
-    """What was cut off beside the results is told by the report; only what is damaged taints them."""
+def _blocking_findings(each: ExaminedItem, results: set[AttemptId]) -> tuple[Finding, ...]:
+    """Return the findings that block publication: attempts that were cut off block only if they are results."""
     is_counted = each.kind == "campaign" or (each.kind == "attempt" and each.name in results)
     if each.status is Status.VALID or (each.status is Status.PARTIAL and not is_counted):
         return ()
     return each.findings
-
-
-def _probes(found: CampaignState, campaign: CampaignPaths) -> int:
-    """How many probes were required of the results, by their own sealed word."""
-    required = 0
-    for each in found.trials:
-        if each.spoken is not None and each.stands is not None:
-            paths = root_of(campaign).run(each.spoken.run).attempt(each.trial.id, n=each.spoken.n)
-            with suppress(EvidenceError):  # the examination tells
-                required += len(read_artifact(paths.attempt, AttemptRecord).required_probes)
-    return required

@@ -12,8 +12,7 @@ import msgspec
 from proctor.event.outcome import Outcome
 from proctor.evidence.layout import AttemptPaths
 from proctor.ids import AttemptId, FlowId, RuntimeId
-from proctor.report.row import Report
-from proctor.report.trials import speakers
+from proctor.report.campaign import CampaignReport
 from proctor.spec.load import LoadedSpec, load_built
 from proctor.spec.model import Login
 from proctor.surface.detect import DetectedAgent
@@ -119,9 +118,9 @@ class TryResult(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Path of the attempt's folder."""
 
 
-def side_by_side(report: Report) -> tuple[TryResult, ...]:
+def side_by_side(report: CampaignReport) -> tuple[TryResult, ...]:
     """Return the counted attempt of each flow, in the order of the flows."""
-    counting = {row.flow_id: row for row in speakers(report.attempts) if row.flow_id is not None}
+    counting = {row.flow_id: row for row in report.counted_attempts if row.flow_id is not None}
     results = []
     for flow, row in counting.items():
         diff = AttemptPaths(Path(row.dir)).workspace_diff

@@ -16,8 +16,8 @@ from proctor.evidence.reader import Finding
 from proctor.evidence.sign import Signature, SignatureCheck, load_allowed
 from proctor.evidence.statement import Sealed, attest
 from proctor.evidence.validate import Status
+from proctor.report.campaign import load_campaign_state
 from proctor.report.find import Place, find_place, root_of
-from proctor.report.query import find_campaign
 from proctor.surface.evidence_lock import lock_evidence
 from proctor.surface.examine import Examination, examine_place
 
@@ -91,7 +91,7 @@ def sealed_at(place: Place) -> Iterator[Sealed]:
                 yield from _with_seal([*place.attempts(), *place.runtimes()])
         case CampaignPaths():
             root = root_of(place)
-            for run_id in find_campaign(root, place).run_ids:
+            for run_id in load_campaign_state(place, root=root).run_ids:
                 yield from sealed_at(root.run(run_id))
         case RootPaths():
             for run in place.runs():

@@ -68,7 +68,7 @@ def test_what_the_how_to_shows_is_verified_when_it_is_run(lab: Lab) -> None:
     (lab.folder / "script.yaml").write_text(script)
     done = lab.proctor("run", "spec.yaml")
 
-    assert (done.returncode, "All is well" in done.stdout) == (0, True), done.stderr
+    assert (done.returncode, "1 of 1 verified" in done.stdout) == (0, True), done.stderr
     [paths] = lab.attempts().values()
     assert (feedback_of(paths).result, told(paths)) == (
         {"bytes": 11},

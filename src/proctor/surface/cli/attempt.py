@@ -3,9 +3,9 @@
 from pathlib import Path
 
 from proctor.evidence.layout import AttemptPaths, RootPaths
+from proctor.report.campaign_state import list_attempts as list_rows
 from proctor.report.find import find_attempt, first_command
 from proctor.report.format_values import legible
-from proctor.report.query import find_all
 from proctor.surface.cli.command import JSON, ROOT, Command, argument, evidence_root
 from proctor.surface.cli.command_formatter import CommandFormatter
 from proctor.surface.cli.output import Output
@@ -14,10 +14,10 @@ from proctor.surface.cli.output import Output
 
 
 def list_attempts(*, root: Path | None, as_json: bool) -> int:
-    """Every attempt under the evidence root, the latest last."""
+    """List every attempt under the evidence root, the latest last."""
     output = Output(is_json=as_json)
     folder = evidence_root(root)
-    found = find_all(RootPaths(folder))
+    found = list_rows(RootPaths(folder))
     if as_json:
         output.json({"attempts": found.rows, **({"findings": found.findings} if found.findings else {})})
     elif not found.rows and not found.findings:
@@ -33,7 +33,7 @@ def list_attempts(*, root: Path | None, as_json: bool) -> int:
 
 
 def show(*, ref: str, root: Path | None, as_json: bool) -> int:
-    """Everything that an attempt left, but the frames themselves."""
+    """Show every file of an attempt except the frames."""
     from proctor.evidence.attempt_files import AttemptFiles
     from proctor.report.show import artifacts, render_artifacts
     from proctor.report.view import view_attempt
@@ -49,10 +49,7 @@ def show(*, ref: str, root: Path | None, as_json: bool) -> int:
 
 
 def explain(*, ref: str, root: Path | None, as_json: bool) -> int:
-    """Tell the story of an attempt.
-
-    What was asked, done, claimed and verified, whether that can be trusted, and what to do next.
-    """
+    """Explain an attempt: what was asked, done, claimed and verified, and what to do next."""
     from proctor.report.explanation_text import render_story
     from proctor.surface.explain import explain_attempt
 
@@ -66,10 +63,10 @@ def explain(*, ref: str, root: Path | None, as_json: bool) -> int:
 
 
 def rederive(*, ref: str, is_dry: bool, root: Path | None, as_json: bool) -> int:
-    """Make an attempt's derived files again, from its frames.
+    """Derive tool.calls.jsonl and transcript.jsonl of an attempt again from its frames.
 
-    These are tool.calls.jsonl and transcript.jsonl. One that is gone is put back if it is what was
-    sealed. One that is there is only compared; exits 5 where it differs.
+    An absent file is restored if the result is what was sealed. An existing file is only compared.
+    Exits 5 if a file differs.
     """
     from proctor.surface.cli.rederive_text import render_rederived
     from proctor.surface.rederive import rederive_files

@@ -10,7 +10,7 @@ from proctor.contain.identity import pin, send_signal
 from proctor.errors import InputError
 from proctor.evidence.layout import CampaignPaths, RootPaths
 from proctor.ledger.reader import is_live
-from proctor.report.query import campaigns_by_age
+from proctor.report.campaign_state import campaigns_by_age
 from proctor.surface.cli.command import JSON, ROOT, Command, argument, evidence_root
 from proctor.surface.cli.command_formatter import CommandFormatter
 from proctor.surface.cli.output import Output

@@ -5,15 +5,15 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from proctor.errors import InputError, disk_error
-from proctor.evidence.layout import RootPaths
-from proctor.report.campaign import report_campaign
-from proctor.report.campaign_state import read_trials
-from proctor.report.campaign_text import campaign_markdown, next_steps, render_campaign
+from proctor.evidence.layout import CampaignPaths, RootPaths
+from proctor.report.campaign import CampaignReport, load_campaign
 from proctor.report.find import root_of
 from proctor.report.publish import Reason
+from proctor.report.sections import next_steps
 from proctor.surface.cli.command import JSON, ROOT, Command, argument, evidence_root
 from proctor.surface.cli.command_formatter import CommandFormatter
 from proctor.surface.cli.output import Output, spell
+from proctor.surface.cli.print_report import plain_report, print_report
 from proctor.surface.cli.select_campaign import find_campaign
 
 # What renders or derives is imported where it is used: a report of many attempts as JSON needs none of it.
@@ -22,41 +22,24 @@ from proctor.surface.cli.select_campaign import find_campaign
 def report(
     *, ref: str | None, format_: str, output_file: Path | None, is_strict: bool, root: Path | None, as_json: bool
 ) -> int:
-    """What came of a campaign, also of one that runs or was cut off.
+    """Report the results of a campaign, even while it runs or after it was cut off.
 
-    Only what is the agent's own is scored; other failures are shown in their buckets. It is read from
-    the ledger; --strict examines the evidence of every result too, and what is damaged does not count.
-    Exits as the worst result says: 0 all passed, 1 some failed or a gate blocks, 3 infrastructure,
-    4 something is missing or unverified, 5 evidence is invalid.
+    Reads the ledger. --strict also examines the evidence of every attempt, and invalid evidence does not
+    count. Failures for infrastructure reasons are never scored. Exits 0 if every result is as expected,
+    1 if one is not or a gate blocks, 3 on infrastructure failures, 4 if something is missing or
+    unverified, 5 if evidence is invalid.
     """
     if output_file is not None and not os.path.isdir(output_file.parent):  # noqa: PTH112
-        raise InputError("usage", f"--output: there is no folder {output_file.parent}")
+        raise InputError("usage", f"--output: no such folder: {output_file.parent}")
     place = find_campaign(ref, root=RootPaths(evidence_root(root)))
-    damage = None
-    if is_strict:
-        from proctor.surface.examine import damage_of
-
-        damage = damage_of(place)
-    found = read_trials(place, root=root_of(place), damage=damage)
-    told = report_campaign(found, damage=damage)
+    composed = _load(place, is_strict=is_strict)
     format_ = "json" if as_json else format_
     output = Output(is_json=format_ == "json")
     if format_ == "text" and output_file is None:
-        output.show(render_campaign(told))
-        # In lines of any length, so that they can be copied.
-        output.text("".join(f"  next  {CommandFormatter.of(root).spell(step)}\n" for step in next_steps(told)))
-        return told.exit
-    match format_:
-        case "json":
-            text = spell(told)
-        case "md":
-            text = campaign_markdown(told)
-        case "junit":
-            from proctor.report.junit import render_junit
-
-            text = render_junit(found, told)
-        case _:
-            text = output.plain(render_campaign(told))
+        steps = [("next", CommandFormatter.of(root).spell(step)) for step in next_steps(composed)]
+        print_report(output, composed, title=place.folder.name, footer=steps)
+        return composed.exit
+    text = plain_report(output, composed, title=place.folder.name) if format_ == "text" else _spell(composed, format_)
     if output_file is None:
         output.text(text)
     else:
@@ -64,16 +47,37 @@ def report(
             output_file.write_text(text, encoding="utf-8", errors="backslashreplace")
         except OSError as error:
             raise disk_error(error, path=output_file) from error
-    return told.exit
+    return composed.exit
+
+
+def _load(campaign: CampaignPaths, *, is_strict: bool) -> CampaignReport:
+    if not is_strict:
+        return load_campaign(campaign, root=root_of(campaign))
+    from proctor.surface.examine import load_report
+
+    return load_report(campaign, is_strict=True)
+
+
+def _spell(composed: CampaignReport, format_: str) -> str:
+    match format_:
+        case "json":
+            return spell(composed)
+        case "md":
+            from proctor.report.markdown import render_markdown
+
+            return render_markdown(composed)
+        case _:
+            from proctor.report.junit import render_junit
+
+            return render_junit(composed)
 
 
 def publish_check(*, ref: str | None, root: Path | None, as_json: bool) -> int:
-    """Say whether a campaign's results may be shown to others.
+    """Check whether a campaign's results may be published.
 
-    They may where it is no canary and not running, every trial of the plan it was made from has a
-    result, something was required and verified, all gates are open, and all evidence holds when
-    everything is derived again. Exits 0 only then; 1 where a gate blocks, 4 where something is missing,
-    5 where evidence is invalid.
+    They may if the campaign is complete and not a canary, every trial of its plan has a result, probes
+    judged results, all gates are open, and all evidence is valid when everything is derived again.
+    Exits 0 only then; 1 if a gate blocks, 4 if something is missing, 5 if evidence is invalid.
     """
     from proctor.surface.publish import check_publication
 
@@ -90,14 +94,14 @@ def publish_check(*, ref: str | None, root: Path | None, as_json: bool) -> int:
     output.text(f"{found.campaign_id} may not be published:\n")
     from proctor.surface.cli.blocks import HangingRows
 
-    output.show(HangingRows(list(_told(found.reasons[:MAX_REASONS], calling=calling))), is_wrapped=False)
+    output.show(HangingRows(list(_reason_rows(found.reasons[:MAX_REASONS], calling=calling))), is_wrapped=False)
     if len(found.reasons) > MAX_REASONS:
-        output.text(f"  … and {len(found.reasons) - MAX_REASONS:,} more; --json gives all\n")
+        output.text(f"  … and {len(found.reasons) - MAX_REASONS:,} more; --json lists all\n")
     return found.exit
 
 
-def _told(reasons: Sequence[Reason], *, calling: CommandFormatter) -> Iterator[tuple[str, str]]:
-    """Those of one code together, with what to do about them below."""
+def _reason_rows(reasons: Sequence[Reason], *, calling: CommandFormatter) -> Iterator[tuple[str, str]]:
+    """Yield the reasons grouped by code, each group followed by what to do about it."""
     for code in dict.fromkeys(reason.code for reason in reasons):
         of_it = [reason for reason in reasons if reason.code == code]
         yield from (("" if at else code, reason.what) for at, reason in enumerate(of_it))
@@ -108,7 +112,10 @@ def _told(reasons: Sequence[Reason], *, calling: CommandFormatter) -> Iterator[t
 MAX_REASONS = 20
 
 CAMPAIGN = argument(
-    "ref", metavar="ID", nargs="?", help="A campaign's id, a beginning of it, its name or folder; else the latest."
+    "ref",
+    metavar="ID",
+    nargs="?",
+    help="A campaign's id or a unique prefix of it, its name, or its folder. Default: the latest.",
 )
 
 COMMANDS = {
@@ -122,11 +129,16 @@ COMMANDS = {
                 dest="format_",
                 choices=("text", "json", "md", "junit"),
                 default="text",
-                help="What to write: text, JSON, Markdown or JUnit XML.",
+                help="Output format: text, JSON, Markdown or JUnit XML.",
             ),
-            argument("--output", dest="output_file", metavar="FILE", type=Path, help="Write it there, not to stdout."),
             argument(
-                "--strict", dest="is_strict", action="store_true", help="Derive and check all evidence that counts."
+                "--output", dest="output_file", metavar="FILE", type=Path, help="Write to FILE instead of stdout."
+            ),
+            argument(
+                "--strict",
+                dest="is_strict",
+                action="store_true",
+                help="Derive everything again from the evidence, and check it.",
             ),
             ROOT,
             JSON,

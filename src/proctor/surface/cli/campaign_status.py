@@ -10,9 +10,9 @@ from proctor.clock import SYSTEM_CLOCK
 from proctor.errors import EvidenceError
 from proctor.evidence.layout import CampaignPaths, RootPaths
 from proctor.evidence.reader import Finding
+from proctor.report.campaign_state import campaigns_by_age
 from proctor.report.find import first_command
 from proctor.report.format_values import legible
-from proctor.report.query import campaigns_by_age
 from proctor.surface.campaign_status import CampaignStatus, progress_line, status_of
 from proctor.surface.cli.command import JSON, ROOT, Command, argument, evidence_root
 from proctor.surface.cli.command_formatter import CommandFormatter

@@ -4,8 +4,8 @@ from pathlib import Path
 
 from proctor.errors import InputError
 from proctor.evidence.layout import RootPaths
-from proctor.ids import FlowId
-from proctor.report.campaign_state import CampaignState, read_trials
+from proctor.ids import CampaignId, FlowId
+from proctor.report.campaign_state import CampaignState, load_state
 from proctor.report.compare import SideSelection, compare
 from proctor.report.compare_text import comparison_markdown, comparison_text
 from proctor.report.find import root_of
@@ -15,13 +15,13 @@ from proctor.surface.cli.select_campaign import find_campaign
 
 
 def compare_two(*, a: str, b: str, within: str | None, format_: str, root: Path | None, as_json: bool) -> int:
-    """Compare two flows of a campaign, or two campaigns, on the same missions.
+    """Compare two flows, or two campaigns, on the same missions (paired significance test).
 
-    A and B are flows of the latest campaign, or of the one that --in names; or campaigns, as ID or
-    ID:FLOW. Mission and repeat make a pair. Only pairs that both scored are compared: McNemar's exact
-    test says whether the difference is more than chance.
-    Exits 0 where there is no significant difference or B is better, 1 where B is significantly worse
-    than A, 4 where nothing can be compared.
+    A and B are flows of the latest campaign, or of the one named by --in; or campaigns, as ID or
+    ID:FLOW. Trials with the same mission and repeat are a pair; only pairs scored on both sides are
+    compared, with McNemar's exact test. Missions without probes are compared separately.
+    Exits 0 if there is no significant difference or B is better, 1 if B is significantly worse than A,
+    4 if nothing can be compared.
     """
     output = Output(is_json=as_json)
     found = compare(*_sides(a, b, within=within, root=RootPaths(evidence_root(root))))
@@ -47,55 +47,55 @@ def _sides(a: str, b: str, *, within: str | None, root: RootPaths) -> tuple[Side
         raise _no_flow(one, a, what=f", and {error.what}") from error
 
 
-def _no_flow(standing: CampaignState, word: str, *, what: str = "") -> InputError:
-    flows = ", ".join(sorted(_flows(standing)))
-    told = f"{standing.campaign_id} has no flow {word!r}{what}"
-    return InputError("usage", told, suggestion=f"Its flows are {flows}.")
+def _no_flow(state: CampaignState, word: str, *, what: str = "") -> InputError:
+    flows = ", ".join(sorted(_flows(state)))
+    message = f"{state.campaign_id} has no flow {word!r}{what}"
+    return InputError("usage", message, suggestion=f"Its flows are {flows}.")
 
 
 def _campaigns(*sides: tuple[CampaignState, FlowId | None]) -> tuple[SideSelection, SideSelection]:
-    """All flows of both, where they have the same; else the one that is named, or the only one."""
-    if any(flow is not None for _, flow in sides) or len({frozenset(_flows(standing)) for standing, _ in sides}) > 1:
-        sides = tuple((standing, flow or _only_flow(standing)) for standing, flow in sides)
-    left, right = (_chosen(standing, flow) for standing, flow in sides)
+    """Select all flows of both if they have the same; otherwise the named flow, or the only one."""
+    if any(flow is not None for _, flow in sides) or len({frozenset(_flows(state)) for state, _ in sides}) > 1:
+        sides = tuple((state, flow or _only_flow(state)) for state, flow in sides)
+    left, right = (_chosen(state, flow) for state, flow in sides)
     return left, right
 
 
-def _only_flow(standing: CampaignState) -> FlowId:
-    first, *others = sorted(_flows(standing)) or [FlowId("")]
+def _only_flow(state: CampaignState) -> FlowId:
+    first, *others = sorted(_flows(state)) or [FlowId("")]
     if others:
-        what = f"{standing.campaign_id} has several flows, and it is not clear which is meant"
-        raise InputError("usage", what, suggestion=f"Name one, as in {standing.campaign_id}:{first}.")
+        what = f"{state.campaign_id} has several flows"
+        raise InputError("usage", what, suggestion=f"Name one, as in {state.campaign_id}:{first}.")
     return first
 
 
 def _campaign(word: str, *, root: RootPaths) -> tuple[CampaignState, FlowId | None]:
-    """A campaign and, where one is named, its flow."""
+    """Load a campaign; return it with the flow that is named, if any."""
     name, colon, flow = word.rpartition(":")
-    standing = _read(name if colon else word, root=root)
-    if colon and flow not in _flows(standing):
-        raise _no_flow(standing, flow)
-    return standing, FlowId(flow) if colon else None
+    state = _read(name if colon else word, root=root)
+    if colon and flow not in _flows(state):
+        raise _no_flow(state, flow)
+    return state, FlowId(flow) if colon else None
 
 
 def _read(word: str | None, *, root: RootPaths) -> CampaignState:
     place = find_campaign(word, root=root)
-    return read_trials(place, root=root_of(place))
+    return load_state(place, root=root_of(place))
 
 
-def _flows(standing: CampaignState) -> set[FlowId]:
-    return {result.trial.flow for result in standing.trials}
+def _flows(state: CampaignState) -> set[FlowId]:
+    return {trial.flow for trial in state.trials if trial.flow is not None}
 
 
-def _chosen(standing: CampaignState, flow: FlowId | None) -> SideSelection:
+def _chosen(state: CampaignState, flow: FlowId | None) -> SideSelection:
     return SideSelection(
-        name=f"{standing.campaign_id}:{flow}" if flow is not None else standing.campaign_id,
-        campaign_id=standing.campaign_id,
+        name=f"{state.campaign_id}:{flow}" if flow is not None else str(state.campaign_id),
+        campaign_id=state.campaign_id or CampaignId(""),
         flow_id=flow,
         trials={
-            (None if flow is not None else result.trial.flow, result.trial.mission, result.trial.repeat): result
-            for result in standing.trials
-            if flow in (None, result.trial.flow)
+            (None if flow is not None else trial.flow, trial.mission, trial.repeat): trial
+            for trial in state.trials
+            if flow in (None, trial.flow)
         },
     )
 
@@ -106,14 +106,14 @@ COMMANDS = {
         example="proctor compare codex claude",
         arguments=(
             argument("a", metavar="A", help="A flow, a campaign, or ID:FLOW."),
-            argument("b", metavar="B", help="What is held against it."),
+            argument("b", metavar="B", help="What to compare it with."),
             argument("--in", dest="within", metavar="ID", default=None, help="The campaign that has the two flows."),
             argument(
                 "--format",
                 dest="format_",
                 choices=("text", "json", "md"),
                 default="text",
-                help="What to write: text, JSON or Markdown.",
+                help="Output format: text, JSON or Markdown.",
             ),
             ROOT,
             JSON,

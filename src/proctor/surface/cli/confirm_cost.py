@@ -38,7 +38,7 @@ def show(estimate: Estimate, *, as_json: bool, why_idle: str | None = None) -> i
         output.json(estimate)
         return 0
     if why_idle is not None and not estimate.trials:
-        output.text(f"Nothing to try: {why_idle}.\n\n")
+        output.text(f"Nothing to run: {why_idle}.\n\n")
     output.show(*(Text(f"  {legible(trial)}") for trial in estimate.trials), *map(Text, summary(estimate)))
     return 0
 

@@ -19,10 +19,10 @@ from proctor.errors import Exit, InputError, ProctorError
 from proctor.evidence.layout import CampaignPaths, RootPaths
 from proctor.ids import TrialId
 from proctor.ledger.reader import is_live
+from proctor.report.campaign import CampaignReport, load_campaign_state
+from proctor.report.campaign_state import campaigns_by_age
 from proctor.report.find import root_of
-from proctor.report.query import campaigns_by_age, find_campaign
-from proctor.report.row import Report
-from proctor.report.write_report import keep_report
+from proctor.report.write_report import write_report
 from proctor.spec.load import LoadedSpec
 from proctor.surface.cli.confirm_cost import confirm_cost
 from proctor.surface.cli.login_refusals import refused_logins
@@ -41,7 +41,7 @@ _RUN_AGAIN = "Run it again."
 class FinishedRun:
     """The result of a run."""
 
-    report: Report
+    report: CampaignReport
     """Report of the campaign."""
     refused: tuple[InputError, ...]
     """Logins that a provider refused, one error per flow."""
@@ -107,7 +107,7 @@ def drive(
     result = anyio.run(_run_with_progress, loaded, stops, rows_to, run)
     if result is None:
         raise _cut_off(resume or _new_campaign(loaded.spec.campaign, root=RootPaths(root), before=before))
-    report = keep_report(
+    report = write_report(
         result.paths,
         root=root,
         redactor=result.redactor,
@@ -200,7 +200,9 @@ def _cut_off(campaign: CampaignPaths | None) -> CutOffError:
     if campaign is None:
         return CutOffError("run.cancelled", "interrupted before anything was recorded", suggestion=_RUN_AGAIN)
     root = root_of(campaign)
-    runs = [folder for run in find_campaign(root, campaign).run_ids if (folder := root.run(run).folder).is_dir()]
+    runs = [
+        folder for run in load_campaign_state(campaign, root=root).run_ids if (folder := root.run(run).folder).is_dir()
+    ]
     resume = f"proctor campaign resume {shlex.quote(campaign.folder.name)}"
     return CutOffError(
         "run.cancelled",

@@ -8,7 +8,7 @@ from proctor.errors import InputError, MachineError
 from proctor.evidence.layout import CampaignPaths
 from proctor.ids import TrialId
 from proctor.ledger.reader import read_origin
-from proctor.report.campaign_state import read_trials
+from proctor.report.campaign_state import load_state
 from proctor.report.find import root_of
 from proctor.spec.load import LoadedSpec, load_spec
 from proctor.surface.cli.select_campaign import is_no_canary
@@ -53,7 +53,8 @@ def trials_due(resume: CampaignPaths | None, *, only: Collection[TrialId] | None
     """Return the trials that a run would run: `only` if given, else the unsettled ones of `resume`; None for all."""
     if only is not None or resume is None:
         return only
-    return frozenset(each.trial.id for each in read_trials(resume, root=root_of(resume)).trials if not each.is_settled)
+    trials = load_state(resume, root=root_of(resume)).trials
+    return frozenset(each.id for each in trials if each.id is not None and not each.is_settled)
 
 
 def _file(campaign: CampaignPaths) -> Path | None:

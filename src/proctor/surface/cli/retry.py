@@ -7,9 +7,9 @@ from typing import Unpack
 from proctor.errors import InputError
 from proctor.evidence.layout import CampaignPaths, RootPaths
 from proctor.ids import TrialId
-from proctor.report.campaign_state import TrialResult, read_trials
+from proctor.report.campaign_state import TrialResult, load_state
 from proctor.report.find import root_of
-from proctor.report.score import is_infra, standing
+from proctor.report.score import classify, is_infra
 from proctor.surface.cli.campaign_run import AGAIN
 from proctor.surface.cli.command import Command, argument, evidence_root
 from proctor.surface.cli.resume_campaign import can_resume, load_again
@@ -20,11 +20,11 @@ _KINDS = ("infra", "unscored")
 
 
 def retry(*, only: Sequence[str], campaign: str | None, spec: Path | None, **how: Unpack[RunOptions]) -> int:
-    """Try chosen trials of a campaign once more, whether they have a result or not.
+    """Retry selected trials of a campaign, whether or not they have a result.
 
-    A new attempt of each is made in a run of its own, and what comes of it is the trial's result; the
-    attempts before stay as they are. `infra` are trials whose result tells of the machine or the
-    provider and not of the agent, `unscored` those and all without a result.
+    Each gets a new attempt in a new run, whose result becomes the trial's result; earlier attempts are
+    kept. `infra` selects trials whose result is about the machine or the provider and not about the
+    agent, `unscored` those and all trials without a result.
     """
     folder = evidence_root(how["root"])
     paths = find_campaign(campaign, root=RootPaths(folder), is_fit=can_resume)
@@ -35,10 +35,10 @@ def retry(*, only: Sequence[str], campaign: str | None, spec: Path | None, **how
 
 
 def choose(campaign: CampaignPaths, words: Sequence[str]) -> Iterator[TrialId]:
-    """The trials that are meant, by the same reading as the report's. InputError for a word that means none."""
-    trials = read_trials(campaign, root=root_of(campaign)).trials
+    """Yield the selected trials. Raises InputError for a word that matches none."""
+    trials = load_state(campaign, root=root_of(campaign)).trials
     for word in words:
-        found = [each.trial.id for each in trials if _fits(word, each)]
+        found = [each.id for each in trials if each.id is not None and _fits(word, each)]
         if not found and word not in _KINDS:
             what = f"{campaign.folder.name} has no trial, attempt or mission {word!r}"
             raise InputError("evidence.not-found", what)
@@ -50,14 +50,15 @@ def _fits(word: str, each: TrialResult) -> bool:
         case "infra":
             return _is_infra(each)
         case "unscored":
-            return each.stands is None or _is_infra(each)
+            return each.result is None or _is_infra(each)
         case _:
-            tries = {tried.id for tried in (each.spoken, each.last) if tried is not None}
-            return word in (each.trial.id, each.trial.mission, *tries)
+            attempts = {row.attempt_id for row in (each.counted_attempt, each.last) if row is not None}
+            return word in (each.id, each.mission, *attempts)
 
 
 def _is_infra(each: TrialResult) -> bool:
-    return each.spoken is not None and each.spoken.state != "running" and is_infra(standing(each.spoken))
+    row = each.counted_attempt
+    return row is not None and row.state != "running" and is_infra(classify(row))
 
 
 COMMANDS = {
@@ -69,14 +70,14 @@ COMMANDS = {
                 "campaign",
                 metavar="CAMPAIGN",
                 nargs="?",
-                help="Its id, a beginning of it or its name; else the latest.",
+                help="Its id, a unique prefix of it, or its name. Default: the latest.",
             ),
             argument(
                 "--only",
                 metavar="infra|unscored|ID",
                 action="append",
                 required=True,
-                help="Which trials: by what came of them, or a trial, attempt or mission by its id; a,b for several.",
+                help="Trials to retry: a kind of result, or the id of a trial, attempt or mission; a,b for several.",
             ),
             AGAIN,
             *HOW,

@@ -7,7 +7,6 @@ from typing import TypedDict, Unpack
 from proctor.evidence.layout import CampaignPaths, RootPaths
 from proctor.ids import TrialId
 from proctor.report.format_values import duration
-from proctor.report.text import render_report
 from proctor.spec.campaign_options import SelectSpec
 from proctor.spec.load import LoadedSpec
 from proctor.surface.cli.blocks import error_block
@@ -16,15 +15,16 @@ from proctor.surface.cli.command_formatter import CommandFormatter
 from proctor.surface.cli.confirm_cost import show
 from proctor.surface.cli.drive import FinishedRun, drive
 from proctor.surface.cli.output import Output
+from proctor.surface.cli.print_report import print_report
 from proctor.surface.cli.resume_campaign import trials_due
 from proctor.surface.cli.row_stream import STDOUT
-from proctor.surface.cli.run_summary import closing
+from proctor.surface.cli.run_summary import run_footer
 from proctor.surface.cli.select_missions import SELECT, load_selected
 from proctor.surface.estimate import estimate
 
 
 class RunOptions(TypedDict):
-    """What every command that runs trials is told."""
+    """Options of every command that runs trials."""
 
     is_dry: bool
     is_agreed: bool
@@ -35,11 +35,11 @@ class RunOptions(TypedDict):
 
 
 def run(*, spec: Path, select: SelectSpec, **how: Unpack[RunOptions]) -> int:
-    """Run a campaign, keep its evidence, and judge it.
+    """Run a campaign, record its evidence, and report the results.
 
-    Every mission of SPEC goes through every flow. Ctrl-C (or SIGTERM, SIGHUP) once
-    lets what is running finish; twice stops it, sealed as cancelled; three times cuts it
-    off. `proctor campaign resume` goes on from there. Where it may cost money, somebody must agree.
+    Runs every mission of SPEC in every flow. Ctrl-C (or SIGTERM, SIGHUP) once lets running attempts
+    finish; twice cancels them, and they are still sealed; three times ends them at once.
+    `proctor campaign resume` continues later. If the run may cost money, it asks first.
     """
     folder = evidence_root(how["root"])
     return carry_out(load_selected(spec, select), folder=folder, **how)
@@ -55,14 +55,14 @@ def carry_out(
     why_idle: str | None = None,
     **how: Unpack[RunOptions],
 ) -> int:
-    """Run it and tell what came of it; or only what would be run, where it is dry. Gives the exit code.
+    """Run a campaign and print its report, or only an estimate with `is_dry`. Return the exit code.
 
-    Evidence is kept in `folder`. `why_idle` is why nothing may have been tried.
+    Evidence goes to `folder`. `why_idle` explains why nothing was run, if that is the case.
     """
     root, as_json, rows_to = how["root"], how["as_json"], how["rows_to"]
     if how["is_dry"]:
-        told = estimate(loaded, root=RootPaths(folder), only=trials_due(resume, only=only))
-        return show(told, as_json=as_json, why_idle=why_idle)
+        estimated = estimate(loaded, root=RootPaths(folder), only=trials_due(resume, only=only))
+        return show(estimated, as_json=as_json, why_idle=why_idle)
     driven = drive(
         loaded,
         root=folder,
@@ -73,44 +73,45 @@ def carry_out(
         is_canary=is_canary,
         rows_to=rows_to,
     )
-    return _tell(driven, root=root, as_json=as_json, rows_to=rows_to, why_idle=why_idle)
+    return _print(driven, root=root, as_json=as_json, rows_to=rows_to, why_idle=why_idle)
 
 
-def _tell(driven: FinishedRun, *, root: Path | None, as_json: bool, rows_to: Path | None, why_idle: str | None) -> int:
-    """The report of a run, and what to do next."""
+def _print(driven: FinishedRun, *, root: Path | None, as_json: bool, rows_to: Path | None, why_idle: str | None) -> int:
+    """Print the report of a run, and return its exit code."""
     output = Output(is_json=as_json)
     report = driven.report
     if rows_to == STDOUT:
-        pass  # it belongs to the rows
+        pass  # stdout has the progress rows
     elif as_json:
         output.json(report)
     else:
         if why_idle is not None and driven.how == "done" and not driven.tried:
-            output.text(f"Nothing to try: {why_idle}.\n\n")
-        output.show(render_report(report, title=f"{report.campaign_id}  in {duration(driven.duration_ms)}"))
-        output.show(closing(driven, calling=CommandFormatter.of(root)), is_wrapped=False)
+            output.text(f"Nothing to run: {why_idle}.\n\n")
+        title = f"{report.campaign_id}  in {duration(driven.duration_ms)}"
+        footer = list(run_footer(driven, formatter=CommandFormatter.of(root)))
+        print_report(output, report, title=title, footer=footer)
     output.note(*(f"warning: {each}" for each in driven.warnings))
     output.note(*(error_block(each, CommandFormatter.of(root)) for each in driven.refused))
     return report.exit
 
 
-SPEC = argument("spec", metavar="SPEC", type=Path, help="The campaign: a YAML file.")
+SPEC = argument("spec", metavar="SPEC", type=Path, help="The campaign, a YAML file.")
 KEEP_SCRATCH = argument(
     "--keep-scratch",
     dest="is_scratch_kept",
     action="store_true",
-    help="Leave workspaces and agent homes where they are.",
+    help="Keep workspaces and agent homes.",
 )
-YES = argument("--yes", dest="is_agreed", action="store_true", help="Agree to what it may cost.")
+YES = argument("--yes", dest="is_agreed", action="store_true", help="Do not ask before spending money.")
 DRY_RUN = argument(
     "--dry-run",
     dest="is_dry",
     action="store_true",
-    help="Run nothing: tell the trials, the time at full length, and the cost as far as it was measured.",
+    help="Run nothing: print the trials, the longest possible time, and the cost if it is known.",
 )
 
 HOW = (DRY_RUN, YES, KEEP_SCRATCH, PROGRESS, ROOT, JSON)
-"""Together they fill `RunOptions`."""
+"""Arguments that fill `RunOptions`."""
 
 COMMANDS = {
     "run": Command(

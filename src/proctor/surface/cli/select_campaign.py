@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 from proctor.errors import EvidenceError, InputError
 from proctor.evidence.layout import CampaignPaths, RootPaths
+from proctor.report.campaign_state import campaigns_by_age
 from proctor.report.find import find_place, first_command
 from proctor.report.planned import read_plan
-from proctor.report.query import campaigns_by_age
 
 _RUN_ONE = "Run one with `proctor run SPEC`, or pass the evidence root of an earlier run with --root."
 

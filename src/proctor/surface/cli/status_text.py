@@ -54,8 +54,11 @@ def _facts(standing: CampaignStatus, *, now_ms: int) -> Iterator[tuple[str, Rend
         yield "outcomes", Text(_counts(standing.outcomes))
     if standing.codes:
         yield "codes", Text(_counts(standing.codes))
-    if standing.met or standing.not_met:
-        yield "expected", Text(f"{standing.met:,} met, {standing.not_met:,} not met")
+    if standing.expected or standing.unexpected:
+        yield (
+            "results",
+            Text(f"{standing.verified:,} verified, {standing.expected:,} as expected, {standing.unexpected:,} not"),
+        )
     yield "verdict", Text(standing.verdict)
     retried = sum(standing.attempts.values())
     pace = "" if standing.per_minute is None else f", {standing.per_minute:,.1f} a minute"

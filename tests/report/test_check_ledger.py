@@ -13,10 +13,10 @@ from proctor.evidence.layout import AttemptPaths, CampaignPaths, RootPaths
 from proctor.evidence.reader import Finding
 from proctor.ids import AttemptId, CampaignId, TrialId
 from proctor.ledger.reader import read_ledger
-from proctor.report.check_tally import miscounted
-from proctor.report.query import find_campaign
-from proctor.surface.examine import damage_of, examine_place
-from tests.report.made import RUN, YES, record, report, tried
+from proctor.report.campaign_state import load_state
+from proctor.report.evidence_index import EvidenceIndex
+from proctor.surface.examine import examine_place, load_report
+from tests.report.made import PROBE, RUN, YES, record, report, tried
 
 ATTEMPT = AttemptId("one.codex.r1.1")
 
@@ -26,17 +26,20 @@ def counted(root: Path) -> CampaignPaths:
     campaign = tried(root, {"one.codex.r1": [YES]})
     paths = RootPaths(root).run(RUN).attempt(TrialId("one.codex.r1"), n=1)
     paths.folder.mkdir(parents=True)
-    keep(paths, record(ATTEMPT, campaign_id=CampaignId(campaign.folder.name)))
+    keep(paths, record(ATTEMPT, campaign_id=CampaignId(campaign.folder.name), required_probes=(PROBE,)))
     return campaign
 
 
 def keep(paths: AttemptPaths, record: AttemptRecord) -> None:
     paths.attempt.write_bytes(msgspec.json.encode(record))
     paths.report.write_bytes(msgspec.json.encode(report(ATTEMPT, **YES)))
+    paths.seal.touch()
 
 
 def found(root: Path, campaign: CampaignPaths) -> list[tuple[AttemptId, Finding]]:
-    return list(miscounted(campaign, find_campaign(RootPaths(root), campaign).rows))
+    """Return what is wrong with the ledger's rows, where the folders themselves are valid."""
+    state = load_state(campaign, root=RootPaths(root), index=EvidenceIndex(lambda _: ("valid", ())))
+    return [(row.attempt_id, finding) for row in state.attempts for finding in row.findings]
 
 
 def change(campaign: CampaignPaths, sql: str) -> None:
@@ -93,4 +96,5 @@ def test_an_edited_ledger_is_told_by_every_look_at_the_campaign(tmp_path: Path, 
     assert found(tmp_path, campaign) == [(ATTEMPT, Finding(code="evidence.ledger", file="ledger.db", detail=detail))]
     told = next(each for each in examine_place(campaign, is_strict=True).examined if each.kind == "campaign")
     assert Finding(code="evidence.ledger", file=f"{ATTEMPT}/ledger.db", detail=detail) in told.findings
-    assert Finding(code="evidence.ledger", file="ledger.db", detail=detail) in damage_of(campaign)[ATTEMPT]
+    [row] = load_report(campaign, is_strict=True).invalid_attempts
+    assert Finding(code="evidence.ledger", file="ledger.db", detail=detail) in row.findings

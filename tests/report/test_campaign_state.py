@@ -18,12 +18,12 @@ from proctor.evidence.layout import RootPaths
 from proctor.evidence.reader import Finding
 from proctor.ids import AttemptId, FlowId, MissionId, RuntimeId, TrialId
 from proctor.report.ambiguous import AmbiguousError
-from proctor.report.campaign import report_campaign
-from proctor.report.campaign_state import read_trials
-from proctor.report.campaign_text import campaign_markdown
+from proctor.report.campaign import load_campaign
+from proctor.report.campaign_state import list_attempts, load_state
+from proctor.report.evidence_index import EvidenceIndex
 from proctor.report.find import find_attempt, find_place, latest_campaign, place_of
 from proctor.report.junit import render_junit
-from proctor.report.query import find_all, find_campaign, report_row
+from proctor.report.markdown import render_markdown
 from proctor.report.row import AttemptRow
 from proctor.report.text import render_attempts
 from tests.report.made import CAMPAIGN, CUT, RUN, YES, campaign, summary, tried
@@ -49,26 +49,24 @@ def sealed_row(root: Path, mission: str) -> AttemptRow:
 
 def test_what_the_ledger_tells_is_listed_without_opening_any_folder(tmp_path: Path) -> None:
     campaign(tmp_path, "one", "two", untried=("three",))
-    found = find_all(RootPaths(tmp_path))
+    found = list_attempts(RootPaths(tmp_path))
     assert not (tmp_path / "runs").exists()
     assert found.rows == (sealed_row(tmp_path, "one"), sealed_row(tmp_path, "two"))
-    assert find_campaign(RootPaths(tmp_path), latest_campaign(RootPaths(tmp_path))).missing_trials == (
-        "three.codex.r1",
-    )
+    assert load_campaign(latest_campaign(RootPaths(tmp_path)), root=RootPaths(tmp_path)).untried == ["three.codex.r1"]
 
 
 def test_an_attempt_that_the_ledger_was_not_told_of_is_partial_or_still_running(tmp_path: Path) -> None:
     paths = campaign(tmp_path, unsettled=("one",))
-    assert [row.state for row in find_all(RootPaths(tmp_path)).rows] == ["partial"]
+    assert [row.state for row in list_attempts(RootPaths(tmp_path)).rows] == ["partial"]
     with (paths.folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        assert [row.state for row in find_all(RootPaths(tmp_path)).rows] == ["running"]
-    assert [row.state for row in find_all(RootPaths(tmp_path)).rows] == ["partial"]
+        assert [row.state for row in list_attempts(RootPaths(tmp_path)).rows] == ["running"]
+    assert [row.state for row in list_attempts(RootPaths(tmp_path)).rows] == ["partial"]
 
 
 def test_an_attempt_whose_proctor_was_killed_is_partial_and_one_without_evidence_abandoned(tmp_path: Path) -> None:
     paths = tried(tmp_path, {"killed.codex.r1": [CUT], "again.codex.r1": [CUT, YES]})
-    rows = find_campaign(RootPaths(tmp_path), paths).rows
+    rows = load_state(paths, root=RootPaths(tmp_path)).attempts
     assert [(row.attempt_id, row.state, row.is_superseded) for row in rows] == [
         ("killed.codex.r1.1", "partial", False),
         ("again.codex.r1.1", "partial", True),
@@ -79,14 +77,13 @@ def test_an_attempt_whose_proctor_was_killed_is_partial_and_one_without_evidence
 def test_reading_a_ledger_leaves_nothing_beside_it(tmp_path: Path) -> None:
     paths = campaign(tmp_path, "one")
     before = sorted(paths.folder.iterdir())
-    find_all(RootPaths(tmp_path))
+    list_attempts(RootPaths(tmp_path))
     assert sorted(paths.folder.iterdir()) == before
 
 
 def test_evidence_that_the_ledger_says_was_sealed_and_is_gone_is_invalid(tmp_path: Path) -> None:
-    campaign(tmp_path, "one")
-    [row] = find_all(RootPaths(tmp_path)).rows
-    found = report_row(row)
+    paths = campaign(tmp_path, "one")
+    [found] = load_state(paths, root=RootPaths(tmp_path), index=EvidenceIndex(lambda _: ("valid", ()))).attempts
     gone = Finding(code="evidence.missing-file", file="seal.json", detail="the ledger says that it was sealed")
     assert (found.evidence, found.state, found.verified, found.findings) == ("invalid", "unreadable", None, (gone,))
     assert (found.mission_id, found.flow_id) == ("one", "codex")
@@ -101,7 +98,7 @@ def test_a_ledger_that_is_none_is_a_problem_and_hides_no_attempt(tmp_path: Path,
     paths = campaign(tmp_path, "one")
     (tmp_path / "runs" / RUN / "attempts" / "left.codex.r1.1").mkdir(parents=True)
     paths.ledger.write_bytes(damage)
-    found = find_all(RootPaths(tmp_path))
+    found = list_attempts(RootPaths(tmp_path))
     assert [(row.attempt_id, row.state) for row in found.rows] == [("left.codex.r1.1", "partial")]
     assert [finding.code for finding in found.findings] == ["evidence.ledger"]
 
@@ -134,7 +131,7 @@ def test_a_forged_ledger_leads_nowhere_else(tmp_path: Path, forgery: str) -> Non
                 book.execute(f"insert into {name} values ({', '.join('?' * len(each))})", each)
         book.commit()
         book.executescript(f"pragma foreign_keys = off; {forgery}")
-    found = find_all(RootPaths(tmp_path))
+    found = list_attempts(RootPaths(tmp_path))
     [finding] = found.findings
     assert (found.rows, finding.code in ("evidence.ledger", "evidence.containment")) == ((), True)
 
@@ -159,9 +156,9 @@ def test_what_no_proctor_wrote_is_a_problem_of_the_ledger(tmp_path: Path, edit: 
         book.execute(edit)
         book.commit()
     with pytest.raises(EvidenceError) as refused:
-        read_trials(paths, root=RootPaths(tmp_path))
+        load_state(paths, root=RootPaths(tmp_path))
     assert refused.value.code == "evidence.ledger"
-    found = find_all(RootPaths(tmp_path))
+    found = list_attempts(RootPaths(tmp_path))
     assert (found.rows, [finding.code for finding in found.findings]) == ((), ["evidence.ledger"])
 
 
@@ -171,8 +168,8 @@ def test_what_an_agent_says_of_itself_never_makes_a_ledger_unreadable(tmp_path: 
     with closing(sqlite3.connect(paths.ledger)) as book:
         book.execute(f"update attempt set {edit} where trial = 'one.codex.r1'")
         book.commit()
-    assert not find_all(RootPaths(tmp_path)).findings
-    assert msgspec.json.encode(report_campaign(read_trials(paths, root=RootPaths(tmp_path))))
+    assert not list_attempts(RootPaths(tmp_path)).findings
+    assert msgspec.json.encode(load_campaign(paths, root=RootPaths(tmp_path)))
 
 
 @settings(max_examples=60, deadline=None)
@@ -186,25 +183,21 @@ def test_a_damaged_ledger_gives_rows_or_a_problem_and_never_an_exception(
     for _ in range(flips):
         data[chance.randrange(len(data))] ^= 1 << chance.randrange(8)
     paths.ledger.write_bytes(bytes(data))
-    found = find_all(RootPaths(root))
+    found = list_attempts(RootPaths(root))
     for row in found.rows:
-        assert report_row(row).evidence in ("invalid", "unchecked")
         assert Path(row.dir).parent.parent.parent == root / "runs"
     assert msgspec.json.encode(found.rows)
-    try:
-        standing = read_trials(paths, root=RootPaths(root))
-    except EvidenceError:
-        return
-    told = report_campaign(standing)
-    assert msgspec.json.encode(told)
-    assert campaign_markdown(told)
-    assert ElementTree.fromstring(render_junit(standing, told)).tag == "testsuites"
+    report = load_campaign(paths, root=RootPaths(root), index=EvidenceIndex(lambda _: ("invalid", ())))
+    assert {row.evidence for row in report.attempts} <= {"invalid", "partial"}
+    assert msgspec.json.encode(report)
+    assert render_markdown(report)
+    assert ElementTree.fromstring(render_junit(report)).tag == "testsuites"
 
 
 def test_names_lead_to_one_attempt_or_to_a_list_of_candidates(tmp_path: Path) -> None:
     campaign(tmp_path, "fix", "fix-more", "claim")
     root = RootPaths(tmp_path)
-    folders = {row.attempt_id: Path(row.dir) for row in find_all(root).rows}
+    folders = {row.attempt_id: Path(row.dir) for row in list_attempts(root).rows}
     for folder in folders.values():
         folder.mkdir(parents=True)
     fix = folders[AttemptId("fix.codex.r1.1")]
@@ -225,7 +218,7 @@ def test_a_trial_means_the_attempt_that_counts_of_it_and_those_that_do_not_are_l
     tmp_path: Path,
 ) -> None:
     tried(tmp_path, {"fix.codex.r1": [CUT, YES, CUT], "ask.codex.r1": [YES]})
-    rows = find_all(RootPaths(tmp_path)).rows
+    rows = list_attempts(RootPaths(tmp_path)).rows
     for row in rows:
         Path(row.dir).mkdir(parents=True)
     assert find_attempt("fix.codex.r1", root=RootPaths(tmp_path)).folder.name == "fix.codex.r1.2"

@@ -1,0 +1,143 @@
+"""Compare the ledger's row of an attempt with the attempt's folder.
+
+Columns that follow from the sealed files are rebuilt and compared. The others are checked against a table of bounds.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from proctor.evidence.layout import CampaignPaths
+from proctor.evidence.reader import Finding
+from proctor.evidence.summary import AttemptSummary
+from proctor.ids import FlowId
+from proctor.ledger.schema import LedgerAttempt
+from proctor.plan.progress import remedy_for
+from proctor.plan.recover import LATER, Remedy, remedy
+from proctor.report.cost import Costs, read_costs
+from proctor.report.evidence_index import FolderReading
+from proctor.report.planned import FrozenSpec, PlanSummary
+from proctor.report.row import AttemptRow
+
+_REBUILT: Final = {
+    "outcome": "outcome",
+    "code": "code",
+    "runtime_id": "runtime",
+    "tokens": "tokens",
+    "summary": "summary",
+}
+"""Fields of LedgerAttempt that follow from the sealed files, and their columns."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerLimits:
+    """The frozen settings that bound the columns of an attempt."""
+
+    costs: Costs | None = None
+    """Prices and models; None if the frozen files do not say."""
+    longest_wait_ms: int | None = None
+    """The longest wait before a retry; None if the plan cannot be read."""
+
+
+def read_limits(campaign: CampaignPaths, *, plan: PlanSummary | None, frozen: FrozenSpec) -> LedgerLimits:
+    """Read what is frozen with the campaign. Never raises: check_campaign reports what is wrong with it."""
+    return LedgerLimits(
+        costs=read_costs(campaign, plan=plan, frozen=frozen),
+        longest_wait_ms=None if plan is None else plan.schedule.longest_wait_ms,
+    )
+
+
+def check_ledger_row(
+    attempt: LedgerAttempt, folder: FolderReading, *, flow: FlowId, limits: LedgerLimits
+) -> Finding | None:
+    """Return what is wrong with the ledger's row, if anything is. What is wrong with the folder is not reported."""
+    if attempt.state != "sealed":
+        detail = next((detail for detail, holds in _UNSEALED.items() if not holds(attempt, folder)), None)
+    elif (summary := folder.summary) is None:
+        return None
+    else:
+        wrong = [*_differing_columns(attempt, summary), *_out_of_bounds(attempt, summary, flow, limits)]
+        detail = f"not what the sealed attempt says: {', '.join(wrong)}" if wrong else None
+    return None if detail is None else Finding(code="evidence.ledger", file="ledger.db", detail=detail)
+
+
+def _differing_columns(attempt: LedgerAttempt, summary: AttemptSummary) -> Iterator[str]:
+    rebuilt = attempt.rebuild(summary)
+    return (column for field, column in _REBUILT.items() if getattr(attempt, field) != getattr(rebuilt, field))
+
+
+def folder_findings(
+    row: AttemptRow, attempt: LedgerAttempt, folder: FolderReading, *, limits: LedgerLimits
+) -> Iterator[Finding]:
+    """Yield what is wrong with an attempt's folder as a listing reads it, and with the ledger's row of it.
+
+    `row` is the attempt as the ledger describes it.
+    """
+    yield from row.findings
+    if row.state == "sealed" and folder.row.state == "partial":
+        yield Finding(code="evidence.missing-file", file="seal.json", detail="the ledger says that it was sealed")
+    elif row.state == "sealed":
+        yield from folder.row.findings
+    if (wrong := check_ledger_row(attempt, folder, flow=row.flow_id or FlowId(""), limits=limits)) is not None:
+        yield wrong
+
+
+# ── bounds ──
+
+
+def _out_of_bounds(
+    attempt: LedgerAttempt, summary: AttemptSummary, flow: FlowId, limits: LedgerLimits
+) -> Iterator[str]:
+    return (column for column, holds in _BOUNDS.items() if not holds(attempt, summary, flow, limits))
+
+
+def _is_cost_possible(attempt: LedgerAttempt, summary: AttemptSummary, flow: FlowId, limits: LedgerLimits) -> bool:
+    return limits.costs is None or limits.costs.agree(attempt.usd, flow=flow, tokens=summary.tokens)
+
+
+def _is_retry_possible(attempt: LedgerAttempt, summary: AttemptSummary, _: FlowId, limits: LedgerLimits) -> bool:
+    return can_be_due(attempt, summary, longest_wait_ms=limits.longest_wait_ms)
+
+
+def can_be_due(attempt: LedgerAttempt, summary: AttemptSummary, *, longest_wait_ms: int | None) -> bool:
+    """Whether the trial can be due again at `retry_at_ms`.
+
+    How long a wait is depends on chance and on other attempts, but it is never shorter than the provider asked for,
+    unless that is longer than any wait of the campaign.
+    """
+    if attempt.retry_at_ms is None:
+        return True
+    if attempt.ended_at_ms is None or remedy(summary.outcome, summary.code) not in LATER:
+        return False
+    asked_ms = summary.retry_after_ms or 0
+    least_ms = asked_ms if longest_wait_ms is None else min(asked_ms, longest_wait_ms)
+    return attempt.retry_at_ms >= attempt.ended_at_ms + least_ms
+
+
+def _has_end(attempt: LedgerAttempt, *_: object) -> bool:
+    return attempt.ended_at_ms is not None
+
+
+_BOUNDS: Final[dict[str, Callable[[LedgerAttempt, AttemptSummary, FlowId, LedgerLimits], bool]]] = {
+    "usd": _is_cost_possible,
+    "retry_at_ms": _is_retry_possible,
+    "ended_at_ms": _has_end,
+}
+"""Checks of the columns of a sealed attempt that do not follow from its files."""
+
+
+def _is_unsealed(attempt: LedgerAttempt, folder: FolderReading) -> bool:
+    """Whether the attempt is without an intact seal. A disk that failed at the seal leaves another code."""
+    return attempt.state != "abandoned" or remedy_for(attempt) is not Remedy.REDO or not folder.is_intact
+
+
+def _is_not_due(attempt: LedgerAttempt, _: FolderReading) -> bool:
+    """Whether no retry is recorded: a trial whose attempt has no seal is tried again at once, or in the next run."""
+    return attempt.retry_at_ms is None
+
+
+_UNSEALED: Final[dict[str, Callable[[LedgerAttempt, FolderReading], bool]]] = {
+    "it has no seal there, but it was sealed": _is_unsealed,
+    "without a seal nothing can be due: retry_at_ms": _is_not_due,
+}
+"""Checks of a row without a seal, by what is reported if they fail."""

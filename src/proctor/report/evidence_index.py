@@ -1,0 +1,134 @@
+"""The attempt folders that one command reads, each of them once."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+
+from proctor.errors import EvidenceError, advice
+from proctor.evidence.artifacts import AttemptRecord, AttemptReport
+from proctor.evidence.attempt_files import AttemptFiles
+from proctor.evidence.layout import AttemptPaths
+from proctor.evidence.reader import Finding
+from proctor.evidence.seal import check_seal
+from proctor.evidence.summary import AttemptSummary, summarize
+from proctor.evidence.validate import Validation
+from proctor.ids import AttemptId, Digest, RunId
+from proctor.report.row import AttemptRow, Evidence
+
+Check = Callable[[AttemptFiles], tuple[Evidence, tuple[Finding, ...]]]
+"""Examines an attempt's evidence. Never raises."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FolderReading:
+    """What the folder of an attempt says."""
+
+    row: AttemptRow
+    """The attempt as its own files describe it."""
+    plan_digests: tuple[Digest, Digest | None] | None
+    """Digest of the plan and of plan.json in attempt.json; None if that cannot be read."""
+    evidence: Evidence
+    """Result of the check; `unchecked` without one."""
+    findings: tuple[Finding, ...]
+    """What the check found."""
+
+    @property
+    def summary(self) -> AttemptSummary | None:
+        """What the sealed files say; None if there is no seal or they cannot be read."""
+        return self.row.summary
+
+    @property
+    def is_intact(self) -> bool:
+        """Whether there is a seal, and every file is as it was sealed."""
+        if self.row.state != "sealed":
+            return False
+        if self.evidence != "unchecked":
+            return not self.findings
+        with AttemptFiles(paths_of(self.row)) as files:
+            return not check_seal(files)
+
+
+@dataclass(frozen=True, slots=True)
+class EvidenceIndex:
+    """Reads attempt folders for one command and remembers what they say."""
+
+    check: Check | None = None
+    """Examines each folder that is read; None to read only what a listing needs."""
+    is_strict: bool = False
+    """Whether a ledger that disagrees with the folder makes the attempt's evidence invalid."""
+    _readings: dict[str, FolderReading] = field(default_factory=dict)
+
+    def read(self, paths: AttemptPaths) -> FolderReading:
+        """Read an attempt's folder, whatever it contains."""
+        name = str(paths.folder)
+        if (known := self._readings.get(name)) is None:
+            with AttemptFiles(paths) as files:
+                evidence, findings = ("unchecked", ()) if self.check is None else self.check(files)
+                known = self._readings[name] = _read_folder(files, evidence, findings)
+        return known
+
+    def add(self, files: AttemptFiles, validation: Validation) -> None:
+        """Read a folder that is open and was validated already."""
+        reading = _read_folder(files, validation.status.value, validation.findings)
+        self._readings[str(files.paths.folder)] = reading
+
+
+def _read_folder(files: AttemptFiles, evidence: Evidence, checked: tuple[Finding, ...]) -> FolderReading:
+    findings: list[Finding] = []
+    record, report = None, None
+    try:
+        record = files.record
+    except EvidenceError as error:
+        # A cut-off attempt may lack any file; a sealed one has them all.
+        if files.is_sealed or error.code != "evidence.missing-file":
+            findings.append(Finding.of(error))
+    if files.is_sealed:
+        try:
+            report = files.report
+        except EvidenceError as error:
+            findings.append(Finding.of(error))
+    folder = files.paths.folder
+    row = AttemptRow(
+        attempt_id=AttemptId(folder.name),
+        run_id=RunId(folder.absolute().parent.parent.name),
+        state="unreadable" if findings else "sealed" if files.is_sealed else "partial",
+        dir=str(folder),
+        findings=tuple(findings),
+    )
+    return FolderReading(
+        row=row if record is None else _with_record(row, record, report),
+        plan_digests=None if record is None else (record.plan_digest, record.plan_file_digest),
+        evidence=evidence,
+        findings=checked,
+    )
+
+
+def _with_record(row: AttemptRow, record: AttemptRecord, report: AttemptReport | None) -> AttemptRow:
+    row = msgspec.structs.replace(
+        row,
+        campaign_id=record.campaign_id,
+        trial=record.trial,
+        mission_id=record.mission_id,
+        flow_id=record.flow_id,
+        repeat=record.repeat,
+        n=record.n,
+        runtime_id=record.runtime_id,
+    )
+    if report is None:
+        return row
+    summary = summarize(record, report)
+    tokens = None if summary.tokens is None else summary.tokens.total
+    return with_code(msgspec.structs.replace(row, summary=summary, tokens=tokens), summary.code)
+
+
+def with_code(row: AttemptRow, code: str | None) -> AttemptRow:
+    """Return the row with an error code, what it means, and the detail of the row's summary."""
+    detail = None if row.summary is None else row.summary.detail
+    return msgspec.structs.replace(row, code=code, **advice(code), detail=detail)
+
+
+def paths_of(row: AttemptRow) -> AttemptPaths:
+    """Return the folder of an attempt."""
+    return AttemptPaths(Path(row.dir))

@@ -1,0 +1,295 @@
+"""A campaign's report in words, the same for a terminal and for a Markdown page."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
+from itertools import chain
+from pathlib import PurePath
+
+from proctor.errors import Exit
+from proctor.report.campaign import CampaignReport, FailedResult, MissionSummary
+from proctor.report.format_values import (
+    UNKNOWN,
+    USED_UP,
+    count,
+    duration,
+    legible,
+    moment,
+    money,
+    percent,
+    plural,
+    total,
+)
+from proctor.report.row import AttemptRow
+from proctor.report.score import MissionScore, PassCount, PassRate, Score
+from proctor.report.verdict import judge_attempt
+from proctor.spec.campaign_options import SelectSpec
+
+MAX_LISTED = 10
+
+
+class Topic(Enum):
+    """What a section is about."""
+
+    PROBLEMS = auto()
+    FAILURES = auto()
+    SUMS = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A heading with one line for each thing to look at."""
+
+    title: str
+    lines: tuple[str, ...]
+    topic: Topic = Topic.PROBLEMS
+    is_bad: bool = False
+
+
+def facts(report: CampaignReport) -> Iterator[tuple[str, str]]:
+    """Yield what the campaign is, when it ran, and how complete it is."""
+    if report.spec_file is not None:
+        # Only its name: where it was says something about the author's machine, and nothing about the results.
+        yield "spec", f"{PurePath(report.spec_file).name}  {(report.spec_digest or '')[:19]}"
+    if report.selected is not None:
+        yield "missions", f"only those {_selection(report.selected)}"
+    if report.runs and report.runs[0].began_at_ms is not None:
+        yield "runs", _runs(report)
+    kind = "canary (a sample, not the campaign itself), " if report.is_canary else ""
+    state = "complete" if report.is_complete else "running" if report.is_running else "incomplete"
+    yield "trials", f"{kind}{state}: {report.score.results:,} of {report.score.trials:,} have a result"
+    effort = report.effort
+    other = f", {effort.not_counted:,} of them not counted" if effort.not_counted else ""
+    cost = money(effort.usd, unknown=effort.usd_unknown)
+    tokens = total(effort.tokens, unknown=effort.tokens_unknown)
+    yield "effort", f"{plural(effort.attempts, 'attempt')}{other}; {tokens} tokens, cost {cost}"
+
+
+def _runs(report: CampaignReport) -> str:
+    first, last = report.runs[0], report.runs[-1]
+    until = "still running" if report.is_running else f"until {moment(last.ended_at_ms)}"
+    endings = [run.how or ("running" if report.is_running and run is last else "cut off") for run in report.runs]
+    return f"{len(report.runs)} ({', '.join(endings)}), {moment(first.began_at_ms)}, {until}"
+
+
+def _selection(select: SelectSpec) -> str:
+    """
+    >>> _selection(SelectSpec(ids=["fix", "claim"], globs=["f*"], range="2-5"))
+    'named fix or claim, named like f*, in places 2-5'
+    """
+    parts = (
+        ("named", select.ids),
+        ("named like", select.globs),
+        ("tagged", select.tags),
+        ("in places", [] if select.range is None else [select.range]),
+    )
+    return legible(", ".join(f"{how} {' or '.join(words)}" for how, words in parts if words))
+
+
+def flow_table(report: CampaignReport) -> tuple[Sequence[str], list[Sequence[str]]]:
+    """Return the headings and one row for each flow, and one for all if there are several."""
+    named = [(str(each.flow_id), each.score) for each in report.flows]
+    if len(named) > 1:
+        named.append(("all", report.score))
+    columns: dict[str, Callable[[Score], str]] = {"trials": lambda score: count(score.trials)}
+    # Rates with and without probes are never added up.
+    has_verified = any(score.verified.scored for _, score in named)
+    has_unverified = any(score.unverified.scored for _, score in named)
+    if has_verified or not has_unverified:
+        columns |= {"verified": lambda score: ratio(score.verified), "rate (95 %)": lambda score: rate(score.verified)}
+        columns |= _repeat_columns([score.verified for _, score in named], lambda score: score.verified)
+    if has_unverified:
+        columns |= {"unverified": lambda score: ratio(score.unverified)}
+        if not has_verified:
+            columns |= {"rate (95 %)": lambda score: rate(score.unverified)}
+            columns |= _repeat_columns([score.unverified for _, score in named], lambda score: score.unverified)
+    columns |= {
+        "expected": lambda score: f"{score.expected:,}/{score.expected + score.unexpected:,}",
+        "tokens": lambda score: total(score.tokens, unknown=score.tokens_unknown),
+        "cost": lambda score: money(score.usd, unknown=score.usd_unknown),
+        "p50": lambda score: duration(score.duration_p50_ms),
+        "p95": lambda score: duration(score.duration_p95_ms),
+    }
+    return ("flow", *columns), [(name, *(cell(score) for cell in columns.values())) for name, score in named]
+
+
+def _repeat_columns(
+    rates: Sequence[PassRate], rate_of: Callable[[Score], PassRate]
+) -> dict[str, Callable[[Score], str]]:
+    k = max((max(each.pass_at, default=0) for each in rates), default=0)
+    if k <= 1:
+        return {}
+    return {
+        f"pass@{k}": lambda score: percent(rate_of(score).pass_at.get(k)),
+        f"pass^{k}": lambda score: percent(rate_of(score).pass_all.get(k)),
+    }
+
+
+def ratio(passes: PassCount) -> str:
+    """
+    >>> ratio(PassCount(scored=4, passed=3, rate=0.75)), ratio(PassCount(scored=0, passed=0, rate=None))
+    ('3/4', '–')
+    """
+    return f"{passes.passed:,}/{passes.scored:,}" if passes.scored else "–"
+
+
+def rate(passes: PassRate) -> str:
+    """Return the rate with its interval, which shows how little few results say."""
+    if passes.rate is None or passes.rate_low is None or passes.rate_high is None:
+        return UNKNOWN
+    return f"{percent(passes.rate)} ({passes.rate_low * 100:.0f}–{passes.rate_high * 100:.0f})"
+
+
+def sections(report: CampaignReport) -> Iterator[Section]:
+    """Yield everything to look at, the worst first."""
+    yield Section(
+        "Findings", _some([f"{each.code}: {each.file} {each.detail}" for each in report.findings]), is_bad=True
+    )
+    invalid = [
+        f"{row.attempt_id}: {', '.join(dict.fromkeys(finding.code for finding in row.findings))}"
+        for row in report.invalid_attempts
+    ]
+    yield Section("Invalid evidence, not scored", _some(invalid), is_bad=True)
+    for gate in report.blocked:
+        yield Section(f"Blocked by the {gate.name} gate", _some(gate.lines()), is_bad=True)
+    unexpected = [each for each in report.failures if each.is_expected is not True]
+    yield Section(f"Failed ({len(unexpected):,})", _some(list(_failed(unexpected))), Topic.FAILURES, is_bad=True)
+    expected = [each for each in report.failures if each.is_expected is True]
+    yield Section(f"Failed, as expected ({len(expected):,})", _some(list(_failed(expected))), Topic.FAILURES)
+    missing = Counter(each.why for each in report.missing)
+    for why, number in missing.items():
+        trials = [
+            f"{each.trial} ({each.code})" if each.code else each.trial for each in report.missing if each.why == why
+        ]
+        yield Section(f"{plural(number, 'trial')} without a result: {why}", (_names(trials),))
+    differing = sorted((each for each in report.missions if each.differs), key=_spread, reverse=True)
+    yield Section(f"Missions on which flows differ ({len(differing):,})", _some([_split(each) for each in differing]))
+    score = report.score
+    unscored = [f"{number:,} {name}" for name, number in score.buckets.items()]
+    unscored += [f"{score.unknown:,} that nothing could judge"] if score.unknown else []
+    yield Section("Not scored", (", ".join(unscored),) if unscored else ())
+    yield Section("Tools", tuple(_tools(report)), Topic.SUMS)
+    tokens = [
+        f"{name}: {each.input:,} in{'' if each.cached is None else f' ({each.cached:,} cached)'}, {each.output:,} out, "
+        f"of {plural(each.results, 'result')}"
+        for name, each in score.tokens_by_authority.items()
+    ]
+    tokens += [f"unknown: {plural(score.tokens_unknown, 'result')}"] if score.tokens_unknown else []
+    yield Section("Tokens by source", tuple(tokens), Topic.SUMS)
+    yield Section("Cost", tuple(_cost(report)), Topic.SUMS)
+
+
+def _failed(failures: Sequence[FailedResult]) -> Iterator[str]:
+    """Yield one line for the results of a mission that failed for the same reason."""
+    alike: dict[tuple[str, str], list[str]] = {}
+    for each in failures:
+        alike.setdefault((each.mission_id or UNKNOWN, each.why), []).append(each.attempt_id)
+    for (mission, why), attempts in alike.items():
+        yield f"{mission}, {why}: {_names(attempts)}"
+
+
+def conclude(report: CampaignReport) -> str:
+    """Return the result of the whole campaign in one line."""
+    score = report.score
+    parts = []
+    if score.verified.scored:
+        parts.append(f"{score.verified.passed:,} of {score.verified.scored:,} verified")
+    if score.unverified.scored:
+        parts.append(f"{score.unverified.passed:,} of {score.unverified.scored:,} without probes as stated")
+    if score.expected or score.unexpected:
+        parts.append(f"{score.expected:,} of {score.expected + score.unexpected:,} as expected")
+    if report.invalid_attempts:
+        parts.append(f"{plural(len(report.invalid_attempts), 'attempt')} with invalid evidence")
+    if score.infra:
+        parts.append(f"{score.infra:,} failed for infrastructure reasons")
+    if score.unknown:
+        parts.append(f"{score.unknown:,} that nothing could judge")
+    if report.missing:
+        parts.append(f"{plural(len(report.missing), 'trial')} without a result")
+    if report.blocked:
+        parts.append(f"blocked by {' and '.join(gate.name for gate in report.blocked)}")
+    head = "" if report.exit == Exit.OK else f"{report.verdict.capitalize()}: "
+    return f"{head}{', '.join(parts) or 'no results'}"
+
+
+def mismatch_lines(report: CampaignReport) -> list[str]:
+    """Return one line for each result where claim and probes disagree."""
+    lines = [
+        f"{each.attempt_id}: claimed {'yes' if each.claimed else 'no'}, verified {'yes' if each.verified else 'NO'}"
+        for each in report.mismatches
+    ]
+    return list(_some(lines))
+
+
+def next_steps(report: CampaignReport) -> Iterator[str]:
+    """Yield the commands that make sense next, or what to change first."""
+    campaign = report.campaign_id or ""
+    if report.is_running:
+        yield f"proctor campaign status {campaign}"
+    elif report.missing and not report.is_canary:
+        used_up = USED_UP.get(report.runs[-1].how or "") if report.runs else None
+        if used_up is not None:
+            yield used_up
+        elif report.spec_file is not None:
+            yield f"proctor campaign resume {campaign}"
+    if report.score.infra and not report.is_running and not report.is_canary:
+        yield f"proctor retry --only infra {campaign}"
+    if (row := _attempt_to_explain(report)) is not None:
+        yield f"proctor attempt explain {row.ref}"
+    if report.is_complete and not report.is_checked:
+        can_publish = report.score.verified.scored and not report.score.infra and not report.is_canary
+        yield f"proctor {'campaign publish-check' if can_publish else 'validate --strict'} {campaign}"
+
+
+def _attempt_to_explain(report: CampaignReport) -> AttemptRow | None:
+    """Return the attempt that most needs an explanation, if one does."""
+    counted = report.counted_attempts
+    unexpected = (row for row in counted if judge_attempt(row) is not Exit.OK)
+    return next(chain(unexpected, (row for row in counted if row.verified is False)), None)
+
+
+def _tools(report: CampaignReport) -> Iterator[str]:
+    for each in report.flows:
+        score = each.score
+        if score.tool_calls:
+            time = f"{duration(score.tool_ms)} in them, " if score.tool_ms is not None else ""
+            stuck = f", {plural(score.stuck, 'attempt')} without progress" if score.stuck else ""
+            yield (
+                f"{each.flow_id}: {plural(score.tool_calls, 'call')}, {score.tool_failures:,} failed, "
+                f"{score.tool_retries:,} repeated after a failure, {time}"
+                f"{score.output_bytes:,} bytes of output{stuck}"
+            )
+
+
+def _cost(report: CampaignReport) -> Iterator[str]:
+    for each in report.flows:
+        score = each.score
+        if score.usd is not None:
+            unknown = f", and {plural(score.usd_unknown, 'result')} of unknown cost" if score.usd_unknown else ""
+            per_pass = score.verified.usd_per_pass
+            passes = f", {money(per_pass)} per verified pass" if per_pass is not None else ""
+            yield f"{each.flow_id}: {money(score.usd, unknown=score.usd_unknown)}{passes}{unknown}"
+
+
+def _spread(mission: MissionSummary) -> float:
+    rates = [score.rate for score in mission.flows.values() if score.rate is not None]
+    return max(rates) - min(rates)
+
+
+def _split(mission: MissionSummary) -> str:
+    flows = [f"{flow} {ratio(_passes(score))}" for flow, score in mission.flows.items()]
+    return f"{mission.mission_id}: {', '.join(flows)}"
+
+
+def _passes(score: MissionScore) -> PassCount:
+    return score.verified if score.verified.scored else score.unverified
+
+
+def _some(lines: Sequence[str]) -> tuple[str, ...]:
+    left = len(lines) - MAX_LISTED
+    return (*lines[:MAX_LISTED], f"… and {left:,} more; --json lists all") if left > 0 else tuple(lines)
+
+
+def _names(names: Sequence[str]) -> str:
+    return ", ".join(_some(names))
