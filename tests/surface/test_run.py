@@ -91,7 +91,7 @@ def test_the_report_is_kept_beside_the_ledger_and_names_folders_from_the_root_on
         assert not Path(row["dir"]).is_absolute()
         assert (quickstart.lab.root / row["dir"] / "seal.json").is_file()
     results = (campaign / "RESULTS.md").read_text()
-    assert "| claim/codex | codex_app_server | completed | yes | **no** | no | yes | 1 |" in results
+    assert "| claim/codex | codex_app_server | completed | yes | **NO** | no | yes | 1 |" in results
     assert str(quickstart.lab.root) not in results
 
 

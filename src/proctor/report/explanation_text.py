@@ -8,9 +8,10 @@ from rich.table import Table
 from rich.text import Text
 
 from proctor.evidence.layout import SEALED
+from proctor.report.attempt_columns import expected_word, verified_word
 from proctor.report.explanation import AttemptExplanation, ToolCallSummary
 from proctor.report.format_values import count, duration, legible, one_line, plain_error, plural
-from proctor.report.text import expected_word, render_findings, verified_word
+from proctor.report.text import render_findings
 
 _MAX_DEEDS = 12
 _MAX_CHANGES = 6

@@ -2,14 +2,13 @@
 
 from collections.abc import Iterator, Sequence
 
+from proctor.report.attempt_columns import COLUMNS, ending
 from proctor.report.campaign import CampaignReport
-from proctor.report.format_values import count, duration, markdown_text, plain_error, yes_no
+from proctor.report.format_values import markdown_text, plain_error
 from proctor.report.row import AttemptRow
 from proctor.report.sections import conclude, facts, flow_table, mismatch_lines, sections
-from proctor.report.text import ending, labels, passed_word
+from proctor.report.text import labels
 
-_COLUMNS = "mission/flow runtime outcome claimed verified passed expected tools tokens time evidence".split()
-_NUMBERS = ("tools", "tokens", "time")
 _FOOT = (
     "Claimed is what the agent said about its task; verified is what its probes found. Passed means verified, or, in "
     "brackets, that a mission without probes has the answer, trace and workspace that it states. Rates have 95 % "
@@ -33,8 +32,8 @@ def render_markdown(report: CampaignReport) -> str:
     rows = report.counted_attempts
     label = labels(rows)
     if rows:
-        lines += ["", f"| {' | '.join(_COLUMNS)} |"]
-        lines.append("|" + "".join("--:|" if each in _NUMBERS else "---|" for each in _COLUMNS))
+        lines += ["", f"| {' | '.join(('mission/flow', *(column.name for column in COLUMNS), 'evidence'))} |"]
+        lines.append(f"|---|{''.join('--:|' if column.is_number else '---|' for column in COLUMNS)}---|")
         lines += [_table_row((label(row), *_attempt(row))) for row in rows]
     why = [f"- {markdown_text(label(row))}: {markdown_text(text)}" for row in rows for text in _explanations(row)]
     if why:
@@ -57,19 +56,11 @@ def _table_row(cells: Sequence[str]) -> str:
     return f"| {' | '.join(map(markdown_text, cells))} |"
 
 
-def _attempt(row: AttemptRow) -> tuple[str, ...]:
-    return (
-        row.runtime_id or "?",
-        ending(row).plain,
-        yes_no(row.claimed, none="–"),
-        "**no**" if row.verified is False else yes_no(row.verified, none="unknown"),
-        passed_word(row).plain,
-        "**no**" if row.is_expected is False else yes_no(row.is_expected, none="–"),
-        count(row.tool_calls),
-        count(row.tokens),
-        duration(row.duration_ms),
-        row.dir,
-    )
+def _attempt(row: AttemptRow) -> Iterator[str]:
+    for column in COLUMNS:
+        cell = column.cell(row)
+        yield f"**{cell.plain}**" if "bold" in str(cell.style) else cell.plain
+    yield row.dir
 
 
 def _explanations(row: AttemptRow) -> Iterator[str]:

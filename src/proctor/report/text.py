@@ -10,12 +10,12 @@ from rich.text import Text
 
 from proctor.errors import CODES, Exit
 from proctor.evidence.reader import Finding
+from proctor.report.attempt_columns import COLUMNS, GIVES_WAY
 from proctor.report.campaign import CampaignReport
 from proctor.report.columns import LEAST_NAME, NamedTable
-from proctor.report.format_values import count, duration, legible, one_line, plain_error, plural, yes_no
+from proctor.report.format_values import legible, one_line, plain_error, plural
 from proctor.report.notes import Notes
 from proctor.report.row import AttemptRow
-from proctor.report.score import classify
 from proctor.report.sections import Topic, conclude, facts, flow_table, mismatch_lines, sections
 from proctor.report.verdict import judge_attempt
 
@@ -23,8 +23,6 @@ MAX_ROWS = 40
 MAX_LISTED = 200
 _FLOW_GIVES_WAY = ("p95", "pass^", "pass@", "tokens", "cost", "p50", "trials", "expected", "rate")
 """Beginnings of headings, the first to go first."""
-_GIVES_WAY = ("tokens", "time", "tools", "passed", "claimed", "runtime", "expected", "verified", "outcome")
-_NUMBERS = ("tools", "tokens", "time")
 _INDENT = (0, 0, 0, 2)
 
 STYLE_OF = {
@@ -86,9 +84,9 @@ def _flow_table(report: CampaignReport) -> NamedTable:
 
 def _attempts(report: CampaignReport, shown: Sequence[AttemptRow], *, of: int) -> Iterator[RenderableType]:
     label = labels(shown)
-    table = NamedTable(name="mission/flow", gives_way=_GIVES_WAY, numbers=_NUMBERS, least_name=LEAST_NAME)
+    table = _attempt_table("mission/flow", least_name=LEAST_NAME)
     for row in shown:
-        table.add(Text(legible(label(row))), _facts(row))
+        table.add(Text(legible(label(row))), _cells(row))
     yield Padding(table, _INDENT)
     if len(shown) < of:
         yield Text(f"  … and {plural(of - len(shown), 'more attempt')}; --json lists all", style="dim")
@@ -107,9 +105,9 @@ def render_attempts(rows: Sequence[AttemptRow], findings: Sequence[Finding]) -> 
         rows = rows[-MAX_LISTED:]
     for campaign in dict.fromkeys(row.campaign_id for row in rows):
         of_it = [row for row in rows if row.campaign_id == campaign]
-        table = NamedTable(name="attempt", gives_way=_GIVES_WAY, numbers=_NUMBERS)
+        table = _attempt_table("attempt")
         for row in of_it:
-            cells = _facts(row)
+            cells = _cells(row)
             if row.is_superseded:
                 cells["outcome"] = Text(f"({cells['outcome'].plain})", style="dim")
             table.add(Text(legible(row.attempt_id)), cells)
@@ -140,53 +138,13 @@ def labels(rows: Sequence[AttemptRow]) -> Callable[[AttemptRow], str]:
     return lambda row: f"{row.mission_id}/{row.flow_id}" if is_enough else row.attempt_id
 
 
-def ending(row: AttemptRow) -> Text:
-    """Return how the attempt ended, or the state of its evidence."""
-    if row.evidence == "invalid":
-        return Text("INVALID", style="bold red")
-    if row.state == "sealed" and row.outcome is not None:
-        return Text(row.outcome.value, style="" if row.outcome == "completed" else "yellow")
-    return Text(row.state, style="cyan" if row.state == "running" else "bold red")
+def _attempt_table(heading: str, *, least_name: int | None = None) -> NamedTable:
+    numbers = [column.name for column in COLUMNS if column.is_number]
+    return NamedTable(name=heading, gives_way=GIVES_WAY, numbers=numbers, least_name=least_name)
 
 
-def verified_word(value: bool | None) -> Text:
-    word = yes_no(value, none="unknown")
-    style = {True: "green", False: "bold red", None: "yellow"}[value]
-    # In capitals, because without colour it must still catch the eye.
-    return Text("NO" if value is False else word, style=style)
-
-
-def passed_word(row: AttemptRow) -> Text:
-    """Return whether the attempt passes; in brackets if no probe says so."""
-    if row.state != "sealed":
-        return Text("–", style="dim")
-    match classify(row):
-        case "passed":
-            return Text("yes", style="green") if row.verified else Text("(yes)", style="yellow")
-        case "failed":
-            return Text("no", style="red")
-        case _:
-            return Text("–", style="dim")
-
-
-def expected_word(value: bool | None) -> Text:
-    if value is None:
-        return Text("–", style="dim")
-    return Text("yes", style="green") if value else Text("NO", style="bold red")
-
-
-def _facts(row: AttemptRow) -> dict[str, Text]:
-    return {
-        "runtime": Text(legible(row.runtime_id or "?")),
-        "outcome": ending(row),
-        "claimed": Text(yes_no(row.claimed, none="–")),
-        "verified": verified_word(row.verified),
-        "passed": passed_word(row),
-        "expected": expected_word(row.is_expected),
-        "tools": Text(count(row.tool_calls)),
-        "tokens": Text(count(row.tokens)),
-        "time": Text(duration(row.duration_ms)),
-    }
+def _cells(row: AttemptRow) -> dict[str, Text]:
+    return {column.name: column.cell(row) for column in COLUMNS}
 
 
 def _notes(rows: Sequence[AttemptRow], label: Callable[[AttemptRow], str]) -> Iterator[tuple[Text, Text]]:

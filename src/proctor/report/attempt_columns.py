@@ -1,0 +1,71 @@
+"""The columns that lists, reports and Markdown pages show for an attempt. A new column is declared here, once."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from rich.text import Text
+
+from proctor.report.format_values import count, duration, legible, yes_no
+from proctor.report.row import AttemptRow
+from proctor.report.score import FAILED, PASSED, classify
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptColumn:
+    """A column: its heading and its value for an attempt. A bold value needs attention."""
+
+    name: str
+    cell: Callable[[AttemptRow], Text]
+    is_number: bool = False
+
+
+def _unknown() -> Text:
+    return Text("–", style="dim")
+
+
+def ending(row: AttemptRow) -> Text:
+    """Return how the attempt ended, or the state of its evidence."""
+    if row.evidence == "invalid":
+        return Text("INVALID", style="bold red")
+    if row.state == "sealed" and row.outcome is not None:
+        return Text(row.outcome.value, style="" if row.outcome == "completed" else "yellow")
+    return Text(row.state, style="cyan" if row.state == "running" else "bold red")
+
+
+def verified_word(value: bool | None) -> Text:
+    """Return a verdict of probes as a word."""
+    style = {True: "green", False: "bold red", None: "yellow"}[value]
+    # In capitals, because without colour it must still catch the eye.
+    return Text("NO" if value is False else yes_no(value, none="unknown"), style=style)
+
+
+def _passed(row: AttemptRow) -> Text:
+    """Return whether the attempt passes; in brackets if no probe says so."""
+    result = classify(row) if row.state == "sealed" else None
+    if result == PASSED:
+        return Text("yes", style="green") if row.verified else Text("(yes)", style="yellow")
+    return Text("no", style="red") if result == FAILED else _unknown()
+
+
+def expected_word(value: bool | None) -> Text:
+    """Return as a word whether something came out as expected."""
+    if value is None:
+        return _unknown()
+    return Text("yes", style="green") if value else Text("NO", style="bold red")
+
+
+COLUMNS: Final = (
+    AttemptColumn("runtime", lambda row: Text(legible(row.runtime_id or "?"))),
+    AttemptColumn("outcome", ending),
+    AttemptColumn("claimed", lambda row: Text(yes_no(row.claimed, none="–"))),
+    AttemptColumn("verified", lambda row: verified_word(row.verified)),
+    AttemptColumn("passed", _passed),
+    AttemptColumn("expected", lambda row: expected_word(row.is_expected)),
+    AttemptColumn("tools", lambda row: Text(count(row.tool_calls)), is_number=True),
+    AttemptColumn("tokens", lambda row: Text(count(row.tokens)), is_number=True),
+    AttemptColumn("time", lambda row: Text(duration(row.duration_ms)), is_number=True),
+)
+
+GIVES_WAY: Final = ("tokens", "time", "tools", "passed", "claimed", "runtime", "expected", "verified", "outcome")
+"""Columns that a narrow terminal leaves out, the first to go first."""
