@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proctor.errors import Bucket, EvidenceError, Exit, bucket_of
+from proctor.event.model import Tokens
 from proctor.event.outcome import Outcome
 from proctor.evidence.artifacts import ExpectKey
 from proctor.evidence.layout import RootPaths
@@ -23,7 +24,7 @@ from proctor.report.campaign import Effort, Mismatch, MissingResult, build_repor
 from proctor.report.campaign_state import CampaignState, load_state
 from proctor.report.markdown import render_markdown
 from proctor.report.score import FAILED, PASSED, UNKNOWN, PassRate, Score, TokenSum, classify
-from proctor.report.sections import facts
+from proctor.report.sections import facts, flow_table
 from proctor.report.stats import wilson
 from proctor.report.verdict import judge_attempt
 from proctor.spec.campaign_options import GatesSpec
@@ -196,6 +197,8 @@ def test_numbers_are_added_up_and_what_is_unknown_stays_unknown(tmp_path: Path) 
         duration_p95_ms=900,
         tokens=28,
         tokens_unknown=0,
+        reasoning_tokens=0,
+        reasoning_unknown=4,
         tokens_by_authority={"live-thread-usage": TokenSum(results=4, input=20, cached=None, output=8)},
         usd=1.0,
         usd_unknown=1,
@@ -218,6 +221,20 @@ def test_result_that_the_mission_expects_to_fail_is_expected_and_not_passed(tmp_
     found = reported(tmp_path, {"claim.codex.r1": [lie]})
     assert (found.score.verified.passed, found.score.verified.scored, found.score.expected) == (0, 1, 1)
     assert found.exit == Exit.OK
+
+
+@pytest.mark.requirement("surface.stats")
+def test_reasoning_tokens_are_added_up_and_the_unknown_is_counted(tmp_path: Path) -> None:
+    metrics = report(AttemptId("a")).metrics
+    assert metrics.usage is not None
+    tokens = Tokens(input=5, output=9, total=14, reasoning_output=4)
+    usage = msgspec.structs.replace(metrics.usage, tokens=tokens)
+    thought = {**YES, "metrics": msgspec.structs.replace(metrics, usage=usage)}
+    found = reported(tmp_path, repeats("fix", "codex", thought, YES))
+    assert (found.score.reasoning_tokens, found.score.reasoning_unknown) == (4, 1)
+    headings, [flow] = flow_table(found)
+    assert dict(zip(headings, flow, strict=True))["reasoning"] == "≥ 4"
+    assert "| 14 | 4 | 1.5 s |" in render_markdown(found)
 
 
 def test_missions_on_which_flows_differ_are_marked(tmp_path: Path) -> None:

@@ -166,7 +166,7 @@ def test_nothing_below_the_title_of_a_report_wraps_to_the_margin(tmp_path: Path)
 
 def test_the_same_is_told_in_markdown_with_nothing_that_could_be_markup(tmp_path: Path) -> None:
     text = render_markdown(reported(tmp_path, TWO, gates=GatesSpec(pair=True, coverage=0.5)))
-    assert "| codex | 4 | 3/3 | 100 % (44–100) | 100 % | 100 % | 3/3 | 21 | $2.00 | 1.5 s | 1.5 s |\n" in text
+    assert "| codex | 4 | 3/3 | 100 % (44–100) | 100 % | 100 % | 3/3 | 21 | ? | $2.00 | 1.5 s | 1.5 s |\n" in text
     assert "Verdict: **infrastructure failed** (exit 3).\n" in text
     assert "## Blocked by the pair gate\n\n- ask: scored results: codex 2, claude 1\n" in text
     sly = render_markdown(reported(tmp_path / "sly", {"<b>`x`|.codex.r1": [CUT]}))
@@ -231,6 +231,7 @@ def test_report_shows_rates_of_missions_with_and_without_probes_apart(tmp_path: 
         "unverified": "1/2",
         "expected": "2/4",
         "tokens": "28",
+        "reasoning": "?",
         "cost": "?",
         "p50": "1.5 s",
         "p95": "1.5 s",

@@ -99,7 +99,7 @@ def test_the_same_report_in_markdown_escapes_what_an_agent_may_have_written() ->
     text = render_markdown(report_of(sly))
     head = "Judged no: 0 of 1 verified, 0 of 1 as expected. Verdict: **judged no** (exit 1)."
     assert text.startswith(f"# {CAMPAIGN}\n\n{head}")
-    assert "| fix/codex | codex_app_server | completed | – | **NO** | no | **NO** | 0 | ? | 0 ms | runs/r/" in text
+    assert "| fix/codex | codex_app_server | completed | – | **NO** | no | **NO** | 0 | ? | ? | 0 ms | runs/r/" in text
     assert "- fix/codex: not verified: printed \\`\\|\\<b\\>x\\</b\\>\\|\\` · # Heading\n" in text
 
 

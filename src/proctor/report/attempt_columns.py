@@ -55,6 +55,11 @@ def expected_word(value: bool | None) -> Text:
     return Text("yes", style="green") if value else Text("NO", style="bold red")
 
 
+def _reasoning(row: AttemptRow) -> Text:
+    tokens = None if row.summary is None else row.summary.tokens
+    return Text(count(None if tokens is None else tokens.reasoning_output))
+
+
 COLUMNS: Final = (
     AttemptColumn("runtime", lambda row: Text(legible(row.runtime_id or "?"))),
     AttemptColumn("outcome", ending),
@@ -64,8 +69,20 @@ COLUMNS: Final = (
     AttemptColumn("expected", lambda row: expected_word(row.is_expected)),
     AttemptColumn("tools", lambda row: Text(count(row.tool_calls)), is_number=True),
     AttemptColumn("tokens", lambda row: Text(count(row.tokens)), is_number=True),
+    AttemptColumn("reasoning", _reasoning, is_number=True),
     AttemptColumn("time", lambda row: Text(duration(row.duration_ms)), is_number=True),
 )
 
-GIVES_WAY: Final = ("tokens", "time", "tools", "passed", "claimed", "runtime", "expected", "verified", "outcome")
+GIVES_WAY: Final = (
+    "reasoning",
+    "tokens",
+    "time",
+    "tools",
+    "passed",
+    "claimed",
+    "runtime",
+    "expected",
+    "verified",
+    "outcome",
+)
 """Columns that a narrow terminal leaves out, the first to go first."""

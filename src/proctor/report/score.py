@@ -148,6 +148,10 @@ class MissionScore(Part, frozen=True, kw_only=True):
     """Known tokens of all results."""
     tokens_unknown: int
     """Results whose tokens are unknown."""
+    reasoning_tokens: int
+    """Known reasoning tokens of all results, a part of their output tokens."""
+    reasoning_unknown: int
+    """Results whose reasoning tokens are unknown."""
     usd: float | None
     """Known cost of all results, in US dollars; null if none is known."""
     usd_unknown: int
@@ -243,6 +247,8 @@ class Sum:
     durations_ms: list[int] = field(default_factory=list)
     tokens: int = 0
     tokens_unknown: int = 0
+    reasoning_tokens: int = 0
+    reasoning_unknown: int = 0
     authorities: dict[str, list[int]] = field(default_factory=dict)  # results, input, cached, output, uncached
     usd: float = 0.0
     usd_unknown: int = 0
@@ -254,6 +260,7 @@ class Sum:
         if result == INVALID or summary is None:
             # What invalid evidence says is not known.
             self.tokens_unknown += 1
+            self.reasoning_unknown += 1
             self.usd_unknown += 1
             self.unmeasured += 1
             return
@@ -284,6 +291,10 @@ class Sum:
 
     def _add_tokens(self, summary: AttemptSummary) -> None:
         tokens = summary.tokens
+        if tokens is None or tokens.reasoning_output is None:
+            self.reasoning_unknown += 1
+        else:
+            self.reasoning_tokens += tokens.reasoning_output
         if tokens is None:
             return
         if summary.tokens_authority is not None:
@@ -325,6 +336,8 @@ class Sum:
         self.durations_ms += other.durations_ms
         self.tokens += other.tokens
         self.tokens_unknown += other.tokens_unknown
+        self.reasoning_tokens += other.reasoning_tokens
+        self.reasoning_unknown += other.reasoning_unknown
         self.usd += other.usd
         self.usd_unknown += other.usd_unknown
         for authority, counts in other.authorities.items():
@@ -353,6 +366,8 @@ class Sum:
             duration_p95_ms=nearest_rank(durations, 95),
             tokens=self.tokens,
             tokens_unknown=self.tokens_unknown,
+            reasoning_tokens=self.reasoning_tokens,
+            reasoning_unknown=self.reasoning_unknown,
             usd=self.usd if self.usd_unknown < results else None,
             usd_unknown=self.usd_unknown,
         )

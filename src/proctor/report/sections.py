@@ -107,6 +107,7 @@ def flow_table(report: CampaignReport) -> tuple[Sequence[str], list[Sequence[str
     columns |= {
         "expected": lambda score: f"{score.expected:,}/{score.expected + score.unexpected:,}",
         "tokens": lambda score: total(score.tokens, unknown=score.tokens_unknown),
+        "reasoning": lambda score: total(score.reasoning_tokens, unknown=score.reasoning_unknown),
         "cost": lambda score: money(score.usd, unknown=score.usd_unknown),
         "p50": lambda score: duration(score.duration_p50_ms),
         "p95": lambda score: duration(score.duration_p95_ms),

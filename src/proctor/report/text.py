@@ -21,7 +21,7 @@ from proctor.report.verdict import judge_attempt
 
 MAX_ROWS = 40
 MAX_LISTED = 200
-_FLOW_GIVES_WAY = ("p95", "pass^", "pass@", "tokens", "cost", "p50", "trials", "expected", "rate")
+_FLOW_GIVES_WAY = ("reasoning", "p95", "pass^", "pass@", "tokens", "cost", "p50", "trials", "expected", "rate")
 """Beginnings of headings, the first to go first."""
 _INDENT = (0, 0, 0, 2)
 
