@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
+from typing import TypedDict, Unpack
 
 import msgspec
 
@@ -148,17 +149,18 @@ class _LedgerRows:
 
     def trial(self, trial: LedgerTrial, attempts: Sequence[LedgerAttempt], retry_budget: RetryBudget) -> TrialResult:
         """Fold the trial's attempts as a resumed run does."""
-        endings, rows = list(attempts), []
-        for at, each in enumerate(attempts):
-            row = self._row(trial, each)
-            rows.append(row)
-            if each.state == "running" and row.state == "sealed" and row.summary is not None:
-                endings[at] = each.rebuild(row.summary)
+        rows = [self._row(trial, each) for each in attempts]
+        is_open = any(each.state == "running" for each in attempts)
+        endings = list(map(_ending_of, attempts, rows)) if is_open else attempts
         return _fold_trial(
-            TrialResult(id=trial.id, mission=trial.mission, flow=trial.flow, repeat=trial.repeat, digest=trial.digest),
             rows,
             endings,
-            retry_budget=retry_budget,
+            retry_budget,
+            id=trial.id,
+            mission=trial.mission,
+            flow=trial.flow,
+            repeat=trial.repeat,
+            digest=trial.digest,
         )
 
     def _row(self, trial: LedgerTrial, attempt: LedgerAttempt) -> AttemptRow:
@@ -244,22 +246,40 @@ def _without_verdict(summary: AttemptSummary | None) -> AttemptSummary | None:
     return msgspec.structs.replace(summary, verified=None, expectation=unknown, reasons=("its evidence is invalid",))
 
 
+def _ending_of(attempt: LedgerAttempt, row: AttemptRow) -> LedgerAttempt:
+    """Return how an attempt ended, by its seal if the ledger still calls it running."""
+    if attempt.state != "running" or row.state != "sealed" or row.summary is None:
+        return attempt
+    return attempt.rebuild(row.summary)
+
+
+class _TrialKey(TypedDict):
+    """The fields that identify a trial."""
+
+    id: TrialId | None
+    mission: MissionId | None
+    flow: FlowId | None
+    repeat: int | None
+    digest: Digest | None
+
+
 def _fold_trial(
-    trial: TrialResult, rows: Sequence[AttemptRow], endings: Sequence[LedgerAttempt], *, retry_budget: RetryBudget
+    rows: Sequence[AttemptRow],
+    endings: Sequence[LedgerAttempt],
+    retry_budget: RetryBudget,
+    **trial: Unpack[_TrialKey],
 ) -> TrialResult:
-    """Add the attempts to a trial. `endings` are the same attempts as the fold takes them."""
+    """Return a trial with its attempts. `endings` are the same attempts as the fold takes them."""
     if not rows:
-        return trial
-    progress = fold_attempts(endings, retry_budget=retry_budget)
-    at = next((at for at, each in enumerate(endings) if each.n == progress.result), len(rows) - 1)
-    superseded = (msgspec.structs.replace(row, is_superseded=True) for row in rows[:at])
+        return TrialResult(**trial)
+    progress, at = fold_attempts(endings, retry_budget=retry_budget), 0
+    # Most trials have one attempt, and there may be ten thousand trials.
+    if len(rows) > 1:
+        at = next((at for at, each in enumerate(endings) if each.n == progress.result), len(rows) - 1)
+        rows = [*(msgspec.structs.replace(row, is_superseded=True) for row in rows[:at]), *rows[at:]]
     return TrialResult(
-        id=trial.id,
-        mission=trial.mission,
-        flow=trial.flow,
-        repeat=trial.repeat,
-        digest=trial.digest,
-        attempts=(*superseded, *rows[at:]),
+        **trial,
+        attempts=tuple(rows),
         counted_attempt=rows[at],
         result=None if progress.result is None else classify(rows[at]),
         is_settled=progress.is_settled,
@@ -323,8 +343,16 @@ def _checked_folder(folder: FolderReading) -> AttemptRow:
 
 def _fold_rows_of_trial(rows: Sequence[AttemptRow]) -> TrialResult:
     first = rows[0]
-    trial = TrialResult(id=first.trial, mission=first.mission_id, flow=first.flow_id, repeat=first.repeat, digest=None)
-    return _fold_trial(trial, rows, list(map(_ending, rows, count())), retry_budget=_NO_RETRIES)
+    return _fold_trial(
+        rows,
+        list(map(_ending, rows, count())),
+        _NO_RETRIES,
+        id=first.trial,
+        mission=first.mission_id,
+        flow=first.flow_id,
+        repeat=first.repeat,
+        digest=None,
+    )
 
 
 def _ending(row: AttemptRow, at: int) -> LedgerAttempt:

@@ -140,7 +140,7 @@ class FaultChannel:
                 self._ready.append(line[:keep_bytes])
                 self.lines_delivered += bool(line[:keep_bytes].strip())
                 self._is_over = True
-                return  # held lines would follow the torn one without a line end
+                return  # a held line would be glued to the torn one
             case None:
                 self._deliver(line)
         self._deliver(*(late for due, late in self._held if due <= self.lines_received))
