@@ -1,6 +1,7 @@
 """Documents are true: specs and scripts load, keys and files are described, commands exist, links resolve."""
 
 import re
+import shlex
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,19 +19,20 @@ from proctor.spec.load import SpecOverrides, load_spec
 from proctor.spec.model import CampaignSpec
 from proctor.spec.source_file import decode_bytes
 from proctor.spec.struct import Spec
-from proctor.surface.cli.app import COMMANDS
+from proctor.surface.cli.app import COMMANDS, find_command
+from proctor.surface.cli.command import parse
 
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
 REFERENCE = ROOT / "docs/reference"
-TUTORIAL = ROOT / "docs/howto/first-spec.md"
+TUTORIAL = ROOT / "docs/tutorial.md"
 DOCUMENTS = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]
 PAGES = [README, *ROOT.glob("docs/**/*.md")]
 GLOSSARY = {
     *("mission", "suite", "flow", "campaign", "trial", "attempt", "run", "session", "turn", "item", "canary"),
     *("runtime", "runtime chain", "rollout", "capability", "claim", "verified", "probe", "gate", "verdict"),
     *("frame", "event", "evidence", "seal", "ledger", "tripwire", "finding", "error", "failure", "outcome"),
-    *("scratch", "containment"),
+    *("scratch", "containment", "passed", "expected", "unverified", "scored", "result", "infrastructure failure"),
 }
 
 
@@ -72,9 +74,8 @@ def file_names() -> set[str]:
 
 
 @pytest.mark.requirement("surface.docs")
-def test_the_spec_in_the_readme_is_one() -> None:
-    [shown] = blocks("yaml", README)
-    assert decode_bytes(shown.encode(), CampaignSpec, file="README.md").value.campaign == "hello"
+def test_readme_fits_on_one_screen() -> None:
+    assert len(README.read_text().splitlines()) <= 60
 
 
 @pytest.mark.requirement("surface.docs")
@@ -126,19 +127,12 @@ def test_the_files_of_missions_and_suites_make_specs_that_load(tmp_path: Path) -
     assert loaded.prompts.of(loaded.missions[1], flow.id).startswith("Say hello.\n\nChange as little as you can.")
 
 
-def test_the_files_of_the_tutorial_make_a_spec_that_loads(tmp_path: Path) -> None:
-    lay_out(TUTORIAL, tmp_path)
-    loaded = load_spec(tmp_path / "spec.yaml")
-    [played] = [load_script(path) for path in loaded.scripts.values()]
-    [patch] = [step.patch for step in played.steps if step.patch]
-    assert f"{patch.old}\n" in (tmp_path / "shop" / patch.file).read_text()
-
-
 @pytest.mark.parametrize("file", PAGES, ids=lambda file: file.name)
-def test_every_command_that_is_shown_exists(file: Path) -> None:
-    shown = re.findall(r"^\$ proctor ([a-z]+(?: [a-z][a-z-]*)?)", "".join(blocks("console", file)), re.MULTILINE)
-    assert len(shown) >= 4 or file != README
-    assert [words for words in shown if words not in COMMANDS and words.split()[0] not in COMMANDS] == []
+def test_every_command_that_is_shown_can_be_called_so(file: Path) -> None:
+    for line in re.findall(r"^\$ proctor (.*)", "".join(blocks("console", file)), re.MULTILINE):
+        words = shlex.split(line.partition(" > ")[0], comments=True)
+        name = next(name for name in (words[0], " ".join(words[:2])) if name in COMMANDS)
+        parse(name, find_command(name), words[len(name.split()) :])
 
 
 def test_every_make_target_named_in_a_document_exists() -> None:
