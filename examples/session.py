@@ -1,6 +1,6 @@
 """A conversation with the real Codex, offline: the model plays scripts/session.yaml. Run it with no key and no network.
 
-With a real model: leave `script` out and say `model="openai/gpt-5.5", login="api-key"`.
+With a real model: leave out `script` and pass `model="openai/gpt-5.5", login="api-key"`.
 """
 
 import asyncio
@@ -13,14 +13,14 @@ SCRIPT = Path(__file__).parent / "scripts" / "session.yaml"
 
 
 async def decide(question: proctor.Question) -> proctor.Decision:
-    """Asked when the agent wants to leave its sandbox."""
+    """Answer the agent's request to do something outside its sandbox."""
     print(f"[asked]  {question.command}")
     return proctor.Decision.ACCEPT
 
 
 async def main(evidence: proctor.EvidenceKept) -> None:
     async with proctor.session("codex_app_server", script=SCRIPT, approvals=decide, evidence=evidence) as s:
-        for prompt in ("Write a haiku into haiku.txt.", "How many lines has it?"):
+        for prompt in ("Write a haiku into haiku.txt.", "How many lines does it have?"):
             async for event in s.say(prompt):
                 match event:
                     case proctor.ToolEnded(name=name, status=status):

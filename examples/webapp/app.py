@@ -137,7 +137,7 @@ async def answer(request: Request, room: str, question: str, accept: bool = Body
 
 @app.get("/sessions/{room}/events")
 async def events(request: Request, room: str, last_event_id: int = Header(0)) -> StreamingResponse:
-    """A browser that was cut off sends the last offset it saw, and goes on after it."""
+    """Stream events. A browser that reconnects sends the last offset it saw and continues after it."""
     following = room_of(request, room).session.events(after=last_event_id)
 
     async def stream() -> AsyncIterator[bytes]:
