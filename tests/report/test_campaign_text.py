@@ -237,4 +237,4 @@ def test_report_shows_rates_of_missions_with_and_without_probes_apart(tmp_path: 
         "p95": "1.5 s",
     }
     lines = shown(report).splitlines()
-    assert "  Judged no: 1 of 2 verified, 1 of 2 without probes as stated, 2 of 4 as expected" in lines
+    assert "  Judged no: 1 of 2 verified, 1 of 2 passed without probes, 2 of 4 as expected" in lines

@@ -65,7 +65,7 @@ def test_a_campaign_is_reported_in_every_format_by_whatever_name(quickstart: Qui
         told = ask(lab, "campaign", "report", "--format", format_).stdout
         assert told.startswith(begin)
         # On a terminal, the text names the next commands too.
-        assert [line for line in told.splitlines() if line and "next " not in line] == [
+        assert [line for line in told.splitlines() if line and " proctor " not in line] == [
             line for line in page.read_text().splitlines() if line
         ]
     said = ask(lab, "campaign", "report", "--output", str(lab.folder))

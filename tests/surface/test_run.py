@@ -37,7 +37,7 @@ def test_the_quickstart_comes_out_as_expected_and_says_what_to_do_next(quickstar
         "world\\n'",
     ]
     assert lines[-2:] == [
-        "1 of 2 verified, 2 of 2 without probes as stated, 4 of 4 as expected",
+        "1 of 2 verified, 2 of 2 passed without probes, 4 of 4 as expected",
         "claim.codex.r1.1: claimed yes, verified NO",
     ]
     footer = ("  evidence", "  report", "  next", "   ")

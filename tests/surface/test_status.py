@@ -107,7 +107,7 @@ def test_where_infrastructure_failures_stand_it_says_how_to_try_those_again(lab:
     tried(lab.root, {"a.codex.r1": [YES], "b.codex.r1": [INFRA]})
     told = status(lab).stdout
     assert told.endswith(
-        f"\n\n  what failed by infrastructure: proctor retry --only infra {CAMPAIGN} --root {lab.root}\n"
+        f"\n\n  retry infrastructure failures: proctor retry --only infra {CAMPAIGN} --root {lab.root}\n"
     )
 
 

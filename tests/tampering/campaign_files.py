@@ -82,7 +82,7 @@ NOT_THE_PLAN = says_only(5, f"evidence.plan {PLAN}")
 REPORTS = [
     of_campaign(
         "the report says that all are verified, and so does RESULTS.md",
-        steps(report_as(**{Field.VERIFIED: True}), replace(IN + RESULTS, "| **no** |", "| yes |")),
+        steps(report_as(**{Field.VERIFIED: True}), replace(IN + RESULTS, "| **NO** |", "| yes |")),
         NOT_THE_REPORT,
     ),
     of_campaign("the report says that none claimed anything", report_as(**{Field.CLAIMED: None}), NOT_THE_REPORT),

@@ -11,8 +11,8 @@ from proctor.report.text import labels
 
 _FOOT = (
     "Claimed is what the agent said about its task; verified is what its probes found. Passed means verified, or, in "
-    "brackets, that a mission without probes has the answer, trace and workspace that it states. Rates have 95 % "
-    "Wilson intervals. `report.json` holds the same."
+    "brackets, that a mission without probes has the answer, result, trace and workspace that it states. Rates have "
+    "95 % Wilson intervals. `report.json` holds the same."
 )
 
 

@@ -168,7 +168,7 @@ def sections(report: CampaignReport) -> Iterator[Section]:
     yield Section(f"Missions on which flows differ ({len(differing):,})", _some([_split(each) for each in differing]))
     score = report.score
     unscored = [f"{number:,} {name}" for name, number in score.buckets.items()]
-    unscored += [f"{score.unknown:,} that nothing could judge"] if score.unknown else []
+    unscored += [f"{score.unknown:,} could not be judged"] if score.unknown else []
     yield Section("Not scored", (", ".join(unscored),) if unscored else ())
     yield Section("Tools", tuple(_tools(report)), Topic.SUMS)
     tokens = [
@@ -197,7 +197,7 @@ def conclude(report: CampaignReport) -> str:
     if score.verified.scored:
         parts.append(f"{score.verified.passed:,} of {score.verified.scored:,} verified")
     if score.unverified.scored:
-        parts.append(f"{score.unverified.passed:,} of {score.unverified.scored:,} without probes as stated")
+        parts.append(f"{score.unverified.passed:,} of {score.unverified.scored:,} passed without probes")
     if score.expected or score.unexpected:
         parts.append(f"{score.expected:,} of {score.expected + score.unexpected:,} as expected")
     if report.invalid_attempts:
@@ -205,7 +205,7 @@ def conclude(report: CampaignReport) -> str:
     if score.infra:
         parts.append(f"{score.infra:,} failed for infrastructure reasons")
     if score.unknown:
-        parts.append(f"{score.unknown:,} that nothing could judge")
+        parts.append(f"{score.unknown:,} could not be judged")
     if report.missing:
         parts.append(f"{plural(len(report.missing), 'trial')} without a result")
     if report.blocked:

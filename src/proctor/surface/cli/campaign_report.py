@@ -36,7 +36,8 @@ def report(
     format_ = "json" if as_json else format_
     output = Output(is_json=format_ == "json")
     if format_ == "text" and output_file is None:
-        steps = [("next", CommandFormatter.of(root).spell(step)) for step in next_steps(composed)]
+        formatter = CommandFormatter.of(root)
+        steps = [("" if at else "next", formatter.spell(step)) for at, step in enumerate(next_steps(composed))]
         print_report(output, composed, title=place.folder.name, footer=steps)
         return composed.exit
     text = plain_report(output, composed, title=place.folder.name) if format_ == "text" else _spell(composed, format_)

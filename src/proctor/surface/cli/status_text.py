@@ -37,7 +37,7 @@ def _steps(standing: CampaignStatus) -> Iterator[tuple[str, str]]:
     if standing.can_resume:
         yield f"{plural(standing.left.total, 'trial')} left", f"proctor campaign resume {campaign}"
     if standing.infra and not standing.is_live and standing.kind != "canary":
-        yield "what failed by infrastructure", f"proctor retry --only infra {campaign}"
+        yield "retry infrastructure failures", f"proctor retry --only infra {campaign}"
 
 
 def _how(standing: CampaignStatus) -> str:
@@ -57,11 +57,14 @@ def _facts(standing: CampaignStatus, *, now_ms: int) -> Iterator[tuple[str, Rend
     if standing.expected or standing.unexpected:
         yield (
             "results",
-            Text(f"{standing.verified:,} verified, {standing.expected:,} as expected, {standing.unexpected:,} not"),
+            Text(
+                f"{standing.verified:,} verified; "
+                f"{standing.expected:,} as expected, {standing.unexpected:,} not as expected"
+            ),
         )
     yield "verdict", Text(standing.verdict)
     retried = sum(standing.attempts.values())
-    pace = "" if standing.per_minute is None else f", {standing.per_minute:,.1f} a minute"
+    pace = "" if standing.per_minute is None else f", {standing.per_minute:,.1f} per minute"
     yield "attempts", Text(f"{retried:,} in {plural(standing.runs, 'run')}{pace}")
     if standing.usd is not None:
         yield "cost", Text(money(standing.usd, unknown=standing.usd_unknown))
