@@ -16,7 +16,7 @@ class AttemptColumn:
     """A column: its heading and its value for an attempt. A bold value needs attention."""
 
     name: str
-    cell: Callable[[AttemptRow], Text]
+    value: Callable[[AttemptRow], Text]
     is_number: bool = False
 
 

@@ -52,14 +52,14 @@ def render_markdown(report: CampaignReport) -> str:
     return "\n".join([*lines, "", _FOOT, ""])
 
 
-def _table_row(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(map(markdown_text, cells))} |"
+def _table_row(values: Sequence[str]) -> str:
+    return f"| {' | '.join(map(markdown_text, values))} |"
 
 
 def _attempt(row: AttemptRow) -> Iterator[str]:
     for column in COLUMNS:
-        cell = column.cell(row)
-        yield f"**{cell.plain}**" if "bold" in str(cell.style) else cell.plain
+        value = column.value(row)
+        yield f"**{value.plain}**" if "bold" in str(value.style) else value.plain
     yield row.dir
 
 

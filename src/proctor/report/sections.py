@@ -112,7 +112,7 @@ def flow_table(report: CampaignReport) -> tuple[Sequence[str], list[Sequence[str
         "p50": lambda score: duration(score.duration_p50_ms),
         "p95": lambda score: duration(score.duration_p95_ms),
     }
-    return ("flow", *columns), [(name, *(cell(score) for cell in columns.values())) for name, score in named]
+    return ("flow", *columns), [(name, *(value(score) for value in columns.values())) for name, score in named]
 
 
 def _repeat_columns(

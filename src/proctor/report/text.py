@@ -86,7 +86,7 @@ def _attempts(report: CampaignReport, shown: Sequence[AttemptRow], *, of: int) -
     label = labels(shown)
     table = _attempt_table("mission/flow", least_name=LEAST_NAME)
     for row in shown:
-        table.add(Text(legible(label(row))), _cells(row))
+        table.add(Text(legible(label(row))), _values(row))
     yield Padding(table, _INDENT)
     if len(shown) < of:
         yield Text(f"  … and {plural(of - len(shown), 'more attempt')}; --json lists all", style="dim")
@@ -107,10 +107,10 @@ def render_attempts(rows: Sequence[AttemptRow], findings: Sequence[Finding]) -> 
         of_it = [row for row in rows if row.campaign_id == campaign]
         table = _attempt_table("attempt")
         for row in of_it:
-            cells = _cells(row)
+            values = _values(row)
             if row.is_superseded:
-                cells["outcome"] = Text(f"({cells['outcome'].plain})", style="dim")
-            table.add(Text(legible(row.attempt_id)), cells)
+                values["outcome"] = Text(f"({values['outcome'].plain})", style="dim")
+            table.add(Text(legible(row.attempt_id)), values)
         runs = ", ".join(dict.fromkeys(row.run_id for row in of_it))
         heading = Text.assemble((legible(campaign or "no campaign"), "bold"), (f"   run {legible(runs)}", "dim"))
         parts += [heading, Padding(table, _INDENT)]
@@ -143,8 +143,8 @@ def _attempt_table(heading: str, *, least_name: int | None = None) -> NamedTable
     return NamedTable(name=heading, gives_way=GIVES_WAY, numbers=numbers, least_name=least_name)
 
 
-def _cells(row: AttemptRow) -> dict[str, Text]:
-    return {column.name: column.cell(row) for column in COLUMNS}
+def _values(row: AttemptRow) -> dict[str, Text]:
+    return {column.name: column.value(row) for column in COLUMNS}
 
 
 def _notes(rows: Sequence[AttemptRow], label: Callable[[AttemptRow], str]) -> Iterator[tuple[Text, Text]]:
