@@ -1,5 +1,6 @@
 """live.json: there while a campaign runs, whole whenever it is read, gone at the end."""
 
+import fcntl
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,9 +13,11 @@ from proctor.errors import MachineError
 from proctor.evidence.layout import RootPaths
 from proctor.evidence.live import Live, LiveAttempt
 from proctor.evidence.reader import Finding
+from proctor.evidence.redact import Redactor
 from proctor.report.campaign_state import load_state
 from proctor.report.check_campaign import check_campaign, list_campaign
 from proctor.report.evidence_index import EvidenceIndex
+from proctor.report.write_report import write_report
 from proctor.testing.clock import FakeClock
 from tests.report.made import RUN, campaign
 from tests.runtime.twin import run
@@ -132,7 +135,7 @@ def test_what_a_killed_run_left_of_it_is_no_stranger(tmp_path: Path) -> None:
     root = RootPaths(tmp_path)
 
     def check() -> list[Finding]:
-        listing, state = list_campaign(paths, root=root), load_state(paths, root=root)
+        listing, state = list_campaign(paths, root=root, owners={}), load_state(paths, root=root)
         return list(check_campaign(paths, root=root, state=state, listing=listing, index=EvidenceIndex()))
 
     before = check()
@@ -142,6 +145,21 @@ def test_what_a_killed_run_left_of_it_is_no_stranger(tmp_path: Path) -> None:
     (paths.folder / "other").write_text("")
     after = check()
     assert [each.file for each in after if each not in before] == ["other"]
+
+
+def test_campaign_that_ends_while_it_is_validated_is_not_called_forged(tmp_path: Path) -> None:
+    paths = campaign(tmp_path, "fix")
+    root, index = RootPaths(tmp_path), EvidenceIndex()
+    with (paths.folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        listing = list_campaign(paths, root=root, owners={})
+        state = load_state(paths, root=root)
+    # The run ends and writes its report while the attempts are examined.
+    write_report(paths, root=tmp_path, redactor=Redactor(()), reasons={})
+    found = check_campaign(paths, root=root, state=state, listing=listing, index=index)
+    assert [
+        each for each in found if each.file in ("report.json", "RESULTS.md") and each.code != "evidence.running"
+    ] == []
 
 
 def test_a_retry_that_was_given_up_waits_no_longer(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from proctor.evidence.reader import Finding
 from proctor.ids import AttemptId, FlowId, MissionId, TrialId
 from proctor.report.campaign import Effort, Mismatch, MissingResult, build_report, load_campaign
 from proctor.report.campaign_state import CampaignState, load_state
+from proctor.report.evidence_index import EvidenceIndex
 from proctor.report.markdown import render_markdown
 from proctor.report.score import FAILED, PASSED, UNKNOWN, PassRate, Score, TokenSum, classify
 from proctor.report.sections import facts, flow_table
@@ -263,6 +264,56 @@ def test_damaged_evidence_is_told_by_its_codes_and_scores_nothing(tmp_path: Path
     assert (found.exit, found.is_checked) == (Exit.EVIDENCE, True)
     assert [(row.attempt_id, row.findings) for row in found.invalid_attempts] == [("fix.codex.r1.1", torn)]
     assert "fix.codex.r1.1: evidence.torn" in render_markdown(found)
+
+
+@pytest.mark.requirement("surface.stats")
+def test_cost_per_pass_is_unknown_if_the_cost_of_an_invalid_result_is(tmp_path: Path) -> None:
+    tries = repeats("fix", "codex", {**YES, "usd": 1.0}, {**YES, "usd": 1.0})
+    torn = (Finding(code="evidence.torn", file="frames.jsonl", detail="the last row"),)
+    assert reported(tmp_path / "1", tries).score.verified.usd_per_pass == 1.0
+    found = reported(tmp_path / "2", tries, damage={"fix.codex.r1.1": torn})
+    assert found.score.verified.usd_per_pass is None
+
+
+def test_infrastructure_failures_are_never_fewer_than_none(tmp_path: Path) -> None:
+    torn = (Finding(code="evidence.torn", file="frames.jsonl", detail="the last row"),)
+    found = reported(tmp_path, {"fix.codex.r1": [INFRA]}, retries=1, damage={"fix.codex.r1.1": torn})
+    assert (found.score.results, found.score.infra) == (0, 0)
+
+
+def test_result_of_a_mission_that_states_nothing_is_not_scored(tmp_path: Path) -> None:
+    """Otherwise it could fail and never pass."""
+    free = {"verified": None, "has_probes": False, "expectation": expectation(met=True)}
+    failed = {**free, "outcome": Outcome.FAILED, "code": "agent.turn-failed", "expectation": expectation(met=False)}
+    found = reported(tmp_path, repeats("ask", "codex", free, failed))
+    assert (found.score.unverified.scored, found.score.unknown) == (0, 2)
+    assert (found.score.expected, found.score.unexpected, found.exit) == (1, 1, Exit.JUDGED_NO)
+
+
+def test_checked_report_takes_the_tokens_of_invalid_evidence_from_the_ledger(tmp_path: Path) -> None:
+    paths = tried(tmp_path, {"fix.codex.r1": [YES]})
+    folder = RootPaths(tmp_path).run(RUN).attempt(TrialId("fix.codex.r1"), n=1)
+    folder.create()
+    metrics = report(AttemptId("a")).metrics
+    assert metrics.usage is not None
+    many = msgspec.structs.replace(metrics.usage, tokens=Tokens(input=1, output=1, total=999_999_999))
+    forged = report(AttemptId("fix.codex.r1.1"), metrics=msgspec.structs.replace(metrics, usage=many))
+    folder.attempt.write_bytes(msgspec.json.encode(record(AttemptId("fix.codex.r1.1"))))
+    folder.report.write_bytes(msgspec.json.encode(forged))
+    folder.seal.touch()
+    index = EvidenceIndex(lambda _: ("invalid", ()))
+    assert load_campaign(paths, root=RootPaths(tmp_path), index=index).effort.tokens == 7
+
+
+@pytest.mark.parametrize(("ending", "exit_"), [(FULL, Exit.INFRASTRUCTURE), (STILL, Exit.UNVERIFIED)])
+def test_strict_report_does_not_call_an_attempt_without_a_folder_invalid(
+    tmp_path: Path, ending: dict[str, Any], exit_: Exit
+) -> None:
+    """The ledger names an attempt before its folder exists."""
+    paths = tried(tmp_path, {"fix.codex.r1": [ending]})
+    index = EvidenceIndex(lambda _: ("invalid", ()))
+    assert load_campaign(paths, root=RootPaths(tmp_path), index=index).exit == exit_
+    assert load_campaign(paths, root=RootPaths(tmp_path)).exit == exit_
 
 
 OUTCOMES = [each for each in Outcome if each is not Outcome.CANCELLED]

@@ -9,6 +9,7 @@ import msgspec
 from rich.console import Console
 from rich.text import Text
 
+from proctor.errors import Exit
 from proctor.event.outcome import Outcome
 from proctor.evidence.layout import RootPaths
 from proctor.report.campaign import CampaignReport, load_campaign
@@ -149,9 +150,9 @@ def test_markdown_groups_failures_by_mission_and_cause(tmp_path: Path) -> None:
         **repeats("lie", "codex", lie),
     }
     page = render_markdown(reported(tmp_path, tries))
-    assert page.split("## Failed (4)\n\n")[1].split("\n\n")[0].splitlines() == [
+    assert page.split("## Failed or not as expected (4)\n\n")[1].split("\n\n")[0].splitlines() == [
         "- ask, not verified by its probes: ask.codex.r1.1, ask.codex.r2.1",
-        "- say, not as stated: answer: say.codex.r1.1",
+        "- say, not as expected: answer: say.codex.r1.1",
         "- fix, limit.turn: fix.codex.r1.1",
     ]
     assert "## Failed, as expected (1)\n\n- lie, not verified by its probes: lie.codex.r1.1\n" in page
@@ -199,6 +200,32 @@ def test_in_junit_a_failure_is_the_agents_an_error_is_not_and_what_says_nothing_
         f"{CAMPAIGN}.gates coverage": [],
         f"{CAMPAIGN}.gates pair": [("failure", "ask: scored results: codex 2, claude 1")],
     }
+
+
+def test_junit_cases_have_passed_and_verified_as_properties_and_fail_as_expected_says(tmp_path: Path) -> None:
+    lie = {**NO, "expectation": expectation(met=True, keys={"verified": True})}
+    surprise = {**YES, "expectation": expectation(met=False, keys={"verified": False})}
+    report = reported(tmp_path, {"lie.codex.r1": [lie], "surprise.codex.r1": [surprise], "say.codex.r1": [STATED]})
+    cases = {case.get("name"): case for case in ElementTree.fromstring(render_junit(report)).iter("testcase")}
+    properties = {
+        name: {each.get("name"): each.get("value") for each in case.iter("property")} for name, case in cases.items()
+    }
+    assert properties["lie r1"] == {"passed": "no", "verified": "no"}
+    assert properties["surprise r1"] == {"passed": "yes", "verified": "yes"}
+    assert properties["say r1"] == {"passed": "yes", "verified": "unknown"}
+    assert [name for name, case in cases.items() if case.find("failure") is not None] == ["surprise r1"]
+    assert [(each.mission_id, each.why) for each in report.failures] == [
+        ("lie", "not verified by its probes"),
+        ("surprise", "not as expected: verified"),
+    ]
+
+
+def test_junit_reports_findings_that_belong_to_no_attempt_as_errors(tmp_path: Path) -> None:
+    paths = tried(tmp_path, {"a.codex.r1": [YES]})
+    paths.ledger.write_bytes(b"")
+    report = load_campaign(paths, root=RootPaths(tmp_path))
+    [suite] = [each for each in ElementTree.fromstring(render_junit(report)) if each.get("name") == "evidence"]
+    assert (report.exit, suite.get("errors")) == (Exit.EVIDENCE, "1")
 
 
 def test_the_report_survives_the_way_over_the_disk(tmp_path: Path) -> None:

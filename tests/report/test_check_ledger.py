@@ -16,7 +16,8 @@ from proctor.ledger.reader import read_ledger
 from proctor.report.campaign_state import load_state
 from proctor.report.evidence_index import EvidenceIndex
 from proctor.surface.examine import examine_place, load_report
-from tests.report.made import PROBE, RUN, YES, record, report, tried
+from tests.report.made import CUT, PROBE, RUN, YES, record, report, tried
+from tests.small_attempt import make
 
 ATTEMPT = AttemptId("one.codex.r1.1")
 
@@ -45,6 +46,16 @@ def found(root: Path, campaign: CampaignPaths) -> list[tuple[AttemptId, Finding]
 def change(campaign: CampaignPaths, sql: str) -> None:
     with closing(sqlite3.connect(campaign.ledger)) as connection, connection:
         connection.execute(sql)
+
+
+def test_hidden_result_is_found_whatever_else_a_strict_check_says(tmp_path: Path) -> None:
+    """A runtime that is not installed here is a finding too, and must not excuse a seal that the ledger denies."""
+    campaign = tried(tmp_path, {"fix.native.r1": [CUT]})
+    make(RootPaths(tmp_path).run(RUN).attempt(TrialId("fix.native.r1"), n=1).folder)
+    unknown = (Finding(code="spec.unknown-runtime", file="attempt.json"),)
+    state = load_state(campaign, root=RootPaths(tmp_path), index=EvidenceIndex(lambda _: ("partial", unknown)))
+    details = [finding.detail for row in state.attempts for finding in row.findings]
+    assert "it has no seal there, but it was sealed" in details
 
 
 def test_a_ledger_that_counts_what_was_sealed_is_whole(tmp_path: Path) -> None:

@@ -90,7 +90,7 @@ def test_a_difference_counts_only_where_it_is_more_than_chance(
 
 def test_what_has_no_result_yet_and_what_the_rates_are_of_is_said(tmp_path: Path) -> None:
     text = comparison_text(compared(tmp_path, {**trials("a", m="yyn"), "m.b.r1": [YES], "m.b.r2": [], "m.b.r3": [CUT]}))
-    assert "  2 trials not compared: not on both sides, or not scored on both\n" in text
+    assert "  2 trials not compared: not on both sides, not scored on both, or with probes on one side only\n" in text
     assert "  B has 2 trials without a result\n" in text
     assert text.endswith("  No significant difference (100 % and 100 % of 1 pair scored on both sides).\n")
 

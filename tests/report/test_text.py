@@ -87,9 +87,9 @@ def test_report_shows_what_was_claimed_what_was_verified_and_why() -> None:
         "  late/codex   to do: Raise it.\n"
         "\n"
         "  Not scored\n"
-        "    1 could not be judged\n"
+        "    1 without a verdict\n"
         "\n"
-        "  Infrastructure failed: 0 of 2 verified, 1 of 2 as expected, 1 could not be judged\n"
+        "  Infrastructure failed: 0 of 2 verified, 1 of 2 as expected, 1 without a verdict\n"
         "  claim.codex.r1.1: claimed yes, verified NO\n"
     )
 

@@ -68,11 +68,16 @@ class AttemptSummary(Part, frozen=True, kw_only=True, gc=False):
     """The first of those calls, shortened."""
 
     @property
+    def has_probes(self) -> bool:
+        """Whether the mission requires probes."""
+        return self.required_probes > 0
+
+    @property
     def is_expected(self) -> bool | None:
         """Whether the attempt came out as expected. A mission without `expect` is expected to pass its probes; None if
         it has none."""
         met = self.expectation.met
-        return self.verified if met is None and self.required_probes else met
+        return self.verified if met is None and self.has_probes else met
 
 
 def summarize(record: AttemptRecord, report: AttemptReport) -> AttemptSummary:

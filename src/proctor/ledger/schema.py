@@ -128,16 +128,6 @@ class LedgerAttempt(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """What its sealed files say; null unless it is sealed."""
 
     @property
-    def claimed(self) -> bool | None:
-        """Whether the agent said that the task is done."""
-        return None if self.summary is None else self.summary.claimed
-
-    @property
-    def verified(self) -> bool | None:
-        """Whether the required probes verified the task."""
-        return None if self.summary is None else self.summary.verified
-
-    @property
     def took_ms(self) -> int:
         """Time from start to end; 0 while it runs."""
         return 0 if self.ended_at_ms is None else max(0, self.ended_at_ms - self.started_at_ms)

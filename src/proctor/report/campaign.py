@@ -18,7 +18,7 @@ from proctor.report.campaign_state import (
 from proctor.report.evidence_index import EvidenceIndex
 from proctor.report.gates import Gate, gates_of
 from proctor.report.row import AttemptRow
-from proctor.report.score import FAILED, INVALID, MissionScore, Score, Sum, merge_sums, sum_results
+from proctor.report.score import FAILED, INVALID, OF_THE_AGENT, MissionScore, Score, Sum, merge_sums, sum_results
 from proctor.report.verdict import WORDS, exit_of
 from proctor.spec.campaign_options import SelectSpec
 
@@ -74,7 +74,7 @@ class MissingResult(Part, frozen=True, kw_only=True):
 
 
 class FailedResult(Part, frozen=True, kw_only=True):
-    """A result that failed for reasons that lie with the agent."""
+    """A result that failed for reasons that lie with the agent, or that is not as expected."""
 
     attempt_id: AttemptId
     """Id of the attempt."""
@@ -154,7 +154,7 @@ class CampaignReport(Artifact, frozen=True, kw_only=True):
     missions: tuple[MissionSummary, ...]
     """The results by mission."""
     failures: tuple[FailedResult, ...]
-    """Results that failed for reasons that lie with the agent."""
+    """Results that failed for reasons that lie with the agent, or that are not as expected."""
     mismatches: tuple[Mismatch, ...]
     """Results where claim and probes disagree."""
     gates: tuple[Gate, ...]
@@ -196,7 +196,7 @@ class CampaignReport(Artifact, frozen=True, kw_only=True):
     @property
     def invalid_attempts(self) -> list[AttemptRow]:
         """The counted attempts whose evidence is invalid."""
-        return [row for row in self.counted_attempts if row.evidence == "invalid" or row.state == "unreadable"]
+        return [row for row in self.counted_attempts if row.is_invalid]
 
 
 def load_campaign(campaign: CampaignPaths, *, root: RootPaths, index: EvidenceIndex | None = None) -> CampaignReport:
@@ -273,20 +273,23 @@ def _missions(sums: Mapping[tuple[MissionId, FlowId], Sum]) -> Iterator[MissionS
     for (mission, flow), each in sums.items():
         missions.setdefault(mission, {})[flow] = each.mission_score()
     for mission, flows in missions.items():
-        rates = {score.rate for score in flows.values() if score.rate is not None}
+        rates = {score.passes.rate for score in flows.values() if score.passes.rate is not None}
         yield MissionSummary(mission_id=mission, differs=len(rates) > 1, flows=flows)
 
 
 def _failures(state: CampaignState) -> Iterator[FailedResult]:
     for each in state.trials:
-        if each.result == FAILED and each.counted_attempt is not None:
+        row = each.counted_attempt
+        if row is None or each.result is None:
+            continue
+        if each.result == FAILED or (each.result in OF_THE_AGENT and row.is_expected is False):
             yield FailedResult(
-                attempt_id=each.counted_attempt.attempt_id,
-                run_id=each.counted_attempt.run_id,
+                attempt_id=row.attempt_id,
+                run_id=row.run_id,
                 mission_id=each.mission,
                 flow_id=each.flow,
-                why=why_failed(each.counted_attempt),
-                is_expected=each.counted_attempt.is_expected,
+                why=why_failed(row),
+                is_expected=row.is_expected,
             )
 
 
@@ -294,10 +297,10 @@ def why_failed(row: AttemptRow) -> str:
     """Return the error code of a failed result, or what judged it."""
     if row.code is not None:
         return row.code
-    if row.verified is False:
-        return "not verified by its probes"
     keys = [] if row.summary is None else [key for key, is_met in row.summary.expectation.keys.items() if not is_met]
-    return f"not as stated: {', '.join(keys)}" if keys else str(row.outcome or Outcome.UNKNOWN)
+    if keys:
+        return f"not as expected: {', '.join(keys)}"
+    return "not verified by its probes" if row.verified is False else str(row.outcome or Outcome.UNKNOWN)
 
 
 def _mismatches(state: CampaignState) -> Iterator[Mismatch]:

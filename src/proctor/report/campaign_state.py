@@ -215,7 +215,8 @@ class _LedgerRows:
 
     def _checked_row(self, row: AttemptRow, attempt: LedgerAttempt) -> AttemptRow:
         """Return what the folder says, with what is wrong with it and with the ledger's row."""
-        if row.state == "running":
+        # The ledger names an attempt before its folder exists.
+        if row.state == "running" or (attempt.state != "sealed" and not os.path.lexists(row.dir)):
             return msgspec.structs.replace(row, evidence="partial")
         folder = self._folder(row)
         found = folder.row if row.state == "sealed" else row
@@ -233,9 +234,13 @@ class _LedgerRows:
         )
         if not is_invalid:
             return found
-        # What invalid evidence says is unknown and never verified; mission and flow are known from the ledger.
+        # What invalid evidence says is unknown and never verified; mission, flow and tokens are known from the ledger.
         return msgspec.structs.replace(
-            found, mission_id=row.mission_id, flow_id=row.flow_id, summary=_without_verdict(found.summary)
+            found,
+            mission_id=row.mission_id,
+            flow_id=row.flow_id,
+            tokens=row.tokens,
+            summary=_without_verdict(found.summary),
         )
 
 
@@ -276,7 +281,7 @@ def _fold_trial(
     # Most trials have one attempt, and there may be ten thousand trials.
     if len(rows) > 1:
         at = next((at for at, each in enumerate(endings) if each.n == progress.result), len(rows) - 1)
-        rows = [*(msgspec.structs.replace(row, is_superseded=True) for row in rows[:at]), *rows[at:]]
+        rows = [row if n == at else msgspec.structs.replace(row, is_superseded=True) for n, row in enumerate(rows)]
     return TrialResult(
         **trial,
         attempts=tuple(rows),
@@ -332,13 +337,11 @@ def fold_rows(rows: Iterable[AttemptRow]) -> tuple[TrialResult, ...]:
 
 def _checked_folder(folder: FolderReading) -> AttemptRow:
     row = folder.row
-    is_invalid = folder.evidence == "invalid" or row.state == "unreadable"
-    return msgspec.structs.replace(
-        row,
-        evidence="invalid" if is_invalid else folder.evidence,
-        findings=tuple(dict.fromkeys((*row.findings, *folder.findings))),
-        summary=_without_verdict(row.summary) if is_invalid else row.summary,
-    )
+    findings = tuple(dict.fromkeys((*row.findings, *folder.findings)))
+    row = msgspec.structs.replace(row, evidence=folder.evidence, findings=findings)
+    if not row.is_invalid:
+        return row
+    return msgspec.structs.replace(row, evidence="invalid", tokens=None, summary=_without_verdict(row.summary))
 
 
 def _fold_rows_of_trial(rows: Sequence[AttemptRow]) -> TrialResult:

@@ -14,9 +14,9 @@ from proctor.errors import EvidenceError, Exit
 from proctor.evidence.artifacts import PlanFile
 from proctor.evidence.disk import draft_path, unreadable
 from proctor.evidence.layout import AttemptPaths, CampaignPaths, RootPaths
-from proctor.evidence.reader import Finding, decode_artifact, read_artifact, read_bytes
-from proctor.evidence.unlisted_attempts import Owners, owners_of_runs
-from proctor.ids import AttemptId, RunId
+from proctor.evidence.reader import Finding, decode_artifact, read_bytes
+from proctor.evidence.unlisted_attempts import Owners
+from proctor.ids import AttemptId, CampaignId, RunId
 from proctor.ledger.reader import is_live
 from proctor.report.campaign import CampaignReport, build_report
 from proctor.report.campaign_state import CampaignState
@@ -28,10 +28,11 @@ from proctor.report.row import AttemptRow
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CampaignListing:
-    """What is on disk, listed before the ledger is read.
+    """What is on disk, listed and read before the ledger is.
 
     The ledger names an attempt before its folder exists. So a folder in this list that the ledger does not name is
-    unlisted, even while the campaign runs.
+    unlisted, even while the campaign runs. The ledger knows the end of a run before its report is written. So the
+    report is about all runs that the ledger knows, or about earlier ones.
     """
 
     is_running: bool
@@ -40,6 +41,10 @@ class CampaignListing:
     """Names of the attempt folders of the campaign's runs, and of runs whose campaign is unknown."""
     owners: Owners
     """The campaign of each run, as its attempts say."""
+    report: bytes | EvidenceError
+    """Content of report.json."""
+    results: bytes | EvidenceError
+    """Content of RESULTS.md."""
 
     @property
     def unfinished(self) -> str:
@@ -47,17 +52,40 @@ class CampaignListing:
         return "evidence.running" if self.is_running else "evidence.partial"
 
 
-def list_campaign(campaign: CampaignPaths, *, root: RootPaths, owners: Owners | None = None) -> CampaignListing:
-    """List the folders of a campaign's runs. `owners` saves reading them again. Never raises."""
+def owners_of_runs(root: RootPaths, index: EvidenceIndex) -> Owners:
+    """Return the campaign of each run, as the first of its attempts that can be read names it."""
+    owners: dict[RunId, CampaignId] = {}
+    for run in root.runs():
+        with suppress(OSError):
+            rows = (index.read(paths).row for paths in run.attempts())
+            if (owner := next((row.campaign_id for row in rows if row.campaign_id is not None), None)) is not None:
+                owners[RunId(run.folder.name)] = owner
+    return owners
+
+
+def list_campaign(campaign: CampaignPaths, *, root: RootPaths, owners: Owners) -> CampaignListing:
+    """List what is on disk of a campaign. Never raises."""
     is_running = is_live(campaign)  # asked first: what is written meanwhile is then incomplete, not cut off
-    owners = owners_of_runs(root) if owners is None else owners
     attempts: dict[RunId, tuple[str, ...]] = {}
     for run in root.runs():
         run_id = RunId(run.folder.name)
         if owners.get(run_id, campaign.folder.name) == campaign.folder.name:
             with suppress(OSError):
                 attempts[run_id] = tuple(sorted(paths.folder.name for paths in run.attempts()))
-    return CampaignListing(is_running=is_running, attempts=attempts, owners=owners)
+    return CampaignListing(
+        is_running=is_running,
+        attempts=attempts,
+        owners=owners,
+        report=_read(campaign.report),
+        results=_read(campaign.results),
+    )
+
+
+def _read(path: Path) -> bytes | EvidenceError:
+    try:
+        return read_bytes(path)
+    except EvidenceError as error:
+        return error
 
 
 def check_campaign(
@@ -176,9 +204,11 @@ def _check_report(
     `unsound` are attempts that cannot be compared; None if nothing can.
     """
     try:
-        kept = read_artifact(campaign.report, CampaignReport)
+        if isinstance(listing.report, EvidenceError):
+            raise listing.report
+        kept = decode_artifact(listing.report, CampaignReport, file=campaign.report.name)
     except EvidenceError as error:
-        is_early = error.code == "evidence.missing-file" and not os.path.lexists(campaign.results)
+        is_early = error.code == "evidence.missing-file" and _is_absent(listing.results)
         code = listing.unfinished if is_early else error.code
         yield Finding(code=code, file=campaign.report.name, detail=error.what)
         return
@@ -188,15 +218,19 @@ def _check_report(
         yield Finding(code=listing.unfinished, file=campaign.report.name, detail=detail)
     elif unsound is not None:
         yield from _differences(campaign.report.name, kept, root=root, state=state, unsound=unsound)
-    try:
-        results = read_bytes(campaign.results)
-    except EvidenceError as error:
-        code = listing.unfinished if error.code == "evidence.missing-file" else error.code
-        yield Finding(code=code, file=campaign.results.name, detail=error.what)
-        return
-    if results != render_markdown(kept).encode(errors="backslashreplace"):
+    if isinstance(listing.results, EvidenceError):
+        code = listing.unfinished if _is_absent(listing.results) else listing.results.code
+        yield Finding(code=code, file=campaign.results.name, detail=listing.results.what)
+    elif listing.results != render_markdown(kept).encode(errors="backslashreplace"):
+        # A run that ended meanwhile may have written the one before and the other after it was read.
+        is_written = _read(campaign.report) != listing.report
         detail = f"not what {campaign.report.name} gives"
-        yield Finding(code="evidence.report", file=campaign.results.name, detail=detail)
+        code = listing.unfinished if is_written else "evidence.report"
+        yield Finding(code=code, file=campaign.results.name, detail=detail)
+
+
+def _is_absent(content: bytes | EvidenceError) -> bool:
+    return isinstance(content, EvidenceError) and content.code == "evidence.missing-file"
 
 
 def _differences(

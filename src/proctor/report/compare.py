@@ -196,7 +196,7 @@ def _side(selection: SideSelection) -> Side:
 
 def _has_probes(trial: TrialResult) -> bool:
     summary = None if trial.counted_attempt is None else trial.counted_attempt.summary
-    return summary is not None and bool(summary.required_probes)
+    return summary is not None and summary.has_probes
 
 
 def _has_passed(trial: TrialResult) -> bool:

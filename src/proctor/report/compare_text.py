@@ -67,7 +67,8 @@ def _facts(found: Comparison) -> Iterator[str]:
     if found.unverified.pairs:
         yield from _paired_facts(found.unverified, "without probes, ")
     if found.not_compared:
-        yield f"{plural(found.not_compared, 'trial')} not compared: not on both sides, or not scored on both"
+        why = "not on both sides, not scored on both, or with probes on one side only"
+        yield f"{plural(found.not_compared, 'trial')} not compared: {why}"
     for letter, side in (("A", found.a), ("B", found.b)):
         if side.missing:
             yield f"{letter} has {plural(side.missing, 'trial')} without a result"

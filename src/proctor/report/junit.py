@@ -38,27 +38,39 @@ def render_junit(report: CampaignReport) -> str:
             lines = [legible(line) for line in gate.lines()]
             SubElement(case, "failure", type=f"gate.{gate.name}", message=lines[0]).text = "\n".join(lines)
     _count(gates)
+    if report.findings:
+        evidence = SubElement(suites, "testsuite", name="evidence")
+        for finding in report.findings:
+            case = SubElement(
+                evidence, "testcase", classname=legible(f"{campaign}.evidence"), name=legible(finding.file)
+            )
+            SubElement(case, "error", type=finding.code, message=legible(finding.detail or finding.code))
+        _count(evidence)
     indent(suites)
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{tostring(suites, encoding="unicode")}\n'
 
 
 def _case(suite: Element, campaign: str, flow: str | None, mission: str | None, repeat: int | None) -> Element:
     return SubElement(
-        suite, "testcase", classname=legible(f"{campaign}.{flow or '?'}"), name=legible(f"{mission or '?'} r{repeat}")
+        suite,
+        "testcase",
+        classname=legible(f"{campaign}.{flow or '?'}"),
+        name=legible(f"{mission or '?'} r{repeat or '?'}"),
     )
 
 
 def _attempt(suite: Element, row: AttemptRow, missing: MissingResult | None, *, campaign: str) -> None:
     case = _case(suite, campaign, row.flow_id, row.mission_id, row.repeat)
+    judged = judge_attempt(row)
     if row.duration_ms is not None:
         case.set("time", f"{row.duration_ms / 1000:.3f}")
-    if missing is not None:
+    if missing is not None and judged not in (Exit.EVIDENCE, Exit.INFRASTRUCTURE):
         _skip(case, missing.why)
         return
     properties = SubElement(case, "properties")
     for name, value in (("passed", classify(row) == PASSED), ("verified", row.verified)):
         SubElement(properties, "property", name=name, value=yes_no(value, none="unknown"))
-    match judge_attempt(row):
+    match judged:
         case Exit.OK:
             return
         case Exit.UNVERIFIED:

@@ -79,7 +79,7 @@ def _reasons(report: CampaignReport, *, findings: tuple[tuple[str, Finding], ...
 
 
 def _has_probes(report: CampaignReport) -> bool:
-    return any(row.summary is not None and row.summary.required_probes for row in report.counted_attempts)
+    return any(row.summary is not None and row.summary.has_probes for row in report.counted_attempts)
 
 
 def _reason(code: str, what: str, *, todo_of: str | None = None, exit_: Exit = Exit.UNVERIFIED) -> Reason:

@@ -69,6 +69,11 @@ class AttemptRow(Part, frozen=True, kw_only=True, gc=False):
         return f"{self.run_id}/{self.attempt_id}"
 
     @property
+    def is_invalid(self) -> bool:
+        """Whether its evidence is invalid or cannot be read."""
+        return self.evidence == "invalid" or self.state == "unreadable"
+
+    @property
     def outcome(self) -> Outcome | None:
         """How it ended, if it is sealed."""
         return None if self.summary is None else self.summary.outcome

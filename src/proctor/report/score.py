@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from proctor.report.campaign_state import TrialResult
 
 PASSED: Final = "passed"
-"""Verified by its probes; or, without probes, answer, trace and workspace are as the mission states."""
+"""Verified by its probes; or, without probes, completed with the answer, result, trace and workspace as stated."""
 FAILED: Final = "failed"
 """Judged, and not passed, for reasons that lie with the agent."""
 UNKNOWN: Final = "unknown"
-"""Nothing could judge it."""
+"""No probe could judge it; or it has no probes, and the mission states nothing that could be judged."""
 INVALID: Final = "evidence"
 """Its evidence is invalid. All other results are named by the bucket of a failure that is not the agent's."""
 
@@ -39,14 +39,19 @@ DRAWS: Final = (1, 2, 3, 5, 10, 20, 50, 100)
 
 def classify(row: AttemptRow) -> str:
     """Return what the result of a trial is: PASSED, FAILED, UNKNOWN, INVALID, or the bucket of another failure."""
-    if row.evidence == "invalid" or row.state == "unreadable":
+    if row.is_invalid:
         return INVALID
     summary = row.summary
     if summary is None:
         return _classify(Outcome.UNKNOWN, row.code, None, None)
     expectation = summary.expectation
-    is_right = summary.verified if summary.required_probes else expectation.content_holds
-    return _classify(summary.outcome, row.code, is_right, expectation.met)
+    if summary.has_probes:
+        return _classify(summary.outcome, row.code, summary.verified, expectation.met)
+    holds = expectation.content_holds
+    if holds is None:
+        # Without probes and with nothing stated, a result could fail and never pass: its rate would say nothing.
+        return _classify(Outcome.UNKNOWN, row.code, None, expectation.met)
+    return _classify(summary.outcome, row.code, holds and summary.outcome is Outcome.COMPLETED, expectation.met)
 
 
 @lru_cache(maxsize=1024)
@@ -123,7 +128,7 @@ class MissionScore(Part, frozen=True, kw_only=True):
     unexpected: int
     """Results that did not come out as expected, for reasons that lie with the agent."""
     unknown: int
-    """Results that nothing could judge."""
+    """Results without a verdict: no probe could judge them, or there are none and nothing is stated."""
     buckets: dict[str, int]
     """Failures that are not the agent's, by bucket: results, and trials that such a failure kept from a result."""
     tool_calls: int
@@ -139,7 +144,7 @@ class MissionScore(Part, frozen=True, kw_only=True):
     output_bytes: int
     """Bytes that tool calls printed."""
     unmeasured: int
-    """Results with invalid evidence, which add nothing to the sums."""
+    """Results with invalid or unreadable evidence, which add nothing to the sums."""
     duration_p50_ms: int | None
     """Median duration of a result, in milliseconds."""
     duration_p95_ms: int | None
@@ -164,9 +169,9 @@ class MissionScore(Part, frozen=True, kw_only=True):
         return self.results - scored - self.unknown - self.buckets.get(INVALID, 0)
 
     @property
-    def rate(self) -> float | None:
-        """The rate of the mission: all its results have probes, or none."""
-        return self.verified.rate if self.verified.scored else self.unverified.rate
+    def passes(self) -> PassCount:
+        """The count of the mission: all its results have probes, or none."""
+        return self.verified if self.verified.scored else self.unverified
 
 
 class Score(MissionScore, frozen=True, kw_only=True):
@@ -263,8 +268,11 @@ class Sum:
             self.reasoning_unknown += 1
             self.usd_unknown += 1
             self.unmeasured += 1
+            for part in self._parts(summary):
+                part.usd_unknown += 1
             return
-        (self.verified if summary.required_probes else self.unverified).add(row, result)
+        for part in self._parts(summary):
+            part.add(row, result)
         if result in OF_THE_AGENT:
             is_expected = summary.is_expected
             self.expected += is_expected is True
@@ -280,6 +288,12 @@ class Sum:
             self.usd += row.usd
         self._add_tools(summary)
         self._add_tokens(summary)
+
+    def _parts(self, summary: AttemptSummary | None) -> Sequence[PassSum]:
+        """Return the sums that a result belongs to: both if it is unknown whether it has probes."""
+        if summary is None:
+            return self.verified, self.unverified
+        return (self.verified if summary.has_probes else self.unverified,)
 
     def _add_tools(self, summary: AttemptSummary) -> None:
         self.calls += summary.tool_calls
@@ -307,7 +321,7 @@ class Sum:
 
     def delay(self, last: AttemptRow) -> None:
         """Count a trial that is to be tried again by what its last attempt failed by."""
-        if is_infra(bucket := classify(last)):
+        if is_infra(bucket := classify(last)) and bucket != INVALID:
             self.delayed[bucket] = self.delayed.get(bucket, 0) + 1
 
     def close_mission(self) -> None:

@@ -22,7 +22,7 @@ from proctor.report.format_values import (
     total,
 )
 from proctor.report.row import AttemptRow
-from proctor.report.score import MissionScore, PassCount, PassRate, Score
+from proctor.report.score import PassCount, PassRate, Score
 from proctor.report.verdict import judge_attempt
 from proctor.spec.campaign_options import SelectSpec
 
@@ -155,7 +155,12 @@ def sections(report: CampaignReport) -> Iterator[Section]:
     for gate in report.blocked:
         yield Section(f"Blocked by the {gate.name} gate", _some(gate.lines()), is_bad=True)
     unexpected = [each for each in report.failures if each.is_expected is not True]
-    yield Section(f"Failed ({len(unexpected):,})", _some(list(_failed(unexpected))), Topic.FAILURES, is_bad=True)
+    yield Section(
+        f"Failed or not as expected ({len(unexpected):,})",
+        _some(list(_failed(unexpected))),
+        Topic.FAILURES,
+        is_bad=True,
+    )
     expected = [each for each in report.failures if each.is_expected is True]
     yield Section(f"Failed, as expected ({len(expected):,})", _some(list(_failed(expected))), Topic.FAILURES)
     missing = Counter(each.why for each in report.missing)
@@ -168,7 +173,7 @@ def sections(report: CampaignReport) -> Iterator[Section]:
     yield Section(f"Missions on which flows differ ({len(differing):,})", _some([_split(each) for each in differing]))
     score = report.score
     unscored = [f"{number:,} {name}" for name, number in score.buckets.items()]
-    unscored += [f"{score.unknown:,} could not be judged"] if score.unknown else []
+    unscored += [f"{score.unknown:,} without a verdict"] if score.unknown else []
     yield Section("Not scored", (", ".join(unscored),) if unscored else ())
     yield Section("Tools", tuple(_tools(report)), Topic.SUMS)
     tokens = [
@@ -205,7 +210,7 @@ def conclude(report: CampaignReport) -> str:
     if score.infra:
         parts.append(f"{score.infra:,} failed for infrastructure reasons")
     if score.unknown:
-        parts.append(f"{score.unknown:,} could not be judged")
+        parts.append(f"{score.unknown:,} without a verdict")
     if report.missing:
         parts.append(f"{plural(len(report.missing), 'trial')} without a result")
     if report.blocked:
@@ -274,17 +279,13 @@ def _cost(report: CampaignReport) -> Iterator[str]:
 
 
 def _spread(mission: MissionSummary) -> float:
-    rates = [score.rate for score in mission.flows.values() if score.rate is not None]
+    rates = [score.passes.rate for score in mission.flows.values() if score.passes.rate is not None]
     return max(rates) - min(rates)
 
 
 def _split(mission: MissionSummary) -> str:
-    flows = [f"{flow} {ratio(_passes(score))}" for flow, score in mission.flows.items()]
+    flows = [f"{flow} {ratio(score.passes)}" for flow, score in mission.flows.items()]
     return f"{mission.mission_id}: {', '.join(flows)}"
-
-
-def _passes(score: MissionScore) -> PassCount:
-    return score.verified if score.verified.scored else score.unverified
 
 
 def _some(lines: Sequence[str]) -> tuple[str, ...]:

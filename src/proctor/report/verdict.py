@@ -12,9 +12,10 @@
 | without `expect`: verified yes, no, unknown                                     | ok, judged no, unverified |
 
 The worst of them is the exit code: evidence, then infrastructure, judged no, unverified, ok. A trial without a result
-only adds infrastructure or evidence; otherwise it is up to the coverage gate, and without a plan it adds unverified, as
-does a report without trials. A gate that blocks is judged no, the coverage gate unverified. A finding about evidence is
-evidence, or unverified if it only says that something is not complete. An interrupted run is interrupted.
+adds what its last attempt gives if that is evidence, infrastructure or ok; otherwise it is up to the coverage gate, and
+without a plan it adds unverified, as does a report without trials. A gate that blocks is judged no, the coverage gate
+unverified. A finding about evidence is evidence, or unverified if it only says that something is not complete. An
+interrupted run is interrupted.
 """
 
 from collections.abc import Collection, Iterable
@@ -65,7 +66,7 @@ def judge_trial(trial: TrialResult, *, has_coverage: bool) -> Exit:
 
 def judge_attempt(row: AttemptRow) -> Exit:
     """Return what one attempt contributes if it counts."""
-    if row.evidence == "invalid" or row.state == "unreadable":
+    if row.is_invalid:
         return Exit.EVIDENCE
     if row.state == "abandoned":
         return Exit.INFRASTRUCTURE

@@ -10,17 +10,17 @@ from proctor.errors import Exit
 from proctor.evidence.attempt_files import AttemptFiles
 from proctor.evidence.layout import AttemptPaths, CampaignPaths, RootPaths, RunPaths
 from proctor.evidence.reader import Finding
-from proctor.evidence.unlisted_attempts import owners_of_runs
 from proctor.evidence.validate import Status, Validation, conclude, validate_attempt
 from proctor.ids import RunId
 from proctor.report.campaign import CampaignReport, build_report, load_campaign_state
 from proctor.report.campaign_state import CampaignState, load_folders, load_run
-from proctor.report.check_campaign import CampaignListing, check_campaign, list_campaign
+from proctor.report.check_campaign import CampaignListing, check_campaign, list_campaign, owners_of_runs
 from proctor.report.evidence_index import EvidenceIndex
 from proctor.report.find import Place, latest_campaign, root_of
 from proctor.report.format_values import plural
 from proctor.report.live import is_run_live, is_running, while_running
 from proctor.report.row import Evidence
+from proctor.report.verdict import exit_of_finding
 
 _EXIT = {Status.VALID: Exit.OK, Status.PARTIAL: Exit.UNVERIFIED, Status.INVALID: Exit.EVIDENCE}
 
@@ -119,15 +119,18 @@ def _examined(place: Place, *, is_strict: bool) -> Iterator[ExaminedItem]:
 
 
 def _examine_root(root: RootPaths, *, is_strict: bool) -> Iterator[ExaminedItem]:
-    owners, index = owners_of_runs(root), EvidenceIndex()
-    campaigns = [
-        (campaign, list_campaign(campaign, root=root, owners=owners), load_campaign_state(campaign, root=root))
-        for campaign in root.campaigns()
-    ]
+    index = EvidenceIndex()
+    owners = owners_of_runs(root, index)
+    campaigns = []
+    for campaign in root.campaigns():
+        listing = list_campaign(campaign, root=root, owners=owners)
+        campaigns.append((campaign, listing, load_campaign_state(campaign, root=root, index=index)))
     running = {campaign.folder.name for campaign, listing, _ in campaigns if listing.is_running}
     items: list[ExaminedItem] = []
     for run in root.runs():
-        is_live_now = owners.get(RunId(run.folder.name)) in running
+        owner = owners.get(RunId(run.folder.name))
+        # A run that has just begun has no attempt yet that says whose it is.
+        is_live_now = bool(running) if owner is None else owner in running
         items += _examine_run(run, index, is_strict=is_strict, is_live_now=is_live_now)
     for campaign, listing, state in campaigns:
         yield _campaign_item(campaign, state=state, listing=listing, index=index)
@@ -137,8 +140,8 @@ def _examine_root(root: RootPaths, *, is_strict: bool) -> Iterator[ExaminedItem]
 def examine_campaign(campaign: CampaignPaths, *, is_strict: bool) -> tuple[CampaignState, tuple[ExaminedItem, ...]]:
     """Examine a campaign and its runs. Return also its state, without a check of the folders."""
     root, index = root_of(campaign), EvidenceIndex()
-    listing = list_campaign(campaign, root=root)
-    state = load_campaign_state(campaign, root=root)
+    listing = list_campaign(campaign, root=root, owners=owners_of_runs(root, index))
+    state = load_campaign_state(campaign, root=root, index=index)
     items: list[ExaminedItem] = []
     for run_id in state.run_ids:
         run = root.run(run_id)
@@ -179,7 +182,7 @@ def _campaign_item(
     # With a ledger, the only finding is about the plan, which check_campaign reports more precisely.
     findings = [] if state.has_ledger else list(state.findings)
     findings += check_campaign(campaign, root=root, state=state, listing=listing, index=index)
-    is_cut_off = all(finding.code in ("evidence.partial", "evidence.running") for finding in findings)
+    is_cut_off = all(exit_of_finding(finding) is Exit.UNVERIFIED for finding in findings)
     untried = sum(not trial.attempts for trial in state.trials)
     if untried and is_cut_off:
         how = "not tried yet" if listing.is_running else "never tried"
