@@ -279,7 +279,7 @@ class Pool:
         written = "ask" if callable(approvals) else str(approvals)
         if decide is None and written == Approvals.ASK:
             what = '`approvals="ask"` has nothing to ask: pass an async function as `approvals`'
-            raise InputError("policy.nobody-to-ask", what, file=_NAME, key="approvals")
+            raise InputError("policy.no-approver", what, file=_NAME, key="approvals")
         spec = _with(self._spec, flow={"sandbox": sandbox, "approvals": written}, script=script, limits=limits)
         request = ConversationRequest(
             loaded=load_built(spec, name=_NAME, folder=Path.cwd()),

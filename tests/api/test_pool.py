@@ -147,7 +147,7 @@ def test_a_campaign_is_built_and_run_in_a_few_lines(lab: Lab) -> None:
         campaign = {"version": 1, "campaign": "sums", "missions": [mission], "flows": [flow]}
         with pytest.raises(proctor.InputError) as nobody:
             await proctor.run(campaign, root=lab.root)
-        assert (nobody.value.code, nobody.value.where) == ("policy.nobody-to-ask", "campaign: flows[0].approvals")
+        assert (nobody.value.code, nobody.value.where) == ("policy.no-approver", "campaign: flows[0].approvals")
         return await proctor.run(campaign, root=lab.root, decide=decide)
 
     report = bounded(test)

@@ -184,4 +184,4 @@ def test_to_ask_with_nobody_to_be_asked_is_refused(tmp_path: Path) -> None:
 
     with pytest.raises(proctor.InputError) as nobody:
         bounded(test)
-    assert (nobody.value.code, nobody.value.where) == ("policy.nobody-to-ask", "session: approvals")
+    assert (nobody.value.code, nobody.value.where) == ("policy.no-approver", "session: approvals")

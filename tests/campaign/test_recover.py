@@ -22,7 +22,7 @@ ELSEWHERE_TOO = {
     "runtime.locked",
     "runtime.no-default",
     "runtime.not-served",
-    "runtime.uninvited",
+    "runtime.not-allowed",
 }
 
 

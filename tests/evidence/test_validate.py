@@ -253,7 +253,7 @@ def test_a_run_that_is_none_gets_a_code(tmp_path: Path, place: str) -> None:
         (["evidence.partial"], "partial"),
         (["evidence.partial", "evidence.torn"], "partial"),
         (["spec.unknown-runtime"], "partial"),
-        (["runtime.uninvited"], "partial"),
+        (["runtime.not-allowed"], "partial"),
         (["runtime.ambiguous"], "partial"),
         (["runtime.broken"], "partial"),
         (["evidence.torn"], "invalid"),

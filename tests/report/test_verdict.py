@@ -99,7 +99,7 @@ def test_exit_is_that_of_the_worst_attempt(attempts: list[dict[str, Any]], said:
         ("evidence.ledger", Exit.EVIDENCE),
         ("evidence.partial", Exit.UNVERIFIED),
         ("evidence.running", Exit.UNVERIFIED),
-        ("runtime.uninvited", Exit.UNVERIFIED),
+        ("runtime.not-allowed", Exit.UNVERIFIED),
     ],
 )
 def test_exit_includes_findings_that_belong_to_no_attempt(code: str, said: Exit) -> None:

@@ -50,7 +50,7 @@ def test_a_plugin_is_listed_but_nothing_of_it_runs_until_the_config_names_it(sit
     assert (offers()[TAU].distributions, offers()[TAU].is_built_in) == (("proctor-tau",), False)
     assert TAU not in runtime_ids()
     error = refusal(TAU)
-    assert (type(error), error.code) == (InputError, "runtime.uninvited")
+    assert (type(error), error.code) == (InputError, "runtime.not-allowed")
     assert error.suggestion == f'Add `plugins = ["tau"]` as the first line of {Path("proctor.toml").absolute()}.'
     assert not marker.exists()
     Path("proctor.toml").write_text('plugins = ["tau"]')
@@ -112,4 +112,4 @@ def test_a_config_given_is_the_one_that_counts(site: Path, tmp_path: Path) -> No
     (tmp_path / "elsewhere" / "proctor.toml").write_text('plugins = ["given"]')
     given = RuntimeId("given")
     assert runtime_by_id(given, load_config(tmp_path / "elsewhere")).id == given
-    assert refusal(given).code == "runtime.uninvited"
+    assert refusal(given).code == "runtime.not-allowed"

@@ -89,7 +89,7 @@ def test_each_reason_before_a_start_falls_to_the_next_and_is_kept(site: Path) ->
     chain = list(links(flow("nonsense", "uninvited", "limited", "moody", "codex_app_server"), config=load_config(site)))
     assert told(chain) == [
         (NONSENSE, "spec.unknown-runtime"),
-        ("uninvited", "runtime.uninvited"),
+        ("uninvited", "runtime.not-allowed"),
         ("limited", "runtime.capability"),
         ("moody", "runtime.broken"),
         (CODEX, None),

@@ -177,7 +177,7 @@ def test_plugins_are_listed_with_their_package_and_one_that_fails_hides_no_other
     ]
     assert (codex["problem"], codex["isLocked"]) == (None, True)
     assert (tau["problem"]["code"], tau["capabilities"]) == ("runtime.broken", None)
-    assert (twin["problem"]["code"], twin["capabilities"]) == ("runtime.uninvited", None)
+    assert (twin["problem"]["code"], twin["capabilities"]) == ("runtime.not-allowed", None)
     assert twin["rollout"] == {
         "isEnabled": False,
         "enabledBy": "proctor.toml:3",

@@ -118,6 +118,6 @@ def test_a_question_that_nobody_answers_goes_with_the_run(lab: Lab) -> None:
 def test_without_a_terminal_nothing_is_run_and_the_message_says_what_to_do(lab: Lab) -> None:
     said = lab.proctor("run", str(asking_spec(lab, "one")), "--json")
     told = json.loads(said.stdout)["error"]
-    assert (said.returncode, told["code"], told["key"]) == (2, "policy.nobody-to-ask", "flows[0].approvals")
+    assert (said.returncode, told["code"], told["key"]) == (2, "policy.no-approver", "flows[0].approvals")
     assert "`approvals: deny`, `accept` or `workspace`" in told["todo"]
     assert not lab.root.exists()

@@ -108,7 +108,7 @@ def _require_decide(loaded: LoadedSpec) -> None:
         if flow.approvals is Approvals.ASK:
             key = f"flows[{at}].approvals"
             what = "`approvals: ask` needs a terminal or a `decide` callback"
-            raise InputError("policy.nobody-to-ask", what, file=loaded.file, line=loaded.line_of(key), key=key)
+            raise InputError("policy.no-approver", what, file=loaded.file, line=loaded.line_of(key), key=key)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

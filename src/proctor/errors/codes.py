@@ -41,7 +41,7 @@ CODES: dict[str, Meaning] = {
     ),
     "spec.unknown-runtime": Meaning("No runtime has this id.", "Run `proctor runtimes list` to see the ids."),
     "config.syntax": Meaning("The config file is not valid TOML.", "Fix the line that the message names."),
-    "runtime.uninvited": Meaning(
+    "runtime.not-allowed": Meaning(
         "The runtime is an installed plugin that no config file lists, so Proctor does not load it.",
         "If you trust the plugin, add the config line that the message gives.",
     ),
@@ -129,7 +129,7 @@ CODES: dict[str, Meaning] = {
         "The provider rejected the credential with status 401 or 403.",
         "Correct or renew the credential, then run again.",
     ),
-    "policy.nobody-to-ask": Meaning(
+    "policy.no-approver": Meaning(
         "The flow has `approvals: ask`, but there is no terminal and no callback to answer.",
         "Run on a terminal, pass a `decide` callback, or write `approvals: deny`, `accept` or `workspace`.",
     ),

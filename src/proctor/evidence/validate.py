@@ -98,7 +98,7 @@ def conclude(kind: Kind, name: str, findings: Iterable[Finding]) -> Validation:
 def _status(findings: Iterable[Finding]) -> Status:
     codes = {finding.code for finding in findings}
     # A runtime that is not available here does not make its evidence invalid.
-    harmless = {"spec.unknown-runtime", "runtime.uninvited", "runtime.ambiguous", "runtime.broken"}
+    harmless = {"spec.unknown-runtime", "runtime.not-allowed", "runtime.ambiguous", "runtime.broken"}
     if "evidence.partial" in codes:
         harmless |= {"evidence.partial", "evidence.torn"}
     if not codes:

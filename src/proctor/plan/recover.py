@@ -47,7 +47,7 @@ REMEDIES: Mapping[str, Remedy] = {
     "runtime.none": Remedy.STOP,
     "policy.blocked-variable": Remedy.STOP,
     "policy.login": Remedy.STOP,
-    "policy.nobody-to-ask": Remedy.STOP,
+    "policy.no-approver": Remedy.STOP,
     "policy.reserved-variable": Remedy.STOP,
     "policy.shared-full-access": Remedy.STOP,
     "policy.tmpdir-above-home": Remedy.STOP,

@@ -85,7 +85,7 @@ def runtime_by_id(runtime_id: RuntimeId, config: Config | None = None) -> Runtim
         config = load_config(Path.cwd()) if config is None else config
         if not config.allows_plugin(runtime_id):
             what = f"{runtime_id} is a plugin from {offer.distributions[0]} that no config names"
-            raise InputError("runtime.uninvited", what, suggestion=config.plugin_hint(runtime_id))
+            raise InputError("runtime.not-allowed", what, suggestion=config.plugin_hint(runtime_id))
     return _load(offer)
 
 

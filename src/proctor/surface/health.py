@@ -133,7 +133,7 @@ def _runtime(found: Program, health: Mapping[ProgramKey, ProgramHealth], outcome
     rollout = (_rollout(found),)
     bad: Literal["fail", "warn"] = "fail" if is_default else "warn"
     if (problem := found.problem) is not None:
-        if problem.code == "runtime.uninvited":
+        if problem.code == "runtime.not-allowed":
             return DoctorFinding(name=found.id, status="ok", what=problem.what, more=(*rollout, problem.todo))
         return DoctorFinding(name=found.id, status=bad, what=problem.what, more=rollout, todo=problem.todo)
     if (program := found.program) is None:
