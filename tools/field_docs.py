@@ -24,7 +24,7 @@ from proctor.event.row import Row
 from proctor.evidence.artifacts import AttemptRecord, AttemptReport, Feedback, RunnerRef, Seal
 from proctor.evidence.reader import Finding
 from proctor.report.campaign import CampaignReport
-from proctor.report.codex_native import Skipped
+from proctor.report.codex_native import SkippedLine
 from proctor.report.compare import Comparison
 from proctor.report.explanation import AttemptExplanation
 from proctor.report.parity import Parity
@@ -74,7 +74,7 @@ JSON_OUTPUTS: Final[Mapping[str, tuple[type[msgspec.Struct], ...]]] = {
     "attempt show": (AttemptRecord, RunnerRef, Feedback, AttemptReport, Seal, Finding),
     "attempt explain": (AttemptExplanation,),
     "attempt rederive": (Rederivation,),
-    "attempt export": (Skipped,),
+    "attempt export": (SkippedLine,),
     "runtimes list": (Program,),
     "runtimes conformance": (ConformanceResult,),
     "runtimes matrix": (Matrix,),

@@ -272,7 +272,7 @@ def test_a_budget_stops_what_has_not_begun_and_what_was_measured_is_what_is_expe
     result = lab.run(spec)
     assert result.how == "budget"
     again = ask(lab, "campaign", "resume")
-    assert "its money is used up: raise limits.usd, and run it anew" in again.stdout
+    assert "its budget is used up: raise limits.usd and start a new campaign" in again.stdout
     assert "campaign resume" not in again.stdout
     with closing(sqlite3.connect(result.paths.ledger)) as reader:
         costs = reader.execute("select usd from attempt").fetchall()

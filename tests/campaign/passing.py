@@ -7,7 +7,7 @@ from proctor.campaign.live import LiveView
 from proctor.clock import SystemClock
 from proctor.evidence.live import Live, LiveLimit
 from proctor.ids import AttemptId, RuntimeId
-from proctor.report.format_values import deed
+from proctor.report.format_values import describe_call
 
 
 class JumpingClock(SystemClock):
@@ -55,4 +55,4 @@ class Looking(LiveView):
 
 
 def looking(*, first_s: float = 0.0) -> Looking:
-    return Looking(deed=deed, first_s=first_s)
+    return Looking(describe_call=describe_call, first_s=first_s)

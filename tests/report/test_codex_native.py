@@ -21,8 +21,8 @@ from proctor.evidence.reader import Finding
 from proctor.fact import Authority, Fact
 from proctor.ids import AttemptId, ProcessId, RuntimeId, ThreadId
 from proctor.plan.model import Limits
-from proctor.report.codex_export import codex_native
-from proctor.report.codex_native import Skipped, read_codex_native
+from proctor.report.codex_export import export_codex_native
+from proctor.report.codex_native import SkippedLine, read_codex_native
 from proctor.report.view import AttemptView
 from tests.report import made
 
@@ -130,7 +130,7 @@ def beside(row: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.mark.requirement("evidence.transcript")
 def test_an_attempt_is_told_in_the_rows_and_the_order_that_readers_know() -> None:
-    running, warning, first, last, summary, completed = rows(codex_native(view()))
+    running, warning, first, last, summary, completed = rows(export_codex_native(view()))
     for row in (running, warning, first, last, summary, completed):
         assert list(row)[: len(ENVELOPE)] == ENVELOPE
         assert {key: row[key] for key in ENVELOPE if key not in ("uuid", "type", "parentUuid")} == {
@@ -205,7 +205,7 @@ def test_an_attempt_is_told_in_the_rows_and_the_order_that_readers_know() -> Non
     ],
 )
 def test_our_words_for_a_history_have_an_alias_in_theirs(ours: str, theirs: str) -> None:
-    [summary, _] = rows(codex_native(view(LINES[-1], history=ours)))
+    [summary, _] = rows(export_codex_native(view(LINES[-1], history=ours)))
     assert (summary["codexNativeHistoryCompleteness"], summary["proctorHistoryCompleteness"]) == (theirs, ours)
 
 
@@ -217,16 +217,16 @@ def test_the_last_status_is_how_it_ended(outcome: Outcome, state: str) -> None:
     made_view = view(LINES[-1])
     assert made_view.report is not None
     ended = msgspec.structs.replace(made_view.report, outcome=outcome)
-    assert rows(codex_native(replace(made_view, report=ended)))[-1]["codexNativeThreadStatus"] == state
+    assert rows(export_codex_native(replace(made_view, report=ended)))[-1]["codexNativeThreadStatus"] == state
 
 
 def test_what_is_damaged_or_of_another_agent_is_not_exported() -> None:
     with pytest.raises(EvidenceError, match="changed"):
-        codex_native(view(findings=(Finding(code="evidence.digest", file="frames.jsonl", detail="changed"),)))
-    with pytest.raises(InputError, match="no attempt of Codex's but of claude_code"):
-        codex_native(view(runtime_id="claude_code"))
-    with pytest.raises(EvidenceError, match="is no time"):
-        codex_native(view(msgspec.structs.replace(LINES[1], at_ms=1 << 80)))
+        export_codex_native(view(findings=(Finding(code="evidence.digest", file="frames.jsonl", detail="changed"),)))
+    with pytest.raises(InputError, match="not an attempt of Codex: its runtime is claude_code"):
+        export_codex_native(view(runtime_id="claude_code"))
+    with pytest.raises(EvidenceError, match="is not a time"):
+        export_codex_native(view(msgspec.structs.replace(LINES[1], at_ms=1 << 80)))
 
 
 # ── reading ──
@@ -234,17 +234,17 @@ def test_what_is_damaged_or_of_another_agent_is_not_exported() -> None:
 
 @pytest.mark.requirement("evidence.transcript")
 def test_what_is_written_is_read_back_whole_and_written_again_is_the_same(tmp_path: Path) -> None:
-    data, file = codex_native(view()), tmp_path / "session.jsonl"
+    data, file = export_codex_native(view()), tmp_path / "session.jsonl"
     file.write_bytes(data)
     found = read_codex_native(file)
     assert (len(found.rows), found.skipped) == (6, ())
     assert b"".join(msgspec.json.encode(row) + b"\n" for row in found.rows) == data
-    assert codex_native(view()) == data
+    assert export_codex_native(view()) == data
 
 
 @pytest.mark.requirement("evidence.transcript")
 def test_every_line_that_gives_no_row_is_named_with_its_reason(tmp_path: Path) -> None:
-    good = codex_native(view()).splitlines()[0]
+    good = export_codex_native(view()).splitlines()[0]
 
     def changed(**fields: Any) -> bytes:
         return json.dumps({**json.loads(good), **fields}).encode()
@@ -270,18 +270,18 @@ def test_every_line_that_gives_no_row_is_named_with_its_reason(tmp_path: Path) -
     found = read_codex_native(file)
     assert len(found.rows) == 2
     assert found.skipped == (
-        Skipped(line=2, reason="empty"),
-        Skipped(line=3, reason="JSON is malformed: invalid character (byte 0)"),
-        Skipped(line=4, reason="not an object but list"),
-        Skipped(line=5, reason="no row of these: type 'user', subtype None"),
-        Skipped(line=6, reason="no row of these: type 'system', subtype 'codex_native_other'"),
-        Skipped(line=7, reason="timestamp 'yesterday' is no time"),
-        Skipped(line=8, reason="no uuid"),
-        Skipped(line=9, reason="Expected `str`, got `null` - at `$.codexNativeThreadStatus`"),
-        Skipped(line=10, reason="Expected `str`, got `int` - at `$.codexNativeThreadId`"),
-        Skipped(line=11, reason="JSON is malformed: invalid character (byte 0)"),
-        Skipped(line=12, reason="JSON is malformed: invalid character (byte 40)"),
-        Skipped(line=13, reason="maximum recursion depth exceeded while deserializing an object"),
+        SkippedLine(line=2, reason="empty"),
+        SkippedLine(line=3, reason="JSON is malformed: invalid character (byte 0)"),
+        SkippedLine(line=4, reason="expected an object, got list"),
+        SkippedLine(line=5, reason="not a codex_native row: type 'user', subtype None"),
+        SkippedLine(line=6, reason="not a codex_native row: type 'system', subtype 'codex_native_other'"),
+        SkippedLine(line=7, reason="timestamp 'yesterday' is not a time"),
+        SkippedLine(line=8, reason="no uuid"),
+        SkippedLine(line=9, reason="Expected `str`, got `null` - at `$.codexNativeThreadStatus`"),
+        SkippedLine(line=10, reason="Expected `str`, got `int` - at `$.codexNativeThreadId`"),
+        SkippedLine(line=11, reason="JSON is malformed: invalid character (byte 0)"),
+        SkippedLine(line=12, reason="JSON is malformed: invalid character (byte 40)"),
+        SkippedLine(line=13, reason="maximum recursion depth exceeded while deserializing an object"),
     )
 
 
@@ -296,7 +296,7 @@ _JSON = st.recursive(
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.binary(max_size=40) | _JSON.map(lambda value: json.dumps(value).encode()), max_size=6))
 def test_every_line_of_any_file_is_a_row_or_is_named(tmp_path: Path, lines: list[bytes]) -> None:
-    data = b"\n".join([*lines, *codex_native(view()).splitlines()])
+    data = b"\n".join([*lines, *export_codex_native(view()).splitlines()])
     file = tmp_path / "any.jsonl"
     file.write_bytes(data)
     found = read_codex_native(file)

@@ -1,4 +1,4 @@
-"""What a story says is to be done next."""
+"""What a explanation says is to be done next."""
 
 from pathlib import Path
 
@@ -9,14 +9,14 @@ from proctor.evidence.artifacts import AttemptReport
 from proctor.evidence.layout import AttemptPaths
 from proctor.evidence.reader import Finding
 from proctor.ids import AttemptId
-from proctor.report.explanation import AttemptExplanation, tell
+from proctor.report.explanation import AttemptExplanation, explain
 from proctor.report.view import AttemptView
 from tests.report.made import expectation, report
 
 ATTEMPT = AttemptId("fix.codex.r1.1")
 
 
-def told(report: AttemptReport, *findings: Finding) -> AttemptExplanation:
+def explained(report: AttemptReport, *findings: Finding) -> AttemptExplanation:
     view = AttemptView(
         paths=AttemptPaths(Path("/evidence/a b")),
         record=None,
@@ -31,38 +31,38 @@ def told(report: AttemptReport, *findings: Finding) -> AttemptExplanation:
         seal=None,
         findings=findings,
     )
-    return tell(view)
+    return explain(view)
 
 
-def test_a_missed_expectation_is_named_first() -> None:
+def test_explanation_names_an_unmet_expectation_first() -> None:
     missed = report(
         ATTEMPT, expectation=expectation(met=False, misses=("answer: expected '4', got '5'",), keys={"answer": False})
     )
-    assert told(missed).next == ("The expectation was missed: answer: expected '4', got '5'",)
+    assert explained(missed).next == ("An expectation was not met: answer: expected '4', got '5'",)
 
 
-def test_a_script_that_is_played_out_needs_another_step() -> None:
+def test_explanation_of_an_exhausted_script_asks_for_another_step() -> None:
     detail = '{"error":{"message":"the script is exhausted: all of its steps (1) were played"}}'
-    story = told(report(ATTEMPT, outcome=Outcome.FAILED, code="agent.turn-failed", detail=detail))
-    assert story.next == ("The script has no further step: add one to the script of the mission.",)
+    explanation = explained(report(ATTEMPT, outcome=Outcome.FAILED, code="agent.turn-failed", detail=detail))
+    assert explanation.next == ("The script ran out of steps: add one to the script of the mission.",)
 
 
-def test_a_broken_policy_and_a_lack_of_progress_are_told() -> None:
+def test_explanation_names_a_policy_violation_and_a_lack_of_progress() -> None:
     metrics = msgspec.structs.replace(report(ATTEMPT).metrics, is_stuck=True, longest_streak=12)
-    assert told(report(ATTEMPT, metrics=metrics, policy_violations=("c1: web:search is not allowed",))).next == (
-        "It broke the flow's tool policy: c1: web:search is not allowed",
-        "It made no progress: the same call 12 times in a row. Read tool.calls.jsonl.",
+    assert explained(report(ATTEMPT, metrics=metrics, policy_violations=("c1: web:search is not allowed",))).next == (
+        "The agent violated the flow's tool policy: c1: web:search is not allowed",
+        "The agent made no progress: it repeated one call 12 times in a row. Read tool.calls.jsonl.",
     )
 
 
-def test_nothing_is_verified_by_damaged_evidence() -> None:
+def test_explanation_of_damaged_evidence_verifies_nothing() -> None:
     gone = Finding(code="evidence.missing-file", file="transcript.jsonl", detail="absent")
     altered = Finding(code="evidence.digest", file="workspace.diff", detail="altered")
-    story = told(report(ATTEMPT), gone, altered)
-    assert (story.outcome, story.verified, story.expectation_met, story.evidence) == (
+    explanation = explained(report(ATTEMPT), gone, altered)
+    assert (explanation.outcome, explanation.verified, explanation.expectation_met, explanation.evidence) == (
         *(Outcome.COMPLETED, None, None),
         "invalid",
     )
-    assert story.reasons == ("the evidence is damaged",)
-    assert story.next == ("Restore it from a backup; do not edit evidence.", "Treat the attempt as damaged.")
-    assert told(report(ATTEMPT), gone).next == ("Run `proctor attempt rederive '/evidence/a b'`.",)
+    assert explanation.reasons == ("the evidence is damaged",)
+    assert explanation.next == ("Restore it from a backup; do not edit evidence.", "Treat the attempt as damaged.")
+    assert explained(report(ATTEMPT), gone).next == ("Run `proctor attempt rederive '/evidence/a b'`.",)

@@ -44,7 +44,7 @@ def test_the_quickstart_comes_out_as_expected_and_says_what_to_do_next(quickstar
     assert max(len(line) for line in said.stdout.splitlines() if not line.startswith(footer)) <= 100
     commands = r"next +\S+ -m proctor (attempt explain \S+/claim\.codex\.r1\.1) --root \S+\n"
     [explain] = re.findall(commands, said.stdout)
-    assert "The agent claims what the probe denies" in ask(quickstart.lab, *explain.split()).stdout
+    assert "The agent claims success, but a probe failed" in ask(quickstart.lab, *explain.split()).stdout
 
 
 def test_infrastructure_failures_that_stand_are_tried_again_by_the_command_that_is_named(lab: Lab) -> None:
@@ -104,7 +104,7 @@ def test_a_missed_expectation_exits_1_and_json_is_alone_on_stdout(lab: Lab) -> N
     [row] = report["attempts"]
     assert row["summary"]["expectation"]["misses"] == ["answer: expected '4', got '5'"]
     assert (Path(row["dir"]) / "seal.json").is_file()
-    missed = "The expectation was missed: answer: expected '4', got '5'"
+    missed = "An expectation was not met: answer: expected '4', got '5'"
     assert ask(lab, "attempt", "explain", "ask", "--json").json["next"][0] == missed
     again = ask(lab, "report", "--json")
     assert (again.code, again.json["attempts"][0]["summary"]) == (1, row["summary"])
@@ -161,8 +161,8 @@ def test_a_third_signal_cuts_off_and_what_was_recorded_reads_as_partial(lab: Lab
     assert (reported.code, reported.json["attempts"][0]["evidence"]) == (4, "partial")
     explained = ask(lab, "attempt", "explain", "nap")
     assert explained.code == 0
-    assert "cut off: it has no seal" in explained.stdout
-    assert "Did   1 tool call, " in explained.stdout
+    assert "cut off: not sealed" in explained.stdout
+    assert "Actions   1 tool call, " in explained.stdout
     assert re.search(r"1  shell  sleep 307\.25 +never ended", explained.stdout)
     assert "evidence.partial" in explained.stdout
     assert "sleep 307.25" in explained.stdout

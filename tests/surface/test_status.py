@@ -83,9 +83,12 @@ def test_of_an_ended_campaign_it_says_what_is_left_and_how_to_go_on(lab: Lab) ->
     [
         (
             "update run set ended = 'limit'",
-            "2 trials left; its time is used up: raise limits.campaign, and run it anew",
+            "2 trials left; its time is used up: raise limits.campaign and start a new campaign",
         ),
-        ("update run set ended = 'budget'", "2 trials left; its money is used up: raise limits.usd, and run it anew"),
+        (
+            "update run set ended = 'budget'",
+            "2 trials left; its budget is used up: raise limits.usd and start a new campaign",
+        ),
         ("update campaign set file = ''", None),
         ("", None),
     ],
@@ -347,7 +350,10 @@ def test_a_name_that_no_campaign_has_leads_to_those_there_are(lab: Lab, command:
     made(lab)
     every = f"proctor campaign list --root {lab.root}"
     near = ask(lab, "campaign", command, "mode", "--json").json["error"]
-    assert (near["code"], near["suggestion"]) == ("evidence.not-found", f"Did you mean `made`? `{every}` shows all.")
+    assert (near["code"], near["suggestion"]) == (
+        "evidence.not-found",
+        f"Did you mean `made`? `{every}` lists all campaigns.",
+    )
     assert ask(lab, "campaign", command, "nope", "--json").json["error"]["suggestion"] == every
 
 

@@ -11,7 +11,7 @@ from proctor.event.outcome import Outcome
 from proctor.evidence.layout import RootPaths
 from proctor.evidence.live import LiveLimit
 from proctor.ids import AttemptId, CallId, RuntimeId, TurnId
-from proctor.report.format_values import deed
+from proctor.report.format_values import describe_call
 from proctor.testing.clock import FakeClock
 from tests.report.made import CAMPAIGN, RUN, summary
 
@@ -26,7 +26,7 @@ def picture(clock: FakeClock, *, trials: int = 0) -> LiveView:
     def price(_: AttemptId, tokens: Tokens) -> float:
         return tokens.total / 10_000
 
-    return LiveView(deed=deed, price=price, clock=clock, trials=trials)
+    return LiveView(describe_call=describe_call, price=price, clock=clock, trials=trials)
 
 
 def began(root: Path, *, trials: int = 3, settled: int = 0) -> RunStart:

@@ -55,7 +55,7 @@ def _unpriced(_: AttemptId, __: Tokens) -> None:
 class LiveView(CampaignWatcher):
     """Follows every attempt and forgets those that are over. Everything derived is computed only in `look`."""
 
-    deed: DescribeCall
+    describe_call: DescribeCall
     price: Price = _unpriced
     clock: Clock = SYSTEM_CLOCK
     trials: int = 0
@@ -160,7 +160,9 @@ class LiveView(CampaignWatcher):
         return LiveAttempt(
             attempt_id=attempt,
             phase=track.phase,
-            doing="" if track.tool is None else f"{track.tool.name}: {self.deed(track.tool.name, track.tool.input)}",
+            doing=""
+            if track.tool is None
+            else f"{track.tool.name}: {self.describe_call(track.tool.name, track.tool.input)}",
             tokens=None if tokens is None else tokens.total,
             usd=None if tokens is None else self.price(attempt, tokens),
             began_at_ms=track.began_at_ms,

@@ -64,7 +64,7 @@ def read_ledger(campaign: CampaignPaths) -> LedgerContents:
 
 
 def read_origin(path: Path) -> LedgerCampaign | None:
-    """Read what a campaign that is to be resumed was started with; None if set-up was cut off before that.
+    """Read what a campaign was started with, to resume it; None if set-up was cut off before that.
 
     Raises MachineError, as everything that runs a campaign does.
     """

@@ -123,7 +123,7 @@ class LedgerAttempt(msgspec.Struct, frozen=True, array_like=True, gc=False):
     usd: Usd | None = None
     """What it cost by the frozen prices."""
     retry_at_ms: int | None = None
-    """When its trial is due again, if the attempt is to be followed by another."""
+    """When its trial is due again, if another attempt follows."""
     summary: AttemptSummary | None = None
     """What its sealed files say; null unless it is sealed."""
 

@@ -1,4 +1,4 @@
-"""The refusal of a word that could mean more than one thing."""
+"""The error for a name that matches more than one campaign or attempt."""
 
 from collections.abc import Sequence
 
@@ -6,9 +6,9 @@ from proctor.errors import InputError
 
 
 class AmbiguousError(InputError):
-    """`names` are what could have been meant, each of which means one thing, the latest first."""
+    """Raised if a word matches several campaigns or attempts. `names` are their unambiguous names, the latest first."""
 
     def __init__(self, word: str, names: Sequence[str], *, kind: str) -> None:
-        super().__init__("evidence.ambiguous", f"{word!r} may mean {len(names)} {kind}s", suggestion=names[0])
+        super().__init__("evidence.ambiguous", f"{word!r} matches {len(names)} {kind}s", suggestion=names[0])
         self.word = word
         self.names = tuple(names)

@@ -73,7 +73,7 @@ COLUMNS: Final = (
     AttemptColumn("time", lambda row: Text(duration(row.duration_ms)), is_number=True),
 )
 
-GIVES_WAY: Final = (
+DROP_ORDER: Final = (
     "reasoning",
     "tokens",
     "time",

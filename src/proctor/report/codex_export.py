@@ -1,4 +1,4 @@
-"""An attempt of Codex's told in `codex_native_*` rows, for readers that know no other."""
+"""Export a Codex attempt as `codex_native_*` rows, for tools that read only those."""
 
 import uuid
 from collections.abc import Callable, Iterator
@@ -22,29 +22,32 @@ from proctor.report.codex_native import (
     WARNING,
     AssistantRow,
     Message,
+    MessageUsage,
     Row,
-    Spent,
     StatusRow,
     SummaryRow,
-    Text,
+    TextBlock,
     WarningRow,
 )
 from proctor.report.view import AttemptView
 
-# Those readers know two words, and neither says that a history was read.
+# These tools know two values besides the fallback, and none of them says that the history was read.
 _HISTORY: dict[str, str] = {Completeness.LIVE_ONLY: "live-only", Completeness.UNKNOWN: "unknown"}
 _RUN_STATES = {Outcome.COMPLETED: "completed", Outcome.CANCELLED: "interrupted", Outcome.UNKNOWN: "abandoned"}
 _UNKNOWN_MODEL = "<unknown>"
 
 
-def codex_native(view: AttemptView) -> bytes:
-    """The rows of a Codex attempt; the same bytes however often. EvidenceError where it is not whole."""
+def export_codex_native(view: AttemptView) -> bytes:
+    """Return the rows of a Codex attempt as JSON Lines. The same attempt always gives the same bytes.
+
+    Raises EvidenceError if the attempt is damaged or not sealed, and InputError if it is not an attempt of Codex.
+    """
     record, runner, report = view.record, view.runner, view.report
     if view.findings or record is None or runner is None or report is None:
         finding = view.findings[0] if view.findings else Finding(code="evidence.partial", file="", detail="not sealed")
         raise EvidenceError(finding.code, finding.detail, file=str(view.paths.folder / finding.file))
     if not record.runtime_id.startswith("codex_"):
-        raise InputError("usage", f"{record.attempt_id} is no attempt of Codex's but of {record.runtime_id}")
+        raise InputError("usage", f"{record.attempt_id} is not an attempt of Codex: its runtime is {record.runtime_id}")
     export = _Export(record=record, runner=runner, report=report)
     return b"".join(msgspec.json.encode(row) + b"\n" for row in export.rows(view.transcript))
 
@@ -56,18 +59,18 @@ class _Export:
     report: AttemptReport
 
     def rows(self, transcript: tuple[Line, ...]) -> Iterator[Row]:
-        said = [line for line in transcript if line.kind == "message"]
+        messages = [line for line in transcript if line.kind == "message"]
         cwds = [line.facts.get("cwd") for line in transcript if line.kind == "session" and line.facts]
-        envelope = self._enveloped(str((*cwds, "")[0] or ""))
+        make_envelope = self._envelope_maker(str((*cwds, "")[0] or ""))
         parent: str | None = None
         for number, line in enumerate(transcript):
-            place = envelope(number, line.at_ms)
+            envelope = make_envelope(number, line.at_ms)
             match line.kind:
                 case "session":
-                    yield self._status(place, "running", "started")
+                    yield self._status(envelope, "running", "started")
                 case "warning":
                     yield WarningRow(
-                        **place,
+                        **envelope,
                         type="system",
                         subtype=WARNING,
                         level="warning",
@@ -76,21 +79,22 @@ class _Export:
                         codex_native_thread_id=self.runner.thread_id or msgspec.UNSET,
                     )
                 case "message":
-                    row = self._message(place, line, parent=parent, is_last=line is said[-1])
+                    row = self._message(envelope, line, parent=parent, is_last=line is messages[-1])
                     parent = row.uuid
                     yield row
                 case "summary":
-                    yield self._summary(place)
+                    yield self._summary(envelope)
                     state = _RUN_STATES.get(self.report.outcome, "failed")
-                    yield self._status(envelope(number + 1, line.at_ms), state, state)
+                    yield self._status(make_envelope(number + 1, line.at_ms), state, state)
 
-    def _enveloped(self, cwd: str) -> Callable[[int, int], dict[str, Any]]:
-        # What makes this attempt this one, and no other that says the same.
+    def _envelope_maker(self, cwd: str) -> Callable[[int, int], dict[str, Any]]:
+        """Return a function that makes the envelope of a row from the row's number and time."""
+        # Two attempts with the same transcript must not share row ids.
         seed = uuid.uuid5(
             uuid.NAMESPACE_OID, f"{self.record.run_id}/{self.record.attempt_id}/{self.record.trial_digest}"
         )
 
-        def envelope(number: int, at_ms: int) -> dict[str, Any]:
+        def make_envelope(number: int, at_ms: int) -> dict[str, Any]:
             return {
                 "is_sidechain": False,
                 "user_type": "external",
@@ -102,12 +106,12 @@ class _Export:
                 "timestamp": _time(at_ms),
             }
 
-        return envelope
+        return make_envelope
 
-    def _status(self, place: dict[str, Any], status: str, word: str) -> StatusRow:
+    def _status(self, envelope: dict[str, Any], status: str, word: str) -> StatusRow:
         thread = self.runner.thread_id or ""
         return StatusRow(
-            **place,
+            **envelope,
             type="system",
             subtype=STATUS,
             level="info",
@@ -116,39 +120,39 @@ class _Export:
             codex_native_thread_id=thread,
         )
 
-    def _message(self, place: dict[str, Any], line: Line, *, parent: str | None, is_last: bool) -> AssistantRow:
+    def _message(self, envelope: dict[str, Any], line: Line, *, parent: str | None, is_last: bool) -> AssistantRow:
         usage = self.report.metrics.usage
         message = Message(
             model=str(self._value("model", "effective") or self._value("model", "requested") or _UNKNOWN_MODEL),
-            id=f"msg_{place['uuid']}",
-            # Of what all messages cost together no part is known; readers add them up.
-            usage=_spent(usage.tokens) if is_last and usage is not None and usage.tokens else msgspec.UNSET,
-            content=(Text(text=line.text),),
+            id=f"msg_{envelope['uuid']}",
+            # Only the total of all messages is known, and readers add up the messages: the last one carries it.
+            usage=_message_usage(usage.tokens) if is_last and usage is not None and usage.tokens else msgspec.UNSET,
+            content=(TextBlock(text=line.text),),
         )
         return AssistantRow(
-            **place, parent_uuid=parent, type="assistant", request_id=f"req_{place['uuid']}", message=message
+            **envelope, parent_uuid=parent, type="assistant", request_id=f"req_{envelope['uuid']}", message=message
         )
 
-    def _summary(self, place: dict[str, Any]) -> SummaryRow:
+    def _summary(self, envelope: dict[str, Any]) -> SummaryRow:
         history = str(self._value("history") or Completeness.UNKNOWN)
-        told = _HISTORY.get(history, "explicit-hydration-required")
+        exported_history = _HISTORY.get(history, "explicit-hydration-required")
         policy = str(self._value("persistence") or "unknown")
         authority = str(self._value("usage", "authority") or UsageAuthority.NONE)
         version = self._value("identity", "version") or self._value("version")
         thread = self.runner.thread_id or ""
         content = (
-            f"Codex native execution summary: thread={thread}, completion={policy}, history={told}, "
+            f"Codex native execution summary: thread={thread}, completion={policy}, history={exported_history}, "
             f"usageAuthority={authority}, binary={version or 'unknown'}"
         )
         return SummaryRow(
-            **place,
+            **envelope,
             type="system",
             subtype=SUMMARY,
             level="info",
             content=content,
             codex_native_thread_id=thread,
             codex_native_completion_policy=policy,
-            codex_native_history_completeness=told,
+            codex_native_history_completeness=exported_history,
             codex_native_final_usage_authority=authority,
             codex_native_executable_source=str(self._value("identity", "source") or "not-found"),
             codex_native_executable_version=None if version is None else str(version),
@@ -164,21 +168,23 @@ class _Export:
 
 
 def _time(at_ms: int) -> str:
-    """
+    """Format a time as ISO 8601 in UTC. Raises EvidenceError if the number is out of range.
+
     >>> _time(1776592800007)
     '2026-04-19T10:00:00.007Z'
     """
     try:
         time = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=at_ms)
     except OverflowError as error:
-        raise EvidenceError("evidence.schema", f"atMs {at_ms} is no time", file=TRANSCRIPT) from error
+        raise EvidenceError("evidence.schema", f"atMs {at_ms} is not a time", file=TRANSCRIPT) from error
     return time.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def _spent(tokens: Tokens) -> Spent:
-    """
-    >>> _spent(Tokens(input=12, output=2, total=14, cached_input=4))
-    Spent(input_tokens=8, cache_read_input_tokens=4, output_tokens=2)
+def _message_usage(tokens: Tokens) -> MessageUsage:
+    """Return tokens in the form of these rows, where cached input is not part of the input.
+
+    >>> _message_usage(Tokens(input=12, output=2, total=14, cached_input=4))
+    MessageUsage(input_tokens=8, cache_read_input_tokens=4, output_tokens=2)
     """
     cached = tokens.cached_input or 0
-    return Spent(input_tokens=tokens.input - cached, cache_read_input_tokens=cached, output_tokens=tokens.output)
+    return MessageUsage(input_tokens=tokens.input - cached, cache_read_input_tokens=cached, output_tokens=tokens.output)

@@ -1,4 +1,4 @@
-"""A table that fits its terminal: where it is narrow, columns give way, but never the name."""
+"""A table that fits its terminal: columns are dropped if it is narrow, except the first."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
@@ -9,33 +9,34 @@ from rich.table import Table
 from rich.text import Text
 
 _GAP = 2
-LEAST_NAME = 44
-"""At 80 columns it leaves room for the three that matter most."""
+MIN_NAME_WIDTH = 44
+"""On a terminal of 80 columns it leaves room for the three most important columns."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamedTable:
-    """The first column is the name; the others have the names that `add` takes.
-
-    Of those that give way the first to go stands first. A name that is longer than `least_name` is rather folded than
-    to cost another column; without it names are only folded where no line could hold them.
-    """
+    """A table whose first column is a name. The other columns are the keys of what `add` is given."""
 
     name: str
-    gives_way: Sequence[str]
+    """Heading of the first column."""
+    drop_order: Sequence[str]
+    """The columns that may be dropped, the least important first."""
     numbers: Collection[str]
-    least_name: int | None = None
+    """The columns that are aligned to the right."""
+    min_name_width: int | None = None
+    """Names longer than this are folded before a column is dropped. None folds only names that fit on no line."""
     rows: list[dict[str, Text]] = field(default_factory=list)
 
     def add(self, label: Text, facts: dict[str, Text]) -> None:
+        """Add a row: its name, and its values by column."""
         self.rows.append({self.name: label, **facts})
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         columns = list(self.rows[0]) if self.rows else [self.name]
         widths = {each: max([len(each), *(row[each].cell_len for row in self.rows)]) for each in columns}
-        least = min(widths[self.name], self.least_name or options.max_width)
-        for each in self.gives_way:
-            if least + sum(widths[other] + _GAP for other in columns[1:]) <= options.max_width:
+        name_width = min(widths[self.name], self.min_name_width or options.max_width)
+        for each in self.drop_order:
+            if name_width + sum(widths[other] + _GAP for other in columns[1:]) <= options.max_width:
                 break
             if each in columns:
                 columns.remove(each)
@@ -44,7 +45,7 @@ class NamedTable:
     def _table(self, columns: Sequence[str]) -> Table:
         table = Table(box=None, padding=(0, _GAP, 0, 0), pad_edge=False, header_style="dim")
         for each in columns:
-            # The name may be of any length; it alone is folded.
+            # Only the name is folded: it can be of any length.
             justify: Literal["left", "right"] = "right" if each in self.numbers else "left"
             table.add_column(each, justify=justify, no_wrap=each != self.name, overflow="fold")
         for row in self.rows:

@@ -1,4 +1,4 @@
-"""One attempt as a story: what was asked, done, claimed and verified, whether that can be trusted, what to do next."""
+"""Explain one attempt: prompt, tool calls, claim, verification, the state of its evidence, and what to do next."""
 
 import os
 import shlex
@@ -14,92 +14,146 @@ from proctor.event.transcript import Line
 from proctor.evidence.layout import TOOL_CALLS, TRANSCRIPT
 from proctor.evidence.reader import Finding
 from proctor.probe.model import Phase, ProbeRow
-from proctor.report.format_values import deed, one_line
+from proctor.report.format_values import describe_call, one_line
 from proctor.report.live import while_running
 from proctor.report.row import Evidence
 from proctor.report.view import AttemptView
 
-_TAIL = 8
+_TAIL_ROWS = 8
 _DERIVED = (TOOL_CALLS, TRANSCRIPT)
 
 
 class ExplanationPart(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A part of a story."""
+    """Root of the structs of an explanation."""
 
 
 class ToolCallSummary(ExplanationPart, frozen=True, kw_only=True):
-    """One tool call; `ok` is None where it never ended."""
+    """One tool call."""
 
     name: str
+    """Name of the tool."""
     what: str
+    """The command, the changed files or the input, shortened to one line."""
     ok: bool | None
+    """Whether the call succeeded; null if it never ended."""
     status: str
+    """State of the call that the agent last reported."""
     exit_code: int | None
+    """Exit code of a command; null for other tools."""
     duration_ms: int | None
+    """Duration of the call; null if unknown."""
 
 
 class FileChange(ExplanationPart, frozen=True, kw_only=True):
-    """One file of the workspace, with how many lines came and went."""
+    """One changed file of the workspace."""
 
     file: str
+    """Path in the workspace."""
     added: int
+    """Number of lines added."""
     removed: int
+    """Number of lines removed."""
 
 
 class ProbeSummary(ExplanationPart, frozen=True, kw_only=True):
-    """One probe: what it said of the untouched workspace, and of what the agent left."""
+    """The two verdicts of one probe."""
 
     index: int
+    """Position of the probe in the mission, counted from 0."""
     argv: tuple[str, ...]
+    """Command of the probe."""
     before: str
+    """Verdict on the untouched workspace; `not_run` if it did not run."""
     after: str
+    """Verdict on the workspace after the agent ended; `not_run` if it did not run."""
 
 
 class AttemptExplanation(ExplanationPart, frozen=True, kw_only=True):
-    """None is not known. What damaged evidence says is told as recorded, never as verified. `next` is never empty."""
+    """What `attempt explain --json` prints. Null means unknown.
+
+    Damaged evidence is shown as it was recorded, but `verified` and the expectation are then null.
+    """
 
     attempt_id: str
+    """Id of the attempt: the name of its folder."""
     dir: str
+    """Folder of the attempt."""
     campaign_id: str | None
+    """Campaign of the attempt."""
     run_id: str | None
+    """Run of the attempt."""
     runtime_id: str | None
+    """Runtime that drove the agent."""
     version: str | None
+    """Version that the program reported."""
     is_locked: bool | None
+    """Whether the program has the sha256 that its lock names."""
     sandbox: str | None
+    """Sandbox of the flow."""
     isolation: str | None
+    """Isolation of the agent's process."""
     is_sealed: bool
+    """Whether the attempt has a seal."""
     is_running: bool
+    """Whether the attempt is still running."""
     outcome: Outcome | None
+    """How the attempt ended."""
     code: str | None
+    """Error code that ended the attempt; null if no error did."""
     detail: str | None
+    """Message of the error."""
     bucket: Bucket | None
+    """Cause of the error, such as `agent` or `infra`."""
     retryable: bool | None
+    """Whether another attempt may end differently."""
     todo: str | None
+    """What to do about the error code."""
     duration_ms: int | None
+    """Duration of the attempt."""
     tokens: int | None
-    asked: str | None
-    deeds: tuple[ToolCallSummary, ...]
+    """All tokens that the attempt used."""
+    prompt: str | None
+    """The mission's prompt, without the text that Proctor appends."""
+    tool_calls: tuple[ToolCallSummary, ...]
+    """The agent's tool calls, in order."""
     changes: tuple[FileChange, ...] | None
+    """Files of the workspace that the attempt changed."""
     hooks: tuple[str, ...]
-    said_last: str | None
+    """Warnings about hooks of the mission that failed."""
+    last_message: str | None
+    """The agent's last message, without the marker line of its claim."""
     claimed: bool | None
+    """Whether the agent claims that the task is done."""
     answer: str | None
+    """The answer that the agent claims."""
     claim_frame: int | None
+    """Frame that contains the claim."""
     claim_problem: str | None
+    """Why the claim could not be read."""
     verified: bool | None
+    """Whether probes established that the task is done."""
     reasons: tuple[str, ...]
+    """Why `verified` has its value."""
     probes: tuple[ProbeSummary, ...]
+    """The probes, in the order of the mission."""
     expectation_met: bool | None
+    """Whether every expectation was met; null also if the mission states none."""
     misses: tuple[str, ...]
+    """One sentence for each expectation that was not met."""
     evidence: Evidence
+    """State of the evidence. `partial` means that only the end is missing."""
     findings: tuple[Finding, ...]
+    """Problems of the evidence."""
     transcript_rows: int
+    """Number of rows in the transcript."""
     transcript_tail: tuple[Line, ...]
+    """The last rows of the transcript."""
     next: tuple[str, ...]
+    """What to do next, the most urgent first. Never empty."""
 
 
-def tell(view: AttemptView, *, is_running: bool = False) -> AttemptExplanation:
-    """Whatever of the attempt can be read."""
+def explain(view: AttemptView, *, is_running: bool = False) -> AttemptExplanation:
+    """Explain an attempt as far as its files can be read."""
     if is_running:
         view = replace(view, findings=while_running(view.findings))
     evidence = _evidence(view)
@@ -125,11 +179,11 @@ def tell(view: AttemptView, *, is_running: bool = False) -> AttemptExplanation:
         **advice(None if report is None else report.code),
         duration_ms=None if report is None else report.duration_ms,
         tokens=None if report is None else report.metrics.total_tokens,
-        asked=None if view.prompt is None else view.prompt.strip().removesuffix(FOOTER).strip(),
-        deeds=tuple(
+        prompt=None if view.prompt is None else view.prompt.strip().removesuffix(FOOTER).strip(),
+        tool_calls=tuple(
             ToolCallSummary(
                 name=call.name,
-                what=deed(call.name, call.input),
+                what=describe_call(call.name, call.input),
                 ok=call.ok,
                 status=call.status,
                 exit_code=call.exit_code,
@@ -139,7 +193,7 @@ def tell(view: AttemptView, *, is_running: bool = False) -> AttemptExplanation:
         ),
         changes=None if view.diff is None else changes_in(view.diff),
         hooks=tuple(line.text for line in view.transcript if line.source == HOOK),
-        said_last=_said_last(view),
+        last_message=_last_message(view),
         claimed=None if feedback is None else feedback.claimed,
         answer=None if feedback is None else feedback.answer,
         claim_frame=None if feedback is None else feedback.frame,
@@ -155,19 +209,20 @@ def tell(view: AttemptView, *, is_running: bool = False) -> AttemptExplanation:
         evidence=evidence,
         findings=view.findings,
         transcript_rows=len(view.transcript),
-        transcript_tail=view.transcript[-_TAIL:],
+        transcript_tail=view.transcript[-_TAIL_ROWS:],
         next=_next(view),
     )
 
 
 def changes_in(diff: str) -> tuple[FileChange, ...]:
-    """
+    """Count the added and removed lines of each file in the output of `git diff`.
+
     >>> changes_in("diff --git a/x b/x\\n--- a/x\\n+++ b/x\\n@@ -1 +1,2 @@\\n-a\\n+b\\n+c\\n")
     (FileChange(file='x', added=2, removed=1),)
     """
     files: dict[str, dict[str, int]] = {}
     lines: dict[str, int] = {}
-    is_inside = False  # a hunk: before it stand lines that begin with + and - and are no content
+    is_inside = False  # of a hunk: lines before it that begin with + or - are headers
     for line in diff.splitlines():
         if line.startswith("diff --git "):
             lines = files.setdefault(line.rsplit(" b/", 1)[-1], {"+": 0, "-": 0})
@@ -179,11 +234,11 @@ def changes_in(diff: str) -> tuple[FileChange, ...]:
     return tuple(FileChange(file=file, added=lines["+"], removed=lines["-"]) for file, lines in files.items())
 
 
-def _said_last(view: AttemptView) -> str | None:
-    said = [line for line in view.transcript if line.kind == "message"]
-    if not said:
+def _last_message(view: AttemptView) -> str | None:
+    messages = [line for line in view.transcript if line.kind == "message"]
+    if not messages:
         return None
-    return "\n".join(line for line in said[-1].text.splitlines() if MARKER not in line).strip()
+    return "\n".join(line for line in messages[-1].text.splitlines() if MARKER not in line).strip()
 
 
 def _probe(rows: list[ProbeRow]) -> ProbeSummary:
@@ -199,47 +254,53 @@ def _probe(rows: list[ProbeRow]) -> ProbeSummary:
 def _evidence(view: AttemptView) -> Evidence:
     if not view.findings:
         return "valid"
-    # A cut-off attempt is no damage, and must not look like it.
-    harmless = {"evidence.partial", "evidence.torn", "evidence.running"}
-    return "partial" if {finding.code for finding in view.findings} <= harmless else "invalid"
+    # An attempt that was cut off is not damaged, and must not be shown as such.
+    unfinished = {"evidence.partial", "evidence.torn", "evidence.running"}
+    return "partial" if {finding.code for finding in view.findings} <= unfinished else "invalid"
 
 
 def _next(view: AttemptView) -> tuple[str, ...]:
-    """What a person can do about it, the most urgent first."""
+    """Return what the user can do about it, the most urgent first."""
     if view.findings:
-        steps = [_restoration(view)] if {finding.file for finding in view.findings} <= set(_DERIVED) else []
+        steps = [_restore_step(view)] if {finding.file for finding in view.findings} <= set(_DERIVED) else []
         steps = steps or [CODES[finding.code].todo for finding in view.findings if finding.code in CODES]
         return tuple(dict.fromkeys(steps)) or ("Treat the attempt as damaged.",)
     steps, report = [], view.report
     if report is not None:
-        steps += [f"The expectation was missed: {one_line(miss, limit=160)}" for miss in report.expectation.misses]
+        steps += [f"An expectation was not met: {one_line(miss, limit=160)}" for miss in report.expectation.misses]
         if report.policy_violations:
-            steps.append(f"It broke the flow's tool policy: {one_line(report.policy_violations[0], limit=160)}")
+            steps.append(
+                f"The agent violated the flow's tool policy: {one_line(report.policy_violations[0], limit=160)}"
+            )
         if report.metrics.is_stuck:
             streak = report.metrics.longest_streak
-            steps.append(f"It made no progress: the same call {streak} times in a row. Read tool.calls.jsonl.")
+            steps.append(
+                f"The agent made no progress: it repeated one call {streak} times in a row. Read tool.calls.jsonl."
+            )
         if "the script is exhausted" in (report.detail or ""):
             mission = "the mission" if view.record is None else f"mission `{view.record.mission_id}`"
-            steps.append(f"The script has no further step: add one to the script of {mission}.")
+            steps.append(f"The script ran out of steps: add one to the script of {mission}.")
         elif report.code in CODES:
             steps.append(CODES[report.code].todo)
         if report.claimed and report.verified is False:
-            steps.append("The agent claims what the probe denies: compare workspace.diff with probes.jsonl.")
+            steps.append("The agent claims success, but a probe failed: compare workspace.diff with probes.jsonl.")
         elif report.verified is False:
-            steps.append("Read the probe's output in probes.jsonl, and the change in workspace.diff.")
+            steps.append("Read the output of the probe in probes.jsonl and the changes in workspace.diff.")
         elif report.verified is None and not view.probes:
-            steps.append("Nothing was checked: give the mission a probe, so that `done` can be verified.")
+            steps.append("Nothing was verified: add a probe to the mission.")
         elif report.verified is None and report.code is None:
-            steps.append("Mend the probe: it must fail on the untouched workspace and be able to judge what is left.")
-    return tuple(dict.fromkeys(steps)) or ("Nothing: it is verified, and its evidence is whole.",)
+            steps.append(
+                "Fix the probe: it must fail on the untouched workspace and be able to run after the agent ended."
+            )
+    return tuple(dict.fromkeys(steps)) or ("Nothing to do: the result is verified and the evidence is complete.",)
 
 
-def _restoration(view: AttemptView) -> str:
-    """Of files that the frames give again. One that is there is never overwritten."""
-    there = [name for name in _DERIVED if any(finding.file == name for finding in view.findings)]
-    moved = [name for name in there if os.path.lexists(view.paths.folder / name)]
+def _restore_step(view: AttemptView) -> str:
+    """Return how to restore derived files. Existing files are never overwritten, so they must be moved first."""
+    affected = [name for name in _DERIVED if any(finding.file == name for finding in view.findings)]
+    existing = [name for name in affected if os.path.lexists(view.paths.folder / name)]
     command = f"`proctor attempt rederive {shlex.quote(str(view.paths.folder))}`"
-    return f"Move {' and '.join(moved)} away, then run {command}." if moved else f"Run {command}."
+    return f"Move {' and '.join(existing)} away, then run {command}." if existing else f"Run {command}."
 
 
 def _is_locked(identity: object) -> bool | None:

@@ -1,4 +1,4 @@
-"""A story for a terminal, to be understood at a glance."""
+"""Render the explanation of an attempt for a terminal."""
 
 from collections.abc import Iterator
 
@@ -13,71 +13,81 @@ from proctor.report.explanation import AttemptExplanation, ToolCallSummary
 from proctor.report.format_values import count, duration, legible, one_line, plain_error, plural
 from proctor.report.text import render_findings
 
-_MAX_DEEDS = 12
+_MAX_CALLS = 12
 _MAX_CHANGES = 6
-_LINE = 78
+_MAX_CHARS = 78
 
-_OF_VERDICT = {"pass": "green", "fail": "red"}
+_VERDICT_STYLES = {"pass": "green", "fail": "red"}
 
 
-def render_story(story: AttemptExplanation) -> RenderableType:
-    parts: list[RenderableType] = [*_heading(story)]
-    for title, body in _sections(story):
+def render_explanation(explanation: AttemptExplanation) -> RenderableType:
+    """Return a heading and one section for each aspect."""
+    parts: list[RenderableType] = [*_heading(explanation)]
+    for title, body in _sections(explanation):
         parts += [Text(), Text(title, style="bold"), Padding(body, (0, 0, 0, 2))]
     return Group(*parts)
 
 
-def _heading(story: AttemptExplanation) -> Iterator[RenderableType]:
-    name = Text(legible(story.attempt_id), style="bold")
-    if story.is_running:
+def _heading(explanation: AttemptExplanation) -> Iterator[RenderableType]:
+    name = Text(legible(explanation.attempt_id), style="bold")
+    if explanation.is_running:
         name.append("   still running", style="cyan")
-    elif not story.is_sealed:
-        name.append("   cut off: it has no seal", style="bold red")
-    elif story.evidence == "invalid":
-        outcome = "" if story.outcome is None else f"recorded as {story.outcome.value}, but "
+    elif not explanation.is_sealed:
+        name.append("   cut off: not sealed", style="bold red")
+    elif explanation.evidence == "invalid":
+        outcome = "" if explanation.outcome is None else f"recorded as {explanation.outcome.value}, but "
         name.append(f"   {outcome}the evidence is DAMAGED", style="bold red")
-    elif story.outcome is not None:
-        style = "green" if story.outcome == "completed" else "yellow"
-        name.append(f"   {story.outcome.value}", style=style).append(f" in {duration(story.duration_ms)}", style="")
+    elif explanation.outcome is not None:
+        style = "green" if explanation.outcome == "completed" else "yellow"
+        name.append(f"   {explanation.outcome.value}", style=style).append(
+            f" in {duration(explanation.duration_ms)}", style=""
+        )
     yield name
-    if story.runtime_id is not None:
-        locked = {True: " (the locked program)", False: " (NOT the program its package names)", None: ""}
-        program = f"{story.runtime_id} {story.version or ''}".rstrip() + locked[story.is_locked]
-        yield Text(legible(f"{program}, {story.sandbox}, {story.isolation}"), style="dim")
-        yield Text(legible(f"campaign {story.campaign_id}, run {story.run_id}"), style="dim")
+    if explanation.runtime_id is not None:
+        locked = {True: " (the locked program)", False: " (NOT the locked program)", None: ""}
+        program = f"{explanation.runtime_id} {explanation.version or ''}".rstrip() + locked[explanation.is_locked]
+        yield Text(legible(f"{program}, {explanation.sandbox}, {explanation.isolation}"), style="dim")
+        yield Text(legible(f"campaign {explanation.campaign_id}, run {explanation.run_id}"), style="dim")
 
 
-def _sections(story: AttemptExplanation) -> Iterator[tuple[str, RenderableType]]:
-    if story.asked is not None:
-        yield "Asked", Text(legible(story.asked))
-    yield f"Did   {plural(len(story.deeds), 'tool call')}, {count(story.tokens)} tokens", _did(story)
-    if story.hooks:
-        yield "Hooks", Text("\n".join(one_line(each, limit=2 * _LINE) for each in story.hooks))
-    if story.said_last is not None:
-        yield "Said last", Text(legible(story.said_last) or "nothing but its result")
-    yield "Claimed", _claimed(story)
-    yield "Verified", _verified(story)
-    if story.code is not None:
-        retry = ", worth another try" if story.retryable else ""
-        what = f"{story.code} ({story.bucket}{retry})  {legible(plain_error(story.detail or ''))}"
-        yield "Ended by", Text(what, style="yellow")
-    yield "Evidence", _integrity(story)
-    if story.transcript_tail:
-        shown = len(story.transcript_tail)
-        part = "" if shown == story.transcript_rows else f"   the last {shown} of {story.transcript_rows:,} rows"
-        yield f"Transcript{part}", _transcript(story)
-    yield "Next", Text("\n".join(story.next))
+def _sections(explanation: AttemptExplanation) -> Iterator[tuple[str, RenderableType]]:
+    if explanation.prompt is not None:
+        yield "Prompt", Text(legible(explanation.prompt))
+    yield (
+        f"Actions   {plural(len(explanation.tool_calls), 'tool call')}, {count(explanation.tokens)} tokens",
+        _actions(explanation),
+    )
+    if explanation.hooks:
+        yield "Hooks", Text("\n".join(one_line(each, limit=2 * _MAX_CHARS) for each in explanation.hooks))
+    if explanation.last_message is not None:
+        yield "Last message", Text(legible(explanation.last_message) or "only the claim")
+    yield "Claimed", _claim(explanation)
+    yield "Verified", _verification(explanation)
+    if explanation.code is not None:
+        retry = ", retryable" if explanation.retryable else ""
+        what = f"{explanation.code} ({explanation.bucket}{retry})  {legible(plain_error(explanation.detail or ''))}"
+        yield "Error", Text(what, style="yellow")
+    yield "Evidence", _evidence(explanation)
+    if explanation.transcript_tail:
+        shown = len(explanation.transcript_tail)
+        part = (
+            ""
+            if shown == explanation.transcript_rows
+            else f"   the last {shown} of {explanation.transcript_rows:,} rows"
+        )
+        yield f"Transcript{part}", _transcript(explanation)
+    yield "Next", Text("\n".join(explanation.next))
 
 
-def _did(story: AttemptExplanation) -> RenderableType:
+def _actions(explanation: AttemptExplanation) -> RenderableType:
     table = Table.grid(padding=(0, 2))
-    for number, each in enumerate(story.deeds[:_MAX_DEEDS], start=1):
+    for number, each in enumerate(explanation.tool_calls[:_MAX_CALLS], start=1):
         took = Text(duration(each.duration_ms), style="dim")
         table.add_row(Text(str(number), style="dim"), Text(legible(each.name)), Text(each.what), _result(each), took)
-    parts: list[RenderableType] = [table] if story.deeds else []
-    if len(story.deeds) > _MAX_DEEDS:
-        parts.append(Text(f"… {len(story.deeds) - _MAX_DEEDS} more in tool.calls.jsonl", style="dim"))
-    return Group(*parts, _changed(story))
+    parts: list[RenderableType] = [table] if explanation.tool_calls else []
+    if len(explanation.tool_calls) > _MAX_CALLS:
+        parts.append(Text(f"… {len(explanation.tool_calls) - _MAX_CALLS} more in tool.calls.jsonl", style="dim"))
+    return Group(*parts, _changes(explanation))
 
 
 def _result(each: ToolCallSummary) -> Text:
@@ -87,58 +97,58 @@ def _result(each: ToolCallSummary) -> Text:
     return Text(shown, style="green" if each.ok else "red")
 
 
-def _changed(story: AttemptExplanation) -> Text:
-    changes = story.changes
+def _changes(explanation: AttemptExplanation) -> Text:
+    changes = explanation.changes
     if changes is None:
-        return Text("What it changed is not known.", style="yellow")
+        return Text("Changes to the workspace: unknown.", style="yellow")
     if not changes:
-        return Text("It left the workspace as it was.")
+        return Text("Changes to the workspace: none.")
     shown = [f"{legible(each.file)} (+{each.added} -{each.removed})" for each in changes[:_MAX_CHANGES]]
     more = f" and {len(changes) - _MAX_CHANGES} more" if len(changes) > _MAX_CHANGES else ""
-    return Text(f"It changed {', '.join(shown)}{more}.")
+    return Text(f"Changes to the workspace: {', '.join(shown)}{more}.")
 
 
-def _claimed(story: AttemptExplanation) -> Text:
-    if story.claim_problem is not None:
-        return Text(f"unreadable: {legible(story.claim_problem)}", style="yellow")
-    if story.claimed is None:
-        return Text("nothing: it never said whether it is done")
-    answer = "" if story.answer is None else f", with the answer `{one_line(story.answer)}`"
-    return Text(f"{'done' if story.claimed else 'not done'}{answer}  (frame {story.claim_frame})")
+def _claim(explanation: AttemptExplanation) -> Text:
+    if explanation.claim_problem is not None:
+        return Text(f"unreadable: {legible(explanation.claim_problem)}", style="yellow")
+    if explanation.claimed is None:
+        return Text("nothing: the agent did not say whether the task is done")
+    answer = "" if explanation.answer is None else f", with the answer `{one_line(explanation.answer)}`"
+    return Text(f"{'done' if explanation.claimed else 'not done'}{answer}  (frame {explanation.claim_frame})")
 
 
-def _verified(story: AttemptExplanation) -> RenderableType:
-    line = verified_word(story.verified)
-    for reason in story.reasons:
-        line.append(f"  {one_line(reason, limit=_LINE)}", style="")
+def _verification(explanation: AttemptExplanation) -> RenderableType:
+    line = verified_word(explanation.verified)
+    for reason in explanation.reasons:
+        line.append(f"  {one_line(reason, limit=_MAX_CHARS)}", style="")
     parts: list[Text] = [line]
-    for probe_summary in story.probes:
+    for probe_summary in explanation.probes:
         probe = Text(f"probe {probe_summary.index}  `{one_line(' '.join(probe_summary.argv), limit=40)}`  ")
         for when, verdict in (("before", probe_summary.before), ("after", probe_summary.after)):
-            probe.append(f"{when} ", style="dim").append(f"{verdict}  ", style=_OF_VERDICT.get(verdict, "yellow"))
+            probe.append(f"{when} ", style="dim").append(f"{verdict}  ", style=_VERDICT_STYLES.get(verdict, "yellow"))
         parts.append(probe)
-    if story.expectation_met is not None:
-        expected = Text("expectation ").append_text(expected_word(story.expectation_met))
-        for miss in story.misses:
-            expected.append(f"  {one_line(miss, limit=_LINE)}")
+    if explanation.expectation_met is not None:
+        expected = Text("expectation ").append_text(expected_word(explanation.expectation_met))
+        for miss in explanation.misses:
+            expected.append(f"  {one_line(miss, limit=_MAX_CHARS)}")
         parts.append(expected)
     return Group(*parts)
 
 
-def _integrity(story: AttemptExplanation) -> RenderableType:
-    folder = Text(legible(story.dir), style="dim", overflow="fold")
-    if story.evidence == "valid":
-        return Group(Text(f"whole: {len(SEALED)} files are as they were sealed", style="green"), folder)
-    is_partial = story.evidence == "partial"
-    whole = "not sealed yet" if story.is_running else "partial"
-    word = Text(whole if is_partial else "DAMAGED", style="yellow" if is_partial else "bold red")
-    return Group(word, render_findings(story.findings), folder)
+def _evidence(explanation: AttemptExplanation) -> RenderableType:
+    folder = Text(legible(explanation.dir), style="dim", overflow="fold")
+    if explanation.evidence == "valid":
+        return Group(Text(f"complete: all {len(SEALED)} sealed files are unchanged", style="green"), folder)
+    is_partial = explanation.evidence == "partial"
+    partial = "not sealed yet" if explanation.is_running else "partial"
+    word = Text(partial if is_partial else "DAMAGED", style="yellow" if is_partial else "bold red")
+    return Group(word, render_findings(explanation.findings), folder)
 
 
-def _transcript(story: AttemptExplanation) -> RenderableType:
+def _transcript(explanation: AttemptExplanation) -> RenderableType:
     table = Table.grid(padding=(0, 2))
-    for line in story.transcript_tail:
+    for line in explanation.transcript_tail:
         frame = Text(str(line.frame), style="dim", justify="right")
         text = plain_error(line.text) if line.kind in ("error", "turn") else line.text
-        table.add_row(frame, Text(line.kind, style="dim"), Text(one_line(text, limit=_LINE)))
+        table.add_row(frame, Text(line.kind, style="dim"), Text(one_line(text, limit=_MAX_CHARS)))
     return table

@@ -1,4 +1,4 @@
-"""How values are spelled for people: never a control character, never a zero that means unknown."""
+"""Format values for people: without control characters, and with unknown values as `?`, never as 0."""
 
 import json
 import re
@@ -13,17 +13,17 @@ import msgspec
 UNKNOWN = "?"
 
 USED_UP: Final[Mapping[str, str]] = {
-    "limit": "its time is used up: raise limits.campaign, and run it anew",
-    "budget": "its money is used up: raise limits.usd, and run it anew",
+    "limit": "its time is used up: raise limits.campaign and start a new campaign",
+    "budget": "its budget is used up: raise limits.usd and start a new campaign",
 }
-"""What to do after a run that ended so: another one of the same spec would end at once."""
+"""What to do after a run that ended this way. Another run of the same campaign would end at once."""
 
-# What moves a cursor, sets a colour or turns the direction of writing must not come out of an agent's mouth.
+# An agent's text must not move the cursor, set a colour or change the direction of writing.
 _UNSAFE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufeff]")
 
 
 def legible(text: str) -> str:
-    """The text with everything a terminal would obey spelled out.
+    """Escape everything that a terminal would interpret.
 
     >>> legible("a\\x1b[31mb\\r\\nc")
     'a\\\\x1b[31mb\\nc'
@@ -32,7 +32,8 @@ def legible(text: str) -> str:
 
 
 def one_line(text: str, *, limit: int = 72) -> str:
-    """
+    """Join the lines of a text, and cut the result after `limit` characters.
+
     >>> one_line("first\\n  second line", limit=15)
     'first · second…'
     """
@@ -42,7 +43,7 @@ def one_line(text: str, *, limit: int = 72) -> str:
 
 
 def markdown_text(text: str, *, limit: int = 300) -> str:
-    """One line in which no text of an agent's can begin markup of its own.
+    """Return a text as one line of Markdown in which nothing is markup.
 
     >>> print(markdown_text("a|b <i>"))
     a\\|b \\<i\\>
@@ -54,7 +55,7 @@ def markdown_text(text: str, *, limit: int = 300) -> str:
 
 
 def plain_error(text: str) -> str:
-    """An error with its message in the place of the JSON that it came in.
+    """Replace the JSON in an error's text by the message that it contains.
 
     >>> plain_error('last error: {"error": {"message": "no more", "param": null}}')
     'last error: no more'
@@ -76,11 +77,13 @@ def plain_error(text: str) -> str:
 
 
 def yes_no(value: bool | None, *, none: str) -> str:
+    """Return `yes` or `no`, and `none` for None."""
     return none if value is None else "yes" if value else "no"
 
 
 def count(value: int | None) -> str:
-    """
+    """Format a number, which may be unknown.
+
     >>> count(None), count(0), count(12345)
     ('?', '0', '12,345')
     """
@@ -88,7 +91,8 @@ def count(value: int | None) -> str:
 
 
 def plural(number: int, noun: str) -> str:
-    """
+    """Format a number of things.
+
     >>> plural(1, "attempt"), plural(2, "tool call")
     ('1 attempt', '2 tool calls')
     """
@@ -96,7 +100,7 @@ def plural(number: int, noun: str) -> str:
 
 
 def total(known: int, *, unknown: int = 0) -> str:
-    """What is known, and whether that is all.
+    """Format a sum in which `unknown` values are missing.
 
     >>> total(0), total(1234), total(1234, unknown=1), total(0, unknown=1)
     ('0', '1,234', '≥ 1,234', '?')
@@ -107,31 +111,33 @@ def total(known: int, *, unknown: int = 0) -> str:
 
 
 def money(usd: float | None, *, unknown: int = 0) -> str:
-    """What is known, and whether that is all.
+    """Format a sum of money in which `unknown` values are missing.
 
     >>> money(None), money(0.0), money(0.0213), money(12.5, unknown=3)
     ('?', '$0.00', '$0.0213', '≥ $12.50')
     """
     if usd is None:
         return UNKNOWN
-    spelled = f"${usd:,.4f}" if 0 < usd < 0.1 else f"${usd:,.2f}"
-    return f"≥ {spelled}" if unknown else spelled
+    amount = f"${usd:,.4f}" if 0 < usd < 0.1 else f"${usd:,.2f}"
+    return f"≥ {amount}" if unknown else amount
 
 
 def percent(share: float | None) -> str:
-    """
+    """Format a share, which may be unknown.
+
     >>> percent(None), percent(0.75), percent(0.9996), percent(1.0)
     ('?', '75 %', '99.9 %', '100 %')
     """
     if share is None:
         return UNKNOWN
-    # Never rounded up to all, nor down to nothing.
+    # A share below 1 is never shown as 100 %, and one above 0 never as 0 %.
     tenths = min(max(round(share * 1000), share > 0), 999 if share < 1 else 1000)
     return f"{tenths / 10:g} %"
 
 
 def moment(at_ms: int | None) -> str:
-    """
+    """Format a time, which may be unknown.
+
     >>> moment(1767268800000), moment(None), moment(10**18)
     ('2026-01-01 12:00:00 UTC', '?', '?')
     """
@@ -140,11 +146,12 @@ def moment(at_ms: int | None) -> str:
     try:
         return f"{datetime.fromtimestamp(at_ms / 1000, tz=UTC):%Y-%m-%d %H:%M:%S UTC}"
     except (ValueError, OverflowError, OSError):
-        return UNKNOWN  # a damaged ledger may hold any number
+        return UNKNOWN  # a damaged ledger may contain any number
 
 
 def duration(ms: int | None) -> str:
-    """
+    """Format a duration, which may be unknown.
+
     >>> [duration(ms) for ms in (None, 82, 2402, 75_000, 3_700_000)]
     ['?', '82 ms', '2.4 s', '1 min 15 s', '1 h 01 min']
     """
@@ -160,17 +167,17 @@ def duration(ms: int | None) -> str:
     return f"{minutes // 60} h {minutes % 60:02} min"
 
 
-def deed(name: str, given: Any, *, limit: int = 60) -> str:
-    """What a tool call was for, in a line.
+def describe_call(name: str, given: Any, *, limit: int = 60) -> str:
+    """Describe a tool call by its command, its files or its input, in one line.
 
-    >>> deed("shell", {"command": "/bin/bash -lc 'cat greet.py'", "cwd": "/w"})
+    >>> describe_call("shell", {"command": "/bin/bash -lc 'cat greet.py'", "cwd": "/w"})
     'cat greet.py'
-    >>> deed("patch", {"changes": [{"path": "/w/greet.py"}, {"path": "/w/new.py"}]})
+    >>> describe_call("patch", {"changes": [{"path": "/w/greet.py"}, {"path": "/w/new.py"}]})
     'greet.py, new.py'
     """
     match given:
         case {"command": str(command)}:
-            return one_line(_inner(command), limit=limit)
+            return one_line(_unwrap_shell(command), limit=limit)
         case {"changes": [*changes]}:
             paths = [str(change["path"]) for change in changes if isinstance(change, Mapping) and "path" in change]
             return one_line(", ".join(PurePath(path).name for path in paths) or name, limit=limit)
@@ -180,7 +187,8 @@ def deed(name: str, given: Any, *, limit: int = 60) -> str:
             return one_line(msgspec.json.encode(given).decode(), limit=limit)
 
 
-def _inner(command: str) -> str:
+def _unwrap_shell(command: str) -> str:
+    """Return the command that `sh -c` or a like shell runs; any other command as it is."""
     try:
         words = shlex.split(command)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Whether what has no seal is being written right now, which a look at its files alone cannot tell."""
+"""Find out whether an attempt without a seal is running or was cut off. Its files alone do not show it."""
 
 import os
 from collections.abc import Iterable
@@ -13,7 +13,7 @@ _UNFINISHED = ("evidence.partial", "evidence.torn")
 
 
 def is_run_live(run: RunPaths) -> bool:
-    """Whether some Proctor holds the campaign that this run's attempts belong to."""
+    """Return whether a Proctor process holds the lock of the campaign that this run belongs to."""
     folder = run.folder.absolute()
     root = RootPaths(folder.parent.parent)
     try:
@@ -21,15 +21,16 @@ def is_run_live(run: RunPaths) -> bool:
             if paths.attempt.is_file():
                 return is_live(root.campaign(read_artifact(paths.attempt, AttemptRecord).campaign_id))
     except (EvidenceError, OSError):
-        pass  # whoever reads the files themselves tells what is wrong with them
+        pass  # the reader of the files reports what is wrong with them
     return False
 
 
 def is_running(paths: AttemptPaths) -> bool:
+    """Return whether an attempt is still running."""
     return not os.path.lexists(paths.seal) and is_run_live(RunPaths(paths.folder.absolute().parent.parent))
 
 
 def while_running(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """What is wrong with something that runs: that it has no end yet is not."""
+    """Replace the findings that only mean that the attempt has not ended by `evidence.running`."""
     others = (finding for finding in findings if finding.code not in _UNFINISHED)
     return (Finding(code="evidence.running", file=SEAL, detail="no seal yet"), *others)

@@ -1,4 +1,4 @@
-"""Names and what is said of each: side by side where a line holds both, else what is said below the names."""
+"""Names with a note for each: side by side if the terminal is wide enough, else the notes below the names."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,19 +10,21 @@ from rich.table import Table
 from rich.text import Text
 
 _GAP = 2
-# What is said is broken into lines, but not into so many that nobody reads them.
-_LEAST_SAID = 48
+# A narrower column would break a note into too many lines to be readable.
+_MIN_NOTE_WIDTH = 48
 
 
 @dataclass(frozen=True, slots=True)
 class Notes:
-    """Rows of a name, and of what is said of it."""
+    """Rows of a name and a note. Consecutive rows may have the same name."""
 
     rows: Sequence[tuple[Text, Text]]
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        names, said = (max((each.cell_len for each in column), default=0) for column in zip(*self.rows, strict=True))
-        if names + _GAP + min(said, _LEAST_SAID) > options.max_width:
+        name_width, note_width = (
+            max((each.cell_len for each in column), default=0) for column in zip(*self.rows, strict=True)
+        )
+        if name_width + _GAP + min(note_width, _MIN_NOTE_WIDTH) > options.max_width:
             for name, rows in groupby(self.rows, key=lambda row: row[0]):
                 yield name
                 yield from (Padding(each, (0, 0, 0, _GAP)) for _, each in rows)

@@ -1,4 +1,4 @@
-"""Two attempts at the same mission side by side: what is the same, what differs, and what explains it."""
+"""Compare two attempts at the same mission: what is equal, what differs, and what explains a difference."""
 
 from collections.abc import Callable, Iterator
 from enum import StrEnum
@@ -14,7 +14,7 @@ from proctor.report.view import AttemptView
 
 
 class Aspect(StrEnum):
-    """What is compared, in the order of how much it matters."""
+    """What is compared, the most important first."""
 
     OUTCOME = "outcome"
     VERIFIED = "verified"
@@ -26,57 +26,76 @@ class Aspect(StrEnum):
 
 
 class AspectComparison(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """One aspect. Where the two differ, `why` explains it, if a rule of ours knows."""
+    """One aspect of two attempts."""
 
     aspect: Aspect
+    """What is compared."""
     left: Any
+    """Value of the first attempt; null if unknown."""
     right: Any
+    """Value of the second attempt; null if unknown."""
     is_equal: bool
+    """Whether the two values are equal."""
     why: str | None = None
+    """What explains the difference; null if the values are equal or no rule explains it."""
 
     @property
     def is_explained(self) -> bool:
+        """Whether the values are equal, or a rule explains why not."""
         return self.is_equal or self.why is not None
 
 
 class Pair(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """One mission, tried by both."""
+    """The attempts of both flows at one repeat of a mission."""
 
     mission_id: MissionId
+    """The mission."""
     repeat: int
+    """Number of the repeat."""
     left: AttemptId
+    """Attempt of the first flow."""
     right: AttemptId
+    """Attempt of the second flow."""
     compared: tuple[AspectComparison, ...]
+    """All aspects, the most important first."""
 
 
 class Parity(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A suite through two flows. `exit` is 0 where every difference is explained."""
+    """What `parity --json` prints: a suite, run by two flows and compared."""
 
     exit: int
+    """Exit code: 0 if every difference is explained."""
     left: FlowId
+    """First flow."""
     right: FlowId
+    """Second flow."""
     pairs: tuple[Pair, ...]
+    """The attempts that were compared."""
     problems: tuple[str, ...] = ()
+    """Why trials could not be compared."""
 
 
 def compare(left: AttemptView, right: AttemptView, *, is_usage_scripted: bool) -> tuple[AspectComparison, ...]:
-    """Both are sealed. `is_usage_scripted` where the model was told what each reply costs, whatever was asked."""
+    """Compare two sealed attempts.
+
+    `is_usage_scripted` says that the script fixes the tokens of each reply, whatever the prompt is.
+    """
     rules: dict[Aspect, Callable[[], str | None]] = {
-        Aspect.OUTCOME: lambda: _blind_to_why(left, right),
-        Aspect.TOOL_CALLS: lambda: _blind(left, right) or _looks(left, right),
-        Aspect.METRICS: lambda: _counts(left, right),
-        Aspect.USAGE: lambda: _tokens_apart(left, right, is_usage_scripted=is_usage_scripted),
+        Aspect.OUTCOME: lambda: _explain_outcome(left, right),
+        Aspect.TOOL_CALLS: lambda: _explain_unseen_tools(left, right) or _explain_other_tools(left, right),
+        Aspect.METRICS: lambda: _explain_metrics(left, right),
+        Aspect.USAGE: lambda: _explain_usage(left, right, is_usage_scripted=is_usage_scripted),
     }
-    return tuple(_compared(aspect, of(left), of(right), rules.get(aspect)) for aspect, of in ASPECTS.items())
+    return tuple(_compare_aspect(aspect, of(left), of(right), rules.get(aspect)) for aspect, of in ASPECTS.items())
 
 
-def _compared(aspect: Aspect, left: Any, right: Any, rule: Callable[[], str | None] | None) -> AspectComparison:
+def _compare_aspect(aspect: Aspect, left: Any, right: Any, rule: Callable[[], str | None] | None) -> AspectComparison:
     is_equal = left == right
     why = None if is_equal or rule is None else rule()
     return AspectComparison(aspect=aspect, left=left, right=right, is_equal=is_equal, why=why)
 
 
-# ── what is compared ──
+# ── aspects ──
 
 
 def _outcome(view: AttemptView) -> Any:
@@ -96,7 +115,7 @@ def _workspace(view: AttemptView) -> Any:
 
 
 def _tool_calls(view: AttemptView) -> Any:
-    return [{"kind": call.kind, "what": what_of(call), "ok": call.ok} for call in view.tool_calls]
+    return [{"kind": call.kind, "what": call_subject(call), "ok": call.ok} for call in view.tool_calls]
 
 
 def _usage(view: AttemptView) -> Any:
@@ -124,8 +143,8 @@ ASPECTS: Final[dict[Aspect, Callable[[AttemptView], Any]]] = {
 }
 
 
-def what_of(call: ToolCall) -> Any:
-    """What a call was about, however its agent spells it: a command as it was meant, the names of the files changed."""
+def call_subject(call: ToolCall) -> Any:
+    """Return what a call was about, the same for every agent: the command without its shell, or the changed files."""
     match call.kind, call.input:
         case "command", {"command": str(command)}:
             return bare_command(command)
@@ -136,62 +155,64 @@ def what_of(call: ToolCall) -> Any:
 
 
 def _file_name(change: Any) -> str:
-    """The folders before it are those of a workspace of the attempt's own."""
+    # Only the name: each attempt has another workspace folder.
     return PurePosixPath(str(change.get("path"))).name if isinstance(change, dict) else ""
 
 
-# ── what explains a difference ──
+# ── explanations ──
 
 
-def _blind(left: AttemptView, right: AttemptView) -> str | None:
+def _explain_unseen_tools(left: AttemptView, right: AttemptView) -> str | None:
     for view in (left, right):
         fact = None if view.runner is None else view.runner.facts.get("toolCalls")
         if fact is not None and fact.value == "unseen":
-            return f"{_runtime_id(view)} sees what its command prints, and not which tools it uses"
+            return f"{_runtime_id(view)} records what its command prints, not which tools it uses"
     return None
 
 
-def _blind_to_why(left: AttemptView, right: AttemptView) -> str | None:
-    """Both failed, and one of them can only say with which exit code."""
+def _explain_outcome(left: AttemptView, right: AttemptView) -> str | None:
+    """Explain different codes of two failures if one runtime knows only the exit code."""
     codes = {view.report.code for view in (left, right) if view.report is not None}
     outcomes = {view.report.outcome for view in (left, right) if view.report is not None}
-    if len(outcomes) != 1 or "agent.exit-status" not in codes or _blind(left, right) is None:
+    if len(outcomes) != 1 or "agent.exit-status" not in codes or _explain_unseen_tools(left, right) is None:
         return None
-    return "of a command that failed only its exit code is known, and not why it failed"
+    return "for a command that failed, only the exit code is known, not why it failed"
 
 
-def _looks(left: AttemptView, right: AttemptView) -> str | None:
-    """Calls that are neither a command nor a change, and that one of the two does without."""
-    if _workspace(left) != _workspace(right) or _deeds(left) != _deeds(right):
+def _explain_other_tools(left: AttemptView, right: AttemptView) -> str | None:
+    """Explain different tool calls if they are neither commands nor changes, and the workspaces are equal."""
+    if _workspace(left) != _workspace(right) or _commands_and_patches(left) != _commands_and_patches(right):
         return None
     views = (left, right)
-    told = [f"{_runtime_id(view)} also uses {' and '.join(names)}" for view in views if (names := _others(view))]
-    return f"{', and '.join(told)}, and the workspaces are the same" if told else None
+    parts = [f"{_runtime_id(view)} also uses {' and '.join(names)}" for view in views if (names := _other_tools(view))]
+    return f"{', and '.join(parts)}, and the workspaces are equal" if parts else None
 
 
-def _counts(left: AttemptView, right: AttemptView) -> str | None:
+def _explain_metrics(left: AttemptView, right: AttemptView) -> str | None:
     one, other = _metrics(left), _metrics(right)
     if one is None or other is None or one["turns"] != other["turns"]:
         return None
-    if (why := _blind(left, right)) is not None:
+    if (why := _explain_unseen_tools(left, right)) is not None:
         return why
-    return _looks(left, right) if one["toolFailures"] == other["toolFailures"] else None
+    return _explain_other_tools(left, right) if one["toolFailures"] == other["toolFailures"] else None
 
 
-def _deeds(view: AttemptView) -> list[Any]:
+def _commands_and_patches(view: AttemptView) -> list[Any]:
     return [call for call in _tool_calls(view) if call["kind"] != "other"]
 
 
-def _others(view: AttemptView) -> list[str]:
+def _other_tools(view: AttemptView) -> list[str]:
     return sorted({call.name for call in view.tool_calls if call.kind == "other"})
 
 
-def _tokens_apart(left: AttemptView, right: AttemptView, *, is_usage_scripted: bool) -> str | None:
-    silent = [_runtime_id(view) for view in (left, right) if _usage(view) is None]
-    if silent:
-        return f"{' and '.join(silent)} did not say what it cost"
+def _explain_usage(left: AttemptView, right: AttemptView, *, is_usage_scripted: bool) -> str | None:
+    unreported = [_runtime_id(view) for view in (left, right) if _usage(view) is None]
+    if unreported:
+        return f"{' and '.join(unreported)} did not report tokens"
     if not is_usage_scripted:
-        return "the scripted model counts by the size of what it is asked, and the two agents ask in different words"
+        return (
+            "the scripted model counts tokens by the length of the request, and the two agents send different requests"
+        )
     return None
 
 
@@ -200,5 +221,5 @@ def _runtime_id(view: AttemptView) -> str:
 
 
 def differences(parity: Parity) -> Iterator[tuple[Pair, AspectComparison]]:
-    """All that is not the same, explained or not."""
+    """Yield every difference, explained or not."""
     return ((pair, each) for pair in parity.pairs for each in pair.compared if not each.is_equal)

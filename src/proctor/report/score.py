@@ -320,7 +320,7 @@ class Sum:
             counts[4] += tokens.cached_input is None
 
     def delay(self, last: AttemptRow) -> None:
-        """Count a trial that is to be tried again by what its last attempt failed by."""
+        """Count a trial that will be retried by what its last attempt failed by."""
         if is_infra(bucket := classify(last)) and bucket != INVALID:
             self.delayed[bucket] = self.delayed.get(bucket, 0) + 1
 

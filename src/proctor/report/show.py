@@ -1,4 +1,4 @@
-"""Everything that one attempt left, file by file."""
+"""Show the files of one attempt, as JSON or as text."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -14,7 +14,7 @@ from proctor.report.view import AttemptView
 
 
 def artifacts(view: AttemptView) -> dict[str, Any]:
-    """As JSON: null where a file is absent or damaged, and then `findings` says why."""
+    """Return what `attempt show --json` prints. A missing or damaged file is null, and `findings` says why."""
     return {
         "dir": str(view.paths.folder),
         "attempt": view.record,
@@ -32,7 +32,7 @@ def artifacts(view: AttemptView) -> dict[str, Any]:
 
 
 def render_artifacts(view: AttemptView) -> RenderableType:
-    """As text, the files one after the other."""
+    """Render the files one after the other, without the frames."""
     parts: list[RenderableType] = []
     for name, text in _files(view):
         parts += [Text(name, style="bold"), Text(legible(text).rstrip() or "(empty)"), Text()]
@@ -63,4 +63,4 @@ def _files(view: AttemptView) -> Iterator[tuple[str, str]]:
     for name in (*layout.SEALED, layout.SEAL):
         if name != layout.FRAMES:
             text = found[name]
-            yield name, "(not there)" if text is None else text
+            yield name, "(missing)" if text is None else text

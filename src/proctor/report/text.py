@@ -10,9 +10,9 @@ from rich.text import Text
 
 from proctor.errors import CODES, Exit
 from proctor.evidence.reader import Finding
-from proctor.report.attempt_columns import COLUMNS, GIVES_WAY
+from proctor.report.attempt_columns import COLUMNS, DROP_ORDER
 from proctor.report.campaign import CampaignReport
-from proctor.report.columns import LEAST_NAME, NamedTable
+from proctor.report.columns import MIN_NAME_WIDTH, NamedTable
 from proctor.report.format_values import legible, one_line, plain_error, plural
 from proctor.report.notes import Notes
 from proctor.report.row import AttemptRow
@@ -21,7 +21,7 @@ from proctor.report.verdict import judge_attempt
 
 MAX_ROWS = 40
 MAX_LISTED = 200
-_FLOW_GIVES_WAY = ("reasoning", "p95", "pass^", "pass@", "tokens", "cost", "p50", "trials", "expected", "rate")
+_FLOW_DROP_ORDER = ("reasoning", "p95", "pass^", "pass@", "tokens", "cost", "p50", "trials", "expected", "rate")
 """Beginnings of headings, the first to go first."""
 _INDENT = (0, 0, 0, 2)
 
@@ -74,8 +74,8 @@ def _fact_grid(report: CampaignReport) -> Table:
 
 def _flow_table(report: CampaignReport) -> NamedTable:
     headings, rows = flow_table(report)
-    gives_way = [each for beginning in _FLOW_GIVES_WAY for each in headings if each.startswith(beginning)]
-    table = NamedTable(name=headings[0], gives_way=gives_way, numbers=headings[1:], least_name=LEAST_NAME)
+    drop_order = [each for beginning in _FLOW_DROP_ORDER for each in headings if each.startswith(beginning)]
+    table = NamedTable(name=headings[0], drop_order=drop_order, numbers=headings[1:], min_name_width=MIN_NAME_WIDTH)
     for row in rows:
         flow, *values = (Text(legible(each)) for each in row)
         table.add(flow, dict(zip(headings[1:], values, strict=True)))
@@ -84,7 +84,7 @@ def _flow_table(report: CampaignReport) -> NamedTable:
 
 def _attempts(report: CampaignReport, shown: Sequence[AttemptRow], *, of: int) -> Iterator[RenderableType]:
     label = labels(shown)
-    table = _attempt_table("mission/flow", least_name=LEAST_NAME)
+    table = _attempt_table("mission/flow", min_name_width=MIN_NAME_WIDTH)
     for row in shown:
         table.add(Text(legible(label(row))), _values(row))
     yield Padding(table, _INDENT)
@@ -138,9 +138,9 @@ def labels(rows: Sequence[AttemptRow]) -> Callable[[AttemptRow], str]:
     return lambda row: f"{row.mission_id}/{row.flow_id}" if is_enough else row.attempt_id
 
 
-def _attempt_table(heading: str, *, least_name: int | None = None) -> NamedTable:
+def _attempt_table(heading: str, *, min_name_width: int | None = None) -> NamedTable:
     numbers = [column.name for column in COLUMNS if column.is_number]
-    return NamedTable(name=heading, gives_way=GIVES_WAY, numbers=numbers, least_name=least_name)
+    return NamedTable(name=heading, drop_order=DROP_ORDER, numbers=numbers, min_name_width=min_name_width)
 
 
 def _values(row: AttemptRow) -> dict[str, Text]:

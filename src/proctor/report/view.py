@@ -1,4 +1,4 @@
-"""Everything one attempt left, read whatever state it is in."""
+"""Read all files of one attempt, in whatever state they are."""
 
 import os
 from dataclasses import dataclass, replace
@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptView:
-    """None or nothing where a file is absent or damaged; `findings` says which and why."""
+    """The files of an attempt. A missing or damaged file is None or empty, and `findings` says why."""
 
     paths: AttemptPaths
     record: AttemptRecord | None
@@ -47,15 +47,17 @@ class AttemptView:
 
     @property
     def is_sealed(self) -> bool:
+        """Whether the attempt has a seal, valid or not."""
         return os.path.lexists(self.paths.seal)
 
     @property
     def is_whole(self) -> bool:
+        """Whether the attempt is sealed and nothing is wrong with it."""
         return self.is_sealed and not self.findings
 
 
 def view_attempt(files: AttemptFiles) -> AttemptView:
-    """Never raises for what the folder holds. The frames themselves are not read."""
+    """Read an attempt. Never raises because of a file's content. The frames are not decoded."""
     reader = _Reader(files)
     found = AttemptView(
         paths=files.paths,
@@ -75,7 +77,7 @@ def view_attempt(files: AttemptFiles) -> AttemptView:
 
 
 class _Reader:
-    """Reads what can be read and keeps what was wrong."""
+    """Read what can be read, and collect what is wrong."""
 
     def __init__(self, files: AttemptFiles) -> None:
         self.findings: list[Finding] = []
@@ -112,5 +114,5 @@ class _Reader:
             self.findings.append(Finding.of(error))
 
     def _is_expected(self, code: str) -> bool:
-        """An attempt that was cut off may lack any file, which `evidence.partial` says already."""
+        """Return whether `evidence.partial` covers a finding: an attempt that was cut off may lack any file."""
         return code == "evidence.missing-file" and not self._files.is_sealed

@@ -27,7 +27,7 @@ def write_report(
 ) -> CampaignReport:
     """Compose report.json and RESULTS.md, write them, and return the report.
 
-    `reasons` say why attempts have no seal, which no file of theirs says. A disk that refuses is a finding.
+    `reasons` say why attempts have no seal; their files do not record it. A disk error becomes a finding.
     """
     # The run has ended, even if another one has taken the lock meanwhile.
     state = replace(load_campaign_state(campaign, root=RootPaths(root)), is_running=False)

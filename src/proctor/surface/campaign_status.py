@@ -33,7 +33,7 @@ class RemainingTrials(msgspec.Struct, frozen=True, kw_only=True, rename="camel")
     cut_off: int
     """Trials whose last attempt was cut off."""
     again: int
-    """Trials that are to be retried."""
+    """Trials that will be retried."""
 
     @property
     def total(self) -> int:

@@ -12,7 +12,7 @@ from proctor.evidence.artifacts import Feedback
 from proctor.evidence.attempt_files import AttemptFiles
 from proctor.evidence.layout import TOOL_CALLS, AttemptPaths
 from proctor.ids import AttemptId
-from proctor.report.explanation import AttemptExplanation, tell
+from proctor.report.explanation import AttemptExplanation, explain
 from proctor.report.live import is_running
 from proctor.report.view import AttemptView, view_attempt
 
@@ -21,7 +21,7 @@ def explain_attempt(paths: AttemptPaths, *, spell: Callable[[str], str]) -> Atte
     """Return the explanation of an attempt. `spell` formats the suggested commands for this user."""
     with AttemptFiles(paths) as files:
         view, tokens = _view(files)
-    explanation = tell(view, is_running=is_running(paths))
+    explanation = explain(view, is_running=is_running(paths))
     return msgspec.structs.replace(
         explanation,
         tokens=explanation.tokens if tokens is None else tokens,

@@ -50,15 +50,15 @@ def show(*, ref: str, root: Path | None, as_json: bool) -> int:
 
 def explain(*, ref: str, root: Path | None, as_json: bool) -> int:
     """Explain an attempt: what was asked, done, claimed and verified, and what to do next."""
-    from proctor.report.explanation_text import render_story
+    from proctor.report.explanation_text import render_explanation
     from proctor.surface.explain import explain_attempt
 
     output = Output(is_json=as_json)
-    story = explain_attempt(_found(ref, root), spell=CommandFormatter.of(root).spell)
+    explanation = explain_attempt(_found(ref, root), spell=CommandFormatter.of(root).spell)
     if as_json:
-        output.json(story)
+        output.json(explanation)
     else:
-        output.show(render_story(story))
+        output.show(render_explanation(explanation))
     return 0
 
 

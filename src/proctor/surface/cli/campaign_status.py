@@ -28,24 +28,24 @@ _REFRESH_S = 1.0
 
 
 def status(*, campaign: str | None, is_watched: bool, root: Path | None, as_json: bool) -> int:
-    """How a campaign stands, while it runs or after.
+    """Show the status of a campaign, during a run or after it.
 
-    CAMPAIGN is an id, a name or a folder; without it the latest that is no canary is meant. --watch
-    looks again every second for as long as it runs; where that is no terminal each change is a line,
-    and with --json each look.
+    CAMPAIGN is an id, a name or a folder; the default is the latest campaign that is not a canary.
+    --watch updates the status every second until the run ends; without a terminal it prints one line
+    for each change, and with --json one line for each update.
     """
     output = Output(is_json=as_json)
     paths = find_campaign(campaign, root=RootPaths(evidence_root(root)))
     calling = CommandFormatter.of(root)
     try:
-        return _told(paths, calling, output, is_watched=is_watched)
+        return _show_status(paths, calling, output, is_watched=is_watched)
     except KeyboardInterrupt:
         if not is_watched:
             raise
-        return 0  # whoever has seen enough leaves; the campaign goes on
+        return 0  # only the watching ends; the campaign continues
 
 
-def _told(paths: CampaignPaths, calling: CommandFormatter, output: Output, *, is_watched: bool) -> int:
+def _show_status(paths: CampaignPaths, calling: CommandFormatter, output: Output, *, is_watched: bool) -> int:
     if is_watched and output.is_json:
         import msgspec
 
@@ -55,7 +55,7 @@ def _told(paths: CampaignPaths, calling: CommandFormatter, output: Output, *, is
     if is_watched and sys.stdout.isatty():
         _watch(paths, calling)
         return 0
-    standing = _tell_changes(paths, output) if is_watched else status_of(paths)
+    standing = _print_changes(paths, output) if is_watched else status_of(paths)
     if output.is_json:
         output.json(standing)
     else:
@@ -63,13 +63,13 @@ def _told(paths: CampaignPaths, calling: CommandFormatter, output: Output, *, is
     return 0
 
 
-def _tell_changes(paths: CampaignPaths, output: Output) -> CampaignStatus:
-    """A line for each while it runs; gives how it stands when it is over."""
-    told = ""
+def _print_changes(paths: CampaignPaths, output: Output) -> CampaignStatus:
+    """Print one line for each change during the run, and return the status after it."""
+    printed = ""
     for standing in _while_live(paths):
-        if standing.is_live and (line := progress_line(standing)) != told:
+        if standing.is_live and (line := progress_line(standing)) != printed:
             output.text(f"{line}\n")
-            told = line
+            printed = line
     return standing
 
 
@@ -80,7 +80,7 @@ def _rendered(standing: CampaignStatus, calling: CommandFormatter) -> "Renderabl
 
 
 def _while_live(paths: CampaignPaths) -> Iterator[CampaignStatus]:
-    """A look every second, and a last one when it is over."""
+    """Yield the status every second during the run, and once after it."""
     while (standing := status_of(paths)).is_live:
         yield standing
         time.sleep(_REFRESH_S)
@@ -96,7 +96,7 @@ def _watch(paths: CampaignPaths, calling: CommandFormatter) -> None:
 
 
 def list_campaigns(*, root: Path | None, as_json: bool) -> int:
-    """Every campaign under the evidence root, the latest last."""
+    """List the campaigns under the evidence root, the latest last."""
     output = Output(is_json=as_json)
     folder = evidence_root(root)
     found: list[CampaignStatus] = []
@@ -112,7 +112,7 @@ def list_campaigns(*, root: Path | None, as_json: bool) -> int:
         first = first_command()
         output.text(f"No campaigns in {legible(str(folder))}.\n")
         if first is not None:
-            output.text(f"To make one: {CommandFormatter.of(root).spell(first)}\n")
+            output.text(f"To start one: {CommandFormatter.of(root).spell(first)}\n")
     else:
         from proctor.surface.cli.status_text import render_standings
 
@@ -120,7 +120,7 @@ def list_campaigns(*, root: Path | None, as_json: bool) -> int:
     return 0
 
 
-CAMPAIGN_HELP = "Its id, a beginning of it, its name (the latest is meant), or its folder."
+CAMPAIGN_HELP = "Id of the campaign or its beginning, its name (meaning the latest), or its folder."
 
 COMMANDS = {
     "campaign status": Command(
@@ -128,7 +128,7 @@ COMMANDS = {
         example="proctor campaign status --watch",
         arguments=(
             argument("campaign", metavar="CAMPAIGN", nargs="?", help=CAMPAIGN_HELP),
-            argument("--watch", dest="is_watched", action="store_true", help="Look again for as long as it runs."),
+            argument("--watch", dest="is_watched", action="store_true", help="Update the status until the run ends."),
             ROOT,
             JSON,
         ),

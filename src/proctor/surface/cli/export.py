@@ -7,7 +7,7 @@ from proctor.errors import Exit, InputError
 from proctor.evidence.attempt_files import AttemptFiles
 from proctor.evidence.disk import replace_file
 from proctor.evidence.layout import RootPaths
-from proctor.report.codex_export import codex_native
+from proctor.report.codex_export import export_codex_native
 from proctor.report.codex_native import read_codex_native
 from proctor.report.find import find_attempt
 from proctor.report.format_values import legible, plural
@@ -39,7 +39,7 @@ def export(
         raise InputError("usage", f"--output {file}: the folder {file.parent} does not exist")
     paths = find_attempt(ref, root=RootPaths(evidence_root(root)))
     with AttemptFiles(paths) as files:
-        data = codex_native(view_attempt(files))
+        data = export_codex_native(view_attempt(files))
     if file is None:
         output.text(data.decode())
         return Exit.OK

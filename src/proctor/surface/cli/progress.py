@@ -14,7 +14,7 @@ from proctor.campaign.watch import CampaignWatcher, RunStart
 from proctor.event.model import Event
 from proctor.evidence.live import LiveLimit
 from proctor.ids import AttemptId, RuntimeId
-from proctor.report.format_values import deed
+from proctor.report.format_values import describe_call
 from proctor.surface.cli.output import console_on
 from proctor.surface.cli.row_stream import RowStream, open_rows
 from proctor.surface.cli.screen import PlainScreen, Screen, TerminalScreen
@@ -79,7 +79,11 @@ async def open_progress(
 ) -> AsyncIterator[Progress]:
     """Show progress on stderr and in live.json, and append events to `rows_to` if it is given."""
     console = console_on(sys.stderr)
-    view = LiveView(deed=deed, trials=trials) if price is None else LiveView(deed=deed, trials=trials, price=price)
+    view = (
+        LiveView(describe_call=describe_call, trials=trials)
+        if price is None
+        else LiveView(describe_call=describe_call, trials=trials, price=price)
+    )
     kind = TerminalScreen if console.is_terminal else PlainScreen
     screen = kind(console, title, view=view)
     with open_rows(rows_to) as file:

@@ -145,7 +145,7 @@ class RowStream(CampaignWatcher):
         view = self._view
         if attempt is not None and (track := view.running.get(attempt)) is not None and track.tool is not None:
             name, given = track.tool.name, track.tool.input
-            doing = view.deed(name, given)
+            doing = view.describe_call(name, given)
             self._put(ToolCalled(at_ms=self._now_ms, attempt_id=attempt, name=name, doing=doing, calls=track.calls))
 
     def _put_usage(self, attempt: AttemptId | None) -> None:

@@ -101,7 +101,7 @@ class PlainScreen(Screen):
         if isinstance(event, ToolEnded) and not event.ok:
             track = self._view.running.get(attempt)
             tool = None if track is None else track.tool
-            what = "" if tool is None else f": {self._view.deed(tool.name, tool.input)}"
+            what = "" if tool is None else f": {self._view.describe_call(tool.name, tool.input)}"
             self._line(attempt, f"{event.name} {event.status}{what}")
 
     def settled(self, result: AttemptResult, *, usd: float | None, retry_at_ms: int | None, is_settled: bool) -> None:

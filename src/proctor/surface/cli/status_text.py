@@ -80,8 +80,8 @@ def _counts(counts: dict[str, int]) -> str:
 
 
 def render_standings(found: Sequence[CampaignStatus], findings: Sequence[Finding], *, now_ms: int) -> RenderableType:
-    gives_way = ("kind", "age", "settled", "state", "verdict")
-    table = NamedTable(name="campaign", gives_way=gives_way, numbers=("settled", "age"))
+    drop_order = ("kind", "age", "settled", "state", "verdict")
+    table = NamedTable(name="campaign", drop_order=drop_order, numbers=("settled", "age"))
     for each in found:
         how = "running" if each.is_live else _how(each).rpartition(", ")[2]
         facts = {
