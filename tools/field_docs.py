@@ -1,17 +1,14 @@
 """Read what each field of a struct means from its attribute docstring, and find the fields that have none.
 
 An attribute docstring is a string literal right after the field. Checked are the structs that reach disk or wire: those
-of the contract and those that commands print with `--json`. The counts in `field_docs.json` may only fall: the check
-fails if the count of a folder is above the recorded one. `--update` records lower counts, `--strict` fails on any.
+of the contract and those that commands print with `--json`. The check fails on any field without a docstring.
 """
 
 import argparse
 import ast
 import inspect
-import json
 import sys
 import typing
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -44,9 +41,6 @@ from proctor.surface.rederive import Rederivation
 from proctor.surface.sign import Signing
 from proctor.surface.try_agents import TryResult
 from proctor.surface.verify import Verification
-
-PACKAGE: Final = Path("src/proctor")
-COUNTS: Final = Path("tools/field_docs.json")
 
 JSON_OUTPUTS: Final[Mapping[str, tuple[type[msgspec.Struct], ...]]] = {
     "init": (),
@@ -107,11 +101,6 @@ class MissingDoc:
 
     def __str__(self) -> str:
         return f"{self.path}:{self.line} {self.field}"
-
-    @property
-    def folder(self) -> str:
-        """The folder or module of the package."""
-        return PurePosixPath(self.path).relative_to(PACKAGE.as_posix()).parts[0]
 
 
 # ── the reader ──
@@ -233,63 +222,13 @@ def scan(root: Path) -> list[MissingDoc]:
     return sorted({each for struct in documented_structs() for each in find_missing(struct, root=root)})
 
 
-# ── counts ──
-
-
-def count(missing: Iterable[MissingDoc]) -> Counter[str]:
-    """Count by folder of the package."""
-    return Counter(each.folder for each in missing)
-
-
-def find_rises(missing: Sequence[MissingDoc], recorded: Mapping[str, int]) -> Iterator[str]:
-    """Yield a message for each folder above its recorded count, and each of its fields."""
-    for folder, total in sorted(count(missing).items()):
-        if total > recorded.get(folder, 0):
-            yield f"{folder}: {total} fields without a docstring, {recorded.get(folder, 0)} recorded"
-            yield from (str(each) for each in missing if each.folder == folder)
-
-
-def read_counts(path: Path) -> dict[str, int]:
-    """Read recorded counts. Raises `msgspec.DecodeError` if the file is not a table of counts."""
-    return msgspec.json.decode(path.read_bytes(), type=dict[str, int])
-
-
-def write_counts(path: Path, counts: Mapping[str, int]) -> None:
-    """Write counts with one folder per line, so that they merge."""
-    path.write_text(json.dumps(counts, indent=2, sort_keys=True) + "\n", encoding="utf-8")
-
-
-def check(missing: Sequence[MissingDoc], *, counts: Path, is_updated: bool) -> list[str]:
-    """Return what is wrong beside the recorded counts. `is_updated` records the counts if none has risen."""
-    now = count(missing)
-    recorded = read_counts(counts) if counts.exists() else dict(now)
-    problems = list(find_rises(missing, recorded))
-    if is_updated and not problems:
-        write_counts(counts, now)
-    elif now != recorded and not problems:
-        print("fewer fields without a docstring than recorded: run `python -m tools.field_docs --update`")
-    return problems
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tools.field_docs", description=__doc__)
-    parser.add_argument("paths", nargs="*", help="list every missing docstring below these paths, and fail on any")
-    parser.add_argument("--strict", action="store_true", help="list every missing docstring, and fail on any")
-    parser.add_argument("--update", action="store_true", help="record the counts if none has risen")
-    options = parser.parse_args(arguments)
-    missing = scan(Path())
-    if options.strict or options.paths:
-        wanted = [PurePosixPath(path) for path in options.paths] or [PurePosixPath()]
-        missing = [each for each in missing if any(PurePosixPath(each.path).is_relative_to(path) for path in wanted)]
-        problems = [str(each) for each in missing]
-    else:
-        problems = check(missing, counts=COUNTS, is_updated=options.update)
-    print("\n".join(problems) or f"fields without a docstring: {_summary(missing)}")
-    return 1 if problems else 0
-
-
-def _summary(missing: Sequence[MissingDoc]) -> str:
-    return ", ".join(f"{total} in {folder}" for folder, total in count(missing).most_common()) or "none"
+    parser.add_argument("paths", nargs="*", help="check only the structs below these paths")
+    wanted = parser.parse_args(arguments).paths or ["."]
+    missing = [each for each in scan(Path()) if any(PurePosixPath(each.path).is_relative_to(path) for path in wanted)]
+    print("\n".join(map(str, missing)) or "fields without a docstring: none")
+    return 1 if missing else 0
 
 
 if __name__ == "__main__":

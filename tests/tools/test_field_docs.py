@@ -1,4 +1,4 @@
-"""The field docstrings: how they are read, which structs need them, and that the missing ones can only get fewer."""
+"""The field docstrings: how they are read, which structs need them, and that none is missing."""
 
 import importlib
 import typing
@@ -14,18 +14,15 @@ from proctor.surface.cli.app import COMMANDS, find_command
 from proctor.surface.contract import SCHEMAS
 from tools import field_docs
 from tools.field_docs import (
-    COUNTS,
     JSON_OUTPUTS,
     Declaration,
     MissingDoc,
-    check,
-    count,
     documented_structs,
     find_missing,
     main,
     meanings_of,
-    read_counts,
     read_declarations,
+    scan,
     structs_below,
 )
 
@@ -199,7 +196,7 @@ def test_every_public_struct_of_the_surface_is_checked() -> None:
     ] == []
 
 
-# ── counts ──
+# ── the check ──
 
 
 FIELDS = (
@@ -209,66 +206,25 @@ FIELDS = (
 )
 
 
-def test_counts_are_by_folder_of_the_package() -> None:
-    assert count(FIELDS) == {"event": 2, "fact.py": 1}
+def test_every_field_that_reaches_disk_or_wire_has_a_docstring() -> None:
+    assert [str(each) for each in scan(ROOT)] == []
 
 
-def test_check_passes_at_the_recorded_counts(tmp_path: Path) -> None:
-    counts = tmp_path / "counts.json"
-    assert check(FIELDS, counts=counts, is_updated=True) == []
-    assert read_counts(counts) == {"event": 2, "fact.py": 1}
-    assert check(FIELDS, counts=counts, is_updated=False) == []
-
-
-def test_check_fails_on_a_rise_and_names_the_fields(tmp_path: Path) -> None:
-    counts = tmp_path / "counts.json"
-    check(FIELDS[1:], counts=counts, is_updated=True)
-
-    assert check(FIELDS, counts=counts, is_updated=False) == [
-        "event: 2 fields without a docstring, 1 recorded",
-        "src/proctor/event/a.py:3 A.x",
-        "src/proctor/event/b/c.py:5 C.y",
-    ]
-
-
-def test_check_fails_on_a_rise_in_a_folder_that_had_none(tmp_path: Path) -> None:
-    counts = tmp_path / "counts.json"
-    check(FIELDS[:2], counts=counts, is_updated=True)
-
-    assert check(FIELDS[1:], counts=counts, is_updated=False) == [
-        "fact.py: 1 fields without a docstring, 0 recorded",
-        "src/proctor/fact.py:1 Fact.z",
-    ]
-
-
-def test_update_lowers_the_counts_and_never_raises_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    counts = tmp_path / "counts.json"
-    check(FIELDS, counts=counts, is_updated=True)
-
-    assert check(FIELDS[1:], counts=counts, is_updated=False) == []
-    assert "--update" in capsys.readouterr().out
-    assert check(FIELDS[1:], counts=counts, is_updated=True) == []
-    assert check(FIELDS, counts=counts, is_updated=True) != []
-    assert read_counts(counts) == {"event": 1, "fact.py": 1}
-
-
-def test_no_more_fields_lack_a_docstring_than_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(ROOT)
-    assert COUNTS.exists()
-    assert main([]) == 0
-
-
-def test_strict_fails_on_any_and_lists_it(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_check_fails_on_any_field_and_lists_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr(field_docs, "scan", lambda root: list(FIELDS))
-    assert main(["--strict"]) == 1
+    assert main([]) == 1
     assert capsys.readouterr().out.splitlines() == list(map(str, FIELDS))
 
     monkeypatch.setattr(field_docs, "scan", lambda root: [])
-    assert main(["--strict"]) == 0
+    assert main([]) == 0
     assert capsys.readouterr().out == "fields without a docstring: none\n"
 
 
-def test_a_path_restricts_the_list(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_check_lists_only_the_fields_below_a_path(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr(field_docs, "scan", lambda root: list(FIELDS))
     assert main(["src/proctor/event/b"]) == 1
     assert capsys.readouterr().out == "src/proctor/event/b/c.py:5 C.y\n"
