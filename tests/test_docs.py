@@ -167,6 +167,7 @@ def test_index_links_every_page() -> None:
     assert [page for page in ROOT.glob("docs/**/*.md") if page != index and page not in linked] == []
 
 
+@pytest.mark.requirement("surface.words")
 def test_glossary_defines_each_term_once() -> None:
     terms = re.findall(r"^\| \*\*([a-z ]+)\*\* \|", (REFERENCE / "glossary.md").read_text(), re.MULTILINE)
     assert [term for term, times in Counter(terms).items() if times > 1] == []

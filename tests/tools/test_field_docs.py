@@ -206,6 +206,7 @@ FIELDS = (
 )
 
 
+@pytest.mark.requirement("surface.words")
 def test_every_field_that_reaches_disk_or_wire_has_a_docstring() -> None:
     assert [str(each) for each in scan(ROOT)] == []
 

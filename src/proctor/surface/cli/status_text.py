@@ -92,5 +92,5 @@ def render_standings(found: Sequence[CampaignStatus], findings: Sequence[Finding
             "age": Text(UNKNOWN if each.began_at_ms is None else age(now_ms - each.began_at_ms)),
         }
         table.add(Text(legible(each.campaign_id)), facts)
-    told = [Text(legible(f"{each.file}: {each.detail} ({each.code})"), style="red") for each in findings]
-    return Group(*([table] if found else []), *told)
+    problems = [Text(legible(f"{each.file}: {each.detail} ({each.code})"), style="red") for each in findings]
+    return Group(*([table] if found else []), *problems)
