@@ -102,7 +102,7 @@ REPORTED = AttemptReport(
     claimed=None,
     verified=None,
     reasons=(),
-    expectation=Expectation(met=None, keys={}, misses=()),
+    expectation=Expectation(met=None, keys={}, unmet=()),
     metrics=MetricsFold().finish(),
     retry_after_ms=None,
     workspace_digest_after=None,

@@ -80,7 +80,7 @@ MET = [
 @pytest.mark.parametrize("expect", MET)
 def test_what_came_out_as_stated_is_met(expect: ExpectSpec) -> None:
     found = judged(expect)
-    assert (found.met, set(found.keys.values()), found.misses) == (True, {True}, ())
+    assert (found.met, set(found.keys.values()), found.unmet) == (True, {True}, ())
 
 
 MISSED = [
@@ -141,13 +141,13 @@ MISSED = [
 def test_what_did_not_is_told_with_what_was_found(expect: ExpectSpec, miss: str) -> None:
     found = judged(expect)
     key = miss.partition(":")[0]
-    assert (found.met, found.misses) == (False, (miss,))
+    assert (found.met, found.unmet) == (False, (miss,))
     assert [name for name, is_met in found.keys.items() if not is_met] == [key]
 
 
 def test_a_pointer_to_an_entry_that_no_list_has_finds_nothing() -> None:
     beyond = f"/items/{'9' * 5000}"  # more digits than int() takes
-    [miss] = judged(ExpectSpec(result=ResultExpect(has=[beyond]))).misses
+    [miss] = judged(ExpectSpec(result=ResultExpect(has=[beyond]))).unmet
     assert miss.startswith(f"result: expected something at {beyond}, got ")
 
 
@@ -167,8 +167,8 @@ def test_all_misses_are_told_and_nothing_stated_is_nothing_to_meet() -> None:
         trace=TraceExpect(max_tool_calls=0),
         workspace=WorkspaceExpect(only=[]),
     )
-    assert len(judged(everything).misses) == 7
-    assert judged(ExpectSpec()) == Expectation(met=None, keys={}, misses=())
+    assert len(judged(everything).unmet) == 7
+    assert judged(ExpectSpec()) == Expectation(met=None, keys={}, unmet=())
 
 
 def test_an_attempt_that_left_nothing_meets_only_what_allows_nothing() -> None:
@@ -178,12 +178,12 @@ def test_an_attempt_that_left_nothing_meets_only_what_allows_nothing() -> None:
     )
     assert judged(none, **nothing).met is True
     some = ExpectSpec(matches="", result=ResultExpect(has=["/a"]), trace=TraceExpect(tools=["*"]))
-    assert len(judged(some, **nothing).misses) == 3
+    assert len(judged(some, **nothing).unmet) == 3
 
 
 def test_of_a_diff_that_was_cut_nothing_is_taken_for_known() -> None:
     found = judged(ExpectSpec(workspace=WorkspaceExpect(untouched=["secret"])), changed=None)
-    assert found.misses == ("workspace: workspace.diff was truncated, so not all changed paths are known",)
+    assert found.unmet == ("workspace: workspace.diff was truncated, so not all changed paths are known",)
 
 
 @pytest.mark.parametrize(("one", "other"), [(True, 1), (1, True), (False, 0), ([True], [1]), ({"a": 1}, {"a": True})])

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.real_agent
 @pytest.mark.requirement("suite.run")
 def test_expectations_over_answer_trace_and_workspace_of_a_real_agent_are_met(fix: AttemptPaths) -> None:
     assert report_of(fix).expectation == Expectation(
-        met=True, keys={"answer": True, "trace": True, "workspace": True}, misses=()
+        met=True, keys={"answer": True, "trace": True, "workspace": True}, unmet=()
     )
     assert strictly(fix).status == "valid"
 

@@ -59,7 +59,7 @@ class KilledError(Exception):
 
 def sealed(attempt: AttemptId, ending: Ending) -> writer.Statement:
     outcome, code = ending
-    unexpected = Expectation(met=None, keys={}, misses=())
+    unexpected = Expectation(met=None, keys={}, unmet=())
     return writer.seal_attempt(
         attempt, summary(attempt, outcome=outcome, code=code, verified=None, expectation=unexpected), at_ms=2
     )

@@ -45,11 +45,11 @@ def trial(mission: str) -> Trial:
 
 
 def expectation(
-    *, met: bool | None = None, misses: tuple[str, ...] = (), keys: dict[ExpectKey, bool] | None = None
+    *, met: bool | None = None, unmet: tuple[str, ...] = (), keys: dict[ExpectKey, bool] | None = None
 ) -> Expectation:
     """Return an expectation: `met` is that of its outcome if no key is named."""
     named: dict[ExpectKey, bool] = {} if met is None else {"outcome": met}
-    return Expectation(met=met, keys=named if keys is None else keys, misses=misses)
+    return Expectation(met=met, keys=named if keys is None else keys, unmet=unmet)
 
 
 def report(attempt: AttemptId, **changes: Any) -> AttemptReport:
@@ -184,7 +184,7 @@ _SUMMARY: dict[str, Any] = {"claimed": None, "verified": None, "reasons": (), "d
 def row(**changes: Any) -> AttemptRow:
     """Return the row of a sealed attempt that completed and of which nothing else is known.
 
-    Fields of the report (`outcome`, `verified`, `tool_calls`, …), `met` and `misses` go into its summary.
+    Fields of the report (`outcome`, `verified`, `tool_calls`, …), `met` and `unmet` go into its summary.
     """
     fields: dict[str, Any] = {
         "attempt_id": AttemptId("fix.codex.r1.1"),
@@ -202,7 +202,7 @@ def row(**changes: Any) -> AttemptRow:
     if whole["state"] == "sealed":
         calls = sealed.pop("tool_calls", 0)
         expected = sealed.pop("expectation", None) or expectation(
-            met=sealed.pop("met", None), misses=sealed.pop("misses", ())
+            met=sealed.pop("met", None), unmet=sealed.pop("unmet", ())
         )
         made = summary(
             FIRST,
@@ -281,7 +281,7 @@ STATED: dict[str, Any] = {
     "has_probes": False,
     "expectation": expectation(met=True, keys={"answer": True}),
 }
-NOT_STATED: dict[str, Any] = {**STATED, "expectation": expectation(met=False, misses=("x",), keys={"answer": False})}
+NOT_STATED: dict[str, Any] = {**STATED, "expectation": expectation(met=False, unmet=("x",), keys={"answer": False})}
 INFRA: dict[str, Any] = {**UNSURE, "outcome": Outcome.FAILED, "code": "provider.error"}
 BUSY: dict[str, Any] = {**UNSURE, "outcome": Outcome.FAILED, "code": "provider.rate-limited"}
 HANGUP: dict[str, Any] = {**UNSURE, "outcome": Outcome.CRASHED, "code": "peer.hangup"}

@@ -36,7 +36,7 @@ def explained(report: AttemptReport, *findings: Finding) -> AttemptExplanation:
 
 def test_explanation_names_an_unmet_expectation_first() -> None:
     missed = report(
-        ATTEMPT, expectation=expectation(met=False, misses=("answer: expected '4', got '5'",), keys={"answer": False})
+        ATTEMPT, expectation=expectation(met=False, unmet=("answer: expected '4', got '5'",), keys={"answer": False})
     )
     assert explained(missed).next == ("An expectation was not met: answer: expected '4', got '5'",)
 

@@ -49,7 +49,7 @@ CLAIM = row(
     claimed=True,
     verified=False,
     met=False,
-    misses=("verified: expected yes, got no",),
+    unmet=("verified: expected yes, got no",),
     tool_calls=1,
     tokens=None,
     duration_ms=61_000,
@@ -111,7 +111,7 @@ def test_escape_sequences_never_reach_the_terminal() -> None:
         code="peer.refused",
         detail=nasty,
         reasons=(nasty,),
-        misses=(nasty,),
+        unmet=(nasty,),
         findings=(Finding(code="evidence.digest", file=nasty, detail=nasty),),
     )
     out = shown(render_report(report_of(sly), title="t")) + shown(render_attempts([sly], sly.findings))
@@ -175,7 +175,7 @@ def test_long_names_stand_above_what_is_said_of_them_and_never_squeeze_it() -> N
             attempt_id=AttemptId(f"rewrite-the-importer-in-steps.codex.r{n}.1"),
             verified=False,
             met=False,
-            misses=("verified: expected yes, got no",),
+            unmet=("verified: expected yes, got no",),
             reasons=reasons,
         )
         for n in range(1, 5)

@@ -46,7 +46,7 @@ def test_a_listing_is_one_array_of_rows_with_every_key(quickstart: Quickstart) -
     assert list(summary) == [field.encode_name for field in msgspec.structs.fields(AttemptSummary)]
     ending = {"outcome": "completed", "code": None, "claimed": True, "verified": True, "toolCalls": 2}
     assert ending.items() <= summary.items()
-    assert summary["expectation"] == {"met": True, "keys": {"verified": True, "outcome": True}, "misses": []}
+    assert summary["expectation"] == {"met": True, "keys": {"verified": True, "outcome": True}, "unmet": []}
     assert summary["tokens"]["total"] == fix["tokens"]
 
 

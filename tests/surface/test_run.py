@@ -102,7 +102,7 @@ def test_a_missed_expectation_exits_1_and_json_is_alone_on_stdout(lab: Lab) -> N
     report = json.loads(said.stdout)
     assert (said.returncode, report["exit"], report["verdict"]) == (1, 1, "judged no")
     [row] = report["attempts"]
-    assert row["summary"]["expectation"]["misses"] == ["answer: expected '4', got '5'"]
+    assert row["summary"]["expectation"]["unmet"] == ["answer: expected '4', got '5'"]
     assert (Path(row["dir"]) / "seal.json").is_file()
     missed = "An expectation was not met: answer: expected '4', got '5'"
     assert ask(lab, "attempt", "explain", "ask", "--json").json["next"][0] == missed

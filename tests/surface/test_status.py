@@ -32,7 +32,7 @@ from tests.report.made import CAMPAIGN, INFRA, RUN, YES, campaign, record, repor
 from tests.surface.conftest import Said, ask, started
 
 CODEX = RuntimeId("codex_app_server")
-WRONG = {"verified": False, "expectation": Expectation(met=False, keys={"verified": False}, misses=("verified",))}
+WRONG = {"verified": False, "expectation": Expectation(met=False, keys={"verified": False}, unmet=("verified",))}
 
 
 def made(lab: Lab) -> CampaignPaths:
@@ -116,7 +116,7 @@ def test_where_infrastructure_failures_stand_it_says_how_to_try_those_again(lab:
 
 @pytest.mark.parametrize("command", ["status", "report"])
 def test_nobody_is_told_to_try_again_by_kind_what_is_the_agents_own(lab: Lab, command: str) -> None:
-    late = {"verified": None, "expectation": Expectation(met=None, keys={}, misses=()), "outcome": Outcome.TIMED_OUT}
+    late = {"verified": None, "expectation": Expectation(met=None, keys={}, unmet=()), "outcome": Outcome.TIMED_OUT}
     paths = tried(lab.root, {"a.codex.r1": [YES], "b.codex.r1": [{**late, "code": "limit.turn"}]})
     said = ask(lab, "campaign", command).stdout
     assert list(choose(paths, ["infra"])) == []

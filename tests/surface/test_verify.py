@@ -58,7 +58,7 @@ def forge(paths: AttemptPaths) -> None:
     mended = {"verdict": "pass", "workspaceDigest": other, "summary": "printed what it should"}
     alter_rows(paths.probes, lambda rows: [rows[0], {**rows[1], **mended}])
     keys = {"verified": False, "outcome": True}
-    missed = {"met": False, "keys": keys, "misses": ["verified: expected no, got yes"]}
+    missed = {"met": False, "keys": keys, "unmet": ["verified: expected no, got yes"]}
     changed = {"workspaceDigestAfter": other, "hasChangedFiles": True}
     alter_json(paths.report, verified=True, reasons=[], expectation=missed, **changed)
     paths.workspace_diff.write_text("# new folder made (empty)\n")

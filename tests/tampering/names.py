@@ -80,7 +80,7 @@ class Field:
     AUTHORITY: Final = "authority"
     SOURCE: Final = "source"
     MET: Final = "met"
-    MISSES: Final = "misses"
+    UNMET: Final = "unmet"
     KEYS: Final = "keys"
     VERSION: Final = "schemaVersion"
     PLAN: Final = "plan"

@@ -26,7 +26,7 @@ forged = steps(
             Field.EXPECTATION: {
                 Field.MET: False,
                 Field.KEYS: {Field.VERIFIED: False},
-                Field.MISSES: ["verified: expected no, got yes"],
+                Field.UNMET: ["verified: expected no, got yes"],
             },
             Field.DIGEST_AFTER: OTHER,
             Field.CHANGED_FILES: True,

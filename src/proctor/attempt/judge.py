@@ -38,11 +38,11 @@ def judge(
 
     >>> no, done = ExpectedVerdict.NO, Outcome.COMPLETED
     >>> judge(ExpectSpec(verified=no), outcome=done, verified=no, claim=Claim())
-    Expectation(met=True, keys={'verified': True}, misses=())
-    >>> judge(ExpectSpec(answer="4"), outcome=done, verified=no, claim=Claim(answer="5")).misses
+    Expectation(met=True, keys={'verified': True}, unmet=())
+    >>> judge(ExpectSpec(answer="4"), outcome=done, verified=no, claim=Claim(answer="5")).unmet
     ("answer: expected '4', got '5'",)
     """
-    misses: dict[ExpectKey, list[str]] = {}
+    unmet: dict[ExpectKey, list[str]] = {}
     values: tuple[tuple[ExpectKey, str | None, str | None], ...] = (
         ("verified", expect.verified, verified),
         ("outcome", expect.outcome, outcome),
@@ -50,23 +50,23 @@ def judge(
     )
     for key, wanted, got in values:
         if wanted is not None:
-            misses[key] = [] if wanted == got else [f"{key}: expected {_word(wanted)}, got {_word(got)}"]
+            unmet[key] = [] if wanted == got else [f"{key}: expected {_word(wanted)}, got {_word(got)}"]
     if expect.matches is not None:
         is_found = _is_found(expect.matches, claim.answer)
         miss = f"answer: expected a match of {expect.matches!r}, got {_word(claim.answer)}"
-        misses["answer"] = [*misses.get("answer", ()), *(() if is_found else (miss,))]
+        unmet["answer"] = [*unmet.get("answer", ()), *(() if is_found else (miss,))]
     # An empty `result`, `trace` or `workspace` states nothing, so it cannot be met either.
     if expect.result not in (None, ResultExpect()):
-        misses["result"] = list(_result_misses(expect.result, claim.result))
+        unmet["result"] = list(_find_unmet_result(expect.result, claim.result))
     if expect.trace not in (None, TraceExpect()):
         assert metrics is not None, "metrics are needed for expect.trace"
-        misses["trace"] = list(_trace_misses(expect.trace, metrics, calls))
+        unmet["trace"] = list(_find_unmet_trace(expect.trace, metrics, calls))
     if expect.workspace not in (None, WorkspaceExpect()):
-        misses["workspace"] = list(_workspace_misses(expect.workspace, changed))
+        unmet["workspace"] = list(_find_unmet_workspace(expect.workspace, changed))
     return Expectation(
-        met=not any(misses.values()) if misses else None,
-        keys={key: not missed for key, missed in misses.items()},
-        misses=tuple(miss for missed in misses.values() for miss in missed),
+        met=not any(unmet.values()) if unmet else None,
+        keys={key: not missed for key, missed in unmet.items()},
+        unmet=tuple(miss for missed in unmet.values() for miss in missed),
     )
 
 
@@ -74,7 +74,7 @@ def _is_found(pattern: str, answer: str | None) -> bool:
     return answer is not None and compile_pattern(pattern).search(answer) is not None
 
 
-def _result_misses(expect: ResultExpect, result: Any) -> Iterator[str]:
+def _find_unmet_result(expect: ResultExpect, result: Any) -> Iterator[str]:
     if expect.equals is not None and not _is_same(expect.equals, result):
         yield f"result: expected {_shown(expect.equals)}, got {_shown(result)}"
     for pointer in expect.has:
@@ -99,7 +99,7 @@ def _is_same(one: Any, other: Any) -> bool:
             return bool(one == other)
 
 
-def _trace_misses(expect: TraceExpect, metrics: Metrics, calls: Iterable[ToolCall]) -> Iterator[str]:
+def _find_unmet_trace(expect: TraceExpect, metrics: Metrics, calls: Iterable[ToolCall]) -> Iterator[str]:
     for most, got, what in (
         (expect.max_tool_calls, metrics.tool_calls, "tool calls"),
         (expect.max_failures, metrics.tool_failures, "failed tool calls"),
@@ -118,17 +118,17 @@ def _trace_misses(expect: TraceExpect, metrics: Metrics, calls: Iterable[ToolCal
     yield from (f"trace: expected a command that begins with {prefix!r}, got none" for prefix in not_run)
 
 
-def _workspace_misses(expect: WorkspaceExpect, changed: Sequence[str] | None) -> Iterator[str]:
+def _find_unmet_workspace(expect: WorkspaceExpect, changed: Sequence[str] | None) -> Iterator[str]:
     if changed is None:
         yield "workspace: workspace.diff was truncated, so not all changed paths are known"
         return
     try:
-        yield from _changed_misses(expect, changed)
+        yield from _find_unmet_paths(expect, changed)
     except ValueError as error:  # a spec that was not linted must not end the run
         yield f"workspace: invalid glob: {error}"
 
 
-def _changed_misses(expect: WorkspaceExpect, changed: Sequence[str]) -> Iterator[str]:
+def _find_unmet_paths(expect: WorkspaceExpect, changed: Sequence[str]) -> Iterator[str]:
     for glob in expect.changed:
         if not any(fits(path, glob) for path in changed):
             yield f"workspace: expected a change of {glob}, got {_listed(changed)}"

@@ -147,7 +147,7 @@ class Expectation(Part, frozen=True, kw_only=True):
     """Whether every expectation was met. Null if the mission states none."""
     keys: dict[ExpectKey, bool]
     """Whether each key that the mission states was met."""
-    misses: tuple[str, ...]
+    unmet: tuple[str, ...]
     """One sentence for each expectation that was not met: what was expected and what was found."""
 
     @property

@@ -247,7 +247,7 @@ class _LedgerRows:
 def _without_verdict(summary: AttemptSummary | None) -> AttemptSummary | None:
     if summary is None:
         return None
-    unknown = Expectation(met=None, keys={}, misses=())
+    unknown = Expectation(met=None, keys={}, unmet=())
     return msgspec.structs.replace(summary, verified=None, expectation=unknown, reasons=("its evidence is invalid",))
 
 

@@ -138,7 +138,7 @@ class AttemptExplanation(ExplanationPart, frozen=True, kw_only=True):
     """The probes, in the order of the mission."""
     expectation_met: bool | None
     """Whether every expectation was met; null also if the mission states none."""
-    misses: tuple[str, ...]
+    unmet: tuple[str, ...]
     """One sentence for each expectation that was not met."""
     evidence: Evidence
     """State of the evidence. `partial` means that only the end is missing."""
@@ -205,7 +205,7 @@ def explain(view: AttemptView, *, is_running: bool = False) -> AttemptExplanatio
             for index in sorted({row.index for row in view.probes})
         ),
         expectation_met=None if judged is None else judged.expectation.met,
-        misses=() if judged is None else judged.expectation.misses,
+        unmet=() if judged is None else judged.expectation.unmet,
         evidence=evidence,
         findings=view.findings,
         transcript_rows=len(view.transcript),
@@ -267,7 +267,9 @@ def _next(view: AttemptView) -> tuple[str, ...]:
         return tuple(dict.fromkeys(steps)) or ("Treat the attempt as damaged.",)
     steps, report = [], view.report
     if report is not None:
-        steps += [f"An expectation was not met: {one_line(miss, limit=160)}" for miss in report.expectation.misses]
+        steps += [
+            f"An expectation was not met: {one_line(sentence, limit=160)}" for sentence in report.expectation.unmet
+        ]
         if report.policy_violations:
             steps.append(
                 f"The agent violated the flow's tool policy: {one_line(report.policy_violations[0], limit=160)}"

@@ -129,8 +129,8 @@ def _verification(explanation: AttemptExplanation) -> RenderableType:
         parts.append(probe)
     if explanation.expectation_met is not None:
         expected = Text("expectation ").append_text(expected_word(explanation.expectation_met))
-        for miss in explanation.misses:
-            expected.append(f"  {one_line(miss, limit=_MAX_CHARS)}")
+        for sentence in explanation.unmet:
+            expected.append(f"  {one_line(sentence, limit=_MAX_CHARS)}")
         parts.append(expected)
     return Group(*parts)
 

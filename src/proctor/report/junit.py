@@ -88,7 +88,7 @@ def _skip(case: Element, why: str) -> None:
 
 
 def _problem(case: Element, tag: str, row: AttemptRow, why: str) -> None:
-    lines = [CODES[why].means if why in CODES else why, *row.misses, *row.reasons]
+    lines = [CODES[why].means if why in CODES else why, *row.unmet, *row.reasons]
     element = SubElement(case, tag, type=legible(str(row.bucket or classify(row))), message=legible(why))
     element.text = legible(f"{row.attempt_id}: " + "\n".join(lines))
 

@@ -69,6 +69,6 @@ def _explanations(row: AttemptRow) -> Iterator[str]:
         yield f"{row.code} ({row.bucket}): {plain_error(row.detail or '')}"
     if row.todo:
         yield f"to do: {row.todo}"
-    yield from (f"not as expected: {miss}" for miss in row.misses)
+    yield from (f"not as expected: {sentence}" for sentence in row.unmet)
     word = "not verified" if row.verified is False else "cannot be verified"
     yield from (f"{word}: {reason}" for reason in row.reasons)

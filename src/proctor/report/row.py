@@ -109,6 +109,6 @@ class AttemptRow(Part, frozen=True, kw_only=True, gc=False):
         return () if self.summary is None else self.summary.reasons
 
     @property
-    def misses(self) -> tuple[str, ...]:
+    def unmet(self) -> tuple[str, ...]:
         """Which expectations it does not meet."""
-        return () if self.summary is None else self.summary.expectation.misses
+        return () if self.summary is None else self.summary.expectation.unmet

@@ -170,8 +170,8 @@ def _explanations(row: AttemptRow) -> Iterator[tuple[str, str]]:
         yield "yellow", f"{row.code} ({row.bucket}): {one_line(plain_error(row.detail or means), limit=160)}"
         if row.todo is not None:
             yield "dim", f"to do: {row.todo}"
-    for miss in row.misses:
-        yield "red", f"not as expected: {one_line(miss, limit=160)}"
+    for sentence in row.unmet:
+        yield "red", f"not as expected: {one_line(sentence, limit=160)}"
     for reason in row.reasons:
         word = "not verified" if row.verified is False else "cannot be verified"
         yield ("red" if row.verified is False else "dim"), f"{word}: {one_line(reason, limit=160)}"
