@@ -10,7 +10,7 @@ from proctor import places
 from proctor.ids import RuntimeId
 from proctor.runtime.registry import built_in_ids, runtime_by_id
 from proctor.spec.model import Isolation
-from proctor.testing.conformance import Case, Result, Verdict, case_by_id, cases, open_subject, run_case, run_suite
+from proctor.testing.conformance import Case, CaseVerdict, Result, case_by_id, cases, open_subject, run_case, run_suite
 from proctor.testing.conformance.processes import unsettled_intents
 from proctor.testing.conformance.subject import isolations_of
 from tests.locked import locked_codex_sha256
@@ -74,7 +74,7 @@ def is_declared(case: Case, runtime_id: RuntimeId) -> bool:
 def test_a_runtime_shows_what_it_claims_and_refuses_what_it_does_not(
     runtime_id: RuntimeId, transport: str, isolation: Isolation
 ) -> None:
-    async def tried() -> tuple[str, tuple[Verdict, ...]]:
+    async def tried() -> tuple[str, tuple[CaseVerdict, ...]]:
         async with open_subject(runtime_id, transport=transport, isolation=isolation) as subject:
             return subject.digest, await run_suite(subject)
 
@@ -96,7 +96,7 @@ def test_a_runtime_shows_what_it_claims_and_refuses_what_it_does_not(
 def test_a_runtime_takes_a_turn_on_each_transport_in_each_isolation(
     runtime_id: RuntimeId, transport: str, isolation: Isolation
 ) -> None:
-    async def tried() -> Verdict:
+    async def tried() -> CaseVerdict:
         async with open_subject(runtime_id, transport=transport, isolation=isolation) as subject:
             return await run_case(case_by_id("one-turn"), subject)
 

@@ -18,7 +18,7 @@ from proctor.runtime.capability import Capabilities
 from proctor.runtime.registry import built_in_ids, runtime_by_id
 from proctor.surface.matrix import Matrix, ProofState, matrix, render_markdown
 from proctor.surface.prove import prove
-from proctor.testing.conformance import Case, Result, Subject, UnprovenError, Verdict, cases, open_subject, run_case
+from proctor.testing.conformance import Case, CaseVerdict, Result, Subject, UnprovenError, cases, open_subject, run_case
 from tests.lab import Lab
 from tests.locked import locked_codex_sha256
 from tests.surface.conftest import ask
@@ -62,7 +62,7 @@ def test_there_is_a_case_for_everything_that_can_be_claimed_and_every_id_is_one(
 def test_whatever_a_case_does_there_is_a_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("proctor.testing.conformance.suite.CASE_S", 0.1)
 
-    async def tried() -> list[Verdict]:
+    async def tried() -> list[CaseVerdict]:
         async with open_subject(CODEX) as subject:
             return [await run_case(case("any", run), subject) for run in (passes, fails, breaks, waits)]
 

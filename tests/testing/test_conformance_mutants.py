@@ -19,7 +19,7 @@ from proctor.runtime.base import Decide, Decision, HostRequest, Question, Sessio
 from proctor.runtime.capability import Capabilities
 from proctor.runtime.codex_app_server import RUNTIME as CODEX
 from proctor.runtime.samples import STRANGER
-from proctor.testing.conformance import Result, Verdict, case_by_id, cases, open_subject, run_case
+from proctor.testing.conformance import CaseVerdict, Result, case_by_id, cases, open_subject, run_case
 from proctor.testing.conformance import processes as look_module
 from proctor.testing.conformance import subject as subject_module
 from proctor.testing.conformance import suite as suite_module
@@ -38,10 +38,10 @@ IMPATIENT: dict[str, tuple[Any, str, Any]] = {
 }
 
 
-def tried(monkeypatch: pytest.MonkeyPatch, runtime: Any, *names: str) -> list[Verdict]:
+def tried(monkeypatch: pytest.MonkeyPatch, runtime: Any, *names: str) -> list[CaseVerdict]:
     register(monkeypatch, runtime)
 
-    async def run() -> list[Verdict]:
+    async def run() -> list[CaseVerdict]:
         async with open_subject(ID) as subject:
             return [await run_case(case_by_id(name), subject) for name in names]
 

@@ -14,7 +14,7 @@ from proctor.ids import RuntimeId
 from proctor.runtime.base import Executable
 from proctor.runtime.registry import runtime_by_id
 from proctor.surface.programs import Refusal
-from proctor.testing.conformance import Case, Result, Verdict, cases, open_subject, run_suite
+from proctor.testing.conformance import Case, CaseVerdict, Result, cases, open_subject, run_suite
 
 
 class ConformanceResult(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -34,7 +34,7 @@ class ConformanceResult(msgspec.Struct, frozen=True, kw_only=True, rename="camel
     """sha256 of the agent program, or of the runtime's source code if it runs no program."""
     program: Executable | None = None
     """The agent program that was tested; null if the runtime runs no program."""
-    verdicts: tuple[Verdict, ...] = ()
+    verdicts: tuple[CaseVerdict, ...] = ()
     """One verdict per case, in the order of the suite."""
     problem: Refusal | None = None
     """Why the agent could not be started; null if it was."""
@@ -47,7 +47,7 @@ def prove(
     transport: str | None = None,
     isolation: str | None = None,
     only: Sequence[Case] | None = None,
-    ended: Callable[[Verdict], None] | None = None,
+    ended: Callable[[CaseVerdict], None] | None = None,
 ) -> ConformanceResult:
     """Run the cases (`only` these, if given) and add the verdicts to proofs.db. `ended` is called after each case.
 

@@ -6,7 +6,7 @@ import anyio
 import pytest
 
 from proctor.runtime.base import Executable
-from proctor.testing.conformance import Result, Verdict, open_subject, run_suite
+from proctor.testing.conformance import CaseVerdict, Result, open_subject, run_suite
 
 
 @pytest.mark.long
@@ -17,7 +17,7 @@ def test_pi_proves_what_it_declares_and_refuses_the_rest(
     (tmp_path / "proctor.toml").write_text('plugins = ["pi"]\n')
     monkeypatch.chdir(tmp_path)
 
-    async def tried() -> tuple[str, tuple[Verdict, ...]]:
+    async def tried() -> tuple[str, tuple[CaseVerdict, ...]]:
         # Each session has its own process in any case, so one isolation is enough.
         async with open_subject("pi", isolation="process") as subject:
             return subject.digest, await run_suite(subject)

@@ -8,7 +8,7 @@ from rich.text import Text
 from proctor.report.format_values import legible
 from proctor.surface.cli.blocks import pairs
 from proctor.surface.prove import ConformanceResult
-from proctor.testing.conformance import Result, Verdict
+from proctor.testing.conformance import CaseVerdict, Result
 
 _STYLE = {
     Result.PASSED: "green",
@@ -18,7 +18,7 @@ _STYLE = {
 }
 
 
-def render_verdict(verdict: Verdict) -> RenderableType:
+def render_verdict(verdict: CaseVerdict) -> RenderableType:
     why = "" if verdict.what is None else f"  {legible(verdict.what)}"
     head = Text.assemble((f"{verdict.result:15}", _STYLE[verdict.result]), f"{verdict.case:20}")
     return head.append(f"{verdict.duration_ms / 1000:6.1f} s", style="dim").append(why)

@@ -43,11 +43,11 @@ def conformance(
     # Imported when used: the suite imports a web server, which is slow.
     from proctor.surface.cli.proof_table import render_summary, render_verdict
     from proctor.surface.prove import prove
-    from proctor.testing.conformance import Verdict, case_by_id
+    from proctor.testing.conformance import CaseVerdict, case_by_id
 
     output = Output(is_json=as_json)
 
-    def ended(verdict: Verdict) -> None:
+    def ended(verdict: CaseVerdict) -> None:
         # Printed as it happens; with --json on stderr, because stdout is for the result.
         (output.note if as_json else output.show)(render_verdict(verdict))
 

@@ -43,7 +43,7 @@ class Case:
         return self.needs if self.proves is None else (self.proves, *self.needs)
 
 
-class Verdict(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class CaseVerdict(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """The verdict on one case."""
 
     case: str

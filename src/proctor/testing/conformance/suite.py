@@ -10,7 +10,7 @@ from proctor.clock import SYSTEM_CLOCK
 from proctor.errors import InputError, ProctorError, unwrap_single
 from proctor.spec.model import Isolation
 from proctor.testing.conformance import endings, frames, questions, record, turns
-from proctor.testing.conformance.case import Case, NotApplicableError, Result, UnprovenError, Verdict
+from proctor.testing.conformance.case import Case, CaseVerdict, NotApplicableError, Result, UnprovenError
 from proctor.testing.conformance.refusals import refused
 from proctor.testing.conformance.subject import Subject
 
@@ -226,7 +226,7 @@ def case_by_id(name: str) -> Case:
     raise InputError("usage", f"unknown case {name!r}; known cases: {', '.join(case.id for case in _CASES)}")
 
 
-async def run_case(case: Case, subject: Subject) -> Verdict:
+async def run_case(case: Case, subject: Subject) -> CaseVerdict:
     """Run one case, for at most 60 seconds, and return its verdict. Errors of the runtime become a failed verdict."""
     began_s = SYSTEM_CLOCK.steady_s()
     result, what = Result.PASSED, None
@@ -247,15 +247,15 @@ async def run_case(case: Case, subject: Subject) -> Verdict:
         result = Result.NOT_APPLICABLE if isinstance(only, NotApplicableError) else Result.FAILED
         what = str(only) if has_message else f"{type(only).__name__}: {only}"
     duration_ms = round((SYSTEM_CLOCK.steady_s() - began_s) * 1000)
-    return Verdict(case=case.id, result=result, what=what, proves=case.proves, duration_ms=duration_ms)
+    return CaseVerdict(case=case.id, result=result, what=what, proves=case.proves, duration_ms=duration_ms)
 
 
 async def run_suite(
     subject: Subject,
     *,
     only: tuple[Case, ...] = _CASES,
-    ended: Callable[[Verdict], None] | None = None,
-) -> tuple[Verdict, ...]:
+    ended: Callable[[CaseVerdict], None] | None = None,
+) -> tuple[CaseVerdict, ...]:
     """Run the cases in order and return their verdicts. `ended` is called after each case.
 
     If sessions share one process, it is started first. Raises ProctorError if that fails.
