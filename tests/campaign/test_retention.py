@@ -35,15 +35,15 @@ def test_what_stays_is_what_must_what_is_young_and_what_there_is_room_for(
         all_units, RetentionRule(older_than_s=older_than_s, larger_than_bytes=larger_than_bytes), now_ms=NOW_MS
     )
     assert sorted(map(id, all_units)) == sorted(id(fate.unit) for fate in fates), "each has one fate"
-    gone = [fate.unit for fate in fates if fate.goes]
-    free = [fate.unit for fate in fates if not fate.goes and fate.unit.stays is None]
+    gone = [fate.unit for fate in fates if fate.is_deleted]
+    free = [fate.unit for fate in fates if not fate.is_deleted and fate.unit.stays is None]
     assert all(unit.stays is None for unit in gone)
     old = [unit for unit in all_units if older_than_s is not None and NOW_MS - unit.touched_at_ms > older_than_s * 1000]
     assert all(unit in gone for unit in old if unit.stays is None)
     if larger_than_bytes is None:
         assert all(unit in old for unit in gone)
         return
-    kept_bytes = sum(fate.unit.size_bytes for fate in fates if not fate.goes)
+    kept_bytes = sum(fate.unit.size_bytes for fate in fates if not fate.is_deleted)
     assert kept_bytes <= larger_than_bytes or not free, "as much went as was needed, if it was to be had"
     for_room = [unit for unit in gone if unit not in old]
     assert all(one.touched_at_ms <= other.touched_at_ms for one in for_room for other in free), "the oldest went"
@@ -55,7 +55,7 @@ def test_what_stays_is_what_must_what_is_young_and_what_there_is_room_for(
 def test_without_a_limit_nothing_goes() -> None:
     unit = GcUnit(kind="run", name="a", folders=(), touched_at_ms=0, size_bytes=10**12)
     [fate] = decide([unit], RetentionRule(older_than_s=None, larger_than_bytes=None), now_ms=NOW_MS)
-    assert (fate.goes, fate.why) == (False, "within the limits")
+    assert (fate.is_deleted, fate.why) == (False, "within the limits")
 
 
 def test_what_went_for_its_age_makes_room() -> None:
@@ -64,4 +64,4 @@ def test_what_went_for_its_age_makes_room() -> None:
         for name, touched_at_ms in (("old", 0), ("young", NOW_MS))
     )
     fates = decide([young, old], RetentionRule(older_than_s=1, larger_than_bytes=100), now_ms=NOW_MS)
-    assert [(fate.unit.name, fate.goes) for fate in fates] == [("old", True), ("young", False)]
+    assert [(fate.unit.name, fate.is_deleted) for fate in fates] == [("old", True), ("young", False)]

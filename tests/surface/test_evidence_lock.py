@@ -92,7 +92,7 @@ class Meanwhile:
 
 
 def stays(cleared: list[GcResult]) -> set[tuple[str, bool, str]]:
-    return {(unit.kind, unit.goes, unit.why) for each in cleared for unit in each.units}
+    return {(unit.kind, unit.is_deleted, unit.why) for each in cleared for unit in each.units}
 
 
 @pytest.mark.requirement("evidence.signed")

@@ -70,7 +70,7 @@ def there(root: RootPaths) -> list[str]:
 
 
 def why(root: RootPaths, rule: RetentionRule = MONTH) -> dict[str, tuple[bool, str]]:
-    return {unit.name: (unit.goes, unit.why) for unit in plan_clearing(root, rule, now_ms=NOW_MS).units}
+    return {unit.name: (unit.is_deleted, unit.why) for unit in plan_clearing(root, rule, now_ms=NOW_MS).units}
 
 
 @pytest.mark.requirement("ops.gc")
@@ -176,7 +176,7 @@ def test_scratch_that_was_kept_goes_by_its_age_and_that_of_the_dead_at_once(root
     assert plan_clearing(root, MONTH, now_ms=NOW_MS).swept == ("dead",)
     done = clear(root, MONTH, now_ms=NOW_MS)
     assert [path.name for path in scratch_of_runs().iterdir()] == ["young"]
-    assert (done.swept, [(unit.kind, unit.name) for unit in done.units if unit.goes]) == (
+    assert (done.swept, [(unit.kind, unit.name) for unit in done.units if unit.is_deleted]) == (
         ("dead",),
         [("scratch", "old")],
     )
@@ -232,7 +232,7 @@ def test_what_gets_a_reason_to_stay_at_the_last_moment_stays(root: RootPaths, mo
     with open_scratch(RunId("talk"), is_kept=False):
         done = clear(root, MONTH, now_ms=NOW_MS)
     os.close(lock)
-    assert {unit.name: (unit.goes, unit.why) for unit in done.units} == {
+    assert {unit.name: (unit.is_deleted, unit.why) for unit in done.units} == {
         "pinned": (False, "pinned"),
         "running": (False, "running"),
         "ran": (False, "just created"),
@@ -263,7 +263,7 @@ def test_what_the_disk_refuses_is_said_beside_what_went_and_goes_the_next_time(
     with monkeypatch.context() as patch:
         patch.setattr(collecting, "_move", refusing)
         said = ask(lab, "gc", "--older-than", "30d", "--json")
-        told = {unit["name"]: (unit["goes"], unit["why"]) for unit in said.json["units"]}
+        told = {unit["name"]: (unit["isDeleted"], unit["why"]) for unit in said.json["units"]}
         assert (said.code, said.json["refused"], told) == (
             MachineError.exit,
             ["stuck"],
@@ -312,7 +312,7 @@ def test_what_a_link_leads_to_is_never_emptied(lab: Lab, root: RootPaths, tmp_pa
     assert (said.code, said.json["error"]["code"]) == (MachineError.exit, "machine.unwritable")
     (root.folder / REMOVED).unlink()
     done = clear(root, MONTH, now_ms=NOW_MS)
-    assert (done.swept, [unit.name for unit in done.units if unit.goes]) == ((), ["old"])
+    assert (done.swept, [unit.name for unit in done.units if unit.is_deleted]) == ((), ["old"])
     assert sorted(path.name for path in (*precious.iterdir(), *kept.iterdir())) == ["inner", "kept-on-purpose"]
 
 

@@ -17,8 +17,8 @@ def built() -> Contract:
 
 
 def test_schema_page_prints_the_meaning_of_a_field(built: Contract) -> None:
-    meaning = meanings_of(GcItem)["goes"]
-    assert f"| `goes` | boolean | required | {meaning} |\n" in documents(built)["SCHEMAS.md"]
+    meaning = meanings_of(GcItem)["isDeleted"]
+    assert f"| `isDeleted` | boolean | required | {meaning} |\n" in documents(built)["SCHEMAS.md"]
 
 
 def test_schema_page_prints_every_meaning_there_is(built: Contract) -> None:
@@ -36,8 +36,10 @@ def test_schema_page_prints_every_meaning_there_is(built: Contract) -> None:
 
 
 def test_schema_page_escapes_a_pipe_in_a_meaning(built: Contract, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tools.reference.meanings_of", lambda struct: {"goes": "a | b"} if struct is GcItem else {})
-    assert "| `goes` | boolean | required | a \\| b |\n" in documents(built)["SCHEMAS.md"]
+    monkeypatch.setattr(
+        "tools.reference.meanings_of", lambda struct: {"isDeleted": "a | b"} if struct is GcItem else {}
+    )
+    assert "| `isDeleted` | boolean | required | a \\| b |\n" in documents(built)["SCHEMAS.md"]
 
 
 def test_types_with_one_name_are_told_apart(built: Contract) -> None:

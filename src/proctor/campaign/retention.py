@@ -33,7 +33,7 @@ class RetentionDecision:
     """Whether a unit is deleted, and why."""
 
     unit: GcUnit
-    goes: bool
+    is_deleted: bool
     why: str
 
 
@@ -57,6 +57,6 @@ def decide(units: Iterable[GcUnit], rule: RetentionRule, *, now_ms: int) -> tupl
             whys[at] = "total size over the limit"
             total_bytes -= unit.size_bytes
     return tuple(
-        RetentionDecision(unit=unit, goes=at in whys, why=whys.get(at) or unit.stays or "within the limits")
+        RetentionDecision(unit=unit, is_deleted=at in whys, why=whys.get(at) or unit.stays or "within the limits")
         for at, unit in enumerate(ordered)
     )

@@ -95,7 +95,7 @@ def _retention(root: RootPaths, config: Config) -> DoctorFinding:
         larger_than_bytes=None if settings.larger_than is None else parse_size_bytes(settings.larger_than),
     )
     plan = plan_clearing(root, rule, now_ms=SYSTEM_CLOCK.wall_ms())
-    due = [unit for unit in plan.units if unit.goes]
+    due = [unit for unit in plan.units if unit.is_deleted]
     facts = {"dueBytes": plan.freed_bytes, "keptBytes": plan.kept_bytes, "due": [unit.name for unit in due]}
     kept = f"{(plan.kept_bytes + plan.freed_bytes) / 1e6:,.1f} MB of evidence and kept scratch"
     if (root.folder / REMOVED).exists():

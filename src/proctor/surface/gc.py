@@ -29,7 +29,7 @@ class GcItem(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """What it is. `run` is a run that belongs to no campaign, `scratch` the kept scratch folder of a run."""
     name: str
     """Name of its folder."""
-    goes: bool
+    is_deleted: bool
     """Whether it was deleted, or would be in a dry run."""
     why: str
     """Why it was deleted or kept."""
@@ -142,7 +142,7 @@ def _carry_out(
     decision: RetentionDecision, root: RootPaths, bin_: Path | None, *, now_ms: int, refused: list[str]
 ) -> RetentionDecision:
     """Delete the unit if that is the decision, and return what happened."""
-    if not decision.goes:
+    if not decision.is_deleted:
         return decision
     unit = decision.unit
     try:
@@ -154,7 +154,7 @@ def _carry_out(
         # The other units are still deleted, and the result lists what was.
         refused.append(unit.name)
         why = error.strerror or str(error)
-    return decision if why is None else RetentionDecision(unit=unit, goes=False, why=why)
+    return decision if why is None else RetentionDecision(unit=unit, is_deleted=False, why=why)
 
 
 def _remove(unit: GcUnit, root: RootPaths, bin_: Path, *, now_ms: int) -> str | None:
@@ -210,7 +210,7 @@ def _result(
         GcItem(
             kind=each.unit.kind,
             name=each.unit.name,
-            goes=each.goes,
+            is_deleted=each.is_deleted,
             why=each.why,
             age_ms=max(0, now_ms - each.unit.touched_at_ms),
             size_bytes=each.unit.size_bytes,
@@ -220,8 +220,8 @@ def _result(
     )
     return GcResult(
         is_dry=is_dry,
-        freed_bytes=sum(unit.size_bytes for unit in units if unit.goes),
-        kept_bytes=sum(unit.size_bytes for unit in units if not unit.goes),
+        freed_bytes=sum(unit.size_bytes for unit in units if unit.is_deleted),
+        kept_bytes=sum(unit.size_bytes for unit in units if not unit.is_deleted),
         units=units,
         swept=swept,
         finished=finished,

@@ -68,7 +68,7 @@ def render_gc(result: GcResult) -> RenderableType:
     # Not a table, which would cut long names and reasons off.
     rows = [
         (
-            word if unit.goes else "kept",
+            word if unit.is_deleted else "kept",
             f"{unit.kind} {legible(unit.name)}",
             size(unit.size_bytes),
             f"{age(unit.age_ms)} old",
