@@ -184,8 +184,10 @@ def test_five_hundred_attempts_at_sixty_four_keep_every_limit_at_every_instant(
         assert counts.most[key] == LIMITS[key]
     # As the scheduler says it.
     told = {limit.key: limit for picture in counts.pictures for limit in picture}
-    assert {key: told[key].most for key in LIMITS} == LIMITS
-    assert all(limit.taken <= limit.now <= limit.most for picture in counts.pictures for limit in picture)
+    assert {key: told[key].maximum for key in LIMITS} == LIMITS
+    assert all(
+        limit.taken <= limit.current_maximum <= limit.maximum for picture in counts.pictures for limit in picture
+    )
     # As the agents themselves count it.
     agents = most_of(turns)
     assert agents["alpha"] <= LIMITS["provider:alpha"]

@@ -54,7 +54,7 @@ class Pictures(CampaignWatcher):
 
     def levels(self, key: str) -> list[int]:
         """How many it admitted, as that changed."""
-        told = [picture[key].now for picture in self.seen if key in picture]
+        told = [picture[key].current_maximum for picture in self.seen if key in picture]
         return [level for at, level in enumerate(told) if at == 0 or told[at - 1] != level]
 
     def reasons(self, key: str) -> set[str | None]:

@@ -166,10 +166,10 @@ def test_what_the_spec_says_of_limits_and_starts_is_what_the_attempts_count_agai
     spec = written(tmp_path, monkeypatch, spec_of(8, isolation="shared"), parallel=6, **limits)
     assert campaign(spec, look) == "done"
     assert look.seen[0].limits == (
-        LiveLimit(key="all", most=6, now=6, taken=3),
-        LiveLimit(key="runtime:codex_app_server", most=5, now=5, taken=3),
-        LiveLimit(key="provider:bench", most=4, now=4, taken=3),
-        LiveLimit(key=f"credential:{KEY}", most=3, now=3, taken=3),
+        LiveLimit(key="all", maximum=6, current_maximum=6, taken=3),
+        LiveLimit(key="runtime:codex_app_server", maximum=5, current_maximum=5, taken=3),
+        LiveLimit(key="provider:bench", maximum=4, current_maximum=4, taken=3),
+        LiveLimit(key=f"credential:{KEY}", maximum=3, current_maximum=3, taken=3),
     )
 
 

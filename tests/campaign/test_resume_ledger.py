@@ -87,7 +87,7 @@ def test_a_trial_that_is_due_later_is_not_tried_before_and_keeps_no_other_waitin
     assert [each.attempt_id for each in result.attempts] == ["m0.f.r1.2", "m0.f.r2.1"]
     assert begun(paths)["m0.f.r1.2"] >= due_ms
     first = look.seen[0]
-    assert first.limits == (LiveLimit(key="all", most=16, now=16, taken=1),), "the other has begun"
+    assert first.limits == (LiveLimit(key="all", maximum=16, current_maximum=16, taken=1),), "the other has begun"
     assert (first.waiting, first.retrying, first.retry_at_ms) == (1, 1, due_ms)
 
 
@@ -102,7 +102,12 @@ def test_a_resume_waits_for_a_quota_that_is_used_up_with_all_that_share_it_and_s
     first = look.seen[0]
     [_, limit] = first.limits
     assert limit == LiveLimit(
-        key=f"credential:{KEY}", most=16, now=1, taken=0, until_ms=limit.until_ms, why="provider.usage-limit"
+        key=f"credential:{KEY}",
+        maximum=16,
+        current_maximum=1,
+        taken=0,
+        until_ms=limit.until_ms,
+        why="provider.usage-limit",
     )
     assert limit.until_ms is not None
     assert abs(limit.until_ms - until_ms) <= 60_000

@@ -162,9 +162,9 @@ def test_the_picture_shows_what_is_configured_and_what_refusals_have_made() -> N
     running = started(made, now_s=100)
     made.ended(running[0], refusal(RATE, retry_after_s=2.5), tries=0, now_s=100)
     assert made.picture(now_s=101, wall_ms=50_000) == (
-        LiveLimit(key=ALL, most=8, now=8, taken=5),
-        LiveLimit(key="runtime:s", most=6, now=6, taken=5),
-        LiveLimit(key=PROVIDER, most=8, now=3, taken=5, until_ms=51_500, why=RATE),
+        LiveLimit(key=ALL, maximum=8, current_maximum=8, taken=5),
+        LiveLimit(key="runtime:s", maximum=6, current_maximum=6, taken=5),
+        LiveLimit(key=PROVIDER, maximum=8, current_maximum=3, taken=5, until_ms=51_500, why=RATE),
     )
 
 

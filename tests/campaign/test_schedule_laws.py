@@ -190,7 +190,7 @@ class Laws(RuleBasedStateMachine):
             assert self.account.taken(key) <= most
         for limit in self.scheduler.picture(now_s=self.now_s, wall_ms=0):
             assert limit.taken == self.account.taken(limit.key)
-            assert limit.now <= limit.most == LIMITS.get(limit.key, LIMITS[ALL])
+            assert limit.current_maximum <= limit.maximum == LIMITS.get(limit.key, LIMITS[ALL])
 
     def teardown(self) -> None:
         """All that waits starts in the end, and the same events give the same order."""

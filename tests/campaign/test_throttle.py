@@ -198,7 +198,7 @@ def test_a_window_that_opens_too_late_is_not_waited_for() -> None:
     told = f"{PROVIDER} stayed unavailable ({QUOTA}): the unfinished trials that need it are left for a resume"
     assert list(made.warnings()) == [told]
     [limit] = made.picture(now_s=0, wall_ms=0)[1:]
-    assert limit == LiveLimit(key=PROVIDER, most=1, now=0, taken=0, why=QUOTA)
+    assert limit == LiveLimit(key=PROVIDER, maximum=1, current_maximum=0, taken=0, why=QUOTA)
 
 
 def test_a_trial_that_is_refused_while_others_are_served_is_asked_for_ever_more_seldom_and_given_up() -> None:

@@ -91,7 +91,7 @@ def test_a_key_that_is_found_shut_is_as_one_that_was_shut_here() -> None:
     for each in started(here, now_s=10):
         here.ended(each, refusal(QUOTA, retry_after_s=3600), tries=0, now_s=10)
     taken_up.shut(PROVIDER, code=QUOTA, for_s=3600, now_s=10)
-    picture = LiveLimit(key=PROVIDER, most=8, now=1, taken=0, until_ms=3_600_000, why=QUOTA)
+    picture = LiveLimit(key=PROVIDER, maximum=8, current_maximum=1, taken=0, until_ms=3_600_000, why=QUOTA)
     assert picture in here.picture(now_s=10, wall_ms=0)
     assert picture in taken_up.picture(now_s=10, wall_ms=0)
     assert (started(taken_up, now_s=3609), taken_up.wake_s(10)) == ([], 3610)

@@ -79,7 +79,12 @@ def test_the_footer_tells_what_is_rationed_what_is_shut_and_what_waits(tmp_path:
     progress = Progress(seen, screen, None)
     progress.began(began(tmp_path, trials=9, settled=4))
     shut = LiveLimit(
-        key="provider:openai", most=8, now=4, taken=0, until_ms=until(clock, 75), why="provider.rate-limited"
+        key="provider:openai",
+        maximum=8,
+        current_maximum=4,
+        taken=0,
+        until_ms=until(clock, 75),
+        why="provider.rate-limited",
     )
     progress.scheduled((ALL, shut), waiting=5)
     progress.settled(
@@ -149,7 +154,9 @@ def test_without_a_terminal_there_is_a_line_for_each_thing_that_happens(tmp_path
         retry_at_ms=until(clock, 4),
         is_settled=False,
     )
-    shut = LiveLimit(key="provider:openai", most=8, now=8, taken=0, until_ms=until(clock, 9), why="asked to wait")
+    shut = LiveLimit(
+        key="provider:openai", maximum=8, current_maximum=8, taken=0, until_ms=until(clock, 9), why="asked to wait"
+    )
     for limits in ((ALL, shut), (ALL, shut), (ALL,)):
         progress.scheduled(limits, waiting=2)
     error = MachineError("machine.disk-full", "no space left")

@@ -98,7 +98,7 @@ def test_a_program_reads_everything_that_matters_in_order(tmp_path: Path) -> Non
     summarized = json.loads(msgspec.json.encode(summary(FIX, outcome=Outcome.CRASHED, code="peer.hangup")))
     ending = {"state": "sealed", "code": "peer.hangup", "summary": summarized, "usd": 0.5, "retryAtMs": now_ms + 4}
     its = {"attemptId": FIX}
-    limit = {"key": "all", "most": 8, "now": 8, "taken": 2, "untilMs": None, "why": None}
+    limit = {"key": "all", "maximum": 8, "currentMaximum": 8, "taken": 2, "untilMs": None, "why": None}
     assert rows_in(tmp_path / "rows.jsonl") == [
         {"atMs": now_ms, **row}
         for row in (

@@ -149,7 +149,9 @@ def test_while_it_runs_another_terminal_sees_each_attempt_and_what_is_rationed(l
         began_at_ms=1,
         heard_at_ms=2,
     )
-    shut = LiveLimit(key="provider:openai", most=8, now=2, taken=0, until_ms=3, why="provider.rate-limited")
+    shut = LiveLimit(
+        key="provider:openai", maximum=8, current_maximum=2, taken=0, until_ms=3, why="provider.rate-limited"
+    )
     live = Live(
         at_ms=3, run_id=RUN, trials=8, settled=3, waiting=4, running=(at_work,), limits=(shut,), stopping="draining"
     )
@@ -316,8 +318,8 @@ def test_a_campaign_that_really_runs_is_seen_from_outside_and_after_kill_9_it_sa
         assert (seen["isLive"], seen["trials"], seen["left"]["running"], seen["left"]["untried"]) == (True, 2, 1, 1)
         assert seen["live"]["limits"][0] == {
             "key": "all",
-            "most": 1,
-            "now": 1,
+            "maximum": 1,
+            "currentMaximum": 1,
             "taken": 1,
             "untilMs": None,
             "why": None,

@@ -17,7 +17,7 @@ from tests.report.made import CAMPAIGN, RUN, summary
 
 FIX, ASK = AttemptId("fix.codex.r1.1"), AttemptId("ask.codex.r1.1")
 CODEX = RuntimeId("codex_app_server")
-ALL = LiveLimit(key="all", most=8, now=8, taken=2)
+ALL = LiveLimit(key="all", maximum=8, current_maximum=8, taken=2)
 
 
 def picture(clock: FakeClock, *, trials: int = 0) -> LiveView:

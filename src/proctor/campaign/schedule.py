@@ -258,8 +258,8 @@ class Scheduler:
         shut_s = 0.0 if throttle.is_given_up else throttle.shut_until_s - now_s
         return LiveLimit(
             key=throttle.key,
-            most=throttle.most,
-            now=int(throttle.now),
+            maximum=throttle.most,
+            current_maximum=int(throttle.now),
             taken=throttle.taken,
             until_ms=wall_ms + ceil(shut_s * 1000) if shut_s > 0 else None,
             why=throttle.why,

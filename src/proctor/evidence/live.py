@@ -31,10 +31,10 @@ class LiveLimit(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     key: str
     """What is limited: `all`, `runtime:<id>`, `provider:<name>` or `credential:<name>`."""
-    most: int
+    maximum: int
     """Configured maximum of parallel attempts."""
-    now: int
-    """Current maximum. Lower than `most` after a provider refused requests."""
+    current_maximum: int
+    """Current maximum. Lower than `maximum` after a provider refused requests."""
     taken: int
     """Number of attempts that count against the limit now."""
     until_ms: int | None = None

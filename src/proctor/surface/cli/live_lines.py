@@ -74,14 +74,15 @@ def waits(live: Live, *, now_ms: int) -> Iterator[Text]:
 def limit_line(limit: LiveLimit, *, now_ms: int) -> str:
     """Return the state of a concurrency limit: used slots, total slots, and for how long it is closed.
 
-    >>> limit_line(LiveLimit(key="provider:openai", most=8, now=4, taken=4), now_ms=0)
+    >>> limit_line(LiveLimit(key="provider:openai", maximum=8, current_maximum=4, taken=4), now_ms=0)
     'provider:openai  4 of 4 (8 at most)'
-    >>> limit_line(LiveLimit(key="all", most=2, now=2, taken=0, until_ms=61_000, why="asked to wait"), now_ms=1000)
+    >>> closed = LiveLimit(key="all", maximum=2, current_maximum=2, taken=0, until_ms=61_000, why="asked to wait")
+    >>> limit_line(closed, now_ms=1000)
     'all  0 of 2, closed for 1 min 00 s: asked to wait'
     """
-    line = f"{legible(limit.key)}  {limit.taken} of {limit.now}"
-    if limit.now != limit.most:
-        line += f" ({limit.most} at most)"
+    line = f"{legible(limit.key)}  {limit.taken} of {limit.current_maximum}"
+    if limit.current_maximum != limit.maximum:
+        line += f" ({limit.maximum} at most)"
     if limit.until_ms is not None:
         line += f", closed for {duration(max(0, limit.until_ms - now_ms))}"
     return line if limit.why is None else f"{line}: {one_line(limit.why)}"
