@@ -25,7 +25,7 @@ MASKED_LIMITS = {
 
 
 def redacted(frame: Any) -> RedactedLine:
-    return Redactor([], private=RUNTIME.private).line(json.dumps(frame).encode())
+    return Redactor([], private=RUNTIME.private_paths).line(json.dumps(frame).encode())
 
 
 @pytest.mark.requirement("evidence.redaction")
@@ -71,7 +71,7 @@ def test_the_same_words_elsewhere_are_no_account_data() -> None:
 
 
 def test_a_frame_of_account_data_is_recorded_and_told_like_any_other(tmp_path: Path) -> None:
-    redactor = Redactor([], private=RUNTIME.private)
+    redactor = Redactor([], private=RUNTIME.private_paths)
     with FrameLog(tmp_path / "frames.jsonl", redactor=redactor, clock=SYSTEM_CLOCK) as log:
         log.stage(Direction.IN, b'{"method":"account/rateLimits/updated","params":{"rateLimits":{"limitId":"codex"}}}')
         log.stage(Direction.IN, b'{"method":"thread/closed","params":{}}')

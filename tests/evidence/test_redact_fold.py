@@ -140,7 +140,7 @@ def test_the_outcome_of_the_raw_frames_is_the_outcome_of_the_recorded_ones(
     ]
     with TemporaryDirectory() as folder:
         file = Path(folder) / "frames.jsonl"
-        redactor = Redactor(SECRETS, private=RUNTIME.private)
+        redactor = Redactor(SECRETS, private=RUNTIME.private_paths)
         with FrameLog(file, redactor=redactor, clock=FakeClock()) as log:
             for dir_, line in said:
                 log.stage(dir_, line)
@@ -154,8 +154,8 @@ def test_the_outcome_of_the_raw_frames_is_the_outcome_of_the_recorded_ones(
     assert [secret.name for secret in SECRETS if secret.value.encode() in disk] == []
 
 
-@given(st.sampled_from(sorted(word for word in RUNTIME.words if len(word) >= 8)), st.data())
+@given(st.sampled_from(sorted(word for word in RUNTIME.protocol_words if len(word) >= 8)), st.data())
 def test_no_part_of_a_word_that_control_or_the_fold_reads_can_be_a_secret(word: str, data: st.DataObject) -> None:
     start = data.draw(st.integers(0, len(word) - 8))
     end = data.draw(st.integers(start + 8, len(word)))
-    assert find_secrets({"API_KEY": word[start:end]}, declared=[], words=RUNTIME.words) == ()
+    assert find_secrets({"API_KEY": word[start:end]}, declared=[], words=RUNTIME.protocol_words) == ()

@@ -67,7 +67,7 @@ def test_a_short_value_is_passed_over() -> None:
 
 @pytest.mark.parametrize("word", ["commandExecution", "complete", "threadId", "account/rateLimits", "aggregatedOutput"])
 def test_a_protocol_word_or_a_part_of_one_is_never_a_secret(word: str) -> None:
-    assert find_secrets({"API_KEY": word}, declared=[], words=RUNTIME.words) == ()
+    assert find_secrets({"API_KEY": word}, declared=[], words=RUNTIME.protocol_words) == ()
 
 
 @pytest.mark.parametrize("word", ["timed_out", "run.harness", "process.exited", "stream.ended", "redacted"])

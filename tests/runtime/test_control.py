@@ -72,7 +72,7 @@ def test_a_turn_has_ended_for_whoever_waited_exactly_when_it_has_on_record(
 
     # The words of the protocol among them are never secrets: that is what the law rests on.
     environ = {f"S{number}_KEY": value for number, value in enumerate(sorted(secrets))}
-    redactor = Redactor(find_secrets(environ, declared=[], words=RUNTIME.words), private=RUNTIME.private)
+    redactor = Redactor(find_secrets(environ, declared=[], words=RUNTIME.protocol_words), private=RUNTIME.private_paths)
     with (
         tempfile.TemporaryDirectory() as folder,
         FrameLog(Path(folder) / "frames.jsonl", redactor=redactor, clock=FakeClock()) as log,

@@ -76,7 +76,7 @@ class _SessionHolder:
         self._request = request
         self._is_on_disk = keep is RecordMode.DISK
         self._source = workspace
-        self._redactor = Redactor(request.secrets, private=request.runtime.private)
+        self._redactor = Redactor(request.secrets, private=request.runtime.private_paths)
         self._base = EMPTY
         self._is_seal_late = False
         # Names that the workspace lacked before, so that they may be removed afterwards.

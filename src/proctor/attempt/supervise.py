@@ -97,7 +97,7 @@ class _Supervisor:
     def __init__(self, request: AttemptRequest) -> None:
         self.state = State.QUEUED
         self._request = request
-        self._redactor = Redactor(request.secrets, private=request.runtime.private)
+        self._redactor = Redactor(request.secrets, private=request.runtime.private_paths)
         self._workspace = request.scratch / "workspace"
         self._conversation = SessionRecord()
         self._session: Session | None = None

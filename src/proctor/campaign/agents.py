@@ -177,7 +177,7 @@ class Agents:
             options=flow.options.get(runtime.id, {}),
         )
         paths = None if self.paths is None else self.paths.runtime(process)
-        redactor = Redactor(self.ready.secrets, private=runtime.private)
+        redactor = Redactor(self.ready.secrets, private=runtime.private_paths)
         return open_recorded_host(
             runtime,
             ask,

@@ -93,7 +93,7 @@ def secrets_of(
     """Return the secrets to mask. Raises InputError, with its place, if a declared one does not exist."""
     spec = loaded.spec
     ids = (spec.campaign, *(mission.id for mission in loaded.missions), *(flow.id for flow in spec.flows))
-    words = {*ids, *offers(), *(word for runtime in runtimes for word in runtime.words)}
+    words = {*ids, *offers(), *(word for runtime in runtimes for word in runtime.protocol_words)}
     names = [secret for secret in spec.secrets if isinstance(secret, str)]
     names += [each.source_variable for each in credentials if each.login is Login.TOKEN and each.source_variable]
     files = [*loaded.secret_files, *(each.file for each in credentials if each.file is not None)]

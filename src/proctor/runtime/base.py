@@ -332,7 +332,7 @@ class Runtime(Protocol):
         """The values of the option `transport`. The first is the default."""
 
     @property
-    def words(self) -> frozenset[str]:
+    def protocol_words(self) -> frozenset[str]:
         """The method names, field names and constants in the agent's frames.
 
         Masking a part of such a word would change what a frame means. So a value that is part of one is not taken for
@@ -340,7 +340,7 @@ class Runtime(Protocol):
         """
 
     @property
-    def private(self) -> frozenset[tuple[str, ...]]:
+    def private_paths(self) -> frozenset[tuple[str, ...]]:
         """Paths to account data in the agent's frames. The values there are always masked."""
 
     @property

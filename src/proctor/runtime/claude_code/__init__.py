@@ -25,8 +25,8 @@ class ClaudeCode:
     profile = CapabilityProfile.FULL_APP_SERVER
     serves: Mapping[str, tuple[str, ...]] | None = SERVES
     transports = TRANSPORTS
-    words = WORDS
-    private = PRIVATE
+    protocol_words = WORDS
+    private_paths = PRIVATE
     failures = FAILURES
     option_names = frozenset({*home.OPTIONS, "transport"})
     account: Account | None = ACCOUNT

@@ -26,8 +26,8 @@ class CodexAppServer:
     profile = CapabilityProfile.FULL_APP_SERVER
     serves: Mapping[str, tuple[str, ...]] | None = None
     transports = TRANSPORTS
-    words = WORDS
-    private = PRIVATE
+    protocol_words = WORDS
+    private_paths = PRIVATE
     failures = FAILURES
     option_names = frozenset({*RETRY_OPTIONS, "transport"})
     account: Account | None = ACCOUNT

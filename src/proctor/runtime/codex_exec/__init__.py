@@ -28,8 +28,8 @@ class CodexExec:
     profile = CapabilityProfile.HEADLESS_LIMITED
     serves: Mapping[str, tuple[str, ...]] | None = None
     transports = TRANSPORTS
-    words = WORDS
-    private: frozenset[tuple[str, ...]] = frozenset()
+    protocol_words = WORDS
+    private_paths: frozenset[tuple[str, ...]] = frozenset()
     failures: tuple[Failure, ...] = FAILURES
     option_names = frozenset({*RETRY_OPTIONS, "transport"})
     account: Account | None = ACCOUNT

@@ -57,8 +57,8 @@ class Process:
     profile = CapabilityProfile.HEADLESS_LIMITED
     serves: Mapping[str, tuple[str, ...]] | None = None
     transports = TRANSPORTS
-    words: frozenset[str] = frozenset()
-    private: frozenset[tuple[str, ...]] = frozenset()
+    protocol_words: frozenset[str] = frozenset()
+    private_paths: frozenset[tuple[str, ...]] = frozenset()
     failures = FAILURES
     option_names = NAMES
     account: Account | None = None

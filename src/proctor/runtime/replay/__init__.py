@@ -59,8 +59,8 @@ class Replay:
     profile = CapabilityProfile.REPLAY_ONLY
     serves: Mapping[str, tuple[str, ...]] | None = None
     transports = TRANSPORTS
-    words: frozenset[str] = frozenset()
-    private: frozenset[tuple[str, ...]] = frozenset()
+    protocol_words: frozenset[str] = frozenset()
+    private_paths: frozenset[tuple[str, ...]] = frozenset()
     failures: tuple[Failure, ...] = ()
     option_names = NAMES
     account: Account | None = None

@@ -23,8 +23,8 @@ class Pi:
     profile = CapabilityProfile.INTERACTIVE_APPROVALS
     serves: Mapping[str, tuple[str, ...]] | None = None
     transports = (host.TRANSPORT,)
-    words = WORDS
-    private: frozenset[tuple[str, ...]] = frozenset()
+    protocol_words = WORDS
+    private_paths: frozenset[tuple[str, ...]] = frozenset()
     failures = FAILURES
     option_names = home.OPTIONS
     account: Account | None = None
