@@ -77,7 +77,7 @@ class FromTheFirst(CampaignWatcher):
         self._since = since
         self._growth = growth
 
-    def entered(self, attempt: AttemptId, state: State) -> None:
+    def state_entered(self, attempt: AttemptId, state: State) -> None:
         if self.meter is None and state is self._since:
             self.meter = Meter()
         if self._growth is not None and state is State.SEALED:

@@ -56,7 +56,7 @@ class PlayerWatcher(CampaignWatcher):
     def started(self, attempt: AttemptId, *, runtime_id: RuntimeId) -> None:
         write_row("started", attempt, runtime_id)
 
-    def entered(self, attempt: AttemptId, state: State) -> None:
+    def state_entered(self, attempt: AttemptId, state: State) -> None:
         write_row("entered", attempt, state.value)
 
     def settled(self, result: AttemptResult, *, usd: float | None, retry_at_ms: int | None, is_settled: bool) -> None:

@@ -21,7 +21,7 @@ class KillsTheAgent(CampaignWatcher):
     def __init__(self, nap: str) -> None:
         self._nap = nap
 
-    def saw(self, attempt: AttemptId, event: Event) -> None:
+    def event_recorded(self, attempt: AttemptId, event: Event) -> None:
         if isinstance(event, ToolBegan) and self._nap in str(event.input):
             for pid in processes_with("app-server\0--listen"):
                 if Path(f"/proc/{pid}/exe").readlink().name == "codex" and _is_ours(pid):

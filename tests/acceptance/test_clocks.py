@@ -65,7 +65,7 @@ class StopsWhilePreparing(CampaignWatcher):
     def __init__(self, stops: StopSignals) -> None:
         self._stops = stops
 
-    def entered(self, attempt: AttemptId, state: State) -> None:
+    def state_entered(self, attempt: AttemptId, state: State) -> None:
         if state is State.PREPARING:
             self._stops.one[attempt].set()
 

@@ -252,7 +252,7 @@ class StopsOne(CampaignWatcher):
     def __init__(self, stops: StopSignals) -> None:
         self._stops = stops
 
-    def saw(self, attempt: AttemptId, event: Event) -> None:
+    def event_recorded(self, attempt: AttemptId, event: Event) -> None:
         if attempt.startswith("cancelled.") and isinstance(event, ToolBegan):
             self._stops.one[attempt].set()
 

@@ -288,7 +288,7 @@ class Signals(CampaignWatcher):
         self.agents[flow] = channel.agent.pid
         return channel
 
-    def saw(self, attempt: AttemptId, event: Event) -> None:
+    def event_recorded(self, attempt: AttemptId, event: Event) -> None:
         if isinstance(event, ToolBegan):
             flow = attempt.split(".")[1]
             os.kill(self.agents[flow], {"killed": signal.SIGKILL, "ended": signal.SIGTERM}[flow])
@@ -317,7 +317,7 @@ class StopsOne(CampaignWatcher):
     def __init__(self, stops: StopSignals) -> None:
         self._stops = stops
 
-    def saw(self, attempt: AttemptId, event: Event) -> None:
+    def event_recorded(self, attempt: AttemptId, event: Event) -> None:
         if attempt.startswith("cancelled.") and isinstance(event, ToolBegan):
             self._stops.one[attempt].set()
 

@@ -110,7 +110,7 @@ def test_a_variable_that_the_runtime_sets_itself_is_refused(lab: Lab) -> None:
 
 def test_a_record_of_an_agents_process_that_cannot_be_closed_takes_no_result_away(lab: Lab) -> None:
     class InTheWay(CampaignWatcher):
-        def entered(self, attempt: AttemptId, state: State) -> None:
+        def state_entered(self, attempt: AttemptId, state: State) -> None:
             if state is State.SETTLING:
                 [run] = RootPaths(lab.root).runs()
                 [runtime] = run.runtimes()

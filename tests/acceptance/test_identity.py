@@ -20,7 +20,7 @@ class _Rewrites(CampaignWatcher):
     def __init__(self, program: Path) -> None:
         self._program = program
 
-    def saw(self, attempt: AttemptId, event: Event) -> None:
+    def event_recorded(self, attempt: AttemptId, event: Event) -> None:
         if isinstance(event, TurnBegan):
             self._program.write_text(self._program.read_text() + "# newer\n")
 

@@ -28,7 +28,7 @@ class OpensWhenAllAreIn(CampaignWatcher):
         self._all_of = all_of
         self._in_turn: set[AttemptId] = set()
 
-    def entered(self, attempt: AttemptId, state: State) -> None:
+    def state_entered(self, attempt: AttemptId, state: State) -> None:
         if state is State.TURN_RUNNING:
             self._in_turn.add(attempt)
         else:
@@ -110,7 +110,7 @@ class Counts(CampaignWatcher):
             self._now[key] += 1
             self.most[key] = max(self.most[key], self._now[key])
 
-    def entered(self, attempt: AttemptId, state: State) -> None:
+    def state_entered(self, attempt: AttemptId, state: State) -> None:
         # From here on its agent is at rest, and its places may be another's.
         if state is State.SETTLING and attempt in self._running:
             self._running.discard(attempt)

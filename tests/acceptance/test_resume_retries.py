@@ -43,7 +43,7 @@ class KillsTheAgentOnce(CampaignWatcher):
         self._gate = gate
         self._shells = shells
 
-    def saw(self, attempt: AttemptId, event: Event) -> None:
+    def event_recorded(self, attempt: AttemptId, event: Event) -> None:
         if isinstance(event, ToolBegan) and str(self._gate) in str(event.input) and not self._gate.exists():
             self._shells -= 1
             if not self._shells:
@@ -107,7 +107,7 @@ def healthy(lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.requirement("runtime.strategy.fallback")
 def test_a_runtime_that_no_longer_starts_gives_way_to_the_next_in_mid_run(lab: Lab, healthy: Path) -> None:
     class FallsIll(CampaignWatcher):
-        def entered(self, attempt: AttemptId, state: State) -> None:
+        def state_entered(self, attempt: AttemptId, state: State) -> None:
             if state is State.SETTLING:
                 healthy.unlink(missing_ok=True)
 
@@ -186,7 +186,7 @@ class Drains(CampaignWatcher):
     def __init__(self, stops: StopSignals) -> None:
         self._stops = stops
 
-    def entered(self, attempt: AttemptId, state: State) -> None:
+    def state_entered(self, attempt: AttemptId, state: State) -> None:
         if state is State.TURN_RUNNING:
             self._stops.drain.set()
 
@@ -199,7 +199,7 @@ def test_what_was_drained_and_then_stopped_is_gone_on_with_each_time(lab: Lab) -
     stops = StopSignals()
 
     class StopsAll(CampaignWatcher):
-        def entered(self, attempt: AttemptId, state: State) -> None:
+        def state_entered(self, attempt: AttemptId, state: State) -> None:
             if state is State.SESSION_STARTING:
                 stops.stop_all()
 

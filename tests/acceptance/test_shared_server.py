@@ -27,7 +27,7 @@ class InterruptsOne(CampaignWatcher):
     def __init__(self, stops: StopSignals) -> None:
         self._stops = stops
 
-    def saw(self, attempt: AttemptId, event: Event) -> None:
+    def event_recorded(self, attempt: AttemptId, event: Event) -> None:
         if attempt == INTERRUPTED and isinstance(event, ToolBegan):
             self._stops.one[attempt].set()
 

@@ -19,7 +19,7 @@ class _StopsTheNap(CampaignWatcher):
     def __init__(self, stops: StopSignals) -> None:
         self._stops = stops
 
-    def saw(self, attempt: AttemptId, event: Event) -> None:
+    def event_recorded(self, attempt: AttemptId, event: Event) -> None:
         if attempt == NAP and isinstance(event, ToolBegan):
             self._stops.one[attempt].set()
 

@@ -138,7 +138,7 @@ class _StopsInTheTurn(CampaignWatcher):
     def __init__(self, stops: StopSignals) -> None:
         self._stops = stops
 
-    def entered(self, attempt: AttemptId, state: State) -> None:
+    def state_entered(self, attempt: AttemptId, state: State) -> None:
         if state is State.TURN_RUNNING:
             self._stops.one[attempt].set()
 

@@ -38,9 +38,9 @@ class Attempt:
         derivation = Derivation(
             normalizer or CodexNormalizer(), trace=self.derived.extend, transcript=self.derived.extend
         )
-        self.tap = RecordingTap(self.log, derivation, watcher=self.saw)
+        self.tap = RecordingTap(self.log, derivation, watcher=self.event_recorded)
 
-    def saw(self, event: Event) -> None:
+    def event_recorded(self, event: Event) -> None:
         self.events.append(event)
         self.on_disk.append(len(self.rows()))
 

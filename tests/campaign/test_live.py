@@ -67,7 +67,7 @@ def test_the_picture_is_on_disk_while_it_runs_and_gone_afterwards(tmp_path: Path
             )
             seen.scheduled((ALL,), waiting=2)
             seen.started(FIX, runtime_id=CODEX)
-            seen.saw(FIX, tool("make test"))
+            seen.event_recorded(FIX, tool("make test"))
             second = await read(paths.live, lambda live: any(each.doing for each in live.running))
             at_work = LiveAttempt(
                 attempt_id=FIX,

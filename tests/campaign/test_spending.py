@@ -33,7 +33,7 @@ class Tampering(CampaignWatcher):
         self._root = root
         self._is_legible = is_legible
 
-    def entered(self, attempt: AttemptId, state: State) -> None:
+    def state_entered(self, attempt: AttemptId, state: State) -> None:
         if state is State.SETTLING:
             [record] = self._root.glob(f"runs/*/attempts/{attempt}/attempt.json")
             record.write_bytes(record.read_bytes() + b"\n" if self._is_legible else b"{}")
@@ -77,8 +77,8 @@ def test_what_runs_counts_as_far_as_it_has_told_and_then_as_what_it_cost() -> No
         meter = spending.watcher(FLOW, Watcher())
         tokens = Tokens(input=total, output=0, total=total)
         authority = UsageAuthority.LIVE_THREAD_USAGE
-        meter.saw(attempt, TurnBegan(frame=1, at_ms=1, turn=TurnId("t")))
-        meter.saw(
+        meter.event_recorded(attempt, TurnBegan(frame=1, at_ms=1, turn=TurnId("t")))
+        meter.event_recorded(
             attempt,
             UsageReported(
                 frame=2,

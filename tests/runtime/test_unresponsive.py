@@ -22,7 +22,7 @@ class StopsTheServer(CampaignWatcher):
     def __init__(self) -> None:
         self.stopped: list[int] = []
 
-    def saw(self, attempt: AttemptId, event: Event) -> None:
+    def event_recorded(self, attempt: AttemptId, event: Event) -> None:
         if not self.stopped and isinstance(event, ToolBegan):
             self.stopped = servers()
             for pid in self.stopped:

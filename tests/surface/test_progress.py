@@ -36,18 +36,18 @@ def test_each_running_attempt_has_a_line_with_phase_tool_tokens_cost_and_age(tmp
     progress.began(began(tmp_path))
     for attempt in (FIX, ASK):
         progress.started(attempt, runtime_id=CODEX)
-        progress.entered(attempt, State.PREPARING)
-    progress.entered(FIX, State.TURN_RUNNING)
-    progress.saw(FIX, tool("cat greet.py\x1b[2J"))
+        progress.state_entered(attempt, State.PREPARING)
+    progress.state_entered(FIX, State.TURN_RUNNING)
+    progress.event_recorded(FIX, tool("cat greet.py\x1b[2J"))
     clock.advance(2)
     first = drawn(screen)
     assert first[0] == "quickstart  0 of 3 done  2.0 s"
     assert first[1].split("  ")[1:3] == ["fix.codex.r1.1", "working"]
     assert first[1].split() == [*"fix.codex.r1.1 working shell: cat greet.py\\x1b[2J ? tokens $? 2.0 s ago".split()]
     assert first[2].split() == [*"ask.codex.r1.1 preparing ? tokens $? 2.0 s ago".split()]
-    progress.saw(FIX, TurnBegan(frame=2, at_ms=2, turn=TurnId("t")))
-    progress.saw(FIX, total(1785, frame=3))
-    progress.entered(ASK, State.SEALED)
+    progress.event_recorded(FIX, TurnBegan(frame=2, at_ms=2, turn=TurnId("t")))
+    progress.event_recorded(FIX, total(1785, frame=3))
+    progress.state_entered(ASK, State.SEALED)
     progress.settled(sealed(ASK), usd=0.5, retry_at_ms=None, is_settled=True)
     second = drawn(screen)
     assert second[0] == "quickstart  1 of 3 done  2.0 s"
@@ -62,8 +62,8 @@ def test_what_does_not_fit_on_the_screen_is_counted_and_no_line_is_broken(tmp_pa
     seen.began(began(tmp_path, trials=64))
     for number in range(64):
         attempt = AttemptId(f"mission-of-a-name-that-is-long-{number}.codex.r1.1")
-        seen.entered(attempt, State.TURN_RUNNING)
-        seen.saw(attempt, tool("echo 世界 " * 40))
+        seen.state_entered(attempt, State.TURN_RUNNING)
+        seen.event_recorded(attempt, tool("echo 世界 " * 40))
     lines = drawn(screen)
     assert len(lines) == 9
     assert lines[-1] == "  and 57 more"
@@ -132,9 +132,9 @@ def test_without_a_terminal_there_is_a_line_for_each_thing_that_happens(tmp_path
     screen = PlainScreen(Console(file=written, width=120), "night", view=seen)
     progress = Progress(seen, screen, None)
     progress.began(began(tmp_path))
-    progress.entered(FIX, State.TURN_RUNNING)
-    progress.saw(FIX, tool("make test"))
-    progress.saw(
+    progress.state_entered(FIX, State.TURN_RUNNING)
+    progress.event_recorded(FIX, tool("make test"))
+    progress.event_recorded(
         FIX,
         ToolEnded(
             frame=3,

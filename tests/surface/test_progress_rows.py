@@ -84,10 +84,10 @@ def test_a_program_reads_everything_that_matters_in_order(tmp_path: Path) -> Non
     told.began(began(tmp_path, trials=3, settled=1))
     told.scheduled((ALL,), waiting=2)
     told.started(FIX, runtime_id=CODEX)
-    told.entered(FIX, State.TURN_RUNNING)
-    told.saw(FIX, TurnBegan(frame=2, at_ms=2, turn=TurnId("t")))
-    told.saw(FIX, tool("make test"))
-    told.saw(FIX, total(100, frame=3))
+    told.state_entered(FIX, State.TURN_RUNNING)
+    told.event_recorded(FIX, TurnBegan(frame=2, at_ms=2, turn=TurnId("t")))
+    told.event_recorded(FIX, tool("make test"))
+    told.event_recorded(FIX, total(100, frame=3))
     told.stopping("finishing what runs")
     told.settled(
         sealed(FIX, outcome=Outcome.CRASHED, code="peer.hangup"), usd=0.5, retry_at_ms=now_ms + 4, is_settled=False
@@ -118,10 +118,10 @@ def test_a_program_reads_everything_that_matters_in_order(tmp_path: Path) -> Non
 def test_of_what_comes_fast_the_first_and_the_latest_have_a_row(tmp_path: Path) -> None:
     told = Told(tmp_path / "rows.jsonl")
     told.began(began(tmp_path))
-    told.saw(FIX, TurnBegan(frame=1, at_ms=1, turn=TurnId("t")))
+    told.event_recorded(FIX, TurnBegan(frame=1, at_ms=1, turn=TurnId("t")))
     for number in range(1, 1001):
-        told.saw(FIX, tool(f"step {number}"))
-        told.saw(FIX, total(number, frame=number))
+        told.event_recorded(FIX, tool(f"step {number}"))
+        told.event_recorded(FIX, total(number, frame=number))
     told.clock.advance(TICK_S)
     told.rows._put_due()
     told.close()

@@ -224,13 +224,13 @@ class LiveSession:
             await self._done.wait()
         self._scope.cancel()
 
-    def saw(self, event: Event) -> None:
+    def event_recorded(self, event: Event) -> None:
         """Take a recorded event: remember the answer, update the token count, and publish it to readers."""
         if isinstance(event, TurnAsked):
             self.answer = None
         elif isinstance(event, TextSaid):
             self.answer = event.text
-        self._watch.saw(event)
+        self._watch.event_recorded(event)
         self._stream.publish(event)
 
     def _require(self, capability: str) -> None:

@@ -131,7 +131,7 @@ class _SessionHolder:
 
     def open_recording(self) -> AbstractContextManager[Recording]:
         return open_recording(
-            self._request, redactor=self._redactor, watcher=self._live.saw, is_on_disk=self._is_on_disk
+            self._request, redactor=self._redactor, watcher=self._live.event_recorded, is_on_disk=self._is_on_disk
         )
 
     # ── during the session ──

@@ -48,10 +48,10 @@ class Lease:
 class Watcher:
     """Receives the states and events of attempts as they happen. This base class ignores them."""
 
-    def entered(self, attempt: AttemptId, state: State) -> None:
+    def state_entered(self, attempt: AttemptId, state: State) -> None:
         """Called when the attempt has entered a state."""
 
-    def saw(self, attempt: AttemptId, event: Event) -> None:
+    def event_recorded(self, attempt: AttemptId, event: Event) -> None:
         """Called when an event of the attempt has been recorded."""
 
 

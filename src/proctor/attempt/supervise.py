@@ -115,7 +115,7 @@ class _Supervisor:
     def move(self, move: Move) -> None:
         """Change the state and report it to the watcher."""
         self.state = after(self.state, move)
-        self._request.watcher.entered(self._request.attempt_id, self.state)
+        self._request.watcher.state_entered(self._request.attempt_id, self.state)
 
     async def run(self) -> AttemptResult:
         """Run all steps. Raises ProctorError if the evidence cannot be written."""
@@ -123,11 +123,11 @@ class _Supervisor:
         self.move(Move.PREPARE)
         paths.create()
 
-        def saw(event: Event) -> None:
-            request.watcher.saw(request.attempt_id, event)
-            self._watch.saw(event)
+        def event_recorded(event: Event) -> None:
+            request.watcher.event_recorded(request.attempt_id, event)
+            self._watch.event_recorded(event)
 
-        with open_recording(request, redactor=self._redactor, watcher=saw) as streams:
+        with open_recording(request, redactor=self._redactor, watcher=event_recorded) as streams:
             frames, probes, tap = streams.frames, streams.probes, streams.tap
             base = await self._prepare()
             await self._watched(tap, lambda: self._work(tap, base, probes))

@@ -90,7 +90,7 @@ class Watch:
         """Restart the stall clock at the time of a sign of life. An earlier time than the last has no effect."""
         self._heard_s = max(self._heard_s, at_s)
 
-    def saw(self, event: Event) -> None:
+    def event_recorded(self, event: Event) -> None:
         """Count the tokens of all turns together, if there is a limit."""
         if self._most_tokens is not None and isinstance(event, SessionBegan | TurnBegan | UsageReported):
             self._usage.feed(event)

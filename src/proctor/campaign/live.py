@@ -88,12 +88,12 @@ class LiveView(CampaignWatcher):
         self._retries.pop(_trial(attempt), None)
         self.track(attempt).runtime_id = runtime_id
 
-    def entered(self, attempt: AttemptId, state: State) -> None:
+    def state_entered(self, attempt: AttemptId, state: State) -> None:
         self.track(attempt).state = state
         if state in _OVER:
             del self.running[attempt]
 
-    def saw(self, attempt: AttemptId, event: Event) -> None:
+    def event_recorded(self, attempt: AttemptId, event: Event) -> None:
         track = self.track(attempt)
         match event:
             case ToolBegan():

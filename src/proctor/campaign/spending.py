@@ -76,11 +76,11 @@ class _Meter(Watcher):
         self._inner = inner
         self._usage = UsageFold()
 
-    def entered(self, attempt: AttemptId, state: State) -> None:
-        self._inner.entered(attempt, state)
+    def state_entered(self, attempt: AttemptId, state: State) -> None:
+        self._inner.state_entered(attempt, state)
 
-    def saw(self, attempt: AttemptId, event: Event) -> None:
-        self._inner.saw(attempt, event)
+    def event_recorded(self, attempt: AttemptId, event: Event) -> None:
+        self._inner.event_recorded(attempt, event)
         if isinstance(event, TurnBegan | UsageReported):
             self._usage.feed(event)
             self._spending.update_running(attempt, self._spending.usd_of(self._flow, self._usage.tokens))

@@ -38,13 +38,13 @@ class Progress(CampaignWatcher):
         for each in self._watchers:
             each.started(attempt, runtime_id=runtime_id)
 
-    def entered(self, attempt: AttemptId, state: State) -> None:
+    def state_entered(self, attempt: AttemptId, state: State) -> None:
         for each in self._watchers:
-            each.entered(attempt, state)
+            each.state_entered(attempt, state)
 
-    def saw(self, attempt: AttemptId, event: Event) -> None:
+    def event_recorded(self, attempt: AttemptId, event: Event) -> None:
         for each in self._watchers:
-            each.saw(attempt, event)
+            each.event_recorded(attempt, event)
 
     def scheduled(self, limits: tuple[LiveLimit, ...], *, waiting: int) -> None:
         for each in self._watchers:

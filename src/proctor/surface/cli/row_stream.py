@@ -79,10 +79,10 @@ class RowStream(CampaignWatcher):
     def started(self, attempt: AttemptId, *, runtime_id: RuntimeId) -> None:
         self._put(AttemptStarted(at_ms=self._now_ms, attempt_id=attempt, runtime_id=runtime_id))
 
-    def entered(self, attempt: AttemptId, state: State) -> None:
+    def state_entered(self, attempt: AttemptId, state: State) -> None:
         self._put(AttemptPhase(at_ms=self._now_ms, attempt_id=attempt, phase=state.value))
 
-    def saw(self, attempt: AttemptId, event: Event) -> None:
+    def event_recorded(self, attempt: AttemptId, event: Event) -> None:
         match event:
             case ToolBegan():
                 self._throttle(attempt, self._put_tool)

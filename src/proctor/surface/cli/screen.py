@@ -93,11 +93,11 @@ class PlainScreen(Screen):
         self._news = anyio.Event()
         self._closed: set[str] = set()
 
-    def entered(self, attempt: AttemptId, state: State) -> None:
+    def state_entered(self, attempt: AttemptId, state: State) -> None:
         if state is State.TURN_RUNNING:
             self._line(attempt, "working")
 
-    def saw(self, attempt: AttemptId, event: Event) -> None:
+    def event_recorded(self, attempt: AttemptId, event: Event) -> None:
         if isinstance(event, ToolEnded) and not event.ok:
             track = self._view.running.get(attempt)
             tool = None if track is None else track.tool

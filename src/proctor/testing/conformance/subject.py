@@ -58,7 +58,7 @@ class _EventWatcher(CampaignWatcher):
         self.events: list[Event] = []
         self._tell = tell
 
-    def saw(self, attempt: AttemptId, event: Event) -> None:
+    def event_recorded(self, attempt: AttemptId, event: Event) -> None:
         self.events.append(event)
         if self._tell is not None:
             self._tell(event)
