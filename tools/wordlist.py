@@ -6,16 +6,13 @@ The check fails on any occurrence. Texts of the CLI and of errors are string lit
 import argparse
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path, PurePosixPath
 from typing import Final
 
 from tools.prose import markdown_prose, python_prose
-
-NOT_YET: Final[tuple[str, ...]] = ("docs", "README.md")
-"""Paths whose words to avoid are allowed for now. Remove a path when it has none; this must become empty."""
 
 SCANNED: Final = (
     "src/**/*.py",
@@ -128,26 +125,13 @@ def scan(root: Path) -> list[Occurrence]:
     return [each for path in sorted(paths) for each in find_words(path, (root / path).read_text(encoding="utf-8"))]
 
 
-def is_below(path: str, folders: Iterable[str]) -> bool:
-    """Return whether a path is one of these paths, or is below one of them.
-
-    >>> is_below("docs/a.md", ["docs"]), is_below("docs/a.md", ["docs/a.md"]), is_below("docs.md", ["docs"])
-    (True, True, False)
-    """
-    return any(PurePosixPath(path).is_relative_to(folder) for folder in folders)
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tools.wordlist", description=__doc__)
-    parser.add_argument("paths", nargs="*", help="check only the files below these paths, also those of NOT_YET")
-    paths = parser.parse_args(arguments).paths
-    found = scan(Path())
-    problems = [each for each in found if (is_below(each.path, paths) if paths else not is_below(each.path, NOT_YET))]
-    print("\n".join(map(str, problems)) or "words to avoid: none")
-    for path in NOT_YET:
-        total = sum(is_below(each.path, [path]) for each in found)
-        print(f"{path}: {total} words to avoid, allowed for now" if total else f"{path}: remove it from NOT_YET")
-    return 1 if problems else 0
+    parser.add_argument("paths", nargs="*", help="check only the files below these paths")
+    paths = parser.parse_args(arguments).paths or ["."]
+    found = [each for each in scan(Path()) if any(PurePosixPath(each.path).is_relative_to(folder) for folder in paths)]
+    print("\n".join(map(str, found)) or "words to avoid: none")
+    return 1 if found else 0
 
 
 if __name__ == "__main__":
