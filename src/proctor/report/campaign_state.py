@@ -23,7 +23,7 @@ from proctor.plan.progress import RetryBudget, fold_attempts
 from proctor.plan.recover import CUT_OFF
 from proctor.report.check_ledger import LedgerLimits, folder_findings, read_limits
 from proctor.report.evidence_index import EvidenceIndex, FolderReading, with_code
-from proctor.report.planned import FrozenSpec, PlanSummary, read_frozen, read_plan
+from proctor.report.planned import PlanSummary, SnapshotIndex, read_frozen, read_plan
 from proctor.report.row import AttemptRow
 from proctor.report.score import classify
 
@@ -71,7 +71,7 @@ class CampaignState:
     run_ids: tuple[RunId, ...] = ()
     plan: PlanSummary | None = None
     """None if it cannot be read."""
-    frozen: FrozenSpec = field(default_factory=FrozenSpec)
+    frozen: SnapshotIndex = field(default_factory=SnapshotIndex)
     """The index of the frozen spec; empty if it cannot be read."""
     trials: tuple[TrialResult, ...] = ()
     is_running: bool = False

@@ -16,7 +16,7 @@ from proctor.plan.progress import remedy_for
 from proctor.plan.recover import LATER, Remedy, remedy
 from proctor.report.cost import Costs, read_costs
 from proctor.report.evidence_index import FolderReading
-from proctor.report.planned import FrozenSpec, PlanSummary
+from proctor.report.planned import PlanSummary, SnapshotIndex
 from proctor.report.row import AttemptRow
 
 _REBUILT: Final = {
@@ -39,7 +39,7 @@ class LedgerLimits:
     """The longest wait before a retry; None if the plan cannot be read."""
 
 
-def read_limits(campaign: CampaignPaths, *, plan: PlanSummary | None, frozen: FrozenSpec) -> LedgerLimits:
+def read_limits(campaign: CampaignPaths, *, plan: PlanSummary | None, frozen: SnapshotIndex) -> LedgerLimits:
     """Read what is frozen with the campaign. Never raises: check_campaign reports what is wrong with it."""
     return LedgerLimits(
         costs=read_costs(campaign, plan=plan, frozen=frozen),

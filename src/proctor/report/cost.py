@@ -11,7 +11,7 @@ from proctor.evidence.layout import CampaignPaths
 from proctor.evidence.mask import is_masked
 from proctor.evidence.reader import read_bytes
 from proctor.ids import FlowId
-from proctor.report.planned import FrozenSpec, PlannedModel, PlanSummary
+from proctor.report.planned import PlannedModel, PlanSummary, SnapshotIndex
 from proctor.spec.prices import Prices, decode_prices, usd_of
 from proctor.spec.tree import read_tree
 
@@ -39,7 +39,7 @@ class Costs:
         return usd == due
 
 
-def read_costs(campaign: CampaignPaths, *, plan: PlanSummary | None, frozen: FrozenSpec) -> Costs | None:
+def read_costs(campaign: CampaignPaths, *, plan: PlanSummary | None, frozen: SnapshotIndex) -> Costs | None:
     """Read the frozen prices; None if the frozen files do not say, because they are gone or masked. Never raises."""
     if plan is None or frozen.spec is None:
         return None
@@ -49,7 +49,7 @@ def read_costs(campaign: CampaignPaths, *, plan: PlanSummary | None, frozen: Fro
     return None
 
 
-def _prices(campaign: CampaignPaths, frozen: FrozenSpec) -> Prices | None:
+def _prices(campaign: CampaignPaths, frozen: SnapshotIndex) -> Prices | None:
     """Return the prices, if there were any. Raises EvidenceError if it is unknown whether there were, or which."""
     if not frozen.files:
         return None

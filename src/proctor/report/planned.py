@@ -78,7 +78,7 @@ class _Given(msgspec.Struct, frozen=True):
     select: SelectSpec = SelectSpec()
 
 
-class FrozenSpec(msgspec.Struct, frozen=True):
+class SnapshotIndex(msgspec.Struct, frozen=True):
     """index.json of the frozen spec, as far as a report needs it."""
 
     spec: Digest | None = None
@@ -95,12 +95,12 @@ class FrozenSpec(msgspec.Struct, frozen=True):
         return None if self.given is None else self.given.select
 
 
-def read_frozen(campaign: CampaignPaths) -> FrozenSpec:
+def read_frozen(campaign: CampaignPaths) -> SnapshotIndex:
     """Read index.json. What cannot be read is empty: check_campaign reports it."""
     try:
-        return read_artifact(campaign.snapshot_index, FrozenSpec)
+        return read_artifact(campaign.snapshot_index, SnapshotIndex)
     except EvidenceError:
-        return FrozenSpec()
+        return SnapshotIndex()
 
 
 def read_plan(campaign: CampaignPaths) -> PlanSummary:
