@@ -11,7 +11,7 @@ from proctor.errors import EvidenceError
 from proctor.evidence.artifacts import AttemptRecord
 from proctor.evidence.layout import AttemptPaths, CampaignPaths, RootPaths
 from proctor.evidence.reader import Finding
-from proctor.ids import AttemptId, CampaignId, TrialId
+from proctor.ids import AttemptId, CampaignId, Digest, TrialId
 from proctor.ledger.reader import read_ledger
 from proctor.report.campaign_state import load_state
 from proctor.report.evidence_index import EvidenceIndex
@@ -20,6 +20,7 @@ from tests.report.made import CUT, PROBE, RUN, YES, record, report, tried
 from tests.small_attempt import make
 
 ATTEMPT = AttemptId("one.codex.r1.1")
+PLAN = Digest("sha256:1")
 
 
 def counted(root: Path) -> CampaignPaths:
@@ -27,7 +28,9 @@ def counted(root: Path) -> CampaignPaths:
     campaign = tried(root, {"one.codex.r1": [YES]})
     paths = RootPaths(root).run(RUN).attempt(TrialId("one.codex.r1"), n=1)
     paths.folder.mkdir(parents=True)
-    keep(paths, record(ATTEMPT, campaign_id=CampaignId(campaign.folder.name), required_probes=(PROBE,)))
+    keep(
+        paths, record(ATTEMPT, campaign_id=CampaignId(campaign.folder.name), required_probes=(PROBE,), plan_digest=PLAN)
+    )
     return campaign
 
 

@@ -97,6 +97,11 @@ REPORTS = [
         ),
         NOT_THE_REPORT,
     ),
+    of_campaign(
+        "the report is of no run, and has another verdict",
+        alter(IN + CAMPAIGN_REPORT, {Field.RUNS: [], Field.EXIT: 1, Field.VERDICT: "judged no"}),
+        NOT_THE_REPORT,
+    ),
     of_campaign("the report has no attempts", alter(IN + CAMPAIGN_REPORT, {Field.ATTEMPTS: []}), NOT_THE_REPORT),
     of_campaign(
         "the report is of another run",

@@ -70,6 +70,19 @@ PLANNED = [
         publish=says(5, "evidence.ledger"),
     ),
     Case(
+        name="the ledger has the missions of two trials swapped",
+        edit=sql(
+            f"update {Table.TRIAL} set {Column.MISSION} = "
+            f"case {Column.MISSION} when 'fix' then 'claim' when 'claim' then 'fix' else {Column.MISSION} end"
+        ),
+        validate=says(5, "evidence.ledger"),
+        publish=says(5, "evidence.ledger"),
+        then=(
+            ("report --strict", says(5, "evidence.ledger")),
+            ("campaign report --strict", says(5, "evidence.ledger")),
+        ),
+    ),
+    Case(
         name="the ledger has no trials and no attempts",
         edit=sql(f"delete from {Table.ATTEMPT}", f"delete from {Table.TRIAL}"),
         validate=says(5, PLAN),

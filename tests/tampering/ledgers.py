@@ -45,6 +45,7 @@ NOT_A_LEDGER: dict[str, Edit] = {
 }
 
 IMPOSSIBLE: dict[str, Edit] = {
+    "began before all time": sql(set_all(Table.CAMPAIGN, Column.BEGAN, "-1")),
     "has no runs": sql(f"delete from {Table.RUN}"),
     "has no table of runs": sql(f"drop table {Table.RUN}"),
     "has a state that there is not": sql(set_one(Column.STATE, "'done'")),

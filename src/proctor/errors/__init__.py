@@ -16,7 +16,7 @@ that is not an exception.
 
 import errno
 from enum import IntEnum
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from proctor.errors.advice import advice as advice
 from proctor.errors.advice import bucket_of as bucket_of
@@ -164,6 +164,10 @@ class HangupError(PeerError):
 
 class DeadlineError(PeerError):
     """The agent process did not answer in time."""
+
+
+INCOMPLETE_EVIDENCE: Final = frozenset({"evidence.partial", "evidence.running"})
+"""Codes of evidence that was cut off or may still be completed. Nothing that exists is wrong."""
 
 
 class EvidenceError(ProctorError):

@@ -50,13 +50,14 @@ def read_ledger(campaign: CampaignPaths) -> LedgerContents:
     """Read the whole ledger as of one moment."""
     with _open(campaign) as connection:
         row = connection.execute(CAMPAIGN).fetchone()
+        origin = None if row is None else msgspec.convert(row, LedgerCampaign)
         trials = msgspec.convert(connection.execute(TRIALS).fetchall(), tuple[LedgerTrial, ...])
         # Not ordered by SQL: sorting the few attempts of each trial is faster than sorting 10,000 rows.
         attempts = decode_attempts(connection.execute(ATTEMPTS).fetchall())
         runs = msgspec.convert(connection.execute(RUNS).fetchall(), tuple[LedgerRun, ...])
     _check_references(attempts, trials={trial.id for trial in trials}, runs={run.id for run in runs})
     return LedgerContents(
-        campaign=None if row is None else msgspec.convert(row, LedgerCampaign),
+        campaign=origin,
         runs=runs,
         trials=trials,
         attempts_of=_by_trial(attempts),

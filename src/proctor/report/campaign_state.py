@@ -92,8 +92,8 @@ class CampaignState:
 def load_state(campaign: CampaignPaths, *, root: RootPaths, index: EvidenceIndex | None = None) -> CampaignState:
     """Load a campaign from its ledger. Raises EvidenceError if the ledger or the plan cannot be read."""
     state = load_ledger_state(campaign, root=root, index=index)
-    if state.plan is None:
-        read_plan(campaign)
+    for finding in state.findings:
+        raise EvidenceError(finding.code, finding.detail, file=finding.file)
     return state
 
 
@@ -109,7 +109,7 @@ def load_ledger_state(campaign: CampaignPaths, *, root: RootPaths, index: Eviden
     try:
         plan = read_plan(campaign)
     except EvidenceError as error:
-        findings = (Finding.of(error),)
+        findings = (_plan_finding(error, is_early=not contents.attempts_of, is_running=is_running),)
     index, frozen = index or EvidenceIndex(), read_frozen(campaign)
     reader = _LedgerRows(
         campaign_id=CampaignId(campaign.folder.name),
@@ -134,6 +134,14 @@ def load_ledger_state(campaign: CampaignPaths, *, root: RootPaths, index: Eviden
         is_checked=index.check is not None,
         findings=findings,
     )
+
+
+def _plan_finding(error: EvidenceError, *, is_early: bool, is_running: bool) -> Finding:
+    """Return the finding for a plan that cannot be read. The plan is the last file of the set-up of a campaign."""
+    finding = Finding.of(error)
+    if not is_early or error.code != "evidence.missing-file":
+        return finding
+    return msgspec.structs.replace(finding, code="evidence.running" if is_running else "evidence.partial")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -212,7 +212,8 @@ def _check_report(
         code = listing.unfinished if is_early else error.code
         yield Finding(code=code, file=campaign.report.name, detail=error.what)
         return
-    if set(kept.run_ids) < set(state.run_ids):
+    earlier = state.run_ids[: len(kept.run_ids)]
+    if kept.run_ids and kept.run_ids == earlier != state.run_ids:
         # It is written when a run ends; until then, or after a kill, it is about the runs before.
         detail = "of the runs before the last one"
         yield Finding(code=listing.unfinished, file=campaign.report.name, detail=detail)

@@ -10,7 +10,7 @@ from typing import Final
 from proctor.evidence.layout import CampaignPaths
 from proctor.evidence.reader import Finding
 from proctor.evidence.summary import AttemptSummary
-from proctor.ids import FlowId
+from proctor.ids import Digest, FlowId
 from proctor.ledger.schema import LedgerAttempt
 from proctor.plan.progress import remedy_for
 from proctor.plan.recover import LATER, Remedy, remedy
@@ -29,6 +29,10 @@ _REBUILT: Final = {
 """Fields of LedgerAttempt that follow from the sealed files, and their columns."""
 
 
+_IDENTITY: Final = ("campaign_id", "mission_id", "flow_id", "repeat", "trial", "n")
+"""Fields of a row that say what an attempt belongs to. The ledger and attempt.json must agree on them."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerLimits:
     """The frozen settings that bound the columns of an attempt."""
@@ -37,6 +41,8 @@ class LedgerLimits:
     """Prices and models; None if the frozen files do not say."""
     longest_wait_ms: int | None = None
     """The longest wait before a retry; None if the plan cannot be read."""
+    plan_digest: Digest | None = None
+    """Digest of the plan; None if the plan cannot be read."""
 
 
 def read_limits(campaign: CampaignPaths, *, plan: PlanSummary | None, frozen: SnapshotIndex) -> LedgerLimits:
@@ -44,6 +50,7 @@ def read_limits(campaign: CampaignPaths, *, plan: PlanSummary | None, frozen: Sn
     return LedgerLimits(
         costs=read_costs(campaign, plan=plan, frozen=frozen),
         longest_wait_ms=None if plan is None else plan.schedule.longest_wait_ms,
+        plan_digest=None if plan is None else plan.digest,
     )
 
 
@@ -80,6 +87,12 @@ def folder_findings(
         yield from folder.row.findings
     if (wrong := check_ledger_row(attempt, folder, flow=row.flow_id or FlowId(""), limits=limits)) is not None:
         yield wrong
+    differing = [name for name in _IDENTITY if getattr(folder.row, name) not in (None, getattr(row, name))]
+    if limits.plan_digest is not None and folder.plan_digests is not None:
+        differing += [] if folder.plan_digests[0] == limits.plan_digest else ["plan"]
+    if differing:
+        detail = f"it belongs to another {', '.join(name.removesuffix('_id') for name in differing)}"
+        yield Finding(code="evidence.ledger", file="ledger.db", detail=detail)
 
 
 # ── bounds ──

@@ -237,7 +237,7 @@ def next_steps(report: CampaignReport) -> Iterator[str]:
         used_up = USED_UP.get(report.runs[-1].how or "") if report.runs else None
         if used_up is not None:
             yield used_up
-        elif report.spec_file is not None:
+        elif report.spec_file is not None and report.plan_digest is not None:
             yield f"proctor campaign resume {campaign}"
     if report.score.infra and not report.is_running and not report.is_canary:
         yield f"proctor retry --only infra {campaign}"
@@ -251,8 +251,10 @@ def next_steps(report: CampaignReport) -> Iterator[str]:
 def _attempt_to_explain(report: CampaignReport) -> AttemptRow | None:
     """Return the attempt that most needs an explanation, if one does."""
     counted = report.counted_attempts
-    unexpected = (row for row in counted if judge_attempt(row) is not Exit.OK)
-    return next(chain(unexpected, (row for row in counted if row.verified is False)), None)
+    judged = [(judge_attempt(row), row) for row in counted]
+    wrong = (row for code, row in judged if code not in (Exit.OK, Exit.UNVERIFIED))
+    unverified = (row for code, row in judged if code is Exit.UNVERIFIED)
+    return next(chain(wrong, unverified, (row for row in counted if row.verified is False)), None)
 
 
 def _tools(report: CampaignReport) -> Iterator[str]:

@@ -39,10 +39,10 @@ def render_report(report: CampaignReport, *, title: str) -> RenderableType:
     """Render a report up to its conclusion: facts, attempts, why they ended as they did, flows, what to look at."""
     rows = report.counted_attempts
     is_small = len(rows) <= MAX_ROWS
-    shown = rows if is_small else [row for row in rows if judge_attempt(row) is not Exit.OK][:MAX_ROWS]
+    notable = rows if is_small else [row for row in rows if judge_attempt(row) is not Exit.OK]
     parts: list[RenderableType] = [Text(legible(title), style="bold"), Padding(_fact_grid(report), _INDENT)]
-    if shown:
-        parts += [Text(), *_attempts(report, shown, of=len(rows))]
+    if notable:
+        parts += [Text(), *_attempts(report, notable, of=len(rows))]
     has_rates = not is_small or len(report.flows) > 1 or len(report.missions) < len(rows)
     if has_rates:
         parts += [Text(), Padding(_flow_table(report), _INDENT)]
@@ -82,17 +82,20 @@ def _flow_table(report: CampaignReport) -> NamedTable:
     return table
 
 
-def _attempts(report: CampaignReport, shown: Sequence[AttemptRow], *, of: int) -> Iterator[RenderableType]:
-    label = labels(shown)
+def _attempts(report: CampaignReport, notable: Sequence[AttemptRow], *, of: int) -> Iterator[RenderableType]:
+    """Yield a table of the first notable attempts, and what explains all of them."""
+    shown, label = notable[:MAX_ROWS], labels(notable)
     table = _attempt_table("mission/flow", min_name_width=MIN_NAME_WIDTH)
     for row in shown:
         table.add(Text(legible(label(row))), _values(row))
     yield Padding(table, _INDENT)
-    if len(shown) < of:
-        yield Text(f"  … and {plural(of - len(shown), 'more attempt')}; --json lists all", style="dim")
+    if len(shown) < len(notable):
+        yield Text(f"  … and {plural(len(notable) - len(shown), 'more attempt')} like these", style="dim")
+    if len(notable) < of:
+        yield Text(f"  {plural(of - len(notable), 'other attempt')} as expected; --json lists all", style="dim")
     if others := len(report.attempts) - of:
         yield Text(f"  {plural(others, 'other attempt')} of these trials not counted", style="dim")
-    notes = list(_notes(shown, label))
+    notes = list(_notes(notable, label))
     if notes:
         yield from (Text(), Padding(Notes(notes), _INDENT))
 

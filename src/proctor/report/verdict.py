@@ -21,7 +21,7 @@ interrupted run is interrupted.
 from collections.abc import Collection, Iterable
 from typing import Final
 
-from proctor.errors import Bucket, Exit
+from proctor.errors import INCOMPLETE_EVIDENCE, Bucket, Exit
 from proctor.event.outcome import Outcome
 from proctor.evidence.reader import Finding
 from proctor.report.campaign_state import CampaignState, TrialResult, count_alike
@@ -31,8 +31,6 @@ from proctor.report.row import AttemptRow
 _WORST_FIRST: Final = (Exit.EVIDENCE, Exit.INFRASTRUCTURE, Exit.JUDGED_NO, Exit.UNVERIFIED, Exit.OK)
 _INFRASTRUCTURE: Final = {Outcome.CRASHED, Outcome.REFUSED, Outcome.STALLED, Outcome.TIMED_OUT}
 _OF_THE_AGENT: Final = (None, Bucket.AGENT, Bucket.GATE)
-_INCOMPLETE: Final = ("evidence.partial", "evidence.running")
-"""Findings about evidence that may still be completed. Nothing that exists is wrong."""
 
 WORDS: Final = {
     Exit.OK: "ok",
@@ -86,7 +84,7 @@ def judge_attempt(row: AttemptRow) -> Exit:
 
 def exit_of_finding(finding: Finding) -> Exit:
     """Return what a finding contributes that belongs to no single attempt."""
-    is_invalid = finding.code.startswith("evidence.") and finding.code not in _INCOMPLETE
+    is_invalid = finding.code.startswith("evidence.") and finding.code not in INCOMPLETE_EVIDENCE
     return Exit.EVIDENCE if is_invalid else Exit.UNVERIFIED
 
 
