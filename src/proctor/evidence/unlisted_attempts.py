@@ -1,11 +1,11 @@
 """Finds attempts on disk that their campaign's ledger has lost."""
 
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from contextlib import suppress
 
 from proctor.errors import EvidenceError
 from proctor.evidence.artifacts import AttemptRecord
-from proctor.evidence.layout import AttemptPaths, RootPaths, RunPaths
+from proctor.evidence.layout import AttemptPaths, RootPaths
 from proctor.evidence.reader import read_artifact
 from proctor.ids import CampaignId, RunId
 
@@ -13,18 +13,24 @@ Owners = Mapping[RunId, CampaignId]
 """The campaign of each run."""
 
 
-def owners_of_runs(root: RootPaths) -> Owners:
-    """Return the campaign of each run, as the first readable attempt.json of the run names it."""
-    owners = {RunId(run.folder.name): _owner(run) for run in root.runs()}
-    return {run_id: owner for run_id, owner in owners.items() if owner is not None}
-
-
-def _owner(run: RunPaths) -> CampaignId | None:
-    with suppress(OSError):
-        for paths in run.attempts():
-            with suppress(EvidenceError):
-                return read_artifact(paths.attempt, AttemptRecord).campaign_id
+def read_campaign_id(paths: AttemptPaths) -> CampaignId | None:
+    """Return the campaign that attempt.json names; None if it cannot be read."""
+    with suppress(EvidenceError):
+        return read_artifact(paths.attempt, AttemptRecord).campaign_id
     return None
+
+
+def owners_of_runs(
+    root: RootPaths, *, campaign_of: Callable[[AttemptPaths], CampaignId | None] = read_campaign_id
+) -> Owners:
+    """Return the campaign of each run, as the first of its attempts that can be read names it."""
+    owners: dict[RunId, CampaignId] = {}
+    for run in root.runs():
+        with suppress(OSError):
+            named = (owner for owner in map(campaign_of, run.attempts()) if owner is not None)
+            if (owner := next(named, None)) is not None:
+                owners[RunId(run.folder.name)] = owner
+    return owners
 
 
 def find_unlisted_attempts(

@@ -16,7 +16,7 @@ from proctor.evidence.disk import draft_path, unreadable
 from proctor.evidence.layout import AttemptPaths, CampaignPaths, RootPaths
 from proctor.evidence.reader import Finding, decode_artifact, read_bytes
 from proctor.evidence.unlisted_attempts import Owners
-from proctor.ids import AttemptId, CampaignId, RunId
+from proctor.ids import AttemptId, RunId
 from proctor.ledger.reader import is_live
 from proctor.report.campaign import CampaignReport, build_report
 from proctor.report.campaign_state import CampaignState
@@ -50,17 +50,6 @@ class CampaignListing:
     def unfinished(self) -> str:
         """The code of what is not complete."""
         return "evidence.running" if self.is_running else "evidence.partial"
-
-
-def owners_of_runs(root: RootPaths, index: EvidenceIndex) -> Owners:
-    """Return the campaign of each run, as the first of its attempts that can be read names it."""
-    owners: dict[RunId, CampaignId] = {}
-    for run in root.runs():
-        with suppress(OSError):
-            rows = (index.read(paths).row for paths in run.attempts())
-            if (owner := next((row.campaign_id for row in rows if row.campaign_id is not None), None)) is not None:
-                owners[RunId(run.folder.name)] = owner
-    return owners
 
 
 def list_campaign(campaign: CampaignPaths, *, root: RootPaths, owners: Owners) -> CampaignListing:

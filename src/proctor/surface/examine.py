@@ -10,11 +10,12 @@ from proctor.errors import Exit
 from proctor.evidence.attempt_files import AttemptFiles
 from proctor.evidence.layout import AttemptPaths, CampaignPaths, RootPaths, RunPaths
 from proctor.evidence.reader import Finding
+from proctor.evidence.unlisted_attempts import Owners, owners_of_runs
 from proctor.evidence.validate import Status, Validation, conclude, validate_attempt
 from proctor.ids import RunId
 from proctor.report.campaign import CampaignReport, build_report, load_campaign_state
 from proctor.report.campaign_state import CampaignState, load_folders, load_run
-from proctor.report.check_campaign import CampaignListing, check_campaign, list_campaign, owners_of_runs
+from proctor.report.check_campaign import CampaignListing, check_campaign, list_campaign
 from proctor.report.evidence_index import EvidenceIndex
 from proctor.report.find import Place, latest_campaign, root_of
 from proctor.report.format_values import plural
@@ -120,7 +121,7 @@ def _examined(place: Place, *, is_strict: bool) -> Iterator[ExaminedItem]:
 
 def _examine_root(root: RootPaths, *, is_strict: bool) -> Iterator[ExaminedItem]:
     index = EvidenceIndex()
-    owners = owners_of_runs(root, index)
+    owners = _owners(root, index)
     campaigns = []
     for campaign in root.campaigns():
         listing = list_campaign(campaign, root=root, owners=owners)
@@ -137,10 +138,14 @@ def _examine_root(root: RootPaths, *, is_strict: bool) -> Iterator[ExaminedItem]
     yield from items
 
 
+def _owners(root: RootPaths, index: EvidenceIndex) -> Owners:
+    return owners_of_runs(root, campaign_of=lambda paths: index.read(paths).row.campaign_id)
+
+
 def examine_campaign(campaign: CampaignPaths, *, is_strict: bool) -> tuple[CampaignState, tuple[ExaminedItem, ...]]:
     """Examine a campaign and its runs. Return also its state, without a check of the folders."""
     root, index = root_of(campaign), EvidenceIndex()
-    listing = list_campaign(campaign, root=root, owners=owners_of_runs(root, index))
+    listing = list_campaign(campaign, root=root, owners=_owners(root, index))
     state = load_campaign_state(campaign, root=root, index=index)
     items: list[ExaminedItem] = []
     for run_id in state.run_ids:
