@@ -1,3 +1,3 @@
-"""Loads the check of the test tiers for every folder of tests."""
+"""Loads the check of the test tiers, and the reset of signals, for every folder of tests."""
 
-pytest_plugins = ("tests.tiers",)
+pytest_plugins = ("tests.tiers", "tests.background")

@@ -119,7 +119,8 @@ def test_the_agent_is_the_nearest_process_with_another_line_even_if_it_runs_the_
     whole = [sys.executable, "-c", wrap, sys.executable, "-c", agent]
     with running(whole, says=b"up\n") as wrapper:
         wrapper_line = "".join(f"{word}\0" for word in whole).encode()
-        found = find_agent(wrapper.pid, is_wrapper=lambda line: line == wrapper_line)
+        pids = [wrapper.pid, *descendants(wrapper.pid)]
+        found = find_agent(pids, is_wrapper=lambda line: line == wrapper_line)
 
         assert found is not None
         assert found.pid == next(descendants(wrapper.pid))
@@ -128,8 +129,8 @@ def test_the_agent_is_the_nearest_process_with_another_line_even_if_it_runs_the_
 
 def test_a_wrapper_that_becomes_the_agent_is_the_agent() -> None:
     with running([sys.executable, "-c", "print('up', flush=True); input()"], says=b"up\n") as popen:
-        assert find_agent(popen.pid, is_wrapper=lambda _: False) == identity_of(popen.pid)
-        assert find_agent(popen.pid, is_wrapper=lambda _: True) is None, "it has not executed anything yet"
+        assert find_agent([popen.pid], is_wrapper=lambda _: False) == identity_of(popen.pid)
+        assert find_agent([popen.pid], is_wrapper=lambda _: True) is None, "it has not executed anything yet"
 
 
 def test_the_marked_are_found_by_their_environment_and_others_are_not() -> None:

@@ -118,9 +118,7 @@ def test_a_way_that_holds_processes_only_refuses_to_fence(variant: Variant, tool
     )
 
 
-def test_a_wrapper_is_known_by_an_end_of_the_whole_line_that_is_more_than_the_agents(
-    tool: Path, tmp_path: Path
-) -> None:
+def test_a_wrapper_is_known_by_how_its_line_ends_whatever_it_begins_with(tool: Path, tmp_path: Path) -> None:
     plan = wrap(by(Variant.UNSHARE, "/b/sp", "/b/un"), [str(tool), "-"], env={}, cwd=tmp_path, marker="m")
     is_wrapper = plan.wrapper_test()
 
@@ -130,5 +128,8 @@ def test_a_wrapper_is_known_by_an_end_of_the_whole_line_that_is_more_than_the_ag
     assert is_wrapper(line(*plan.argv))
     assert is_wrapper(line(*plan.argv[plan.argv.index("/b/un") :])), "setpriv has become unshare"
     assert not is_wrapper(line(*plan.bare_argv))
+    assert is_wrapper(line("/bin/sh", *plan.argv)), "a wrapper that is a script"
+    assert is_wrapper(line("/b/other", *plan.argv[1:])), "a wrapper that runs another in its place"
     assert not is_wrapper(line("/bin/sh", *plan.bare_argv)), "a script's line is its interpreter's"
+    assert not is_wrapper(line("/bin/sh", "--", *plan.bare_argv)), "with an argument of the script's first line"
     assert not is_wrapper(line("renamed itself"))

@@ -1,18 +1,23 @@
 import os
 import signal
 import subprocess
+import sys
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 import anyio
 import msgspec
 import pytest
 
+from proctor.contain.cgroup import our_cgroup
 from proctor.contain.identity import descendants, identify, is_alive
 from proctor.contain.intent import IntentLog, open_intents, owner_folders
 from proctor.contain.launch import new_marker
 from proctor.contain.reap import ReapResult, reap_leftovers
 from proctor.errors import MachineError
+from tests.lab import wait_until
+from tests.transport.ways import HAS_CGROUP
 
 Start = Callable[..., subprocess.Popen[bytes]]
 
@@ -146,6 +151,77 @@ def test_a_reaper_that_carries_the_marker_itself_spares_itself_and_its_children(
 
     assert [each.killed for each in reap_leftovers(tmp_path)] == [()]
     assert child.poll() is None
+
+
+# A Proctor that a leftover process runs: it has a child, its guard if there are cgroups, and reaps.
+NESTED = """
+import os, subprocess, sys
+from pathlib import Path
+from proctor.contain import cgroup
+from proctor.contain.identity import children
+from proctor.contain.reap import reap_leftovers
+
+if len(sys.argv) > 2:
+    Path(sys.argv[2], "cgroup.procs").write_text(str(os.getpid()))
+    cgroup.make(cgroup.our_cgroup() / "agent")
+child = subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
+before = set(children(os.getpid()))
+for each in reap_leftovers(Path(sys.argv[1])):
+    print(each.killed, each.is_gone)
+child.poll()
+print(len(before), before - set(children(os.getpid())))
+child.kill()
+"""
+
+
+def run_nested(marker: str, *words: str) -> tuple[int, list[str]]:
+    """Run it in a marked shell. Returns the shell's pid and what was printed."""
+    shell = subprocess.Popen(
+        ["sh", "-c", '"$@"; exit 0', "sh", sys.executable, "-c", NESTED, *words],
+        stdout=subprocess.PIPE,
+        env={**os.environ, "PROCTOR_SPAWN": marker},
+        text=True,
+    )
+    printed, _ = shell.communicate(timeout=60)
+    return shell.pid, printed.splitlines()
+
+
+@pytest.mark.proctor_process
+@pytest.mark.requirement("attempt.no-orphans")
+def test_a_reaper_below_a_leftover_kills_the_leftover_and_spares_its_own_children(tmp_path: Path) -> None:
+    marker = new_marker()
+    leave(tmp_path, declare(marker))
+
+    shell, printed = run_nested(marker, str(tmp_path))
+
+    assert printed == [f"({shell},) True", "1 set()"]
+
+
+@pytest.fixture
+def group() -> Iterator[Path]:
+    """A cgroup, removed once its last process has ended."""
+    group = our_cgroup().with_name(f"proctor-test-{new_marker()}")
+    group.mkdir()
+    yield group
+
+    def is_removed() -> bool:
+        with suppress(OSError):
+            group.rmdir()
+        return not group.exists()
+
+    wait_until(is_removed)
+
+
+@pytest.mark.skipif(not HAS_CGROUP, reason="no cgroup is delegated here")
+@pytest.mark.proctor_process
+@pytest.mark.requirement("attempt.no-orphans")
+def test_a_reaper_in_the_cgroup_of_a_leftover_spares_itself_and_its_own_guard(tmp_path: Path, group: Path) -> None:
+    marker = new_marker()
+    leave(tmp_path, lambda book: book.declare(marker, argv=["cat"], cgroup=group))
+
+    shell, printed = run_nested(marker, str(tmp_path), str(group))
+
+    assert printed == [f"({shell},) True", "2 set()"]
 
 
 def test_what_cannot_be_killed_in_time_is_told_and_stays_on_the_books(tmp_path: Path, start: Start) -> None:

@@ -252,12 +252,15 @@ def test_where_files_cannot_be_contained_a_probe_is_unavailable_unless_it_says_n
         assert open_.contained == ContainmentRecord(by="warden", files=Contain.NONE, network=Network.HOST)
 
 
+# It reads the probe's input: an end that it sees only once the probe counts as started.
+@pytest.mark.parametrize("before", ["", "cat; "], ids=["at once", "late"])
+@pytest.mark.requirement("attempt.contain")
 def test_a_wrapper_that_cannot_fence_here_makes_the_probe_unavailable_in_its_own_words(
-    subject: Path, tmp_path: Path
+    before: str, subject: Path, tmp_path: Path
 ) -> None:
     said = "bwrap: loopback: Failed RTM_NEWADDR: Operation not permitted"
     fake = tmp_path / "bwrap"
-    fake.write_text(f"#!/bin/sh\necho '{said}' >&2; exit 1\n")
+    fake.write_text(f"#!/bin/sh\n{before}echo '{said}' >&2; exit 1\n")
     fake.chmod(0o755)
     broken = Containment(variant=Variant.BWRAP, tools=(str(fake),), catches=(), misses=())
 

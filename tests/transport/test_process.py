@@ -13,6 +13,7 @@ from proctor.contain.ladder import Containment, Variant
 from proctor.contain.launch import LaunchPlan, new_marker, wrap
 from proctor.errors import HangupError, MachineError
 from proctor.transport.process import AgentProcess, ExitStatus, StopDeadlines, open_process
+from tests.background import ignored, ignoring
 
 from .ways import WAYS
 
@@ -81,13 +82,16 @@ def test_the_child_sees_its_whole_environment_and_nothing_of_ours(
 @pytest.mark.parametrize("containment", [way for way in WAYS if way is not Variant.BUNDLED_BWRAP], indirect=True)
 def test_the_agent_has_no_signal_ignored_or_blocked_by_us(shell: Plan, tmp_path: Path) -> None:
     async def act(process: AgentProcess) -> object:
-        _, blocked, _, ignored = (await read_all(process.receive)).split()
+        _, *masks = (await read_all(process.receive)).split()
         # 32 and 33 are the C library's own, which nobody can set back: `make` hands them down ignored.
-        return [int(mask, 16) & 0x7FFFFFFF for mask in (blocked, ignored)]
+        return [int(mask, 16) & 0x7FFFFFFF for mask in masks[::2]]
 
     plan = shell("exec grep -E '^Sig(Ign|Blk)' /proc/self/status")
+    ours = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGUSR1)
 
-    assert drive(tmp_path / "spawns", plan, act) == [0, 0]
+    with ignoring(*ours):
+        assert drive(tmp_path / "spawns", plan, act) == [0, 0]
+        assert set(ours) <= ignored(), "they are ours to ignore all the same"
 
 
 @every_way
@@ -362,3 +366,47 @@ def test_an_agent_that_fails_at_once_is_an_exit_not_an_error(shell: Plan, tmp_pa
         return status.code, await read_all(process.receive_err)
 
     assert drive(tmp_path / "spawns", shell("echo no >&2; exit 1"), act) == (1, b"no\n")
+
+
+def command_line(pid: int) -> bytes:
+    return Path(f"/proc/{pid}/cmdline").read_bytes()
+
+
+def script_wrapper(folder: Path, line: str) -> Containment:
+    """A containment whose bwrap is a shell script."""
+    script = folder / "wrapper"
+    script.write_text(f"#!/bin/sh\n{line}\n")
+    script.chmod(0o755)
+    return Containment(variant=Variant.BWRAP, tools=(str(script),), catches=(), misses=())
+
+
+@pytest.mark.parametrize("line", ['exec bwrap "$@"', 'cat </dev/null; bwrap "$@"; exit $?'], ids=["exec", "child"])
+@pytest.mark.usefixtures("containment")
+def test_a_wrapper_script_and_the_wrapper_it_runs_are_not_taken_for_the_agent(line: str, tmp_path: Path) -> None:
+    env = {"PATH": os.environ["PATH"]}
+    plan = wrap(script_wrapper(tmp_path, line), ["cat"], env=env, cwd=tmp_path, marker=new_marker())
+
+    async def act(process: AgentProcess) -> object:
+        assert process.agent is not None
+        return command_line(process.agent.pid)
+
+    assert drive(tmp_path / "spawns", plan, act) == os.fsencode(f"{plan.bare_argv[0]}\0")
+
+
+@pytest.mark.parametrize("end", ["returns", "raises"])
+def test_a_wrapper_that_fails_late_is_an_error_however_the_block_ends(end: str, tmp_path: Path) -> None:
+    # It ends with its input, which is closed only after it counts as started.
+    containment = script_wrapper(tmp_path, "cat; echo 'bwrap: no namespaces' >&2; exit 1")
+    plan = wrap(containment, ["cat"], env={"PATH": os.environ["PATH"]}, cwd=tmp_path, marker=new_marker())
+
+    async def act(process: AgentProcess) -> None:
+        await process.close_stdin()
+        assert await process.receive() == b""
+        if end == "raises":
+            raise HangupError("peer.hangup", "the agent closed its output")
+
+    with pytest.raises(MachineError) as failed:
+        drive(tmp_path / "spawns", plan, act, StopDeadlines(appear_s=0.05, eof_s=WAIT_S))
+
+    assert (failed.value.code, failed.value.what) == ("machine.spawn-failed", "bwrap: no namespaces")
+    assert owner_folders(tmp_path / "spawns") == []

@@ -9,8 +9,11 @@ import anyio.to_thread
 import pytest
 
 from proctor.contain.intent import open_intents, owner_folders
-from proctor.contain.launch import LaunchPlan
+from proctor.contain.ladder import Containment, Variant
+from proctor.contain.launch import LaunchPlan, new_marker, wrap
+from proctor.errors import MachineError
 from proctor.transport.process import ExitStatus, ProcessResult, run_once
+from tests.background import ignoring
 
 from .ways import WAYS
 
@@ -40,6 +43,13 @@ def test_a_command_gets_its_input_and_gives_its_output_and_exit(shell: Plan, tmp
     )
 
 
+@every_way
+@pytest.mark.requirement("probe.process")
+def test_an_exit_status_is_read_though_proctor_was_started_with_sigchld_ignored(shell: Plan, tmp_path: Path) -> None:
+    with ignoring(signal.SIGCHLD):
+        assert run(shell("exit 4"), tmp_path / "spawns").exit == ExitStatus(code=4)
+
+
 def test_input_that_nobody_reads_is_no_error(shell: Plan, tmp_path: Path) -> None:
     finished = run(shell("exit 0"), tmp_path / "spawns", stdin=b"x" * 1_000_000)
 
@@ -56,6 +66,22 @@ def test_at_the_deadline_the_whole_tree_is_killed_though_it_holds_the_pipes(
     assert run(plan, tmp_path / "spawns", timeout_s=1.0) == ProcessResult(
         exit=None, stdout=b"started\n", stderr=b"", timed_out=True, stdout_cut=False, stderr_cut=False
     )
+    settle_at(0)
+
+
+def test_a_wrapper_that_has_not_started_the_command_at_the_deadline_is_no_timeout_of_the_command(
+    nap: str, settle_at: SettleAt, tmp_path: Path
+) -> None:
+    script = tmp_path / "bwrap"
+    script.write_text(f"#!/bin/sh\nsleep {nap}\n")
+    script.chmod(0o755)
+    hangs = Containment(variant=Variant.BWRAP, tools=(str(script),), catches=(), misses=())
+    plan = wrap(hangs, ["true"], env={"PATH": os.environ["PATH"]}, cwd=tmp_path, marker=new_marker())
+
+    with pytest.raises(MachineError, match=r"did not start .*true within 0\.3 s") as failed:
+        run(plan, tmp_path / "spawns", timeout_s=0.3)
+
+    assert failed.value.code == "machine.spawn-failed"
     settle_at(0)
 
 

@@ -67,6 +67,14 @@ def members(cgroup: Path) -> list[ProcessIdentity]:
     return [each for each in map(identify, map(int, pids)) if each is not None]
 
 
+def contains_us(cgroup: Path) -> bool:
+    """Return whether this process is in a cgroup or in one below it."""
+    try:
+        return our_cgroup().is_relative_to(cgroup)
+    except OSError:
+        return False
+
+
 def kill(cgroup: Path) -> None:
     """Send SIGKILL to every process in a cgroup, including children forked while this runs."""
     with suppress(OSError):

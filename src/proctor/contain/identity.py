@@ -3,10 +3,9 @@
 # ruff: noqa: PTH115  every spawn reads /proc a dozen times, and pathlib costs several times the kernel's work
 import os
 import signal
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import suppress
 from functools import cache
-from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -93,9 +92,14 @@ def descendants(pid: int) -> Iterator[int]:
         yield from generation
 
 
-def find_agent(wrapper_pid: int, *, is_wrapper: Callable[[bytes], bool]) -> ProcessIdentity | None:
-    """Return the first process, from the wrapper downwards, whose command line is not a wrapper's, or None so far."""
-    for pid in chain((wrapper_pid,), descendants(wrapper_pid)):
+def find_leader(pid: int) -> ProcessIdentity | None:
+    """Return the first process of the pid namespace that the process or a descendant of it made, or None so far."""
+    return next((identify(each) for each in descendants(pid) if _inner_pids(each) == [1]), None)
+
+
+def find_agent(pids: Iterable[int], *, is_wrapper: Callable[[bytes], bool]) -> ProcessIdentity | None:
+    """Return the first of the processes whose command line is not a wrapper's, or None so far."""
+    for pid in pids:
         try:
             line = _read_proc(f"/proc/{pid}/cmdline")
         except OSError:
@@ -107,13 +111,11 @@ def find_agent(wrapper_pid: int, *, is_wrapper: Callable[[bytes], bool]) -> Proc
 
 
 def find_marked(markers: Collection[str]) -> Iterator[tuple[str, ProcessIdentity]]:
-    """Yield every other process whose environment contains one of the markers, with that marker."""
+    """Yield every process whose environment contains one of the markers, with that marker."""
     by_variable = {f"{MARKER_VARIABLE}={marker}".encode(): marker for marker in markers}
     with os.scandir("/proc") as entries:
         pids = [int(entry.name) for entry in entries if entry.name.isdigit()]
     for pid in pids:
-        if pid == os.getpid():
-            continue
         try:
             environment = _read_proc(f"/proc/{pid}/environ")
         except OSError:
@@ -138,6 +140,15 @@ def _read_stat(pid: int) -> _Stat | None:
     # The name in field 2 may contain spaces and parentheses.
     fields = stat.rpartition(b")")[2].split()
     return _Stat(state=fields[0].decode(), threads=int(fields[17]), start_ticks=int(fields[19]))
+
+
+def _inner_pids(pid: int) -> list[int]:
+    """Return the process's pids in the pid namespaces below ours, the outermost first (NSpid of proc_pid_status(5))."""
+    try:
+        status = _read_proc(f"/proc/{pid}/status")
+    except OSError:
+        return []
+    return [int(word) for word in status.partition(b"\nNSpid:")[2].partition(b"\n")[0].split()[1:]]
 
 
 def _read_proc(path: str) -> bytes:

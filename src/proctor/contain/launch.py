@@ -45,12 +45,14 @@ class LaunchPlan:
     def wrapper_test(self) -> Callable[[bytes], bool]:
         """Return a test of a /proc command line: whether that process is a wrapper that has not yet run `bare_argv`.
 
-        Each wrapper forks or executes the remainder of its command line, so a wrapper's command line is a suffix of
-        `argv` that is longer than `bare_argv`. The executable file would not do: an agent may run the program that
-        wraps it, and the executable of a script is its interpreter.
+        Each wrapper forks or executes the remainder of its command line, so a wrapper's command line ends like `argv`:
+        with `bare_argv` and the words before it. What it begins with is not known, because a wrapper may be a script
+        or run another program in its place. Two words before `bare_argv` are compared, because an agent that is a
+        script has one there that the script chose (`#!/bin/sh --`). The executable file would not do: an agent may run
+        the program that wraps it, and the executable of a script is its interpreter.
         """
-        bare, full = (os.fsencode("\0".join((*argv, ""))) for argv in (self.bare_argv, self.argv))
-        return lambda line: len(line) > len(bare) and full.endswith(line)
+        ending = os.fsencode("\0".join(("", *self.argv[-len(self.bare_argv) - 2 :], "")))
+        return lambda line: line.endswith(ending)
 
 
 def new_marker() -> str:

@@ -87,7 +87,8 @@ def kill_trees(
     """Send SIGKILL to all processes of the given spawns until none is left, for at most `timeout_s` seconds.
 
     `spawns` maps markers to known processes. Also killed are descendants of these, processes with a marker in their
-    environment, members of the `cgroups`, and the descendants of both. Never kills the calling process.
+    environment, members of the `cgroups`, and the descendants of both. Never kills the calling process: if it belongs
+    to such a spawn itself, its own descendants are spared too.
     """
     killed: dict[str, list[int]] = {}
     survived: frozenset[str] = frozenset()
@@ -97,7 +98,8 @@ def kill_trees(
             if identity.pid not in killed.setdefault(marker, []):
                 killed[marker].append(identity.pid)
         for path in cgroups.values():
-            cgroup.kill(path)
+            if not cgroup.contains_us(path):
+                cgroup.kill(path)
         _kill(targets, until_s=until)
         if SYSTEM_CLOCK.steady_s() >= until:
             survived = frozenset(marker for identity, marker in targets.items() if is_alive(identity))
@@ -108,17 +110,19 @@ def kill_trees(
 def _find_targets(
     spawns: Mapping[str, Iterable[ProcessIdentity]], cgroups: Mapping[str, Path]
 ) -> dict[ProcessIdentity, str]:
-    roots = [(marker, each) for marker, known in spawns.items() for each in known if is_alive(each)]
-    roots += [(marker, each) for marker, path in cgroups.items() for each in cgroup.members(path)]
+    roots = {marker: [each for each in known if is_alive(each)] for marker, known in spawns.items()}
+    for marker, path in cgroups.items():
+        roots.setdefault(marker, []).extend(cgroup.members(path))
     if spawns:
-        roots += find_marked(spawns)
-    targets = {}
-    for marker, root in roots:
-        if root.pid == os.getpid():
-            continue  # its children, such as the cgroup guard, belong to the calling process
-        for identity in (root, *map(identify, descendants(root.pid))):
-            if identity is not None and is_alive(identity) and identity.pid != os.getpid():
-                targets[identity] = marker
+        for marker, root in find_marked(spawns):
+            roots[marker].append(root)
+    targets: dict[ProcessIdentity, str] = {}
+    for marker, its_roots in roots.items():
+        found = (each for root in its_roots for each in (root, *map(identify, descendants(root.pid))))
+        tree = {each.pid: each for each in found if each is not None}
+        # Read after the tree, so that a child started in between is spared, too.
+        ours = {os.getpid(), *descendants(os.getpid())} if os.getpid() in tree else frozenset()
+        targets |= {each: marker for pid, each in tree.items() if pid not in ours and is_alive(each)}
     return targets
 
 

@@ -4,10 +4,13 @@ This is the only module that starts agents and probes.
 """
 
 import os
+import signal
 import subprocess
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
+from types import FrameType
 from typing import IO, NamedTuple
 
 import anyio
@@ -26,6 +29,7 @@ __all__ = ["AgentProcess", "ExitStatus", "ProcessResult", "StopDeadlines", "open
 _CHUNK_BYTES = 65536
 _APPEAR_S = 1.0
 _DRAIN_S = 1.0
+_HEAD_BYTES = 4096
 # The exit codes of a wrapper that could not set up its containment or execute the program.
 _FAILED_START = (1, 126, 127)
 
@@ -39,10 +43,11 @@ class _Pipes(NamedTuple):
 class AgentProcess:
     """One contained process and its pipes. Made by `open_process` only."""
 
-    def __init__(self, tree: ProcessTree, pipes: _Pipes, *, stderr_head: bytes) -> None:
+    def __init__(self, tree: ProcessTree, pipes: _Pipes) -> None:
         self._tree = tree
         self._pipes = pipes
-        self._stderr_head = stderr_head
+        self._unread_stderr = b""
+        self._stderr_head = b""
         self._sending = anyio.Lock(fast_acquire=True)
 
     @property
@@ -60,8 +65,10 @@ class AgentProcess:
 
     async def receive_err(self) -> bytes:
         """Return the next bytes of stderr, empty at its end."""
-        head, self._stderr_head = self._stderr_head, b""
-        return head or await _read(self._pipes.stderr)
+        chunk, self._unread_stderr = self._unread_stderr, b""
+        chunk = chunk or await _read(self._pipes.stderr)
+        self._stderr_head += chunk[: _HEAD_BYTES - len(self._stderr_head)]
+        return chunk
 
     async def send(self, data: bytes) -> None:
         """Write all of `data` to stdin. Raises HangupError if stdin is closed on either side.
@@ -97,6 +104,20 @@ class AgentProcess:
         _close(self._pipes.stdin)
         return await self._tree.stop()
 
+    def find_failed_start(self) -> MachineError | None:
+        """Return the error if the wrapper ended without having run the agent, so that it does not look like one."""
+        ended = self._tree.exit
+        if self._tree.agent is not None or ended is None or ended.code not in _FAILED_START:
+            return None
+        if not self._stderr_head:
+            with suppress(BlockingIOError):
+                self._unread_stderr = os.read(self._pipes.stderr.fileno(), _CHUNK_BYTES)
+        head = self._stderr_head or self._unread_stderr
+        first_line = head.decode(errors="replace").partition("\n")[0]
+        # unshare mentions "sigprocmask" when its child was killed. In that case the agent did start.
+        is_wrappers = first_line.startswith(WRAPPERS) and "sigprocmask" not in first_line
+        return MachineError("machine.spawn-failed", first_line) if is_wrappers else None
+
 
 @asynccontextmanager
 async def open_process(
@@ -104,7 +125,8 @@ async def open_process(
 ) -> AsyncIterator[AgentProcess]:
     """Start a process, and stop its whole tree on leaving the block, however the block ends.
 
-    Raises MachineError if the process cannot be started or its wrapper fails to set up the containment.
+    Raises MachineError if the process cannot be started or its wrapper fails to set up the containment. If the wrapper
+    fails only after a while, that is raised when the block is left, also instead of the block's own exception.
     """
     intent = intents.declare(plan.marker, argv=plan.bare_argv, cgroup=plan.cgroup)
     try:
@@ -116,26 +138,45 @@ async def open_process(
             cgroup.remove(plan.cgroup)
         intents.settle(plan.marker)
         raise
+    process = AgentProcess(tree, pipes)
     try:
-        await tree.wait_for_agent()
-        intents.identify(intent, wrapper=tree.wrapper, agent=tree.agent)
-        yield AgentProcess(tree, pipes, stderr_head=_refuse_failed_start(tree, pipes))
+        async with _stopped_at_end(process, tree):
+            await tree.wait_for_agent()
+            intents.identify(intent, wrapper=tree.wrapper, agent=tree.agent)
+            _refuse_failed_start(process)
+            yield process
+        _refuse_failed_start(process)
+    except MachineError:
+        raise
+    except Exception:
+        _refuse_failed_start(process)
+        raise
+    finally:
+        tree.release()
+        for pipe in pipes:
+            _close(pipe)
+        if tree.is_gone:
+            intents.settle(plan.marker)
+
+
+@asynccontextmanager
+async def _stopped_at_end(process: AgentProcess, tree: ProcessTree) -> AsyncIterator[None]:
+    try:
+        yield
     finally:
         try:
             # Shielded so that a cancelled caller cannot leak the tree; every wait inside is bounded.
             with anyio.CancelScope(shield=True):
-                _close(pipes.stdin)
-                await tree.stop()
+                await process.stop()
         except BaseException:
             # Task.cancel(), which Ctrl-C causes, is not stopped by the shield.
             tree.kill_now()
             raise
-        finally:
-            tree.release()
-            for pipe in pipes:
-                _close(pipe)
-            if tree.is_gone:
-                intents.settle(plan.marker)
+
+
+def _refuse_failed_start(process: AgentProcess) -> None:
+    if (failure := process.find_failed_start()) is not None:
+        raise failure
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,7 +199,8 @@ async def run_once(
 ) -> ProcessResult:
     """Run a process until it ends or `timeout_s` seconds have passed, then kill what is left of its tree.
 
-    Keeps the first `max_output_bytes` of stdout and of stderr. Raises MachineError as `open_process` does.
+    Keeps the first `max_output_bytes` of stdout and of stderr. Raises MachineError as `open_process` does, and if the
+    process was not started within that time.
     """
     until = anyio.current_time() + timeout_s
     stdout, stderr = _Head(max_output_bytes), _Head(max_output_bytes)
@@ -172,6 +214,9 @@ async def run_once(
         await process.stop()
         # The tree has ended, so the pipes are at their end, unless one was passed to a process outside the tree.
         pumps.cancel_scope.deadline = anyio.current_time() + _DRAIN_S
+    if exit_status is None and process.agent is None:
+        what = f"the containment did not start {plan.bare_argv[0]} within {timeout_s:g} s"
+        raise MachineError("machine.spawn-failed", what)
     return ProcessResult(
         exit=exit_status,
         stdout=bytes(stdout.data),
@@ -205,18 +250,20 @@ async def _feed(process: AgentProcess, stdin: bytes) -> None:
 
 
 def _spawn(plan: LaunchPlan, *, deadlines: StopDeadlines) -> tuple[ProcessTree, _Pipes]:
+    _keep_exit_statuses()
     # On the event loop's thread, which outlives the block: the death signal fires when the spawning *thread* ends.
     try:
-        popen = subprocess.Popen(
-            plan.argv,
-            env=plan.env,
-            cwd=plan.cwd,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            bufsize=0,
-            start_new_session=True,
-        )
+        with _default_signals():
+            popen = subprocess.Popen(
+                plan.argv,
+                env=plan.env,
+                cwd=plan.cwd,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                bufsize=0,
+                start_new_session=True,
+            )
     except OSError as error:
         what = f"cannot start {plan.bare_argv[0]} in {plan.cwd}: {error.strerror}"
         raise MachineError("machine.spawn-failed", what) from error
@@ -235,19 +282,39 @@ def _spawn(plan: LaunchPlan, *, deadlines: StopDeadlines) -> tuple[ProcessTree, 
         raise MachineError("machine.spawn-failed", what) from error
 
 
-def _refuse_failed_start(tree: ProcessTree, pipes: _Pipes) -> bytes:
-    """Raise MachineError if a wrapper failed, so that it does not look like a failed agent. Return the read stderr."""
-    if tree.agent is not None or tree.exit is None or tree.exit.code not in _FAILED_START:
-        return b""
+def _keep_exit_statuses() -> None:
+    """Undo an ignored SIGCHLD, with which the kernel discards exit statuses and Popen reports success for every one."""
+    if signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN:
+        try:
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        except ValueError as error:
+            what = "SIGCHLD is ignored, so exit statuses are lost, and only the main thread can change that"
+            raise MachineError("machine.spawn-failed", what) from error
+
+
+@contextmanager
+def _default_signals() -> Iterator[None]:
+    """Give a process started in the block the default action for the signals that are ignored here.
+
+    Signals are ignored under nohup, by cron and by shells for their background jobs. An executed program inherits that,
+    but no handler. So while the process is started, a handler that does nothing ignores them in their place: no signal
+    reaches Proctor that did not before. Handlers can be set on the main thread only.
+    """
+    is_possible = threading.current_thread() is threading.main_thread()
+    # Python ignores SIGPIPE and SIGXFSZ itself, and Popen resets them.
+    candidates = signal.valid_signals() - {signal.SIGPIPE, signal.SIGXFSZ} if is_possible else ()
+    ignored = [number for number in candidates if signal.getsignal(number) is signal.SIG_IGN]
+    for number in ignored:
+        signal.signal(number, _do_nothing)
     try:
-        head = os.read(pipes.stderr.fileno(), _CHUNK_BYTES)
-    except BlockingIOError:
-        return b""
-    first_line = head.decode(errors="replace").partition("\n")[0]
-    # unshare mentions "sigprocmask" when its child was killed. In that case the agent did start.
-    if first_line.startswith(WRAPPERS) and "sigprocmask" not in first_line:
-        raise MachineError("machine.spawn-failed", first_line)
-    return head
+        yield
+    finally:
+        for number in ignored:
+            signal.signal(number, signal.SIG_IGN)
+
+
+def _do_nothing(_: int, __: FrameType | None) -> None:
+    pass
 
 
 async def _read(pipe: IO[bytes]) -> bytes:

@@ -4,14 +4,24 @@ import os
 import select
 import signal
 import subprocess
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import chain
 
 import anyio
 import anyio.to_thread
 
 from proctor.contain import cgroup
-from proctor.contain.identity import ProcessIdentity, children, find_agent, identify, pin, send_signal
+from proctor.contain.identity import (
+    ProcessIdentity,
+    descendants,
+    find_agent,
+    find_leader,
+    identify,
+    pin,
+    send_signal,
+)
 from proctor.contain.ladder import Variant
 from proctor.contain.launch import LaunchPlan
 from proctor.contain.reap import kill_trees
@@ -99,19 +109,17 @@ class ProcessTree:
         return None if returncode is None else decode_exit(returncode, variant=self._plan.containment.variant)
 
     async def wait_for_agent(self) -> None:
-        """Poll until the wrapper has executed the agent or has ended, or the deadline passes."""
-        pause_s = _FIRST_POLL_S
+        """Wait until the wrapper has executed the agent or has ended, or the deadline passes."""
         with anyio.move_on_after(self._deadlines.appear_s):
-            while self.agent is None and self.exit is None:
-                await anyio.sleep(pause_s)
-                self._find_processes()
-                pause_s = min(pause_s * 2, _LONGEST_POLL_S)
+            await self._until_seen()
 
     async def wait(self, *, deadline_s: float) -> ExitStatus | None:
         """Wait at most `deadline_s` seconds for the wrapper to end. Return None if it still runs then."""
         # Does not wait for EOF: any process that inherited a pipe may hold it open.
         if self._popen.poll() is None and self._wrapper_fd is not None:
             with anyio.move_on_after(deadline_s):
+                # A late start still has to be seen, to distinguish an agent that ran from one that never did.
+                await self._until_seen()
                 await _until_dead(self._wrapper_fd)
         return self.exit
 
@@ -187,15 +195,35 @@ class ProcessTree:
         # A warden that was killed by a signal may have left processes running.
         return self._plan.containment.variant is Variant.WARDEN and self._popen.returncode >= 0
 
+    async def _until_seen(self) -> None:
+        """Poll until the agent is seen or the wrapper has ended."""
+        pause_s = _FIRST_POLL_S
+        while self.agent is None and self.exit is None:
+            await anyio.sleep(pause_s)
+            self._find_processes()
+            pause_s = min(pause_s * 2, _LONGEST_POLL_S)
+
     def _find_processes(self) -> None:
-        """Store the first process of the namespace, which is the wrapper's child, and the agent, if they exist yet."""
+        """Store the first process of the namespace and the agent, if they exist yet."""
         if self._leader_fd is None and self._plan.containment.rung == 1:
-            for leader in filter(None, map(identify, children(self.wrapper.pid)[:1])):
+            leader = find_leader(self.wrapper.pid)
+            if leader is not None:
                 self._leader, self._leader_fd = leader, pin(leader)
-        if self._agent_fd is None:
-            agent = find_agent(self.wrapper.pid, is_wrapper=self._is_wrapper)
+        if self.agent is None:
+            agent = find_agent(self._candidates(), is_wrapper=self._is_wrapper)
             if agent is not None:
                 self.agent, self._agent_fd = agent, pin(agent)
+
+    def _candidates(self) -> Iterable[int]:
+        """Return the pids among which the agent's is. The wrapper's own is one only in a cgroup, which it joins.
+
+        In a namespace, only processes inside it are: a wrapper that is a script may run other programs first.
+        """
+        if self._plan.cgroup is not None:
+            return (self.wrapper.pid,)
+        if self._plan.containment.rung != 1:
+            return descendants(self.wrapper.pid)
+        return () if self._leader is None else chain((self._leader.pid,), descendants(self._leader.pid))
 
 
 async def _until_dead(pidfd: int) -> None:
