@@ -27,7 +27,7 @@ export UV_NO_PROGRESS ?= 1
 
 .PHONY: help agents demo test-fast test browser check accept conformance chaos bench-quick bench contract matrix lock clean
 
-help: ## what can be done
+help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
 
 $(STAMP):
@@ -45,8 +45,11 @@ agents: $(STAMP) ## install the other agents, pinned, into the user's cache
 demo: $(STAMP) ## run four missions through the real Codex, offline
 	$(BIN)/proctor run examples/quickstart.yaml
 
+# Some tests wait for a process, so there is one worker more than cores. Each worker collects all tests: more are slower.
+FAST_WORKERS ?= $(shell expr $$(nproc) + 1)
+
 test-fast: $(STAMP) ## tests that start no agent and no Proctor process, in about a minute
-	$(BIN)/python tests/offline.py $(BIN)/pytest -n auto --maxprocesses 8 -m fast
+	$(BIN)/python tests/offline.py $(BIN)/pytest -n $(FAST_WORKERS) -m "fast and not long" --hypothesis-profile fast
 
 # Tests of real agents wait more than they compute, so there are more workers than cores. Each takes one test at a time
 # from one queue, which has the longest tests first.
@@ -70,13 +73,13 @@ check: $(STAMP) ## format, lint, types, import contracts, words to avoid, field 
 	$(BIN)/python -m tools.field_docs
 	$(BIN)/python -m tools.shape
 
-accept: $(STAMP) ## what has a clock in it, on the real agents
+accept: $(STAMP) ## timing tests on the real agents
 	$(BIN)/python tests/offline.py $(BIN)/pytest -p no:xdist accept
 
 # Such as SEEDS=1,2,30-40; else the default ones.
 SEEDS ?=
 
-chaos: $(STAMP) conformance ## what takes minutes: campaigns hit by faults (SEEDS=…), 20 at once five times, floods of secrets, conformance
+chaos: $(STAMP) conformance ## long-running fault-injection tests (SEEDS=… selects seeds), and the conformance suite
 	$(BIN)/python tests/offline.py $(BIN)/python -m chaos --seeds "$(SEEDS)"
 	PROCTOR_TIMES=5 $(BIN)/python tests/offline.py $(BIN)/pytest -p no:xdist tests/acceptance/test_many_at_once.py
 	PROCTOR_STREAMS=12000 $(BIN)/pytest -p no:xdist --timeout 900 tests/evidence/test_redact_many.py
@@ -85,16 +88,16 @@ conformance: $(STAMP) ## the whole conformance suite on every runtime, transport
 	$(BIN)/python tests/offline.py $(BIN)/pytest -n 2 tests/acceptance/test_conformance.py \
 	  tests/testing/test_conformance_mutants.py examples/plugins/pi/tests/test_conformance.py
 
-bench: $(STAMP) ## measure how fast and how small, beside what it is to beat
+bench: $(STAMP) ## benchmarks of speed and size against their targets
 	$(BIN)/python tests/offline.py $(BIN)/python -m bench
 
-bench-quick: $(STAMP) ## run each benchmark once, to see that it works
+bench-quick: $(STAMP) ## each benchmark once, to see that it works
 	$(BIN)/python tests/offline.py $(BIN)/pytest -p no:xdist tests/test_bench.py
 
 contract: $(STAMP) ## write the contract's snapshot and the reference pages again
 	$(BIN)/python -m tools.reference
 
-matrix: $(STAMP) ## have every runtime show what it claims, and write the matrix again
+matrix: $(STAMP) ## run the conformance suite on every runtime and write the matrix again
 	$(BIN)/python tests/offline.py $(BIN)/python -m tools.matrix . pi
 
 lock: ## resolve the locks again

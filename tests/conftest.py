@@ -14,6 +14,8 @@ from tests.locked import locked_codex_sha256
 
 # No time is asserted anywhere: this may be a busy machine.
 settings.register_profile("proctor", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# `make test-fast` selects this one with --hypothesis-profile; a test that sets `max_examples` keeps its own number.
+settings.register_profile("fast", settings.get_profile("proctor"), max_examples=20)
 settings.load_profile("proctor")
 
 

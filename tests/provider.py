@@ -5,16 +5,18 @@ import json
 import socket
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
 import uvicorn
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse
 from starlette.types import Receive, Scope, Send
 
 from proctor.clock import SYSTEM_CLOCK
+from proctor.model.connection import Door, ModelLimits
 from proctor.model.exchange import Exchange, ScriptSlot
 from proctor.model.player import Player
 from proctor.model.script import Script
@@ -35,7 +37,7 @@ class Provider:
     accounts: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     asked: list[tuple[str, str | None]] = field(default_factory=list)
     url: str = ""
-    _exchange: Exchange = field(default_factory=lambda: Exchange(SYSTEM_CLOCK))
+    _exchange: Exchange = field(default_factory=lambda: Exchange(SYSTEM_CLOCK, Door(ModelLimits(), lambda _: None)))
 
     @property
     def base_url(self) -> str:
@@ -66,8 +68,10 @@ class Provider:
                 so_far = len(self._exchange.slots)
                 steps = [self.first[so_far]] if so_far < len(self.first) else self.steps
                 script = msgspec.convert({"version": 1, "steps": steps}, Script)
-                self._exchange.slots[key] = ScriptSlot(player=Player(key, script))
-            await self._exchange({**scope, "path": f"/a/{key}{path}"}, receive, send)
+                self._exchange.slots[key] = ScriptSlot(player=Player(key, script), token="")
+            slot = self._exchange.slots[key]
+            with suppress(ClientDisconnect):
+                await self._exchange.respond(slot, Request(scope, receive), send, path=path)
 
 
 @contextmanager

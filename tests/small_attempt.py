@@ -58,6 +58,7 @@ PROMPTED = b"Fix it.\n"
 NOTHING = Digest("sha256:0")
 
 ATTEMPT_RECORD = AttemptRecord(
+    is_scripted=True,
     attempt_id=A1,
     trial=TrialId("fix.native.r1"),
     n=1,

@@ -16,8 +16,8 @@ _PUBLIC = frozenset(
     Decision Ending ErrorReported Event EvidenceError EvidenceKept Expect FactsStated Flow FlowId FrameNoted
     HangupError HeadlessRun HistoryRead HookRan InputError LimitReached Limits MachineError Mission MissionId Model
     ModelRerouted NoteMade OffsetEvent Outcome PeerError Pool ProcessExited ProctorError PromptSent Question
-    ReasoningSaid ReasoningStreamed RefusedError ReplyReceived RequestSent ResultFound RuntimeId Select Session
-    SessionBegan SessionRefused StatusChanged StreamEnded TextSaid TextStreamed Tool ToolBegan ToolEnded
+    ReasoningSaid ReasoningStreamed RefusedError ReplyReceived RequestSent ResultFound RuntimeId ScriptUnfit Select
+    Session SessionBegan SessionRefused StatusChanged StreamEnded TextSaid TextStreamed Tool ToolBegan ToolEnded
     ToolStreamed Turn TurnAsked TurnBegan TurnEnded Unrecognized UsageReported WarningRaised WireError Workspace
     pool run session
     """.split()

@@ -136,16 +136,21 @@ ON_THE_WAY = {
     "no-protocol": altered(STARTED, lambda line: line.replace(STARTED, b'"result":{"threads":')),
     "too-old": altered(b'"userAgent"', lambda line: re.sub(rb"proctor/[0-9.]+", b"proctor/0.1.0", line)),
 }
-BY_THE_MACHINE = ["killed", "ended", "silent", "long-turn", "long-attempt", "cancelled"]
+# Driven on every runtime in test_script_unfit.py.
+BY_THE_SCRIPT = "unfit"
+# `lost` is injected in test_failures_between.py.
+BY_THE_MACHINE = ["killed", "ended", "lost", "silent", "long-turn", "long-attempt", "cancelled"]
 
 
 @pytest.mark.requirement("schedule.recovery")
 def test_every_row_of_the_table_is_driven_here_and_has_a_code() -> None:
-    assert sorted([*BY_THE_MODEL, *BY_THE_FLOW, *ON_THE_WAY, *BY_THE_MACHINE, WITHOUT_KEY]) == sorted(TABLE)
+    assert sorted([*BY_THE_MODEL, *BY_THE_FLOW, *ON_THE_WAY, *BY_THE_MACHINE, BY_THE_SCRIPT, WITHOUT_KEY]) == sorted(
+        TABLE
+    )
     assert len(TABLE) == len((*FAILURES, *EVERYWHERE)), "no two rows have one id"
     assert {row.code for row in TABLE.values()} <= set(CODES)
     injected = {id_ for id_, step in BY_THE_MODEL.items() if "CLASS " in json.dumps(step)} | set(ON_THE_WAY)
-    assert {row.id for row in TABLE.values() if not row.is_seen} == injected
+    assert {row.id for row in TABLE.values() if not row.is_seen} == injected | {"lost"}
 
 
 def reclassed(line: bytes) -> bytes:
@@ -166,7 +171,8 @@ def told(lab: Lab) -> dict[str, AttemptReport]:
     for report in reports.values():
         if report.code is not None:
             meaning = CODES[report.code]
-            advice = (bucket_of(report.code), meaning.retryable, meaning.todo)
+            bucket = bucket_of(report.code, has_begun=report.metrics.turns > 0)
+            advice = (bucket, meaning.retryable, meaning.todo)
             assert (report.bucket, report.retryable, report.todo) == advice
     return reports
 

@@ -82,7 +82,7 @@ def case(
 
 
 COMPLETED, CRASHED, STALLED, REFUSED = Outcome.COMPLETED, Outcome.CRASHED, Outcome.STALLED, Outcome.REFUSED
-HANGUP = "peer.hangup"
+LOST = "peer.lost"
 
 CASES = {
     "duplicate": case(anything, Duplicate(), COMPLETED, times=None),
@@ -91,8 +91,8 @@ CASES = {
     "reorder-turn": case(says("turn/started"), Hold(lines=4), COMPLETED),
     "reorder-end": case(says("item/completed"), Hold(lines=1), COMPLETED, times=None),
     "hold-the-end": case(says("turn/completed"), Hold(lines=1000), STALLED, "limit.stall"),
-    "cut": case(says("item/started"), Cut(), CRASHED, HANGUP),
-    "cut-in-a-line": case(says("turn/completed"), Cut(keep_bytes=40), CRASHED, HANGUP),
+    "cut": case(says("item/started"), Cut(), CRASHED, LOST),
+    "cut-in-a-line": case(says("turn/completed"), Cut(keep_bytes=40), CRASHED, LOST),
     "inject": case(says("turn/started"), Inject(lines=STRANGERS), COMPLETED),
     "delay": case(says("turn/started"), Delay(delay_s=0.3), COMPLETED),
     "malformed": case(says("item/agentMessage/delta"), Alter(to=malformed), COMPLETED, times=None),
@@ -155,7 +155,7 @@ def test_an_agent_that_hangs_up_before_it_is_ready_refuses_the_attempt(lab: Lab)
     lab.run(lab.write_spec([mission("ask", say_done())]), between=lambda _, channel: FaultChannel(channel, plan))
     [paths] = lab.attempts().values()
     report = report_of(paths)
-    assert (report.outcome, report.code, report.bucket) == (Outcome.REFUSED, "peer.hangup", Bucket.AGENT)
+    assert (report.outcome, report.code, report.bucket) == (Outcome.REFUSED, "peer.hangup", Bucket.INFRA)
     assert examined(paths, is_strict=True).findings == ()
 
 
@@ -179,7 +179,7 @@ def test_a_shared_server_whose_channel_breaks_costs_those_on_it_and_nobody_else(
     lab.run(spec, between=lambda _, channel: FaultChannel(channel, plans.pop(0)))
     reports = {name.partition(".")[0]: report_of(paths) for name, paths in lab.attempts().items()}
     assert {name: (report.outcome, report.code) for name, report in reports.items()} == {
-        **{f"m{number}": (CRASHED, HANGUP) for number in range(3)},
+        **{f"m{number}": (CRASHED, LOST) for number in range(3)},
         "last": (COMPLETED, None),
     }
     assert processes_with(nap) == []

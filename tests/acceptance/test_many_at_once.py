@@ -143,6 +143,7 @@ def most_of(log: Path) -> Counter[str]:
     return most
 
 
+@pytest.mark.long
 @pytest.mark.requirement("schedule.pool")
 def test_five_hundred_attempts_at_sixty_four_keep_every_limit_at_every_instant(
     lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

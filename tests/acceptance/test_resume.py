@@ -19,6 +19,7 @@ import proctor
 from proctor.attempt.recheck import examine_run
 from proctor.campaign.lock import campaign_lock
 from proctor.evidence.layout import CampaignPaths, RootPaths
+from proctor.ids import ProcessId, RunId
 from proctor.report.campaign_state import STAMP_CHARS
 from tests.lab import Lab, mission, processes_with, say_done, wait_until
 from tests.surface.conftest import ask
@@ -103,6 +104,41 @@ def test_a_campaign_that_was_killed_goes_on_at_once_and_every_trial_has_one_resu
     assert lab.run(spec, resume=campaign_of(lab)).attempts == ()
     assert len(ledger(lab)) == 6
     assert len(list(RootPaths(lab.root).runs())) == 2
+
+
+@pytest.mark.trust
+@pytest.mark.requirement("campaign.gates")
+@pytest.mark.requirement("evidence.validate")
+def test_campaign_that_was_killed_and_resumed_is_complete_by_every_command(
+    lab: Lab, gate: Path, tmp_path: Path
+) -> None:
+    probe = {"kind": "headless_run", "command": ["cat", "done.txt"], "stdout": "done\n"}
+    slow = {**waiting_for(gate), "workspace": {"copy": lab.workspace("empty", {"a.txt": ""})}, "probes": [probe]}
+    slow["steps"] = [{"run": f"until [ -e {gate} ]; do sleep 0.1; done; echo done >done.txt"}, say_done()]
+    spec = lab.write_spec([slow, *QUICK], schedule={"parallel": 2})
+    killed_in_the_middle(lab, spec, gate)
+    killed = json.loads(lab.proctor("validate", "--strict", "--json").stdout)
+    assert (killed["status"], killed["exit"]) == ("partial", 4)
+    gate.touch()
+    lab.proctor("campaign", "resume", "--json")
+
+    examined = json.loads(lab.proctor("validate", "--strict", "--json").stdout)
+    assert (examined["status"], examined["exit"]) == ("valid", 0)
+    statuses = {each["name"]: each["status"] for each in examined["examined"]}
+    assert statuses["slow.codex.r1.1"] == "abandoned"
+    assert statuses["slow.codex.r1.2"] == "valid"
+    assert "1 abandoned" in lab.proctor("validate", "--strict").stdout
+    assert lab.proctor("campaign", "publish-check").returncode == 0
+    # A process record that is missing although its run ended well is not excused, by either of them.
+    [process] = [each for each in examined["examined"] if (each["kind"], each["status"]) == ("process", "valid")]
+    RootPaths(lab.root).run(RunId(process["runId"])).runtime(ProcessId(process["name"])).record.unlink()
+    assert lab.proctor("validate", "--strict").returncode == 4
+    assert lab.proctor("campaign", "publish-check").returncode == 4
+    key = tmp_path / "key"
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True)
+    signed = lab.proctor("sign", str(lab.root), "--key", str(key))
+    assert signed.returncode == 4
+    assert f"exit code 4: 1 item without complete evidence\n  process {process['name']}: " in signed.stdout
 
 
 def files_of(campaign: CampaignPaths) -> dict[str, bytes]:
@@ -257,7 +293,7 @@ def test_chosen_trials_are_tried_once_more_and_what_comes_of_it_is_their_result(
     lab.run(spec)
     unknown = ask(lab, "retry", "--only", "nonsense", "--json")
     assert (unknown.code, unknown.json["error"]["code"]) == (2, "evidence.not-found")
-    idle = ask(lab, "retry", "--only", "infra,unscored", "--json").json
+    idle = ask(lab, "retry", "--only", "infra", "--json").json
     assert [run["runId"] for run in idle["runs"]] == [run.folder.name for run in RootPaths(lab.root).runs()]
     again = ask(lab, "retry", "--only", "failing", "lab", "--json").json
     told = [(each["attemptId"], each["isSuperseded"]) for each in again["attempts"]]

@@ -53,7 +53,7 @@ def test_sessions_share_a_process_and_one_that_died_is_replaced(tmp_path: Path) 
     bounded(test)
     assert_gone(command)
     [its] = read_health(root / "health.db").values()
-    assert (its.starts, its.failed_starts, its.crashes, its.last_code) == (6, 0, 2, "peer.killed")
+    assert (its.starts, its.failed_starts, its.crashes, its.last_code) == (2, 0, 2, "peer.killed")
     [run] = RootPaths(root).runs()
     found = examine_run(run, is_strict=True)
     assert [(each.status, each.findings) for each in found] == [("valid", ())] * 9  # the run, 6 sessions, 2 processes

@@ -184,6 +184,7 @@ def test_a_seal_follows_a_sync_of_all_it_names_and_the_ledger_a_sync_of_the_seal
         assert len(list(run_.attempts())) == ATTEMPTS
 
 
+@pytest.mark.long
 @pytest.mark.requirement("evidence.seal")
 def test_what_a_disk_refuses_to_sync_is_never_sealed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     @contextmanager

@@ -1,10 +1,11 @@
 """What a run writes down of its runtimes: in batches, and never in the way of the run."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from proctor.campaign.health import BATCH, HealthRecorder
+from proctor.campaign.health import BATCH, HealthRecorder, HostHealth
 from proctor.event.outcome import Outcome
 from proctor.evidence.health import ProgramKey, read_health
 from proctor.ids import RuntimeId
@@ -19,29 +20,79 @@ def counted(path: Path) -> tuple[int, int, int, str | None]:
     return its.starts, its.failed_starts, its.crashes, its.last_code
 
 
-@pytest.mark.requirement("ops.doctor")
-def test_how_an_attempt_ended_says_how_its_agent_started_and_whether_it_crashed(tmp_path: Path) -> None:
-    path = tmp_path / "health.db"
+def host_of(book: HealthRecorder, *, processes: int = 0) -> HostHealth:
+    """A host that started so many processes."""
+    host = HostHealth(recorder=book, program=PROGRAM)
+    for _ in range(processes):
+        host.process_started()
+    return host
 
+
+def counted_of(tmp_path: Path, act: Callable[[HealthRecorder], None]) -> tuple[int, int, int, str | None]:
     async def test() -> None:
-        book = HealthRecorder(path=path, clock=FakeClock())
-        for outcome, code in (
-            (Outcome.COMPLETED, None),
-            (Outcome.FAILED, "provider.quota"),
-            (Outcome.CRASHED, "peer.killed"),
-            (Outcome.REFUSED, "peer.hangup"),
-            # The next are nobody's start: a fault of the spec or the login, a full disk, somebody who left.
-            (Outcome.REFUSED, "peer.refused"),
-            (Outcome.REFUSED, "peer.login"),
-            (Outcome.REFUSED, "machine.disk-full"),
-            (Outcome.CANCELLED, "run.cancelled"),
-        ):
-            book.ended(PROGRAM, outcome=outcome, code=code)
+        book = HealthRecorder(path=tmp_path / "health.db", clock=FakeClock())
+        act(book)
         await book.write(least=1)
         assert book.warnings == ()
 
     run(test)
-    assert counted(path) == (4, 1, 1, "peer.hangup")
+    return counted(tmp_path / "health.db")
+
+
+@pytest.mark.requirement("ops.doctor")
+def test_a_process_that_many_attempts_share_is_one_start_and_its_end_one_crash(tmp_path: Path) -> None:
+    def act(book: HealthRecorder) -> None:
+        host = host_of(book, processes=1)
+        for _ in range(5):
+            host.attempt_ended(Outcome.COMPLETED, None, is_host_alive=True)
+        for _ in range(3):
+            host.attempt_ended(Outcome.CRASHED, "peer.killed", is_host_alive=False)
+        host.attempt_ended(Outcome.REFUSED, "peer.hangup", is_host_alive=False)
+
+    assert counted_of(tmp_path, act) == (1, 0, 1, "peer.killed")
+
+
+def test_every_process_of_an_attempt_is_a_start_and_every_crash_counts(tmp_path: Path) -> None:
+    def act(book: HealthRecorder) -> None:
+        host = host_of(book, processes=2)
+        host.attempt_ended(Outcome.CRASHED, "peer.killed", is_host_alive=True)
+        host.process_started()
+        host.attempt_ended(Outcome.CRASHED, "peer.hangup", is_host_alive=True)
+
+    assert counted_of(tmp_path, act) == (3, 0, 2, "peer.hangup")
+
+
+@pytest.mark.parametrize(
+    ("processes", "code", "starts"),
+    [
+        (1, "peer.hangup", (1, 1)),
+        (2, "peer.hangup", (2, 1)),
+        (0, "machine.spawn-failed", (1, 1)),
+        (0, "machine.binary-missing", (1, 1)),
+        # The next are not the program's fault: what was started did start.
+        (1, "peer.refused", (1, 0)),
+        (1, "peer.login", (1, 0)),
+        (1, "machine.disk-full", (1, 0)),
+    ],
+)
+def test_a_refused_attempt_is_a_failed_start_if_the_program_was_at_fault(
+    processes: int, code: str, starts: tuple[int, int], tmp_path: Path
+) -> None:
+    def act(book: HealthRecorder) -> None:
+        host = host_of(book, processes=processes)
+        host.attempt_ended(Outcome.REFUSED, code, is_host_alive=True)
+        host.attempt_ended(Outcome.COMPLETED, None, is_host_alive=True)
+
+    assert counted_of(tmp_path, act)[:2] == starts
+
+
+def test_a_cancelled_attempt_does_not_decide_whether_its_program_started(tmp_path: Path) -> None:
+    def act(book: HealthRecorder) -> None:
+        host = host_of(book, processes=1)
+        host.attempt_ended(Outcome.CANCELLED, "run.cancelled", is_host_alive=True)
+        host.start_failed("peer.hangup")
+
+    assert counted_of(tmp_path, act) == (1, 1, 0, "peer.hangup")
 
 
 def test_a_batch_is_one_transaction_and_a_few_wait_for_the_end(tmp_path: Path) -> None:

@@ -57,7 +57,9 @@ def test_credentials_stop_their_flow_and_quotas_either_stop_it_or_are_waited_for
         (Outcome.FAILED, "agent.turn-failed", Remedy.NONE),
         (Outcome.TIMED_OUT, "limit.turn", Remedy.NONE),
         (Outcome.TIMED_OUT, "provider.unreachable", Remedy.AGAIN),
-        (Outcome.STALLED, "limit.stall", Remedy.AGAIN),
+        (Outcome.STALLED, "limit.stall", Remedy.NONE),
+        (Outcome.CRASHED, "peer.hangup", Remedy.NONE),
+        (Outcome.CRASHED, "peer.lost", Remedy.AGAIN),
         (Outcome.CRASHED, "peer.killed", Remedy.AGAIN),
         (Outcome.REFUSED, "peer.overloaded", Remedy.YIELD),
         (Outcome.FAILED, "provider.usage-limit", Remedy.PARK),
@@ -71,6 +73,15 @@ def test_credentials_stop_their_flow_and_quotas_either_stop_it_or_are_waited_for
 @pytest.mark.requirement("schedule.recovery")
 def test_an_attempt_is_followed_by_what_its_end_calls_for(outcome: Outcome, code: str | None, expected: Remedy) -> None:
     assert remedy(outcome, code) is expected
+
+
+@pytest.mark.trust
+@pytest.mark.requirement("schedule.recovery")
+@pytest.mark.parametrize("code", sorted(code for code in CODES if bucket_of(code) is Bucket.AGENT))
+def test_failure_of_the_agent_is_a_result_unless_it_had_accepted_no_turn(code: str) -> None:
+    assert remedy(Outcome.FAILED, code) is Remedy.NONE
+    assert remedy(Outcome.REFUSED, code, has_begun=False) is Remedy.AGAIN
+    assert bucket_of(code, has_begun=False) is Bucket.INFRA
 
 
 def test_whatever_is_waited_for_is_known_by_whom_it_is_shared() -> None:

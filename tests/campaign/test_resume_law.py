@@ -28,7 +28,7 @@ from tests.report.made import summary
 Ending = tuple[Outcome, str | None]
 
 DONE: Ending = (Outcome.COMPLETED, None)
-CRASHED: Ending = (Outcome.CRASHED, "peer.hangup")
+CRASHED: Ending = (Outcome.CRASHED, "peer.lost")
 LIMITED: Ending = (Outcome.FAILED, "provider.rate-limited")
 FAILED: Ending = (Outcome.FAILED, "agent.turn-failed")
 CANCELLED: Ending = (Outcome.CANCELLED, "run.cancelled")
@@ -232,7 +232,7 @@ def test_a_trial_that_another_run_tries_counts_there_as_in_the_ledger_and_its_re
 def test_a_trial_that_has_used_up_its_time_is_not_tried_again() -> None:
     crash = LedgerAttempt(
         id=AttemptId("m.f.r1.1"), trial=TrialId("m.f.r1"), n=1, run=RunId("r"), state="sealed", started_at_ms=1000,
-        ended_at_ms=4000, outcome=Outcome.CRASHED, code="peer.hangup", retry_at_ms=5000,
+        ended_at_ms=4000, outcome=Outcome.CRASHED, code="peer.lost", retry_at_ms=5000,
     )  # fmt: skip
     patient, hurried = RetryBudget(retries=9, mission_ms=3001), RetryBudget(retries=9, mission_ms=3000)
     assert UNTRIED.after(crash, retry_budget=patient) == TrialProgress(

@@ -82,7 +82,7 @@ def soon_ms() -> int:
 @pytest.mark.requirement("campaign.resume")
 def test_a_trial_that_is_due_later_is_not_tried_before_and_keeps_no_other_waiting(spec: Path) -> None:
     paths, due_ms, look = campaign(spec).paths, soon_ms(), looking(first_s=3600)
-    ended_with(paths, "peer.hangup", retry_at_ms=due_ms)
+    ended_with(paths, "peer.lost", retry_at_ms=due_ms)
     result = campaign(spec, resume=paths, watcher=look)
     assert [each.attempt_id for each in result.attempts] == ["m0.f.r1.2", "m0.f.r2.1"]
     assert begun(paths)["m0.f.r1.2"] >= due_ms

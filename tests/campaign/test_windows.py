@@ -61,7 +61,7 @@ def test_somebody_who_began_later_and_was_served_opens_it() -> None:
     assert shut(tried("f2", began=51, ended=60, code="agent.turn-failed"), PARKED) == {}, "whatever it made of it"
     assert shut(PARKED, tried("f2", began=50, ended=60)) == {CREDENTIAL: 500}, "of the time before"
     assert shut(PARKED, tried("o2", began=51, ended=60)) == {CREDENTIAL: 500}, "of another account"
-    assert shut(PARKED, tried("f2", began=51, ended=60, code="peer.hangup")) == {CREDENTIAL: 500}, "nobody's verdict"
+    assert shut(PARKED, tried("f2", began=51, ended=60, code="peer.lost")) == {CREDENTIAL: 500}, "nobody's verdict"
 
 
 def test_the_last_word_counts_and_of_two_at_once_the_longer() -> None:
@@ -73,7 +73,7 @@ def test_the_last_word_counts_and_of_two_at_once_the_longer() -> None:
 
 def test_what_is_no_quota_or_was_given_up_shuts_nothing() -> None:
     assert shut(tried("f1", began=10, ended=50, code=RATE, retry_at=500)) == {}
-    assert shut(tried("f1", began=10, ended=50, code="peer.hangup", retry_at=500)) == {}
+    assert shut(tried("f1", began=10, ended=50, code="peer.lost", retry_at=500)) == {}
     assert shut(tried("f1", began=10, ended=50, code=QUOTA)) == {}
 
 

@@ -13,6 +13,7 @@ from proctor.event.model import (
     Event,
     ProcessExited,
     PromptSent,
+    ScriptUnfit,
     SessionRefused,
     StreamEnded,
     TextSaid,
@@ -57,7 +58,7 @@ def test_in_a_conversation_each_turn_has_its_own_ending_until_the_channel_is_gon
     assert ending_of(ended, steered) == Ending(outcome=Outcome.COMPLETED, frame=3), "words into a turn begin none"
     assert ending_of(ended, gone) == Ending(outcome=Outcome.COMPLETED, frame=3)
     assert ending_of(ended, gone, prompt, failed) == Ending(
-        outcome=Outcome.CRASHED, code="peer.hangup", detail="it closed", frame=4
+        outcome=Outcome.CRASHED, code="peer.lost", detail="it closed", frame=4
     )
 
 
@@ -110,7 +111,7 @@ def test_in_a_conversation_each_turn_has_its_own_ending_until_the_channel_is_gon
         ),
         (
             StreamEnded(cause="end of stdout", frame=4, at_ms=0),
-            Ending(outcome=Outcome.CRASHED, code="peer.hangup", detail="end of stdout", frame=4),
+            Ending(outcome=Outcome.CRASHED, code="peer.lost", detail="end of stdout", frame=4),
         ),
         (
             ProcessExited(code=3, frame=4, at_ms=0),
@@ -160,6 +161,25 @@ def test_how_long_to_wait_is_told_from_the_end_on() -> None:
     assert [end.retry_after_ms for end in ends] == [700, 40_000, 0, None]
     untold = TurnEnded(turn=T1, status="failed", code="provider.rate-limited", frame=4, at_ms=3000)
     assert ending_of(waiting, untold).retry_after_ms is None, "it has waited, and was refused again"
+
+
+@pytest.mark.trust
+def test_a_script_that_does_not_fit_is_why_a_turn_ended_as_it_did() -> None:
+    misfit = ScriptUnfit(detail="step 0 needs `patch`", frame=10, at_ms=0)
+    completed = TurnEnded(turn=T1, status="completed", frame=8, at_ms=0)
+    failed = TurnEnded(turn=T1, status="failed", code="provider.bad-request", frame=8, at_ms=0)
+    ends = [ending_of(end, misfit) for end in (completed, failed, TOO_LONG)]
+    assert ends == [
+        Ending(outcome=outcome, code="script.unfit", detail="step 0 needs `patch`", frame=10)
+        for outcome in (Outcome.FAILED, Outcome.FAILED, Outcome.TIMED_OUT)
+    ]
+    for event in (
+        Cancelled(why="asked to stop", frame=8, at_ms=0),
+        StreamEnded(cause="end of stdout", frame=8, at_ms=0),
+    ):
+        assert ending_of(event, misfit) == ending_of(event)
+    again = TurnAsked(text="Go on.", frame=11, at_ms=0)
+    assert ending_of(completed, misfit, again, completed).outcome is Outcome.COMPLETED
 
 
 def test_a_clock_that_fires_while_the_agent_struggles_names_the_trouble() -> None:

@@ -114,6 +114,9 @@ def meaning(rows: list[Row]) -> dict[str, Any]:
     metrics = msgspec.structs.asdict(whole.metrics)
     for counted_as_written in ("redacted_rows", "tool_output_bytes", "span_ms"):
         del metrics[counted_as_written]
+    # Calls that differ only in how they spell a secret, such as "12345678" and 12345678, are equal once it is masked.
+    for counted_by_equality in ("tool_retries", "distinct_calls", "longest_streak"):
+        del metrics[counted_by_equality]
     return {
         "outcome": (whole.ending.outcome, whole.ending.code, whole.ending.frame),
         "claimed": whole.claim.claimed,

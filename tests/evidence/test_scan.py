@@ -30,6 +30,7 @@ TOKENS = [
     *((f"xox{letter}-", f"123456789012-{A}", ")", "slack") for letter in "abprs"),
     ("AKIA", "IOSFODNN7EXAMPLE", " ", "aws"),
     ("ASIA", "Y34FZKBOKMUTVV7A", " ", "aws"),
+    ("http://127.0.0.1:40001/a/fix.codex.r1.1/proctor_model_", f"{A}_-{B}", "/v1/responses", "model"),
     ("token is eyJ", JWT[3:], " ", "jwt"),
     ("-----BEGIN RSA PRIVATE KEY-----", f"\n{PEM_BODY}", "\n-----END RSA PRIVATE KEY-----\nthen words", "private-key"),
     ("-----BEGIN PRIVATE KEY-----", f"\\n{PEM_BODY}".replace("\n", "\\n"), "\\n-----END", "private-key"),

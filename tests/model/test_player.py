@@ -124,6 +124,20 @@ def test_a_step_without_its_tool_is_refused_by_name() -> None:
     )
 
 
+@pytest.mark.trust
+def test_a_step_without_its_tool_is_not_skipped() -> None:
+    playing = player({"patch": {"file": "a", "content": "b"}}, {"say": "Done."})
+    assert playing.misfit is None
+    # An agent may change its request, or its user may send another message.
+    for number, texts in enumerate((("u1",), ("u1",), ("u1 again",), ("u1", "u2"))):
+        assert place(playing.serve(ask(*texts))) == (RequestKind.REFUSED, 0, number)
+        assert playing.misfit == "step 0 needs `patch`, but no offered tool can do that (offered: exec_command)"
+    offered = ask("u1", tools=(EXEC, Tool(name="apply_patch", freeform=True, properties={})))
+    assert place(playing.serve(offered)) == (RequestKind.RETRY, 0, 4)
+    assert playing.misfit is None
+    assert place(playing.serve(ask("u1", "u2", "u3"))) == (RequestKind.MAIN, 1, 0)
+
+
 def test_a_fault_carries_what_the_script_gave_it() -> None:
     step = {"delay": "2s", "fault": {"status": 429, "retry_after": 3, "body": {"error": {"code": "slow"}}}}
     assert player(step).serve(ask("u1")).answer == Refusal(

@@ -1,24 +1,29 @@
 """The scripted model over loopback: streams, faults, aborts and an end that nothing can hold up."""
 
+import asyncio
 import json
+import re
 import signal
 import socket
 import tracemalloc
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import Any
 
 import anyio
 import httpx
 import msgspec
 import pytest
+from anyio.abc import SocketStream
 from anyio.lowlevel import checkpoint
 
 from proctor.errors import MachineError
+from proctor.model.connection import ModelLimits, RefusalReason, RefusedClient
 from proctor.model.journal import Rows
 from proctor.model.player import RequestKind
 from proctor.model.script import Script
 from proctor.model.server import ScriptedModel, open_model
+from tests.acceptance.model_attacker import GARBAGE
 
 DEADLINE_S = 30
 TOOLS = [{"type": "function", "name": "exec_command", "parameters": {"properties": {"cmd": {"type": "string"}}}}]
@@ -48,9 +53,9 @@ def deltas(stream: bytes) -> list[str]:
 
 
 @asynccontextmanager
-async def serving() -> AsyncIterator[tuple[ScriptedModel, httpx.AsyncClient]]:
+async def serving(**how: Any) -> AsyncIterator[tuple[ScriptedModel, httpx.AsyncClient]]:
     with anyio.fail_after(DEADLINE_S):
-        async with open_model(clock=FixedClock()) as model, httpx.AsyncClient(timeout=DEADLINE_S) as client:
+        async with open_model(clock=FixedClock(), **how) as model, httpx.AsyncClient(timeout=DEADLINE_S) as client:
             yield model, client
 
 
@@ -63,7 +68,7 @@ def test_a_script_is_played_and_every_request_is_in_the_journal() -> None:
     async def main() -> None:
         async with serving() as (model, client):
             url = model.play("key", script({"say": {"text": "Hello", "chunk_chars": 2}}))
-            assert url == f"{model.url}/a/key/v1"
+            assert re.fullmatch(rf"{model.url}/a/key/proctor_model_[A-Za-z0-9_-]{{43}}/v1", url)
             reply = await client.post(f"{url}/responses", json=question("Go"))
             assert (reply.status_code, reply.headers["content-type"]) == (200, "text/event-stream")
             assert deltas(reply.content) == ["He", "ll", "o"]
@@ -84,21 +89,36 @@ def test_a_script_is_played_and_every_request_is_in_the_journal() -> None:
                 (RequestKind.REFUSED, 404, None, False, False),
             ]
             first = rows[0]
-            assert (first.at_ms, first.method, first.path) == (1234, "POST", "/a/key/v1/responses")
+            assert (first.at_ms, first.method, first.path) == (1234, "POST", "/v1/responses")
             assert (first.model, first.tools, first.heard) == ("m", ("exec_command",), ("Go",))
             assert "exhausted" in (rows[3].error or "")
 
     anyio.run(main)
 
 
-def test_an_unknown_or_forgotten_key_is_said_to_be_so() -> None:
+@pytest.mark.parametrize("wire", ["responses", "messages"])
+def test_a_script_is_neither_read_nor_advanced_without_its_token(wire: str) -> None:
+    refused: list[RefusedClient] = []
+
     async def main() -> None:
-        async with serving() as (model, client):
-            url = model.play("key", script({"say": "a"}))
+        async with serving(on_refused=refused.append) as (model, client):
+            url, other = (model.play(key, script({"say": "secret"})) for key in ("key", "other"))
+            token, other_token = (each.split("/")[-2] for each in (url, other))
+            replaced = model.play("other", script({"say": "secret"}))
+            wrong = ["v1", "b/key/v1", "a/key/v1", "a/key//v1", f"a/{token}/v1", f"a//{token}/v1", f"a/KEY/{token}/v1"]
+            wrong += [f"a/key/{token[:-1]}/v1", f"a/key/{token}x/v1", f"a/key/{other_token}/v1", f"a/nobody/{token}/v1"]
+            wrong += [f"b/key/{token}/v1", "a/other/" + "-" * len(token) + "/v1", other.removeprefix(f"{model.url}/")]
+            for path in wrong:
+                for method, end in (("GET", "models"), ("HEAD", ""), ("POST", wire), ("POST", "messages/count_tokens")):
+                    reply = await client.request(method, f"{model.url}/{path}/{end}", json=question("Go"))
+                    assert (reply.status_code, reply.content) == (404, b"")
+            assert model.journal("key") == model.journal("other") == ()
+            assert [each.why for each in refused] == [RefusalReason.PATH] * 4 * len(wrong)
+            assert (refused[0].method, refused[0].path) == ("GET", "/v1/models")
+            for address in (url, replaced):
+                assert deltas((await client.post(f"{address}/responses", json=question("Go"))).content) == ["secret"]
             model.forget("key")
-            for address in (f"{url}/responses", f"{model.url}/v1/responses", f"{model.url}/b/key/v1/responses"):
-                reply = await client.post(address, json=question("Go"))
-                assert (reply.status_code, reply.json()["error"]["code"]) == (404, "no_script")
+            assert (await client.post(f"{url}/{wire}", json=question("Go"))).status_code == 404
             with pytest.raises(ValueError, match="cannot be part of a URL"):
                 model.play("a/b", script({"say": "a"}))
 
@@ -285,7 +305,7 @@ def test_closing_does_not_wait_for_whoever_hangs() -> None:
                         await model.journal_until(key, bool)
 
     anyio.run(main)
-    assert ends == {"hang": 500, "slow": None}
+    assert ends == {"hang": None, "slow": None}
 
 
 def test_no_signal_handler_is_touched() -> None:
@@ -305,3 +325,130 @@ def test_a_taken_port_is_an_error_with_a_code() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(MachineError) as caught:
         anyio.run(main, taken.getsockname()[1])
     assert caught.value.code == "machine.port"
+
+
+# ── clients that belong to no script ──
+
+
+async def until_closed(client: SocketStream) -> bytes:
+    """Everything that the server sends until it closes the connection."""
+    said = b""
+    with suppress(anyio.EndOfStream, anyio.BrokenResourceError):
+        while True:
+            said += await client.receive()
+    return said
+
+
+@asynccontextmanager
+async def connected(model: ScriptedModel, *data: bytes) -> AsyncIterator[SocketStream]:
+    host, port = model.url.removeprefix("http://").split(":")
+    async with await anyio.connect_tcp(host, int(port)) as client:
+        for each in data:
+            await client.send(each)
+        yield client
+
+
+def head_of(url: str, *, size: int) -> bytes:
+    path = url.split("/", 3)[3]
+    return f"POST /{path}/responses HTTP/1.1\r\nhost: x\r\ncontent-length: {size}\r\n\r\n".encode()
+
+
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [
+        (b"", RefusalReason.IDLE),
+        (b"POST /a/", RefusalReason.SLOW),
+        (b"POST /a/key/v1/responses HTTP/1.1\r\nhost: x\r\n", RefusalReason.SLOW),
+        (None, RefusalReason.SLOW),  # the token, and half a body
+    ],
+)
+def test_a_half_open_connection_is_closed_in_time(data: bytes | None, why: RefusalReason) -> None:
+    refused: list[RefusedClient] = []
+
+    async def main() -> None:
+        limits = ModelLimits(head_s=0.05, body_s=0.05)
+        async with serving(limits=limits, on_refused=refused.append) as (model, client):
+            url = model.play("key", script({"say": "a"}))
+            async with connected(model, head_of(url, size=100) + b"{" if data is None else data) as other:
+                assert await until_closed(other) == b""
+            assert [each.why for each in refused] == [why]
+            assert deltas((await client.post(f"{url}/responses", json=question("Go"))).content) == ["a"]
+
+    anyio.run(main)
+
+
+def test_strangers_above_the_limit_close_the_oldest_of_them_and_no_client_of_a_script() -> None:
+    refused: list[RefusedClient] = []
+
+    async def main() -> None:
+        limits = ModelLimits(strangers=3)
+        async with serving(limits=limits, on_refused=refused.append) as (model, client), AsyncExitStack() as stack:
+            url = model.play("key", script({"do": [{"say": "a"}, {"delay": "200ms"}, {"say": "b"}]}, {"say": "c"}))
+            async with client.stream("POST", f"{url}/responses", json=question("Go")) as reply:
+                others = [await stack.enter_async_context(connected(model, b"POST /")) for _ in range(5)]
+                for oldest in others[:2]:
+                    assert await until_closed(oldest) == b""
+                assert deltas(await reply.aread()) == ["a", "b"]
+            # The idle connection of the agent is used again.
+            assert deltas((await client.post(f"{url}/responses", json=question("Go", "on"))).content) == ["c"]
+            assert [each.why for each in refused] == [RefusalReason.CROWDED] * 2
+
+    anyio.run(main)
+
+
+def test_the_connections_of_one_script_are_limited_and_another_script_is_not_affected() -> None:
+    async def main() -> None:
+        async with serving(limits=ModelLimits(per_script=2)) as (model, client), AsyncExitStack() as stack:
+            url, other = model.play("key", script({"fault": "hang"})), model.play("other", script({"say": "a"}))
+            body = json.dumps(question("Go")).encode()
+            for number in range(2):
+                await stack.enter_async_context(connected(model, head_of(url, size=len(body)) + body))
+                await model.journal_until("key", lambda rows, at=number: len(rows) > at)  # type: ignore[misc]
+            assert (await client.post(f"{url}/responses", json=question("Go"))).status_code == 429
+            assert outline(model.journal("key"))[-1] == (RequestKind.REFUSED, 429, None, False, False)
+            # Idle connections make room.
+            for _ in range(4):
+                idle = await stack.enter_async_context(
+                    connected(model, head_of(other, size=0).replace(b"POST", b"HEAD"))
+                )
+                assert (await idle.receive()).startswith(b"HTTP/1.1 200")
+            assert deltas((await client.post(f"{other}/responses", json=question("Go"))).content) == ["a"]
+
+    anyio.run(main)
+
+
+@pytest.mark.parametrize(("wire", "code"), [("responses", "too_large"), ("messages", "request_too_large")])
+def test_a_body_above_the_limit_is_refused_and_journaled(wire: str, code: str) -> None:
+    async def main() -> None:
+        async with serving(limits=ModelLimits(body_bytes=10_000)) as (model, client):
+            url = model.play("key", script({"say": "a"}))
+            reply = await client.post(f"{url}/{wire}", json=question("x" * 2_000_000))
+            assert (reply.status_code, code in reply.text) == (413, True)
+            assert outline(model.journal("key")) == [(RequestKind.REFUSED, 413, None, False, False)]
+            assert deltas((await client.post(f"{url}/responses", json=question("Go"))).content) == ["a"]
+
+    anyio.run(main)
+
+
+def test_garbage_and_half_open_connections_cause_no_error_and_no_output(
+    caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
+    refused: list[RefusedClient] = []
+    errors: list[dict[str, Any]] = []
+
+    async def main() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: errors.append(context))
+        async with AsyncExitStack() as stack, serving(on_refused=refused.append) as (model, client):
+            url = model.play("key", script({"say": "a"}))
+            begun = head_of(url, size=5).replace(b"content-length: 5", b"transfer-encoding: chunked")
+            for data in (*GARBAGE, *(begun + each for each in GARBAGE)):
+                async with connected(model, data) as other:
+                    with anyio.move_on_after(0.05):
+                        await until_closed(other)
+            for data in (b"", b"GET", begun, head_of(url, size=5) + b"{", GARBAGE[-1]):
+                await stack.enter_async_context(connected(model, data))
+            assert deltas((await client.post(f"{url}/responses", json=question("Go"))).content) == ["a"]
+        assert {each.why for each in refused} == {RefusalReason.MALFORMED, RefusalReason.PATH}
+
+    anyio.run(main)
+    assert (errors, caplog.records, capfd.readouterr()) == ([], [], ("", ""))

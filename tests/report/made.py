@@ -1,8 +1,9 @@
 """Ledgers and rows that are made, where no agent need have run."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -18,6 +19,7 @@ from proctor.evidence.reader import Finding
 from proctor.evidence.summary import AttemptSummary, summarize
 from proctor.ids import AttemptId, CampaignId, Digest, FlowId, MissionId, RunId, RuntimeId, TrialId
 from proctor.ledger import writer
+from proctor.ledger.schema import LedgerReplacement
 from proctor.plan.model import Limits, Plan, Trial
 from proctor.report.campaign import CampaignReport, build_report, load_campaign
 from proctor.report.campaign_state import CampaignState, load_state
@@ -54,13 +56,14 @@ def expectation(
 
 def report(attempt: AttemptId, **changes: Any) -> AttemptReport:
     counts: dict[str, Any] = dict.fromkeys(
-        "events unrecognized replies turns tool_failures tool_output_bytes approvals_asked warnings errors "
+        "events unrecognized replies tool_failures tool_output_bytes approvals_asked warnings errors "
         "redacted_rows tool_retries distinct_calls longest_streak".split(),
         0,
     )
     metrics = Metrics(
         **counts,
         frames={},
+        turns=1,
         tool_calls=2,
         tool_calls_by_kind={},
         span_ms=None,
@@ -100,6 +103,7 @@ def record(attempt: AttemptId, **changes: Any) -> AttemptRecord:
     mission, flow, repeat, n = attempt.split(".")
     some = Digest(f"sha256:{'0' * 64}")
     fields: dict[str, Any] = {
+        "is_scripted": False,
         "trial": TrialId(f"{mission}.{flow}.{repeat}"),
         "n": int(n),
         "campaign_id": CAMPAIGN,
@@ -228,8 +232,12 @@ def tried(
     is_canary: bool = False,
     digest: str = "sha256:0",
     retries: int = 0,
+    replacements: Mapping[str, Collection[int]] = MappingProxyType({}),
 ) -> CampaignPaths:
-    """A campaign that is its ledger and its plan, each trial tried as often as it says."""
+    """A campaign that is its ledger and its plan, each trial tried as often as it says.
+
+    `replacements` are the numbers of the attempts from which on the result of a trial was replaced.
+    """
     paths = RootPaths(root).campaign(campaign_id)
     paths.create()
     names = {TrialId(name): name.split(".") for name in tries}
@@ -255,7 +263,13 @@ def tried(
     )
     _write_plan(paths, plan, runtime="fake", tools=tools or {})
     with writer.open_ledger(paths.ledger) as book:
-        book.begin(plan, run=RUN, at_ms=1_767_268_800_000, file="made.yaml", spec=Digest("sha256:s"))
+        requests = [
+            LedgerReplacement(trial=TrialId(id_), n=n, run=RUN, reason="to see", at_ms=n)
+            for id_, numbers in replacements.items()
+            for n in numbers
+        ]
+        spec = Digest("sha256:s")
+        book.begin(plan, run=RUN, at_ms=1_767_268_800_000, file="made.yaml", spec=spec, replacements=requests)
         for later in sorted({what["run"] for each in tries.values() for what in each if "run" in what}):
             book.begin(plan, run=later, at_ms=1_767_268_800_001, file="made.yaml", spec=Digest("sha256:s"))
         statements: list[writer.Statement] = []
@@ -284,7 +298,7 @@ STATED: dict[str, Any] = {
 NOT_STATED: dict[str, Any] = {**STATED, "expectation": expectation(met=False, unmet=("x",), keys={"answer": False})}
 INFRA: dict[str, Any] = {**UNSURE, "outcome": Outcome.FAILED, "code": "provider.error"}
 BUSY: dict[str, Any] = {**UNSURE, "outcome": Outcome.FAILED, "code": "provider.rate-limited"}
-HANGUP: dict[str, Any] = {**UNSURE, "outcome": Outcome.CRASHED, "code": "peer.hangup"}
+LOST: dict[str, Any] = {**UNSURE, "outcome": Outcome.CRASHED, "code": "peer.lost"}
 CANCELLED: dict[str, Any] = {**UNSURE, "outcome": Outcome.CANCELLED, "code": "run.cancelled"}
 CUT: dict[str, Any] = {"cut": "run.cut-off"}
 FULL: dict[str, Any] = {"cut": "machine.disk-full"}

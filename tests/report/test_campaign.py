@@ -19,14 +19,15 @@ from proctor.event.outcome import Outcome
 from proctor.evidence.artifacts import ExpectKey
 from proctor.evidence.layout import RootPaths
 from proctor.evidence.reader import Finding
+from proctor.evidence.summary import FAILED, PASSED, UNKNOWN
 from proctor.ids import AttemptId, FlowId, MissionId, TrialId
 from proctor.report.campaign import Effort, Mismatch, MissingResult, build_report, load_campaign
 from proctor.report.campaign_state import CampaignState, load_state
 from proctor.report.evidence_index import EvidenceIndex
 from proctor.report.markdown import render_markdown
-from proctor.report.score import FAILED, PASSED, UNKNOWN, PassRate, Score, TokenSum, classify
+from proctor.report.score import PassRate, Score, TokenSum, classify
 from proctor.report.sections import facts, flow_table
-from proctor.report.stats import wilson
+from proctor.report.stats import clustered_interval, wilson
 from proctor.report.verdict import judge_attempt
 from proctor.spec.campaign_options import GatesSpec
 from proctor.surface.campaign_status import status_of
@@ -150,6 +151,30 @@ def test_what_was_claimed_is_held_against_what_was_verified(tmp_path: Path) -> N
     )
 
 
+@pytest.mark.trust
+@pytest.mark.requirement("surface.stats")
+def test_interval_of_a_rate_is_clustered_by_mission_over_repeats_and_flows(tmp_path: Path) -> None:
+    """Forty results of four missions that pass always or never are worth four results."""
+    found = reported(
+        tmp_path,
+        {
+            f"{mission}.{flow}.r{repeat}": [result]
+            for mission, result in (("a", YES), ("b", YES), ("c", YES), ("d", NO))
+            for flow, repeats in (("codex", 10), ("claude", 1))
+            for repeat in range(1, repeats + 1)
+        },
+    )
+    once = wilson(3, 4)
+    methods = {"codex": "clustered by mission", "claude": "Wilson", "all": "clustered by mission"}
+    scores = {**{str(each.flow_id): each.score for each in found.flows}, "all": found.score}
+    for flow, method in methods.items():
+        rate = scores[flow].verified
+        assert (rate.rate_low, rate.rate_high) == pytest.approx(once), flow
+        assert rate.interval_method == method
+    note = "95 % intervals of the rates: Wilson, clustered by mission where missions have several results"
+    assert f"\n{note}.\n" in render_markdown(found)
+
+
 @pytest.mark.requirement("surface.stats")
 def test_numbers_are_added_up_and_what_is_unknown_stays_unknown(tmp_path: Path) -> None:
     tries = {
@@ -159,7 +184,7 @@ def test_numbers_are_added_up_and_what_is_unknown_stays_unknown(tmp_path: Path) 
         "b.codex.r2": [INFRA, {**YES, "duration_ms": 900, "usd": 0.25}],
     }
     score = reported(tmp_path, tries).score
-    low, high = wilson(3, 4) or (None, None)
+    low, high = clustered_interval([(2, 1), (2, 2)]) or (None, None)
     assert score == Score(
         trials=4,
         results=4,
@@ -169,6 +194,7 @@ def test_numbers_are_added_up_and_what_is_unknown_stays_unknown(tmp_path: Path) 
             rate=0.75,
             rate_low=low,
             rate_high=high,
+            interval_method="clustered by mission",
             pass_at={1: 0.75, 2: 1.0},
             pass_all={1: 0.75, 2: 0.5},
             usd_per_pass=None,
@@ -179,6 +205,7 @@ def test_numbers_are_added_up_and_what_is_unknown_stays_unknown(tmp_path: Path) 
             rate=None,
             rate_low=None,
             rate_high=None,
+            interval_method=None,
             pass_at={},
             pass_all={},
             usd_per_pass=None,
@@ -389,7 +416,7 @@ def test_what_all_attempts_took_is_told_alike_by_report_and_status_and_the_unkno
     told = load_campaign(paths, root=RootPaths(tmp_path)).effort
     assert (told.tokens, told.tokens_unknown, told.usd, told.usd_unknown) == (14, 2, 4.0, 2)
     nothing = reported(tmp_path / "nothing", {"b.codex.r1": [unused]})
-    assert dict(facts(nothing))["effort"] == "1 attempt; ? tokens, cost ?"
+    assert dict(facts(nothing))["usage"] == "1 attempt; ? tokens, cost ?"
 
 
 def test_a_campaign_with_no_trials_is_not_well(tmp_path: Path) -> None:
@@ -409,7 +436,7 @@ def test_a_trial_that_resume_would_try_again_has_no_result(tmp_path: Path) -> No
     tries = repeats(
         *("fix", "codex", YES, failed("provider.rate-limited"), failed("provider.unauthorized")),
         failed("limit.campaign", Outcome.TIMED_OUT),
-        failed("peer.hangup", Outcome.CRASHED),
+        failed("peer.lost", Outcome.CRASHED),
     )
     found = reported(tmp_path, tries, retries=1)
     assert (found.score.results, found.is_complete) == (1, False)

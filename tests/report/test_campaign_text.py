@@ -59,12 +59,12 @@ def test_report_fits_one_screen(tmp_path: Path) -> None:
         "  spec    made.yaml  sha256:s\n"
         "  runs    1 (done), 2026-01-01 12:00:00 UTC, until 2026-01-01 12:01:00 UTC\n"
         "  trials  incomplete: 6 of 8 have a result\n"
-        "  effort  7 attempts, 1 of them not counted; ≥ 42 tokens, cost ≥ $2.20\n"
+        "  usage   7 attempts, 1 of them not counted; ≥ 42 tokens, cost ≥ $2.20\n"
         "\n"
-        "  mission/flow     runtime  outcome    claimed  verified  passed  expected  tools  tokens   time\n"
+        "  attempt          runtime  outcome    claimed  verified  passed  expected  tools  tokens   time\n"
         "  ask.codex.r1.1   fake     completed  yes      yes       yes     yes           2       7  1.5 s\n"
         "  ask.codex.r2.1   fake     completed  yes      yes       yes     yes           2       7  1.5 s\n"
-        "  ask.claude.r1.1  fake     completed  yes      NO        no      NO            2       7  1.5 s\n"
+        "  ask.claude.r1.1  fake     completed  yes      NO        NO      NO            2       7  1.5 s\n"
         "  ask.claude.r2.1  fake     failed     yes      unknown   –       –             2       7  1.5 s\n"
         "  fix.codex.r1.1   fake     completed  yes      yes       yes     yes           2       7  1.5 s\n"
         "  fix.claude.r1.1  fake     completed  yes      yes       yes     yes           2       7  1.5 s\n"
@@ -78,9 +78,10 @@ def test_report_fits_one_screen(tmp_path: Path) -> None:
         "  new.claude.r1.1  to do: Run `proctor campaign resume`: it tries the trial again.\n"
         "\n"
         "  flow    trials  verified     rate (95 %)  pass@2  pass^2  expected  tokens     cost    p50    p95\n"
-        "  codex        4       3/3  100 % (44–100)   100 %   100 %       3/3      21    $2.00  1.5 s  1.5 s\n"
+        "  codex        4       3/3  100 % (34–100)   100 %   100 %       3/3      21    $2.00  1.5 s  1.5 s\n"
         "  claude       4       1/2     50 % (9–91)       ?       ?       1/2      21  ≥ $0.20  1.5 s  1.5 s\n"
-        "  all          8       4/5    80 % (38–96)   100 %   100 %       4/5      42  ≥ $2.20  1.5 s  1.5 s\n"
+        "  all          8       4/5    80 % (27–96)   100 %   100 %       4/5      42  ≥ $2.20  1.5 s  1.5 s\n"
+        "  95 % intervals of the rates: Wilson, clustered by mission where missions have several results\n"
         "\n"
         "  Blocked by the pair gate\n"
         "    ask: scored results: codex 2, claude 1\n"
@@ -92,18 +93,18 @@ def test_report_fits_one_screen(tmp_path: Path) -> None:
         "  Missions on which flows differ (1)\n"
         "    ask: codex 2/2, claude 0/1\n"
         "  Not scored\n"
-        "    1 infra\n"
+        "    1 trial: the machine, the network or the provider failed (infra)\n"
         "  Tools\n"
         "    codex: 6 calls, 0 failed, 0 repeated after a failure, 0 bytes of output\n"
         "    claude: 6 calls, 0 failed, 0 repeated after a failure, 0 bytes of output\n"
         "  Tokens by source\n"
-        "    live-thread-usage: 30 in, 12 out, of 6 results\n"
+        "    the agent's running total: 30 in, 12 out, of 6 results\n"
         "  Cost\n"
         "    codex: $2.00, $0.67 per verified pass\n"
         "    claude: ≥ $0.20, and 1 result of unknown cost\n"
         "\n"
-        "  Infrastructure failed: 4 of 5 verified, 4 of 5 as expected, 1 failed for infrastructure reasons, 2\n"
-        "  trials without a result, blocked by pair\n"
+        "  Infrastructure failed. With probes: 4 of 5 verified. As expected: 4 of 5. Failed for\n"
+        "  infrastructure reasons: 1 of 6 results. Without a result: 2 of 8 trials. Gates that block: pair.\n"
         "  ask.claude.r1.1: claimed yes, verified NO\n"
     )
 
@@ -114,9 +115,9 @@ def test_a_narrow_terminal_costs_columns_but_never_the_name_of_a_flow(tmp_path: 
     at = next(at for at, line in enumerate(lines) if line.startswith("  flow    "))
     assert lines[at : at + 4] == [
         "  flow    trials  verified     rate (95 %)  expected  tokens     cost    p50",
-        "  codex        4       3/3  100 % (44–100)       3/3      21    $2.00  1.5 s",
+        "  codex        4       3/3  100 % (34–100)       3/3      21    $2.00  1.5 s",
         "  claude       4       1/2     50 % (9–91)       1/2      21  ≥ $0.20  1.5 s",
-        "  all          8       4/5    80 % (38–96)       4/5      42  ≥ $2.20  1.5 s",
+        "  all          8       4/5    80 % (27–96)       4/5      42  ≥ $2.20  1.5 s",
     ]
     for width in range(20, 100):
         lines = shown(found, width=width).splitlines()
@@ -167,7 +168,7 @@ def test_nothing_below_the_title_of_a_report_wraps_to_the_margin(tmp_path: Path)
 
 def test_the_same_is_told_in_markdown_with_nothing_that_could_be_markup(tmp_path: Path) -> None:
     text = render_markdown(reported(tmp_path, TWO, gates=GatesSpec(pair=True, coverage=0.5)))
-    assert "| codex | 4 | 3/3 | 100 % (44–100) | 100 % | 100 % | 3/3 | 21 | ? | $2.00 | 1.5 s | 1.5 s |\n" in text
+    assert "| codex | 4 | 3/3 | 100 % (34–100) | 100 % | 100 % | 3/3 | 21 | ? | $2.00 | 1.5 s | 1.5 s |\n" in text
     assert "Verdict: **infrastructure failed** (exit 3).\n" in text
     assert "## Blocked by the pair gate\n\n- ask: scored results: codex 2, claude 1\n" in text
     sly = render_markdown(reported(tmp_path / "sly", {"<b>`x`|.codex.r1": [CUT]}))
@@ -255,7 +256,7 @@ def test_report_shows_rates_of_missions_with_and_without_probes_apart(tmp_path: 
         "rate (95 %)": "50 % (9–91)",
         "pass@2": "100 %",
         "pass^2": "0 %",
-        "unverified": "1/2",
+        "no probes": "1/2",
         "expected": "2/4",
         "tokens": "28",
         "reasoning": "?",
@@ -264,4 +265,6 @@ def test_report_shows_rates_of_missions_with_and_without_probes_apart(tmp_path: 
         "p95": "1.5 s",
     }
     lines = shown(report).splitlines()
-    assert "  Judged no: 1 of 2 verified, 1 of 2 passed without probes, 2 of 4 as expected" in lines
+    assert (
+        "  Not as expected. With probes: 1 of 2 verified. Without probes: 1 of 2 passed. As expected: 2 of 4." in lines
+    )

@@ -69,6 +69,7 @@ def view(
             "n": 1,
             "repeat": 1,
             "runtimeId": runtime_id,
+            "isScripted": True,
             "planFileDigest": None,
             "requiredProbes": [],
             "expect": {},

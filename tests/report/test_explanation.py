@@ -1,15 +1,19 @@
 """What a explanation says is to be done next."""
 
+import io
 from pathlib import Path
+from typing import Any
 
 import msgspec
+from rich.console import Console
 
 from proctor.event.outcome import Outcome
 from proctor.evidence.artifacts import AttemptReport
 from proctor.evidence.layout import AttemptPaths
 from proctor.evidence.reader import Finding
 from proctor.ids import AttemptId
-from proctor.report.explanation import AttemptExplanation, explain
+from proctor.report.explanation import AttemptExplanation, ProbeSummary, explain
+from proctor.report.explanation_text import render_explanation
 from proctor.report.view import AttemptView
 from tests.report.made import expectation, report
 
@@ -66,3 +70,38 @@ def test_explanation_of_damaged_evidence_verifies_nothing() -> None:
     assert explanation.reasons == ("the evidence is damaged",)
     assert explanation.next == ("Restore it from a backup; do not edit evidence.", "Treat the attempt as damaged.")
     assert explained(report(ATTEMPT), gone).next == ("Run `proctor attempt rederive '/evidence/a b'`.",)
+
+
+def rendered(report: AttemptReport, **changes: Any) -> str:
+    console = Console(file=io.StringIO(), width=100, no_color=True, markup=False)
+    explanation = msgspec.structs.replace(explained(report), **changes)
+    with console.capture() as captured:
+        console.print(render_explanation(explanation))
+    return "".join(f"{line.rstrip()}\n" for line in captured.get().splitlines())
+
+
+def test_explanation_separates_what_was_expected_from_what_was_verified() -> None:
+    unsure = {"verified": None, "reasons": ("the mission has no probe",)}
+    missed = expectation(met=False, unmet=("answer: expected '7', got '6'",), keys={"answer": False})
+    assert (
+        "Verified\n  unknown: the mission has no probe\n\nExpected\n  NO: answer: expected '7', got '6'\n"
+    ) in rendered(report(ATTEMPT, **unsure, expectation=missed))
+    met = expectation(met=True, keys={"answer": True})
+    assert "\nExpected\n  yes: every key of `expect` is met\n" in rendered(report(ATTEMPT, **unsure, expectation=met))
+
+
+def test_explanation_without_expect_compares_with_the_probes() -> None:
+    probe = ProbeSummary(index=0, argv=("true",), before="fail", after="fail")
+    failed = report(ATTEMPT, verified=False, expectation=expectation(met=None, keys={}))
+    default = "the mission has no `expect`, so its probes should verify the result"
+    assert f"\nExpected\n  NO: {default}\n" in rendered(failed, probes=(probe,))
+    assert "\nExpected\n" not in rendered(failed), "a mission without probes and `expect` expects nothing"
+
+
+def test_explanation_asks_for_no_probe_where_unknown_is_expected() -> None:
+    advice = "Nothing was verified: add a probe to the mission."
+    assert explained(report(ATTEMPT, verified=None)).next == (advice,)
+    intended = expectation(met=True, keys={"verified": True})
+    assert explained(report(ATTEMPT, verified=None, expectation=intended)).next == (
+        "Nothing to do: the result is as expected and the evidence is complete.",
+    )

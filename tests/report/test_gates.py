@@ -10,6 +10,7 @@ from proctor.errors import Exit
 from proctor.ids import AttemptId, FlowId, MissionId
 from proctor.report.campaign import CampaignReport
 from proctor.report.gates import Blocked
+from proctor.report.sections import conclude
 from proctor.spec.campaign_options import GatesSpec, ToolsSpec, TraceProfile
 from tests.report.made import CUT, INFRA, NO, UNSURE, YES, Tries, report, reported
 
@@ -111,5 +112,8 @@ def test_a_gate_that_blocks_is_a_judgement_even_where_all_results_are_well(tmp_p
     tries: Tries = {"m.a.r1": [YES], "m.b.r1": [YES], "m.b.r2": [YES]}
     assert reported(tmp_path / "1", tries).exit == Exit.OK
     found = reported(tmp_path / "2", tries, gates=GatesSpec(pair=True))
-    assert (found.exit, found.verdict, [gate.name for gate in found.blocked]) == (Exit.JUDGED_NO, "judged no", ["pair"])
+    assert (found.exit, found.verdict) == (Exit.JUDGED_NO, "blocked by a gate")
+    assert conclude(found).endswith(" As expected: 3 of 3. Gates that block: pair.")
+    wrong = reported(tmp_path / "4", {**tries, "m.b.r2": [NO]}, gates=GatesSpec(pair=True))
+    assert (wrong.verdict, [gate.name for gate in wrong.blocked]) == ("not as expected", ["pair"])
     assert [gate.name for gate in reported(tmp_path / "3", tries).gates] == ["coverage"]

@@ -77,6 +77,8 @@ def test_a_campaign_of_nothing_is_never_published(tmp_path: Path) -> None:
         exit=Exit.UNVERIFIED,
     )
     assert (found.ok, found.reasons[0]) == (False, reason)
+    without_probes = judged(tmp_path / "stated", {"a.codex.r1": [STATED]})
+    assert [each.what for each in without_probes.reasons] == ["no mission has a probe, so nothing was verified"]
 
 
 def test_the_worst_reason_is_the_exit_code_and_all_are_told(tmp_path: Path) -> None:

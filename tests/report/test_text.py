@@ -73,23 +73,24 @@ def test_report_shows_what_was_claimed_what_was_verified_and_why() -> None:
     assert shown(render_report(report_of(ASK, CLAIM, LATE), title="a title")) == (
         "a title\n"
         "  trials  complete: 3 of 3 have a result\n"
-        "  effort  3 attempts; ≥ 1,794 tokens, cost ?\n"
+        "  usage   3 attempts; ≥ 1,794 tokens, cost ?\n"
         "\n"
         "  mission/flow  runtime           outcome    claimed  verified  passed  expected  tools        time\n"
         "  ask/codex     codex_app_server  completed  yes      unknown   –       yes           0      532 ms\n"
-        "  claim/codex   codex_app_server  completed  yes      NO        no      NO            1  1 min 01 s\n"
-        "  late/codex    codex_app_server  timed_out  –        unknown   no      –             1       3.1 s\n"
+        "  claim/codex   codex_app_server  completed  yes      NO        NO      NO            1  1 min 01 s\n"
+        "  late/codex    codex_app_server  timed_out  –        unknown   NO      –             1       3.1 s\n"
         "\n"
-        "  ask/codex    cannot be verified: the mission has no probe\n"
+        "  ask/codex    verified unknown: the mission has no probe\n"
         "  claim/codex  not as expected: verified: expected yes, got no\n"
-        "  claim/codex  not verified: probe 0 (headless_run): exited 1\n"
+        "  claim/codex  verified NO: probe 0 (headless_run): exited 1\n"
         "  late/codex   limit.turn (agent): the turn ran past 3000 ms\n"
         "  late/codex   to do: Raise it.\n"
         "\n"
         "  Not scored\n"
-        "    1 without a verdict\n"
+        "    1 trial: nothing could judge the result\n"
         "\n"
-        "  Infrastructure failed: 0 of 2 verified, 1 of 2 as expected, 1 without a verdict\n"
+        "  Infrastructure failed. With probes: 0 of 2 verified. As expected: 1 of 2. Could not be judged: 1\n"
+        "  of 3 results.\n"
         "  claim.codex.r1.1: claimed yes, verified NO\n"
     )
 
@@ -97,10 +98,12 @@ def test_report_shows_what_was_claimed_what_was_verified_and_why() -> None:
 def test_the_same_report_in_markdown_escapes_what_an_agent_may_have_written() -> None:
     sly = row(verified=False, reasons=("printed `|<b>x</b>|`\n# Heading",))
     text = render_markdown(report_of(sly))
-    head = "Judged no: 0 of 1 verified, 0 of 1 as expected. Verdict: **judged no** (exit 1)."
+    head = "Not as expected. With probes: 0 of 1 verified. As expected: 0 of 1. Verdict: **not as expected** (exit 1)."
     assert text.startswith(f"# {CAMPAIGN}\n\n{head}")
-    assert "| fix/codex | codex_app_server | completed | – | **NO** | no | **NO** | 0 | ? | ? | 0 ms | runs/r/" in text
-    assert "- fix/codex: not verified: printed \\`\\|\\<b\\>x\\</b\\>\\|\\` · # Heading\n" in text
+    assert (
+        "| fix/codex | codex_app_server | completed | – | **NO** | **NO** | **NO** | 0 | ? | ? | 0 ms | runs/r/" in text
+    )
+    assert "- fix/codex: verified NO: printed \\`\\|\\<b\\>x\\</b\\>\\|\\` · # Heading\n" in text
 
 
 def test_escape_sequences_never_reach_the_terminal() -> None:
@@ -122,6 +125,8 @@ def test_escape_sequences_never_reach_the_terminal() -> None:
 def test_repeats_are_told_apart_by_their_attempts() -> None:
     twice = report_of(ASK, row(attempt_id=AttemptId("ask.codex.r2.1"), mission_id=MissionId("ask")))
     out = shown(render_report(twice, title="t"))
+    assert "  attempt         runtime " in out
+    assert "| attempt | runtime |" in render_markdown(twice)
     assert "  ask.codex.r1.1  codex_app_server  completed" in out
     assert "  ask.codex.r2.1  codex_app_server  completed" in out
 
@@ -142,7 +147,7 @@ def test_attempts_that_do_not_count_are_told_apart_and_never_among_those_that_do
     report = report_of(first, again)
     out = shown(render_report(report, title="t"))
     assert (out.count("crashed"), "  1 other attempt of these trials not counted\n" in out) == (0, True)
-    assert "  1 of 1 verified, 1 of 1 as expected\n" in out
+    assert "  With probes: 1 of 1 verified. As expected: 1 of 1.\n" in out
     markdown = render_markdown(report)
     assert markdown.count("| crashed |") == 0
     assert f"## Not counted\n\nOther attempts of these trials:\n\n- {RUN}/fix.codex.r1.1: crashed" in markdown
@@ -187,7 +192,7 @@ def test_long_names_stand_above_what_is_said_of_them_and_never_squeeze_it() -> N
         "  rewrite-the-importer-in-steps.codex.r2.1,",
         "  rewrite-the-importer-in-steps.codex.r3.1 and 1 more",
         "    not as expected: verified: expected yes, got no",
-        "    not verified: probe 0 (headless_run): exited 1 without a word about what it",
+        "    verified NO: probe 0 (headless_run): exited 1 without a word about what it",
         "    had been looking for",
         "",
     ]
@@ -201,11 +206,18 @@ def test_nothing_below_the_title_wraps_to_the_margin() -> None:
 
 def test_conclusion_counts_verified_and_expected_results() -> None:
     yes, no = row(trial=None, verified=True), row(trial=None, verified=False)
-    assert conclude(report_of(yes, yes)) == "2 of 2 verified, 2 of 2 as expected"
-    assert conclude(report_of(yes, no)) == "Judged no: 1 of 2 verified, 1 of 2 as expected"
+    assert conclude(report_of(yes, yes)) == "With probes: 2 of 2 verified. As expected: 2 of 2."
+    assert conclude(report_of(yes, no)) == "Not as expected. With probes: 1 of 2 verified. As expected: 1 of 2."
     lost = row(trial=None, evidence="invalid")
     assert conclude(report_of(yes, lost)) == (
-        "Evidence invalid: 1 of 1 verified, 1 of 1 as expected, 1 attempt with invalid evidence"
+        "Evidence invalid. With probes: 1 of 1 verified. As expected: 1 of 1. Invalid evidence: 1 attempt."
+    )
+
+
+def test_conclusion_says_how_many_results_could_not_be_judged() -> None:
+    yes, unsure = row(trial=None, verified=True), row(trial=None, verified=None)
+    assert conclude(report_of(yes, unsure)) == (
+        "Inconclusive. With probes: 1 of 1 verified. As expected: 1 of 1. Could not be judged: 1 of 2 results."
     )
 
 
@@ -226,7 +238,7 @@ def test_a_report_of_no_attempt_can_be_shown() -> None:
     assert shown(render_report(report_of(), title="a title")) == (
         "a title\n"
         "  trials  incomplete: 0 of 0 have a result\n"
-        "  effort  0 attempts; 0 tokens, cost ?\n"
+        "  usage   0 attempts; 0 tokens, cost ?\n"
         "\n"
-        "  Unverified: no results\n"
+        "  Inconclusive. No results.\n"
     )

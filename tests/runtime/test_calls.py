@@ -210,4 +210,4 @@ def test_the_end_of_the_server_ends_every_call_at_once() -> None:
             await ask(line)
         return found
 
-    assert run(test) == ["any: the agent closed its output"] * 4
+    assert run(test) == ["any: the agent closed its output; it exited with status 0"] * 4

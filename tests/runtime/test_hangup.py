@@ -44,8 +44,8 @@ def test_the_end_of_the_server_in_the_middle_of_turns_is_on_every_record() -> No
                 line.twin.hang_up()
             assert not line.host.is_alive
             for tap in (line.tap, *taps):
-                assert tap.of(Direction.SELF) == [CLOSED, KILLED]
-        assert said == ["the agent closed its output"] * 3
+                assert tap.of(Direction.SELF) == [CLOSED, msgspec.structs.replace(KILLED, sessions=3)]
+        assert said == ["the agent closed its output; it was ended by signal 9"] * 3
 
     run(test)
 

@@ -14,7 +14,7 @@ from proctor.contain.ladder import Containment, Variant
 from proctor.errors import InputError, MachineError
 from proctor.ids import ProcessId
 from proctor.runtime.base import Executable, HostRequest, ModelChoice
-from proctor.runtime.codex.home import overrides, own_variables, return_login, write_home
+from proctor.runtime.codex.home import as_arguments, overrides, own_variables, return_login, write_home
 from proctor.runtime.codex.program import OVERRIDE, locate
 from proctor.runtime.codex_app_server.open_thread import thread_params
 from proctor.runtime.executable import AGENTS_VARIABLE, agents_dir, recheck
@@ -127,14 +127,14 @@ def test_the_users_own_profile_is_left_as_it_is_and_our_model_is_laid_over_it(as
     write_home(asked)
     assert (list(mine.iterdir()), list(ask.home.iterdir())) == ([], [])
     assert own_variables(asked) == {"CODEX_HOME": str(mine), "HOME": "/home/ada", "TMPDIR": str(ask.tmp)}
-    assert overrides(asked)[1::2] == [
+    assert as_arguments(overrides(asked))[1::2] == [
         'model="an \\"odd\\"\\nname"',
         'model_provider="proctor"',
         'model_providers.proctor.name="openai"',
         'model_providers.proctor.wire_api="responses"',
         'model_providers.proctor.env_key="OPENAI_API_KEY"',
     ]
-    assert overrides(ask) == []
+    assert overrides(ask) == {}
 
 
 @pytest.mark.parametrize("place", ["p", "p/home", "."])

@@ -111,8 +111,8 @@ def make_nothing(path: Path) -> None:
         (make_folder, "this is a folder, not a file"),
         (make_pipe, "this is not a regular file"),
         (make_large, "the file is larger than 4 MiB"),
-        (make_loop, "Too many levels of symbolic links"),
-        (make_nothing, "No such file or directory"),
+        (make_loop, "this file cannot be read: Too many levels of symbolic links"),
+        (make_nothing, "this file does not exist"),
     ],
 )
 def test_what_cannot_be_read_is_unreadable(tmp_path: Path, make: Any, what: str) -> None:

@@ -161,9 +161,9 @@ def test_links_that_lead_in_circles_huge_files_and_folders_named_like_missions_a
         file.truncate(MAX_FILE_BYTES + 1)
     os.mkfifo(missions / "f.md")
     assert refusals(path) == [
-        ("spec.unreadable", "missions/a.md", None, "Too many levels of symbolic links"),
-        ("spec.unreadable", "missions/b.md", None, "Too many levels of symbolic links"),
-        ("spec.unreadable", "missions/c.md", None, "No such file or directory"),
+        ("spec.unreadable", "missions/a.md", None, "this file cannot be read: Too many levels of symbolic links"),
+        ("spec.unreadable", "missions/b.md", None, "this file cannot be read: Too many levels of symbolic links"),
+        ("spec.unreadable", "missions/c.md", None, "this file does not exist"),
         ("spec.unreadable", "missions/d.md", None, "this is a folder, not a file"),
         ("spec.unreadable", "missions/e.md", None, "the file is larger than 4 MiB"),
         ("spec.unreadable", "missions/f.md", None, "this is not a regular file"),

@@ -58,22 +58,27 @@ def test_a_selection_leaves(wanted: SelectSpec, ids: str) -> None:
         (
             SelectSpec(ids=["ask", "fix-totle"]),
             "ids[1]",
-            "no mission has the id `fix-totle`",
+            "no mission has the id `fix-totle`; the missions are: fix-greeting, fix-total, ask, refactor",
             "Did you mean `fix-total`?",
         ),
         (
             SelectSpec(ids=["zzz"]),
             "ids[0]",
-            "no mission has the id `zzz`",
-            "Missions: fix-greeting, fix-total, ask, refactor.",
+            "no mission has the id `zzz`; the missions are: fix-greeting, fix-total, ask, refactor",
+            None,
         ),
         (
             SelectSpec(globs=["test-*"]),
             "globs[0]",
-            "no mission's id matches `test-*`",
-            "Missions: fix-greeting, fix-total, ask, refactor.",
+            "no mission's id matches `test-*`; the missions are: fix-greeting, fix-total, ask, refactor",
+            None,
         ),
-        (SelectSpec(tags=["quik"]), "tags[0]", "no mission has the tag `quik`", "Did you mean `quick`?"),
+        (
+            SelectSpec(tags=["quik"]),
+            "tags[0]",
+            "no mission has the tag `quik`; the tags are: quick, slow, talk",
+            "Did you mean `quick`?",
+        ),
         (
             SelectSpec(range="5-9"),
             "range",
@@ -86,7 +91,7 @@ def test_a_selection_leaves(wanted: SelectSpec, ids: str) -> None:
         (
             SelectSpec(ids=["ask"], tags=["slow"]),
             None,
-            "no mission matches all parts of the selection: fix-greeting, fix-total, ask, refactor",
+            "no mission matches all parts of the selection; the missions are: fix-greeting, fix-total, ask, refactor",
             None,
         ),
     ],
@@ -148,12 +153,18 @@ def test_what_is_asked_for_narrows_what_the_spec_selects(folder: Path, told: Tol
     second = load_spec(path, overrides=SpecOverrides(select=SelectSpec(range="2")))
     assert ([each.id for each in second.missions], second.overrides.select) == (["b"], SelectSpec(range="2"))
     assert told(lambda: load_spec(path, overrides=SpecOverrides(select=SelectSpec(ids=["c"])))) == [
-        ("spec.selection", None, "ids[0]", "no mission has the id `c`", "Missions: a, b.")
+        ("spec.selection", None, "ids[0]", "no mission has the id `c`; the missions are: a, b", None)
     ]
 
 
 def test_a_selection_in_the_spec_that_fits_nothing_is_told_with_its_line(folder: Path, told: Told) -> None:
     path = write(folder, SPEC.replace("select: {tags: [quick]}", "select:\n  tags: [quik]"))
     assert told(lambda: load_spec(path)) == [
-        ("spec.selection", 9, "select.tags[0]", "no mission has the tag `quik`", "Did you mean `quick`?")
+        (
+            "spec.selection",
+            9,
+            "select.tags[0]",
+            "no mission has the tag `quik`; the tags are: quick",
+            "Did you mean `quick`?",
+        )
     ]

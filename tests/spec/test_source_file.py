@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 import pytest
 import yaml
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from msgspec import Meta
 
@@ -118,7 +118,7 @@ def test_a_byte_order_mark_is_no_part_of_the_first_key() -> None:
         ("name: R\nis_good: off", "spec.type", 2, "is_good", "expected true or false, found a string", "Write false."),
         ("name: R\nmood: yse", "spec.type", 2, "mood", "`yse` is not one of yes, no", "Did you mean `yes`?"),
         ("name: R\nmood: true", "spec.type", 2, "mood", "expected one of yes, no, found true", None),
-        ("name: R\nsize: huge", "spec.type", 2, "size", "`huge` is not one of small, big", "Known: small, big."),
+        ("name: R\nsize: huge", "spec.type", 2, "size", "`huge` is not one of small, big", None),
         ("name: R\nage: old", "spec.type", 2, "age", "expected a number, found a string", None),
         ("name: R\nage: 1e999", "spec.type", 2, "age", "the number 1e999 is too large", None),
         (
@@ -155,14 +155,14 @@ def test_a_byte_order_mark_is_no_part_of_the_first_key() -> None:
             3,
             "tricks[0].kind",
             "required key `kind` is missing",
-            "Known: walk, sing.",
+            "Add `kind`, one of walk, sing.",
         ),
         (
             "name: R\ntricks:\n- steps: 3\n  kind: wlak",
             "spec.type",
             4,
             "tricks[0].kind",
-            "`wlak` is not one of walk, sing",
+            "unknown kind `wlak`; the kinds are walk, sing",
             "Did you mean `walk`?",
         ),
         (
@@ -214,7 +214,7 @@ puppies:
         "dog.yaml:3: mood: the key `mood` is already on line 2",
         "dog.yaml:5: tricks[0].steps: expected an integer, found a string",
         "dog.yaml:5: tricks[0].far: unknown key `far`",
-        "dog.yaml:6: tricks[1].kind: `fly` is not one of walk, sing",
+        "dog.yaml:6: tricks[1].kind: unknown kind `fly`; the kinds are walk, sing",
         "dog.yaml:8: puppies[0].name: required key `name` is missing",
     ]
 
@@ -269,7 +269,10 @@ def places(value: Any, path: str = "") -> list[str]:
 @settings(max_examples=60, deadline=None)
 @given(_SHAPE, st.booleans(), st.sampled_from([10, 80, 10_000]))
 def test_whatever_is_dumped_is_read_back(shape: Shape, is_flow: bool, width: int) -> None:
-    text = yaml.safe_dump(msgspec.to_builtins(shape), default_flow_style=is_flow, width=width, sort_keys=False)
+    plain = msgspec.to_builtins(shape)
+    text = yaml.safe_dump(plain, default_flow_style=is_flow, width=width, sort_keys=False)
+    # PyYAML folds a few texts, such as '0\x1f 0' at a width of 10, so that it does not read them back itself.
+    assume(yaml.safe_load(text) == plain)
     # As bytes, because 1, 1.0 and true are equal in Python.
     assert canonical.encode(decode_bytes(text.encode(), Shape, file="x").value) == canonical.encode(shape)
 

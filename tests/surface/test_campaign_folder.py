@@ -97,7 +97,7 @@ DAMAGES: dict[str, tuple[Damage, Told]] = {
     "another outcome": (lambda paths: forge_rows(paths, outcome="crashed"), REPORT),
     "a code": (lambda paths: forge_rows(paths, code="run.harness"), REPORT),
     "another detail": (lambda paths: forge_rows(paths, detail="all went well"), REPORT),
-    "another verdict": (lambda paths: forge_whole(paths, exit=1, verdict="judged no"), REPORT),
+    "another verdict": (lambda paths: forge_whole(paths, exit=1, verdict="not as expected"), REPORT),
     "no attempts": (lambda paths: forge_whole(paths, attempts=[]), REPORT),
     "a report that is none": (lambda paths: paths.report.write_text("{"), {("evidence.syntax", "report.json")}),
     "a report elsewhere": (link_report, {("evidence.containment", "report.json")}),

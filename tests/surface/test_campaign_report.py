@@ -237,7 +237,7 @@ def test_what_the_policy_of_a_flow_denies_is_on_record_and_blocks_the_campaign(l
     [paths] = lab.attempts().values()
     [violation] = report_of(paths).policy_violations or ()
     assert violation.endswith(": command:echo looking is denied by command:echo *")
-    assert (said.returncode, row["summary"]["expectation"]["met"], report["verdict"]) == (1, True, "judged no")
+    assert (said.returncode, row["summary"]["expectation"]["met"], report["verdict"]) == (1, True, "blocked by a gate")
     assert gates == {
         "coverage": [],
         "trace": ["its trace shows no change in the workspace"],

@@ -26,7 +26,7 @@ def lab(tmp_path: Path) -> Lab:
 
 @pytest.mark.requirement("surface.stats")
 @pytest.mark.parametrize(
-    ("words", "code", "sides", "pairs"),
+    ("words", "code", "sides", "results"),
     [
         (("good", "bad", "--in", CAMPAIGN), 1, (f"{CAMPAIGN}:good", f"{CAMPAIGN}:bad"), 6),
         (("bad", "good", "--in", "made"), 0, (f"{CAMPAIGN}:bad", f"{CAMPAIGN}:good"), 6),
@@ -37,14 +37,14 @@ def lab(tmp_path: Path) -> Lab:
     ],
 )
 def test_words_name_flows_of_a_campaign_or_campaigns(
-    lab: Lab, words: tuple[str, ...], code: int, sides: tuple[str, str], pairs: int
+    lab: Lab, words: tuple[str, ...], code: int, sides: tuple[str, str], results: int
 ) -> None:
     said = ask(lab, "compare", *words, "--json")
     found = said.json
-    assert (said.code, found["exit"], found["verified"]["pairs"]) == (code, code, pairs)
+    assert (said.code, found["exit"], found["verified"]["resultsA"]) == (code, code, results)
     assert (found["a"]["name"], found["b"]["name"]) == sides
     assert found["notSameWork"] == (
-        0 if "--in" in words or words == ("good", "bad") else pairs - pairs * ("single" in words)
+        0 if "--in" in words or words == ("good", "bad") else results - results * ("single" in words)
     )
 
 
@@ -57,7 +57,7 @@ def test_words_name_flows_of_a_campaign_or_campaigns(
         (("made:good", "later"), f"{LATER} has several flows"),
         (("nobody", "made"), "is called 'nobody'"),
         (("codex", "claude"), f"{LATER} has no flow 'codex', and no campaign or attempt"),
-        (("codex", "claude"), "Its flows are bad, good."),
+        (("codex", "claude"), "Name one of its flows: bad, good"),
     ],
 )
 def test_words_that_name_nothing_are_refused(lab: Lab, words: tuple[str, ...], what: str) -> None:
@@ -68,4 +68,4 @@ def test_words_that_name_nothing_are_refused(lab: Lab, words: tuple[str, ...], w
 def test_nothing_to_compare_is_not_the_same_as_no_difference(lab: Lab) -> None:
     tried(lab.root, {"other.good.r1": [YES]}, campaign_id=CampaignId("other-20260103-120000-aaaaaa"))
     said = ask(lab, "compare", "single", "other", "--format", "md")
-    assert (said.code, "Not comparable: no pair was scored on both sides." in said.stdout) == (4, True)
+    assert (said.code, "Not comparable: no mission was scored on both sides." in said.stdout) == (4, True)

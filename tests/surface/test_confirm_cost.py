@@ -56,6 +56,7 @@ def test_two_flows_are_not_compared_for_money_before_somebody_agreed(lab: Lab, m
     assert not lab.root.exists()
 
 
+REPLACE = ("--replace", "--reason", "the probe was wrong")
 TRIED = {"one.dear.r1": [DONE], "one.free.r1": [NO], "two.dear.r1": [STILL], "two.free.r1": []}
 
 
@@ -64,7 +65,7 @@ TRIED = {"one.dear.r1": [DONE], "one.free.r1": [NO], "two.dear.r1": [STILL], "tw
     [
         (("campaign", "resume"), 2),
         (("retry", "--only", "unscored"), 2),
-        (("retry", "--only", "one"), 2),
+        (("retry", "--only", "one", *REPLACE), 2),
         (("retry", "--only", "two.dear.r1"), 1),
     ],
 )
@@ -86,7 +87,7 @@ def test_what_is_left_of_a_campaign_is_gone_on_with_for_money_when_somebody_agre
         (("campaign", "resume"), {"one.dear.r1": [DONE], "one.free.r1": [NO]}),
         (("retry", "--only", "infra"), {"one.dear.r1": [DONE], "one.free.r1": [NO]}),
         (("campaign", "resume"), {**TRIED, "two.dear.r1": [DONE]}),
-        (("retry", "--only", "one.free.r1"), TRIED),
+        (("retry", "--only", "one.free.r1", *REPLACE), TRIED),
     ],
 )
 def test_where_nothing_that_costs_money_is_left_nobody_need_agree(
@@ -164,7 +165,7 @@ def trials_of(said: Any) -> tuple[list[str], int, float | None]:
     [
         (("campaign", "resume"), ["two.dear.r1", "two.free.r1"]),
         (("retry", "--only", "two"), ["two.dear.r1", "two.free.r1"]),
-        (("retry", "--only", "one.free.r1"), ["one.free.r1"]),
+        (("retry", "--only", "one.free.r1", *REPLACE), ["one.free.r1"]),
         (("retry", "--only", "infra"), []),
     ],
 )

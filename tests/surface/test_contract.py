@@ -234,11 +234,13 @@ def test_every_code_in_the_table_is_given_somewhere() -> None:
 
 def strings_said(node: ast.AST) -> Iterator[str]:
     """Every string but those that something is only compared with or looked up by."""
-    if isinstance(node, ast.Constant) and isinstance(node.value, str):
-        yield node.value
-    if not isinstance(node, ast.Compare | ast.Subscript | ast.Set):
-        for child in ast.iter_child_nodes(node):
-            yield from strings_said(child)
+    nodes = [node]
+    while nodes:
+        node = nodes.pop()
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.value
+        if not isinstance(node, ast.Compare | ast.Subscript | ast.Set):
+            nodes.extend(ast.iter_child_nodes(node))
 
 
 def test_a_flag_is_told_without_a_value() -> None:

@@ -141,5 +141,5 @@ def test_a_spec_that_is_denied_is_not_said_to_be_gone(lab: Lab) -> None:
         ledger.commit()
     with shut(lab.folder / "shut"):
         error = ask_without_privilege(lab, "campaign", "resume")["error"]
-    assert (error["code"], error["what"]) == ("spec.unreadable", "Permission denied")
+    assert (error["code"], error["what"]) == ("spec.unreadable", "this file cannot be read: Permission denied")
     assert ask_without_privilege(lab, "campaign", "resume")["error"]["code"] == "campaign.no-spec"

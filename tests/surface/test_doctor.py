@@ -120,7 +120,7 @@ def test_a_file_in_the_place_of_a_folder_fails_and_no_path_is_broken(lab: Lab) -
     assert f"{lab.root} is a file, not a folder" in " ".join(said.stdout.split())
     assert f"{deep}/proctor\n" in said.stdout
     assert "choose another folder with XDG_STATE_HOME." in said.stdout
-    assert "also available: warden (rung 3)\n" in said.stdout
+    assert "also available: warden (level 3)\n" in said.stdout
 
 
 def test_runtimes_tell_their_claims_and_the_locked_program_or_what_to_install(lab: Lab) -> None:

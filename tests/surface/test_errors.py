@@ -35,13 +35,11 @@ def test_every_fault_of_a_spec_is_a_block_that_says_where_and_what_to_do(lab: La
         "error  unknown key `promt`\n"
         "  where  bad.yaml:4: missions[0].promt\n"
         "  try    Did you mean `prompt`?\n"
-        "  to do  Remove the key, or use the key that the message suggests.\n"
         "  code   spec.unknown-key\n"
         "\n"
         "error  expected a list, found a string\n"
         "  where  bad.yaml:6: flows[0].runtime\n"
         "  try    Write a list: [codex_app_server].\n"
-        "  to do  Write a value of the kind that the message names.\n"
         "  code   spec.type\n"
     )
     told = lab.proctor("run", "bad.yaml", "--json")
@@ -82,6 +80,33 @@ def test_an_error_as_json_has_every_field(
     assert (error["means"], error["todo"]) == (CODES[code].means, todo)
 
 
+def test_an_error_has_one_advice_and_a_selection_of_nothing_lists_what_there_is(lab: Lab) -> None:
+    good = BAD.replace("promt: hello", "prompt: hello, script: s.yaml").replace(
+        "codex_app_server", "[codex_app_server]"
+    )
+    (lab.folder / "good.yaml").write_text(good)
+    (lab.folder / "s.yaml").write_text("version: 1\nsteps: [{say: hi}]\n")
+    select = ("run", str(lab.folder / "good.yaml"), "--mission")
+    assert ask(lab, *select, "oen").stderr == (
+        "error  no mission has the id `oen`; the missions are: one\n"
+        "  where  --mission\n"
+        "  try    Did you mean `one`?\n"
+        "  code   spec.selection\n"
+    )
+    assert ask(lab, *select, "zzz").stderr == (
+        "error  no mission has the id `zzz`; the missions are: one\n"
+        "  where  --mission\n"
+        "  to do  Select missions and tags that exist.\n"
+        "  code   spec.selection\n"
+    )
+    assert ask(lab, "run", str(lab.folder / "goood.yaml")).stderr == (
+        "error  this file does not exist\n"
+        f"  where  {lab.folder / 'goood.yaml'}\n"
+        f"  try    Did you mean `{lab.folder / 'good.yaml'}`?\n"
+        "  code   spec.unreadable\n"
+    )
+
+
 @pytest.mark.parametrize("words", ["run x.yaml", "report", "validate", "attempt list", "attempt show x"])
 def test_a_file_is_no_evidence_root(lab: Lab, words: str) -> None:
     lab.root.write_text("")
@@ -96,7 +121,12 @@ def test_nothing_found_names_where_was_looked_and_offers_only_an_example_that_is
 ) -> None:
     monkeypatch.chdir(lab.folder)
     assert ask(lab, "attempt", "list").stdout == f"No attempts in {lab.root}.\n"
-    assert ask(lab, "report", "--json").json["error"]["suggestion"] is None
+    run_one = f"Run a campaign with `proctor run SPEC --root {lab.root}`, or pass another evidence root with --root."
+    for words in ("report", "campaign report", "campaign report nosuch", "validate"):
+        assert ask(lab, *words.split(), "--json").json["error"]["suggestion"] == run_one
+        said = ask(lab, *words.split()).stderr
+        assert f"  try    {run_one}\n" in said
+        assert "  to do" not in said, "one advice is enough"
     monkeypatch.chdir(Path(__file__).parents[2])
     first = f"To make some: proctor run examples/quickstart.yaml --root {lab.root}\n"
     assert ask(lab, "attempt", "list").stdout == f"No attempts in {lab.root}.\n{first}"

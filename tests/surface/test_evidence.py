@@ -44,7 +44,7 @@ def test_every_attempt_of_the_quickstart_is_strictly_valid_by_whatever_name(quic
         code, found = told(lab, "validate", "--strict", *words)
         assert (code, found["status"], findings(found)) == (0, "valid", set())
     said = lab.proctor("validate", "--strict", str(lab.root))
-    assert (said.returncode, said.stdout) == (0, "valid  4 attempts and 1 agent server, checked strictly\n")
+    assert (said.returncode, said.stdout) == (0, "valid: 4 attempts and 1 agent process, checked strictly\n")
 
 
 @pytest.mark.requirement("evidence.integrity")
@@ -54,16 +54,19 @@ def test_one_flipped_byte_is_told_with_its_code_by_validate_report_and_explain(q
     code, found = told(lab, "validate")
     assert (code, found["status"]) == (5, "invalid")
     assert findings(found) == {("fix.codex.r1.1", "evidence.digest", "transcript.jsonl")}
+    assert lab.proctor("validate", "--strict").stdout.splitlines()[-1] == (
+        "invalid: 1 of 4 attempts (1 agent process checked, none invalid); checked strictly"
+    )
     code, report = told(lab, "report")
     row = next(row for row in report["attempts"] if row["missionId"] == "fix")
     assert (code, row["evidence"], row["summary"]["verified"]) == (5, "invalid", None)
     said = ask(lab, "attempt", "explain", "fix")
     assert (said.code, said.stdout.split("\n", 1)[0]) == (
-        0,
+        5,
         "fix.codex.r1.1   recorded as completed, but the evidence is DAMAGED",
     )
     assert re.search(r"DAMAGED\n  evidence\.digest +transcript\.jsonl +altered", said.stdout)
-    assert "Verified\n  unknown  the evidence is damaged\n" in said.stdout
+    assert "Verified\n  unknown: the evidence is damaged\n" in said.stdout
     story = told(lab, "attempt", "explain", "fix")[1]
     assert (story["verified"], story["expectationMet"], story["evidence"]) == (None, None, "invalid")
     command = f"proctor attempt rederive {quickstart.folder('fix')} --root {lab.root}"
@@ -132,6 +135,6 @@ def test_a_corrupt_folder_is_told_and_hides_no_other(quickstart: Quickstart) -> 
     assert (code, [row["state"] for row in report["attempts"]]) == (5, ["sealed", "sealed", "unreadable", "sealed"])
     for command in ("explain", "show"):
         said = ask(lab, "attempt", command, "fix")
-        assert (said.code, said.stderr) == (0, "")
+        assert (said.code, said.stderr) == (5 if command == "explain" else 0, "")
     said = ask(lab, "attempt", "rederive", "fix")
     assert (said.code, "code   evidence.syntax" in said.stderr) == (5, True)

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 import pytest
 
 from proctor import places
+from proctor.event.claim import FOOTER
 from proctor.surface.cli.app import answer
 
 Lint: TypeAlias = Callable[..., tuple[int, Any]]
@@ -85,9 +86,10 @@ def test_prompts_are_shown_as_they_will_be_asked_of_what_is_selected(lint: Lint)
     assert (code, said["missions"], said["prompts"]) == (
         0,
         ["fix"],
-        [{"missionId": "fix", "flowId": "codex", "prompt": "Fix it. On codex."}],
+        [{"missionId": "fix", "flowId": "codex", "prompt": f"Fix it. On codex.\n\n{FOOTER}\n"}],
     )
-    assert "fix in codex\n  Fix it. On codex.\n" in lint(SPEC, "--prompts", as_json=False)[1]
+    text = lint(SPEC, "--prompts", as_json=False)[1]
+    assert "fix in codex\n  Fix it. On codex.\n\n  When you are finished, end your last message with" in text
 
 
 @pytest.mark.requirement("campaign.lint")
@@ -142,7 +144,7 @@ def test_a_selection_of_nothing_is_told_of_the_word_that_made_it(lint: Lint) -> 
     code, said = lint(SPEC, "--mission", "fxi", "--tag", "quick", "--glob", "z*")
     assert (code, [(each["key"], each["suggestion"]) for each in said["findings"]]) == (
         2,
-        [("--mission", "Did you mean `fix`?"), ("--glob", "Missions: fix, ask.")],
+        [("--mission", "Did you mean `fix`?"), ("--glob", None)],
     )
 
 

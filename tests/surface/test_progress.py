@@ -168,11 +168,11 @@ def test_without_a_terminal_there_is_a_line_for_each_thing_that_happens(tmp_path
     assert written.getvalue().splitlines() == [
         "     0 ms  fix.codex.r1.1  working",
         "     0 ms  fix.codex.r1.1  shell failed: make test",
-        "    1.5 s  fix.codex.r1.1  sealed: crashed (peer.hangup), retry in 4.0 s   (0 of 3)",
+        "    1.5 s  fix.codex.r1.1  ended: crashed (peer.hangup), retry in 4.0 s   (0 of 3)",
         "    1.5 s  provider:openai  0 of 8, closed for 9.0 s: asked to wait",
         "    1.5 s  provider:openai  open again",
         "    1.5 s  ask.codex.r1.1  abandoned: its evidence could not be written   (0 of 3)",
-        "    1.5 s  fix.codex.r1.1  sealed: completed   (1 of 3)",
+        "    1.5 s  fix.codex.r1.1  ended: completed   (1 of 3)",
     ]
 
 

@@ -134,6 +134,25 @@ def test_of_what_comes_fast_the_first_and_the_latest_have_a_row(tmp_path: Path) 
     ]
 
 
+@pytest.mark.requirement("surface.progress")
+def test_the_end_of_a_run_is_its_last_row_and_what_was_due_is_written_before_it(tmp_path: Path) -> None:
+    told = Told(tmp_path / "rows.jsonl")
+    told.began(began(tmp_path))
+    for waiting in (3, 2, 1):
+        told.scheduled((ALL,), waiting=waiting)
+    told.ended("done")
+    told.clock.advance(TICK_S)
+    told.rows._put_due()
+    told.scheduled((ALL,), waiting=0)
+    told.close()
+    assert [(row["type"], row.get("waiting")) for row in rows_in(tmp_path / "rows.jsonl")] == [
+        ("run.began", None),
+        ("limits", 3),
+        ("limits", 1),
+        ("run.ended", None),
+    ]
+
+
 def test_what_a_slow_reader_missed_is_counted_in_its_place(tmp_path: Path) -> None:
     told = Told(tmp_path / "rows.jsonl", most_rows=3)
     told.began(began(tmp_path))

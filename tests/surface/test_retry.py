@@ -3,6 +3,9 @@
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from proctor.errors import InputError
 from proctor.event.outcome import Outcome
 from proctor.surface.cli.retry import choose
 from tests.report.made import CANCELLED, CUT, INFRA, NO, UNSURE, YES, tried
@@ -15,7 +18,6 @@ def ended(outcome: Outcome, code: str) -> dict[str, Any]:
 SCORED = {
     "yes.codex.r1": [YES],
     "no.codex.r1": [NO],
-    "nobody-looked.codex.r1": [UNSURE],
     "turn.codex.r1": [ended(Outcome.TIMED_OUT, "limit.turn")],
     "tokens.codex.r1": [ended(Outcome.TIMED_OUT, "limit.tokens")],
     "mission.codex.r1": [ended(Outcome.TIMED_OUT, "limit.mission")],
@@ -29,14 +31,20 @@ OTHERS = {
     "login.codex.r1": [ended(Outcome.REFUSED, "provider.unauthorized")],
     "cut.codex.r1": [CUT],
     "untried.codex.r1": [],
+    "unjudged.codex.r1": [UNSURE],
 }
 
 
-def test_what_the_report_scores_is_tried_again_only_by_its_name(tmp_path: Path) -> None:
+def test_retry_chooses_scored_results_only_to_replace_them(tmp_path: Path) -> None:
     paths = tried(tmp_path, SCORED | OTHERS)
     assert list(choose(paths, ["infra"])) == ["provider.codex.r1", "login.codex.r1", "cut.codex.r1"]
     assert list(choose(paths, ["unscored"])) == list(OTHERS)
-    assert list(choose(paths, ["stall", "hangup.codex.r1", "no.codex.r1.1"])) == [
+    words = ["stall", "hangup.codex.r1", "no.codex.r1.1"]
+    for word in words:
+        with pytest.raises(InputError) as caught:
+            list(choose(paths, [word]))
+        assert caught.value.code == "campaign.scored-result"
+    assert list(choose(paths, words, is_replacing=True)) == [
         "stall.codex.r1",
         "hangup.codex.r1",
         "no.codex.r1",

@@ -42,8 +42,8 @@ def made(lab: Lab) -> CampaignPaths:
     paths = campaign(lab.root, "fix", unsettled=(*others, "cutoff"), untried=("untried",))
     endings: dict[str, tuple[Any, int | None]] = {
         "wrong": (WRONG, None),
-        "crashed": ({"outcome": Outcome.CRASHED, "code": "peer.hangup"}, None),
-        "retried": ({"outcome": Outcome.CRASHED, "code": "peer.hangup"}, 99),
+        "crashed": ({"outcome": Outcome.CRASHED, "code": "peer.lost"}, None),
+        "retried": ({"outcome": Outcome.CRASHED, "code": "peer.lost"}, 99),
         "refused": ({"outcome": Outcome.REFUSED, "code": "provider.unauthorized"}, None),
         "cancelled": ({"outcome": Outcome.CANCELLED, "code": "run.cancelled"}, None),
     }
@@ -66,7 +66,7 @@ def test_of_an_ended_campaign_it_says_what_is_left_and_how_to_go_on(lab: Lab) ->
     assert (standing.trials, standing.settled) == (8, 2)
     assert standing.left == RemainingTrials(untried=1, running=0, cut_off=1, again=4)
     assert standing.outcomes == {"completed": 2, "crashed": 2, "refused": 1, "cancelled": 1}
-    assert standing.codes == {"peer.hangup": 2, "provider.unauthorized": 1, "run.cancelled": 1}
+    assert standing.codes == {"peer.lost": 2, "provider.unauthorized": 1, "run.cancelled": 1}
     assert (standing.expected, standing.unexpected) == (1, 1), "what is to be tried again has not shown anything yet"
     assert standing.per_minute == 6.0
     assert (standing.usd, standing.usd_unknown) == (1.25, 2), "one of them has no price, and one did not end"
@@ -74,7 +74,8 @@ def test_of_an_ended_campaign_it_says_what_is_left_and_how_to_go_on(lab: Lab) ->
     said = status(lab)
     assert said.code == 0
     assert " ≥ $1.25\n" in said.stdout
-    assert "2 of 8 settled, 4 to be retried, 1 cut off, 1 not tried yet" in said.stdout
+    assert " results   1 of 2 verified, 1 of 2 as expected\n" in said.stdout
+    assert "2 of 8 have a final result, 4 to be retried, 1 cut off, 1 not tried yet\n" in said.stdout
     assert f"6 trials left: proctor campaign resume {CAMPAIGN} --root {lab.root}\n" in said.stdout
 
 
@@ -193,11 +194,13 @@ def test_watching_where_there_is_no_terminal_tells_each_change_and_the_end(lab: 
     with started(lab, "campaign", "status", "--watch") as process:
         assert process.stdout is not None
         try:
-            assert process.stdout.readline() == "2 of 8 settled, 1 running, 4 to be retried, 1 not tried yet\n"
+            assert (
+                process.stdout.readline() == "2 of 8 have a final result, 1 running, 4 to be retried, 1 not tried yet\n"
+            )
             attempt = AttemptId("cutoff.codex.r1.1")
             with writer.open_ledger(paths.ledger) as book:
                 book.apply([writer.seal_attempt(attempt, summary(attempt, runtime=CODEX), at_ms=60_002)])
-            assert process.stdout.readline() == "3 of 8 settled, 4 to be retried, 1 not tried yet\n"
+            assert process.stdout.readline() == "3 of 8 have a final result, 4 to be retried, 1 not tried yet\n"
         finally:
             os.close(lock)
         told = process.stdout.read()
@@ -290,7 +293,7 @@ def test_a_narrow_terminal_never_folds_the_id_of_a_campaign(lab: Lab, monkeypatc
     made(lab).folder.rename(lab.root / "campaigns" / long)
     monkeypatch.setenv("COLUMNS", "80")
     heading, told = ask(lab, "campaign", "list").stdout.splitlines()
-    assert (heading.split(), told.split()) == (["campaign", "state", "verdict"], [long, "cut", "off", "judged", "no"])
+    assert (heading.split(), told.split()) == (["campaign", "verdict"], [long, "not", "as", "expected"])
     for width in range(len(long), 120, 7):
         monkeypatch.setenv("COLUMNS", str(width))
         assert long in ask(lab, "campaign", "list").stdout

@@ -108,7 +108,7 @@ def test_what_is_signed_names_its_signer_for_an_attempt_a_run_a_campaign_and_a_r
         assert (code, found["established"], len(found["seals"])) == (0, [WHOLE, signer], seals)
     assert ask(quickstart.lab, "validate", "--strict").code == 0
     assert quickstart.lab.proctor("verify", str(root), *trusting(ada)).stdout == (
-        f"valid  4 attempts and 1 agent server, checked strictly\n\n{WHOLE}\n{signer}\n"
+        f"valid: 4 attempts and 1 agent process, checked strictly\n\n{WHOLE}\n{signer}\n"
     )
 
 

@@ -54,7 +54,7 @@ THEN: dict[str, tuple[Step, ...]] = {
     f"one bit of {TRANSCRIPT} is flipped": (
         ("validate", says_only(5, f"evidence.digest {TRANSCRIPT}")),
         ("report", says(5, f"evidence.digest {TRANSCRIPT}")),
-        ("attempt explain {fix}", says(0, f"evidence.digest {TRANSCRIPT}")),
+        ("attempt explain {fix}", says(5, f"evidence.digest {TRANSCRIPT}")),
     ),
     f"one bit of {PROBES} is flipped": (("campaign report --strict", says(5, f"evidence.digest {PROBES}")),),
     f"{FRAMES} is short by one byte": (
@@ -254,7 +254,7 @@ SEEN = [
         steps(write("{fix}/" + ATTEMPT, b"\xff\x00 junk"), instead(FRAMES, make_folder("{fix}/" + FRAMES))),
         says(5, f"evidence.containment {FRAMES}"),
         ("report --strict", says(5, f"evidence.syntax {ATTEMPT}")),
-        ("attempt explain {fix}", says(0, f"evidence.syntax {ATTEMPT}")),
+        ("attempt explain {fix}", says(5, f"evidence.syntax {ATTEMPT}")),
         ("attempt show {fix}", says(0)),
         ("attempt rederive {fix}", says(5, f"evidence.syntax {ATTEMPT}")),
     ),

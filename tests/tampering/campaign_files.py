@@ -92,14 +92,14 @@ REPORTS = [
     of_campaign(
         "the report has another verdict, and so does RESULTS.md",
         steps(
-            alter(IN + CAMPAIGN_REPORT, {Field.EXIT: 1, Field.VERDICT: "judged no"}),
-            replace(IN + RESULTS, "**ok** (exit 0)", "**judged no** (exit 1)"),
+            alter(IN + CAMPAIGN_REPORT, {Field.EXIT: 1, Field.VERDICT: "not as expected"}),
+            replace(IN + RESULTS, "**ok** (exit 0)", "**not as expected** (exit 1)"),
         ),
         NOT_THE_REPORT,
     ),
     of_campaign(
         "the report is of no run, and has another verdict",
-        alter(IN + CAMPAIGN_REPORT, {Field.RUNS: [], Field.EXIT: 1, Field.VERDICT: "judged no"}),
+        alter(IN + CAMPAIGN_REPORT, {Field.RUNS: [], Field.EXIT: 1, Field.VERDICT: "not as expected"}),
         NOT_THE_REPORT,
     ),
     of_campaign("the report has no attempts", alter(IN + CAMPAIGN_REPORT, {Field.ATTEMPTS: []}), NOT_THE_REPORT),

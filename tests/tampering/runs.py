@@ -104,7 +104,7 @@ CASES = [
         steps(remove("{process}/" + PROCESS), tear("{process}/" + FRAMES, by=3)),
         says_only(4, f"evidence.partial {PROCESS}", f"evidence.torn {FRAMES}"),
         whole=4,
-        publish=0,
+        publish=4,
     ),
     of_run(
         "an attempt of the process was cut off, so that nothing can be counted",

@@ -214,7 +214,7 @@ def test_wordlist_names_are_unique_and_matched_by_their_own_pattern() -> None:
 
 def test_wordlist_allows_old_terms_where_they_are_explained() -> None:
     assert found("A cell was told.", "docs/decisions/0001-x.md") == [(1, "told")]
-    assert found("A cell.", "docs/reference/glossary.md") == []
+    assert found("A cell.", "docs/reference/glossary.md") != []
     assert {name for names in ALLOWED.values() for name in names} <= {entry.name for entry in ENTRIES}
 
 

@@ -248,8 +248,8 @@ class LiveSession:
         turn = Turn(self._stream)
         # Recorded before the agent gets the prompt, so that the request is on record even if the agent is gone.
         self._tap.record(TurnWanted(text=text))
-        watch, clock = self._watch, self._request.clock
-        self._work = _Work(do=lambda: take_turn(session, start, watch=watch, clock=clock), turn=turn)
+        request, tap, watch = self._request, self._tap, self._watch
+        self._work = _Work(do=lambda: take_turn(session, start, request=request, tap=tap, watch=watch), turn=turn)
         self._wake.set()
         return turn
 

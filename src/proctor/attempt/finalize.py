@@ -98,7 +98,7 @@ def finalize(
         outcome=ending.outcome,
         code=ending.code,
         detail=ending.detail,
-        **advice(ending.code),
+        **advice(ending.code, has_begun=derived.metrics.turns > 0),
         claimed=claim.claimed,
         verified=decision.verified.as_bool,
         reasons=decision.reasons,

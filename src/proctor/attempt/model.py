@@ -91,6 +91,8 @@ class AttemptRequest:
     """Opens a place in an agent process, which is returned when the context ends."""
     model: ModelChoice
     """The model and its provider."""
+    script_misfit: Callable[[], str | None]
+    """Returns why the scripted model cannot play its current step. None if it can, or if the model is not scripted."""
     secrets: tuple[Secret, ...]
     """Secrets to mask, including the tripwire."""
     containment: Containment

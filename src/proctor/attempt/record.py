@@ -7,6 +7,7 @@ from proctor.evidence.artifacts import AttemptRecord
 from proctor.evidence.redact import Redactor
 from proctor.ids import Digest
 from proctor.probe.model import require
+from proctor.spec.model import SCRIPTED
 
 
 def write_record(request: AttemptRequest, *, base: Digest, prompt: bytes, redactor: Redactor) -> bytes:
@@ -22,6 +23,7 @@ def write_record(request: AttemptRequest, *, base: Digest, prompt: bytes, redact
         flow_id=flow.id,
         repeat=request.trial.repeat,
         runtime_id=request.runtime.id,
+        is_scripted=request.model.provider == SCRIPTED,
         plan_digest=request.plan_digest,
         plan_file_digest=request.plan_file_digest,
         trial_digest=request.trial.digest,

@@ -260,7 +260,7 @@ class _Supervisor:
             self.move(Move.ASK)
             self._session = session
             prompt = self._conversation.prompt
-            await take_turn(session, lambda: session.turn(prompt), watch=self._watch, clock=self._request.clock)
+            await take_turn(session, lambda: session.turn(prompt), request=self._request, tap=tap, watch=self._watch)
 
     def _record_stop(self, tap: RecordingTap, cause: ClockExpiry | TokenLimitExceeded | ProctorError) -> None:
         """Record why the work is being stopped, before it is cancelled."""

@@ -13,7 +13,7 @@ from proctor.attempt.tap import RecordingTap
 from proctor.attempt.watchdog import Watch
 from proctor.clock import Clock
 from proctor.errors import PeerError
-from proctor.event.row import HISTORY_UNREAD, FactsLearned, StepTaken
+from proctor.event.row import HISTORY_UNREAD, FactsLearned, ScriptMisfit, StepTaken
 from proctor.evidence import tripwire
 from proctor.fact import Authority, Fact
 from proctor.runtime.base import Executable, Session, SessionRequest
@@ -150,13 +150,20 @@ async def _read_history(request: AttemptRequest, session: Session, tap: Recordin
         )
 
 
-async def take_turn(session: Session, start: Callable[[], Awaitable[None]], *, watch: Watch, clock: Clock) -> None:
+async def take_turn(
+    session: Session,
+    start: Callable[[], Awaitable[None]],
+    *,
+    request: AttemptRequest,
+    tap: RecordingTap,
+    watch: Watch,
+) -> None:
     """Run a turn with `start`, which returns when the turn ends.
 
     However the turn ends, it is then interrupted and settled, which ends every process that it started. This is
-    shielded from cancellation and limited to TEARDOWN_S.
+    shielded from cancellation and limited to TEARDOWN_S. Then it is recorded if the model's script did not fit.
     """
-    watch.turn_began(clock.steady_s())
+    watch.turn_began(request.clock.steady_s())
     try:
         await start()
     finally:
@@ -165,6 +172,8 @@ async def take_turn(session: Session, start: Callable[[], Awaitable[None]], *, w
         with anyio.CancelScope(shield=True), anyio.move_on_after(TEARDOWN_S):
             await session.interrupt()
             await session.settle()
+        if (misfit := request.script_misfit()) is not None:
+            tap.record(ScriptMisfit(detail=misfit))
 
 
 @contextmanager

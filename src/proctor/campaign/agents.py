@@ -1,18 +1,18 @@
 """The agents of a run: how their processes are opened, which model they use, and the facts known in advance."""
 
-from collections.abc import Awaitable, Callable, Iterator, Mapping
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import anyio
 
 from proctor.attempt.model import Lease
-from proctor.campaign.health import HealthRecorder, is_program_fault
+from proctor.campaign.health import HealthRecorder, HostHealth, is_program_fault
 from proctor.campaign.hosts import HostPool
 from proctor.campaign.logins import FlowIdentity, credential_key
+from proctor.campaign.model_record import MODEL, ModelRecord
 from proctor.campaign.preflight import PreflightResult
 from proctor.campaign.process import open_recorded_host
 from proctor.campaign.schedule import ALL
@@ -58,6 +58,35 @@ class _Choice:
         return self.chain.has_more and not self.has_started
 
 
+class Place:
+    """The place of one attempt in an agent process. Made by `Agents.place` only."""
+
+    def __init__(
+        self, lease: Callable[[], AbstractAsyncContextManager[Lease]], *, hosts: Mapping[ProcessId, HostHealth]
+    ) -> None:
+        self._lease = lease
+        self._hosts = hosts
+        self._leased: tuple[Lease, HostHealth] | None = None
+
+    @asynccontextmanager
+    async def lease(self) -> AsyncIterator[Lease]:
+        async with self._lease() as lease:
+            self._leased = lease, self._hosts[lease.process]
+            self._leased[1].is_used = True
+            yield lease
+
+    def opened(self) -> None:
+        """Count the start of the program: the attempt has its session."""
+        if self._leased is not None:
+            self._leased[1].start_succeeded()
+
+    def ended(self, outcome: Outcome, code: str | None) -> None:
+        """Count what the end of the attempt says about its program. A host that failed to start is counted itself."""
+        if self._leased is not None:
+            lease, health = self._leased
+            health.attempt_ended(outcome, code, is_host_alive=lease.host.is_alive)
+
+
 @dataclass(slots=True, kw_only=True)
 class Agents:
     """Opens agent processes and serves scripted models. Without `paths` the output of a process is not recorded."""
@@ -72,6 +101,8 @@ class Agents:
     between: Between | None = None
     stage: "ScriptedModel | None" = None
     _choices: dict[FlowId, "_Choice"] = field(init=False)
+    _hosts: dict[ProcessId, HostHealth] = field(default_factory=dict)
+    _model_record: ModelRecord | None = None
 
     def __post_init__(self) -> None:
         self._choices = {id_: _Choice(chain=RuntimeChain(links)) for id_, links in self.ready.chains.items()}
@@ -93,14 +124,11 @@ class Agents:
         try:
             async with self.lease(flow, tried, pool):
                 choice.has_started = True
-            self.health.started(tried.key)
         except ProctorError as error:
-            self.health.started(tried.key, code=error.code)
             choice.chain.refuse(error)
 
     def ended(self, flow: ResolvedFlow, candidate: Candidate, *, outcome: Outcome, code: str | None) -> None:
         """Learn from the end of an attempt. A runtime that no longer starts is replaced by the next of the chain."""
-        self.health.ended(candidate.key, outcome=outcome, code=code)
         choice = self._choices[flow.id]
         if candidate is not choice.chain.current or outcome in (Outcome.CANCELLED, Outcome.UNKNOWN):
             return
@@ -113,11 +141,13 @@ class Agents:
             choice.has_started, choice.failures = False, 0
 
     def warnings(self) -> Iterator[str]:
-        """Yield a message for each runtime that was skipped in favour of a later one of its chain."""
+        """Yield a message for each runtime that was skipped for a later one, and for clients that the model refused."""
         for flow, choice in self._choices.items():
             for each in choice.chain.passed:
                 reason = f"{each.runtime_id} was skipped: {each.error.what}"
                 yield f"flow `{flow}` runs on {choice.chain.current.runtime_id}, because {reason}"
+        if self._model_record is not None:
+            yield from self._model_record.warnings()
 
     def keys(self, flow: ResolvedFlow) -> tuple[str, ...]:
         """Return the keys of the limits that an attempt of the flow counts against on its current runtime."""
@@ -156,10 +186,31 @@ class Agents:
         process = self._identity(flow, candidate).process
         return pool.lease(process, flow.isolation, lambda id_: self._open_host(flow, candidate, id_))
 
+    def place(self, flow: ResolvedFlow, candidate: Candidate, pool: HostPool) -> "Place":
+        """Return a place for one attempt, which is leased later."""
+        return Place(lambda: self.lease(flow, candidate, pool), hosts=self._hosts)
+
+    def host_gone(self, process: ProcessId, failure: ProctorError | None) -> None:
+        """Learn that a host has ended, and why it failed to start. Must be called for every host."""
+        its = self._hosts.pop(process, None)
+        if its is None:
+            return  # it was stopped before it was opened
+        if failure is not None:
+            its.start_failed(failure.code)
+        elif not its.is_used:
+            its.start_succeeded()
+
     def _open_host(
         self, flow: ResolvedFlow, candidate: Candidate, process: ProcessId
     ) -> AbstractAsyncContextManager[Lease]:
         runtime, identity = candidate.runtime, self._identity(flow, candidate)
+        its = self._hosts[process] = HostHealth(recorder=self.health, program=candidate.key)
+
+        def wrap_channel(channel: Channel) -> Channel:
+            # Called for every process that the runtime starts.
+            its.process_started()
+            return channel if self.between is None else self.between(flow.id, channel)
+
         place = self.scratch / "processes" / process
         ask = HostRequest(
             process=process,
@@ -171,7 +222,7 @@ class Agents:
             intents=self.intents,
             clock=self.clock,
             model=self._model(flow, candidate, None),
-            wrap_channel=None if self.between is None else partial(self.between, flow.id),
+            wrap_channel=wrap_channel,
             profile=flow.profile,
             user_home=identity.user_home,
             options=flow.options.get(runtime.id, {}),
@@ -208,7 +259,14 @@ class Agents:
             from proctor.model.server import open_model
         except ModuleNotFoundError as error:
             raise MachineError("machine.extra-missing", f"no {error.name}: install 'proctor[model]'") from error
-        self.stage = await stack.enter_async_context(open_model(clock=self.clock))
+        record = self._model_record = ModelRecord(
+            None if self.paths is None else self.paths.runtime(MODEL),
+            redactor=Redactor(self.ready.secrets),
+            planted=self.ready.tripwire,
+            clock=self.clock,
+        )
+        stack.push_async_callback(record.seal)
+        self.stage = await stack.enter_async_context(open_model(clock=self.clock, on_refused=record.add))
 
     @contextmanager
     def playing(
@@ -222,3 +280,7 @@ class Agents:
             yield self._model(flow, candidate, self.stage.play(attempt, script))
         finally:
             self.stage.forget(attempt)
+
+    def script_misfit(self, attempt: AttemptId) -> str | None:
+        """Return why the scripted model cannot play its current step for this attempt, or None."""
+        return None if self.stage is None else self.stage.misfit(attempt)

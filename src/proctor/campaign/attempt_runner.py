@@ -69,6 +69,7 @@ class AttemptRunner:
         run_id = self.opened.run_id
         mission, flow = self.missions[trial.mission], self.flows[trial.flow]
         facts = self.agents.facts(flow, candidate)
+        place = self.agents.place(flow, candidate, self.pool)
         await self.commit.put(writer.start_attempt(attempt, trial=trial.id, n=n, run=run_id, at_ms=started_at_ms))
         self.watcher.started(attempt, runtime_id=candidate.runtime_id)
         script = None if mission.script is None else self.opened.ready.scripts[mission.script]
@@ -90,8 +91,9 @@ class AttemptRunner:
                 workspace_source=None if key is None else frozen.workspaces[key],
                 workspace_digest=EMPTY.digest if key is None else frozen.workspace_digests[key],
                 runtime=candidate.runtime,
-                lease=lambda: self.agents.lease(flow, candidate, self.pool),
+                lease=place.lease,
                 model=model,
+                script_misfit=lambda: self.agents.script_misfit(attempt),
                 secrets=self.opened.ready.secrets,
                 containment=self.opened.ready.containment,
                 intents=self.agents.intents,
@@ -112,6 +114,7 @@ class AttemptRunner:
             result = await run_attempt(ask)
         del self.stops.one[attempt]
         if result.summary is not None:
+            place.ended(result.summary.outcome, result.summary.code)
             self.agents.ended(flow, candidate, outcome=result.summary.outcome, code=result.summary.code)
             await self.agents.health.write()
             if self.disk is not None:

@@ -14,6 +14,8 @@ from proctor.ids import ProcessId
 from proctor.spec.model import Isolation
 
 OpenHost = Callable[[ProcessId], AbstractAsyncContextManager[Lease]]
+OnGone = Callable[[ProcessId, ProctorError | None], None]
+"""Receives each process that has ended, and why it failed to start; None if it started or was stopped before."""
 
 START_S = 60.0
 CLOSE_S = 30.0
@@ -48,9 +50,10 @@ class _Slot:
 class HostPool:
     """Leases places in agent processes. A process that died or does not answer is replaced on the next lease."""
 
-    def __init__(self, tasks: TaskGroup, *, new_id: Callable[[], ProcessId]) -> None:
+    def __init__(self, tasks: TaskGroup, *, new_id: Callable[[], ProcessId], on_gone: OnGone | None = None) -> None:
         self._tasks = tasks
         self._new_id = new_id
+        self._on_gone = on_gone
         self._shared: dict[Hashable, _Slot] = {}
         self.failure: ProctorError | None = None
         """Why the record of a process that had started could not be closed; None if all were."""
@@ -110,6 +113,9 @@ class HostPool:
         finally:
             if slot.lease is not None:
                 self.failure = self.failure or slot.error
+            if self._on_gone is not None:
+                has_failed = slot.lease is None and not slot.retire.is_set()
+                self._on_gone(slot.process, slot.error if has_failed else None)
             slot.ready.set()
             slot.gone.set()
 

@@ -19,14 +19,14 @@ from proctor.campaign.throttle import longest_pause_s
 from proctor.campaign.windows import Window, shut_windows
 from proctor.canonical import digest_bytes
 from proctor.clock import Clock
-from proctor.errors import MachineError
+from proctor.errors import InputError, MachineError
 from proctor.evidence.artifacts import PlanFile
 from proctor.evidence.layout import CampaignPaths, RootPaths, write_artifact
 from proctor.evidence.reader import read_bytes
 from proctor.evidence.redact import Redactor
 from proctor.ids import CampaignId, Digest, RunId, TrialId
 from proctor.ledger.reader import has_runs
-from proctor.ledger.schema import LedgerAttempt
+from proctor.ledger.schema import LedgerAttempt, LedgerReplacement, replaced_from
 from proctor.ledger.writer import Ledger, open_ledger
 from proctor.plan.model import Plan, Trial
 from proctor.plan.progress import UNTRIED, RetryBudget, TrialProgress, fold_trials
@@ -73,11 +73,13 @@ async def open_campaign(
     is_scratch_kept: bool,
     resume: CampaignPaths | None = None,
     only: Collection[TrialId] | None = None,
+    replace_reason: str | None = None,
     is_canary: bool = False,
 ) -> AsyncIterator[OpenCampaign]:
     """Open a campaign with its lock held and its ledger open. A new one that could not begin leaves nothing behind.
 
     Its trials are those that are not settled; or, with `only`, exactly these, settled or not and without any wait.
+    Raises InputError if one of these has a scored result and no `replace_reason` is given.
     """
     run_id = RunId(stamp(clock))
     place = _place(loaded, root=root, clock=clock, resume=resume, is_canary=is_canary)
@@ -107,10 +109,19 @@ async def open_campaign(
         plan, now_ms = frozen.plan, clock.wall_ms()
         retry_budget = RetryBudget(retries=plan.schedule.retries, mission_ms=plan.schedule.mission_ms)
         tried, took_ms = ledger.attempts(), ledger.took_ms()
-        known = fold_trials(tried, retry_budget=retry_budget)
+        replaced = replaced_from(ledger.replacements())
+        known = fold_trials(tried, retry_budget=retry_budget, replaced_from=replaced)
         usd, usd_unknown = ledger.spent()
         trials = _to_try(plan, known, only=only)
         taken_up = {trial.id: known.get(trial.id, UNTRIED).for_new_run(retry_budget=retry_budget) for trial in trials}
+        scored = [id_ for id_, progress in taken_up.items() if progress.is_scored and only is not None]
+        require_reason(scored, replace_reason)
+        reason = redactor.text(replace_reason or "").text
+        replacements = [
+            LedgerReplacement(trial=id_, n=taken_up[id_].attempts_made + 1, run=run_id, reason=reason, at_ms=now_ms)
+            for id_ in scored
+        ]
+        taken_up |= {id_: taken_up[id_].for_replacement() for id_ in scored}
         if only is not None:
             # The user asked for these trials now, so nothing is waited for.
             tried, taken_up = [], {id_: progress.without_wait() for id_, progress in taken_up.items()}
@@ -118,7 +129,7 @@ async def open_campaign(
         if trials:
             # If the path contains a secret it is masked here, and `resume` needs the path of the spec.
             file = "" if loaded.is_built else redactor.text(str(loaded.path)).text
-            ledger.begin(plan, run=run_id, at_ms=now_ms, file=file, spec=loaded.digest)
+            ledger.begin(plan, run=run_id, at_ms=now_ms, file=file, spec=loaded.digest, replacements=replacements)
         if resume is None:
             # Written last: a campaign without a plan was cut off before anything ran.
             write_artifact(paths.plan, PlanFile(plan=plan, snapshot=dict(frozen.snapshot)), redactor=redactor)
@@ -140,6 +151,14 @@ async def open_campaign(
             usd=usd,
             usd_unknown=usd_unknown,
         )
+
+
+def require_reason(scored: Sequence[TrialId], reason: str | None) -> None:
+    """Raise InputError if trials with a scored result would be tried again without a reason to replace it."""
+    if scored and not (reason or "").strip():
+        first = ", ".join(scored[:3]) + (f" and {len(scored) - 3:,} more" if len(scored) > 3 else "")
+        what = f"{len(scored):,} of the selected trials already have a scored result: {first}"
+        raise InputError("campaign.scored-result", what)
 
 
 def _to_try(

@@ -72,9 +72,9 @@ async def open_recorded_host(
                 stream=log.head,
                 sha256="",
             )
-            # Shielded so that a start that took too long leaves a sealed record as well; `_seal` is bounded.
+            # Shielded so that a start that took too long leaves a sealed record as well; the call is bounded.
             with anyio.CancelScope(shield=refusal is not None):
-                await _seal(paths, record, log, redactor=redactor, make_durable=make_durable)
+                await seal_process_record(paths, record, log, redactor=redactor, make_durable=make_durable)
         if refusal is not None:
             raise refusal
 
@@ -87,14 +87,16 @@ def _start_failure_facts(refusal: BaseException | None) -> dict[str, Fact]:
     return {"noStart": Fact(value=value, authority=Authority.OBSERVED, source="opening the process")}
 
 
-async def _seal(
+async def seal_process_record(
     paths: RuntimePaths,
     record: ProcessRecord,
     log: FrameLog,
     *,
     redactor: Redactor,
-    make_durable: MakeDurable | None,
+    make_durable: MakeDurable | None = None,
 ) -> None:
+    """Make the frames durable and write process.json, within a time limit. Raises MachineError if that fails."""
+
     def seal() -> None:
         log.sync()
         seal_process(paths, record, redactor=redactor)

@@ -117,7 +117,8 @@ def _settle(tried: LedgerAttempt, files: AttemptFiles, *, at_ms: int, cut_off_at
     ended_at_ms = min(at_ms, tried.started_at_ms + report.duration_ms)
     summary = summarize(record, report)
     usd = usd_of(record.flow_id, summary.tokens)
-    pause_ms = summary.retry_after_ms if remedy(summary.outcome, summary.code) in LATER else None
+    after = remedy(summary.outcome, summary.code, has_begun=summary.has_begun)
+    pause_ms = summary.retry_after_ms if after in LATER else None
     retry_at_ms = None if pause_ms is None else ended_at_ms + pause_ms
     return writer.seal_attempt(tried.id, summary, at_ms=ended_at_ms, retry_at_ms=retry_at_ms, usd=usd)
 

@@ -65,11 +65,13 @@ async def run_campaign(
     decide_deadline_s: float = DECIDE_S,
     resume: CampaignPaths | None = None,
     only: Collection[TrialId] | None = None,
+    replace_reason: str | None = None,
     is_canary: bool = False,
 ) -> CampaignResult:
     """Run a new campaign, or with `resume` the unsettled trials of an existing one.
 
-    With `only`, exactly these trials are run, settled or not. `decide` answers approvals in flows with
+    With `only`, exactly these trials are run, settled or not; scored results are replaced only with a `replace_reason`,
+    which every report shows. `decide` answers approvals in flows with
     `approvals: ask`.
     """
     if decide is None:
@@ -83,6 +85,7 @@ async def run_campaign(
             is_scratch_kept=is_scratch_kept,
             resume=resume,
             only=only,
+            replace_reason=replace_reason,
             is_canary=is_canary,
         ) as opened:
             run = _Run(
@@ -195,7 +198,7 @@ class _Run:
                 # Closed after the agent processes, whose records are synced last.
                 stack.callback(disk.close)
             hosts = await stack.enter_async_context(anyio.create_task_group())
-            pool = HostPool(hosts, new_id=lambda: ProcessId(f"p-{chance.token_hex(6)}"))
+            pool = HostPool(hosts, new_id=lambda: ProcessId(f"p-{chance.token_hex(6)}"), on_gone=agents.host_gone)
             attempts = AttemptRunner(
                 loaded=self.loaded,
                 opened=opened,
@@ -239,7 +242,8 @@ class _Run:
             )
             pool.retire_all()
             commit.close()
-            await self.health.write(least=1)
+        # After the agent processes have ended: one that no attempt used is counted then.
+        await self.health.write(least=1)
 
     def _how(self, dispatcher: Dispatcher) -> str:
         """Return how the run ended, for the ledger and the reports."""

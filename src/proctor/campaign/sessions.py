@@ -112,6 +112,7 @@ class Sessions:
         attempt = AttemptId(f"{trial}.1")
         script = None if mission.script is None else load_script(request.loaded.scripts[mission.script])
         candidate = await self._agents.choose(self._flow, self._hosts)
+        place = self._agents.place(self._flow, candidate, self._hosts)
         with self._agents.playing(attempt, script, flow, candidate) as model:
             ask = AttemptRequest(
                 attempt_id=attempt,
@@ -128,8 +129,9 @@ class Sessions:
                 workspace_source=None,
                 workspace_digest=EMPTY.digest,
                 runtime=candidate.runtime,
-                lease=lambda: self._agents.lease(self._flow, candidate, self._hosts),
+                lease=place.lease,
                 model=model,
+                script_misfit=lambda: self._agents.script_misfit(attempt),
                 secrets=self._ready.secrets,
                 containment=self._ready.containment,
                 intents=self._agents.intents,
@@ -144,19 +146,19 @@ class Sessions:
                 resume=request.resume,
                 fork=request.fork,
             )
-            health, live = self._agents.health, None
+            live = None
             try:
                 async with hold_session(ask, keep=self._keep, workspace=request.workspace) as live:
                     self._open[attempt] = live
-                    health.started(candidate.key)
+                    place.opened()
                     yield live
             except ProctorError as error:
                 if live is None:
-                    health.started(candidate.key, code=error.code)
+                    place.ended(Outcome.REFUSED, error.code)
                 raise
             finally:
-                if live is not None and live.outcome is Outcome.CRASHED:
-                    health.crashed(candidate.key, code=live.ending.code)
+                if live is not None:
+                    place.ended(live.outcome, live.ending.code)
                 self._open.pop(attempt, None)
                 if self._is_closed and not self._open:
                     self._all_left.set()
@@ -192,7 +194,7 @@ async def open_sessions(
         agents = Agents(ready=ready, paths=paths, scratch=scratch, intents=intents, clock=clock, health=health)
         await agents.open_model(stack, {flow.id: flow})
         tasks = await stack.enter_async_context(anyio.create_task_group())
-        hosts = HostPool(tasks, new_id=lambda: ProcessId(f"p-{chance.token_hex(6)}"))
+        hosts = HostPool(tasks, new_id=lambda: ProcessId(f"p-{chance.token_hex(6)}"), on_gone=agents.host_gone)
         sessions = Sessions(ready, agents, hosts, flow=flow, run_id=run_id, root=root, keep=keep)
         try:
             candidate = await agents.choose(flow, hosts)

@@ -41,7 +41,7 @@ class Exit(IntEnum):
     """The machine or the agent process failed."""
 
     UNVERIFIED = 4
-    """No probe established the result."""
+    """The result is inconclusive: something is missing, cut off or could not be judged."""
 
     EVIDENCE = 5
     """Evidence cannot be trusted."""

@@ -16,11 +16,14 @@ class Advice(TypedDict):
 
 
 @lru_cache(maxsize=256)
-def advice(code: str | None) -> Advice:
-    """Return the advice for a code. Every field is None without a code; an unknown code has only a bucket."""
+def advice(code: str | None, *, has_begun: bool = True) -> Advice:
+    """Return the advice for a code. Every field is None without a code; an unknown code has only a bucket.
+
+    `has_begun` is whether the agent had accepted a turn.
+    """
     known = None if code is None else CODES.get(code)
     return Advice(
-        bucket=None if code is None else bucket_of(code),
+        bucket=None if code is None else bucket_of(code, has_begun=has_begun),
         retryable=None if known is None else known.retryable,
         todo=None if known is None else known.todo,
     )
@@ -35,11 +38,16 @@ _FAMILY_BUCKETS = {
 }
 
 
-def bucket_of(code: str) -> Bucket:
+def bucket_of(code: str, *, has_begun: bool = True) -> Bucket:
     """Return the cause of a failure with this code.
+
+    A program that did not accept a turn shows nothing about the agent's work: such a failure is never the agent's.
 
     >>> bucket_of("provider.unauthorized"), bucket_of("provider.stream-cut"), bucket_of("workspace.base-changed")
     (<Bucket.AUTH: 'auth'>, <Bucket.INFRA: 'infra'>, <Bucket.HARNESS: 'harness'>)
+    >>> bucket_of("peer.hangup"), bucket_of("peer.hangup", has_begun=False)
+    (<Bucket.AGENT: 'agent'>, <Bucket.INFRA: 'infra'>)
     """
     own_bucket = CODES[code].bucket if code in CODES else None
-    return own_bucket or _FAMILY_BUCKETS.get(code.partition(".")[0], Bucket.HARNESS)
+    bucket = own_bucket or _FAMILY_BUCKETS.get(code.partition(".")[0], Bucket.HARNESS)
+    return Bucket.INFRA if bucket is Bucket.AGENT and not has_begun else bucket

@@ -29,7 +29,7 @@ CODES: dict[str, Meaning] = {
     ),
     "spec.selection": Meaning(
         "The selection names an unknown mission or tag, or selects no mission.",
-        "Select missions and tags that exist; the message lists them.",
+        "Select missions and tags that exist.",
     ),
     "spec.template": Meaning(
         "A prompt template contains an unknown or unclosed token, or lacks `{{prompt}}`.",
@@ -173,6 +173,12 @@ CODES: dict[str, Meaning] = {
     "campaign.canary": Meaning(
         "A canary is a sample run and cannot be resumed.", "Run the campaign, or run another canary."
     ),
+    "campaign.scored-result": Meaning(
+        "A trial that already has a scored result would be tried again. The first scored attempt of a trial counts, so "
+        "that no one can pick the best of several.",
+        "Retry only trials without a scored result (`--only unscored`). To replace results anyway, add `--replace "
+        "--reason TEXT`; the campaign can then not be published. To publish a re-run, start a new campaign.",
+    ),
     # ── this machine ──
     "machine.ssh-keygen": Meaning(
         "ssh-keygen is missing, is too old to sign, or did not answer.", "Install OpenSSH 8.2 or newer."
@@ -249,7 +255,15 @@ CODES: dict[str, Meaning] = {
         bucket=Bucket.HARNESS,
     ),
     "peer.hangup": Meaning(
-        "The agent process ended or closed its channel.", "Read its stderr rows in frames.jsonl.", retryable=True
+        "The agent process exited by itself before its turn was over.", "Read its stderr rows in frames.jsonl."
+    ),
+    "peer.lost": Meaning(
+        "The connection to the agent ended, and it is unknown whether the agent caused it: its process did not exit by "
+        "itself, or other attempts used the same process.",
+        "It is retried automatically. With `isolation: process` every attempt has its own process, and the end of one "
+        "can be attributed.",
+        retryable=True,
+        bucket=Bucket.INFRA,
     ),
     "peer.killed": Meaning(
         "The agent process was killed by a signal from outside.",
@@ -263,7 +277,7 @@ CODES: dict[str, Meaning] = {
         bucket=Bucket.AUTH,
     ),
     "peer.deadline": Meaning(
-        "The agent did not answer in time.", "Run again; raise the limit if the agent is slow.", retryable=True
+        "The agent did not answer in time.", "Read its stderr rows; raise the limit if the agent is slow."
     ),
     "peer.overloaded": Meaning(
         "The agent repeatedly refused requests because it was overloaded.",
@@ -344,9 +358,7 @@ CODES: dict[str, Meaning] = {
     ),
     # ── how attempts end ──
     "agent.turn-failed": Meaning("The agent reported that its turn failed.", "Read the error in the transcript."),
-    "agent.interrupted": Meaning(
-        "The turn was interrupted, but not by Proctor.", "Read the transcript for the cause.", retryable=True
-    ),
+    "agent.interrupted": Meaning("The turn was interrupted, but not by Proctor.", "Read the transcript for the cause."),
     "agent.exit-status": Meaning(
         "The command exited with a status that does not mean success.",
         "Read its output; if the status means success, list it under `options.process.exit`.",
@@ -390,7 +402,6 @@ CODES: dict[str, Meaning] = {
     "limit.stall": Meaning(
         "The agent sent nothing for too long.",
         "Read the transcript to see where it hangs, or raise `limits.stall`.",
-        retryable=True,
     ),
     "run.no-attempt": Meaning(
         "`proctor feedback` or `proctor note` was called outside an attempt.",
@@ -425,8 +436,12 @@ CODES: dict[str, Meaning] = {
         "The results prove nothing: there is no trial, no probe was required, or no result was scored.",
         "Add probes to the missions and run again.",
     ),
+    "publish.replaced": Meaning(
+        "Scored results were replaced on request.",
+        "Run a new campaign and publish that one; a campaign with replaced results can never be published.",
+    ),
     "publish.gate": Meaning(
-        "A gate of the campaign failed.", "Run `proctor campaign report` to see which mission or flow failed it."
+        "A gate of the campaign blocks.", "Run `proctor campaign report` to see which missions it blocks, and why."
     ),
     # ── evidence ──
     "evidence.signature": Meaning(

@@ -23,7 +23,7 @@ class Bucket(StrEnum):
     """The spec, the configuration or Proctor itself."""
 
     GATE = "gate"
-    """A probe or a gate failed. No attempt ends with a code of this bucket."""
+    """A probe failed or a gate blocks. No attempt ends with a code of this bucket."""
 
 
 @dataclass(frozen=True, slots=True)

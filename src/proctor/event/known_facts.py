@@ -79,7 +79,7 @@ FACTS: Final[dict[str, FactDefinition]] = {
     ),
     "processFrames": FactDefinition(
         values="{from, to}",
-        derivation="The rows of the shared runtime process's record during which this attempt used it.",
+        derivation="The rows of the shared agent process's record during which this attempt used it.",
         authority="observed",
     ),
     "identity": FactDefinition(

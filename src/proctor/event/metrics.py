@@ -27,7 +27,8 @@ _STUCK_CALLS, _STUCK_DISTINCT, _STUCK_STREAK = 20, 3, 10
 
 
 class Metrics(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """The numbers of one attempt. Two tool calls are equal if their kind, name and input are. Durations are measured
+    """The numbers of one attempt. Two tool calls are equal if their kind, name and recorded input are: calls that
+    differ only in a masked secret count as equal. Durations are measured
     from the recorded start to the recorded end, for calls that have both; percentiles use the nearest rank."""
 
     frames: dict[str, int]

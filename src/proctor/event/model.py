@@ -83,6 +83,9 @@ class ProcessExited(EventRoot, tag="process.exited", frozen=True, kw_only=True):
     is_turns_own: bool = False
     """Whether the process served only one turn, so that the session continues without it."""
 
+    sessions: int = 1
+    """How many sessions the process carried."""
+
 
 # ── a turn ──
 
@@ -291,7 +294,7 @@ class ApprovalResolved(EventRoot, tag="approval.resolved", frozen=True, kw_only=
 # ── usage, warnings and errors ──
 
 
-class Tokens(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class Tokens(msgspec.Struct, frozen=True, kw_only=True, rename="camel", gc=False):
     """Numbers of tokens."""
 
     input: int
@@ -454,6 +457,16 @@ class SessionRefused(EventRoot, tag="session.refused", frozen=True, kw_only=True
 # ── what became known ──
 
 
+class ScriptUnfit(EventRoot, tag="script.unfit", frozen=True, kw_only=True):
+    """When the turn ended, the scripted model could not play a step with the tools that the agent offers.
+
+    The attempt failed for that reason, however the agent ended its turn.
+    """
+
+    detail: str
+    """Which step, what it needs, and which tools were offered."""
+
+
 class FactsStated(EventRoot, tag="facts.stated", frozen=True, kw_only=True):
     """Facts about the attempt became known. `event.facts` settles which of several statements holds."""
 
@@ -573,6 +586,7 @@ Event = (
     | LimitReached
     | Cancelled
     | SessionRefused
+    | ScriptUnfit
     | FactsStated
     | HistoryRead
     | ResultFound

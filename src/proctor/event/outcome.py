@@ -13,6 +13,7 @@ from proctor.event.model import (
     ProcessExited,
     ReasoningSaid,
     ReasoningStreamed,
+    ScriptUnfit,
     SessionRefused,
     StreamEnded,
     TextSaid,
@@ -80,6 +81,14 @@ NOT_ENDED = Ending(outcome=Outcome.UNKNOWN)
 # Signals that another process sent.
 _FROM_OUTSIDE = {1: "SIGHUP", 2: "SIGINT", 9: "SIGKILL", 15: "SIGTERM"}
 
+# How a turn ends if its agent ignores, reports or repeats the error of a scripted model.
+_ENDS_OF_MISFITS = {
+    Outcome.COMPLETED: Outcome.FAILED,
+    Outcome.FAILED: Outcome.FAILED,
+    Outcome.TIMED_OUT: Outcome.TIMED_OUT,
+    Outcome.STALLED: Outcome.STALLED,
+}
+
 _ATTEMPT_CLOCKS = ("stall", "turn", "attempt")
 
 
@@ -113,9 +122,11 @@ def ending_of(event: Event, *, last_error: ErrorReported | None) -> Ending | Non
         case SessionRefused(code=code, detail=detail, frame=frame):
             return Ending(outcome=Outcome.REFUSED, code=code, detail=detail, frame=frame)
         case StreamEnded(cause=cause, frame=frame):
-            return Ending(outcome=Outcome.CRASHED, code="peer.hangup", detail=cause, frame=frame)
-        case ProcessExited(signal=signal, frame=frame):
-            code = "peer.killed" if signal in _FROM_OUTSIDE else (last_error and last_error.code) or "peer.hangup"
+            # Unless its process exits as well, it is unknown whether the agent caused this.
+            return Ending(outcome=Outcome.CRASHED, code="peer.lost", detail=cause, frame=frame)
+        case ProcessExited(signal=signal, sessions=sessions, frame=frame):
+            own_code = "peer.hangup" if sessions <= 1 else "peer.lost"
+            code = "peer.killed" if signal in _FROM_OUTSIDE else (last_error and last_error.code) or own_code
             detail = _with_error(_describe_exit(event), error_text)
             wait_ms = _remaining_wait_ms(last_error, event)
             return Ending(outcome=Outcome.CRASHED, code=code, detail=detail, frame=frame, retry_after_ms=wait_ms)
@@ -165,6 +176,9 @@ class OutcomeFold:
                 self.ending, self._last_error = self._agent_end, None
             case StreamEnded() | ProcessExited(is_turns_own=False):
                 self._end_agent(event)
+            case ScriptUnfit(detail=detail, frame=frame) if self.ending.outcome in _ENDS_OF_MISFITS:
+                outcome = _ENDS_OF_MISFITS[self.ending.outcome]
+                self.ending = Ending(outcome=outcome, code="script.unfit", detail=detail, frame=frame)
             case _:
                 pass
         if self.ending.outcome is Outcome.UNKNOWN:

@@ -120,6 +120,13 @@ class SessionRefusal(SupervisorRow, tag="session.refused", frozen=True, kw_only=
     """What is wrong."""
 
 
+class ScriptMisfit(SupervisorRow, tag="script.unfit", frozen=True, kw_only=True):
+    """When the turn ended, the scripted model could not play a step with the tools that the agent offers."""
+
+    detail: str
+    """Which step, what it needs, and which tools were offered."""
+
+
 class ChannelClosed(SupervisorRow, tag="stream.ended", frozen=True, kw_only=True):
     """The channel to the agent closed."""
 
@@ -138,6 +145,9 @@ class ChildExited(SupervisorRow, tag="process.exited", frozen=True, kw_only=True
 
     is_turns_own: bool = False
     """Whether the process served only one turn, so that the session continues without it."""
+
+    sessions: int = 1
+    """How many sessions the process carried. With several, it is unknown which of them caused the end."""
 
 
 class QuestionAnswered(SupervisorRow, tag="approval.resolved", frozen=True, kw_only=True):
@@ -270,6 +280,7 @@ AnySupervisorRow = (
     | TokensUsedUp
     | CancelRequested
     | SessionRefusal
+    | ScriptMisfit
     | ChannelClosed
     | ChildExited
     | QuestionAnswered

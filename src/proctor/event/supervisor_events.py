@@ -18,6 +18,7 @@ from proctor.event.model import (
     NoteMade,
     ProcessExited,
     ResultFound,
+    ScriptUnfit,
     SessionRefused,
     StreamEnded,
     TurnAsked,
@@ -40,6 +41,7 @@ from proctor.event.row import (
     QuestionAnswered,
     ResultRead,
     Row,
+    ScriptMisfit,
     SessionRefusal,
     StepTaken,
     TailReleased,
@@ -75,10 +77,12 @@ def supervisor_event(row: Row) -> Event:
             return Cancelled(why=why, frame=seq, at_ms=at_ms)
         case SessionRefusal(code=code, detail=detail):
             return SessionRefused(code=code, detail=detail, frame=seq, at_ms=at_ms)
+        case ScriptMisfit(detail=detail):
+            return ScriptUnfit(detail=detail, frame=seq, at_ms=at_ms)
         case ChannelClosed(cause=cause):
             return StreamEnded(cause=cause, frame=seq, at_ms=at_ms)
-        case ChildExited(code=exit_code, signal=signal, is_turns_own=is_turns_own):
-            return ProcessExited(code=exit_code, signal=signal, is_turns_own=is_turns_own, frame=seq, at_ms=at_ms)
+        case ChildExited() as exited:
+            return ProcessExited(**msgspec.structs.asdict(exited), frame=seq, at_ms=at_ms)
         case QuestionAnswered(request=request, decision=decision, by=by):
             return ApprovalResolved(request=request, decision=decision, by=by, frame=seq, at_ms=at_ms)
         case TailReleased(stream=stream):

@@ -20,6 +20,7 @@ from proctor.event.model import (
     PromptSent,
     ReasoningSaid,
     ReasoningStreamed,
+    ScriptUnfit,
     SessionBegan,
     SessionRefused,
     StatusChanged,
@@ -254,6 +255,8 @@ def _plain_line(event: Event) -> Line | None:
             return _line(event, "end", why, source="cancelled")
         case SessionRefused(code=code, detail=detail):
             return _line(event, "end", detail, source=code)
+        case ScriptUnfit(detail=detail):
+            return _line(event, "end", detail, source="script.unfit")
         case StreamEnded(cause=cause):
             return _line(event, "end", cause, source="channel")
         case NoteMade(text=text):

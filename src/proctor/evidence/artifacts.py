@@ -1,4 +1,4 @@
-"""The JSON files of campaigns, attempts and runtime processes as structs with a schema version."""
+"""The JSON files of campaigns, attempts and agent processes as structs with a schema version."""
 
 from typing import Any, Literal
 
@@ -67,6 +67,8 @@ class AttemptRecord(Artifact, frozen=True, kw_only=True):
     """Number of the trial among the repeats of its mission and flow. The first is 1."""
     runtime_id: RuntimeId
     """Id of the runtime that the attempt used, out of the flow's runtime chain."""
+    is_scripted: bool
+    """Whether the scripted model answered the agent, and not a real one."""
     plan_digest: Digest
     """Digest of the plan."""
     plan_file_digest: Digest | None
@@ -108,7 +110,7 @@ class RunnerRef(Artifact, frozen=True, kw_only=True):
     transport: str
     """Transport between Proctor and the agent, such as `stdio`."""
     process_id: ProcessId | None
-    """Id of the runtime process, whose record is in `runtimes/`. Null if none was started."""
+    """Id of the agent process, whose record is in `runtimes/`. Null if none was started."""
     session_id: str | None
     """Session id that the runtime reports. Null if unknown."""
     thread_id: ThreadId | None
@@ -140,7 +142,7 @@ ExpectKey = Literal["outcome", "verified", "answer", "result", "trace", "workspa
 """A part of `expect`. `answer` covers `matches` too."""
 
 
-class Expectation(Part, frozen=True, kw_only=True):
+class Expectation(Part, frozen=True, kw_only=True, gc=False):
     """Comparison of an attempt with the `expect` of its mission."""
 
     met: bool | None
@@ -153,6 +155,8 @@ class Expectation(Part, frozen=True, kw_only=True):
     @property
     def content_holds(self) -> bool | None:
         """Whether answer, result, trace and workspace are as stated. None if the mission states none of them."""
+        if not self.keys:
+            return None
         stated = [is_met for key, is_met in self.keys.items() if key not in ("outcome", "verified")]
         return all(stated) if stated else None
 
@@ -216,7 +220,7 @@ class StreamHead(Part, frozen=True, kw_only=True):
 
 
 class ProcessRecord(Artifact, frozen=True, kw_only=True):
-    """process.json: one runtime process. Written when the process has ended."""
+    """process.json: one agent process. Written when the process has ended."""
 
     process_id: ProcessId
     """Id of the process. It is also the name of the process's folder."""

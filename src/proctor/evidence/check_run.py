@@ -1,4 +1,4 @@
-"""Validation of a run: its attempts, its runtime processes, and that together they hold every received frame."""
+"""Validation of a run: its attempts, its agent processes, and that together they hold every received frame."""
 
 import os
 from collections import Counter

@@ -72,11 +72,12 @@ class ProgramHealth(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     sha256: str
     """SHA-256 of the program file, as hex. Empty if the runtime has no program file."""
     starts: int
-    """Number of starts, failed ones included."""
+    """Number of times the program was started, failed starts included. Attempts that share a process share its start.
+    """
     failed_starts: int
     """Number of failed starts."""
     crashes: int
-    """Number of crashes after a start."""
+    """Number of processes that crashed after their start."""
     last_code: str | None
     """Error code of the last failed start or crash. Null if there was none."""
     last_at_ms: int

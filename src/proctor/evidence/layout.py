@@ -119,7 +119,7 @@ class AttemptPaths:
 
 @dataclass(frozen=True, slots=True)
 class RuntimePaths:
-    """Paths in the folder of one runtime process, for what does not belong to a single attempt."""
+    """Paths in the folder of one agent process, for what does not belong to a single attempt."""
 
     folder: Path
 
@@ -211,7 +211,7 @@ class RootPaths:
         return RunPaths(_inside(self.folder / "runs", run_id))
 
     def session(self, run_id: RunId) -> RunPaths:
-        """Return the folder of conversations that share a runtime process, laid out like a run."""
+        """Return the folder of conversations that share an agent process, laid out like a run."""
         return RunPaths(_inside(self.folder / "sessions", run_id))
 
     @property

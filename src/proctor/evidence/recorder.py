@@ -91,7 +91,7 @@ class ChainedLog(_Stream):
 
 
 class FrameLog(_Stream):
-    """frames.jsonl of one attempt or of one runtime process."""
+    """frames.jsonl of one attempt or of one agent process."""
 
     def __init__(self, path: Path | None, *, redactor: Redactor, clock: Clock, forbidden: bytes = b"") -> None:
         super().__init__(path, forbidden=forbidden)

@@ -11,6 +11,9 @@ BOUND_CHARS: Final = 4096
 LEAD_CHARS: Final = 96
 """Maximum length of a lead, including the character before it."""
 
+MODEL_PREFIX: Final = "proctor_model_"
+"""How the token begins that is part of the URL of a scripted model."""
+
 # The last word of a key says what its value is: `client_secret`, `GITHUB_TOKEN`, `apiKey`.
 _PHRASE = r"(?i:pass(?:word|wd|phrase))"
 _KEY = r"(?i:secret|token|(?:api|access|secret|private)[_-]?key)"
@@ -60,6 +63,7 @@ SHAPES: Final = (
     _token("google", r"AIza", "[A-Za-z0-9_-]", 30),
     _token("slack", r"xox[abeoprs]-", "[A-Za-z0-9-]", 10, when=_with("[A-Za-z-]", "[0-9]"), is_word=False),
     _token("aws", r"(?:AKIA|ASIA)", "[A-Z0-9]", 16),
+    _token("model", MODEL_PREFIX, "[A-Za-z0-9_-]", 20, is_word=False),
     Shape(
         kind="jwt",
         lead="eyJ",
@@ -164,7 +168,7 @@ def may_contain_lead(text: str) -> bool:
     """
     if "-" in text and ("sk-" in text or "xox" in text or "glpat-" in text or "-----BEGIN " in text):
         return True
-    if "_" in text and ("github_pat_" in text or any(mark in text for mark in _GITHUB)):
+    if "_" in text and ("github_pat_" in text or MODEL_PREFIX in text or any(mark in text for mark in _GITHUB)):
         return True
     if "eyJ" in text or "AIza" in text or "AKIA" in text or "ASIA" in text or "earer" in text or "EARER" in text:
         return True

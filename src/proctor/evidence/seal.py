@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from proctor.clock import Clock
 from proctor.errors import EvidenceError
@@ -19,8 +20,11 @@ from proctor.evidence.layout import (
     write_artifact,
 )
 from proctor.evidence.reader import Finding
-from proctor.evidence.redact import Redactor
 from proctor.ids import AttemptId
+
+if TYPE_CHECKING:
+    # Commands that only read import this module, and redaction takes long to import.
+    from proctor.evidence.redact import Redactor
 
 _NOTHING: Mapping[str, SealedFile] = {}
 
@@ -79,8 +83,8 @@ def write_seal(paths: AttemptPaths, sealed: Seal, *, is_durable: bool) -> None:
         sync_folder(paths.folder.parent)
 
 
-def seal_process(paths: RuntimePaths, record: ProcessRecord, *, redactor: Redactor, is_durable: bool = True) -> None:
-    """Write process.json, which completes the record of a runtime process. Its frames must be durable already."""
+def seal_process(paths: RuntimePaths, record: ProcessRecord, *, redactor: "Redactor", is_durable: bool = True) -> None:
+    """Write process.json, which completes the record of an agent process. Its frames must be durable already."""
     # The digest covers the redacted record, so it is added after redaction.
     write_artifact(paths.record, stamp(redactor.value(record)), redactor=None, is_durable=is_durable)
 

@@ -54,7 +54,7 @@ class AttestedAttempt(Part, frozen=True, kw_only=True):
 
 
 class AttestedProcess(Part, frozen=True, kw_only=True):
-    """One runtime process that served attempts."""
+    """One agent process that served attempts."""
 
     process_id: ProcessId
     """Id of the process."""
@@ -76,7 +76,7 @@ class Predicate(Part, frozen=True, kw_only=True):
     attempts: tuple[AttestedAttempt, ...]
     """The attempts."""
     processes: tuple[AttestedProcess, ...]
-    """The runtime processes."""
+    """The agent processes."""
 
 
 class Statement(Part, frozen=True, kw_only=True):

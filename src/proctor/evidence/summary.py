@@ -1,9 +1,11 @@
 """The summary of a sealed attempt: one struct for the ledger, lists, reports, progress rows and statements."""
 
-from typing import Annotated
+from functools import lru_cache
+from typing import Annotated, Final
 
 import msgspec
 
+from proctor.errors import Bucket, bucket_of
 from proctor.event.model import Tokens, UsageAuthority
 from proctor.event.outcome import Outcome
 from proctor.evidence.artifacts import AttemptRecord, AttemptReport, Expectation, Part
@@ -14,12 +16,24 @@ _VIOLATION_CHARS = 200
 
 Count = Annotated[int, msgspec.Meta(ge=0)]
 
+PASSED: Final = "passed"
+"""Verified by its probes; or, without probes, completed with the answer, result, trace and workspace as stated."""
+FAILED: Final = "failed"
+"""Judged, and not passed, for reasons that lie with the agent."""
+UNKNOWN: Final = "unknown"
+"""No probe could judge it; or it has no probes, and the mission states nothing that could be judged."""
+
+SCORED: Final = frozenset({PASSED, FAILED})
+"""The results that a rate is made of."""
+
 
 class AttemptSummary(Part, frozen=True, kw_only=True, gc=False):
     """What the sealed files of an attempt say about it. Derived from those files only; null means unknown."""
 
     runtime_id: RuntimeId
     """The runtime that drove the agent."""
+    is_scripted: bool
+    """Whether the scripted model answered the agent, and not a real one."""
     outcome: Outcome
     """How the attempt ended, whether or not the task was done."""
     code: str | None
@@ -73,11 +87,49 @@ class AttemptSummary(Part, frozen=True, kw_only=True, gc=False):
         return self.required_probes > 0
 
     @property
+    def has_begun(self) -> bool:
+        """Whether the agent accepted a turn."""
+        return self.turns > 0
+
+    @property
     def is_expected(self) -> bool | None:
         """Whether the attempt came out as expected. A mission without `expect` is expected to pass its probes; None if
         it has none."""
         met = self.expectation.met
         return self.verified if met is None and self.has_probes else met
+
+    @property
+    def result(self) -> str:
+        """PASSED, FAILED, UNKNOWN, or the bucket of a failure that is not the agent's."""
+        if self.has_probes:
+            return self._classify(self.outcome, is_right=self.verified)
+        holds = self.expectation.content_holds
+        if holds is None:
+            # Without probes and with nothing stated, a result could fail and never pass: its rate would say nothing.
+            return self._classify(Outcome.UNKNOWN, is_right=None)
+        return self._classify(self.outcome, is_right=holds and self.outcome is Outcome.COMPLETED)
+
+    def _classify(self, outcome: Outcome, *, is_right: bool | None) -> str:
+        met = self.expectation.met
+        return classify_result(outcome, self.code, is_right=is_right, met=met, has_begun=self.turns > 0)
+
+
+@lru_cache(maxsize=1024)
+def classify_result(
+    outcome: Outcome, code: str | None, *, is_right: bool | None, met: bool | None, has_begun: bool = True
+) -> str:
+    """Return PASSED, FAILED, UNKNOWN, or the bucket of a failure that is not the agent's.
+
+    `is_right` is what the probes found, or whether the content is as stated; `met` whether all expectations are met;
+    `has_begun` whether the agent accepted a turn.
+    """
+    bucket = None if code is None else bucket_of(code, has_begun=has_begun)
+    if bucket not in (None, Bucket.AGENT):
+        # A failure that the mission expects, such as a crash, says nothing about the machine either.
+        return UNKNOWN if met else bucket.value
+    if is_right is not None:
+        return PASSED if is_right else FAILED
+    return UNKNOWN if outcome in (Outcome.COMPLETED, Outcome.UNKNOWN) else FAILED
 
 
 def summarize(record: AttemptRecord, report: AttemptReport) -> AttemptSummary:
@@ -85,6 +137,7 @@ def summarize(record: AttemptRecord, report: AttemptReport) -> AttemptSummary:
     metrics, usage = report.metrics, report.metrics.usage
     return AttemptSummary(
         runtime_id=record.runtime_id,
+        is_scripted=record.is_scripted,
         outcome=report.outcome,
         code=report.code,
         detail=report.detail,

@@ -55,7 +55,7 @@ Kind = Literal["attempt", "process", "run", "campaign"]
 
 
 class Validation(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """The result of validating one attempt, one runtime process, or the folder of a run or campaign."""
+    """The result of validating one attempt, one agent process, or the folder of a run or campaign."""
 
     kind: Kind
     """What was validated."""

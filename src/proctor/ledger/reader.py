@@ -19,12 +19,14 @@ from proctor.ledger.schema import (
     ATTEMPTS,
     CAMPAIGN,
     DATABASE,
+    REPLACEMENTS,
     RUNS,
     TRIALS,
     VERSION,
     LedgerAttempt,
     LedgerCampaign,
     LedgerContents,
+    LedgerReplacement,
     LedgerRun,
     LedgerTrial,
     decode_attempts,
@@ -55,12 +57,18 @@ def read_ledger(campaign: CampaignPaths) -> LedgerContents:
         # Not ordered by SQL: sorting the few attempts of each trial is faster than sorting 10,000 rows.
         attempts = decode_attempts(connection.execute(ATTEMPTS).fetchall())
         runs = msgspec.convert(connection.execute(RUNS).fetchall(), tuple[LedgerRun, ...])
-    _check_references(attempts, trials={trial.id for trial in trials}, runs={run.id for run in runs})
+        replacements = msgspec.convert(connection.execute(REPLACEMENTS).fetchall(), tuple[LedgerReplacement, ...])
+    known_trials, known_runs = {trial.id for trial in trials}, {run.id for run in runs}
+    for each in replacements:
+        if each.trial not in known_trials or each.run not in known_runs:
+            what = f"a replacement in an unknown trial ({each.trial}) or run ({each.run})"
+            raise EvidenceError("evidence.ledger", what, file="ledger.db")
     return LedgerContents(
         campaign=origin,
         runs=runs,
         trials=trials,
-        attempts_of=_by_trial(attempts),
+        attempts_of=_by_trial(attempts, trials=known_trials, runs=known_runs),
+        replacements=replacements,
     )
 
 
@@ -124,19 +132,19 @@ def _open(campaign: CampaignPaths) -> Iterator[sqlite3.Connection]:
         raise EvidenceError(code, str(error), file=path.name) from error
 
 
-def _check_references(attempts: Iterable[LedgerAttempt], *, trials: set[TrialId], runs: set[RunId]) -> None:
-    for each in attempts:
-        if each.trial not in trials or each.run not in runs or each.id != f"{each.trial}.{each.n}":
-            what = f"{each.id} is not attempt {each.n} of a known trial ({each.trial}) in a known run ({each.run})"
-            raise EvidenceError("evidence.ledger", what, file="ledger.db")
-
-
-def _by_trial(attempts: Iterable[LedgerAttempt]) -> dict[TrialId, list[LedgerAttempt]]:
+def _by_trial(
+    attempts: Iterable[LedgerAttempt], *, trials: set[TrialId], runs: set[RunId]
+) -> dict[TrialId, list[LedgerAttempt]]:
+    """Group attempts by trial, oldest first. Raises EvidenceError if the trial or the run does not exist."""
     grouped: dict[TrialId, list[LedgerAttempt]] = {}
     retried: list[list[LedgerAttempt]] = []
     for each in attempts:
-        if (group := grouped.get(each.trial)) is None:
-            grouped[each.trial] = [each]
+        trial = each.trial
+        if trial not in trials or each.run not in runs or each.id != f"{trial}.{each.n}":
+            what = f"{each.id} is not attempt {each.n} of a known trial ({trial}) in a known run ({each.run})"
+            raise EvidenceError("evidence.ledger", what, file="ledger.db")
+        if (group := grouped.get(trial)) is None:
+            grouped[trial] = [each]
         else:
             group.append(each)
             if len(group) == 2:

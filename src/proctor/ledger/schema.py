@@ -9,7 +9,7 @@ import msgspec
 from proctor.errors import EvidenceError
 from proctor.event.outcome import Outcome
 from proctor.evidence.database import Database
-from proctor.evidence.summary import AttemptSummary, Count
+from proctor.evidence.summary import SCORED, AttemptSummary, Count
 from proctor.ids import AttemptId, Digest, FlowId, MissionId, RunId, RuntimeId, TrialId
 
 VERSION: Final = 1
@@ -28,6 +28,8 @@ create table attempt (id text primary key, trial text not null references trial,
                       ended_at_ms integer, outcome text, code text, runtime text, tokens integer, usd real,
                       retry_at_ms integer, summary text, unique (trial, n)) strict;
 create index attempt_state on attempt (state);
+create table replacement (trial text not null references trial, n integer not null, run text not null references run,
+                          reason text not null, at_ms integer not null, primary key (trial, n)) strict;
 """,
     code="machine.ledger",
     # With WAL, "full" means that a committed transaction survives a power cut.
@@ -41,6 +43,8 @@ ATTEMPTS: Final = """
 select id, trial, n, run, state, started_at_ms, ended_at_ms, outcome, code, runtime, tokens, usd, retry_at_ms, summary
 from attempt
 """
+
+REPLACEMENTS: Final = "select trial, n, run, reason, at_ms from replacement order by at_ms, trial"
 
 Moment = Annotated[int, msgspec.Meta(ge=0, le=253_402_300_799_999)]
 """Milliseconds since the epoch, up to the end of the year 9999."""
@@ -128,6 +132,16 @@ class LedgerAttempt(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """What its sealed files say; null unless it is sealed."""
 
     @property
+    def is_scored(self) -> bool:
+        """Whether it is sealed, and passed or failed for reasons that lie with the agent."""
+        return self.state == "sealed" and self.summary is not None and self.summary.result in SCORED
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether the agent accepted a turn. Assumed if it is not sealed."""
+        return self.summary is None or self.summary.has_begun
+
+    @property
     def took_ms(self) -> int:
         """Time from start to end; 0 while it runs."""
         return 0 if self.ended_at_ms is None else max(0, self.ended_at_ms - self.started_at_ms)
@@ -145,6 +159,29 @@ class LedgerAttempt(msgspec.Struct, frozen=True, array_like=True, gc=False):
         )
 
 
+class LedgerReplacement(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A request to replace the scored result of a trial."""
+
+    trial: TrialId
+    """The trial."""
+    n: Count
+    """Number of the first attempt that may take the place of the result."""
+    run: RunId
+    """The run that was started for it."""
+    reason: str
+    """Why, in the user's words."""
+    at_ms: Moment
+    """When it was requested, in milliseconds since the epoch."""
+
+
+def replaced_from(replacements: Iterable[LedgerReplacement]) -> dict[TrialId, set[int]]:
+    """Return the numbers of the attempts from which on the result of a trial was replaced, by trial."""
+    numbers: dict[TrialId, set[int]] = {}
+    for each in replacements:
+        numbers.setdefault(each.trial, set()).add(each.n)
+    return numbers
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerContents:
     """Everything a ledger holds: trials in plan order, and the attempts of each tried trial by number."""
@@ -154,6 +191,8 @@ class LedgerContents:
     runs: tuple[LedgerRun, ...] = ()
     trials: tuple[LedgerTrial, ...] = ()
     attempts_of: Mapping[TrialId, Sequence[LedgerAttempt]] = field(default_factory=dict)
+    replacements: tuple[LedgerReplacement, ...] = ()
+    """Requests to replace a scored result, oldest first."""
 
     @property
     def attempts(self) -> list[LedgerAttempt]:

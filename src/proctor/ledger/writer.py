@@ -17,7 +17,7 @@ from proctor.evidence.database import REFUSALS
 from proctor.evidence.summary import AttemptSummary
 from proctor.evidence.sync import GATHER_S
 from proctor.ids import AttemptId, Digest, RunId, TrialId
-from proctor.ledger.schema import ATTEMPTS, DATABASE, LedgerAttempt, decode_attempts
+from proctor.ledger.schema import ATTEMPTS, DATABASE, REPLACEMENTS, LedgerAttempt, LedgerReplacement, decode_attempts
 from proctor.plan.model import Plan
 
 _RUN_TIMES = """
@@ -55,8 +55,17 @@ class Ledger:
                 self._connection.execute("rollback")
             raise
 
-    def begin(self, plan: Plan, *, run: RunId, at_ms: int, file: str, spec: Digest) -> None:
-        """Insert the campaign and the plan's trials, if they are not there yet, and a new run.
+    def begin(
+        self,
+        plan: Plan,
+        *,
+        run: RunId,
+        at_ms: int,
+        file: str,
+        spec: Digest,
+        replacements: Sequence[LedgerReplacement] = (),
+    ) -> None:
+        """Insert the campaign and the plan's trials, if they are not there yet, a new run, and what it replaces.
 
         `spec` is the digest of the bytes of `file`.
         """
@@ -71,7 +80,12 @@ class Ledger:
             )
             for trial in plan.trials
         ]
-        self.apply([campaign, *trials, ("insert into run (id, began_at_ms) values (?, ?)", (run, at_ms))])
+        replaced: list[Statement] = [
+            ("insert or replace into replacement values (?, ?, ?, ?, ?)", msgspec.structs.astuple(each))
+            for each in replacements
+        ]
+        started: Statement = ("insert into run (id, began_at_ms) values (?, ?)", (run, at_ms))
+        self.apply([campaign, *trials, started, *replaced])
         # Into the file itself: if the write-ahead log is lost, the campaign is still known.
         self._connection.execute("pragma wal_checkpoint(passive)")
 
@@ -83,6 +97,10 @@ class Ledger:
         """Return all attempts, or those in one state, ordered by trial and number. Raises EvidenceError."""
         where = "" if state is None else "where state = :state"
         return decode_attempts(self._connection.execute(f"{ATTEMPTS} {where} order by trial, n", {"state": state}))
+
+    def replacements(self) -> list[LedgerReplacement]:
+        """Return the requests to replace a result, oldest first."""
+        return msgspec.convert(self._connection.execute(REPLACEMENTS).fetchall(), list[LedgerReplacement])
 
     def runs(self) -> list[RunId]:
         """Return the ids of all runs, sorted."""

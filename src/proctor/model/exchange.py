@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from hmac import compare_digest
 from typing import Final
 
 import anyio
@@ -14,39 +15,50 @@ from starlette.types import Receive, Scope, Send
 from proctor.clock import Clock
 from proctor.errors import WireError
 from proctor.model import messages, responses
+from proctor.model.connection import Connection, Door, RefusalReason
 from proctor.model.journal import Journal, JournalRow, last_texts
 from proctor.model.player import Hang, Player, Refusal, RequestKind, ServedReply
 from proctor.model.wire import Pause, Reply, ReplyRequest, Wire
 
-WIRES: Final[dict[str, Wire]] = {"responses": responses, "messages": messages}
+_COUNT_TOKENS: Final = "/v1/messages/count_tokens"
+WIRES: Final[dict[str, Wire]] = {"/v1/responses": responses, "/v1/messages": messages, _COUNT_TOKENS: messages}
 
 _CHUNK_BYTES: Final = 32 * 1024
 _JSON: Final = "application/json"
 _STREAM_HEADERS: Final = [(b"content-type", b"text/event-stream"), (b"cache-control", b"no-cache")]
+_CLOSE: Final = {"connection": "close"}
+_NO_TOKEN: Final = "-" * 57
 _NO_MODELS: Final = b'{"object":"list","data":[],"models":[],"has_more":false}'
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class ScriptSlot:
-    """One script that is being played, and the journal of its requests."""
+    """One script that is being played, the journal of its requests, and its clients."""
 
     player: Player
+    token: str
+    """The part of the URL that only the agent of this attempt knows."""
     journal: Journal = field(default_factory=Journal)
+    clients: dict[Connection, None] = field(default_factory=dict)
+    """The connections on which the token was received. The one idle for longest is first."""
+    received_bytes: int = 0
+    """The size of all request bodies that are being received."""
 
 
 class Exchange:
-    """The ASGI application. Paths are `/a/<key>/v1/<endpoint>`."""
+    """The ASGI application. Paths are `/a/<key>/<token>/v1/<endpoint>`."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, door: Door) -> None:
         self.slots: dict[str, ScriptSlot] = {}
         self._clock = clock
+        self._door = door
         self._open: set[anyio.CancelScope] = set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         with anyio.CancelScope() as life:
             self._open.add(life)
             try:
-                await self._respond(Request(scope, receive), send)
+                await self._admit(Request(scope, receive), send)
             except ClientDisconnect:  # before the request was complete
                 return
             finally:
@@ -57,46 +69,77 @@ class Exchange:
         for life in self._open:
             life.cancel()
 
-    async def _respond(self, request: Request, send: Send) -> None:
-        body = await request.body()
-        path: str = request.scope["path"]
-        _, first, key, version, endpoint = (path.split("/", 4) + [""] * 4)[:5]
+    def forget(self, key: str) -> None:
+        """Stop a script. An agent process that plays several scripts may use the same connection for another one."""
+        if (slot := self.slots.pop(key, None)) is not None:
+            for connection in tuple(slot.clients):
+                connection.join(self._door.strangers)
+
+    def _find(self, first: str, key: str, token: str) -> ScriptSlot | None:
         slot = self.slots.get(key)
-        wire = WIRES.get(endpoint)
-        if slot is None or first != "a" or (version != "v1" and request.method != "HEAD"):
-            refusal = Refusal(status=404, code="no_script", message=f"there is no script at {path}")
-            await _refuse(refusal, wire=wire or responses, request=request, send=send)
-            return
-        row = JournalRow(at_ms=self._clock.wall_ms(), method=request.method, path=path, kind=RequestKind.SIDE)
-        if request.method == "HEAD" or (request.method, endpoint) == ("GET", "models"):
-            # A HEAD request only checks whether the server is reachable.
-            slot.journal.add(replace(row, status=200, is_complete=True))
-            await Response(_NO_MODELS, media_type=_JSON)(request.scope, request.receive, send)
-        elif (request.method, endpoint) == ("POST", "messages/count_tokens"):
-            try:
-                token_count = messages.count_tokens(body)
-            except WireError as error:
-                await _refuse_invalid(slot, row, error, wire=messages, request=request, send=send)
-                return
-            slot.journal.add(replace(row, status=200, is_complete=True))
-            await Response(token_count, media_type=_JSON)(request.scope, request.receive, send)
-        elif wire is None or request.method != "POST":
-            refusal = Refusal(
-                status=404, code="no_endpoint", message=f"there is no endpoint {request.method} {endpoint}"
-            )
-            slot.journal.add(replace(row, kind=RequestKind.REFUSED, status=404, error=refusal.message))
-            await _refuse(refusal, wire=wire or responses, request=request, send=send)
+        # Compared even if no script has this key, so that the time says nothing about keys.
+        is_same = compare_digest(token.encode(), (_NO_TOKEN if slot is None else slot.token).encode())
+        return slot if is_same and first == "a" else None
+
+    async def _admit(self, request: Request, send: Send) -> None:
+        path: str = request.scope["path"]
+        connection: Connection = request.scope["state"]["connection"]
+        _, first, key, token, rest = (path.split("/", 4) + [""] * 4)[:5]
+        slot = self._find(first, key, token)
+        # The body of a request that is refused here is not read.
+        if slot is None:
+            connection.refuse(RefusalReason.PATH, method=request.method, path=path)
+            await Response(status_code=404, headers=_CLOSE)(request.scope, request.receive, send)
+        elif not self._door.admit(connection, slot.clients):
+            row = self._row(request, path=f"/{rest}")
+            slot.journal.add(replace(row, kind=RequestKind.REFUSED, status=429, error="too many requests at a time"))
+            await Response(status_code=429, headers=_CLOSE)(request.scope, request.receive, send)
         else:
-            await self._play(slot, wire, row, body=body, request=request, send=send)
+            await self.respond(slot, request, send, path=f"/{rest}")
+
+    def _row(self, request: Request, *, path: str) -> JournalRow:
+        return JournalRow(at_ms=self._clock.wall_ms(), method=request.method, path=path, kind=RequestKind.SIDE)
+
+    async def respond(self, slot: ScriptSlot, request: Request, send: Send, *, path: str) -> None:
+        """Answer a client of a script. `path` is the part of the URL after the token."""
+        row = self._row(request, path=path)
+        wire = WIRES.get(path)
+
+        async def decline(status: int, code: str, message: str) -> None:
+            slot.journal.add(replace(row, kind=RequestKind.REFUSED, status=status, error=message))
+            refusal = Refusal(status=status, code=code, message=message)
+            await _refuse(refusal, wire=wire or responses, request=request, send=send)
+
+        async def complete(body: bytes) -> None:
+            slot.journal.add(replace(row, status=200, is_complete=True))
+            await Response(body, media_type=_JSON)(request.scope, request.receive, send)
+
+        body = await _read_body(slot, request, most_bytes=self._door.limits.body_bytes)
+        try:
+            if body is None:
+                await decline(413, "too_large", "the request is too large")
+            elif request.method == "HEAD" or (request.method, path) == ("GET", "/v1/models"):
+                # A HEAD request only checks whether the server is reachable.
+                await complete(_NO_MODELS)
+            elif (request.method, path) == ("POST", _COUNT_TOKENS):
+                await complete(messages.count_tokens(body))
+            elif wire is None or request.method != "POST":
+                await decline(404, "no_endpoint", f"there is no endpoint {request.method} {path}")
+            else:
+                await self._play(slot, wire, row, wire.parse_request(body), request=request, send=send)
+        except WireError as error:
+            await decline(400, "invalid_request", error.what)
 
     async def _play(
-        self, slot: ScriptSlot, wire: Wire, row: JournalRow, *, body: bytes, request: Request, send: Send
+        self,
+        slot: ScriptSlot,
+        wire: Wire,
+        row: JournalRow,
+        reply_request: ReplyRequest,
+        *,
+        request: Request,
+        send: Send,
     ) -> None:
-        try:
-            reply_request = wire.parse_request(body)
-        except WireError as error:
-            await _refuse_invalid(slot, row, error, wire=wire, request=request, send=send)
-            return
         served = slot.player.serve(reply_request)
         number = slot.journal.add(_journal_row(row, reply_request, served))
 
@@ -135,12 +178,25 @@ def _journal_row(row: JournalRow, request: ReplyRequest, served: ServedReply) ->
     )
 
 
-async def _refuse_invalid(
-    slot: ScriptSlot, row: JournalRow, error: WireError, *, wire: Wire, request: Request, send: Send
-) -> None:
-    slot.journal.add(replace(row, kind=RequestKind.REFUSED, status=400, error=error.what))
-    refusal = Refusal(status=400, code="invalid_request", message=error.what)
-    await _refuse(refusal, wire=wire, request=request, send=send)
+async def _read_body(slot: ScriptSlot, request: Request, *, most_bytes: int) -> bytes | None:
+    """Return the body; None if all bodies that the script receives at a time exceed the limit.
+
+    A body that is too large is read to its end, so that the client can receive the answer, but not kept.
+    """
+    chunks: list[bytes] = []
+    size_bytes, is_too_large = 0, False
+    try:
+        async for chunk in request.stream():
+            size_bytes += len(chunk)
+            slot.received_bytes += len(chunk)
+            is_too_large = is_too_large or slot.received_bytes > most_bytes
+            if is_too_large:
+                chunks.clear()
+            else:
+                chunks.append(chunk)
+    finally:
+        slot.received_bytes -= size_bytes
+    return None if is_too_large else b"".join(chunks)
 
 
 async def _refuse(refusal: Refusal, *, wire: Wire, request: Request, send: Send) -> None:

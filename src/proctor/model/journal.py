@@ -23,7 +23,7 @@ class JournalRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit
     method: str
     """The HTTP method."""
     path: str
-    """The path of the URL."""
+    """The path of the URL after the token."""
     kind: RequestKind
     """How the request relates to the script."""
     status: int | None = None

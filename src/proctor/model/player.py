@@ -102,7 +102,8 @@ class Player:
         if not request.tools or request.is_side:
             reply = self._reply(request, parts=(Text(text=_SIDE_TEXT),))
             return ServedReply(kind=RequestKind.SIDE, answer=reply, digest=digest, item_count=len(request.items))
-        if self._last is not None and _is_retry(request, digest, self._last):
+        if self._last is not None and (self.misfit is not None or _is_retry(request, digest, self._last)):
+            # An agent whose request was refused may send another one, with other tools. The step is not skipped.
             self._try += 1
         else:
             self._step, self._try = min(self._step + 1, len(self._steps)), 0
@@ -112,6 +113,13 @@ class Player:
             kind=kind, answer=answer, digest=digest, item_count=len(request.items), step=step, try_number=self._try
         )
         return self._last
+
+    @property
+    def misfit(self) -> str | None:
+        """Why the current step could not be played with the tools that were offered; None if it could."""
+        if self._last is None or self._last.kind is not RequestKind.REFUSED:
+            return None
+        return self._last.answer.message if isinstance(self._last.answer, Refusal) else None
 
     def _answer(self, request: ReplyRequest) -> tuple[RequestKind, Answer]:
         if self._step == len(self._steps):

@@ -1,7 +1,8 @@
 """The scripted model as an HTTP server on loopback. One server plays all scripts, each under its own path."""
 
-import logging
+import asyncio
 import re
+import secrets
 import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -9,22 +10,25 @@ from typing import Any, Final
 
 import anyio
 import uvicorn
-from uvicorn.protocols.http.h11_impl import H11Protocol
+from anyio.lowlevel import checkpoint
+from uvicorn.server import ServerState
 
 from proctor.clock import SYSTEM_CLOCK, Clock
 from proctor.errors import MachineError
+from proctor.evidence.scan import MODEL_PREFIX
+from proctor.model.connection import Connection, Door, ModelLimits, OnRefused, RefusalReason, RefusedClient
 from proctor.model.exchange import Exchange, ScriptSlot
 from proctor.model.journal import Rows
 from proctor.model.player import Player
 from proctor.model.script import Script
 
-_GRACE_S: Final = 1
+_GRACE_S: Final = 2
 _KEEP_ALIVE_S: Final = 3600  # to the agent, closing an idle connection while it reuses it looks like a fault
+_BACKLOG: Final = 1024
+_NO_RESOURCE: Final = "socket.accept() out of system resource"  # asyncio's message for EMFILE and the like
+_Handler = Callable[[asyncio.AbstractEventLoop, dict[str, Any]], object]
+_TOKEN_BYTES: Final = 32
 _KEY = re.compile(r"[A-Za-z0-9._~-]+")
-
-# A separate logger, because an embedding program may use uvicorn's.
-_LOG = logging.getLogger(__name__)
-_LOG.setLevel(logging.CRITICAL)
 
 
 class ScriptedModel:
@@ -35,18 +39,26 @@ class ScriptedModel:
         self._exchange = exchange
 
     def play(self, key: str, script: Script) -> str:
-        """Start a script at its first step and return the base URL for the agent.
+        """Start a script at its first step and return the base URL for the agent, which holds a new token.
 
-        Raises ValueError if the key has characters other than letters, digits, `.`, `_`, `~` and `-`.
+        Without the token the script cannot be read or advanced. Raises ValueError if the key has characters other than
+        letters, digits, `.`, `_`, `~` and `-`.
         """
         if not _KEY.fullmatch(key):
             raise ValueError(f"the key cannot be part of a URL: {key!r}")
-        self._exchange.slots[key] = ScriptSlot(player=Player(key, script))
-        return f"{self.url}/a/{key}/v1"
+        self._exchange.forget(key)
+        token = MODEL_PREFIX + secrets.token_urlsafe(_TOKEN_BYTES)
+        self._exchange.slots[key] = ScriptSlot(player=Player(key, script), token=token)
+        return f"{self.url}/a/{key}/{token}/v1"
 
     def forget(self, key: str) -> None:
         """Stop a script and drop its journal."""
-        self._exchange.slots.pop(key, None)
+        self._exchange.forget(key)
+
+    def misfit(self, key: str) -> str | None:
+        """Return why a script cannot play its current step; None if it can, or if no script has this key."""
+        slot = self._exchange.slots.get(key)
+        return None if slot is None else slot.player.misfit
 
     def journal(self, key: str) -> Rows:
         """Return the journal of a script: its latest 500 requests."""
@@ -57,48 +69,72 @@ class ScriptedModel:
         return await self._exchange.slots[key].journal.until(condition)
 
 
-class _QuietProtocol(H11Protocol):
-    """HTTP that logs no errors: a stream that is cut is intended here."""
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.logger = _LOG
+def _on_loop_error(
+    loop: asyncio.AbstractEventLoop, context: dict[str, Any], door: Door, handler: "_Handler | None"
+) -> None:
+    """Report clients that cannot be accepted because too many files are open. The loop tries again by itself."""
+    if str(context.get("message", "")).startswith(_NO_RESOURCE):
+        door.on_refused(RefusedClient(why=RefusalReason.CROWDED, client="unknown", method="", path=""))
+    elif handler is None:
+        loop.default_exception_handler(context)
+    else:
+        handler(loop, context)
 
 
 @asynccontextmanager
 async def open_model(
-    *, host: str = "127.0.0.1", port: int = 0, clock: Clock = SYSTEM_CLOCK
+    *,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    clock: Clock = SYSTEM_CLOCK,
+    limits: ModelLimits | None = None,
+    on_refused: OnRefused | None = None,
 ) -> AsyncIterator[ScriptedModel]:
     """Serve in the caller's event loop, without changing signal handlers. Leaving the block cancels open answers.
 
-    `port` 0 chooses a free port. Raises MachineError if the address cannot be used.
+    `port` 0 chooses a free port. `on_refused` is called for each client that belongs to no script. Raises MachineError
+    if the address cannot be used.
     """
     try:
         listener = socket.create_server((host, port))
     except OSError as error:
         raise MachineError("machine.port", f"cannot listen on {host}:{port}: {error.strerror}") from error
-    exchange = Exchange(clock)
+    door = Door(limits or ModelLimits(), on_refused or (lambda _: None))
+    exchange = Exchange(clock, door)
     config = uvicorn.Config(
         exchange,
         interface="asgi3",
-        http=_QuietProtocol,
+        http=Connection,
         ws="none",
         lifespan="off",
         log_config=None,
         access_log=False,
-        date_header=False,
-        server_header=False,
         timeout_keep_alive=_KEEP_ALIVE_S,
-        timeout_graceful_shutdown=_GRACE_S,
     )
     config.load()
-    server = uvicorn.Server(config)
-    # Does what Server.serve does, without its signal handlers and its timer (10 ticks per second).
-    server.lifespan = config.lifespan_class(config)
-    await server.startup(sockets=[listener])
+    # Not uvicorn's Server, which changes signal handlers, has a timer with 10 ticks per second, and waits for clients.
+    state, loop = ServerState(), asyncio.get_running_loop()
+    server = await loop.create_server(
+        # asyncio accepts as many connections as its backlog at once, before it can close one.
+        lambda: Connection(config, state, {}, door=door),
+        sock=listener,
+        backlog=1,
+    )
+    listener.listen(_BACKLOG)
+    handler = loop.get_exception_handler()
+    loop.set_exception_handler(lambda _, context: _on_loop_error(loop, context, door, handler))
     try:
         yield ScriptedModel(f"http://{host}:{listener.getsockname()[1]}", exchange)
     finally:
+        loop.set_exception_handler(handler)
+        server.close()
         exchange.abandon()
-        with anyio.CancelScope(shield=True), anyio.move_on_after(2 * _GRACE_S):
-            await server.shutdown(sockets=[listener])
+        with anyio.CancelScope(shield=True), anyio.move_on_after(_GRACE_S):
+            # The answers end first. Then a connection may still be opening, which takes two turns of the event loop.
+            for _ in range(3):
+                await checkpoint()
+                for connection in tuple(state.connections):
+                    connection.transport.abort()
+            if state.tasks:
+                await asyncio.wait(tuple(state.tasks))
+            await checkpoint()

@@ -1,7 +1,8 @@
 """Fold the attempts of each trial into the trial's progress. Pure."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Protocol
 
 import msgspec
@@ -31,6 +32,10 @@ class AttemptEnding(Protocol):
     def retry_at_ms(self) -> int | None: ...
     @property
     def took_ms(self) -> int: ...
+    @property
+    def is_scored(self) -> bool: ...
+    @property
+    def has_begun(self) -> bool: ...
 
 
 class TrialAttemptEnding(AttemptEnding, Protocol):
@@ -42,7 +47,9 @@ class TrialAttemptEnding(AttemptEnding, Protocol):
 
 def remedy_for(attempt: AttemptEnding) -> Remedy:
     """Return what the campaign does after an attempt. An attempt without an outcome was cut off."""
-    return Remedy.REDO if attempt.outcome is None else remedy(attempt.outcome, attempt.code)
+    if attempt.outcome is None:
+        return Remedy.REDO
+    return remedy(attempt.outcome, attempt.code, has_begun=attempt.has_begun)
 
 
 def retry_wait(attempt: AttemptEnding) -> Wait | None:
@@ -81,7 +88,17 @@ class TrialProgress(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Total duration of the attempts, in milliseconds."""
 
     result: int | None = None
-    """Number of the attempt that is the trial's result: the last sealed one that needs no retry; None without one."""
+    """Number of the attempt that is the trial's result; None without one.
+
+    It is the first scored one, so that which attempt counts does not depend on how it ended. Without
+    one, it is the last sealed one that needs no retry.
+    """
+
+    is_scored: bool = False
+    """Whether the result is scored. Then no later attempt takes its place, unless the user asked to replace it."""
+
+    is_replaceable: bool = False
+    """Whether the next scored attempt takes the place of a scored result."""
 
     is_settled: bool = False
     """Whether the result is final. False while the trial must be tried, for the first time or again."""
@@ -95,7 +112,8 @@ class TrialProgress(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     def after(self, attempt: AttemptEnding, *, retry_budget: RetryBudget) -> "TrialProgress":
         """Return the progress after one more attempt.
 
-        A result stays until there is another one. An attempt that was cut off does not count as a failure.
+        A scored result stays; any other stays until there is another one. An attempt that was cut off does not count as
+        a failure.
         """
         before = self if self.run is None or self.run == attempt.run else self.for_new_run(retry_budget=retry_budget)
         next_step = remedy_for(attempt)
@@ -105,12 +123,16 @@ class TrialProgress(msgspec.Struct, frozen=True, kw_only=True, gc=False):
             next_step is Remedy.AGAIN and retry_budget.is_over(failures, took_ms=took_ms)
         )
         is_result = is_final and attempt.state == "sealed"
+        is_kept = before.is_scored and not before.is_replaceable
+        takes_place = is_result and not is_kept and (attempt.is_scored or not before.is_scored)
         return TrialProgress(
             attempts_made=max(before.attempts_made, attempt.n),
             failures=failures,
             took_ms=took_ms,
-            result=attempt.n if is_result else before.result,
-            is_settled=is_result or (before.is_settled and next_step is Remedy.REDO),
+            result=attempt.n if takes_place else before.result,
+            is_scored=attempt.is_scored if takes_place else before.is_scored,
+            is_replaceable=before.is_replaceable and not takes_place,
+            is_settled=is_result or is_kept or (before.is_settled and next_step is Remedy.REDO),
             run=attempt.run,
             wait=None if is_result else retry_wait(attempt),
         )
@@ -118,13 +140,23 @@ class TrialProgress(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     def for_new_run(self, *, retry_budget: RetryBudget) -> "TrialProgress":
         """Return the progress with which another run begins.
 
-        A settled trial is tried again only on request, with a new budget; its result stays until there is another one.
-        A trial that used up its budget without a sealed attempt gets a new budget too. The numbering of attempts
-        continues.
+        A settled trial is tried again only on request, with a new budget. A trial that used up its budget without a
+        sealed attempt gets a new budget too. The numbering of attempts continues.
         """
         if self.is_settled or retry_budget.is_over(self.failures, took_ms=self.took_ms):
-            return TrialProgress(attempts_made=self.attempts_made, result=self.result, run=self.run, wait=self.wait)
+            return TrialProgress(
+                attempts_made=self.attempts_made,
+                result=self.result,
+                is_scored=self.is_scored,
+                is_replaceable=self.is_replaceable,
+                run=self.run,
+                wait=self.wait,
+            )
         return self
+
+    def for_replacement(self) -> "TrialProgress":
+        """Return the progress with which the result is replaced: the next scored attempt takes its place."""
+        return msgspec.structs.replace(self, is_replaceable=self.is_scored)
 
     def without_wait(self) -> "TrialProgress":
         """Return the progress without its wait."""
@@ -135,19 +167,32 @@ UNTRIED = TrialProgress()
 """The progress of a trial without attempts."""
 
 
-def fold_attempts(attempts: Iterable[AttemptEnding], *, retry_budget: RetryBudget) -> TrialProgress:
-    """Fold a trial's attempts, oldest first, into its progress."""
+def fold_attempts(
+    attempts: Iterable[AttemptEnding], *, retry_budget: RetryBudget, replaced_from: Collection[int] = ()
+) -> TrialProgress:
+    """Fold a trial's attempts, oldest first, into its progress.
+
+    `replaced_from` are the numbers of the first attempts that were made to replace a scored result.
+    """
     progress = UNTRIED
     for attempt in attempts:
+        if attempt.n in replaced_from:
+            progress = progress.for_replacement()
         progress = progress.after(attempt, retry_budget=retry_budget)
     return progress
 
 
 def fold_trials(
-    attempts: Iterable[TrialAttemptEnding], *, retry_budget: RetryBudget
+    attempts: Iterable[TrialAttemptEnding],
+    *,
+    retry_budget: RetryBudget,
+    replaced_from: Mapping[TrialId, Collection[int]] = MappingProxyType({}),
 ) -> Mapping[TrialId, TrialProgress]:
     """Fold attempts into the progress of every trial that has any. The attempts of a trial are oldest first."""
-    trials: dict[TrialId, TrialProgress] = {}
+    trials: dict[TrialId, list[TrialAttemptEnding]] = {}
     for attempt in attempts:
-        trials[attempt.trial] = trials.get(attempt.trial, UNTRIED).after(attempt, retry_budget=retry_budget)
-    return trials
+        trials.setdefault(attempt.trial, []).append(attempt)
+    return {
+        trial: fold_attempts(each, retry_budget=retry_budget, replaced_from=replaced_from.get(trial, ()))
+        for trial, each in trials.items()
+    }

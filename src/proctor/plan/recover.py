@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from enum import StrEnum
 
+from proctor.errors import Bucket, bucket_of
 from proctor.event.outcome import Outcome
 
 CUT_OFF = "run.cut-off"
@@ -61,9 +62,8 @@ REMEDIES: Mapping[str, Remedy] = {
     "machine.git": Remedy.NONE,
     "machine.no-fences": Remedy.NONE,
     # ── the agent's process and channel; a dead process is replaced before the retry ──
-    "peer.hangup": Remedy.AGAIN,
     "peer.killed": Remedy.AGAIN,
-    "peer.deadline": Remedy.AGAIN,
+    "peer.lost": Remedy.AGAIN,
     "peer.overloaded": Remedy.YIELD,
     "peer.login": Remedy.STOP,
     # The same program would behave in the same way again.
@@ -87,11 +87,11 @@ REMEDIES: Mapping[str, Remedy] = {
     "provider.quota": Remedy.STOP,
     "provider.plan": Remedy.STOP,
     "provider.bad-request": Remedy.NONE,
+    "script.unfit": Remedy.NONE,
+    # ── the agent's own work: a result, because to retry it would improve its rate ──
     "provider.prompt-refused": Remedy.NONE,
     "provider.policy": Remedy.NONE,
     "provider.context-full": Remedy.NONE,
-    "script.unfit": Remedy.NONE,
-    # ── the agent's own work: a result ──
     "agent.turn-failed": Remedy.NONE,
     "agent.exit-status": Remedy.NONE,
     "agent.result-missing": Remedy.NONE,
@@ -99,18 +99,19 @@ REMEDIES: Mapping[str, Remedy] = {
     "agent.budget": Remedy.NONE,
     "agent.denials": Remedy.NONE,
     "agent.sandbox": Remedy.NONE,
-    "agent.interrupted": Remedy.AGAIN,
-    # The hook may succeed when it is tried again.
-    "hook.failed": Remedy.AGAIN,
-    # ── limits ──
+    "agent.interrupted": Remedy.NONE,
+    "peer.hangup": Remedy.NONE,
+    "peer.deadline": Remedy.NONE,
     "limit.turn": Remedy.NONE,
     "limit.attempt": Remedy.NONE,
     "limit.mission": Remedy.NONE,
     "limit.tokens": Remedy.NONE,
+    "limit.stall": Remedy.NONE,
+    # ── the run ──
+    # The hook may succeed when it is tried again.
+    "hook.failed": Remedy.AGAIN,
     # The campaign's limit is not a result of the trial.
     "limit.campaign": Remedy.REDO,
-    "limit.stall": Remedy.AGAIN,
-    # ── the run ──
     "run.cancelled": Remedy.REDO,
     CUT_OFF: Remedy.REDO,
     "run.harness": Remedy.NONE,
@@ -125,16 +126,22 @@ _SHARED: Mapping[str, tuple[str, ...]] = {
 }
 
 
-def remedy(outcome: Outcome, code: str | None) -> Remedy:
+def remedy(outcome: Outcome, code: str | None, *, has_begun: bool = True) -> Remedy:
     """Return what the campaign does after an attempt with this outcome and code.
 
-    >>> remedy(Outcome.COMPLETED, None), remedy(Outcome.CRASHED, "peer.hangup")
+    If the agent had accepted no turn (`has_begun`), no code says anything about its work, and the attempt is retried.
+
+    >>> remedy(Outcome.COMPLETED, None), remedy(Outcome.CRASHED, "peer.killed")
+    (<Remedy.NONE: 'none'>, <Remedy.AGAIN: 'again'>)
+    >>> remedy(Outcome.CRASHED, "peer.hangup"), remedy(Outcome.REFUSED, "peer.hangup", has_begun=False)
     (<Remedy.NONE: 'none'>, <Remedy.AGAIN: 'again'>)
     """
     if outcome is Outcome.COMPLETED:
         return Remedy.NONE
     if outcome is Outcome.CANCELLED or (outcome is Outcome.UNKNOWN and code is None):
         return Remedy.REDO
+    if code is not None and not has_begun and bucket_of(code) is Bucket.AGENT:
+        return Remedy.AGAIN
     return REMEDIES.get(code or "", Remedy.NONE)
 
 

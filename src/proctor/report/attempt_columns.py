@@ -6,9 +6,13 @@ from typing import Final
 
 from rich.text import Text
 
+from proctor.evidence.summary import FAILED, PASSED
 from proctor.report.format_values import count, duration, legible, yes_no
 from proctor.report.row import AttemptRow
-from proctor.report.score import FAILED, PASSED, classify
+from proctor.report.score import classify
+
+NO: Final = "NO"
+"""A negative finding of Proctor: in capitals, because without colour it must still catch the eye."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +40,7 @@ def ending(row: AttemptRow) -> Text:
 def verified_word(value: bool | None) -> Text:
     """Return a verdict of probes as a word."""
     style = {True: "green", False: "bold red", None: "yellow"}[value]
-    # In capitals, because without colour it must still catch the eye.
-    return Text("NO" if value is False else yes_no(value, none="unknown"), style=style)
+    return Text(NO if value is False else yes_no(value, none="unknown"), style=style)
 
 
 def _passed(row: AttemptRow) -> Text:
@@ -45,14 +48,14 @@ def _passed(row: AttemptRow) -> Text:
     result = classify(row) if row.state == "sealed" else None
     if result == PASSED:
         return Text("yes", style="green") if row.verified else Text("(yes)", style="yellow")
-    return Text("no", style="red") if result == FAILED else _unknown()
+    return Text(NO, style="bold red") if result == FAILED else _unknown()
 
 
 def expected_word(value: bool | None) -> Text:
     """Return as a word whether something came out as expected."""
     if value is None:
         return _unknown()
-    return Text("yes", style="green") if value else Text("NO", style="bold red")
+    return Text("yes", style="green") if value else Text(NO, style="bold red")
 
 
 def _reasoning(row: AttemptRow) -> Text:

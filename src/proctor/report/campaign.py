@@ -1,12 +1,13 @@
 """The report of a campaign, in whatever state the campaign is. Text, Markdown, JSON and JUnit are renderings of it."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from proctor.errors import EvidenceError
 from proctor.event.outcome import Outcome
 from proctor.evidence.artifacts import Artifact, Part
 from proctor.evidence.layout import CampaignPaths, RootPaths
 from proctor.evidence.reader import Finding
+from proctor.evidence.summary import FAILED, UNKNOWN
 from proctor.ids import AttemptId, CampaignId, Digest, FlowId, MissionId, RunId, TrialId
 from proctor.report.campaign_state import (
     CampaignState,
@@ -18,8 +19,8 @@ from proctor.report.campaign_state import (
 from proctor.report.evidence_index import EvidenceIndex
 from proctor.report.gates import Gate, gates_of
 from proctor.report.row import AttemptRow
-from proctor.report.score import FAILED, INVALID, OF_THE_AGENT, MissionScore, Score, Sum, merge_sums, sum_results
-from proctor.report.verdict import WORDS, exit_of
+from proctor.report.score import INVALID, OF_THE_AGENT, MissionScore, Score, Sum, merge_sums, sum_results
+from proctor.report.verdict import exit_of, verdict_of
 from proctor.spec.campaign_options import SelectSpec
 
 
@@ -90,6 +91,29 @@ class FailedResult(Part, frozen=True, kw_only=True):
     """Whether the mission expected this."""
 
 
+class Replacement(Part, frozen=True, kw_only=True):
+    """A request to replace the scored result of a trial. The latest one of a trial decides which attempt counts."""
+
+    trial: TrialId
+    """The trial."""
+    mission_id: MissionId | None
+    """Its mission; null if unknown."""
+    flow_id: FlowId | None
+    """Its flow; null if unknown."""
+    reason: str
+    """Why, in the user's words."""
+    at_ms: int
+    """When it was requested, in milliseconds since the epoch."""
+    first_attempt_id: AttemptId | None
+    """The attempt that counted before any replacement; null if the ledger does not have it."""
+    first_result: str
+    """Its result: `passed` or `failed`."""
+    attempt_id: AttemptId | None
+    """The attempt that counts now."""
+    result: str
+    """Its result."""
+
+
 class Mismatch(Part, frozen=True, kw_only=True):
     """A result where the agent says one thing and the probes another."""
 
@@ -144,7 +168,8 @@ class CampaignReport(Artifact, frozen=True, kw_only=True):
     exit: int
     """The exit code of the command."""
     verdict: str
-    """The exit code in words."""
+    """The exit code in words: `ok`, `not as expected`, `blocked by a gate`, `infrastructure failed`, `inconclusive`,
+    `evidence invalid` or `interrupted`."""
     score: Score
     """All results."""
     effort: Effort
@@ -157,6 +182,10 @@ class CampaignReport(Artifact, frozen=True, kw_only=True):
     """Results that failed for reasons that lie with the agent, or that are not as expected."""
     mismatches: tuple[Mismatch, ...]
     """Results where claim and probes disagree."""
+    scripted_flows: tuple[FlowId, ...]
+    """The flows whose results come from the scripted model: they measure a script, not an agent's model."""
+    replacements: tuple[Replacement, ...]
+    """Requests to replace a scored result, oldest first. They block publishing."""
     gates: tuple[Gate, ...]
     """The campaign's gates; none if the plan cannot be read."""
     missing: tuple[MissingResult, ...]
@@ -242,13 +271,15 @@ def build_report(state: CampaignState, *, is_interrupted: bool = False) -> Campa
         is_checked=state.is_checked,
         runs=tuple(_runs(state)),
         exit=exit_,
-        verdict=WORDS[exit_],
+        verdict=verdict_of(exit_, state, gates),
         score=merge_sums(by_flow.values()).score(),
         effort=effort_of(state),
         flows=tuple(FlowSummary(flow_id=flow, score=each.score()) for flow, each in by_flow.items()),
         missions=tuple(_missions(sums)),
         failures=tuple(_failures(state)),
         mismatches=tuple(_mismatches(state)),
+        scripted_flows=scripted_flows(state.trials),
+        replacements=tuple(_replacements(state)),
         gates=gates,
         missing=missing,
         attempts=state.attempts,
@@ -310,6 +341,34 @@ def _mismatches(state: CampaignState) -> Iterator[Mismatch]:
             continue
         if row.claimed is not row.verified:
             yield Mismatch(attempt_id=row.attempt_id, claimed=row.claimed, verified=row.verified)
+
+
+def scripted_flows(trials: Iterable[TrialResult]) -> tuple[FlowId, ...]:
+    """Return the flows whose counted attempts used the scripted model."""
+    flows = {
+        each.flow: None
+        for each in trials
+        if each.flow is not None and each.counted_attempt is not None and each.counted_attempt.is_scripted
+    }
+    return tuple(flows)
+
+
+def _replacements(state: CampaignState) -> Iterator[Replacement]:
+    trials = {each.id: each for each in state.trials} if state.contents.replacements else {}
+    for each in state.contents.replacements:
+        trial = trials[each.trial]
+        first, counted = trial.first_attempt, trial.counted_attempt
+        yield Replacement(
+            trial=each.trial,
+            mission_id=trial.mission,
+            flow_id=trial.flow,
+            reason=each.reason,
+            at_ms=each.at_ms,
+            first_attempt_id=None if first is None else first.attempt_id,
+            first_result=trial.first_result or UNKNOWN,
+            attempt_id=None if counted is None else counted.attempt_id,
+            result=trial.result or UNKNOWN,
+        )
 
 
 def _missing(state: CampaignState) -> Iterator[MissingResult]:

@@ -2,11 +2,12 @@
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import count
 from pathlib import Path
-from typing import TypedDict, Unpack
+from typing import TYPE_CHECKING, TypedDict, Unpack
 
 import msgspec
 
@@ -18,14 +19,16 @@ from proctor.evidence.reader import Finding
 from proctor.evidence.summary import AttemptSummary
 from proctor.ids import CampaignId, Digest, FlowId, MissionId, RunId, RuntimeId, TrialId
 from proctor.ledger.reader import is_live, read_ledger
-from proctor.ledger.schema import LedgerAttempt, LedgerContents, LedgerTrial
+from proctor.ledger.schema import LedgerAttempt, LedgerContents, LedgerTrial, replaced_from
 from proctor.plan.progress import RetryBudget, fold_attempts
 from proctor.plan.recover import CUT_OFF
-from proctor.report.check_ledger import LedgerLimits, folder_findings, read_limits
 from proctor.report.evidence_index import EvidenceIndex, FolderReading, with_code
 from proctor.report.planned import PlanSummary, SnapshotIndex, read_frozen, read_plan
 from proctor.report.row import AttemptRow
 from proctor.report.score import classify
+
+if TYPE_CHECKING:
+    from proctor.report.check_ledger import LedgerLimits
 
 _NO_RETRIES = RetryBudget(retries=0)
 """For attempts without a readable plan."""
@@ -52,6 +55,10 @@ class TrialResult(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What the result is (see `score.classify`); None if the trial has no result."""
     is_settled: bool = False
     """Whether the result is final, so that no run tries the trial again by itself."""
+    first_attempt: AttemptRow | None = None
+    """The attempt that counted before a replacement of the result was requested. None unless one was."""
+    first_result: str | None = None
+    """What its result is."""
 
     @property
     def last(self) -> AttemptRow | None:
@@ -59,7 +66,7 @@ class TrialResult(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return self.attempts[-1] if self.attempts else None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class CampaignState:
     """A campaign, or the attempts of one folder, as its evidence shows it now."""
 
@@ -84,6 +91,11 @@ class CampaignState:
     def attempts(self) -> tuple[AttemptRow, ...]:
         """All attempts, in plan order."""
         return tuple(row for trial in self.trials for row in trial.attempts)
+
+    @cached_property
+    def kinds(self) -> list[tuple[TrialResult, int]]:
+        """The trials grouped by how they ended: the first of each group and their number."""
+        return _count_alike(self.trials)
 
 
 # ── from the ledger ──
@@ -117,7 +129,8 @@ def load_ledger_state(campaign: CampaignPaths, *, root: RootPaths, index: Eviden
         runtimes={} if plan is None else {flow.id: flow.runtime for flow in plan.flows},
         attempt_folders={run.id: f"{root.run(run.id).folder}/attempts/" for run in contents.runs},
         index=index,
-        limits=LedgerLimits() if index.check is None else read_limits(campaign, plan=plan, frozen=frozen),
+        limits=None if index.check is None else _read_limits(campaign, plan, frozen),
+        replaced_from=replaced_from(contents.replacements),
     )
     retry_budget = _NO_RETRIES if plan is None else plan.retry_budget
     return CampaignState(
@@ -134,6 +147,13 @@ def load_ledger_state(campaign: CampaignPaths, *, root: RootPaths, index: Eviden
         is_checked=index.check is not None,
         findings=findings,
     )
+
+
+def _read_limits(campaign: CampaignPaths, plan: PlanSummary | None, frozen: SnapshotIndex) -> "LedgerLimits":
+    # Imported here because a command that checks nothing does not need it, and would start much slower.
+    from proctor.report.check_ledger import read_limits
+
+    return read_limits(campaign, plan=plan, frozen=frozen)
 
 
 def _plan_finding(error: EvidenceError, *, is_early: bool, is_running: bool) -> Finding:
@@ -153,17 +173,33 @@ class _LedgerRows:
     runtimes: Mapping[FlowId, tuple[RuntimeId, ...]]
     attempt_folders: Mapping[RunId, str]  # joining paths for each of 10,000 rows would take longer than all the rest
     index: EvidenceIndex
-    limits: LedgerLimits
+    limits: "LedgerLimits | None"  # None if nothing is checked
+    replaced_from: Mapping[TrialId, Collection[int]]
 
     def trial(self, trial: LedgerTrial, attempts: Sequence[LedgerAttempt], retry_budget: RetryBudget) -> TrialResult:
         """Fold the trial's attempts as a resumed run does."""
+        if len(attempts) == 1 and _is_result(attempts[0]) and trial.id not in self.replaced_from:
+            # Most trials have one attempt that ended well, and there may be ten thousand trials.
+            row = self._row(trial, attempts[0])
+            return TrialResult(
+                id=trial.id,
+                mission=trial.mission,
+                flow=trial.flow,
+                repeat=trial.repeat,
+                digest=trial.digest,
+                attempts=(row,),
+                counted_attempt=row,
+                result=classify(row),
+                is_settled=True,
+            )
         rows = [self._row(trial, each) for each in attempts]
-        is_open = any(each.state == "running" for each in attempts)
-        endings = list(map(_ending_of, attempts, rows)) if is_open else attempts
+        running = [each for each in attempts if each.state == "running"]
+        endings = list(map(_ending_of, attempts, rows)) if running else attempts
         return _fold_trial(
             rows,
             endings,
             retry_budget,
+            self.replaced_from.get(trial.id, ()),
             id=trial.id,
             mission=trial.mission,
             flow=trial.flow,
@@ -198,7 +234,7 @@ class _LedgerRows:
         elif row.runtime_id is None:
             # An abandoned attempt: only its folder says which runtime of the chain it was.
             row = msgspec.structs.replace(row, runtime_id=self._folder(row).row.runtime_id)
-        return row if self.index.check is None else self._checked_row(row, attempt)
+        return row if self.limits is None else self._checked_row(row, attempt, self.limits)
 
     def _only_runtime(self, flow: FlowId) -> RuntimeId | None:
         chain = self.runtimes.get(flow, ())
@@ -221,8 +257,10 @@ class _LedgerRows:
             state="running" if found.state == "partial" and self.is_running else found.state,
         )
 
-    def _checked_row(self, row: AttemptRow, attempt: LedgerAttempt) -> AttemptRow:
+    def _checked_row(self, row: AttemptRow, attempt: LedgerAttempt, limits: "LedgerLimits") -> AttemptRow:
         """Return what the folder says, with what is wrong with it and with the ledger's row."""
+        from proctor.report.check_ledger import folder_findings
+
         # The ledger names an attempt before its folder exists.
         if row.state == "running" or (attempt.state != "sealed" and not os.path.lexists(row.dir)):
             return msgspec.structs.replace(row, evidence="partial")
@@ -230,7 +268,7 @@ class _LedgerRows:
         found = folder.row if row.state == "sealed" else row
         if row.state == "sealed" and found.state == "partial":
             found = msgspec.structs.replace(row, state="unreadable")
-        wrong = tuple(folder_findings(row, attempt, folder, limits=self.limits))
+        wrong = tuple(folder_findings(row, attempt, folder, limits=limits))
         is_false = self.index.is_strict and any(finding.code == "evidence.ledger" for finding in wrong)
         is_invalid = is_false or folder.evidence == "invalid" or found.state == "unreadable"
         # Which attempt counts, and what it cost by the frozen prices, is in no file of the attempt.
@@ -266,6 +304,11 @@ def _ending_of(attempt: LedgerAttempt, row: AttemptRow) -> LedgerAttempt:
     return attempt.rebuild(row.summary)
 
 
+def _is_result(attempt: LedgerAttempt) -> bool:
+    """Whether an attempt settles its trial whatever the retry budget is. `fold_attempts` says the same."""
+    return attempt.outcome is Outcome.COMPLETED and attempt.state == "sealed"
+
+
 class _TrialKey(TypedDict):
     """The fields that identify a trial."""
 
@@ -280,15 +323,19 @@ def _fold_trial(
     rows: Sequence[AttemptRow],
     endings: Sequence[LedgerAttempt],
     retry_budget: RetryBudget,
+    replaced_from: Collection[int] = (),
     **trial: Unpack[_TrialKey],
 ) -> TrialResult:
     """Return a trial with its attempts. `endings` are the same attempts as the fold takes them."""
     if not rows:
         return TrialResult(**trial)
-    progress, at = fold_attempts(endings, retry_budget=retry_budget), 0
-    # Most trials have one attempt, and there may be ten thousand trials.
+    progress = fold_attempts(endings, retry_budget=retry_budget, replaced_from=replaced_from)
+    at = next((at for at, each in enumerate(endings) if each.n == progress.result), len(rows) - 1)
+    first = None
+    if replaced_from:
+        first_n = fold_attempts(endings, retry_budget=retry_budget).result
+        first = next((row for row, each in zip(rows, endings, strict=True) if each.n == first_n), None)
     if len(rows) > 1:
-        at = next((at for at, each in enumerate(endings) if each.n == progress.result), len(rows) - 1)
         rows = [row if n == at else msgspec.structs.replace(row, is_superseded=True) for n, row in enumerate(rows)]
     return TrialResult(
         **trial,
@@ -296,6 +343,8 @@ def _fold_trial(
         counted_attempt=rows[at],
         result=None if progress.result is None else classify(rows[at]),
         is_settled=progress.is_settled,
+        first_attempt=first,
+        first_result=None if first is None else classify(first),
     )
 
 
@@ -431,7 +480,7 @@ def ledger_finding(campaign: CampaignPaths, error: EvidenceError) -> Finding:
 # ── counting ──
 
 
-def count_alike(trials: Iterable[TrialResult]) -> list[tuple[TrialResult, int]]:
+def _count_alike(trials: Iterable[TrialResult]) -> list[tuple[TrialResult, int]]:
     """Group trials that ended alike: the first of each group and their number. Few endings differ in many trials."""
     first: dict[tuple[object, ...] | None, TrialResult] = {}
     counts: Counter[tuple[object, ...] | None] = Counter()

@@ -120,7 +120,8 @@ def can_be_due(attempt: LedgerAttempt, summary: AttemptSummary, *, longest_wait_
     """
     if attempt.retry_at_ms is None:
         return True
-    if attempt.ended_at_ms is None or remedy(summary.outcome, summary.code) not in LATER:
+    after = remedy(summary.outcome, summary.code, has_begun=summary.has_begun)
+    if attempt.ended_at_ms is None or after not in LATER:
         return False
     asked_ms = summary.retry_after_ms or 0
     least_ms = asked_ms if longest_wait_ms is None else min(asked_ms, longest_wait_ms)

@@ -2,12 +2,13 @@
 
 from collections.abc import Iterator, Sequence
 
-from proctor.report.compare import Comparison, MissionDifference, PairedResults
+from proctor.report.compare import Comparison, MissionDifference, MissionResults
 from proctor.report.format_values import duration, legible, markdown_text, money, percent, plural, total
-from proctor.report.sections import rate, ratio
+from proctor.report.sections import interval_note, rate, ratio
+from proctor.report.stats import FEWEST_MISSIONS
 
 MAX_LISTED = 20
-_HEADINGS = ("", "verified", "rate (95 %)", "unverified", "tokens", "cost", "per pass", "p50", "p95")
+_HEADINGS = ("", "verified", "rate (95 %)", "no probes", "tokens", "cost", "per pass", "p50", "p95")
 _DIFFERING = "Missions that differ, passed by A and by B"
 
 
@@ -62,48 +63,58 @@ def _rows(found: Comparison) -> Iterator[Sequence[str]]:
 
 
 def _facts(found: Comparison) -> Iterator[str]:
-    if found.verified.pairs or not found.unverified.pairs:
-        yield from _paired_facts(found.verified, "")
-    if found.unverified.pairs:
-        yield from _paired_facts(found.unverified, "without probes, ")
+    if found.verified.missions or not found.unverified.missions:
+        yield from _mission_facts(found.verified, "")
+    if found.unverified.missions:
+        yield from _mission_facts(found.unverified, "without probes, ")
     if found.not_compared:
-        why = "not on both sides, not scored on both, or with probes on one side only"
+        why = "not scored, or the other side did not score the mission (with probes, or without)"
         yield f"{plural(found.not_compared, 'trial')} not compared: {why}"
     for letter, side in (("A", found.a), ("B", found.b)):
         if side.missing:
             yield f"{letter} has {plural(side.missing, 'trial')} without a result"
     if found.not_same_work:
         yield (
-            f"{plural(found.not_same_work, 'pair')} differ in prompt, workspace, model or settings, which may explain "
+            f"{plural(found.not_same_work, 'trial')} differ in prompt, workspace, model or settings, which may explain "
             "the difference"
         )
+    if note := interval_note(side.score for side in (found.a, found.b) if side.score.verified.scored):
+        yield note
 
 
-def _paired_facts(results: PairedResults, prefix: str) -> Iterator[str]:
+def _mission_facts(results: MissionResults, prefix: str) -> Iterator[str]:
+    equal = results.missions - results.missions_better - results.missions_worse
     yield (
-        f"{prefix}{plural(results.pairs, 'pair')} scored on both sides: both passed {results.both:,}, "
-        f"only A {results.only_a:,}, only B {results.only_b:,}, neither {results.neither:,}"
+        f"{prefix}{plural(results.missions, 'mission')} scored on both sides "
+        f"({results.results_a:,} and {plural(results.results_b, 'result')}): "
+        f"B better on {results.missions_better:,}, worse on {results.missions_worse:,}, equal on {equal:,}"
     )
-    if results.difference is not None and results.difference_low is not None and results.difference_high is not None:
-        yield (
-            f"{prefix}B minus A: {_signed(results.difference)}, 95 % from {_signed(results.difference_low)} to "
-            f"{_signed(results.difference_high)}; p = {results.p:.3g} (McNemar, exact)"
-        )
-        yield (
-            f"{prefix}missions: B better on {results.missions_better:,}, worse on {results.missions_worse:,}; "
-            f"p = {results.p_missions:.3g} (sign test)"
-        )
+    if results.difference is None:
+        return
+    difference = f"{prefix}B minus A: {results.difference * 100:+.1f} percentage points"
+    if (test := results.test) is None:
+        yield difference
+        return
+    yield (
+        f"{difference}, 95 % from {test.difference_low * 100:+.1f} to {test.difference_high * 100:+.1f} "
+        f"({test.interval_method}); p = {test.p:.3g} ({test.p_method})"
+    )
+    if results.missions < FEWEST_MISSIONS:
+        why = "no difference can be significant, whatever the number of repeats"
+        yield f"{prefix}fewer than {FEWEST_MISSIONS} missions: {why}"
 
 
 def _sentence(found: Comparison) -> str:
     verified, unverified = found.verified, found.unverified
-    shown, scored = (
-        (verified, max(found.a.score.verified.scored, found.b.score.verified.scored))
-        if verified.pairs
-        else (unverified, max(found.a.score.unverified.scored, found.b.score.unverified.scored))
+    shown, *sides = (
+        (verified, found.a.score.verified, found.b.score.verified)
+        if verified.missions
+        else (unverified, found.a.score.unverified, found.b.score.unverified)
     )
-    pairs = f" of {plural(shown.pairs, 'pair')} scored on both sides" if shown.pairs < scored else ""
-    rates = f" ({percent(shown.rate_a)} and {percent(shown.rate_b)}{pairs})" if shown.pairs else ""
+    # The rates of the table are those of all results, and count each result the same.
+    differs = [percent(side.rate) for side in sides] != [percent(shown.rate_a), percent(shown.rate_b)]
+    mean = f", the mean over {plural(shown.missions, 'mission')} scored on both sides" if differs else ""
+    rates = f" ({percent(shown.rate_a)} and {percent(shown.rate_b)}{mean})" if shown.missions else ""
     return f"{found.verdict[0].upper()}{found.verdict[1:]}{rates}."
 
 
@@ -111,10 +122,6 @@ def _listed(found: Comparison) -> Iterator[str]:
     differing: Sequence[MissionDifference] = (*found.verified.differing, *found.unverified.differing)
     for each in differing[:MAX_LISTED]:
         flow = "" if each.flow_id is None else f" {each.flow_id}"
-        yield f"{each.mission_id}{flow}: {each.passed_a} and {each.passed_b} of {each.pairs}"
+        yield f"{each.mission_id}{flow}: {each.passed_a}/{each.scored_a} and {each.passed_b}/{each.scored_b}"
     if len(differing) > MAX_LISTED:
         yield f"… and {len(differing) - MAX_LISTED:,} more; --json lists all"
-
-
-def _signed(share: float) -> str:
-    return f"{share * 100:+.1f} %"

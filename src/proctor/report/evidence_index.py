@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -11,11 +12,12 @@ from proctor.evidence.artifacts import AttemptRecord, AttemptReport
 from proctor.evidence.attempt_files import AttemptFiles
 from proctor.evidence.layout import AttemptPaths
 from proctor.evidence.reader import Finding
-from proctor.evidence.seal import check_seal
 from proctor.evidence.summary import AttemptSummary, summarize
-from proctor.evidence.validate import Validation
 from proctor.ids import AttemptId, Digest, RunId
 from proctor.report.row import AttemptRow, Evidence
+
+if TYPE_CHECKING:
+    from proctor.evidence.validate import Validation
 
 Check = Callable[[AttemptFiles], tuple[Evidence, tuple[Finding, ...]]]
 """Examines an attempt's evidence. Never raises."""
@@ -44,6 +46,8 @@ class FolderReading:
         """Whether there is a seal, and every file is as it was sealed."""
         if self.row.state != "sealed":
             return False
+        from proctor.evidence.seal import check_seal  # not needed to list attempts
+
         # Not by the findings of a check: a runtime that is not installed here is one, and says nothing about the seal.
         with AttemptFiles(paths_of(self.row)) as files:
             return not check_seal(files)
@@ -68,7 +72,7 @@ class EvidenceIndex:
                 known = self._readings[name] = _read_folder(files, evidence, findings)
         return known
 
-    def add(self, files: AttemptFiles, validation: Validation) -> None:
+    def add(self, files: AttemptFiles, validation: "Validation") -> None:
         """Read a folder that is open and was validated already."""
         reading = _read_folder(files, validation.status.value, validation.findings)
         self._readings[str(files.paths.folder)] = reading
@@ -124,8 +128,9 @@ def _with_record(row: AttemptRow, record: AttemptRecord, report: AttemptReport |
 
 def with_code(row: AttemptRow, code: str | None) -> AttemptRow:
     """Return the row with an error code, what it means, and the detail of the row's summary."""
-    detail = None if row.summary is None else row.summary.detail
-    return msgspec.structs.replace(row, code=code, **advice(code), detail=detail)
+    summary = row.summary
+    known = advice(code) if summary is None else advice(code, has_begun=summary.has_begun)
+    return msgspec.structs.replace(row, code=code, **known, detail=None if summary is None else summary.detail)
 
 
 def paths_of(row: AttemptRow) -> AttemptPaths:

@@ -176,7 +176,7 @@ def explain(view: AttemptView, *, is_running: bool = False) -> AttemptExplanatio
         outcome=None if report is None else report.outcome,
         code=None if report is None else report.code,
         detail=None if report is None else report.detail,
-        **advice(None if report is None else report.code),
+        **(advice(None) if report is None else advice(report.code, has_begun=report.metrics.turns > 0)),
         duration_ms=None if report is None else report.duration_ms,
         tokens=None if report is None else report.metrics.total_tokens,
         prompt=None if view.prompt is None else view.prompt.strip().removesuffix(FOOTER).strip(),
@@ -285,16 +285,23 @@ def _next(view: AttemptView) -> tuple[str, ...]:
         elif report.code in CODES:
             steps.append(CODES[report.code].todo)
         if report.claimed and report.verified is False:
-            steps.append("The agent claims success, but a probe failed: compare workspace.diff with probes.jsonl.")
+            steps.append(
+                "The agent claims success, but a probe failed: read probes.jsonl and workspace.diff of the attempt."
+            )
         elif report.verified is False:
-            steps.append("Read the output of the probe in probes.jsonl and the changes in workspace.diff.")
+            steps.append("A probe failed: read probes.jsonl and workspace.diff of the attempt.")
         elif report.verified is None and not view.probes:
-            steps.append("Nothing was verified: add a probe to the mission.")
+            # A mission that expects `verified: unknown` has no probe on purpose.
+            is_intended = report.expectation.keys.get("verified", False)
+            steps += [] if is_intended else ["Nothing was verified: add a probe to the mission."]
         elif report.verified is None and report.code is None:
             steps.append(
                 "Fix the probe: it must fail on the untouched workspace and be able to run after the agent ended."
             )
-    return tuple(dict.fromkeys(steps)) or ("Nothing to do: the result is verified and the evidence is complete.",)
+    if not steps:
+        what = "verified" if report is not None and report.verified else "as expected"
+        steps.append(f"Nothing to do: the result is {what} and the evidence is complete.")
+    return tuple(dict.fromkeys(steps))
 
 
 def _restore_step(view: AttemptView) -> str:

@@ -44,9 +44,10 @@ def _heading(explanation: AttemptExplanation) -> Iterator[RenderableType]:
         )
     yield name
     if explanation.runtime_id is not None:
-        locked = {True: " (the locked program)", False: " (NOT the locked program)", None: ""}
-        program = f"{explanation.runtime_id} {explanation.version or ''}".rstrip() + locked[explanation.is_locked]
-        yield Text(legible(f"{program}, {explanation.sandbox}, {explanation.isolation}"), style="dim")
+        pinned = {True: " (pinned program)", False: " (NOT the pinned program)", None: ""}
+        program = f"{explanation.runtime_id} {explanation.version or ''}".rstrip() + pinned[explanation.is_locked]
+        settings = f"sandbox {explanation.sandbox}; isolation {explanation.isolation}"
+        yield Text(legible(f"{program}; {settings}"), style="dim")
         yield Text(legible(f"campaign {explanation.campaign_id}, run {explanation.run_id}"), style="dim")
 
 
@@ -63,6 +64,8 @@ def _sections(explanation: AttemptExplanation) -> Iterator[tuple[str, Renderable
         yield "Last message", Text(legible(explanation.last_message) or "only the claim")
     yield "Claimed", _claim(explanation)
     yield "Verified", _verification(explanation)
+    if (expected := _expectation(explanation)) is not None:
+        yield "Expected", expected
     if explanation.code is not None:
         retry = ", retryable" if explanation.retryable else ""
         what = f"{explanation.code} ({explanation.bucket}{retry})  {legible(plain_error(explanation.detail or ''))}"
@@ -70,12 +73,9 @@ def _sections(explanation: AttemptExplanation) -> Iterator[tuple[str, Renderable
     yield "Evidence", _evidence(explanation)
     if explanation.transcript_tail:
         shown = len(explanation.transcript_tail)
-        part = (
-            ""
-            if shown == explanation.transcript_rows
-            else f"   the last {shown} of {explanation.transcript_rows:,} rows"
-        )
-        yield f"Transcript{part}", _transcript(explanation)
+        is_all = shown == explanation.transcript_rows
+        part = "" if is_all else f"last {shown} of {explanation.transcript_rows:,} rows "
+        yield f"Transcript   {part}(numbers are frames)", _transcript(explanation)
     yield "Next", Text("\n".join(explanation.next))
 
 
@@ -118,21 +118,30 @@ def _claim(explanation: AttemptExplanation) -> Text:
 
 
 def _verification(explanation: AttemptExplanation) -> RenderableType:
-    line = verified_word(explanation.verified)
-    for reason in explanation.reasons:
-        line.append(f"  {one_line(reason, limit=_MAX_CHARS)}", style="")
-    parts: list[Text] = [line]
+    word = verified_word(explanation.verified)
+    parts: list[Text] = [_with_reason(word.copy(), each) for each in explanation.reasons] or [word]
     for probe_summary in explanation.probes:
         probe = Text(f"probe {probe_summary.index}  `{one_line(' '.join(probe_summary.argv), limit=40)}`  ")
         for when, verdict in (("before", probe_summary.before), ("after", probe_summary.after)):
             probe.append(f"{when} ", style="dim").append(f"{verdict}  ", style=_VERDICT_STYLES.get(verdict, "yellow"))
         parts.append(probe)
-    if explanation.expectation_met is not None:
-        expected = Text("expectation ").append_text(expected_word(explanation.expectation_met))
-        for sentence in explanation.unmet:
-            expected.append(f"  {one_line(sentence, limit=_MAX_CHARS)}")
-        parts.append(expected)
     return Group(*parts)
+
+
+def _expectation(explanation: AttemptExplanation) -> RenderableType | None:
+    """Render whether the result is as expected, and why; None if the mission expects nothing."""
+    if explanation.expectation_met is not None:
+        why = explanation.unmet or ("every key of `expect` is met",)
+    elif explanation.probes and explanation.verified is not None:
+        why = ("the mission has no `expect`, so its probes should verify the result",)
+    else:
+        return None
+    is_met = explanation.verified if explanation.expectation_met is None else explanation.expectation_met
+    return Group(*(_with_reason(expected_word(is_met), each) for each in why))
+
+
+def _with_reason(word: Text, reason: str) -> Text:
+    return word.append(f": {one_line(reason, limit=_MAX_CHARS)}", style="default")
 
 
 def _evidence(explanation: AttemptExplanation) -> RenderableType:

@@ -12,6 +12,7 @@ from proctor.report.row import AttemptRow
 from proctor.spec.suggest import nearest
 
 EXAMPLE = Path("examples/quickstart.yaml")
+RUN_ONE = "Run a campaign with `proctor run SPEC`, or pass another evidence root with --root."
 
 Place = RootPaths | CampaignPaths | RunPaths | AttemptPaths
 
@@ -59,11 +60,11 @@ def _evidence_folder(word: str) -> Place | None:
     return None
 
 
-def place_of(folder: Path) -> Place:
+def place_of(folder: Path, *, suggestion: str | None = None) -> Place:
     """Return the kind of an evidence folder, by its content and location. Raises InputError if it has no evidence."""
     place = _classify(folder)
     if place is None:
-        raise _not_found(f"there is no evidence in {folder}")
+        raise _not_found(f"there is no evidence in {folder}", suggestion=suggestion)
     return place
 
 
@@ -89,7 +90,7 @@ def latest_campaign(root: RootPaths) -> CampaignPaths:
     """Return the latest campaign. Raises InputError if there is no campaign."""
     campaigns = campaigns_by_age(root)
     if not campaigns:
-        raise _not_found(f"there is no campaign under {root.folder}", suggestion=first_command())
+        raise _not_found(f"there is no campaign under {root.folder}", suggestion=first_command() or RUN_ONE)
     return campaigns[-1]
 
 
@@ -120,6 +121,8 @@ def find_attempt(word: str, *, root: RootPaths) -> AttemptPaths:
 
 
 def _suggest_campaign(word: str, campaigns: Sequence[CampaignPaths]) -> str:
+    if not campaigns:
+        return first_command() or RUN_ONE
     close = nearest(word, {each.folder.name[: -STAMP_CHARS - 1] for each in campaigns})
     command = "proctor campaign list"
     return command if close is None else f"Did you mean `{close}`? `{command}` lists all campaigns."

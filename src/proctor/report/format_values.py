@@ -93,10 +93,10 @@ def count(value: int | None) -> str:
 def plural(number: int, noun: str) -> str:
     """Format a number of things.
 
-    >>> plural(1, "attempt"), plural(2, "tool call")
-    ('1 attempt', '2 tool calls')
+    >>> plural(1, "attempt"), plural(2, "tool call"), plural(2, "agent process")
+    ('1 attempt', '2 tool calls', '2 agent processes')
     """
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}{'es' if noun.endswith('s') else 's'}"
 
 
 def total(known: int, *, unknown: int = 0) -> str:

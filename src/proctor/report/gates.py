@@ -5,11 +5,11 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 from proctor.errors import Exit
 from proctor.evidence.artifacts import Part
-from proctor.evidence.summary import AttemptSummary
+from proctor.evidence.summary import SCORED, AttemptSummary
 from proctor.ids import AttemptId, FlowId, MissionId
 from proctor.report.campaign_state import CampaignState, TrialResult
 from proctor.report.format_values import one_line, percent
-from proctor.report.score import OF_THE_AGENT, SCORED
+from proctor.report.score import OF_THE_AGENT
 from proctor.spec.campaign_options import GatesSpec, ToolsSpec, TraceProfile
 
 

@@ -7,10 +7,12 @@ from collections.abc import Iterable
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from proctor.errors import CODES, Exit
-from proctor.report.campaign import CampaignReport, MissingResult, why_failed
+from proctor.evidence.summary import PASSED
+from proctor.ids import TrialId
+from proctor.report.campaign import CampaignReport, MissingResult, Replacement, why_failed
 from proctor.report.format_values import legible, yes_no
 from proctor.report.row import AttemptRow
-from proctor.report.score import PASSED, classify
+from proctor.report.score import classify
 from proctor.report.verdict import judge_attempt
 
 
@@ -20,13 +22,17 @@ def render_junit(report: CampaignReport) -> str:
     suites = Element("testsuites", name=legible(campaign))
     missing: dict[str, MissingResult] = {each.trial: each for each in report.missing}
     tried = {row.trial or row.attempt_id for row in report.counted_attempts}
+    replaced = {each.trial: each for each in report.replacements}
     for flow in dict.fromkeys(
         (*(each.flow_id for each in report.flows), *(row.flow_id for row in report.counted_attempts))
     ):
         suite = SubElement(suites, "testsuite", name=legible(flow or "unknown"))
+        if flow in report.scripted_flows:
+            suite.set("name", f"{legible(flow or 'unknown')} (scripted)")
         for row in report.counted_attempts:
             if row.flow_id == flow:
-                _attempt(suite, row, missing.get(row.trial or row.attempt_id), campaign=campaign)
+                case = _attempt(suite, row, missing.get(row.trial or row.attempt_id), campaign=campaign)
+                _add_replacement(case, replaced.get(row.trial or TrialId("")))
         for each in report.missing:
             if each.flow_id == flow and each.trial not in tried:
                 _skip(_case(suite, campaign, each.flow_id, each.mission_id, each.repeat), each.why)
@@ -59,20 +65,20 @@ def _case(suite: Element, campaign: str, flow: str | None, mission: str | None, 
     )
 
 
-def _attempt(suite: Element, row: AttemptRow, missing: MissingResult | None, *, campaign: str) -> None:
+def _attempt(suite: Element, row: AttemptRow, missing: MissingResult | None, *, campaign: str) -> Element:
     case = _case(suite, campaign, row.flow_id, row.mission_id, row.repeat)
     judged = judge_attempt(row)
     if row.duration_ms is not None:
         case.set("time", f"{row.duration_ms / 1000:.3f}")
     if missing is not None and judged not in (Exit.EVIDENCE, Exit.INFRASTRUCTURE):
         _skip(case, missing.why)
-        return
+        return case
     properties = SubElement(case, "properties")
     for name, value in (("passed", classify(row) == PASSED), ("verified", row.verified)):
         SubElement(properties, "property", name=name, value=yes_no(value, none="unknown"))
     match judged:
         case Exit.OK:
-            return
+            pass
         case Exit.UNVERIFIED:
             _skip(case, "nothing could judge it")
         case Exit.JUDGED_NO:
@@ -81,6 +87,13 @@ def _attempt(suite: Element, row: AttemptRow, missing: MissingResult | None, *, 
             _problem(case, "error", row, "invalid evidence")
         case _:
             _problem(case, "error", row, why_failed(row))
+    return case
+
+
+def _add_replacement(case: Element, replacement: Replacement | None) -> None:
+    if replacement is not None and (properties := case.find("properties")) is not None:
+        for name, value in (("firstResult", replacement.first_result), ("replacedBecause", replacement.reason)):
+            SubElement(properties, "property", name=name, value=legible(value))
 
 
 def _skip(case: Element, why: str) -> None:

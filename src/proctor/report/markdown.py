@@ -2,17 +2,17 @@
 
 from collections.abc import Iterator, Sequence
 
-from proctor.report.attempt_columns import COLUMNS, ending
+from proctor.report.attempt_columns import COLUMNS, ending, verified_word
 from proctor.report.campaign import CampaignReport
 from proctor.report.format_values import markdown_text, plain_error
 from proctor.report.row import AttemptRow
-from proctor.report.sections import conclude, facts, flow_table, mismatch_lines, sections
-from proctor.report.text import labels
+from proctor.report.sections import conclude, facts, flow_note, flow_table, mismatch_lines, sections
+from proctor.report.text import label_heading, labels
 
 _FOOT = (
     "Claimed is what the agent said about its task; verified is what its probes found. Passed means verified, or, in "
-    "brackets, that a mission without probes has the answer, result, trace and workspace that it states. Rates have "
-    "95 % Wilson intervals. `report.json` holds the same."
+    "brackets, that a mission without probes has the answer, result, trace and workspace that it states. `report.json` "
+    "holds the same."
 )
 
 
@@ -21,7 +21,7 @@ def render_markdown(report: CampaignReport) -> str:
     lines = [
         f"# {markdown_text(report.campaign_id or 'attempts')}",
         "",
-        f"{markdown_text(conclude(report), limit=2000)}. Verdict: **{report.verdict}** (exit {report.exit}).",
+        f"{markdown_text(conclude(report), limit=2000)} Verdict: **{report.verdict}** (exit {report.exit}).",
         "",
         *(f"- {markdown_text(line)}" for line in mismatch_lines(report)),
         *(f"- {name}: {markdown_text(value)}" for name, value in facts(report)),
@@ -29,10 +29,11 @@ def render_markdown(report: CampaignReport) -> str:
     headings, flows = flow_table(report)
     lines += ["", f"| {' | '.join(headings)} |", f"|---|{'--:|' * (len(headings) - 1)}"]
     lines += [_table_row(row) for row in flows]
+    lines += ["", f"{note}."] if (note := flow_note(report)) else []
     rows = report.counted_attempts
     label = labels(rows)
     if rows:
-        lines += ["", f"| {' | '.join(('mission/flow', *(column.name for column in COLUMNS), 'evidence'))} |"]
+        lines += ["", f"| {' | '.join((label_heading(rows), *(column.name for column in COLUMNS), 'evidence'))} |"]
         lines.append(f"|---|{''.join('--:|' if column.is_number else '---|' for column in COLUMNS)}---|")
         lines += [_table_row((label(row), *_attempt(row))) for row in rows]
     why = [f"- {markdown_text(label(row))}: {markdown_text(text)}" for row in rows for text in _explanations(row)]
@@ -70,5 +71,4 @@ def _explanations(row: AttemptRow) -> Iterator[str]:
     if row.todo:
         yield f"to do: {row.todo}"
     yield from (f"not as expected: {sentence}" for sentence in row.unmet)
-    word = "not verified" if row.verified is False else "cannot be verified"
-    yield from (f"{word}: {reason}" for reason in row.reasons)
+    yield from (f"verified {verified_word(row.verified)}: {reason}" for reason in row.reasons)

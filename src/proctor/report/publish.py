@@ -54,7 +54,7 @@ def _reasons(report: CampaignReport, *, findings: tuple[tuple[str, Finding], ...
     if not score.trials:
         yield _reason("publish.vacuous", "the plan has no trials")
     elif score.results and not _has_probes(report):
-        yield _reason("publish.vacuous", "no result had a required probe")
+        yield _reason("publish.vacuous", "no mission has a probe, so nothing was verified")
     elif score.results and not score.verified.scored:
         yield _reason("publish.vacuous", "no probe could judge any result")
     if report.missing:
@@ -68,6 +68,11 @@ def _reasons(report: CampaignReport, *, findings: tuple[tuple[str, Finding], ...
         by_bucket = ", ".join(f"{name} {count:,}" for name, count in sorted(unscored.items()))
         what = f"{number} of {score.results:,} failed for infrastructure reasons: {by_bucket}"
         yield _reason("publish.unscored", what)
+    if report.replacements:
+        trials = list(dict.fromkeys(each.trial for each in report.replacements))
+        more = f" and {len(trials) - 3:,} more" if len(trials) > 3 else ""
+        what = f"{plural(len(trials), 'scored result')} replaced on request: {', '.join(trials[:3])}{more}"
+        yield _reason("publish.replaced", what, exit_=Exit.JUDGED_NO)
     for gate in report.blocked:
         if gate.name == "coverage" and report.missing:
             continue  # publish.incomplete says so

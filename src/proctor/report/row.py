@@ -74,6 +74,11 @@ class AttemptRow(Part, frozen=True, kw_only=True, gc=False):
         return self.evidence == "invalid" or self.state == "unreadable"
 
     @property
+    def is_scripted(self) -> bool:
+        """Whether the scripted model answered the agent. False if unknown."""
+        return self.summary is not None and self.summary.is_scripted
+
+    @property
     def outcome(self) -> Outcome | None:
         """How it ended, if it is sealed."""
         return None if self.summary is None else self.summary.outcome

@@ -4,65 +4,41 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
 
-from proctor.errors import Bucket, bucket_of
 from proctor.event.metrics import nearest_rank
 from proctor.event.outcome import Outcome
 from proctor.evidence.artifacts import Part
-from proctor.evidence.summary import AttemptSummary
+from proctor.evidence.summary import FAILED, PASSED, SCORED, UNKNOWN, AttemptSummary, classify_result
 from proctor.ids import FlowId, MissionId
 from proctor.report.row import AttemptRow
-from proctor.report.stats import pass_all, pass_at, wilson
+from proctor.report.stats import clustered_interval, pass_all, pass_at, wilson
 
 if TYPE_CHECKING:
     from proctor.report.campaign_state import TrialResult
 
-PASSED: Final = "passed"
-"""Verified by its probes; or, without probes, completed with the answer, result, trace and workspace as stated."""
-FAILED: Final = "failed"
-"""Judged, and not passed, for reasons that lie with the agent."""
-UNKNOWN: Final = "unknown"
-"""No probe could judge it; or it has no probes, and the mission states nothing that could be judged."""
 INVALID: Final = "evidence"
 """Its evidence is invalid. All other results are named by the bucket of a failure that is not the agent's."""
 
-SCORED: Final = frozenset({PASSED, FAILED})
 OF_THE_AGENT: Final = frozenset({PASSED, FAILED, UNKNOWN})
 
 DRAWS: Final = (1, 2, 3, 5, 10, 20, 50, 100)
 """The k of pass@k and pass^k, as far as there are that many repeats."""
+
+WILSON: Final = "Wilson"
+CLUSTERED: Final = "clustered by mission"
+"""The two ways to compute the interval of a rate."""
 
 
 def classify(row: AttemptRow) -> str:
     """Return what the result of a trial is: PASSED, FAILED, UNKNOWN, INVALID, or the bucket of another failure."""
     if row.is_invalid:
         return INVALID
-    summary = row.summary
-    if summary is None:
-        return _classify(Outcome.UNKNOWN, row.code, None, None)
-    expectation = summary.expectation
-    if summary.has_probes:
-        return _classify(summary.outcome, row.code, summary.verified, expectation.met)
-    holds = expectation.content_holds
-    if holds is None:
-        # Without probes and with nothing stated, a result could fail and never pass: its rate would say nothing.
-        return _classify(Outcome.UNKNOWN, row.code, None, expectation.met)
-    return _classify(summary.outcome, row.code, holds and summary.outcome is Outcome.COMPLETED, expectation.met)
-
-
-@lru_cache(maxsize=1024)
-def _classify(outcome: Outcome, code: str | None, is_right: bool | None, met: bool | None) -> str:
-    bucket = None if code is None else bucket_of(code)
-    if bucket not in (None, Bucket.AGENT):
-        # A failure that the mission expects, such as a crash, says nothing about the machine either.
-        return UNKNOWN if met else bucket.value
-    if is_right is not None:
-        return PASSED if is_right else FAILED
-    return UNKNOWN if outcome in (Outcome.COMPLETED, Outcome.UNKNOWN) else FAILED
+    if row.summary is None:
+        return classify_result(Outcome.UNKNOWN, row.code, is_right=None, met=None)
+    return row.summary.result
 
 
 def is_infra(result: str) -> bool:
@@ -95,15 +71,19 @@ class PassCount(Part, frozen=True, kw_only=True):
     """Results that passed."""
     rate: float | None
     """`passed` divided by `scored`; null without a scored result."""
+    first_passed: int | None = None
+    """Results that passed before any was replaced on request; null if none was replaced."""
 
 
 class PassRate(PassCount, frozen=True, kw_only=True):
     """How many results passed, how certain that is, and what a pass cost."""
 
     rate_low: float | None
-    """Lower end of the 95 % Wilson interval of the rate."""
+    """Lower end of the 95 % interval of the rate."""
     rate_high: float | None
-    """Upper end of the 95 % Wilson interval of the rate."""
+    """Upper end of the 95 % interval of the rate."""
+    interval_method: str | None
+    """How the interval was computed: `Wilson`, or `clustered by mission` if a mission has several scored results."""
     pass_at: dict[int, float]
     """pass@k by k: mean probability over missions that at least one of k attempts passes."""
     pass_all: dict[int, float]
@@ -191,13 +171,17 @@ class PassSum:
 
     scored: int = 0
     passed: int = 0
-    missions: list[tuple[int, int]] = field(default_factory=list)  # scored and passed, by mission
+    first_passed: int = 0
+    replaced: int = 0
+    missions: list[tuple[MissionId, int, int]] = field(default_factory=list)  # scored and passed, by mission and flow
     usd: float = 0.0
     usd_unknown: int = 0
 
-    def add(self, row: AttemptRow, result: str) -> None:
+    def add(self, row: AttemptRow, result: str, first_result: str | None) -> None:
         self.scored += result in SCORED
         self.passed += result == PASSED
+        self.first_passed += (first_result or result) == PASSED
+        self.replaced += first_result is not None
         if row.usd is None:
             self.usd_unknown += 1
         else:
@@ -206,29 +190,49 @@ class PassSum:
     def merge(self, other: "PassSum") -> None:
         self.scored += other.scored
         self.passed += other.passed
+        self.first_passed += other.first_passed
+        self.replaced += other.replaced
         self.missions += other.missions
         self.usd += other.usd
         self.usd_unknown += other.usd_unknown
 
     def count(self) -> PassCount:
-        return PassCount(scored=self.scored, passed=self.passed, rate=self._rate())
+        return PassCount(scored=self.scored, passed=self.passed, rate=self._rate(), first_passed=self._first_passed())
 
     def rate(self) -> PassRate:
-        low, high = wilson(self.passed, self.scored) or (None, None)
+        repeats = [(scored, passed) for _, scored, passed in self.missions]
+        low, high, method = self._interval()
         return PassRate(
             scored=self.scored,
             passed=self.passed,
             rate=self._rate(),
+            first_passed=self._first_passed(),
             rate_low=low,
             rate_high=high,
-            pass_at=_drawn(self.missions, pass_at),
-            pass_all=_drawn(self.missions, pass_all),
+            interval_method=method,
+            pass_at=_drawn(repeats, pass_at),
+            pass_all=_drawn(repeats, pass_all),
             # A part of the cost would be too little.
             usd_per_pass=self.usd / self.passed if self.passed and not self.usd_unknown else None,
         )
 
+    def _first_passed(self) -> int | None:
+        return self.first_passed if self.replaced else None
+
     def _rate(self) -> float | None:
         return self.passed / self.scored if self.scored else None
+
+    def _interval(self) -> tuple[float, float, str] | tuple[None, None, None]:
+        """Return the ends of the interval and its method. Flows repeat a mission as repeats do."""
+        by_mission: dict[MissionId, tuple[int, int]] = {}
+        for mission, scored, passed in self.missions:
+            before = by_mission.get(mission, (0, 0))
+            by_mission[mission] = (before[0] + scored, before[1] + passed)
+        if len(by_mission) == self.scored:
+            interval, method = wilson(self.passed, self.scored), WILSON
+        else:
+            interval, method = clustered_interval(by_mission.values()), CLUSTERED
+        return (None, None, None) if interval is None else (*interval, method)
 
 
 @dataclass(slots=True)
@@ -258,8 +262,8 @@ class Sum:
     usd: float = 0.0
     usd_unknown: int = 0
 
-    def add(self, row: AttemptRow, result: str) -> None:
-        """Add a result. Its trial is counted separately."""
+    def add(self, row: AttemptRow, result: str, *, first_result: str | None = None) -> None:
+        """Add a result. Its trial is counted separately. `first_result` is the one that it replaced on request."""
         self.results[result] = self.results.get(result, 0) + 1
         summary = row.summary
         if result == INVALID or summary is None:
@@ -272,7 +276,7 @@ class Sum:
                 part.usd_unknown += 1
             return
         for part in self._parts(summary):
-            part.add(row, result)
+            part.add(row, result, first_result)
         if result in OF_THE_AGENT:
             is_expected = summary.is_expected
             self.expected += is_expected is True
@@ -324,11 +328,11 @@ class Sum:
         if is_infra(bucket := classify(last)) and bucket != INVALID:
             self.delayed[bucket] = self.delayed.get(bucket, 0) + 1
 
-    def close_mission(self) -> None:
+    def close_mission(self, mission: MissionId) -> None:
         """Note that all repeats of a mission have been added."""
         for each in (self.verified, self.unverified):
             if each.scored:
-                each.missions.append((each.scored, each.passed))
+                each.missions.append((mission, each.scored, each.passed))
 
     def merge(self, other: "Sum") -> None:
         """Add the trials of another sum, which stays as it is."""
@@ -414,11 +418,11 @@ def sum_results(trials: Iterable["TrialResult"]) -> dict[tuple[MissionId, FlowId
         if counted is None:
             continue
         if each.result is not None:
-            sum_.add(counted, each.result)
+            sum_.add(counted, each.result, first_result=each.first_result)
         elif counted.state == "sealed" and counted.outcome is not Outcome.CANCELLED:
             sum_.delay(counted)
-    for sum_ in sums.values():
-        sum_.close_mission()
+    for (mission, _), sum_ in sums.items():
+        sum_.close_mission(mission)
     return sums
 
 

@@ -1,13 +1,15 @@
 """A campaign's report in words, the same for a terminal and for a Markdown page."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 from itertools import chain
 from pathlib import PurePath
+from typing import Final
 
-from proctor.errors import Exit
+from proctor.errors import Bucket, Exit
+from proctor.event.model import UsageAuthority
 from proctor.report.campaign import CampaignReport, FailedResult, MissionSummary
 from proctor.report.format_values import (
     UNKNOWN,
@@ -22,11 +24,32 @@ from proctor.report.format_values import (
     total,
 )
 from proctor.report.row import AttemptRow
-from proctor.report.score import PassCount, PassRate, Score
+from proctor.report.score import INVALID, PassCount, PassRate, Score
 from proctor.report.verdict import judge_attempt
 from proctor.spec.campaign_options import SelectSpec
+from proctor.spec.model import SCRIPTED
 
 MAX_LISTED = 10
+
+_UNSCORED: Final[Mapping[str, str]] = {
+    INVALID: "invalid evidence",
+    Bucket.INFRA: "the machine, the network or the provider failed (infra)",
+    Bucket.QUOTA: "a rate limit or quota was reached (quota)",
+    Bucket.AUTH: "a login failed (auth)",
+    Bucket.HARNESS: "the spec, a hook or Proctor itself failed (harness)",
+}
+"""Why a trial is not scored, by the kind of its result."""
+
+_TOKEN_SOURCES: Final[Mapping[str, str]] = {
+    UsageAuthority.NONE: "not reported",
+    UsageAuthority.ESTIMATED: "estimated",
+    UsageAuthority.TRANSCRIPT_PARSED: "the agent's transcript",
+    UsageAuthority.RESTORED_ON_RESUME: "the agent's total when it resumed a thread",
+    UsageAuthority.LIVE_THREAD_USAGE: "the agent's running total",
+    UsageAuthority.LIVE_TURN_COMPLETED: "the agent's report at the end of a turn",
+    UsageAuthority.ROLLOUT_RECORD: "the agent's record on disk",
+    UsageAuthority.PROVIDER_RESPONSE: "the provider's response",
+}
 
 
 class Topic(Enum):
@@ -52,6 +75,10 @@ def facts(report: CampaignReport) -> Iterator[tuple[str, str]]:
     if report.spec_file is not None:
         # Only its name: where it was says something about the author's machine, and nothing about the results.
         yield "spec", f"{PurePath(report.spec_file).name}  {(report.spec_digest or '')[:19]}"
+    if report.scripted_flows:
+        names = {each.flow_id for each in report.flows} - set(report.scripted_flows)
+        which = f" ({', '.join(report.scripted_flows)})" if names else ""
+        yield "model", f"{SCRIPTED}{which}: replies come from a file, so this measures the script, not a model"
     if report.selected is not None:
         yield "missions", f"only those {_selection(report.selected)}"
     if report.runs and report.runs[0].began_at_ms is not None:
@@ -63,7 +90,7 @@ def facts(report: CampaignReport) -> Iterator[tuple[str, str]]:
     other = f", {effort.not_counted:,} of them not counted" if effort.not_counted else ""
     cost = money(effort.usd, unknown=effort.usd_unknown)
     tokens = total(effort.tokens, unknown=effort.tokens_unknown)
-    yield "effort", f"{plural(effort.attempts, 'attempt')}{other}; {tokens} tokens, cost {cost}"
+    yield "usage", f"{plural(effort.attempts, 'attempt')}{other}; {tokens} tokens, cost {cost}"
 
 
 def _runs(report: CampaignReport) -> str:
@@ -87,11 +114,19 @@ def _selection(select: SelectSpec) -> str:
     return legible(", ".join(f"{how} {' or '.join(words)}" for how, words in parts if words))
 
 
+def _named_scores(report: CampaignReport) -> list[tuple[str, Score]]:
+    named = [(str(each.flow_id), each.score) for each in report.flows]
+    return [*named, ("all", report.score)] if len(named) > 1 else named
+
+
+def flow_note(report: CampaignReport) -> str:
+    """Return what to know about the table of flows; nothing if it has no rates."""
+    return interval_note(score for _, score in _named_scores(report))
+
+
 def flow_table(report: CampaignReport) -> tuple[Sequence[str], list[Sequence[str]]]:
     """Return the headings and one row for each flow, and one for all if there are several."""
-    named = [(str(each.flow_id), each.score) for each in report.flows]
-    if len(named) > 1:
-        named.append(("all", report.score))
+    named = _named_scores(report)
     columns: dict[str, Callable[[Score], str]] = {"trials": lambda score: count(score.trials)}
     # Rates with and without probes are never added up.
     has_verified = any(score.verified.scored for _, score in named)
@@ -100,7 +135,7 @@ def flow_table(report: CampaignReport) -> tuple[Sequence[str], list[Sequence[str
         columns |= {"verified": lambda score: ratio(score.verified), "rate (95 %)": lambda score: rate(score.verified)}
         columns |= _repeat_columns([score.verified for _, score in named], lambda score: score.verified)
     if has_unverified:
-        columns |= {"unverified": lambda score: ratio(score.unverified)}
+        columns |= {"no probes": lambda score: ratio(score.unverified)}
         if not has_verified:
             columns |= {"rate (95 %)": lambda score: rate(score.unverified)}
             columns |= _repeat_columns([score.unverified for _, score in named], lambda score: score.unverified)
@@ -131,8 +166,17 @@ def ratio(passes: PassCount) -> str:
     """
     >>> ratio(PassCount(scored=4, passed=3, rate=0.75)), ratio(PassCount(scored=0, passed=0, rate=None))
     ('3/4', '–')
+    >>> ratio(PassCount(scored=8, passed=7, rate=0.875, first_passed=1))
+    '7/8 (first results: 1/8)'
     """
-    return f"{passes.passed:,}/{passes.scored:,}" if passes.scored else "–"
+    if not passes.scored:
+        return "–"
+    return f"{passes.passed:,}/{passes.scored:,}{_first(passes)}"
+
+
+def _first(passes: PassCount) -> str:
+    """Return what passed before results were replaced on request, which must not be hidden."""
+    return "" if passes.first_passed is None else f" (first results: {passes.first_passed:,}/{passes.scored:,})"
 
 
 def rate(passes: PassRate) -> str:
@@ -140,6 +184,17 @@ def rate(passes: PassRate) -> str:
     if passes.rate is None or passes.rate_low is None or passes.rate_high is None:
         return UNKNOWN
     return f"{percent(passes.rate)} ({passes.rate_low * 100:.0f}–{passes.rate_high * 100:.0f})"
+
+
+def interval_note(scores: Iterable[Score]) -> str:
+    """Return how the intervals of the rates in a table were computed; nothing if there are none."""
+    shown = list(scores)
+    rates = [each.verified for each in shown]
+    if not any(each.scored for each in rates):
+        rates = [each.unverified for each in shown]
+    methods = {each.interval_method for each in rates} - {None}
+    where = " where missions have several results" if len(methods) > 1 else ""
+    return f"95 % intervals of the rates: {', '.join(sorted(filter(None, methods)))}{where}" if methods else ""
 
 
 def sections(report: CampaignReport) -> Iterator[Section]:
@@ -171,13 +226,24 @@ def sections(report: CampaignReport) -> Iterator[Section]:
         yield Section(f"{plural(number, 'trial')} without a result: {why}", (_names(trials),))
     differing = sorted((each for each in report.missions if each.differs), key=_spread, reverse=True)
     yield Section(f"Missions on which flows differ ({len(differing):,})", _some([_split(each) for each in differing]))
+    yield Section(
+        f"Replaced on request ({len(report.replacements):,})",
+        _some(
+            [
+                f"{each.trial}: first {each.first_result}, now {each.result}: {each.reason}"
+                for each in report.replacements
+            ]
+        ),
+        is_bad=True,
+    )
     score = report.score
-    unscored = [f"{number:,} {name}" for name, number in score.buckets.items()]
-    unscored += [f"{score.unknown:,} without a verdict"] if score.unknown else []
-    yield Section("Not scored", (", ".join(unscored),) if unscored else ())
+    unscored = [f"{plural(number, 'trial')}: {_UNSCORED.get(name, name)}" for name, number in score.buckets.items()]
+    unscored += [f"{plural(score.unknown, 'trial')}: nothing could judge the result"] if score.unknown else []
+    yield Section("Not scored", tuple(unscored))
     yield Section("Tools", tuple(_tools(report)), Topic.SUMS)
     tokens = [
-        f"{name}: {each.input:,} in{'' if each.cached is None else f' ({each.cached:,} cached)'}, {each.output:,} out, "
+        f"{_TOKEN_SOURCES.get(name, name)}: "
+        f"{each.input:,} in{'' if each.cached is None else f' ({each.cached:,} cached)'}, {each.output:,} out, "
         f"of {plural(each.results, 'result')}"
         for name, each in score.tokens_by_authority.items()
     ]
@@ -196,27 +262,28 @@ def _failed(failures: Sequence[FailedResult]) -> Iterator[str]:
 
 
 def conclude(report: CampaignReport) -> str:
-    """Return the result of the whole campaign in one line."""
+    """Return the result of the whole campaign, one short sentence for each number that matters."""
     score = report.score
+    verified, stated = score.verified, score.unverified
     parts = []
-    if score.verified.scored:
-        parts.append(f"{score.verified.passed:,} of {score.verified.scored:,} verified")
-    if score.unverified.scored:
-        parts.append(f"{score.unverified.passed:,} of {score.unverified.scored:,} passed without probes")
+    if verified.scored:
+        parts.append(f"With probes: {verified.passed:,} of {verified.scored:,} verified{_first(verified)}.")
+    if stated.scored:
+        parts.append(f"Without probes: {stated.passed:,} of {stated.scored:,} passed{_first(stated)}.")
     if score.expected or score.unexpected:
-        parts.append(f"{score.expected:,} of {score.expected + score.unexpected:,} as expected")
+        parts.append(f"As expected: {score.expected:,} of {score.expected + score.unexpected:,}.")
     if report.invalid_attempts:
-        parts.append(f"{plural(len(report.invalid_attempts), 'attempt')} with invalid evidence")
+        parts.append(f"Invalid evidence: {plural(len(report.invalid_attempts), 'attempt')}.")
     if score.infra:
-        parts.append(f"{score.infra:,} failed for infrastructure reasons")
+        parts.append(f"Failed for infrastructure reasons: {score.infra:,} of {plural(score.results, 'result')}.")
     if score.unknown:
-        parts.append(f"{score.unknown:,} without a verdict")
+        parts.append(f"Could not be judged: {score.unknown:,} of {plural(score.results, 'result')}.")
     if report.missing:
-        parts.append(f"{plural(len(report.missing), 'trial')} without a result")
+        parts.append(f"Without a result: {len(report.missing):,} of {plural(score.trials, 'trial')}.")
     if report.blocked:
-        parts.append(f"blocked by {' and '.join(gate.name for gate in report.blocked)}")
-    head = "" if report.exit == Exit.OK else f"{report.verdict.capitalize()}: "
-    return f"{head}{', '.join(parts) or 'no results'}"
+        parts.append(f"Gates that block: {', '.join(gate.name for gate in report.blocked)}.")
+    head = [] if report.exit == Exit.OK else [f"{report.verdict.capitalize()}."]
+    return " ".join([*head, *(parts or ["No results."])])
 
 
 def mismatch_lines(report: CampaignReport) -> list[str]:
@@ -261,7 +328,7 @@ def _tools(report: CampaignReport) -> Iterator[str]:
     for each in report.flows:
         score = each.score
         if score.tool_calls:
-            time = f"{duration(score.tool_ms)} in them, " if score.tool_ms is not None else ""
+            time = f"{duration(score.tool_ms)} in total, " if score.tool_ms is not None else ""
             stuck = f", {plural(score.stuck, 'attempt')} without progress" if score.stuck else ""
             yield (
                 f"{each.flow_id}: {plural(score.tool_calls, 'call')}, {score.tool_failures:,} failed, "

@@ -10,13 +10,13 @@ from rich.text import Text
 
 from proctor.errors import CODES, Exit
 from proctor.evidence.reader import Finding
-from proctor.report.attempt_columns import COLUMNS, DROP_ORDER
+from proctor.report.attempt_columns import COLUMNS, DROP_ORDER, verified_word
 from proctor.report.campaign import CampaignReport
 from proctor.report.columns import MIN_NAME_WIDTH, NamedTable
 from proctor.report.format_values import legible, one_line, plain_error, plural
 from proctor.report.notes import Notes
 from proctor.report.row import AttemptRow
-from proctor.report.sections import Topic, conclude, facts, flow_table, mismatch_lines, sections
+from proctor.report.sections import Topic, conclude, facts, flow_note, flow_table, mismatch_lines, sections
 from proctor.report.verdict import judge_attempt
 
 MAX_ROWS = 40
@@ -46,6 +46,7 @@ def render_report(report: CampaignReport, *, title: str) -> RenderableType:
     has_rates = not is_small or len(report.flows) > 1 or len(report.missions) < len(rows)
     if has_rates:
         parts += [Text(), Padding(_flow_table(report), _INDENT)]
+        parts += [Padding(Text(note, style="dim"), _INDENT)] if (note := flow_note(report)) else []
     # The table of all attempts shows failures already, and a few attempts need no sums.
     hidden = {Topic.FAILURES} if is_small else set()
     hidden |= set() if has_rates else {Topic.SUMS}
@@ -85,7 +86,7 @@ def _flow_table(report: CampaignReport) -> NamedTable:
 def _attempts(report: CampaignReport, notable: Sequence[AttemptRow], *, of: int) -> Iterator[RenderableType]:
     """Yield a table of the first notable attempts, and what explains all of them."""
     shown, label = notable[:MAX_ROWS], labels(notable)
-    table = _attempt_table("mission/flow", min_name_width=MIN_NAME_WIDTH)
+    table = _attempt_table(label_heading(notable), min_name_width=MIN_NAME_WIDTH)
     for row in shown:
         table.add(Text(legible(label(row))), _values(row))
     yield Padding(table, _INDENT)
@@ -115,7 +116,9 @@ def render_attempts(rows: Sequence[AttemptRow], findings: Sequence[Finding]) -> 
                 values["outcome"] = Text(f"({values['outcome'].plain})", style="dim")
             table.add(Text(legible(row.attempt_id)), values)
         runs = ", ".join(dict.fromkeys(row.run_id for row in of_it))
-        heading = Text.assemble((legible(campaign or "no campaign"), "bold"), (f"   run {legible(runs)}", "dim"))
+        scripted = "   scripted" if any(row.is_scripted for row in of_it) else ""
+        details = f"   run {legible(runs)}{scripted}"
+        heading = Text.assemble((legible(campaign or "no campaign"), "bold"), (details, "dim"))
         parts += [heading, Padding(table, _INDENT)]
         if any(row.is_superseded for row in of_it):
             parts.append(Text("  (…) another attempt of its trial counts instead", style="dim"))
@@ -136,9 +139,18 @@ def render_findings(findings: Iterable[Finding]) -> RenderableType:
 
 def labels(rows: Sequence[AttemptRow]) -> Callable[[AttemptRow], str]:
     """Return a function that names each row: mission and flow if that is unique, else the attempt's id."""
+    is_short = _has_short_labels(rows)
+    return lambda row: f"{row.mission_id}/{row.flow_id}" if is_short else row.attempt_id
+
+
+def label_heading(rows: Sequence[AttemptRow]) -> str:
+    """Return the heading of a column of `labels`."""
+    return "mission/flow" if _has_short_labels(rows) else "attempt"
+
+
+def _has_short_labels(rows: Sequence[AttemptRow]) -> bool:
     pairs = Counter((row.mission_id, row.flow_id) for row in rows)
-    is_enough = all(number == 1 for number in pairs.values()) and (None, None) not in pairs
-    return lambda row: f"{row.mission_id}/{row.flow_id}" if is_enough else row.attempt_id
+    return all(number == 1 for number in pairs.values()) and (None, None) not in pairs
 
 
 def _attempt_table(heading: str, *, min_name_width: int | None = None) -> NamedTable:
@@ -176,5 +188,5 @@ def _explanations(row: AttemptRow) -> Iterator[tuple[str, str]]:
     for sentence in row.unmet:
         yield "red", f"not as expected: {one_line(sentence, limit=160)}"
     for reason in row.reasons:
-        word = "not verified" if row.verified is False else "cannot be verified"
-        yield ("red" if row.verified is False else "dim"), f"{word}: {one_line(reason, limit=160)}"
+        text = f"verified {verified_word(row.verified)}: {one_line(reason, limit=160)}"
+        yield ("red" if row.verified is False else "dim"), text

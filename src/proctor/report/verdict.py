@@ -4,18 +4,18 @@
 |---------------------------------------------------------------------------------|----------------|
 | its evidence is invalid                                                         | evidence       |
 | its evidence could not be kept                                                  | infrastructure |
-| is running, was cut off, or has an unknown outcome                              | unverified     |
+| is running, was cut off, or has an unknown outcome                              | inconclusive   |
 | meets the mission's `expect`                                                    | ok             |
-| was cancelled                                                                   | unverified     |
+| was cancelled                                                                   | inconclusive   |
 | crashed, was refused, stalled or timed out, or failed for infrastructure reasons | infrastructure |
-| does not meet the mission's `expect`                                            | judged no      |
-| without `expect`: verified yes, no, unknown                                     | ok, judged no, unverified |
+| does not meet the mission's `expect`                                            | not as expected |
+| without `expect`: verified yes, no, unknown                                     | ok, not as expected, inconclusive |
 
-The worst of them is the exit code: evidence, then infrastructure, judged no, unverified, ok. A trial without a result
-adds what its last attempt gives if that is evidence, infrastructure or ok; otherwise it is up to the coverage gate, and
-without a plan it adds unverified, as does a report without trials. A gate that blocks is judged no, the coverage gate
-unverified. A finding about evidence is evidence, or unverified if it only says that something is not complete. An
-interrupted run is interrupted.
+The worst of them is the exit code: evidence, then infrastructure, not as expected, inconclusive, ok. A trial without a
+result adds what its last attempt gives if that is evidence, infrastructure or ok; otherwise it is up to the coverage
+gate, and without a plan it adds inconclusive, as does a report without trials. A gate that blocks exits like a result
+that is not as expected, the coverage gate like an inconclusive one. A finding about evidence is evidence, or
+inconclusive if it only says that something is not complete. An interrupted run is interrupted.
 """
 
 from collections.abc import Collection, Iterable
@@ -24,7 +24,7 @@ from typing import Final
 from proctor.errors import INCOMPLETE_EVIDENCE, Bucket, Exit
 from proctor.event.outcome import Outcome
 from proctor.evidence.reader import Finding
-from proctor.report.campaign_state import CampaignState, TrialResult, count_alike
+from proctor.report.campaign_state import CampaignState, TrialResult
 from proctor.report.gates import Gate
 from proctor.report.row import AttemptRow
 
@@ -34,9 +34,9 @@ _OF_THE_AGENT: Final = (None, Bucket.AGENT, Bucket.GATE)
 
 WORDS: Final = {
     Exit.OK: "ok",
-    Exit.JUDGED_NO: "judged no",
+    Exit.JUDGED_NO: "not as expected",
     Exit.INFRASTRUCTURE: "infrastructure failed",
-    Exit.UNVERIFIED: "unverified",
+    Exit.UNVERIFIED: "inconclusive",
     Exit.EVIDENCE: "evidence invalid",
     Exit.INTERRUPTED: "interrupted",
 }
@@ -47,9 +47,17 @@ def exit_of(state: CampaignState, gates: Collection[Gate], *, is_interrupted: bo
     if is_interrupted:
         return Exit.INTERRUPTED
     has_coverage = any(gate.name == "coverage" for gate in gates)
-    codes = {judge_trial(each, has_coverage=has_coverage) for each, _ in count_alike(state.trials)} or {Exit.UNVERIFIED}
+    codes = {judge_trial(each, has_coverage=has_coverage) for each, _ in state.kinds} or {Exit.UNVERIFIED}
     codes |= {gate.exit for gate in gates} | {exit_of_finding(each) for each in state.findings}
     return worst(codes)
+
+
+def verdict_of(code: Exit, state: CampaignState, gates: Collection[Gate]) -> str:
+    """Return an exit code of `exit_of` in words. A gate can block although every result is as expected."""
+    is_gate = code is Exit.JUDGED_NO and any(gate.exit is code for gate in gates)
+    if is_gate and all(judge_trial(each, has_coverage=True) is not code for each, _ in state.kinds):
+        return "blocked by a gate"
+    return WORDS[code]
 
 
 def judge_trial(trial: TrialResult, *, has_coverage: bool) -> Exit:

@@ -58,6 +58,12 @@ EVERYWHERE = (
         cause="The agent process exits in the middle of a turn, by itself or because it was asked to.",
         code="peer.hangup",
     ),
+    Failure(
+        id="lost",
+        cause="The agent's channel closes while its process lives, or a process that several attempts share ends.",
+        code="peer.lost",
+        is_seen=False,
+    ),
     Failure(id="silent", cause="The agent produces no output until the stall clock fires.", code="limit.stall"),
     Failure(id="long-turn", cause="The turn clock fires while the agent works.", code="limit.turn"),
     Failure(id="long-attempt", cause="The attempt clock fires.", code="limit.attempt"),
@@ -79,6 +85,11 @@ EVERYWHERE = (
         cause="The agent reports a version older than the minimum.",
         code="machine.binary-too-old",
         is_seen=False,
+    ),
+    Failure(
+        id="unfit",
+        cause="When the turn ends, the scripted model cannot play a step with the tools that the agent offers.",
+        code="script.unfit",
     ),
     Failure(id="cancelled", cause="The user stops Proctor.", code="run.cancelled"),
 )

@@ -17,7 +17,7 @@ from proctor.event.row import ChannelClosed, ChildExited, Direction, StepTaken
 from proctor.evidence.redact import TextStream
 from proctor.protocol.lines import MAX_LINE_BYTES, LineSplitter
 from proctor.runtime.base import HostRequest, Tap
-from proctor.runtime.stderr_lines import StderrLines
+from proctor.runtime.stderr_lines import StderrLines, describe_end
 from proctor.transport.channel import Channel
 from proctor.transport.process import AgentProcess, ExitStatus, StopDeadlines, open_process
 
@@ -81,6 +81,7 @@ class LineProcess:
     """Why nothing more can be sent. None while the process can be used."""
     closed: anyio.Event = field(default_factory=anyio.Event)
     """Set when the end of the process is recorded."""
+    _stderr: StderrLines = field(default_factory=StderrLines)
     _stderr_closed: anyio.Event = field(default_factory=anyio.Event)
     # Shielded so that output is still recorded after the caller is cancelled. Only `stop` ends it.
     _reading: anyio.CancelScope = field(default_factory=lambda: anyio.CancelScope(shield=True))
@@ -180,13 +181,12 @@ class LineProcess:
             self.listener.on_line(line)
 
     async def _read_stderr(self) -> None:
-        stderr = StderrLines()
         try:
             while chunk := await self.channel.receive_err():
                 self.last_output_s = self.clock.steady_s() if self.is_text else self.last_output_s
-                self._record_stderr(stderr.feed(chunk))
+                self._record_stderr(self._stderr.feed(chunk))
         finally:
-            self._record_stderr(stderr.rest())
+            self._record_stderr(self._stderr.rest())
             self._stderr_closed.set()
 
     def _record_stderr(self, lines: list[bytes]) -> None:
@@ -196,7 +196,7 @@ class LineProcess:
             self.tap.commit()
 
     def _record_end(self, cause: str) -> None:
-        self.hangup = cause
+        self.hangup = describe_end(cause, self.exit, self._stderr.last)
         self.tap.release("")
         if not self.is_turns_own:
             self.tap.record(ChannelClosed(cause=cause))

@@ -185,7 +185,9 @@ class SpecFiles:
         if isinstance(error.__cause__, FileNotFoundError | NotADirectoryError):
             self._report_missing(path_text, path, key=key, make_error=make_error)
         else:
-            self._add_error(make_error("spec.unreadable", f"`{path_text}` cannot be read: {error.what}", key=key))
+            cause = error.__cause__
+            reason = cause.strerror if isinstance(cause, OSError) else error.what
+            self._add_error(make_error("spec.unreadable", f"`{path_text}` cannot be read: {reason}", key=key))
 
     def _exists(
         self,

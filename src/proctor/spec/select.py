@@ -8,7 +8,7 @@ from proctor.errors import InputError
 from proctor.spec.campaign_options import SelectSpec
 from proctor.spec.collect_errors import raise_collected
 from proctor.spec.model import MissionSpec
-from proctor.spec.suggest import nearest, suggest
+from proctor.spec.suggest import suggest_nearest
 
 _RANGE = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?")
 _MAX_LISTED = 20
@@ -31,7 +31,7 @@ def select(missions: Sequence[MissionSpec], selection: SelectSpec) -> tuple[Miss
         and (not selection.tags or not set(selection.tags).isdisjoint(mission.tags))
     )
     if not chosen:
-        what = f"no mission matches all parts of the selection: {_list_ids([m.id for m in missions])}"
+        what = f"no mission matches all parts of the selection; {_list('missions', [each.id for each in missions])}"
         raise InputError("spec.selection", what)
     return chosen
 
@@ -53,18 +53,16 @@ def _find_errors(missions: Sequence[MissionSpec], selection: SelectSpec) -> Iter
     tags = sorted({tag for mission in missions for tag in mission.tags})
     for at, id_ in enumerate(selection.ids):
         if id_ not in ids:
-            close = nearest(id_, ids)
-            hint = f"Did you mean `{close}`?" if close else f"Missions: {_list_ids(ids)}."
-            yield _error(f"no mission has the id `{id_}`", key=f"ids[{at}]", suggestion=hint)
+            what = f"no mission has the id `{id_}`; {_list('missions', ids)}"
+            yield _error(what, key=f"ids[{at}]", suggestion=suggest_nearest(id_, ids))
     for at, glob in enumerate(selection.globs):
         if not any(fnmatchcase(id_, glob) for id_ in ids):
-            yield _error(
-                f"no mission's id matches `{glob}`", key=f"globs[{at}]", suggestion=f"Missions: {_list_ids(ids)}."
-            )
+            what = f"no mission's id matches `{glob}`; {_list('missions', ids)}"
+            yield _error(what, key=f"globs[{at}]", suggestion=None)
     for at, tag in enumerate(selection.tags):
         if tag not in tags:
-            hint = suggest(tag, tags, noun="Tags") if tags else "No mission has tags."
-            yield _error(f"no mission has the tag `{tag}`", key=f"tags[{at}]", suggestion=hint)
+            what = f"no mission has the tag `{tag}`; {_list('tags', tags) if tags else 'the missions have no tags'}"
+            yield _error(what, key=f"tags[{at}]", suggestion=suggest_nearest(tag, tags))
     if selection.range is not None:
         try:
             first, _ = parse_range(selection.range)
@@ -80,6 +78,6 @@ def _error(what: str, *, key: str, suggestion: str | None) -> InputError:
     return InputError("spec.selection", what, key=key, suggestion=suggestion)
 
 
-def _list_ids(ids: Sequence[str]) -> str:
-    more = len(ids) - _MAX_LISTED
-    return ", ".join(ids[:_MAX_LISTED]) + (f" and {more} more" if more > 0 else "")
+def _list(what: str, names: Sequence[str]) -> str:
+    more = len(names) - _MAX_LISTED
+    return f"the {what} are: {', '.join(names[:_MAX_LISTED])}" + (f" and {more} more" if more > 0 else "")

@@ -16,7 +16,7 @@ import msgspec
 from proctor.errors import InputError
 from proctor.spec.collect_errors import MAX_ERRORS, raise_collected
 from proctor.spec.literal import LITERAL_MESSAGE, LITERAL_SUGGESTION, looks_secret
-from proctor.spec.suggest import MAX_WORD, nearest, suggest
+from proctor.spec.suggest import MAX_WORD, nearest, suggest, suggest_nearest
 from proctor.spec.tree import Node, child_path, read_tree
 
 MAX_FILE_BYTES: Final = 4 * 1024 * 1024
@@ -85,10 +85,9 @@ def read_source(path: Path) -> bytes:
         with path.open("rb") as stream:
             data = stream.read(MAX_FILE_BYTES + 1)
     except OSError as error:
-        what, close = (
-            error.strerror or str(error),
-            _similar_name(path) if isinstance(error, FileNotFoundError) else None,
-        )
+        is_absent = isinstance(error, FileNotFoundError)
+        what = "this file does not exist" if is_absent else f"this file cannot be read: {error.strerror or error}"
+        close = _similar_name(path) if is_absent else None
         suggestion = None if close is None else f"Did you mean `{path.with_name(close)}`?"
         raise InputError("spec.unreadable", what, file=str(path), suggestion=suggestion) from error
     except ValueError as error:  # a NUL in the path
@@ -218,7 +217,7 @@ class _Decoder:
             return
         if isinstance(leaf, str) and words:
             what = f"`{leaf[:MAX_WORD]}` is not {_expected(type_)}"
-            self._report(node, "spec.type", what, path=path, suggestion=suggest(leaf, words, noun="Known"))
+            self._report(node, "spec.type", what, path=path, suggestion=suggest_nearest(leaf, words))
             return
         if any(_matches_type(leaf, member) for member in _alternatives(type_)):
             # The type is right, but the value is out of bounds or the struct's own check refused it.
@@ -270,7 +269,7 @@ class _Decoder:
                 "spec.missing-key",
                 f"required key `{field}` is missing",
                 path=where,
-                suggestion=f"Known: {choice}.",
+                suggestion=f"Add `{field}: {choice}`." if len(known) == 1 else f"Add `{field}`, one of {choice}.",
             )
             return None
         tag = entries[field]
@@ -283,8 +282,9 @@ class _Decoder:
         what = f"expected one of {choice}, found {_describe(tag)}"
         suggestion = None
         if isinstance(tag.value, str):
-            what = f"`{tag.value[:MAX_WORD]}` is not one of {choice}"
-            suggestion = suggest(tag.value, known, noun="Known")
+            are = f"the only {field} is `{choice}`" if len(known) == 1 else f"the {field}s are {choice}"
+            what = f"unknown {field} `{tag.value[:MAX_WORD]}`; {are}"
+            suggestion = suggest_nearest(tag.value, known)
         self._report(tag, "spec.type", what, path=child_path(path, field), suggestion=suggestion)
         return None
 

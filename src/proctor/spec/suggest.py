@@ -18,6 +18,16 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
     return close[0] if close else None
 
 
+def suggest_nearest(word: str, known: Iterable[str]) -> str | None:
+    """Return a suggestion for an unknown word, for a message that lists the known ones; None if none is similar.
+
+    >>> suggest_nearest("comand", ["command", "stdout"])
+    'Did you mean `command`?'
+    """
+    close = nearest(word, known)
+    return None if close is None else f"Did you mean `{close}`?"
+
+
 def suggest(word: str, known: Iterable[str], *, noun: str) -> str:
     """Return a suggestion for an unknown word: the most similar known word, or all of them.
 
@@ -25,5 +35,4 @@ def suggest(word: str, known: Iterable[str], *, noun: str) -> str:
     'Known keys: command, stdout.'
     """
     names = list(known)
-    close = nearest(word, names)
-    return f"Did you mean `{close}`?" if close else f"{noun}: {', '.join(names)}."
+    return suggest_nearest(word, names) or f"{noun}: {', '.join(names)}."

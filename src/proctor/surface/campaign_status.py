@@ -16,15 +16,15 @@ from proctor.ids import CampaignId, RunId, RuntimeId
 from proctor.ledger.reader import read_outcomes
 from proctor.ledger.schema import LedgerAttempt, LedgerRun
 from proctor.report.campaign import effort_of
-from proctor.report.campaign_state import TrialResult, count_alike, load_state
+from proctor.report.campaign_state import TrialResult, load_state
 from proctor.report.format_values import USED_UP
 from proctor.report.gates import gates_of
 from proctor.report.score import OF_THE_AGENT, is_infra
-from proctor.report.verdict import WORDS, exit_of
+from proctor.report.verdict import exit_of, verdict_of
 
 
 class RemainingTrials(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Trials that are not settled."""
+    """Trials without a final result."""
 
     untried: int
     """Trials that were never tried."""
@@ -80,12 +80,14 @@ class CampaignStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Error codes of the attempts that count, the most frequent first."""
     verified: int
     """Results that passed their probes."""
+    judged_by_probes: int
+    """Results that passed or failed their probes."""
     expected: int
     """Results that came out as expected."""
     unexpected: int
     """Results that did not come out as expected, for reasons that lie with the agent."""
     infra: int
-    """Settled trials whose result is about the machine, the provider or the run, and not about the agent."""
+    """Trials whose final result is about the machine, the provider or the run, and not about the agent."""
     verdict: str
     """`running`, or the exit code of the report in words."""
     usd: float | None
@@ -112,7 +114,7 @@ def status_of(campaign: CampaignPaths) -> CampaignStatus:
         raise EvidenceError(error.code, error.what, file=f"{campaign.folder.name}/{error.file}") from error
     contents, runs = found.contents, found.contents.runs
     run = runs[-1] if runs else None
-    kinds, effort = count_alike(found.trials), effort_of(found)
+    kinds, effort, gates = found.kinds, effort_of(found), gates_of(found)
     places = _counted((_place(each), number) for each, number in kinds)
     counted = [(each.counted_attempt, number) for each, number in kinds if each.counted_attempt is not None]
     results = [
@@ -144,10 +146,11 @@ def status_of(campaign: CampaignPaths) -> CampaignStatus:
         outcomes=_counted((each.outcome, number) for each, number in counted if each.state == "sealed"),
         codes=_counted((each.code, number) for each, number in counted),
         verified=sum(number for each, number in results if each.verified),
+        judged_by_probes=sum(number for each, number in results if each.verified is not None),
         expected=sum(number for each, number in results if each.is_expected is True),
         unexpected=sum(number for each, number in results if each.is_expected is False),
         infra=sum(number for each, number in kinds if each.is_settled and each.result and is_infra(each.result)),
-        verdict="running" if found.is_running else WORDS[exit_of(found, gates_of(found))],
+        verdict="running" if found.is_running else verdict_of(exit_of(found, gates), found, gates),
         usd=effort.usd,
         usd_unknown=effort.usd_unknown,
         per_minute=_per_minute(run, found.contents.attempts),
@@ -164,7 +167,7 @@ def progress_line(standing: CampaignStatus) -> str:
         (left.cut_off, "cut off"),
         (left.untried, "not tried yet"),
     )
-    parts = [f"{standing.settled:,} of {standing.trials:,} settled"]
+    parts = [f"{standing.settled:,} of {standing.trials:,} have a final result"]
     return ", ".join([*parts, *(f"{number:,} {word}" for number, word in counts if number)])
 
 

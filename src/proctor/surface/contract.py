@@ -91,7 +91,7 @@ _FILES = (
         _ATTEMPT,
         means=f"Optional: an SSH signature of seal.json, in the namespace `{NAMESPACE}`.",
     ),
-    _File(layout.FRAMES, "rows", _PROCESS, Row, "Frames of the runtime process that belong to no single attempt."),
+    _File(layout.FRAMES, "rows", _PROCESS, Row, "Frames of the agent process that belong to no single attempt."),
     _File("process.json", "artifact", _PROCESS, ProcessRecord),
     _File("process.json.sig", "signature", _PROCESS, means="Optional: an SSH signature of process.json."),
     _File("plan.json", "artifact", _CAMPAIGN, PlanFile, "The plan of the campaign: flows, limits, trials."),
@@ -151,10 +151,10 @@ _FILES = (
 
 EXITS = {
     Exit.OK: "Every trial met its expectation, or the command succeeded.",
-    Exit.JUDGED_NO: "Judged no: a mission failed, or a gate is closed.",
+    Exit.JUDGED_NO: "A result is not as expected, a gate blocks, or a comparison or a conformance case failed.",
     Exit.USAGE: "Wrong usage or invalid input.",
     Exit.INFRASTRUCTURE: "Infrastructure: a failure of this machine or of the agent.",
-    Exit.UNVERIFIED: "Unverified, incomplete or partial.",
+    Exit.UNVERIFIED: "Inconclusive: something is missing, was cut off (partial), or could not be judged.",
     Exit.EVIDENCE: "The evidence or a signature is invalid.",
     Exit.INTERRUPTED: "Interrupted.",
 }

@@ -1,7 +1,8 @@
 """Examine the evidence at a place, and load reports that are checked against it."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from enum import StrEnum
 
 import msgspec
 
@@ -23,11 +24,27 @@ from proctor.report.live import is_run_live, is_running, while_running
 from proctor.report.row import Evidence
 from proctor.report.verdict import exit_of_finding
 
-_EXIT = {Status.VALID: Exit.OK, Status.PARTIAL: Exit.UNVERIFIED, Status.INVALID: Exit.EVIDENCE}
+_CUT_OFF = {"evidence.partial", "evidence.torn"}
+
+
+class ItemStatus(StrEnum):
+    """Result of the examination of one thing."""
+
+    VALID = Status.VALID.value
+    """Nothing that was checked is wrong."""
+    ABANDONED = "abandoned"
+    """It was cut off, and the campaign is complete without it: a later sealed attempt of the same trial counts."""
+    PARTIAL = Status.PARTIAL.value
+    """Nothing is wrong, but the evidence was cut off, or a part of it cannot be checked on this machine."""
+    INVALID = Status.INVALID.value
+    """Something is wrong."""
+
+
+_EXIT = {ItemStatus.VALID: Exit.OK, ItemStatus.PARTIAL: Exit.UNVERIFIED, ItemStatus.INVALID: Exit.EVIDENCE}
 
 
 class ExaminedItem(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """One attempt, runtime process, run or campaign."""
+    """One attempt, agent process, run or campaign."""
 
     kind: str
     """`attempt`, `process`, `run` or `campaign`."""
@@ -35,7 +52,7 @@ class ExaminedItem(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Name of its folder."""
     run_id: str | None
     """Its run; null for a campaign."""
-    status: Status
+    status: ItemStatus
     """Result of the examination."""
     findings: tuple[Finding, ...]
     """What is wrong."""
@@ -53,8 +70,8 @@ class Examination(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """The folder that was examined."""
     is_strict: bool
     """Whether everything was checked, and not only the seals."""
-    status: Status
-    """The worst status of all items."""
+    status: ItemStatus
+    """The worst status of all items: `invalid`, `partial` or `valid`. Abandoned items count as valid."""
     exit: int
     """The exit code of the command."""
     examined: tuple[ExaminedItem, ...]
@@ -64,8 +81,9 @@ class Examination(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 def examine_place(place: Place, *, is_strict: bool) -> Examination:
     """Examine whatever is at a place. An empty place is partial: nothing was shown to be complete."""
     examined = tuple(_examined(place, is_strict=is_strict))
-    found = {each.status for each in examined} or {Status.PARTIAL}
-    status = next(each for each in (Status.INVALID, Status.PARTIAL, Status.VALID) if each in found)
+    found = {each.status for each in examined} or {ItemStatus.PARTIAL}
+    worst = (each for each in (ItemStatus.INVALID, ItemStatus.PARTIAL) if each in found)
+    status = next(worst, ItemStatus.VALID)
     return Examination(
         place=str(place.folder), is_strict=is_strict, status=status, exit=_EXIT[status], examined=examined
     )
@@ -135,6 +153,7 @@ def _examine_root(root: RootPaths, *, is_strict: bool) -> Iterator[ExaminedItem]
         items += _examine_run(run, index, is_strict=is_strict, is_live_now=is_live_now)
     for campaign, listing, state in campaigns:
         yield _campaign_item(campaign, state=state, listing=listing, index=index)
+        items = _mark_abandoned(items, state)
     yield from items
 
 
@@ -155,8 +174,36 @@ def examine_campaign(campaign: CampaignPaths, *, is_strict: bool) -> tuple[Campa
         else:
             # Killed before its first attempt; the ledger would know of sealed ones.
             gone = Finding(code="evidence.partial", file=run_id, detail="nothing was recorded")
-            items.append(ExaminedItem(kind="run", name=run_id, run_id=run_id, status=Status.PARTIAL, findings=(gone,)))
-    return state, (_campaign_item(campaign, state=state, listing=listing, index=index), *items)
+            items.append(
+                ExaminedItem(kind="run", name=run_id, run_id=run_id, status=ItemStatus.PARTIAL, findings=(gone,))
+            )
+    return state, (_campaign_item(campaign, state=state, listing=listing, index=index), *_mark_abandoned(items, state))
+
+
+def _mark_abandoned(items: Iterable[ExaminedItem], state: CampaignState) -> list[ExaminedItem]:
+    """Return the items of a campaign, with what was cut off and is not needed any more as abandoned.
+
+    An attempt is abandoned if a later sealed attempt of its trial counts. The processes and the folder of a killed run
+    are abandoned if every trial has a result.
+    """
+    replaced = {
+        (row.run_id, row.attempt_id)
+        for trial in state.trials
+        if trial.result is not None and (counted := trial.counted_attempt) is not None
+        for row in trial.attempts
+        if row.state != "sealed" and (row.n or 0) < (counted.n or 0)
+    }
+    is_complete = not state.is_running and all(trial.result is not None for trial in state.trials)
+    killed = {run.id for run in state.contents.runs if run.how is None} if is_complete else set()
+
+    def is_abandoned(item: ExaminedItem) -> bool:
+        if item.status is not ItemStatus.PARTIAL or not {finding.code for finding in item.findings} <= _CUT_OFF:
+            return False
+        return item.run_id in killed if item.kind != "attempt" else (item.run_id, item.name) in replaced
+
+    return [
+        msgspec.structs.replace(item, status=ItemStatus.ABANDONED) if is_abandoned(item) else item for item in items
+    ]
 
 
 def _examine_run(run: RunPaths, index: EvidenceIndex, *, is_strict: bool, is_live_now: bool) -> Iterator[ExaminedItem]:
@@ -174,7 +221,7 @@ def _item(found: Validation, *, run_id: str, is_live_now: bool) -> ExaminedItem:
         kind=found.kind,
         name=found.name,
         run_id=run_id,
-        status=found.status,
+        status=ItemStatus(found.status),
         findings=while_running(found.findings) if is_unfinished else found.findings,
     )
 
@@ -193,5 +240,5 @@ def _campaign_item(
         how = "not tried yet" if listing.is_running else "never tried"
         findings.append(Finding(code=listing.unfinished, file="ledger.db", detail=f"{plural(untried, 'trial')} {how}"))
     validation = conclude("campaign", campaign.folder.name, findings)
-    status = Status.VALID if not findings else Status.PARTIAL if is_cut_off else Status.INVALID
+    status = ItemStatus.VALID if not findings else ItemStatus.PARTIAL if is_cut_off else ItemStatus.INVALID
     return ExaminedItem(kind="campaign", name=validation.name, run_id=None, status=status, findings=validation.findings)

@@ -73,13 +73,13 @@ def _containment() -> DoctorFinding:
     return DoctorFinding(
         name="containment",
         status="ok",
-        what=f"rung {chosen.rung} of 3, {chosen.variant}, {chosen.program}",
+        what=f"level {chosen.rung} of 3 (1 is the strongest), {chosen.variant}, {chosen.program}",
         more=(
-            *(f"catches {each}" for each in chosen.catches),
-            *(f"but {each}" for each in chosen.misses),
-            *(f"also available: {each.variant} (rung {each.rung})" for each in others if each.is_available),
+            *(f"contains: {each}" for each in chosen.catches),
+            *(f"limitation: {each}" for each in chosen.misses),
+            *(f"also available: {each.variant} (level {each.rung})" for each in others if each.is_available),
             *(
-                f"not available: {each.variant} (rung {each.rung}): {each.why}"
+                f"not available: {each.variant} (level {each.rung}): {each.why}"
                 for each in others
                 if not each.is_available
             ),

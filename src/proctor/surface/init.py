@@ -43,7 +43,11 @@ def write_start(start: InitPlan, *, is_forced: bool) -> tuple[Path, ...]:
     file system refuses.
     """
     if not start.used:
-        raise InputError("machine.binary-missing", "no agent is installed", suggestion="proctor doctor")
+        raise InputError(
+            "machine.binary-missing",
+            "no agent is installed",
+            suggestion="Install one; `proctor doctor` lists what it looks for.",
+        )
     spec, script = start.folder / SPEC, start.folder / SCRIPT
     texts = {spec: render_spec(start), **({script: render_script(start)} if start.is_offline else {})}
     existing = [path for path in texts if path.exists()]

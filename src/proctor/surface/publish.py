@@ -3,11 +3,10 @@
 from proctor.errors import EvidenceError
 from proctor.evidence.layout import CampaignPaths
 from proctor.evidence.reader import Finding
-from proctor.evidence.validate import Status
 from proctor.ids import AttemptId
 from proctor.report.campaign import build_report
 from proctor.report.publish import Publication, judge_publication
-from proctor.surface.examine import ExaminedItem, examine_campaign
+from proctor.surface.examine import ExaminedItem, ItemStatus, examine_campaign
 
 
 def check_publication(campaign: CampaignPaths) -> Publication:
@@ -27,7 +26,9 @@ def check_publication(campaign: CampaignPaths) -> Publication:
 
 def _blocking_findings(each: ExaminedItem, results: set[AttemptId]) -> tuple[Finding, ...]:
     """Return the findings that block publication: attempts that were cut off block only if they are results."""
-    is_counted = each.kind == "campaign" or (each.kind == "attempt" and each.name in results)
-    if each.status is Status.VALID or (each.status is Status.PARTIAL and not is_counted):
-        return ()
-    return each.findings
+    is_counted = each.kind != "attempt" or each.name in results
+    if each.status is ItemStatus.PARTIAL and each.kind in ("process", "run"):
+        # A line that is torn where the evidence was cut off is not another reason.
+        return tuple(finding for finding in each.findings if finding.code != "evidence.torn")
+    is_blocking = each.status is ItemStatus.INVALID or (each.status is ItemStatus.PARTIAL and is_counted)
+    return each.findings if is_blocking else ()

@@ -11,10 +11,9 @@ from proctor.errors import EvidenceError, InputError
 from proctor.evidence.disk import draft_path
 from proctor.evidence.layout import signature_path
 from proctor.evidence.sign import SignatureCheck, sign_files
-from proctor.evidence.validate import Status
 from proctor.report.find import Place
 from proctor.surface.evidence_lock import lock_evidence
-from proctor.surface.examine import examine_place
+from proctor.surface.examine import ItemStatus, examine_place
 from proctor.surface.verify import seal_of, sealed_at
 
 # A name that is literal in a list of allowed signers: not a pattern, not a list, not a comment.
@@ -26,6 +25,8 @@ class Signing(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     exit: int
     """Exit code of the command: 0 if the evidence is valid, 4 if it is partial."""
+    partial: tuple[str, ...]
+    """What is partial, which is why the exit code is 4: kind, name and finding of each."""
     signed: tuple[str, ...]
     """Paths of the seals that were signed now."""
     kept: tuple[str, ...]
@@ -57,7 +58,7 @@ def _sign(place: Place, *, key: Path, name: str | None) -> Signing:
             draft_path(signature_path(seal_of(paths))).unlink()
     examination = examine_place(place, is_strict=True)
     for each in examination.examined:
-        if each.status is Status.INVALID:
+        if each.status is ItemStatus.INVALID:
             finding = each.findings[0]
             what = f"{each.kind} {each.name} is invalid, so nothing was signed: {finding.detail}"
             raise EvidenceError(
@@ -71,6 +72,11 @@ def _sign(place: Place, *, key: Path, name: str | None) -> Signing:
     signer = sign_files([seal_of(paths) for paths in to_sign], key=key) if to_sign else None
     return Signing(
         exit=examination.exit,
+        partial=tuple(
+            f"{each.kind} {each.name}: {each.findings[0].file} {each.findings[0].detail}".rstrip()
+            for each in examination.examined
+            if each.status is ItemStatus.PARTIAL and each.findings
+        ),
         signed=tuple(str(seal_of(paths)) for paths in to_sign),
         kept=tuple(str(seal_of(paths)) for paths in sealed if is_signed[paths]),
         fingerprint=None if signer is None else signer.fingerprint,

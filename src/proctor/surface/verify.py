@@ -15,17 +15,17 @@ from proctor.evidence.layout import AttemptPaths, CampaignPaths, RootPaths, RunP
 from proctor.evidence.reader import Finding
 from proctor.evidence.sign import Signature, SignatureCheck, load_allowed
 from proctor.evidence.statement import Sealed, attest
-from proctor.evidence.validate import Status
 from proctor.report.campaign import load_campaign_state
 from proctor.report.find import Place, find_place, root_of
 from proctor.surface.evidence_lock import lock_evidence
-from proctor.surface.examine import Examination, examine_place
+from proctor.surface.examine import Examination, ItemStatus, examine_place
 
 INTEGRITY_ONLY = "integrity only: shows damage, not forgery"
 _ESTABLISHED = {
-    Status.VALID: "complete: files, chains, seals and derived files agree",
-    Status.PARTIAL: "partial: the files that exist agree, but some are missing",
-    Status.INVALID: "invalid: nothing is established",
+    ItemStatus.VALID: "complete: files, chains, seals and derived files agree",
+    ItemStatus.ABANDONED: "abandoned: it was cut off, and a later attempt counts",
+    ItemStatus.PARTIAL: "partial: the files that exist agree, but some are missing",
+    ItemStatus.INVALID: "invalid: nothing is established",
 }
 _SIGNATURE_FINDINGS = {
     "evidence.unsigned": "not signed, but --signed requires a signature",
@@ -39,7 +39,7 @@ class SealCheck(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     kind: str
     """What is sealed: `attempt` or `process`."""
     name: str
-    """Id of the attempt or runtime process."""
+    """Id of the attempt or agent process."""
     run_id: str
     """Run that it belongs to."""
     signature: Signature | None
@@ -79,7 +79,7 @@ def place_at(word: str, *, root: RootPaths) -> Place:
 
 
 def sealed_at(place: Place) -> Iterator[Sealed]:
-    """Yield the attempts and runtime processes that have a seal.
+    """Yield the attempts and agent processes that have a seal.
 
     Folders that cannot be read are left out: the examination reports them.
     """
@@ -103,7 +103,7 @@ def _with_seal(folders: Sequence[Sealed]) -> Iterator[Sealed]:
 
 
 def seal_of(paths: Sealed) -> Path:
-    """Return the file that completes an attempt or runtime process, and that a signature covers."""
+    """Return the file that completes an attempt or agent process, and that a signature covers."""
     return paths.seal if isinstance(paths, AttemptPaths) else paths.record
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
 from typing import Any, TypeVar
@@ -104,22 +104,24 @@ class Real:
     folder: Path
     _names: Any = field(default_factory=lambda: count(1))
 
-    def provider(self, name: str, **more: Any) -> ModelChoice:
-        """A provider that wants a key, played by the script of that name."""
-        url = f"{self.model.url}/a/{name}/v1"
-        return ModelChoice(provider="anthropic", name="claude-sonnet-4-5", base_url=url, **more)
-
     @asynccontextmanager
     async def talk(self, *steps: Mapping[str, Any], name: str | None = None, **ask: Any) -> AsyncIterator[Talk]:
         """A session whose model plays these steps; what comes of it must obey the laws."""
         key = name or f"talk-{next(self._names)}"
         url = self.model.play(key, msgspec.convert({"version": 1, "steps": list(steps)}, Script))
+        if "model" in ask and ask["model"].base_url is None:
+            ask["model"] = replace(ask["model"], base_url=url)
         asked, tap = session_asked(self.folder, name=key, base_url=url, **ask), WatchedTap()
         async with self.host.open_session(asked, tap) as session:
             assert isinstance(session, ClaudeSession)
             yield Talk(session, tap, asked.workspace, self.model, key)
         laws = Laws()
         assert [law for event in tap.events if (law := laws.feed(event)) is not None] == []
+
+
+def provider(**more: Any) -> ModelChoice:
+    """A provider that wants a key, played by the script of the session."""
+    return ModelChoice(provider="anthropic", name="claude-sonnet-4-5", **more)
 
 
 @asynccontextmanager

@@ -11,7 +11,7 @@ from proctor.runtime.claude_code.failures import FAILURES
 from proctor.runtime.failures import diagnose
 from proctor.transport.channel import Channel
 from proctor.transport.fault import Alter, FaultChannel, LineFault
-from tests.runtime.claude_code.real import Talk, claude, run
+from tests.runtime.claude_code.real import Talk, claude, provider, run
 
 pytestmark = [pytest.mark.real_agent, pytest.mark.agent("claude_code")]
 
@@ -103,7 +103,7 @@ def test_without_a_provider_or_a_key_it_says_so(tmp_path: Path) -> None:
             async with real.talk({"say": "a"}, name="nowhere", model=nowhere, options=NO_RETRIES) as talk:
                 await talk.session.turn("Go on.")
                 assert (found(talk), talk.ends) == (["unreachable"], [("failed", "provider.unreachable")])
-            async with real.talk({"say": "a"}, name="keyless", model=real.provider("keyless")) as talk:
+            async with real.talk({"say": "a"}, name="keyless", model=provider()) as talk:
                 await talk.session.turn("Go on.")
                 assert (found(talk), talk.ends) == (["key-missing"], [("failed", "provider.key-missing")])
 

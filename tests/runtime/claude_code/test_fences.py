@@ -12,7 +12,7 @@ from proctor.event.model import ToolEnded
 from proctor.runtime.base import ModelChoice
 from proctor.runtime.environment import agent_environment
 from proctor.spec.model import Contain, Login, Sandbox
-from tests.runtime.claude_code.real import claude, run
+from tests.runtime.claude_code.real import claude, provider, run
 
 pytestmark = [pytest.mark.real_agent, pytest.mark.agent("claude_code")]
 
@@ -87,7 +87,7 @@ def test_its_commands_are_not_handed_the_key(tmp_path: Path) -> None:
     async def main() -> None:
         async with (
             claude(tmp_path, env=environment.values, model=model) as real,
-            real.talk(*steps, name="keyed", model=real.provider("keyed", **keyed)) as talk,
+            real.talk(*steps, name="keyed", model=provider(**keyed)) as talk,
         ):
             await talk.session.turn("Go on.")
             (output,) = outputs(talk.of(ToolEnded))
@@ -114,7 +114,7 @@ def test_an_inherited_login_is_used_where_the_users_home_is_hidden(
     async def main() -> None:
         async with (
             claude(tmp_path / "run", model=model, user_home=own) as real,
-            real.talk(look, {"say": "Done."}, name="mine", model=real.provider("mine", login=Login.INHERIT)) as talk,
+            real.talk(look, {"say": "Done."}, name="mine", model=provider(login=Login.INHERIT)) as talk,
         ):
             await talk.session.turn("Go on.")
             (output,) = outputs(talk.of(ToolEnded))

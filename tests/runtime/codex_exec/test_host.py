@@ -15,7 +15,7 @@ from proctor.runtime.base import ModelChoice
 from proctor.runtime.capability import LEAST
 from proctor.runtime.codex.program import locate
 from proctor.runtime.codex_exec import RUNTIME
-from proctor.runtime.codex_exec.command import Opening, arguments
+from proctor.runtime.codex_exec.command import Opening, written_arguments
 from proctor.runtime.executable import identify
 from proctor.spec.model import Login
 from proctor.testing.agent_under_test import EventTap, host_asked
@@ -38,29 +38,45 @@ def test_a_turn_is_a_command_line_without_the_prompt(tmp_path: Path) -> None:
     program = locate()
     ask = session_ask(options={"stream_max_retries": 2})
     resumed = replace(ask, is_persistent=True)
+    files: dict[str, tuple[int, str]] = {}
 
-    async def test() -> list[Sequence[str]]:
+    real = replace(ask, model=replace(ask.model, provider="openai"))
+
+    async def test() -> tuple[Sequence[str], ...]:
         async with host_asked(tmp_path, name="p", program=program) as host:
-            return [
-                arguments(host, ask, Opening(), schema=tmp_path / "s.json"),
-                arguments(host, resumed, Opening(how="resume", of=THREAD), schema=None),
-            ]
+            host.home.mkdir()
+            with (
+                written_arguments(host, ask, Opening(), schema=tmp_path / "s.json") as new,
+                written_arguments(host, resumed, Opening(how="resume", of=THREAD), schema=None) as again,
+                written_arguments(host, real, Opening(), schema=None) as open_url,
+            ):
+                files.update(
+                    {file.name: (file.stat().st_mode & 0o777, file.read_text()) for file in host.home.iterdir()}
+                )
+            assert list(host.home.iterdir()) == []
+            return new, again, open_url
 
-    new, again = run(test)
+    new, again, open_url = run(test)
     settings = [
         'shell_environment_policy.set={"PROCTOR_ATTEMPT"="a.codex.r1.1","TMPDIR"="/somewhere/tmp"}',
         "sandbox_workspace_write.exclude_slash_tmp=true",
         "sandbox_workspace_write.exclude_tmpdir_env_var=true",
         'sandbox_workspace_write.writable_roots=["/somewhere/tmp"]',
-        'model_providers.proctor.base_url="http://127.0.0.1:1/v1"',
         "model_providers.proctor.stream_max_retries=2",
         'model_provider="proctor"',
     ]
     where = ["--sandbox", "workspace-write", "--cd", "/somewhere/workspace", "--model", "scripted"]
     given = [word for setting in settings for word in ("-c", setting)]
     head = [program.real_path, "exec", "--json", "--skip-git-repo-check"]
-    assert new == [*head, "--ephemeral", *where, *given, "--output-schema", str(tmp_path / "s.json"), "-"]
-    assert again == [*head, *where, *given, "resume", THREAD, "-"]
+    profiles = [words[words.index("--profile") + 1] for words in (new, again)]
+    first, second = (["--profile", profile] for profile in profiles)
+    schema = ["--output-schema", str(tmp_path / "s.json")]
+    assert new == [*head, "--ephemeral", *where, *first, *given, *schema, "-"]
+    assert again == [*head, *where, *second, *given, "resume", THREAD, "-"]
+    # Every user can read a command line, and the URL of a scripted model holds a token.
+    url = 'model_providers.proctor.base_url = "http://127.0.0.1:1/v1"\n'
+    assert files == {f"{profile}.config.toml": (0o600, url) for profile in profiles}
+    assert 'model_providers.proctor.base_url="http://127.0.0.1:1/v1"' in open_url
 
 
 @pytest.mark.real_agent

@@ -319,7 +319,10 @@ def test_nobody_is_asked_and_what_leaves_the_sandbox_fails_there_untold(tmp_path
             ask = {"approvals": Approvals.ACCEPT, "is_persistent": True}
             async with agent.session(*steps, name="k", **ask) as (session, tap):
                 await session.turn("Go on.")
-                assert [tool.output and tool.output.splitlines()[-1] for tool in tap.of(ToolEnded)] == ["k"]
+                # Codex may or may not emit an item for the command that it refuses at once.
+                *refused, ran = tap.of(ToolEnded)
+                assert [tool.ok for tool in refused] in ([], [False])
+                assert str(ran.output).splitlines()[-1] == "k"
                 assert "approval policy is Never" in tap.of(WarningRaised)[0].text
                 assert session.facts["approvals"].value == {
                     "policy": "accept",

@@ -16,6 +16,7 @@ from proctor.errors import InputError, MachineError, ProctorError, RefusedError
 from proctor.event.model import NoteMade, ProcessExited, PromptSent, SessionBegan, TextSaid, TurnEnded, WarningRaised
 from proctor.event.outcome import Outcome
 from proctor.evidence.artifacts import Feedback
+from proctor.evidence.health import read_health
 from proctor.evidence.layout import SEAL, SEALED, AttemptPaths
 from proctor.runtime.codex.program import locate
 from proctor.runtime.process import RUNTIME
@@ -324,3 +325,11 @@ def test_a_program_that_is_not_there_is_refused_before_anything_runs() -> None:
     python = RUNTIME.locate({"command": [sys.executable]})
     assert python is not None
     assert (python.path, len(python.sha256)) == (sys.executable, 64)
+
+
+@pytest.mark.requirement("ops.doctor")
+def test_each_run_of_a_command_is_a_start_of_its_program(lab: Lab) -> None:
+    run_flows(lab, {"one": flow(CLAIM % 4), "two": flow(["/bin/false"])}, repeats=2)
+
+    health = read_health(lab.root / "health.db").values()
+    assert sorted((its.starts, its.failed_starts, its.crashes) for its in health) == [(2, 0, 0), (2, 0, 0)]

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -44,9 +44,14 @@ class Room:
     async def session(
         self, *steps: Mapping[str, Any], name: str, **ask: Any
     ) -> AsyncIterator[tuple[Session, EventTap]]:
-        """Open a session whose model plays these steps. `name` is also the key of the model's journal."""
+        """Open a session whose model plays these steps. `name` is also the key of the model's journal.
+
+        A `model` without a URL is played by the script as well.
+        """
         url = self.model.play(name, msgspec.convert({"version": 1, "steps": list(steps)}, Script))
         tap = EventTap(RUNTIME.normalizer())
+        if "model" in ask and ask["model"].base_url is None:
+            ask["model"] = replace(ask["model"], base_url=url)
         asked = session_asked(self.folder, name=name, base_url=url, **ask)
         async with self.host.open_session(asked, tap) as session:
             yield session, tap

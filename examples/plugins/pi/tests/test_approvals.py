@@ -138,8 +138,7 @@ def test_policy_accepts_everything_inside_the_fences(
 
     async def test() -> None:
         async with open_pi(tmp_path, program, env=env) as pi:
-            url = f"{pi.model.url}/a/held/v1"
-            model = ModelChoice(provider="mine", name="m", base_url=url, key_variable="MY_KEY", login=Login.API_KEY)
+            model = ModelChoice(provider="mine", name="m", key_variable="MY_KEY", login=Login.API_KEY)
             async with pi.session({"run": tries}, INSIDE, OUTSIDE, DONE, name="held", model=model) as (session, tap):
                 await session.turn("Go on.")
                 assert [each.by for each in tap.of(ApprovalResolved)] == ["policy"] * 3

@@ -35,14 +35,13 @@ FAULTS: dict[str, tuple[dict[str, Any], bool]] = {
     "reply-failed": (failed("server_error"), True),
     "cut": ({"say": "I begin.", "fault": {"cut_after": 4}}, True),
     "garbled": ({"say": "I begin.", "fault": {"garbled_after": 4}}, False),
-    "script": ({"call": {"tool": "no_such_tool"}}, False),
 }
 TOO_LONG = http(400, code="context_length_exceeded", message="It exceeds the context window.")
 
 
 def test_provider_failures_have_their_codes(tmp_path: Path, program: Executable) -> None:
     codes = {row.id: row.code for row in RUNTIME.failures}
-    assert FAULTS.keys() == codes.keys() - {"context", "unreachable", "other"}
+    assert FAULTS.keys() == codes.keys() - {"context", "unreachable", "script", "other"}
 
     async def test() -> None:
         async with open_pi(tmp_path, program) as pi:
@@ -62,6 +61,9 @@ def test_provider_failures_have_their_codes(tmp_path: Path, program: Executable)
                 # pi compacts its history, is refused again, and gives up.
                 assert [event.code for event in tap.of(ErrorReported)[-1:]] == ["provider.context-full"]
                 assert [event.code for event in tap.of(TurnEnded)[-1:]] == ["provider.context-full"]
+            async with pi.session({"call": {"tool": "no_such_tool"}}, name="script", options=OPTIONS) as (session, tap):
+                await session.turn("Go on.")
+                assert [event.code for event in tap.of(TurnEnded)] == [codes["script"]]
             nobody = ModelChoice(provider="scripted", name="scripted", base_url="http://127.0.0.1:1/v1")
             async with pi.session({"say": "-"}, name="nobody", model=nobody, options=OPTIONS) as (session, tap):
                 await session.turn("Go on.")

@@ -1,7 +1,10 @@
 """Codex's home and settings: a new folder with Proctor's settings, or the user's own home."""
 
+import os
 import shutil
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +19,8 @@ from proctor.runtime.environment import refuse_tmpdir_above
 from proctor.spec.model import Login, Profile
 
 PROVIDER = "proctor"
+BASE_URL = f"model_providers.{PROVIDER}.base_url"
+_PROFILE = ".config.toml"
 # The flow options for retries and timeouts, with the Codex setting for each.
 RETRY_OPTIONS = {
     "request_max_retries": f"model_providers.{PROVIDER}.request_max_retries",
@@ -44,8 +49,7 @@ def write_home(request: HostRequest) -> None:
             _models(request.home).write_bytes(catalog(request.model.name))
         if codex_home(request) != request.home:
             return
-        lines = [f"{key} = {toml(value)}" for key, value in {**_model(request), **_OURS}.items()]
-        (request.home / "config.toml").write_text("\n".join(lines) + "\n", encoding="utf-8")
+        (request.home / "config.toml").write_text(_toml_lines({**_model(request), **_OURS}), encoding="utf-8")
         if request.model.login is Login.INHERIT and request.user_home is not None:
             (request.home / ACCOUNT.file_name).symlink_to(request.user_home / ACCOUNT.file_name)
     except OSError as error:
@@ -83,11 +87,9 @@ def own_variables(request: HostRequest) -> dict[str, str]:
     }
 
 
-def overrides(request: HostRequest) -> list[str]:
-    """Return the arguments that set the model if the settings file is the user's own, which is not changed."""
-    if codex_home(request) == request.home:
-        return []
-    return as_arguments(_model(request))
+def overrides(request: HostRequest) -> dict[str, Any]:
+    """Return the settings of the model if the settings file is the user's own, which is not changed."""
+    return {} if codex_home(request) == request.home else _model(request)
 
 
 def _models(home: Path) -> Path:
@@ -118,7 +120,7 @@ def _model(request: HostRequest) -> dict[str, Any]:
         "model_provider": PROVIDER,
         "model_catalog_json": str(_models(request.home)) if model.provider == "scripted" else None,
         f"{provider}.name": model.provider,
-        f"{provider}.base_url": model.base_url,
+        BASE_URL: model.base_url,
         f"{provider}.wire_api": "responses",
         f"{provider}.env_key": None if uses_account(model) else model.key_variable,
         f"{provider}.requires_openai_auth": True if uses_account(model) else None,
@@ -140,6 +142,25 @@ def toml(value: Any) -> str:
     return msgspec.json.encode(value).decode().replace("\x7f", "\\u007f")
 
 
+def _toml_lines(settings: Mapping[str, Any]) -> str:
+    return "".join(f"{key} = {toml(value)}\n" for key, value in settings.items())
+
+
+@contextmanager
+def written_profile(settings: Mapping[str, Any], *, home: Path) -> Iterator[str]:
+    """Write settings to a temporary profile that only this user can read, and yield its name for `--profile`."""
+    try:
+        descriptor, name = tempfile.mkstemp(prefix="proctor-", suffix=_PROFILE, dir=home)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(_toml_lines(settings))
+    except OSError as error:
+        raise disk_error(error, path=home) from error
+    try:
+        yield Path(name).name.removesuffix(_PROFILE)
+    finally:
+        Path(name).unlink(missing_ok=True)
+
+
 def as_arguments(settings: Mapping[str, Any]) -> list[str]:
     """Return settings as command line arguments, which take precedence over files."""
     return [word for key, value in settings.items() for word in ("-c", f"{key}={toml(value)}")]
@@ -157,7 +178,7 @@ def thread_settings(request: SessionRequest) -> dict[str, Any]:
         # Without this, Codex passes the provider key to every shell command.
         settings["shell_environment_policy.exclude"] = [request.model.key_variable]
     if request.model.base_url is not None:
-        settings[f"model_providers.{PROVIDER}.base_url"] = request.model.base_url
+        settings[BASE_URL] = request.model.base_url
     settings |= {key: request.options[name] for name, key in RETRY_OPTIONS.items() if name in request.options}
     if request.profile is Profile.MINE:
         # Set here and as a table, it is not written to the user's config.toml.

@@ -21,7 +21,7 @@ from proctor.runtime.codex_app_server.calls import OVERLOAD_PAUSES_S, Calls, Lis
 from proctor.runtime.codex_app_server.questions import ServerRequest, read_request
 from proctor.runtime.codex_app_server.route import Envelope, open_envelope
 from proctor.runtime.codex_app_server.threads import Threads
-from proctor.runtime.stderr_lines import StderrLines
+from proctor.runtime.stderr_lines import StderrLines, describe_end
 from proctor.transport.channel import Channel
 
 EXIT_S = 2.0
@@ -77,6 +77,7 @@ class Connection:
         self._calls = Calls(self._send, pauses_s=pauses_s)
         self._threads = Threads[Listener]()
         self._starting = anyio.Lock(fast_acquire=True)
+        self._stderr = StderrLines()
         self._stderr_closed = anyio.Event()
         self._outbox, self._to_send = anyio.create_memory_object_stream[Outgoing](OUTBOX)
         self._drops = 0
@@ -100,9 +101,6 @@ class Connection:
                     await self._read_output(tasks)
                 await self._record_end("the agent closed its output")
                 self._release()
-                # A grandchild may hold stderr open forever, so wait only a moment for the rest.
-                with anyio.move_on_after(STDERR_LINGER_S):
-                    await self._stderr_closed.wait()
                 tasks.cancel_scope.cancel()
         finally:
             self._release()
@@ -116,12 +114,11 @@ class Connection:
             self._record_lines([torn], tasks)
 
     async def _read_stderr(self) -> None:
-        stderr = StderrLines()
         try:
             while chunk := await self._channel.receive_err():
-                self._record_stderr(stderr.feed(chunk))
+                self._record_stderr(self._stderr.feed(chunk))
         finally:
-            self._record_stderr(stderr.rest())
+            self._record_stderr(self._stderr.rest())
             self._stderr_closed.set()
 
     def _record_stderr(self, lines: list[bytes]) -> None:
@@ -170,14 +167,18 @@ class Connection:
         self._tap_of(owner).record(StepTaken(step="not sent", detail=detail))
 
     async def _record_end(self, cause: str) -> None:
-        self.hangup = cause
+        self.hangup, sessions = cause, max(1, len(self.listeners()))
         for tap in self._taps():
             tap.release("")
             tap.record(ChannelClosed(cause=cause))
         status = await self._channel.wait(deadline_s=EXIT_S)
         if status is not None:
             for tap in self._taps():
-                tap.record(ChildExited(code=status.code, signal=status.signal))
+                tap.record(ChildExited(code=status.code, signal=status.signal, sessions=sessions))
+            # A grandchild may hold stderr open forever, so wait only a moment for the rest.
+            with anyio.move_on_after(STDERR_LINGER_S):
+                await self._stderr_closed.wait()
+        self.hangup = describe_end(cause, status, self._stderr.last)
 
     def _release(self) -> None:
         """Wake everything that waits for the server. Its end is already recorded."""

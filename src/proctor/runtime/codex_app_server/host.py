@@ -15,7 +15,7 @@ from proctor.errors import InputError, PeerError, unwrap_single
 from proctor.event.row import StepTaken
 from proctor.fact import Authority, Fact
 from proctor.runtime.base import HostRequest, SessionRequest, Tap
-from proctor.runtime.codex.home import overrides, own_variables, return_login, write_home
+from proctor.runtime.codex.home import as_arguments, overrides, own_variables, return_login, write_home
 from proctor.runtime.codex.program import refuse_too_old
 from proctor.runtime.codex.retry_after import UTC_OFFSET
 from proctor.runtime.codex.zone import utc_offset
@@ -128,7 +128,7 @@ async def _open_channel(
     is_listening = transport == "websocket"
     how = arguments(token) if is_listening else ["--listen", "stdio://"]
     env = {**request.env, **own_variables(request)}
-    argv = [request.program.real_path, "app-server", *overrides(request), *how]
+    argv = [request.program.real_path, "app-server", *as_arguments(overrides(request)), *how]
     plan = wrap(request.containment, argv, env=env, cwd=request.home, marker=request.process)
     # A listening server ignores the end of its stdin.
     stop_deadlines = StopDeadlines(eof_s=0) if is_listening else None

@@ -1,15 +1,25 @@
 """The command line of one turn, and how it opens its thread."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from proctor.errors import RefusedError
 from proctor.ids import ThreadId
 from proctor.runtime.base import HostRequest, SessionRequest
-from proctor.runtime.codex.home import PROVIDER, as_arguments, overrides, thread_settings
+from proctor.runtime.codex.home import (
+    BASE_URL,
+    PROVIDER,
+    as_arguments,
+    codex_home,
+    overrides,
+    thread_settings,
+    written_profile,
+)
 from proctor.runtime.codex_exec.rollout import is_id
+from proctor.spec.model import SCRIPTED
 
 How = Literal["start", "resume", "fork"]
 
@@ -44,9 +54,34 @@ def _checked(named: ThreadId) -> ThreadId:
     return named
 
 
-def arguments(host: HostRequest, request: SessionRequest, opening: Opening, *, schema: Path | None) -> Sequence[str]:
+@contextmanager
+def written_arguments(
+    host: HostRequest, request: SessionRequest, opening: Opening, *, schema: Path | None
+) -> Iterator[Sequence[str]]:
+    """Yield the command line of a turn, whose files exist inside the block.
+
+    The URL of a scripted model holds a token, and every user of the machine can read a command line. So the URL is in a
+    profile, a file of settings that `--profile` names.
+    """
+    settings = {**overrides(host), **thread_settings(request), "model_provider": PROVIDER}
+    if request.model.provider != SCRIPTED or BASE_URL not in settings:
+        yield arguments(host, request, opening, settings=settings, schema=schema)
+        return
+    url = {BASE_URL: settings.pop(BASE_URL)}
+    with written_profile(url, home=codex_home(host)) as profile:
+        yield arguments(host, request, opening, settings=settings, schema=schema, profile=profile)
+
+
+def arguments(
+    host: HostRequest,
+    request: SessionRequest,
+    opening: Opening,
+    *,
+    settings: Mapping[str, Any],
+    schema: Path | None,
+    profile: str | None = None,
+) -> Sequence[str]:
     """Return the command line of a turn. The prompt is sent to stdin. `exec` never asks, and denies by itself."""
-    settings = {**thread_settings(request), "model_provider": PROVIDER}
     return [
         host.program.real_path,
         "exec",
@@ -55,7 +90,7 @@ def arguments(host: HostRequest, request: SessionRequest, opening: Opening, *, s
         "--skip-git-repo-check",
         *([] if is_kept(request) else ["--ephemeral"]),
         *("--sandbox", request.sandbox.value, "--cd", str(request.workspace), "--model", request.model.name),
-        *overrides(host),
+        *([] if profile is None else ["--profile", profile]),
         *as_arguments(settings),
         *([] if schema is None else ["--output-schema", str(schema)]),
         *([] if opening.of is None else [opening.how, opening.of]),

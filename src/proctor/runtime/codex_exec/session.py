@@ -4,7 +4,7 @@ import os
 import signal
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,7 +20,7 @@ from proctor.ids import ThreadId
 from proctor.runtime.base import HostRequest, SessionRequest, Tap
 from proctor.runtime.codex.home import codex_home, own_variables
 from proctor.runtime.codex_exec import steps, wire
-from proctor.runtime.codex_exec.command import Opening, arguments, opening_of
+from proctor.runtime.codex_exec.command import Opening, opening_of, written_arguments
 from proctor.runtime.codex_exec.rollout import Rollout, find_rollout, read_rollout
 from proctor.runtime.codex_exec.session_facts import session_facts
 from proctor.runtime.line_process import PLAIN, SEND_S, LineCount, LineProcess, LineRoute, open_line_process
@@ -49,6 +49,8 @@ class ExecSession:
         self._idle = anyio.Event()
         self._idle.set()
         self._rollout: Rollout | None = None
+        self._start_files = ExitStack()
+        """Deletes the files that Codex reads only when it starts."""
 
     # ── what the supervisor sees ──
 
@@ -76,8 +78,13 @@ class ExecSession:
         self._is_ended = self._is_halted = self._is_unwanted = False
         try:
             before = await self._read(opening.of)
-            with _written(output_schema, folder=self._host.tmp) as schema:
-                argv = arguments(self._host, self._request, opening, schema=schema)
+            with (
+                _written(output_schema, folder=self._host.tmp) as schema,
+                self._start_files,
+            ):
+                argv = self._start_files.enter_context(
+                    written_arguments(self._host, self._request, opening, schema=schema)
+                )
                 await self._run(argv, opening, prompt, before=before)
             if not self._is_ended and not self._is_halted:
                 raise HangupError("peer.hangup", "the agent process ended before its turn")
@@ -198,6 +205,9 @@ class ExecSession:
         with suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             # Decode as text first: a line that is not UTF-8 is recorded as not a message.
             type_ = msgspec.json.decode(line.decode(), type=wire.Envelope).type
+            if type_ == "thread.started":
+                # Codex has read its settings.
+                self._start_files.close()
             if type_ == "thread.started" and self._thread is None:
                 self._thread = ThreadId(msgspec.json.decode(line, type=wire.ThreadStarted).thread_id)
             elif type_ in wire.ENDS:

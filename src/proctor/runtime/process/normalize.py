@@ -29,6 +29,10 @@ INTERRUPTED = "command interrupted"
 # Output is split into messages of about this size, to limit memory.
 MESSAGE_CHARS = 1024 * 1024
 
+# A shell exits with these if a program cannot be executed or is not found; so does the loader if a library is missing.
+_NOT_STARTED = (126, 127)
+_MAX_STDERR_LINES = 5
+
 
 class OpenedDetail(msgspec.Struct, frozen=True, kw_only=True):
     """The detail of the step OPENED."""
@@ -58,6 +62,8 @@ class ProcessNormalizer:
         self._messages = 0
         self._lines: list[str] = []
         self._chars = 0
+        self._has_output = False
+        self._stderr_lines: list[str] = []
 
     def feed(self, row: Row) -> Iterator[Event]:
         match row.dir:
@@ -67,6 +73,7 @@ class ProcessNormalizer:
                 yield PromptSent(text=_text(row), frame=row.seq, at_ms=row.at_ms)
             case Direction.ERR:
                 text = _text(row)
+                self._stderr_lines = [*self._stderr_lines, text][-_MAX_STDERR_LINES:]
                 yield WarningRaised(source="process", text=text, channel="stderr", frame=row.seq, at_ms=row.at_ms)
             case Direction.IN:
                 yield from self._on_output(_text(row), row)
@@ -87,6 +94,7 @@ class ProcessNormalizer:
             case StepTaken(step=step, detail=detail) if step == STARTED:
                 self._started, self._is_interrupted = msgspec.convert(detail, StartedDetail), False
                 self._turn, self._messages = self._started.turn, 0
+                self._has_output, self._stderr_lines = False, []
                 yield TurnBegan(turn=self._turn, frame=row.seq, at_ms=row.at_ms)
             case StepTaken(step=step) if step == INTERRUPTED:
                 self._is_interrupted = True
@@ -104,6 +112,7 @@ class ProcessNormalizer:
         return ItemId(f"{self._turn}.{self._messages + 1}")
 
     def _on_output(self, text: str, row: Row) -> Iterator[Event]:
+        self._has_output = True
         # Split only before a line with text, so that the result marker stays in the last message.
         if self._chars >= MESSAGE_CHARS and text.strip().strip("`").strip():
             yield from self._flush_message(row)
@@ -133,6 +142,17 @@ class ProcessNormalizer:
             yield TurnEnded(turn=self._turn, status="interrupted", frame=row.seq, at_ms=row.at_ms)
         elif exited.signal is None and exited.code in started.good_exits:
             yield TurnEnded(turn=self._turn, status="completed", frame=row.seq, at_ms=row.at_ms)
+        elif exited.signal is None and exited.code in _NOT_STARTED and not self._has_output:
+            stderr = "\n".join(self._stderr_lines)
+            what = f"the command exited with code {exited.code} and printed nothing: a program could not be executed"
+            yield TurnEnded(
+                turn=self._turn,
+                status="failed",
+                error=f"{what}; last lines of stderr: {stderr!r}" if stderr else what,
+                code="machine.spawn-failed",
+                frame=row.seq,
+                at_ms=row.at_ms,
+            )
         elif exited.signal is None:
             yield TurnEnded(
                 turn=self._turn,

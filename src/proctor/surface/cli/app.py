@@ -35,21 +35,21 @@ COMMANDS = {
     "retry": ("retry", "Retry selected trials of a campaign."),
     "campaign status": ("campaign_status", "Show the status of a campaign, running or not."),
     "campaign list": ("campaign_status", "List the campaigns in the evidence root."),
-    "campaign lint": ("lint", "Check a campaign for errors without running it."),
+    "campaign lint": ("lint", "Check a spec for errors without running it."),
     "suite plan": ("suite", "Show a suite's missions and the trials they expand to."),
     "suite run": ("suite", "Run a suite's missions on selected runtimes."),
     "parity": ("parity", "Run the same missions in two flows or runtimes and compare them."),
-    "report": ("evidence", "Recompute results from their evidence."),
+    "report": ("evidence", "Recompute a report from the evidence files (slow, thorough)."),
     "validate": ("evidence", "Check that evidence is complete and unchanged."),
-    "campaign report": ("campaign_report", "Report the results of a campaign: scores, intervals, cost, gates."),
+    "campaign report": ("campaign_report", "Show a campaign's report (fast, from its index)."),
     "campaign publish-check": ("campaign_report", "Check whether a campaign's results are fit to publish."),
     "compare": ("compare", "Compare two flows or campaigns (paired significance test)."),
     "sign": ("verify", "Sign the seals of evidence with an SSH key."),
-    "verify": ("verify", "Verify evidence and its signatures."),
+    "verify": ("verify", "Check evidence, and who signed it."),
     "attempt list": ("attempt", "List the attempts in the evidence root."),
     "attempt show": ("attempt", "Show the files of an attempt."),
     "attempt explain": ("attempt", "Explain an attempt: what happened, and what to do next."),
-    "attempt rederive": ("attempt", "Derive an attempt's derived files again from its frames."),
+    "attempt rederive": ("attempt", "Rebuild an attempt's derived files from its frames."),
     "attempt export": ("export", "Export an attempt to a format that other tools read."),
     "runtimes list": ("runtimes", "List the runtimes and the agent programs they would run."),
     "runtimes conformance": ("runtimes", "Test a runtime's declared capabilities with the real agent."),
@@ -78,8 +78,8 @@ options:
   --version             Print the version.
 
 exit codes of all commands:
-  0 ok, 1 judged no, 2 wrong usage or invalid input, 3 infrastructure,
-  4 unverified or partial, 5 evidence invalid, 130 interrupted
+  0 ok, 1 not as expected, 2 wrong usage or invalid input, 3 infrastructure,
+  4 inconclusive or partial, 5 evidence invalid, 130 interrupted
 
 example:
   proctor run examples/quickstart.yaml
@@ -93,6 +93,8 @@ def run() -> None:
         # SIGHUP is ignored under nohup, and must stay so: the process should outlive the terminal.
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, _terminated)
+    # If the parent process ignored it, the exit status of every child, also of git, would read as 0.
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     words = sys.argv[1:]
     code = answer(words)
     # Skips the garbage collection at exit: the process ends and frees its memory anyway.
@@ -208,5 +210,5 @@ def _unexpected(error: BaseException) -> ProctorError:
         f"{type(error).__name__}: {error}" if str(error) else type(error).__name__,
         file=None if step is None else str(Path(step.filename).relative_to(ours.parent)),
         line=None if step is None else step.lineno,
-        suggestion="Set PROCTOR_DEBUG=1 to see the traceback.",
+        suggestion="Report it as a bug, with the traceback that PROCTOR_DEBUG=1 prints.",
     )

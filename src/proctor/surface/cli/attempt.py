@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from proctor.errors import Exit
 from proctor.evidence.layout import AttemptPaths, RootPaths
 from proctor.report.campaign_state import list_attempts as list_rows
 from proctor.report.find import find_attempt, first_command
@@ -59,11 +60,11 @@ def explain(*, ref: str, root: Path | None, as_json: bool) -> int:
         output.json(explanation)
     else:
         output.show(render_explanation(explanation))
-    return 0
+    return Exit.EVIDENCE if explanation.evidence == "invalid" else Exit.OK
 
 
 def rederive(*, ref: str, is_dry: bool, root: Path | None, as_json: bool) -> int:
-    """Derive tool.calls.jsonl and transcript.jsonl of an attempt again from its frames.
+    """Rebuild tool.calls.jsonl and transcript.jsonl of an attempt from its frames.
 
     An absent file is restored if the result is what was sealed. An existing file is only compared.
     Exits 5 if a file differs.
@@ -85,7 +86,8 @@ def _found(ref: str, root: Path | None) -> AttemptPaths:
 
 
 REF_HELP = (
-    "Its folder, RUN/ATTEMPT, its id, or a beginning of these that only it has; or a trial, for what counts of it."
+    "The attempt: its folder, RUN/ATTEMPT, its id, or a unique prefix. A trial id selects the trial's result. "
+    "If several runs have the id, the latest is used."
 )
 _REF = argument("ref", metavar="REF", help=REF_HELP)
 

@@ -13,18 +13,18 @@ from proctor.errors import ProctorError
 from proctor.report.format_values import legible
 from proctor.surface.cli.command_formatter import CommandFormatter
 
-_SUGGESTION_SUFFICES = ("usage", "run.cancelled")
-"""Codes whose general advice is left out if the error has a suggestion, which is more specific."""
-
 
 def error_block(error: ProctorError, formatter: CommandFormatter) -> RenderableType:
-    """Render an error: what, where, suggestion, advice and code. Lines are not wrapped."""
+    """Render an error: what, where, one advice and code. Lines are not wrapped.
+
+    The advice of the code is general, so it is left out if the error has a suggestion.
+    """
     title = Text("error  ", style="bold red").append(legible(error.what), style="bold")
     suggestion = formatter.spell(error.suggestion or "")
     rows = [
         ("where", error.where or ""),
         *(("" if at else "try", line) for at, line in enumerate(suggestion.splitlines())),
-        ("to do", "" if suggestion and error.code in _SUGGESTION_SUFFICES else formatter.spell(error.meaning.todo)),
+        ("to do", "" if suggestion else formatter.spell(error.meaning.todo)),
         ("code", error.code),
     ]
     lines = [Text.assemble((f"  {name:7}", "dim"), legible(value)) for name, value in rows if value]

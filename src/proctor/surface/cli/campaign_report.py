@@ -22,12 +22,12 @@ from proctor.surface.cli.select_campaign import find_campaign
 def report(
     *, ref: str | None, format_: str, output_file: Path | None, is_strict: bool, root: Path | None, as_json: bool
 ) -> int:
-    """Report the results of a campaign, even while it runs or after it was cut off.
+    """Show a campaign's report, even while it runs or after it was cut off.
 
-    Reads the ledger. --strict also examines the evidence of every attempt, and invalid evidence does not
-    count. Failures for infrastructure reasons are never scored. Exits 0 if every result is as expected,
-    1 if one is not or a gate blocks, 3 on infrastructure failures, 4 if something is missing or
-    unverified, 5 if evidence is invalid.
+    Reads only the ledger, the index of its attempts. --strict also examines the evidence of every
+    attempt, and invalid evidence does not count. Failures for infrastructure reasons are never scored.
+    Exits 0 if every result is as expected, 1 if one is not or a gate blocks, 3 on infrastructure
+    failures, 4 if something is missing or could not be judged, 5 if evidence is invalid.
     """
     if output_file is not None and not os.path.isdir(output_file.parent):  # noqa: PTH112
         raise InputError("usage", f"--output: no such folder: {output_file.parent}")

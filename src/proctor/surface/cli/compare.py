@@ -18,8 +18,9 @@ def compare_two(*, a: str, b: str, within: str | None, format_: str, root: Path 
     """Compare two flows, or two campaigns, on the same missions (paired significance test).
 
     A and B are flows of the latest campaign, or of the one named by --in; or campaigns, as ID or
-    ID:FLOW. Trials with the same mission and repeat are a pair; only pairs scored on both sides are
-    compared, with McNemar's exact test. Missions without probes are compared separately.
+    ID:FLOW. The pass rates of each mission that both sides scored are compared: with McNemar's exact
+    test if there is one result per mission and side, else with a test that is clustered by mission.
+    Missions without probes are compared separately.
     Exits 0 if there is no significant difference or B is better, 1 if B is significantly worse than A,
     4 if nothing can be compared.
     """
@@ -50,7 +51,7 @@ def _sides(a: str, b: str, *, within: str | None, root: RootPaths) -> tuple[Side
 def _no_flow(state: CampaignState, word: str, *, what: str = "") -> InputError:
     flows = ", ".join(sorted(_flows(state)))
     message = f"{state.campaign_id} has no flow {word!r}{what}"
-    return InputError("usage", message, suggestion=f"Its flows are {flows}.")
+    return InputError("usage", message, suggestion=f"Name one of its flows: {flows}")
 
 
 def _campaigns(*sides: tuple[CampaignState, FlowId | None]) -> tuple[SideSelection, SideSelection]:

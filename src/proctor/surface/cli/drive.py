@@ -75,13 +75,15 @@ def drive(
     is_scratch_kept: bool = False,
     resume: CampaignPaths | None = None,
     only: Collection[TrialId] | None = None,
+    replace_reason: str | None = None,
     is_canary: bool = False,
     rows_to: Path | None = None,
 ) -> FinishedRun:
     """Run a campaign and write its report. Raises CutOffError if the user cuts the run off.
 
     Unless `is_agreed`, a run that may cost money must be confirmed at the terminal. `resume` is the campaign to resume,
-    `only` the trials to run. `rows_to` is the file that progress events are appended to.
+    `only` the trials to run, `replace_reason` why scored results of them are replaced. `rows_to` is the file that
+    progress events are appended to.
     """
     if not is_agreed and may_cost(loaded):
         confirm_cost(estimate(loaded, root=RootPaths(root), only=trials_due(resume, only=only)))
@@ -101,6 +103,7 @@ def drive(
             decide_deadline_s=DECIDE_S,
             resume=resume,
             only=only,
+            replace_reason=replace_reason,
             is_canary=is_canary,
         )
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from proctor.evidence.layout import RootPaths
-from proctor.report.find import find_place, latest_campaign, place_of
+from proctor.report.find import RUN_ONE, find_place, latest_campaign, place_of
 from proctor.surface.cli.command import JSON, ROOT, Command, argument, evidence_root
 from proctor.surface.cli.command_formatter import CommandFormatter
 from proctor.surface.cli.findings import render_examination
@@ -13,10 +13,10 @@ from proctor.surface.examine import examine_place, load_report
 
 
 def report(*, path: str | None, is_strict: bool, root: Path | None, as_json: bool) -> int:
-    """Derive results again from their evidence.
+    """Recompute a report from the evidence files.
 
-    They are compared with what was sealed, and reported. Exits as `proctor run` did, if nothing has
-    changed since.
+    Derives all results again from the recorded frames, and lists every difference from what was sealed.
+    Exits as `proctor run` did, if nothing has changed since.
     """
     output = Output(is_json=as_json)
     paths = RootPaths(evidence_root(root))
@@ -36,7 +36,7 @@ def validate(*, path: str | None, is_strict: bool, root: Path | None, as_json: b
     """
     output = Output(is_json=as_json)
     paths = RootPaths(evidence_root(root))
-    place = place_of(paths.folder) if path is None else find_place(path, root=paths)
+    place = place_of(paths.folder, suggestion=RUN_ONE) if path is None else find_place(path, root=paths)
     examination = examine_place(place, is_strict=is_strict)
     if as_json:
         output.json(examination)

@@ -9,6 +9,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from proctor.errors import Exit, InputError, ProctorError
+from proctor.event.claim import with_footer
 from proctor.report.format_values import legible, plural
 from proctor.spec.campaign_options import SelectSpec
 from proctor.spec.load import LoadedSpec
@@ -21,7 +22,7 @@ from proctor.surface.lint import LintResult, lint
 
 
 def campaign_lint(*, spec: Path, has_prompts: bool, as_json: bool, select: SelectSpec) -> int:
-    """Check a campaign for errors without running it.
+    """Check a spec for errors without running it.
 
     Checks the spec, missions, scripts, templates and prices, and on this machine the agent programs,
     logins, hooks, probes and workspaces. Reports all errors at once. No agent, hook or probe is
@@ -74,7 +75,7 @@ def _prompts(loaded: LoadedSpec | None) -> Iterator[tuple[str, str, str]]:
     if loaded is not None:
         for mission in loaded.missions:
             for flow in loaded.spec.flows:
-                yield mission.id, flow.id, loaded.prompts.of(mission, flow.id)
+                yield mission.id, flow.id, with_footer(loaded.prompts.of(mission, flow.id))
 
 
 def _blocks(
@@ -100,12 +101,12 @@ COMMANDS = {
         call=campaign_lint,
         example="proctor campaign lint examples/quickstart.yaml",
         arguments=(
-            argument("spec", metavar="SPEC", type=Path, help="Campaign spec (a YAML file)."),
+            argument("spec", metavar="SPEC", type=Path, help="The spec, a YAML file."),
             argument(
                 "--prompts",
                 dest="has_prompts",
                 action="store_true",
-                help="Print the prompts, as rendered from templates.",
+                help="Also print each prompt as it will be sent.",
             ),
             *SELECT,
             JSON,

@@ -17,8 +17,8 @@ from proctor.surface.cli.output import Output
 def serve(*, script: Path, port: int, as_json: bool) -> int:
     """Serve the scripted model on loopback until Ctrl-C.
 
-    The model replies as SCRIPT says. Prints the base URL to configure in an agent. Exits 0 when it
-    is stopped by Ctrl-C or SIGTERM.
+    The model replies as SCRIPT says. Prints the base URL to configure in an agent, which holds a new
+    token at each start. Exits 0 when it is stopped by Ctrl-C or SIGTERM.
     """
     output = Output(is_json=as_json)
 

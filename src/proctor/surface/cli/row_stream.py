@@ -57,6 +57,7 @@ class RowStream(CampaignWatcher):
         self._due: dict[tuple[AttemptId | None, Callable[..., None]], float] = {}
         """When the next row of an attempt and kind may be written; negative if one is due then."""
         self._news = anyio.Event()
+        self._has_ended = False
         self._is_closed = False
         self._error: OSError | None = None
         # A thread that was abandoned by a cancellation may still be writing when the next one starts.
@@ -114,9 +115,14 @@ class RowStream(CampaignWatcher):
         self._put(RunStopping(at_ms=self._now_ms, how=how))
 
     def ended(self, how: str) -> None:
+        for (attempt, put), until_s in self._due.items():
+            if until_s < 0:
+                put(attempt)
+        self._due.clear()
         view = self._view
         row = RunEnded(at_ms=self._now_ms, how=how, settled=view.settled_trials, trials=view.trials)
         self._put(row, is_last=True)
+        self._has_ended = True
 
     # ── rows that are limited to one per tick ──
 
@@ -165,7 +171,7 @@ class RowStream(CampaignWatcher):
     # ── queue and writer ──
 
     def _put(self, row: ProgressRow, *, is_last: bool = False) -> None:
-        if self._is_closed:
+        if self._is_closed or self._has_ended:
             return
         if len(self._rows) >= self._most_rows and not is_last:
             self._left_out += 1

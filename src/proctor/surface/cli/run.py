@@ -51,6 +51,7 @@ def carry_out(
     folder: Path,
     resume: CampaignPaths | None = None,
     only: Collection[TrialId] | None = None,
+    replace_reason: str | None = None,
     is_canary: bool = False,
     why_idle: str | None = None,
     **how: Unpack[RunOptions],
@@ -70,6 +71,7 @@ def carry_out(
         is_scratch_kept=how["is_scratch_kept"],
         resume=resume,
         only=only,
+        replace_reason=replace_reason,
         is_canary=is_canary,
         rows_to=rows_to,
     )
@@ -87,7 +89,9 @@ def _print(driven: FinishedRun, *, root: Path | None, as_json: bool, rows_to: Pa
     else:
         if why_idle is not None and driven.how == "done" and not driven.tried:
             output.text(f"Nothing to run: {why_idle}.\n\n")
-        title = f"{report.campaign_id}  in {duration(driven.duration_ms)}"
+        # After a resume with nothing to do, the duration of the command would look like that of the campaign.
+        took = f"  in {duration(driven.duration_ms)}" if driven.tried else ""
+        title = f"{report.campaign_id}{took}"
         footer = list(run_footer(driven, formatter=CommandFormatter.of(root)))
         print_report(output, report, title=title, footer=footer)
     output.note(*(f"warning: {each}" for each in driven.warnings))
@@ -95,7 +99,7 @@ def _print(driven: FinishedRun, *, root: Path | None, as_json: bool, rows_to: Pa
     return report.exit
 
 
-SPEC = argument("spec", metavar="SPEC", type=Path, help="The campaign, a YAML file.")
+SPEC = argument("spec", metavar="SPEC", type=Path, help="The spec, a YAML file.")
 KEEP_SCRATCH = argument(
     "--keep-scratch",
     dest="is_scratch_kept",

@@ -107,14 +107,15 @@ class PlainScreen(Screen):
     def settled(self, result: AttemptResult, *, usd: float | None, retry_at_ms: int | None, is_settled: bool) -> None:
         summary = result.summary
         if summary is None:
-            ending = "its evidence could not be written"
+            word, ending = "abandoned", "its evidence could not be written"
         else:
+            word = "ended"
             ending = summary.outcome.value if summary.code is None else f"{summary.outcome.value} ({summary.code})"
         again = ""
         if retry_at_ms is not None:
             again = f", retry in {duration(max(0, retry_at_ms - self._view.clock.wall_ms()))}"
         done = f"({self._view.settled_trials} of {self._view.trials})"
-        self._line(result.attempt_id, f"{result.state}: {ending}{again}   {done}")
+        self._line(result.attempt_id, f"{word}: {ending}{again}   {done}")
 
     def scheduled(self, limits: tuple[LiveLimit, ...], *, waiting: int) -> None:
         closed = {each.key: each for each in limits if each.until_ms is not None}

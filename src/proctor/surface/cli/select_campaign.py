@@ -5,10 +5,8 @@ from collections.abc import Callable
 from proctor.errors import EvidenceError, InputError
 from proctor.evidence.layout import CampaignPaths, RootPaths
 from proctor.report.campaign_state import campaigns_by_age
-from proctor.report.find import find_place, first_command
+from proctor.report.find import RUN_ONE, find_place, first_command
 from proctor.report.planned import read_plan
-
-_RUN_ONE = "Run one with `proctor run SPEC`, or pass the evidence root of an earlier run with --root."
 
 
 def is_no_canary(campaign: CampaignPaths) -> bool:
@@ -35,5 +33,5 @@ def find_campaign(
     for campaign in reversed(campaigns):
         if is_fit(campaign):
             return campaign
-    todo = "proctor campaign list" if campaigns else first_command() or _RUN_ONE
+    todo = "proctor campaign list" if campaigns else first_command() or RUN_ONE
     raise InputError("evidence.not-found", f"there is no campaign in {root.folder}", suggestion=todo)

@@ -55,13 +55,9 @@ def _facts(standing: CampaignStatus, *, now_ms: int) -> Iterator[tuple[str, Rend
     if standing.codes:
         yield "codes", Text(_counts(standing.codes))
     if standing.expected or standing.unexpected:
-        yield (
-            "results",
-            Text(
-                f"{standing.verified:,} verified; "
-                f"{standing.expected:,} as expected, {standing.unexpected:,} not as expected"
-            ),
-        )
+        verified = f"{standing.verified:,} of {standing.judged_by_probes:,} verified, "
+        expected = f"{standing.expected:,} of {standing.expected + standing.unexpected:,} as expected"
+        yield "results", Text(f"{verified if standing.judged_by_probes else ''}{expected}")
     yield "verdict", Text(standing.verdict)
     retried = sum(standing.attempts.values())
     pace = "" if standing.per_minute is None else f", {standing.per_minute:,.1f} per minute"
@@ -80,14 +76,14 @@ def _counts(counts: dict[str, int]) -> str:
 
 
 def render_standings(found: Sequence[CampaignStatus], findings: Sequence[Finding], *, now_ms: int) -> RenderableType:
-    drop_order = ("kind", "age", "settled", "state", "verdict")
-    table = NamedTable(name="campaign", drop_order=drop_order, numbers=("settled", "age"))
+    drop_order = ("kind", "age", "results", "state", "verdict")
+    table = NamedTable(name="campaign", drop_order=drop_order, numbers=("results", "age"))
     for each in found:
         how = "running" if each.is_live else _how(each).rpartition(", ")[2]
         facts = {
             "kind": Text(each.kind + (", pinned" if each.is_pinned else "")),
             "state": Text(how, style="green" if each.is_live else ""),
-            "settled": Text(f"{each.settled:,} of {each.trials:,}"),
+            "results": Text(f"{each.settled:,} of {each.trials:,}"),
             "verdict": Text(each.verdict),
             "age": Text(UNKNOWN if each.began_at_ms is None else age(now_ms - each.began_at_ms)),
         }

@@ -40,13 +40,13 @@ def _facts(each: Program) -> list[tuple[str, RenderableType]]:
             ("cannot", Text(", ".join(name.replace("_", " ") for name, can in capabilities.items() if not can)))
         )
     if each.program is not None:
-        locked = {True: "yes: matches its package's RECORD", False: "NO: differs from its package's RECORD", None: "no"}
+        pinned = {True: "yes: matches its package's RECORD", False: "NO: differs from its package's RECORD", None: "no"}
         rows += [
             ("program", Text(legible(each.program.path))),
             ("found by", Text(each.program.source)),
             ("version", Text(each.program.version or "unknown until it runs")),
             ("sha256", Text(each.program.sha256)),
-            ("locked", Text(locked[each.is_locked], style="bold red" if each.is_locked is False else "")),
+            ("pinned", Text(pinned[each.is_locked], style="bold red" if each.is_locked is False else "")),
         ]
     if each.problem is not None:
         rows += [

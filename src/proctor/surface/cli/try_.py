@@ -12,6 +12,7 @@ from rich.text import Text
 from proctor.config.load import load_config
 from proctor.errors import InputError
 from proctor.evidence.layout import RootPaths
+from proctor.report.attempt_columns import verified_word
 from proctor.report.format_values import UNKNOWN, count, duration, legible, money, plural, yes_no
 from proctor.surface.cli.command import JSON, PROGRESS, ROOT, Command, argument, evidence_root
 from proctor.surface.cli.command_formatter import CommandFormatter
@@ -95,7 +96,7 @@ def _select_agents(on: str | None, *, is_scripted: bool) -> list[TryAgent]:
             raise InputError(
                 "policy.login",
                 "no installed agent has a login to a real model",
-                suggestion="Use --offline for the scripted model.",
+                suggestion="Log an agent in with its own command, or use --offline for the scripted model.",
             )
         return chosen
     chosen = []
@@ -117,7 +118,8 @@ def _refuse_without_login(each: TryAgent) -> None:
     agent: DetectedAgent = each.agent
     if agent.login is None:
         what = f"there is no login for {agent.name} ({agent.runtime_id})"
-        raise InputError("policy.login", what, suggestion="Or use --offline for the scripted model.")
+        todo = "Log it in with its own command, or use --offline for the scripted model."
+        raise InputError("policy.login", what, suggestion=todo)
     if each.model is None:
         raise InputError("usage", f"--on {agent.name}: no model is given; write {agent.name}:MODEL")
 
@@ -143,7 +145,7 @@ def render_results(results: Sequence[TryResult], *, has_probe: bool) -> Renderab
     rows = {
         "outcome": [f"{each.outcome or UNKNOWN}{'' if each.code is None else f' ({each.code})'}" for each in results],
         "claims done": [yes_no(each.claimed, none="no claim") for each in results],
-        "verified": [yes_no(each.verified, none=UNKNOWN if has_probe else "no probe") for each in results],
+        "verified": [_verified(each.verified, has_probe=has_probe) for each in results],
         "changes": [_changed(each.changes) for each in results],
         "tool calls": [count(each.tool_calls) for each in results],
         "tokens": [count(each.tokens) for each in results],
@@ -153,6 +155,10 @@ def render_results(results: Sequence[TryResult], *, has_probe: bool) -> Renderab
     for name, values in rows.items():
         table.add_row(name, *map(legible, values))
     return table
+
+
+def _verified(value: bool | None, *, has_probe: bool) -> str:
+    return verified_word(value).plain if has_probe else "no probe"
 
 
 def _changed(changes: DiffSummary | None) -> str:

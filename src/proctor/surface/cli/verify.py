@@ -16,11 +16,13 @@ from proctor.surface.cli.output import Output
 from proctor.surface.sign import Signing, sign_place
 from proctor.surface.verify import Verification, place_at, verify_place
 
+_MAX_PARTIAL = 5
+
 
 def sign(*, path: str, key: Path, identity: str | None, root: Path | None, as_json: bool) -> int:
     """Sign the seals of evidence with an SSH key.
 
-    Writes seal.json.sig (of a runtime process, process.json.sig) next to every seal without a
+    Writes seal.json.sig (of an agent process, process.json.sig) next to every seal without a
     signature, and prints the line that others need in their file of allowed signers. Exits 0 if
     the evidence is valid, 4 if some of it is partial, 5 if any is invalid; then nothing is signed.
     """
@@ -42,7 +44,7 @@ def verify(
     root: Path | None,
     as_json: bool,
 ) -> int:
-    """Verify evidence and its signatures.
+    """Check evidence, and who signed it.
 
     Derives everything again and checks every signature. Needs no network. Unsigned evidence passes
     as `integrity only`, unless --signed is given. Exits 0 if everything is valid, 4 if some evidence
@@ -63,6 +65,11 @@ def _render_signing(result: Signing) -> RenderableType:
     lines = [Text(f"{plural(len(result.signed), 'seal')} signed", style="green" if result.signed else "")]
     if result.kept:
         lines.append(Text(f"{plural(len(result.kept), 'seal')} already had a signature, which was kept"))
+    if result.partial:
+        lines.append(Text(f"exit code {result.exit}: {plural(len(result.partial), 'item')} without complete evidence"))
+        lines += [Text(f"  {legible(each)}") for each in result.partial[:_MAX_PARTIAL]]
+        if len(result.partial) > _MAX_PARTIAL:
+            lines.append(Text(f"  … and {len(result.partial) - _MAX_PARTIAL:,} more; --json lists all"))
     if result.allowed_signer is not None:
         lines += [
             Text(),

@@ -30,7 +30,7 @@ async def disconnect(subject: Subject) -> None:
     evidence = await subject.mission(
         {"say": DONE}, plan=[LineFault(at=subject.samples.is_of_turn, how=Cut(keep_bytes=9))]
     )
-    evidence.must_end(Outcome.CRASHED, "peer.hangup")
+    evidence.must_end(Outcome.CRASHED, "peer.lost", "peer.hangup")
     must(bool(evidence.agents) is subject.has_process, NOT_FOUND)
     must(not any(map(is_alive, evidence.agents)), "the agent still runs after its channel was closed")
 
@@ -42,7 +42,7 @@ async def crash(subject: Subject) -> None:
             bool(evidence.of(TurnBegan)) and not evidence.of(TurnEnded),
             "the attempt did not end in the middle of a turn",
         )
-        evidence.must_end(Outcome.CRASHED, "peer.hangup", "peer.killed")
+        evidence.must_end(Outcome.CRASHED, "peer.lost", "peer.hangup", "peer.killed")
         return
     nap, before = new_nap(), set(unsettled_intents())
 
@@ -55,7 +55,7 @@ async def crash(subject: Subject) -> None:
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(kill_the_agent)
         evidence = await subject.mission({"run": napping(nap)}, {"say": DONE})
-    evidence.must_end(Outcome.CRASHED, "peer.hangup", "peer.killed")
+    evidence.must_end(Outcome.CRASHED, "peer.lost", "peer.hangup", "peer.killed")
     await until_gone(nap)
 
 
