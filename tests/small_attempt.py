@@ -112,6 +112,8 @@ REPORTED = AttemptReport(
     duration_ms=0,
 )
 CALL = ToolCall(
+    attempt=A1,
+    session=None,
     call=CallId("c1"),
     turn=TurnId("t1"),
     kind="command",

@@ -13,5 +13,15 @@ MissionId = NewType("MissionId", str)
 ProcessId = NewType("ProcessId", str)
 RunId = NewType("RunId", str)
 RuntimeId = NewType("RuntimeId", str)
+SessionId = NewType("SessionId", str)
 ThreadId = NewType("ThreadId", str)
 TurnId = NewType("TurnId", str)
+
+
+def session_id_of(attempt: AttemptId, thread: ThreadId | None) -> SessionId | None:
+    """Return the id of an attempt's session; None as long as the agent has not named its thread.
+
+    >>> session_id_of(AttemptId("fix.native.r1.1"), ThreadId("019a"))
+    'fix.native.r1.1/019a'
+    """
+    return None if thread is None else SessionId(f"{attempt}/{thread}")

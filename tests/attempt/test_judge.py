@@ -15,13 +15,22 @@ from proctor.event.model import ToolBegan, ToolEnded, ToolKind
 from proctor.event.outcome import Outcome
 from proctor.event.trace import ToolCall
 from proctor.evidence.artifacts import Expectation
-from proctor.ids import CallId, TurnId
+from proctor.ids import AttemptId, CallId, TurnId
 from proctor.spec.expect import ExpectedVerdict, ExpectSpec, ResultExpect, TraceExpect, WorkspaceExpect
 
 
 def call(name: str = "shell", given: Any = None, *, kind: ToolKind = "command", ok: bool | None = True) -> ToolCall:
     return ToolCall(
-        call=CallId("c"), turn=TurnId("t"), kind=kind, name=name, input=given, ok=ok, status="", began_at_ms=0
+        attempt=AttemptId("a"),
+        session=None,
+        call=CallId("c"),
+        turn=TurnId("t"),
+        kind=kind,
+        name=name,
+        input=given,
+        ok=ok,
+        status="",
+        began_at_ms=0,
     )
 
 

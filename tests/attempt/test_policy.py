@@ -7,12 +7,14 @@ import pytest
 from proctor.attempt.policy import violations
 from proctor.event.model import ToolKind
 from proctor.event.trace import ToolCall
-from proctor.ids import CallId, TurnId
+from proctor.ids import AttemptId, CallId, TurnId
 from proctor.spec.campaign_options import ToolsSpec
 
 
 def call(kind: ToolKind, name: str, given: Any = None) -> ToolCall:
     return ToolCall(
+        attempt=AttemptId("a"),
+        session=None,
         call=CallId("c"),
         turn=TurnId("t"),
         kind=kind,

@@ -79,6 +79,7 @@ def test_a_derived_file_that_was_edited_and_sealed_anew_is_not_what_the_frames_g
         (("report", {"verified": False}), ("evidence.gate", REPORT)),
         (("report", {"workspaceDigestAfter": None}), ("evidence.gate", REPORT)),
         (("runner_ref", {"threadId": "another"}), ("evidence.ids", RUNNER_REF)),
+        (("runner_ref", {"sessionId": "fix.native.r1.1/another"}), ("evidence.ids", RUNNER_REF)),
     ],
     ids=str,
 )

@@ -24,10 +24,11 @@ from proctor.evidence.attempt_files import AttemptFiles
 from proctor.evidence.chain import ChainHead, chain_rows
 from proctor.evidence.layout import FEEDBACK, REPORT, RUNNER_REF, TOOL_CALLS, TRANSCRIPT, AttemptPaths, RunPaths
 from proctor.evidence.reader import Finding
+from proctor.ids import AttemptId
 from proctor.runtime.base import Normalizer
 from proctor.runtime.codex_app_server import RUNTIME
 from tests.attempt.recorded import examined, rechecked
-from tests.lab import rows_of
+from tests.lab import jsonl, rows_of, runner_ref_of
 
 pytestmark = pytest.mark.real_agent
 
@@ -73,6 +74,15 @@ def test_another_process_restores_the_sealed_bytes_from_the_frames_alone(run: Ru
     assert [examined(paths, is_strict=True).status for paths in attempts] == ["valid"] * 3
 
 
+@pytest.mark.requirement("evidence.trace")
+def test_trace_rows_name_the_attempt_and_the_session_of_runner_ref(recorded: RunPaths) -> None:
+    for paths in recorded.attempts():
+        session = runner_ref_of(paths).session_id
+        assert session is not None
+        for row in jsonl(paths.tool_calls):
+            assert (row["attempt"], row["session"]) == (paths.folder.name, session)
+
+
 @pytest.mark.requirement("runtime.events.pure")
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(cuts=st.sets(st.integers(0, 60)))
@@ -83,10 +93,10 @@ def test_it_makes_no_difference_in_which_batches_the_rows_come(recorded: RunPath
         batches = [rows[start:end] for start, end in pairwise(edges)]
         with AttemptFiles(paths) as files:
             again = rederive(files)
-        assert derived_from(batches) == (again.derived, again.files)
+        assert derived_from(AttemptId(paths.folder.name), batches) == (again.derived, again.files)
 
 
-def derived_from(batches: Iterable[Iterable[Row]]) -> tuple[DerivedResult, dict[str, bytes]]:
+def derived_from(attempt: AttemptId, batches: Iterable[Iterable[Row]]) -> tuple[DerivedResult, dict[str, bytes]]:
     files = {name: bytearray() for name in DERIVED}
     heads = {name: ChainHead() for name in DERIVED}
 
@@ -94,7 +104,7 @@ def derived_from(batches: Iterable[Iterable[Row]]) -> tuple[DerivedResult, dict[
         files[name] += chain_rows(rows, head=heads[name])
 
     derivation = Derivation(
-        RUNTIME.normalizer(), trace=partial(append, TOOL_CALLS), transcript=partial(append, TRANSCRIPT)
+        RUNTIME.normalizer(), attempt=attempt, trace=partial(append, TOOL_CALLS), transcript=partial(append, TRANSCRIPT)
     )
     for batch in batches:
         derivation.feed(batch)

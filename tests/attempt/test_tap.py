@@ -17,6 +17,7 @@ from proctor.event.row import Direction, Row, StepTaken
 from proctor.evidence.recorder import FrameLog
 from proctor.evidence.redact import Redactor, TextStream
 from proctor.evidence.secrets import Secret
+from proctor.ids import AttemptId
 from proctor.runtime.base import Normalizer
 from proctor.runtime.codex_app_server.normalize import CodexNormalizer
 from proctor.testing.clock import FakeClock
@@ -36,7 +37,10 @@ class Attempt:
         self.derived: list[Any] = []
         self.log = FrameLog(path, redactor=Redactor([SECRET]), clock=FakeClock())
         derivation = Derivation(
-            normalizer or CodexNormalizer(), trace=self.derived.extend, transcript=self.derived.extend
+            normalizer or CodexNormalizer(),
+            attempt=AttemptId("a"),
+            trace=self.derived.extend,
+            transcript=self.derived.extend,
         )
         self.tap = RecordingTap(self.log, derivation, watcher=self.event_recorded)
 

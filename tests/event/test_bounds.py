@@ -10,9 +10,9 @@ from proctor.event.model import ReasoningSaid, ReasoningStreamed, TextSaid, Text
 from proctor.event.outcome import NOT_ENDED
 from proctor.event.trace import TraceFold
 from proctor.event.transcript import Line, TranscriptFold
-from proctor.ids import CallId, ItemId, TurnId
+from proctor.ids import AttemptId, CallId, ItemId, TurnId
 
-T1, I1, C1 = TurnId("t1"), ItemId("i1"), CallId("c1")
+A1, T1, I1, C1 = AttemptId("fix.native.r1.1"), TurnId("t1"), ItemId("i1"), CallId("c1")
 
 texts = st.text(st.sampled_from("aé€😀\n\0") | st.characters(exclude_categories=["Cs"]), max_size=60)
 
@@ -58,7 +58,7 @@ def test_an_input_that_does_not_fit_becomes_the_head_of_its_json(char: str, extr
 @pytest.mark.requirement("evidence.bounds")
 def test_a_long_output_is_previewed_and_the_cut_is_stated() -> None:
     output = "é" * PREVIEW_BYTES
-    trace = TraceFold()
+    trace = TraceFold(A1)
     trace.feed(ToolBegan(turn=T1, call=C1, kind="command", name="shell", input="i" * TEXT_BYTES, frame=1, at_ms=1))
     row = trace.feed(
         ToolEnded(

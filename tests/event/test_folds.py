@@ -11,6 +11,7 @@ from proctor.event.model import (
     FrameNoted,
     ReasoningSaid,
     ReasoningStreamed,
+    SessionBegan,
     TextSaid,
     TextStreamed,
     ToolBegan,
@@ -20,16 +21,16 @@ from proctor.event.model import (
 from proctor.event.outcome import Ending, Outcome
 from proctor.event.trace import ToolCall, TraceFold
 from proctor.event.transcript import Line, TranscriptFold
-from proctor.ids import CallId, ItemId, TurnId
+from proctor.ids import AttemptId, CallId, ItemId, ThreadId, TurnId
 from tests.event.streams import streams, streams_of
 
-T1, C1, I1 = TurnId("t1"), CallId("c1"), ItemId("i1")
+A1, T1, C1, I1 = AttemptId("fix.native.r1.1"), TurnId("t1"), CallId("c1"), ItemId("i1")
 ENDED = Ending(outcome=Outcome.STALLED, code="limit.stall")
 
 
 def traced(events: Iterable[Event]) -> tuple[list[ToolCall], list[ToolCall]]:
     """The rows as they arise, and those at the end."""
-    fold = TraceFold()
+    fold = TraceFold(A1)
     rows = [row for event in events if (row := fold.feed(event)) is not None]
     return rows, fold.finish()
 
@@ -90,6 +91,8 @@ def test_a_call_is_told_with_both_its_ends() -> None:
         at_ms=350,
     )
     row = ToolCall(
+        attempt=A1,
+        session=None,
         call=C1,
         turn=T1,
         kind="command",
@@ -109,6 +112,25 @@ def test_a_call_is_told_with_both_its_ends() -> None:
     assert traced([began, done]) == ([row], [])
     own_clock = msgspec.structs.replace(done, duration_ms=9)
     assert traced([began, own_clock]) == ([msgspec.structs.replace(row, duration_ms=9)], [])
+
+
+@pytest.mark.requirement("evidence.trace")
+def test_trace_rows_name_the_session_that_has_begun() -> None:
+    def began(call: str) -> ToolBegan:
+        return ToolBegan(turn=T1, call=CallId(call), kind="command", name="shell", frame=3, at_ms=100)
+
+    def ended(call: str) -> ToolEnded:
+        return ToolEnded(
+            turn=T1, call=CallId(call), kind="command", name="shell", ok=True, status="done", frame=4, at_ms=100
+        )
+
+    session = SessionBegan(thread=ThreadId("019a"), frame=3, at_ms=100)
+    rows, unfinished = traced([began("a"), ended("a"), session, began("b"), ended("b"), began("c")])
+    assert [(row.call, row.attempt, row.session) for row in [*rows, *unfinished]] == [
+        ("a", A1, None),
+        ("b", A1, f"{A1}/019a"),
+        ("c", A1, f"{A1}/019a"),
+    ]
 
 
 @given(streams_of(TextStreamed, TextSaid, ReasoningStreamed, ReasoningSaid))

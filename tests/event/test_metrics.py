@@ -22,7 +22,7 @@ from proctor.event.model import (
 )
 from proctor.event.row import GENESIS, Direction, Row
 from proctor.event.trace import TraceFold
-from proctor.ids import CallId, TurnId
+from proctor.ids import AttemptId, CallId, TurnId
 from tests.event.streams import streams
 
 rows = st.lists(
@@ -94,7 +94,7 @@ def test_every_event_and_every_row_is_counted_once(events: list[Event], said: li
         count[WarningRaised],
         count[ErrorReported],
     )
-    trace = TraceFold()
+    trace = TraceFold(AttemptId("fix.native.r1.1"))
     calls = [call for event in events if (call := trace.feed(event)) is not None] + trace.finish()
     assert metrics.tool_calls == len(calls) == sum(metrics.tool_calls_by_kind.values())
     assert metrics.tool_failures == sum(not event.ok for event in ended)
@@ -152,7 +152,7 @@ def test_many_calls_few_of_them_different_and_one_over_and_over_is_no_progress(
 
 @given(streams)
 def test_equal_calls_are_counted_as_the_trace_tells_them(events: list[Event]) -> None:
-    trace = TraceFold()
+    trace = TraceFold(AttemptId("fix.native.r1.1"))
     calls = [call for event in events if (call := trace.feed(event)) is not None] + trace.finish()
     marks = [msgspec.json.encode((call.kind, call.name, call.input), order="sorted") for call in calls]
     failed_before = {

@@ -17,6 +17,7 @@ from proctor.event.trace import ToolCall
 from proctor.evidence.recorder import FrameLog
 from proctor.evidence.redact import Redactor
 from proctor.evidence.secrets import Secret, find_secrets
+from proctor.ids import AttemptId
 from proctor.runtime.codex_app_server import RUNTIME
 from proctor.runtime.codex_app_server.route import Envelope, open_envelope
 from proctor.testing.clock import FakeClock
@@ -103,7 +104,7 @@ def frames(items: list[dict[str, Any]], ending: dict[str, Any]) -> Iterator[tupl
 
 def derived(rows: list[Row]) -> tuple[DerivedResult, list[ToolCall]]:
     calls: list[ToolCall] = []
-    derivation = Derivation(RUNTIME.normalizer(), trace=calls.extend, transcript=lambda _: None)
+    derivation = Derivation(RUNTIME.normalizer(), attempt=AttemptId("a"), trace=calls.extend, transcript=lambda _: None)
     derivation.feed(rows)
     return derivation.finish(), calls
 

@@ -19,7 +19,7 @@ from proctor.evidence.artifacts import AttemptRecord, RunnerRef
 from proctor.evidence.layout import AttemptPaths
 from proctor.evidence.reader import Finding
 from proctor.fact import Authority, Fact
-from proctor.ids import AttemptId, ProcessId, RuntimeId, ThreadId
+from proctor.ids import AttemptId, ProcessId, RuntimeId, SessionId, ThreadId
 from proctor.plan.model import Limits
 from proctor.report.codex_export import export_codex_native
 from proctor.report.codex_native import SkippedLine, read_codex_native
@@ -88,7 +88,7 @@ def view(
         runtime_id=RuntimeId(runtime_id),
         transport="stdio",
         process_id=ProcessId("p"),
-        session_id="s",
+        session_id=SessionId("s"),
         thread_id=THREAD,
         is_fresh_session=True,
         facts={

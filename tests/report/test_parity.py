@@ -22,6 +22,8 @@ ID = AttemptId("fix.a.r1.1")
 
 def call(command: str, *, kind: Any = "command", ok: bool = True, **given: Any) -> ToolCall:
     return ToolCall(
+        attempt=ID,
+        session=None,
         call=CallId("c"),
         turn=TurnId("t"),
         kind=kind,

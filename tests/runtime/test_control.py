@@ -15,6 +15,7 @@ from proctor.event.outcome import Outcome
 from proctor.evidence.recorder import FrameLog
 from proctor.evidence.redact import Redactor
 from proctor.evidence.secrets import find_secrets
+from proctor.ids import AttemptId
 from proctor.runtime.codex_app_server import RUNTIME
 from proctor.runtime.codex_app_server.normalize import CodexNormalizer
 from proctor.testing.clock import FakeClock
@@ -51,7 +52,7 @@ def test_a_turn_has_ended_for_whoever_waited_exactly_when_it_has_on_record(
 ) -> None:
     async def test(log: FrameLog) -> tuple[bool, Outcome]:
         rows: list[Any] = []
-        derivation = Derivation(CodexNormalizer(), trace=rows.extend, transcript=rows.extend)
+        derivation = Derivation(CodexNormalizer(), attempt=AttemptId("a"), trace=rows.extend, transcript=rows.extend)
         tap = RecordingTap(log, derivation)
 
         def start(twin: Twin, request: Request) -> None:

@@ -13,6 +13,7 @@ from proctor.event.row import Row
 from proctor.event.trace import TraceFold
 from proctor.event.transcript import TranscriptFold
 from proctor.fact import Fact
+from proctor.ids import AttemptId
 from proctor.runtime.base import Normalizer
 
 RowSink = Callable[[Iterable[Any]], None]
@@ -31,11 +32,11 @@ class DerivedResult:
 class Derivation:
     """Folds recorded rows, fed in order, and passes the rows of the trace and the transcript to their sinks."""
 
-    def __init__(self, normalizer: Normalizer, *, trace: RowSink, transcript: RowSink) -> None:
+    def __init__(self, normalizer: Normalizer, *, attempt: AttemptId, trace: RowSink, transcript: RowSink) -> None:
         self._normalizer = normalizer
         self._trace_sink = trace
         self._transcript_sink = transcript
-        self._trace = TraceFold()
+        self._trace = TraceFold(attempt)
         self._transcript = TranscriptFold()
         self._outcome = OutcomeFold()
         self._claim = ClaimFold()

@@ -20,7 +20,7 @@ from proctor.evidence.digests import measure_bytes
 from proctor.evidence.redact import Redactor
 from proctor.evidence.seal import build_seal
 from proctor.evidence.summary import AttemptSummary, summarize
-from proctor.ids import ProcessId, ThreadId
+from proctor.ids import ProcessId, ThreadId, session_id_of
 from proctor.probe.gate import decide
 from proctor.probe.model import ProbeRow, require
 from proctor.workspace.diff import diff
@@ -34,7 +34,6 @@ class SessionRecord:
     prompt: str = ""
     lease: Lease | None = None
     process: ProcessId | None = None
-    session_id: str | None = None
     thread: ThreadId | None = None
     is_fresh: bool = True
     """Whether the session is neither resumed nor forked."""
@@ -136,7 +135,7 @@ def _runner_ref(request: AttemptRequest, derived: DerivedResult, conversation: S
         # A runtime may have several transports; the fact names the one that was used.
         transport=facts["transport"].value if "transport" in facts else request.runtime.transports[0],
         process_id=conversation.process,
-        session_id=conversation.session_id,
+        session_id=session_id_of(request.attempt_id, conversation.thread),
         thread_id=conversation.thread,
         is_fresh_session=conversation.is_fresh,
         facts=facts,

@@ -33,7 +33,7 @@ from proctor.evidence.layout import (
 from proctor.evidence.reader import Finding
 from proctor.evidence.validate import Validation, conclude, validate_attempt
 from proctor.fact import Fact
-from proctor.ids import Digest
+from proctor.ids import Digest, session_id_of
 from proctor.probe.gate import decide
 from proctor.probe.model import ProbeRow, RequiredProbe
 from proctor.workspace.changed import has_edits
@@ -81,6 +81,9 @@ def recheck(files: AttemptFiles) -> tuple[Finding, ...]:
     ref = _read(files, RUNNER_REF, RunnerRef, findings)
     if ref is not None and ref.thread_id not in (None, again.thread):
         detail = f"thread {ref.thread_id!r}, but the frames say {again.thread!r}"
+        findings.append(Finding(code="evidence.ids", file=RUNNER_REF, detail=detail))
+    if ref is not None and ref.session_id not in (None, session_id_of(record.attempt_id, again.thread)):
+        detail = f"session {ref.session_id!r}, but the frames say thread {again.thread!r}"
         findings.append(Finding(code="evidence.ids", file=RUNNER_REF, detail=detail))
     if ref is not None:
         findings += _check_facts(ref.facts, again.derived.facts)

@@ -57,7 +57,9 @@ def open_recording(
         ChainedLog(on_disk(paths.transcript), forbidden=forbidden) as transcript,
         ChainedLog(on_disk(paths.probes), redactor=redactor, forbidden=forbidden) as probes,
     ):
-        derivation = Derivation(request.runtime.normalizer(), trace=calls.append, transcript=transcript.append)
+        derivation = Derivation(
+            request.runtime.normalizer(), attempt=request.attempt_id, trace=calls.append, transcript=transcript.append
+        )
         tap = RecordingTap(frames, derivation, watcher=watcher)
         if planted is not None:
             tap.note(tripwire.planted_row(planted))

@@ -47,9 +47,10 @@ def rederive(files: AttemptFiles) -> RederiveResult:
 
     Raises EvidenceError if attempt.json cannot be read, and another ProctorError if its runtime is not available.
     """
-    normalizer = runtime_by_id(files.record.runtime_id).normalizer()
+    record = files.record
+    normalizer = runtime_by_id(record.runtime_id).normalizer()
     trace, transcript = _Lines(), _Lines()
-    derivation = Derivation(normalizer, trace=trace.append, transcript=transcript.append)
+    derivation = Derivation(normalizer, attempt=record.attempt_id, trace=trace.append, transcript=transcript.append)
     reading = files.rows(layout.FRAMES, Row)
     laws = Laws()
     violations: list[Finding] = []

@@ -52,7 +52,6 @@ async def open_session(
                     yield session
                     await _read_history(request, session, tap)
                 finally:
-                    conversation.session_id = session.session_id
                     conversation.thread = session.thread
                     rows = {"processFrames": _rows_fact(rows_from, lease.rows())}
                     tap.record(FactsLearned(facts={**session.facts, **rows, **_identity_after(lease.host.facts)}))

@@ -5,12 +5,18 @@ from typing import Any
 import msgspec
 
 from proctor.event.bounds import PREVIEW_BYTES, bounded_input, cut
-from proctor.event.model import Event, ToolBegan, ToolEnded, ToolKind
-from proctor.ids import CallId, TurnId
+from proctor.event.model import Event, SessionBegan, ToolBegan, ToolEnded, ToolKind
+from proctor.ids import AttemptId, CallId, SessionId, TurnId, session_id_of
 
 
 class ToolCall(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """One row of tool.calls.jsonl: one tool call."""
+
+    attempt: AttemptId
+    """Id of the attempt."""
+
+    session: SessionId | None
+    """Id of the session, as `sessionId` in runner.ref.json; null if the agent had not named its thread yet."""
 
     call: CallId
     """Id of the call."""
@@ -65,61 +71,68 @@ class ToolCall(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_d
 
 
 class TraceFold:
-    """Fold events into rows: one when a call ends, and at the end one for each call that did not."""
+    """Fold the events of an attempt into rows: one when a call ends, and at the end one for each call that did not."""
 
-    def __init__(self) -> None:
+    def __init__(self, attempt: AttemptId) -> None:
+        self._attempt = attempt
+        self._session: SessionId | None = None
         self._open: dict[CallId, ToolBegan] = {}
 
     def feed(self, event: Event) -> ToolCall | None:
-        if isinstance(event, ToolBegan):
-            self._open[event.call] = event
-        elif isinstance(event, ToolEnded):
-            return _ended(event, self._open.pop(event.call, None))
+        match event:
+            case SessionBegan(thread=thread):
+                self._session = session_id_of(self._attempt, thread)
+            case ToolBegan():
+                self._open[event.call] = event
+            case ToolEnded():
+                return self._ended(event, self._open.pop(event.call, None))
         return None
 
     def finish(self) -> list[ToolCall]:
-        unfinished = [_unfinished(began) for began in self._open.values()]
+        unfinished = [self._unfinished(began) for began in self._open.values()]
         self._open.clear()
         return unfinished
 
+    def _ended(self, event: ToolEnded, began: ToolBegan | None) -> ToolCall:
+        input_ = event.input if began is None or event.input is not None else began.input
+        value, cut_input = bounded_input(input_)
+        output, cut_output = (None, 0) if event.output is None else cut(event.output, limit_bytes=PREVIEW_BYTES)
+        began_at_ms = event.at_ms if began is None else began.at_ms
+        return ToolCall(
+            attempt=self._attempt,
+            session=self._session,
+            call=event.call,
+            turn=event.turn,
+            kind=event.kind,
+            name=event.name,
+            input=value,
+            ok=event.ok,
+            status=event.status,
+            began_at_ms=began_at_ms,
+            ended_at_ms=event.at_ms,
+            duration_ms=event.duration_ms if event.duration_ms is not None else event.at_ms - began_at_ms,
+            exit_code=event.exit_code,
+            output=output,
+            output_bytes=None if event.output is None else len(event.output.encode("utf-8", "surrogatepass")),
+            cut_output_bytes=cut_output,
+            cut_input_bytes=cut_input,
+            began_frame=None if began is None else began.frame,
+            ended_frame=event.frame,
+        )
 
-def _ended(event: ToolEnded, began: ToolBegan | None) -> ToolCall:
-    input_ = event.input if began is None or event.input is not None else began.input
-    value, cut_input = bounded_input(input_)
-    output, cut_output = (None, 0) if event.output is None else cut(event.output, limit_bytes=PREVIEW_BYTES)
-    began_at_ms = event.at_ms if began is None else began.at_ms
-    return ToolCall(
-        call=event.call,
-        turn=event.turn,
-        kind=event.kind,
-        name=event.name,
-        input=value,
-        ok=event.ok,
-        status=event.status,
-        began_at_ms=began_at_ms,
-        ended_at_ms=event.at_ms,
-        duration_ms=event.duration_ms if event.duration_ms is not None else event.at_ms - began_at_ms,
-        exit_code=event.exit_code,
-        output=output,
-        output_bytes=None if event.output is None else len(event.output.encode("utf-8", "surrogatepass")),
-        cut_output_bytes=cut_output,
-        cut_input_bytes=cut_input,
-        began_frame=None if began is None else began.frame,
-        ended_frame=event.frame,
-    )
-
-
-def _unfinished(began: ToolBegan) -> ToolCall:
-    value, cut_input = bounded_input(began.input)
-    return ToolCall(
-        call=began.call,
-        turn=began.turn,
-        kind=began.kind,
-        name=began.name,
-        input=value,
-        ok=None,
-        status="unfinished",
-        began_at_ms=began.at_ms,
-        cut_input_bytes=cut_input,
-        began_frame=began.frame,
-    )
+    def _unfinished(self, began: ToolBegan) -> ToolCall:
+        value, cut_input = bounded_input(began.input)
+        return ToolCall(
+            attempt=self._attempt,
+            session=self._session,
+            call=began.call,
+            turn=began.turn,
+            kind=began.kind,
+            name=began.name,
+            input=value,
+            ok=None,
+            status="unfinished",
+            began_at_ms=began.at_ms,
+            cut_input_bytes=cut_input,
+            began_frame=began.frame,
+        )

@@ -17,6 +17,7 @@ from proctor.ids import (
     ProcessId,
     RunId,
     RuntimeId,
+    SessionId,
     ThreadId,
     TrialId,
 )
@@ -111,8 +112,8 @@ class RunnerRef(Artifact, frozen=True, kw_only=True):
     """Transport between Proctor and the agent, such as `stdio`."""
     process_id: ProcessId | None
     """Id of the agent process, whose record is in `runtimes/`. Null if none was started."""
-    session_id: str | None
-    """Session id that the runtime reports. Null if unknown."""
+    session_id: SessionId | None
+    """Id of the session: `<attempt>/<thread>`. Null if the agent named no thread."""
     thread_id: ThreadId | None
     """The agent's own id for the conversation, with which it can be resumed. Null if unknown."""
     is_fresh_session: bool

@@ -236,10 +236,6 @@ class Session(Protocol):
     """
 
     @property
-    def session_id(self) -> str:
-        """An id for reports. It contains the attempt's id."""
-
-    @property
     def thread(self) -> ThreadId | None:
         """The agent's name for the thread. None until the agent has reported it, in some cases in the first turn."""
 

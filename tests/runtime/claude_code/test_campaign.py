@@ -15,6 +15,7 @@ SECRET = "zq7-tripwire-84f1c2d9e0"
 
 
 @pytest.mark.requirement("runtime.claude-code")
+@pytest.mark.requirement("evidence.trace")
 def test_a_mission_is_verified_and_its_evidence_is_derived_again_to_the_byte(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -44,7 +45,10 @@ def test_a_mission_is_verified_and_its_evidence_is_derived_again_to_the_byte(
     assert report.metrics.tool_calls_by_kind == {"command": 1, "other": 1, "patch": 1}
     assert (report.metrics.unrecognized, report.metrics.turns) == (0, 1)
     assert (report_of(failed).outcome, report_of(failed).code) == (Outcome.FAILED, "provider.forbidden")
-    facts = runner_ref_of(greeted).facts
+    ref = runner_ref_of(greeted)
+    trace = {(row["attempt"], row["session"]) for row in jsonl(greeted.tool_calls)}
+    assert trace == {(ref.attempt_id, ref.session_id)}
+    facts = ref.facts
     assert facts["identity"].value["version"] == facts["version"].value
     assert (facts["identity"].authority, facts["persistence"].value) == ("verified", "persistent")
     assert [type(decode_supervisor_row(row)) for row in rows_of(greeted)].count(HistoryKept) == 1

@@ -98,10 +98,6 @@ class ClaudeSession:
     # ── what the supervisor sees ──
 
     @property
-    def session_id(self) -> str:
-        return f"{self._request.attempt}/{self.thread or 'unnamed'}"
-
-    @property
     def is_alive(self) -> bool:
         return self._hangup is None
 

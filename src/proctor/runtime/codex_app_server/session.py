@@ -76,10 +76,6 @@ class CodexSession:
     # ── what the supervisor sees ──
 
     @property
-    def session_id(self) -> str:
-        return f"{self._request.attempt}/{self.thread}"
-
-    @property
     def facts(self) -> Mapping[str, Fact]:
         return {}
 

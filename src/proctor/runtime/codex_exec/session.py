@@ -55,10 +55,6 @@ class ExecSession:
     # ── what the supervisor sees ──
 
     @property
-    def session_id(self) -> str:
-        return f"{self._request.attempt}/{self._thread}"
-
-    @property
     def thread(self) -> ThreadId | None:
         return self._thread
 

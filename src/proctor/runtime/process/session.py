@@ -62,10 +62,6 @@ class ProcessSession:
         self._fences = self._fenced()
 
     @property
-    def session_id(self) -> str:
-        return f"{self._request.attempt}/{self.thread}"
-
-    @property
     def facts(self) -> Mapping[str, Fact]:
         return {
             "fences": fences_fact(self._fences, self._request, home=self._home),

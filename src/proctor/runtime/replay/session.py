@@ -91,10 +91,6 @@ class ReplaySession:
         self._is_begun = False
 
     @property
-    def session_id(self) -> str:
-        return f"{self._request.attempt}/{self.thread}"
-
-    @property
     def facts(self) -> Mapping[str, Fact]:
         return {
             "recording": Fact(

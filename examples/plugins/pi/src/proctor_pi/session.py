@@ -66,10 +66,6 @@ class PiSession:
     # ── what the supervisor sees ──
 
     @property
-    def session_id(self) -> str:
-        return f"{self._request.attempt}/{self.thread}"
-
-    @property
     def thread(self) -> ThreadId | None:
         return None if self._state is None else ThreadId(self._state.session_id)
 
