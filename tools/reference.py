@@ -12,7 +12,7 @@ from proctor.errors import Bucket
 from proctor.event.known_facts import FACTS
 from proctor.fact import Authority
 from proctor.plan.recover import Remedy
-from proctor.surface.cli.output import spell
+from proctor.surface.cli.output import to_json
 from proctor.surface.contract import (
     SCHEMAS,
     ArgumentContract,
@@ -77,7 +77,7 @@ _REMEDIES = {
 def documents(told: Contract) -> dict[str, str]:
     """Every generated file of a checkout, by its path."""
     return {
-        "tests/surface/contract.json": spell(told),
+        "tests/surface/contract.json": to_json(told, is_indented=True),
         "SCHEMAS.md": _page("Schemas", _schemas(told)),
         "docs/reference/cli.md": _page("Commands", _commands(told)),
         "docs/reference/errors.md": _page("Errors and exit codes", _errors(told)),
@@ -206,7 +206,7 @@ def _fields(schema: Mapping[str, Any]) -> str:
     required = schema.get("required", ())
     rows = []
     for name, field in schema["properties"].items():
-        default = spell(field["default"]).strip() if "default" in field else ""
+        default = to_json(field["default"], is_indented=True).strip() if "default" in field else ""
         is_needed = "required" if name in required else f"default `{default}`" if default else "may be absent"
         rows.append((f"`{name}`", _spelled(field), is_needed, field.get("description", "")))
     return _table(("field", "type", "", "meaning"), rows)
@@ -224,7 +224,7 @@ def _spelled(schema: Mapping[str, Any]) -> str:
         case {"anyOf": options}:
             return " or ".join(map(_spelled, options))
         case {"enum": values}:
-            return " or ".join(f"`{spell(value).strip()}`" for value in values)
+            return " or ".join(f"`{to_json(value, is_indented=True).strip()}`" for value in values)
         case {"type": "array", "items": items}:
             return f"list of {_grouped(items)}"
         case {"type": "object", "additionalProperties": dict(values)}:

@@ -1,6 +1,7 @@
 """`proctor campaign report` and `proctor campaign publish-check`."""
 
 import os
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from proctor.report.publish import Reason
 from proctor.report.sections import next_steps
 from proctor.surface.cli.command import JSON, ROOT, Command, argument, evidence_root
 from proctor.surface.cli.command_formatter import CommandFormatter
-from proctor.surface.cli.output import Output, spell
+from proctor.surface.cli.output import Output, to_json
 from proctor.surface.cli.print_report import plain_report, print_report
 from proctor.surface.cli.select_campaign import find_campaign
 
@@ -40,7 +41,19 @@ def report(
         steps = [("" if at else "next", formatter.spell(step)) for at, step in enumerate(next_steps(composed))]
         print_report(output, composed, title=place.folder.name, footer=steps)
         return composed.exit
-    text = plain_report(output, composed, title=place.folder.name) if format_ == "text" else _spell(composed, format_)
+    match format_:
+        case "text":
+            text = plain_report(output, composed, title=place.folder.name)
+        case "json":
+            text = to_json(composed, is_indented=output_file is not None or sys.stdout.isatty())
+        case "md":
+            from proctor.report.markdown import render_markdown
+
+            text = render_markdown(composed)
+        case _:
+            from proctor.report.junit import render_junit
+
+            text = render_junit(composed)
     if output_file is None:
         output.text(text)
     else:
@@ -57,20 +70,6 @@ def _load(campaign: CampaignPaths, *, is_strict: bool) -> CampaignReport:
     from proctor.surface.examine import load_report
 
     return load_report(campaign, is_strict=True)
-
-
-def _spell(composed: CampaignReport, format_: str) -> str:
-    match format_:
-        case "json":
-            return spell(composed)
-        case "md":
-            from proctor.report.markdown import render_markdown
-
-            return render_markdown(composed)
-        case _:
-            from proctor.report.junit import render_junit
-
-            return render_junit(composed)
 
 
 def publish_check(*, ref: str | None, root: Path | None, as_json: bool) -> int:

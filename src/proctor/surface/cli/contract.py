@@ -6,7 +6,7 @@ from rich.text import Text
 from proctor.report.format_values import plural
 from proctor.surface.cli.blocks import pairs
 from proctor.surface.cli.command import JSON, Command, argument
-from proctor.surface.cli.output import Output, spell
+from proctor.surface.cli.output import Output
 from proctor.surface.completion import SHELLS
 from proctor.surface.contract import SCHEMAS, Contract, contract, schema
 
@@ -21,7 +21,7 @@ def show_contract(*, as_json: bool) -> int:
     output = Output(is_json=as_json)
     result = contract()
     if as_json:
-        output.json(result)
+        output.json(result, is_indented=True)
     else:
         output.show(_overview(result))
     return 0
@@ -33,7 +33,7 @@ def show_schema(*, name: str, as_json: bool) -> int:
     NAME is the name of an evidence file, such as seal.json or frames.jsonl, or one of config, spec,
     script, event, self, progress and statement.
     """
-    Output(is_json=as_json).json(schema(name))
+    Output(is_json=as_json).json(schema(name), is_indented=True)
     return 0
 
 
@@ -44,7 +44,10 @@ def show_completion(*, shell: str, as_json: bool) -> int:
     """
     output = Output(is_json=as_json)
     script = SHELLS[shell](contract().commands)
-    output.text(spell({"shell": shell, "script": script}) if as_json else script)
+    if as_json:
+        output.json({"shell": shell, "script": script})
+    else:
+        output.text(script)
     return 0
 
 

@@ -36,9 +36,9 @@ class Output:
     def __init__(self, *, is_json: bool) -> None:
         self.is_json = is_json
 
-    def json(self, value: Any) -> None:
-        """Print a value as JSON on stdout."""
-        _write(spell(value), sys.stdout)
+    def json(self, value: Any, *, is_indented: bool = False) -> None:
+        """Print a value as JSON on stdout: on one line, or indented if wanted or on a terminal."""
+        _write(to_json(value, is_indented=is_indented or sys.stdout.isatty()), sys.stdout)
 
     def text(self, text: str) -> None:
         """Print text on stdout unchanged, even with --json."""
@@ -89,12 +89,14 @@ def describe(error: ProctorError, formatter: CommandFormatter) -> dict[str, Any]
     }
 
 
-def spell(value: Any) -> str:
-    """Return a value as indented JSON. Text that UTF-8 cannot encode, such as a lone surrogate, is escaped."""
+def to_json(value: Any, *, is_indented: bool) -> str:
+    """Return a value as a line of JSON, or indented. Text that is not UTF-8 is escaped."""
     try:
-        return msgspec.json.format(msgspec.json.encode(value), indent=2).decode() + "\n"
+        data = msgspec.json.encode(value)
     except UnicodeEncodeError:
-        return json.dumps(msgspec.to_builtins(value), indent=2) + "\n"
+        data = json.dumps(msgspec.to_builtins(value)).encode()
+    # Indenting a report of 10,000 attempts takes as long as encoding it.
+    return (msgspec.json.format(data, indent=2) if is_indented else data).decode() + "\n"
 
 
 def console_on(stream: TextIO, *, into: TextIO | None = None) -> "Console":
