@@ -4,13 +4,21 @@ from collections.abc import Mapping
 from pathlib import Path
 
 
-def install(site: Path, distribution: str, *, points: Mapping[str, str], modules: Mapping[str, str]) -> None:
+def install(
+    site: Path,
+    distribution: str,
+    *,
+    points: Mapping[str, str],
+    modules: Mapping[str, str],
+    dialects: Mapping[str, str] | None = None,
+) -> None:
     """A distribution with its entry points, runtime id → `module:object`. The folder must be on the path."""
     about = site / f"{distribution.replace('-', '_')}-1.0.dist-info"
     about.mkdir(parents=True)
     (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {distribution}\nVersion: 1.0\n")
-    lines = [f"{id_} = {value}" for id_, value in points.items()]
-    (about / "entry_points.txt").write_text("\n".join(["[proctor.runtimes]", *lines, ""]))
+    groups = {"proctor.runtimes": points, "proctor.dialects": dialects or {}}
+    lines = [f"[{group}]\n" + "".join(f"{id_} = {value}\n" for id_, value in groups[group].items()) for group in groups]
+    (about / "entry_points.txt").write_text("\n".join(lines))
     for name, source in modules.items():
         (site / f"{name}.py").write_text(source)
 

@@ -17,6 +17,7 @@ from starlette.types import Receive, Scope, Send
 
 from proctor.clock import SYSTEM_CLOCK
 from proctor.model.connection import Door, ModelLimits
+from proctor.model.dialects import built_in_dialects
 from proctor.model.exchange import Exchange, ScriptSlot
 from proctor.model.player import Player
 from proctor.model.script import Script
@@ -68,7 +69,8 @@ class Provider:
                 so_far = len(self._exchange.slots)
                 steps = [self.first[so_far]] if so_far < len(self.first) else self.steps
                 script = msgspec.convert({"version": 1, "steps": steps}, Script)
-                self._exchange.slots[key] = ScriptSlot(player=Player(key, script), token="")
+                player = Player(key, script, dialects=built_in_dialects())
+                self._exchange.slots[key] = ScriptSlot(player=player, token="")
             slot = self._exchange.slots[key]
             with suppress(ClientDisconnect):
                 await self._exchange.respond(slot, Request(scope, receive), send, path=path)

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Final
 
+from proctor.model.dialects import GROUP
 from proctor.runtime.capability import WORDS
 from proctor.runtime.samples import STRANGER, Samples
 from proctor.testing.conformance import Case, cases
@@ -43,7 +44,8 @@ def onboarding() -> Iterator[str]:
         f"- [ ] `samples` (`proctor.runtime.samples`): {', '.join(f'`{name}`' for name in Samples.__slots__)}. The "
         "suite uses them to corrupt the program's output. An unknown request has the id "
         f"`{STRANGER}`. Without samples, the cases that need them are *not applicable*, which never counts as a pass.\n"
-        "- [ ] A dialect of the scripted model for the program's tools; or, if the program calls no model, a "
+        "- [ ] A dialect of the scripted model for the program's tools, and an entry point in the group "
+        f"`{GROUP}` that has the runtime's id; or, if the program calls no model, a "
         "`Stage` (`proctor.testing.conformance.stage`) that makes it do what a script says."
     )
     yield "## What it has to prove"

@@ -5,10 +5,11 @@ from typing import Any
 
 import pytest
 
-from proctor.model.dialects import answer, express
+from proctor.model.dialects import answer, built_in_dialects, express
 from proctor.model.script import Call, Patch, Run, ToolIntent
 from proctor.model.wire import Text, Tool, ToolCall
 
+BUILT_IN = built_in_dialects()
 STRING = {"type": "string"}
 EXEC = Tool(name="exec_command", properties={"cmd": STRING, "yield_time_ms": {"type": "number"}})
 SHELL_COMMAND = Tool(name="shell_command", properties={"command": STRING, "timeout_ms": {"type": "number"}})
@@ -39,7 +40,7 @@ PATCH = Patch(file="a.py", old="one\n\ntwo\n", new="three")
     ],
 )
 def test_a_function_gets_the_arguments_it_takes(tool: Tool, intent: ToolIntent, arguments: dict[str, Any]) -> None:
-    (call,) = express(intent, [Tool(name="view_image", properties={}), tool])
+    (call,) = express(intent, [Tool(name="view_image", properties={}), tool], dialects=BUILT_IN)
     assert (call.tool, json.loads(call.payload)) == (tool, arguments)
 
 
@@ -55,8 +56,8 @@ def test_a_function_gets_the_arguments_it_takes(tool: Tool, intent: ToolIntent, 
 )
 def test_a_patch_is_written_in_the_patch_grammar(intent: Patch, lines: list[str]) -> None:
     text = "\n".join(["*** Begin Patch", *lines, "*** End Patch", ""])
-    assert express(intent, [EXEC, FREEFORM]) == (ToolCall(tool=FREEFORM, payload=text),)
-    (call,) = express(intent, [FUNCTION])
+    assert express(intent, [EXEC, FREEFORM], dialects=BUILT_IN) == (ToolCall(tool=FREEFORM, payload=text),)
+    (call,) = express(intent, [FUNCTION], dialects=BUILT_IN)
     assert json.loads(call.payload) == {"input": text}
 
 
@@ -72,7 +73,7 @@ def test_a_patch_is_written_in_the_patch_grammar(intent: Patch, lines: list[str]
     ],
 )
 def test_what_no_tool_offered_does_is_not_expressed(intent: ToolIntent, tools: list[Tool]) -> None:
-    assert express(intent, tools) == ()
+    assert express(intent, tools, dialects=BUILT_IN) == ()
 
 
 @pytest.mark.parametrize(
@@ -96,7 +97,7 @@ def test_what_no_tool_offered_does_is_not_expressed(intent: ToolIntent, tools: l
 def test_claude_code_reads_a_file_before_it_edits_it(
     intent: ToolIntent, calls: list[tuple[Tool, dict[str, Any]]]
 ) -> None:
-    expressed = express(intent, [BASH, READ, WRITE, EDIT])
+    expressed = express(intent, [BASH, READ, WRITE, EDIT], dialects=BUILT_IN)
     assert [(call.tool, json.loads(call.payload)) for call in expressed] == calls
 
 

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from proctor.model.dialects import built_in_dialects
 from proctor.model.player import Hang, Player, Refusal, RequestKind, ServedReply
 from proctor.model.script import Script
 from proctor.model.wire import Item, Pause, Reasoning, Reply, ReplyRequest, Text, Tokens, Tool, ToolCall
@@ -15,7 +16,8 @@ EXEC = Tool(name="exec_command", properties={"cmd": {"type": "string"}})
 
 
 def player(*steps: dict[str, Any]) -> Player:
-    return Player("key", msgspec.convert({"version": 1, "steps": steps}, Script))
+    script = msgspec.convert({"version": 1, "steps": steps}, Script)
+    return Player("key", script, dialects=built_in_dialects())
 
 
 def ask(*texts: str, tools: tuple[Tool, ...] = (EXEC,)) -> ReplyRequest:
@@ -174,5 +176,5 @@ def test_a_reply_costs_what_its_sizes_say_unless_the_script_says_otherwise() -> 
 
 def test_no_two_players_share_an_id() -> None:
     script = msgspec.convert({"version": 1, "steps": [{"say": "a"}]}, Script)
-    replies = [Player(key, script).serve(ask("u1")).answer for key in ("one", "two")]
+    replies = [Player(key, script, dialects={}).serve(ask("u1")).answer for key in ("one", "two")]
     assert len({reply.serial for reply in replies if isinstance(reply, Reply)}) == 2

@@ -37,12 +37,18 @@ def test_what_lies_below_stays_inside(workspace: Path, path: str) -> None:
     [
         "../x", "/etc/passwd", "/", ".", "", "out/x", "dangling", "dangling/x", "src/../../x", ".git/config",
         "a/.git/x", "hidden/config", ".codex/config.toml", ".agents/x", ".claude/settings.json",
-        ".pi/x", "second-name", "nul\0byte",
+        "second-name", "nul\0byte",
     ],
 )  # fmt: skip
 def test_what_leads_out_or_is_run_later_does_not(workspace: Path, path: str) -> None:
     assert not stays_inside(workspace, [path])
     assert not stays_inside(workspace, ["src/a.py", path]), "one of them is enough"
+
+
+def test_protected_folders_are_added_by_a_runtime(workspace: Path) -> None:
+    assert stays_inside(workspace, [".mynah/x"])
+    assert not stays_inside(workspace, [".mynah/x"], protected={".mynah"})
+    assert not stays_inside(workspace, [".git/config"], protected={".mynah"})
 
 
 def test_of_no_paths_nothing_is_known(workspace: Path) -> None:

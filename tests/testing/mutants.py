@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from proctor.config import plugins
 from proctor.event.model import Event
 from proctor.event.row import Row
 from proctor.ids import RuntimeId
@@ -94,7 +95,7 @@ class _Point:
     """Stands for the entry point of a runtime of ours."""
 
     value = "a mutant"
-    dist = SimpleNamespace(name=registry.OURS)
+    dist = SimpleNamespace(name=plugins.OURS)
 
     def __init__(self, runtime: Any) -> None:
         self._runtime = runtime
@@ -106,7 +107,7 @@ class _Point:
 def register(monkeypatch: pytest.MonkeyPatch, runtime: Any) -> None:
     """As if it had been installed."""
     point: Any = _Point(runtime)
-    found = {**registry.offers(), ID: registry.Offer(id=ID, points=(point,))}
+    found = {**registry.offers(), ID: plugins.Offer(id=ID, points=(point,))}
     monkeypatch.setattr(registry, "offers", lambda: found)
 
 

@@ -266,7 +266,9 @@ class Agents:
             clock=self.clock,
         )
         stack.push_async_callback(record.seal)
-        self.stage = await stack.enter_async_context(open_model(clock=self.clock, on_refused=record.add))
+        self.stage = await stack.enter_async_context(
+            open_model(clock=self.clock, on_refused=record.add, dialects=self.ready.dialects)
+        )
 
     @contextmanager
     def playing(
@@ -277,7 +279,7 @@ class Agents:
             yield self._model(flow, candidate, None)
             return
         try:
-            yield self._model(flow, candidate, self.stage.play(attempt, script))
+            yield self._model(flow, candidate, self.stage.play(attempt, script, runtime_id=candidate.runtime_id))
         finally:
             self.stage.forget(attempt)
 

@@ -22,6 +22,7 @@ from proctor.evidence.health import ProgramHealth, ProgramKey, read_health
 from proctor.evidence.layout import RootPaths
 from proctor.evidence.secrets import Secret, find_secrets
 from proctor.ids import FlowId
+from proctor.model.dialects import Dialects, load_dialects
 from proctor.model.script import Script, load_script
 from proctor.plan.expand import resolve_flow
 from proctor.plan.model import ResolvedFlow
@@ -45,6 +46,8 @@ class PreflightResult:
     chains: Mapping[FlowId, tuple[Link, ...]]
     identities: Mapping[Place, FlowIdentity]
     scripts: Mapping[str, Script]
+    dialects: Dialects
+    """What scripts may use. Empty if no flow has a scripted model."""
     warnings: tuple[str, ...] = ()
 
 
@@ -76,6 +79,7 @@ def preflight(loaded: LoadedSpec, *, root: Path | None = None, clock: Clock = SY
         chains=chains,
         identities=identities,
         scripts=scripts,
+        dialects=load_dialects(config) if any(flow.model.is_scripted for flow in flows) else {},
         warnings=tuple(dict.fromkeys(joining.warnings)),
     )
 

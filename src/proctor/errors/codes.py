@@ -200,9 +200,11 @@ CODES: dict[str, Meaning] = {
         "The agent program's protocol lacks a method that Proctor requires.",
         "Install the version that the message names.",
     ),
-    "runtime.ambiguous": Meaning("Two installed packages offer a runtime with the same id.", "Uninstall one of them."),
+    "runtime.ambiguous": Meaning(
+        "Two installed packages offer a runtime or a model dialect with the same id.", "Uninstall one of them."
+    ),
     "runtime.broken": Meaning(
-        "The runtime plugin cannot be loaded, or does not implement the runtime interface.",
+        "The plugin's runtime or model dialect cannot be loaded, or does not implement its interface.",
         "Update or uninstall the plugin, or report the error to its author.",
     ),
     "runtime.degraded": Meaning(

@@ -9,7 +9,7 @@ import msgspec
 
 from proctor.canonical import digest_bytes
 from proctor.ids import Digest
-from proctor.model.dialects import answer, express
+from proctor.model.dialects import DialectError, Dialects, answer, express
 from proctor.model.script import Call, Fault, Patch, Run, Script, Step, ToolIntent, Usage
 from proctor.model.wire import (
     Failure,
@@ -87,7 +87,8 @@ class ServedReply:
 class Player:
     """A script and the current position in it. Reply ids are derived from `key`, so that players share none."""
 
-    def __init__(self, key: str, script: Script) -> None:
+    def __init__(self, key: str, script: Script, *, dialects: Dialects) -> None:
+        self._dialects = dialects
         self._tag = digest_bytes(key.encode())[7:15]
         self._steps = script.steps
         self._reply_count = 0
@@ -134,17 +135,27 @@ class Player:
                 parts += answer(intent, request.tools) or (intent,)
             elif not isinstance(intent, ToolIntent):
                 parts.append(intent)
-            elif calls := express(intent, request.tools):
-                parts += calls
             else:
-                tools = format_tools(request.tools)
-                message = f"step {self._step} needs {_name(intent)}, but no offered tool can do that (offered: {tools})"
-                return RequestKind.REFUSED, Refusal(status=400, code="tool_not_offered", message=message)
+                calls = self._express(intent, request)
+                if isinstance(calls, Refusal):
+                    return RequestKind.REFUSED, calls
+                parts += calls
         if isinstance(step.fault, Fault):
             return RequestKind.FAULT, self._reply(request, parts=parts, usage=step.usage, fault=step.fault)
         return (RequestKind.RETRY if self._try else RequestKind.MAIN), self._reply(
             request, parts=parts, usage=step.usage
         )
+
+    def _express(self, intent: ToolIntent, request: ReplyRequest) -> tuple[ToolCall, ...] | Refusal:
+        needs = f"step {self._step} needs {_name(intent)}, but"
+        try:
+            calls = express(intent, request.tools, dialects=self._dialects)
+        except DialectError as error:
+            return Refusal(status=400, code="dialect_failed", message=f"{needs} {error}")
+        if not calls:
+            message = f"{needs} no offered tool can do that (offered: {format_tools(request.tools)})"
+            return Refusal(status=400, code="tool_not_offered", message=message)
+        return calls
 
     def _reply(
         self, request: ReplyRequest, *, parts: Sequence[Part], usage: Usage | None = None, fault: Fault | None = None

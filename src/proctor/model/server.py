@@ -16,7 +16,9 @@ from uvicorn.server import ServerState
 from proctor.clock import SYSTEM_CLOCK, Clock
 from proctor.errors import MachineError
 from proctor.evidence.scan import MODEL_PREFIX
+from proctor.ids import RuntimeId
 from proctor.model.connection import Connection, Door, ModelLimits, OnRefused, RefusalReason, RefusedClient
+from proctor.model.dialects import Dialects, built_in_dialects, order_for
 from proctor.model.exchange import Exchange, ScriptSlot
 from proctor.model.journal import Rows
 from proctor.model.player import Player
@@ -34,21 +36,23 @@ _KEY = re.compile(r"[A-Za-z0-9._~-]+")
 class ScriptedModel:
     """A running server. Each script is played under a key, for one attempt."""
 
-    def __init__(self, url: str, exchange: Exchange) -> None:
+    def __init__(self, url: str, exchange: Exchange, *, dialects: Dialects) -> None:
         self.url = url
         self._exchange = exchange
+        self._dialects = dialects
 
-    def play(self, key: str, script: Script) -> str:
+    def play(self, key: str, script: Script, *, runtime_id: RuntimeId | None = None) -> str:
         """Start a script at its first step and return the base URL for the agent, which holds a new token.
 
-        Without the token the script cannot be read or advanced. Raises ValueError if the key has characters other than
-        letters, digits, `.`, `_`, `~` and `-`.
+        Without the token the script cannot be read or advanced. The dialect of the runtime is tried before all others.
+        Raises ValueError if the key has characters other than letters, digits, `.`, `_`, `~` and `-`.
         """
         if not _KEY.fullmatch(key):
             raise ValueError(f"the key cannot be part of a URL: {key!r}")
         self._exchange.forget(key)
+        player = Player(key, script, dialects=order_for(runtime_id, self._dialects))
         token = MODEL_PREFIX + secrets.token_urlsafe(_TOKEN_BYTES)
-        self._exchange.slots[key] = ScriptSlot(player=Player(key, script), token=token)
+        self._exchange.slots[key] = ScriptSlot(player=player, token=token)
         return f"{self.url}/a/{key}/{token}/v1"
 
     def forget(self, key: str) -> None:
@@ -89,16 +93,18 @@ async def open_model(
     clock: Clock = SYSTEM_CLOCK,
     limits: ModelLimits | None = None,
     on_refused: OnRefused | None = None,
+    dialects: Dialects | None = None,
 ) -> AsyncIterator[ScriptedModel]:
     """Serve in the caller's event loop, without changing signal handlers. Leaving the block cancels open answers.
 
-    `port` 0 chooses a free port. `on_refused` is called for each client that belongs to no script. Raises MachineError
-    if the address cannot be used.
+    `port` 0 chooses a free port. `dialects` are by default the built-in ones. `on_refused` is called for each client
+    that belongs to no script. Raises MachineError if the address cannot be used.
     """
     try:
         listener = socket.create_server((host, port))
     except OSError as error:
         raise MachineError("machine.port", f"cannot listen on {host}:{port}: {error.strerror}") from error
+    dialects = built_in_dialects() if dialects is None else dialects
     door = Door(limits or ModelLimits(), on_refused or (lambda _: None))
     exchange = Exchange(clock, door)
     config = uvicorn.Config(
@@ -124,7 +130,7 @@ async def open_model(
     handler = loop.get_exception_handler()
     loop.set_exception_handler(lambda _, context: _on_loop_error(loop, context, door, handler))
     try:
-        yield ScriptedModel(f"http://{host}:{listener.getsockname()[1]}", exchange)
+        yield ScriptedModel(f"http://{host}:{listener.getsockname()[1]}", exchange, dialects=dialects)
     finally:
         loop.set_exception_handler(handler)
         server.close()

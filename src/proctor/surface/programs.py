@@ -3,11 +3,12 @@
 import msgspec
 
 from proctor.config.model import Config, RolloutState
+from proctor.config.plugins import Offer
 from proctor.errors import ProctorError
 from proctor.ids import RuntimeId
 from proctor.runtime.base import Executable
 from proctor.runtime.capability import Capabilities, CapabilityProfile
-from proctor.runtime.registry import Offer, offers, runtime_by_id
+from proctor.runtime.registry import offers, runtime_by_id
 from proctor.runtime.rollout import rollout_of
 
 

@@ -21,6 +21,7 @@ from proctor.event.model import Event
 from proctor.event.row import GENESIS, Direction, Row, SupervisorRow
 from proctor.evidence.redact import TextStream
 from proctor.ids import AttemptId, ProcessId, RunId
+from proctor.model.dialects import load_dialects
 from proctor.model.script import Script
 from proctor.runtime.base import (
     Executable,
@@ -114,7 +115,8 @@ class AgentUnderTest:
         tap = EventTap(self.runtime.normalizer())
         staged = {} if self.staged is None else await self.staged(steps, prompt=prompt, folder=self.folder / name)
         ask = {"options": {**self.options, **staged}, **ask}
-        asked = session_asked(self.folder, name=name, base_url=self.model.play(name, script), **ask)
+        base_url = self.model.play(name, script, runtime_id=self.runtime.id)
+        asked = session_asked(self.folder, name=name, base_url=base_url, **ask)
         async with self.host.open_session(asked, tap) as session:
             yield session, tap
 
@@ -170,7 +172,7 @@ async def open_agent(
     name = f"agent-{secrets.token_hex(4)}"
     with open_scratch(RunId(name), is_kept=False) as folder:
         async with (
-            open_model() as model,
+            open_model(dialects=load_dialects()) as model,
             host_asked(folder, name=name, program=program, **ask) as asked,
             runtime.open_host(asked, EventTap(runtime.normalizer())) as host,
         ):

@@ -11,11 +11,12 @@ import msgspec
 
 from proctor.event.laws import Laws
 from proctor.event.model import Event
+from proctor.ids import RuntimeId
 from proctor.model.script import Script
 from proctor.model.server import ScriptedModel, open_model
 from proctor.runtime.base import Executable, Host, Session
 from proctor.testing.agent_under_test import EventTap, host_asked, session_asked
-from proctor_pi import RUNTIME
+from proctor_pi import RUNTIME, dialect
 
 DEADLINE_S: Final = 120.0
 # One fast retry, so that no test waits long for pi.
@@ -60,7 +61,7 @@ class Room:
 @asynccontextmanager
 async def open_pi(folder: Path, program: Executable, **ask: Any) -> AsyncIterator[Room]:
     async with (
-        open_model() as model,
+        open_model(dialects={RuntimeId("pi"): dialect}) as model,
         host_asked(folder, name="pi", program=program, **ask) as asked,
         RUNTIME.open_host(asked, EventTap(RUNTIME.normalizer())) as host,
     ):

@@ -8,6 +8,7 @@ from pathlib import Path
 import anyio
 from rich.text import Text
 
+from proctor.model.dialects import load_dialects
 from proctor.model.script import Script, load_script
 from proctor.model.server import open_model
 from proctor.surface.cli.command import JSON, Command, argument
@@ -35,7 +36,7 @@ def serve(*, script: Path, port: int, as_json: bool) -> int:
 
 async def _serve(script: Script, port: int, ready: Callable[[str], None]) -> None:
     with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
-        async with open_model(port=port) as model:
+        async with open_model(port=port, dialects=load_dialects()) as model:
             ready(model.play("script", script))
             async for _ in signals:
                 return

@@ -12,6 +12,7 @@ from proctor.spec.model import Approvals, Sandbox
 from proctor_pi.tools import Call
 
 _WORDS = {Decision.ACCEPT: "accept", Decision.DENY: "decline"}
+_PROTECTED = (".pi",)  # pi runs what it finds there
 _SPACES = re.compile("[\u00a0\u2000-\u200a\u202f\u205f\u3000]")
 
 
@@ -70,7 +71,9 @@ class ApprovalHandler:
             return Decision.ACCEPT
         if call.kind == "patch":
             paths = [_expand(path) for path in call.paths]
-            is_allowed = self._request.sandbox is not Sandbox.READ_ONLY and stays_inside(self._request.workspace, paths)
+            is_allowed = self._request.sandbox is not Sandbox.READ_ONLY and stays_inside(
+                self._request.workspace, paths, protected=_PROTECTED
+            )
         else:
             is_allowed = self._is_fenced
         return Decision.ACCEPT if is_allowed else Decision.DENY

@@ -5,10 +5,13 @@ from typing import Any
 
 import pytest
 
-from proctor.model.dialects import express
+from proctor.ids import RuntimeId
+from proctor.model.dialects import Dialects, express
 from proctor.model.script import Patch, Run, ToolIntent
 from proctor.model.wire import Tool
+from proctor_pi import dialect
 
+DIALECTS: Dialects = {RuntimeId("pi"): dialect}
 STRING = {"type": "string"}
 BASH = Tool(name="bash", properties={"command": STRING, "timeout": {"type": "number"}})
 EDIT = Tool(name="edit", properties={"path": STRING, "edits": {"type": "array"}})
@@ -33,7 +36,7 @@ WRITE = Tool(name="write", properties={"path": STRING, "content": STRING})
     ],
 )
 def test_pi_gets_the_arguments_its_tools_take(intent: ToolIntent, tool: Tool, arguments: dict[str, Any]) -> None:
-    [call] = express(intent, [BASH, EDIT, WRITE])
+    [call] = express(intent, [BASH, EDIT, WRITE], dialects=DIALECTS)
 
     assert (call.tool, json.loads(call.payload)) == (tool, arguments)
 
@@ -41,4 +44,4 @@ def test_pi_gets_the_arguments_its_tools_take(intent: ToolIntent, tool: Tool, ar
 def test_a_tool_of_the_same_name_that_takes_something_else_is_not_called() -> None:
     other = Tool(name="edit", properties={"path": STRING, "old_string": STRING})
 
-    assert express(Patch(file="a", old="x", new="y"), [other]) == ()
+    assert express(Patch(file="a", old="x", new="y"), [other], dialects=DIALECTS) == ()
