@@ -76,6 +76,31 @@ def shorten_the_limit(evidence: Evidence) -> None:
     alter_plan(Field.LIMITS, {**limits, Field.ATTEMPT_LIMIT: 1})(evidence)
 
 
+def delete_mission(mission: str) -> Edit:
+    """Plan, ledger and disk say nothing of it any more; the plan of the other attempts had it."""
+
+    def without(file: dict[str, Any]) -> dict[str, Any]:
+        trials = [each for each in file[Field.PLAN][Field.TRIALS] if each[Field.MISSION] != mission]
+        return {Field.PLAN: {**file[Field.PLAN], Field.TRIALS: trials}}
+
+    return steps(
+        alter(IN + PLAN, without),
+        sql(
+            f"delete from {Table.ATTEMPT} where {Column.TRIAL} like '{mission}.%'",
+            f"delete from {Table.TRIAL} where {Column.MISSION} = '{mission}'",
+        ),
+        remove("{" + mission + "}", IN + CAMPAIGN_REPORT, IN + RESULTS),
+    )
+
+
+STRICT_REPORTS = ("campaign report --strict", "report --strict")
+
+
+def as_validated(found: Expected) -> tuple[Step, ...]:
+    """Strict reports answer as `validate --strict` of the campaign does."""
+    return tuple((command, found) for command in STRICT_REPORTS)
+
+
 NOT_THE_REPORT = says(5, f"evidence.report {CAMPAIGN_REPORT}")
 NOT_THE_PLAN = says_only(5, f"evidence.plan {PLAN}")
 
@@ -84,6 +109,7 @@ REPORTS = [
         "the report says that all are verified, and so does RESULTS.md",
         steps(report_as(**{Field.VERIFIED: True}), replace(IN + RESULTS, "| **NO** |", "| yes |")),
         NOT_THE_REPORT,
+        *as_validated(NOT_THE_REPORT),
     ),
     of_campaign("the report says that none claimed anything", report_as(**{Field.CLAIMED: None}), NOT_THE_REPORT),
     of_campaign("the report has another outcome", report_as(**{Field.OUTCOME: "crashed"}), NOT_THE_REPORT),
@@ -130,7 +156,14 @@ REPORTS = [
 ]
 
 PLANS = [
-    of_campaign("the plan has another limit", shorten_the_limit, NOT_THE_PLAN),
+    of_campaign("the plan has another limit", shorten_the_limit, NOT_THE_PLAN, *as_validated(NOT_THE_PLAN)),
+    Case(
+        name="a mission is gone from plan, ledger, report and disk",
+        edit=delete_mission("claim"),
+        validate=says(5, f"evidence.plan {PLAN}"),
+        publish=says(5, "evidence.plan"),
+        then=as_validated(says(5, f"evidence.plan {PLAN}")),
+    ),
     of_campaign("the plan has one more space", append(IN + PLAN, " "), NOT_THE_PLAN),
     of_campaign("a script was changed, and the plan names its new digest", forge_the_script, NOT_THE_PLAN),
     of_campaign(

@@ -27,6 +27,13 @@ COUNTED: dict[str, Edit] = {
     "has another verdict": sql(set_summary(Summary.VERIFIED, "json('false')")),
 }
 
+TIMES: dict[str, Edit] = {
+    "begins before its run": sql(set_one(Column.STARTED, "1")),
+    "begins after its files were written": sql(set_one(Column.STARTED, f"{Column.STARTED} + 3600000")),
+    "ends before it begins": sql(set_one(Column.ENDED, f"{Column.STARTED} - 3600000")),
+    "ends after its run": sql(set_one(Column.ENDED, f"{Column.ENDED} + 3600000")),
+}
+
 SAID: dict[str, Edit] = {
     "has a negative number of tokens": sql(set_one(Column.TOKENS, "-5")),
     "has more tokens than any agent can use": sql(set_one(Column.TOKENS, "9223372036854775807")),
@@ -36,7 +43,7 @@ SAID: dict[str, Edit] = {
 
 
 def of_one_attempt() -> Iterator[Case]:
-    for name, edit in COUNTED.items():
+    for name, edit in {**COUNTED, **{f"says that an attempt {name}": edit for name, edit in TIMES.items()}}.items():
         strict: Step = ("campaign report --strict", says(5, "evidence.ledger"))
         yield Case(
             name=f"the ledger {name}",
@@ -62,6 +69,13 @@ PLANNED = [
         edit=sql(set_all(Table.CAMPAIGN, Column.PLAN, "'sha256:other'")),
         validate=says_only(5, PLAN),
         publish=says(5, "evidence.ledger"),
+    ),
+    Case(
+        name="the ledger does not say which campaign it is of",
+        edit=sql(f"delete from {Table.CAMPAIGN}"),
+        validate=says(5, PLAN),
+        publish=says(5, "evidence.ledger"),
+        then=(("campaign report --strict", says(5, PLAN)),),
     ),
     Case(
         name="the ledger has another digest of a trial",

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from tests.tampering.case import REFUSES, Case, Step, says, says_only
-from tests.tampering.edits import Edit, loose_sql, remove, rewrite, sql, steps, write
+from tests.tampering.edits import Edit, link, loose_sql, remove, rewrite, sql, steps, write
 from tests.tampering.names import FIX, LEDGER, Column, Summary, Table
 
 PATH = "{campaign}/" + LEDGER
@@ -42,6 +42,7 @@ NOT_A_LEDGER: dict[str, Edit] = {
     "is a database of something else": steps(remove(PATH), sql("create table cookies (name text)")),
     "has a page of noise": rewrite(PATH, lambda data: data[:100] + b"\xff" * 3900 + data[4000:]),
     "is of a newer version": sql("pragma user_version = 99"),
+    "has the application id of another program": sql("pragma application_id = 7"),
 }
 
 IMPOSSIBLE: dict[str, Edit] = {
@@ -95,6 +96,16 @@ def unreadable() -> Iterator[Case]:
 
 
 ELSEWHERE = [
+    Case(
+        name="the ledger is a link to a file elsewhere",
+        edit=link(PATH),
+        validate=says(5, f"evidence.containment CAMPAIGN/{LEDGER}"),
+        publish=says_only(5, "evidence.containment"),
+        then=(
+            ("campaign report", says(5, "evidence.containment")),
+            ("campaign report --strict", says(5, "evidence.containment")),
+        ),
+    ),
     Case(
         name="the ledger has an attempt above the root",
         edit=move_trial("../../.."),

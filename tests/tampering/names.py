@@ -84,6 +84,8 @@ class Field:
     KEYS: Final = "keys"
     VERSION: Final = "schemaVersion"
     PLAN: Final = "plan"
+    TRIALS: Final = "trials"
+    MISSION: Final = "mission"
     SNAPSHOT: Final = "snapshot"
     LIMITS: Final = "limits"
     ATTEMPT_LIMIT: Final = "attemptMs"
@@ -101,6 +103,7 @@ class Table:
     TRIAL: Final = "trial"
     RUN: Final = "run"
     ATTEMPT: Final = "attempt"
+    REPLACEMENT: Final = "replacement"
 
 
 class Column:
@@ -114,6 +117,7 @@ class Column:
     OUTCOME: Final = "outcome"
     CODE: Final = "code"
     TOKENS: Final = "tokens"
+    STARTED: Final = "started_at_ms"
     ENDED: Final = "ended_at_ms"
     BEGAN: Final = "began_at_ms"
     RETRY: Final = "retry_at_ms"

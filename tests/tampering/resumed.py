@@ -54,7 +54,39 @@ def put_back_after_a_retry(*names: str) -> Edit:
     return edit
 
 
+def retry_as_infrastructure(evidence: Evidence) -> None:
+    """A failed attempt becomes one of the machine's, so that a retry counts in its place without `--replace`."""
+    failed = f"{Column.OUTCOME} = 'crashed', {Column.CODE} = 'machine.disk-full'"
+    summary = f"json_set({Column.SUMMARY}, '$.outcome', 'crashed', '$.code', 'machine.disk-full')"
+    sql(f"update {Table.ATTEMPT} set {failed}, {Column.SUMMARY} = {summary} where {Column.ID} = '{FIRST}'")(evidence)
+    answer = evidence.ask("retry --only first {campaign} --yes")
+    assert answer.exit == 0, answer.output
+
+
+def forget_a_replaced_attempt(evidence: Evidence) -> None:
+    """Of a trial that was tried twice, ledger, report and disk know only the second attempt."""
+    assert evidence.ask("retry --only first {campaign} --yes --replace --reason why").exit == 0
+    remove("{first}", "{campaign}/" + CAMPAIGN_REPORT, "{campaign}/" + RESULTS)(evidence)
+    sql(f"delete from {Table.ATTEMPT} where {Column.ID} = '{FIRST}'", f"delete from {Table.REPLACEMENT}")(evidence)
+
+
 PRICED = [
+    Case(
+        name="the ledger calls a failed attempt infrastructure, and its retry counts",
+        base="priced",
+        edit=retry_as_infrastructure,
+        validate=says(5, f"evidence.ledger {FIRST}/{LEDGER}"),
+        publish=says(5, "evidence.ledger"),
+        then=(("campaign report --strict", says(5, "evidence.ledger")), ("report --strict", says(5))),
+    ),
+    Case(
+        name="the first attempt of a trial is gone from ledger, report and disk",
+        base="priced",
+        edit=forget_a_replaced_attempt,
+        validate=says(5, f"evidence.ledger {LEDGER}"),
+        publish=says(5, "evidence.ledger"),
+        then=(("campaign report --strict", says(5, f"evidence.ledger {LEDGER}")),),
+    ),
     Case(
         name="the frozen prices are gone, and nothing is said of costs",
         base="priced",

@@ -21,11 +21,19 @@ def read_campaign_id(paths: AttemptPaths) -> CampaignId | None:
 
 
 def owners_of_runs(
-    root: RootPaths, *, campaign_of: Callable[[AttemptPaths], CampaignId | None] = read_campaign_id
+    root: RootPaths,
+    *,
+    campaign_of: Callable[[AttemptPaths], CampaignId | None] = read_campaign_id,
+    known: Owners | None = None,
 ) -> Owners:
-    """Return the campaign of each run, as the first of its attempts that can be read names it."""
-    owners: dict[RunId, CampaignId] = {}
+    """Return the campaign of each run, as the first of its attempts that can be read names it.
+
+    The attempts of the runs in `known` are not read.
+    """
+    owners = dict(known or {})
     for run in root.runs():
+        if run.folder.name in owners:
+            continue
         with suppress(OSError):
             named = (owner for owner in map(campaign_of, run.attempts()) if owner is not None)
             if (owner := next(named, None)) is not None:

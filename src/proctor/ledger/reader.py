@@ -117,12 +117,17 @@ def _open(campaign: CampaignPaths) -> Iterator[sqlite3.Connection]:
     path = campaign.ledger
     # The plan is the last file of the set-up: a ledger without one was cut off while it was made.
     code = "evidence.ledger" if os.path.lexists(campaign.plan) else "evidence.partial"
-    if not path.is_file():
+    if not os.path.lexists(path):
         raise EvidenceError(code, "absent", file=path.name)
+    if path.is_symlink() or not path.is_file():
+        raise EvidenceError("evidence.containment", "not a regular file", file=path.name)
     try:
         with closing(sqlite3.connect(address(path), uri=True, timeout=5.0)) as connection:
             # Before the first statement that needs a lock, so that all statements see one state.
             connection.execute("begin")
+            [application] = connection.execute("pragma application_id").fetchone()
+            if application != DATABASE.application:
+                raise EvidenceError(code, "not a ledger of Proctor", file=path.name)
             [version] = connection.execute("pragma user_version").fetchone()
             if version > VERSION:
                 what = f"of version {version}; this Proctor reads up to {VERSION}"

@@ -122,38 +122,53 @@ def load_ledger_state(campaign: CampaignPaths, *, root: RootPaths, index: Eviden
         plan = read_plan(campaign)
     except EvidenceError as error:
         findings = (_plan_finding(error, is_early=not contents.attempts_of, is_running=is_running),)
-    index, frozen = index or EvidenceIndex(), read_frozen(campaign)
-    reader = _LedgerRows(
+    index = index or EvidenceIndex()
+    state = CampaignState(
         campaign_id=CampaignId(campaign.folder.name),
-        is_running=is_running,
-        runtimes={} if plan is None else {flow.id: flow.runtime for flow in plan.flows},
-        attempt_folders={run.id: f"{root.run(run.id).folder}/attempts/" for run in contents.runs},
-        index=index,
-        limits=None if index.check is None else _read_limits(campaign, plan, frozen),
-        replaced_from=replaced_from(contents.replacements),
-    )
-    retry_budget = _NO_RETRIES if plan is None else plan.retry_budget
-    return CampaignState(
-        campaign_id=reader.campaign_id,
         has_ledger=True,
         contents=contents,
         run_ids=tuple(run.id for run in contents.runs),
         plan=plan,
-        frozen=frozen,
-        trials=tuple(
-            reader.trial(each, contents.attempts_of.get(each.id, ()), retry_budget) for each in contents.trials
-        ),
+        frozen=read_frozen(campaign, read=index.read_file),
         is_running=is_running,
         is_checked=index.check is not None,
         findings=findings,
     )
+    return _fold_ledger(state, root=root, index=index, limits=_read_limits(campaign, state, index))
 
 
-def _read_limits(campaign: CampaignPaths, plan: PlanSummary | None, frozen: SnapshotIndex) -> "LedgerLimits":
+def without_check(state: CampaignState, *, root: RootPaths, index: EvidenceIndex) -> CampaignState:
+    """Return a campaign as its ledger alone describes it."""
+    if not state.has_ledger:
+        return state
+    return _fold_ledger(replace(state, is_checked=False), root=root, index=index, limits=None)
+
+
+def _fold_ledger(
+    state: CampaignState, *, root: RootPaths, index: EvidenceIndex, limits: "LedgerLimits | None"
+) -> CampaignState:
+    plan, contents = state.plan, state.contents
+    reader = _LedgerRows(
+        campaign_id=state.campaign_id or CampaignId(""),
+        is_running=state.is_running,
+        runtimes={} if plan is None else {flow.id: flow.runtime for flow in plan.flows},
+        attempt_folders={run_id: f"{root.run(run_id).folder}/attempts/" for run_id in state.run_ids},
+        index=index,
+        limits=limits,
+        replaced_from=replaced_from(contents.replacements),
+    )
+    retry_budget = _NO_RETRIES if plan is None else plan.retry_budget
+    trials = (reader.trial(each, contents.attempts_of.get(each.id, ()), retry_budget) for each in contents.trials)
+    return replace(state, trials=tuple(trials))
+
+
+def _read_limits(campaign: CampaignPaths, state: CampaignState, index: EvidenceIndex) -> "LedgerLimits | None":
+    if not state.is_checked:
+        return None
     # Imported here because a command that checks nothing does not need it, and would start much slower.
     from proctor.report.check_ledger import read_limits
 
-    return read_limits(campaign, plan=plan, frozen=frozen)
+    return read_limits(campaign, state=state, read=index.read_file)
 
 
 def _plan_finding(error: EvidenceError, *, is_early: bool, is_running: bool) -> Finding:

@@ -5,6 +5,7 @@ import os
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 
 from msgspec.structs import asdict, fields, replace
@@ -23,6 +24,7 @@ from proctor.report.campaign_state import CampaignState
 from proctor.report.check_ledger import folder_findings, read_limits
 from proctor.report.evidence_index import EvidenceIndex, paths_of
 from proctor.report.markdown import render_markdown
+from proctor.report.planned import read_plan_bytes
 from proctor.report.row import AttemptRow
 
 
@@ -80,34 +82,59 @@ def _read(path: Path) -> bytes | EvidenceError:
 def check_campaign(
     campaign: CampaignPaths, *, root: RootPaths, state: CampaignState, listing: CampaignListing, index: EvidenceIndex
 ) -> Iterator[Finding]:
-    """Check the campaign's own files. Never raises.
+    """Check the campaign's own files and the ledger's rows. Never raises.
 
     `state` is what the ledger says, without a check of the folders; or what the folders say if it cannot be read.
     """
-    rows = list(_check_rows(campaign, state, index))
+    rows = list(check_rows(campaign, state, index))
     for attempt_id, finding in rows:
         yield Finding(code=finding.code, file=f"{attempt_id}/{finding.file}", detail=finding.detail)
+    unsound = {attempt_id for attempt_id, _ in rows}
+    yield from check_files(campaign, root=root, state=state, listing=listing, index=index, unsound=unsound)
+
+
+def check_files(
+    campaign: CampaignPaths,
+    *,
+    root: RootPaths,
+    state: CampaignState,
+    listing: CampaignListing,
+    index: EvidenceIndex,
+    unsound: Collection[AttemptId],
+) -> Iterator[Finding]:
+    """Check the campaign's own files. `unsound` are the attempts that `check_rows` finds something wrong with."""
     yield from _check_names(campaign)
     plan = list(_check_plan(campaign, root=root, state=state, listing=listing, index=index))
     yield from plan
     # What is wrong with the plan or the ledger makes the report wrong, which is reported already.
     can_compare = not state.findings and not any(each.file == campaign.plan.name for each in plan)
-    unsound = {attempt_id for attempt_id, _ in rows} if can_compare else None
-    yield from _check_report(campaign, root=root, state=state, listing=listing, unsound=unsound)
+    comparable = unsound if can_compare else None
+    yield from _check_report(campaign, root=root, state=state, listing=listing, unsound=comparable)
+    yield from _missing_numbers(state)
     yield from _unlisted(state, listing)
 
 
-def _check_rows(
+def check_rows(
     campaign: CampaignPaths, state: CampaignState, index: EvidenceIndex
 ) -> Iterator[tuple[AttemptId, Finding]]:
     """Compare the ledger's row of each attempt with the attempt's folder."""
     if state.has_ledger:
-        limits = read_limits(campaign, plan=state.plan, frozen=state.frozen)
+        limits = read_limits(campaign, state=state, read=index.read_file)
         for trial in state.trials:
             attempts = () if trial.id is None else state.contents.attempts_of.get(trial.id, ())
             for row, attempt in zip(trial.attempts, attempts, strict=True):
                 for finding in folder_findings(row, attempt, index.read(paths_of(row)), limits=limits):
                     yield row.attempt_id, finding
+
+
+def _missing_numbers(state: CampaignState) -> Iterator[Finding]:
+    """Yield attempts that the ledger does not name although it names a later one of the same trial."""
+    for trial, attempts in state.contents.attempts_of.items():
+        if attempts[-1].n != len(attempts):
+            known = {each.n for each in attempts}
+            n = next(n for n in count(1) if n not in known)
+            detail = f"attempt {n} of {trial} is missing, but not attempt {attempts[-1].n}"
+            yield Finding(code="evidence.ledger", file="ledger.db", detail=detail)
 
 
 def _unlisted(state: CampaignState, listing: CampaignListing) -> Iterator[Finding]:
@@ -141,7 +168,7 @@ def _check_plan(
     campaign: CampaignPaths, *, root: RootPaths, state: CampaignState, listing: CampaignListing, index: EvidenceIndex
 ) -> Iterator[Finding]:
     try:
-        data = read_bytes(campaign.plan)
+        data = read_plan_bytes(campaign)
         file = decode_artifact(data, PlanFile, file=campaign.plan.name)
     except EvidenceError as error:
         # The plan is the last file of the set-up, so without any attempt it may not have been written yet.
@@ -163,14 +190,14 @@ def _check_plan(
                 detail = f"not the plan that {name} names"
                 yield Finding(code="evidence.plan", file=campaign.plan.name, detail=detail)
                 return  # what it says about the frozen spec proves nothing
-    yield from _check_snapshot(campaign.spec_snapshot, file)
+    yield from _check_snapshot(campaign.spec_snapshot, file, index)
 
 
-def _check_snapshot(folder: Path, file: PlanFile) -> Iterator[Finding]:
+def _check_snapshot(folder: Path, file: PlanFile, index: EvidenceIndex) -> Iterator[Finding]:
     yield from _extra_files(folder, known=set(file.snapshot), prefix=f"{folder.name}/")
     for name, due in file.snapshot.items():
         try:
-            is_same = digest_bytes(read_bytes(folder / name)) == due
+            is_same = digest_bytes(index.read_file(folder / name)) == due
         except EvidenceError as error:
             yield Finding(code=error.code, file=f"{folder.name}/{name}", detail=error.what)
             continue

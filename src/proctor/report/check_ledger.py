@@ -3,21 +3,24 @@
 Columns that follow from the sealed files are rebuilt and compared. The others are checked against a table of bounds.
 """
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
 
 from proctor.evidence.layout import CampaignPaths
 from proctor.evidence.reader import Finding
 from proctor.evidence.summary import AttemptSummary
-from proctor.ids import Digest, FlowId
-from proctor.ledger.schema import LedgerAttempt
+from proctor.ids import Digest, FlowId, RunId
+from proctor.ledger.schema import LedgerAttempt, LedgerRun
 from proctor.plan.progress import remedy_for
 from proctor.plan.recover import LATER, Remedy, remedy
 from proctor.report.cost import Costs, read_costs
 from proctor.report.evidence_index import FolderReading
-from proctor.report.planned import PlanSummary, SnapshotIndex
+from proctor.report.planned import ReadFile
 from proctor.report.row import AttemptRow
+
+if TYPE_CHECKING:
+    from proctor.report.campaign_state import CampaignState
 
 _REBUILT: Final = {
     "outcome": "outcome",
@@ -28,6 +31,9 @@ _REBUILT: Final = {
 }
 """Fields of LedgerAttempt that follow from the sealed files, and their columns."""
 
+
+_CLOCK_STEP_MS: Final = 5 * 60_000
+"""By how much the wall clock may be set back during a run, so that times seem to be in the wrong order."""
 
 _IDENTITY: Final = ("campaign_id", "mission_id", "flow_id", "repeat", "trial", "n")
 """Fields of a row that say what an attempt belongs to. The ledger and attempt.json must agree on them."""
@@ -43,14 +49,18 @@ class LedgerLimits:
     """The longest wait before a retry; None if the plan cannot be read."""
     plan_digest: Digest | None = None
     """Digest of the plan; None if the plan cannot be read."""
+    runs: Mapping[RunId, LedgerRun] = field(default_factory=dict)
+    """The runs of the campaign."""
 
 
-def read_limits(campaign: CampaignPaths, *, plan: PlanSummary | None, frozen: SnapshotIndex) -> LedgerLimits:
+def read_limits(campaign: CampaignPaths, *, state: "CampaignState", read: ReadFile) -> LedgerLimits:
     """Read what is frozen with the campaign. Never raises: check_campaign reports what is wrong with it."""
+    plan = state.plan
     return LedgerLimits(
-        costs=read_costs(campaign, plan=plan, frozen=frozen),
+        costs=read_costs(campaign, plan=plan, frozen=state.frozen, read=read),
         longest_wait_ms=None if plan is None else plan.schedule.longest_wait_ms,
         plan_digest=None if plan is None else plan.digest,
+        runs={run.id: run for run in state.contents.runs},
     )
 
 
@@ -64,6 +74,7 @@ def check_ledger_row(
         return None
     else:
         wrong = [*_differing_columns(attempt, summary), *_out_of_bounds(attempt, summary, flow, limits)]
+        wrong += _impossible_times(attempt, summary, folder.created_at_ms, limits.runs.get(attempt.run))
         detail = f"not what the sealed attempt says: {', '.join(wrong)}" if wrong else None
     return None if detail is None else Finding(code="evidence.ledger", file="ledger.db", detail=detail)
 
@@ -126,6 +137,24 @@ def can_be_due(attempt: LedgerAttempt, summary: AttemptSummary, *, longest_wait_
     asked_ms = summary.retry_after_ms or 0
     least_ms = asked_ms if longest_wait_ms is None else min(asked_ms, longest_wait_ms)
     return attempt.retry_at_ms >= attempt.ended_at_ms + least_ms
+
+
+def _impossible_times(
+    attempt: LedgerAttempt, summary: AttemptSummary, created_at_ms: int | None, run: LedgerRun | None
+) -> Iterator[str]:
+    """Yield the times that cannot be: an attempt begins in its run, before its files, and takes at least its duration.
+
+    A killed run has no end, and a run that the ledger had lost begins with one of its attempts.
+    """
+    if created_at_ms is None or attempt.ended_at_ms is None:
+        return
+    earliest_ms = created_at_ms if run is None else min(run.began_at_ms, created_at_ms)
+    if not earliest_ms - _CLOCK_STEP_MS <= attempt.started_at_ms <= created_at_ms + _CLOCK_STEP_MS:
+        yield "started_at_ms"
+    took_ms = attempt.ended_at_ms - attempt.started_at_ms
+    latest_ms = attempt.ended_at_ms if run is None or run.ended_at_ms is None else run.ended_at_ms
+    if took_ms < summary.duration_ms - _CLOCK_STEP_MS or attempt.ended_at_ms > latest_ms + _CLOCK_STEP_MS:
+        yield "ended_at_ms"
 
 
 def _has_end(attempt: LedgerAttempt, *_: object) -> bool:

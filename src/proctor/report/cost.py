@@ -11,7 +11,7 @@ from proctor.evidence.layout import CampaignPaths
 from proctor.evidence.mask import is_masked
 from proctor.evidence.reader import read_bytes
 from proctor.ids import FlowId
-from proctor.report.planned import PlannedModel, PlanSummary, SnapshotIndex
+from proctor.report.planned import PlannedModel, PlanSummary, ReadFile, SnapshotIndex
 from proctor.spec.prices import Prices, decode_prices, usd_of
 from proctor.spec.tree import read_tree
 
@@ -39,21 +39,24 @@ class Costs:
         return usd == due
 
 
-def read_costs(campaign: CampaignPaths, *, plan: PlanSummary | None, frozen: SnapshotIndex) -> Costs | None:
+def read_costs(
+    campaign: CampaignPaths, *, plan: PlanSummary | None, frozen: SnapshotIndex, read: ReadFile = read_bytes
+) -> Costs | None:
     """Read the frozen prices; None if the frozen files do not say, because they are gone or masked. Never raises."""
     if plan is None or frozen.spec is None:
         return None
     with suppress(EvidenceError, InputError, UnicodeError):
         models = {flow.id: flow.model for flow in plan.flows}
-        return Costs(models=models, prices=_prices(campaign, frozen), has_meter=plan.schedule.usd is not None)
+        prices = _prices(campaign, frozen, read)
+        return Costs(models=models, prices=prices, has_meter=plan.schedule.usd is not None)
     return None
 
 
-def _prices(campaign: CampaignPaths, frozen: SnapshotIndex) -> Prices | None:
+def _prices(campaign: CampaignPaths, frozen: SnapshotIndex, read: ReadFile) -> Prices | None:
     """Return the prices, if there were any. Raises EvidenceError if it is unknown whether there were, or which."""
     if not frozen.files:
         return None
-    spec = read_bytes(campaign.spec_snapshot / "spec.yaml")
+    spec = read(campaign.spec_snapshot / "spec.yaml")
     root, _ = read_tree(spec.decode(), file="spec.yaml")
     top = root.value if root is not None else None
     named = top.get("prices") if isinstance(top, dict) else None
@@ -62,7 +65,7 @@ def _prices(campaign: CampaignPaths, frozen: SnapshotIndex) -> Prices | None:
         return None
     if name is None or name not in frozen.names or name not in frozen.files:
         raise EvidenceError("evidence.plan", "it does not say which file has the prices", file="spec.yaml")
-    data = read_bytes(campaign.spec_snapshot / frozen.names[name])
+    data = read(campaign.spec_snapshot / frozen.names[name])
     if digest_bytes(data) != frozen.files[name]:
         raise EvidenceError("evidence.plan", "not the file that was read", file=frozen.names[name])
     return decode_prices(data, file=name)

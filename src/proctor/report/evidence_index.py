@@ -1,4 +1,4 @@
-"""The attempt folders that one command reads, each of them once."""
+"""The attempt folders and the files of campaigns that one command reads, each of them once."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ from proctor.errors import EvidenceError, advice
 from proctor.evidence.artifacts import AttemptRecord, AttemptReport
 from proctor.evidence.attempt_files import AttemptFiles
 from proctor.evidence.layout import AttemptPaths
-from proctor.evidence.reader import Finding
+from proctor.evidence.reader import Finding, read_bytes
 from proctor.evidence.summary import AttemptSummary, summarize
 from proctor.ids import AttemptId, Digest, RunId
 from proctor.report.row import AttemptRow, Evidence
@@ -31,6 +31,8 @@ class FolderReading:
     """The attempt as its own files describe it."""
     plan_digests: tuple[Digest, Digest | None] | None
     """Digest of the plan and of plan.json in attempt.json; None if that cannot be read."""
+    created_at_ms: int | None
+    """When attempt.json was written; None if that cannot be read."""
     evidence: Evidence
     """Result of the check; `unchecked` without one."""
     findings: tuple[Finding, ...]
@@ -55,13 +57,14 @@ class FolderReading:
 
 @dataclass(frozen=True, slots=True)
 class EvidenceIndex:
-    """Reads attempt folders for one command and remembers what they say."""
+    """Reads evidence for one command and remembers what it says."""
 
     check: Check | None = None
     """Examines each folder that is read; None to read only what a listing needs."""
     is_strict: bool = False
     """Whether a ledger that disagrees with the folder makes the attempt's evidence invalid."""
     _readings: dict[str, FolderReading] = field(default_factory=dict)
+    _files: dict[Path, bytes | EvidenceError] = field(default_factory=dict)
 
     def read(self, paths: AttemptPaths) -> FolderReading:
         """Read an attempt's folder, whatever it contains."""
@@ -70,6 +73,18 @@ class EvidenceIndex:
             with AttemptFiles(paths) as files:
                 evidence, findings = ("unchecked", ()) if self.check is None else self.check(files)
                 known = self._readings[name] = _read_folder(files, evidence, findings)
+        return known
+
+    def read_file(self, path: Path) -> bytes:
+        """Read a file of a campaign. Raises the same EvidenceError each time."""
+        if (known := self._files.get(path)) is None:
+            try:
+                known = read_bytes(path)
+            except EvidenceError as error:
+                known = error
+            self._files[path] = known
+        if isinstance(known, EvidenceError):
+            raise known
         return known
 
     def add(self, files: AttemptFiles, validation: "Validation") -> None:
@@ -103,6 +118,7 @@ def _read_folder(files: AttemptFiles, evidence: Evidence, checked: tuple[Finding
     return FolderReading(
         row=row if record is None else _with_record(row, record, report),
         plan_digests=None if record is None else (record.plan_digest, record.plan_file_digest),
+        created_at_ms=None if record is None else record.created_at_ms,
         evidence=evidence,
         findings=checked,
     )

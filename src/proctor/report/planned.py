@@ -1,15 +1,20 @@
 """The parts of plan.json and of the frozen spec that a report needs: flows and gates, not the many trials."""
 
+from collections.abc import Callable
 from functools import lru_cache
+from pathlib import Path
 
 import msgspec
 
 from proctor.errors import EvidenceError
 from proctor.evidence.layout import CampaignPaths
-from proctor.evidence.reader import read_artifact
+from proctor.evidence.reader import decode_artifact, read_bytes
 from proctor.ids import Digest, FlowId, RuntimeId
 from proctor.plan.progress import RetryBudget
 from proctor.spec.campaign_options import GatesSpec, SelectSpec, ToolsSpec
+
+ReadFile = Callable[[Path], bytes]
+"""Reads a whole file. Raises EvidenceError."""
 
 
 class PlannedModel(msgspec.Struct, frozen=True):
@@ -95,24 +100,35 @@ class SnapshotIndex(msgspec.Struct, frozen=True):
         return None if self.given is None else self.given.select
 
 
-def read_frozen(campaign: CampaignPaths) -> SnapshotIndex:
+def read_frozen(campaign: CampaignPaths, *, read: ReadFile = read_bytes) -> SnapshotIndex:
     """Read index.json. What cannot be read is empty: check_campaign reports it."""
+    path = campaign.snapshot_index
     try:
-        return read_artifact(campaign.snapshot_index, SnapshotIndex)
+        return decode_artifact(read(path), SnapshotIndex, file=path.name)
     except EvidenceError:
         return SnapshotIndex()
 
 
 def read_plan(campaign: CampaignPaths) -> PlanSummary:
     """Read the plan without its trials. Raises EvidenceError."""
+    return _decode_plan(read_plan_bytes(campaign), campaign.plan.name)
+
+
+def read_plan_bytes(campaign: CampaignPaths) -> bytes:
+    """Read plan.json, once per command: with ten thousand trials it has megabytes. Raises EvidenceError."""
     try:
         found = campaign.plan.lstat()
     except OSError:
-        return read_artifact(campaign.plan, _PlanFile).plan
-    return _read_plan(campaign, (found.st_ino, found.st_mtime_ns, found.st_size))
+        return read_bytes(campaign.plan)
+    # The time of the last change of the inode cannot be set back, as the others can.
+    return _read_version(campaign.plan, (found.st_ino, found.st_ctime_ns, found.st_mtime_ns, found.st_size))
 
 
 @lru_cache(maxsize=1)
-def _read_plan(campaign: CampaignPaths, _: tuple[int, int, int]) -> PlanSummary:
-    """Read it once per command: with ten thousand trials it has megabytes."""
-    return read_artifact(campaign.plan, _PlanFile).plan
+def _read_version(path: Path, _: tuple[int, int, int, int]) -> bytes:
+    return read_bytes(path)
+
+
+@lru_cache(maxsize=1)
+def _decode_plan(data: bytes, file: str) -> PlanSummary:
+    return decode_artifact(data, _PlanFile, file=file).plan

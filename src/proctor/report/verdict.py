@@ -11,7 +11,8 @@
 | does not meet the mission's `expect`                                            | not as expected |
 | without `expect`: verified yes, no, unknown                                     | ok, not as expected, inconclusive |
 
-The worst of them is the exit code: evidence, then infrastructure, not as expected, inconclusive, ok. A trial without a
+Invalid evidence of an attempt that does not count is evidence too: which attempt counts depends on all of them. The
+worst of them is the exit code: evidence, then infrastructure, not as expected, inconclusive, ok. A trial without a
 result adds what its last attempt gives if that is evidence, infrastructure or ok; otherwise it is up to the coverage
 gate, and without a plan it adds inconclusive, as does a report without trials. A gate that blocks exits like a result
 that is not as expected, the coverage gate like an inconclusive one. A finding about evidence is evidence, or
@@ -49,6 +50,8 @@ def exit_of(state: CampaignState, gates: Collection[Gate], *, is_interrupted: bo
     has_coverage = any(gate.name == "coverage" for gate in gates)
     codes = {judge_trial(each, has_coverage=has_coverage) for each, _ in state.kinds} or {Exit.UNVERIFIED}
     codes |= {gate.exit for gate in gates} | {exit_of_finding(each) for each in state.findings}
+    if state.is_checked and any(row.is_invalid for row in state.attempts):
+        codes.add(Exit.EVIDENCE)
     return worst(codes)
 
 

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from enum import StrEnum
 
 import msgspec
@@ -13,10 +14,10 @@ from proctor.evidence.layout import AttemptPaths, CampaignPaths, RootPaths, RunP
 from proctor.evidence.reader import Finding
 from proctor.evidence.unlisted_attempts import Owners, owners_of_runs
 from proctor.evidence.validate import Status, Validation, conclude, validate_attempt
-from proctor.ids import RunId
+from proctor.ids import CampaignId, RunId
 from proctor.report.campaign import CampaignReport, build_report, load_campaign_state
-from proctor.report.campaign_state import CampaignState, load_folders, load_run
-from proctor.report.check_campaign import CampaignListing, check_campaign, list_campaign
+from proctor.report.campaign_state import CampaignState, load_folders, load_run, without_check
+from proctor.report.check_campaign import CampaignListing, check_campaign, check_files, check_rows, list_campaign
 from proctor.report.evidence_index import EvidenceIndex
 from proctor.report.find import Place, latest_campaign, root_of
 from proctor.report.format_values import plural
@@ -95,7 +96,8 @@ def examine_place(place: Place, *, is_strict: bool) -> Examination:
 def load_report(place: Place, *, is_strict: bool) -> CampaignReport:
     """Load the report of a place, checked against the evidence; of a root, of its latest campaign.
 
-    Every finding is reported. Without `is_strict` only a broken seal makes an attempt invalid.
+    Every finding about attempts is reported. Without `is_strict` only a broken seal makes an attempt invalid, and the
+    campaign's own files are not checked.
     """
 
     def check(files: AttemptFiles) -> tuple[Evidence, tuple[Finding, ...]]:
@@ -113,9 +115,24 @@ def _load_state(place: Place, index: EvidenceIndex) -> CampaignState:
         case RunPaths():
             return load_run(place, index=index)
         case CampaignPaths():
-            return load_campaign_state(place, root=root_of(place), index=index)
+            return _load_campaign(place, root_of(place), index)
         case RootPaths():
-            return load_campaign_state(latest_campaign(place), root=place, index=index)
+            return _load_campaign(latest_campaign(place), place, index)
+
+
+def _load_campaign(campaign: CampaignPaths, root: RootPaths, index: EvidenceIndex) -> CampaignState:
+    """Load a campaign. A strict report checks its files as `validate` does; the rows have their own findings."""
+    if not index.is_strict:
+        return load_campaign_state(campaign, root=root, index=index)
+    listing = list_campaign(campaign, root=root, owners={})
+    state = load_campaign_state(campaign, root=root, index=index)
+    known = dict.fromkeys(state.run_ids, state.campaign_id or CampaignId(""))
+    listing = replace(listing, owners=owners_of_runs(root, known=known))
+    plain = without_check(state, root=root, index=index)
+    unsound = {attempt_id for attempt_id, _ in check_rows(campaign, plain, index)}
+    found = check_files(campaign, root=root, state=plain, listing=listing, index=index, unsound=unsound)
+    # With a ledger, the only finding is about the plan, which check_files reports more precisely.
+    return replace(state, findings=(*(() if state.has_ledger else state.findings), *found))
 
 
 # ── examinations ──

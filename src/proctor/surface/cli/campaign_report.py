@@ -26,7 +26,8 @@ def report(
     """Show a campaign's report, even while it runs or after it was cut off.
 
     Reads only the ledger, the index of its attempts. --strict also examines the evidence of every
-    attempt, and invalid evidence does not count. Failures for infrastructure reasons are never scored.
+    attempt and the campaign's own files, and invalid evidence does not count. Failures for
+    infrastructure reasons are never scored.
     Exits 0 if every result is as expected, 1 if one is not or a gate blocks, 3 on infrastructure
     failures, 4 if something is missing or could not be judged, 5 if evidence is invalid.
     """
@@ -138,7 +139,7 @@ COMMANDS = {
                 "--strict",
                 dest="is_strict",
                 action="store_true",
-                help="Derive everything again from the evidence, and check it.",
+                help="Derive everything again from the evidence, and check it and the campaign's files.",
             ),
             ROOT,
             JSON,

@@ -60,7 +60,7 @@ COMMANDS = {
                 "--strict",
                 dest="is_strict",
                 action="store_true",
-                help="Treat every difference from what was sealed as invalid evidence.",
+                help="Treat every difference from what was sealed as invalid evidence; check the campaign's files.",
             ),
             ROOT,
             JSON,
