@@ -16,6 +16,11 @@ def state_dir() -> Path:
     return _private("XDG_STATE_HOME", ".local/state")
 
 
+def spawns_dir() -> Path:
+    """Return the folder below which each running Proctor has its spawn intents. It may not exist."""
+    return state_dir() / "spawns"
+
+
 def config_file() -> Path:
     """Return the path of the user's config file, which may not exist."""
     return _folder("XDG_CONFIG_HOME", ".config") / "config.toml"

@@ -138,8 +138,8 @@ ON_THE_WAY = {
 }
 # Driven on every runtime in test_script_unfit.py.
 BY_THE_SCRIPT = "unfit"
-# `lost` is injected in test_failures_between.py.
-BY_THE_MACHINE = ["killed", "ended", "lost", "silent", "long-turn", "long-attempt", "cancelled"]
+# `lost` is injected in test_failures_between.py, and `operator-cancel` in test_attempt_cancel.py.
+BY_THE_MACHINE = ["killed", "ended", "lost", "silent", "long-turn", "long-attempt", "cancelled", "operator-cancel"]
 
 
 @pytest.mark.requirement("schedule.recovery")

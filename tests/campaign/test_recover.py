@@ -7,7 +7,7 @@ from proctor.event.outcome import Outcome
 from proctor.plan.recover import REMEDIES, Remedy, remedy, shared_by
 
 # What is found before an attempt, after it, or by a command that runs none.
-ELSEWHERE = {"campaign", "config", "evidence", "publish", "session", "sign", "spec", "usage", "workspace"}
+ELSEWHERE = {"attempt", "campaign", "config", "evidence", "publish", "session", "sign", "spec", "usage", "workspace"}
 ELSEWHERE_TOO = {
     "machine.health",
     "machine.ledger",
@@ -15,6 +15,7 @@ ELSEWHERE_TOO = {
     "machine.proofs",
     "machine.ssh-keygen",
     "policy.login-refused",
+    "policy.not-operator",
     "policy.spending",
     "run.no-attempt",
     "runtime.ambiguous",

@@ -162,7 +162,7 @@ def test_bash_completes_commands_options_and_choices_and_leaves_files_to_itself(
     assert complete("") == list(dict.fromkeys(name.split()[0] for name in COMMANDS))
     assert complete("ver") == ["verify"]
     assert complete("--") == ["--help", "--version"]
-    assert complete("attempt", "") == ["list", "show", "explain", "rederive", "export"]
+    assert complete("attempt", "") == ["list", "show", "explain", "rederive", "cancel", "export"]
     assert complete("attempt", "re") == ["rederive"]
     assert complete("attempt", "rederive", "x", "--c") == ["--check"]
     assert complete("verify", "-") == "--allowed-signers --signed --statement --root --json --help".split()

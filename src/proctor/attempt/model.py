@@ -14,6 +14,7 @@ from proctor.contain.intent import IntentLog
 from proctor.contain.ladder import Containment
 from proctor.errors import ProctorError
 from proctor.event.model import Event
+from proctor.event.row import ASKED_TO_STOP, CancelRequested
 from proctor.evidence.layout import AttemptPaths
 from proctor.evidence.secrets import Secret
 from proctor.evidence.summary import AttemptSummary
@@ -125,6 +126,10 @@ class AttemptRequest:
     """Thread whose history a new thread starts with."""
     stop: anyio.Event = field(default_factory=anyio.Event)
     """Set to stop the attempt. It is then recorded as cancelled and sealed."""
+    stop_cause: Callable[[], CancelRequested] = lambda: ASKED_TO_STOP
+    """Returns why `stop` was set."""
+    turn_over: Callable[[], None] = _do_nothing
+    """Called when the turn has ended, by itself or not. A cause of a stop that comes later is not recorded."""
     is_scratch_kept: bool = False
     """Whether to keep `scratch` after the attempt."""
     make_durable: Callable[[], Awaitable[None]] | None = None

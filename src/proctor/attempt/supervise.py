@@ -22,7 +22,7 @@ from proctor.attempt.watchdog import ClockExpiry, TokenLimitExceeded, Watch, und
 from proctor.errors import HangupError, MachineError, ProctorError, disk_error
 from proctor.event.claim import with_footer
 from proctor.event.model import Event
-from proctor.event.row import CancelRequested, ClockRanOut, HookEnded, SessionRefusal, StepTaken, TokensUsedUp
+from proctor.event.row import ClockRanOut, HookEnded, SessionRefusal, StepTaken, TokensUsedUp
 from proctor.evidence import layout
 from proctor.evidence.recorder import ChainedLog
 from proctor.evidence.redact import Redactor
@@ -131,6 +131,7 @@ class _Supervisor:
             frames, probes, tap = streams.frames, streams.probes, streams.tap
             base = await self._prepare()
             await self._watched(tap, lambda: self._work(tap, base, probes))
+            request.turn_over()
             self.move(Move.STOP)
             tap.release("")
             tap.commit()
@@ -268,7 +269,7 @@ class _Supervisor:
             case TokenLimitExceeded(most=most, used=used):
                 tap.record(TokensUsedUp(limit="tokens", most=most, used=used))
             case ClockExpiry(clock=None):
-                tap.record(CancelRequested(why="asked to stop"))
+                tap.record(self._request.stop_cause())
             case ClockExpiry(clock=clock, limit_ms=limit_ms) if clock is not None:
                 tap.record(ClockRanOut(clock=clock, limit_ms=limit_ms))
             case HangupError() if self.state is State.TURN_RUNNING:

@@ -106,13 +106,15 @@ class AttemptRunner:
                 decide=self.decide,
                 decide_deadline_s=self.decide_deadline_s,
                 stop=stop,
+                stop_cause=lambda: self.stops.cause(attempt),
+                turn_over=lambda: self.stops.turn_over(attempt),
                 is_scratch_kept=self.is_scratch_kept,
                 make_durable=None if self.disk is None else self.disk.make_durable,
                 left=left,
                 at_rest=at_rest,
             )
             result = await run_attempt(ask)
-        del self.stops.one[attempt]
+        self.stops.ended(attempt)
         if result.summary is not None:
             place.ended(result.summary.outcome, result.summary.code)
             self.agents.ended(flow, candidate, outcome=result.summary.outcome, code=result.summary.code)

@@ -68,7 +68,7 @@ def preflight(loaded: LoadedSpec, *, root: Path | None = None, clock: Clock = SY
     runtimes = [candidate.runtime for chain in candidates.values() for candidate in chain]
     secrets = secrets_of(loaded, runtimes, [each.credential for each in identities.values()])
     planted = tripwire.plant()
-    reap_leftovers(places.state_dir() / "spawns")
+    reap_leftovers(places.spawns_dir())
     # Scratch that cannot be read is reported by `doctor`; it must not keep a run from starting.
     with suppress(OSError):
         sweep(scratch_of_runs())

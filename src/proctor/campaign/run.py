@@ -13,6 +13,7 @@ from proctor import places
 from proctor.attempt.model import DECIDE_S, AttemptResult
 from proctor.campaign.agents import Agents, Between
 from proctor.campaign.attempt_runner import AttemptRunner
+from proctor.campaign.control import open_control
 from proctor.campaign.dispatch import Dispatcher
 from proctor.campaign.durable import SharedSync
 from proctor.campaign.health import HealthRecorder
@@ -176,7 +177,8 @@ class _Run:
         opened, plan = self.opened, self.opened.frozen.plan
         flows = {flow.id: flow for flow in plan.flows}
         async with AsyncExitStack() as stack:
-            intents = await stack.enter_async_context(open_intents(places.state_dir() / "spawns"))
+            intents = await stack.enter_async_context(open_intents(places.spawns_dir()))
+            await stack.enter_async_context(open_control(intents.folder, opened.paths, self.stops))
             sync = stack.enter_context(open_sync(self.root.folder))
             disk = None if sync is None else SharedSync(sync)
             agents = Agents(

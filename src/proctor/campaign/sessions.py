@@ -188,7 +188,7 @@ async def open_sessions(
     problem: Exception | None = None
     async with AsyncExitStack() as stack:
         scratch = stack.enter_context(open_scratch(run_id, is_kept=False))
-        intents = await stack.enter_async_context(open_intents(places.state_dir() / "spawns"))
+        intents = await stack.enter_async_context(open_intents(places.spawns_dir()))
         paths = RootPaths(root).session(run_id) if keep is RecordMode.DISK else None
         health = HealthRecorder(path=None if paths is None else RootPaths(root).health, clock=clock)
         agents = Agents(ready=ready, paths=paths, scratch=scratch, intents=intents, clock=clock, health=health)

@@ -6,6 +6,7 @@ from typing import Final
 
 import anyio
 
+from proctor.event.row import ASKED_TO_STOP, CancelRequested
 from proctor.ids import AttemptId
 
 DRAIN: Final = signal.SIGUSR1
@@ -20,6 +21,30 @@ class StopSignals:
     drain: anyio.Event = field(default_factory=anyio.Event)
     all: anyio.Event = field(default_factory=anyio.Event)
     one: dict[AttemptId, anyio.Event] = field(default_factory=dict)
+    _causes: dict[AttemptId, CancelRequested] = field(default_factory=dict)
+    _over: set[AttemptId] = field(default_factory=set)
+
+    def cancel(self, attempt: AttemptId, cause: CancelRequested) -> bool:
+        """Stop one attempt. Return False if it is not running, or its turn has ended."""
+        if attempt not in self.one or attempt in self._over:
+            return False
+        self._causes.setdefault(attempt, cause)
+        self.one[attempt].set()
+        return True
+
+    def cause(self, attempt: AttemptId) -> CancelRequested:
+        """Return why an attempt is stopped."""
+        return self._causes.get(attempt, ASKED_TO_STOP)
+
+    def turn_over(self, attempt: AttemptId) -> None:
+        """Note that the turn of an attempt has ended, so that the attempt can no longer be cancelled alone."""
+        self._over.add(attempt)
+
+    def ended(self, attempt: AttemptId) -> None:
+        """Forget an attempt that has ended."""
+        del self.one[attempt]
+        self._causes.pop(attempt, None)
+        self._over.discard(attempt)
 
     def stop_all(self) -> None:
         self.drain.set()

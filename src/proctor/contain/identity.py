@@ -92,6 +92,26 @@ def descendants(pid: int) -> Iterator[int]:
         yield from generation
 
 
+def is_spawned_by(ancestor: int, *, pid: int) -> bool:
+    """Return whether a process descends from `ancestor`, or was started with the marker of a spawn.
+
+    True as well if that cannot be determined, as for a process of a pid namespace that is not visible from here.
+    """
+    environment = b""
+    with suppress(OSError):  # that of another user cannot be read
+        environment = _read_proc(f"/proc/{pid}/environ")
+    if any(each.startswith(f"{MARKER_VARIABLE}=".encode()) for each in environment.split(b"\0")):
+        return True
+    while pid != ancestor:
+        stat = _read_stat(pid)
+        if stat is None:
+            return True
+        if pid == 1 or stat.parent == 0:
+            return False
+        pid = stat.parent
+    return True
+
+
 def find_leader(pid: int) -> ProcessIdentity | None:
     """Return the first process of the pid namespace that the process or a descendant of it made, or None so far."""
     return next((identify(each) for each in descendants(pid) if _inner_pids(each) == [1]), None)
@@ -127,19 +147,20 @@ def find_marked(markers: Collection[str]) -> Iterator[tuple[str, ProcessIdentity
 
 class _Stat(NamedTuple):
     state: str
+    parent: int
     threads: int
     start_ticks: int
 
 
 def _read_stat(pid: int) -> _Stat | None:
-    """Read fields 3, 20 and 22 of proc_pid_stat(5)."""
+    """Read fields 3, 4, 20 and 22 of proc_pid_stat(5)."""
     try:
         stat = _read_proc(f"/proc/{pid}/stat")
     except OSError:
         return None
     # The name in field 2 may contain spaces and parentheses.
     fields = stat.rpartition(b")")[2].split()
-    return _Stat(state=fields[0].decode(), threads=int(fields[17]), start_ticks=int(fields[19]))
+    return _Stat(state=fields[0].decode(), parent=int(fields[1]), threads=int(fields[17]), start_ticks=int(fields[19]))
 
 
 def _inner_pids(pid: int) -> list[int]:

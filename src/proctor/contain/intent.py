@@ -17,6 +17,8 @@ from proctor.contain.identity import ProcessIdentity, boot_id
 from proctor.errors import MachineError
 
 LOCK = "lock"
+CONTROL_SUFFIX = ".sock"
+"""The end of the name of a control socket, which a running campaign has beside its intents."""
 _INCOMPLETE = ".unborn-"
 
 
@@ -120,7 +122,7 @@ def _has_lock(folder: Path) -> bool:
 def remove_owner(folder: Path) -> None:
     """Remove an owner's folder. The caller must hold its lock, and no process of the owner may be alive."""
     with suppress(OSError):
-        for path in (*folder.glob("*.json"), folder / LOCK):
+        for path in (*folder.glob("*.json"), *folder.glob(f"*{CONTROL_SUFFIX}"), folder / LOCK):
             path.unlink(missing_ok=True)
         folder.rmdir()
 

@@ -170,6 +170,22 @@ CODES: dict[str, Meaning] = {
     "campaign.not-running": Meaning(
         "The campaign is not running, so it cannot be cancelled.", "Check the id with `proctor campaign list`."
     ),
+    "campaign.silent": Meaning(
+        "The process that runs the campaign does not answer on its control socket.",
+        "Try again; if it stays silent, stop it with `proctor campaign cancel --now`.",
+        retryable=True,
+    ),
+    "attempt.over": Meaning(
+        "The attempt's turn has ended, so that it cannot be cancelled.",
+        "`proctor attempt explain` shows how it ended.",
+    ),
+    "attempt.not-running": Meaning(
+        "No attempt of this name is running.", "`proctor campaign status` lists the attempts that are running."
+    ),
+    "policy.not-operator": Meaning(
+        "A process that the campaign started, such as an agent, asked to cancel an attempt.",
+        "Cancel attempts only from outside the campaign.",
+    ),
     "campaign.canary": Meaning(
         "A canary is a sample run and cannot be resumed.", "Run the campaign, or run another canary."
     ),
@@ -410,6 +426,11 @@ CODES: dict[str, Meaning] = {
         "Call it only from a command that an attempt runs, while the attempt is running.",
     ),
     "run.cancelled": Meaning("The attempt was cancelled.", "Run `proctor campaign resume`.", retryable=True),
+    "run.operator-cancel": Meaning(
+        "An operator cancelled this attempt alone, with `proctor attempt cancel`.",
+        "Run `proctor campaign resume`: it tries the trial again. The campaign can then not be published.",
+        retryable=True,
+    ),
     "run.cut-off": Meaning(
         "The attempt was cut off because its Proctor process was killed.",
         "Run `proctor campaign resume`: it tries the trial again.",
@@ -441,6 +462,10 @@ CODES: dict[str, Meaning] = {
     "publish.replaced": Meaning(
         "Scored results were replaced on request.",
         "Run a new campaign and publish that one; a campaign with replaced results can never be published.",
+    ),
+    "publish.cancelled": Meaning(
+        "An operator cancelled single attempts, so that the results may have been picked.",
+        "Run a new campaign and publish that one.",
     ),
     "publish.gate": Meaning(
         "A gate of the campaign blocks.", "Run `proctor campaign report` to see which missions it blocks, and why."

@@ -6,6 +6,7 @@ from typing import Any, Literal
 import msgspec
 
 from proctor.event.history_item import HistoryItem
+from proctor.event.row import Operator
 from proctor.fact import Fact
 from proctor.ids import CallId, ItemId, ThreadId, TurnId
 
@@ -442,6 +443,9 @@ class Cancelled(EventRoot, tag="cancelled", frozen=True, kw_only=True):
 
     why: str
     """The reason, in a few words."""
+
+    by: Operator | None = None
+    """Who cancelled this attempt alone; None if it was stopped with its whole campaign, session or pool."""
 
 
 class SessionRefused(EventRoot, tag="session.refused", frozen=True, kw_only=True):

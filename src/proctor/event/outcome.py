@@ -24,6 +24,10 @@ from proctor.event.model import (
     TurnEnded,
     UsageReported,
 )
+from proctor.event.row import Operator
+
+OPERATOR_CANCEL = "run.operator-cancel"
+"""The code of an attempt that an operator cancelled alone."""
 
 
 class Outcome(StrEnum):
@@ -117,6 +121,9 @@ def ending_of(event: Event, *, last_error: ErrorReported | None) -> Ending | Non
         case LimitReached(limit=limit, most=most, used=used, frame=frame):
             detail = f"{used} {limit} used, {most} allowed"
             return Ending(outcome=Outcome.TIMED_OUT, code=f"limit.{limit}", detail=detail, frame=frame)
+        case Cancelled(why=why, by=Operator() as by, frame=frame):
+            detail = f"cancelled by {by}: {why}"
+            return Ending(outcome=Outcome.CANCELLED, code=OPERATOR_CANCEL, detail=detail, frame=frame)
         case Cancelled(why=why, frame=frame):
             return Ending(outcome=Outcome.CANCELLED, code="run.cancelled", detail=why, frame=frame)
         case SessionRefused(code=code, detail=detail, frame=frame):

@@ -103,11 +103,33 @@ class TokensUsedUp(SupervisorRow, tag="limit.reached", frozen=True, kw_only=True
     """The value reached."""
 
 
+class Operator(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A process outside the campaign that requested something, as the kernel identifies it."""
+
+    user: str | None
+    """Name of the user; None if the uid has none."""
+
+    uid: int
+    """User id."""
+
+    pid: int
+    """Process id."""
+
+    def __str__(self) -> str:
+        return f"{self.user or 'an unnamed user'} (uid {self.uid}, pid {self.pid})"
+
+
 class CancelRequested(SupervisorRow, tag="cancelled", frozen=True, kw_only=True):
     """The attempt was cancelled."""
 
     why: str
     """The reason, in a few words."""
+
+    by: Operator | None = None
+    """Who cancelled this attempt alone; None if it was stopped with its whole campaign, session or pool."""
+
+
+ASKED_TO_STOP = CancelRequested(why="asked to stop")
 
 
 class SessionRefusal(SupervisorRow, tag="session.refused", frozen=True, kw_only=True):

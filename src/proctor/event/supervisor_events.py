@@ -73,8 +73,8 @@ def supervisor_event(row: Row) -> Event:
             return ClockFired(clock=clock, limit_ms=limit_ms, frame=seq, at_ms=at_ms)
         case TokensUsedUp(limit=limit, most=most, used=used):
             return LimitReached(limit=limit, most=most, used=used, frame=seq, at_ms=at_ms)
-        case CancelRequested(why=why):
-            return Cancelled(why=why, frame=seq, at_ms=at_ms)
+        case CancelRequested(why=why, by=by):
+            return Cancelled(why=why, by=by, frame=seq, at_ms=at_ms)
         case SessionRefusal(code=code, detail=detail):
             return SessionRefused(code=code, detail=detail, frame=seq, at_ms=at_ms)
         case ScriptMisfit(detail=detail):

@@ -251,8 +251,8 @@ def _plain_line(event: Event) -> Line | None:
             return _line(event, "end", f"the {clock} clock fired at {limit_ms} ms", source=clock)
         case LimitReached(limit=limit, most=most, used=used):
             return _line(event, "end", f"{used} {limit} used, {most} allowed", source=limit)
-        case Cancelled(why=why):
-            return _line(event, "end", why, source="cancelled")
+        case Cancelled(why=why, by=by):
+            return _line(event, "end", why if by is None else f"cancelled by {by}: {why}", source="cancelled")
         case SessionRefused(code=code, detail=detail):
             return _line(event, "end", detail, source=code)
         case ScriptUnfit(detail=detail):

@@ -113,6 +113,7 @@ REMEDIES: Mapping[str, Remedy] = {
     # The campaign's limit is not a result of the trial.
     "limit.campaign": Remedy.REDO,
     "run.cancelled": Remedy.REDO,
+    "run.operator-cancel": Remedy.REDO,
     CUT_OFF: Remedy.REDO,
     "run.harness": Remedy.NONE,
     # Redaction does not work, so nothing more may be recorded.

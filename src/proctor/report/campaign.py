@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 
 from proctor.errors import EvidenceError
-from proctor.event.outcome import Outcome
+from proctor.event.outcome import OPERATOR_CANCEL, Outcome
 from proctor.evidence.artifacts import Artifact, Part
 from proctor.evidence.layout import CampaignPaths, RootPaths
 from proctor.evidence.reader import Finding
@@ -223,6 +223,11 @@ class CampaignReport(Artifact, frozen=True, kw_only=True):
         return [each.trial for each in self.missing if each.trial not in tried]
 
     @property
+    def operator_cancels(self) -> list[AttemptRow]:
+        """The attempts that an operator cancelled alone, counted or not. They block publishing."""
+        return [row for row in self.attempts if row.code == OPERATOR_CANCEL]
+
+    @property
     def invalid_attempts(self) -> list[AttemptRow]:
         """The counted attempts whose evidence is invalid."""
         return [row for row in self.counted_attempts if row.is_invalid]
@@ -391,8 +396,8 @@ def _why_missing(trial: TrialResult, *, is_running: bool) -> str:
             return "not tried yet" if is_running else "never tried"
         case AttemptRow(state="running"):
             return "running"
-        case AttemptRow(state="sealed", outcome=Outcome.CANCELLED):
-            return "cancelled"
+        case AttemptRow(state="sealed", outcome=Outcome.CANCELLED, code=code):
+            return "cancelled by the operator" if code == OPERATOR_CANCEL else "cancelled"
         case AttemptRow(state="sealed"):
             return "to be retried"
         case _:

@@ -110,11 +110,17 @@ def find_attempt(word: str, *, root: RootPaths) -> AttemptPaths:
         return folder
     if folder is not None:
         raise _not_found(f"{word} is not the folder of one attempt")
+    return _existing_paths(find_attempt_row(word, root=root))
+
+
+def find_attempt_row(word: str, *, root: RootPaths) -> AttemptRow:
+    """Find an attempt as `find_attempt` does, but not by its path. Raises the same errors."""
     rows = list_attempts(root).rows
     for matches in (_match_id(rows, word), _match_trial(rows, word), _match_prefix(rows, word)):
         latest = {row.attempt_id: row for row in sorted(matches, key=lambda row: row.run_id)}
         if len(latest) == 1:
-            return _existing_paths(*latest.values())
+            [row] = latest.values()
+            return row
         if latest:
             raise AmbiguousError(word, [row.ref for row in reversed(latest.values())], kind="attempt")
     raise _not_found(f"no attempt under {root.folder} is called {word!r}")

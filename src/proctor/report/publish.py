@@ -73,6 +73,10 @@ def _reasons(report: CampaignReport, *, findings: tuple[tuple[str, Finding], ...
         more = f" and {len(trials) - 3:,} more" if len(trials) > 3 else ""
         what = f"{plural(len(trials), 'scored result')} replaced on request: {', '.join(trials[:3])}{more}"
         yield _reason("publish.replaced", what, exit_=Exit.JUDGED_NO)
+    if cancels := [row.attempt_id for row in report.operator_cancels]:
+        more = f" and {len(cancels) - 3:,} more" if len(cancels) > 3 else ""
+        what = f"{plural(len(cancels), 'attempt')} cancelled by the operator: {', '.join(cancels[:3])}{more}"
+        yield _reason("publish.cancelled", what, exit_=Exit.JUDGED_NO)
     for gate in report.blocked:
         if gate.name == "coverage" and report.missing:
             continue  # publish.incomplete says so

@@ -236,6 +236,8 @@ def sections(report: CampaignReport) -> Iterator[Section]:
         ),
         is_bad=True,
     )
+    cancels = [f"{row.attempt_id}: {row.detail or UNKNOWN}" for row in report.operator_cancels]
+    yield Section(f"Cancelled by the operator ({len(cancels):,})", _some(cancels), is_bad=True)
     score = report.score
     unscored = [f"{plural(number, 'trial')}: {_UNSCORED.get(name, name)}" for name, number in score.buckets.items()]
     unscored += [f"{plural(score.unknown, 'trial')}: nothing could judge the result"] if score.unknown else []

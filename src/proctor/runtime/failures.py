@@ -92,6 +92,7 @@ EVERYWHERE = (
         code="script.unfit",
     ),
     Failure(id="cancelled", cause="The user stops Proctor.", code="run.cancelled"),
+    Failure(id="operator-cancel", cause="An operator cancels this attempt.", code="run.operator-cancel"),
 )
 """Failures that the supervisor observes itself, for every agent.
 

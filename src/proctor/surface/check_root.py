@@ -75,7 +75,7 @@ def _campaigns(root: RootPaths) -> DoctorFinding:
 
 def _locks(root: RootPaths) -> DoctorFinding:
     """Count locks. The kernel releases those of dead processes, so their files do not block anything."""
-    spawns = places.state_dir() / "spawns"
+    spawns = places.spawns_dir()
     owners = [*(each.folder for each in root.campaigns()), *_folders(scratch_of_runs()), *_folders(spawns)]
     there = [folder for folder in (*owners, root.folder / REMOVED) if os.path.lexists(folder / LOCK)]
     held = [str(folder) for folder in there if is_locked(folder)]

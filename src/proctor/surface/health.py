@@ -243,7 +243,7 @@ def _disk(root: Path) -> DoctorFinding:
 
 
 def _leftovers() -> DoctorFinding:
-    reaped = reap_leftovers(places.state_dir() / "spawns")
+    reaped = reap_leftovers(places.spawns_dir())
     killed = [each for each in reaped if each.killed]
     alive = [each for each in reaped if not each.is_gone]
     facts = {"reaped": [msgspec.to_builtins(each) for each in reaped]}

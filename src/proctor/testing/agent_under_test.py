@@ -150,7 +150,7 @@ async def host_asked(folder: Path, *, name: str, program: Executable | None, **a
         "clock": SYSTEM_CLOCK,
         "model": ModelChoice(provider=_MODEL, name=_MODEL, base_url="http://127.0.0.1:1/v1"),
     }
-    async with open_intents(places.state_dir() / "spawns") as intents:
+    async with open_intents(places.spawns_dir()) as intents:
         yield HostRequest(**{**whole, **ask}, intents=intents)
 
 

@@ -50,6 +50,7 @@ COMMANDS = {
     "attempt show": ("attempt", "Show the files of an attempt."),
     "attempt explain": ("attempt", "Explain an attempt: what happened, and what to do next."),
     "attempt rederive": ("attempt", "Rebuild an attempt's derived files from its frames."),
+    "attempt cancel": ("attempt_cancel", "Cancel one attempt of a running campaign."),
     "attempt export": ("export", "Export an attempt to a format that other tools read."),
     "runtimes list": ("runtimes", "List the runtimes and the agent programs they would run."),
     "runtimes conformance": ("runtimes", "Test a runtime's declared capabilities with the real agent."),

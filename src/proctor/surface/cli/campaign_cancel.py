@@ -6,7 +6,7 @@ from pathlib import Path
 
 from proctor.campaign.lock import is_held_by, owner_of
 from proctor.campaign.stops import DRAIN, STOP
-from proctor.contain.identity import pin, send_signal
+from proctor.contain.identity import ProcessIdentity, pin, send_signal
 from proctor.errors import InputError
 from proctor.evidence.layout import CampaignPaths, RootPaths
 from proctor.ledger.reader import is_live
@@ -41,8 +41,24 @@ def cancel(*, id_: str | None, is_now: bool, root: Path | None, as_json: bool) -
     return 0
 
 
+def running_campaigns(root: RootPaths) -> list[CampaignPaths]:
+    """Return the campaigns that a process is running, oldest first."""
+    return [each for each in campaigns_by_age(root) if is_live(each)]
+
+
+def owner_of_running(campaign: CampaignPaths) -> ProcessIdentity:
+    """Return the process that runs the campaign. Raises InputError if none does, or if that cannot be confirmed."""
+    owner = owner_of(campaign) if is_live(campaign) else None
+    if owner is None:
+        raise InputError("campaign.not-running", f"{campaign.folder.name} is not running")
+    if not is_held_by(campaign, owner):
+        what = f"the lock of {campaign.folder.name} names process {owner.pid}, which does not hold it"
+        raise InputError("campaign.not-running", what, suggestion="Stop the process that holds it (see `lslocks`).")
+    return owner
+
+
 def _running(root: RootPaths, *, is_now: bool) -> CampaignPaths:
-    running = [each for each in campaigns_by_age(root) if is_live(each)]
+    running = running_campaigns(root)
     if not running:
         raise InputError("campaign.not-running", f"no campaign is running in {root.folder}")
     if len(running) > 1:
@@ -55,15 +71,12 @@ def _running(root: RootPaths, *, is_now: bool) -> CampaignPaths:
 
 def _signal(campaign: CampaignPaths, *, is_now: bool) -> int:
     """Signal the process that runs the campaign, and return its pid."""
-    owner = owner_of(campaign) if is_live(campaign) else None
-    pidfd = None if owner is None else pin(owner)
-    if owner is None or pidfd is None:
+    owner = owner_of_running(campaign)
+    pidfd = pin(owner)
+    if pidfd is None:
         raise InputError("campaign.not-running", f"{campaign.folder.name} is not running")
     number = STOP if is_now else DRAIN
     try:
-        if not is_held_by(campaign, owner):
-            what = f"the lock of {campaign.folder.name} names process {owner.pid}, which does not hold it"
-            raise InputError("campaign.not-running", what, suggestion="Stop the process that holds it (see `lslocks`).")
         if not _is_caught(number, pid=owner.pid):
             what = f"{campaign.folder.name} is run from Python by process {owner.pid}, which does not handle the signal"
             raise InputError(

@@ -65,7 +65,7 @@ def wake(nap: str) -> None:
 
 def unsettled_intents() -> dict[str, Intent]:
     """Return the spawn intents of this process that are not settled yet, by marker."""
-    owners = [each for each in owner_folders(places.state_dir() / "spawns") if each.name.startswith(f"{os.getpid()}-")]
+    owners = [each for each in owner_folders(places.spawns_dir()) if each.name.startswith(f"{os.getpid()}-")]
     return {intent.marker: intent for owner in owners for intent in read_intents(owner)}
 
 
