@@ -13,7 +13,8 @@ __version__ = "0.1.0"
 _PUBLIC = frozenset(
     """
     ApprovalAsked ApprovalResolved Approvals Campaign CampaignReport Cancelled ClockFired DeadlineError Decide
-    Decision Ending ErrorReported Event EvidenceError EvidenceKept Expect FactsStated Flow FlowId FrameNoted
+    Decision Ending ErrorReported Event EvidenceError EvidenceKept Expect FactsStated FailureObserved Flow FlowId
+    FrameNoted
     HangupError HeadlessRun HistoryRead HookRan InputError LimitReached Limits MachineError Mission MissionId Model
     ModelRerouted NoteMade OffsetEvent Outcome PeerError Pool ProcessExited ProctorError PromptSent Question
     ReasoningSaid ReasoningStreamed RefusedError ReplyReceived RequestSent ResultFound RuntimeId ScriptUnfit Select

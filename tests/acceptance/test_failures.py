@@ -140,13 +140,14 @@ ON_THE_WAY = {
 BY_THE_SCRIPT = "unfit"
 # `lost` is injected in test_failures_between.py, and `operator-cancel` in test_attempt_cancel.py.
 BY_THE_MACHINE = ["killed", "ended", "lost", "silent", "long-turn", "long-attempt", "cancelled", "operator-cancel"]
+# Driven in test_blame.py.
+BY_THE_AGENT = ["killed-itself", "spoiled"]
 
 
 @pytest.mark.requirement("schedule.recovery")
 def test_every_row_of_the_table_is_driven_here_and_has_a_code() -> None:
-    assert sorted([*BY_THE_MODEL, *BY_THE_FLOW, *ON_THE_WAY, *BY_THE_MACHINE, BY_THE_SCRIPT, WITHOUT_KEY]) == sorted(
-        TABLE
-    )
+    by_others = [*BY_THE_MACHINE, *BY_THE_AGENT, BY_THE_SCRIPT, WITHOUT_KEY]
+    assert sorted([*BY_THE_MODEL, *BY_THE_FLOW, *ON_THE_WAY, *by_others]) == sorted(TABLE)
     assert len(TABLE) == len((*FAILURES, *EVERYWHERE)), "no two rows have one id"
     assert {row.code for row in TABLE.values()} <= set(CODES)
     injected = {id_ for id_, step in BY_THE_MODEL.items() if "CLASS " in json.dumps(step)} | set(ON_THE_WAY)

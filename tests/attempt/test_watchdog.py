@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proctor.attempt.watchdog import LAG_S, TICK_S, ClockExpiry, TokenLimitExceeded, Watch, under_watch
+from proctor.attempt.watchdog import LAG_S, TICK_S, ClockExpiry, Stop, Watch, under_watch
 from proctor.errors import HangupError, MachineError, ProctorError
 from proctor.testing.clock import FakeClock
 from tests.runtime.twin import run
@@ -132,7 +132,7 @@ class Watched:
         self.told: list[Any] = []
         self.is_told = anyio.Event()
 
-    def on_stop(self, cause: ClockExpiry | TokenLimitExceeded | ProctorError) -> None:
+    def on_stop(self, cause: Stop) -> None:
         self.told.append(cause)
         self.is_told.set()
 

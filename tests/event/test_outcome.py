@@ -11,6 +11,7 @@ from proctor.event.model import (
     ClockFired,
     ErrorReported,
     Event,
+    FailureObserved,
     ProcessExited,
     PromptSent,
     ScriptUnfit,
@@ -124,6 +125,24 @@ def test_in_a_conversation_each_turn_has_its_own_ending_until_the_channel_is_gon
             ),
         ),
         (
+            ProcessExited(code=137, signal=9, killer="agent", frame=4, at_ms=0),
+            Ending(
+                outcome=Outcome.CRASHED,
+                code="agent.killed",
+                detail="the agent was ended by signal 9 (SIGKILL); only its own commands could send it",
+                frame=4,
+            ),
+        ),
+        (
+            ProcessExited(code=1, killer="kernel", frame=4, at_ms=0),
+            Ending(
+                outcome=Outcome.CRASHED,
+                code="peer.killed",
+                detail="the agent was ended while the kernel killed processes because memory ran out",
+                frame=4,
+            ),
+        ),
+        (
             ProcessExited(code=None, signal=11, frame=4, at_ms=0),
             Ending(outcome=Outcome.CRASHED, code="peer.hangup", detail="the agent was ended by signal 11", frame=4),
         ),
@@ -180,6 +199,21 @@ def test_a_script_that_does_not_fit_is_why_a_turn_ended_as_it_did() -> None:
         assert ending_of(event, misfit) == ending_of(event)
     again = TurnAsked(text="Go on.", frame=11, at_ms=0)
     assert ending_of(completed, misfit, again, completed).outcome is Outcome.COMPLETED
+
+
+@pytest.mark.parametrize("code", ["agent.workspace", "machine.disk-full"])
+def test_failure_that_was_found_takes_the_place_of_a_completed_turn_and_the_machines_that_of_the_agents(
+    code: str,
+) -> None:
+    found = FailureObserved(code=code, detail="so it is", frame=10, at_ms=0)
+    ending = Ending(outcome=Outcome.FAILED, code=code, detail="so it is", frame=10)
+    completed = TurnEnded(turn=T1, status="completed", frame=8, at_ms=0)
+    failed = TurnEnded(turn=T1, status="failed", code="agent.exit-status", frame=8, at_ms=0)
+    refused = TurnEnded(turn=T1, status="failed", code="provider.unauthorized", frame=8, at_ms=0)
+    cancelled = Cancelled(why="asked to stop", frame=8, at_ms=0)
+    assert [ending_of(found), ending_of(completed, found)] == [ending] * 2
+    assert ending_of(failed, found).code == ("agent.exit-status" if code == "agent.workspace" else code)
+    assert [ending_of(end, found) for end in (refused, cancelled)] == [ending_of(refused), ending_of(cancelled)]
 
 
 def test_a_clock_that_fires_while_the_agent_struggles_names_the_trouble() -> None:

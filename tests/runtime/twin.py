@@ -111,6 +111,8 @@ class Bystander:
     def is_gone(self) -> bool:
         return self.is_hung_up
 
+    can_signal_codex = False
+
     def on_connection_lost(self) -> None:
         pass
 

@@ -13,7 +13,7 @@ from proctor.attempt.model import AttemptRequest
 from proctor.attempt.stream import EventStream, OffsetEvent
 from proctor.attempt.tap import RecordingTap
 from proctor.attempt.turn import TEARDOWN_S, take_turn
-from proctor.attempt.watchdog import ClockExpiry, TokenLimitExceeded, Watch, under_watch
+from proctor.attempt.watchdog import ClockExpiry, Stop, TokenLimitExceeded, Watch, under_watch
 from proctor.errors import HangupError, InputError, ProctorError
 from proctor.event.model import Event, TextSaid, TurnAsked
 from proctor.event.outcome import NOT_ENDED, Ending, Outcome
@@ -291,7 +291,7 @@ class LiveSession:
         lease, tap = self.conversation.lease, self._tap
         return (tap and tap.failure) or (None if lease is None else lease.failure())
 
-    def _record_stop(self, cause: ClockExpiry | TokenLimitExceeded | ProctorError) -> None:
+    def _record_stop(self, cause: Stop) -> None:
         """Record why the work is being stopped, before it is cancelled.
 
         The token limit, the attempt clock and a failed record also end the session; other causes end only the turn.

@@ -44,6 +44,8 @@ class Lease:
     """Returns the number of rows in the process's own record so far."""
     failure: Callable[[], ProctorError | None]
     """Returns why the process's own record could not be written. None if it could."""
+    home: Path | None = None
+    """The home folder of the process. A session has its own home there, named after its attempt, or uses this one."""
 
 
 class Watcher:

@@ -18,22 +18,23 @@ from proctor.attempt.record import write_record
 from proctor.attempt.recording import open_recording
 from proctor.attempt.tap import RecordingTap
 from proctor.attempt.turn import TEARDOWN_S, open_session, take_turn
-from proctor.attempt.watchdog import ClockExpiry, TokenLimitExceeded, Watch, under_watch
+from proctor.attempt.watchdog import ClockExpiry, Stop, TokenLimitExceeded, Watch, under_watch
 from proctor.errors import HangupError, MachineError, ProctorError, disk_error
 from proctor.event.claim import with_footer
 from proctor.event.model import Event
-from proctor.event.row import ClockRanOut, HookEnded, SessionRefusal, StepTaken, TokensUsedUp
+from proctor.event.row import ClockRanOut, FailureFound, HookEnded, SessionRefusal, StepTaken, TokensUsedUp
 from proctor.evidence import layout
 from proctor.evidence.recorder import ChainedLog
 from proctor.evidence.redact import Redactor
 from proctor.evidence.seal import write_seal
-from proctor.probe.model import Phase
+from proctor.probe.model import Phase, ProbeRow, Verdict, require
 from proctor.probe.run import run_probe
 from proctor.runtime.base import Session
+from proctor.workspace.capture import Capture, capture
 from proctor.workspace.diff import diff
 from proctor.workspace.prepare import prepare
 from proctor.workspace.remove import remove
-from proctor.workspace.snapshot import EMPTY, Snapshot, is_empty, remove_leftovers, snapshot
+from proctor.workspace.snapshot import EMPTY, Snapshot, is_empty, snapshot
 
 SMALL_BYTES = 256 * 1024
 """Evidence below this size is finalized on the event loop, without a thread."""
@@ -137,9 +138,14 @@ class _Supervisor:
             tap.commit()
             if (failure := self._failure(tap)) is not None:
                 raise failure
-            now = await self._settled_snapshot(base)
-            if request.mission.probes and not request.stop.is_set():
+            left = await self._capture(base)
+            now = left.snapshot
+            if left.defect is not None:
+                tap.record(FailureFound(code="agent.workspace", detail=left.defect))
+                self._fail_probes(left, probes)
+            elif request.mission.probes and not request.stop.is_set():
                 self.move(Move.PROBE)
+                self._create_probes_folder()
                 await self._watched(tap, lambda: self._probe(Phase.FINAL, now, probes))
             changes = None
             if has_hook(request.mission.hooks, "after"):
@@ -263,9 +269,11 @@ class _Supervisor:
             prompt = self._conversation.prompt
             await take_turn(session, lambda: session.turn(prompt), request=self._request, tap=tap, watch=self._watch)
 
-    def _record_stop(self, tap: RecordingTap, cause: ClockExpiry | TokenLimitExceeded | ProctorError) -> None:
+    def _record_stop(self, tap: RecordingTap, cause: Stop) -> None:
         """Record why the work is being stopped, before it is cancelled."""
         match cause:
+            case FailureFound():
+                tap.record(cause)
             case TokenLimitExceeded(most=most, used=used):
                 tap.record(TokensUsedUp(limit="tokens", most=most, used=used))
             case ClockExpiry(clock=None):
@@ -275,21 +283,43 @@ class _Supervisor:
             case HangupError() if self.state is State.TURN_RUNNING:
                 # The connection has already recorded the end of the channel.
                 tap.record(StepTaken(step="hangup", detail={"what": str(cause)}))
+            case ProctorError() if self.state is State.PROBING:
+                tap.record(FailureFound(code=cause.code, detail=str(cause)))
             case ProctorError():
                 tap.record(SessionRefusal(code=cause.code, detail=str(cause)))
 
     # ── after the agent ──
 
-    async def _settled_snapshot(self, base: Snapshot) -> Snapshot:
-        """Capture the workspace after the agent has stopped, without the empty files that agents leave behind."""
-        if is_empty(self._workspace):
-            return EMPTY
+    async def _capture(self, base: Snapshot) -> Capture:
+        """Capture the workspace after the agent has stopped."""
+        return await _off_loop(lambda: capture(self._workspace, base), is_small=is_empty(self._workspace))
 
-        def settled() -> Snapshot:
-            remove_leftovers(self._workspace, base)
-            return snapshot(self._workspace)
+    def _fail_probes(self, left: Capture, log: ChainedLog) -> None:
+        """Record that every probe fails, without running it: the agent left a workspace that cannot be judged."""
+        rows = [
+            ProbeRow(
+                phase=Phase.FINAL,
+                index=probe.index,
+                kind=probe.kind,
+                probe_digest=probe.digest,
+                workspace_digest=left.snapshot.digest,
+                verdict=Verdict.FAIL,
+                summary=self._redactor.text(f"not run: {left.defect}").text,
+            )
+            for probe in require(self._request.mission.probes)
+        ]
+        self._conversation.probes += rows
+        log.append(rows)
 
-        return await anyio.to_thread.run_sync(settled)
+    def _create_probes_folder(self) -> None:
+        """Create the folder for copies again, in case an agent without fences has removed or replaced it."""
+        folder = self._request.scratch / PROBES
+        try:
+            if folder.is_symlink() or not folder.is_dir():
+                folder.unlink(missing_ok=True)
+                folder.mkdir(mode=0o700, parents=True)
+        except OSError as error:
+            raise disk_error(error, path=folder) from error
 
     async def _probe(self, phase: Phase, subject: Snapshot, log: ChainedLog) -> None:
         request = self._request

@@ -2,13 +2,14 @@
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import anyio
 
 from proctor.clock import Clock
 from proctor.errors import ProctorError
 from proctor.event.model import Event, SessionBegan, TurnBegan, UsageReported
+from proctor.event.row import FailureFound
 from proctor.event.usage import UsageFold
 
 ClockName = Literal["stall", "turn", "attempt", "mission", "campaign"]
@@ -37,6 +38,10 @@ class TokenLimitExceeded:
     """The limit."""
     used: int
     """Tokens used so far in all turns."""
+
+
+Stop: TypeAlias = ClockExpiry | TokenLimitExceeded | FailureFound | ProctorError
+"""Why work under the clocks is stopped."""
 
 
 class Watch:
@@ -155,14 +160,14 @@ async def under_watch(
     *,
     clock: Clock,
     heard_s: Callable[[], float],
-    failure: Callable[[], ProctorError | None],
+    failure: Callable[[], FailureFound | ProctorError | None],
     stop: anyio.Event,
-    on_stop: Callable[[ClockExpiry | TokenLimitExceeded | ProctorError], None],
+    on_stop: Callable[[Stop], None],
 ) -> None:
     """Run `work` until it returns, raises a ProctorError, or is cancelled by one of these, checked in this order:
 
     1. `stop` is set.
-    2. `failure()` returns an error, because the record cannot be written any more.
+    2. `failure()` returns an error, because the record cannot be written any more, or a failure that it found.
     3. The token limit is exceeded, or a clock expired.
 
     Unless the work simply returns, `on_stop` is called once with the cause, before the work is cancelled. So the cause
@@ -172,7 +177,7 @@ async def under_watch(
     is_over = False
     async with anyio.create_task_group() as tasks:
 
-        def end(cause: ClockExpiry | TokenLimitExceeded | ProctorError | None) -> None:
+        def end(cause: Stop | None) -> None:
             nonlocal is_over
             if cause is not None and not is_over:
                 on_stop(cause)
@@ -180,7 +185,7 @@ async def under_watch(
             tasks.cancel_scope.cancel()
 
         async def tick() -> None:
-            cause: ClockExpiry | TokenLimitExceeded | ProctorError | None = None
+            cause: Stop | None = None
             while cause is None:
                 before_s = clock.steady_s()
                 with anyio.move_on_after(TICK_S):

@@ -50,7 +50,13 @@ async def open_recorded_host(
         refusal: BaseException | None = None
         try:
             async with runtime.open_host(ask, tap) as host:
-                yield Lease(process=ask.process, host=host, rows=lambda: log.head.rows, failure=lambda: tap.failure)
+                yield Lease(
+                    process=ask.process,
+                    host=host,
+                    rows=lambda: log.head.rows,
+                    failure=lambda: tap.failure,
+                    home=ask.home,
+                )
         except BaseException as error:
             if host is not None:
                 raise

@@ -134,16 +134,29 @@ class MachineError(ProctorError):
     """This machine lacks something that Proctor needs, or refuses an operation."""
 
 
+_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+_EXHAUSTED: Final = frozenset({errno.EAGAIN, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ESTALE})
+
+
+def exhaustion_code(number: int | None) -> str | None:
+    """Return the code if the machine lacks something or its disk fails, whatever the path; None for other errors.
+
+    >>> exhaustion_code(errno.ENOSPC), exhaustion_code(errno.ENOMEM), exhaustion_code(errno.EACCES)
+    ('machine.disk-full', 'machine.exhausted', None)
+    """
+    if number in _FULL:
+        return "machine.disk-full"
+    return "machine.exhausted" if number in _EXHAUSTED else None
+
+
 def disk_error(error: OSError, *, path: object) -> MachineError:
     """Return the MachineError for a failed write to `path`.
 
     >>> disk_error(OSError(errno.ENOSPC, "No space left on device"), path="a").code
     'machine.disk-full'
     """
-    is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-    return MachineError(
-        "machine.disk-full" if is_full else "machine.unwritable", error.strerror or str(error), file=str(path)
-    )
+    code = exhaustion_code(error.errno) or "machine.unwritable"
+    return MachineError(code, error.strerror or str(error), file=str(path))
 
 
 class PeerError(ProctorError):

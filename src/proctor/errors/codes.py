@@ -259,6 +259,11 @@ CODES: dict[str, Meaning] = {
         "Use the Proctor that wrote it, or move the file away and run the conformance suite again.",
     ),
     "machine.git": Meaning("A git command failed.", "Read the reason in the message; run the same command by hand."),
+    "machine.exhausted": Meaning(
+        "This machine ran out of memory, processes or file descriptors, or its disk failed.",
+        "Lower `schedule.parallel`, raise the limits of this machine (`ulimit -a`), or free memory.",
+        retryable=True,
+    ),
     "machine.spawn-failed": Meaning(
         "A process could not be started.", "Read the reason in the message.", retryable=True
     ),
@@ -397,6 +402,20 @@ CODES: dict[str, Meaning] = {
     ),
     "agent.sandbox": Meaning(
         "The agent's own sandbox failed.", "Run `proctor doctor` for the cause.", bucket=Bucket.INFRA
+    ),
+    "agent.workspace": Meaning(
+        "The agent left a workspace that cannot be judged: a part of it is unreadable, too large or missing, or leads "
+        "out of it.",
+        "Read what the detail names. It counts as a failure of the agent.",
+    ),
+    "agent.disk": Meaning(
+        "The agent used up the scratch disk.",
+        "Read in workspace.diff what it wrote. It counts as a failure of the agent.",
+    ),
+    "agent.killed": Meaning(
+        "The agent was killed by a signal that only its own commands could send.",
+        "Read the transcript for the command that killed it. It counts as a failure of the agent; stop attempts with "
+        "`proctor campaign cancel`, not by hand.",
     ),
     "hook.failed": Meaning(
         "A `before` hook failed, so the agent was not started.", "Read the hook's output and fix it.", retryable=True

@@ -81,6 +81,10 @@ class ProcessExited(EventRoot, tag="process.exited", frozen=True, kw_only=True):
     signal: int | None = None
     """Number of the signal that ended the process; None if it exited by itself."""
 
+    killer: Literal["agent", "kernel"] | None = None
+    """Who sent the signal: `agent` if only its own commands could, `kernel` if memory ran out meanwhile; None if a
+    signal did not end the process or the sender is unknown."""
+
     is_turns_own: bool = False
     """Whether the process served only one turn, so that the session continues without it."""
 
@@ -458,6 +462,20 @@ class SessionRefused(EventRoot, tag="session.refused", frozen=True, kw_only=True
     """What is wrong."""
 
 
+class FailureObserved(EventRoot, tag="failure.observed", frozen=True, kw_only=True):
+    """The supervisor found, during or after a turn, that the agent or the machine made the attempt fail.
+
+    What the machine caused takes the place of any failure of the agent. What the agent caused takes the place of a
+    completed turn.
+    """
+
+    code: str
+    """Error code, a key of `errors.CODES`; its bucket says which of the two."""
+
+    detail: str
+    """What was found."""
+
+
 # ── what became known ──
 
 
@@ -590,6 +608,7 @@ Event = (
     | LimitReached
     | Cancelled
     | SessionRefused
+    | FailureObserved
     | ScriptUnfit
     | FactsStated
     | HistoryRead

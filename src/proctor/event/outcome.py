@@ -4,11 +4,13 @@ from enum import StrEnum
 
 import msgspec
 
+from proctor.errors import Bucket, bucket_of
 from proctor.event.model import (
     Cancelled,
     ClockFired,
     ErrorReported,
     Event,
+    FailureObserved,
     LimitReached,
     ProcessExited,
     ReasoningSaid,
@@ -82,7 +84,7 @@ class Ending(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 NOT_ENDED = Ending(outcome=Outcome.UNKNOWN)
 
-# Signals that another process sent.
+# Signals that a process sends to another one, or to itself, to end it.
 _FROM_OUTSIDE = {1: "SIGHUP", 2: "SIGINT", 9: "SIGKILL", 15: "SIGTERM"}
 
 # How a turn ends if its agent ignores, reports or repeats the error of a scripted model.
@@ -128,12 +130,14 @@ def ending_of(event: Event, *, last_error: ErrorReported | None) -> Ending | Non
             return Ending(outcome=Outcome.CANCELLED, code="run.cancelled", detail=why, frame=frame)
         case SessionRefused(code=code, detail=detail, frame=frame):
             return Ending(outcome=Outcome.REFUSED, code=code, detail=detail, frame=frame)
+        case FailureObserved(code=code, detail=detail, frame=frame):
+            return Ending(outcome=Outcome.FAILED, code=code, detail=detail, frame=frame)
         case StreamEnded(cause=cause, frame=frame):
             # Unless its process exits as well, it is unknown whether the agent caused this.
             return Ending(outcome=Outcome.CRASHED, code="peer.lost", detail=cause, frame=frame)
-        case ProcessExited(signal=signal, sessions=sessions, frame=frame):
+        case ProcessExited(sessions=sessions, frame=frame):
             own_code = "peer.hangup" if sessions <= 1 else "peer.lost"
-            code = "peer.killed" if signal in _FROM_OUTSIDE else (last_error and last_error.code) or own_code
+            code = _code_of_kill(event) or (last_error and last_error.code) or own_code
             detail = _with_error(_describe_exit(event), error_text)
             wait_ms = _remaining_wait_ms(last_error, event)
             return Ending(outcome=Outcome.CRASHED, code=code, detail=detail, frame=frame, retry_after_ms=wait_ms)
@@ -147,15 +151,35 @@ def _remaining_wait_ms(error: ErrorReported | None, event: Event) -> int | None:
     return max(0, error.at_ms + error.retry_after_ms - event.at_ms)
 
 
+def _code_of_kill(event: ProcessExited) -> str | None:
+    """Return the code if a signal of another process ended the agent, or None."""
+    if event.killer == "kernel":
+        return "peer.killed"
+    if event.signal not in _FROM_OUTSIDE:
+        return None
+    return "agent.killed" if event.killer == "agent" and event.sessions <= 1 else "peer.killed"
+
+
 def _describe_exit(event: ProcessExited) -> str:
+    if event.killer == "kernel":
+        return "the agent was ended while the kernel killed processes because memory ran out"
     if event.signal is None:
         return f"the agent exited with status {event.code}"
     name = _FROM_OUTSIDE.get(event.signal)
-    return f"the agent was ended by signal {event.signal}" + (f" ({name})" if name else "")
+    by = "; only its own commands could send it" if event.killer == "agent" and name else ""
+    return f"the agent was ended by signal {event.signal}" + (f" ({name}){by}" if name else "")
 
 
 def _with_error(detail: str, error_text: str | None) -> str:
     return f"{detail}; the agent's last error: {error_text}" if error_text else detail
+
+
+def _takes_place(code: str, ending: Ending) -> bool:
+    """Whether a failure that the supervisor found replaces the ending."""
+    if ending.outcome is Outcome.COMPLETED:
+        return True
+    is_agents_own = ending.code is not None and bucket_of(ending.code) is Bucket.AGENT
+    return is_agents_own and bucket_of(code) is not Bucket.AGENT
 
 
 # Events that show that the agent has recovered from an error.
@@ -186,6 +210,8 @@ class OutcomeFold:
             case ScriptUnfit(detail=detail, frame=frame) if self.ending.outcome in _ENDS_OF_MISFITS:
                 outcome = _ENDS_OF_MISFITS[self.ending.outcome]
                 self.ending = Ending(outcome=outcome, code="script.unfit", detail=detail, frame=frame)
+            case FailureObserved(code=code) if _takes_place(code, self.ending):
+                self.ending = ending_of(event, last_error=None) or self.ending
             case _:
                 pass
         if self.ending.outcome is Outcome.UNKNOWN:

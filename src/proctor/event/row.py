@@ -142,6 +142,16 @@ class SessionRefusal(SupervisorRow, tag="session.refused", frozen=True, kw_only=
     """What is wrong."""
 
 
+class FailureFound(SupervisorRow, tag="failure.found", frozen=True, kw_only=True):
+    """The supervisor found, during or after a turn, that the agent or the machine made the attempt fail."""
+
+    code: str
+    """Error code, a key of `errors.CODES`; its bucket says which of the two."""
+
+    detail: str
+    """What was found."""
+
+
 class ScriptMisfit(SupervisorRow, tag="script.unfit", frozen=True, kw_only=True):
     """When the turn ended, the scripted model could not play a step with the tools that the agent offers."""
 
@@ -164,6 +174,10 @@ class ChildExited(SupervisorRow, tag="process.exited", frozen=True, kw_only=True
 
     signal: int | None = None
     """Number of the signal that ended the process; None if it exited by itself."""
+
+    killer: Literal["agent", "kernel"] | None = None
+    """Who sent the signal: `agent` if only its own commands could, `kernel` if memory ran out meanwhile; None if a
+    signal did not end the process or the sender is unknown."""
 
     is_turns_own: bool = False
     """Whether the process served only one turn, so that the session continues without it."""
@@ -302,6 +316,7 @@ AnySupervisorRow = (
     | TokensUsedUp
     | CancelRequested
     | SessionRefusal
+    | FailureFound
     | ScriptMisfit
     | ChannelClosed
     | ChildExited

@@ -11,6 +11,7 @@ from proctor.event.model import (
     ClockFired,
     Event,
     FactsStated,
+    FailureObserved,
     FrameNoted,
     HistoryRead,
     HookRan,
@@ -35,6 +36,7 @@ from proctor.event.row import (
     ChildExited,
     ClockRanOut,
     FactsLearned,
+    FailureFound,
     HistoryKept,
     HookEnded,
     NoteHeard,
@@ -77,6 +79,8 @@ def supervisor_event(row: Row) -> Event:
             return Cancelled(why=why, by=by, frame=seq, at_ms=at_ms)
         case SessionRefusal(code=code, detail=detail):
             return SessionRefused(code=code, detail=detail, frame=seq, at_ms=at_ms)
+        case FailureFound(code=code, detail=detail):
+            return FailureObserved(code=code, detail=detail, frame=seq, at_ms=at_ms)
         case ScriptMisfit(detail=detail):
             return ScriptUnfit(detail=detail, frame=seq, at_ms=at_ms)
         case ChannelClosed(cause=cause):

@@ -14,6 +14,7 @@ from proctor.event.model import (
     ErrorReported,
     Event,
     FactsStated,
+    FailureObserved,
     HookRan,
     LimitReached,
     NoteMade,
@@ -254,6 +255,8 @@ def _plain_line(event: Event) -> Line | None:
         case Cancelled(why=why, by=by):
             return _line(event, "end", why if by is None else f"cancelled by {by}: {why}", source="cancelled")
         case SessionRefused(code=code, detail=detail):
+            return _line(event, "end", detail, source=code)
+        case FailureObserved(code=code, detail=detail):
             return _line(event, "end", detail, source=code)
         case ScriptUnfit(detail=detail):
             return _line(event, "end", detail, source="script.unfit")

@@ -59,6 +59,7 @@ REMEDIES: Mapping[str, Remedy] = {
     "machine.spawn-failed": Remedy.AGAIN,
     "machine.port": Remedy.AGAIN,
     "machine.disk-full": Remedy.AGAIN,
+    "machine.exhausted": Remedy.AGAIN,
     "machine.git": Remedy.NONE,
     "machine.no-fences": Remedy.NONE,
     # ── the agent's process and channel; a dead process is replaced before the retry ──
@@ -100,6 +101,9 @@ REMEDIES: Mapping[str, Remedy] = {
     "agent.denials": Remedy.NONE,
     "agent.sandbox": Remedy.NONE,
     "agent.interrupted": Remedy.NONE,
+    "agent.workspace": Remedy.NONE,
+    "agent.disk": Remedy.NONE,
+    "agent.killed": Remedy.NONE,
     "peer.hangup": Remedy.NONE,
     "peer.deadline": Remedy.NONE,
     "limit.turn": Remedy.NONE,

@@ -26,14 +26,13 @@ from proctor.spec.model import Contain, Network, ProbeSpec
 from proctor.transport.process import ProcessResult
 from proctor.workspace.copy import copy_tree
 from proctor.workspace.name import quoted
-from proctor.workspace.prepare import leads_out
+from proctor.workspace.prepare import find_link_out
 from proctor.workspace.remove import remove
 from proctor.workspace.snapshot import snapshot
-from proctor.workspace.walk import EntryKind, WalkEntry, walk
+from proctor.workspace.walk import walk
 
 _REMOVAL_S: Final = 30.0
 _SUMMARY_CHARS: Final = 500
-_SYSTEM: Final = ("/usr/", "/bin/", "/sbin/", "/lib/", "/lib64/")
 
 
 async def run_probe(
@@ -105,15 +104,6 @@ def _tails(finished: ProcessResult | None, redactor: Redactor) -> tuple[str, str
     )
 
 
-def _find_link_out(subject: Path, entries: Sequence[WalkEntry]) -> str | None:
-    """Return the first link that leads neither into the workspace nor to a system folder such as /usr, or None."""
-    for item in entries:
-        is_system = (item.target or "").startswith(_SYSTEM)
-        if item.kind is EntryKind.LINK and not is_system and leads_out(subject, item):
-            return quoted(item.path)
-    return None
-
-
 async def _judge(
     spec: ProbeSpec,
     *,
@@ -133,8 +123,8 @@ async def _judge(
         for each in (workspace, home, temporary):
             each.mkdir(mode=0o700)
         entries = await anyio.to_thread.run_sync(walk, subject)
-        if (link := _find_link_out(subject, entries)) is not None:
-            what = f"{link} is a link that leads out of the workspace: its target is not part of the evidence"
+        if (link := find_link_out(subject, entries)) is not None:
+            what = f"{quoted(link)} is a link that leads out of the workspace: its target is not part of the evidence"
             return Judgement(verdict=Verdict.UNAVAILABLE, summary=what)
         await anyio.to_thread.run_sync(lambda: copy_tree(subject, entries, into=workspace))
         env = probe_environment(search_path=search_path, home=home, temporary=temporary)

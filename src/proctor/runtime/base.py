@@ -227,6 +227,11 @@ class SessionRequest:
     hidden: tuple[Path, ...] = ()
     """Paths that the fences hide from the agent."""
 
+    @property
+    def can_leave_sandbox(self) -> bool:
+        """Whether commands of the agent can run outside its own sandbox."""
+        return self.sandbox is Sandbox.DANGER_FULL_ACCESS or self.approvals is Approvals.ACCEPT
+
 
 class Session(Protocol):
     """One thread of one agent.

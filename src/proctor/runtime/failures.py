@@ -52,7 +52,16 @@ def diagnose(
 
 
 EVERYWHERE = (
-    Failure(id="killed", cause="The agent process is killed (SIGKILL).", code="peer.killed"),
+    Failure(
+        id="killed",
+        cause="The agent process is killed (SIGKILL), and its own commands could not have done it, or memory ran out.",
+        code="peer.killed",
+    ),
+    Failure(
+        id="killed-itself",
+        cause="The agent process is killed by a signal, and only its own commands could send it.",
+        code="agent.killed",
+    ),
     Failure(
         id="ended",
         cause="The agent process exits in the middle of a turn, by itself or because it was asked to.",
@@ -90,6 +99,11 @@ EVERYWHERE = (
         id="unfit",
         cause="When the turn ends, the scripted model cannot play a step with the tools that the agent offers.",
         code="script.unfit",
+    ),
+    Failure(
+        id="spoiled",
+        cause="The agent leaves a workspace that cannot be read or copied, or a link that leads out of it.",
+        code="agent.workspace",
     ),
     Failure(id="cancelled", cause="The user stops Proctor.", code="run.cancelled"),
     Failure(id="operator-cancel", cause="An operator cancels this attempt.", code="run.operator-cancel"),

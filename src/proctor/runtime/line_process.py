@@ -17,6 +17,7 @@ from proctor.event.row import ChannelClosed, ChildExited, Direction, StepTaken
 from proctor.evidence.redact import TextStream
 from proctor.protocol.lines import MAX_LINE_BYTES, LineSplitter
 from proctor.runtime.base import HostRequest, Tap
+from proctor.runtime.killer import KillerWatch
 from proctor.runtime.stderr_lines import StderrLines, describe_end
 from proctor.transport.channel import Channel
 from proctor.transport.process import AgentProcess, ExitStatus, StopDeadlines, open_process
@@ -73,6 +74,7 @@ class LineProcess:
     count: LineCount
     is_turns_own: bool
     is_text: bool
+    is_in_reach: bool
     exit_s: float
     last_output_s: float
     """Steady time of the last output."""
@@ -81,6 +83,7 @@ class LineProcess:
     """Why nothing more can be sent. None while the process can be used."""
     closed: anyio.Event = field(default_factory=anyio.Event)
     """Set when the end of the process is recorded."""
+    _killer_watch: KillerWatch = field(default_factory=KillerWatch)
     _stderr: StderrLines = field(default_factory=StderrLines)
     _stderr_closed: anyio.Event = field(default_factory=anyio.Event)
     # Shielded so that output is still recorded after the caller is cancelled. Only `stop` ends it.
@@ -201,10 +204,15 @@ class LineProcess:
         if not self.is_turns_own:
             self.tap.record(ChannelClosed(cause=cause))
         if self.exit is not None:
-            code, signal = self.exit.code, self.exit.signal
-            self.tap.record(ChildExited(code=code, signal=signal, is_turns_own=self.is_turns_own))
+            self.record_exit(self.exit)
         elif self.is_turns_own:
             self.tap.record(StepTaken(step="output closed", detail={"what": cause}))
+
+    def record_exit(self, status: ExitStatus) -> None:
+        """Record how the process ended."""
+        killer = self._killer_watch.find_killer(status, is_in_reach=self.is_in_reach)
+        code, signal, is_turns_own = status.code, status.signal, self.is_turns_own
+        self.tap.record(ChildExited(code=code, signal=signal, killer=killer, is_turns_own=is_turns_own))
 
 
 @asynccontextmanager
@@ -220,6 +228,7 @@ async def open_line_process(
     fences: Fences | None = None,
     is_turns_own: bool = False,
     is_text: bool = False,
+    is_in_reach: bool = False,
     exit_s: float = EXIT_S,
     stop_deadlines: StopDeadlines | None = None,
     wrap_channel: Callable[[Channel], Channel] | None = None,
@@ -228,8 +237,8 @@ async def open_line_process(
 
     `env` is added to the host's environment. `is_turns_own` means that the session outlives the process. `is_text`
     means that the program has no protocol: all lines are recorded unchanged, also blank ones, and stderr counts as
-    output. `exit_s` is how long the process may run after it has closed its output. `wrap_channel` replaces that of
-    the request.
+    output. `is_in_reach` means that the agent's own commands can send the process signals. `exit_s` is how long the
+    process may run after it has closed its output. `wrap_channel` replaces that of the request.
     """
     wrap_channel = wrap_channel or request.wrap_channel
     plan = wrap(request.containment, argv, env={**request.env, **env}, cwd=cwd, marker=new_marker(), fences=fences)
@@ -247,6 +256,7 @@ async def open_line_process(
                 count=count,
                 is_turns_own=is_turns_own,
                 is_text=is_text,
+                is_in_reach=is_in_reach,
                 exit_s=exit_s,
                 last_output_s=request.clock.steady_s(),
             )

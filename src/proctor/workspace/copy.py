@@ -3,10 +3,9 @@
 import os
 import shutil
 from collections.abc import Sequence
-from errno import EDQUOT, ENOSPC
 from pathlib import Path
 
-from proctor.errors import InputError, MachineError
+from proctor.errors import InputError, MachineError, exhaustion_code
 from proctor.workspace.name import quoted
 from proctor.workspace.walk import MAX_TREE_BYTES, EntryKind, WalkEntry, open_regular
 
@@ -50,7 +49,7 @@ def unreadable(source: Path, path: str, *, why: str) -> InputError:
 
 def unwritable(place: Path, problem: OSError) -> MachineError:
     """Return the error for a path that cannot be written."""
-    code = "machine.disk-full" if problem.errno in (ENOSPC, EDQUOT) else "machine.unwritable"
+    code = exhaustion_code(problem.errno) or "machine.unwritable"
     return MachineError(code, f"{quoted(str(place))}: {problem.strerror}")
 
 

@@ -2,6 +2,7 @@
 
 import re
 from collections import deque
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -13,6 +14,7 @@ from proctor.workspace.remove import remove
 from proctor.workspace.walk import EntryKind, WalkEntry, read_link, walk
 
 _MAX_HOPS: Final = 40  # the kernel's limit
+_SYSTEM: Final = ("/usr/", "/bin/", "/sbin/", "/lib/", "/lib64/")
 _OUTSIDE_CONFIG = re.compile(
     rb"""^[ \t]*(worktree|path|hookspath)[ \t]*=|^[ \t]*(push)?url[ \t]*=[ \t]*"?(/|\.|~|file:)""",
     re.IGNORECASE | re.MULTILINE,
@@ -87,6 +89,15 @@ def leads_out(root: Path, link: WalkEntry) -> bool:
             hops += 1
             steps.extendleft(reversed(target.split("/")))
     return False
+
+
+def find_link_out(root: Path, entries: Iterable[WalkEntry]) -> str | None:
+    """Return the path of the first link that leads neither into `root` nor to a system folder such as /usr, or None."""
+    for item in entries:
+        is_system = (item.target or "").startswith(_SYSTEM)
+        if item.kind is EntryKind.LINK and not is_system and leads_out(root, item):
+            return item.path
+    return None
 
 
 def _outside_repository(git: Path) -> str | None:

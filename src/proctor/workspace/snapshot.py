@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from proctor.canonical import digest
+from proctor.errors import MachineError, exhaustion_code
 from proctor.ids import Digest
 from proctor.workspace.name import quoted
 from proctor.workspace.repository import Repository, is_storage, read_repository
@@ -64,11 +65,14 @@ def snapshot(root: Path, *, max_bytes: int = MAX_TREE_BYTES) -> Snapshot:
     """Take a snapshot of any tree; never raises OSError.
 
     Files are read in the order of their paths, at most `max_bytes` in total. A file that would exceed it is not read.
+    Raises MachineError if an entry cannot be read because the machine lacks memory or descriptors or its disk fails.
     """
     items = walk(root)
     repository = read_repository(root, items)
     entries = []
     for item in items:
+        if item.exhaustion is not None:
+            raise MachineError(item.exhaustion, f"cannot read {quoted(item.path)}: {item.denied}", file=str(root))
         if repository is None or not is_storage(item):
             entry = _entry(root, item, left_bytes=max_bytes)
             max_bytes -= entry.size_bytes if entry.sha256 else 0
@@ -139,6 +143,8 @@ def _hash(place: Path, *, size_bytes: int, left_bytes: int) -> tuple[Digest | No
                     return None, "the file grew while it was read"
                 sha256.update(chunk)
     except OSError as problem:
+        if (code := exhaustion_code(problem.errno)) is not None:
+            raise MachineError(code, f"cannot read it: {problem.strerror}", file=str(place)) from problem
         return None, problem.strerror or "unreadable"
     return Digest("sha256:" + sha256.hexdigest()), None
 

@@ -7,8 +7,12 @@ from enum import StrEnum
 from pathlib import Path
 from typing import BinaryIO, Final
 
+from proctor.errors import exhaustion_code
+
 # The limit for copying and hashing, so that a sparse file of a terabyte does not block an attempt.
 MAX_TREE_BYTES: Final = 8 * 1024**3
+# The limit for listing, so that a folder with endless empty files does not use up the memory.
+MAX_ENTRIES: Final = 1_000_000
 
 
 class EntryKind(StrEnum):
@@ -50,13 +54,15 @@ class WalkEntry:
     """The target of a link, unchanged; None for other kinds."""
     denied: str | None = None
     """Why the entry could not be examined or a folder not be listed; None if there was no error."""
+    exhaustion: str | None = None
+    """The error code, if that was because the machine lacks memory or descriptors or its disk fails; else None."""
 
 
 def walk(root: Path) -> list[WalkEntry]:
     """Return everything below `root`, sorted by the bytes of the paths, so that a folder precedes its content.
 
     Never raises OSError: an entry that cannot be read has `denied` set. A root that does not exist, cannot be listed or
-    is a link yields one entry with the path `.`.
+    is a link, and a tree with more than MAX_ENTRIES entries, yield one entry with the path `.`.
     """
     result: list[WalkEntry] = []
     folders = [WalkEntry(path="", kind=EntryKind.DIR)]
@@ -71,6 +77,8 @@ def walk(root: Path) -> list[WalkEntry]:
             result.append(folder)
         for item in inside:
             (folders if item.kind is EntryKind.DIR else result).append(item)
+        if len(result) + len(folders) > MAX_ENTRIES:
+            return [WalkEntry(path=".", kind=EntryKind.UNKNOWN, denied=f"more than {MAX_ENTRIES} entries")]
     return sorted(result, key=lambda item: os.fsencode(item.path))
 
 
@@ -123,4 +131,5 @@ def _denied(item: WalkEntry, problem: OSError) -> WalkEntry:
         mode=item.mode,
         modified_ns=item.modified_ns,
         denied=problem.strerror or "unreadable",
+        exhaustion=exhaustion_code(problem.errno),
     )

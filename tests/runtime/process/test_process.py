@@ -93,7 +93,7 @@ def test_how_a_command_exits_is_how_its_attempt_ends(lab: Lab) -> None:
         "bad": (Outcome.FAILED, "agent.exit-status"),
         "named": (Outcome.COMPLETED, None),
         "unnamed": (Outcome.FAILED, "agent.exit-status"),
-        "killed": (Outcome.CRASHED, "peer.killed"),
+        "killed": (Outcome.CRASHED, "agent.killed"),
         "broken": (Outcome.CRASHED, "peer.hangup"),
     }
     assert ended["bad"].detail == "the command exited with code 3"

@@ -77,6 +77,7 @@ class ClaudeHost:
                     env=home.variables(own, request),
                     cwd=request.workspace,
                     fences=fences,
+                    is_in_reach=True,
                 ) as line_process:
                     session.line_process = line_process
                     try:

@@ -38,6 +38,10 @@ class Listener(Protocol):
     @property
     def approvals(self) -> ApprovalHandler: ...
 
+    @property
+    def can_signal_codex(self) -> bool:
+        """Whether the commands of the session can send signals to Codex."""
+
     def on_message(self, envelope: Envelope) -> None: ...
 
     @property

@@ -21,6 +21,7 @@ from proctor.runtime.codex_app_server.calls import OVERLOAD_PAUSES_S, Calls, Lis
 from proctor.runtime.codex_app_server.questions import ServerRequest, read_request
 from proctor.runtime.codex_app_server.route import Envelope, open_envelope
 from proctor.runtime.codex_app_server.threads import Threads
+from proctor.runtime.killer import KillerWatch
 from proctor.runtime.stderr_lines import StderrLines, describe_end
 from proctor.transport.channel import Channel
 
@@ -77,6 +78,7 @@ class Connection:
         self._calls = Calls(self._send, pauses_s=pauses_s)
         self._threads = Threads[Listener]()
         self._starting = anyio.Lock(fast_acquire=True)
+        self._killer_watch = KillerWatch()
         self._stderr = StderrLines()
         self._stderr_closed = anyio.Event()
         self._outbox, self._to_send = anyio.create_memory_object_stream[Outgoing](OUTBOX)
@@ -173,8 +175,11 @@ class Connection:
             tap.record(ChannelClosed(cause=cause))
         status = await self._channel.wait(deadline_s=EXIT_S)
         if status is not None:
+            is_in_reach = any(listener.can_signal_codex for listener in self.listeners())
+            killer = self._killer_watch.find_killer(status, is_in_reach=is_in_reach)
+            exited = ChildExited(code=status.code, signal=status.signal, killer=killer, sessions=sessions)
             for tap in self._taps():
-                tap.record(ChildExited(code=status.code, signal=status.signal, sessions=sessions))
+                tap.record(exited)
             # A grandchild may hold stderr open forever, so wait only a moment for the rest.
             with anyio.move_on_after(STDERR_LINGER_S):
                 await self._stderr_closed.wait()

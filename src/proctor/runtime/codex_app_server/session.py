@@ -93,6 +93,11 @@ class CodexSession:
     def last_heard_s(self) -> float:
         return max(self._last_message_s, self.approvals.busy_until_s)
 
+    @property
+    def can_signal_codex(self) -> bool:
+        # In the sandbox commands have their own pid namespace.
+        return self._request.can_leave_sandbox
+
     async def start(self) -> None:
         method, params = opening_request(self._request)
         if self._request.resume is not None:

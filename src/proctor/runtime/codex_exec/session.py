@@ -14,7 +14,7 @@ import msgspec
 
 from proctor.contain.identity import pin, send_signal
 from proctor.errors import DeadlineError, HangupError, RefusedError, disk_error
-from proctor.event.row import ChildExited, Direction, HistoryKept, StepTaken
+from proctor.event.row import Direction, HistoryKept, StepTaken
 from proctor.fact import Fact
 from proctor.ids import ThreadId
 from proctor.runtime.base import HostRequest, SessionRequest, Tap
@@ -125,6 +125,7 @@ class ExecSession:
                 env=own_variables(self._host),
                 cwd=self._request.workspace,
                 is_turns_own=True,
+                is_in_reach=self._request.can_leave_sandbox,
                 stop_deadlines=STOP_DEADLINES,
             ) as line_process:
                 self._line_process = line_process
@@ -140,7 +141,7 @@ class ExecSession:
                             await self._halt(line_process)
             if line_process.exit is None and (ended := await line_process.process.wait(deadline_s=0)) is not None:
                 # It closed its output before it exited.
-                self._tap.record(ChildExited(code=ended.code, signal=ended.signal, is_turns_own=True))
+                line_process.record_exit(ended)
         finally:
             self._line_process = None
             with anyio.CancelScope(shield=True):

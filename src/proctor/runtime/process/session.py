@@ -122,6 +122,7 @@ class ProcessSession:
             fences=self._fences,
             is_turns_own=True,
             is_text=True,
+            is_in_reach=True,
             exit_s=math.inf,
             stop_deadlines=STOP_DEADLINES,
         ) as self._line_process:
