@@ -68,7 +68,7 @@ def test_two_packages_that_offer_one_id_are_both_named(site: Path, runtime_id: R
         install(site, "other", points=points, modules={})
     name(runtime_id)
     error = refusal(runtime_id)
-    both = "one and other" if runtime_id == TAU else "one and proctor"
+    both = "one and other" if runtime_id == TAU else "one and proctor-harness"
     assert (type(error), error.code) == (MachineError, "runtime.ambiguous")
     assert error.what == f"{runtime_id} is offered by {both}; uninstall one of them"
 

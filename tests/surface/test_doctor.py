@@ -171,7 +171,7 @@ def test_plugins_are_listed_with_their_package_and_one_that_fails_hides_no_other
     listed = runtimes_of(lab.proctor_process("runtimes", "list", "--json", PYTHONPATH=str(site)))
     codex, tau, twin = (listed[name] for name in ("codex_app_server", "tau", "twin"))
     assert [(each["distributions"], each["isBuiltIn"], each["isNamed"]) for each in (codex, tau, twin)] == [
-        (["proctor"], True, False),
+        (["proctor-harness"], True, False),
         (["tau-for-proctor"], False, True),
         (["twin"], False, False),
     ]

@@ -18,7 +18,7 @@ from proctor.campaign.process import open_recorded_host
 from proctor.campaign.schedule import ALL
 from proctor.clock import Clock
 from proctor.contain.intent import IntentLog
-from proctor.errors import MachineError, ProctorError
+from proctor.errors import MachineError, ProctorError, extra_missing
 from proctor.event.outcome import Outcome
 from proctor.evidence.health import DEGRADED_AFTER
 from proctor.evidence.layout import RunPaths
@@ -258,7 +258,7 @@ class Agents:
         try:
             from proctor.model.server import open_model
         except ModuleNotFoundError as error:
-            raise MachineError("machine.extra-missing", f"no {error.name}: install 'proctor[model]'") from error
+            raise extra_missing(error, extra="model") from error
         record = self._model_record = ModelRecord(
             None if self.paths is None else self.paths.runtime(MODEL),
             redactor=Redactor(self.ready.secrets),

@@ -10,10 +10,10 @@ from typing import Any, Final
 
 from proctor.config.load import load_config
 from proctor.config.model import Config
-from proctor.errors import InputError, MachineError
+from proctor.errors import DISTRIBUTION, InputError, MachineError
 from proctor.ids import RuntimeId
 
-OURS: Final = "proctor"
+OURS: Final = DISTRIBUTION
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

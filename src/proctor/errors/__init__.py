@@ -24,6 +24,9 @@ from proctor.errors.codes import CODES as CODES
 from proctor.errors.meaning import Bucket as Bucket
 from proctor.errors.meaning import Meaning as Meaning
 
+DISTRIBUTION: Final = "proctor-harness"
+"""The name of the package to install. On PyPI, `proctor` is another project."""
+
 
 class Exit(IntEnum):
     """The exit status of every command."""
@@ -147,6 +150,22 @@ def exhaustion_code(number: int | None) -> str | None:
     if number in _FULL:
         return "machine.disk-full"
     return "machine.exhausted" if number in _EXHAUSTED else None
+
+
+def install_command(extra: str) -> str:
+    """Return the command that installs an extra of Proctor.
+
+    >>> install_command("model")
+    "pip install 'proctor-harness[model]'"
+    """
+    return f"pip install '{DISTRIBUTION}[{extra}]'"
+
+
+def extra_missing(error: ModuleNotFoundError, *, extra: str) -> MachineError:
+    """Return the error for a package that an extra of Proctor would have installed."""
+    return MachineError(
+        "machine.extra-missing", f"the package `{error.name}` is not installed; run {install_command(extra)}"
+    )
 
 
 def disk_error(error: OSError, *, path: object) -> MachineError:

@@ -19,7 +19,7 @@ from proctor.config.model import Config, RolloutState
 from proctor.contain.bundled import bundled_bwrap
 from proctor.contain.ladder import choose, survey
 from proctor.contain.reap import ReapResult, reap_leftovers
-from proctor.errors import CODES, InputError, MachineError
+from proctor.errors import CODES, InputError, MachineError, install_command
 from proctor.evidence.health import ProgramHealth, ProgramKey, read_health
 from proctor.evidence.layout import RootPaths
 from proctor.ids import RuntimeId
@@ -187,7 +187,7 @@ def _model() -> DoctorFinding:
     if not missing:
         return DoctorFinding(name="scripted model", status="ok", what="available")
     what = f"not available: {' and '.join(missing)} not installed"
-    return DoctorFinding(name="scripted model", status="warn", what=what, todo="pip install 'proctor[model]'")
+    return DoctorFinding(name="scripted model", status="warn", what=what, todo=install_command("model"))
 
 
 def _logins(config: Config) -> DoctorFinding:

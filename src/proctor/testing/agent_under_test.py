@@ -16,7 +16,7 @@ from proctor.clock import SYSTEM_CLOCK
 from proctor.contain.bundled import bundled_bwrap
 from proctor.contain.intent import open_intents
 from proctor.contain.ladder import choose, survey
-from proctor.errors import MachineError
+from proctor.errors import extra_missing
 from proctor.event.model import Event
 from proctor.event.row import GENESIS, Direction, Row, SupervisorRow
 from proctor.evidence.redact import TextStream
@@ -166,9 +166,7 @@ async def open_agent(
         # Imported when used, because a web server is slow to import.
         from proctor.model.server import open_model
     except ModuleNotFoundError as error:
-        raise MachineError(
-            "machine.extra-missing", f"the package `{error.name}` is missing: install 'proctor[model]'"
-        ) from error
+        raise extra_missing(error, extra="model") from error
     name = f"agent-{secrets.token_hex(4)}"
     with open_scratch(RunId(name), is_kept=False) as folder:
         async with (

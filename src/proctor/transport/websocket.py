@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import anyio
 
-from proctor.errors import HangupError, MachineError, RefusedError
+from proctor.errors import HangupError, RefusedError, extra_missing
 from proctor.protocol.lines import MAX_LINE_BYTES
 
 if TYPE_CHECKING:
@@ -61,8 +61,7 @@ async def connect(url: str, *, token: str, deadline_s: float) -> Socket:
         from websockets.asyncio.client import connect as dial
         from websockets.exceptions import InvalidHandshake, InvalidStatus
     except ModuleNotFoundError as error:
-        what = "the websocket transport needs the package `websockets`: install 'proctor[websocket]'"
-        raise MachineError("machine.extra-missing", what) from error
+        raise extra_missing(error, extra="websocket") from error
     try:
         with anyio.fail_after(deadline_s):
             connection = await dial(

@@ -3,12 +3,12 @@
 import re
 from typing import Final
 
-from proctor.errors import MachineError
+from proctor.errors import MachineError, install_command
 from proctor.runtime.base import Executable
 from proctor.runtime.executable import ProgramSource, find
 
 MINIMUM_VERSION: Final = "0.163.0"
-INSTALL: Final = "openai-codex-cli-bin==0.163.0 from PyPI (pip install 'proctor[codex]')"
+INSTALL: Final = f"openai-codex-cli-bin==0.163.0 from PyPI ({install_command('codex')})"
 OVERRIDE: Final = "PROCTOR_CODEX"
 
 CODEX: Final = ProgramSource(

@@ -2,15 +2,14 @@
 
 import argparse
 import signal
-from collections.abc import Callable
 from pathlib import Path
 
 import anyio
 from rich.text import Text
 
+from proctor.errors import extra_missing
 from proctor.model.dialects import load_dialects
 from proctor.model.script import Script, load_script
-from proctor.model.server import open_model
 from proctor.surface.cli.command import JSON, Command, argument
 from proctor.surface.cli.output import Output
 
@@ -21,6 +20,11 @@ def serve(*, script: Path, port: int, as_json: bool) -> int:
     The model replies as SCRIPT says. Prints the base URL to configure in an agent, which holds a new
     token at each start. Exits 0 when it is stopped by Ctrl-C or SIGTERM.
     """
+    try:
+        # Imported when used: the web server belongs to an extra.
+        from proctor.model.server import open_model
+    except ModuleNotFoundError as error:
+        raise extra_missing(error, extra="model") from error
     output = Output(is_json=as_json)
 
     def ready(url: str) -> None:
@@ -30,16 +34,15 @@ def serve(*, script: Path, port: int, as_json: bool) -> int:
             output.show(Text(url), is_wrapped=False)
             output.note(Text("Press Ctrl-C to stop.", style="dim"))
 
-    anyio.run(_serve, load_script(script), port, ready)
+    async def serve_until_stopped(script: Script) -> None:
+        with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+            async with open_model(port=port, dialects=load_dialects()) as model:
+                ready(model.play("script", script))
+                async for _ in signals:
+                    return
+
+    anyio.run(serve_until_stopped, load_script(script))
     return 0
-
-
-async def _serve(script: Script, port: int, ready: Callable[[str], None]) -> None:
-    with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
-        async with open_model(port=port, dialects=load_dialects()) as model:
-            ready(model.play("script", script))
-            async for _ in signals:
-                return
 
 
 def _port(word: str) -> int:
