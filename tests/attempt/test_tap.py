@@ -141,6 +141,21 @@ def test_a_normalizer_that_raises_breaks_its_attempt_and_nothing_else(tmp_path: 
     assert len(attempt.rows()) == 1, "what was said is on record all the same"
 
 
+@pytest.mark.requirement("schedule.recovery")
+def test_watcher_that_raises_breaks_its_attempt_with_the_code_of_a_listener(tmp_path: Path) -> None:
+    def raise_(event: Event) -> None:
+        raise KeyError(f"at frame {event.frame}")
+
+    log = FrameLog(tmp_path / "frames.jsonl", redactor=Redactor([]), clock=FakeClock())
+    rows: list[Any] = []
+    derivation = Derivation(CodexNormalizer(), attempt=AttemptId("a"), trace=rows.extend, transcript=rows.extend)
+    tap = RecordingTap(log, derivation, watcher=raise_)
+    with log:
+        tap.record(StepTaken(step="began"))
+    assert tap.failure is not None
+    assert (tap.failure.code, tap.failure.what) == ("listener.failed", "the watcher raised KeyError: 'at frame 1'")
+
+
 @pytest.mark.requirement("attempt.interrupt-one")
 def test_on_a_shared_channel_one_full_disk_leaves_the_other_attempts_alone(tmp_path: Path) -> None:
     attempts = [Attempt(tmp_path / f"{number}.jsonl") for number in range(3)]

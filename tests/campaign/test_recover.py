@@ -9,6 +9,7 @@ from proctor.plan.recover import REMEDIES, Remedy, remedy, shared_by
 # What is found before an attempt, after it, or by a command that runs none.
 ELSEWHERE = {"attempt", "campaign", "config", "evidence", "publish", "session", "sign", "spec", "usage", "workspace"}
 ELSEWHERE_TOO = {
+    "listener.stuck",
     "machine.health",
     "machine.ledger",
     "machine.locked",

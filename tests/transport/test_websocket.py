@@ -3,13 +3,20 @@
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import anyio
 import pytest
 from websockets.asyncio.server import ServerConnection, serve
 from websockets.http11 import Request, Response
 
-from proctor.errors import HangupError, RefusedError
+from proctor.contain.intent import open_intents
+from proctor.contain.launch import LaunchPlan
+from proctor.errors import HangupError, PeerError, RefusedError
+from proctor.runtime.codex_app_server import listening_server
+from proctor.runtime.codex_app_server.listening_server import open_listening
+from proctor.transport.process import open_process
+from proctor.transport.tree import StopDeadlines
 from proctor.transport.websocket import connect
 
 TOKEN = "a-token-of-the-test"
@@ -96,5 +103,30 @@ def test_where_nobody_listens_or_answers_that_is_said_by_the_deadline() -> None:
                 await connect(f"ws://127.0.0.1:{port}", token=TOKEN, deadline_s=0.05)
         with pytest.raises(HangupError, match=f":{port}: ConnectionRefusedError"):
             await connect(f"ws://127.0.0.1:{port}", token=TOKEN, deadline_s=5)
+
+    run(test)
+
+
+@pytest.mark.requirement("schedule.recovery")
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [("echo no >&2; exit 3", "ended before it printed its address"), ("cat", "did not print its address within 0.2 s")],
+)
+def test_server_that_does_not_listen_has_its_own_code(
+    tmp_path: Path, shell: Callable[[str], LaunchPlan], monkeypatch: pytest.MonkeyPatch, line: str, message: str
+) -> None:
+    monkeypatch.setattr(listening_server, "START_S", 0.2 if line == "cat" else 20.0)
+
+    async def test() -> None:
+        async with (
+            open_intents(tmp_path / "spawns") as intents,
+            open_process(shell(line), intents=intents, deadlines=StopDeadlines(eof_s=0.1)) as process,
+        ):
+            with pytest.RaisesGroup(pytest.RaisesExc(PeerError, match=message)) as raised:
+                async with open_listening(process, TOKEN):
+                    pass
+            [error] = raised.value.exceptions
+            assert isinstance(error, PeerError)
+            assert error.code == "peer.not-listening"
 
     run(test)

@@ -63,10 +63,20 @@ class RecordingTap:
         try:
             rows = write()
             for event in self._derivation.feed(rows) if self._derivation is not None else ():
-                if self._watcher is not None:
-                    self._watcher(event)
+                self._pass_on(event)
         except Exception as error:
             self._break(error)
+
+    def _pass_on(self, event: Event) -> None:
+        if self._watcher is None:
+            return
+        try:
+            self._watcher(event)
+        except MachineError:
+            raise
+        except Exception as error:
+            what = f"the watcher raised {type(error).__name__}: {error}"
+            raise MachineError("listener.failed", what) from error
 
     def _break(self, error: Exception) -> None:
         if isinstance(error, MachineError):

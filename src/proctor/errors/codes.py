@@ -280,6 +280,12 @@ CODES: dict[str, Meaning] = {
     "peer.hangup": Meaning(
         "The agent process exited by itself before its turn was over.", "Read its stderr rows in frames.jsonl."
     ),
+    "peer.not-listening": Meaning(
+        "The agent's server ended, or did not print its address, before it listened for connections.",
+        "Read the program's output in the process's frames.jsonl. Proctor tries again.",
+        retryable=True,
+        bucket=Bucket.INFRA,
+    ),
     "peer.lost": Meaning(
         "The connection to the agent ended, and it is unknown whether the agent caused it: its process did not exit by "
         "itself, or other attempts used the same process.",
@@ -439,6 +445,15 @@ CODES: dict[str, Meaning] = {
     "limit.stall": Meaning(
         "The agent sent nothing for too long.",
         "Read the transcript to see where it hangs, or raise `limits.stall`.",
+    ),
+    "listener.failed": Meaning(
+        "A function that the caller passed to Proctor (an approval callback, a tool or a watcher) raised, or returned "
+        "an invalid value.",
+        "Fix the function that the message names. A failed approval is denied; a failed watcher ends its attempt.",
+    ),
+    "listener.stuck": Meaning(
+        "A function that the caller passed to Proctor did not end when it was cancelled, and was abandoned.",
+        "Let the function end when it is cancelled.",
     ),
     "run.no-attempt": Meaning(
         "`proctor feedback` or `proctor note` was called outside an attempt.",

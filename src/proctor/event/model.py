@@ -390,6 +390,9 @@ class WarningRaised(EventRoot, tag="warning.raised", frozen=True, kw_only=True):
     rule: str | None = None
     """The rule that inferred `source` from the text; None if the channel determines it."""
 
+    code: str | None = None
+    """Error code, a key of `errors.CODES`; None for a warning of the agent or its provider."""
+
     @property
     def is_inferred(self) -> bool:
         """Whether a rule inferred the source."""

@@ -54,6 +54,8 @@ from proctor.event.row import (
 HOOK: Final = "hook"
 """The source of transcript rows about hooks."""
 
+_LISTENER_CODES: Final = {CALLBACK_FAILED: "listener.failed", CALLBACK_GIVEN_UP: "listener.stuck"}
+
 _DECODER = msgspec.json.Decoder(AnySupervisorRow)
 
 
@@ -91,8 +93,9 @@ def supervisor_event(row: Row) -> Event:
             return ApprovalResolved(request=request, decision=decision, by=by, frame=seq, at_ms=at_ms)
         case TailReleased(stream=stream):
             return FrameNoted(native=f"tail of {stream}", frame=seq, at_ms=at_ms)
-        case StepTaken(step=step, detail={"what": str(what)}) if step in (CALLBACK_FAILED, CALLBACK_GIVEN_UP):
-            return WarningRaised(source="callback", text=f"{step}: {what}", channel="self", frame=seq, at_ms=at_ms)
+        case StepTaken(step=step, detail={"what": str(what)}) if step in _LISTENER_CODES:
+            text, code = f"{step}: {what}", _LISTENER_CODES[step]
+            return WarningRaised(source="callback", text=text, channel="self", code=code, frame=seq, at_ms=at_ms)
         case FactsLearned(facts=facts):
             return FactsStated(facts=facts, frame=seq, at_ms=at_ms)
         case HistoryKept(source=source, items=items):
@@ -109,7 +112,7 @@ def supervisor_event(row: Row) -> Event:
         case HookEnded(phase=phase, problem=problem) as hook:
             output = (hook.stderr_tail or hook.stdout_tail).strip()
             text = f"the `{phase}` hook failed: {shlex.join(hook.argv)}: {problem}" + (output and f": {output}")
-            return WarningRaised(source=HOOK, text=text, channel="self", frame=seq, at_ms=at_ms)
+            return WarningRaised(source=HOOK, text=text, channel="self", code="hook.failed", frame=seq, at_ms=at_ms)
         case StepTaken(step=step):
             return FrameNoted(native=step, frame=seq, at_ms=at_ms)
         case None:

@@ -100,6 +100,9 @@ class Line(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defau
     rule: str | None = None
     """The rule that inferred the source of a warning from its text."""
 
+    code: str | None = None
+    """Error code of a warning; null if it has none."""
+
     facts: dict[str, Any] | None = None
     """The main facts: as first stated in a `facts` row, as settled in the `summary` row."""
 
@@ -240,8 +243,9 @@ def _plain_line(event: Event) -> Line | None:
         case StatusChanged(status=status, flags=flags):
             line = _line(event, "status", " ".join((status, *flags)), status=status)
             return msgspec.structs.replace(line, channel=event.channel)
-        case WarningRaised(source=source, text=text, channel=channel, rule=rule):
-            return msgspec.structs.replace(_line(event, "warning", text, source=source), channel=channel, rule=rule)
+        case WarningRaised(source=source, text=text, channel=channel, rule=rule, code=code):
+            line = _line(event, "warning", text, source=source)
+            return msgspec.structs.replace(line, channel=channel, rule=rule, code=code)
         case ErrorReported(text=text, error_class=error_class, will_retry=will_retry):
             return _line(event, "error", text, source=error_class, status="retrying" if will_retry else None)
         case ApprovalAsked(request=request, about=about, detail=detail):

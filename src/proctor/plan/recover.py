@@ -65,6 +65,7 @@ REMEDIES: Mapping[str, Remedy] = {
     # ── the agent's process and channel; a dead process is replaced before the retry ──
     "peer.killed": Remedy.AGAIN,
     "peer.lost": Remedy.AGAIN,
+    "peer.not-listening": Remedy.AGAIN,
     "peer.overloaded": Remedy.YIELD,
     "peer.login": Remedy.STOP,
     # The same program would behave in the same way again.
@@ -120,6 +121,8 @@ REMEDIES: Mapping[str, Remedy] = {
     "run.operator-cancel": Remedy.REDO,
     CUT_OFF: Remedy.REDO,
     "run.harness": Remedy.NONE,
+    # The same listener follows every attempt.
+    "listener.failed": Remedy.STOP,
     # Redaction does not work, so nothing more may be recorded.
     "run.redaction": Remedy.STOP,
 }

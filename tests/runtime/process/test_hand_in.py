@@ -48,7 +48,7 @@ def test_the_last_feedback_is_the_claim_whatever_is_said_after_it_and_notes_are_
             "proctor feedback --fail --answer no; proctor feedback --ok --answer 4 --json '[1, {}]'; echo bye"
         ),
         "named": flow('"$PROCTOR_BIN" note "half way"; "$PROCTOR_BIN" feedback --fail', sandbox="read-only"),
-        "open": flow("proctor feedback --ok", contain="none"),
+        "open": flow('proctor note --json "so far" >said.json; proctor feedback --ok', contain="none"),
         "word": flow("""echo 'PROCTOR-RESULT: {"done": true, "answer": "said"}'; proctor note done"""),
         "wrong": flow(
             "proctor feedback; proctor feedback --ok --json '{'\n"
@@ -67,6 +67,8 @@ def test_the_last_feedback_is_the_claim_whatever_is_said_after_it_and_notes_are_
         "none": (None, None, None, None),
     }
     assert [row["text"] for row in jsonl(found["named"].transcript) if row["kind"] == "note"] == ["half way"]
+    said = "".join(line[1:] for line in found["open"].workspace_diff.read_text().splitlines() if line[:2] != "++")
+    assert json.loads(said[said.index("{") :]) == {"recorded": True, "text": "so far"}
     # A shell ends as its last command does: 2, because the mistake is the caller's.
     assert report_of(found["wrong"]).detail == "the command exited with code 2"
 

@@ -112,8 +112,9 @@ class ListeningServer:
             await self._is_up.wait()
         if not self._url:
             if await self.wait(deadline_s=0) is not None:
-                raise HangupError("peer.hangup", "the app-server ended before it printed its address")
-            raise DeadlineError("peer.deadline", f"the app-server did not print its address within {START_S:g} s")
+                raise HangupError("peer.not-listening", "the app-server ended before it printed its address")
+            what = f"the app-server did not print its address within {START_S:g} s"
+            raise DeadlineError("peer.not-listening", what)
         self._socket = await connect(self._url, token=self._token, deadline_s=CONNECT_S)
 
 

@@ -25,10 +25,11 @@ def feedback(*, is_done: bool | None, answer: str | None, result: str | None) ->
         given = None if result is None else msgspec.json.decode(result.encode())
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
         raise InputError("usage", f"--json: {error}") from error
-    return hand_in(Feedback(done=is_done, answer=answer, result=given))
+    hand_in(Feedback(done=is_done, answer=answer, result=given))
+    return Exit.OK
 
 
-def hand_in(message: Feedback | Note) -> int:
+def hand_in(message: Feedback | Note) -> None:
     """Send a message to the attempt that this process runs in, and return once it is recorded.
 
     Raises InputError if it is refused, and MachineError if no attempt receives it.
@@ -54,7 +55,6 @@ def hand_in(message: Feedback | Note) -> int:
         raise MachineError("run.no-attempt", f"{path}: {error}") from error
     if not receipt.ok:
         raise InputError("usage", f"refused: {receipt.what}")
-    return Exit.OK
 
 
 COMMANDS = {
