@@ -144,7 +144,7 @@ def test_a_good_spec_is_loaded_with_the_files_it_names(folder: Path) -> None:
                 6,
                 "missions[0].workspace.copy",
                 "the workspace `tree/..` contains spec.yaml, which the agent must not see",
-                "Move the workspace to a separate folder, beside the spec and the scripts.",
+                "Move the workspace to a separate folder, or name the file in `exclude`.",
             ),
         ),
         (

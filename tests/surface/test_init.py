@@ -5,19 +5,23 @@ import tempfile
 from pathlib import Path
 
 import pytest
+import yaml
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from proctor.errors import InputError
-from proctor.ids import RuntimeId
-from proctor.model.script import load_script
+from proctor.ids import Digest, RuntimeId
+from proctor.model.script import Patch, load_script
+from proctor.probe.model import Phase, ProbeRow, Verdict
 from proctor.spec.check_mission import suggest_id
 from proctor.spec.load import load_spec
-from proctor.spec.model import Login
+from proctor.spec.model import Login, WorkspaceSpec
 from proctor.surface.cli.app import answer
-from proctor.surface.detect import DetectedAgent, DetectedRepository, find_test_command, look_at_repository
+from proctor.surface.detect import KEPT_OUT, SPEC, DetectedAgent, DetectedFolder, find_test_commands, look_at_folder
+from proctor.surface.first_task import FailingCommand, why_not_run
 from proctor.surface.git_exclude import to_do_first
-from proctor.surface.init import KEPT_OUT, SCRIPT, SPEC, InitPlan, write_start
+from proctor.surface.init import SCRIPT, InitPlan, refuse_existing, write_start
+from proctor.surface.one_line_fix import candidates
 from tests.lab import Lab
 from tests.surface.repository import commit, git, make_repository, write
 
@@ -26,47 +30,102 @@ CLAUDE = DetectedAgent(
     name="claude", runtime_id=RuntimeId("claude_code"), provider="anthropic", login=Login.TOKEN, token="MY_TOKEN"
 )
 BARE = DetectedAgent(name="codex", runtime_id=RuntimeId("codex_app_server"), provider="openai", login=None)
+FIX = Patch(file="calc.py", old="    return a - b", new="    return a + b")
+TESTED_BY_MAKE = {"calc.py": "add = 1\n", "Makefile": "test:\n\tgrep -q 'add = 1' calc.py\n"}
+
+
+def row(**more: object) -> ProbeRow:
+    fields = {"verdict": Verdict.FAIL, "summary": "exited 1", "exit_code": 1, "argv": ("bash", "-c", "make test")}
+    made = {"phase": Phase.BASELINE, "index": 0, "kind": "headless_run", **fields, **more}
+    return ProbeRow(probe_digest=Digest("d"), workspace_digest=Digest("d"), **made)  # type: ignore[arg-type]
 
 
 def start(
-    folder: Path, *agents: DetectedAgent, is_offline: bool = False, test_command: str | None = "make test"
+    folder: Path, *agents: DetectedAgent, is_offline: bool = False, task: str | None = None, fix: Patch | None = None
 ) -> InitPlan:
     return InitPlan(
         folder=folder,
         agents=agents,
-        repository=look_at_repository(folder),
-        test_command=test_command,
+        detected=look_at_folder(folder),
+        failing=FailingCommand(command="make test", row=row()),
+        task=task,
         is_offline=is_offline,
+        fix=fix,
     )
 
 
-@pytest.mark.real_agent
+@pytest.mark.trust
 @pytest.mark.requirement("surface.init")
-def test_in_a_repository_of_ones_own_the_spec_it_writes_runs_and_is_verified(lab: Lab) -> None:
-    make_repository(lab.folder)
-    said = lab.proctor("init", "--offline", "--json", PROCTOR_AGENTS="/nowhere")
-    told = json.loads(said.stdout)
-    assert (said.returncode, told["testCommand"], told["isOffline"]) == (0, "python3 -m pytest -q", True)
-    assert [each["name"] for each in told["agents"] if each["isUsed"]] == ["codex"]
-    assert (
-        git(lab.folder, "status", "--porcelain") == "?? evidence/\n" or git(lab.folder, "status", "--porcelain") == ""
-    )
-    ran = lab.proctor(*told["next"].split()[-2:], "--json", PROCTOR_AGENTS="/nowhere")
-    assert ran.returncode == 0, ran.stderr
-    [attempt] = json.loads(ran.stdout)["attempts"]
-    assert (attempt["summary"]["outcome"], attempt["summary"]["claimed"], attempt["summary"]["verified"]) == (
-        "completed",
-        True,
-        True,
-    )
-    diff = (lab.attempts()["notes.codex.r1.1"].workspace_diff).read_text()
-    assert "+++ b/AGENT-NOTES.md" in diff
+def test_init_in_a_repository_whose_tests_pass_asks_for_a_task_and_writes_nothing(lab: Lab) -> None:
+    folder = make_repository(lab.folder / "shop", TESTED_BY_MAKE)
+    said = Lab(folder).proctor("init", "--offline", "--json")
+    error = json.loads(said.stdout)["error"]
+    assert (said.returncode, error["code"]) == (2, "task.nothing-fails")
+    assert error["what"] == "`make test` passes already, so it cannot show that a task was done"
+    assert '`proctor init --task "…" --probe "COMMAND"`' in error["suggestion"]
+    assert git(folder, "status", "--porcelain", "--ignored") == ""
+
+
+@pytest.mark.trust
+@pytest.mark.requirement("surface.init")
+def test_init_without_a_test_command_asks_for_a_task(lab: Lab) -> None:
+    said = lab.proctor("init", "--offline")
+    assert said.returncode == 2
+    assert "no test command was found in this folder" in said.stderr
+    assert list(lab.folder.iterdir()) == []
+
+
+@pytest.mark.trust
+@pytest.mark.requirement("surface.init")
+def test_init_takes_a_task_with_a_probe_that_fails_and_refuses_one_that_passes(lab: Lab) -> None:
+    folder = make_repository(lab.folder / "shop", TESTED_BY_MAKE)
+    words = ("init", "--offline", "--task", "Write a changelog", "--json", "--probe")
+    assert Lab(folder).proctor(*words, "test -s calc.py").returncode == 2
+    missing = Lab(folder).proctor(*words, "no-such-program CHANGES.md")
+    assert "cannot be run: " in json.loads(missing.stdout)["error"]["what"]
+    said = Lab(folder).proctor(*words, "test -s CHANGES.md")
+    assert (said.returncode, json.loads(said.stdout)["hasFix"]) == (0, False)
+    [mission] = load_spec(folder / SPEC).missions
+    assert (mission.id, mission.prompt) == ("task", "Write a changelog")
+    assert [probe.command for probe in mission.probes] == ["test -s CHANGES.md"]
+    assert "write the change" in json.loads(said.stdout)["first"]
+
+
+@pytest.mark.parametrize(
+    ("found", "reason"),
+    [
+        (row(), None),
+        (row(verdict=Verdict.UNAVAILABLE, summary="bash is not on this machine"), "bash is not on this machine"),
+        (row(exit_code=127, stderr_tail="bash: line 1: cargo: command not found\n"), "cargo: command not found"),
+        (row(stderr_tail="/usr/bin/python3: No module named pytest\n"), "No module named pytest"),
+        (row(exit_code=5, argv=("bash", "-c", "python3 -m pytest -q")), "it found no test"),
+        (row(timed_out=True, summary="did not end within 300 s"), "did not end within 300 s"),
+    ],
+)
+def test_command_that_says_nothing_about_the_files_is_recognized(found: ProbeRow, reason: str | None) -> None:
+    why = why_not_run(found)
+    assert why is None if reason is None else why is not None and why.endswith(reason)
+
+
+@pytest.mark.parametrize(
+    ("line", "fixed", "test"),
+    [
+        ("    return a - b", "    return a + b", ""),
+        ("    return sum(prices[1:])", "    return sum(prices)", ""),
+        ("    return 'Hello, Bob'", "    return 'Hello, Ada'", "assert greet() == 'Hello, Ada'"),
+        ("  if (n <= 10) {", "  if (n < 10) {", ""),
+        ("limit = 9", "limit = 10", ""),
+    ],
+)
+def test_common_mistakes_of_one_line_are_among_the_candidates(line: str, fixed: str, test: str) -> None:
+    tried = [each.text for each in candidates({"calc.py": line}, tests={"test_calc.py": test}, output="")]
+    assert fixed in tried[:12]
 
 
 @pytest.mark.requirement("surface.init")
 def test_with_logins_each_agent_has_a_flow_with_its_model_and_the_tests_are_the_probe(tmp_path: Path) -> None:
     folder = make_repository(tmp_path / "My Shop (2)")
-    [file] = write_start(start(folder, CODEX, CLAUDE), is_forced=False)
+    [file] = write_start(start(folder, CODEX, CLAUDE))
     loaded = load_spec(file)
     assert loaded.spec.campaign == "my-shop-2"
     assert [(flow.id, flow.runtime, flow.model and flow.model.provider, flow.login) for flow in loaded.spec.flows] == [
@@ -75,56 +134,65 @@ def test_with_logins_each_agent_has_a_flow_with_its_model_and_the_tests_are_the_
     ]
     assert loaded.spec.flows[1].token == "MY_TOKEN"
     [mission] = loaded.missions
-    assert [probe.command for probe in mission.probes] == ["test -s AGENT-NOTES.md && make test"]
+    assert [probe.command for probe in mission.probes] == ["make test"]
+    assert mission.prompt.startswith("Make the failing tests pass: `make test` must exit with 0.")
     assert (mission.workspace.git, mission.workspace.ref, mission.script) == (".", "HEAD", None)
 
 
 def test_only_agents_with_a_login_take_part_unless_it_is_offline(tmp_path: Path) -> None:
     folder = make_repository(tmp_path / "shop")
-    [file] = write_start(start(folder, BARE, CLAUDE), is_forced=False)
+    [file] = write_start(start(folder, BARE, CLAUDE))
     assert [flow.id for flow in load_spec(file).spec.flows] == ["claude"]
-    write_start(start(folder, BARE, CLAUDE, is_offline=True), is_forced=True)
+    write_start(start(folder, BARE, CLAUDE, is_offline=True))
     assert [flow.id for flow in load_spec(file).spec.flows] == ["codex", "claude"]
 
 
-def test_what_is_there_is_not_written_over_unless_forced(tmp_path: Path) -> None:
-    folder = make_repository(tmp_path / "shop")
-    write(folder, {SPEC: "mine", "AGENT-NOTES.md": "mine"})
+def test_what_is_there_is_not_written_over_unless_forced(lab: Lab) -> None:
+    folder = make_repository(lab.folder / "shop", {**TESTED_BY_MAKE, "calc.py": "add = 0\n"})
+    write(folder, {SCRIPT: "mine"})
     with pytest.raises(InputError) as caught:
-        write_start(start(folder, BARE, is_offline=True), is_forced=False)
-    assert (caught.value.code, caught.value.file) == ("usage", str(folder / SPEC))
-    assert ((folder / SPEC).read_text(), (folder / SCRIPT).exists()) == ("mine", False)
-    write_start(start(folder, BARE, is_offline=True), is_forced=True)
-    [mission] = load_spec(folder / SPEC).missions
-    assert [probe.command for probe in mission.probes] == ["test -s AGENT-NOTES-2.md"], "the first is there already"
+        refuse_existing(folder, is_offline=True)
+    assert (caught.value.code, caught.value.file) == ("usage", str(folder / SCRIPT))
+    refuse_existing(folder, is_offline=False)
+    assert Lab(folder).proctor("init", "--offline").returncode == 2
+    assert ((folder / SCRIPT).read_text(), (folder / SPEC).exists()) == ("mine", False)
+    assert Lab(folder).proctor("init", "--offline", "--force").returncode == 0
+    [step] = [each for each in load_script(folder / SCRIPT).steps if each.patch is not None]
+    assert step.patch == Patch(file="calc.py", old="add = 0", new="add = 1")
 
 
-def test_where_no_clone_can_be_made_the_first_mission_has_an_empty_folder(tmp_path: Path) -> None:
+def test_script_without_a_fix_claims_nothing_and_says_where_to_write_it(tmp_path: Path) -> None:
+    _, script = write_start(start(make_repository(tmp_path / "shop"), BARE, is_offline=True))
+    assert '"done": false' in (load_script(script).steps[-1].say or "")  # type: ignore[operator]
+    commented = [line[2:] for line in script.read_text().splitlines() if line.startswith("#   ")]
+    assert [set(step) for step in yaml.safe_load("\n".join(commented))] == [{"patch"}, {"say"}]
+
+
+@pytest.mark.trust
+def test_folder_without_git_is_copied_without_the_files_of_proctor(tmp_path: Path) -> None:
     folder = tmp_path / "loose"
-    folder.mkdir()
-    file, _ = write_start(start(folder, BARE, is_offline=True, test_command=None), is_forced=False)
+    write(folder, {"a.txt": "", ".venv/bin/x": "", ".proctor/health.db": ""})
+    file, _ = write_start(start(folder, BARE, is_offline=True, fix=FIX))
     [mission] = load_spec(file).missions
-    assert (mission.workspace.key, mission.prompt.endswith("in ten lines.")) == (None, True)
+    assert mission.workspace == WorkspaceSpec(copy=".", exclude=[*KEPT_OUT, ".venv"])
 
 
 def test_the_spec_stays_out_of_commits_because_agents_must_not_see_it(tmp_path: Path) -> None:
     folder = make_repository(tmp_path / "shop")
     for _ in range(2):
-        write_start(start(folder, BARE, is_offline=True), is_forced=True)
+        write_start(start(folder, BARE, is_offline=True))
     assert git(folder, "status", "--porcelain", "--ignored").splitlines() == ["!! proctor-scripts/", "!! proctor.yaml"]
     assert (folder / ".git" / "info" / "exclude").read_text().count("proctor.yaml") == 1
 
 
 @pytest.mark.requirement("surface.init")
-@pytest.mark.parametrize("where", ["no-commit", "no-commit/sub [1]", "worktree"])
+@pytest.mark.parametrize("where", ["shop/sub [1]", "worktree"])
 def test_the_spec_stays_out_of_commits_wherever_in_a_repository_it_lies(tmp_path: Path, where: str) -> None:
-    """A repository without a commit, a subfolder, and a worktree, whose .git is a file."""
-    (tmp_path / "no-commit").mkdir()
-    git(tmp_path / "no-commit", "init", "--quiet")
+    """A subfolder that is not committed, and a worktree, whose .git is a file."""
     git(make_repository(tmp_path / "shop"), "worktree", "add", "--quiet", "--detach", str(tmp_path / "worktree"))
     folder = tmp_path / where
     folder.mkdir(exist_ok=True)
-    write_start(start(folder, BARE, is_offline=True), is_forced=False)
+    write_start(start(folder, BARE, is_offline=True))
     write(folder, {".proctor/frames.jsonl": ""})
     assert git(folder, "status", "--porcelain") == ""
 
@@ -149,16 +217,18 @@ def test_where_git_has_a_spec_already_it_says_what_to_do_about_it(tmp_path: Path
 def test_what_to_do_first_is_said_before_what_is_next(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.chdir(make_repository(tmp_path / "shop", {SPEC: ""}))
+    monkeypatch.chdir(make_repository(tmp_path / "shop", {**TESTED_BY_MAKE, "calc.py": "add = 0\n", SPEC: ""}))
     assert answer(["init", "--offline", "--force"]) == 0
     said = capsys.readouterr().out
     assert 0 < said.index("First: the history of HEAD contains proctor.yaml") < said.index("Next: ")
 
 
-def test_without_an_agent_nothing_is_written(tmp_path: Path) -> None:
-    with pytest.raises(InputError) as caught:
-        write_start(start(tmp_path), is_forced=False)
-    assert (caught.value.code, list(tmp_path.iterdir())) == ("machine.binary-missing", [])
+@pytest.mark.trust
+def test_without_an_agent_nothing_is_written(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("proctor.surface.cli.init.find_agents", lambda _: ())
+    said = lab.proctor("init", "--json")
+    assert json.loads(said.stdout)["error"]["code"] == "machine.binary-missing"
+    assert list(lab.folder.iterdir()) == []
 
 
 def test_a_folder_that_is_not_there_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -166,41 +236,50 @@ def test_a_folder_that_is_not_there_is_refused(tmp_path: Path, capsys: pytest.Ca
     assert json.loads(capsys.readouterr().out)["error"]["code"] == "usage"
 
 
-def test_git_says_what_agents_can_work_on(tmp_path: Path) -> None:
-    assert look_at_repository(tmp_path) == DetectedRepository(why_not="it is not the top of a git repository")
+@pytest.mark.trust
+def test_folder_decides_what_agents_work_on(tmp_path: Path) -> None:
+    copied = WorkspaceSpec(copy=".", exclude=list(KEPT_OUT))
+    assert look_at_folder(tmp_path) == DetectedFolder(workspace=copied)
     git(tmp_path, "init", "--quiet")
-    assert look_at_repository(tmp_path) == DetectedRepository(why_not="it has no commit yet")
-    write(tmp_path, {"a.txt": "1\n"})
+    with pytest.raises(InputError, match="has no commit yet") as caught:
+        look_at_folder(tmp_path)
+    assert caught.value.suggestion == "Run `git add --all` and `git commit`, then run it again."
+    write(tmp_path, {"a.txt": "1\n", "x/y/b.txt": ""})
     commit(tmp_path)
-    assert look_at_repository(tmp_path) == DetectedRepository(why_not=None)
-    write(tmp_path, {"a.txt": "2\n", "new.txt": ""})
-    assert look_at_repository(tmp_path) == DetectedRepository(why_not=None, changes=2)
-    write(
-        tmp_path, {".proctor/frames.jsonl": "", "proctor.yaml": "", "proctor-scripts/first.yaml": "", "new/too.txt": ""}
-    )
-    assert look_at_repository(tmp_path) == DetectedRepository(why_not=None, changes=3), "our own files do not count"
+    cloned = WorkspaceSpec(git=".", ref="HEAD")
+    assert look_at_folder(tmp_path) == DetectedFolder(workspace=cloned)
+    below = DetectedFolder(workspace=WorkspaceSpec(git="../..", ref="HEAD"), below="x/y")
+    assert look_at_folder(tmp_path / "x/y") == below
+    assert below.command("make test") == "cd x/y && make test"
+    write(tmp_path, {"a.txt": "2\n", "new.txt": "", "elsewhere/b.txt": ""})
+    assert look_at_folder(tmp_path) == DetectedFolder(workspace=cloned, changes=3)
+    assert look_at_folder(tmp_path / "elsewhere").workspace == copied, "git has nothing of it"
+    write(tmp_path, {".proctor/frames.jsonl": "", "proctor.yaml": "", "proctor-scripts/first.yaml": ""})
+    assert look_at_folder(tmp_path).changes == 3, "Proctor's own files do not count"
     write(tmp_path, {".gitmodules": ""})
-    assert look_at_repository(tmp_path).why_not == "it has submodules"
+    with pytest.raises(InputError, match="has submodules"):
+        look_at_folder(tmp_path)
 
 
 @pytest.mark.requirement("surface.init")
 @pytest.mark.parametrize(
-    ("files", "command"),
+    ("files", "commands"),
     [
-        ({}, None),
-        ({"tests/deep/test_a.py": ""}, "python3 -m pytest -q"),
-        ({"pyproject.toml": "[tool.pytest.ini_options]\n"}, "python3 -m pytest -q"),
-        ({"pyproject.toml": "not TOML", "go.mod": ""}, "go test ./..."),
-        ({"package.json": '{"scripts": {"test": "vitest"}}'}, "npm test"),
-        ({"package.json": '{"scripts": {"test": "vitest"}}', "pnpm-lock.yaml": ""}, "pnpm test"),
-        ({"package.json": '{"scripts": {"test": "echo \\"Error: no test specified\\""}}'}, None),
-        ({"package.json": "[1]", "Makefile": "all:\n\ntest: all\n\ttrue\n"}, "make test"),
-        ({"Makefile": "test := 1\n", "Cargo.toml": ""}, "cargo test"),
+        ({}, []),
+        ({"tests/deep/test_a.py": ""}, ["python3 -m pytest -q"]),
+        ({"test_a.py": "import unittest\n"}, ["python3 -m pytest -q", "python3 -m unittest -q"]),
+        ({"pyproject.toml": "[tool.pytest.ini_options]\n"}, ["python3 -m pytest -q"]),
+        ({"pyproject.toml": "not TOML", "go.mod": ""}, ["go test ./..."]),
+        ({"package.json": '{"scripts": {"test": "vitest"}}'}, ["npm test"]),
+        ({"package.json": '{"scripts": {"test": "vitest"}}', "pnpm-lock.yaml": ""}, ["pnpm test"]),
+        ({"package.json": '{"scripts": {"test": "echo \\"Error: no test specified\\""}}'}, []),
+        ({"package.json": "[1]", "Makefile": "all:\n\ntest: all\n\ttrue\n"}, ["make test"]),
+        ({"Makefile": "test := 1\n", "Cargo.toml": ""}, ["cargo test"]),
     ],
 )
-def test_how_tests_are_run_is_read_from_the_files(tmp_path: Path, files: dict[str, str], command: str | None) -> None:
+def test_how_tests_are_run_is_read_from_the_files(tmp_path: Path, files: dict[str, str], commands: list[str]) -> None:
     write(tmp_path, files)
-    assert find_test_command(tmp_path) == command
+    assert find_test_commands(tmp_path) == commands
 
 
 @settings(max_examples=60, deadline=None)
@@ -223,7 +302,7 @@ def test_whatever_the_folder_is_called_what_is_written_loads(name: str) -> None:
         except OSError:
             return  # no folder can be called so: "..", or too long a name
         for is_offline in (True, False):
-            file, *_ = write_start(start(folder, CODEX, is_offline=is_offline), is_forced=True)
+            file, *_ = write_start(start(folder, CODEX, is_offline=is_offline, fix=FIX))
             loaded = load_spec(file)
             assert loaded.spec.campaign in (suggest_id(name), "first")
             assert [load_script(script).version for script in loaded.scripts.values()] == [1] * is_offline

@@ -12,13 +12,13 @@ from proctor.evidence.layout import RootPaths
 from proctor.ids import AttemptId, RuntimeId
 from proctor.report.campaign import build_report
 from proctor.report.campaign_state import CampaignState, fold_rows
-from proctor.spec.model import Login
+from proctor.spec.model import Login, WorkspaceSpec
 from proctor.surface.detect import DetectedAgent
 from proctor.surface.try_agents import TryAgent, build_trial, side_by_side
 from tests.lab import Lab, say_done
 from tests.report.made import row
 from tests.surface.conftest import ask
-from tests.surface.repository import make_repository, write
+from tests.surface.repository import commit, git, make_repository, write
 
 CODEX = DetectedAgent(name="codex", runtime_id=RuntimeId("codex_app_server"), provider="openai", login=Login.INHERIT)
 CLAUDE = DetectedAgent(
@@ -42,7 +42,7 @@ def test_offline_each_agent_works_on_a_clone_and_all_are_shown_side_by_side(lab:
     on = ("--on", "codex,codex_exec", "--probe", "grep -q 'b + a' calc.py")
     said = ask(lab, "try", "Turn it around", *on, "--script", str(script))
     assert said.code == 0, said.stderr
-    rows = {line[:14].strip(): line[14:].split("  ") for line in said.stdout.splitlines()[:8]}
+    rows = {line[:14].strip(): line[14:].split("  ") for line in said.stdout.splitlines()[:9]}
     shown = {name: [trial.strip() for trial in trials if trial.strip()] for name, trials in rows.items()}
     assert shown[""] == ["codex", "codex-exec"]
     assert (shown["outcome"], shown["verified"]) == (["completed"] * 2, ["yes"] * 2)
@@ -84,7 +84,7 @@ def test_of_several_attempts_the_one_that_counts_is_shown_with_what_it_cost() ->
 @pytest.mark.usefixtures("repository")
 def test_why_a_probe_did_not_verify_and_that_no_model_is_asked_is_said(lab: Lab) -> None:
     said = ask(
-        lab, "try", "Do it", "--on", "codex:gpt-5", "--offline", "--probe", "test -s calc.py", "--progress", "rows"
+        lab, "try", "Do it", "--on", "codex:gpt-5", "--offline", "--probe", "test -s no.py", "--progress", "rows"
     )
     assert said.code == 1, said.stderr
     rows = [json.loads(line)["type"] for line in Path("rows").read_text().splitlines()]
@@ -92,9 +92,37 @@ def test_why_a_probe_did_not_verify_and_that_no_model_is_asked_is_said(lab: Lab)
     assert "the scripted model is used; gpt-5 is ignored\n" in said.stderr
     told = said.stdout.partition("\nNot verified:\n")[2].splitlines()[:2]
     assert told == [
-        "  codex  probe 0 (headless_run): already passes on the untouched workspace",
+        "  codex  probe 0 (headless_run): exited 1",
         "  The built-in script only adds PROCTOR-TRY.md; use --script FILE for another one.",
     ]
+
+
+@pytest.mark.trust
+@pytest.mark.parametrize(
+    ("words", "what"),
+    [
+        ((), "`make test` passes already, so it cannot show that a task was done"),
+        (("--probe", "test -s calc.py"), "`test -s calc.py` passes already, so it cannot show that a task was done"),
+    ],
+)
+def test_try_refuses_a_probe_that_passes_already(lab: Lab, repository: Path, words: tuple[str, ...], what: str) -> None:
+    write(repository, {"Makefile": "test:\n\ttest -s calc.py\n"})
+    (repository / "tests/test_calc.py").unlink()
+    commit(repository)
+    error = ask(lab, "try", "Do it", "--on", "codex", "--offline", *words, "--json").json["error"]
+    assert (error["code"], error["what"]) == ("task.nothing-fails", what)
+    assert '`proctor try "…" --probe "COMMAND"' in error["suggestion"]
+    assert not lab.root.exists()
+
+
+@pytest.mark.trust
+def test_try_offline_without_a_known_fix_says_how_to_write_a_script(lab: Lab, repository: Path) -> None:
+    write(repository, {"Makefile": "test:\n\ttest -s NEWS\n"})
+    (repository / "tests/test_calc.py").unlink()
+    commit(repository)
+    error = ask(lab, "try", "Write the news", "--on", "codex", "--offline", "--json").json["error"]
+    assert error["code"] == "task.no-script"
+    assert "write the change into proctor-scripts/first.yaml" in error["suggestion"]
 
 
 @pytest.mark.parametrize(
@@ -124,24 +152,31 @@ def test_what_cannot_be_tried_is_refused_before_anything_runs(
 @pytest.mark.usefixtures("repository")
 def test_real_models_are_not_asked_before_somebody_agrees(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-0123456789")
-    error = ask(lab, "try", "Do it", "--on", "codex:gpt-9", "--json").json["error"]
+    probe = ("--probe", "test -s NEWS")
+    error = ask(lab, "try", "Do it", "--on", "codex:gpt-9", *probe, "--json").json["error"]
     assert (error["code"], error["what"]) == (
         "policy.spending",
         "1 trial on openai/gpt-9: unknown: not every flow has an attempt with a known cost in this evidence root",
     )
-    dry = ask(lab, "try", "Do it", "--on", "codex:gpt-9", "--dry-run", "--json")
+    dry = ask(lab, "try", "Do it", "--on", "codex:gpt-9", "--no-probe", "--dry-run", "--json")
     assert (dry.code, dry.json["trials"], dry.json["usd"]) == (0, ["task.codex.r1"], None)
     assert not lab.root.exists()
 
 
-def test_outside_a_repository_it_says_what_to_do(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.trust
+def test_try_in_a_repository_without_a_commit_says_what_to_do(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    git(lab.folder, "init", "--quiet")
     monkeypatch.chdir(lab.folder)
-    assert ask(lab, "try", "Do it", "--offline", "--json").json["error"]["code"] == "workspace.not-a-repository"
+    error = ask(lab, "try", "Do it", "--offline", "--json").json["error"]
+    assert (error["code"], error["suggestion"]) == (
+        "workspace.ref",
+        "Run `git add --all` and `git commit`, then run it again.",
+    )
 
 
 def test_real_models_are_asked_with_the_login_that_is_there(repository: Path) -> None:
     contestants = [TryAgent(agent=CODEX, model="gpt-9"), TryAgent(agent=CLAUDE, model="sonnet")]
-    spec = build_trial("Do it", contestants, folder=repository, probe=None, script=None).spec
+    spec = build_trial("Do it", contestants, folder=repository, workspace=WorkspaceSpec(), probe=None, script=None).spec
     told = [(flow.model and flow.model.name, flow.login, flow.token) for flow in spec.flows]
     assert told == [("gpt-9", Login.INHERIT, None), ("sonnet", Login.TOKEN, "MY_TOKEN")]
     assert json.dumps(spec.schedule.parallel) == "2"

@@ -5,6 +5,7 @@ import pytest
 
 from proctor.errors import CODES, InputError
 from proctor.workspace.clone import clone
+from proctor.workspace.diff import diff
 from proctor.workspace.prepare import prepare
 from proctor.workspace.snapshot import snapshot
 
@@ -208,18 +209,36 @@ def test_a_submodule_is_refused_by_name(tmp_path: Path) -> None:
     )
 
 
-def test_a_history_that_is_cut_off_or_has_holes_is_refused(tmp_path: Path) -> None:
-    source, _ = with_a_later_fix(tmp_path / "mine")
-    git("clone", "--quiet", "--depth=1", f"file://{source}", str(tmp_path / "shallow"), cwd=tmp_path)
+@pytest.mark.trust
+def test_clone_of_shallow_repository_is_shallow_and_hides_later_commits(tmp_path: Path) -> None:
+    source, base = with_a_later_fix(tmp_path / "mine")
+    shallow = tmp_path / "shallow"
+    git("clone", "--quiet", "--depth=1", "--branch=base", f"file://{source}", str(shallow), cwd=tmp_path)
+    git("fetch", "--quiet", "--depth=1", "origin", "main", cwd=shallow)
+
+    clone(shallow, "base", into=tmp_path / "w")
+    clone(shallow, "base", into=tmp_path / "again")
+
+    work = tmp_path / "w"
+    assert (work / ".git/shallow").read_text() == f"{base}\n", "not the other commit that was fetched"
+    assert (work / "greet.py").read_text() == "print('Hello, Bob')\n"
+    assert git("log", "--all", "--format=%s", cwd=work) == "base"
+    assert (git("status", "--porcelain", "--ignored", cwd=work), git("fsck", "--full", "--strict", cwd=work)) == (
+        "",
+        "",
+    )
+    assert snapshot(work).digest == snapshot(tmp_path / "again").digest
+    commit(work, {"greet.py": "print('Hello, Ada')\n"}, "the fix")
+    described = diff(tmp_path / "again", work).decode()
+    assert f"# git: new commit {git('rev-parse', 'HEAD', cwd=work)} the fix\n" in described
+
+
+def test_a_history_that_has_holes_is_refused(tmp_path: Path) -> None:
     holed = init(tmp_path / "holed")
     commit(holed, {"f": "x"}, "first")
     blob = git("rev-parse", "HEAD:f", cwd=holed)
     (holed / ".git/objects" / blob[:2] / blob[2:]).unlink()
 
-    assert refusal(tmp_path / "shallow", "main", tmp_path / "w") == (
-        "workspace.history",
-        f"{tmp_path}/shallow is a shallow clone: its history is incomplete",
-    )
     code, what = refusal(holed, "main", tmp_path / "w")
     assert (code, what.startswith(f"the history in {holed} is incomplete: ")) == ("workspace.history", True)
 

@@ -43,6 +43,8 @@ def frozen(loaded: LoadedSpec, folder: Path) -> FrozenSpec:
     [
         ({"git": "../mine"}, ("spec.missing-key", 7, "missions[0].workspace.ref")),
         ({"ref": "main"}, ("spec.unsupported", 8, "missions[0].workspace.ref")),
+        ({"exclude": ["a"]}, ("spec.unsupported", 8, "missions[0].workspace.exclude")),
+        ({"exclude": ["../a"], "copy": "../mine"}, ("spec.unsupported", 9, "missions[0].workspace.exclude[0]")),
         ({"git": "../mine", "ref": "main", "copy": "."}, ("spec.unsupported", 10, "missions[0].workspace.copy")),
         ({"git": "../nowhere", "ref": "main"}, ("spec.missing-file", 8, "missions[0].workspace.git")),
         ({"git": "", "ref": "main"}, ("spec.type", 8, "missions[0].workspace.git")),
@@ -64,15 +66,18 @@ def test_a_workspace_that_makes_no_sense_is_told_when_the_spec_is_loaded(
     [
         ({"git": "../mine", "ref": "nowhere"}, ("workspace.ref", 9, "missions[0].workspace.ref")),
         ({"git": "../plain", "ref": "main"}, ("workspace.not-a-repository", 8, "missions[0].workspace.git")),
-        ({"git": "../shallow", "ref": "main"}, ("workspace.history", 8, "missions[0].workspace.git")),
+        ({"git": "../holed", "ref": "main"}, ("workspace.history", 8, "missions[0].workspace.git")),
         ({"copy": "../plain"}, ("workspace.link-out", 8, "missions[0].workspace.copy")),
     ],
 )
 def test_a_repository_that_will_not_do_is_told_with_its_line_when_the_campaign_is_frozen(
     workspace: object, told: tuple[str, int, str], tmp_path: Path
 ) -> None:
-    source, _ = with_a_later_fix(tmp_path / "mine")
-    git("clone", "--quiet", "--depth=1", f"file://{source}", str(tmp_path / "shallow"), cwd=tmp_path)
+    with_a_later_fix(tmp_path / "mine")
+    holed = init(tmp_path / "holed")
+    commit(holed, {"f": "x"}, "first")
+    blob = git("rev-parse", "HEAD:f", cwd=holed)
+    (holed / ".git/objects" / blob[:2] / blob[2:]).unlink()
     (tmp_path / "plain").mkdir()
     (tmp_path / "plain/out").symlink_to("/etc")
     file = spec(tmp_path / "spec", workspace)
@@ -117,3 +122,23 @@ def test_a_spec_in_the_history_of_its_own_workspace_is_refused(tmp_path: Path) -
         "the history of the ref contains spec.yaml, which the agent must not see",
         8,
     )
+
+
+@pytest.mark.trust
+def test_copy_leaves_out_what_the_spec_excludes(tmp_path: Path) -> None:
+    """The spec may lie in the folder that the agent works on, if the agent does not see it."""
+    folder = tmp_path / "mine"
+    file = spec(folder, {"copy": ".", "exclude": ["spec.yaml", "script.yaml", "out/"]}, {"copy": ".", "exclude": []})
+    with pytest.raises(InputError) as caught:
+        load_spec(file)
+    assert [(each.code, each.key) for each in caught.value.all_errors] == [
+        ("spec.unsupported", "missions[1].workspace.copy")
+    ]
+    file = spec(folder, {"copy": ".", "exclude": ["spec.yaml", "script.yaml", "out/"]})
+    (folder / "out").mkdir()
+    (folder / "out/link").symlink_to("/etc")
+    (folder / "outer").write_text("kept")
+
+    [copy] = frozen(load_spec(file), tmp_path).workspaces.values()
+
+    assert [path.name for path in copy.iterdir()] == ["outer"]

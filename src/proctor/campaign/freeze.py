@@ -22,7 +22,7 @@ from proctor.spec.load import NO_OVERRIDES, LoadedSpec, SpecOverrides
 from proctor.spec.missions import MissionSource
 from proctor.workspace.clone import clone
 from proctor.workspace.name import quoted
-from proctor.workspace.prepare import prepare
+from proctor.workspace.prepare import is_excluded, prepare
 from proctor.workspace.snapshot import snapshot
 from proctor.workspace.walk import EntryKind, walk
 
@@ -169,11 +169,11 @@ def _changed_error(
 
 def _written_since(loaded: LoadedSpec, paths: CampaignPaths, key: str) -> str:
     """Describe a few files of a copied workspace that were modified after the campaign began, by their mtime."""
-    copied = {mission.workspace.key for mission in loaded.missions if mission.workspace.ref is None}
+    copied = {each.workspace.key: each.workspace for each in loaded.missions if each.workspace.ref is None}
     if key not in copied:
         return ""
     began_ns = paths.plan.stat().st_mtime_ns
-    found = walk(loaded.workspaces[key])
+    found = [each for each in walk(loaded.workspaces[key]) if not is_excluded(each.path, copied[key].exclude)]
     late = [each.path for each in found if each.kind is EntryKind.FILE and each.modified_ns > began_ns]
     more = f" and {len(late) - _MAX_LISTED} more" if len(late) > _MAX_LISTED else ""
     return f"; written since: {', '.join(map(quoted, late[:_MAX_LISTED]))}{more}" if late else ""
@@ -209,7 +209,7 @@ def copy_workspaces(loaded: LoadedSpec, *, into: Path) -> dict[str, Path]:
             loaded, loaded.mission_sources[mission.id], key=f"workspace.{'copy' if workspace.ref is None else 'git'}"
         ):
             if workspace.ref is None:
-                prepare(loaded.workspaces[key], into=copies[key])
+                prepare(loaded.workspaces[key], into=copies[key], exclude=workspace.exclude)
             else:
                 clone(loaded.workspaces[key], workspace.ref, into=copies[key], forbidden=unseen)
     return copies

@@ -64,6 +64,13 @@ CODES: dict[str, Meaning] = {
         "No runtime in the flow's chain can be used.",
         "Fix one of the errors that the message lists, or add a fallback runtime to the chain.",
     ),
+    "task.nothing-fails": Meaning(
+        "No command is known that fails on the untouched files, so nothing could verify that a task was done.",
+        "Give a task, and a probe that fails now and passes when the task is done.",
+    ),
+    "task.no-script": Meaning(
+        "The scripted model has no script for this task.", "Write a script, and give it with --script FILE."
+    ),
     "workspace.link-out": Meaning(
         "A symbolic link in the workspace points outside it.", "Replace the link with its target, or remove it."
     ),
@@ -81,8 +88,8 @@ CODES: dict[str, Meaning] = {
         "The repository has no such ref.", "Name a branch, a tag or a commit id that exists in the repository."
     ),
     "workspace.history": Meaning(
-        "The repository lacks part of the ref's history.",
-        "Run `git fetch --unshallow`, or clone without a filter.",
+        "The repository lacks objects of the ref's history.",
+        "Clone it again without a filter, or run `git fsck` to find what is missing.",
     ),
     "workspace.submodule": Meaning(
         "The repository has submodules, which a private clone does not include.",

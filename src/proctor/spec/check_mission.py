@@ -94,6 +94,13 @@ def _workspace_errors(source: MissionSource, workspace: WorkspaceSpec) -> Iterat
     if workspace.git is not None and workspace.copy is not None:
         what = "`copy` and `git` exclude each other"
         yield source.error("spec.unsupported", what, key="workspace.copy", suggestion="Remove one of the two.")
+    if workspace.copy is None and workspace.exclude:
+        what = "`exclude` has no effect without `copy`"
+        yield source.error("spec.unsupported", what, key="workspace.exclude", suggestion="Remove `exclude`.")
+    for at, path in enumerate(workspace.exclude):
+        if not _is_inside(path):
+            what = f"`{path}` is not a path inside the copied folder, such as `build` or `docs/out`"
+            yield source.error("spec.unsupported", what, key=f"workspace.exclude[{at}]")
     if workspace.git is not None and workspace.ref is None:
         suggestion = "Add `ref:` with a branch, a tag or a commit id, such as HEAD."
         what = "`git` needs the key `ref`"
@@ -106,6 +113,10 @@ def _workspace_errors(source: MissionSource, workspace: WorkspaceSpec) -> Iterat
             key="workspace.ref",
             suggestion="Add `git:` with the path of the repository, or remove `ref`.",
         )
+
+
+def _is_inside(path: str) -> bool:
+    return not path.startswith("/") and not {"", ".", ".."}.intersection(path.rstrip("/").split("/"))
 
 
 def _expect_errors(source: MissionSource, mission: MissionSpec) -> Iterator[InputError]:

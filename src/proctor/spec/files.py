@@ -152,17 +152,21 @@ class SpecFiles:
             self.workspaces[name] = path
 
     def _find_folder(self, path_text: str, source: MissionSource) -> None:
-        if path_text in self.workspaces:
+        workspace, name = source.mission.workspace, source.mission.workspace.key
+        assert name is not None, "a workspace with a folder has a key"
+        if name in self.workspaces:
             return
         path, key = self.folder / path_text, "workspace.copy"
         if not self._exists(path_text, path, stat.S_ISDIR, key=key, make_error=source.error):
             return
         real = path.resolve()
-        self.workspaces[path_text] = path
+        self.workspaces[name] = path
         for hidden in self._hidden_paths:
-            if hidden.is_relative_to(real):
+            if hidden.is_relative_to(real) and not any(
+                hidden.is_relative_to(real / each) for each in workspace.exclude
+            ):
                 what = f"the workspace `{path_text}` contains {hidden.name}, which the agent must not see"
-                suggestion = "Move the workspace to a separate folder, beside the spec and the scripts."
+                suggestion = "Move the workspace to a separate folder, or name the file in `exclude`."
                 self._add_error(source.error("spec.unsupported", what, key=key, suggestion=suggestion))
                 return
 

@@ -150,6 +150,9 @@ class WorkspaceSpec(Spec, frozen=True, kw_only=True):
     copy: Text | None = None
     """Path of the folder to copy, relative to the spec's folder. Default: none."""
 
+    exclude: Texts = []
+    """Files and folders that the copy leaves out, as paths relative to the copied folder. Default: none."""
+
     git: Text | None = None
     """Path of the git repository to clone, relative to the spec's folder. Default: none."""
 
@@ -163,7 +166,9 @@ class WorkspaceSpec(Spec, frozen=True, kw_only=True):
         >>> WorkspaceSpec(git="../mine", ref="v1").key
         'git:../mine@v1'
         """
-        return self.copy if self.git is None else f"git:{self.git}@{self.ref}"
+        if self.git is not None:
+            return f"git:{self.git}@{self.ref}"
+        return f"{self.copy} without {', '.join(self.exclude)}" if self.exclude else self.copy
 
 
 class MissionTerms(Spec, frozen=True, kw_only=True):

@@ -20,9 +20,9 @@ from proctor.spec.model import CampaignSpec
 from proctor.spec.prices import decode_prices
 from proctor.spec.source_file import decode_bytes, read_source
 from proctor.surface.campaign_status import status_of
+from proctor.surface.detect import SPEC
 from proctor.surface.finding import DoctorFinding, look
 from proctor.surface.gc import REMOVED, plan_clearing
-from proctor.surface.init import SPEC
 
 _MAX_NAMES = 5
 _OLD_PRICES_DAYS = 90

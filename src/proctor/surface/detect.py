@@ -1,8 +1,9 @@
-"""Detect what a first spec needs: installed agents and their logins, the repository, and its test command."""
+"""Detect what a first spec needs: installed agents and their logins, how agents get the files, and the test command."""
 
 import json
 import os
 import re
+import shlex
 import tomllib
 from collections.abc import Iterator
 from contextlib import suppress
@@ -11,12 +12,12 @@ from pathlib import Path
 from typing import Final
 
 from proctor.config.model import Config, RolloutState
-from proctor.errors import InputError, MachineError
+from proctor.errors import InputError
 from proctor.ids import RuntimeId
 from proctor.runtime.credential import Account, login_problem
 from proctor.runtime.registry import runtime_by_id
 from proctor.spec.check_login import key_variable
-from proctor.spec.model import Login
+from proctor.spec.model import Login, WorkspaceSpec
 from proctor.surface.programs import Program, find_programs
 from proctor.workspace.git import GitRefusedError, git
 
@@ -24,7 +25,10 @@ from proctor.workspace.git import GitRefusedError, git
 _SUGGESTED_MODELS: Final = {"openai": "gpt-5-codex", "anthropic": "sonnet"}
 _MAKE_TEST: Final = re.compile(r"^test\s*:(?!=)", re.MULTILINE)
 _NO_TEST: Final = "no test specified"
-_NOT_OURS: Final = (":!/.proctor", ":!/proctor.yaml", ":!/proctor-scripts")
+SPEC: Final = "proctor.yaml"
+SCRIPTS: Final = "proctor-scripts"
+KEPT_OUT: Final = (SPEC, SCRIPTS, ".proctor")
+"""Proctor's own files in a folder, which agents must not see."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,43 +100,72 @@ def _login(account: Account) -> tuple[Login | None, str | None]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DetectedRepository:
-    """The state of a git repository."""
+class DetectedFolder:
+    """How agents get a private copy of a folder."""
 
-    why_not: str | None
-    """Why agents cannot work on a clone of the folder; None if they can."""
+    workspace: WorkspaceSpec
+    """The workspace of a mission whose spec is in the folder."""
+    below: str = ""
+    """Path of the folder inside the workspace; empty if it is the workspace."""
     changes: int = 0
     """Files that differ from HEAD or are not in it, so that agents do not see them. Ignored files and Proctor's own
     are not counted.
     """
 
+    def command(self, words: str) -> str:
+        """Return a shell command that runs in the folder, for a shell that starts at the top of the workspace."""
+        return f"cd {shlex.quote(self.below)} && {words}" if self.below else words
 
-def look_at_repository(folder: Path) -> DetectedRepository:
-    """Return whether agents can work on a clone of a folder, and what is not committed."""
-    if not (folder / ".git").exists():
-        return DetectedRepository(why_not="it is not the top of a git repository")
+
+def look_at_folder(folder: Path) -> DetectedFolder:
+    """Return how agents can work on a folder: on a clone of its repository, or on a copy of it if git has no commit
+    with it.
+
+    Raises InputError, with what to do, for a repository without a commit or with submodules. Raises MachineError if git
+    does not work.
+    """
+    here = folder.resolve()
+    top = next((each for each in (here, *here.parents) if (each / ".git").exists()), None)
+    if top is None:
+        return _copied(folder)
+    below = "" if top == here else here.relative_to(top).as_posix()
+    if not _is_committed(top, below):
+        if below:
+            return _copied(folder)
+        what = f"{folder}: the git repository has no commit yet, so agents have nothing to work on"
+        raise InputError("workspace.ref", what, suggestion="Run `git add --all` and `git commit`, then run it again.")
+    if (top / ".gitmodules").exists():
+        todo = "Run it in a copy without git: `mkdir ../copy && tar -c --exclude=.git . | tar -x -C ../copy`."
+        raise InputError("workspace.submodule", f"{top} has submodules", suggestion=todo)
+    ours = [f":!/{below}{'/' if below else ''}{name}" for name in KEPT_OUT]
+    changes = git("status", "--porcelain", "--untracked-files=all", "--", ".", *ours, cwd=top).count(b"\n")
+    up = "/".join([".."] * (below.count("/") + 1)) if below else "."
+    return DetectedFolder(workspace=WorkspaceSpec(git=up, ref="HEAD"), below=below, changes=changes)
+
+
+def _is_committed(top: Path, below: str) -> bool:
     try:
-        git("rev-parse", "--verify", "--quiet", "HEAD^{commit}", cwd=folder)
-        if git("rev-parse", "--is-shallow-repository", cwd=folder).strip() == b"true":
-            return DetectedRepository(why_not="it is a shallow clone")
-        changes = git("status", "--porcelain", "--untracked-files=all", "--", ".", *_NOT_OURS, cwd=folder).count(b"\n")
+        return bool(git("ls-tree", "-r", "--name-only", "HEAD", "--", *([f"{below}/"] if below else ()), cwd=top))
     except GitRefusedError:
-        return DetectedRepository(why_not="it has no commit yet")
-    except MachineError as error:
-        return DetectedRepository(why_not=error.what)
-    if (folder / ".gitmodules").exists():
-        return DetectedRepository(why_not="it has submodules", changes=changes)
-    return DetectedRepository(why_not=None, changes=changes)
+        return False
 
 
-def find_test_command(folder: Path) -> str | None:
-    """Return the command that runs a repository's tests, guessed from its files; None if nothing is recognized."""
-    return next(_test_commands(folder), None)
+def _copied(folder: Path) -> DetectedFolder:
+    # Virtual environments contain links to the system's Python, and links must not lead out of a workspace.
+    environments = [name for name in (".venv", "venv", ".tox", ".nox") if (folder / name).is_dir()]
+    return DetectedFolder(workspace=WorkspaceSpec(copy=".", exclude=[*KEPT_OUT, *environments]))
+
+
+def find_test_commands(folder: Path) -> list[str]:
+    """Return commands that may run a repository's tests, guessed from its files, the most likely first."""
+    return list(_test_commands(folder))
 
 
 def _test_commands(folder: Path) -> Iterator[str]:
     if _has_pytest(folder):
         yield "python3 -m pytest -q"
+    if _has_unittest(folder):
+        yield "python3 -m unittest -q"
     with suppress(OSError, ValueError, AttributeError, TypeError):
         script = json.loads((folder / "package.json").read_text())["scripts"]["test"]
         if _NO_TEST not in script:
@@ -151,4 +184,14 @@ def _has_pytest(folder: Path) -> bool:
         return True
     with suppress(OSError, ValueError):
         return "pytest" in tomllib.loads((folder / "pyproject.toml").read_text()).get("tool", {})
+    return False
+
+
+def _has_unittest(folder: Path) -> bool:
+    """Return whether `python3 -m unittest` would find a test: it looks into packages below the folder."""
+    for file in (*folder.glob("test*.py"), *folder.glob("*/test*.py")):
+        is_found = file.parent == folder or (file.parent / "__init__.py").is_file()
+        with suppress(OSError, UnicodeDecodeError):
+            if is_found and "unittest" in file.read_text():
+                return True
     return False

@@ -1,22 +1,26 @@
-"""Write a first spec for a repository, ready to run, from what was detected in it."""
+"""Write a first spec for a folder, ready to run, from what was detected in it."""
 
 import json
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+import yaml
+
 from proctor.errors import InputError, disk_error
 from proctor.evidence.disk import replace_file
+from proctor.model.script import Patch
 from proctor.spec.check_mission import suggest_id
 from proctor.spec.model import Login
 from proctor.spec.tree import UNPRINTABLE
-from proctor.surface.detect import DetectedAgent, DetectedRepository
+from proctor.surface.detect import KEPT_OUT, SCRIPTS, SPEC, DetectedAgent, DetectedFolder
+from proctor.surface.first_task import TIMEOUT, FailingCommand
 from proctor.surface.git_exclude import exclude
 
-SPEC: Final = "proctor.yaml"
-SCRIPT: Final = "proctor-scripts/first.yaml"
-KEPT_OUT: Final = (SPEC, "proctor-scripts/")
-_NOTES: Final = "AGENT-NOTES"
+SCRIPT: Final = f"{SCRIPTS}/first.yaml"
+_DONE: Final = 'PROCTOR-RESULT: {"done": true, "answer": ""}'
+_NOT_DONE: Final = 'PROCTOR-RESULT: {"done": false, "answer": ""}'
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,41 +29,44 @@ class InitPlan:
 
     folder: Path
     agents: tuple[DetectedAgent, ...]
-    repository: DetectedRepository
-    test_command: str | None
+    detected: DetectedFolder
+    failing: FailingCommand
+    """The probe: a command that fails now."""
+    task: str | None
+    """The task in the user's words; None for "make the failing tests pass"."""
     is_offline: bool
     """Whether the spec uses the scripted model instead of a provider."""
+    fix: Patch | None = None
+    """A change that makes the command pass, for the scripted model; None if none is known."""
 
     @property
     def used(self) -> tuple[DetectedAgent, ...]:
         """Return the agents that get a flow. With a real model, only those with a login."""
         return self.agents if self.is_offline else tuple(agent for agent in self.agents if agent.is_ready)
 
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """Return the paths of the files to write."""
+        return (self.folder / SPEC, *((self.folder / SCRIPT,) if self.is_offline else ()))
 
-def write_start(start: InitPlan, *, is_forced: bool) -> tuple[Path, ...]:
-    """Write the files and return their paths.
 
-    Raises InputError if a file exists and `is_forced` is false, or if no agent can be used. Raises MachineError if the
-    file system refuses.
-    """
-    if not start.used:
-        raise InputError(
-            "machine.binary-missing",
-            "no agent is installed",
-            suggestion="Install one; `proctor doctor` lists what it looks for.",
-        )
-    spec, script = start.folder / SPEC, start.folder / SCRIPT
-    texts = {spec: render_spec(start), **({script: render_script(start)} if start.is_offline else {})}
-    existing = [path for path in texts if path.exists()]
-    if existing and not is_forced:
-        what = "the file exists already, and was not changed"
-        raise InputError("usage", what, file=str(existing[0]), suggestion="--force overwrites it.")
+def refuse_existing(folder: Path, *, is_offline: bool) -> None:
+    """Raise InputError if a file that `init` writes exists."""
+    for path in (folder / SPEC, *((folder / SCRIPT,) if is_offline else ())):
+        if path.exists():
+            what = "the file exists already, and was not changed"
+            raise InputError("usage", what, file=str(path), suggestion="--force overwrites it.")
+
+
+def write_start(start: InitPlan) -> tuple[Path, ...]:
+    """Write the files, over existing ones, and return their paths. Raises MachineError if the file system refuses."""
+    texts = dict(zip(start.files, (render_spec(start), render_script(start.fix)), strict=False))
     try:
         for path, text in texts.items():
             path.parent.mkdir(exist_ok=True)
             replace_file(path, text.encode())
             path.chmod(0o644)
-        exclude(start.folder, (*KEPT_OUT, ".proctor/"))
+        exclude(start.folder, KEPT_OUT)
     except OSError as error:
         raise disk_error(error, path=start.folder) from error
     return tuple(texts)
@@ -67,51 +74,44 @@ def write_start(start: InitPlan, *, is_forced: bool) -> tuple[Path, ...]:
 
 def render_spec(start: InitPlan) -> str:
     """Render the spec as YAML, with comments for its author."""
-    workspace = "workspace: {git: ., ref: HEAD}   # each attempt gets a private clone of the committed files"
-    if start.repository.why_not is not None:
-        workspace = (
-            f"workspace: {{}}   # an empty folder, because this folder cannot be cloned: {start.repository.why_not}"
-        )
-    notes = _new_notes_file(start.folder)
     return f"""\
 # Missions (what to do) x flows (who does it, and how) x repeats.    proctor run {SPEC}
-# Keep this file out of commits: agents work on clones, and must not see how they are judged.
+# Keep this file out of commits: agents must not see how they are judged.
 version: 1
 campaign: {_quoted(campaign_name(start.folder))}
 
 missions:
-  - id: notes
-    prompt: {_quoted(_prompt(notes, start.test_command))}
-    {workspace}
+  - id: {"fix" if start.task is None else "task"}
+    prompt: {_quoted(start.task or prompt_for(start.failing.command))}
+    workspace: {_workspace(start.detected)}
     probes:
-{_probe(start, notes)}
+      # It fails now ({start.failing.row.summary}), and must pass when the agent is done. It runs on a copy of the
+      # agent's files, without network and without your home folder.
+      - {{kind: headless_run, command: {_quoted(start.failing.command)}, timeout: {TIMEOUT}}}
 {_script_line(start)}    expect: {{outcome: completed, verified: yes}}
 
 flows:
 {_flows(start)}
 
 {_model(start)}repeats: 1
-limits: {{attempt: 10m, turn: 8m, stall: 3m}}
+limits: {{attempt: 20m, turn: 15m, stall: 5m}}
 schedule: {{parallel: {len(start.used)}}}
 """
 
 
-def _prompt(notes: str, test_command: str | None) -> str:
-    tests = "" if test_command is None else f" `{test_command}` must pass as before."
-    return f"Write {notes}: what this repository is, how it is laid out and how it is tested, in ten lines.{tests}"
+def prompt_for(command: str) -> str:
+    """Return the task for a failing test command."""
+    return f"Make the failing tests pass: `{command}` must exit with 0. Change the code, not the tests."
 
 
-def _probe(start: InitPlan, notes: str) -> str:
-    """Render a probe that fails before the agent begins and passes once the notes are written."""
-    has_notes, tests = f"test -s {notes}", start.test_command
-    if tests is None:
-        return f"      - {{kind: headless_run, command: {_quoted(has_notes)}}}   # no test command was found"
-    full = _quoted(f"{has_notes} && {tests}")
-    hazard = "      # The command runs in a copy of the clone, without uncommitted files such as node_modules or .venv."
-    if not start.is_offline:
-        return f"      - {{kind: headless_run, command: {full}, timeout: 5m}}\n{hazard}"
-    with_tests = f"      # With a real model: {{kind: headless_run, command: {full}, timeout: 5m}}\n{hazard}"
-    return f"      - {{kind: headless_run, command: {_quoted(has_notes)}}}\n{with_tests}"
+def _workspace(detected: DetectedFolder) -> str:
+    workspace = detected.workspace
+    if workspace.git is not None:
+        return (
+            f"{{git: {_quoted(workspace.git)}, ref: HEAD}}   # each attempt gets a private clone of the committed files"
+        )
+    excluded = ", ".join(map(_quoted, workspace.exclude))
+    return f"{{copy: ., exclude: [{excluded}]}}   # each attempt gets a private copy of the folder"
 
 
 def _script_line(start: InitPlan) -> str:
@@ -139,29 +139,28 @@ def _model(start: InitPlan) -> str:
     return "model: {provider: scripted}   # on loopback: no key, no network, no cost\n" if start.is_offline else ""
 
 
-def render_script(start: InitPlan) -> str:
-    """Render a script that works in any repository: it lists the files and writes the notes that the probe expects."""
-    notes = _new_notes_file(start.folder)
-    tests = "unknown" if start.test_command is None else start.test_command
-    content = f"This repository is {start.folder.resolve().name}.\nIts tests are run by: {tests}"
-    marker = 'PROCTOR-RESULT: {"done": true, "answer": ""}'
-    return f"""\
-# The replies of the scripted model, one step per reply. The agent that carries them out is real.
+def render_script(fix: Patch | None) -> str:
+    """Render a script for any agent: it makes the change that fixes the tests, or says that none is known."""
+    head = "# The replies of the scripted model, one step per reply. The agents that carry them out are real.\n"
+    if fix is None:
+        return f"""\
+{head}# No change of one line makes the tests pass. Write the change as a patch, say that it is done, and run again:
+#   - patch:
+#       file: PATH
+#       old: the lines to replace
+#       new: the lines in their place
+#   - say: {_quoted(f"It is done.{chr(10)}{_DONE}")}
 version: 1
 steps:
   - run: ls
-  - say: I will write down what I found.
-    patch:
-      file: {notes}
-      content: {_quoted(content)}
-  - say: {_quoted(f"{notes} is written.{chr(10)}{marker}")}
+  - say: {_quoted(f"This script contains no fix yet. Edit {SCRIPT}.{chr(10)}{_NOT_DONE}")}
 """
-
-
-def _new_notes_file(folder: Path) -> str:
-    """Return the name of a file that does not exist yet."""
-    names = (f"{_NOTES}{end}.md" for end in ("", *(f"-{number}" for number in range(2, 100))))
-    return next(name for name in names if not (folder / name).exists())
+    patch = {"file": fix.file, "old": fix.old, "new": fix.new}
+    steps = [{"run": f"cat {shlex.quote(fix.file)}"}, {"say": f"The mistake is in {fix.file}.", "patch": patch}]
+    steps.append({"say": f"{fix.file} is fixed.\n{_DONE}"})
+    return f"""\
+{head}# No model was asked: Proctor tried changes of one line until the tests passed, and this is the first that worked.
+{yaml.safe_dump({"version": 1, "steps": steps}, sort_keys=False, allow_unicode=True)}"""
 
 
 def _quoted(text: str) -> str:

@@ -14,8 +14,9 @@ from proctor.evidence.layout import AttemptPaths
 from proctor.ids import AttemptId, FlowId, RuntimeId
 from proctor.report.campaign import CampaignReport
 from proctor.spec.load import LoadedSpec, load_built
-from proctor.spec.model import Login
+from proctor.spec.model import Login, WorkspaceSpec
 from proctor.surface.detect import DetectedAgent
+from proctor.surface.first_task import TIMEOUT
 
 CAMPAIGN: Final = "try"
 ADDED: Final = "PROCTOR-TRY.md"
@@ -38,15 +39,24 @@ class TryAgent:
 
 
 def build_trial(
-    prompt: str, agents: Sequence[TryAgent], *, folder: Path, probe: str | None, script: Path | None
+    prompt: str,
+    agents: Sequence[TryAgent],
+    *,
+    folder: Path,
+    workspace: WorkspaceSpec,
+    probe: str | None,
+    script: Path | None,
 ) -> LoadedSpec:
-    """Return a campaign of one mission, with one flow per agent. With a script, the scripted model is used."""
+    """Return a campaign of one mission, with one flow per agent. With a script, the scripted model is used.
+
+    `probe` is a command for a shell that starts at the top of the workspace.
+    """
     is_offline = script is not None
-    mission: dict[str, Any] = {"id": "task", "prompt": prompt, "workspace": {"git": ".", "ref": "HEAD"}}
+    mission: dict[str, Any] = {"id": "task", "prompt": prompt, "workspace": msgspec.to_builtins(workspace)}
     # Without a probe nothing can be verified, so completing is all that is expected.
     mission["expect"] = {"outcome": "completed", "verified": "unknown" if probe is None else "yes"}
     if probe is not None:
-        mission["probes"] = [{"kind": "headless_run", "command": probe, "timeout": "5m"}]
+        mission["probes"] = [{"kind": "headless_run", "command": probe, "timeout": TIMEOUT}]
     if script is not None:
         mission["script"] = str(script)
     spec = {

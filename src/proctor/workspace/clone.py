@@ -1,4 +1,7 @@
-"""Clone a git repository for an agent: the history of one ref, without any reference to the original."""
+"""Clone a git repository for an agent: the history of one ref, without any reference to the original.
+
+A shallow repository gives a shallow clone: its history ends at the same commits.
+"""
 
 import os
 from collections.abc import Iterable, Iterator
@@ -12,6 +15,7 @@ from proctor.workspace.git import GitRefusedError, escape_list_path, git
 from proctor.workspace.name import quoted
 from proctor.workspace.prepare import refuse_unsafe_entry
 from proctor.workspace.remove import remove
+from proctor.workspace.repository import SHALLOW
 from proctor.workspace.walk import walk
 
 BRANCH: Final = "main"
@@ -31,9 +35,9 @@ _CONFIG: Final = """\
 def clone(repository: Path, ref: str, *, into: Path, forbidden: Iterable[Path] = ()) -> None:
     """Create `into`, which must not exist, with one branch at `ref` and no other ref, tag, remote, hook or reflog.
 
-    Raises InputError if `repository` is not the top of a repository, `ref` is not a commit, the history is incomplete,
-    there are submodules or links that lead outside, or the history contains one of the `forbidden` files, which the
-    agent must not see. Raises MachineError if git fails or `into` cannot be written.
+    Raises InputError if `repository` is not the top of a repository, `ref` is not a commit, objects are missing, there
+    are submodules or links that lead outside, or the history contains one of the `forbidden` files, which the agent
+    must not see. Raises MachineError if git fails or `into` cannot be written.
     """
     source = _Source(repository)
     commit = source.resolve(ref)
@@ -63,15 +67,15 @@ class _Source:
         self.place = quoted(str(repository))
         # Stops git from finding a repository in a parent folder instead of the named one.
         self._env = {"GIT_CEILING_DIRECTORIES": str(self.top.parent)}
-        query = ("rev-parse", "--is-shallow-repository", "--show-object-format", "--git-path", "objects")
+        paths = ("--git-path", "objects", "--git-path", SHALLOW)
+        query = ("rev-parse", "--show-object-format", *paths)
         try:
-            shallow, self.format, objects = os.fsdecode(git(*query, cwd=self.top, env=self._env)).split("\n", 2)
+            self.format, objects, shallow = os.fsdecode(git(*query, cwd=self.top, env=self._env)).split("\n", 2)
         except GitRefusedError as refused:
             what = f"{self.place} is not the top of a git repository: {refused}"
             raise InputError("workspace.not-a-repository", what) from None
-        self.objects = self.top / objects.removesuffix("\n")
-        if shallow == "true":
-            raise InputError("workspace.history", f"{self.place} is a shallow clone: its history is incomplete")
+        self.objects = self.top / objects
+        self.shallow = self.top / shallow.removesuffix("\n")
 
     def resolve(self, ref: str) -> str:
         """Return the id of the commit that `ref` names. Raises InputError if it names none."""
@@ -107,7 +111,8 @@ def _fill(source: _Source, commit: str, *, into: Path) -> None:
     inside = into / ".git"
     with (inside / "config").open("a", encoding="utf-8") as config:
         config.write(_CONFIG)
-    with _requiring_full_history(source):
+    _copy_boundary(source, commit, inside=inside)
+    with _requiring_objects(source):
         # Not `git clone`: that would run in the user's repository, with that repository's config.
         git(
             *("pack-objects", "--quiet", "--revs", str(inside / "objects" / "pack" / "pack")),
@@ -124,8 +129,26 @@ def _fill(source: _Source, commit: str, *, into: Path) -> None:
     git("checkout-index", "--all", "--index", "--quiet", cwd=into)
 
 
+def _copy_boundary(source: _Source, commit: str, *, inside: Path) -> None:
+    """Let the history of the clone end where the history of a shallow source ends, and at no commit besides.
+
+    The file of the source may name commits of other branches, which the agent must not see.
+    """
+    if not source.shallow.is_file():
+        return
+    boundary = inside / SHALLOW
+    boundary.write_bytes(source.shallow.read_bytes())
+    with _requiring_objects(source):
+        env = {"GIT_ALTERNATE_OBJECT_DIRECTORIES": escape_list_path(source.objects)}
+        reachable = git("rev-list", commit, cwd=inside.parent, env=env).split()
+    if kept := sorted({*boundary.read_bytes().split()} & {*reachable}):
+        boundary.write_bytes(b"\n".join([*kept, b""]))
+    else:
+        boundary.unlink()
+
+
 @contextmanager
-def _requiring_full_history(source: _Source) -> Iterator[None]:
+def _requiring_objects(source: _Source) -> Iterator[None]:
     try:
         yield
     except GitRefusedError as refused:

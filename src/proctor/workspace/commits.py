@@ -9,7 +9,7 @@ from typing import Final
 from proctor.errors import MachineError
 from proctor.workspace.git import GitRefusedError, escape_list_path, git
 from proctor.workspace.name import quoted
-from proctor.workspace.repository import GIT, Repository
+from proctor.workspace.repository import GIT, SHALLOW, Repository
 
 MAX_COMMITS: Final = 200
 _TIMEOUT_S: Final = 30.0
@@ -40,18 +40,23 @@ def describe_repository(
     if now.commits - known:
         stores = [root / GIT / "objects" for root in (now_root, base_root) if root is not None]
         try:
-            yield from _describe_commits(now.commits - known, known=known, stores=stores)
+            boundary = None if base_root is None else base_root / GIT / SHALLOW
+            yield from _describe_commits(now.commits - known, known=known, stores=stores, boundary=boundary)
         except (GitRefusedError, MachineError) as error:
             yield f"# git: cannot list the new commits: {quoted(str(error))}"
 
 
-def _describe_commits(new: frozenset[str], *, known: frozenset[str], stores: Sequence[Path]) -> Iterator[str]:
+def _describe_commits(
+    new: frozenset[str], *, known: frozenset[str], stores: Sequence[Path], boundary: Path | None
+) -> Iterator[str]:
     object_format = "sha256" if any(len(each) == 64 for each in new) else "sha1"
     with tempfile.TemporaryDirectory() as folder:
         # A separate repository that borrows the agent's objects: the agent's config could name commands to run.
         env = {"GIT_DIR": folder, "GIT_ALTERNATE_OBJECT_DIRECTORIES": ":".join(map(escape_list_path, stores))}
         run_git = partial(git, cwd=Path(folder), env=env, timeout_s=_TIMEOUT_S)
         run_git("init", "--quiet", "--bare", f"--object-format={object_format}")
+        if boundary is not None and boundary.is_file():
+            (Path(folder) / SHALLOW).write_bytes(boundary.read_bytes())
         checked = run_git("cat-file", "--batch-check", stdin=_lines(new | known)).decode().splitlines()
         present = {line.split()[0] for line in checked if not line.endswith(" missing")}
         if not new & present:

@@ -2,7 +2,7 @@
 
 import re
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -21,8 +21,10 @@ _OUTSIDE_CONFIG = re.compile(
 )
 
 
-def prepare(source: Path | None, *, into: Path) -> None:
+def prepare(source: Path | None, *, into: Path, exclude: Sequence[str] = ()) -> None:
     """Create `into`, which must not exist, as a private copy of `source`; None makes an empty folder.
+
+    The files and folders in `exclude`, paths relative to `source`, are left out.
 
     Raises InputError if `source` is not a folder, contains `into`, or has an entry that cannot be copied or leads
     outside. Raises MachineError if `into` cannot be written.
@@ -34,7 +36,7 @@ def prepare(source: Path | None, *, into: Path) -> None:
         source = source.resolve()
         if into.resolve().is_relative_to(source):
             raise InputError("workspace.inside-itself", f"{quoted(str(into))} is inside {quoted(str(source))}")
-        entries = walk(source)
+        entries = [item for item in walk(source) if not is_excluded(item.path, exclude)]
         for item in entries:
             refuse_unsafe_entry(source, item)
     try:
@@ -49,6 +51,15 @@ def prepare(source: Path | None, *, into: Path) -> None:
             with suppress(OSError):
                 remove(into)
             raise
+
+
+def is_excluded(path: str, exclude: Sequence[str]) -> bool:
+    """Return whether a path is one of the excluded ones, or below one.
+
+    >>> [is_excluded(path, ["build/", "a/b"]) for path in ("build", "build/x", "builder", "a", "a/b/c")]
+    [True, True, False, False, True]
+    """
+    return any(f"{path}/".startswith(f"{each.rstrip('/')}/") for each in exclude)
 
 
 def refuse_unsafe_entry(source: Path, item: WalkEntry) -> None:

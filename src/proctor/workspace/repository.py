@@ -9,6 +9,8 @@ from typing import Final
 from proctor.workspace.walk import EntryKind, WalkEntry, open_regular
 
 GIT: Final = ".git"
+SHALLOW: Final = "shallow"
+"""Name of the file in a `.git` folder that lists the commits at which a shallow history ends."""
 
 # Not compared: objects follow from the refs, a ref is the same packed or loose, the index holds times and inodes, and
 # the logs hold history.

@@ -2,9 +2,11 @@
 
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 
+import anyio
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
@@ -12,17 +14,27 @@ from rich.text import Text
 from proctor.config.load import load_config
 from proctor.errors import InputError
 from proctor.evidence.layout import RootPaths
+from proctor.model.script import Patch
 from proctor.report.attempt_columns import verified_word
 from proctor.report.format_values import UNKNOWN, count, duration, legible, money, plural, yes_no
 from proctor.surface.cli.command import JSON, PROGRESS, ROOT, Command, argument, evidence_root
 from proctor.surface.cli.command_formatter import CommandFormatter
 from proctor.surface.cli.confirm_cost import show
 from proctor.surface.cli.drive import drive
+from proctor.surface.cli.init import look
 from proctor.surface.cli.output import Output
 from proctor.surface.cli.row_stream import STDOUT
 from proctor.surface.cli.run import DRY_RUN, YES
-from proctor.surface.detect import DetectedAgent, find_agents, look_at_repository, select_agent
+from proctor.surface.detect import (
+    DetectedAgent,
+    DetectedFolder,
+    find_agents,
+    find_test_commands,
+    look_at_folder,
+    select_agent,
+)
 from proctor.surface.estimate import estimate
+from proctor.surface.init import SCRIPT, render_script
 from proctor.surface.try_agents import (
     ADDED,
     DiffSummary,
@@ -33,12 +45,16 @@ from proctor.surface.try_agents import (
     side_by_side,
 )
 
+_MAX_DIFF_LINES = 30
+_ASK = 'Give a probe that fails now and passes when the task is done: `proctor try "…" --probe "COMMAND"`.'
+
 
 def try_(
     *,
     prompt: str,
     on: str | None,
     probe: str | None,
+    has_no_probe: bool,
     is_offline: bool,
     script: Path | None,
     is_dry: bool,
@@ -47,42 +63,86 @@ def try_(
     as_json: bool,
     rows_to: Path | None,
 ) -> int:
-    """Give one task to several agents in this repository and compare them.
+    """Give one task to several agents in this folder and compare them.
 
-    Each agent works in a private clone of HEAD. With --offline, the agents are real but their model
-    is the scripted one. A real model needs a login, and its cost must be confirmed at the terminal
-    or with --yes. Exit codes are those of `proctor run`.
+    Each agent works in a private clone of HEAD or, without git, in a copy of the folder. The probe is
+    the test command of the folder, if it fails now; otherwise give one. With --offline, the agents
+    are real but their model is the scripted one. A real model needs a login, and its cost must be
+    confirmed at the terminal or with --yes. Exit codes are those of `proctor run`.
     """
     output, evidence = Output(is_json=as_json), evidence_root(root)
     folder = Path.cwd()
-    repository = look_at_repository(folder)
-    if repository.why_not is not None:
-        todo = "Run it in the top folder of a git repository with a commit (`git init`, `git add`, `git commit`)."
-        raise InputError("workspace.not-a-repository", f"{folder}: {repository.why_not}", suggestion=todo)
     is_scripted = is_offline or script is not None
     agents = _select_agents(on, is_scripted=is_scripted)
-    if repository.changes:
-        changed = plural(repository.changes, "file")
+    detected = look_at_folder(folder)
+    if detected.changes:
+        changed = plural(detected.changes, "file")
         output.note(f"warning: agents work on HEAD, without your uncommitted changes ({changed})")
     if is_scripted and (named := [each.model for each in agents if each.model is not None]):
         output.note(f"warning: the scripted model is used; {', '.join(named)} is ignored")
-    with _script(prompt, script, is_scripted=is_scripted) as file:
-        loaded = build_trial(prompt, agents, folder=folder, probe=probe, script=file)
+    judged = _Judged(script=script)
+    if not has_no_probe:
+        judged = _find_probe(folder, detected, probe, script=script, is_scripted=is_scripted, output=output)
+    with _script(prompt, judged, is_scripted=is_scripted) as file:
+        loaded = build_trial(
+            prompt, agents, folder=folder, workspace=detected.workspace, probe=judged.command, script=file
+        )
         if is_dry:
             return show(estimate(loaded, root=RootPaths(evidence)), as_json=as_json)
         finished = drive(loaded, root=evidence, is_agreed=is_agreed, rows_to=rows_to)
-    results = side_by_side(finished.report)
+    results, report = side_by_side(finished.report), finished.report
     if rows_to == STDOUT:
         pass  # stdout is reserved for the progress events
     elif as_json:
-        output.json({"campaignId": finished.report.campaign_id, "exit": finished.report.exit, "tried": results})
+        told = {"campaignId": report.campaign_id, "exit": report.exit, "isScripted": is_scripted, "tried": results}
+        output.json(told)
     else:
-        output.show(render_results(results, has_probe=probe is not None))
-        if probe is not None:
-            output.show(*_not_verified(results, is_built_in=is_scripted and script is None), is_wrapped=False)
+        output.show(render_results(results, has_probe=judged.command is not None, is_scripted=is_scripted))
+        if judged.command is not None:
+            output.show(*_not_verified(results, is_built_in=is_scripted and judged.is_built_in), is_wrapped=False)
         output.show(_next_steps(results, formatter=CommandFormatter.of(root)), is_wrapped=False)
     output.note(*(f"warning: {each}" for each in finished.warnings))
-    return finished.report.exit
+    return report.exit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Judged:
+    """What judges the agents, and what the scripted model says."""
+
+    command: str | None = None
+    """The probe, for a shell that starts at the top of the workspace; None if nothing is verified."""
+    script: Path | None = None
+    """A script file; None for the fix or, without one, for the built-in script."""
+    fix: Patch | None = None
+    """A change that makes the probe pass."""
+
+    @property
+    def is_built_in(self) -> bool:
+        return self.script is None and self.fix is None
+
+
+def _find_probe(
+    folder: Path, detected: DetectedFolder, probe: str | None, *, script: Path | None, is_scripted: bool, output: Output
+) -> _Judged:
+    """Run the given probe or the test command once. Raises InputError if it does not fail, or if no script fixes it."""
+    tests = find_test_commands(folder)
+    is_test = probe is None or probe in tests
+    if is_scripted and script is None and is_test and (folder / SCRIPT).is_file():
+        script = folder / SCRIPT  # `init` wrote it for the same command
+    if script is not None:
+        output.note(f"The scripted model replies from {script}.")
+    needs_fix = is_scripted and script is None and is_test
+    commands = [detected.command(each) for each in ([probe] if probe else tests)]
+    failing, fix = anyio.run(look, folder, detected, commands, _ASK, needs_fix, output)
+    if needs_fix and fix is None:
+        raise _no_script(failing.command)
+    return _Judged(command=failing.command, script=script, fix=fix)
+
+
+def _no_script(command: str) -> InputError:
+    what = f"no change of one line makes `{command}` pass, so the scripted model has nothing to say"
+    todo = f"Run `proctor init --offline`, write the change into {SCRIPT}, and run this again; or use --script FILE."
+    return InputError("task.no-script", what, suggestion=todo)
 
 
 def _select_agents(on: str | None, *, is_scripted: bool) -> list[TryAgent]:
@@ -125,24 +185,25 @@ def _refuse_without_login(each: TryAgent) -> None:
 
 
 @contextmanager
-def _script(prompt: str, given: Path | None, *, is_scripted: bool) -> Iterator[Path | None]:
-    """Yield the path of the script: the given one, or a temporary file with the built-in one; None for a real model."""
-    if given is not None or not is_scripted:
-        yield None if given is None else given.absolute()
+def _script(prompt: str, judged: _Judged, *, is_scripted: bool) -> Iterator[Path | None]:
+    """Yield the path of the script, of a temporary file if it has none; None for a real model."""
+    if judged.script is not None or not is_scripted:
+        yield None if judged.script is None else judged.script.absolute()
         return
     with tempfile.TemporaryDirectory(prefix="proctor-try-") as folder:
         file = Path(folder) / "script.yaml"
-        file.write_text(built_in_script(prompt))
+        file.write_text(built_in_script(prompt) if judged.fix is None else render_script(judged.fix))
         yield file
 
 
-def render_results(results: Sequence[TryResult], *, has_probe: bool) -> RenderableType:
+def render_results(results: Sequence[TryResult], *, has_probe: bool, is_scripted: bool) -> RenderableType:
     """Render the results as a table with one column per agent."""
     table = Table(box=None, padding=(0, 3, 0, 0), pad_edge=False, header_style="bold")
     table.add_column("", style="dim")
     for each in results:
         table.add_column(legible(each.flow_id))
     rows = {
+        **({"model": ["scripted" for _ in results]} if is_scripted else {}),
         "outcome": [f"{each.outcome or UNKNOWN}{'' if each.code is None else f' ({each.code})'}" for each in results],
         "claims done": [yes_no(each.claimed, none="no claim") for each in results],
         "verified": [_verified(each.verified, has_probe=has_probe) for each in results],
@@ -182,7 +243,22 @@ def _next_steps(results: Sequence[TryResult], *, formatter: CommandFormatter) ->
     width = max(len(legible(each.flow_id)) for each in results) if results else 0
     lines = [Text(f"  {legible(each.flow_id):{width}}  {legible(each.diff or each.dir)}") for each in results]
     commands = [Text(f"  {formatter.command('attempt', 'explain', each.attempt_id)}", style="dim") for each in results]
-    return Group(Text("\nDiffs:"), *lines, Text("\nDetails:"), *commands)
+    return Group(Text("\nDiffs:"), *lines, *_diffs(results), Text("\nDetails:"), *commands)
+
+
+def _diffs(results: Sequence[TryResult]) -> Iterator[Text]:
+    """Yield the beginning of each diff, with the names of the agents that made exactly these changes."""
+    by_text: dict[str, list[str]] = {}
+    for each in results:
+        with suppress(OSError):
+            if each.diff is not None and (text := Path(each.diff).read_text(errors="replace")):
+                by_text.setdefault(text, []).append(legible(each.flow_id))
+    for text, names in by_text.items():
+        lines = text.splitlines()
+        yield Text(f"\n  {', '.join(names)}:", style="dim")
+        yield from (Text(f"    {legible(line)}") for line in lines[:_MAX_DIFF_LINES])
+        if len(lines) > _MAX_DIFF_LINES:
+            yield Text(f"    … and {plural(len(lines) - _MAX_DIFF_LINES, 'more line')}", style="dim")
 
 
 COMMANDS = {
@@ -196,7 +272,14 @@ COMMANDS = {
                 metavar="AGENTS",
                 help="Agents, such as `codex,claude` or `codex:MODEL` (default: all that can be used).",
             ),
-            argument("--probe", metavar="COMMAND", help="Command that must fail before and pass after."),
+            argument(
+                "--probe",
+                metavar="COMMAND",
+                help="Command that must fail before and pass after (default: the test command).",
+            ),
+            argument(
+                "--no-probe", dest="has_no_probe", action="store_true", help="Verify nothing; only compare the changes."
+            ),
             argument(
                 "--offline",
                 dest="is_offline",
@@ -204,7 +287,10 @@ COMMANDS = {
                 help="Use the scripted model instead of a provider.",
             ),
             argument(
-                "--script", metavar="FILE", type=Path, help="Script for the scripted model (default: add a file)."
+                "--script",
+                metavar="FILE",
+                type=Path,
+                help="Script for the scripted model (default: the one that `init` wrote, or a fix that is looked for).",
             ),
             DRY_RUN,
             YES,

@@ -1,0 +1,156 @@
+"""Find a first task in a folder: run its test command once, as a probe, on the files that agents will get."""
+
+import tempfile
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import anyio
+import anyio.to_thread
+
+from proctor import places
+from proctor.contain.bundled import bundled_bwrap
+from proctor.contain.intent import IntentLog, open_intents
+from proctor.contain.ladder import Containment, choose, survey
+from proctor.errors import InputError
+from proctor.evidence.redact import Redactor
+from proctor.ids import Digest
+from proctor.probe.model import Phase, ProbeRow, Verdict
+from proctor.probe.run import run_probe
+from proctor.report.format_values import one_line
+from proctor.spec.model import HeadlessRun
+from proctor.surface.detect import DetectedFolder
+from proctor.workspace.clone import clone
+from proctor.workspace.prepare import prepare
+from proctor.workspace.remove import remove
+from proctor.workspace.snapshot import snapshot
+
+TIMEOUT: Final = "5m"
+_NOT_FOUND: Final = (126, 127)
+_NO_TESTS: Final = 5
+"""Exit code of pytest, and of unittest since Python 3.12, if there is no test."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UntouchedWorkspace:
+    """A private copy of a folder as agents get it, on which probes can be run."""
+
+    folder: Path
+    digest: Digest
+    scratch: Path
+    containment: Containment
+    intents: IntentLog
+
+    async def run(self, command: str) -> ProbeRow:
+        """Run a command as a probe of a mission would run it: contained, on a copy."""
+        return await run_probe(
+            HeadlessRun(command=command, timeout=TIMEOUT),
+            index=0,
+            phase=Phase.BASELINE,
+            subject=self.folder,
+            subject_digest=self.digest,
+            scratch=self.scratch,
+            containment=self.containment,
+            intents=self.intents,
+            redactor=Redactor(()),
+        )
+
+
+@asynccontextmanager
+async def open_untouched(folder: Path, detected: DetectedFolder) -> AsyncIterator[UntouchedWorkspace]:
+    """Copy or clone a folder into the cache, and delete the copy afterwards.
+
+    Raises InputError if the folder cannot be a workspace, and MachineError if this machine cannot copy or contain.
+    """
+    cache = places.cache_dir()
+    cache.mkdir(mode=0o700, parents=True, exist_ok=True)
+    scratch = Path(tempfile.mkdtemp(prefix="first-", dir=cache))
+    try:
+        copy = scratch / "workspace"
+        await anyio.to_thread.run_sync(_fill, folder, detected, copy)
+        async with open_intents(places.state_dir() / "spawns") as intents:
+            yield UntouchedWorkspace(
+                folder=copy,
+                digest=snapshot(copy).digest,
+                scratch=scratch,
+                containment=choose(survey(bundled_bwrap=bundled_bwrap())),
+                intents=intents,
+            )
+    finally:
+        with suppress(OSError):
+            remove(scratch)
+
+
+def _fill(folder: Path, detected: DetectedFolder, copy: Path) -> None:
+    workspace = detected.workspace
+    if workspace.git is not None:
+        clone(folder / workspace.git, workspace.ref or "HEAD", into=copy)
+    else:
+        prepare(folder, into=copy, exclude=workspace.exclude)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailingCommand:
+    """A command that fails on the untouched workspace, so that it can verify a task."""
+
+    command: str
+    """The command, for a shell that starts at the top of the workspace."""
+    row: ProbeRow
+
+
+async def find_failing(
+    untouched: UntouchedWorkspace, commands: Sequence[str], *, changes: int, fix: str
+) -> FailingCommand:
+    """Return the first of `commands` that can be run, if it fails. `changes` is the number of uncommitted files.
+
+    Raises InputError with `fix`, what the user should do instead, if it passes or none can be run.
+    """
+    reasons = []
+    for command in commands:
+        row = await untouched.run(command)
+        if (reason := why_not_run(row)) is not None:
+            reasons.append(f"`{command}` cannot be run: {reason}")
+        elif row.verdict is Verdict.PASS:
+            what = f"`{command}` passes already, so it cannot show that a task was done"
+            if changes:
+                what += f". It ran on HEAD, as agents do: {count_verb(changes)} not committed"
+                fix = f"If it fails only with the uncommitted changes, commit them first. Otherwise: {fix}"
+            raise InputError("task.nothing-fails", what, suggestion=fix)
+        else:
+            return FailingCommand(command=command, row=row)
+    what = "; ".join(reasons) or "no test command was found in this folder"
+    raise InputError("task.nothing-fails", what, suggestion=fix)
+
+
+def count_verb(files: int) -> str:
+    """Return a number of files with its verb.
+
+    >>> count_verb(1), count_verb(2)
+    ('1 file is', '2 files are')
+    """
+    return "1 file is" if files == 1 else f"{files} files are"
+
+
+def why_not_run(row: ProbeRow) -> str | None:
+    """Return why a command says nothing about the files, or None if it does."""
+    if row.verdict is Verdict.UNAVAILABLE:
+        return row.summary
+    if row.timed_out:
+        return row.summary
+    if row.exit_code in _NOT_FOUND:
+        return one_line(_last_line(row.stderr_tail) or row.summary)
+    if "No module named pytest" in row.stderr_tail:
+        return one_line(_last_line(row.stderr_tail))
+    if row.exit_code == _NO_TESTS and ("pytest" in row.argv[-1] or "unittest" in row.argv[-1]):
+        return "it found no test"
+    return None
+
+
+def _last_line(text: str) -> str:
+    return next(_lines_from_the_end(text), "")
+
+
+def _lines_from_the_end(text: str) -> Iterator[str]:
+    return (line.strip() for line in reversed(text.splitlines()) if line.strip())
