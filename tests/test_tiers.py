@@ -18,7 +18,9 @@ FENCER = str(Path(__file__).parent.parent / "src/proctor/contain/fencer.py")
 @pytest.mark.parametrize(
     ("argv", "kind"),
     [
-        ([CODEX, "--version"], AGENT),
+        ([CODEX, "exec"], AGENT),
+        ([CODEX, "--version"], None),
+        ([CODEX, "app-server", "generate-json-schema", "--out", "folder"], None),
         (["bwrap", "--dev-bind", "/", "/", "--", CODEX, "app-server"], AGENT),
         ([f"{Path(CODEX).parent.parent}/codex-resources/bwrap", "--", "true"], None),
         (["codex", "--version"], None),
@@ -47,9 +49,9 @@ def test_a_symlink_to_an_agent_is_an_agent(tmp_path: Path) -> None:
 
 def test_a_fast_test_that_starts_an_agent_fails_even_if_the_code_under_test_catches_it() -> None:
     with pytest.raises(pytest.fail.Exception, match="a fast test started a real agent"):
-        subprocess.run([CODEX, "--version"])
+        subprocess.run([CODEX, "--help"])
     with pytest.raises(pytest.fail.Exception, match="a fast test started a real agent"):
-        subprocess.run(["harmless", "--version"], executable=CODEX)
+        subprocess.run(["harmless", "--help"], executable=CODEX)
     assert len(take_refusals()) == 2
 
 

@@ -3,7 +3,8 @@
 A test that drives a real agent is marked `real_agent` or `agent(id)`. A test that runs Proctor, or any code of this
 repository, in another Python process is marked `proctor_process`. Every other test gets the mark `fast` and is watched:
 a process of either kind that it starts is refused, and the test fails. The check reads command lines, so it does not
-see what a program that a test wrote itself starts in turn.
+see what a program that a test wrote itself starts in turn. An agent may print its version and its schema in any test:
+every preflight check reads them, once per cache.
 """
 
 import os
@@ -25,6 +26,7 @@ AGENT_FIXTURES: Final = frozenset({"quickstart", "recorded"})
 # The audit events of a process being started, and where each has the program and the command line.
 _PROGRAM_INDEX: Final = {"subprocess.Popen": 0, "os.posix_spawn": 0, "os.exec": 0, "os.spawn": 1}
 _ARGV_INDEX: Final = {"subprocess.Popen": 1, "os.posix_spawn": 1, "os.exec": 1, "os.spawn": 2}
+_EXAMINATIONS: Final = frozenset({"--version", "generate-json-schema"})
 _OUR_PACKAGES: Final = "proctor|proctor_pi|tests|bench|chaos|tools"
 _IMPORTS_OURS: Final = re.compile(rf"^(?:.*;)?\s*(?:from|import)\b[^#;\n]*\b(?:{_OUR_PACKAGES})\b", re.MULTILINE)
 _SHELL_RUNS_PROCTOR: Final = re.compile(r"(?:^|[;&|])\s*(?:\S*/)?proctor\s", re.MULTILINE)
@@ -112,7 +114,7 @@ def _as_words(argv: object) -> list[str]:
 
 def kind_of_slow(argv: Sequence[str]) -> str | None:
     """Which kind of process this command line starts that the fast tier must not start; None if neither."""
-    if any(_is_agent(word) for word in argv):
+    if any(_is_agent(word) for word in argv) and _EXAMINATIONS.isdisjoint(argv):
         return "a real agent"
     if any(_is_proctor(argv[at:]) for at in range(len(argv))):
         return "a Proctor process"

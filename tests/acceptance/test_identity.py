@@ -29,9 +29,9 @@ class _Rewrites(CampaignWatcher):
 def test_a_shim_is_followed_and_a_program_that_changed_while_it_ran_is_told(
     lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lab.is_other_agent_allowed = True
     program, shim = tmp_path / "codex-wrapped", tmp_path / "codex"
-    program.write_text(f'#!/bin/sh\nexec {shlex.quote(locate().real_path)} "$@"\n')
+    native = locate().real_path
+    program.write_text(f'#!/bin/sh\nexec {shlex.quote(native)} "$@"\n')
     program.chmod(0o755)
     shim.symlink_to(program)
     monkeypatch.setenv(OVERRIDE, str(shim))
@@ -40,7 +40,8 @@ def test_a_shim_is_followed_and_a_program_that_changed_while_it_ran_is_told(
     [paths] = lab.attempts().values()
     facts = runner_ref_of(paths).facts
     identity = facts["identity"].value
-    assert (identity["path"], identity["realPath"], identity["shims"]) == (str(shim), str(program), [str(program)])
+    assert (identity["path"], identity["realPath"], identity["shims"]) == (str(shim), native, [str(program)])
+    assert identity["launcher"]["path"] == str(program)
     assert (identity["source"], facts["identity"].authority) == ("env-override", "observed")
     assert facts["versions"].value == {
         "--version": "codex-cli 0.163.0",

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 
 from proctor.campaign.preflight import PreflightResult, preflight
@@ -37,7 +38,7 @@ def _nobody_is_logged_in(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Non
 def ready(tmp_path: Path, text: str) -> PreflightResult:
     spec = tmp_path / "spec.yaml"
     spec.write_text(text)
-    return preflight(load_spec(spec))
+    return anyio.run(preflight, load_spec(spec))
 
 
 def refused(tmp_path: Path, text: str) -> tuple[Any, ...]:

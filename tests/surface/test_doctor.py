@@ -6,6 +6,7 @@ from pathlib import Path
 from subprocess import CompletedProcess
 from typing import Any
 
+import anyio
 import pytest
 
 from proctor.campaign.preflight import preflight
@@ -215,7 +216,7 @@ def test_scratch_of_a_live_run_and_what_was_kept_on_purpose_stay(
 def test_the_next_run_sweeps_what_a_killed_one_left() -> None:
     dead = scratch_of_runs() / "dead" / "attempts"
     dead.mkdir(parents=True)
-    preflight(load_spec(Path(__file__).parents[2] / "examples" / "quickstart.yaml"))
+    anyio.run(preflight, load_spec(Path(__file__).parents[2] / "examples" / "quickstart.yaml"))
     assert not dead.parent.exists()
 
 

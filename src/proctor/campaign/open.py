@@ -200,20 +200,15 @@ async def _place(
     loaded: LoadedSpec, *, root: Path, clock: Clock, resume: CampaignPaths | None, is_canary: bool
 ) -> AsyncIterator[tuple[CampaignPaths, PreflightResult]]:
     """Lock the campaign's folder and run the preflight checks."""
-
-    async def ready() -> PreflightResult:
-        # In a thread: hashing programs, testing containment and ending leftover processes may take a while.
-        return await anyio.to_thread.run_sync(lambda: preflight(loaded, root=root, clock=clock))
-
     if resume is not None:
         # Lock first: a process that loses the race for the lock has read and changed nothing.
         with campaign_lock(resume):
-            yield resume, await ready()
+            yield resume, await preflight(loaded, root=root, clock=clock)
         return
-    is_ready = await ready()
+    ready = await preflight(loaded, root=root, clock=clock)
     name = f"{loaded.spec.campaign}-canary" if is_canary else loaded.spec.campaign
     with _new_folder(RootPaths(root).campaign(CampaignId(f"{name}-{stamp(clock)}"))) as paths:
-        yield paths, is_ready
+        yield paths, ready
 
 
 @contextmanager

@@ -6,7 +6,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+import anyio.to_thread
+
 from proctor import places
+from proctor.campaign.examine_programs import ProgramExaminer
 from proctor.campaign.locate_error import locate_errors
 from proctor.campaign.logins import FlowIdentity, FlowLogin, Place, find_identities, find_login
 from proctor.campaign.scratch import scratch_of_runs, sweep
@@ -30,7 +33,7 @@ from proctor.runtime.base import Runtime
 from proctor.runtime.credential import Credential
 from proctor.runtime.environment import refuse_tmpdir_above
 from proctor.runtime.registry import offers
-from proctor.runtime.resolve import Candidate, Link, RefusedRuntime, links, none_left, prefer_healthy
+from proctor.runtime.resolve import Candidate, ExamineProgram, Link, RefusedRuntime, links, none_left, prefer_healthy
 from proctor.runtime.rollout import check_config
 from proctor.spec.load import LoadedSpec
 from proctor.spec.model import Login
@@ -51,17 +54,23 @@ class PreflightResult:
     warnings: tuple[str, ...] = ()
 
 
-def preflight(loaded: LoadedSpec, *, root: Path | None = None, clock: Clock = SYSTEM_CLOCK) -> PreflightResult:
+async def preflight(loaded: LoadedSpec, *, root: Path | None = None, clock: Clock = SYSTEM_CLOCK) -> PreflightResult:
     """Check that the spec can run on this machine. Raises ProctorError if it cannot.
 
-    Also ends processes that an earlier Proctor left running, and removes its scratch. The agents' health so far is read
-    from the evidence root.
+    Runs the agent programs for their version and protocol. Also ends processes that an earlier Proctor left running,
+    and removes its scratch. The agents' health so far is read from the evidence root.
     """
+    examine = ProgramExaminer().examine_from_thread
+    # In a thread: hashing programs, testing containment and ending leftover processes may take a while.
+    return await anyio.to_thread.run_sync(lambda: _check(loaded, root=root, clock=clock, examine=examine))
+
+
+def _check(loaded: LoadedSpec, *, root: Path | None, clock: Clock, examine: ExamineProgram) -> PreflightResult:
     scripts = {written: load_script(path) for written, path in loaded.scripts.items()}
     flows = [resolve_flow(flow, spec=loaded.spec) for flow in loaded.spec.flows]
     config = load_config(loaded.folder)
     check_config(config)
-    joining = ChainBuilder(loaded, config=config, health=_health(root), now_ms=clock.wall_ms())
+    joining = ChainBuilder(loaded, config=config, health=_health(root), now_ms=clock.wall_ms(), examine=examine)
     chains = {flow.id: joining.chain(at, flow) for at, flow in enumerate(flows)}
     candidates = {id_: [link for link in chain if isinstance(link, Candidate)] for id_, chain in chains.items()}
     identities = find_identities(loaded, flows, chains=candidates, logins=joining.logins)
@@ -109,18 +118,30 @@ class ChainBuilder:
     """Builds the runtime chain of each flow, and finds the logins of the runtimes that may be used."""
 
     def __init__(
-        self, loaded: LoadedSpec, *, config: Config, health: Mapping[ProgramKey, ProgramHealth], now_ms: int
+        self,
+        loaded: LoadedSpec,
+        *,
+        config: Config,
+        health: Mapping[ProgramKey, ProgramHealth],
+        now_ms: int,
+        examine: ExamineProgram,
     ) -> None:
         self._loaded = loaded
         self._config = config
         self._health = health
         self._now_ms = now_ms
+        self._examine = examine
         self.logins: dict[Place, FlowLogin] = {}
         self.warnings: list[str] = []
 
     def chain(self, at: int, flow: ResolvedFlow) -> tuple[Link, ...]:
         """Return the runtime chain of a flow. Raises if no runtime of it may be used, or if the spec is wrong."""
-        known = links(flow, config=self._config, check=lambda runtime: _check_flow(at, flow, runtime, self._loaded))
+        known = links(
+            flow,
+            config=self._config,
+            check=lambda runtime: _check_flow(at, flow, runtime, self._loaded),
+            examine=self._examine,
+        )
         judged = [self._with_login(at, flow, link) for link in known]
         if (error := none_left(flow, judged)) is not None:
             if error.file is not None:

@@ -181,8 +181,7 @@ async def open_sessions(
     loaded: LoadedSpec, *, root: Path, keep: RecordMode, clock: Clock = SYSTEM_CLOCK
 ) -> AsyncIterator[Sessions]:
     """Open a pool of conversations for the one flow of `loaded`. A shared process is already running on entry."""
-    # In a thread: hashing programs, testing containment and ending leftover processes may take a while.
-    ready = await anyio.to_thread.run_sync(lambda: preflight(loaded, root=root, clock=clock))
+    ready = await preflight(loaded, root=root, clock=clock)
     flow = resolve_flow(loaded.spec.flows[0], spec=loaded.spec)
     run_id = RunId(stamp(clock))
     problem: Exception | None = None

@@ -130,6 +130,25 @@ def find_agent(pids: Iterable[int], *, is_wrapper: Callable[[bytes], bool]) -> P
     return None
 
 
+def find_holders(pids: Iterable[int], *, stdout: str) -> list[ProcessIdentity]:
+    """Return those of the processes whose stdout is this file, as /proc names it, in the given order."""
+    holders = []
+    for pid in pids:
+        # A process that changed its user, or that ended meanwhile, cannot be examined.
+        with suppress(OSError):
+            if os.readlink(f"/proc/{pid}/fd/1") == stdout and (identity := identify(pid)) is not None:
+                holders.append(identity)
+    return holders
+
+
+def command_line(pid: int) -> list[str]:
+    """Return the words of a process's command line, which the process itself may have changed. Empty if it ended."""
+    try:
+        return [os.fsdecode(word) for word in _read_proc(f"/proc/{pid}/cmdline").split(b"\0")]
+    except OSError:
+        return []
+
+
 def find_marked(markers: Collection[str]) -> Iterator[tuple[str, ProcessIdentity]]:
     """Yield every process whose environment contains one of the markers, with that marker."""
     by_variable = {f"{MARKER_VARIABLE}={marker}".encode(): marker for marker in markers}

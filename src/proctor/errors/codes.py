@@ -223,6 +223,10 @@ CODES: dict[str, Meaning] = {
         "The agent program's protocol lacks a method that Proctor requires.",
         "Install the version that the message names.",
     ),
+    "machine.binary-changed": Meaning(
+        "The agent program that runs is not the one that was located, for example because it was updated meanwhile.",
+        "Run again. If that does not help, reinstall the agent program.",
+    ),
     "runtime.ambiguous": Meaning(
         "Two installed packages offer a runtime or a model dialect with the same id.", "Uninstall one of them."
     ),

@@ -83,14 +83,22 @@ FACTS: Final[dict[str, FactDefinition]] = {
         authority="observed",
     ),
     "identity": FactDefinition(
-        values="{path, realPath, shims, sha256, sizeBytes, source, version, package, packageVersion, lockedSha256}",
-        derivation="The program file that was started, with its hash. `version` is the output of `--version`.",
+        values="{path, realPath, shims, sha256, sizeBytes, source, version, package, packageVersion, lockedSha256, "
+        "launcher}",
+        derivation="The program file that runs, with its hash. `version` is the output of `--version`. `launcher` is "
+        "the script that was started, if it starts the program in its place.",
         authority="verified if its package's record has the same sha256, else observed",
     ),
     "identityAfter": FactDefinition(
         values="`same`, or `changed: …`",
         derivation="The program file, checked again after the session.",
         authority="observed",
+    ),
+    "runningProgram": FactDefinition(
+        values="{path, sha256, isLocated}",
+        derivation="The program of the process that answers. If another one was located, the attempt fails with "
+        "`machine.binary-changed`. `isLocated` is null if a script was located and the process does not name it.",
+        authority="observed; unknown if the process cannot be examined",
     ),
     "version": FactDefinition(
         values="a version", derivation="The version that the program reports in its handshake.", authority="reported"

@@ -40,6 +40,7 @@ REMEDIES: Mapping[str, Remedy] = {
     "machine.binary-missing": Remedy.STOP,
     "machine.binary-too-old": Remedy.STOP,
     "machine.binary-incompatible": Remedy.STOP,
+    "machine.binary-changed": Remedy.STOP,
     "machine.extra-missing": Remedy.STOP,
     "machine.no-containment": Remedy.STOP,
     "machine.unwritable": Remedy.STOP,

@@ -11,7 +11,7 @@ from contextlib import AbstractAsyncContextManager, AbstractContextManager, null
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import msgspec
 
@@ -30,13 +30,22 @@ from proctor.spec.model import Approvals, Contain, Login, Profile, Sandbox
 from proctor.transport.channel import Channel
 
 
+class Launcher(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A script that starts the agent program in its place, such as the JavaScript file of an npm package."""
+
+    path: str
+    """The script, with all symbolic links resolved. This file is started."""
+    sha256: str
+    """SHA-256 of the script, in hexadecimal."""
+
+
 class Executable(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """The identity of an agent program: its file, its bytes, its version and how it was found."""
 
     path: str
     """The path at which the program was found."""
     real_path: str
-    """The same path with all symbolic links resolved. This file is started."""
+    """The program that runs: `path` with all symbolic links resolved, or the program that its launcher starts."""
     sha256: str
     """SHA-256 of the file at `real_path`, in hexadecimal."""
     size_bytes: int
@@ -48,7 +57,9 @@ class Executable(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit
     locked_sha256: str | None = None
     """The SHA-256 that the RECORD of the installed wheel lists for the file."""
     shims: tuple[str, ...] = ()
-    """The symbolic links that lead from `path` to `real_path`."""
+    """The symbolic links that lead from `path` to `real_path`, or to the launcher."""
+    launcher: Launcher | None = None
+    """The script that is started and that starts the program. Null if the program itself is started."""
     package: str | None = None
     """Name and version of the package that the program was installed with."""
     package_version: str | None = None
@@ -58,6 +69,16 @@ class Executable(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit
     def is_locked(self) -> bool | None:
         """Whether the file has the digest in its wheel's RECORD. None if there is no record of it."""
         return None if self.locked_sha256 is None else self.locked_sha256 == self.sha256
+
+    @property
+    def start_path(self) -> str:
+        """The file to start: the launcher, or the program itself."""
+        return self.real_path if self.launcher is None else self.launcher.path
+
+    @property
+    def cache_key(self) -> str:
+        """The key of what the program prints about itself. A launcher may change that, so it is part of the key."""
+        return self.sha256 if self.launcher is None else f"{self.sha256}-{self.launcher.sha256}"
 
 
 class Tap(Protocol):
@@ -309,7 +330,7 @@ class Runtime(Protocol):
     """One way to drive one agent program. An entry point in the group `proctor.runtimes` names such an object.
 
     Only `locate`, `open_host` and the sessions may touch the machine. A runtime may also have an attribute `samples`
-    (`proctor.runtime.samples.Samples`) for the conformance suite.
+    (`proctor.runtime.samples.Samples`) for the conformance suite, and the method of `ExaminesProgram`.
     """
 
     @property
@@ -377,4 +398,16 @@ class Runtime(Protocol):
 
         Entering raises MachineError if the program cannot be used, and PeerError if it does not answer as expected.
         Record frames that belong to no session through `tap`.
+        """
+
+
+@runtime_checkable
+class ExaminesProgram(Protocol):
+    """The part of a runtime that runs its program before a campaign, to find out whether it can be used."""
+
+    async def examine(self, request: HostRequest) -> Executable:
+        """Return the program that really runs, which a launcher may have started, with its version if it is known.
+
+        Runs the program only for what it prints about itself, and caches that under `Executable.cache_key`. Raises
+        MachineError if the program is too old or incompatible. `request` has its own home and temporary folder.
         """

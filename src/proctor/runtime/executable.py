@@ -5,28 +5,32 @@ import hashlib
 import os
 import shutil
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import Distribution, PackageNotFoundError
+from itertools import islice
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import anyio
+import anyio.to_thread
 import msgspec
 
 from proctor import places
 from proctor.contain.bundled import bundled_file
+from proctor.contain.identity import ProcessIdentity, command_line
 from proctor.contain.launch import wrap
-from proctor.errors import MachineError
+from proctor.errors import HangupError, MachineError
 from proctor.fact import Authority, Fact
-from proctor.runtime.base import Executable, HostRequest
-from proctor.transport.process import run_once
+from proctor.runtime.base import Executable, HostRequest, Launcher
+from proctor.transport.process import AgentProcess, StopDeadlines, open_process, run_once
 
 AGENTS_VARIABLE: Final = "PROCTOR_AGENTS"
 """Names a folder of agents that are installed for Proctor only: wheels below `python`, npm packages below `node`."""
 
 _VERSION_S: Final = 30.0
+_LAUNCH_S: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,6 +125,109 @@ def identify(path: Path, *, source: str, install: str) -> Executable:
     )
 
 
+# ── launchers, and the program that really runs ──
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Greeting:
+    """A command of an agent program that answers one line of input with output, and then waits for more input."""
+
+    arguments: tuple[str, ...]
+    line: bytes
+
+
+async def follow_launcher(request: HostRequest, greeting: Greeting, *, env: Mapping[str, str]) -> Executable:
+    """Return the program that really runs. A script is run once, to see which program answers for it.
+
+    What a script starts can change while the script does not, so this is never cached. A script that starts no other
+    program, or that does not answer, is the program itself. Raises MachineError if it cannot be started.
+    """
+    program = request.program
+    if not await anyio.to_thread.run_sync(_is_script, Path(program.start_path)):
+        return program
+    argv = [program.start_path, *greeting.arguments]
+    marker = f"{request.process}.launcher"
+    plan = wrap(request.containment, argv, env={**request.env, **env}, cwd=request.home, marker=marker)
+    found: Executable | None = None
+    with anyio.move_on_after(_LAUNCH_S), suppress(HangupError):
+        async with open_process(plan, intents=request.intents, deadlines=StopDeadlines(eof_s=0, term_s=0)) as process:
+            await process.send(greeting.line + b"\n")
+            if await process.receive():
+                # While the process runs: its executable can be read even if the file has been replaced.
+                found = await anyio.to_thread.run_sync(_native, program, process.writers())
+    return found or program
+
+
+def _is_script(file: Path) -> bool:
+    try:
+        with file.open("rb") as stream:
+            return stream.read(2) == b"#!"
+    except OSError:
+        return False
+
+
+def _native(program: Executable, writers: Sequence[ProcessIdentity]) -> Executable | None:
+    """Return what the last of the processes runs, if the launcher started it. None if that is the launcher itself."""
+    files = list(_files_of(writers[-1])) if writers else []
+    if not files or files[-1].path == program.start_path:
+        return None
+    return msgspec.structs.replace(
+        program,
+        real_path=files[-1].path,
+        sha256=files[-1].sha256,
+        size_bytes=files[-1].size_bytes,
+        launcher=Launcher(path=program.real_path, sha256=program.sha256),
+    )
+
+
+class _RunningFile(NamedTuple):
+    path: str
+    sha256: str
+    size_bytes: int
+
+
+def _files_of(process: ProcessIdentity) -> Iterator[_RunningFile]:
+    """Yield the executable of a process, then the first of its arguments that is a file: the script, if it runs one.
+
+    A process may replace its command line, and then its script is not found. Files that cannot be read are left out.
+    """
+    # Through /proc, the executable can be read even if the file has been replaced or has another name outside.
+    files = {process.exe or "": Path(f"/proc/{process.pid}/exe")}
+    arguments = (word for word in command_line(process.pid)[1:] if word.startswith("/") and Path(word).is_file())
+    files |= {word: Path(word) for word in islice(arguments, 1)}
+    for path, file in files.items():
+        with suppress(OSError, MachineError):
+            status = file.stat()
+            yield _RunningFile(path, _cached_sha256(file, status), status.st_size)
+
+
+def running_fact(program: Executable, process: AgentProcess) -> Fact:
+    """Return the fact `runningProgram`: the program that answers, and whether it is the one that was located.
+
+    Call it after the first output: a launcher may need a moment to start the program.
+    """
+    running = [list(_files_of(writer)) for writer in process.writers()]
+    executables = [files[0] for files in running if files]
+    if not executables:
+        return Fact(value=None, authority=Authority.UNKNOWN, source="no process of the agent could be examined")
+    located = next((file for files in running for file in files if file.sha256 == program.sha256), None)
+    file = located or executables[-1]
+    # A script whose interpreter shows another command line can neither be recognized nor ruled out.
+    is_located = True if located is not None else None if _is_script(Path(program.real_path)) else False
+    return Fact(
+        value={"path": file.path, "sha256": file.sha256, "isLocated": is_located},
+        authority=Authority.OBSERVED,
+        source="/proc/PID/exe of the process that answers",
+    )
+
+
+def refuse_other_program(program: Executable, running: Fact) -> None:
+    """Raise MachineError if the program that runs is not the one that was located. Unknown is not refused."""
+    if running.value is not None and running.value["isLocated"] is False:
+        what = f"{running.value['path']} runs (sha256 {running.value['sha256']}), but {program.real_path} was located"
+        raise MachineError("machine.binary-changed", f"{what} (sha256 {program.sha256})")
+
+
 def _shims(path: Path) -> Iterator[str]:
     """Yield the targets of the symbolic links that lead from a path to the file."""
     while path.is_symlink():
@@ -139,22 +246,28 @@ def identity_fact(executable: Executable) -> Fact:
 
 def recheck(executable: Executable) -> Fact:
     """Return the fact whether the file is still the one that was started. Called after a session."""
-    real = Path(executable.real_path)
-    try:
-        now = _cached_sha256(real, real.stat())
-    except (OSError, MachineError) as error:
-        now = f"unreadable: {error}"
+    files = {executable.real_path: executable.sha256}
+    if executable.launcher is not None:
+        files[executable.launcher.path] = executable.launcher.sha256
+    changed = [now for name, before in files.items() if (now := _sha256_now(Path(name))) != before]
     return Fact(
-        value="same" if now == executable.sha256 else f"changed: {now}",
+        value=f"changed: {', '.join(changed)}" if changed else "same",
         authority=Authority.OBSERVED,
-        source="the file after the session, hashed again if its size, times or inode changed",
+        source="the file and its launcher after the session, hashed again if its size, times or inode changed",
     )
+
+
+def _sha256_now(file: Path) -> str:
+    try:
+        return _cached_sha256(file, file.stat())
+    except (OSError, MachineError) as error:
+        return f"unreadable: {error}"
 
 
 # ── cached digests and versions ──
 
 
-# Caches of this process, used by every session: sha256 by file, version by sha256.
+# Caches of this process, used by every session: sha256 by file, version by the program's cache key.
 _identities: dict[str, str] = {}
 _versions: dict[str, str] = {}
 
@@ -179,13 +292,13 @@ def _cached_sha256(file: Path, status: os.stat_result) -> str:
 async def reported_version(
     request: HostRequest, *, env: Mapping[str, str], timeout_s: float = _VERSION_S
 ) -> str | None:
-    """Return what the program prints for `--version`, run once for each digest. None if it fails or prints nothing."""
-    digest = request.program.sha256
+    """Return what the program prints for `--version`, run once for each program. None if it fails or prints nothing."""
+    digest = request.program.cache_key
     if (version := _versions.get(digest)) is not None:
         return version
     known = await anyio.to_thread.run_sync(_read_cache, "versions.json")
     if digest not in known:
-        argv = [request.program.real_path, "--version"]
+        argv = [request.program.start_path, "--version"]
         plan = wrap(
             request.containment, argv, env={**request.env, **env}, cwd=request.home, marker=f"{request.process}.version"
         )

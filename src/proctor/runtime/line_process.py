@@ -13,10 +13,11 @@ from proctor.clock import Clock
 from proctor.contain.fences import Fences
 from proctor.contain.launch import new_marker, wrap
 from proctor.errors import DeadlineError, HangupError, unwrap_single
-from proctor.event.row import ChannelClosed, ChildExited, Direction, StepTaken
+from proctor.event.row import ChannelClosed, ChildExited, Direction, FactsLearned, StepTaken
 from proctor.evidence.redact import TextStream
 from proctor.protocol.lines import MAX_LINE_BYTES, LineSplitter
-from proctor.runtime.base import HostRequest, Tap
+from proctor.runtime.base import Executable, HostRequest, Tap
+from proctor.runtime.executable import refuse_other_program, running_fact
 from proctor.runtime.killer import KillerWatch
 from proctor.runtime.stderr_lines import StderrLines, describe_end
 from proctor.transport.channel import Channel
@@ -75,6 +76,8 @@ class LineProcess:
     is_turns_own: bool
     is_text: bool
     is_in_reach: bool
+    program: Executable | None
+    """The program that must run. It is compared at the first output; None means that it is not."""
     exit_s: float
     last_output_s: float
     """Steady time of the last output."""
@@ -180,8 +183,17 @@ class LineProcess:
                 self.tap.release(route.ended)
             self.tap.stage(Direction.IN, line, stream=route.stream)
         self.tap.commit()
+        self._check_program()
         for line in lines:
             self.listener.on_line(line)
+
+    def _check_program(self) -> None:
+        """Record which program runs, once. Raises MachineError if it is not the one that was located."""
+        if self.program is not None:
+            program, self.program = self.program, None
+            running = running_fact(program, self.process)
+            self.tap.record(FactsLearned(facts={"runningProgram": running}))
+            refuse_other_program(program, running)
 
     async def _read_stderr(self) -> None:
         try:
@@ -232,13 +244,15 @@ async def open_line_process(
     exit_s: float = EXIT_S,
     stop_deadlines: StopDeadlines | None = None,
     wrap_channel: Callable[[Channel], Channel] | None = None,
+    is_program_checked: bool = False,
 ) -> AsyncIterator[LineProcess]:
     """Start a program in the containment, and record its output. On exit, end its whole process tree and record that.
 
     `env` is added to the host's environment. `is_turns_own` means that the session outlives the process. `is_text`
     means that the program has no protocol: all lines are recorded unchanged, also blank ones, and stderr counts as
     output. `is_in_reach` means that the agent's own commands can send the process signals. `exit_s` is how long the
-    process may run after it has closed its output. `wrap_channel` replaces that of the request.
+    process may run after it has closed its output. `wrap_channel` replaces that of the request. With
+    `is_program_checked`, MachineError is raised if another program than the request's answers.
     """
     wrap_channel = wrap_channel or request.wrap_channel
     plan = wrap(request.containment, argv, env={**request.env, **env}, cwd=cwd, marker=new_marker(), fences=fences)
@@ -257,6 +271,7 @@ async def open_line_process(
                 is_turns_own=is_turns_own,
                 is_text=is_text,
                 is_in_reach=is_in_reach,
+                program=request.executable if is_program_checked else None,
                 exit_s=exit_s,
                 last_output_s=request.clock.steady_s(),
             )

@@ -131,15 +131,30 @@ def _to_json(link: RefusedRuntime) -> dict[str, str]:
     return {"runtime": link.runtime_id, "code": link.error.code, "what": link.error.what, "todo": link.todo}
 
 
+ExamineProgram = Callable[[Runtime, Executable | None], Executable | None]
+"""Returns the program that really runs. Raises ProctorError if Proctor cannot use it."""
+
+
 def _accept_any(_: Runtime) -> None:
     """Accept every runtime."""
 
 
-def links(flow: ResolvedFlow, *, config: Config, check: Callable[[Runtime], None] = _accept_any) -> Iterator[Link]:
+def as_located(_: Runtime, program: Executable | None) -> Executable | None:
+    """Return the program without running it."""
+    return program
+
+
+def links(
+    flow: ResolvedFlow,
+    *,
+    config: Config,
+    check: Callable[[Runtime], None] = _accept_any,
+    examine: ExamineProgram = as_located,
+) -> Iterator[Link]:
     """Yield each runtime of the flow's chain as a candidate or as refused. Credentials are not checked yet.
 
     `check` is called for each admitted runtime, before its program is located. What it raises is not a refusal: it
-    ends the iteration.
+    ends the iteration. `examine` is called with the located program.
     """
     rollouts = [rollout_of(runtime_id, config) for runtime_id in runtime_ids(config)]
     chain = spell_out(
@@ -155,7 +170,7 @@ def links(flow: ResolvedFlow, *, config: Config, check: Callable[[Runtime], None
             yield RefusedRuntime(runtime_id=member.runtime_id, error=error)
         else:
             check(runtime)
-            yield _locate_program(runtime, flow, config)
+            yield _locate_program(runtime, flow, config, examine)
 
 
 def _admit(member: ChainMember, flow: ResolvedFlow, config: Config, *, rollouts: Sequence[Rollout]) -> Runtime:
@@ -178,9 +193,9 @@ def _admit(member: ChainMember, flow: ResolvedFlow, config: Config, *, rollouts:
     return runtime
 
 
-def _locate_program(runtime: Runtime, flow: ResolvedFlow, config: Config) -> Link:
+def _locate_program(runtime: Runtime, flow: ResolvedFlow, config: Config, examine: ExamineProgram) -> Link:
     try:
-        program = runtime.locate(flow.options.get(runtime.id, {}))
+        program = examine(runtime, runtime.locate(flow.options.get(runtime.id, {})))
     except ProctorError as error:
         return RefusedRuntime(runtime_id=runtime.id, error=error)
     except Exception as error:  # a plugin may do anything

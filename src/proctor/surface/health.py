@@ -24,6 +24,7 @@ from proctor.evidence.health import ProgramHealth, ProgramKey, read_health
 from proctor.evidence.layout import RootPaths
 from proctor.ids import RuntimeId
 from proctor.runtime.registry import offers
+from proctor.runtime.resolve import ExamineProgram
 from proctor.runtime.rollout import check_config
 from proctor.surface.campaign_status import count_outcomes
 from proctor.surface.check_root import check_evidence_root
@@ -39,7 +40,7 @@ _CHOICE = {"evidence": "--root", "cache": "XDG_CACHE_HOME", "state": "XDG_STATE_
 """The option or variable that moves each folder."""
 
 
-def check_health(root: Path) -> Iterator[DoctorFinding]:
+def check_health(root: Path, *, examine: ExamineProgram) -> Iterator[DoctorFinding]:
     """Run all checks and yield their findings, in the order in which a user would fix them."""
     yield DoctorFinding(
         name="proctor", status="ok", what=f"{__version__} on Python {sys.version.split()[0]}, {sys.executable}"
@@ -54,7 +55,7 @@ def check_health(root: Path) -> Iterator[DoctorFinding]:
         outcomes = count_outcomes(RootPaths(root))
     except (MachineError, OSError) as error:
         yield msgspec.structs.replace(failed("health", error), status="warn")
-    yield from look("runtimes", _runtimes, config, health, outcomes)
+    yield from look("runtimes", _runtimes, config, health, outcomes, examine)
     yield _model()
     yield from look("logins", _logins, config)
     yield from look("evidence", _writable, "evidence", lambda: root)
@@ -121,9 +122,12 @@ def _config() -> tuple[Config, DoctorFinding]:
 
 
 def _runtimes(
-    config: Config, health: Mapping[ProgramKey, ProgramHealth], outcomes: Mapping[RuntimeId, Mapping[str, int]]
+    config: Config,
+    health: Mapping[ProgramKey, ProgramHealth],
+    outcomes: Mapping[RuntimeId, Mapping[str, int]],
+    examine: ExamineProgram,
 ) -> Iterator[DoctorFinding]:
-    for each in find_programs(config):
+    for each in find_programs(config, examine=examine):
         yield from look(each.id, _runtime, each, health, outcomes.get(each.id, {}))
 
 
@@ -162,7 +166,8 @@ def _runtime(found: Program, health: Mapping[ProgramKey, ProgramHealth], outcome
             facts=facts,
         )
     locked = "the pinned program" if found.is_locked else "not pinned by any package"
-    return DoctorFinding(name=found.id, status="ok", what=f"{program.path} ({locked})", more=more, facts=facts)
+    what = f"{program.path} ({', '.join(filter(None, (program.version, locked)))})"
+    return DoctorFinding(name=found.id, status="ok", what=what, more=more, facts=facts)
 
 
 def _rollout(found: Program) -> str:

@@ -23,7 +23,7 @@ from proctor.model.script import Patch, Script, load_script
 from proctor.plan.expand import resolve_flow
 from proctor.plan.model import ResolvedFlow
 from proctor.probe.kind import search_path_of
-from proctor.runtime.resolve import Candidate, Link, RefusedRuntime
+from proctor.runtime.resolve import Candidate, ExamineProgram, Link, RefusedRuntime
 from proctor.runtime.rollout import check_config
 from proctor.spec.argv import argv_of
 from proctor.spec.load import LoadedSpec
@@ -38,12 +38,12 @@ class LintResult:
     warnings: list[str] = field(default_factory=list)
 
 
-def lint(loaded: LoadedSpec) -> LintResult:
+def lint(loaded: LoadedSpec, *, examine: ExamineProgram) -> LintResult:
     """Check the scripts, programs, logins, hooks, probes and workspaces of a loaded spec."""
     result = LintResult()
     for path in loaded.scripts.values():
         _try(result, partial(load_script, path))
-    _try(result, lambda: _lint_flows(loaded, result))
+    _try(result, lambda: _lint_flows(loaded, result, examine))
     _try(result, lambda: choose(survey(bundled_bwrap=bundled_bwrap())))
     result.findings += _hook_findings(loaded)
     _try(result, lambda: _lint_workspaces(loaded, result))
@@ -63,11 +63,11 @@ def _try(result: LintResult, check: Callable[[], object]) -> None:
         result.findings.append(disk_error(error, path=error.filename))
 
 
-def _lint_flows(loaded: LoadedSpec, result: LintResult) -> None:
+def _lint_flows(loaded: LoadedSpec, result: LintResult, examine: ExamineProgram) -> None:
     config = load_config(loaded.folder)
     check_config(config)
     flows = [resolve_flow(flow, spec=loaded.spec) for flow in loaded.spec.flows]
-    builder = ChainBuilder(loaded, config=config, health={}, now_ms=0)
+    builder = ChainBuilder(loaded, config=config, health={}, now_ms=0, examine=examine)
     chains: dict[FlowId, tuple[Link, ...]] = {}
     for at, flow in enumerate(flows):
         try:

@@ -9,6 +9,7 @@ from proctor.ids import RuntimeId
 from proctor.runtime.base import Executable
 from proctor.runtime.capability import Capabilities, CapabilityProfile
 from proctor.runtime.registry import offers, runtime_by_id
+from proctor.runtime.resolve import ExamineProgram, as_located
 from proctor.runtime.rollout import rollout_of
 
 
@@ -56,19 +57,19 @@ class Program(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     capabilities: Capabilities | None = None
     """Capabilities that the runtime declares; null if it could not be loaded."""
     program: Executable | None = None
-    """The agent program; null if the runtime runs none or it was not found. Its version is unknown until it runs."""
+    """The agent program; null if the runtime runs none, or if it was not found or cannot be used."""
     is_locked: bool | None = None
     """Whether the program has the digest that its package records; null if no package records one."""
     problem: Refusal | None = None
     """Why the runtime or its program cannot be used; null if it can."""
 
 
-def find_programs(config: Config) -> tuple[Program, ...]:
-    """Return every runtime. One that fails to load is listed with its problem."""
-    return tuple(_find(offer, config) for offer in offers().values())
+def find_programs(config: Config, *, examine: ExamineProgram = as_located) -> tuple[Program, ...]:
+    """Return every runtime. One that fails to load, or whose program cannot be used, is listed with its problem."""
+    return tuple(_find(offer, config, examine) for offer in offers().values())
 
 
-def _find(offer: Offer, config: Config) -> Program:
+def _find(offer: Offer, config: Config, examine: ExamineProgram) -> Program:
     rollout = rollout_of(offer.id, config)
     listed = Program(
         id=offer.id,
@@ -87,7 +88,7 @@ def _find(offer: Offer, config: Config) -> Program:
         listed = msgspec.structs.replace(
             listed, transports=runtime.transports, profile=runtime.profile, capabilities=runtime.capabilities
         )
-        program = runtime.locate({})
+        program = examine(runtime, runtime.locate({}))
     except ProctorError as error:
         todo = error.suggestion or error.meaning.todo
         return msgspec.structs.replace(listed, problem=Refusal(code=error.code, what=error.what, todo=todo))

@@ -17,7 +17,7 @@ import anyio
 import anyio.lowlevel
 
 from proctor.contain import cgroup
-from proctor.contain.identity import ProcessIdentity
+from proctor.contain.identity import ProcessIdentity, descendants, find_holders
 from proctor.contain.intent import IntentLog
 from proctor.contain.launch import LaunchPlan
 from proctor.contain.prefix import WRAPPERS
@@ -58,6 +58,16 @@ class AgentProcess:
     def agent(self) -> ProcessIdentity | None:
         """The agent inside the wrapper; None if it ended before it could be seen."""
         return self._tree.agent
+
+    def writers(self) -> list[ProcessIdentity]:
+        """Return the processes that may write the output: the agent and those descendants that share its stdout.
+
+        If the agent is a launcher, the program that it started is the last one. Empty if none can be examined.
+        """
+        if self.agent is None or self._pipes.stdout.closed:
+            return []
+        stdout = f"pipe:[{os.fstat(self._pipes.stdout.fileno()).st_ino}]"
+        return find_holders((self.agent.pid, *descendants(self.agent.pid)), stdout=stdout)
 
     async def receive(self) -> bytes:
         """Return the next bytes of stdout, empty at its end."""

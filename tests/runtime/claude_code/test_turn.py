@@ -80,6 +80,7 @@ def test_a_turn_is_told_from_its_first_thought_to_what_it_cost(tmp_path: Path) -
             assert used.authority is UsageAuthority.LIVE_TURN_COMPLETED
             assert (used.tokens.cached_input, used.tokens.reasoning_output) == (80, 13)
             stated = {name: fact.value for event in talk.of(FactsStated) for name, fact in event.facts.items()}
+            assert stated.pop("runningProgram")["isLocated"] is True
             assert stated == {"version": MINIMUM_VERSION, "credentialSource": "ANTHROPIC_API_KEY"}
             facts = talk.session.facts
             assert facts["persistence"].value == "ephemeral"

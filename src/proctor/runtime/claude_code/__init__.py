@@ -11,7 +11,7 @@ from proctor.runtime.claude_code.capabilities import CAPABILITIES, ID, SERVES, T
 from proctor.runtime.claude_code.failures import FAILURES
 from proctor.runtime.claude_code.login import ACCOUNT
 from proctor.runtime.claude_code.normalize import ClaudeNormalizer
-from proctor.runtime.claude_code.program import locate
+from proctor.runtime.claude_code.program import examine, locate
 from proctor.runtime.claude_code.samples import SAMPLES
 from proctor.runtime.claude_code.vocabulary import PRIVATE, WORDS
 from proctor.runtime.credential import Account
@@ -38,6 +38,9 @@ class ClaudeCode:
 
     def locate(self, options: Mapping[str, Any]) -> Executable:
         return locate()
+
+    async def examine(self, request: HostRequest) -> Executable:
+        return await examine(request)
 
     def normalizer(self) -> Normalizer:
         return ClaudeNormalizer()

@@ -76,6 +76,11 @@ def _is_login_linked(request: HostRequest) -> bool:
     return request.model.login is Login.INHERIT and request.profile is not Profile.MINE
 
 
+def own_variables(request: HostRequest) -> dict[str, str]:
+    """Return the variables for the program's folders. It reads its settings even for `--version`."""
+    return {ACCOUNT.home_variable: str(config_dir(request)), "HOME": str(request.home)}
+
+
 def _shell(request: HostRequest) -> Path:
     return request.home / "shell"
 
@@ -134,7 +139,8 @@ def fences(host: HostRequest, request: SessionRequest) -> Fences | None:
         request,
         home=host.home,
         search_path=host.env.get("PATH", ""),
-        program=host.program.real_path,
+        program=host.program.start_path,
+        readable=() if host.program.launcher is None else (Path(host.program.real_path),),
         writable=_user_paths(host, request).values(),
     )
 

@@ -16,7 +16,6 @@ from proctor.ids import ThreadId
 from proctor.runtime.base import HostRequest, SessionRequest, Tap
 from proctor.runtime.claude_code import home
 from proctor.runtime.claude_code.capabilities import CAPABILITIES, TRANSPORTS
-from proctor.runtime.claude_code.login import ACCOUNT
 from proctor.runtime.claude_code.normalize import STARTED
 from proctor.runtime.claude_code.program import refuse_old
 from proctor.runtime.claude_code.session import DEADLINES, ClaudeSession, Deadlines
@@ -69,7 +68,7 @@ class ClaudeHost:
                 )
                 tap.record(StepTaken(step=STARTED, detail=started))
                 async with open_line_process(
-                    home.arguments(self._request.program.real_path, request),
+                    home.arguments(self._request.program.start_path, request),
                     request=self._request,
                     listener=session,
                     tap=tap,
@@ -78,6 +77,7 @@ class ClaudeHost:
                     cwd=request.workspace,
                     fences=fences,
                     is_in_reach=True,
+                    is_program_checked=True,
                 ) as line_process:
                     session.line_process = line_process
                     try:
@@ -97,9 +97,7 @@ class ClaudeHost:
 async def open_host(request: HostRequest) -> AsyncIterator[ClaudeHost]:
     home.check_options(request.options)
     await anyio.to_thread.run_sync(home.write_home, request)
-    # The program reads its settings even for `--version`.
-    own = {ACCOUNT.home_variable: str(home.config_dir(request)), "HOME": str(request.home)}
-    version = refuse_old(await reported_version(request, env=own))
+    version = refuse_old(await reported_version(request, env=home.own_variables(request)))
     yield ClaudeHost(request, _facts(request, version))
 
 

@@ -1,11 +1,16 @@
 """Find the Claude Code program, and check its version."""
 
 import re
+from dataclasses import replace
 from typing import Final
 
+import anyio.to_thread
+import msgspec
+
 from proctor.errors import MachineError
-from proctor.runtime.base import Executable
-from proctor.runtime.executable import ProgramSource, find
+from proctor.runtime.base import Executable, HostRequest
+from proctor.runtime.claude_code import home
+from proctor.runtime.executable import Greeting, ProgramSource, find, follow_launcher, reported_version
 
 # The oldest tested version. It reports the state of each message, from which turns are counted.
 MINIMUM_VERSION: Final = "2.1.325"
@@ -21,10 +26,24 @@ CLAUDE: Final = ProgramSource(
     install=INSTALL,
 )
 
+_GREETING: Final = Greeting(
+    arguments=("-p", "--input-format", "stream-json", "--output-format", "stream-json", "--verbose"),
+    line=b'{"type":"control_request","request_id":"1","request":{"subtype":"initialize"}}',
+)
+
 
 def locate() -> Executable:
     """Find the program: $PROCTOR_CLAUDE, then the wheel in this environment or in PROCTOR_AGENTS, then PATH."""
     return find(CLAUDE)
+
+
+async def examine(request: HostRequest) -> Executable:
+    """Return the program that really runs, with its version. Raises MachineError if it is known to be too old."""
+    await anyio.to_thread.run_sync(home.write_home, request)
+    own = home.own_variables(request)
+    program = await follow_launcher(request, _GREETING, env=own)
+    output = await reported_version(replace(request, executable=program), env=own)
+    return program if output is None else msgspec.structs.replace(program, version=refuse_old(output))
 
 
 def version_in(output: str | None) -> str | None:

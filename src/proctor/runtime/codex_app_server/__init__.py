@@ -2,18 +2,20 @@
 
 from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
 from typing import Any
 
 from proctor.runtime.base import Executable, Host, HostRequest, Normalizer, Runtime, Tap
 from proctor.runtime.capability import CapabilityProfile
 from proctor.runtime.codex.account import ACCOUNT
 from proctor.runtime.codex.home import RETRY_OPTIONS
-from proctor.runtime.codex.program import locate
+from proctor.runtime.codex.program import examine, locate
 from proctor.runtime.codex_app_server import host
 from proctor.runtime.codex_app_server.capabilities import CAPABILITIES, ID, TRANSPORTS
 from proctor.runtime.codex_app_server.failures import FAILURES
 from proctor.runtime.codex_app_server.normalize import CodexNormalizer
 from proctor.runtime.codex_app_server.samples import SAMPLES
+from proctor.runtime.codex_app_server.schema import read_schema, refuse_incompatible
 from proctor.runtime.codex_app_server.vocabulary import PRIVATE, WORDS
 from proctor.runtime.credential import Account
 
@@ -39,6 +41,13 @@ class CodexAppServer:
 
     def locate(self, options: Mapping[str, Any]) -> Executable:
         return locate()
+
+    async def examine(self, request: HostRequest) -> Executable:
+        program = await examine(request)
+        schema = await read_schema(replace(request, executable=program))
+        if schema is not None:
+            refuse_incompatible(schema)
+        return program
 
     def normalizer(self) -> Normalizer:
         return CodexNormalizer()

@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import anyio
+import anyio.to_thread
 import msgspec
 
 from proctor import __version__
@@ -15,6 +16,7 @@ from proctor.errors import InputError, PeerError, unwrap_single
 from proctor.event.row import StepTaken
 from proctor.fact import Authority, Fact
 from proctor.runtime.base import HostRequest, SessionRequest, Tap
+from proctor.runtime.codex import program
 from proctor.runtime.codex.home import as_arguments, overrides, own_variables, return_login, write_home
 from proctor.runtime.codex.program import refuse_too_old
 from proctor.runtime.codex.retry_after import UTC_OFFSET
@@ -27,7 +29,7 @@ from proctor.runtime.codex_app_server.login import observe_login
 from proctor.runtime.codex_app_server.reconnect import Reconnection
 from proctor.runtime.codex_app_server.schema import SchemaMethods, read_schema, refuse_incompatible, schema_fact
 from proctor.runtime.codex_app_server.session import DEADLINES, CodexSession, Deadlines
-from proctor.runtime.executable import identity_fact, reported_version
+from proctor.runtime.executable import identity_fact, refuse_other_program, reported_version, running_fact
 from proctor.transport.channel import Channel
 from proctor.transport.process import AgentProcess, StopDeadlines, open_process
 
@@ -89,9 +91,12 @@ async def open_host(request: HostRequest, tap: Tap) -> AsyncIterator[CodexHost]:
             tasks.start_soon(connection.run)
             try:
                 version = await _greeted(connection, request)
+                running = await anyio.to_thread.run_sync(running_fact, request.program, process)
+                refuse_other_program(request.program, running)
                 # A program without a schema may not know `--version` either, and would then run until the timeout.
                 said = None if schema is None else await reported_version(request, env=own_variables(request))
                 facts = _facts(request, version, transport, schema, said=said)
+                facts["runningProgram"] = running
                 facts["credentialSource"] = await observe_login(connection, request.model)
                 yield CodexHost(connection, facts, clock=request.clock)
             finally:
@@ -114,8 +119,7 @@ async def _greeted(connection: Connection, request: HostRequest) -> str:
     except PeerError:
         said = await reported_version(request, env=own_variables(request), timeout_s=OLD_S)
         if said is not None:
-            found = re.search(r"\d+\.\d+\.\d+\S*", said)
-            refuse_too_old(None if found is None else found[0], said=said)
+            refuse_too_old(program.version_in(said), said=said)
         raise
 
 
@@ -128,7 +132,7 @@ async def _open_channel(
     is_listening = transport == "websocket"
     how = arguments(token) if is_listening else ["--listen", "stdio://"]
     env = {**request.env, **own_variables(request)}
-    argv = [request.program.real_path, "app-server", *as_arguments(overrides(request)), *how]
+    argv = [request.program.start_path, "app-server", *as_arguments(overrides(request)), *how]
     plan = wrap(request.containment, argv, env=env, cwd=request.home, marker=request.process)
     # A listening server ignores the end of its stdin.
     stop_deadlines = StopDeadlines(eof_s=0) if is_listening else None

@@ -60,7 +60,7 @@ class SchemaDump:
     is_mute: bool = False
 
 
-# By sha256, and separate for each event loop, because a lock belongs to one loop.
+# By the program's cache key, and separate for each event loop, because a lock belongs to one loop.
 _PRINTINGS = RunVar[dict[str, SchemaDump]]("printings")
 
 
@@ -90,13 +90,13 @@ class SchemaMethods(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 async def read_schema(request: HostRequest) -> SchemaMethods | None:
     """Return the program's schema, from the cache or by running the program. None if it prints no schema."""
-    sha256 = request.program.sha256
-    cache_file = places.cache_dir() / "schemas" / f"{sha256}.json"
+    key = request.program.cache_key
+    cache_file = places.cache_dir() / "schemas" / f"{key}.json"
     if (schema := _read_cache(cache_file)) is not None:
         return schema
     printings = _PRINTINGS.get({})
     _PRINTINGS.set(printings)
-    printing = printings.setdefault(sha256, SchemaDump())
+    printing = printings.setdefault(key, SchemaDump())
     async with printing.one:
         if printing.is_mute or (schema := _read_cache(cache_file)) is not None:
             return schema
@@ -132,7 +132,7 @@ async def _print_and_cache(request: HostRequest, cache_file: Path) -> SchemaMeth
 
 async def _print_schema(request: HostRequest, folder: Path) -> None:
     """Run the program in the containment to print its schema to a folder."""
-    argv = [request.program.real_path, "app-server", "generate-json-schema", "--experimental", "--out", str(folder)]
+    argv = [request.program.start_path, "app-server", "generate-json-schema", "--experimental", "--out", str(folder)]
     env = {**request.env, "CODEX_HOME": str(request.home), "HOME": str(request.home), "TMPDIR": str(request.tmp)}
     plan = wrap(request.containment, argv, env=env, cwd=request.home, marker=f"{request.process}-schema")
     await run_once(plan, intents=request.intents, timeout_s=TIMEOUT_S, max_output_bytes=1 << 16)

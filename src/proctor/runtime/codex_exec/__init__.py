@@ -9,7 +9,7 @@ from proctor.runtime.base import Executable, Host, HostRequest, Normalizer, Runt
 from proctor.runtime.capability import CapabilityProfile
 from proctor.runtime.codex.account import ACCOUNT
 from proctor.runtime.codex.home import RETRY_OPTIONS
-from proctor.runtime.codex.program import locate
+from proctor.runtime.codex.program import examine, locate
 from proctor.runtime.codex_exec import host
 from proctor.runtime.codex_exec.capabilities import CAPABILITIES, ID, TRANSPORTS
 from proctor.runtime.codex_exec.failures import FAILURES
@@ -42,6 +42,9 @@ class CodexExec:
 
     def locate(self, options: Mapping[str, Any]) -> Executable:
         return locate()
+
+    async def examine(self, request: HostRequest) -> Executable:
+        return await examine(request)
 
     def normalizer(self) -> Normalizer:
         return ExecNormalizer()

@@ -83,7 +83,7 @@ def arguments(
 ) -> Sequence[str]:
     """Return the command line of a turn. The prompt is sent to stdin. `exec` never asks, and denies by itself."""
     return [
-        host.program.real_path,
+        host.program.start_path,
         "exec",
         "--json",
         # A workspace need not be a git repository.

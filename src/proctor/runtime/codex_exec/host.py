@@ -1,6 +1,5 @@
 """The shared part of all `codex exec` sessions: home, program and facts. No process runs between turns."""
 
-import re
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Final
@@ -13,7 +12,7 @@ from proctor.fact import UNKNOWN, Authority, Fact
 from proctor.runtime.base import HostRequest, SessionRequest, Tap
 from proctor.runtime.codex.account import key_fact, login_refused, uses_account
 from proctor.runtime.codex.home import own_variables, return_login, write_home
-from proctor.runtime.codex.program import refuse_too_old
+from proctor.runtime.codex.program import refuse_too_old, version_in
 from proctor.runtime.codex.retry_after import UTC_OFFSET
 from proctor.runtime.codex.zone import utc_offset
 from proctor.runtime.codex_exec.capabilities import CAPABILITIES, TRANSPORTS
@@ -75,21 +74,11 @@ async def open_host(request: HostRequest, tap: Tap) -> AsyncIterator[ExecHost]:
         return_login(request)
 
 
-def version_in(said: str) -> str | None:
-    """Return the version in the output of `--version`.
-
-    >>> version_in("codex-cli 0.163.0")
-    '0.163.0'
-    """
-    found = re.fullmatch(r"\S+ (\d+\.\d+\.\d+\S*)", said)
-    return None if found is None else found[1]
-
-
 async def _observe_login(request: HostRequest) -> Fact:
     """Return the fact `credentialSource`. Raises PeerError if Codex reports that it has no login."""
     if not uses_account(request.model):
         return key_fact(request.model)
-    argv = [request.program.real_path, "login", "status"]
+    argv = [request.program.start_path, "login", "status"]
     plan = wrap(
         request.containment, argv, env={**request.env, **own_variables(request)}, cwd=request.home, marker=new_marker()
     )

@@ -127,6 +127,7 @@ class ExecSession:
                 is_turns_own=True,
                 is_in_reach=self._request.can_leave_sandbox,
                 stop_deadlines=STOP_DEADLINES,
+                is_program_checked=True,
             ) as line_process:
                 self._line_process = line_process
                 try:

@@ -8,6 +8,7 @@ from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
+from proctor.campaign.examine_programs import with_examiner
 from proctor.errors import Exit, InputError, ProctorError
 from proctor.event.claim import with_footer
 from proctor.report.format_values import legible, plural
@@ -25,15 +26,15 @@ def campaign_lint(*, spec: Path, has_prompts: bool, as_json: bool, select: Selec
     """Check a spec for errors without running it.
 
     Checks the spec, missions, scripts, templates and prices, and on this machine the agent programs,
-    logins, hooks, probes and workspaces. Reports all errors at once. No agent, hook or probe is
-    started. Exits 0 if the campaign can run, 2 if the spec has errors, 3 if this machine
-    cannot run it.
+    logins, hooks, probes and workspaces. Reports all errors at once. Agent programs are run for their
+    version and protocol only; no hook or probe is started. Exits 0 if the campaign can run, 2 if the
+    spec has errors, 3 if this machine cannot run it.
     """
     output, formatter = Output(is_json=as_json), CommandFormatter.of(None)
     loaded: LoadedSpec | None = None
     try:
-        loaded = load_selected(spec, select)
-        found = lint(loaded)
+        selected = loaded = load_selected(spec, select)
+        found = with_examiner(lambda examine: lint(selected, examine=examine))
     except InputError as error:
         found = LintResult(findings=list(error.all_errors))
     if as_json:

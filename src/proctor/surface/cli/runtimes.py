@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from proctor.campaign.examine_programs import with_examiner
 from proctor.config.load import load_config
 from proctor.runtime.rollout import check_config
 from proctor.spec.model import Isolation
@@ -14,14 +15,14 @@ from proctor.surface.programs import find_programs
 def list_runtimes(*, as_json: bool) -> int:
     """List the runtimes and the agent programs they would run.
 
-    Shows each runtime's declared capabilities, its rollout state and its program, or why the program
-    cannot be used. A plugin is listed with its package, but loaded only if proctor.toml or the user's
+    Shows each runtime's declared capabilities, its rollout state, and its program with its version, or
+    why the program cannot be used. A plugin is listed with its package, but loaded only if proctor.toml or the user's
     config.toml names it.
     """
     output = Output(is_json=as_json)
     config = load_config(Path.cwd())
     check_config(config)
-    programs = find_programs(config)
+    programs = with_examiner(lambda examine: find_programs(config, examine=examine))
     if as_json:
         output.json({"runtimes": programs})
     else:

@@ -44,7 +44,8 @@ def _facts(each: Program) -> list[tuple[str, RenderableType]]:
         rows += [
             ("program", Text(legible(each.program.path))),
             ("found by", Text(each.program.source)),
-            ("version", Text(each.program.version or "unknown until it runs")),
+            ("version", Text(each.program.version or "unknown")),
+            *(() if each.program.launcher is None else (("runs", Text(legible(each.program.real_path))),)),
             ("sha256", Text(each.program.sha256)),
             ("pinned", Text(pinned[each.is_locked], style="bold red" if each.is_locked is False else "")),
         ]

@@ -16,6 +16,7 @@ import msgspec
 
 from proctor.attempt.hold import RecordMode
 from proctor.attempt.recheck import examine_run
+from proctor.campaign.examine_programs import ProgramExaminer
 from proctor.campaign.run import run_campaign
 from proctor.campaign.scratch import open_scratch
 from proctor.campaign.sessions import Sessions, open_sessions
@@ -301,7 +302,8 @@ async def open_subject(
         has_program = stage is None or stage.has_process
         options = {} if stage is None or not has_program else await stage.options([], prompt="", folder=folder)
         # In a thread, because it hashes the program.
-        program = await anyio.to_thread.run_sync(partial(runtime.locate, options)) if has_program else None
+        located = await anyio.to_thread.run_sync(partial(runtime.locate, options)) if has_program else None
+        program = await ProgramExaminer().examine(runtime, located)
         yield Subject(
             runtime=runtime,
             program=program,
