@@ -35,6 +35,7 @@ from proctor.surface.finding import DoctorFinding
 from proctor.surface.gc import GcResult
 from proctor.surface.logins import FoundLogin
 from proctor.surface.matrix import Matrix
+from proctor.surface.new_runtime import NewRuntime
 from proctor.surface.programs import Program
 from proctor.surface.prove import ConformanceResult
 from proctor.surface.rederive import Rederivation
@@ -72,6 +73,7 @@ JSON_OUTPUTS: Final[Mapping[str, tuple[type[msgspec.Struct], ...]]] = {
     "runtimes list": (Program,),
     "runtimes conformance": (ConformanceResult,),
     "runtimes matrix": (Matrix,),
+    "runtimes new": (NewRuntime,),
     "model serve": (),
     "doctor": (DoctorFinding, FoundLogin),
     "gc": (GcResult,),

@@ -54,6 +54,7 @@ COMMANDS = {
     "attempt export": ("export", "Export an attempt to a format that other tools read."),
     "runtimes list": ("runtimes", "List the runtimes and the agent programs they would run."),
     "runtimes conformance": ("runtimes", "Test a runtime's declared capabilities with the real agent."),
+    "runtimes new": ("runtimes", "Write the package of a new runtime."),
     "runtimes matrix": ("runtimes", "Show declared and proven capabilities of all runtimes."),
     "feedback": ("feedback", "From inside an attempt: report whether the task is done."),
     "note": ("note", "From inside an attempt: record a note."),

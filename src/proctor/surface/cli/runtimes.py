@@ -1,11 +1,15 @@
-"""`proctor runtimes list`, `proctor runtimes conformance` and `proctor runtimes matrix`."""
+"""`proctor runtimes list`, `proctor runtimes conformance`, `proctor runtimes matrix` and `proctor runtimes new`."""
 
 from pathlib import Path
 
+from rich.text import Text
+
 from proctor.campaign.examine_programs import with_examiner
 from proctor.config.load import load_config
+from proctor.report.format_values import legible
 from proctor.runtime.rollout import check_config
 from proctor.spec.model import Isolation
+from proctor.surface.cli.blocks import pairs
 from proctor.surface.cli.command import JSON, ROOT, Command, argument, evidence_root
 from proctor.surface.cli.output import Output
 from proctor.surface.cli.tables import render_programs
@@ -89,6 +93,30 @@ def show_matrix(*, root: Path | None, as_json: bool, as_markdown: bool) -> int:
     return 0
 
 
+def new_runtime(*, name: str, folder: Path, as_json: bool) -> int:
+    """Write the package of a new runtime.
+
+    Creates the folder proctor-NAME: a runtime, a dialect for the scripted model, a stand-in agent,
+    and a test that runs the conformance suite and passes as written. Prints the commands that
+    install the package and run its test. Exits 2 if the name is not valid or is taken, or if the
+    folder exists.
+    """
+    from proctor.surface.new_runtime import write_runtime
+
+    output = Output(is_json=as_json)
+    written = write_runtime(name, parent=folder)
+    if as_json:
+        output.json(written)
+        return 0
+    output.show(pairs([("runtime", Text(written.id)), ("written", Text(legible(written.folder)))]), is_wrapped=False)
+    for path in written.files:
+        output.show(Text(f"  {path}"), is_wrapped=False)
+    output.show(Text("\nNext:"))
+    for command in written.next:
+        output.show(Text(f"  {legible(command)}"), is_wrapped=False)
+    return 0
+
+
 COMMANDS = {
     "runtimes list": Command(call=list_runtimes, example="proctor runtimes list --json", arguments=(JSON,)),
     "runtimes conformance": Command(
@@ -105,6 +133,21 @@ COMMANDS = {
             ),
             argument("--case", metavar="NAME", default=None, help="Run only this case."),
             ROOT,
+            JSON,
+        ),
+    ),
+    "runtimes new": Command(
+        call=new_runtime,
+        example="proctor runtimes new mynah",
+        arguments=(
+            argument("name", metavar="NAME", help="Id of the new runtime, such as mynah."),
+            argument(
+                "--folder",
+                metavar="DIR",
+                type=Path,
+                default=Path(),
+                help="Where to create the package's folder (default: the current folder).",
+            ),
             JSON,
         ),
     ),

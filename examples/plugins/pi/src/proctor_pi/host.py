@@ -6,14 +6,13 @@ from functools import partial
 from typing import Final
 
 import anyio
-import msgspec
 
 from proctor.errors import InputError, unwrap_single
 from proctor.event.row import StepTaken
 from proctor.fact import Authority, Fact
 from proctor.runtime.base import HostRequest, SessionRequest, Tap
 from proctor.runtime.capability import Capabilities
-from proctor.runtime.executable import identity_fact
+from proctor.runtime.defaults import host_facts
 from proctor.runtime.line_process import LineCount, open_line_process
 from proctor.spec.model import Profile
 from proctor.transport.channel import Channel
@@ -99,12 +98,5 @@ async def open_host(request: HostRequest, tap: Tap) -> AsyncIterator[PiHost]:
 
 
 def _facts(request: HostRequest) -> dict[str, Fact]:
-    return {
-        "identity": identity_fact(request.program),
-        "version": Fact(value=request.program.version, authority=Authority.REPORTED, source="package.json"),
-        "capability": Fact(
-            value=msgspec.to_builtins(CAPABILITIES), authority=Authority.DECLARED, source="capabilities"
-        ),
-        "transport": Fact(value=TRANSPORT, authority=Authority.OBSERVED, source="how the process is started"),
-        "containment": request.containment.fact(),
-    }
+    version = Fact(value=request.program.version, authority=Authority.REPORTED, source="package.json")
+    return {**host_facts(request, CAPABILITIES, transport=TRANSPORT), "version": version}
