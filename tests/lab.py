@@ -103,6 +103,7 @@ class Lab:
         between: Between | None = None,
         is_scratch_kept: bool = False,
         resume: CampaignPaths | None = None,
+        is_unjudgeable_allowed: bool = False,
     ) -> CampaignResult:
         """The campaign in this process, bounded."""
 
@@ -116,6 +117,7 @@ class Lab:
                     between=between,
                     is_scratch_kept=is_scratch_kept,
                     resume=resume,
+                    is_unjudgeable_allowed=is_unjudgeable_allowed,
                 )
 
         return anyio.run(bounded)

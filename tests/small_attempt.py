@@ -19,6 +19,7 @@ from proctor.evidence.artifacts import (
     AttemptReport,
     Expectation,
     Feedback,
+    GateReason,
     RunnerRef,
 )
 from proctor.evidence.layout import (
@@ -102,7 +103,8 @@ REPORTED = AttemptReport(
     **advice(None),
     claimed=None,
     verified=None,
-    reasons=(),
+    reasons=("the mission has no probe",),
+    reason_codes=(GateReason.NO_PROBE,),
     expectation=Expectation(met=None, keys={}, unmet=()),
     metrics=MetricsFold().finish(),
     retry_after_ms=None,

@@ -308,6 +308,7 @@ async def run(
     decide: Decide | None = None,
     approval_deadline: Duration = DECIDE_S,
     resume: str | None = None,
+    allow_unjudgeable: bool = False,
 ) -> CampaignReport:
     """Run a campaign, keep its evidence, and return the report.
 
@@ -322,6 +323,9 @@ async def run(
     narrows its missions. `decide` answers approvals in flows with `approvals: ask`. In a Campaign or mapping, relative
     paths start from the current folder. `resume` is the id of a campaign of this spec: its remaining trials are run
     with the `on` and `select` it was started with, and the report covers the whole campaign.
+
+    Each probe is first run once on the untouched workspace. If one passes there, InputError is raised, and if one
+    cannot run, MachineError; with `allow_unjudgeable` its trials run instead and end unscored.
     """
     place = _root(root)
     # Files are read and written in threads: the event loop may belong to the caller's server.
@@ -334,6 +338,7 @@ async def run(
         decide=decide,
         decide_deadline_s=_seconds(approval_deadline, key="approval_deadline"),
         resume=campaign,
+        is_unjudgeable_allowed=allow_unjudgeable,
     )
     reasons = {each.attempt_id: str(each.error) for each in result.attempts if each.error is not None}
     report = await anyio.to_thread.run_sync(

@@ -59,6 +59,22 @@ def test_the_attempts_clock_covers_its_probes_too(lab: Lab) -> None:
     lab.assert_all_evidence_is_valid()
 
 
+@pytest.mark.trust
+@pytest.mark.requirement("campaign.unjudged")
+def test_agent_that_makes_its_probe_outlast_the_attempt_has_failed(lab: Lab) -> None:
+    lab.is_other_agent_allowed = True
+    nap = f"310.{os.getpid()}"
+    probe = {"kind": "headless_run", "command": f"test -e made && sleep {nap}", "timeout": "60s"}
+    flow = {"runtime": ["process"], "options": {"process": {"command": "touch made"}}}
+    lab.run(lab.write_spec([mission("slow", say_done(), probes=[probe])], flow=flow, limits={"attempt": "4s"}))
+    [paths] = lab.attempts().values()
+    report = report_of(paths)
+    assert (report.outcome, report.verified, report.reason_codes) == (Outcome.COMPLETED, False, ("fails",))
+    assert "did not end before the attempt reached its time limit" in report.reasons[0]
+    assert processes_with(nap) == []
+    lab.assert_all_evidence_is_valid()
+
+
 class StopsWhilePreparing(CampaignWatcher):
     """Asks for a stop before the agent was asked anything."""
 
@@ -74,7 +90,8 @@ def test_an_attempt_that_is_stopped_while_a_probe_runs_ends_at_once_and_sealed(l
     nap = f"309.{os.getpid()}"
     probe = {"kind": "headless_run", "command": f"sleep {nap}", "timeout": "60s"}
     stops = StopSignals()
-    spec = lab.write_spec([mission("slow", say_done(), probes=[probe])])
+    # The limit bounds the check of the probe before the run, too.
+    spec = lab.write_spec([mission("slow", say_done(), probes=[probe])], limits={"attempt": "2s"})
     lab.run(spec, stops=stops, watcher=StopsWhilePreparing(stops))
     [paths] = lab.attempts().values()
     assert (report_of(paths).outcome, report_of(paths).metrics.turns) == (Outcome.CANCELLED, 0)

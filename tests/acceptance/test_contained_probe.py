@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from proctor.contain.ladder import FORCE_VARIABLE
+from proctor.errors import CODES, MachineError
 from tests.lab import Lab, jsonl, mission, report_of, say_done
 
 pytestmark = pytest.mark.real_agent
@@ -38,7 +39,8 @@ def test_what_an_agent_planted_runs_in_a_probe_without_reaching_anything(
                 {"kind": "headless_run", "command": f"cat {home}/token", "contain": "none", "stdout": "planted"},
             ],
         )
-        lab.run(lab.write_spec([work]))
+        # The last probe passes on any workspace.
+        lab.run(lab.write_spec([work]), is_unjudgeable_allowed=True)
 
     [paths] = lab.attempts().values()
     rows = [row for row in jsonl(paths.probes) if row["phase"] == "final"]
@@ -72,7 +74,11 @@ def test_on_the_last_rung_the_agent_works_and_a_probe_says_why_it_cannot_judge(
             {"kind": "headless_run", "command": ["cat", "made"], "stdout": "hello\n", "contain": "none"},
         ],
     )
-    lab.run(lab.write_spec([work]))
+    with pytest.raises(MachineError, match="the containment `warden` cannot restrict files or network") as refused:
+        lab.run(lab.write_spec([work]))
+    assert refused.value.code == "probe.cannot-run"
+    assert refused.value.suggestion == CODES["machine.no-fences"].todo
+    lab.run(lab.write_spec([work]), is_unjudgeable_allowed=True)
 
     [paths] = lab.attempts().values()
     final = [row for row in jsonl(paths.probes) if row["phase"] == "final"]

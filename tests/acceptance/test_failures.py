@@ -332,11 +332,14 @@ class StopsOne(CampaignWatcher):
 @pytest.mark.requirement("schedule.recovery")
 def test_what_our_own_clocks_end_and_what_somebody_stops(lab: Lab) -> None:
     talk = [deed for _ in range(12) for deed in ({"say": "Still here."}, {"delay": "700ms"})]
-    slow_probe = {"kind": "headless_run", "command": f"sleep 318.{os.getpid()}", "timeout": "60s"}
+    # The hook makes the probe slow only inside the attempt, so that the check before the run is quick.
+    made = lab.folder / "made"
+    slow = f"test -e {made} && sleep 318.{os.getpid()}"
+    slow_probe = {"kind": "headless_run", "command": slow, "timeout": "60s", "contain": "none"}
     missions = [
         mission("silent", {"fault": "hang"}),
         mission("long-turn", {"do": talk}),
-        mission("long-attempt", say_done(), probes=[slow_probe]),
+        mission("long-attempt", say_done(), probes=[slow_probe], hooks={"before": f"touch {made}"}),
         mission("cancelled", {"run": f"sleep 319.{os.getpid()}"}),
     ]
     stops = StopSignals()

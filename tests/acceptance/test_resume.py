@@ -290,12 +290,12 @@ def test_chosen_trials_are_tried_once_more_and_what_comes_of_it_is_their_result(
         "failing", {"run": f"cat {gate}"}, say_done(), probes=[{"kind": "headless_run", "command": "true"}]
     )
     spec = lab.write_spec([failing, *QUICK[:1]])
-    lab.run(spec)
+    lab.run(spec, is_unjudgeable_allowed=True)
     unknown = ask(lab, "retry", "--only", "nonsense", "--json")
     assert (unknown.code, unknown.json["error"]["code"]) == (2, "evidence.not-found")
     idle = ask(lab, "retry", "--only", "infra", "--json").json
     assert [run["runId"] for run in idle["runs"]] == [run.folder.name for run in RootPaths(lab.root).runs()]
-    again = ask(lab, "retry", "--only", "failing", "lab", "--json").json
+    again = ask(lab, "retry", "--only", "failing", "lab", "--allow-unjudgeable", "--json").json
     told = [(each["attemptId"], each["isSuperseded"]) for each in again["attempts"]]
     assert told == [("failing.codex.r1.1", True), ("failing.codex.r1.2", False), ("quick0.codex.r1.1", False)]
     assert len(again["runs"]) == 2

@@ -1,6 +1,7 @@
 """Wrong numbers that users met, each by its name. The specs are those of examples/trust."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -138,3 +139,110 @@ def test_scripted_run_is_labelled_and_compare_of_scripts_names_no_winner(lab: La
     assert "Scripted: compares two scripts, not two agents (50 % and 50 %)" in " ".join(compared.stdout.split())
     assert "p =" not in compared.stdout
     assert "significant" not in compared.stdout
+
+
+@pytest.mark.trust
+@pytest.mark.requirement("campaign.unjudged")
+def test_unjudgeable_probes_stop_the_campaign_before_the_first_attempt(lab: Lab) -> None:
+    spec = TRUST / "unjudgeable.yaml"
+    passing = lab.proctor("run", str(spec))
+    assert passing.returncode == 2
+    assert "probe.passes-untouched" in passing.stderr
+    assert re.search(r"unjudgeable\.yaml:\d+: missions\[2\]\.probes\[0\]", passing.stderr)
+    assert "mission `vacuous`: the probe passes on the untouched workspace: bash -c true" in passing.stderr
+    for words in (["run", str(spec), "--mission", "misspelled"], ["campaign", "canary", str(spec), "--range", "2"]):
+        unable = lab.proctor(*words)
+        assert unable.returncode == 3
+        assert "probe.cannot-run" in unable.stderr
+        assert "the probe cannot run: graep is not on this machine: graep -q Hello greeting.txt" in unable.stderr
+    assert lab.attempts() == {}
+    assert json.loads(lab.proctor("campaign", "list", "--json").stdout) == {"campaigns": []}
+
+
+@pytest.mark.trust
+@pytest.mark.requirement("campaign.unjudged")
+def test_unjudged_results_are_reported_apart_and_never_published(lab: Lab) -> None:
+    lab.is_other_agent_allowed = True
+    done = lab.proctor("run", str(TRUST / "unjudgeable.yaml"), "--allow-unjudgeable")
+    assert done.returncode == 4
+    assert "the probe passes on the untouched workspace" in done.stderr
+    report = report_of(lab)
+    score = report["score"]
+    assert (score["verified"]["scored"], score["verified"]["passed"], score["unjudged"]) == (2, 2, 4)
+    assert (score["expected"], score["unexpected"], report["failures"]) == (2, 0, [])
+    kinds = {(each["missionId"], each["why"]) for each in report["unjudged"]}
+    assert kinds == {("misspelled", "untouched-unavailable"), ("vacuous", "passes-untouched")}
+    for words in ([], ["--format", "md"]):
+        text = " ".join(lab.proctor("campaign", "report", *words).stdout.split())
+        assert "Not scored: the probes could not judge (4)" in text
+        assert "With probes: 2 of 2 verified." in text
+    junit = ElementTree.fromstring(lab.proctor("campaign", "report", "--format", "junit").stdout)
+    [suite] = [each for each in junit if each.get("name") == "greeter (scripted)"]
+    assert [suite.get(name) for name in ("tests", "failures", "errors", "skipped")] == ["6", "0", "0", "4"]
+    blocked = lab.proctor("campaign", "publish-check")
+    assert blocked.returncode == 4
+    assert "publish.unjudged" in blocked.stdout
+    assert lab.proctor("validate", "--strict").returncode == 0
+
+
+CRASHING = {"runtime": ["process"], "options": {"process": {"command": "exit 7"}}}
+
+
+@pytest.mark.trust
+@pytest.mark.requirement("campaign.unjudged")
+def test_crash_of_an_agent_is_not_scored_if_the_probe_cannot_judge(lab: Lab) -> None:
+    lab.is_other_agent_allowed = True
+    vacuous, judging = ({"kind": "headless_run", "command": word} for word in ("true", "test -e done"))
+    missions = [
+        mission("judged", say_done(), probes=[judging]),
+        mission("vacuous", say_done(), probes=[vacuous, judging]),
+    ]
+    spec = lab.write_spec(missions, flow=CRASHING)
+    lab.proctor("run", str(spec), "--allow-unjudgeable")
+    report = report_of(lab)
+    assert report["score"]["verified"]["scored"] == 1
+    assert [each["missionId"] for each in report["failures"]] == ["judged"]
+    assert [each["missionId"] for each in report["unjudged"]] == ["vacuous"]
+
+
+@pytest.mark.trust
+@pytest.mark.requirement("campaign.unjudged")
+@pytest.mark.parametrize("program", ["[./check.sh]", "./check.sh", "bash check.sh"])
+def test_program_that_the_workspace_lacks_is_an_ordinary_failure(lab: Lab, program: str) -> None:
+    lab.is_other_agent_allowed = True
+    command = [program[1:-1]] if program.startswith("[") else program
+    probe = {"kind": "headless_run", "command": command}
+    works = {"process": {"command": "printf '#!/bin/sh\\nexit 0\\n' >check.sh; chmod +x check.sh"}}
+    for options, code in ((works, 0), ({"process": {"command": "true"}}, 1)):
+        flow = {"runtime": ["process"], "options": options}
+        spec = lab.write_spec([mission("script", say_done(), probes=[probe])], flow=flow)
+        assert lab.proctor("run", str(spec)).returncode == code
+        verified = report_of(lab)["score"]["verified"]
+        assert (verified["scored"], verified["passed"]) == (1, 1 - code)
+
+
+BREAKING = {
+    "bad interpreter": (["./check.sh"], "printf '#!/no/such/shell\\n' >check.sh; chmod +x check.sh"),
+    "forged message": (
+        ["bash", "check.sh"],
+        "echo 'echo bash: line 1: zork: command not found >&2; exit 127' >check.sh",
+    ),
+    "forged module": (["python3", "-m", "pytest"], "echo 'exit(\"python3: No module named pytest\")' >pytest.py"),
+}
+
+
+@pytest.mark.trust
+@pytest.mark.requirement("campaign.unjudged")
+@pytest.mark.parametrize("name", BREAKING)
+def test_agent_that_breaks_its_probe_has_failed(lab: Lab, name: str) -> None:
+    lab.is_other_agent_allowed = True
+    command, work = BREAKING[name]
+    probe = {"kind": "headless_run", "command": command}
+    files = {"pytest.py": "exit(1)", "check.sh": "exit 1"}
+    workspace = {"copy": lab.workspace("base", files)}
+    missions = [mission("task", say_done(), probes=[probe], workspace=workspace)]
+    spec = lab.write_spec(missions, flow={"runtime": ["process"], "options": {"process": {"command": work}}})
+    assert lab.proctor("run", str(spec)).returncode == 1
+    [row] = report_of(lab)["attempts"]
+    assert row["summary"]["verified"] is False
+    assert row["summary"]["reasonCodes"] in (["fails"], ["broken"])

@@ -176,7 +176,7 @@ def test_all_misses_are_told_and_nothing_stated_is_nothing_to_meet() -> None:
         trace=TraceExpect(max_tool_calls=0),
         workspace=WorkspaceExpect(only=[]),
     )
-    assert len(judged(everything).unmet) == 7
+    assert len(judged(everything, verified=ExpectedVerdict.NO).unmet) == 7
     assert judged(ExpectSpec()) == Expectation(met=None, keys={}, unmet=())
 
 

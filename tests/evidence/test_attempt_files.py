@@ -45,8 +45,9 @@ from proctor.evidence.redact import Redactor
 from proctor.evidence.seal import seal_process
 from proctor.evidence.validate import Validation
 from proctor.ids import ProcessId, RunId, RuntimeId
+from proctor.probe.gate import decide
 from proctor.report.view import view_attempt
-from proctor.spec.expect import ExpectedVerdict, ExpectSpec, TraceExpect, WorkspaceExpect
+from proctor.spec.expect import ExpectSpec, TraceExpect, WorkspaceExpect
 from tests.attempt.forge import derive_anew, reseal
 from tests.small_attempt import A1, ATTEMPT_RECORD, CLAIMED, NOTHING, REPORTED, RUNNER, make
 
@@ -95,7 +96,8 @@ def strictly_valid(folder: Path) -> AttemptPaths:
     derive_anew(paths)
     with AttemptFiles(paths) as files:
         derived = rederive(files).derived
-        expectation = expectation_of(record, files, derived, verified=ExpectedVerdict.UNKNOWN)
+        decision = decide([], [], workspace_digest=NOTHING, base_digest=NOTHING)
+        expectation = expectation_of(record, files, derived, decision)
     ending, claim = msgspec.structs.asdict(derived.ending), msgspec.structs.asdict(derived.claim)
     shared = {name: value for name, value in {**ending, **claim}.items() if name in REPORTED.__struct_fields__}
     own = {"metrics": derived.metrics, "expectation": expectation, "workspace_digest_after": NOTHING}

@@ -4,9 +4,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from proctor.evidence.artifacts import GateReason
 from proctor.ids import Digest
 from proctor.probe.gate import Decision, ProbeDecision, decide
-from proctor.probe.model import Phase, ProbeRow, RequiredProbe, Verdict, require
+from proctor.probe.model import Fault, Phase, ProbeRow, RequiredProbe, Verdict, require
 from proctor.spec.expect import ExpectedVerdict
 from proctor.spec.model import HeadlessRun
 
@@ -22,6 +23,7 @@ def row(
     phase: Phase = Phase.FINAL,
     mutated: bool = False,
     summary: str = "exited 1",
+    fault: Fault | None = None,
 ) -> ProbeRow:
     return ProbeRow(
         phase=phase,
@@ -32,6 +34,7 @@ def row(
         verdict=verdict,
         summary=summary,
         mutated=mutated,
+        fault=fault,
     )
 
 
@@ -69,7 +72,12 @@ def test_a_probe_that_failed_before_and_passes_now_is_verified() -> None:
 @pytest.mark.requirement("probe.gate")
 def test_zero_required_probes_are_never_verified_whatever_was_seen() -> None:
     decision = decide([], [baseline(ONE), row(ONE, Verdict.PASS)], workspace_digest=NOW, base_digest=BASE)
-    assert decision == Decision(verified=ExpectedVerdict.UNKNOWN, per_probe=(), reasons=("the mission has no probe",))
+    assert decision == Decision(
+        verified=ExpectedVerdict.UNKNOWN,
+        per_probe=(),
+        reasons=("the mission has no probe",),
+        reason_codes=(GateReason.NO_PROBE,),
+    )
 
 
 @pytest.mark.requirement("probe.gate")
@@ -160,6 +168,35 @@ def test_of_all_a_single_probe_can_show_exactly_one_picture_is_yes() -> None:
         is ExpectedVerdict.YES
     ]
     assert pictures == [((Verdict.FAIL, False), (Verdict.PASS, False))]
+
+
+@pytest.mark.requirement("campaign.unjudged")
+@pytest.mark.parametrize(
+    ("was", "fault", "verified", "code"),
+    [
+        (Verdict.FAIL, Fault.WORKSPACE, ExpectedVerdict.NO, GateReason.BROKEN),
+        (Verdict.FAIL, Fault.MACHINE, ExpectedVerdict.UNKNOWN, GateReason.UNAVAILABLE),
+        (Verdict.UNAVAILABLE, Fault.WORKSPACE, ExpectedVerdict.UNKNOWN, GateReason.UNTOUCHED_UNAVAILABLE),
+        (Verdict.PASS, Fault.WORKSPACE, ExpectedVerdict.NO, GateReason.PASSES_UNTOUCHED),
+    ],
+)
+def test_probe_that_cannot_judge_what_the_agent_left_is_no_if_the_cause_is_there(
+    was: Verdict, fault: Fault, verified: ExpectedVerdict, code: GateReason
+) -> None:
+    evidence = [baseline(ONE, was), row(ONE, Verdict.UNAVAILABLE, fault=fault)]
+    decision = decide([ONE], evidence, workspace_digest=NOW, base_digest=BASE)
+    assert (decision.verified, decision.reason_codes) == (verified, (code,))
+
+
+@pytest.mark.requirement("campaign.unjudged")
+def test_unusable_probe_makes_the_attempt_unjudged_whatever_the_others_say() -> None:
+    rows = [baseline(ONE, Verdict.PASS), row(ONE, Verdict.PASS), baseline(TWO), row(TWO, Verdict.FAIL)]
+    decision = decide([ONE, TWO], rows, workspace_digest=NOW, base_digest=BASE)
+    assert (decision.verified, decision.unjudged) == (ExpectedVerdict.NO, GateReason.PASSES_UNTOUCHED)
+    alone = decide([TWO], rows, workspace_digest=NOW, base_digest=BASE)
+    assert (alone.verified, alone.unjudged) == (ExpectedVerdict.NO, None)
+    ended_early = decide([TWO], [baseline(TWO)], workspace_digest=NOW, base_digest=BASE)
+    assert (ended_early.verified, ended_early.unjudged) == (ExpectedVerdict.UNKNOWN, None)
 
 
 DIGESTS = st.sampled_from([BASE, NOW, OTHER])

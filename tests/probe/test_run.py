@@ -1,3 +1,4 @@
+import errno
 import os
 import signal
 from collections.abc import Callable
@@ -12,11 +13,12 @@ import pytest
 from proctor.canonical import digest, encode
 from proctor.contain.intent import IntentLog, open_intents
 from proctor.contain.ladder import choose, survey
+from proctor.errors import MachineError
 from proctor.evidence.redact import Redactor
 from proctor.probe.gate import decide
 from proctor.probe.kind import Judgement, ProbeKind, ProbeWorkspace
 from proctor.probe.kinds import KINDS
-from proctor.probe.model import ContainmentRecord, Phase, ProbeRow, Verdict, require
+from proctor.probe.model import ContainmentRecord, Fault, Phase, ProbeRow, Verdict, require
 from proctor.probe.run import run_probe
 from proctor.spec.expect import ExpectedVerdict
 from proctor.spec.model import Contain, HeadlessRun, Network
@@ -336,3 +338,62 @@ def test_a_fix_is_verified_a_mere_claim_is_not_and_a_probe_that_always_passes_pr
     assert decide(require([told]), evidence, workspace_digest=now, base_digest=base).verified is ExpectedVerdict.YES
     vacuous = decide(require([HeadlessRun(command="true")]), evidence, workspace_digest=now, base_digest=base)
     assert vacuous.reasons == ("probe 0 (headless_run): already passes on the untouched workspace",)
+
+
+@pytest.mark.requirement("campaign.unjudged")
+@pytest.mark.parametrize(
+    ("command", "verdict", "fault"),
+    [
+        (["zork"], Verdict.UNAVAILABLE, Fault.MACHINE),
+        (["/no/such/zork"], Verdict.UNAVAILABLE, Fault.MACHINE),
+        ("zork --check", Verdict.UNAVAILABLE, Fault.MACHINE),
+        ("cd . && zork", Verdict.UNAVAILABLE, Fault.MACHINE),
+        (["env", "zork"], Verdict.UNAVAILABLE, Fault.WORKSPACE),
+        ("python3 -m nox", Verdict.UNAVAILABLE, Fault.WORKSPACE),
+        # The workspace could provide each of these.
+        (["./zork"], Verdict.FAIL, None),
+        ("./zork", Verdict.FAIL, None),
+        ("PATH=.:$PATH; zork", Verdict.FAIL, None),
+        ("source ./tools.sh; zork", Verdict.FAIL, None),
+        ("if true; then . ./tools.sh; fi; zork", Verdict.FAIL, None),
+        ("python3 -m zork", Verdict.FAIL, None),
+        ("bash greet.sh && false", Verdict.FAIL, None),
+        # The message is not bash's own, or the program is there.
+        ("echo 'bash: line 1: bash: command not found' >&2; exit 127", Verdict.FAIL, None),
+        ("printf 'zork' >/dev/null; echo 'sh: line 1: zork: command not found' >&2; exit 127", Verdict.FAIL, None),
+    ],
+)
+def test_missing_program_is_unavailable_unless_the_workspace_could_provide_it(
+    run: Run, command: str | list[str], verdict: Verdict, fault: Fault | None
+) -> None:
+    row = run(command)
+    assert (row.verdict, row.fault) == (verdict, fault), row
+
+
+@pytest.mark.requirement("campaign.unjudged")
+def test_script_of_the_workspace_without_an_interpreter_lies_with_the_workspace(run: Run, subject: Path) -> None:
+    (subject / "check").write_text("#!/no/such/shell\n")
+    (subject / "check").chmod(0o755)
+    row = run(["./check"])
+    assert (row.verdict, row.fault) == (Verdict.UNAVAILABLE, Fault.WORKSPACE), row
+
+
+@pytest.mark.requirement("campaign.unjudged")
+@pytest.mark.parametrize(
+    ("problem", "fault"),
+    [
+        (MachineError("machine.disk-full", "full"), Fault.MACHINE),
+        (OSError(errno.ENOSPC, "full"), Fault.MACHINE),
+        (MemoryError(), Fault.MACHINE),
+        (OSError(errno.EACCES, "no"), Fault.WORKSPACE),
+        (ValueError("not a report"), Fault.WORKSPACE),
+    ],
+)
+def test_exception_of_a_probe_lies_with_the_workspace_unless_the_machine_raised_it(
+    run: Run, problem: Exception, fault: Fault
+) -> None:
+    async def raises(spec: Any, bench: ProbeWorkspace) -> Judgement:
+        raise problem
+
+    row = run("true", kinds={"headless_run": raises})
+    assert (row.verdict, row.fault) == (Verdict.UNAVAILABLE, fault)

@@ -47,10 +47,10 @@ def trial(mission: str) -> Trial:
 
 
 def expectation(
-    *, met: bool | None = None, unmet: tuple[str, ...] = (), keys: dict[ExpectKey, bool] | None = None
+    *, met: bool | None = None, unmet: tuple[str, ...] = (), keys: dict[ExpectKey, bool | None] | None = None
 ) -> Expectation:
     """Return an expectation: `met` is that of its outcome if no key is named."""
-    named: dict[ExpectKey, bool] = {} if met is None else {"outcome": met}
+    named: dict[ExpectKey, bool | None] = {} if met is None else {"outcome": met}
     return Expectation(met=met, keys=named if keys is None else keys, unmet=unmet)
 
 
@@ -87,6 +87,7 @@ def report(attempt: AttemptId, **changes: Any) -> AttemptReport:
         "claimed": True,
         "verified": True,
         "reasons": (),
+        "reason_codes": (),
         "expectation": expectation(met=True),
         "metrics": metrics,
         "retry_after_ms": None,

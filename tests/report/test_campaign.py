@@ -213,6 +213,7 @@ def test_numbers_are_added_up_and_what_is_unknown_stays_unknown(tmp_path: Path) 
         expected=3,
         unexpected=1,
         unknown=0,
+        unjudged=0,
         buckets={},
         tool_calls=8,
         tool_failures=0,
@@ -370,7 +371,7 @@ def test_result_without_probes_passes_if_what_the_mission_states_holds(
     outcome: bool | None, answer: bool | None, trace: bool | None
 ) -> None:
     named: dict[ExpectKey, bool | None] = {"outcome": outcome, "answer": answer, "trace": trace}
-    keys = {key: is_met for key, is_met in named.items() if is_met is not None}
+    keys: dict[ExpectKey, bool | None] = {key: is_met for key, is_met in named.items() if is_met is not None}
     met = all(keys.values()) if keys else None
     attempt = row(has_probes=False, verified=None, expectation=expectation(met=met, keys=keys))
     stated = [is_met for is_met in (answer, trace) if is_met is not None]

@@ -12,7 +12,23 @@ from proctor.evidence.reader import Finding
 from proctor.report.campaign import load_campaign
 from proctor.report.publish import Publication, Reason, judge_publication
 from proctor.spec.campaign_options import GatesSpec
-from tests.report.made import CAMPAIGN, CUT, INFRA, NO, STATED, STILL, UNSURE, YES, Tries, reported, tried
+from tests.report.made import (
+    CAMPAIGN,
+    CUT,
+    INFRA,
+    LOST,
+    NO,
+    STATED,
+    STILL,
+    UNSURE,
+    YES,
+    Tries,
+    expectation,
+    reported,
+    tried,
+)
+
+EXPECTED_CRASH = {**LOST, "expectation": expectation(met=True, keys={"outcome": True})}
 
 
 def judged(root: Path, tries: Tries, *, findings: tuple[tuple[str, Finding], ...] = (), **more: Any) -> Publication:
@@ -39,8 +55,14 @@ def test_a_whole_campaign_may_be_published_whatever_its_agents_came_to(tmp_path:
         ),
         ({"a.codex.r1": [YES], "b.codex.r1": [INFRA]}, {}, "publish.unscored", Exit.UNVERIFIED),
         ({"a.codex.r1": [STATED]}, {}, "publish.vacuous", Exit.UNVERIFIED),
-        ({"a.codex.r1": [UNSURE]}, {}, "publish.vacuous", Exit.UNVERIFIED),
-        ({"a.x.r1": [YES], "a.y.r1": [UNSURE]}, {"gates": GatesSpec(pair=True)}, "publish.gate", Exit.JUDGED_NO),
+        ({"a.codex.r1": [UNSURE]}, {}, "publish.unjudged", Exit.UNVERIFIED),
+        ({"a.codex.r1": [YES], "b.codex.r1": [UNSURE]}, {}, "publish.unjudged", Exit.UNVERIFIED),
+        (
+            {"a.x.r1": [YES], "a.y.r1": [YES], "b.x.r1": [YES], "b.y.r1": [EXPECTED_CRASH]},
+            {"gates": GatesSpec(pair=True)},
+            "publish.gate",
+            Exit.JUDGED_NO,
+        ),
         (
             {"a.codex.r1": [YES]},
             {"findings": (("a.codex.r1.1", Finding(code="evidence.torn", file="frames.jsonl", detail="")),)},
@@ -90,7 +112,7 @@ def test_the_worst_reason_is_the_exit_code_and_all_are_told(tmp_path: Path) -> N
         is_canary=True,
         findings=(("a.x.r1.1", torn),),
     )
-    codes = ["publish.canary", "publish.incomplete", "publish.gate", "evidence.torn"]
+    codes = ["publish.canary", "publish.unjudged", "publish.incomplete", "publish.gate", "evidence.torn"]
     assert ([reason.code for reason in found.reasons], found.exit) == (codes, Exit.EVIDENCE)
 
 

@@ -6,12 +6,12 @@ from proctor.event.trace import ToolCall
 from proctor.evidence.artifacts import AttemptRecord, Expectation
 from proctor.evidence.attempt_files import AttemptFiles
 from proctor.evidence.layout import TOOL_CALLS, WORKSPACE_DIFF
-from proctor.spec.expect import ExpectedVerdict
+from proctor.probe.gate import Decision
 from proctor.workspace.changed import changed_in
 
 
 def expectation_of(
-    record: AttemptRecord, files: AttemptFiles, derived: DerivedResult, *, verified: ExpectedVerdict
+    record: AttemptRecord, files: AttemptFiles, derived: DerivedResult, decision: Decision
 ) -> Expectation:
     """Compare the attempt with `record.expect`. Raises EvidenceError if a file that this needs cannot be read."""
     expect = record.expect
@@ -22,7 +22,8 @@ def expectation_of(
     return judge(
         expect,
         outcome=derived.ending.outcome,
-        verified=verified,
+        verified=decision.verified,
+        is_unjudged=decision.unjudged is not None,
         claim=derived.claim,
         metrics=derived.metrics,
         calls=() if expect.trace is None else files.rows(TOOL_CALLS, ToolCall),

@@ -90,7 +90,7 @@ def finalize(
         require(request.mission.probes), conversation.probes, workspace_digest=now.digest, base_digest=base.digest
     )
     with AttemptFiles(paths) as files_now:
-        expectation = expectation_of(record, files_now, derived, verified=decision.verified)
+        expectation = expectation_of(record, files_now, derived, decision)
         policy_violations = violations(request.flow.tools, files_now.rows(layout.TOOL_CALLS, ToolCall))
     report = AttemptReport(
         attempt_id=request.attempt_id,
@@ -101,6 +101,7 @@ def finalize(
         claimed=claim.claimed,
         verified=decision.verified.as_bool,
         reasons=decision.reasons,
+        reason_codes=decision.reason_codes,
         expectation=expectation,
         metrics=derived.metrics,
         retry_after_ms=ending.retry_after_ms,

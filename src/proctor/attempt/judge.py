@@ -30,8 +30,12 @@ def judge(
     metrics: Metrics | None = None,
     calls: Iterable[ToolCall] = (),
     changed: Sequence[str] | None = (),
+    is_unjudged: bool = False,
 ) -> Expectation:
     """Compare everything that the mission expects. `met` is None if it expects nothing.
+
+    What the probes could not judge (`verified` is unknown, or `is_unjudged`) does not count as an unmet expectation: if
+    everything else is met, `met` is None.
 
     `metrics` and `calls`, the rows of the trace, are needed if `expect.trace` is set. `changed` are the changed paths,
     or None if they are not all known.
@@ -39,17 +43,22 @@ def judge(
     >>> no, done = ExpectedVerdict.NO, Outcome.COMPLETED
     >>> judge(ExpectSpec(verified=no), outcome=done, verified=no, claim=Claim())
     Expectation(met=True, keys={'verified': True}, unmet=())
+    >>> judge(ExpectSpec(verified=no), outcome=done, verified=ExpectedVerdict.UNKNOWN, claim=Claim())
+    Expectation(met=None, keys={'verified': None}, unmet=())
     >>> judge(ExpectSpec(answer="4"), outcome=done, verified=no, claim=Claim(answer="5")).unmet
     ("answer: expected '4', got '5'",)
     """
     unmet: dict[ExpectKey, list[str]] = {}
+    undecided: set[ExpectKey] = set()
     values: tuple[tuple[ExpectKey, str | None, str | None], ...] = (
         ("verified", expect.verified, verified),
         ("outcome", expect.outcome, outcome),
         ("answer", expect.answer, claim.answer),
     )
     for key, wanted, got in values:
-        if wanted is not None:
+        if key == "verified" and wanted != got and (is_unjudged or got is ExpectedVerdict.UNKNOWN):
+            undecided |= set() if wanted is None else {key}
+        elif wanted is not None:
             unmet[key] = [] if wanted == got else [f"{key}: expected {_word(wanted)}, got {_word(got)}"]
     if expect.matches is not None:
         is_found = _is_found(expect.matches, claim.answer)
@@ -63,9 +72,10 @@ def judge(
         unmet["trace"] = list(_find_unmet_trace(expect.trace, metrics, calls))
     if expect.workspace not in (None, WorkspaceExpect()):
         unmet["workspace"] = list(_find_unmet_workspace(expect.workspace, changed))
+    is_undecided = not unmet or (bool(undecided) and not any(unmet.values()))
     return Expectation(
-        met=not any(unmet.values()) if unmet else None,
-        keys={key: not missed for key, missed in unmet.items()},
+        met=None if is_undecided else not any(unmet.values()),
+        keys={**dict.fromkeys(undecided), **{key: not missed for key, missed in unmet.items()}},
         unmet=tuple(miss for missed in unmet.values() for miss in missed),
     )
 

@@ -170,8 +170,11 @@ def _check_report(
     if report.verified is not verified:
         detail = f"verified is {report.verified}, but the probes give {verified}"
         yield Finding(code="evidence.gate", file=REPORT, detail=detail)
+    if report.reason_codes != decision.reason_codes:
+        here, there = (", ".join(codes) or "none" for codes in (report.reason_codes, decision.reason_codes))
+        yield Finding(code="evidence.gate", file=REPORT, detail=f"reason codes are {here}, but the probes give {there}")
     try:
-        expectation = expectation_of(record, files, derived, verified=decision.verified)
+        expectation = expectation_of(record, files, derived, decision)
     except EvidenceError as error:
         yield Finding.of(error)
         return

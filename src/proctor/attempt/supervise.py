@@ -5,7 +5,7 @@ import shlex
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import TypeVar
+from typing import Final, Literal, TypeVar
 
 import anyio
 import anyio.to_thread
@@ -18,7 +18,7 @@ from proctor.attempt.record import write_record
 from proctor.attempt.recording import open_recording
 from proctor.attempt.tap import RecordingTap
 from proctor.attempt.turn import TEARDOWN_S, open_session, take_turn
-from proctor.attempt.watchdog import ClockExpiry, Stop, TokenLimitExceeded, Watch, under_watch
+from proctor.attempt.watchdog import ClockExpiry, ClockName, Stop, TokenLimitExceeded, Watch, under_watch
 from proctor.errors import HangupError, MachineError, ProctorError, disk_error
 from proctor.event.claim import with_footer
 from proctor.event.model import Event
@@ -27,7 +27,7 @@ from proctor.evidence import layout
 from proctor.evidence.recorder import ChainedLog
 from proctor.evidence.redact import Redactor
 from proctor.evidence.seal import write_seal
-from proctor.probe.model import Phase, ProbeRow, Verdict, require
+from proctor.probe.model import Phase, ProbeRow, RequiredProbe, Verdict, require
 from proctor.probe.run import run_probe
 from proctor.runtime.base import Session
 from proctor.workspace.capture import Capture, capture
@@ -42,6 +42,9 @@ SCRATCH = ("workspace", "tmp")
 """Folders in the scratch folder of every attempt."""
 PROBES = "probes"
 """Folder in the scratch folder of an attempt with probes."""
+
+_OF_THE_AGENT: Final = ("attempt", "mission")
+"""Clocks that measure how long the agent took. The clock of the campaign does not."""
 
 T = TypeVar("T")
 
@@ -102,6 +105,7 @@ class _Supervisor:
         self._workspace = request.scratch / "workspace"
         self._conversation = SessionRecord()
         self._session: Session | None = None
+        self._stop_cause: ClockName | Literal["other"] | None = None
         limits = request.limits
         self._began_s = request.clock.steady_s()
         self._watch = Watch(
@@ -146,7 +150,10 @@ class _Supervisor:
             elif request.mission.probes and not request.stop.is_set():
                 self.move(Move.PROBE)
                 self._create_probes_folder()
+                is_in_time = self._stop_cause is None
                 await self._watched(tap, lambda: self._probe(Phase.FINAL, now, probes))
+                if is_in_time and self._stop_cause in _OF_THE_AGENT:
+                    self._fail_cut_off_probe(now, probes)
             changes = None
             if has_hook(request.mission.hooks, "after"):
                 # The diff is taken before the hook runs, because the hook may change the workspace.
@@ -271,6 +278,8 @@ class _Supervisor:
 
     def _record_stop(self, tap: RecordingTap, cause: Stop) -> None:
         """Record why the work is being stopped, before it is cancelled."""
+        clock_name = cause.clock if isinstance(cause, ClockExpiry) else None
+        self._stop_cause = self._stop_cause or clock_name or "other"
         match cause:
             case FailureFound():
                 tap.record(cause)
@@ -296,18 +305,8 @@ class _Supervisor:
 
     def _fail_probes(self, left: Capture, log: ChainedLog) -> None:
         """Record that every probe fails, without running it: the agent left a workspace that cannot be judged."""
-        rows = [
-            ProbeRow(
-                phase=Phase.FINAL,
-                index=probe.index,
-                kind=probe.kind,
-                probe_digest=probe.digest,
-                workspace_digest=left.snapshot.digest,
-                verdict=Verdict.FAIL,
-                summary=self._redactor.text(f"not run: {left.defect}").text,
-            )
-            for probe in require(self._request.mission.probes)
-        ]
+        summary = self._redactor.text(f"not run: {left.defect}").text
+        rows = [self._failed_row(probe, left.snapshot, summary) for probe in require(self._request.mission.probes)]
         self._conversation.probes += rows
         log.append(rows)
 
@@ -339,3 +338,25 @@ class _Supervisor:
             )
             self._conversation.probes.append(row)
             log.append([row])
+
+    def _fail_cut_off_probe(self, subject: Snapshot, log: ChainedLog) -> None:
+        """Record that the probe that was running did not end in time. It ended on the untouched workspace.
+
+        Otherwise an agent could avoid a verdict by leaving work that takes too long to judge.
+        """
+        done = sum(row.phase is Phase.FINAL for row in self._conversation.probes)
+        for probe in require(self._request.mission.probes)[done : done + 1]:
+            row = self._failed_row(probe, subject, "did not end before the attempt reached its time limit")
+            self._conversation.probes.append(row)
+            log.append([row])
+
+    def _failed_row(self, probe: RequiredProbe, subject: Snapshot, summary: str) -> ProbeRow:
+        return ProbeRow(
+            phase=Phase.FINAL,
+            index=probe.index,
+            kind=probe.kind,
+            probe_digest=probe.digest,
+            workspace_digest=subject.digest,
+            verdict=Verdict.FAIL,
+            summary=summary,
+        )

@@ -70,6 +70,8 @@ class LiveView(CampaignWatcher):
     waiting: int = 0
     usd: float | None = 0.0
     is_stopping: str | None = None
+    checked: tuple[int, int] | None = None
+    """Probes that were checked before the run, and their number; None before that."""
     changes: int = 0
     has_begun: anyio.Event = field(default_factory=anyio.Event)
     _retries: dict[TrialId, int] = field(default_factory=dict)
@@ -83,6 +85,9 @@ class LiveView(CampaignWatcher):
         self._retries.update(began.due)
         self.changes += 1
         self.has_begun.set()
+
+    def probes_checked(self, done: int, *, of: int) -> None:
+        self.checked = (done, of)
 
     def started(self, attempt: AttemptId, *, runtime_id: RuntimeId) -> None:
         self._retries.pop(_trial(attempt), None)

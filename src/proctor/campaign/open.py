@@ -6,8 +6,10 @@ from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, supp
 from dataclasses import dataclass
 from pathlib import Path
 
+import anyio
 import anyio.to_thread
 
+from proctor.campaign.check_probes import ProbeChecker
 from proctor.campaign.freeze import FrozenSpec, freeze, thaw
 from proctor.campaign.lock import campaign_lock
 from proctor.campaign.preflight import PreflightResult, preflight
@@ -16,6 +18,7 @@ from proctor.campaign.scratch import open_scratch
 from proctor.campaign.spending import prices_of
 from proctor.campaign.stamp import stamp
 from proctor.campaign.throttle import longest_pause_s
+from proctor.campaign.watch import CampaignWatcher
 from proctor.campaign.windows import Window, shut_windows
 from proctor.canonical import digest_bytes
 from proctor.clock import Clock
@@ -62,6 +65,8 @@ class OpenCampaign:
     """Known cost of earlier runs."""
     usd_unknown: int
     """Attempts of earlier runs whose cost is not known."""
+    warnings: tuple[str, ...]
+    """What the preflight found that did not stop the run."""
 
 
 @asynccontextmanager
@@ -75,11 +80,16 @@ async def open_campaign(
     only: Collection[TrialId] | None = None,
     replace_reason: str | None = None,
     is_canary: bool = False,
+    watcher: CampaignWatcher,
+    stop: anyio.Event,
+    is_unjudgeable_allowed: bool = False,
 ) -> AsyncIterator[OpenCampaign]:
     """Open a campaign with its lock held and its ledger open. A new one that could not begin leaves nothing behind.
 
     Its trials are those that are not settled; or, with `only`, exactly these, settled or not and without any wait.
-    Raises InputError if one of these has a scored result and no `replace_reason` is given.
+    Raises InputError if one of these has a scored result and no `replace_reason` is given; and, unless
+    `is_unjudgeable_allowed`, InputError or MachineError if a probe of these trials could not judge them. `stop` ends
+    the check of the probes early.
     """
     run_id = RunId(stamp(clock))
     place = _place(loaded, root=root, clock=clock, resume=resume, is_canary=is_canary)
@@ -126,6 +136,20 @@ async def open_campaign(
             # The user asked for these trials now, so nothing is waited for.
             tried, taken_up = [], {id_: progress.without_wait() for id_, progress in taken_up.items()}
         known = {**known, **taken_up}
+        checker = ProbeChecker(
+            loaded=loaded,
+            frozen=frozen,
+            scratch=scratch,
+            hidden=(RootPaths(root).folder,),
+            containment=ready.containment,
+            redactor=redactor,
+            parallel=plan.schedule.parallel,
+            watcher=watcher,
+            stop=stop,
+        )
+        checks = await checker.check(trial.mission for trial in trials)
+        if not is_unjudgeable_allowed:
+            checks.refuse()
         if trials:
             # If the path contains a secret it is masked here, and `resume` needs the path of the spec.
             file = "" if loaded.is_built else redactor.text(str(loaded.path)).text
@@ -150,6 +174,7 @@ async def open_campaign(
             took_ms=took_ms,
             usd=usd,
             usd_unknown=usd_unknown,
+            warnings=(*ready.warnings, *checks.warnings()),
         )
 
 

@@ -68,13 +68,17 @@ async def run_campaign(
     only: Collection[TrialId] | None = None,
     replace_reason: str | None = None,
     is_canary: bool = False,
+    is_unjudgeable_allowed: bool = False,
 ) -> CampaignResult:
     """Run a new campaign, or with `resume` the unsettled trials of an existing one.
 
     With `only`, exactly these trials are run, settled or not; scored results are replaced only with a `replace_reason`,
-    which every report shows. `decide` answers approvals in flows with
-    `approvals: ask`.
+    which every report shows. `decide` answers approvals in flows with `approvals: ask`.
+
+    Raises before the first attempt if a probe passes on the untouched workspace or cannot run, unless
+    `is_unjudgeable_allowed`: then its trials run and end unscored.
     """
+    stops = stops or StopSignals()
     if decide is None:
         _require_decide(loaded)
     health = HealthRecorder(path=RootPaths(root).health, clock=clock)
@@ -88,6 +92,9 @@ async def run_campaign(
             only=only,
             replace_reason=replace_reason,
             is_canary=is_canary,
+            watcher=watcher,
+            stop=stops.drain,
+            is_unjudgeable_allowed=is_unjudgeable_allowed,
         ) as opened:
             run = _Run(
                 loaded=loaded,
@@ -95,7 +102,7 @@ async def run_campaign(
                 root=RootPaths(root),
                 clock=clock,
                 watcher=watcher,
-                stops=stops or StopSignals(),
+                stops=stops,
                 health=health,
                 between=between,
                 is_scratch_kept=is_scratch_kept,
@@ -161,7 +168,7 @@ class _Run:
             attempts=tuple(sorted(dispatcher.results, key=place)),
             redactor=Redactor(opened.ready.secrets),
             warnings=(
-                *opened.ready.warnings,
+                *opened.warnings,
                 *attempts.agents.warnings(),
                 *attempts.spending.warnings(),
                 *dispatcher.scheduler.warnings(),

@@ -29,6 +29,9 @@ class CampaignWatcher(Watcher):
     def began(self, began: RunStart) -> None:
         """Called before the first attempt."""
 
+    def probes_checked(self, done: int, *, of: int) -> None:
+        """Called before the run begins, while its probes are checked on the untouched workspaces."""
+
     def started(self, attempt: AttemptId, *, runtime_id: RuntimeId) -> None:
         """Called before an attempt begins."""
 

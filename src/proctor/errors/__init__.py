@@ -137,6 +137,21 @@ class MachineError(ProctorError):
     """This machine lacks something that Proctor needs, or refuses an operation."""
 
 
+class CollectedMachineError(MachineError):
+    """Several machine errors, reported together. Its own fields are those of the first error."""
+
+    def __init__(self, errors: tuple[MachineError, ...]) -> None:
+        first = errors[0]
+        super().__init__(
+            first.code, first.what, file=first.file, line=first.line, key=first.key, suggestion=first.suggestion
+        )
+        self.errors = errors
+
+    @property
+    def all_errors(self) -> tuple[ProctorError, ...]:
+        return self.errors
+
+
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 _EXHAUSTED: Final = frozenset({errno.EAGAIN, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ESTALE})
 

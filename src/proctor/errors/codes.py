@@ -202,7 +202,17 @@ CODES: dict[str, Meaning] = {
         "Retry only trials without a scored result (`--only unscored`). To replace results anyway, add `--replace "
         "--reason TEXT`; the campaign can then not be published. To publish a re-run, start a new campaign.",
     ),
+    "probe.passes-untouched": Meaning(
+        "A probe passes on the untouched workspace, before the agent did anything, so it cannot verify its work.",
+        "Change the probe so that it fails until the task is done, or add `--allow-unjudgeable`: its trials then run "
+        "and end unscored.",
+    ),
     # ── this machine ──
+    "probe.cannot-run": Meaning(
+        "A probe cannot run on this machine, so it cannot judge any result.",
+        "Correct the probe's command, or install what the message names; with `--allow-unjudgeable` its trials run and "
+        "end unscored.",
+    ),
     "machine.ssh-keygen": Meaning(
         "ssh-keygen is missing, is too old to sign, or did not answer.", "Install OpenSSH 8.2 or newer."
     ),
@@ -503,6 +513,11 @@ CODES: dict[str, Meaning] = {
     "publish.vacuous": Meaning(
         "The results prove nothing: there is no trial, no probe was required, or no result was scored.",
         "Add probes to the missions and run again.",
+    ),
+    "publish.unjudged": Meaning(
+        "The probes could not judge some results, so they are not scored.",
+        "Fix the probes that `proctor campaign report` names, then run the spec as a new campaign; if the machine was "
+        "the cause, run `proctor retry --only unscored`.",
     ),
     "publish.replaced": Meaning(
         "Scored results were replaced on request.",

@@ -1,6 +1,8 @@
 """The JSON files of campaigns, attempts and agent processes as structs with a schema version."""
 
-from typing import Any, Literal
+from collections.abc import Iterable
+from enum import StrEnum
+from typing import Any, Final, Literal
 
 import msgspec
 
@@ -139,6 +141,57 @@ class Feedback(Artifact, frozen=True, kw_only=True):
     """The JSON value that the agent handed in as its result besides the answer."""
 
 
+class GateReason(StrEnum):
+    """Why a probe does not verify an attempt."""
+
+    FAILS = "fails"
+    """It fails on the agent's workspace. Decides no."""
+    MUTATED = "mutated"
+    """The agent's workspace changed while it ran. Decides no."""
+    BROKEN = "broken"
+    """It ran on the untouched workspace; something that the agent left keeps it from judging. Decides no."""
+    PASSES_UNTOUCHED = "passes-untouched"
+    """It already passes on the untouched workspace, so it cannot tell success from failure."""
+    UNTOUCHED_UNAVAILABLE = "untouched-unavailable"
+    """It could not judge the untouched workspace."""
+    UNTOUCHED_MUTATED = "untouched-mutated"
+    """The untouched workspace changed while it ran."""
+    UNTOUCHED_NOT_RUN = "untouched-not-run"
+    """It was not run on the untouched workspace."""
+    UNAVAILABLE = "unavailable"
+    """The machine kept it from judging the agent's workspace."""
+    UNSTABLE = "unstable"
+    """It failed and passed on the same content."""
+    NOT_RUN = "not-run"
+    """It was not run on the agent's workspace, because the attempt ended early."""
+    NO_PROBE = "no-probe"
+    """The mission has no probe."""
+
+
+# Such a probe could not have verified any work of the agent, so a failure says nothing either.
+_UNUSABLE: Final = frozenset(
+    {GateReason.PASSES_UNTOUCHED, GateReason.UNTOUCHED_UNAVAILABLE, GateReason.UNTOUCHED_MUTATED}
+)
+_INCONCLUSIVE: Final = frozenset({GateReason.UNAVAILABLE, GateReason.UNSTABLE, GateReason.UNTOUCHED_NOT_RUN})
+
+
+def why_unjudged(verified: bool | None, reason_codes: Iterable[GateReason]) -> GateReason | None:
+    """Return why the probes cannot judge an attempt, for reasons that do not lie with the agent; None if they can.
+
+    A probe that was not run because the attempt ended early is no such reason.
+
+    >>> why_unjudged(False, [GateReason.FAILS]), why_unjudged(None, [GateReason.NOT_RUN])
+    (None, None)
+    >>> why_unjudged(False, [GateReason.FAILS, GateReason.PASSES_UNTOUCHED]).value
+    'passes-untouched'
+    """
+    codes = tuple(reason_codes)
+    if not codes:
+        return None
+    kinds = (_UNUSABLE, _INCONCLUSIVE) if verified is None else (_UNUSABLE,)
+    return next((code for kind in kinds for code in codes if code in kind), None)
+
+
 ExpectKey = Literal["outcome", "verified", "answer", "result", "trace", "workspace"]
 """A part of `expect`. `answer` covers `matches` too."""
 
@@ -147,9 +200,10 @@ class Expectation(Part, frozen=True, kw_only=True, gc=False):
     """Comparison of an attempt with the `expect` of its mission."""
 
     met: bool | None
-    """Whether every expectation was met. Null if the mission states none."""
-    keys: dict[ExpectKey, bool]
-    """Whether each key that the mission states was met."""
+    """Whether every expectation was met. Null if the mission states none, or if all others were met and the probes
+    could not judge `verified`."""
+    keys: dict[ExpectKey, bool | None]
+    """Whether each key that the mission states was met. Null for `verified` if the probes could not judge it."""
     unmet: tuple[str, ...]
     """One sentence for each expectation that was not met: what was expected and what was found."""
 
@@ -185,6 +239,8 @@ class AttemptReport(Artifact, frozen=True, kw_only=True):
     """Whether the required probes established success. Null if they could not decide."""
     reasons: tuple[str, ...]
     """Why `verified` is not true, one sentence each."""
+    reason_codes: tuple[GateReason, ...]
+    """The kind of each of `reasons`, in the same order."""
     expectation: Expectation
     """Comparison with the `expect` of the mission."""
     metrics: Metrics

@@ -8,7 +8,7 @@ import msgspec
 from proctor.errors import Bucket, bucket_of
 from proctor.event.model import Tokens, UsageAuthority
 from proctor.event.outcome import Outcome
-from proctor.evidence.artifacts import AttemptRecord, AttemptReport, Expectation, Part
+from proctor.evidence.artifacts import AttemptRecord, AttemptReport, Expectation, GateReason, Part, why_unjudged
 from proctor.ids import RuntimeId
 
 _MAX_VIOLATIONS = 3
@@ -46,6 +46,8 @@ class AttemptSummary(Part, frozen=True, kw_only=True, gc=False):
     """Whether the required probes verified the task."""
     reasons: tuple[str, ...]
     """Why it is not verified."""
+    reason_codes: tuple[GateReason, ...]
+    """The kind of each of `reasons`."""
     expectation: Expectation
     """Whether the attempt meets the mission's `expect`."""
     required_probes: Count
@@ -92,15 +94,31 @@ class AttemptSummary(Part, frozen=True, kw_only=True, gc=False):
         return self.turns > 0
 
     @property
+    def unjudged(self) -> GateReason | None:
+        """Why the mission's probes could not judge it, for reasons that do not lie with the agent; None if they did."""
+        return why_unjudged(self.verified, self.reason_codes) if self.has_probes else None
+
+    @property
+    def is_unjudged(self) -> bool:
+        """Whether the mission has probes and the result is unknown. A failure that the mission expects is not."""
+        is_expected_failure = self.unjudged is None and self.code is not None
+        return self.has_probes and self.result == UNKNOWN and not is_expected_failure
+
+    @property
     def is_expected(self) -> bool | None:
         """Whether the attempt came out as expected. A mission without `expect` is expected to pass its probes; None if
-        it has none."""
+        it has none, or if they could not judge it."""
         met = self.expectation.met
-        return self.verified if met is None and self.has_probes else met
+        if met is not None or not self.has_probes:
+            return met
+        return None if self.unjudged is not None else self.verified
 
     @property
     def result(self) -> str:
         """PASSED, FAILED, UNKNOWN, or the bucket of a failure that is not the agent's."""
+        if self.unjudged is not None:
+            # Whatever the agent did, it could not have passed: even a crash says nothing about its rate.
+            return self._classify(Outcome.UNKNOWN, is_right=None)
         if self.has_probes:
             return self._classify(self.outcome, is_right=self.verified)
         holds = self.expectation.content_holds
@@ -144,6 +162,7 @@ def summarize(record: AttemptRecord, report: AttemptReport) -> AttemptSummary:
         claimed=report.claimed,
         verified=report.verified,
         reasons=report.reasons,
+        reason_codes=report.reason_codes,
         expectation=report.expectation,
         required_probes=len(record.required_probes),
         duration_ms=report.duration_ms,

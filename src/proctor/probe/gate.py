@@ -4,26 +4,31 @@ For each required probe two rows count: *final*, the latest row for the current 
 *baseline*, the latest row of that phase for the digest of the untouched workspace. Rows with another probe digest or
 workspace digest are ignored.
 
-| final                        | baseline                    | decision for this probe                               |
-|------------------------------|-----------------------------|-------------------------------------------------------|
-| fail, or workspace mutated   | any                         | no                                                    |
-| none, not run, unavailable   | any                         | unknown                                               |
-| pass                         | none, not run, unavailable  | unknown: the probe may pass on any workspace          |
-| pass                         | workspace mutated           | unknown: the workspace it judged was not untouched    |
-| pass                         | pass                        | unknown: already passes on the untouched workspace    |
-| pass                         | fail, on the same content   | unknown: the two results contradict each other        |
-| pass                         | fail, on different content  | yes                                                   |
+| final                                 | baseline                   | decision for this probe                         |
+|---------------------------------------|----------------------------|-------------------------------------------------|
+| fail, or workspace mutated            | any                        | no                                              |
+| unavailable, because of the workspace | pass or fail               | no: the agent left what keeps it from judging   |
+| none, not run, otherwise unavailable  | any                        | unknown                                         |
+| pass                                  | none, not run, unavailable | unknown: the probe may pass on any workspace    |
+| pass                                  | workspace mutated          | unknown: it judged another workspace            |
+| pass                                  | pass                       | unknown: it already passes on the untouched one |
+| pass                                  | fail, on the same content  | unknown: the two results contradict each other  |
+| pass                                  | fail, on different content | yes                                             |
 
 The mission is `no` if the decision for any probe is no; otherwise `unknown` if one is unknown or no probe is required;
 otherwise `yes`.
+
+A probe whose baseline is not a clean `fail` is *unusable*: it could not have verified any work. Its reason code says so
+even if the decision is no, and a trial with such a probe is not scored (`evidence.artifacts.why_unjudged`).
 """
 
 from collections.abc import Sequence
 
 import msgspec
 
+from proctor.evidence.artifacts import GateReason, why_unjudged
 from proctor.ids import Digest
-from proctor.probe.model import Phase, ProbeRow, RequiredProbe, Verdict
+from proctor.probe.model import Fault, Phase, ProbeRow, RequiredProbe, Verdict
 from proctor.spec.expect import ExpectedVerdict
 
 
@@ -44,6 +49,8 @@ class ProbeDecision(msgspec.Struct, frozen=True, kw_only=True, rename="camel", f
     """The verdict on the current workspace; `not_run` if there is no row."""
     reason: str | None = None
     """Why `verified` is not yes; None if it is."""
+    reason_code: GateReason | None = None
+    """The kind of `reason`; None if `verified` is yes."""
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
@@ -55,6 +62,13 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid
     """The decision for each required probe, in the mission's order."""
     reasons: tuple[str, ...]
     """Why `verified` is not yes, one text per probe; empty if it is yes."""
+    reason_codes: tuple[GateReason, ...] = ()
+    """The kind of each of `reasons`, in the same order."""
+
+    @property
+    def unjudged(self) -> GateReason | None:
+        """Why the probes cannot judge the attempt, for reasons that do not lie with the agent; None if they can."""
+        return why_unjudged(self.verified.as_bool, self.reason_codes)
 
 
 def decide(
@@ -80,50 +94,85 @@ def decide(
         for probe in once.values()
     )
     reasons = tuple(f"probe {each.index} ({each.kind}): {each.reason}" for each in per_probe if each.reason)
+    codes = tuple(each.reason_code for each in per_probe if each.reason_code is not None)
     decisions = {each.verified for each in per_probe}
     if not per_probe:
-        return Decision(verified=ExpectedVerdict.UNKNOWN, per_probe=(), reasons=("the mission has no probe",))
+        return Decision(
+            verified=ExpectedVerdict.UNKNOWN,
+            per_probe=(),
+            reasons=("the mission has no probe",),
+            reason_codes=(GateReason.NO_PROBE,),
+        )
     for verified in (ExpectedVerdict.NO, ExpectedVerdict.UNKNOWN):
         if verified in decisions:
-            return Decision(verified=verified, per_probe=per_probe, reasons=reasons)
+            return Decision(verified=verified, per_probe=per_probe, reasons=reasons, reason_codes=codes)
     return Decision(verified=ExpectedVerdict.YES, per_probe=per_probe, reasons=())
 
 
 def _judge(
     probe: RequiredProbe, final: ProbeRow | None, baseline: ProbeRow | None, *, is_changed: bool
 ) -> ProbeDecision:
-    verified, reason = _weigh(final, baseline, is_changed=is_changed)
+    weighed = _weigh(final, baseline, is_changed=is_changed)
     return ProbeDecision(
         probe_digest=probe.digest,
         kind=probe.kind,
         index=probe.index,
-        verified=verified,
+        verified=ExpectedVerdict.YES if weighed is None else weighed[0],
         baseline=baseline.verdict if baseline else Verdict.NOT_RUN,
         final=final.verdict if final else Verdict.NOT_RUN,
-        reason=reason,
+        reason=None if weighed is None else weighed[2],
+        reason_code=None if weighed is None else weighed[1],
     )
 
 
 def _weigh(
     final: ProbeRow | None, baseline: ProbeRow | None, *, is_changed: bool
-) -> tuple[ExpectedVerdict, str | None]:
-    if final is None or (final.verdict is Verdict.NOT_RUN and not final.mutated):
-        return ExpectedVerdict.UNKNOWN, "the probe was not run on the current workspace"
-    if final.mutated:
-        return ExpectedVerdict.NO, "the workspace changed while the probe ran"
-    if final.verdict is Verdict.FAIL:
-        return ExpectedVerdict.NO, final.summary or "the probe fails"
+) -> tuple[ExpectedVerdict, GateReason, str] | None:
+    """Return the decision, its kind and its text; None for yes."""
+    unusable, against = _find_unusable(baseline), _find_against(final, baseline)
+    if against is not None and unusable is not None:
+        return ExpectedVerdict.NO, unusable[0], f"{against[1]}; but {unusable[1]}"
+    if against is not None:
+        return ExpectedVerdict.NO, *against
+    if unusable is not None:
+        return ExpectedVerdict.UNKNOWN, *unusable
+    if final is None or final.verdict is Verdict.NOT_RUN:
+        return ExpectedVerdict.UNKNOWN, GateReason.NOT_RUN, "the probe was not run on the current workspace"
     if final.verdict is Verdict.UNAVAILABLE:
-        return ExpectedVerdict.UNKNOWN, f"the probe could not judge: {final.summary}"
+        return ExpectedVerdict.UNKNOWN, GateReason.UNAVAILABLE, f"the probe could not judge: {final.summary}"
     if baseline is None or baseline.verdict is Verdict.NOT_RUN:
-        return ExpectedVerdict.UNKNOWN, "the probe was not run on the untouched workspace"
+        what = "the probe was not run on the untouched workspace"
+        return ExpectedVerdict.UNKNOWN, GateReason.UNTOUCHED_NOT_RUN, what
+    if not is_changed:
+        return ExpectedVerdict.UNKNOWN, GateReason.UNSTABLE, "the probe failed and passed on the same content"
+    return None
+
+
+def _find_against(final: ProbeRow | None, baseline: ProbeRow | None) -> tuple[GateReason, str] | None:
+    """Return what the final row says against the agent; None if nothing."""
+    if final is None:
+        return None
+    if final.mutated:
+        return GateReason.MUTATED, "the workspace changed while the probe ran"
+    if final.verdict is Verdict.FAIL:
+        return GateReason.FAILS, final.summary or "the probe fails"
+    has_judged = baseline is not None and baseline.verdict in (Verdict.PASS, Verdict.FAIL)
+    if final.verdict is Verdict.UNAVAILABLE and final.fault is Fault.WORKSPACE and has_judged:
+        what = f"the probe could judge the untouched workspace, and not the one that the agent left: {final.summary}"
+        return GateReason.BROKEN, what
+    return None
+
+
+def _find_unusable(baseline: ProbeRow | None) -> tuple[GateReason, str] | None:
+    """Return why the probe cannot judge any work, as its run on the untouched workspace shows; None if it can."""
+    if baseline is None:
+        return None
     # Not counted as a failed baseline: then a probe that passes on any workspace could verify a mission.
     if baseline.mutated:
-        return ExpectedVerdict.UNKNOWN, "the untouched workspace changed while the probe ran"
+        return GateReason.UNTOUCHED_MUTATED, "the untouched workspace changed while the probe ran"
     if baseline.verdict is Verdict.UNAVAILABLE:
-        return ExpectedVerdict.UNKNOWN, f"the probe could not judge the untouched workspace: {baseline.summary}"
+        what = f"the probe could not judge the untouched workspace: {baseline.summary}"
+        return GateReason.UNTOUCHED_UNAVAILABLE, what
     if baseline.verdict is Verdict.PASS:
-        return ExpectedVerdict.UNKNOWN, "already passes on the untouched workspace"
-    if not is_changed:
-        return ExpectedVerdict.UNKNOWN, "the probe failed and passed on the same content"
-    return ExpectedVerdict.YES, None
+        return GateReason.PASSES_UNTOUCHED, "already passes on the untouched workspace"
+    return None

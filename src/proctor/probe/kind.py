@@ -12,7 +12,7 @@ from proctor.contain.intent import IntentLog
 from proctor.contain.ladder import Containment
 from proctor.contain.launch import new_marker, wrap
 from proctor.evidence.redact import Redactor
-from proctor.probe.model import Verdict
+from proctor.probe.model import Fault, Verdict
 from proctor.transport.process import ProcessResult, run_once
 
 MAX_OUTPUT_BYTES: Final = 1024 * 1024
@@ -56,10 +56,16 @@ class Judgement:
     """The command line that was run; empty if none was."""
     finished: ProcessResult | None = None
     """The result of the command; None if none was run."""
+    fault: Fault | None = None
+    """Where the cause lies if the verdict is `unavailable`; None for other verdicts."""
 
 
 class ProbeKind(Protocol):
-    """One kind of probe. An exception that it raises is recorded as the verdict `unavailable`."""
+    """One kind of probe. An exception that it raises is recorded as the verdict `unavailable`.
+
+    A MachineError, or an OSError that says that the machine lacks a resource, is the machine's fault. Any other
+    exception lies with the workspace: the same probe could judge the untouched one.
+    """
 
     async def __call__(self, spec: Any, bench: ProbeWorkspace) -> Judgement: ...
 

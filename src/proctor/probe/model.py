@@ -24,6 +24,15 @@ class Verdict(StrEnum):
     """The probe was not run."""
 
 
+class Fault(StrEnum):
+    """Where the cause lies if a probe could not judge the workspace."""
+
+    MACHINE = "machine"
+    """This machine: a program or containment is missing, or it refused an operation."""
+    WORKSPACE = "workspace"
+    """What the probe was run on. If it could judge the untouched workspace, the agent caused it."""
+
+
 class Phase(StrEnum):
     """When a probe was run."""
 
@@ -61,6 +70,8 @@ class ProbeRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid
     """The result: pass, fail, unavailable or not_run."""
     summary: str
     """What was observed, never what was expected (an agent may be shown it). Redacted; at most 500 characters."""
+    fault: Fault | None = None
+    """Where the cause lies if the verdict is `unavailable`: machine or workspace; null for other verdicts."""
     argv: tuple[str, ...] = ()
     """The command line that was run; empty if none was."""
     exit_code: int | None = None

@@ -1,5 +1,6 @@
 """Run a probe on a fresh copy of the workspace and return its result as a row."""
 
+import errno
 import os
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -15,12 +16,12 @@ from proctor.clock import SYSTEM_CLOCK, Clock
 from proctor.contain.fences import fence_in
 from proctor.contain.intent import IntentLog
 from proctor.contain.ladder import Containment
-from proctor.errors import ProctorError
+from proctor.errors import MachineError, ProctorError, exhaustion_code
 from proctor.evidence.redact import Redactor
 from proctor.ids import Digest
 from proctor.probe.kind import Judgement, ProbeKind, ProbeWorkspace, probe_environment
 from proctor.probe.kinds import KINDS
-from proctor.probe.model import ContainmentRecord, Phase, ProbeRow, Verdict, kind_of
+from proctor.probe.model import ContainmentRecord, Fault, Phase, ProbeRow, Verdict, kind_of
 from proctor.probe.tail import tail
 from proctor.spec.model import Contain, Network, ProbeSpec
 from proctor.transport.process import ProcessResult
@@ -83,6 +84,7 @@ async def run_probe(
         workspace_digest=subject_digest,
         verdict=judgement.verdict,
         summary=redactor.text(judgement.summary).text[:_SUMMARY_CHARS],
+        fault=judgement.fault or Fault.WORKSPACE if judgement.verdict is Verdict.UNAVAILABLE else None,
         argv=judgement.argv,
         exit_code=exit_status.code if exit_status else None,
         signal=exit_status.signal if exit_status else None,
@@ -125,7 +127,7 @@ async def _judge(
         entries = await anyio.to_thread.run_sync(walk, subject)
         if (link := find_link_out(subject, entries)) is not None:
             what = f"{quoted(link)} is a link that leads out of the workspace: its target is not part of the evidence"
-            return Judgement(verdict=Verdict.UNAVAILABLE, summary=what)
+            return Judgement(verdict=Verdict.UNAVAILABLE, summary=what, fault=Fault.WORKSPACE)
         await anyio.to_thread.run_sync(lambda: copy_tree(subject, entries, into=workspace))
         env = probe_environment(search_path=search_path, home=home, temporary=temporary)
         bench = ProbeWorkspace(
@@ -148,11 +150,11 @@ async def _judge(
         if not isinstance(judgement, Judgement):
             raise TypeError(f"returned {judgement!r} instead of a Judgement")
     except ProctorError as problem:
-        return Judgement(verdict=Verdict.UNAVAILABLE, summary=str(problem))
+        return Judgement(verdict=Verdict.UNAVAILABLE, summary=str(problem), fault=_fault_of(problem))
     # A probe kind may be a plugin: any exception that it raises becomes a row.
     except Exception as problem:
         summary = f"the probe raised an exception: {type(problem).__name__}: {problem}"
-        return Judgement(verdict=Verdict.UNAVAILABLE, summary=summary)
+        return Judgement(verdict=Verdict.UNAVAILABLE, summary=summary, fault=_fault_of(problem))
     else:
         return judgement
     finally:
@@ -160,6 +162,17 @@ async def _judge(
             # Shielded so that cancellation leaves no copy behind; bounded because a disk may hang.
             with anyio.move_on_after(_REMOVAL_S, shield=True), suppress(OSError):
                 await anyio.to_thread.run_sync(remove, folder, abandon_on_cancel=True)
+
+
+def _fault_of(problem: Exception) -> Fault:
+    """Return where the cause of an exception lies: with the workspace unless it is known to be the machine's."""
+    cause = problem.__context__
+    if isinstance(cause, OSError) and cause.errno in (errno.ENAMETOOLONG, errno.ELOOP):
+        return Fault.WORKSPACE  # a name or link that cannot be copied, whatever the error is called
+    is_machine = isinstance(problem, MachineError | MemoryError)
+    if isinstance(problem, OSError):
+        is_machine = exhaustion_code(problem.errno) is not None
+    return Fault.MACHINE if is_machine else Fault.WORKSPACE
 
 
 def _contained(spec: ProbeSpec, containment: Containment) -> ContainmentRecord | None:

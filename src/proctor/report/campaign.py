@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from proctor.errors import EvidenceError
 from proctor.event.outcome import OPERATOR_CANCEL, Outcome
-from proctor.evidence.artifacts import Artifact, Part
+from proctor.evidence.artifacts import Artifact, GateReason, Part
 from proctor.evidence.layout import CampaignPaths, RootPaths
 from proctor.evidence.reader import Finding
 from proctor.evidence.summary import FAILED, UNKNOWN
@@ -89,6 +89,23 @@ class FailedResult(Part, frozen=True, kw_only=True):
     """Its error code, or what judged it."""
     is_expected: bool | None
     """Whether the mission expected this."""
+
+
+class UnjudgedResult(Part, frozen=True, kw_only=True):
+    """A result that the mission's probes could not judge. It is not scored."""
+
+    attempt_id: AttemptId
+    """Id of the attempt."""
+    run_id: RunId
+    """Its run."""
+    mission_id: MissionId | None
+    """Its mission; null if unknown."""
+    flow_id: FlowId | None
+    """Its flow; null if unknown."""
+    why: GateReason | None
+    """The kind of the reason; null if no probe was run on the agent's workspace."""
+    reasons: tuple[str, ...]
+    """What each probe observed."""
 
 
 class Replacement(Part, frozen=True, kw_only=True):
@@ -180,6 +197,8 @@ class CampaignReport(Artifact, frozen=True, kw_only=True):
     """The results by mission."""
     failures: tuple[FailedResult, ...]
     """Results that failed for reasons that lie with the agent, or that are not as expected."""
+    unjudged: tuple[UnjudgedResult, ...]
+    """Results that the mission's probes could not judge. They are not scored, and block publishing."""
     mismatches: tuple[Mismatch, ...]
     """Results where claim and probes disagree."""
     scripted_flows: tuple[FlowId, ...]
@@ -282,6 +301,7 @@ def build_report(state: CampaignState, *, is_interrupted: bool = False) -> Campa
         flows=tuple(FlowSummary(flow_id=flow, score=each.score()) for flow, each in by_flow.items()),
         missions=tuple(_missions(sums)),
         failures=tuple(_failures(state)),
+        unjudged=tuple(_unjudged(state)),
         mismatches=tuple(_mismatches(state)),
         scripted_flows=scripted_flows(state.trials),
         replacements=tuple(_replacements(state)),
@@ -329,11 +349,28 @@ def _failures(state: CampaignState) -> Iterator[FailedResult]:
             )
 
 
+def _unjudged(state: CampaignState) -> Iterator[UnjudgedResult]:
+    for each in state.trials:
+        row = each.counted_attempt
+        if row is None or each.result != UNKNOWN or row.summary is None or not row.summary.is_unjudged:
+            continue
+        yield UnjudgedResult(
+            attempt_id=row.attempt_id,
+            run_id=row.run_id,
+            mission_id=each.mission,
+            flow_id=each.flow,
+            why=row.summary.unjudged,
+            reasons=row.summary.reasons,
+        )
+
+
 def why_failed(row: AttemptRow) -> str:
     """Return the error code of a failed result, or what judged it."""
     if row.code is not None:
         return row.code
-    keys = [] if row.summary is None else [key for key, is_met in row.summary.expectation.keys.items() if not is_met]
+    keys = (
+        [] if row.summary is None else [key for key, is_met in row.summary.expectation.keys.items() if is_met is False]
+    )
     if keys:
         return f"not as expected: {', '.join(keys)}"
     return "not verified by its probes" if row.verified is False else str(row.outcome or Outcome.UNKNOWN)
@@ -344,7 +381,7 @@ def _mismatches(state: CampaignState) -> Iterator[Mismatch]:
         row = each.counted_attempt
         if each.result in (None, INVALID) or row is None or row.claimed is None or row.verified is None:
             continue
-        if row.claimed is not row.verified:
+        if row.claimed is not row.verified and each.result != UNKNOWN:
             yield Mismatch(attempt_id=row.attempt_id, claimed=row.claimed, verified=row.verified)
 
 

@@ -309,7 +309,9 @@ def _without_verdict(summary: AttemptSummary | None) -> AttemptSummary | None:
     if summary is None:
         return None
     unknown = Expectation(met=None, keys={}, unmet=())
-    return msgspec.structs.replace(summary, verified=None, expectation=unknown, reasons=("its evidence is invalid",))
+    return msgspec.structs.replace(
+        summary, verified=None, expectation=unknown, reasons=("its evidence is invalid",), reason_codes=()
+    )
 
 
 def _ending_of(attempt: LedgerAttempt, row: AttemptRow) -> LedgerAttempt:
@@ -512,5 +514,7 @@ def _ending_key(trial: TrialResult) -> tuple[object, ...] | None:
     if counted is None or last is None:
         return None
     summary = counted.summary
-    verdict = (None, None, None) if summary is None else (summary.outcome, summary.verified, summary.expectation.met)
+    verdict: tuple[object, ...] = ()
+    if summary is not None:
+        verdict = (summary.outcome, summary.verified, summary.expectation.met, summary.unjudged)
     return (trial.result, trial.is_settled, counted.state, counted.evidence, counted.code, *verdict, last.state)

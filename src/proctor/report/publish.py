@@ -55,8 +55,14 @@ def _reasons(report: CampaignReport, *, findings: tuple[tuple[str, Finding], ...
         yield _reason("publish.vacuous", "the plan has no trials")
     elif score.results and not _has_probes(report):
         yield _reason("publish.vacuous", "no mission has a probe, so nothing was verified")
-    elif score.results and not score.verified.scored:
+    elif score.results and not score.verified.scored and not report.unjudged:
         yield _reason("publish.vacuous", "no probe could judge any result")
+    if report.unjudged:
+        first = ", ".join(each.attempt_id for each in report.unjudged[:3])
+        more = f" and {len(report.unjudged) - 3:,} more" if len(report.unjudged) > 3 else ""
+        kinds = ", ".join(sorted({each.why or "not-run" for each in report.unjudged}))
+        what = f"{plural(len(report.unjudged), 'result')} of {score.results:,} that no probe could judge ({kinds})"
+        yield _reason("publish.unjudged", f"{what}: {first}{more}")
     if report.missing:
         first = ", ".join(each.trial for each in report.missing[:3])
         more = f" and {len(report.missing) - 3:,} more" if len(report.missing) > 3 else ""

@@ -109,6 +109,8 @@ class MissionScore(Part, frozen=True, kw_only=True):
     """Results that did not come out as expected, for reasons that lie with the agent."""
     unknown: int
     """Results without a verdict: no probe could judge them, or there are none and nothing is stated."""
+    unjudged: int
+    """Those of `unknown` whose mission has probes: they could not judge the result."""
     buckets: dict[str, int]
     """Failures that are not the agent's, by bucket: results, and trials that such a failure kept from a result."""
     tool_calls: int
@@ -245,6 +247,7 @@ class Sum:
     results: dict[str, int] = field(default_factory=dict)
     expected: int = 0
     unexpected: int = 0
+    unjudged: int = 0
     delayed: dict[str, int] = field(default_factory=dict)  # trials that a failure kept from a result, by bucket
     calls: int = 0
     failures: int = 0
@@ -277,6 +280,7 @@ class Sum:
             return
         for part in self._parts(summary):
             part.add(row, result, first_result)
+        self.unjudged += result == UNKNOWN and summary.is_unjudged
         if result in OF_THE_AGENT:
             is_expected = summary.is_expected
             self.expected += is_expected is True
@@ -341,6 +345,7 @@ class Sum:
         self.unverified.merge(other.unverified)
         self.expected += other.expected
         self.unexpected += other.unexpected
+        self.unjudged += other.unjudged
         for mine, others in ((self.results, other.results), (self.delayed, other.delayed)):
             for name, number in others.items():
                 mine[name] = mine.get(name, 0) + number
@@ -372,6 +377,7 @@ class Sum:
             expected=self.expected,
             unexpected=self.unexpected,
             unknown=self.results.get(UNKNOWN, 0),
+            unjudged=self.unjudged,
             buckets=self._buckets(),
             tool_calls=self.calls,
             tool_failures=self.failures,

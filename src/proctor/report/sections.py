@@ -10,7 +10,7 @@ from typing import Final
 
 from proctor.errors import Bucket, Exit
 from proctor.event.model import UsageAuthority
-from proctor.report.campaign import CampaignReport, FailedResult, MissionSummary
+from proctor.report.campaign import CampaignReport, FailedResult, MissionSummary, UnjudgedResult
 from proctor.report.format_values import (
     UNKNOWN,
     USED_UP,
@@ -19,6 +19,7 @@ from proctor.report.format_values import (
     legible,
     moment,
     money,
+    one_line,
     percent,
     plural,
     total,
@@ -240,8 +241,12 @@ def sections(report: CampaignReport) -> Iterator[Section]:
     yield Section(f"Cancelled by the operator ({len(cancels):,})", _some(cancels), is_bad=True)
     score = report.score
     unscored = [f"{plural(number, 'trial')}: {_UNSCORED.get(name, name)}" for name, number in score.buckets.items()]
-    unscored += [f"{plural(score.unknown, 'trial')}: nothing could judge the result"] if score.unknown else []
+    stated = score.unknown - score.unjudged
+    unscored += [f"{plural(stated, 'trial')}: no probe, and nothing is stated to judge"] if stated else []
     yield Section("Not scored", tuple(unscored))
+    yield Section(
+        f"Not scored: the probes could not judge ({len(report.unjudged):,})", _some(list(_unjudged(report.unjudged)))
+    )
     yield Section("Tools", tuple(_tools(report)), Topic.SUMS)
     tokens = [
         f"{_TOKEN_SOURCES.get(name, name)}: "
@@ -261,6 +266,16 @@ def _failed(failures: Sequence[FailedResult]) -> Iterator[str]:
         alike.setdefault((each.mission_id or UNKNOWN, each.why), []).append(each.attempt_id)
     for (mission, why), attempts in alike.items():
         yield f"{mission}, {why}: {_names(attempts)}"
+
+
+def _unjudged(results: Sequence[UnjudgedResult]) -> Iterator[str]:
+    """Yield one line for the results of a mission that could not be judged for the same reason."""
+    alike: dict[tuple[str, str], list[str]] = {}
+    for each in results:
+        why = "; ".join(each.reasons) or "no probe was run"
+        alike.setdefault((each.mission_id or UNKNOWN, why), []).append(each.attempt_id)
+    for (mission, why), attempts in alike.items():
+        yield f"{mission}, {one_line(why, limit=200)}: {_names(attempts)}"
 
 
 def conclude(report: CampaignReport) -> str:
@@ -313,7 +328,8 @@ def next_steps(report: CampaignReport) -> Iterator[str]:
     if (row := _attempt_to_explain(report)) is not None:
         yield f"proctor attempt explain {row.ref}"
     if report.is_complete and not report.is_checked:
-        can_publish = report.score.verified.scored and not report.score.infra and not report.is_canary
+        score = report.score
+        can_publish = score.verified.scored and not (score.infra or score.unjudged or report.is_canary)
         yield f"proctor {'campaign publish-check' if can_publish else 'validate --strict'} {campaign}"
 
 

@@ -9,6 +9,7 @@
 | was cancelled                                                                   | inconclusive   |
 | crashed, was refused, stalled or timed out, or failed for infrastructure reasons | infrastructure |
 | does not meet the mission's `expect`                                            | not as expected |
+| its probes could not judge it                                                   | inconclusive   |
 | without `expect`: verified yes, no, unknown                                     | ok, not as expected, inconclusive |
 
 Invalid evidence of an attempt that does not count is evidence too: which attempt counts depends on all of them. The
@@ -90,6 +91,8 @@ def judge_attempt(row: AttemptRow) -> Exit:
         return Exit.INFRASTRUCTURE
     if summary.expectation.met is False:
         return Exit.JUDGED_NO
+    if summary.unjudged is not None:
+        return Exit.UNVERIFIED
     return {True: Exit.OK, False: Exit.JUDGED_NO, None: Exit.UNVERIFIED}[summary.verified]
 
 

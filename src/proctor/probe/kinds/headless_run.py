@@ -3,8 +3,10 @@
 import os
 from typing import Final
 
+from proctor.errors import MachineError
 from proctor.probe.kind import MAX_OUTPUT_BYTES, Judgement, ProbeWorkspace
-from proctor.probe.model import Verdict
+from proctor.probe.missing import find_missing
+from proctor.probe.model import Fault, Verdict
 from proctor.probe.tail import head
 from proctor.spec.argv import argv_of
 from proctor.spec.duration import parse_duration_s
@@ -22,27 +24,35 @@ async def judge(spec: HeadlessRun, bench: ProbeWorkspace) -> Judgement:
         return missing
     expected = None if spec.stdout is None else spec.stdout.encode()
     timeout_s = parse_duration_s(spec.timeout)
-    finished = await bench.run(
-        argv,
-        timeout_s=timeout_s,
-        # One byte more than expected, so that longer output never looks equal.
-        max_output_bytes=max(MAX_OUTPUT_BYTES, len(expected or b"") + 1),
-    )
+    try:
+        finished = await bench.run(
+            argv,
+            timeout_s=timeout_s,
+            # One byte more than expected, so that longer output never looks equal.
+            max_output_bytes=max(MAX_OUTPUT_BYTES, len(expected or b"") + 1),
+        )
+    except MachineError as problem:
+        # A program of the workspace that cannot be started, such as a script whose interpreter does not exist.
+        at_fault = Fault.WORKSPACE if _is_in_workspace(argv[0]) else Fault.MACHINE
+        return Judgement(verdict=Verdict.UNAVAILABLE, summary=str(problem), argv=argv, fault=at_fault)
     summary = _describe_exit(finished, timeout_s=timeout_s)
     verdict = Verdict.PASS
+    fault: Fault | None = None
     if finished.timed_out:
         verdict = Verdict.FAIL
     elif finished.exit is None:
-        verdict = Verdict.UNAVAILABLE
+        verdict, fault = Verdict.UNAVAILABLE, Fault.MACHINE
     elif finished.exit.code != spec.exit:
         verdict = Verdict.FAIL
+        if (absent := find_missing(spec.command, finished, has_tool=bench.has_tool)) is not None:
+            verdict, fault, summary = Verdict.UNAVAILABLE, absent.fault, f"{absent.name} is not on this machine"
     elif expected is not None and finished.stdout != expected:
         verdict = Verdict.FAIL
         summary = f"{summary} and printed {_format_stdout(finished, bench)}"
     elif _may_have_been_killed(finished):
-        verdict = Verdict.UNAVAILABLE
+        verdict, fault = Verdict.UNAVAILABLE, Fault.MACHINE
         summary = f"{summary}, which the containment cannot distinguish from death by a signal"
-    return Judgement(verdict=verdict, summary=summary, argv=argv, finished=finished)
+    return Judgement(verdict=verdict, summary=summary, argv=argv, finished=finished, fault=fault)
 
 
 def _judge_missing(argv: tuple[str, ...], bench: ProbeWorkspace) -> Judgement | None:
@@ -51,7 +61,7 @@ def _judge_missing(argv: tuple[str, ...], bench: ProbeWorkspace) -> Judgement | 
     A tool missing on the machine says nothing about the workspace. A program missing in the workspace is a failure.
     """
     program = argv[0]
-    if "/" in program and not program.startswith("/"):
+    if _is_in_workspace(program):
         place = bench.workspace / program
         if place.is_file() and os.access(place, os.X_OK):
             return None
@@ -59,7 +69,12 @@ def _judge_missing(argv: tuple[str, ...], bench: ProbeWorkspace) -> Judgement | 
         return Judgement(verdict=Verdict.FAIL, summary=f"{program} {what}", argv=argv)
     if bench.has_tool(program):
         return None
-    return Judgement(verdict=Verdict.UNAVAILABLE, summary=f"{program} is not on this machine", argv=argv)
+    summary = f"{program} is not on this machine"
+    return Judgement(verdict=Verdict.UNAVAILABLE, summary=summary, argv=argv, fault=Fault.MACHINE)
+
+
+def _is_in_workspace(program: str) -> bool:
+    return "/" in program and not program.startswith("/")
 
 
 def _may_have_been_killed(finished: ProcessResult) -> bool:

@@ -77,6 +77,7 @@ def drive(
     only: Collection[TrialId] | None = None,
     replace_reason: str | None = None,
     is_canary: bool = False,
+    is_unjudgeable_allowed: bool = False,
     rows_to: Path | None = None,
 ) -> FinishedRun:
     """Run a campaign and write its report. Raises CutOffError if the user cuts the run off.
@@ -105,6 +106,7 @@ def drive(
             only=only,
             replace_reason=replace_reason,
             is_canary=is_canary,
+            is_unjudgeable_allowed=is_unjudgeable_allowed,
         )
 
     result = anyio.run(_run_with_progress, loaded, stops, rows_to, run)

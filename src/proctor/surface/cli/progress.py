@@ -34,6 +34,10 @@ class Progress(CampaignWatcher):
         for each in self._watchers:
             each.began(began)
 
+    def probes_checked(self, done: int, *, of: int) -> None:
+        for each in self._watchers:
+            each.probes_checked(done, of=of)
+
     def started(self, attempt: AttemptId, *, runtime_id: RuntimeId) -> None:
         for each in self._watchers:
             each.started(attempt, runtime_id=runtime_id)

@@ -91,9 +91,9 @@ def _is_infra(each: TrialResult) -> bool:
 
 
 def _is_unjudged(each: TrialResult) -> bool:
-    """Whether it has probes, and none of them could judge it. Without probes, another attempt would not be judged."""
+    """Whether it has probes, and they could not judge it. Without probes, another attempt would not be judged."""
     row = each.counted_attempt
-    return each.result == UNKNOWN and row is not None and row.summary is not None and row.summary.has_probes
+    return each.result == UNKNOWN and row is not None and row.summary is not None and row.summary.is_unjudged
 
 
 COMMANDS = {

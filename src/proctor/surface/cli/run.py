@@ -29,6 +29,7 @@ class RunOptions(TypedDict):
     is_dry: bool
     is_agreed: bool
     is_scratch_kept: bool
+    is_unjudgeable_allowed: bool
     rows_to: Path | None
     root: Path | None
     as_json: bool
@@ -37,7 +38,9 @@ class RunOptions(TypedDict):
 def run(*, spec: Path, select: SelectSpec, **how: Unpack[RunOptions]) -> int:
     """Run a campaign, record its evidence, and report the results.
 
-    Runs every mission of SPEC in every flow. Ctrl-C (or SIGTERM, SIGHUP) once lets running attempts
+    Runs every mission of SPEC in every flow. Before the first attempt, each probe is run once on the
+    untouched workspace: if one passes there, the command exits with code 2, and if one cannot run,
+    with code 3, unless --allow-unjudgeable is given. Ctrl-C (or SIGTERM, SIGHUP) once lets running attempts
     finish; twice cancels them, and they are still sealed; three times ends them at once.
     `proctor campaign resume` continues later. If the run may cost money, it asks first.
     """
@@ -73,6 +76,7 @@ def carry_out(
         only=only,
         replace_reason=replace_reason,
         is_canary=is_canary,
+        is_unjudgeable_allowed=how["is_unjudgeable_allowed"],
         rows_to=rows_to,
     )
     return _print(driven, root=root, as_json=as_json, rows_to=rows_to, why_idle=why_idle)
@@ -114,7 +118,14 @@ DRY_RUN = argument(
     help="Run nothing: print the trials, the longest possible time, and the cost if it is known.",
 )
 
-HOW = (DRY_RUN, YES, KEEP_SCRATCH, PROGRESS, ROOT, JSON)
+ALLOW_UNJUDGEABLE = argument(
+    "--allow-unjudgeable",
+    dest="is_unjudgeable_allowed",
+    action="store_true",
+    help="Also run trials whose probes cannot judge them; they end unscored.",
+)
+
+HOW = (DRY_RUN, YES, ALLOW_UNJUDGEABLE, KEEP_SCRATCH, PROGRESS, ROOT, JSON)
 """Arguments that fill `RunOptions`."""
 
 COMMANDS = {

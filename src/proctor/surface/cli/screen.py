@@ -26,6 +26,8 @@ _REFRESH_S = 0.2
 _SHARE = 20
 # Lines for the title, the number of attempts that are not shown, and the cursor.
 _MARGIN = 3
+# How often the check of the probes adds a line to the log.
+_QUIET_MS = 2000
 # If the reader is slow, the oldest lines are dropped.
 _MOST_LINES = 1000
 
@@ -92,6 +94,13 @@ class PlainScreen(Screen):
         self._printed_lines = 0
         self._news = anyio.Event()
         self._closed: set[str] = set()
+        self._checked_ms = 0
+
+    def probes_checked(self, done: int, *, of: int) -> None:
+        # Usually this takes a moment; only a slow check is worth a line.
+        if self._took_ms - self._checked_ms >= _QUIET_MS:
+            self._checked_ms = self._took_ms
+            self._put(f"{duration(self._took_ms):>9}  checking probes: {done} of {of}")
 
     def state_entered(self, attempt: AttemptId, state: State) -> None:
         if state is State.TURN_RUNNING:
@@ -191,6 +200,9 @@ class TerminalScreen(Screen):
         head.append("" if view.is_stopping is None else f"  {view.is_stopping}", style="yellow")
         live = view.look()
         if live is None:
+            if view.checked is not None:
+                done, of = view.checked
+                head.append(f"  checking probes: {done} of {of}", style="dim")
             return head
         footer = list(waits(live, now_ms=live.at_ms))
         # Lines that do not fit on the screen would be cut off.
