@@ -149,6 +149,20 @@ def test_what_cannot_be_tried_is_refused_before_anything_runs(
     assert not lab.root.exists()
 
 
+@pytest.mark.trust
+@pytest.mark.usefixtures("repository")
+def test_try_on_an_agent_that_is_not_installed_says_how_to_install_it(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PROCTOR_AGENTS", str(lab.folder))
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    said = ask(lab, "try", "Do it", "--on", "codex,claude", "--offline")
+    assert (said.code, said.stdout) == (3, "")
+    assert "Claude Code was not found: install claude-agent-sdk" in said.stderr
+    assert "`pip install claude-agent-sdk==" in said.stderr
+    assert "`make agents`" in said.stderr
+
+
 @pytest.mark.usefixtures("repository")
 def test_real_models_are_not_asked_before_somebody_agrees(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-0123456789")

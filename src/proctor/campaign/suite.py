@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from proctor.config.model import Config
 from proctor.errors import InputError, ProctorError
-from proctor.ids import FlowId, RuntimeId
+from proctor.ids import FlowId, RuntimeId, runtime_id_of
 from proctor.runtime.registry import runtime_by_id, runtime_ids
 from proctor.spec.model import FlowSpec, Isolation
 from proctor.spec.suggest import suggest
@@ -20,7 +20,7 @@ def flows_on(words: Sequence[str], *, config: Config) -> list[FlowSpec]:
     """
     flows: list[FlowSpec] = []
     for word in words:
-        chain = [RuntimeId(each.strip()) for each in word.split(CHAINED)]
+        chain = [runtime_id_of(each.strip()) for each in word.split(CHAINED)]
         for runtime_id in chain:
             _refuse_unknown(runtime_id, config)
         id_ = FlowId("-or-".join(each.replace("_", "-") for each in chain))

@@ -4,9 +4,10 @@ from enum import StrEnum
 from typing import Annotated
 
 from msgspec import Meta
+from msgspec.structs import force_setattr
 
 from proctor.ids import RuntimeId
-from proctor.spec.struct import Command, Count, Duration, Spec, Text, Texts
+from proctor.spec.struct import Command, Count, Duration, Spec, Text, Texts, by_runtime_id
 
 Slots = Annotated[int, Meta(ge=1, le=256)]
 """A number of attempts that may run at once."""
@@ -63,6 +64,9 @@ class ScheduleSpec(Spec, frozen=True, kw_only=True):
 
     longest_wait: Duration = "6h"
     """Longest time that the campaign waits for a quota to reset. Default 6 h."""
+
+    def __post_init__(self) -> None:
+        force_setattr(self, "runtimes", by_runtime_id(self.runtimes))
 
 
 class HooksSpec(Spec, frozen=True, kw_only=True):

@@ -4,8 +4,9 @@ from enum import StrEnum
 from typing import Annotated, Any, Literal, TypeAlias
 
 from msgspec import Meta
+from msgspec.structs import force_setattr
 
-from proctor.ids import FlowId, MissionId, RuntimeId
+from proctor.ids import FlowId, MissionId, RuntimeId, runtime_id_of
 from proctor.spec.campaign_options import (
     GatesSpec,
     HooksSpec,
@@ -16,7 +17,7 @@ from proctor.spec.campaign_options import (
     ToolsSpec,
 )
 from proctor.spec.expect import ExpectSpec
-from proctor.spec.struct import Command, Duration, Spec, Text, Texts
+from proctor.spec.struct import Command, Duration, Spec, Text, Texts, by_runtime_id
 
 
 class Isolation(StrEnum):
@@ -242,7 +243,8 @@ class FlowSpec(Spec, frozen=True, kw_only=True):
     """Id of the flow, unique in the campaign."""
 
     runtime: Annotated[list[RuntimeId], Meta(min_length=1)]
-    """Runtime chain: the first runtime that can be used is used. `auto` is replaced by the default runtimes."""
+    """Runtime chain: the first runtime that can be used is used. `auto` is replaced by the default runtimes, and the
+    name of an agent, `codex` or `claude`, by its default runtime."""
 
     isolation: Isolation = Isolation.SHARED
     """Whether attempts share one agent process. Default `shared`."""
@@ -288,6 +290,10 @@ class FlowSpec(Spec, frozen=True, kw_only=True):
 
     tools: ToolsSpec = ToolsSpec()
     """Tool policy. Default: every tool call is allowed."""
+
+    def __post_init__(self) -> None:
+        force_setattr(self, "runtime", [runtime_id_of(name) for name in self.runtime])
+        force_setattr(self, "options", by_runtime_id(self.options))
 
 
 class CampaignSpec(Spec, frozen=True, kw_only=True):

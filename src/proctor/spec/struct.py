@@ -1,9 +1,14 @@
 """The base class of all spec structs, and the types that their fields share."""
 
-from typing import Annotated, TypeAlias
+from collections.abc import Mapping
+from typing import Annotated, TypeAlias, TypeVar
 
 import msgspec
 from msgspec import Meta
+
+from proctor.ids import RuntimeId, runtime_id_of
+
+T = TypeVar("T")
 
 Duration: TypeAlias = str | int | float
 """A duration as the user writes it: `90s`, `2m`, `500ms` or a number of seconds. `spec.duration` parses it."""
@@ -19,3 +24,15 @@ Command: TypeAlias = Annotated[list[str], Meta(min_length=1)] | Text
 
 class Spec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """Base class of all spec structs. An unknown key is an error."""
+
+
+def by_runtime_id(settings: Mapping[RuntimeId, T]) -> dict[RuntimeId, T]:
+    """Return settings with the names of agents replaced by their default runtimes. Raises ValueError if two are equal.
+
+    >>> by_runtime_id({RuntimeId("codex"): 2})
+    {'codex_app_server': 2}
+    """
+    renamed = {runtime_id_of(name): value for name, value in settings.items()}
+    if len(renamed) < len(settings):
+        raise ValueError(f"two of {', '.join(settings)} name the same runtime")
+    return renamed

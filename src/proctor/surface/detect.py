@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Final
 
 from proctor.config.model import Config, RolloutState
-from proctor.errors import InputError
-from proctor.ids import RuntimeId
+from proctor.errors import InputError, MachineError
+from proctor.ids import RuntimeId, runtime_id_of
 from proctor.runtime.credential import Account, login_problem
 from proctor.runtime.registry import runtime_by_id
 from proctor.spec.check_login import key_variable
@@ -56,7 +56,7 @@ class DetectedAgent:
 
 
 def find_agents(config: Config) -> tuple[DetectedAgent, ...]:
-    """Return one agent per installed program. Of several runtimes for it, the default one is used, else the first."""
+    """Return one agent per installed program. Of several runtimes for it, its default one is used, else the first."""
     by_name: dict[str, Program] = {}
     for program in find_programs(config):
         if (
@@ -65,19 +65,26 @@ def find_agents(config: Config) -> tuple[DetectedAgent, ...]:
             and program.rollout.state is not RolloutState.LOCKED
         ):
             name = program.id.partition("_")[0]
-            if name not in by_name or program.rollout.state is RolloutState.DEFAULT:
+            if name not in by_name or program.id == runtime_id_of(name):
                 by_name[name] = program
     return tuple(_agent(name, program.id, config) for name, program in by_name.items())
 
 
 def select_agent(name: str, agents: tuple[DetectedAgent, ...], config: Config) -> DetectedAgent:
-    """Return an agent by its short name or by the id of a runtime. Raises InputError if it is not installed."""
+    """Return an agent by its short name or by the id of a runtime.
+
+    Raises InputError if there is no such runtime, and MachineError, with what to install, if its program is missing.
+    """
     for agent in agents:
         if name in (agent.name, agent.runtime_id):
             return agent
-    runtime_id = RuntimeId(name.replace("-", "_"))
-    if any(program.id == runtime_id and program.program is not None for program in find_programs(config)):
-        return _agent(runtime_id.replace("_", "-"), runtime_id, config)
+    runtime_id = runtime_id_of(name.replace("-", "_"))
+    for program in find_programs(config):
+        if program.id == runtime_id and program.program is not None:
+            return _agent(runtime_id.replace("_", "-"), runtime_id, config)
+        if program.id == runtime_id and program.problem is not None:
+            problem = program.problem
+            raise MachineError(problem.code, problem.what, suggestion=problem.todo)
     installed = ", ".join(agent.name for agent in agents) or "none"
     what = f"no agent `{name}` is installed (installed: {installed})"
     raise InputError("spec.unknown-runtime", what, suggestion="proctor runtimes list")

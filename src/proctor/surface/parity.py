@@ -9,7 +9,7 @@ from proctor.config.load import load_config
 from proctor.errors import Exit, InputError
 from proctor.evidence.attempt_files import AttemptFiles
 from proctor.evidence.layout import AttemptPaths
-from proctor.ids import FlowId, MissionId, RuntimeId
+from proctor.ids import FlowId, MissionId, RuntimeId, runtime_id_of
 from proctor.model.script import load_script
 from proctor.report.campaign import CampaignReport
 from proctor.report.parity import Pair, Parity, compare
@@ -41,8 +41,8 @@ def _flow(spec: CampaignSpec, name: str, *, runtimes: Sequence[RuntimeId], file:
     known = {flow.id: flow for flow in spec.flows}
     if FlowId(name) in known:
         return known[FlowId(name)]
-    if RuntimeId(name) in runtimes:
-        return msgspec.structs.replace(spec.flows[0], id=FlowId(name.replace("_", "-")), runtime=[RuntimeId(name)])
+    if (runtime_id := runtime_id_of(name)) in runtimes:
+        return msgspec.structs.replace(spec.flows[0], id=FlowId(name.replace("_", "-")), runtime=[runtime_id])
     names = (*known, *runtimes)
     close = nearest(name, names)
     raise InputError(

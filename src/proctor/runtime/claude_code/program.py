@@ -14,7 +14,10 @@ from proctor.runtime.executable import Greeting, ProgramSource, find, follow_lau
 
 # The oldest tested version. It reports the state of each message, from which turns are counted.
 MINIMUM_VERSION: Final = "2.1.325"
-INSTALL: Final = "claude-agent-sdk==0.2.182 from PyPI (`make agents` does)"
+INSTALL: Final = (
+    "claude-agent-sdk==0.2.182 from PyPI (`pip install claude-agent-sdk==0.2.182`, or `make agents` in a checkout of "
+    "Proctor)"
+)
 
 CLAUDE: Final = ProgramSource(
     name="Claude Code",

@@ -6,6 +6,7 @@ from rich.text import Text
 
 from proctor.campaign.examine_programs import with_examiner
 from proctor.config.load import load_config
+from proctor.ids import runtime_id_of
 from proctor.report.format_values import legible
 from proctor.runtime.rollout import check_config
 from proctor.spec.model import Isolation
@@ -123,7 +124,9 @@ COMMANDS = {
         call=conformance,
         example="proctor runtimes conformance codex_app_server --transport websocket",
         arguments=(
-            argument("runtime_id", metavar="ID", help="Id of the runtime."),
+            argument(
+                "runtime_id", metavar="ID", type=runtime_id_of, help="Id of the runtime, or the name of its agent."
+            ),
             argument("--transport", metavar="NAME", default=None, help="Transport (default: the runtime's first)."),
             argument(
                 "--isolation",
