@@ -1,6 +1,11 @@
 """Nobody pays without having agreed, and a dry run tells what there is to agree to. Nothing is run here."""
 
 import json
+import os
+import select
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -8,6 +13,7 @@ import pytest
 from proctor.event.model import Tokens
 from proctor.ids import AttemptId
 from proctor.spec.load import load_spec
+from proctor.surface.cli.app import answer
 from proctor.surface.pricing import price_of
 from tests.lab import Lab, mission
 from tests.report.made import NO, STILL, tried
@@ -28,12 +34,12 @@ def test_what_may_cost_money_is_refused_where_nobody_can_agree(lab: Lab, words: 
     said = ask(lab, *words, spec_of(lab, model=PAID), "--json")
     assert (said.code, said.json["error"]["code"]) == (2, "policy.spending")
     trials = 1 if "canary" in words else 4
-    unknown = "unknown: not every flow has an attempt with a known cost in this evidence root"
-    assert said.json["error"]["what"] == f"{trials} trial{'s' * (trials > 1)} on openai/gpt-x: {unknown}"
+    unknown = "no estimate, because not every flow has an attempt with a known cost in this evidence root"
+    assert said.json["error"]["what"] == f"{trials} trial{'s' * (trials > 1)} on openai/gpt-x may cost money: {unknown}"
     assert not lab.root.exists()
 
 
-UNKNOWN = "unknown: not every flow has an attempt with a known cost in this evidence root"
+UNKNOWN = "no estimate, because not every flow has an attempt with a known cost in this evidence root"
 
 
 def spec_of_two(lab: Lab) -> str:
@@ -49,7 +55,7 @@ def test_two_flows_are_not_compared_for_money_before_somebody_agreed(lab: Lab, m
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     words = ("parity", "dear", "free", spec_of_two(lab), "--json")
     error = ask(lab, *words).json["error"]
-    assert (error["code"], error["what"]) == ("policy.spending", f"4 trials on openai/gpt-x: {UNKNOWN}")
+    assert (error["code"], error["what"]) == ("policy.spending", f"4 trials on openai/gpt-x may cost money: {UNKNOWN}")
     assert ask(lab, *words, "--yes").json["error"]["code"] == "policy.login", "the next thing that is looked at"
     dry = ask(lab, *words, "--dry-run")
     assert (dry.code, len(dry.json["trials"]), dry.json["usd"]) == (0, 4, None)
@@ -77,7 +83,7 @@ def test_what_is_left_of_a_campaign_is_gone_on_with_for_money_when_somebody_agre
     words = (*words, "--spec", spec_of_two(lab), "--json")
     error = ask(lab, *words).json["error"]
     counted = f"{trials} trial{'s' * (trials > 1)}"
-    assert (error["code"], error["what"]) == ("policy.spending", f"{counted} on openai/gpt-x: {UNKNOWN}")
+    assert (error["code"], error["what"]) == ("policy.spending", f"{counted} on openai/gpt-x may cost money: {UNKNOWN}")
     assert ask(lab, *words, "--yes").json["error"]["code"] == "policy.login", "the next thing that is looked at"
 
 
@@ -222,3 +228,33 @@ def test_the_plan_of_a_suite_tells_time_and_cost_like_a_dry_run(lab: Lab) -> Non
         None,
     )
     assert "cost: " not in ask(lab, "suite", "plan", spec).stdout
+
+
+@contextmanager
+def terminal(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
+    """Put a terminal in place of stdin and stderr, and yield the other end of it."""
+    other, ours = os.openpty()
+    with os.fdopen(os.dup(ours)) as stdin, os.fdopen(ours, "w") as stderr, monkeypatch.context() as patch:
+        patch.setattr(sys, "stdin", stdin)
+        patch.setattr(sys, "stderr", stderr)
+        yield other
+    os.close(other)
+
+
+@pytest.mark.trust
+@pytest.mark.parametrize("answered", [b"n\n", b"\n", b"\x04"], ids=["n", "enter", "end of file"])
+def test_declining_the_cost_exits_0_and_runs_nothing(
+    lab: Lab, answered: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = spec_of(lab, model=PAID)
+    with terminal(monkeypatch) as other:
+        os.write(other, answered)
+        code = answer(["run", spec, "--root", str(lab.root)])
+        said = ""
+        while select.select([other], [], [], 0)[0]:
+            said += os.read(other, 10_000).decode().replace("\r", "")
+    assert code == 0, said
+    assert "lab: 4 trials, 4 attempts at most\n  codex  openai/gpt-x\nThis may cost money: no estimate" in said
+    assert said.endswith("Continue? [y/N] Nothing was run.\n")
+    assert "error" not in said
+    assert not lab.root.exists()

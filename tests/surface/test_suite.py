@@ -62,9 +62,7 @@ def test_a_suite_runs_on_any_chain_and_each_expectation_is_judged(
     lab: Lab, suite: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PROCTOR_CLAUDE", "/nowhere/claude")
-    said = ask(
-        lab, "suite", "run", str(suite), "--on", "codex_app_server,clade+codex_exec", "--tag", "quick", "--json"
-    )
+    said = ask(lab, "suite", "run", str(suite), "--on", "codex_app_server,clade+codex_exec", "--tag", "quick", "--json")
     assert (said.code, said.json["error"]["code"]) == (2, "spec.unknown-runtime")
     on = "codex_app_server,claude_code+codex_exec"
     said = ask(lab, "suite", "run", str(suite), "--on", on, "--tag", "quick", "--json")

@@ -20,6 +20,7 @@ from tests.report.made import row
 from tests.surface.conftest import ask
 from tests.surface.repository import commit, git, make_repository, write
 
+NO_ESTIMATE = "no estimate, because not every flow has an attempt with a known cost in this evidence root"
 CODEX = DetectedAgent(name="codex", runtime_id=RuntimeId("codex_app_server"), provider="openai", login=Login.INHERIT)
 CLAUDE = DetectedAgent(
     name="claude", runtime_id=RuntimeId("claude_code"), provider="anthropic", login=Login.TOKEN, token="MY_TOKEN"
@@ -170,7 +171,7 @@ def test_real_models_are_not_asked_before_somebody_agrees(lab: Lab, monkeypatch:
     error = ask(lab, "try", "Do it", "--on", "codex:gpt-9", *probe, "--json").json["error"]
     assert (error["code"], error["what"]) == (
         "policy.spending",
-        "1 trial on openai/gpt-9: unknown: not every flow has an attempt with a known cost in this evidence root",
+        f"1 trial on openai/gpt-9 may cost money: {NO_ESTIMATE}",
     )
     dry = ask(lab, "try", "Do it", "--on", "codex:gpt-9", "--no-probe", "--dry-run", "--json")
     assert (dry.code, dry.json["trials"], dry.json["usd"]) == (0, ["task.codex.r1"], None)

@@ -16,7 +16,7 @@ from proctor import __version__
 from proctor.errors import Exit, InputError, MachineError, ProctorError
 from proctor.report.ambiguous import AmbiguousError
 from proctor.spec.suggest import nearest
-from proctor.surface.cli.command import Command, call, help_width
+from proctor.surface.cli.command import Command, DeclinedError, call, help_width
 from proctor.surface.cli.command_formatter import CommandFormatter
 from proctor.surface.cli.output import Output, take_streams
 
@@ -124,6 +124,11 @@ def answer(words: Sequence[str]) -> int:
     formatter = CommandFormatter.in_words(words)
     try:
         return _dispatch(words, output)
+    except DeclinedError:
+        if output.is_json:
+            output.json({"isDeclined": True})
+        output.note("Nothing was run.")
+        return Exit.OK
     except KeyboardInterrupt:
         output.fail(ProctorError("run.cancelled", "interrupted"), formatter=formatter)
         return Exit.INTERRUPTED

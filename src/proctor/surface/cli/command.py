@@ -17,6 +17,10 @@ WIDTH = 100
 DEFAULT_ROOT = ".proctor"
 
 
+class DeclinedError(Exception):
+    """The user was asked whether to continue, and said no. The command ends with exit code 0."""
+
+
 @dataclass(frozen=True, slots=True)
 class Argument:
     """A positional argument or an option: its names, and the keyword arguments of `add_argument`."""
