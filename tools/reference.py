@@ -84,6 +84,7 @@ def documents(told: Contract) -> dict[str, str]:
         "docs/reference/events.md": _page("Events", _events(told)),
         "docs/reference/facts.md": _page("Facts", _facts()),
         "docs/reference/failures.md": _page("Failures", _failures(told)),
+        "docs/reference/versioning.md": _page("Versions of files", _versioning(told)),
         "docs/howto/onboard-a-runtime.md": _page("Checklist for a new runtime", onboarding()),
     }
 
@@ -97,6 +98,55 @@ def write(checkout: Path) -> None:
 
 def _page(title: str, parts: Iterable[str]) -> str:
     return "\n\n".join((f"# {title}", _GENERATED, *parts)) + "\n"
+
+
+# ── versions ──
+
+
+def _versioning(told: Contract) -> Iterator[str]:
+    yield (
+        "Every file that Proctor reads again has a version, or belongs to a file that has one. A Proctor reads exactly "
+        "the version that it writes. It refuses any other, newer or older, with the code below, before it uses "
+        "anything in the file and without changing it. Nothing is migrated: before the first release there is no older "
+        "format, and evidence is never rewritten. Use the Proctor that wrote a file to read it."
+    )
+    yield "## Files with a version"
+    rows = [
+        f"| {_file_name(each)} | {_VERSION_FIELDS[each.kind]} | {each.schema_version} | {_other_version(each)} |"
+        for each in told.files
+        if each.schema_version is not None
+    ]
+    yield "\n".join(["| file | where | version | another version |", "|---|---|---|---|", *rows])
+    yield "A command that would write to a `ledger.db` of another version refuses it with `machine.ledger`."
+    yield "## Files without a version"
+    for kind, policy in _UNVERSIONED.items():
+        names = [_file_name(each) for each in told.files if each.kind == kind and each.schema_version is None]
+        if names:
+            listed = ", ".join(dict.fromkeys(names))
+            yield f"- {listed[:1].upper()}{listed[1:]}: {policy}"
+    yield (
+        "The user's cache and state folders hold no results: a cache entry or a spawn intent that cannot be read is "
+        "ignored, and cache entries are made again."
+    )
+
+
+def _file_name(file: FileContract) -> str:
+    return f"`{file.name}`" if file.folder is not None else f"the {file.name} file"
+
+
+def _other_version(file: FileContract) -> str:
+    return "ignored: it is not evidence" if file.refusal is None else f"refused: [`{file.refusal}`](errors.md)"
+
+
+_VERSION_FIELDS = {"artifact": "`schemaVersion`", "spec": "`version`", "database": "`pragma user_version`"}
+_UNVERSIONED = {
+    "rows": "the version of the `attempt.json` or `process.json` beside it applies. A row with another structure is "
+    "refused with `evidence.schema`.",
+    "text": "text; nothing is decoded.",
+    "signature": "SSH signatures, whose format has its own version.",
+    "spec": "a key that is unknown is refused with `spec.unknown-key`.",
+    "value": "part of another file, or only written.",
+}
 
 
 # ── schemas ──

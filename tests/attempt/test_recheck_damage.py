@@ -163,12 +163,12 @@ def deep_row(folder: Path) -> str:
 
 def newer_schema(folder: Path) -> str:
     alter_json(folder / FEEDBACK, schemaVersion=2)
-    return "evidence.schema"
+    return "evidence.version"
 
 
 def newer_seal(folder: Path) -> str:
     alter_json(folder / SEAL, schemaVersion=2)
-    return "evidence.seal"
+    return "evidence.version"
 
 
 def other_seal(folder: Path) -> str:

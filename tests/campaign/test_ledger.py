@@ -315,7 +315,7 @@ def test_a_ledger_of_a_newer_proctor_is_refused_with_both_versions(path: Path) -
     error = refusal(path)
     assert (error.code, error.what) == (
         "machine.ledger",
-        "schema version 2 is newer than 1, the newest that this Proctor reads",
+        "schema version is 2; this Proctor reads only 1",
     )
 
 

@@ -130,7 +130,7 @@ def test_reading_makes_nothing_and_a_file_of_something_else_is_left_alone(tmp_pa
     with closing(sqlite3.connect(path.with_name("theirs.db"))) as connection:
         connection.execute("create table mine (a)")
     for name, says in (
-        ("health.db", "schema version 2 is newer than 1, the newest that this Proctor reads"),
+        ("health.db", "schema version is 2; this Proctor reads only 1"),
         ("other.db", "file is not a database"),
         ("theirs.db", "not a Proctor database of this kind"),
     ):

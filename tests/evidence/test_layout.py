@@ -135,15 +135,22 @@ def test_an_artifact_takes_the_place_of_an_older_one_even_after_a_write_that_was
     assert list(tmp_path.iterdir()) == [path]
 
 
-@pytest.mark.parametrize("change", [{"schemaVersion": 2}, {"surprise": 1}, {"claimed": "yes"}])
-def test_an_artifact_of_another_schema_is_told_apart(tmp_path: Path, change: dict[str, object]) -> None:
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        ({"schemaVersion": 2}, "evidence.version"),
+        ({"surprise": 1}, "evidence.schema"),
+        ({"claimed": "yes"}, "evidence.schema"),
+    ],
+)
+def test_an_artifact_of_another_schema_is_told_apart(tmp_path: Path, change: dict[str, object], code: str) -> None:
     path = tmp_path / "feedback.json"
     path.write_bytes(msgspec.json.encode(msgspec.to_builtins(FEEDBACK) | change))
 
     with pytest.raises(EvidenceError) as refused:
         read_artifact(path, Feedback)
 
-    assert (refused.value.code, refused.value.file) == ("evidence.schema", "feedback.json")
+    assert (refused.value.code, refused.value.file) == (code, "feedback.json")
 
 
 def test_text_that_utf8_cannot_spell_is_written_as_an_escape(tmp_path: Path) -> None:

@@ -75,7 +75,7 @@ def test_one_that_another_proctor_holds_is_locked_and_not_damaged(
     ("spoil", "what"),
     [
         ("create table other (x)", "not a Proctor database of this kind"),
-        ("pragma user_version = 2", "schema version 2 is newer than 1, the newest that this Proctor reads"),
+        ("pragma user_version = 2", "schema version is 2; this Proctor reads only 1"),
     ],
 )
 def test_a_file_of_something_else_or_of_a_newer_proctor_is_left_alone(tmp_path: Path, spoil: str, what: str) -> None:

@@ -382,9 +382,9 @@ def test_report_refuses_a_ledger_of_a_newer_version(tmp_path: Path) -> None:
     paths = tried(tmp_path, {"fix.codex.r1": [YES]})
     with closing(sqlite3.connect(paths.ledger)) as book:
         book.execute("pragma user_version = 2")
-    with pytest.raises(EvidenceError, match="of version 2; this Proctor reads up to 1") as refused:
+    with pytest.raises(EvidenceError, match="schema version is 2; this Proctor reads only 1") as refused:
         load_state(paths, root=RootPaths(tmp_path))
-    assert refused.value.code == "evidence.ledger"
+    assert refused.value.code == "evidence.version"
 
 
 @pytest.mark.parametrize("key", ["schedule", "gates", "digest", "isCanary"])

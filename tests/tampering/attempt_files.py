@@ -166,10 +166,12 @@ REPLACED = [
     of_fix(
         "the feedback is of a newer schema",
         alter("{fix}/" + FEEDBACK, {Field.VERSION: 2}),
-        says(5, f"evidence.schema {FEEDBACK}"),
+        says(5, f"evidence.version {FEEDBACK}"),
     ),
     of_fix(
-        "the seal is of a newer schema", alter("{fix}/" + SEAL, {Field.VERSION: 2}), says(5, f"evidence.seal {SEAL}")
+        "the seal is of a newer schema",
+        alter("{fix}/" + SEAL, {Field.VERSION: 2}),
+        says(5, f"evidence.version {SEAL}"),
     ),
     of_fix(
         "the seal is that of another attempt", copy("{claim}/" + SEAL, "{fix}/" + SEAL), says(5, f"evidence.ids {SEAL}")

@@ -32,6 +32,7 @@ def move_trial(to: str) -> Edit:
     )
 
 
+NEWER = "is of a newer version"
 NOT_A_LEDGER: dict[str, Edit] = {
     "is empty": write(PATH),
     "is a text": write(PATH, b"no database at all"),
@@ -41,7 +42,7 @@ NOT_A_LEDGER: dict[str, Edit] = {
     "is gone": remove(PATH),
     "is a database of something else": steps(remove(PATH), sql("create table cookies (name text)")),
     "has a page of noise": rewrite(PATH, lambda data: data[:100] + b"\xff" * 3900 + data[4000:]),
-    "is of a newer version": sql("pragma user_version = 99"),
+    NEWER: sql("pragma user_version = 99"),
     "has the application id of another program": sql("pragma application_id = 7"),
 }
 
@@ -78,19 +79,21 @@ def unreadable() -> Iterator[Case]:
     resume = dict.fromkeys(NOT_A_LEDGER, ("campaign resume {campaign} --spec {spec}", says_only(3, "machine.ledger")))
     resume |= dict.fromkeys(REFUSED, ("campaign resume {campaign}", REFUSES))
     for name, edit in {**NOT_A_LEDGER, **IMPOSSIBLE}.items():
+        code = "evidence.version" if name == NEWER else "evidence.ledger"
+        refuses = says_only(5, code)
         looks: tuple[Step, ...] = (
-            ("campaign report", UNREADABLE),
-            ("campaign report --strict", UNREADABLE),
-            ("campaign status", UNREADABLE),
-            ("campaign list", says(0, "evidence.ledger")),
-            ("attempt list", says(0, "evidence.ledger")),
-            ("compare codex codex", UNREADABLE),
+            ("campaign report", refuses),
+            ("campaign report --strict", refuses),
+            ("campaign status", refuses),
+            ("campaign list", says(0, code)),
+            ("attempt list", says(0, code)),
+            ("compare codex codex", refuses),
         )
         yield Case(
             name=f"the ledger {name}",
             edit=edit,
-            validate=says(5, "evidence.ledger"),
-            publish=UNREADABLE,
+            validate=says(5, code),
+            publish=refuses,
             then=(*looks, resume[name]) if name in resume else looks,
         )
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 
@@ -32,7 +33,7 @@ _MAX_LISTED = 5
 class FrozenFiles(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """index.json of the snapshot: digests of the original files, by their path as written in the spec."""
 
-    schema_version: int = 1
+    schema_version: Literal[1] = 1
     """Version of this file's format."""
     spec: Digest
     """Digest of the spec file."""

@@ -575,6 +575,10 @@ CODES: dict[str, Meaning] = {
     ),
     "evidence.syntax": Meaning("A row or file is not valid JSON.", "Treat the attempt as damaged."),
     "evidence.schema": Meaning("A row or file does not match its schema.", "Check which version of Proctor wrote it."),
+    "evidence.version": Meaning(
+        "A file has another version of its format than this Proctor reads.",
+        "Use the Proctor that wrote it. `docs/reference/versioning.md` lists the versions that are read.",
+    ),
     "evidence.ids": Meaning("Files of one attempt contain different ids.", "Treat the attempt as damaged."),
     "evidence.derived": Meaning(
         "A derived file differs from what its frames produce.", "Run `proctor attempt rederive`."

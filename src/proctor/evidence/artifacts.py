@@ -28,6 +28,9 @@ from proctor.spec.campaign_options import ToolsSpec
 from proctor.spec.expect import ExpectSpec
 from proctor.spec.model import Approvals, Isolation, Sandbox
 
+SCHEMA_VERSION: Final = 1
+"""Version of the format of every artifact. Another one is refused."""
+
 
 class Part(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
     """Base of every struct inside an artifact. Unknown fields are an error."""

@@ -23,7 +23,7 @@ class Database:
     application: int
     """SQLite `application_id` of the files of this kind."""
     version: int
-    """Newest schema version that this Proctor reads, and the one that it writes."""
+    """Schema version that this Proctor writes, and the only one that it reads."""
     schema: str
     """SQL statements that create the tables, separated by `;`."""
     code: str
@@ -75,7 +75,7 @@ class Database:
     def _is_new(self, connection: sqlite3.Connection, path: Path) -> bool:
         """Whether the file has no tables yet. Checked before any change, because the file may not be a Proctor file.
 
-        Raises MachineError if it is of another kind or of a newer version.
+        Raises MachineError if it is of another kind or of another version.
         """
         [tables] = connection.execute("select count(*) from sqlite_master").fetchone()
         [application] = connection.execute("pragma application_id").fetchone()
@@ -86,8 +86,8 @@ class Database:
                 "not a Proctor database of this kind",
                 file=str(path),
             )
-        if version > self.version:
-            what = f"schema version {version} is newer than {self.version}, the newest that this Proctor reads"
+        if version != self.version and (tables or version):
+            what = f"schema version is {version}; this Proctor reads only {self.version}"
             raise MachineError(self.code, what, file=str(path))
         return not tables
 

@@ -14,7 +14,7 @@ from proctor.errors import EvidenceError, MachineError
 from proctor.evidence.artifacts import ProcessRecord, Seal, SealedFile
 from proctor.evidence.disk import open_descriptor, read_chunks
 from proctor.evidence.layout import SEALED, STREAMS, render_artifact
-from proctor.evidence.reader import read_bytes
+from proctor.evidence.reader import read_bytes, refuse_other_version
 
 Stamped = TypeVar("Stamped", Seal, ProcessRecord)
 
@@ -44,6 +44,7 @@ def load_stamped(read: Callable[[], bytes], type_: type[Stamped], *, file: str) 
 
     Raises EvidenceError if it is absent (`evidence.partial`), cannot be read, or differs from its digest in any byte.
     """
+    data = b""
     try:
         data = read()
         record = msgspec.json.decode(data, type=type_)
@@ -54,6 +55,7 @@ def load_stamped(read: Callable[[], bytes], type_: type[Stamped], *, file: str) 
             raise EvidenceError("evidence.partial", "no seal", file=file) from error
         raise
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        refuse_other_version(data, file=file)
         raise EvidenceError("evidence.seal", str(error), file=file) from error
     if not is_unchanged:
         raise EvidenceError("evidence.seal", "its content does not match its own sha256", file=file)

@@ -11,7 +11,7 @@ import msgspec
 
 from proctor.errors import EvidenceError
 from proctor.event.row import GENESIS
-from proctor.evidence.artifacts import StreamHead
+from proctor.evidence.artifacts import SCHEMA_VERSION, StreamHead
 from proctor.evidence.disk import open_descriptor, open_regular, read_start, unreadable
 from proctor.protocol import lines
 
@@ -48,6 +48,12 @@ class _Link(msgspec.Struct, frozen=True):
 
     seq: int
     prev: str
+
+
+class _Versioned(msgspec.Struct, frozen=True, rename="camel"):
+    """The field that every versioned file has."""
+
+    schema_version: Any = SCHEMA_VERSION
 
 
 _read_link = msgspec.json.Decoder(_Link).decode
@@ -168,9 +174,21 @@ def decode_artifact(data: bytes, type_: type[T], *, file: str) -> T:
     try:
         return msgspec.json.decode(data, type=type_)
     except (msgspec.ValidationError, RecursionError) as error:
+        refuse_other_version(data, file=file)
         raise EvidenceError("evidence.schema", str(error), file=file) from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise EvidenceError("evidence.syntax", str(error), file=file) from error
+
+
+def refuse_other_version(data: bytes, *, file: str) -> None:
+    """Raise EvidenceError if a JSON file states another version of its format than the one that this Proctor reads."""
+    try:
+        version = msgspec.json.decode(data, type=_Versioned).schema_version
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return
+    if version != SCHEMA_VERSION:
+        what = f"schemaVersion is {version!r}; this Proctor reads only {SCHEMA_VERSION}"
+        raise EvidenceError("evidence.version", what, file=file)
 
 
 def read_bytes(path: Path, *, limit_bytes: int = MAX_ARTIFACT_BYTES) -> bytes:

@@ -129,9 +129,9 @@ def _open(campaign: CampaignPaths) -> Iterator[sqlite3.Connection]:
             if application != DATABASE.application:
                 raise EvidenceError(code, "not a ledger of Proctor", file=path.name)
             [version] = connection.execute("pragma user_version").fetchone()
-            if version > VERSION:
-                what = f"of version {version}; this Proctor reads up to {VERSION}"
-                raise EvidenceError("evidence.ledger", what, file=path.name)
+            if version != VERSION:
+                what = f"schema version is {version}; this Proctor reads only {VERSION}"
+                raise EvidenceError("evidence.version", what, file=path.name)
             yield connection
     except (sqlite3.Error, msgspec.ValidationError, UnicodeError, OverflowError) as error:
         raise EvidenceError(code, str(error), file=path.name) from error

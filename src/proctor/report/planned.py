@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 
@@ -73,8 +74,9 @@ class PlanSummary(msgspec.Struct, frozen=True, rename="camel"):
         return RetryBudget(retries=self.schedule.retries, mission_ms=self.schedule.mission_ms)
 
 
-class _PlanFile(msgspec.Struct, frozen=True):
+class _PlanFile(msgspec.Struct, frozen=True, rename="camel"):
     plan: PlanSummary
+    schema_version: Literal[1] = 1
 
 
 class _Given(msgspec.Struct, frozen=True):
@@ -83,9 +85,11 @@ class _Given(msgspec.Struct, frozen=True):
     select: SelectSpec = SelectSpec()
 
 
-class SnapshotIndex(msgspec.Struct, frozen=True):
+class SnapshotIndex(msgspec.Struct, frozen=True, rename="camel"):
     """index.json of the frozen spec, as far as a report needs it."""
 
+    schema_version: Literal[1] = 1
+    """Version of the file format."""
     spec: Digest | None = None
     """Digest of the spec file."""
     files: dict[str, Digest] = {}

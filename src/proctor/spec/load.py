@@ -1,6 +1,5 @@
 """Load a spec: read and check it, and the files that it names."""
 
-import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -38,8 +37,6 @@ class SpecOverrides(Spec, frozen=True, kw_only=True):
 
 
 NO_OVERRIDES = SpecOverrides()
-
-_NEWER = re.compile(rb"^[{\s]*[\"']?version[\"']?\s*:\s*(?:[2-9]|[1-9][0-9]+)\b", re.MULTILINE)
 
 
 class _Suite(CampaignSpec, frozen=True, kw_only=True):
@@ -136,11 +133,7 @@ def _without_line(error: InputError, *, file: str) -> InputError:
 
 
 def _load(source: bytes, path: Path, *, overrides: SpecOverrides = NO_OVERRIDES, ignored_key: str = "") -> LoadedSpec:
-    try:
-        source_file = _decode(source, path, flows=overrides.flows)
-    except InputError as error:
-        _refuse_other_versions(error, source)
-        raise
+    source_file = _decode(source, path, flows=overrides.flows)
     files = SpecFiles(source_file, spec_path=path)
     spec_errors = find_errors(source_file, mission_sources=files.mission_sources, has_own_flows=overrides.flows is None)
     all_errors = (*spec_errors, *price_errors(source_file, files.prices), *files.errors)
@@ -193,18 +186,3 @@ def _located_in(source_file: SourceFile[CampaignSpec]) -> Iterator[None]:
                 for one in error.all_errors
             ]
         )
-
-
-def _refuse_other_versions(error: InputError, source: bytes) -> None:
-    """Raise only the version error if the spec has another version: its other keys may be right in that version."""
-    for each in error.all_errors:
-        if each.key == "version" and each.code == "spec.type":
-            is_newer = _NEWER.search(source) is not None
-            raise InputError(
-                "spec.version",
-                "this Proctor supports only `version: 1`",
-                file=each.file,
-                line=each.line,
-                key="version",
-                suggestion="Install a newer Proctor." if is_newer else "Write `version: 1`.",
-            ) from error

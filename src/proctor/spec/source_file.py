@@ -38,6 +38,8 @@ _PLAIN_NAMES: Final[dict[Any, str]] = {
     Any: "any value",
 }
 
+_NEWER = re.compile(rb"^[{\s]*[\"']?version[\"']?\s*:\s*(?:[2-9]|[1-9][0-9]+)\b", re.MULTILINE)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceFile(Generic[T]):
@@ -115,7 +117,26 @@ def decode_bytes(data: bytes, type_: type[T], *, file: str) -> SourceFile[T]:
     root, errors = read_tree(text, file=file)
     if root is None:
         raise_collected(errors)
-    return decode_tree(root, type_, file=file, errors=errors)
+    try:
+        return decode_tree(root, type_, file=file, errors=errors)
+    except InputError as error:
+        _refuse_other_versions(error, data)
+        raise
+
+
+def _refuse_other_versions(error: InputError, source: bytes) -> None:
+    """Raise only the version error if the file has another version: its other keys may be right in that version."""
+    for each in error.all_errors:
+        if each.key == "version" and each.code == "spec.type":
+            is_newer = _NEWER.search(source) is not None
+            raise InputError(
+                "spec.version",
+                "this Proctor supports only `version: 1`",
+                file=each.file,
+                line=each.line,
+                key="version",
+                suggestion="Install a newer Proctor." if is_newer else "Write `version: 1`.",
+            ) from error
 
 
 def decode_tree(root: Node, type_: type[T], *, file: str, errors: Iterable[InputError] = ()) -> SourceFile[T]:

@@ -30,6 +30,7 @@ from proctor.runtime.capability import Capabilities, CapabilityProfile
 from proctor.runtime.failures import EVERYWHERE, Failure
 from proctor.runtime.registry import built_in_ids, runtime_by_id
 from proctor.spec.model import CampaignSpec
+from proctor.spec.prices import Prices
 from proctor.surface.cli.app import COMMANDS, find_command
 from proctor.surface.cli.command import Argument
 from proctor.surface.progress_rows import AnyProgress
@@ -53,6 +54,8 @@ class _File:
     type: Any = None
     means: str | None = None
     version: int | None = None
+    refusal: str | None = "evidence.version"
+    """Error code for another version, if the file has one; None if such a file is ignored."""
 
 
 def _chained(type_: type[msgspec.Struct]) -> type[msgspec.Struct]:
@@ -117,6 +120,7 @@ _FILES = (
         _CAMPAIGN,
         Live,
         "The current state of a running campaign. Not evidence; deleted when the run ends.",
+        refusal=None,
     ),
     _File("pinned", "text", _CAMPAIGN, means="Empty. While it exists, `proctor gc` keeps the campaign."),
     _File("lock", "text", _CAMPAIGN, means="Empty. Locked by the process that runs the campaign."),
@@ -127,16 +131,31 @@ _FILES = (
         None,
         "SQLite: results of the conformance suite, by runtime and agent program.",
         proofs.VERSION,
+        "machine.proofs",
     ),
     _File("index.json", "artifact", _SNAPSHOT, FrozenFiles, "Digests of the spec and of the files that it names."),
     _File("spec.yaml", "text", _SNAPSHOT, means="The spec when the campaign was created, redacted."),
     _File("script-N.yaml", "text", _SNAPSHOT, means="A script when the campaign was created, redacted."),
     _File(
-        "health.db", "database", "", None, "SQLite: whether the agent programs started, over all runs.", health.VERSION
+        "health.db",
+        "database",
+        "",
+        None,
+        "SQLite: whether the agent programs started, over all runs.",
+        health.VERSION,
+        "machine.health",
     ),
     _File("config", "spec", None, ConfigFile, "proctor.toml of a project and config.toml of a user."),
-    _File("spec", "spec", None, CampaignSpec, "The YAML file that `proctor run` takes."),
-    _File("script", "spec", None, Script, "The YAML file with the replies of the scripted model."),
+    _File("spec", "spec", None, CampaignSpec, "The YAML file that `proctor run` takes.", refusal="spec.version"),
+    _File(
+        "script",
+        "spec",
+        None,
+        Script,
+        "The YAML file with the replies of the scripted model.",
+        refusal="spec.version",
+    ),
+    _File("prices", "spec", None, Prices, "The YAML file with the prices of models.", refusal="spec.version"),
     _File("event", "value", None, Event, "A canonical event, which is derived from frames."),
     _File(
         "self",
@@ -178,7 +197,9 @@ class FileContract(ContractPart, frozen=True, kw_only=True):
     type: str | None
     """Name of its type, or of its rows' type, in `types`; null for a union and for what is not JSON."""
     schema_version: int | None
-    """Version of its format; null if it has none."""
+    """Version of its format, the only one that this Proctor reads; null if it has none."""
+    refusal: str | None
+    """Error code with which another version is refused; null if it has no version, or if such a file is ignored."""
 
 
 class VariantContract(ContractPart, frozen=True, kw_only=True):
@@ -364,7 +385,8 @@ def _file(file: _File, schema: dict[str, Any]) -> FileContract:
         means=file.means or _capitalized(_first_paragraph(file.type).removeprefix(f"{file.name}: ")),
         folder=file.folder,
         type=schema["$ref"].rpartition("/")[2] if "$ref" in schema else None,
-        schema_version=file.version or _version(file.type),
+        schema_version=(version := file.version or _version(file.type)),
+        refusal=None if version is None else file.refusal,
     )
 
 
