@@ -1,6 +1,9 @@
 """What an agent causes is its failure, and what the machine causes is not: attacks, each with its honest result."""
 
 import json
+import os
+import signal
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -8,7 +11,7 @@ import msgspec
 import pytest
 
 from proctor.evidence.summary import AttemptSummary
-from tests.lab import Lab, mission, say_done
+from tests.lab import Lab, mission, rows_of, say_done, wait_until
 
 PROBE = {"kind": "headless_run", "command": ["grep", "-qx", "good", "out.txt"], "stdout": ""}
 BAD, GOOD = "echo bad >out.txt", "echo good >out.txt"
@@ -138,4 +141,32 @@ def test_codex_cannot_escape_a_verdict(lab: Lab) -> None:
         "kill.full.r1.1": ("failed", "agent.killed", "agent"),
     }
     assert score_of(lab) == (0, 4)
+    assert lab.proctor("campaign", "publish-check").returncode == 0
+
+
+@pytest.mark.proctor_process
+def test_time_for_which_proctor_was_stopped_counts_for_no_clock(lab: Lab) -> None:
+    lab.is_other_agent_allowed = True
+    started, gate = lab.folder / "started", lab.folder / "gate"
+    waiting = f"touch {started}; until [ -e {gate} ]; do sleep 0.05; done; {GOOD}"
+    spec = lab.write_spec(
+        [mission("m", say_done(), probes=[PROBE])],
+        flows=[command("patient", waiting, contain="none")],
+        limits={"attempt": "6s", "turn": "6s", "stall": "6s"},
+    )
+    running = lab.start("run", str(spec))
+    try:
+        wait_until(started.exists)
+        os.kill(running.pid, signal.SIGSTOP)
+        until_s = time.monotonic() + 7
+        wait_until(lambda: time.monotonic() > until_s)
+        os.kill(running.pid, signal.SIGCONT)
+        gate.touch()
+        assert running.wait(timeout=60) == 0
+    finally:
+        running.kill()
+        running.wait()
+    assert results_of(lab) == {"patient.1": ("passed", None, None)}
+    [paths] = lab.attempts().values()
+    assert sum(b"proctor did not run" in bytes(row.frame) for row in rows_of(paths) if row.dir == "self") == 1
     assert lab.proctor("campaign", "publish-check").returncode == 0

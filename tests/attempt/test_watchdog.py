@@ -62,12 +62,25 @@ def test_what_was_heard_earlier_moves_nothing() -> None:
     assert watch.expired(3.0) == STALL
 
 
-def test_our_own_absence_is_taken_off_the_silence_and_off_nothing_else() -> None:
-    watch = new_watch()
-    watch.turn_began(0.0)
-    watch.discount_lag(3.0)
-    assert watch.expired(4.5) is None
-    assert watch.expired(5.0) == TURN
+def test_time_in_which_proctor_does_not_run_counts_for_no_clock() -> None:
+    limits: dict[str, Any] = {"attempt_ms": 9000, "turn_ms": 9000, "stall_ms": 9000}
+    for clock in limits:
+        watch = Watch(now_s=0.0, **{**limits, clock: 2000})
+        watch.turn_began(0.0)
+        watch.discount_lag(60.0)
+        assert watch.expired(61.9) is None
+        assert watch.expired(62.0) == ClockExpiry(clock=clock.removesuffix("_ms"), limit_ms=2000)  # type: ignore[arg-type]
+    watch = Watch(now_s=0.0, **limits, left=("mission", 2000))
+    watch.discount_lag(60.0)
+    assert (watch.expired(61.9), watch.expired(62.0)) == (None, ClockExpiry(clock="mission", limit_ms=2000))
+
+
+def test_time_in_which_proctor_does_not_run_during_a_hold_is_discounted_once() -> None:
+    watch = Watch(now_s=0.0, attempt_ms=2000, turn_ms=9000, stall_ms=9000)
+    watch.hold(1.0)
+    watch.discount_lag(10.0)
+    watch.release(20.0)
+    assert (watch.expired(20.9), watch.expired(21.0)) == (None, ClockExpiry(clock="attempt", limit_ms=2000))
 
 
 def test_all_clocks_stand_while_somebody_else_is_waited_for() -> None:
@@ -130,6 +143,7 @@ class Watched:
         self.failure: ProctorError | None = None
         self.heard_s = 0.0
         self.told: list[Any] = []
+        self.pauses_s: list[float] = []
         self.is_told = anyio.Event()
 
     def on_stop(self, cause: Stop) -> None:
@@ -146,6 +160,7 @@ class Watched:
             failure=lambda: self.failure,
             stop=self.stop,
             on_stop=self.on_stop,
+            on_pause=self.pauses_s.append,
         )
         return self.told
 

@@ -13,7 +13,7 @@ from proctor.attempt.model import AttemptRequest
 from proctor.attempt.stream import EventStream, OffsetEvent
 from proctor.attempt.tap import RecordingTap
 from proctor.attempt.turn import TEARDOWN_S, take_turn
-from proctor.attempt.watchdog import ClockExpiry, Stop, TokenLimitExceeded, Watch, under_watch
+from proctor.attempt.watchdog import ClockExpiry, Stop, TokenLimitExceeded, Watch, pause_row, under_watch
 from proctor.errors import HangupError, InputError, ProctorError
 from proctor.event.model import Event, TextSaid, TurnAsked
 from proctor.event.outcome import NOT_ENDED, Ending, Outcome
@@ -279,6 +279,7 @@ class LiveSession:
             failure=self.broken,
             stop=stop,
             on_stop=self._record_stop,
+            on_pause=self._record_pause,
         )
 
     def _heard_s(self) -> float:
@@ -290,6 +291,10 @@ class LiveSession:
         """Return why the session's record, or the record of its agent process, cannot be written; None if it can."""
         lease, tap = self.conversation.lease, self._tap
         return (tap and tap.failure) or (None if lease is None else lease.failure())
+
+    def _record_pause(self, lag_s: float) -> None:
+        if self._tap is not None:
+            self._tap.record(pause_row(lag_s))
 
     def _record_stop(self, cause: Stop) -> None:
         """Record why the work is being stopped, before it is cancelled.

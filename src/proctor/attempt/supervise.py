@@ -18,7 +18,7 @@ from proctor.attempt.record import write_record
 from proctor.attempt.recording import open_recording
 from proctor.attempt.tap import RecordingTap
 from proctor.attempt.turn import TEARDOWN_S, open_session, take_turn
-from proctor.attempt.watchdog import ClockExpiry, ClockName, Stop, TokenLimitExceeded, Watch, under_watch
+from proctor.attempt.watchdog import ClockExpiry, ClockName, Stop, TokenLimitExceeded, Watch, pause_row, under_watch
 from proctor.errors import HangupError, MachineError, ProctorError, disk_error
 from proctor.event.claim import with_footer
 from proctor.event.model import Event
@@ -228,6 +228,7 @@ class _Supervisor:
             failure=lambda: self._failure(tap),
             stop=self._request.stop,
             on_stop=lambda cause: self._record_stop(tap, cause),
+            on_pause=lambda lag_s: tap.record(pause_row(lag_s)),
         )
 
     def _heard_s(self) -> float:

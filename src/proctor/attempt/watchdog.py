@@ -9,7 +9,7 @@ import anyio
 from proctor.clock import Clock
 from proctor.errors import ProctorError
 from proctor.event.model import Event, SessionBegan, TurnBegan, UsageReported
-from proctor.event.row import FailureFound
+from proctor.event.row import FailureFound, StepTaken
 from proctor.event.usage import UsageFold
 
 ClockName = Literal["stall", "turn", "attempt", "mission", "campaign"]
@@ -17,7 +17,9 @@ ClockName = Literal["stall", "turn", "attempt", "mission", "campaign"]
 TICK_S = 0.25
 """Interval at which the clocks are checked, in seconds."""
 LAG_S = 0.5
-"""A tick that is late by more than this, in seconds, means that Proctor itself was blocked and could not listen."""
+"""A tick that is late by more than this, in seconds, means that Proctor itself did not run and could not listen."""
+PAUSE_S = 5.0
+"""A time of not running that is longer than this, in seconds, is recorded."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,8 +104,18 @@ class Watch:
             self._tokens = 0 if (tokens := self._usage.tokens) is None else tokens.total
 
     def discount_lag(self, lag_s: float) -> None:
-        """Move the stall clock forward by the time for which Proctor was blocked and could not hear the agent."""
+        """Move every clock forward by the time for which Proctor did not run: it is not the agent's.
+
+        >>> watch = Watch(now_s=0, attempt_ms=9000, turn_ms=5000, stall_ms=8000)
+        >>> watch.discount_lag(60); watch.expired(67.9), watch.expired(68).clock
+        (None, 'stall')
+        """
+        self._began_s += lag_s
+        self._attempt_began_s += lag_s
         self._heard_s += lag_s
+        self._hold_began_s += lag_s
+        if self._turn_began_s is not None:
+            self._turn_began_s += lag_s
 
     def hold(self, now_s: float) -> None:
         """Stop the attempt, turn and stall clocks. Holds nest, and each needs a `release`."""
@@ -154,6 +166,11 @@ class Watch:
         return None
 
 
+def pause_row(lag_s: float) -> StepTaken:
+    """Return the row that records for how long Proctor did not run."""
+    return StepTaken(step="proctor did not run", detail={"ms": round(lag_s * 1000)})
+
+
 async def under_watch(
     work: Callable[[], Awaitable[None]],
     watch: Watch,
@@ -163,6 +180,7 @@ async def under_watch(
     failure: Callable[[], FailureFound | ProctorError | None],
     stop: anyio.Event,
     on_stop: Callable[[Stop], None],
+    on_pause: Callable[[float], None],
 ) -> None:
     """Run `work` until it returns, raises a ProctorError, or is cancelled by one of these, checked in this order:
 
@@ -172,7 +190,8 @@ async def under_watch(
 
     Unless the work simply returns, `on_stop` is called once with the cause, before the work is cancelled. So the cause
     is on record before anything that the work's clean-up records. `heard_s()` returns the time of the agent's last sign
-    of life, in seconds of the monotonic clock.
+    of life, in seconds of the monotonic clock. `on_pause` is called with the seconds for which Proctor did not run,
+    because it was stopped (SIGSTOP) or the machine gave it no time, if they are more than PAUSE_S. No clock counts them.
     """
     is_over = False
     async with anyio.create_task_group() as tasks:
@@ -194,6 +213,8 @@ async def under_watch(
                 lag_s = now_s - before_s - TICK_S
                 if lag_s > LAG_S:
                     watch.discount_lag(lag_s)
+                if lag_s > PAUSE_S:
+                    on_pause(lag_s)
                 watch.heard(heard_s())
                 cause = ClockExpiry(clock=None) if stop.is_set() else failure() or watch.expired(now_s)
             end(cause)

@@ -29,6 +29,7 @@ __all__ = ["AgentProcess", "ExitStatus", "ProcessResult", "StopDeadlines", "open
 _CHUNK_BYTES = 65536
 _APPEAR_S = 1.0
 _DRAIN_S = 1.0
+_STEP_S = 1.0
 _HEAD_BYTES = 4096
 # The exit codes of a wrapper that could not set up its containment or execute the program.
 _FAILED_START = (1, 126, 127)
@@ -220,7 +221,7 @@ async def run_once(
         pumps.start_soon(stdout.drain, process.receive)
         pumps.start_soon(stderr.drain, process.receive_err)
         pumps.start_soon(_feed, process, stdin)
-        exit_status = await process.wait(deadline_s=until - anyio.current_time())
+        exit_status = await _wait_in_steps(process, timeout_s=until - anyio.current_time())
         await process.stop()
         # The tree has ended, so the pipes are at their end, unless one was passed to a process outside the tree.
         pumps.cancel_scope.deadline = anyio.current_time() + _DRAIN_S
@@ -235,6 +236,15 @@ async def run_once(
         stdout_cut=stdout.is_cut,
         stderr_cut=stderr.is_cut,
     )
+
+
+async def _wait_in_steps(process: AgentProcess, *, timeout_s: float) -> ExitStatus | None:
+    """Wait for the end of a process in short steps. Time in which Proctor does not run lengthens a step uncounted."""
+    exit_status = None
+    while exit_status is None and timeout_s > 0:
+        exit_status = await process.wait(deadline_s=min(timeout_s, _STEP_S))
+        timeout_s -= _STEP_S
+    return exit_status
 
 
 class _Head:
