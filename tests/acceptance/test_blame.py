@@ -3,8 +3,11 @@
 import json
 import os
 import signal
+import subprocess
+import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -33,7 +36,7 @@ def command(id_: str, text: str, **flow: Any) -> dict[str, Any]:
 
 
 def run_flows(lab: Lab, *flows: Mapping[str, Any], **top: Any) -> dict[str, Result]:
-    """Run a trial per flow, and return the result of each attempt by its id without mission and repeat."""
+    """Run a trial per flow, and return the results by flow."""
     lab.is_other_agent_allowed = True
     workspace = {"copy": lab.workspace("start", {"a.txt": "a\n"})}
     spec = lab.write_spec([mission("m", say_done(), probes=[PROBE], workspace=workspace)], flows=flows, **top)
@@ -43,8 +46,9 @@ def run_flows(lab: Lab, *flows: Mapping[str, Any], **top: Any) -> dict[str, Resu
 
 
 def results_of(lab: Lab) -> dict[str, Result]:
-    rows = report_of(lab)["attempts"]
-    return {f"{row['flowId']}.{row['n']}": (result_of(row), row["code"], row["bucket"]) for row in rows}
+    """Return the attempt that counts of each flow's trial."""
+    rows = [row for row in report_of(lab)["attempts"] if not row["isSuperseded"]]
+    return {row["flowId"]: (result_of(row), row["code"], row["bucket"]) for row in rows}
 
 
 def result_of(row: dict[str, Any]) -> str | None:
@@ -80,13 +84,13 @@ def test_agent_that_spoils_its_workspace_is_scored_as_a_failure_with_its_own_cod
         command("odd", f"{GOOD}; {ODD}"),
     )
     assert found == {
-        "plain.1": ("failed", None, None),
-        "link.1": SPOILED,
-        "deep.1": SPOILED,
-        "sparse.1": SPOILED,
-        "removed.1": SPOILED,
-        "replaced.1": SPOILED,
-        "odd.1": ("passed", None, None),
+        "plain": ("failed", None, None),
+        "link": SPOILED,
+        "deep": SPOILED,
+        "sparse": SPOILED,
+        "removed": SPOILED,
+        "replaced": SPOILED,
+        "odd": ("passed", None, None),
     }
     assert score_of(lab) == (1, 7)
     [link] = [row for row in report_of(lab)["attempts"] if row["flowId"] == "link"]
@@ -103,7 +107,7 @@ def test_agent_that_removes_the_folder_for_probes_is_judged(lab: Lab) -> None:
         command("removed", f"{BAD}; rm -r {folder}", contain="none"),
         command("replaced", f"{GOOD}; rm -r {folder}; ln -s $TMPDIR {folder}", contain="none"),
     )
-    assert found == {"removed.1": ("failed", None, None), "replaced.1": ("passed", None, None)}
+    assert found == {"removed": ("failed", None, None), "replaced": ("passed", None, None)}
 
 
 @pytest.mark.requirement("schedule.recovery")
@@ -116,8 +120,9 @@ def test_agent_that_kills_itself_is_scored_as_a_failure_and_not_tried_again(lab:
         command("child", f"{BAD}; sh -c 'kill -9 $PPID'; sleep 60"),
         schedule={"retries": 2, "backoff": "1ms"},
     )
-    assert found == {"kill.1": killed, "term.1": killed, "child.1": killed}
+    assert found == {"kill": killed, "term": killed, "child": killed}
     assert score_of(lab) == (0, 3)
+    assert len(lab.attempts()) == 3
     assert lab.proctor("campaign", "publish-check").returncode == 0
 
 
@@ -166,7 +171,73 @@ def test_time_for_which_proctor_was_stopped_counts_for_no_clock(lab: Lab) -> Non
     finally:
         running.kill()
         running.wait()
-    assert results_of(lab) == {"patient.1": ("passed", None, None)}
+    assert results_of(lab) == {"patient": ("passed", None, None)}
     [paths] = lab.attempts().values()
-    assert sum(b"proctor did not run" in bytes(row.frame) for row in rows_of(paths) if row.dir == "self") == 1
+    assert sum(b"proctor did not run" in msgspec.json.encode(row) for row in rows_of(paths)) == 1
     assert lab.proctor("campaign", "publish-check").returncode == 0
+
+
+@pytest.fixture
+def small_disk(lab: Lab, tmp_path: Path) -> Iterator[Path]:
+    """A disk of 96 MiB that holds the cache folder, and so the scratch of every run. Only root can mount one."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=96m", "tmpfs", str(place)]
+    if os.geteuid() != 0 or subprocess.run(mount, capture_output=True).returncode:
+        pytest.skip("this machine does not let this user mount a tmpfs")
+    lab.env["XDG_CACHE_HOME"] = str(place)
+    try:
+        yield place
+    finally:
+        subprocess.run(["umount", "--lazy", str(place)], check=True)
+
+
+def test_agent_that_uses_up_the_scratch_disk_is_scored_as_a_failure(lab: Lab, small_disk: Path) -> None:
+    fill = "head -c 500M /dev/zero >{}/big; echo bad >out.txt"
+    used_up = ("failed", "agent.disk", "agent")
+    flows = [
+        command("workspace", fill.format(".")),
+        command("tmp", fill.format("$TMPDIR")),
+        command("home", fill.format("$HOME")),
+        command("shared-home", fill.format("$HOME"), isolation="shared"),
+        command("sparse", f"{BAD}; truncate -s 1G big"),
+        command("modest", f"{GOOD}; head -c 1M /dev/zero >big"),
+    ]
+    found = run_flows(lab, *flows, schedule={"parallel": 1, "retries": 5, "backoff": "100ms"})
+    assert found == {
+        "workspace": used_up,
+        "tmp": used_up,
+        "home": used_up,
+        "shared-home": used_up,
+        "sparse": used_up,
+        "modest": ("passed", None, None),
+    }
+    assert score_of(lab) == (1, 6)
+    lab.assert_all_evidence_is_valid()
+    assert lab.proctor("campaign", "publish-check").returncode == 0
+
+
+@pytest.mark.requirement("schedule.recovery")
+def test_scratch_disk_that_others_fill_is_infrastructure(lab: Lab, small_disk: Path) -> None:
+    """One trial starts on a full disk. During another the disk fills up, and its agent fails because of that."""
+    started, ballast = lab.folder / "started", small_disk / "ballast"
+    work = f"touch {started}; until ! head -c 1M /dev/zero >big; do sleep 0.02; done; exit 3"
+
+    def fill() -> None:
+        wait_until(started.exists)
+        subprocess.run(["cp", "/dev/zero", ballast], capture_output=True)  # until nothing more fits
+
+    filling = threading.Thread(target=fill)
+    filling.start()
+    found = run_flows(lab, command("victim", work, contain="none"), command("late", GOOD), schedule={"parallel": 1})
+    filling.join(timeout=30)
+    infra = ("infra", "machine.disk-full", "infra")
+    # Nothing could be written to start with the second one.
+    assert found == {"victim": infra, "late": (None, *infra[1:])}
+    assert score_of(lab) == (0, 0)
+    assert lab.proctor("campaign", "publish-check").returncode == 4
+
+    ballast.unlink()
+    started.unlink()
+    lab.proctor("retry", "--only", "infra")
+    assert results_of(lab)["late"] == ("passed", None, None)

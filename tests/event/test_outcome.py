@@ -211,8 +211,8 @@ def test_failure_that_was_found_takes_the_place_of_a_completed_turn_and_the_mach
     failed = TurnEnded(turn=T1, status="failed", code="agent.exit-status", frame=8, at_ms=0)
     refused = TurnEnded(turn=T1, status="failed", code="provider.unauthorized", frame=8, at_ms=0)
     cancelled = Cancelled(why="asked to stop", frame=8, at_ms=0)
-    assert [ending_of(found), ending_of(completed, found)] == [ending] * 2
-    assert ending_of(failed, found).code == ("agent.exit-status" if code == "agent.workspace" else code)
+    assert [ending_of(found), ending_of(completed, found), ending_of(failed, found)] == [ending] * 3
+    assert ending_of(TOO_LONG, found).code == ("limit.turn" if code == "agent.workspace" else code)
     assert [ending_of(end, found) for end in (refused, cancelled)] == [ending_of(refused), ending_of(cancelled)]
 
 

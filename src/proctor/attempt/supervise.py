@@ -4,6 +4,7 @@ import os
 import shlex
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Final, Literal, TypeVar
 
@@ -16,10 +17,11 @@ from proctor.attempt.machine import Move, State, after
 from proctor.attempt.model import AttemptRequest, AttemptResult
 from proctor.attempt.record import write_record
 from proctor.attempt.recording import open_recording
+from proctor.attempt.scratch_disk import ScratchDisk
 from proctor.attempt.tap import RecordingTap
 from proctor.attempt.turn import TEARDOWN_S, open_session, take_turn
 from proctor.attempt.watchdog import ClockExpiry, ClockName, Stop, TokenLimitExceeded, Watch, pause_row, under_watch
-from proctor.errors import HangupError, MachineError, ProctorError, disk_error
+from proctor.errors import Bucket, HangupError, MachineError, ProctorError, bucket_of, disk_error
 from proctor.event.claim import with_footer
 from proctor.event.model import Event
 from proctor.event.row import ClockRanOut, FailureFound, HookEnded, SessionRefusal, StepTaken, TokensUsedUp
@@ -30,6 +32,7 @@ from proctor.evidence.seal import write_seal
 from proctor.probe.model import Phase, ProbeRow, RequiredProbe, Verdict, require
 from proctor.probe.run import run_probe
 from proctor.runtime.base import Session
+from proctor.spec.model import Isolation
 from proctor.workspace.capture import Capture, capture
 from proctor.workspace.diff import diff
 from proctor.workspace.prepare import prepare
@@ -106,6 +109,9 @@ class _Supervisor:
         self._conversation = SessionRecord()
         self._session: Session | None = None
         self._stop_cause: ClockName | Literal["other"] | None = None
+        self._disk: ScratchDisk | None = None
+        self._found: FailureFound | None = None
+        self._is_found_recorded = False
         limits = request.limits
         self._began_s = request.clock.steady_s()
         self._watch = Watch(
@@ -135,6 +141,8 @@ class _Supervisor:
         with open_recording(request, redactor=self._redactor, watcher=event_recorded) as streams:
             frames, probes, tap = streams.frames, streams.probes, streams.tap
             base = await self._prepare()
+            base_bytes = sum(entry.size_bytes for entry in base.entries)
+            self._disk = ScratchDisk(request.scratch, base_bytes=base_bytes, owned=self._owned_folders)
             await self._watched(tap, lambda: self._work(tap, base, probes))
             request.turn_over()
             self.move(Move.STOP)
@@ -142,11 +150,11 @@ class _Supervisor:
             tap.commit()
             if (failure := self._failure(tap)) is not None:
                 raise failure
+            await self._remove_full_homes()
             left = await self._capture(base)
             now = left.snapshot
-            if left.defect is not None:
-                tap.record(FailureFound(code="agent.workspace", detail=left.defect))
-                self._fail_probes(left, probes)
+            if (found := self._found or self._find_spoiled(left)) is not None:
+                self._record_found(tap, found)
             elif request.mission.probes and not request.stop.is_set():
                 self.move(Move.PROBE)
                 self._create_probes_folder()
@@ -154,6 +162,7 @@ class _Supervisor:
                 await self._watched(tap, lambda: self._probe(Phase.FINAL, now, probes))
                 if is_in_time and self._stop_cause in _OF_THE_AGENT:
                     self._fail_cut_off_probe(now, probes)
+            self._fail_probes(now, probes)
             changes = None
             if has_hook(request.mission.hooks, "after"):
                 # The diff is taken before the hook runs, because the hook may change the workspace.
@@ -225,7 +234,7 @@ class _Supervisor:
             self._watch,
             clock=self._request.clock,
             heard_s=self._heard_s,
-            failure=lambda: self._failure(tap),
+            failure=lambda: self._failure(tap) or self._find_full_disk(),
             stop=self._request.stop,
             on_stop=lambda cause: self._record_stop(tap, cause),
             on_pause=lambda lag_s: tap.record(pause_row(lag_s)),
@@ -242,7 +251,35 @@ class _Supervisor:
         lease = self._conversation.lease
         return tap.failure or (None if lease is None else lease.failure())
 
+    def _find_full_disk(self) -> FailureFound | None:
+        """Return the failure if the scratch disk is full, at this moment or at an earlier one."""
+        if self._found is None and self._disk is not None:
+            self._found = self._disk.find_failure()
+        return self._found
+
+    def _owned_folders(self) -> list[Path]:
+        """Return the folders that only the agent of this attempt writes to."""
+        return [self._workspace, self._request.scratch / "tmp", *self._homes()]
+
+    def _homes(self) -> list[Path]:
+        """Return the homes that belong to this attempt alone."""
+        request, lease = self._request, self._conversation.lease
+        if lease is None or lease.home is None:
+            return []
+        if request.flow.isolation is Isolation.PROCESS:
+            return [lease.home]
+        return [lease.home / request.attempt_id, *lease.home.glob(f"*/{request.attempt_id}")]
+
+    async def _remove_full_homes(self) -> None:
+        """Remove the homes of an agent that used up the disk: they are otherwise kept until the end of the run."""
+        if self._found is not None and self._found.code == "agent.disk" and not self._request.is_scratch_kept:
+            for home in self._homes():
+                with suppress(OSError):
+                    await anyio.to_thread.run_sync(remove, home)
+
     async def _work(self, tap: RecordingTap, base: Snapshot, probes: ChainedLog) -> None:
+        if (found := self._find_full_disk()) is not None:
+            raise MachineError(found.code, found.detail)
         if has_hook(self._request.mission.hooks, "before"):
             await self._run_before_hook(tap, base)
         await self._probe(Phase.BASELINE, base, probes)
@@ -274,8 +311,12 @@ class _Supervisor:
             self.move(Move.READY)
             self.move(Move.ASK)
             self._session = session
-            prompt = self._conversation.prompt
-            await take_turn(session, lambda: session.turn(prompt), request=self._request, tap=tap, watch=self._watch)
+            try:
+                start = partial(session.turn, self._conversation.prompt)
+                await take_turn(session, start, request=self._request, tap=tap, watch=self._watch)
+            finally:
+                # An agent that the full disk has stopped may have ended before the next tick. Its home still exists.
+                self._find_full_disk()
 
     def _record_stop(self, tap: RecordingTap, cause: Stop) -> None:
         """Record why the work is being stopped, before it is cancelled."""
@@ -283,7 +324,7 @@ class _Supervisor:
         self._stop_cause = self._stop_cause or clock_name or "other"
         match cause:
             case FailureFound():
-                tap.record(cause)
+                self._record_found(tap, cause)
             case TokenLimitExceeded(most=most, used=used):
                 tap.record(TokensUsedUp(limit="tokens", most=most, used=used))
             case ClockExpiry(clock=None):
@@ -304,10 +345,27 @@ class _Supervisor:
         """Capture the workspace after the agent has stopped."""
         return await _off_loop(lambda: capture(self._workspace, base), is_small=is_empty(self._workspace))
 
-    def _fail_probes(self, left: Capture, log: ChainedLog) -> None:
-        """Record that every probe fails, without running it: the agent left a workspace that cannot be judged."""
-        summary = self._redactor.text(f"not run: {left.defect}").text
-        rows = [self._failed_row(probe, left.snapshot, summary) for probe in require(self._request.mission.probes)]
+    def _find_spoiled(self, left: Capture) -> FailureFound | None:
+        """Return the failure if the agent left a workspace that cannot be judged, or that no probe can copy."""
+        if left.defect is not None:
+            return FailureFound(code="agent.workspace", detail=left.defect)
+        if self._disk is None or not self._request.mission.probes:
+            return None
+        return self._disk.find_failure(copy_bytes=sum(entry.size_bytes for entry in left.snapshot.entries))
+
+    def _record_found(self, tap: RecordingTap, found: FailureFound) -> None:
+        """Record a failure that the supervisor found. Only the first one counts."""
+        if not self._is_found_recorded:
+            self._found, self._is_found_recorded = found, True
+            tap.record(found)
+
+    def _fail_probes(self, now: Snapshot, log: ChainedLog) -> None:
+        """Record every probe as failed, without running it, if the agent made judging impossible."""
+        found = self._found
+        if found is None or bucket_of(found.code) is not Bucket.AGENT:
+            return
+        summary = self._redactor.text(f"not run: {found.detail}").text
+        rows = [self._failed_row(probe, now, summary) for probe in require(self._request.mission.probes)]
         self._conversation.probes += rows
         log.append(rows)
 

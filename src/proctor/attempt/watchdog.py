@@ -191,7 +191,7 @@ async def under_watch(
     Unless the work simply returns, `on_stop` is called once with the cause, before the work is cancelled. So the cause
     is on record before anything that the work's clean-up records. `heard_s()` returns the time of the agent's last sign
     of life, in seconds of the monotonic clock. `on_pause` is called with the seconds for which Proctor did not run,
-    because it was stopped (SIGSTOP) or the machine gave it no time, if they are more than PAUSE_S. No clock counts them.
+    because it was stopped (SIGSTOP) or the machine gave it no time, if more than PAUSE_S. No clock counts them.
     """
     is_over = False
     async with anyio.create_task_group() as tasks:

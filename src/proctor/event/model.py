@@ -468,8 +468,8 @@ class SessionRefused(EventRoot, tag="session.refused", frozen=True, kw_only=True
 class FailureObserved(EventRoot, tag="failure.observed", frozen=True, kw_only=True):
     """The supervisor found, during or after a turn, that the agent or the machine made the attempt fail.
 
-    What the machine caused takes the place of any failure of the agent. What the agent caused takes the place of a
-    completed turn.
+    What the machine caused takes the place of any failure of the agent. What the agent caused takes the place of a turn
+    that completed or that the agent reported as failed.
     """
 
     code: str

@@ -179,7 +179,7 @@ def _takes_place(code: str, ending: Ending) -> bool:
     if ending.outcome is Outcome.COMPLETED:
         return True
     is_agents_own = ending.code is not None and bucket_of(ending.code) is Bucket.AGENT
-    return is_agents_own and bucket_of(code) is not Bucket.AGENT
+    return is_agents_own and (ending.outcome is Outcome.FAILED or bucket_of(code) is not Bucket.AGENT)
 
 
 # Events that show that the agent has recovered from an error.

@@ -105,6 +105,8 @@ EVERYWHERE = (
         cause="The agent leaves a workspace that cannot be read or copied, or a link that leads out of it.",
         code="agent.workspace",
     ),
+    Failure(id="disk-used-up", cause="The agent fills the scratch disk.", code="agent.disk"),
+    Failure(id="disk-full", cause="Others fill the scratch disk.", code="machine.disk-full"),
     Failure(id="cancelled", cause="The user stops Proctor.", code="run.cancelled"),
     Failure(id="operator-cancel", cause="An operator cancels this attempt.", code="run.operator-cancel"),
 )
