@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -241,3 +242,38 @@ def test_scratch_disk_that_others_fill_is_infrastructure(lab: Lab, small_disk: P
     started.unlink()
     lab.proctor("retry", "--only", "infra")
     assert results_of(lab)["late"] == ("passed", None, None)
+
+
+@pytest.mark.proctor_process
+@pytest.mark.requirement("schedule.recovery")
+def test_memory_limit_under_which_an_agent_cannot_start_is_infrastructure(lab: Lab) -> None:
+    lab.is_other_agent_allowed = True
+    start = "exec python3 -c 'bytearray(8_000_000_000)'"
+    flows = [
+        command("starved", start),
+        command("faulty", "kill -ABRT $$"),
+        command("speaking", f"echo hello; {start}"),
+        command("failing", f"{BAD}; exit 3"),
+    ]
+    spec = lab.write_spec([mission("m", say_done(), probes=[PROBE])], flows=flows)
+    # The limit is Proctor's own, so that agents inherit it.
+    limited = f"ulimit -v 4000000; exec {sys.executable} -m proctor run {spec}"
+    env = {**os.environ, **lab.env, "PROCTOR_ROOT": str(lab.root)}
+    subprocess.run(["bash", "-c", limited], env=env, cwd=lab.folder, capture_output=True, timeout=150)
+    infra = ("infra", "machine.exhausted", "infra")
+    assert results_of(lab) == {
+        "starved": infra,
+        # It cannot be told apart from a program that gets no memory: not scored, and not published.
+        "faulty": infra,
+        "speaking": ("failed", "agent.exit-status", "agent"),
+        "failing": ("failed", "agent.exit-status", "agent"),
+    }
+    [starved] = [row["detail"] for row in report_of(lab)["attempts"] if row["flowId"] == "starved"]
+    assert "RLIMIT_AS is 4096000000 bytes" in starved
+    assert "MemoryError" in starved
+    assert lab.proctor("campaign", "publish-check").returncode == 4
+
+
+def test_agent_that_only_says_that_memory_ran_out_is_scored(lab: Lab) -> None:
+    found = run_flows(lab, command("liar", f"{BAD}; echo 'Cannot allocate memory' >&2; exit 1"))
+    assert found == {"liar": ("failed", "agent.exit-status", "agent")}

@@ -179,6 +179,10 @@ class ChildExited(SupervisorRow, tag="process.exited", frozen=True, kw_only=True
     """Who sent the signal: `agent` if only its own commands could, `kernel` if memory ran out meanwhile; None if a
     signal did not end the process or the sender is unknown."""
 
+    tight_limit: str | None = None
+    """A limit of this machine that the process may have met, such as `RLIMIT_AS is 1000000 bytes`, if it ended with an
+    error; None if it met no such limit."""
+
     is_turns_own: bool = False
     """Whether the process served only one turn, so that the session continues without it."""
 

@@ -19,6 +19,7 @@ from proctor.protocol.lines import MAX_LINE_BYTES, LineSplitter
 from proctor.runtime.base import Executable, HostRequest, Tap
 from proctor.runtime.executable import refuse_other_program, running_fact
 from proctor.runtime.killer import KillerWatch
+from proctor.runtime.machine_limits import find_tight_limit
 from proctor.runtime.stderr_lines import StderrLines, describe_end
 from proctor.transport.channel import Channel
 from proctor.transport.process import AgentProcess, ExitStatus, StopDeadlines, open_process
@@ -223,8 +224,15 @@ class LineProcess:
     def record_exit(self, status: ExitStatus) -> None:
         """Record how the process ended."""
         killer = self._killer_watch.find_killer(status, is_in_reach=self.is_in_reach)
-        code, signal, is_turns_own = status.code, status.signal, self.is_turns_own
-        self.tap.record(ChildExited(code=code, signal=signal, killer=killer, is_turns_own=is_turns_own))
+        self.tap.record(
+            ChildExited(
+                code=status.code,
+                signal=status.signal,
+                killer=killer,
+                tight_limit=None if status.code == 0 else find_tight_limit(),
+                is_turns_own=self.is_turns_own,
+            )
+        )
 
 
 @asynccontextmanager

@@ -1,5 +1,6 @@
 """Convert a command's output to events: its lines are messages, and its exit ends the turn. Pure."""
 
+import re
 from collections.abc import Iterator
 
 import msgspec
@@ -32,6 +33,12 @@ MESSAGE_CHARS = 1024 * 1024
 # A shell exits with these if a program cannot be executed or is not found; so does the loader if a library is missing.
 _NOT_STARTED = (126, 127)
 _MAX_STDERR_LINES = 5
+
+# How runtimes end a program that gets no memory (SIGILL, SIGTRAP, SIGABRT, SIGBUS, SIGSEGV), and what they print.
+_FAULTS = (4, 5, 6, 7, 11)
+_EXHAUSTED = re.compile(
+    r"memory|allocat|resource temporarily unavailable|too many open files|map segment|reserve .*space", re.IGNORECASE
+)
 
 
 class OpenedDetail(msgspec.Struct, frozen=True, kw_only=True):
@@ -142,13 +149,22 @@ class ProcessNormalizer:
             yield TurnEnded(turn=self._turn, status="interrupted", frame=row.seq, at_ms=row.at_ms)
         elif exited.signal is None and exited.code in started.good_exits:
             yield TurnEnded(turn=self._turn, status="completed", frame=row.seq, at_ms=row.at_ms)
+        elif exited.tight_limit is not None and not self._has_output and self._lacks_resources(exited):
+            what = f"the command printed nothing and ended with {_describe(exited)}, and {exited.tight_limit}"
+            yield TurnEnded(
+                turn=self._turn,
+                status="failed",
+                error=self._with_stderr(what),
+                code="machine.exhausted",
+                frame=row.seq,
+                at_ms=row.at_ms,
+            )
         elif exited.signal is None and exited.code in _NOT_STARTED and not self._has_output:
-            stderr = "\n".join(self._stderr_lines)
             what = f"the command exited with code {exited.code} and printed nothing: a program could not be executed"
             yield TurnEnded(
                 turn=self._turn,
                 status="failed",
-                error=f"{what}; last lines of stderr: {stderr!r}" if stderr else what,
+                error=self._with_stderr(what),
                 code="machine.spawn-failed",
                 frame=row.seq,
                 at_ms=row.at_ms,
@@ -162,6 +178,18 @@ class ProcessNormalizer:
                 frame=row.seq,
                 at_ms=row.at_ms,
             )
+
+    def _lacks_resources(self, exited: ChildExited) -> bool:
+        """Whether the command ended as programs do that get no memory or process: by a fault, or saying so."""
+        return exited.signal in _FAULTS or any(map(_EXHAUSTED.search, self._stderr_lines))
+
+    def _with_stderr(self, what: str) -> str:
+        stderr = "\n".join(self._stderr_lines)
+        return f"{what}; last lines of stderr: {stderr!r}" if stderr else what
+
+
+def _describe(exited: ChildExited) -> str:
+    return f"code {exited.code}" if exited.signal is None else f"signal {exited.signal}"
 
 
 def _result_from_marker(said: TextSaid, marker: str | None) -> Iterator[ResultFound]:
