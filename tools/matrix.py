@@ -28,7 +28,7 @@ def write(checkout: Path, plugins: Sequence[str]) -> None:
             runtime = runtime_by_id(runtime_id)
             for transport in runtime.transports:
                 for isolation in isolations_of(runtime):
-                    proven = prove(runtime_id, root=Path(folder), transport=transport, isolation=isolation.value)
+                    proven = prove(runtime_id, folder=Path(folder), transport=transport, isolation=isolation.value)
                     print(runtime_id, transport, isolation.value, proven.exit.name, file=sys.stderr)
         found = matrix(Path(folder))
     (checkout / FIGURES).write_bytes(render_artifact(found))

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from proctor.config.load import load_config
-from proctor.config.model import RolloutState, Setting
+from proctor.config.model import RolloutRequirement, RolloutState, Setting
 from proctor.errors import InputError, MachineError, ProctorError
 from proctor.evidence.health import ProgramHealth, ProgramKey
 from proctor.ids import FlowId, MissionId, RuntimeId
@@ -49,6 +49,7 @@ def candidate(name: str = "a") -> Candidate:
         runtime_id=RuntimeId(name),
         is_enabled=Setting(value=True, source="built in"),
         state=Setting(value=RolloutState.SELECTABLE, source="built in"),
+        requires=Setting(value=RolloutRequirement.DECLARED, source="built in"),
     )
     return Candidate(rollout=rollout, runtime=runtime_by_id(CODEX), executable=None)
 
@@ -162,7 +163,7 @@ def test_auto_comes_to_the_default_runtime_with_flag_program_and_rollout_reporte
         "runtimeFlag": (True, "built in"),
         "runtimeBinary": (found.executable.sha256, "sha256 of the program file"),
         "runtimeHealth": (None, "not reported"),
-        "rollout": ({"state": "default", "autoResolves": True}, "built in"),
+        "rollout": ({"state": "default", "autoResolves": True, "requires": "declared"}, "built in"),
     }
 
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proctor.config.load import load_config
-from proctor.config.model import RolloutState, Setting
+from proctor.config.model import RolloutRequirement, RolloutState, Setting
 from proctor.errors import InputError
 from proctor.ids import RuntimeId
 from proctor.runtime.rollout import ROLLOUT_STATES, ChainMember, Rollout, check_config, rollout_of, spell_out
@@ -21,6 +21,7 @@ def rollout_in(runtime_id: RuntimeId, state: RolloutState, *, is_enabled: bool =
         runtime_id=runtime_id,
         is_enabled=Setting(value=is_enabled, source="proctor.toml:1"),
         state=Setting(value=state, source="proctor.toml:2"),
+        requires=Setting(value=RolloutRequirement.DECLARED, source="built in"),
     )
 
 
@@ -99,7 +100,8 @@ def test_the_config_overrides_what_is_built_in_and_plugins_are_selectable(tmp_pa
     assert [id_ for id_, state in ROLLOUT_STATES.items() if state is RolloutState.DEFAULT] == [codex]
     (tmp_path / "proctor.toml").write_text('plugins = ["pi"]\n[rollout]\ncodex_app_server.state = "locked"\n')
     fact = rollout_of(codex, load_config(tmp_path)).fact()
-    assert (fact.value, fact.source) == ({"state": "locked", "autoResolves": False}, "proctor.toml:3")
+    locked = {"state": "locked", "autoResolves": False, "requires": "declared"}
+    assert (fact.value, fact.source) == (locked, "proctor.toml:3")
 
 
 @pytest.mark.parametrize(

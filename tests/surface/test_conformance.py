@@ -9,14 +9,15 @@ import anyio
 import msgspec
 import pytest
 
-from proctor import __version__
+from proctor import __version__, places
 from proctor.errors import Exit
 from proctor.evidence.layout import render_artifact
 from proctor.evidence.proofs import ProofRow, add_proofs, read_proofs
 from proctor.ids import RuntimeId
 from proctor.runtime.capability import Capabilities
+from proctor.runtime.proof import ProofState
 from proctor.runtime.registry import built_in_ids, runtime_by_id
-from proctor.surface.matrix import Matrix, ProofState, matrix, render_markdown
+from proctor.surface.matrix import Matrix, matrix, render_markdown
 from proctor.surface.prove import prove
 from proctor.testing.conformance import Case, CaseVerdict, Result, Subject, UnprovenError, cases, open_subject, run_case
 from tests.lab import Lab
@@ -27,6 +28,12 @@ from tools.matrix import FIGURES, PAGE
 
 CODEX = "codex_app_server"
 CHECKOUT = Path(__file__).parents[2]
+
+
+@pytest.fixture(autouse=True)
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No proofs of other tests."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
 
 
 async def passes(_: Subject) -> None:
@@ -85,7 +92,7 @@ def test_a_case_that_passes_makes_its_claim_proven_for_that_program(lab: Lab) ->
     assert (done.code, done.json["subject"]) == (0, locked_codex_sha256())
     assert [(each["case"], each["result"]) for each in done.json["verdicts"]] == [("structured-output", "passed")]
     assert "passed         structured-output" in done.stderr, "it is told as it happens"
-    [row] = read_proofs(lab.root)
+    [row] = read_proofs(places.state_dir())
     assert (row.subject, row.version, row.case, row.result, row.proctor) == (
         locked_codex_sha256(),
         "0.163.0",
@@ -123,11 +130,11 @@ def test_what_cannot_be_asked_for_is_a_mistake_and_no_agent_is_infrastructure(
     monkeypatch.setenv("PROCTOR_CODEX", "/nowhere/codex")
     absent = ask(lab, "runtimes", "conformance", CODEX, "--json")
     assert (absent.code, absent.json["problem"]["code"], absent.json["verdicts"]) == (3, "machine.binary-missing", [])
-    assert read_proofs(lab.root) == ()
+    assert read_proofs(places.state_dir()) == ()
 
 
 def test_one_case_that_fails_is_a_no(tmp_path: Path) -> None:
-    told = prove(CODEX, root=tmp_path, isolation="process", only=[case("good"), case("bad", fails)])
+    told = prove(CODEX, folder=tmp_path, isolation="process", only=[case("good"), case("bad", fails)])
     assert (told.exit, [each.result for each in told.verdicts]) == (Exit.JUDGED_NO, [Result.PASSED, Result.FAILED])
     assert [(row.case, row.result, row.what) for row in read_proofs(tmp_path)] == [
         ("good", "passed", None),

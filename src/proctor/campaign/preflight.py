@@ -4,6 +4,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import anyio.to_thread
@@ -23,6 +24,7 @@ from proctor.errors import InputError, MachineError
 from proctor.evidence import tripwire
 from proctor.evidence.health import ProgramHealth, ProgramKey, read_health
 from proctor.evidence.layout import RootPaths
+from proctor.evidence.proofs import read_proofs
 from proctor.evidence.secrets import Secret, find_secrets
 from proctor.ids import FlowId
 from proctor.model.dialects import Dialects, load_dialects
@@ -131,6 +133,7 @@ class ChainBuilder:
         self._health = health
         self._now_ms = now_ms
         self._examine = examine
+        self._read_proofs = cache(lambda: read_proofs(places.state_dir()))
         self.logins: dict[Place, FlowLogin] = {}
         self.warnings: list[str] = []
 
@@ -141,6 +144,7 @@ class ChainBuilder:
             config=self._config,
             check=lambda runtime: _check_flow(at, flow, runtime, self._loaded),
             examine=self._examine,
+            proofs=self._read_proofs,
         )
         judged = [self._with_login(at, flow, link) for link in known]
         if (error := none_left(flow, judged)) is not None:

@@ -32,6 +32,16 @@ class RolloutState(StrEnum):
     """It can be used by name, and `auto` may choose it."""
 
 
+class RolloutRequirement(StrEnum):
+    """What must be known of a runtime's capabilities before a flow may use it."""
+
+    DECLARED = "declared"
+    """The runtime declares them."""
+
+    PROVEN = "proven"
+    """The conformance suite has proven every one that it declares, with the program that is installed now."""
+
+
 class RolloutSettings(Spec, frozen=True, kw_only=True):
     """`[rollout.<runtime>]`: the rollout of one runtime."""
 
@@ -40,6 +50,9 @@ class RolloutSettings(Spec, frozen=True, kw_only=True):
 
     state: RolloutState | None = None
     """The rollout state. Default: the built-in state of the runtime."""
+
+    requires: RolloutRequirement | None = None
+    """What must be known of the runtime's capabilities. Default: `declared`."""
 
 
 class ConfigFile(Spec, frozen=True, kw_only=True):
@@ -105,6 +118,15 @@ class Config:
             if settings.state is not None:
                 return Setting(value=settings.state, source=_source(file, child_path("rollout", runtime_id) + ".state"))
         return Setting(value=default, source=BUILT_IN)
+
+    def rollout_requirement(self, runtime_id: RuntimeId) -> Setting[RolloutRequirement]:
+        """Return what must be known of a runtime's capabilities."""
+        for file in self.files:
+            settings = file.value.rollout.get(runtime_id, RolloutSettings())
+            if settings.requires is not None:
+                key = child_path("rollout", runtime_id) + ".requires"
+                return Setting(value=settings.requires, source=_source(file, key))
+        return Setting(value=RolloutRequirement.DECLARED, source=BUILT_IN)
 
     def default_runtime(self, *, default: RuntimeId) -> Setting[RuntimeId]:
         """Return the runtime that `auto` tries first."""

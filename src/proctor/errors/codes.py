@@ -244,6 +244,10 @@ CODES: dict[str, Meaning] = {
         "The plugin's runtime or model dialect cannot be loaded, or does not implement its interface.",
         "Update or uninstall the plugin, or report the error to its author.",
     ),
+    "runtime.unproven": Meaning(
+        "The config requires that the runtime's capabilities are proven with its current program, and they are not.",
+        "Run `proctor runtimes conformance` for the runtime, or change `requires` in the config.",
+    ),
     "runtime.degraded": Meaning(
         "The runtime's program recently failed to start several times in a row.",
         "Run `proctor doctor` for the cause. Proctor tries the runtime again after one hour, or at once if it is the "

@@ -145,8 +145,9 @@ FACTS: Final[dict[str, FactDefinition]] = {
         values="counters", derivation="The recorded starts of the runtime.", authority="observed"
     ),
     "rollout": FactDefinition(
-        values="locked, internal, selectable, default",
-        derivation="The runtime's rollout state, from the config.",
+        values="{state, autoResolves, requires}",
+        derivation="The runtime's rollout from the config: its state (locked, internal, selectable, default), whether "
+        "`auto` may choose it, and whether its capabilities must be declared or proven.",
         authority="declared",
     ),
     "toolCalls": FactDefinition(

@@ -1,6 +1,7 @@
 """proofs.db: the results of conformance cases, which prove or refute a runtime's declared capabilities."""
 
 from collections.abc import Iterable
+from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
@@ -25,6 +26,17 @@ create index proof_subject on proof (runtime_id, transport, subject);
     code="machine.proofs",
     synchronous="full",
 )
+
+
+class Result(StrEnum):
+    """The result of one case."""
+
+    PASSED = "passed"
+    FAILED = "failed"
+    REFUSED = "refused"
+    """The runtime does not declare the capability. A request for it, where possible, was refused with a typed error."""
+    NOT_APPLICABLE = "not applicable"
+    """The case cannot be run on this runtime. This is never a pass."""
 
 
 class ProofRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -56,26 +68,26 @@ _COLUMNS = ", ".join(f'"{name}"' for name in ProofRow.__struct_fields__)
 _PLACES = ", ".join("?" for _ in ProofRow.__struct_fields__)
 
 
-def add_proofs(root: Path, rows: Iterable[ProofRow]) -> None:
-    """Append rows to proofs.db below an evidence root, in one transaction.
+def add_proofs(folder: Path, rows: Iterable[ProofRow]) -> None:
+    """Append rows to proofs.db in a folder, in one transaction. It belongs in the user's state folder.
 
     Raises MachineError if they cannot be written.
     """
-    if not root.is_dir():
-        make_folder(root)
-    with DATABASE.open(root / NAME) as connection:
+    if not folder.is_dir():
+        make_folder(folder)
+    with DATABASE.open(folder / NAME) as connection:
         connection.execute("begin immediate")
         values = [msgspec.structs.astuple(row) for row in rows]
         connection.executemany(f"insert into proof ({_COLUMNS}) values ({_PLACES})", values)  # noqa: S608
         connection.execute("commit")
 
 
-def read_proofs(root: Path) -> tuple[ProofRow, ...]:
+def read_proofs(folder: Path) -> tuple[ProofRow, ...]:
     """Return all rows in the order in which they were added; none if the file is absent.
 
     Raises MachineError if the file cannot be read.
     """
-    path = root / NAME
+    path = folder / NAME
     if not path.exists():
         return ()
     with DATABASE.read(path) as connection:

@@ -47,6 +47,7 @@ REMEDIES: Mapping[str, Remedy] = {
     "runtime.broken": Remedy.STOP,
     "runtime.capability": Remedy.STOP,
     "runtime.none": Remedy.STOP,
+    "runtime.unproven": Remedy.STOP,
     "policy.blocked-variable": Remedy.STOP,
     "policy.login": Remedy.STOP,
     "policy.no-approver": Remedy.STOP,

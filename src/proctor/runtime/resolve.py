@@ -4,14 +4,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
-from proctor.config.model import Config
+from proctor.config.model import Config, RolloutRequirement
 from proctor.errors import Exit, InputError, MachineError, ProctorError
 from proctor.evidence.health import ProgramHealth, ProgramKey
+from proctor.evidence.proofs import ProofRow
 from proctor.fact import UNKNOWN, Authority, Fact
 from proctor.ids import RuntimeId
 from proctor.plan.model import ResolvedFlow, ResolvedModel
 from proctor.runtime.base import Executable, Runtime
 from proctor.runtime.capability import WORDS
+from proctor.runtime.proof import ProofSet, proofs_of, subject_of
 from proctor.runtime.registry import runtime_by_id, runtime_ids
 from proctor.runtime.rollout import DEFAULT_RUNTIME, ChainMember, Rollout, rollout_of, spell_out
 from proctor.spec.model import AUTO, Approvals, Isolation, Persistence
@@ -38,6 +40,8 @@ class Candidate:
     runtime: Runtime
     executable: Executable | None
     """The program that would run. None if the runtime has none."""
+    proofs: ProofSet | None = None
+    """The results of the conformance suite for the flow's transport. None if they cannot be read."""
     health: ProgramHealth | None = None
     """Counts of its starts and crashes. None if none are recorded."""
     is_degraded: bool = False
@@ -134,6 +138,9 @@ def _to_json(link: RefusedRuntime) -> dict[str, str]:
 ExamineProgram = Callable[[Runtime, Executable | None], Executable | None]
 """Returns the program that really runs. Raises ProctorError if Proctor cannot use it."""
 
+ReadProofs = Callable[[], Sequence[ProofRow]]
+"""Returns the results of the conformance suite. Raises MachineError if they cannot be read."""
+
 
 def _accept_any(_: Runtime) -> None:
     """Accept every runtime."""
@@ -150,11 +157,12 @@ def links(
     config: Config,
     check: Callable[[Runtime], None] = _accept_any,
     examine: ExamineProgram = as_located,
+    proofs: ReadProofs = tuple,
 ) -> Iterator[Link]:
     """Yield each runtime of the flow's chain as a candidate or as refused. Credentials are not checked yet.
 
     `check` is called for each admitted runtime, before its program is located. What it raises is not a refusal: it
-    ends the iteration. `examine` is called with the located program.
+    ends the iteration. `examine` is called with the located program, and `proofs` returns all proofs.
     """
     rollouts = [rollout_of(runtime_id, config) for runtime_id in runtime_ids(config)]
     chain = spell_out(
@@ -170,7 +178,7 @@ def links(
             yield RefusedRuntime(runtime_id=member.runtime_id, error=error)
         else:
             check(runtime)
-            yield _locate_program(runtime, flow, config, examine)
+            yield _locate_program(runtime, flow, config, examine, proofs)
 
 
 def _admit(member: ChainMember, flow: ResolvedFlow, config: Config, *, rollouts: Sequence[Rollout]) -> Runtime:
@@ -193,15 +201,30 @@ def _admit(member: ChainMember, flow: ResolvedFlow, config: Config, *, rollouts:
     return runtime
 
 
-def _locate_program(runtime: Runtime, flow: ResolvedFlow, config: Config, examine: ExamineProgram) -> Link:
+def _locate_program(
+    runtime: Runtime, flow: ResolvedFlow, config: Config, examine: ExamineProgram, read_proofs: ReadProofs
+) -> Link:
+    options, rollout = flow.options.get(runtime.id, {}), rollout_of(runtime.id, config)
+    transport = str(options.get("transport", runtime.transports[0]))
+    proofs: ProofSet | None = None
     try:
-        program = examine(runtime, runtime.locate(flow.options.get(runtime.id, {})))
+        program = examine(runtime, runtime.locate(options))
+        # Without options, a runtime that runs the flow's own command locates no program, and its code is proven.
+        is_programs_own = program is not None and runtime.locate({}) is not None
+        subject = subject_of(runtime, program if is_programs_own else None)
+        try:
+            proofs = proofs_of(runtime, transport, subject, read_proofs())
+        except MachineError:
+            if rollout.requires.value is RolloutRequirement.PROVEN:
+                raise
+        else:
+            rollout.require_proof(proofs, runtime, transport=transport)
     except ProctorError as error:
         return RefusedRuntime(runtime_id=runtime.id, error=error)
     except Exception as error:  # a plugin may do anything
         broken = MachineError("runtime.broken", f"{runtime.id}: {type(error).__name__}: {error}")
         return RefusedRuntime(runtime_id=runtime.id, error=broken)
-    return Candidate(rollout=rollout_of(runtime.id, config), runtime=runtime, executable=program)
+    return Candidate(rollout=rollout, runtime=runtime, executable=program, proofs=proofs)
 
 
 def needs(flow: ResolvedFlow) -> dict[str, str]:

@@ -4,10 +4,12 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from proctor.config.model import Config, ConfigFile, RolloutState, Setting
-from proctor.errors import InputError
+from proctor.config.model import Config, ConfigFile, RolloutRequirement, RolloutState, Setting
+from proctor.errors import InputError, MachineError
 from proctor.fact import Authority, Fact
 from proctor.ids import RuntimeId
+from proctor.runtime.base import Runtime
+from proctor.runtime.proof import ProofSet, ProofState
 from proctor.runtime.registry import offers
 from proctor.spec.model import AUTO
 from proctor.spec.source_file import SourceFile
@@ -25,6 +27,8 @@ ROLLOUT_STATES: Final[Mapping[str, RolloutState]] = {
 }
 """The states without a config. Any other runtime, such as a plugin, is selectable."""
 
+_PROOF_IS_ENOUGH: Final = (ProofState.PROVEN, ProofState.NOT_DECLARED)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rollout:
@@ -33,6 +37,7 @@ class Rollout:
     runtime_id: RuntimeId
     is_enabled: Setting[bool]
     state: Setting[RolloutState]
+    requires: Setting[RolloutRequirement]
 
     @property
     def is_open_to_auto(self) -> bool:
@@ -53,9 +58,25 @@ class Rollout:
         if self.state.value is RolloutState.LOCKED:
             raise InputError("runtime.locked", f"{self.runtime_id} is locked by {self.state.source}")
 
+    def require_proof(self, proofs: ProofSet, runtime: Runtime, *, transport: str) -> None:
+        """Raise MachineError if the rollout requires that the runtime is proven, and it is not."""
+        if self.requires.value is not RolloutRequirement.PROVEN:
+            return
+        states = proofs.capability_states(runtime.capabilities)
+        wanting = [f"{name} is {state}" for name, state in states.items() if state not in _PROOF_IS_ENOUGH]
+        wanting += [f"the case {case} failed" for case in proofs.failed_cases]
+        if wanting:
+            what = f"{self.runtime_id} over {transport} must be proven ({self.requires.source}), but with its program"
+            todo = f"Run `proctor runtimes conformance {self.runtime_id} --transport {transport}`."
+            raise MachineError("runtime.unproven", f"{what} {', '.join(wanting)}", suggestion=todo)
+
     def fact(self) -> Fact:
         return Fact(
-            value={"state": self.state.value.value, "autoResolves": self.is_open_to_auto},
+            value={
+                "state": self.state.value.value,
+                "autoResolves": self.is_open_to_auto,
+                "requires": self.requires.value.value,
+            },
             authority=Authority.DECLARED,
             source=self.state.source,
         )
@@ -66,6 +87,7 @@ def rollout_of(runtime_id: RuntimeId, config: Config) -> Rollout:
         runtime_id=runtime_id,
         is_enabled=config.is_enabled(runtime_id),
         state=config.rollout_state(runtime_id, default=ROLLOUT_STATES.get(runtime_id, RolloutState.SELECTABLE)),
+        requires=config.rollout_requirement(runtime_id),
     )
 
 

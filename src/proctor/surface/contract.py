@@ -127,9 +127,9 @@ _FILES = (
     _File(
         proofs.NAME,
         "database",
-        "",
         None,
-        "SQLite: results of the conformance suite, by runtime and agent program.",
+        None,
+        "SQLite, in the user's state folder: results of the conformance suite, by runtime and agent program.",
         proofs.VERSION,
         "machine.proofs",
     ),

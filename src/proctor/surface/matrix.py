@@ -1,7 +1,6 @@
 """Compare the capabilities that runtimes declare with what the conformance suite has proven."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from enum import StrEnum
 from pathlib import Path
 
 import msgspec
@@ -11,22 +10,10 @@ from proctor.errors import ProctorError
 from proctor.evidence.proofs import ProofRow, read_proofs
 from proctor.ids import RuntimeId
 from proctor.runtime.base import Runtime
-from proctor.runtime.capability import Capabilities
+from proctor.runtime.proof import ProofSet, ProofState, proofs_of, subject_of
 from proctor.runtime.registry import runtime_by_id, runtime_ids
-from proctor.testing.conformance import Case, Result, cases
-from proctor.testing.conformance.subject import digest_of
-
-
-class ProofState(StrEnum):
-    """State of a capability or a case on one transport."""
-
-    PROVEN = "proven"  # every case for it passed, with the current program and Proctor version
-    FAILED = "FAILED"  # a case for it failed
-    STALE = "stale"  # it was proven with another program or Proctor version
-    DECLARED = "declared"  # declared by the runtime, but not every case for it has passed
-    UNTRIED = "untried"  # the case has not been run
-    NOT_DECLARED = "not declared"  # the runtime does not declare it
-    NOT_APPLICABLE = "not applicable"  # the case could not be run on this runtime
+from proctor.runtime.resolve import ExamineProgram, as_located
+from proctor.testing.conformance import Case, cases
 
 
 class MatrixColumn(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -61,14 +48,14 @@ class Matrix(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """One column per runtime and transport."""
 
 
-def matrix(root: Path) -> Matrix:
-    """Return the state of every runtime, according to proofs.db in this evidence root."""
-    rows = read_proofs(root)
-    columns = [column for runtime_id in runtime_ids() for column in _columns(runtime_id, rows)]
+def matrix(folder: Path, *, examine: ExamineProgram = as_located) -> Matrix:
+    """Return the state of every runtime, according to proofs.db in this folder."""
+    rows = read_proofs(folder)
+    columns = [column for runtime_id in runtime_ids() for column in _columns(runtime_id, rows, examine)]
     return Matrix(proctor=__version__, columns=tuple(columns))
 
 
-def _columns(runtime_id: RuntimeId, rows: Sequence[ProofRow]) -> Iterator[MatrixColumn]:
+def _columns(runtime_id: RuntimeId, rows: Sequence[ProofRow], examine: ExamineProgram) -> Iterator[MatrixColumn]:
     try:
         runtime = runtime_by_id(runtime_id)
     except Exception as error:  # a plugin may raise anything
@@ -76,59 +63,32 @@ def _columns(runtime_id: RuntimeId, rows: Sequence[ProofRow]) -> Iterator[Matrix
         return
     subject, is_locked, problem = None, None, None
     try:
-        program = runtime.locate({})
-        subject, is_locked = digest_of(runtime, program), None if program is None else program.is_locked
+        program = examine(runtime, runtime.locate({}))
+        subject, is_locked = subject_of(runtime, program), None if program is None else program.is_locked
     except ProctorError as error:
         # Without the error's own text, which names paths of this machine: the page is published.
         problem = f"{error.code}: {error.meaning.means}"
     except Exception as error:  # a plugin may raise anything
         problem = f"{type(error).__name__}: {error}"
     for transport in runtime.transports:
-        proofs = [row for row in rows if (row.runtime_id, row.transport) == (runtime_id, transport)]
-        current = [row for row in proofs if (row.subject, row.proctor) == (subject, __version__)]
-        by_case = {case.id: _case_state(case, runtime, proofs, current) for case in cases()}
+        proofs = proofs_of(runtime, transport, subject, rows)
         yield MatrixColumn(
             id=runtime_id,
             transport=transport,
             subject=subject,
-            version=next((row.version for row in reversed(current) if row.version), None),
+            version=next((row.version for row in reversed(proofs.current) if row.version), None),
             is_locked=is_locked,
-            isolations=tuple(sorted({row.isolation for row in current})),
-            capabilities={
-                field.encode_name: _capability_state(field.name, runtime, by_case)
-                for field in msgspec.structs.fields(Capabilities)
-            },
-            cases={case.id: by_case[case.id] for case in cases() if case.proves is None},
+            isolations=tuple(sorted({row.isolation for row in proofs.current})),
+            capabilities=proofs.capability_states(runtime.capabilities),
+            cases={case.id: _case_state(case, runtime, proofs) for case in cases() if case.proves is None},
             problem=problem,
         )
 
 
-def _case_state(case: Case, runtime: Runtime, proofs: Sequence[ProofRow], current: Sequence[ProofRow]) -> ProofState:
+def _case_state(case: Case, runtime: Runtime, proofs: ProofSet) -> ProofState:
     if not all(getattr(runtime.capabilities, capability) for capability in case.capabilities):
         return ProofState.NOT_DECLARED
-    # The newest result of each isolation counts; a failure in one isolation is not outweighed by a pass in another.
-    newest = {row.isolation: row.result for row in current if row.case == case.id}
-    if Result.FAILED in newest.values():
-        return ProofState.FAILED
-    if Result.PASSED in newest.values():
-        return ProofState.PROVEN
-    if Result.NOT_APPLICABLE in newest.values():
-        return ProofState.NOT_APPLICABLE
-    has_passed = any(row.case == case.id and row.result == Result.PASSED for row in proofs)
-    return ProofState.STALE if has_passed else ProofState.UNTRIED
-
-
-def _capability_state(capability: str, runtime: Runtime, by_case: dict[str, ProofState]) -> ProofState:
-    """Return the worst state of the cases that prove a capability."""
-    if not getattr(runtime.capabilities, capability):
-        return ProofState.NOT_DECLARED
-    states = {by_case[case.id] for case in cases() if case.proves == capability}
-    if ProofState.FAILED in states:
-        return ProofState.FAILED
-    if states == {ProofState.PROVEN}:
-        return ProofState.PROVEN
-    is_stale = ProofState.STALE in states <= {ProofState.STALE, ProofState.PROVEN}
-    return ProofState.STALE if is_stale else ProofState.DECLARED
+    return proofs.case_state(case.id)
 
 
 # ── Markdown ──

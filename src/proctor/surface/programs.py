@@ -2,7 +2,7 @@
 
 import msgspec
 
-from proctor.config.model import Config, RolloutState
+from proctor.config.model import Config, RolloutRequirement, RolloutState
 from proctor.config.plugins import Offer
 from proctor.errors import ProctorError
 from proctor.ids import RuntimeId
@@ -35,6 +35,8 @@ class RolloutSummary(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Rollout state of the runtime."""
     state_by: str
     """The setting that decides `state`: the built-in default, or a config file and its line."""
+    requires: RolloutRequirement
+    """What must be known of the runtime's capabilities before a flow may use it."""
 
 
 class Program(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -81,6 +83,7 @@ def _find(offer: Offer, config: Config, examine: ExamineProgram) -> Program:
             enabled_by=rollout.is_enabled.source,
             state=rollout.state.value,
             state_by=rollout.state.source,
+            requires=rollout.requires.value,
         ),
     )
     try:

@@ -43,13 +43,15 @@ class ConformanceResult(msgspec.Struct, frozen=True, kw_only=True, rename="camel
 def prove(
     runtime_id: str,
     *,
-    root: Path,
+    folder: Path,
     transport: str | None = None,
     isolation: str | None = None,
     only: Sequence[Case] | None = None,
     ended: Callable[[CaseVerdict], None] | None = None,
 ) -> ConformanceResult:
-    """Run the cases (`only` these, if given) and add the verdicts to proofs.db. `ended` is called after each case.
+    """Run the cases (`only` these, if given) and add the verdicts to proofs.db in the folder.
+
+    `ended` is called after each case.
 
     Raises InputError if the runtime, transport or isolation does not exist. If the agent cannot be started, the result
     has a `problem` and nothing is stored.
@@ -85,7 +87,7 @@ def prove(
             isolation=isolation,
             problem=problem,
         )
-    add_proofs(root, _proof_rows(result))
+    add_proofs(folder, _proof_rows(result))
     return result
 
 

@@ -7,7 +7,8 @@ from rich.table import Table
 from rich.text import Text
 
 from proctor.report.format_values import legible
-from proctor.surface.matrix import Matrix, MatrixColumn, ProofState
+from proctor.runtime.proof import ProofState
+from proctor.surface.matrix import Matrix, MatrixColumn
 
 _LABELS = {
     ProofState.PROVEN: ("proven", "green"),

@@ -4,6 +4,7 @@ from pathlib import Path
 
 from rich.text import Text
 
+from proctor import places
 from proctor.campaign.examine_programs import with_examiner
 from proctor.config.load import load_config
 from proctor.ids import runtime_id_of
@@ -11,7 +12,7 @@ from proctor.report.format_values import legible
 from proctor.runtime.rollout import check_config
 from proctor.spec.model import Isolation
 from proctor.surface.cli.blocks import pairs
-from proctor.surface.cli.command import JSON, ROOT, Command, argument, evidence_root
+from proctor.surface.cli.command import JSON, Command, argument
 from proctor.surface.cli.output import Output
 from proctor.surface.cli.tables import render_programs
 from proctor.surface.programs import find_programs
@@ -36,15 +37,15 @@ def list_runtimes(*, as_json: bool) -> int:
 
 
 def conformance(
-    *, runtime_id: str, transport: str | None, isolation: str | None, case: str | None, root: Path | None, as_json: bool
+    *, runtime_id: str, transport: str | None, isolation: str | None, case: str | None, as_json: bool
 ) -> int:
     """Test a runtime's declared capabilities with the real agent.
 
     Runs the conformance suite offline, with the scripted model. Each case passes, fails, is refused
     (it needs a capability that is not declared, and the runtime refused to use it) or is not
     applicable (it could not be run, which never counts as a pass). The results are stored in
-    proofs.db by the digest of the agent program. Exits 0 if no case failed, 1 if one did, 3 if the
-    agent cannot be started.
+    proofs.db of your state folder, by the digest of the agent program. Exits 0 if no case failed, 1
+    if one did, 3 if the agent cannot be started.
     """
     # Imported when used: the suite imports a web server, which is slow.
     from proctor.surface.cli.proof_table import render_summary, render_verdict
@@ -59,7 +60,7 @@ def conformance(
 
     proven = prove(
         runtime_id,
-        root=evidence_root(root),
+        folder=places.state_dir(),
         transport=transport,
         isolation=isolation,
         only=None if case is None else [case_by_id(case)],
@@ -72,7 +73,7 @@ def conformance(
     return proven.exit
 
 
-def show_matrix(*, root: Path | None, as_json: bool, as_markdown: bool) -> int:
+def show_matrix(*, as_json: bool, as_markdown: bool) -> int:
     """Show declared and proven capabilities of all runtimes.
 
     A declared capability is proven if every case of the conformance suite for it has passed with the
@@ -82,7 +83,7 @@ def show_matrix(*, root: Path | None, as_json: bool, as_markdown: bool) -> int:
     from proctor.surface.matrix import matrix, render_markdown
 
     output = Output(is_json=as_json)
-    result = matrix(evidence_root(root))
+    result = with_examiner(lambda examine: matrix(places.state_dir(), examine=examine))
     if as_json:
         output.json(result)
     elif as_markdown:
@@ -135,7 +136,6 @@ COMMANDS = {
                 help="One process for all sessions, or one per session (default: shared if the runtime supports it).",
             ),
             argument("--case", metavar="NAME", default=None, help="Run only this case."),
-            ROOT,
             JSON,
         ),
     ),
@@ -159,7 +159,6 @@ COMMANDS = {
         example="proctor runtimes matrix --markdown",
         arguments=(
             argument("--markdown", dest="as_markdown", action="store_true", help="Print Markdown."),
-            ROOT,
             JSON,
         ),
     ),

@@ -8,6 +8,7 @@ import msgspec
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.text import Text
 
+from proctor.config.model import RolloutRequirement
 from proctor.report.format_values import legible
 from proctor.surface.cli.blocks import pairs
 from proctor.surface.finding import DoctorFinding
@@ -27,7 +28,8 @@ def render_programs(programs: Sequence[Program]) -> RenderableType:
 def _facts(each: Program) -> list[tuple[str, RenderableType]]:
     rollout, origin = each.rollout, "built in" if each.is_built_in else "plugin"
     named = "" if each.is_built_in else ", named in the config" if each.is_named else ", not named in any config"
-    state = f"{rollout.state} ({rollout.state_by})"
+    required = "" if rollout.requires is RolloutRequirement.DECLARED else f", must be {rollout.requires}"
+    state = f"{rollout.state} ({rollout.state_by}){required}"
     rows: list[tuple[str, RenderableType]] = [
         ("from", Text(legible(f"{', '.join(each.distributions)}: {origin}{named}"))),
         ("rollout", Text(state if rollout.is_enabled else f"switched off ({rollout.enabled_by}); {state}")),

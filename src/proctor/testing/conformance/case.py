@@ -2,24 +2,15 @@
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from proctor.evidence.proofs import Result as Result
+from proctor.runtime.proof import PROVING_CASES
+
 if TYPE_CHECKING:
     from proctor.testing.conformance.subject import Subject
-
-
-class Result(StrEnum):
-    """The result of one case."""
-
-    PASSED = "passed"
-    FAILED = "failed"
-    REFUSED = "refused"
-    """The runtime does not declare the capability. A request for it, where possible, was refused with a typed error."""
-    NOT_APPLICABLE = "not applicable"
-    """The case cannot be run on this runtime. This is never a pass."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,12 +22,15 @@ class Case:
     """What the case shows, as a sentence for users."""
     run: Callable[["Subject"], Awaitable[None]]
     """Returns if the case passes; raises UnprovenError, NotApplicableError or another error if not."""
-    proves: str | None = None
-    """The capability that the case proves; None if it applies to every runtime."""
     needs: tuple[str, ...] = ()
     """Further capabilities without which the case is refused."""
     supply: str = ""
     """What a runtime must provide for the case, for the onboarding page."""
+
+    @property
+    def proves(self) -> str | None:
+        """The capability that the case proves; None if it applies to every runtime."""
+        return next((capability for capability, cases in PROVING_CASES.items() if self.id in cases), None)
 
     @property
     def capabilities(self) -> tuple[str, ...]:

@@ -1,7 +1,5 @@
 """The subject of the suite: a runtime with its real program and the scripted model, in sessions and campaigns."""
 
-import hashlib
-import inspect
 import secrets
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -21,6 +19,7 @@ from proctor.campaign.run import run_campaign
 from proctor.campaign.scratch import open_scratch
 from proctor.campaign.sessions import Sessions, open_sessions
 from proctor.campaign.watch import CampaignWatcher
+from proctor.config.load import load_config
 from proctor.contain.identity import ProcessIdentity
 from proctor.errors import InputError
 from proctor.event.model import Event
@@ -31,7 +30,8 @@ from proctor.evidence.reader import read_artifact
 from proctor.evidence.summary import AttemptSummary
 from proctor.ids import AttemptId, FlowId, RunId, RuntimeId
 from proctor.runtime.base import Executable, Runtime
-from proctor.runtime.registry import runtime_by_id
+from proctor.runtime.proof import subject_of
+from proctor.runtime.registry import offers, runtime_by_id
 from proctor.runtime.samples import Samples, samples_of
 from proctor.spec.load import LoadedSpec, load_built
 from proctor.spec.model import Isolation
@@ -125,7 +125,7 @@ class Subject:
 
     @property
     def digest(self) -> str:
-        return digest_of(self.runtime, None if self.stage is not None else self.program)
+        return subject_of(self.runtime, None if self.stage is not None else self.program)
 
     @property
     def samples(self) -> Samples:
@@ -273,7 +273,7 @@ class Subject:
             "schedule": {"retries": 0},  # exactly one attempt is examined
         }
         # The spec names no relative paths; the folder only determines which settings file is used.
-        return load_built({**spec, **top}, name="conformance", folder=Path.cwd())
+        return load_built({**spec, **top}, name="conformance", folder=self.folder)
 
 
 def isolations_of(runtime: Runtime) -> tuple[Isolation, ...]:
@@ -302,6 +302,7 @@ async def open_subject(
         has_program = stage is None or stage.has_process
         options = {} if stage is None or not has_program else await stage.options([], prompt="", folder=folder)
         # In a thread, because it hashes the program.
+        await anyio.to_thread.run_sync(_write_config, folder)
         located = await anyio.to_thread.run_sync(partial(runtime.locate, options)) if has_program else None
         program = await ProgramExaminer().examine(runtime, located)
         yield Subject(
@@ -315,9 +316,9 @@ async def open_subject(
         )
 
 
-def digest_of(runtime: Runtime, program: Executable | None) -> str:
-    """Return the digest that a proof applies to: of the program, or of the runtime's code if there is no program."""
-    if program is not None:
-        return program.sha256
-    sources = sorted(Path(inspect.getfile(type(runtime))).parent.rglob("*.py"))
-    return hashlib.sha256(b"".join(hashlib.sha256(each.read_bytes()).digest() for each in sources)).hexdigest()
+def _write_config(folder: Path) -> None:
+    """Write a config that names the same plugins. It requires no proof, which is only made here."""
+    plugins = load_config(Path.cwd()).plugins
+    required = "".join(f'[rollout."{name}"]\nrequires = "declared"\n' for name in offers())
+    text = f"plugins = {msgspec.json.encode(plugins).decode()}\n{required}"
+    (folder / "proctor.toml").write_text(text, encoding="utf-8")
