@@ -96,7 +96,7 @@ def test_agent_that_spoils_its_workspace_is_scored_as_a_failure_with_its_own_cod
     assert score_of(lab) == (1, 7)
     [link] = [row for row in report_of(lab)["attempts"] if row["flowId"] == "link"]
     assert link["detail"] == "passwd is a link that leads out of the workspace: its target is not part of the evidence"
-    assert link["summary"]["reasons"] == [f"probe 0 (headless_run): not run: {link['detail']}"]
+    assert link["summary"]["reasons"] == [f"probe 1: not run: {link['detail']}"]
     lab.assert_all_evidence_is_valid()
     assert lab.proctor("campaign", "publish-check").returncode == 0
 

@@ -124,11 +124,14 @@ def test_a_diff_that_shows_edits_where_nothing_was_changed_is_found_though_seale
     claim.workspace_diff.write_bytes(fix.workspace_diff.read_bytes())
     reseal(claim)
     detail = "it has edits, but the digests of the workspace say otherwise"
-    assert strictly(claim).findings == (Finding(code="evidence.derived", file=WORKSPACE_DIFF, detail=detail),)
-    # What could not be read is told though it may be the same.
+    why = Finding(
+        code="evidence.derived", file=REPORT, detail="why it failed is not what the probes and the workspace give"
+    )
+    assert strictly(claim).findings == (Finding(code="evidence.derived", file=WORKSPACE_DIFF, detail=detail), why)
+    # What could not be read is reported though it may be the same; the report of the attempt did not have it.
     claim.workspace_diff.write_bytes(b"diff --git a/f b/f\nBinary files a/f and b/f differ\n")
     reseal(claim)
-    assert strictly(claim).findings == ()
+    assert strictly(claim).findings == (why,)
 
 
 def test_a_probe_row_of_another_shape_is_found_though_sealed_anew(fix: AttemptPaths) -> None:

@@ -101,6 +101,7 @@ def strictly_valid(folder: Path) -> AttemptPaths:
     ending, claim = msgspec.structs.asdict(derived.ending), msgspec.structs.asdict(derived.claim)
     shared = {name: value for name, value in {**ending, **claim}.items() if name in REPORTED.__struct_fields__}
     own = {"metrics": derived.metrics, "expectation": expectation, "workspace_digest_after": NOTHING}
+    own["reasons"] = ("the mission has no probe",)
     write_artifact(paths.report, msgspec.structs.replace(REPORTED, **shared, **own), redactor=None)
     write_artifact(paths.feedback, msgspec.structs.replace(CLAIMED, **claim), redactor=None)
     write_artifact(paths.runner_ref, msgspec.structs.replace(ref, facts=derived.facts), redactor=None)

@@ -85,7 +85,7 @@ def test_a_later_pass_of_a_probe_of_the_same_kind_hides_no_failure() -> None:
     evidence = [baseline(ONE), baseline(TWO), row(ONE, Verdict.FAIL), row(TWO, Verdict.PASS)]
     decision = decide([ONE, TWO], evidence, workspace_digest=NOW, base_digest=BASE)
     assert decision.verified is ExpectedVerdict.NO
-    assert decision.reasons == ("probe 0 (headless_run): exited 1",)
+    assert decision.reasons == ("probe 1: exited 1",)
 
 
 @pytest.mark.requirement("probe.gate")
@@ -105,7 +105,7 @@ def test_an_older_pass_does_not_outlive_a_failure_that_changed_the_tree() -> Non
 def test_evidence_of_another_command_of_the_same_kind_says_nothing() -> None:
     decision = decide([ONE], [baseline(TWO), row(TWO, Verdict.PASS)], workspace_digest=NOW, base_digest=BASE)
     assert decision.verified is ExpectedVerdict.UNKNOWN
-    assert decision.reasons == ("probe 0 (headless_run): the probe was not run on the current workspace",)
+    assert decision.reasons == ("probe 1: the probe was not run on the current workspace",)
 
 
 # ── the rest of the table ──
@@ -116,7 +116,7 @@ def test_a_probe_that_already_passed_on_the_untouched_workspace_is_vacuous() -> 
     evidence = [baseline(ONE, Verdict.PASS), row(ONE, Verdict.PASS)]
     decision = decide([ONE], evidence, workspace_digest=NOW, base_digest=BASE)
     assert decision.verified is ExpectedVerdict.UNKNOWN
-    assert decision.reasons == ("probe 0 (headless_run): already passes on the untouched workspace",)
+    assert decision.reasons == ("probe 1: already passes on the untouched workspace",)
 
 
 def test_a_claim_on_an_unchanged_tree_whose_probe_fails_is_no() -> None:
@@ -133,7 +133,7 @@ def test_content_that_failed_and_then_passed_unchanged_proves_nothing() -> None:
     evidence = [baseline(ONE), row(ONE, Verdict.PASS, on=BASE)]
     decision = decide([ONE], evidence, workspace_digest=BASE, base_digest=BASE)
     assert decision.verified is ExpectedVerdict.UNKNOWN
-    assert decision.reasons == ("probe 0 (headless_run): the probe failed and passed on the same content",)
+    assert decision.reasons == ("probe 1: the probe failed and passed on the same content",)
 
 
 def test_one_probe_required_twice_is_one_requirement() -> None:

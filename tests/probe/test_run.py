@@ -326,7 +326,7 @@ def test_a_fix_is_verified_a_mere_claim_is_not_and_a_probe_that_always_passes_pr
     decision = decide(require([told]), [*before, *claimed], workspace_digest=snapshot(subject).digest, base_digest=base)
     assert (decision.verified, decision.reasons) == (
         ExpectedVerdict.NO,
-        ("probe 0 (headless_run): exited 0 and printed 'Hello, Bob\\n'",),
+        ("`bash greet.sh`: exited 0 and printed 'Hello, Bob\\n'",),
     )
 
     (subject / "greet.sh").write_text("echo Hello, Ada\n")
@@ -337,7 +337,7 @@ def test_a_fix_is_verified_a_mere_claim_is_not_and_a_probe_that_always_passes_pr
     evidence = [*before, *claimed, *after]
     assert decide(require([told]), evidence, workspace_digest=now, base_digest=base).verified is ExpectedVerdict.YES
     vacuous = decide(require([HeadlessRun(command="true")]), evidence, workspace_digest=now, base_digest=base)
-    assert vacuous.reasons == ("probe 0 (headless_run): already passes on the untouched workspace",)
+    assert vacuous.reasons == ("`true`: already passes on the untouched workspace",)
 
 
 @pytest.mark.requirement("campaign.unjudged")

@@ -84,17 +84,21 @@ def test_explanation_separates_what_was_expected_from_what_was_verified() -> Non
     unsure = {"verified": None, "reasons": ("the mission has no probe",)}
     missed = expectation(met=False, unmet=("answer: expected '7', got '6'",), keys={"answer": False})
     assert (
-        "Verified\n  unknown: the mission has no probe\n\nExpected\n  NO: answer: expected '7', got '6'\n"
+        "Verified\n  unknown: the mission has no probe\n\nExpected\n  NOT as expected: answer: expected '7', got '6'\n"
     ) in rendered(report(ATTEMPT, **unsure, expectation=missed))
     met = expectation(met=True, keys={"answer": True})
-    assert "\nExpected\n  yes: every key of `expect` is met\n" in rendered(report(ATTEMPT, **unsure, expectation=met))
+    assert "\nExpected\n  as expected: every key of `expect` is met\n" in rendered(
+        report(ATTEMPT, **unsure, expectation=met)
+    )
 
 
 def test_explanation_without_expect_compares_with_the_probes() -> None:
-    probe = ProbeSummary(index=0, argv=("true",), before="fail", after="fail")
+    probe = ProbeSummary(
+        index=0, argv=("true",), before="fail", after="fail", failure=None, command="true", run_again=None
+    )
     failed = report(ATTEMPT, verified=False, expectation=expectation(met=None, keys={}))
     default = "the mission has no `expect`, so its probes should verify the result"
-    assert f"\nExpected\n  NO: {default}\n" in rendered(failed, probes=(probe,))
+    assert f"\nExpected\n  NOT as expected: {default}\n" in rendered(failed, probes=(probe,))
     assert "\nExpected\n" not in rendered(failed), "a mission without probes and `expect` expects nothing"
 
 

@@ -53,7 +53,7 @@ CLAIM = row(
     tool_calls=1,
     tokens=None,
     duration_ms=61_000,
-    reasons=("probe 0 (headless_run): exited 1",),
+    reasons=("`make test`: exited 1",),
 )
 LATE = row(
     attempt_id=AttemptId("late.codex.r1.1"),
@@ -82,7 +82,7 @@ def test_report_shows_what_was_claimed_what_was_verified_and_why() -> None:
         "\n"
         "  ask/codex    verified unknown: the mission has no probe\n"
         "  claim/codex  not as expected: verified: expected yes, got no\n"
-        "  claim/codex  verified NO: probe 0 (headless_run): exited 1\n"
+        "  claim/codex  verified NO: `make test`: exited 1\n"
         "  late/codex   limit.turn (agent): the turn ran past 3000 ms\n"
         "  late/codex   to do: Raise it.\n"
         "\n"
@@ -174,7 +174,7 @@ def test_the_id_of_an_attempt_is_never_folded_where_a_line_can_hold_it() -> None
 
 
 def test_long_names_stand_above_what_is_said_of_them_and_never_squeeze_it() -> None:
-    reasons = ("probe 0 (headless_run): exited 1 without a word about what it had been looking for",)
+    reasons = ("`make test`: exited 1 without a word about what it had been looking for",)
     rows = [
         row(
             attempt_id=AttemptId(f"rewrite-the-importer-in-steps.codex.r{n}.1"),
@@ -192,8 +192,8 @@ def test_long_names_stand_above_what_is_said_of_them_and_never_squeeze_it() -> N
         "  rewrite-the-importer-in-steps.codex.r2.1,",
         "  rewrite-the-importer-in-steps.codex.r3.1 and 1 more",
         "    not as expected: verified: expected yes, got no",
-        "    verified NO: probe 0 (headless_run): exited 1 without a word about what it",
-        "    had been looking for",
+        "    verified NO: `make test`: exited 1 without a word about what it had been",
+        "    looking for",
         "",
     ]
 

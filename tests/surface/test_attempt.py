@@ -73,15 +73,16 @@ def test_show_gives_every_artifact_as_it_stands(quickstart: Quickstart) -> None:
 def test_explain_shows_prompt_actions_claim_and_verification(quickstart: Quickstart) -> None:
     said = ask(quickstart.lab, "attempt", "explain", "claim")
     sections = {part.split("\n", 1)[0].split("   ")[0]: part for part in said.stdout.split("\n\n")[1:]}
-    assert list(sections) == "Prompt,Actions,Last message,Claimed,Verified,Expected,Evidence,Transcript,Next".split(",")
+    titles = "Prompt,Actions,Changes,Last message,Claimed,Verified,Expected,Evidence,Transcript,Next".split(",")
+    assert list(sections) == [*titles, "Run the probe again, without containment"]
     assert "greet.py should greet Ada by name" in sections["Prompt"]
     assert "1  shell  cat greet.py  exit 0" in sections["Actions"]
-    assert "Changes to the workspace: none." in sections["Actions"]
+    assert sections["Changes"] == "Changes\n  none"
     assert sections["Last message"] == "Last message\n  I have fixed greet.py; it now greets Ada."
     assert "done  (frame" in sections["Claimed"]
-    assert "NO: probe 0 (headless_run): exited 0 and printed 'Hello, world\\n'" in sections["Verified"]
-    assert "`python3 greet.py`  before fail  after fail" in sections["Verified"]
-    assert sections["Expected"] == "Expected\n  yes: every key of `expect` is met"
+    assert "NO: `python3 greet.py`: exited 0 and printed 'Hello, world\\n'" in sections["Verified"]
+    assert "`python3 greet.py`  before fail  after fail\n    Hello, world" in sections["Verified"]
+    assert sections["Expected"] == "Expected\n  as expected: every key of `expect` is met"
     assert sections["Transcript"].startswith("Transcript   last 8 of ")
     assert "(numbers are frames)\n" in sections["Transcript"]
     assert " (pinned program); sandbox workspace-write; isolation shared\n" in said.stdout
@@ -90,5 +91,8 @@ def test_explain_shows_prompt_actions_claim_and_verification(quickstart: Quickst
     assert asked.endswith("Next\n  Nothing to do: the result is as expected and the evidence is complete.\n")
     story = ask(quickstart.lab, "attempt", "explain", "fix", "--json").json
     assert (story["claimed"], story["verified"], story["evidence"], story["isLocked"]) == (True, True, "valid", True)
-    assert story["changes"] == [{"file": "greet.py", "added": 1, "removed": 1}]
-    assert story["probes"] == [{"index": 0, "argv": ["python3", "greet.py"], "before": "fail", "after": "pass"}]
+    assert story["changes"] == [{"file": "greet.py", "added": 1, "removed": 1, "isGenerated": False}]
+    [probe] = story["probes"]
+    assert probe.pop("runAgain").endswith("workspace.diff && python3 greet.py)")
+    verdicts = {"before": "fail", "after": "pass", "failure": None}
+    assert probe == {"index": 0, "argv": ["python3", "greet.py"], "command": "python3 greet.py", **verdicts}

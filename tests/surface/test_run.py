@@ -33,7 +33,7 @@ def test_the_quickstart_comes_out_as_expected_and_says_what_to_do_next(quickstar
         "fix/codex  codex_app_server  completed  yes  yes  yes  yes  2  #",
         "claim/codex  codex_app_server  completed  yes  NO  NO  yes  1  #",
         "ask/codex, shell/codex  verified unknown: the mission has no probe",
-        "claim/codex  verified NO: probe 0 (headless_run): exited 0 and printed 'Hello, world\\n'",
+        "claim/codex  verified NO: `python3 greet.py`: exited 0 and printed 'Hello, world\\n'",
     ]
     assert lines[-2:] == [
         "With probes: 1 of 2 verified. Without probes: 2 of 2 passed. As expected: 4 of 4.",

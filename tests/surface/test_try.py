@@ -93,7 +93,7 @@ def test_why_a_probe_did_not_verify_and_that_no_model_is_asked_is_said(lab: Lab)
     assert "the scripted model is used; gpt-5 is ignored\n" in said.stderr
     told = said.stdout.partition("\nNot verified:\n")[2].splitlines()[:2]
     assert told == [
-        "  codex  probe 0 (headless_run): exited 1",
+        "  codex  `test -s no.py`: exited 1",
         "  The built-in script only adds PROCTOR-TRY.md; use --script FILE for another one.",
     ]
 

@@ -60,7 +60,10 @@ def forge(paths: AttemptPaths) -> None:
     keys = {"verified": False, "outcome": True}
     missed = {"met": False, "keys": keys, "unmet": ["verified: expected no, got yes"]}
     changed = {"workspaceDigestAfter": other, "hasChangedFiles": True}
-    alter_json(paths.report, verified=True, reasons=[], expectation=missed, **changed)
+    folder = {"files": [], "filesLeftOut": 0, "generatedFiles": 0, "generatedLines": 0, "otherPaths": 1}
+    failure = {"probes": [], "probesLeftOut": 0, "diff": folder}
+    shown = {"reasons": [], "reasonCodes": [], "failure": failure}
+    alter_json(paths.report, verified=True, expectation=missed, **shown, **changed)
     paths.workspace_diff.write_text("# new folder made (empty)\n")
     signature, aside = paths.folder / "seal.json.sig", paths.folder.parent.parent / "aside"
     if signature.exists():
@@ -214,7 +217,7 @@ def test_a_statement_names_every_sealed_file_and_what_the_attempt_came_to(quicks
     summary = attempt["summary"]
     ending = {"runtimeId": "codex_app_server", "outcome": "completed", "code": None, "claimed": True, "verified": False}
     assert ending.items() <= summary.items()
-    assert summary["reasons"] == ["probe 0 (headless_run): exited 0 and printed 'Hello, world\\n'"]
+    assert summary["reasons"] == ["`python3 greet.py`: exited 0 and printed 'Hello, world\\n'"]
     assert told == {
         "_type": "https://in-toto.io/Statement/v1",
         "subject": [

@@ -77,6 +77,12 @@ FIELDS: tuple[tuple[str, Edit, str], ...] = (
         forged(ATTEMPT, {Field.TOOLS: {"deny": ["command:cat *"]}}),
         f"evidence.derived {REPORT}",
     ),
+    ("the report has another reason", forged(REPORT, {Field.REASONS: ["the machine"]}), f"evidence.derived {REPORT}"),
+    (
+        "the report shows the failure of a probe that passed",
+        forged(REPORT, {Field.FAILURE: {"probes": [], "probesLeftOut": 0, "diff": None}}),
+        f"evidence.derived {REPORT}",
+    ),
     ("the report denies a change of files", forged(REPORT, {Field.CHANGED_FILES: False}), f"evidence.derived {REPORT}"),
     ("a fact has another value", forged_fact("identity", {Field.VALUE: "forged"}), f"evidence.derived {RUNNER}"),
     ("a fact is left out", forged_fact("containment", None), f"evidence.derived {RUNNER}"),
@@ -129,7 +135,7 @@ MORE = [
     of_claim(
         "sealed again: the diff shows edits where nothing was changed",
         steps(copy("{fix}/" + DIFF, "{claim}/" + DIFF), reseal("{claim}")),
-        says_only(5, f"evidence.derived {DIFF}"),
+        says_only(5, f"evidence.derived {DIFF}", f"evidence.derived {REPORT}"),
     ),
     of_fix(
         "sealed again: a probe has a verdict that there is not",

@@ -11,6 +11,9 @@ TRUSTED = "--allowed-signers {keys}/ada.allowed"
 SIGNED = f"--signed {TRUSTED}"
 
 
+ONE_FOLDER = {"files": [], "filesLeftOut": 0, "generatedFiles": 0, "generatedLines": 0, "otherPaths": 1}
+
+
 def pass_the_probe(rows: list[Row]) -> list[Row]:
     passed = {Field.VERDICT: "pass", Field.DIGEST: OTHER, Field.SUMMARY: "printed what it should"}
     return [rows[0], {**rows[1], **passed}]
@@ -23,6 +26,7 @@ forged = steps(
         {
             Field.VERIFIED: True,
             Field.REASONS: [],
+            Field.REASON_CODES: [],
             Field.EXPECTATION: {
                 Field.MET: False,
                 Field.KEYS: {Field.VERIFIED: False},
@@ -30,6 +34,7 @@ forged = steps(
             },
             Field.DIGEST_AFTER: OTHER,
             Field.CHANGED_FILES: True,
+            Field.FAILURE: {"probes": [], "probesLeftOut": 0, "diff": ONE_FOLDER},
         },
     ),
     write("{claim}/" + DIFF, b"# new folder made (empty)\n"),

@@ -84,10 +84,14 @@ class Derivation:
         return derived
 
 
+def _number(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
 def _summary(derived: DerivedResult) -> str:
     metrics = derived.metrics
     tokens = "unknown" if metrics.total_tokens is None else str(metrics.total_tokens)
     return (
-        f"{derived.ending.outcome}: {metrics.turns} turns, {metrics.tool_calls} tool calls "
+        f"{derived.ending.outcome}: {_number(metrics.turns, 'turn')}, {_number(metrics.tool_calls, 'tool call')} "
         f"({metrics.tool_failures} failed), {tokens} tokens, {metrics.unrecognized} unrecognized frames"
     )

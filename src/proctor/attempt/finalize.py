@@ -21,6 +21,7 @@ from proctor.evidence.redact import Redactor
 from proctor.evidence.seal import build_seal
 from proctor.evidence.summary import AttemptSummary, summarize
 from proctor.ids import ProcessId, ThreadId, session_id_of
+from proctor.probe.failure import failure_of
 from proctor.probe.gate import decide
 from proctor.probe.model import ProbeRow, require
 from proctor.workspace.diff import diff
@@ -86,10 +87,9 @@ def finalize(
     }
     # As it is on disk: redacted, like everything that it is compared with.
     record = msgspec.json.decode(conversation.written[layout.ATTEMPT], type=AttemptRecord)
-    decision = decide(
-        require(request.mission.probes), conversation.probes, workspace_digest=now.digest, base_digest=base.digest
-    )
     with AttemptFiles(paths) as files_now:
+        probes = tuple(files_now.rows(layout.PROBES, ProbeRow))
+        decision = decide(require(request.mission.probes), probes, workspace_digest=now.digest, base_digest=base.digest)
         expectation = expectation_of(record, files_now, derived, decision)
         policy_violations = violations(request.flow.tools, files_now.rows(layout.TOOL_CALLS, ToolCall))
     report = AttemptReport(
@@ -109,6 +109,13 @@ def finalize(
         has_changed_files=now.digest != base.digest,
         policy_violations=policy_violations,
         duration_ms=duration_ms,
+        failure=failure_of(
+            probes,
+            written[layout.WORKSPACE_DIFF].decode("utf-8", "replace"),
+            workspace_digest=now.digest,
+            verified=decision.verified.as_bool,
+            is_met=expectation.met,
+        ),
     )
     written[layout.REPORT] = layout.write_artifact(paths.report, report, redactor=redactor, is_durable=False)
     forbidden = tripwire.forbidden_bytes(tripwire.find_tripwire(request.secrets))

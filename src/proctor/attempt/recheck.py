@@ -34,6 +34,7 @@ from proctor.evidence.reader import Finding
 from proctor.evidence.validate import Validation, conclude, validate_attempt
 from proctor.fact import Fact
 from proctor.ids import Digest, session_id_of
+from proctor.probe.failure import failure_of
 from proctor.probe.gate import decide
 from proctor.probe.model import ProbeRow, RequiredProbe
 from proctor.workspace.changed import has_edits
@@ -178,6 +179,12 @@ def _check_report(
     except EvidenceError as error:
         yield Finding.of(error)
         return
+    diff = _read_diff(files)
+    if diff is not None and report.workspace_digest_after is not None:
+        failure = failure_of(rows, diff, workspace_digest=now, verified=verified, is_met=expectation.met)
+        if (report.reasons, report.failure) != (decision.reasons, failure):
+            detail = "why it failed is not what the probes and the workspace give"
+            yield Finding(code="evidence.derived", file=REPORT, detail=detail)
     if report.expectation != expectation:
         detail = f"expectation is {_shown(report.expectation)}, but the evidence gives {_shown(expectation)}"
         yield Finding(code="evidence.derived", file=REPORT, detail=detail)
@@ -185,16 +192,21 @@ def _check_report(
 
 def _check_diff(report: AttemptReport, record: AttemptRecord, files: AttemptFiles) -> Iterator[Finding]:
     """Check that workspace.diff has edits only if the workspace digests differ. Its content cannot be checked."""
-    if report.workspace_digest_after is None:
-        return
-    try:
-        text = files.read_bytes(WORKSPACE_DIFF).decode("utf-8", "replace")
-    except EvidenceError:  # reported by the validation of the files
+    text = _read_diff(files)
+    if report.workspace_digest_after is None or text is None:
         return
     is_same = report.workspace_digest_after == record.workspace_digest
     if (is_same and has_edits(text)) or not (is_same or text):
         detail = f"it has {'edits' if text else 'no edits'}, but the digests of the workspace say otherwise"
         yield Finding(code="evidence.derived", file=WORKSPACE_DIFF, detail=detail)
+
+
+def _read_diff(files: AttemptFiles) -> str | None:
+    """Return workspace.diff; None if it cannot be read, which the validation of the files reports."""
+    try:
+        return files.read_bytes(WORKSPACE_DIFF).decode("utf-8", "replace")
+    except EvidenceError:
+        return None
 
 
 def _calls(again: RederiveResult) -> Iterator[ToolCall]:

@@ -219,6 +219,70 @@ class Expectation(Part, frozen=True, kw_only=True, gc=False):
         return all(stated) if stated else None
 
 
+class FailedProbe(Part, frozen=True, kw_only=True, gc=False):
+    """A probe that did not pass on the workspace as the agent left it."""
+
+    index: int
+    """Position of the probe in the mission, counted from 0."""
+    command: str
+    """Its command as bash runs it, in the workspace; empty if none was run. Cut after 300 characters."""
+    verdict: str
+    """`fail`, or why it could not judge: `unavailable` or `not_run`."""
+    summary: str
+    """What was observed."""
+    exit_code: int | None
+    """The exit code of the command; null if unknown or if it did not exit."""
+    signal: int | None
+    """The signal that killed the command; null if unknown or none."""
+    timed_out: bool
+    """Whether the command was stopped at the probe's `timeout`."""
+    stdout: tuple[str, ...]
+    """The last lines of its stdout, without escape sequences. Long lines are cut."""
+    stderr: tuple[str, ...]
+    """The last lines of its stderr, likewise."""
+
+
+class FileExcerpt(Part, frozen=True, kw_only=True, gc=False):
+    """The beginning of what the agent changed in one file."""
+
+    file: str
+    """Path in the workspace, quoted as git does if it is not plain text."""
+    added: int
+    """Number of lines added."""
+    removed: int
+    """Number of lines removed."""
+    lines: tuple[str, ...]
+    """The first lines of its diff. Long lines are cut."""
+    lines_left_out: int
+    """How many lines of its diff follow."""
+
+
+class DiffExcerpt(Part, frozen=True, kw_only=True, gc=False):
+    """What the agent changed, source files first. workspace.diff has all of it."""
+
+    files: tuple[FileExcerpt, ...]
+    """Changed files, without generated ones."""
+    files_left_out: int
+    """How many more such files changed."""
+    generated_files: int
+    """How many caches, installed packages, lock files and minified files changed; none of them is shown."""
+    generated_lines: int
+    """How many lines of these were added or removed."""
+    other_paths: int
+    """How many changed folders, links and references of the repository are not shown."""
+
+
+class FailureExcerpt(Part, frozen=True, kw_only=True, gc=False):
+    """What shows why an attempt failed."""
+
+    probes: tuple[FailedProbe, ...]
+    """The first probes that did not pass."""
+    probes_left_out: int
+    """How many more did not pass."""
+    diff: DiffExcerpt | None
+    """What the agent changed; null if nothing."""
+
+
 class AttemptReport(Artifact, frozen=True, kw_only=True):
     """attempt.report.json: how the attempt ended, what was claimed and verified, and what it cost."""
 
@@ -259,6 +323,8 @@ class AttemptReport(Artifact, frozen=True, kw_only=True):
     """One sentence for each tool call that the flow's `tools` policy does not allow."""
     duration_ms: int
     """Duration of the attempt on the monotonic clock, in milliseconds."""
+    failure: FailureExcerpt | None = None
+    """What shows why the attempt failed. Null if it did not fail."""
 
 
 class SealedFile(Part, frozen=True, kw_only=True):

@@ -8,7 +8,15 @@ import msgspec
 from proctor.errors import Bucket, bucket_of
 from proctor.event.model import Tokens, UsageAuthority
 from proctor.event.outcome import Outcome
-from proctor.evidence.artifacts import AttemptRecord, AttemptReport, Expectation, GateReason, Part, why_unjudged
+from proctor.evidence.artifacts import (
+    AttemptRecord,
+    AttemptReport,
+    Expectation,
+    FailureExcerpt,
+    GateReason,
+    Part,
+    why_unjudged,
+)
 from proctor.ids import RuntimeId
 
 _MAX_VIOLATIONS = 3
@@ -82,6 +90,8 @@ class AttemptSummary(Part, frozen=True, kw_only=True, gc=False):
     """Tool calls that the flow's `tools` policy does not allow."""
     first_violations: tuple[str, ...]
     """The first of those calls, shortened."""
+    failure: FailureExcerpt | None = None
+    """What shows why it failed; null if it did not."""
 
     @property
     def has_probes(self) -> bool:
@@ -180,4 +190,5 @@ def summarize(record: AttemptRecord, report: AttemptReport) -> AttemptSummary:
         has_changed_files=report.has_changed_files,
         policy_violations=len(report.policy_violations),
         first_violations=tuple(each[:_VIOLATION_CHARS] for each in report.policy_violations[:_MAX_VIOLATIONS]),
+        failure=report.failure,
     )

@@ -23,13 +23,17 @@ even if the decision is no, and a trial with such a probe is not scored (`eviden
 """
 
 from collections.abc import Sequence
+from typing import Final
 
 import msgspec
 
 from proctor.evidence.artifacts import GateReason, why_unjudged
 from proctor.ids import Digest
 from proctor.probe.model import Fault, Phase, ProbeRow, RequiredProbe, Verdict
+from proctor.spec.argv import shell_command
 from proctor.spec.expect import ExpectedVerdict
+
+_COMMAND_CHARS: Final = 80
 
 
 class ProbeDecision(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
@@ -93,7 +97,8 @@ def decide(
         _judge(probe, now.get(probe.digest), untouched.get(probe.digest), is_changed=workspace_digest != base_digest)
         for probe in once.values()
     )
-    reasons = tuple(f"probe {each.index} ({each.kind}): {each.reason}" for each in per_probe if each.reason)
+    rows = {**untouched, **now}
+    reasons = tuple(f"{_name(each, rows.get(each.probe_digest))}: {each.reason}" for each in per_probe if each.reason)
     codes = tuple(each.reason_code for each in per_probe if each.reason_code is not None)
     decisions = {each.verified for each in per_probe}
     if not per_probe:
@@ -107,6 +112,14 @@ def decide(
         if verified in decisions:
             return Decision(verified=verified, per_probe=per_probe, reasons=reasons, reason_codes=codes)
     return Decision(verified=ExpectedVerdict.YES, per_probe=per_probe, reasons=())
+
+
+def _name(probe: ProbeDecision, row: ProbeRow | None) -> str:
+    """Return the command of a probe in one line, or its position if none was run."""
+    if row is None or not row.argv:
+        return f"probe {probe.index + 1}"
+    command = " ".join(shell_command(row.argv).split())
+    return f"`{command if len(command) <= _COMMAND_CHARS else f'{command[: _COMMAND_CHARS - 1]}…'}`"
 
 
 def _judge(

@@ -11,15 +11,24 @@ from proctor.event.claim import FOOTER, MARKER
 from proctor.event.outcome import Outcome
 from proctor.event.supervisor_events import HOOK
 from proctor.event.transcript import Line
+from proctor.evidence.artifacts import DiffExcerpt, FailedProbe
 from proctor.evidence.layout import TOOL_CALLS, TRANSCRIPT
 from proctor.evidence.reader import Finding
+from proctor.probe.failure import describe_row, is_failed
 from proctor.probe.model import Phase, ProbeRow
 from proctor.report.format_values import describe_call, one_line
 from proctor.report.live import while_running
 from proctor.report.row import Evidence
 from proctor.report.view import AttemptView
+from proctor.workspace.changed import changed_in
+from proctor.workspace.excerpt import excerpt, file_diffs
+from proctor.workspace.name import quoted
 
 _TAIL_ROWS = 8
+_DIFF_LINES = 60
+_DIFF_FILES = 12
+_OUTPUT_LINES = 20
+_MAX_EXCLUDED = 8
 _DERIVED = (TOOL_CALLS, TRANSCRIPT)
 
 
@@ -53,6 +62,8 @@ class FileChange(ExplanationPart, frozen=True, kw_only=True):
     """Number of lines added."""
     removed: int
     """Number of lines removed."""
+    is_generated: bool
+    """Whether it is a cache, an installed package, a lock file or minified."""
 
 
 class ProbeSummary(ExplanationPart, frozen=True, kw_only=True):
@@ -66,6 +77,14 @@ class ProbeSummary(ExplanationPart, frozen=True, kw_only=True):
     """Verdict on the untouched workspace; `not_run` if it did not run."""
     after: str
     """Verdict on the workspace after the agent ended; `not_run` if it did not run."""
+    failure: FailedProbe | None
+    """How it ended on the workspace after the agent ended, with the last lines of its output; null if it passed or did
+    not run."""
+    command: str
+    """Its command line for a shell, quoted; a command that is a string in the spec is run by `bash -c`."""
+    run_again: str | None
+    """A shell command that makes the workspace as the agent left it in a new folder and runs the probe there, without
+    containment. Null if the files for it are not there, or workspace.diff does not have all changes."""
 
 
 class AttemptExplanation(ExplanationPart, frozen=True, kw_only=True):
@@ -117,7 +136,9 @@ class AttemptExplanation(ExplanationPart, frozen=True, kw_only=True):
     tool_calls: tuple[ToolCallSummary, ...]
     """The agent's tool calls, in order."""
     changes: tuple[FileChange, ...] | None
-    """Files of the workspace that the attempt changed."""
+    """Files of the workspace that the attempt changed, generated ones last."""
+    diff: DiffExcerpt | None
+    """The first lines of these changes, source files first; null if nothing changed or if that is unknown."""
     hooks: tuple[str, ...]
     """Warnings about hooks of the mission that failed."""
     last_message: str | None
@@ -152,8 +173,12 @@ class AttemptExplanation(ExplanationPart, frozen=True, kw_only=True):
     """What to do next, the most urgent first. Never empty."""
 
 
-def explain(view: AttemptView, *, is_running: bool = False) -> AttemptExplanation:
-    """Explain an attempt as far as its files can be read."""
+def explain(view: AttemptView, *, is_running: bool = False, make_workspace: str | None = None) -> AttemptExplanation:
+    """Explain an attempt as far as its files can be read.
+
+    `make_workspace` is a shell command that makes the untouched workspace in the current folder; empty if that is
+    empty, None if it cannot be made.
+    """
     if is_running:
         view = replace(view, findings=while_running(view.findings))
     evidence = _evidence(view)
@@ -192,6 +217,7 @@ def explain(view: AttemptView, *, is_running: bool = False) -> AttemptExplanatio
             for call in view.tool_calls
         ),
         changes=None if view.diff is None else changes_in(view.diff),
+        diff=None if view.diff is None else excerpt(view.diff, max_lines=_DIFF_LINES, max_files=_DIFF_FILES),
         hooks=tuple(line.text for line in view.transcript if line.source == HOOK),
         last_message=_last_message(view),
         claimed=None if feedback is None else feedback.claimed,
@@ -201,7 +227,7 @@ def explain(view: AttemptView, *, is_running: bool = False) -> AttemptExplanatio
         verified=None if judged is None else judged.verified,
         reasons=("the evidence is damaged",) if evidence == "invalid" else reasons,
         probes=tuple(
-            _probe([row for row in view.probes if row.index == index])
+            _probe([row for row in view.probes if row.index == index], _reproduction(view, make_workspace))
             for index in sorted({row.index for row in view.probes})
         ),
         expectation_met=None if judged is None else judged.expectation.met,
@@ -215,23 +241,16 @@ def explain(view: AttemptView, *, is_running: bool = False) -> AttemptExplanatio
 
 
 def changes_in(diff: str) -> tuple[FileChange, ...]:
-    """Count the added and removed lines of each file in the output of `git diff`.
+    """Count the added and removed lines of each file in a workspace.diff. Generated files come last.
 
     >>> changes_in("diff --git a/x b/x\\n--- a/x\\n+++ b/x\\n@@ -1 +1,2 @@\\n-a\\n+b\\n+c\\n")
-    (FileChange(file='x', added=2, removed=1),)
+    (FileChange(file='x', added=2, removed=1, is_generated=False),)
     """
-    files: dict[str, dict[str, int]] = {}
-    lines: dict[str, int] = {}
-    is_inside = False  # of a hunk: lines before it that begin with + or - are headers
-    for line in diff.splitlines():
-        if line.startswith("diff --git "):
-            lines = files.setdefault(line.rsplit(" b/", 1)[-1], {"+": 0, "-": 0})
-            is_inside = False
-        elif line.startswith("@@ "):
-            is_inside = True
-        elif is_inside and line[:1] in lines:
-            lines[line[0]] += 1
-    return tuple(FileChange(file=file, added=lines["+"], removed=lines["-"]) for file, lines in files.items())
+    changes = (
+        FileChange(file=quoted(each.file), added=each.added, removed=each.removed, is_generated=each.is_generated)
+        for each in file_diffs(diff)
+    )
+    return tuple(sorted(changes, key=lambda each: each.is_generated))
 
 
 def _last_message(view: AttemptView) -> str | None:
@@ -241,14 +260,37 @@ def _last_message(view: AttemptView) -> str | None:
     return "\n".join(line for line in messages[-1].text.splitlines() if MARKER not in line).strip()
 
 
-def _probe(rows: list[ProbeRow]) -> ProbeSummary:
+def _probe(rows: list[ProbeRow], reproduction: str | None) -> ProbeSummary:
     verdicts = {row.phase: row.verdict.value for row in rows}
+    last = next((row for row in reversed(rows) if row.phase is Phase.FINAL), None)
+    argv = rows[-1].argv
+    command = shlex.join(argv)
+    run_again = None if reproduction is None or not argv else f"({reproduction}{command})"
     return ProbeSummary(
         index=rows[0].index,
-        argv=rows[0].argv,
+        argv=argv,
         before=verdicts.get(Phase.BASELINE, "not_run"),
         after=verdicts.get(Phase.FINAL, "not_run"),
+        failure=None if last is None or not is_failed(last) else describe_row(last, max_lines=_OUTPUT_LINES),
+        command=command,
+        # What a terminal would not show as it is cannot be pasted from there.
+        run_again=run_again if run_again is not None and run_again.replace("\n", "").isprintable() else None,
     )
+
+
+def _reproduction(view: AttemptView, make_workspace: str | None) -> str | None:
+    """Return the beginning of a command that runs a probe again; None if the workspace cannot be made again."""
+    if make_workspace is None or view.diff is None or changed_in(view.diff).is_cut:
+        return None
+    steps = ['cd "$(mktemp -d)"', *filter(None, [make_workspace])]
+    files = file_diffs(view.diff)
+    binary = [each.file for each in files if each.is_binary]
+    if len(binary) > _MAX_EXCLUDED:
+        return None
+    if len(files) > len(binary):
+        words = ["git", "apply", *(f"--exclude={file}" for file in binary), str(view.paths.workspace_diff.absolute())]
+        steps.append(shlex.join(words))
+    return "".join(f"{step} && " for step in steps)
 
 
 def _evidence(view: AttemptView) -> Evidence:
@@ -285,11 +327,9 @@ def _next(view: AttemptView) -> tuple[str, ...]:
         elif report.code in CODES:
             steps.append(CODES[report.code].todo)
         if report.claimed and report.verified is False:
-            steps.append(
-                "The agent claims success, but a probe failed: read probes.jsonl and workspace.diff of the attempt."
-            )
+            steps.append("The agent claims success, but a probe failed: compare its output with the diff.")
         elif report.verified is False:
-            steps.append("A probe failed: read probes.jsonl and workspace.diff of the attempt.")
+            steps.append("A probe failed: compare its output with the diff.")
         elif report.verified is None and not view.probes:
             # A mission that expects `verified: unknown` has no probe on purpose.
             is_intended = report.expectation.keys.get("verified", False)

@@ -8,13 +8,14 @@ from rich.table import Table
 from rich.text import Text
 
 from proctor.evidence.layout import SEALED
-from proctor.report.attempt_columns import expected_word, verified_word
+from proctor.report.attempt_columns import verified_word
 from proctor.report.explanation import AttemptExplanation, ToolCallSummary
+from proctor.report.failures import diff_lines, probe_lines
 from proctor.report.format_values import count, duration, legible, one_line, plain_error, plural
-from proctor.report.text import render_findings
+from proctor.report.text import render_findings, render_lines
+from proctor.spec.argv import is_shell, shell_command
 
 _MAX_CALLS = 12
-_MAX_CHANGES = 6
 _MAX_CHARS = 78
 
 _VERDICT_STYLES = {"pass": "green", "fail": "red"}
@@ -58,6 +59,7 @@ def _sections(explanation: AttemptExplanation) -> Iterator[tuple[str, Renderable
         f"Actions   {plural(len(explanation.tool_calls), 'tool call')}, {count(explanation.tokens)} tokens",
         _actions(explanation),
     )
+    yield "Changes", _changes(explanation)
     if explanation.hooks:
         yield "Hooks", Text("\n".join(one_line(each, limit=2 * _MAX_CHARS) for each in explanation.hooks))
     if explanation.last_message is not None:
@@ -80,14 +82,16 @@ def _sections(explanation: AttemptExplanation) -> Iterator[tuple[str, Renderable
 
 
 def _actions(explanation: AttemptExplanation) -> RenderableType:
+    if not explanation.tool_calls:
+        return Text("none")
     table = Table.grid(padding=(0, 2))
     for number, each in enumerate(explanation.tool_calls[:_MAX_CALLS], start=1):
         took = Text(duration(each.duration_ms), style="dim")
         table.add_row(Text(str(number), style="dim"), Text(legible(each.name)), Text(each.what), _result(each), took)
-    parts: list[RenderableType] = [table] if explanation.tool_calls else []
+    parts: list[RenderableType] = [table]
     if len(explanation.tool_calls) > _MAX_CALLS:
         parts.append(Text(f"… {len(explanation.tool_calls) - _MAX_CALLS} more in tool.calls.jsonl", style="dim"))
-    return Group(*parts, _changes(explanation))
+    return Group(*parts)
 
 
 def _result(each: ToolCallSummary) -> Text:
@@ -97,15 +101,12 @@ def _result(each: ToolCallSummary) -> Text:
     return Text(shown, style="green" if each.ok else "red")
 
 
-def _changes(explanation: AttemptExplanation) -> Text:
-    changes = explanation.changes
-    if changes is None:
-        return Text("Changes to the workspace: unknown.", style="yellow")
-    if not changes:
-        return Text("Changes to the workspace: none.")
-    shown = [f"{legible(each.file)} (+{each.added} -{each.removed})" for each in changes[:_MAX_CHANGES]]
-    more = f" and {len(changes) - _MAX_CHANGES} more" if len(changes) > _MAX_CHANGES else ""
-    return Text(f"Changes to the workspace: {', '.join(shown)}{more}.")
+def _changes(explanation: AttemptExplanation) -> RenderableType:
+    if explanation.changes is None:
+        return Text("unknown: workspace.diff cannot be read", style="yellow")
+    if explanation.diff is None:
+        return Text("none")
+    return render_lines(diff_lines(explanation.diff))
 
 
 def _claim(explanation: AttemptExplanation) -> Text:
@@ -119,12 +120,15 @@ def _claim(explanation: AttemptExplanation) -> Text:
 
 def _verification(explanation: AttemptExplanation) -> RenderableType:
     word = verified_word(explanation.verified)
-    parts: list[Text] = [_with_reason(word.copy(), each) for each in explanation.reasons] or [word]
+    parts: list[RenderableType] = [_with_reason(word.copy(), each) for each in explanation.reasons] or [word]
     for probe_summary in explanation.probes:
-        probe = Text(f"probe {probe_summary.index}  `{one_line(' '.join(probe_summary.argv), limit=40)}`  ")
+        probe = Text(f"`{one_line(shell_command(probe_summary.argv), limit=_MAX_CHARS)}`  ")
         for when, verdict in (("before", probe_summary.before), ("after", probe_summary.after)):
             probe.append(f"{when} ", style="dim").append(f"{verdict}  ", style=_VERDICT_STYLES.get(verdict, "yellow"))
         parts.append(probe)
+        if probe_summary.failure is not None:
+            _, *output = probe_lines(probe_summary.failure)
+            parts.append(render_lines(output))
     return Group(*parts)
 
 
@@ -137,7 +141,25 @@ def _expectation(explanation: AttemptExplanation) -> RenderableType | None:
     else:
         return None
     is_met = explanation.verified if explanation.expectation_met is None else explanation.expectation_met
-    return Group(*(_with_reason(expected_word(is_met), each) for each in why))
+    word = Text("as expected", style="green") if is_met else Text("NOT as expected", style="bold red")
+    return Group(*(_with_reason(word.copy(), each) for each in why))
+
+
+def render_commands(explanation: AttemptExplanation) -> RenderableType | None:
+    """Render the commands that run the probes again, to be copied as they are; None if there are none."""
+    failed = [each for each in explanation.probes if each.failure is not None and each.command]
+    if not failed:
+        return None
+    parts = [Text(), Text("Run the probe again, without containment", style="bold")]
+    for each in failed:
+        if each.run_again is not None:
+            parts.append(Text(f"  {legible(each.run_again)}"))
+        else:
+            parts.append(Text("  # in the workspace as the agent left it (see workspace.diff):", style="dim"))
+            parts.append(Text(f"  {legible(each.command)}"))
+        if is_shell(each.argv):
+            parts.append(Text("  # the spec has this command as a string, which bash runs", style="dim"))
+    return Group(*parts)
 
 
 def _with_reason(word: Text, reason: str) -> Text:

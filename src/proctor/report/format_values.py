@@ -19,7 +19,11 @@ USED_UP: Final[Mapping[str, str]] = {
 """What to do after a run that ended this way. Another run of the same campaign would end at once."""
 
 # An agent's text must not move the cursor, set a colour or change the direction of writing.
-_UNSAFE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufeff]")
+# Some characters are allowed nowhere in XML, and tag characters are invisible.
+_UNSAFE = re.compile(
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufeff\ufffe\uffff"
+    r"\U000e0000-\U000e007f]"
+)
 
 
 def legible(text: str) -> str:

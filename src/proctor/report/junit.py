@@ -10,6 +10,7 @@ from proctor.errors import CODES, Exit
 from proctor.evidence.summary import PASSED
 from proctor.ids import TrialId
 from proctor.report.campaign import CampaignReport, MissingResult, Replacement, why_failed
+from proctor.report.failures import failure_lines
 from proctor.report.format_values import legible, yes_no
 from proctor.report.row import AttemptRow
 from proctor.report.score import classify
@@ -101,7 +102,8 @@ def _skip(case: Element, why: str) -> None:
 
 
 def _problem(case: Element, tag: str, row: AttemptRow, why: str) -> None:
-    lines = [CODES[why].means if why in CODES else why, *row.unmet, *row.reasons]
+    shown = failure_lines(row) or row.reasons
+    lines = [CODES[why].means if why in CODES else why, *row.unmet, *shown]
     element = SubElement(case, tag, type=legible(str(row.bucket or classify(row))), message=legible(why))
     element.text = legible(f"{row.attempt_id}: " + "\n".join(lines))
 

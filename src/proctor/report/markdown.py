@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from proctor.report.attempt_columns import COLUMNS, ending, verified_word
 from proctor.report.campaign import CampaignReport
+from proctor.report.failures import failed_rows, failure_lines
 from proctor.report.format_values import markdown_text, plain_error
 from proctor.report.row import AttemptRow
 from proctor.report.sections import conclude, facts, flow_note, flow_table, mismatch_lines, sections
@@ -14,6 +15,9 @@ _FOOT = (
     "brackets, that a mission without probes has the answer, result, trace and workspace that it states. `report.json` "
     "holds the same."
 )
+
+_MAX_EXPLAINED = 20
+"""How many failed attempts the page explains in full."""
 
 
 def render_markdown(report: CampaignReport) -> str:
@@ -39,6 +43,12 @@ def render_markdown(report: CampaignReport) -> str:
     why = [f"- {markdown_text(label(row))}: {markdown_text(text)}" for row in rows for text in _explanations(row)]
     if why:
         lines += ["", "## Why", "", *why]
+    failed = failed_rows(report)
+    for row in failed[:_MAX_EXPLAINED]:
+        # As indented code, in which nothing is markup, whatever an agent or a probe wrote.
+        lines += ["", f"### {markdown_text(label(row))}", "", *(f"    {line}".rstrip() for line in failure_lines(row))]
+    if len(failed) > _MAX_EXPLAINED:
+        lines += ["", f"{len(failed) - _MAX_EXPLAINED:,} more failed attempts: see `proctor attempt explain`."]
     for section in sections(report):
         if section.lines:
             lines += ["", f"## {markdown_text(section.title)}", ""]

@@ -96,6 +96,8 @@ class SnapshotIndex(msgspec.Struct, frozen=True, rename="camel"):
     """Digest of each file that the spec names."""
     names: dict[str, str] = {}
     """Name in spec.snapshot of each of these files."""
+    workspaces: dict[str, Digest] = {}
+    """Digest of each workspace, by its key in the spec."""
     given: _Given | None = None
 
     @property

@@ -1,7 +1,7 @@
 """Reports and listings for a terminal. Pure; readable without colour and in 100 columns."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
@@ -13,6 +13,7 @@ from proctor.evidence.reader import Finding
 from proctor.report.attempt_columns import COLUMNS, DROP_ORDER, verified_word
 from proctor.report.campaign import CampaignReport
 from proctor.report.columns import MIN_NAME_WIDTH, NamedTable
+from proctor.report.failures import INDENT, failed_rows, failure_lines
 from proctor.report.format_values import legible, one_line, plain_error, plural
 from proctor.report.notes import Notes
 from proctor.report.row import AttemptRow
@@ -21,6 +22,8 @@ from proctor.report.verdict import judge_attempt
 
 MAX_ROWS = 40
 MAX_LISTED = 200
+_MAX_EXPLAINED = 3
+"""How many failed attempts a report explains in full."""
 _FLOW_DROP_ORDER = ("reasoning", "p95", "pass^", "pass@", "tokens", "cost", "p50", "trials", "expected", "rate")
 """Beginnings of headings, the first to go first."""
 _INDENT = (0, 0, 0, 2)
@@ -96,9 +99,37 @@ def _attempts(report: CampaignReport, notable: Sequence[AttemptRow], *, of: int)
         yield Text(f"  {plural(of - len(notable), 'other attempt')} as expected; --json lists all", style="dim")
     if others := len(report.attempts) - of:
         yield Text(f"  {plural(others, 'other attempt')} of these trials not counted", style="dim")
-    notes = list(_notes(notable, label))
+    explained = {row.ref for row in failed_rows(report)[:_MAX_EXPLAINED]}
+    notes = list(_notes(notable, label, explained))
     if notes:
         yield from (Text(), Padding(Notes(notes), _INDENT))
+    yield from _failures(report, label)
+
+
+def _failures(report: CampaignReport, label: Callable[[AttemptRow], str]) -> Iterator[RenderableType]:
+    """Yield why the first failed attempts failed, and how to see the others."""
+    failed = failed_rows(report)
+    for row in failed[:_MAX_EXPLAINED]:
+        yield from (Text(), Padding(Text(legible(label(row)), style="bold red"), _INDENT))
+        yield Padding(render_lines(failure_lines(row)), (0, 0, 0, 4))
+    if (others := len(failed) - _MAX_EXPLAINED) > 0:
+        ref = failed[_MAX_EXPLAINED].ref
+        yield from (Text(), Text(f"  … {plural(others, 'more failed attempt')}, such as:", style="dim"))
+        yield Padding(Text(f"proctor attempt explain {legible(ref)}", style="dim"), (0, 0, 0, 4))
+
+
+def render_lines(lines: Iterable[str]) -> RenderableType:
+    """Render lines of `failures`. Lines of output or of a diff are not wrapped: they are cut at the width."""
+    return Group(
+        *(Text(line, no_wrap=line.startswith(INDENT), overflow="ellipsis", style=_line_style(line)) for line in lines)
+    )
+
+
+def _line_style(line: str) -> str:
+    if not line.startswith(INDENT):
+        return ""
+    mark = line.removeprefix(INDENT)[:1]
+    return "green" if mark == "+" else "red" if mark == "-" else "dim"
 
 
 def render_attempts(rows: Sequence[AttemptRow], findings: Sequence[Finding]) -> RenderableType:
@@ -162,18 +193,23 @@ def _values(row: AttemptRow) -> dict[str, Text]:
     return {column.name: column.value(row) for column in COLUMNS}
 
 
-def _notes(rows: Sequence[AttemptRow], label: Callable[[AttemptRow], str]) -> Iterator[tuple[Text, Text]]:
-    """Yield what explains the rows: each explanation once, with all the rows that it explains."""
-    explained: dict[tuple[str, str], list[str]] = {}
+def _notes(
+    rows: Sequence[AttemptRow], label: Callable[[AttemptRow], str], explained: Container[str]
+) -> Iterator[tuple[Text, Text]]:
+    """Yield what explains the rows: each explanation once, with all the rows that it explains.
+
+    What the probes of the `explained` attempts found is shown in full elsewhere.
+    """
+    notes: dict[tuple[str, str], list[str]] = {}
     for row in rows:
-        for styled in _explanations(row):
-            explained.setdefault(styled, []).append(label(row))
-    for (style, note), labels_ in explained.items():
+        for styled in _explanations(row, with_reasons=row.ref not in explained):
+            notes.setdefault(styled, []).append(label(row))
+    for (style, note), labels_ in notes.items():
         names = ", ".join(labels_[:3]) + (f" and {len(labels_) - 3} more" if len(labels_) > 3 else "")
         yield Text(legible(names), style="bold"), Text(note, style=style)
 
 
-def _explanations(row: AttemptRow) -> Iterator[tuple[str, str]]:
+def _explanations(row: AttemptRow, *, with_reasons: bool) -> Iterator[tuple[str, str]]:
     for finding in row.findings:
         yield "red", f"{finding.code}: {legible(finding.file)} {one_line(finding.detail, limit=120)}".rstrip()
     if row.state == "running":
@@ -187,6 +223,6 @@ def _explanations(row: AttemptRow) -> Iterator[tuple[str, str]]:
             yield "dim", f"to do: {row.todo}"
     for sentence in row.unmet:
         yield "red", f"not as expected: {one_line(sentence, limit=160)}"
-    for reason in row.reasons:
+    for reason in row.reasons if with_reasons else ():
         text = f"verified {verified_word(row.verified)}: {one_line(reason, limit=160)}"
         yield ("red" if row.verified is False else "dim"), text

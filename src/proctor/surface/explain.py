@@ -1,7 +1,9 @@
 """Explain one attempt. Without a seal, the explanation is derived from its frames as far as they go."""
 
+import shlex
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import msgspec
 
@@ -10,23 +12,52 @@ from proctor.errors import ProctorError
 from proctor.event.trace import ToolCall
 from proctor.evidence.artifacts import Feedback
 from proctor.evidence.attempt_files import AttemptFiles
-from proctor.evidence.layout import TOOL_CALLS, AttemptPaths
+from proctor.evidence.layout import TOOL_CALLS, AttemptPaths, RootPaths
 from proctor.ids import AttemptId
+from proctor.ledger.reader import read_origin
 from proctor.report.explanation import AttemptExplanation, explain
 from proctor.report.live import is_running
+from proctor.report.planned import read_frozen
 from proctor.report.view import AttemptView, view_attempt
+from proctor.workspace.snapshot import EMPTY
 
 
 def explain_attempt(paths: AttemptPaths, *, spell: Callable[[str], str]) -> AttemptExplanation:
     """Return the explanation of an attempt. `spell` formats the suggested commands for this user."""
     with AttemptFiles(paths) as files:
         view, tokens = _view(files)
-    explanation = explain(view, is_running=is_running(paths))
+    explanation = explain(view, is_running=is_running(paths), make_workspace=_make_workspace(view))
     return msgspec.structs.replace(
         explanation,
         tokens=explanation.tokens if tokens is None else tokens,
         next=tuple(map(spell, explanation.next)),
     )
+
+
+def _make_workspace(view: AttemptView) -> str | None:
+    """Return a shell command that makes the untouched workspace in the current folder; None if it cannot be made."""
+    record = view.record
+    if record is None:
+        return None
+    if record.workspace_digest == EMPTY.digest:
+        return ""
+    try:
+        campaign = RootPaths(view.paths.folder.absolute().parents[3]).campaign(record.campaign_id)
+        origin = read_origin(campaign.ledger) if campaign.ledger.is_file() else None
+    except ProctorError:
+        return None
+    keys = (key for key, digest in read_frozen(campaign).workspaces.items() if digest == record.workspace_digest)
+    key = next(keys, None)
+    if origin is None or not origin.file or key is None:
+        return None
+    if not key.startswith("git:"):
+        source = Path(origin.file).parent / key
+        return shlex.join(["cp", "-R", f"{source}/.", "."]) if source.is_dir() else None
+    path, _, ref = key.removeprefix("git:").rpartition("@")
+    source = Path(origin.file).parent / path
+    if not source.is_dir():
+        return None
+    return f"{shlex.join(['git', 'clone', '-q', str(source), '.'])} && {shlex.join(['git', 'checkout', '-q', ref])}"
 
 
 def _view(files: AttemptFiles) -> tuple[AttemptView, int | None]:

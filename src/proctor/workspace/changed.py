@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from proctor.workspace.name import unquoted
 from proctor.workspace.repository import GIT
 
-_HEADER = "diff --git "
+FILE_HEADER = "diff --git "
+"""Begins the line that names a changed file."""
 _COMMENT = re.compile(r"# (?:removed|new) [a-z]+ (.+?)(?: \([^()]*\))?")
 _REPOSITORY = "# git: "
 _REF = re.compile(r"(?:new |removed )?(refs/\S+?|\"refs/.+?\"),?(?: was)? at ")
@@ -39,8 +40,8 @@ def changed_in(diff: str) -> ChangedPaths:
     is_cut = False
     # Lines of file content begin with a space, a plus or a minus, so they never match the prefixes below.
     for line in diff.split("\n"):
-        if line.startswith(_HEADER):
-            paths[_path_of(line.removeprefix(_HEADER))] = None
+        if line.startswith(FILE_HEADER):
+            paths[path_of_header(line)] = None
         elif line.startswith("# cut: "):
             is_cut = True
         elif line.startswith(_REPOSITORY):
@@ -64,6 +65,7 @@ def has_edits(diff: str) -> bool:
     return any(line.startswith(_EDITS) for line in diff.split("\n"))
 
 
-def _path_of(names: str) -> str:
-    """Return the path from `a/PATH b/PATH`: both names have the same length, with a space between them."""
+def path_of_header(line: str) -> str:
+    """Return the path from `diff --git a/PATH b/PATH`: both names have the same length, with a space between them."""
+    names = line.removeprefix(FILE_HEADER)
     return unquoted(names[: len(names) // 2]).removeprefix("a/")

@@ -51,7 +51,7 @@ def show(*, ref: str, root: Path | None, as_json: bool) -> int:
 
 def explain(*, ref: str, root: Path | None, as_json: bool) -> int:
     """Explain an attempt: what was asked, done, claimed and verified, and what to do next."""
-    from proctor.report.explanation_text import render_explanation
+    from proctor.report.explanation_text import render_commands, render_explanation
     from proctor.surface.explain import explain_attempt
 
     output = Output(is_json=as_json)
@@ -60,6 +60,8 @@ def explain(*, ref: str, root: Path | None, as_json: bool) -> int:
         output.json(explanation)
     else:
         output.show(render_explanation(explanation))
+        if (commands := render_commands(explanation)) is not None:
+            output.show(commands, is_wrapped=False)
     return Exit.EVIDENCE if explanation.evidence == "invalid" else Exit.OK
 
 
