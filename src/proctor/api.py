@@ -171,6 +171,9 @@ SandboxName: TypeAlias = Literal["read-only", "workspace-write", "danger-full-ac
 Approving: TypeAlias = Literal["deny", "accept", "workspace"] | Decide
 """A policy, or an async function that answers each question: `async def decide(question) -> Decision`."""
 
+SecretsGiven: TypeAlias = Sequence[str | Path] | Mapping[str, str]
+"""Values to mask by their names; or names of environment variables, and paths of files with secrets."""
+
 SESSION_LIMITS = Limits(attempt="1h", turn="10m", stall="2m")
 """The default limits of a session. `attempt` and `tokens` apply to the whole session."""
 
@@ -193,6 +196,7 @@ async def session(
     script: str | Path | None = None,
     options: Mapping[str, Any] | None = None,
     env: Mapping[str, str] | None = None,
+    secrets: SecretsGiven = (),
 ) -> AsyncIterator[Session]:
     """Open a conversation with an agent. It has its own process, which always ends with the block.
 
@@ -204,12 +208,13 @@ async def session(
 
     The agent works directly in `workspace`, or in an empty folder that is deleted with the session. `model` is a Model
     or "provider/name"; with `script` the scripted model is used and nothing leaves the machine. `evidence` keeps only
-    the latest events (`off`), all events in memory (`memory`), or a sealed folder under `root` (`disk`).
+    the latest events (`off`), all events in memory (`memory`), or a sealed folder under `root` (`disk`). `secrets` are
+    masked in all of them: values by name (`{"TENANT_TOKEN": token}`), or names of variables and paths of files.
     """
     async with (
         _open(
             runtime, isolation="process", sandbox=sandbox, model=model, login=login, script=script, evidence=evidence,
-            root=root, options=options, env=env,
+            root=root, options=options, env=env, secrets=secrets,
         ) as opened,
         opened.session(
             workspace=workspace, sandbox=sandbox, approvals=approvals, approval_deadline=approval_deadline,
@@ -229,6 +234,7 @@ async def pool(
     root: str | Path | None = None,
     options: Mapping[str, Any] | None = None,
     env: Mapping[str, str] | None = None,
+    secrets: SecretsGiven = (),
 ) -> AsyncIterator["Pool"]:
     """Open one warm agent process for many sessions. It is replaced when it dies, and ends with the block.
 
@@ -238,11 +244,12 @@ async def pool(
             async with pool.session(workspace="shop") as s:
                 print((await s.say("What is this?")).outcome, s.answer)
 
-    Without a model, each session needs a script.
+    Without a model, each session needs a script. `secrets` are masked in every session, as in `proctor.session`.
     """
     async with _open(
-        runtime, isolation="shared", model=model, login=login, evidence=evidence, root=root, options=options, env=env
-    ) as opened:
+        runtime, isolation="shared", model=model, login=login, evidence=evidence, root=root, options=options, env=env,
+        secrets=secrets,
+    ) as opened:  # fmt: skip
         yield opened
 
 
@@ -384,6 +391,7 @@ async def _open(
     root: str | Path | None,
     options: Mapping[str, Any] | None,
     env: Mapping[str, str] | None,
+    secrets: SecretsGiven,
     sandbox: str = "workspace-write",
     script: str | Path | None = None,
 ) -> AsyncIterator[Pool]:
@@ -395,13 +403,15 @@ async def _open(
     if options is not None:
         flow["options"] = {runtime: dict(options)}
     mission = {"id": "conversation", "prompt": "A conversation."}
-    spec = {"version": 1, "campaign": _NAME, "missions": [mission], "flows": [flow]}
+    values = dict(secrets) if isinstance(secrets, Mapping) else {}
+    names = [] if isinstance(secrets, Mapping) else [_secret_source(each) for each in secrets]
+    spec = {"version": 1, "campaign": _NAME, "missions": [mission], "flows": [flow], "secrets": names}
     loaded = load_built(_with(spec, script=script), name=_NAME, folder=Path.cwd(), ignored_key=_SCRIPT_KEY)
     try:
         keep = RecordMode(evidence)
     except ValueError:
         raise _wrong("evidence", f"{evidence!r} is not one of {', '.join(RecordMode)}") from None
-    async with open_sessions(loaded, root=_root(root), keep=keep) as sessions:
+    async with open_sessions(loaded, root=_root(root), keep=keep, secrets=values) as sessions:
         yield Pool(sessions, spec)
 
 
@@ -427,6 +437,10 @@ def _model(model: Model | str) -> dict[str, Any]:
     if not slash:
         raise _wrong("model", f"{model!r} does not have the form provider/name")
     return {"provider": provider, "name": name}
+
+
+def _secret_source(source: str | Path) -> str | dict[str, str]:
+    return {"file": str(source.expanduser().absolute())} if isinstance(source, Path) else source
 
 
 def _folder(workspace: str | Path) -> Path:

@@ -1,6 +1,7 @@
 """The folders of the current user that Proctor uses: cache, state and config."""
 
 import os
+import tempfile
 from pathlib import Path
 
 from proctor.errors import disk_error
@@ -24,6 +25,22 @@ def spawns_dir() -> Path:
 def config_file() -> Path:
     """Return the path of the user's config file, which may not exist."""
     return _folder("XDG_CONFIG_HOME", ".config") / "config.toml"
+
+
+def write_private(path: Path, data: bytes, *, drafts: Path | None = None) -> None:
+    """Replace a file atomically, with mode 0600 whatever the umask. Raises OSError.
+
+    The draft is written next to it, or in the folder `drafts` of the same file system.
+    """
+    descriptor, draft = tempfile.mkstemp(prefix=f".{path.name}.", dir=drafts or path.parent)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            os.fchmod(file.fileno(), 0o600)
+            file.write(data)
+        Path(draft).replace(path)
+    except BaseException:
+        Path(draft).unlink(missing_ok=True)
+        raise
 
 
 def _folder(variable: str, default: str) -> Path:

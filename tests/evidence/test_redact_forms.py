@@ -12,9 +12,9 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proctor.evidence.needles import forms
 from proctor.evidence.redact import Redactor, TextStream
 from proctor.evidence.secrets import Secret
+from proctor.evidence.spellings import forms
 from proctor.spec.literal import MIN_SECRET_CHARS
 
 VALUE = 'zk7/Qm+9 "päss"\\w0rd?>~'
@@ -114,4 +114,4 @@ def test_wrapped_base64_is_found_across_its_lines(columns: int, line_end: str) -
 
 def test_every_form_is_long_enough_to_be_no_accident() -> None:
     assert min(map(len, forms("12345678"))) == MIN_SECRET_CHARS
-    assert len(set(forms("correct-horse"))) == 5, "a plain value has no other spellings than base64"
+    assert len(set(forms("correct-horse"))) == 6, "a plain value has no other spellings than base64 and UTF-16"

@@ -56,18 +56,30 @@ class PreflightResult:
     warnings: tuple[str, ...] = ()
 
 
-async def preflight(loaded: LoadedSpec, *, root: Path | None = None, clock: Clock = SYSTEM_CLOCK) -> PreflightResult:
+async def preflight(
+    loaded: LoadedSpec,
+    *,
+    root: Path | None = None,
+    clock: Clock = SYSTEM_CLOCK,
+    secrets: Mapping[str, str] | None = None,
+) -> PreflightResult:
     """Check that the spec can run on this machine. Raises ProctorError if it cannot.
+
+    `secrets` are values to mask by name, besides those of the spec and of the environment.
 
     Runs the agent programs for their version and protocol. Also ends processes that an earlier Proctor left running,
     and removes its scratch. The agents' health so far is read from the evidence root.
     """
     examine = ProgramExaminer().examine_from_thread
     # In a thread: hashing programs, testing containment and ending leftover processes may take a while.
-    return await anyio.to_thread.run_sync(lambda: _check(loaded, root=root, clock=clock, examine=examine))
+    return await anyio.to_thread.run_sync(
+        lambda: _check(loaded, root=root, clock=clock, examine=examine, given=secrets or {})
+    )
 
 
-def _check(loaded: LoadedSpec, *, root: Path | None, clock: Clock, examine: ExamineProgram) -> PreflightResult:
+def _check(
+    loaded: LoadedSpec, *, root: Path | None, clock: Clock, examine: ExamineProgram, given: Mapping[str, str]
+) -> PreflightResult:
     scripts = {written: load_script(path) for written, path in loaded.scripts.items()}
     flows = [resolve_flow(flow, spec=loaded.spec) for flow in loaded.spec.flows]
     config = load_config(loaded.folder)
@@ -77,7 +89,7 @@ def _check(loaded: LoadedSpec, *, root: Path | None, clock: Clock, examine: Exam
     candidates = {id_: [link for link in chain if isinstance(link, Candidate)] for id_, chain in chains.items()}
     identities = find_identities(loaded, flows, chains=candidates, logins=joining.logins)
     runtimes = [candidate.runtime for chain in candidates.values() for candidate in chain]
-    secrets = secrets_of(loaded, runtimes, [each.credential for each in identities.values()])
+    secrets = secrets_of(loaded, runtimes, [each.credential for each in identities.values()], given=given)
     planted = tripwire.plant()
     reap_leftovers(places.spawns_dir())
     # Scratch that cannot be read is reported by `doctor`; it must not keep a run from starting.
@@ -103,17 +115,25 @@ def _health(root: Path | None) -> Mapping[ProgramKey, ProgramHealth]:
 
 
 def secrets_of(
-    loaded: LoadedSpec, runtimes: Iterable[Runtime], credentials: Sequence[Credential]
+    loaded: LoadedSpec,
+    runtimes: Iterable[Runtime],
+    credentials: Sequence[Credential],
+    *,
+    given: Mapping[str, str] | None = None,
 ) -> tuple[Secret, ...]:
-    """Return the secrets to mask. Raises InputError, with its place, if a declared one does not exist."""
+    """Return the secrets to mask; `given` are more values by name.
+
+    Raises InputError, with its place, if a declared one does not exist.
+    """
     spec = loaded.spec
     ids = (spec.campaign, *(mission.id for mission in loaded.missions), *(flow.id for flow in spec.flows))
     words = {*ids, *offers(), *(word for runtime in runtimes for word in runtime.protocol_words)}
-    names = [secret for secret in spec.secrets if isinstance(secret, str)]
+    environ = {**os.environ, **(given or {})}
+    names = [*(given or {}), *(secret for secret in spec.secrets if isinstance(secret, str))]
     names += [each.source_variable for each in credentials if each.login is Login.TOKEN and each.source_variable]
     files = [*loaded.secret_files, *(each.file for each in credentials if each.file is not None)]
     with locate_errors(loaded):
-        return find_secrets(os.environ, declared=names, files=list(dict.fromkeys(files)), words=words)
+        return find_secrets(environ, declared=names, files=list(dict.fromkeys(files)), words=words)
 
 
 class ChainBuilder:

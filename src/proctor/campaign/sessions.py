@@ -1,7 +1,7 @@
 """Conversations on warm agent processes: the checks, processes and records that they share."""
 
 import secrets as chance
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -178,10 +178,18 @@ class Sessions:
 
 @asynccontextmanager
 async def open_sessions(
-    loaded: LoadedSpec, *, root: Path, keep: RecordMode, clock: Clock = SYSTEM_CLOCK
+    loaded: LoadedSpec,
+    *,
+    root: Path,
+    keep: RecordMode,
+    clock: Clock = SYSTEM_CLOCK,
+    secrets: Mapping[str, str] | None = None,
 ) -> AsyncIterator[Sessions]:
-    """Open a pool of conversations for the one flow of `loaded`. A shared process is already running on entry."""
-    ready = await preflight(loaded, root=root, clock=clock)
+    """Open a pool of conversations for the one flow of `loaded`. A shared process is already running on entry.
+
+    `secrets` are values to mask by name.
+    """
+    ready = await preflight(loaded, root=root, clock=clock, secrets=secrets)
     flow = resolve_flow(loaded.spec.flows[0], spec=loaded.spec)
     run_id = RunId(stamp(clock))
     problem: Exception | None = None

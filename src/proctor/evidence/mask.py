@@ -1,8 +1,11 @@
 """Masks secrets in complete texts and in texts that arrive in pieces."""
 
+from collections.abc import Sequence
+
 import msgspec
 
 from proctor.evidence import scan
+from proctor.evidence.escapes import cut_at, decode_escapes, has_escapes
 from proctor.evidence.needles import Needles, is_wrapped
 
 LEAST_TAIL_CHARS = 6
@@ -57,6 +60,9 @@ class _Pending(msgspec.Struct, frozen=True, gc=False):
 
 _NOTHING = _Pending()
 
+_Match = tuple[int, int, str, int]
+"""Start, end and name of what is masked, and its rank: a known secret goes before a token shape."""
+
 
 class Masker:
     """Masks known secrets and token shapes, and holds back the undecided end of each stream.
@@ -76,7 +82,9 @@ class Masker:
 
     def mask(self, text: str) -> MaskedText:
         """Mask a complete text."""
-        return self._mask_range(_Pending(text), end=len(text), known_end=len(text), is_odd=_is_odd(text))
+        is_odd = _is_odd(text)
+        tokens = _escaped_tokens(text) if is_odd and has_escapes(text) else []
+        return self._mask_range(_Pending(text), end=len(text), known_end=len(text), is_odd=is_odd, tokens=tokens)
 
     # ── streams ──
 
@@ -104,7 +112,7 @@ class Masker:
         text = old.text + piece
         now = _Pending(text, old.start, old.reach, old.last)
         is_odd = _is_odd(text)
-        end = self._open_at(now, is_odd=is_odd)
+        end = min(self._open_at(now, is_odd=is_odd), max(old.start, cut_at(text))) if is_odd else self._open_at(now)
         body, lead = scan.open_at(text) if is_odd else (len(text), 0)
         is_endless = len(text) - body >= scan.BOUND_CHARS
         end = end if is_endless else min(end, body)
@@ -137,19 +145,32 @@ class Masker:
         """Return the keys of the streams that are not finished."""
         return tuple(self._held)
 
-    def _open_at(self, pending: _Pending, *, is_odd: bool) -> int:
-        at = self._needles.open_at(pending.text, start=pending.start)
-        return min(at, self._needles.wrapped_open_at(pending.text, start=pending.start)) if is_odd else at
+    def _open_at(self, pending: _Pending, *, is_odd: bool = False) -> int:
+        text, start = pending.text, pending.start
+        at = self._needles.open_at(text, start=start)
+        if not is_odd:
+            return at
+        at = min(at, self._needles.wrapped_open_at(text, start=start))
+        return min(at, self._needles.escaped_open_at(text, start=start)) if has_escapes(text) else at
 
     # ── masking ──
 
-    def _mask_range(self, pending: _Pending, *, end: int, known_end: int, is_odd: bool) -> MaskedText:
-        """Mask secrets that start before `end` and return the text up to it. Known secrets start before `known_end`."""
+    def _mask_range(
+        self, pending: _Pending, *, end: int, known_end: int, is_odd: bool, tokens: Sequence[_Match] = ()
+    ) -> MaskedText:
+        """Mask secrets that start before `end` and return the text up to it. Known secrets start before `known_end`.
+
+        `tokens` are masked as well.
+        """
         text, reach, last = pending.text, pending.reach, pending.last
-        matches = [(*place, 0) for place in self._needles.places(text, start=pending.start, end=known_end)]
+        matches = list(tokens)
+        if known_end > pending.start:
+            matches += [(*place, 0) for place in self._needles.places(text, start=pending.start, end=known_end)]
         if is_odd:
             matches += [(*place, 0) for place in self._needles.wrapped_places(text, start=pending.start, end=end)]
             matches += [(*place, 1) for place in scan.places(text, end=end)]
+            if has_escapes(text):
+                matches += [(*place, 0) for place in self._needles.escaped_places(text, start=pending.start, end=end)]
         if not matches:
             return MaskedText(text=text[reach:end], names=(), reach=reach, last=last)
         pieces: list[str] = []
@@ -170,11 +191,21 @@ class Masker:
 
 
 def _is_odd(text: str) -> bool:
-    """Whether a text may contain token shapes or base64 over several lines, besides known secrets in one piece."""
-    return scan.may_contain_lead(text) or is_wrapped(text)
+    """Whether a text may contain token shapes, unusual escapes, or base64 over several lines."""
+    return scan.may_contain_lead(text) or (
+        ("\n" in text or "\\" in text or "%" in text or "\r" in text) and (is_wrapped(text) or has_escapes(text))
+    )
 
 
-def _order(place: tuple[int, int, str, int]) -> tuple[int, int, int, str]:
+def _escaped_tokens(text: str) -> list[_Match]:
+    """Return the token shapes in a complete text that are spelled with unusual escapes."""
+    decoded = decode_escapes(text)
+    found = scan.places(decoded.text, end=len(decoded.text))
+    spans = [(decoded.origin(start), decoded.origin(stop), name, stop - start) for start, stop, name in found]
+    return [(start, stop, name, 1) for start, stop, name, size in spans if stop - start > size]
+
+
+def _order(place: _Match) -> tuple[int, int, int, str]:
     """Sort by start, the longest first, and of equal ones a known secret first."""
     start, stop, name, rank = place
     return start, -stop, rank, name

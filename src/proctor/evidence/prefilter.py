@@ -5,15 +5,16 @@ from typing import Final
 
 import re2  # type: ignore[import-untyped]
 
+from proctor.evidence.escapes import ODD_BACKSLASH, ODD_PERCENT
 from proctor.evidence.needles import LINE_CHARS, LINE_END, Needles
 from proctor.evidence.scan import HINTS
 
 # A longer prefix would only make the automaton larger: what begins like this gets a close look anyway.
-_PREFIX_CHARS: Final = 40
+_PREFIX_CHARS: Final = 16
 _MEMORY_BYTES: Final = 64 * 1024 * 1024
 
 # Unnecessary escapes may hide anything. One like `\u001b` can only be a control character.
-_ODD_ESCAPES: Final = (r"\\/", r"\\u(?:[^0]|0[^0]|00[^01])", r"\\x[2-9A-Fa-f]", r"\\U000")
+_ODD_ESCAPES: Final = (r"\\/", *ODD_BACKSLASH, ODD_PERCENT)
 _WRAPPED: Final = rf"[A-Za-z0-9+/_-]{{{LINE_CHARS}}}{LINE_END}"
 _PATTERNS: Final = (*HINTS, *_ODD_ESCAPES, _WRAPPED)
 
@@ -26,6 +27,10 @@ def to_bytes(text: str) -> bytes:
         return text.encode("utf-8", "surrogatepass")
 
 
+def _literals(texts: Iterable[str]) -> list[bytes]:
+    return [re2.escape(start) for start in sorted({to_bytes(text[:_PREFIX_CHARS]) for text in texts})]
+
+
 class Prefilter:
     """One google-re2 pass over a chunk for any number of secrets. No match means that there is nothing to mask.
 
@@ -36,10 +41,12 @@ class Prefilter:
     """
 
     def __init__(self, needles: Needles, *, keys: Iterable[str]) -> None:
-        known = needles.spellings
-        literals = {to_bytes(text[:_PREFIX_CHARS]) for text in known} | {f'"{key}"'.encode() for key in keys}
-        patterns = [*map(re2.escape, sorted(literals)), *(pattern.encode() for pattern in _PATTERNS)]
-        if any(char < " " for text in known for char in text):
+        folded, exact = needles.folded_spellings, needles.exact_spellings
+        patterns = [pattern.encode() for pattern in (*_PATTERNS, *needles.number_patterns)]
+        patterns += [rb"(?i:%b)" % literal for literal in _literals(folded)]
+        patterns += [*_literals(exact), *(re2.escape(f'"{key}"'.encode()) for key in sorted(keys))]
+        # JSON has several spellings of a control character, but only one of NUL.
+        if any("\0" < char < " " for text in folded | exact for char in text):
             patterns.append(rb"\\u")
         options = re2.Options()
         options.encoding = re2.Options.Encoding.LATIN1

@@ -11,7 +11,7 @@ import msgspec
 
 from proctor.evidence import scan
 from proctor.evidence.mask import Masker, placeholder
-from proctor.evidence.needles import Needles, escape
+from proctor.evidence.needles import Needles
 from proctor.evidence.prefilter import Prefilter, to_bytes
 from proctor.evidence.secrets import Secret
 from proctor.spec.literal import MIN_SECRET_CHARS
@@ -27,12 +27,6 @@ _unquote = json.JSONDecoder().decode
 
 # The parts of valid JSON: a string, with the colon that makes it a key; a bracket or comma; a number or literal.
 _PART = re.compile(r'("[^"\\]*+(?:\\.[^"\\]*+)*+")(\s*:)?|[{}\[\],]|[^\s"{}\[\],:]+')
-
-# `\u0073` or a surrogate pair, but not a lone surrogate; also `\x73` and `\U00000073`, as in YAML and many languages.
-_ESCAPE = re.compile(
-    r"\\u(?:[Dd][89ABab][0-9A-Fa-f]{2}\\u[Dd][C-Fc-f][0-9A-Fa-f]{2}|(?![Dd][89A-Fa-f])[0-9A-Fa-f]{4})"
-    r"|\\x[0-9A-Fa-f]{2}|\\U000[01][0-9A-Fa-f]{4}"
-)
 
 Path = tuple[str | int, ...]
 
@@ -198,7 +192,7 @@ class Redactor:
             if name is None or self._needles.name_of(old) is not None:
                 return self._text(old)
         else:
-            name = self._needles.name_of(old.lstrip("-"))
+            name = self._needles.name_of_number(old)
         return (placeholder(name), (name,)) if name else (old, ())
 
     def _is_private(self, path: Sequence[str | int]) -> bool:
@@ -207,7 +201,7 @@ class Redactor:
     # ── texts ──
 
     def text(self, text: str) -> RedactedText:
-        """Redact a plain text. Escapes such as `\\u0073` in it are decoded if that reveals a secret."""
+        """Redact a plain text."""
         new, names = self._text(text)
         return RedactedText(text=new, names=names)
 
@@ -221,12 +215,7 @@ class Redactor:
         if len(text) < MIN_SECRET_CHARS or not self._prefilter.may_hold(to_bytes(text)):
             return text, ()
         masked = self._masker.mask(text)
-        names = masked.names
-        if "\\u" in masked.text or "\\x" in masked.text or "\\U" in masked.text:
-            uncovered = self._masker.mask(_ESCAPE.sub(_normalize_escape, masked.text))
-            if uncovered.names:
-                masked, names = uncovered, tuple(dict.fromkeys(names + uncovered.names))
-        return masked.text, names
+        return masked.text, masked.names
 
     def finish(self, key: str) -> RedactedText | None:
         """End a text stream and return what was held back of it, masked if it reveals too much of a secret.
@@ -297,12 +286,6 @@ def _number_text(number: float) -> str:
 
 def _unquoted(string: str) -> str:
     return str(_unquote(string)) if "\\" in string else string[1:-1]
-
-
-def _normalize_escape(escaped: re.Match[str]) -> str:
-    """Return the usual JSON spelling of an escaped character: an escape only if the character needs one."""
-    code = escaped[0]
-    return escape(_unquoted(f'"{code}"') if code[1] == "u" else chr(int(f"0x{code[2:]}", 0)))
 
 
 def _leaf(raw: bytes, *, path: Path) -> str | None:

@@ -39,6 +39,8 @@ class Secret:
 
     name: str
     value: str = field(repr=False)
+    is_case_sensitive: bool = field(default=False, repr=False)
+    """Whether the value is masked only in its own case, because it is part of a reserved word in another case."""
 
     def __post_init__(self) -> None:
         if len(self.value) < MIN_SECRET_CHARS:
@@ -56,6 +58,7 @@ def find_secrets(
 
     `words` are those of the agent's protocol and the ids of the spec. A value that is part of one of them, of one of
     Proctor's own words or of a variable's name cannot be masked without making evidence unreadable, so it is skipped.
+    If it is part of one in another case only, it is masked in its own case.
     Raises InputError if a declared secret or a credential file has nothing that can be masked.
 
     >>> find_secrets({"OPENAI_API_KEY": "sk-live-0123", "KEYBOARD": "qwertyuiop"}, declared=[])
@@ -73,7 +76,10 @@ def find_secrets(
     for path in files:
         for name, value in _read_credentials(path, reserved):
             names.setdefault(value, name)
-    return tuple(Secret(name=name, value=value) for value, name in names.items())
+    folded = reserved.lower()
+    return tuple(
+        Secret(name=name, value=value, is_case_sensitive=value.lower() in folded) for value, name in names.items()
+    )
 
 
 def _is_maskable(value: str, reserved: str) -> bool:

@@ -320,8 +320,5 @@ def _read_cache(file_name: str) -> dict[str, str]:
 
 
 def _write_cache(file_name: str, known: Mapping[str, str]) -> None:
-    path = places.cache_dir() / file_name
-    draft = path.with_suffix(f".{os.getpid()}")
     with suppress(OSError):  # the value is then computed again next time
-        draft.write_bytes(msgspec.json.encode(known))
-        draft.replace(path)
+        places.write_private(places.cache_dir() / file_name, msgspec.json.encode(known))

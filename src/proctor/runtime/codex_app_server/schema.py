@@ -123,10 +123,8 @@ async def _print_and_cache(request: HostRequest, cache_file: Path) -> SchemaMeth
         await _print_schema(request, folder)
         schema = await anyio.to_thread.run_sync(_read_printed, folder)
         if schema is not None:
-            draft = folder / cache_file.name
             with suppress(OSError):  # the schema is then printed again next time
-                draft.write_bytes(msgspec.json.encode(schema, order="sorted"))
-                draft.replace(cache_file)
+                places.write_private(cache_file, msgspec.json.encode(schema, order="sorted"), drafts=folder)
         return schema
 
 
