@@ -1,6 +1,7 @@
 """Wrong numbers that users met, each by its name. The specs are those of examples/trust."""
 
 import json
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -246,3 +247,37 @@ def test_agent_that_breaks_its_probe_has_failed(lab: Lab, name: str) -> None:
     [row] = report_of(lab)["attempts"]
     assert row["summary"]["verified"] is False
     assert row["summary"]["reasonCodes"] in (["fails"], ["broken"])
+
+
+TAMPERING = {
+    "replaced": "printf '#!/bin/sh\\nexit 0\\n' >{tools}/judge",
+    "shadowed": "mkdir -p {first}; printf '#!/bin/sh\\nexit 0\\n' >{first}/judge; chmod +x {first}/judge",
+    "removed": "rm {tools}/judge",
+}
+
+
+@pytest.mark.trust
+@pytest.mark.requirement("probe.gate")
+@pytest.mark.parametrize("how", TAMPERING)
+@pytest.mark.parametrize("command", [["judge"], "judge"])
+def test_agent_that_changes_the_program_of_its_probe_has_failed(lab: Lab, how: str, command: str | list[str]) -> None:
+    lab.is_other_agent_allowed = True
+    tools, first = lab.folder / "tools", lab.folder / "first"
+    tools.mkdir()
+    (tools / "judge").write_text("#!/bin/sh\nexit 1\n")
+    (tools / "judge").chmod(0o755)
+    work = TAMPERING[how].format(tools=tools, first=first)
+    probe = {"kind": "headless_run", "command": command, "contain": "none"}
+    flow = {
+        "runtime": ["process"],
+        "sandbox": "danger-full-access",
+        "isolation": "process",
+        "options": {"process": {"command": f"{work}; touch done"}},
+    }
+    spec = lab.write_spec([mission("task", say_done(), probes=[probe])], flow=flow)
+    done = lab.proctor("run", str(spec), PATH=f"{first}:{tools}:{os.environ['PATH']}")
+    assert done.returncode == 1, done.stderr
+    [row] = report_of(lab)["attempts"]
+    assert (row["summary"]["verified"], row["summary"]["reasonCodes"]) == (False, ["tampered"])
+    assert "tampered: " in row["summary"]["reasons"][0]
+    assert "judge, which the probe runs, was changed meanwhile" in row["summary"]["reasons"][0]

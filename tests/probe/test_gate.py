@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from proctor.evidence.artifacts import GateReason
 from proctor.ids import Digest
 from proctor.probe.gate import Decision, ProbeDecision, decide
-from proctor.probe.model import Fault, Phase, ProbeRow, RequiredProbe, Verdict, require
+from proctor.probe.model import Fault, Phase, ProbeProgram, ProbeRow, RequiredProbe, Verdict, require
 from proctor.spec.expect import ExpectedVerdict
 from proctor.spec.model import HeadlessRun
 
@@ -24,6 +24,7 @@ def row(
     mutated: bool = False,
     summary: str = "exited 1",
     fault: Fault | None = None,
+    programs: tuple[ProbeProgram, ...] = (),
 ) -> ProbeRow:
     return ProbeRow(
         phase=phase,
@@ -35,6 +36,7 @@ def row(
         summary=summary,
         mutated=mutated,
         fault=fault,
+        programs=programs,
     )
 
 
@@ -197,6 +199,50 @@ def test_unusable_probe_makes_the_attempt_unjudged_whatever_the_others_say() -> 
     assert (alone.verified, alone.unjudged) == (ExpectedVerdict.NO, None)
     ended_early = decide([TWO], [baseline(TWO)], workspace_digest=NOW, base_digest=BASE)
     assert (ended_early.verified, ended_early.unjudged) == (ExpectedVerdict.UNKNOWN, None)
+
+
+def program(path: str, sha256: str | None = "a", *, writable: bool = True) -> ProbeProgram:
+    is_in_workspace = path == "check"
+    sha = None if sha256 is None else Digest(sha256)
+    return ProbeProgram(path=path, sha256=sha, is_in_workspace=is_in_workspace, is_writable=writable)
+
+
+GREP, OWN = program("/usr/bin/grep", writable=False), program("/home/ada/bin/grep")
+PYTHON, NEW_PYTHON = program("/venv/bin/python"), program("/venv/bin/python", "b")
+
+
+@pytest.mark.trust
+@pytest.mark.requirement("probe.gate")
+@pytest.mark.parametrize(
+    ("before", "now", "code"),
+    [
+        ([PYTHON], [PYTHON], None),
+        ([PYTHON], [NEW_PYTHON], GateReason.TAMPERED),
+        ([PYTHON], [program("/venv/bin/python", None)], GateReason.TAMPERED),
+        ([GREP], [OWN], GateReason.TAMPERED),
+        ([GREP], [program("grep", None, writable=False)], GateReason.PROGRAM_CHANGED),
+        ([GREP], [program(GREP.path, "b", writable=False)], GateReason.PROGRAM_CHANGED),
+        ([GREP, PYTHON], [program(GREP.path, "b", writable=False), NEW_PYTHON], GateReason.TAMPERED),
+        # A word of a shell command that became a program, and a script of the workspace, are the agent's own work.
+        ([GREP], [GREP, OWN], None),
+        ([program("check"), PYTHON], [program("check", "b"), GREP], None),
+        ([program("check"), PYTHON], [program("check"), NEW_PYTHON], GateReason.TAMPERED),
+        ([PYTHON], [], None),
+    ],
+)
+def test_changed_program_of_a_probe_is_tampered_if_the_agent_could_change_it(
+    before: list[ProbeProgram], now: list[ProbeProgram], code: GateReason | None
+) -> None:
+    expected = {None: True, GateReason.TAMPERED: False, GateReason.PROGRAM_CHANGED: None}[code]
+    for verdict in (Verdict.PASS, Verdict.FAIL):
+        first = row(ONE, Verdict.FAIL, on=BASE, phase=Phase.BASELINE, programs=tuple(before))
+        last = row(ONE, verdict, programs=tuple(now))
+        decision = decide([ONE], [first, last], workspace_digest=NOW, base_digest=BASE)
+        if code is None:
+            assert decision.verified.as_bool is (verdict is Verdict.PASS)
+        else:
+            assert (decision.verified.as_bool, decision.reason_codes) == (expected, (code,))
+            assert (decision.unjudged is None) is (code is GateReason.TAMPERED)
 
 
 DIGESTS = st.sampled_from([BASE, NOW, OTHER])

@@ -19,6 +19,7 @@ from proctor.probe.gate import decide
 from proctor.probe.kind import Judgement, ProbeKind, ProbeWorkspace
 from proctor.probe.kinds import KINDS
 from proctor.probe.model import ContainmentRecord, Fault, Phase, ProbeRow, Verdict, require
+from proctor.probe.program import identify_programs
 from proctor.probe.run import run_probe
 from proctor.spec.expect import ExpectedVerdict
 from proctor.spec.model import Contain, HeadlessRun, Network
@@ -83,6 +84,9 @@ def test_a_row_tells_everything_that_was_seen(run: Run, subject: Path) -> None:
         verdict=Verdict.PASS,
         summary="exited 3",
         argv=("bash", "-c", "echo out; echo err >&2; exit 3"),
+        programs=identify_programs(
+            ("bash", "-c", "echo out; echo err >&2; exit 3"), workspace=subject, search_path=os.environ["PATH"]
+        ),
         exit_code=3,
         stdout_tail="out\n",
         stderr_tail="err\n",

@@ -153,6 +153,8 @@ class GateReason(StrEnum):
     """The agent's workspace changed while it ran. Decides no."""
     BROKEN = "broken"
     """It ran on the untouched workspace; something that the agent left keeps it from judging. Decides no."""
+    TAMPERED = "tampered"
+    """A program that it runs was changed while the agent worked, and the agent could change it. Decides no."""
     PASSES_UNTOUCHED = "passes-untouched"
     """It already passes on the untouched workspace, so it cannot tell success from failure."""
     UNTOUCHED_UNAVAILABLE = "untouched-unavailable"
@@ -163,6 +165,8 @@ class GateReason(StrEnum):
     """It was not run on the untouched workspace."""
     UNAVAILABLE = "unavailable"
     """The machine kept it from judging the agent's workspace."""
+    PROGRAM_CHANGED = "program-changed"
+    """A program that it runs was changed while the agent worked, and the agent could not have done that."""
     UNSTABLE = "unstable"
     """It failed and passed on the same content."""
     NOT_RUN = "not-run"
@@ -175,7 +179,9 @@ class GateReason(StrEnum):
 _UNUSABLE: Final = frozenset(
     {GateReason.PASSES_UNTOUCHED, GateReason.UNTOUCHED_UNAVAILABLE, GateReason.UNTOUCHED_MUTATED}
 )
-_INCONCLUSIVE: Final = frozenset({GateReason.UNAVAILABLE, GateReason.UNSTABLE, GateReason.UNTOUCHED_NOT_RUN})
+_INCONCLUSIVE: Final = frozenset(
+    {GateReason.UNAVAILABLE, GateReason.PROGRAM_CHANGED, GateReason.UNSTABLE, GateReason.UNTOUCHED_NOT_RUN}
+)
 
 
 def why_unjudged(verified: bool | None, reason_codes: Iterable[GateReason]) -> GateReason | None:

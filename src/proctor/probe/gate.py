@@ -6,6 +6,7 @@ workspace digest are ignored.
 
 | final                                 | baseline                   | decision for this probe                         |
 |---------------------------------------|----------------------------|-------------------------------------------------|
+| any, with a changed program           | any                        | no if the agent could change it, else unknown   |
 | fail, or workspace mutated            | any                        | no                                              |
 | unavailable, because of the workspace | pass or fail               | no: the agent left what keeps it from judging   |
 | none, not run, otherwise unavailable  | any                        | unknown                                         |
@@ -14,6 +15,9 @@ workspace digest are ignored.
 | pass                                  | pass                       | unknown: it already passes on the untouched one |
 | pass                                  | fail, on the same content  | unknown: the two results contradict each other  |
 | pass                                  | fail, on different content | yes                                             |
+
+A program is changed if the two rows record other files or digests for it; a script of the workspace is part of what is
+judged, and only its interpreters are compared.
 
 The mission is `no` if the decision for any probe is no; otherwise `unknown` if one is unknown or no probe is required;
 otherwise `yes`.
@@ -29,7 +33,7 @@ import msgspec
 
 from proctor.evidence.artifacts import GateReason, why_unjudged
 from proctor.ids import Digest
-from proctor.probe.model import Fault, Phase, ProbeRow, RequiredProbe, Verdict
+from proctor.probe.model import Fault, Phase, ProbeProgram, ProbeRow, RequiredProbe, Verdict
 from proctor.spec.argv import shell_command
 from proctor.spec.expect import ExpectedVerdict
 
@@ -143,6 +147,10 @@ def _weigh(
 ) -> tuple[ExpectedVerdict, GateReason, str] | None:
     """Return the decision, its kind and its text; None for yes."""
     unusable, against = _find_unusable(baseline), _find_against(final, baseline)
+    if (changed := _find_changed(final, baseline)) is not None:
+        if not changed.is_writable:
+            return ExpectedVerdict.UNKNOWN, GateReason.PROGRAM_CHANGED, f"{changed.path} was changed meanwhile"
+        against = GateReason.TAMPERED, f"tampered: {changed.path}, which the probe runs, was changed meanwhile"
     if against is not None and unusable is not None:
         return ExpectedVerdict.NO, unusable[0], f"{against[1]}; but {unusable[1]}"
     if against is not None:
@@ -189,3 +197,20 @@ def _find_unusable(baseline: ProbeRow | None) -> tuple[GateReason, str] | None:
     if baseline.verdict is Verdict.PASS:
         return GateReason.PASSES_UNTOUCHED, "already passes on the untouched workspace"
     return None
+
+
+def _find_changed(final: ProbeRow | None, baseline: ProbeRow | None) -> ProbeProgram | None:
+    """Return a program that differs between the two runs: one that the agent could change, if there is one.
+
+    Without programs in both rows nothing was run, and nothing can be compared.
+    """
+    if final is None or baseline is None or not final.programs or not baseline.programs:
+        return None
+    before, now = ({each.path: each for each in row.programs if not each.is_in_workspace} for row in (baseline, final))
+    changed = [each for path, each in before.items() if path in now and now[path].sha256 != each.sha256]
+    # Other files have taken the place of these. A script of the workspace may have got another interpreter.
+    is_own_script = baseline.programs[0].is_in_workspace or final.programs[0].is_in_workspace
+    lost = [] if is_own_script else [each for path, each in before.items() if path not in now]
+    if lost:
+        changed += [*(each for path, each in now.items() if path not in before), *lost]
+    return next((each for each in changed if each.is_writable), changed[0] if changed else None)

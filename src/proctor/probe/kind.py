@@ -2,17 +2,20 @@
 
 import os
 import shutil
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Protocol
+
+import anyio.to_thread
 
 from proctor.contain.fences import Fences
 from proctor.contain.intent import IntentLog
 from proctor.contain.ladder import Containment
 from proctor.contain.launch import new_marker, wrap
 from proctor.evidence.redact import Redactor
-from proctor.probe.model import Fault, Verdict
+from proctor.probe.model import Fault, ProbeProgram, Verdict
+from proctor.probe.program import identify_programs, missing_program
 from proctor.transport.process import ProcessResult, run_once
 
 MAX_OUTPUT_BYTES: Final = 1024 * 1024
@@ -31,10 +34,16 @@ class ProbeWorkspace:
     """Must be applied to program output before the output is shortened: a partial secret is not recognized."""
     fence: Callable[[str], Fences] | None = None
     """Returns the fences for a program; None leaves files and network unrestricted."""
+    programs: list[ProbeProgram] = field(default_factory=list)
+    """The programs that were run or are missing."""
 
     def has_tool(self, program: str) -> bool:
         """Return whether the machine (not the workspace) has the program."""
         return shutil.which(program, path=self.env["PATH"]) is not None
+
+    def note_missing(self, program: str) -> None:
+        """Record that a program that the probe needs does not exist."""
+        self.programs.append(missing_program(program))
 
     async def run(
         self, argv: Sequence[str], *, timeout_s: float, max_output_bytes: int = MAX_OUTPUT_BYTES
@@ -42,6 +51,11 @@ class ProbeWorkspace:
         """Run a program in the workspace, contained. Raises MachineError if it cannot be started."""
         fences = None if self.fence is None else self.fence(argv[0])
         plan = wrap(self.containment, argv, env=self.env, cwd=self.workspace, marker=new_marker(), fences=fences)
+        # Before they run: what they leave behind must not be taken for what they were.
+        found = await anyio.to_thread.run_sync(
+            lambda: identify_programs(argv, workspace=self.workspace, search_path=self.env["PATH"])
+        )
+        self.programs.extend(found)
         return await run_once(plan, intents=self.intents, timeout_s=timeout_s, max_output_bytes=max_output_bytes)
 
 
@@ -70,14 +84,24 @@ class ProbeKind(Protocol):
     async def __call__(self, spec: Any, bench: ProbeWorkspace) -> Judgement: ...
 
 
-def probe_environment(*, search_path: str, home: Path, temporary: Path) -> dict[str, str]:
-    """Return the complete environment of a probe. Relative entries of PATH, which the agent could fill, are left out.
+def probe_environment(
+    *, search_path: str, home: Path, temporary: Path, of_agents: Iterable[Path] = ()
+) -> dict[str, str]:
+    """Return the complete environment of a probe.
 
-    >>> probe_environment(search_path="/usr/bin:.::bin", home=Path("/h"), temporary=Path("/t"))["PATH"]
+    Entries of PATH that an agent could fill are left out: relative ones, and those below `of_agents`.
+
+    >>> paths = "/usr/bin:.::bin:/scratch/run/home/bin"
+    >>> home, scratch = Path("/h"), Path("/scratch")
+    >>> probe_environment(search_path=paths, home=home, temporary=Path("/t"), of_agents=[scratch])["PATH"]
     '/usr/bin'
     """
+    folders = tuple(of_agents)
+    entries = search_path_of(search_path).split(os.pathsep)
     return {
-        "PATH": search_path_of(search_path),
+        "PATH": os.pathsep.join(
+            entry for entry in entries if not any(Path(entry).is_relative_to(folder) for folder in folders)
+        ),
         "HOME": str(home),
         "TMPDIR": str(temporary),
         "LANG": "C.UTF-8",

@@ -53,6 +53,19 @@ class ContainmentRecord(msgspec.Struct, frozen=True, kw_only=True, rename="camel
     """Which network the processes could reach: `none` (only loopback) or `host`."""
 
 
+class ProbeProgram(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """A program that a probe ran, as its file was at that moment."""
+
+    path: str
+    """The real path of its file, relative to the workspace if it is there; the name, if there is no such program."""
+    sha256: Digest | None
+    """Digest of the file; null if it cannot be read or does not exist."""
+    is_in_workspace: bool
+    """Whether the file is in the workspace, and so part of what is judged."""
+    is_writable: bool
+    """Whether the user that Proctor and its agents run as may change the file, or put another in its place."""
+
+
 class ProbeRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
     """One run of one probe on one state of the workspace."""
 
@@ -74,6 +87,8 @@ class ProbeRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid
     """Where the cause lies if the verdict is `unavailable`: machine or workspace; null for other verdicts."""
     argv: tuple[str, ...] = ()
     """The command line that was run; empty if none was."""
+    programs: tuple[ProbeProgram, ...] = ()
+    """The programs that were run, with the interpreters of scripts; empty if none was."""
     exit_code: int | None = None
     """The exit code of the command; null if unknown or if it did not exit."""
     signal: int | None = None

@@ -11,6 +11,7 @@ from typing import Final
 import anyio
 import anyio.to_thread
 
+from proctor import places
 from proctor.canonical import digest
 from proctor.clock import SYSTEM_CLOCK, Clock
 from proctor.contain.fences import fence_in
@@ -21,7 +22,7 @@ from proctor.evidence.redact import Redactor
 from proctor.ids import Digest
 from proctor.probe.kind import Judgement, ProbeKind, ProbeWorkspace, probe_environment
 from proctor.probe.kinds import KINDS
-from proctor.probe.model import ContainmentRecord, Fault, Phase, ProbeRow, Verdict, kind_of
+from proctor.probe.model import ContainmentRecord, Fault, Phase, ProbeProgram, ProbeRow, Verdict, kind_of
 from proctor.probe.tail import tail
 from proctor.spec.model import Contain, Network, ProbeSpec
 from proctor.transport.process import ProcessResult
@@ -60,8 +61,10 @@ async def run_probe(
     a workspace that changed during the probe. Texts in the row are redacted first and then shortened.
     """
     began_s = clock.steady_s()
+    programs: list[ProbeProgram] = []
     judgement = await _judge(
         spec,
+        programs=programs,
         subject=subject,
         scratch=scratch,
         hidden=(subject, scratch, *hidden),
@@ -86,6 +89,7 @@ async def run_probe(
         summary=redactor.text(judgement.summary).text[:_SUMMARY_CHARS],
         fault=judgement.fault or Fault.WORKSPACE if judgement.verdict is Verdict.UNAVAILABLE else None,
         argv=judgement.argv,
+        programs=tuple(programs),
         exit_code=exit_status.code if exit_status else None,
         signal=exit_status.signal if exit_status else None,
         duration_ms=round((ended_s - began_s) * 1000),
@@ -109,6 +113,7 @@ def _tails(finished: ProcessResult | None, redactor: Redactor) -> tuple[str, str
 async def _judge(
     spec: ProbeSpec,
     *,
+    programs: list[ProbeProgram],
     subject: Path,
     scratch: Path,
     hidden: Sequence[Path],
@@ -129,13 +134,15 @@ async def _judge(
             what = f"{quoted(link)} is a link that leads out of the workspace: its target is not part of the evidence"
             return Judgement(verdict=Verdict.UNAVAILABLE, summary=what, fault=Fault.WORKSPACE)
         await anyio.to_thread.run_sync(lambda: copy_tree(subject, entries, into=workspace))
-        env = probe_environment(search_path=search_path, home=home, temporary=temporary)
+        of_agents = (*hidden, places.cache_dir() / "runs")
+        env = probe_environment(search_path=search_path, home=home, temporary=temporary, of_agents=of_agents)
         bench = ProbeWorkspace(
             workspace=workspace,
             env=env,
             containment=containment,
             intents=intents,
             redactor=redactor,
+            programs=programs,
             fence=None
             if spec.contain is Contain.NONE
             else lambda program: fence_in(

@@ -69,6 +69,7 @@ def _judge_missing(argv: tuple[str, ...], bench: ProbeWorkspace) -> Judgement | 
         return Judgement(verdict=Verdict.FAIL, summary=f"{program} {what}", argv=argv)
     if bench.has_tool(program):
         return None
+    bench.note_missing(program)
     summary = f"{program} is not on this machine"
     return Judgement(verdict=Verdict.UNAVAILABLE, summary=summary, argv=argv, fault=Fault.MACHINE)
 
