@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 import anyio
 import anyio.to_thread
@@ -22,6 +23,9 @@ from proctor.plan.model import Trial
 from proctor.plan.progress import UNTRIED, TrialProgress, remedy_for
 from proctor.plan.recover import LATER, Remedy
 
+FAIL_FAST: Final = "fail-fast"
+"""How a run ended that stopped at the first trial that failed."""
+
 
 @dataclass(slots=True, kw_only=True)
 class Dispatcher:
@@ -36,6 +40,8 @@ class Dispatcher:
     progress: dict[TrialId, TrialProgress]
     """The progress of each trial, over all runs of the campaign."""
     trials: dict[TrialId, Trial]
+    is_fail_fast: bool = False
+    """Whether no attempt starts after a trial has failed."""
     results: list[AttemptResult] = field(default_factory=list)
     """The results of this run."""
     news: anyio.Event = field(default_factory=anyio.Event)
@@ -43,6 +49,7 @@ class Dispatcher:
     _added: int = 0
     _started: int = 0
     _running: int = 0
+    _has_failed: bool = False
     _shown: tuple[tuple[LiveLimit, ...], int] = ((), -1)
 
     async def run(self, trials: Sequence[Trial]) -> None:
@@ -96,6 +103,8 @@ class Dispatcher:
         stops = self.attempts.stops
         if stops.drain.is_set():
             return "stopped" if stops.all.is_set() else "drained"
+        if self.is_fail_fast and self._has_failed:
+            return FAIL_FAST
         if self.attempts.spending.is_over:
             return "budget"
         return "limit" if self._now_s() >= self.until_s else None
@@ -198,6 +207,7 @@ class Dispatcher:
             await self.attempts.commit.put(
                 writer.seal_attempt(tried.id, summary, at_ms=now_ms, retry_at_ms=retry_at_ms, usd=usd)
             )
+        self._has_failed |= now.is_settled and (summary is None or summary.has_failed)
         self.attempts.watcher.settled(result, usd=usd, retry_at_ms=retry_at_ms, is_settled=now.is_settled)
         if again_s is not None:
             self._add(trial, not_before_s=again_s)

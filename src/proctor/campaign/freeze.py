@@ -115,7 +115,14 @@ def read_given(campaign: CampaignPaths) -> SpecOverrides:
 
 def _plan(loaded: LoadedSpec, workspaces: Mapping[str, Digest], *, is_canary: bool) -> Plan:
     contents = Contents(scripts=loaded.script_digests, workspaces=workspaces)
-    return expand(loaded.spec, missions=loaded.missions, digests=contents, prompts=loaded.prompts, is_canary=is_canary)
+    return expand(
+        loaded.spec,
+        missions=loaded.missions,
+        digests=contents,
+        prompts=loaded.prompts,
+        only=frozenset(loaded.overrides.trials),
+        is_canary=is_canary,
+    )
 
 
 def _index(loaded: LoadedSpec, workspaces: Mapping[str, Digest]) -> FrozenFiles:

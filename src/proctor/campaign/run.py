@@ -69,6 +69,7 @@ async def run_campaign(
     replace_reason: str | None = None,
     is_canary: bool = False,
     is_unjudgeable_allowed: bool = False,
+    is_fail_fast: bool = False,
 ) -> CampaignResult:
     """Run a new campaign, or with `resume` the unsettled trials of an existing one.
 
@@ -76,7 +77,8 @@ async def run_campaign(
     which every report shows. `decide` answers approvals in flows with `approvals: ask`.
 
     Raises before the first attempt if a probe passes on the untouched workspace or cannot run, unless
-    `is_unjudgeable_allowed`: then its trials run and end unscored.
+    `is_unjudgeable_allowed`: then its trials run and end unscored. With `is_fail_fast`, no attempt starts after a trial
+    has failed.
     """
     stops = stops or StopSignals()
     if decide is None:
@@ -108,6 +110,7 @@ async def run_campaign(
                 is_scratch_kept=is_scratch_kept,
                 decide=decide,
                 decide_deadline_s=decide_deadline_s,
+                is_fail_fast=is_fail_fast,
             )
             return await run.run_all()
     except BaseExceptionGroup as group:
@@ -135,6 +138,7 @@ class _Run:
     is_scratch_kept: bool
     decide: Decide | None
     decide_deadline_s: float
+    is_fail_fast: bool
 
     async def run_all(self) -> CampaignResult:
         opened, plan = self.opened, self.opened.frozen.plan
@@ -248,6 +252,7 @@ class _Run:
                 until_s=self.clock.steady_s() + left_ms / 1000,
                 trials={trial.id: trial for trial in plan.trials},
                 progress=dict(opened.progress),
+                is_fail_fast=self.is_fail_fast,
             )
             pool.retire_all()
             commit.close()

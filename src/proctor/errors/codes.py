@@ -502,6 +502,10 @@ CODES: dict[str, Meaning] = {
         "Do not share the evidence folder. Report it as a bug, with the file that the message names.",
     ),
     # ── why results must not be published ──
+    "publish.selected": Meaning(
+        "The campaign has only trials that failed in another campaign, so its rates say nothing about the agent.",
+        "Run the whole campaign again, and check that one.",
+    ),
     "publish.canary": Meaning(
         "The results are those of a canary, which runs only a few missions.",
         "Run the whole campaign and check that one.",

@@ -124,6 +124,14 @@ class AttemptSummary(Part, frozen=True, kw_only=True, gc=False):
         return None if self.unjudged is not None else self.verified
 
     @property
+    def has_failed(self) -> bool:
+        """Whether it is not as expected, or did not complete: `run --failed` selects it, `--fail-fast` stops at it."""
+        if self.expectation.met or self.outcome in (Outcome.CANCELLED, Outcome.UNKNOWN):
+            return False
+        is_completed = self.outcome is Outcome.COMPLETED and self.result in (PASSED, FAILED, UNKNOWN)
+        return self.is_expected is False or not is_completed
+
+    @property
     def result(self) -> str:
         """PASSED, FAILED, UNKNOWN, or the bucket of a failure that is not the agent's."""
         if self.unjudged is not None:

@@ -1,6 +1,6 @@
 """Expand a spec into its plan: missions × flows × repeats = trials, each with a digest of its content."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 from msgspec import Struct, structs
@@ -22,9 +22,13 @@ def expand(
     missions: Sequence[MissionSpec],
     digests: Contents,
     prompts: Prompts = AS_WRITTEN,
+    only: Collection[TrialId] = (),
     is_canary: bool = False,
 ) -> Plan:
-    """Return the plan of a spec for the selected missions. `prompts` are the prompts after templates."""
+    """Return the plan of a spec for the selected missions, or for `only` these trials.
+
+    `prompts` are the prompts after templates.
+    """
     limits = resolve_limits(spec.limits)
     flows = {flow.id: resolve_flow(flow, spec=spec) for flow in spec.flows}
     trials = tuple(
@@ -41,7 +45,7 @@ def expand(
                 digests=digests,
             ),
         )
-        for id_, mission, flow, repeat in name_trials(spec, missions=missions)
+        for id_, mission, flow, repeat in name_trials(spec, missions=missions, only=only)
     )
     return Plan(
         campaign=spec.campaign,
@@ -56,16 +60,18 @@ def expand(
 
 
 def name_trials(
-    spec: CampaignSpec, *, missions: Sequence[MissionSpec]
+    spec: CampaignSpec, *, missions: Sequence[MissionSpec], only: Collection[TrialId] = ()
 ) -> Iterator[tuple[TrialId, MissionSpec, FlowSpec, int]]:
-    """Yield the id, mission, flow and repeat of every trial.
+    """Yield the id, mission, flow and repeat of every trial, or of `only` these if it is not empty.
 
     Repeats are the outermost loop, so that a campaign that is cut off has tried everything once.
     """
     for repeat in range(1, spec.repeats + 1):
         for mission in missions:
             for flow in spec.flows:
-                yield TrialId(f"{mission.id}.{flow.id}.r{repeat}"), mission, flow, repeat
+                id_ = TrialId(f"{mission.id}.{flow.id}.r{repeat}")
+                if not only or id_ in only:
+                    yield id_, mission, flow, repeat
 
 
 def resolve_schedule(spec: CampaignSpec) -> Schedule:

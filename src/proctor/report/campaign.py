@@ -172,6 +172,8 @@ class CampaignReport(Artifact, frozen=True, kw_only=True):
     """Digest of the plan; null if the plan cannot be read."""
     selected: SelectSpec | None
     """How the command chose among the spec's missions; null if it did not, or if the frozen spec cannot be read."""
+    failed_in: CampaignId | None
+    """The campaign whose failed trials are the only ones here (`run --failed`); null for any other campaign."""
     is_canary: bool
     """Whether this is a canary: a sample of the campaign."""
     is_running: bool
@@ -289,6 +291,7 @@ def build_report(state: CampaignState, *, is_interrupted: bool = False) -> Campa
         spec_digest=None if origin is None else origin.spec,
         plan_digest=None if state.plan is None else state.plan.digest,
         selected=None if state.frozen.selected == SelectSpec() else state.frozen.selected,
+        failed_in=state.frozen.failed_in,
         is_canary=state.plan is not None and state.plan.is_canary,
         is_running=state.is_running,
         is_complete=bool(state.trials) and not missing and not state.is_running,

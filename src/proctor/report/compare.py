@@ -31,6 +31,7 @@ class SideSelection:
     campaign_id: CampaignId
     flow_id: FlowId | None
     trials: Mapping[Key, TrialResult]
+    failed_in: CampaignId | None = None
 
 
 class Side(Part, frozen=True, kw_only=True):
@@ -48,6 +49,8 @@ class Side(Part, frozen=True, kw_only=True):
     """Whether results of this side come from the scripted model."""
     missing: int
     """Trials without a result."""
+    failed_in: CampaignId | None
+    """The campaign whose failed trials are the only ones of this side; null for any other campaign."""
 
 
 class MissionDifference(Part, frozen=True, kw_only=True):
@@ -247,6 +250,7 @@ def _side(selection: SideSelection) -> Side:
         score=merge_sums(sum_results(selection.trials.values()).values()).score(),
         is_scripted=bool(scripted_flows(selection.trials.values())),
         missing=sum(each.result is None for each in selection.trials.values()),
+        failed_in=selection.failed_in,
     )
 
 

@@ -71,6 +71,8 @@ def _facts(found: Comparison) -> Iterator[str]:
         why = "not scored, or the other side did not score the mission (with probes, or without)"
         yield f"{plural(found.not_compared, 'trial')} not compared: {why}"
     for letter, side in (("A", found.a), ("B", found.b)):
+        if side.failed_in is not None:
+            yield f"{letter} selected: failed in {side.failed_in}"
         if side.missing:
             yield f"{letter} has {plural(side.missing, 'trial')} without a result"
     if found.not_same_work:

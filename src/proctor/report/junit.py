@@ -20,7 +20,8 @@ from proctor.report.verdict import judge_attempt
 def render_junit(report: CampaignReport) -> str:
     """Render a report. An error is a failure for infrastructure reasons; what nothing could judge is skipped."""
     campaign = report.campaign_id or "attempts"
-    suites = Element("testsuites", name=legible(campaign))
+    selected = "" if report.failed_in is None else f" (selected: failed in {report.failed_in})"
+    suites = Element("testsuites", name=legible(f"{campaign}{selected}"))
     missing: dict[str, MissingResult] = {each.trial: each for each in report.missing}
     tried = {row.trial or row.attempt_id for row in report.counted_attempts}
     replaced = {each.trial: each for each in report.replacements}

@@ -10,7 +10,7 @@ import msgspec
 from proctor.errors import EvidenceError
 from proctor.evidence.layout import CampaignPaths
 from proctor.evidence.reader import decode_artifact, read_bytes
-from proctor.ids import Digest, FlowId, RuntimeId
+from proctor.ids import CampaignId, Digest, FlowId, RuntimeId
 from proctor.plan.progress import RetryBudget
 from proctor.spec.campaign_options import GatesSpec, SelectSpec, ToolsSpec
 
@@ -83,6 +83,7 @@ class _Given(msgspec.Struct, frozen=True):
     """`given` of index.json, which leaves out what has its default."""
 
     select: SelectSpec = SelectSpec()
+    failed_in: CampaignId | None = None
 
 
 class SnapshotIndex(msgspec.Struct, frozen=True, rename="camel"):
@@ -104,6 +105,11 @@ class SnapshotIndex(msgspec.Struct, frozen=True, rename="camel"):
     def selected(self) -> SelectSpec | None:
         """Which missions the command selected; None if unknown."""
         return None if self.given is None else self.given.select
+
+    @property
+    def failed_in(self) -> CampaignId | None:
+        """The campaign whose failed trials are the only ones here; None for any other campaign, or if unknown."""
+        return None if self.given is None else self.given.failed_in
 
 
 def read_frozen(campaign: CampaignPaths, *, read: ReadFile = read_bytes) -> SnapshotIndex:

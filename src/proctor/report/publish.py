@@ -48,6 +48,8 @@ def judge_publication(report: CampaignReport, *, findings: tuple[tuple[str, Find
 def _reasons(report: CampaignReport, *, findings: tuple[tuple[str, Finding], ...]) -> Iterator[Reason]:
     if report.is_canary:
         yield _reason("publish.canary", f"{report.campaign_id} is a canary")
+    if report.failed_in is not None:
+        yield _reason("publish.selected", f"{report.campaign_id} has only trials that failed in {report.failed_in}")
     if report.is_running:
         yield _reason("publish.running", f"{report.campaign_id} is running")
     score = report.score

@@ -80,6 +80,8 @@ def facts(report: CampaignReport) -> Iterator[tuple[str, str]]:
         names = {each.flow_id for each in report.flows} - set(report.scripted_flows)
         which = f" ({', '.join(report.scripted_flows)})" if names else ""
         yield "model", f"{SCRIPTED}{which}: replies come from a file, so this measures the script, not a model"
+    if report.failed_in is not None:
+        yield "selected", f"failed in {report.failed_in}"
     if report.selected is not None:
         yield "missions", f"only those {_selection(report.selected)}"
     if report.runs and report.runs[0].began_at_ms is not None:

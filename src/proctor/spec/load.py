@@ -1,6 +1,6 @@
 """Load a spec: read and check it, and the files that it names."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,18 +12,20 @@ from msgspec import structs
 
 from proctor.canonical import digest_bytes
 from proctor.errors import InputError
-from proctor.ids import Digest, FlowId, MissionId
+from proctor.ids import CampaignId, Digest, FlowId, MissionId, TrialId
 from proctor.spec.campaign_options import SelectSpec
 from proctor.spec.check import find_errors
 from proctor.spec.collect_errors import raise_collected
 from proctor.spec.files import SpecFiles
 from proctor.spec.missions import MissionSource
-from proctor.spec.model import CampaignSpec, FlowSpec, MissionSpec
+from proctor.spec.model import MAX_REPEATS, SCRIPTED, CampaignSpec, FlowSpec, MissionSpec
 from proctor.spec.prices import Prices, price_errors
 from proctor.spec.select import select as select_missions
 from proctor.spec.source_file import SourceFile, decode_bytes, read_source
 from proctor.spec.struct import Spec
+from proctor.spec.suggest import suggest_nearest
 from proctor.spec.template import Prompts
+from proctor.spec.tree import Node
 
 
 class SpecOverrides(Spec, frozen=True, kw_only=True):
@@ -34,6 +36,21 @@ class SpecOverrides(Spec, frozen=True, kw_only=True):
 
     flows: list[FlowSpec] | None = None
     """Flows in place of the file's. Default: the file's."""
+
+    flow_ids: list[FlowId] = []
+    """Only these flows. Default: all."""
+
+    repeats: int | None = None
+    """Repeats in place of the file's. Default: the file's."""
+
+    model: str | None = None
+    """Name of the model in place of that of each flow. Default: the file's."""
+
+    failed_in: CampaignId | None = None
+    """The campaign whose failed trials are the only ones to run. Default: none."""
+
+    trials: list[TrialId] = []
+    """The only trials to run, if `failed_in` is set."""
 
 
 NO_OVERRIDES = SpecOverrides()
@@ -79,7 +96,9 @@ class LoadedSpec:
 
     @property
     def trial_count(self) -> int:
-        """The number of trials: missions × flows × repeats."""
+        """The number of trials: missions × flows × repeats, or of those that failed in another campaign."""
+        if self.overrides.trials:
+            return len(self.overrides.trials)
         return len(self.missions) * len(self.spec.flows) * self.spec.repeats
 
     @property
@@ -134,6 +153,7 @@ def _without_line(error: InputError, *, file: str) -> InputError:
 
 def _load(source: bytes, path: Path, *, overrides: SpecOverrides = NO_OVERRIDES, ignored_key: str = "") -> LoadedSpec:
     source_file = _decode(source, path, flows=overrides.flows)
+    source_file = replace(source_file, value=_with_settings(source_file.value, overrides))
     files = SpecFiles(source_file, spec_path=path)
     spec_errors = find_errors(source_file, mission_sources=files.mission_sources, has_own_flows=overrides.flows is None)
     all_errors = (*spec_errors, *price_errors(source_file, files.prices), *files.errors)
@@ -144,6 +164,7 @@ def _load(source: bytes, path: Path, *, overrides: SpecOverrides = NO_OVERRIDES,
     with _located_in(source_file):
         missions = select_missions(missions, source_file.value.select)
     missions = select_missions(missions, overrides.select)
+    source_file = _with_flows(source_file, overrides.flow_ids)
     return LoadedSpec(
         spec=source_file.value,
         missions=missions,
@@ -162,6 +183,45 @@ def _load(source: bytes, path: Path, *, overrides: SpecOverrides = NO_OVERRIDES,
         mission_sources={each.mission.id: each for each in files.mission_sources},
         source_file=source_file,
     )
+
+
+def _with_settings(spec: CampaignSpec, overrides: SpecOverrides) -> CampaignSpec:
+    """Return the spec with other repeats and another model. Raises InputError if they make no sense."""
+    if overrides.repeats is not None:
+        if not 1 <= overrides.repeats <= MAX_REPEATS:
+            what = f"{overrides.repeats} repeats: the number is between 1 and {MAX_REPEATS}"
+            raise InputError("spec.selection", what, key="repeats")
+        spec = structs.replace(spec, repeats=overrides.repeats)
+    if overrides.model is None:
+        return spec
+    flows = []
+    for flow in spec.flows:
+        model = flow.model or spec.model
+        is_selected = not overrides.flow_ids or flow.id in overrides.flow_ids
+        if is_selected and model.provider == SCRIPTED:
+            what = f"flow `{flow.id}` uses the scripted model, which has no name"
+            raise InputError("spec.selection", what, key="model", suggestion="Select other flows with --flow.")
+        flows.append(structs.replace(flow, model=structs.replace(model, name=overrides.model)) if is_selected else flow)
+    return structs.replace(spec, flows=flows)
+
+
+def _with_flows(source_file: SourceFile[CampaignSpec], ids: Sequence[FlowId]) -> SourceFile[CampaignSpec]:
+    """Return the spec with only these flows; all if there is no id. Raises InputError for an unknown id."""
+    if not ids:
+        return source_file
+    spec, root = source_file.value, source_file.root
+    known = [flow.id for flow in spec.flows]
+    for at, id_ in enumerate(ids):
+        if id_ not in known:
+            what = f"no flow has the id `{id_}`; the flows are: {', '.join(known)}"
+            raise InputError("spec.selection", what, key=f"flow_ids[{at}]", suggestion=suggest_nearest(id_, known))
+    kept = [at for at, flow in enumerate(spec.flows) if flow.id in ids]
+    # The tree has the lines of errors, which name a flow by its position.
+    if isinstance(root.value, dict) and isinstance((listed := root.value.get("flows")), Node):
+        nodes = listed.value
+        if isinstance(nodes, list) and len(nodes) == len(known):
+            root = replace(root, value={**root.value, "flows": replace(listed, value=[nodes[at] for at in kept])})
+    return replace(source_file, value=structs.replace(spec, flows=[spec.flows[at] for at in kept]), root=root)
 
 
 def _decode(source: bytes, path: Path, *, flows: list[FlowSpec] | None) -> SourceFile[CampaignSpec]:

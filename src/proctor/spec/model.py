@@ -215,6 +215,9 @@ AUTO = RuntimeId("auto")
 """In a runtime chain, the placeholder for the default runtimes. It is not the id of a runtime."""
 
 
+MAX_REPEATS = 1000
+
+
 class ModelSpec(Spec, frozen=True, kw_only=True):
     """`model`: the model that answers."""
 
@@ -320,7 +323,7 @@ class CampaignSpec(Spec, frozen=True, kw_only=True):
     token: Text | SecretFile | None = None
     """Token of the flows that name none: the variable or file that contains it. Default: none."""
 
-    repeats: Annotated[int, Meta(ge=1, le=1000)] = 1
+    repeats: Annotated[int, Meta(ge=1, le=MAX_REPEATS)] = 1
     """How often each mission runs in each flow, 1 to 1000. Default 1."""
 
     limits: LimitsSpec = LimitsSpec()

@@ -74,9 +74,8 @@ def estimate(loaded: LoadedSpec, *, root: RootPaths, only: Collection[TrialId] |
     Flows without a selected trial are left out.
     """
     spec = loaded.spec
-    selected = [
-        (id_, flow.id) for id_, _, flow, _ in name_trials(spec, missions=loaded.missions) if only is None or id_ in only
-    ]
+    planned = name_trials(spec, missions=loaded.missions, only=frozenset(loaded.overrides.trials))
+    selected = [(id_, flow.id) for id_, _, flow, _ in planned if only is None or id_ in only]
     trials = tuple(id_ for id_, _ in selected)
     trials_of_flow = Counter(flow for _, flow in selected)
     flows = [resolve_flow(flow, spec=spec) for flow in spec.flows if flow.id in trials_of_flow]

@@ -93,6 +93,7 @@ def _chosen(state: CampaignState, flow: FlowId | None) -> SideSelection:
         name=f"{state.campaign_id}:{flow}" if flow is not None else str(state.campaign_id),
         campaign_id=state.campaign_id or CampaignId(""),
         flow_id=flow,
+        failed_in=state.frozen.failed_in,
         trials={
             (None if flow is not None else trial.flow, trial.mission, trial.repeat): trial
             for trial in state.trials

@@ -78,6 +78,7 @@ def drive(
     replace_reason: str | None = None,
     is_canary: bool = False,
     is_unjudgeable_allowed: bool = False,
+    is_fail_fast: bool = False,
     rows_to: Path | None = None,
 ) -> FinishedRun:
     """Run a campaign and write its report. Raises CutOffError if the user cuts the run off.
@@ -107,6 +108,7 @@ def drive(
             replace_reason=replace_reason,
             is_canary=is_canary,
             is_unjudgeable_allowed=is_unjudgeable_allowed,
+            is_fail_fast=is_fail_fast,
         )
 
     result = anyio.run(_run_with_progress, loaded, stops, rows_to, run)

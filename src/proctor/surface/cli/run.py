@@ -4,11 +4,18 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import TypedDict, Unpack
 
+import msgspec
+
+from proctor.errors import EvidenceError, InputError
 from proctor.evidence.layout import CampaignPaths, RootPaths
-from proctor.ids import TrialId
+from proctor.ids import CampaignId, FlowId, TrialId
+from proctor.plan.expand import name_trials
+from proctor.report.campaign_state import TrialResult, campaigns_by_age, load_state
+from proctor.report.find import RUN_ONE
 from proctor.report.format_values import duration
+from proctor.report.planned import read_plan
 from proctor.spec.campaign_options import SelectSpec
-from proctor.spec.load import LoadedSpec
+from proctor.spec.load import LoadedSpec, SpecOverrides
 from proctor.surface.cli.blocks import error_block
 from proctor.surface.cli.command import JSON, PROGRESS, ROOT, Command, argument, evidence_root
 from proctor.surface.cli.command_formatter import CommandFormatter
@@ -19,7 +26,7 @@ from proctor.surface.cli.print_report import print_report
 from proctor.surface.cli.resume_campaign import trials_due
 from proctor.surface.cli.row_stream import STDOUT
 from proctor.surface.cli.run_summary import run_footer
-from proctor.surface.cli.select_missions import SELECT, load_selected
+from proctor.surface.cli.select_missions import SELECT, load_with
 from proctor.surface.estimate import estimate
 
 
@@ -35,7 +42,17 @@ class RunOptions(TypedDict):
     as_json: bool
 
 
-def run(*, spec: Path, select: SelectSpec, **how: Unpack[RunOptions]) -> int:
+def run(
+    *,
+    spec: Path,
+    select: SelectSpec,
+    flow_ids: list[FlowId],
+    repeats: int | None,
+    model: str | None,
+    is_failed_only: bool,
+    is_fail_fast: bool,
+    **how: Unpack[RunOptions],
+) -> int:
     """Run a campaign, record its evidence, and report the results.
 
     Runs every mission of SPEC in every flow. Before the first attempt, each probe is run once on the
@@ -45,7 +62,47 @@ def run(*, spec: Path, select: SelectSpec, **how: Unpack[RunOptions]) -> int:
     `proctor campaign resume` continues later. If the run may cost money, it asks first.
     """
     folder = evidence_root(how["root"])
-    return carry_out(load_selected(spec, select), folder=folder, **how)
+    loaded = load_with(spec, SpecOverrides(select=select, flow_ids=flow_ids, repeats=repeats, model=model))
+    if is_failed_only:
+        loaded = load_with(spec, select_failed(loaded, root=RootPaths(folder)))
+    return carry_out(loaded, folder=folder, is_fail_fast=is_fail_fast, **how)
+
+
+def select_failed(loaded: LoadedSpec, *, root: RootPaths) -> SpecOverrides:
+    """Return the overrides for only the trials that failed in the latest campaign of this name.
+
+    Raises InputError if there is no such campaign, or if none of these trials failed there.
+    """
+    name = loaded.spec.campaign
+    last = next((each for each in reversed(campaigns_by_age(root)) if _is_named(each, name)), None)
+    if last is None:
+        raise InputError("evidence.not-found", f"there is no campaign `{name}` in {root.folder}", suggestion=RUN_ONE)
+    state = load_state(last, root=root)
+    failed = {each.id for each in state.trials if each.is_settled and has_failed(each)}
+    chosen = [(id_, flow.id) for id_, _, flow, _ in name_trials(loaded.spec, missions=loaded.missions) if id_ in failed]
+    if not chosen:
+        what = f"no selected trial failed in {last.folder.name}"
+        raise InputError("spec.selection", what, suggestion="Run without --failed.")
+    return msgspec.structs.replace(
+        loaded.overrides,
+        flow_ids=list(dict.fromkeys(flow for _, flow in chosen)),
+        failed_in=CampaignId(last.folder.name),
+        trials=[id_ for id_, _ in chosen],
+    )
+
+
+def _is_named(campaign: CampaignPaths, name: str) -> bool:
+    try:
+        plan = read_plan(campaign)
+    except EvidenceError:
+        return False
+    return plan.campaign == name and not plan.is_canary
+
+
+def has_failed(trial: TrialResult) -> bool:
+    """Return whether the attempt that counts is not as expected, did not complete, or could not be sealed."""
+    row = trial.counted_attempt
+    return row is not None and (row.summary is None or row.summary.has_failed)
 
 
 def carry_out(
@@ -56,6 +113,7 @@ def carry_out(
     only: Collection[TrialId] | None = None,
     replace_reason: str | None = None,
     is_canary: bool = False,
+    is_fail_fast: bool = False,
     why_idle: str | None = None,
     **how: Unpack[RunOptions],
 ) -> int:
@@ -76,6 +134,7 @@ def carry_out(
         only=only,
         replace_reason=replace_reason,
         is_canary=is_canary,
+        is_fail_fast=is_fail_fast,
         is_unjudgeable_allowed=how["is_unjudgeable_allowed"],
         rows_to=rows_to,
     )
@@ -128,10 +187,33 @@ ALLOW_UNJUDGEABLE = argument(
 HOW = (DRY_RUN, YES, ALLOW_UNJUDGEABLE, KEEP_SCRATCH, PROGRESS, ROOT, JSON)
 """Arguments that fill `RunOptions`."""
 
+EVERYDAY = (
+    argument(
+        "--flow",
+        dest="flow_ids",
+        metavar="ID",
+        action="extend",
+        nargs=1,
+        default=[],
+        help="Only this flow (repeatable).",
+    ),
+    argument("--repeats", metavar="N", type=int, help="Repeats in place of those of the spec."),
+    argument("--model", metavar="NAME", help="Name of the model in place of that of each flow."),
+    argument(
+        "--failed",
+        dest="is_failed_only",
+        action="store_true",
+        help="Only trials that failed in the latest campaign of this name; a new campaign that is not publishable.",
+    ),
+    argument(
+        "--fail-fast", dest="is_fail_fast", action="store_true", help="Start no more attempts after a trial has failed."
+    ),
+)
+
 COMMANDS = {
     "run": Command(
         call=run,
         example="proctor run examples/quickstart.yaml",
-        arguments=(SPEC, *SELECT, *HOW),
+        arguments=(SPEC, *SELECT, *EVERYDAY, *HOW),
     )
 }

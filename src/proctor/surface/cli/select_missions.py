@@ -42,16 +42,29 @@ SELECT = (
 )
 """They share the argument `select`."""
 
-_OPTIONS = {"ids": "--mission", "tags": "--tag", "globs": "--glob", "range": "--range"}
+_OPTIONS = {
+    "ids": "--mission",
+    "tags": "--tag",
+    "globs": "--glob",
+    "range": "--range",
+    "flow_ids": "--flow",
+    "repeats": "--repeats",
+    "model": "--model",
+}
 
 
 def load_selected(spec: Path, select: SelectSpec, *, flows: list[FlowSpec] | None = None) -> LoadedSpec:
-    """Load a spec with a selection of missions, and optionally other flows.
+    """Load a spec with a selection of missions, and optionally other flows. Raises InputError."""
+    return load_with(spec, SpecOverrides(select=select, flows=flows))
+
+
+def load_with(spec: Path, overrides: SpecOverrides) -> LoadedSpec:
+    """Load a spec with the settings of a command.
 
     Raises InputError, with the option as its key if an option of the selection is wrong.
     """
     try:
-        return load_spec(spec, overrides=SpecOverrides(select=select, flows=flows))
+        return load_spec(spec, overrides=overrides)
     except InputError as error:
         if any(each.file is not None for each in error.all_errors):
             raise
