@@ -261,6 +261,24 @@ def test_usage_is_the_threads_total_so_far(story: Story) -> None:
     ]
 
 
+@pytest.mark.requirement("evidence.trace")
+def test_filled_context_window_is_not_accepted_as_usage(story: Story) -> None:
+    """After an overflow Codex reports the size of the window as the total, without input and output."""
+    first = {"totalTokens": 10, "inputTokens": 9, "outputTokens": 1, "cachedInputTokens": 0, "reasoningOutputTokens": 0}
+    window = {**first, "totalTokens": 272_000, "inputTokens": 0, "outputTokens": 0}
+    fallen = {**first, "totalTokens": 300_000, "inputTokens": 299_999, "outputTokens": 0}
+    noted = "outdated thread/tokenUsage/updated"
+    assert story.heard("thread/tokenUsage/updated", tokenUsage={"total": window, "last": window}) == [
+        FrameNoted(native=noted, **at(5))
+    ]
+    [accepted] = story.heard("thread/tokenUsage/updated", tokenUsage={"total": first, "last": first})
+    assert isinstance(accepted, UsageReported)
+    for n, total in enumerate((window, fallen), start=7):
+        assert story.heard("thread/tokenUsage/updated", tokenUsage={"total": total, "last": total}) == [
+            FrameNoted(native=noted, **at(n))
+        ]
+
+
 @pytest.mark.requirement("runtime.status")
 def test_the_threads_status_is_told_with_its_flags(story: Story) -> None:
     waiting = {"type": "active", "activeFlags": ["waitingOnApproval"]}

@@ -20,6 +20,28 @@ _STRENGTH = {authority: rank for rank, authority in enumerate(UsageAuthority)}
 NO_TOKENS = Tokens(input=0, output=0, total=0, cached_input=0, reasoning_output=0)
 
 
+def can_follow(earlier: Tokens, later: Tokens) -> bool:
+    """Return whether a thread's total can come after an earlier one: no part of it falls, and it has parts.
+
+    After an overflow of the context, Codex reports the size of the context window as the total, without any input or
+    output.
+
+    >>> can_follow(Tokens(input=9, output=1, total=10), Tokens(input=20, output=1, total=21))
+    True
+    >>> can_follow(Tokens(input=9, output=1, total=10), Tokens(input=0, output=0, total=272_000))
+    False
+    """
+    is_filled = later.total > 0 and not later.input and not later.output
+    return not is_filled and all(
+        there >= here
+        for here, there in (
+            (earlier.input, later.input),
+            (earlier.output, later.output),
+            (earlier.total, later.total),
+        )
+    )
+
+
 class TurnUsage(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """The tokens of one turn, from the strongest source."""
 
@@ -95,7 +117,8 @@ class UsageFold:
         tokens: Tokens | None = event.tokens
         if event.basis == "cumulative":
             before = self._before[turn]
-            tokens = None if before is None or before.total > event.tokens.total else _minus(event.tokens, before)
+            is_known = before is not None and can_follow(before, event.tokens)
+            tokens = _minus(event.tokens, before) if before is not None and is_known else None
         elif event.basis == "delta" and (earlier := reports.get(event.authority)) is not None:
             tokens = None if earlier.tokens is None else _plus(earlier.tokens, event.tokens)
         reports[event.authority] = TurnUsage(turn=turn, tokens=tokens, basis=event.basis, authority=event.authority)

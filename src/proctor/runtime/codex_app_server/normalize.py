@@ -34,6 +34,7 @@ from proctor.event.model import (
 from proctor.event.row import Direction, Row, TailReleased
 from proctor.event.status import ThreadStatus
 from proctor.event.supervisor_events import decode_supervisor_row, supervisor_event
+from proctor.event.usage import NO_TOKENS, can_follow
 from proctor.ids import CallId, ItemId, ThreadId, TurnId
 from proctor.protocol.jsonrpc import Incoming, decode
 from proctor.runtime.codex.retry_after import retry_after_ms, utc_offset_in
@@ -73,7 +74,7 @@ class CodexNormalizer:
         self._emitted: set[tuple[str, str]] = set()
         self._thread: str | None = None
         self._turn = TurnId("")
-        self._total_tokens = 0
+        self._total = NO_TOKENS
         self._utc_offset: int | None = None
 
     def feed(self, row: Row) -> Iterator[Event]:
@@ -239,11 +240,12 @@ class CodexNormalizer:
         usage = params.token_usage
         if self._is_another(params.thread_id):
             return FrameNoted(native=f"another thread's {method}", frame=row.seq, at_ms=row.at_ms)
-        if usage.total.total_tokens < self._total_tokens:
+        total = _tokens(usage.total)
+        if not can_follow(self._total, total):
             return FrameNoted(native=f"outdated {method}", frame=row.seq, at_ms=row.at_ms)
-        self._total_tokens = usage.total.total_tokens
+        self._total = total
         return UsageReported(
-            tokens=_tokens(usage.total),
+            tokens=total,
             scope="thread",
             basis="cumulative",
             authority=UsageAuthority.LIVE_THREAD_USAGE,

@@ -27,6 +27,7 @@ from proctor.event.model import (
 )
 from proctor.event.row import ChildExited, Direction, Row, StepTaken
 from proctor.event.supervisor_events import decode_supervisor_row, supervisor_event
+from proctor.event.usage import NO_TOKENS, can_follow
 from proctor.ids import CallId, ItemId, ThreadId, TurnId
 from proctor.runtime.codex.mcp import is_mcp_error
 from proctor.runtime.codex.retry_after import retry_after_ms, utc_offset_in
@@ -54,7 +55,7 @@ class ExecNormalizer:
         self._is_resumed = False
         self._is_halted = False
         self._usage_before: Tokens | None = None
-        self._total_tokens = 0
+        self._total = NO_TOKENS
         self._stderr_lines: list[str] = []
         self._utc_offset: int | None = None
 
@@ -171,9 +172,9 @@ class ExecNormalizer:
             self._usage_before = None
 
     def _cumulative(self, tokens: Tokens, authority: UsageAuthority, row: Row, *, turn: TurnId | None) -> Event:
-        if tokens.total < self._total_tokens:
+        if not can_follow(self._total, tokens):
             return FrameNoted(native="outdated usage", frame=row.seq, at_ms=row.at_ms)
-        self._total_tokens = tokens.total
+        self._total = tokens
         return UsageReported(
             tokens=tokens,
             scope="thread",
