@@ -284,7 +284,7 @@ class Pool:
             raise _wrong("fork", "`resume` and `fork` cannot be combined")
         for name in ("mission", "campaign", "usd"):
             if getattr(limits, name) is not None:
-                what = "this limit is for campaigns; a session has the limits attempt, turn, stall and tokens"
+                what = "this limit is for campaigns; a session has the limits attempt, turn, stall, tokens and evidence"
                 raise _wrong(f"limits.{name}", what)
         decide = approvals if callable(approvals) else None
         written = "ask" if callable(approvals) else str(approvals)

@@ -277,3 +277,28 @@ def test_memory_limit_under_which_an_agent_cannot_start_is_infrastructure(lab: L
 def test_agent_that_only_says_that_memory_ran_out_is_scored(lab: Lab) -> None:
     found = run_flows(lab, command("liar", f"{BAD}; echo 'Cannot allocate memory' >&2; exit 1"))
     assert found == {"liar": ("failed", "agent.exit-status", "agent")}
+
+
+def test_agent_that_prints_without_end_is_stopped_and_its_evidence_sealed(lab: Lab) -> None:
+    found = run_flows(lab, command("endless", f"{BAD}; yes"), command("quiet", GOOD), limits={"evidence": "2MB"})
+    assert found == {"endless": ("failed", "limit.evidence", "agent"), "quiet": ("passed", None, None)}
+    [endless] = [paths for name, paths in lab.attempts().items() if ".endless." in name]
+    assert endless.frames.stat().st_size > 1_000_000
+    lab.assert_all_evidence_is_valid()
+    assert lab.proctor("campaign", "publish-check").returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("size", "problem"),
+    [
+        ("lots", "`lots` is not a size: write it like 5GB, 500MB or 2GiB"),
+        ("0B", "`0B` is out of range: write a size from 1MB to 2GiB"),
+        ("5GiB", "`5GiB` is out of range: write a size from 1MB to 2GiB"),
+    ],
+)
+def test_invalid_limit_of_evidence_is_refused_when_the_spec_is_loaded(lab: Lab, size: str, problem: str) -> None:
+    spec = lab.write_spec([mission("m", say_done())], limits={"evidence": size})
+    refused = lab.proctor("run", str(spec))
+    assert refused.returncode == 2
+    assert "limits.evidence" in refused.stderr
+    assert problem in " ".join(refused.stderr.split())

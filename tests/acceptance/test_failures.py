@@ -141,7 +141,7 @@ BY_THE_SCRIPT = "unfit"
 # `lost` is injected in test_failures_between.py, and `operator-cancel` in test_attempt_cancel.py.
 BY_THE_MACHINE = ["killed", "ended", "lost", "silent", "long-turn", "long-attempt", "cancelled", "operator-cancel"]
 # Driven in test_blame.py.
-BY_THE_AGENT = ["killed-itself", "spoiled", "disk-used-up", "disk-full"]
+BY_THE_AGENT = ["killed-itself", "spoiled", "endless", "disk-used-up", "disk-full"]
 
 
 @pytest.mark.requirement("schedule.recovery")

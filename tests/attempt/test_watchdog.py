@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proctor.attempt.watchdog import LAG_S, TICK_S, ClockExpiry, Stop, Watch, under_watch
+from proctor.attempt.watchdog import LAG_S, TICK_S, ClockExpiry, LimitExceeded, Stop, Watch, under_watch
 from proctor.errors import HangupError, MachineError, ProctorError
 from proctor.testing.clock import FakeClock
 from tests.runtime.twin import run
@@ -60,6 +60,14 @@ def test_what_was_heard_earlier_moves_nothing() -> None:
     watch = new_watch(now_s=1.0)
     watch.heard(0.0)
     assert watch.expired(3.0) == STALL
+
+
+def test_evidence_beyond_its_limit_is_reported_before_any_clock() -> None:
+    watch = Watch(now_s=0.0, attempt_ms=1, turn_ms=1, stall_ms=1, evidence_bytes=100)
+    watch.evidence_grew(100)
+    assert watch.expired(9.0) == ClockExpiry(clock="attempt", limit_ms=1)
+    watch.evidence_grew(101)
+    assert watch.expired(9.0) == LimitExceeded(limit="evidence", most=100, used=101)
 
 
 def test_time_in_which_proctor_does_not_run_counts_for_no_clock() -> None:
@@ -144,6 +152,7 @@ class Watched:
         self.heard_s = 0.0
         self.told: list[Any] = []
         self.pauses_s: list[float] = []
+        self.evidence_bytes = 0
         self.is_told = anyio.Event()
 
     def on_stop(self, cause: Stop) -> None:
@@ -157,6 +166,7 @@ class Watched:
             self.watch,
             clock=self.clock,
             heard_s=lambda: self.heard_s,
+            evidence_bytes=lambda: self.evidence_bytes,
             failure=lambda: self.failure,
             stop=self.stop,
             on_stop=self.on_stop,

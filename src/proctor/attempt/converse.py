@@ -13,11 +13,11 @@ from proctor.attempt.model import AttemptRequest
 from proctor.attempt.stream import EventStream, OffsetEvent
 from proctor.attempt.tap import RecordingTap
 from proctor.attempt.turn import TEARDOWN_S, take_turn
-from proctor.attempt.watchdog import ClockExpiry, Stop, TokenLimitExceeded, Watch, pause_row, under_watch
+from proctor.attempt.watchdog import ClockExpiry, LimitExceeded, Stop, Watch, pause_row, under_watch
 from proctor.errors import HangupError, InputError, ProctorError
 from proctor.event.model import Event, TextSaid, TurnAsked
-from proctor.event.outcome import NOT_ENDED, Ending, Outcome
-from proctor.event.row import CancelRequested, ClockRanOut, SessionRefusal, StepTaken, TokensUsedUp, TurnWanted
+from proctor.event.outcome import NOT_ENDED, Ending, Outcome, limit_text
+from proctor.event.row import CancelRequested, ClockRanOut, LimitHit, SessionRefusal, StepTaken, TurnWanted
 from proctor.ids import AttemptId, ThreadId
 from proctor.runtime.base import Session
 from proctor.runtime.capability import require_capability
@@ -188,7 +188,7 @@ class LiveSession:
         self._session, self._tap, self._derivation = session, tap, derivation
 
     async def live(self) -> None:
-        """Run turns until the session is closed, its attempt clock or token limit is reached, or the agent is gone.
+        """Run turns until the session is closed, its attempt clock or another limit is reached, or the agent is gone.
 
         Between turns the clocks run too, but silence does not count as a stall.
         """
@@ -254,12 +254,12 @@ class LiveSession:
         return turn
 
     def _settle(self, work: _Work) -> None:
-        """End a turn, and end the session if its token limit is exceeded or its process is gone."""
+        """End a turn, and end the session if a limit is exceeded or its process is gone."""
         lease = self.conversation.lease
         self.failure = self.failure or self.broken()
         # The turn may have exceeded the limit after the last tick, and then no further turn may start.
         if self._over is None and isinstance(
-            cause := self._watch.expired(self._request.clock.steady_s()), TokenLimitExceeded
+            cause := self._watch.expired(self._request.clock.steady_s()), LimitExceeded
         ):
             self._record_stop(cause)
         is_alive = self._session is not None and self._session.is_alive
@@ -276,6 +276,7 @@ class LiveSession:
             self._watch,
             clock=self._request.clock,
             heard_s=self._heard_s,
+            evidence_bytes=lambda: 0 if self._tap is None else self._tap.size_bytes,
             failure=self.broken,
             stop=stop,
             on_stop=self._record_stop,
@@ -299,14 +300,15 @@ class LiveSession:
     def _record_stop(self, cause: Stop) -> None:
         """Record why the work is being stopped, before it is cancelled.
 
-        The token limit, the attempt clock and a failed record also end the session; other causes end only the turn.
+        The limits of tokens and evidence, the attempt clock and a failed record also end the session; other causes end
+        only the turn.
         """
         assert self._tap is not None
         assert self._derivation is not None, "a session that lives has a record"
         match cause:
-            case TokenLimitExceeded(most=most, used=used):
-                self._tap.record(TokensUsedUp(limit="tokens", most=most, used=used))
-                self._over = f"{used} tokens were used, more than the limit of {most}"
+            case LimitExceeded(limit=limit, most=most, used=used):
+                self._tap.record(LimitHit(limit=limit, most=most, used=used))
+                self._over = limit_text(limit, most=most, used=used)
             case ClockExpiry(clock=None):
                 self._tap.record(CancelRequested(why="asked to stop" if self._work is None else self._work.why))
             case ClockExpiry(clock=clock, limit_ms=limit_ms) if clock is not None:

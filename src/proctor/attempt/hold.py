@@ -93,6 +93,7 @@ class _SessionHolder:
             turn_ms=limits.turn_ms,
             stall_ms=limits.stall_ms,
             tokens=limits.tokens,
+            evidence_bytes=None if keep is RecordMode.OFF else limits.evidence_bytes,
         )
         self._live = LiveSession(
             request,

@@ -79,7 +79,7 @@ class AttemptRequest:
     flow: ResolvedFlow
     """The flow, with every default filled in."""
     limits: Limits
-    """Clock limits in milliseconds, and the token limit."""
+    """Clock limits in milliseconds, and the limits of tokens and evidence."""
     paths: AttemptPaths
     """The attempt's evidence folder."""
     scratch: Path

@@ -60,7 +60,7 @@ def open_recording(
         derivation = Derivation(
             request.runtime.normalizer(), attempt=request.attempt_id, trace=calls.append, transcript=transcript.append
         )
-        tap = RecordingTap(frames, derivation, watcher=watcher)
+        tap = RecordingTap(frames, derivation, derived=(calls, transcript, probes), watcher=watcher)
         if planted is not None:
             tap.note(tripwire.planted_row(planted))
         yield Recording(

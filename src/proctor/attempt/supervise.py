@@ -20,11 +20,11 @@ from proctor.attempt.recording import open_recording
 from proctor.attempt.scratch_disk import ScratchDisk
 from proctor.attempt.tap import RecordingTap
 from proctor.attempt.turn import TEARDOWN_S, open_session, take_turn
-from proctor.attempt.watchdog import ClockExpiry, ClockName, Stop, TokenLimitExceeded, Watch, pause_row, under_watch
+from proctor.attempt.watchdog import ClockExpiry, ClockName, LimitExceeded, Stop, Watch, pause_row, under_watch
 from proctor.errors import Bucket, HangupError, MachineError, ProctorError, bucket_of, disk_error
 from proctor.event.claim import with_footer
 from proctor.event.model import Event
-from proctor.event.row import ClockRanOut, FailureFound, HookEnded, SessionRefusal, StepTaken, TokensUsedUp
+from proctor.event.row import ClockRanOut, FailureFound, HookEnded, LimitHit, SessionRefusal, StepTaken
 from proctor.evidence import layout
 from proctor.evidence.recorder import ChainedLog
 from proctor.evidence.redact import Redactor
@@ -121,6 +121,7 @@ class _Supervisor:
             stall_ms=limits.stall_ms,
             left=request.left,
             tokens=limits.tokens,
+            evidence_bytes=limits.evidence_bytes,
         )
 
     def move(self, move: Move) -> None:
@@ -234,6 +235,7 @@ class _Supervisor:
             self._watch,
             clock=self._request.clock,
             heard_s=self._heard_s,
+            evidence_bytes=lambda: tap.size_bytes,
             failure=lambda: self._failure(tap) or self._find_full_disk(),
             stop=self._request.stop,
             on_stop=lambda cause: self._record_stop(tap, cause),
@@ -325,8 +327,8 @@ class _Supervisor:
         match cause:
             case FailureFound():
                 self._record_found(tap, cause)
-            case TokenLimitExceeded(most=most, used=used):
-                tap.record(TokensUsedUp(limit="tokens", most=most, used=used))
+            case LimitExceeded(limit=limit, most=most, used=used):
+                tap.record(LimitHit(limit=limit, most=most, used=used))
             case ClockExpiry(clock=None):
                 tap.record(self._request.stop_cause())
             case ClockExpiry(clock=clock, limit_ms=limit_ms) if clock is not None:

@@ -1,6 +1,6 @@
 """The recording end of a connection: rows are recorded, then derived from, then passed to the watcher."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -8,7 +8,7 @@ from proctor.attempt.derive import Derivation
 from proctor.errors import MachineError
 from proctor.event.model import Event
 from proctor.event.row import Direction, Row, SupervisorRow
-from proctor.evidence.recorder import FrameLog
+from proctor.evidence.recorder import ChainedLog, FrameLog
 from proctor.evidence.redact import TextStream
 
 OnEvent = Callable[[Event], None]
@@ -22,11 +22,24 @@ class RecordingTap:
     stops. A process's own record has no derivation.
     """
 
-    def __init__(self, log: FrameLog, derivation: Derivation | None = None, *, watcher: OnEvent | None = None) -> None:
+    def __init__(
+        self,
+        log: FrameLog,
+        derivation: Derivation | None = None,
+        *,
+        derived: Sequence[ChainedLog] = (),
+        watcher: OnEvent | None = None,
+    ) -> None:
         self.failure: MachineError | None = None
+        self._derived = derived
         self._log = log
         self._derivation = derivation
         self._watcher = watcher
+
+    @property
+    def size_bytes(self) -> int:
+        """The size of the record and of the `derived` streams, in bytes."""
+        return self._log.size_bytes + sum(stream.size_bytes for stream in self._derived)
 
     def stage(self, dir_: Direction, data: bytes, *, stream: TextStream | None = None) -> None:
         """Stage one line for the next commit."""

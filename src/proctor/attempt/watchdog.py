@@ -1,4 +1,4 @@
-"""The clocks and the token limit of an attempt, and the loop that enforces them."""
+"""The clocks and the other limits of an attempt, and the loop that enforces them."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -33,16 +33,18 @@ class ClockExpiry:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TokenLimitExceeded:
-    """More tokens were used than the limit allows."""
+class LimitExceeded:
+    """A limit other than time was exceeded."""
 
+    limit: Literal["tokens", "evidence"]
+    """Which limit: tokens of all turns, or bytes of evidence."""
     most: int
     """The limit."""
     used: int
-    """Tokens used so far in all turns."""
+    """The value reached."""
 
 
-Stop: TypeAlias = ClockExpiry | TokenLimitExceeded | FailureFound | ProctorError
+Stop: TypeAlias = ClockExpiry | LimitExceeded | FailureFound | ProctorError
 """Why work under the clocks is stopped."""
 
 
@@ -67,12 +69,15 @@ class Watch:
         stall_ms: int,
         left: tuple[ClockName, int] | None = None,
         tokens: int | None = None,
+        evidence_bytes: int | None = None,
     ) -> None:
         self._limits_ms: dict[ClockName, int] = {"attempt": attempt_ms, "turn": turn_ms, "stall": stall_ms}
         self._left = left
         self._began_s = now_s
         self._most_tokens = tokens
         self._tokens = 0
+        self._most_bytes = evidence_bytes
+        self._bytes = 0
         self._usage = UsageFold()
         self._attempt_began_s = now_s
         self._turn_began_s: float | None = None
@@ -102,6 +107,10 @@ class Watch:
         if self._most_tokens is not None and isinstance(event, SessionBegan | TurnBegan | UsageReported):
             self._usage.feed(event)
             self._tokens = 0 if (tokens := self._usage.tokens) is None else tokens.total
+
+    def evidence_grew(self, size_bytes: int) -> None:
+        """Set the size of the evidence recorded so far."""
+        self._bytes = size_bytes
 
     def discount_lag(self, lag_s: float) -> None:
         """Move every clock forward by the time for which Proctor did not run: it is not the agent's.
@@ -138,18 +147,20 @@ class Watch:
                 self._turn_began_s += held_s
             self._heard_s = now_s
 
-    def expired(self, now_s: float) -> ClockExpiry | TokenLimitExceeded | None:
+    def expired(self, now_s: float) -> ClockExpiry | LimitExceeded | None:
         """Return the limit that is reached; None if none is.
 
-        The token limit comes first. Of several expired clocks, `attempt` or `left` (the one that expired earlier) comes
-        before `turn`, and `turn` before `stall`.
+        The limits of tokens and evidence come first. Of several expired clocks, `attempt` or `left` (the one that
+        expired earlier) comes before `turn`, and `turn` before `stall`.
 
         >>> watch = Watch(now_s=0, attempt_ms=9000, turn_ms=5000, stall_ms=2000)
         >>> watch.expired(1.9), watch.expired(2.0)
         (None, ClockExpiry(clock='stall', limit_ms=2000))
         """
         if self._most_tokens is not None and self._tokens > self._most_tokens:
-            return TokenLimitExceeded(most=self._most_tokens, used=self._tokens)
+            return LimitExceeded(limit="tokens", most=self._most_tokens, used=self._tokens)
+        if self._most_bytes is not None and self._bytes > self._most_bytes:
+            return LimitExceeded(limit="evidence", most=self._most_bytes, used=self._bytes)
         running: list[tuple[ClockName, float, int]] = []
         if self._left is not None:
             running.append((self._left[0], self._began_s, self._left[1]))
@@ -177,6 +188,7 @@ async def under_watch(
     *,
     clock: Clock,
     heard_s: Callable[[], float],
+    evidence_bytes: Callable[[], int],
     failure: Callable[[], FailureFound | ProctorError | None],
     stop: anyio.Event,
     on_stop: Callable[[Stop], None],
@@ -186,12 +198,13 @@ async def under_watch(
 
     1. `stop` is set.
     2. `failure()` returns an error, because the record cannot be written any more, or a failure that it found.
-    3. The token limit is exceeded, or a clock expired.
+    3. The limit of tokens or evidence is exceeded, or a clock expired.
 
     Unless the work simply returns, `on_stop` is called once with the cause, before the work is cancelled. So the cause
     is on record before anything that the work's clean-up records. `heard_s()` returns the time of the agent's last sign
-    of life, in seconds of the monotonic clock. `on_pause` is called with the seconds for which Proctor did not run,
-    because it was stopped (SIGSTOP) or the machine gave it no time, if more than PAUSE_S. No clock counts them.
+    of life, in seconds of the monotonic clock, and `evidence_bytes()` the size of the evidence. `on_pause` is called
+    with the seconds for which Proctor did not run, because it was stopped (SIGSTOP) or the machine gave it no time, if
+    more than PAUSE_S. No clock counts them.
     """
     is_over = False
     async with anyio.create_task_group() as tasks:
@@ -216,6 +229,7 @@ async def under_watch(
                 if lag_s > PAUSE_S:
                     on_pause(lag_s)
                 watch.heard(heard_s())
+                watch.evidence_grew(evidence_bytes())
                 cause = ClockExpiry(clock=None) if stop.is_set() else failure() or watch.expired(now_s)
             end(cause)
 

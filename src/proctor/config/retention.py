@@ -1,14 +1,13 @@
-"""The retention settings, and the parsers of ages and sizes."""
+"""The retention settings, and the parser of ages."""
 
 import re
 from typing import Final
 
+from proctor.spec.size import parse_size_bytes
 from proctor.spec.struct import Spec
 
 _AGE: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?(s|m|h|d|w)")
 _AGE_S: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 7 * 86_400}
-_SIZE: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?(?:([kKMGT])(i?))?B")
-_POWER: Final = {None: 0, "k": 1, "K": 1, "M": 2, "G": 3, "T": 4}
 
 
 def parse_age_s(age: str) -> int:
@@ -24,22 +23,6 @@ def parse_age_s(age: str) -> int:
     if match is None:
         raise ValueError(f"`{age}` is not an age: write it like 90s, 12h, 30d or 4w")
     return round(float(match[1]) * _AGE_S[match[2]])
-
-
-def parse_size_bytes(size: str) -> int:
-    """Parse a size with a unit (B, kB, MB, GB, TB, KiB, …). Returns bytes. Raises ValueError if it is invalid.
-
-    >>> parse_size_bytes("5GB"), parse_size_bytes("1.5 GiB"), parse_size_bytes("0B")
-    (5000000000, 1610612736, 0)
-    >>> parse_size_bytes("much")
-    Traceback (most recent call last):
-    ValueError: `much` is not a size: write it like 5GB, 500MB or 2GiB
-    """
-    match = _SIZE.fullmatch(size.strip())
-    if match is None:
-        raise ValueError(f"`{size}` is not a size: write it like 5GB, 500MB or 2GiB")
-    scale: int = (1024 if match[3] else 1000) ** _POWER[match[2]]
-    return round(float(match[1]) * scale)
 
 
 class RetentionSettings(Spec, frozen=True, kw_only=True):

@@ -467,6 +467,10 @@ CODES: dict[str, Meaning] = {
     "limit.tokens": Meaning(
         "The attempt exceeded its token limit.", "Raise `limits.tokens`, or make the task smaller."
     ),
+    "limit.evidence": Meaning(
+        "The attempt recorded more evidence than its limit.",
+        "Find in frames.jsonl what the agent prints so much of, or raise `limits.evidence`.",
+    ),
     "limit.stall": Meaning(
         "The agent sent nothing for too long.",
         "Read the transcript to see where it hangs, or raise `limits.stall`.",

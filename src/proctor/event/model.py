@@ -439,8 +439,8 @@ class ClockFired(EventRoot, tag="clock.fired", frozen=True, kw_only=True):
 class LimitReached(EventRoot, tag="limit.reached", frozen=True, kw_only=True):
     """The agent exceeded a limit other than time."""
 
-    limit: Literal["tokens"]
-    """Which limit."""
+    limit: Literal["tokens", "evidence"]
+    """Which limit: tokens, or bytes of evidence."""
 
     most: int
     """The largest allowed value."""

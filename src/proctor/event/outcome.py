@@ -42,7 +42,7 @@ class Outcome(StrEnum):
     """The agent reported that its turn failed."""
 
     TIMED_OUT = "timed_out"
-    """A time limit other than `stall`, or the token limit, was exceeded."""
+    """A time limit other than `stall`, or the limit of tokens or evidence, was exceeded."""
 
     STALLED = "stalled"
     """The agent sent nothing for too long."""
@@ -121,7 +121,7 @@ def ending_of(event: Event, *, last_error: ErrorReported | None) -> Ending | Non
             wait_ms = _remaining_wait_ms(cause, event)
             return Ending(outcome=outcome, code=code, detail=detail, frame=frame, retry_after_ms=wait_ms)
         case LimitReached(limit=limit, most=most, used=used, frame=frame):
-            detail = f"{used} {limit} used, {most} allowed"
+            detail = limit_text(limit, most=most, used=used)
             return Ending(outcome=Outcome.TIMED_OUT, code=f"limit.{limit}", detail=detail, frame=frame)
         case Cancelled(why=why, by=Operator() as by, frame=frame):
             detail = f"cancelled by {by}: {why}"
@@ -143,6 +143,16 @@ def ending_of(event: Event, *, last_error: ErrorReported | None) -> Ending | Non
             return Ending(outcome=Outcome.CRASHED, code=code, detail=detail, frame=frame, retry_after_ms=wait_ms)
         case _:
             return None
+
+
+def limit_text(limit: str, *, most: int, used: int) -> str:
+    """Describe a limit that was exceeded.
+
+    >>> limit_text("tokens", most=9, used=10), limit_text("evidence", most=9, used=10)
+    ('10 tokens used, 9 allowed', '10 bytes of evidence recorded, 9 allowed')
+    """
+    what = "bytes of evidence recorded" if limit == "evidence" else f"{limit} used"
+    return f"{used} {what}, {most} allowed"
 
 
 def _remaining_wait_ms(error: ErrorReported | None, event: Event) -> int | None:

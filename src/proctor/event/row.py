@@ -90,11 +90,11 @@ class ClockRanOut(SupervisorRow, tag="clock.fired", frozen=True, kw_only=True):
     """The limit in milliseconds. For `mission` and `campaign`, what was left of it when the attempt began."""
 
 
-class TokensUsedUp(SupervisorRow, tag="limit.reached", frozen=True, kw_only=True):
-    """The attempt exceeded its token limit."""
+class LimitHit(SupervisorRow, tag="limit.reached", frozen=True, kw_only=True):
+    """The attempt exceeded a limit other than time."""
 
-    limit: Literal["tokens"]
-    """Which limit."""
+    limit: Literal["tokens", "evidence"]
+    """Which limit: tokens, or bytes of evidence."""
 
     most: int
     """The largest allowed value."""
@@ -317,7 +317,7 @@ MESSAGE_REFUSED = "message refused"
 AnySupervisorRow = (
     TurnWanted
     | ClockRanOut
-    | TokensUsedUp
+    | LimitHit
     | CancelRequested
     | SessionRefusal
     | FailureFound

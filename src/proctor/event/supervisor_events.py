@@ -39,6 +39,7 @@ from proctor.event.row import (
     FailureFound,
     HistoryKept,
     HookEnded,
+    LimitHit,
     NoteHeard,
     QuestionAnswered,
     ResultRead,
@@ -47,7 +48,6 @@ from proctor.event.row import (
     SessionRefusal,
     StepTaken,
     TailReleased,
-    TokensUsedUp,
     TurnWanted,
 )
 
@@ -75,7 +75,7 @@ def supervisor_event(row: Row) -> Event:
             return TurnAsked(text=text, frame=seq, at_ms=at_ms)
         case ClockRanOut(clock=clock, limit_ms=limit_ms):
             return ClockFired(clock=clock, limit_ms=limit_ms, frame=seq, at_ms=at_ms)
-        case TokensUsedUp(limit=limit, most=most, used=used):
+        case LimitHit(limit=limit, most=most, used=used):
             return LimitReached(limit=limit, most=most, used=used, frame=seq, at_ms=at_ms)
         case CancelRequested(why=why, by=by):
             return Cancelled(why=why, by=by, frame=seq, at_ms=at_ms)

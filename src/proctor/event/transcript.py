@@ -36,7 +36,7 @@ from proctor.event.model import (
     Unrecognized,
     WarningRaised,
 )
-from proctor.event.outcome import Ending
+from proctor.event.outcome import Ending, limit_text
 from proctor.event.supervisor_events import HOOK
 from proctor.fact import Fact
 from proctor.ids import ItemId, ThreadId
@@ -255,7 +255,7 @@ def _plain_line(event: Event) -> Line | None:
         case ClockFired(clock=clock, limit_ms=limit_ms):
             return _line(event, "end", f"the {clock} clock fired at {limit_ms} ms", source=clock)
         case LimitReached(limit=limit, most=most, used=used):
-            return _line(event, "end", f"{used} {limit} used, {most} allowed", source=limit)
+            return _line(event, "end", limit_text(limit, most=most, used=used), source=limit)
         case Cancelled(why=why, by=by):
             return _line(event, "end", why if by is None else f"cancelled by {by}: {why}", source="cancelled")
         case SessionRefused(code=code, detail=detail):

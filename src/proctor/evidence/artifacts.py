@@ -97,7 +97,7 @@ class AttemptRecord(Artifact, frozen=True, kw_only=True):
     approvals: Approvals
     """How approval requests of the agent were answered."""
     limits: Limits
-    """Clock limits in milliseconds and the token limit."""
+    """Clock limits in milliseconds, and the limits of tokens and evidence."""
     tools: ToolsSpec
     """The flow's policy of allowed and denied tool calls."""
     secret_names: tuple[str, ...]

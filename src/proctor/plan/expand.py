@@ -12,6 +12,7 @@ from proctor.plan.model import Contents, Limits, Plan, ResolvedFlow, ResolvedMod
 from proctor.spec.campaign_options import LimitsSpec
 from proctor.spec.duration import parse_duration_s
 from proctor.spec.model import CampaignSpec, FlowSpec, MissionSpec
+from proctor.spec.size import parse_evidence_limit_bytes
 from proctor.spec.struct import Duration
 from proctor.spec.template import AS_WRITTEN, Prompts
 
@@ -118,10 +119,14 @@ def resolve_limits(limits: LimitsSpec) -> Limits:
     """Return the limits of an attempt, with every duration in milliseconds.
 
     >>> resolve_limits(LimitsSpec(attempt="2m", turn=90, stall="1500ms"))
-    Limits(attempt_ms=120000, turn_ms=90000, stall_ms=1500, tokens=None)
+    Limits(attempt_ms=120000, turn_ms=90000, stall_ms=1500, tokens=None, evidence_bytes=1073741824)
     """
     return Limits(
-        attempt_ms=_ms(limits.attempt), turn_ms=_ms(limits.turn), stall_ms=_ms(limits.stall), tokens=limits.tokens
+        attempt_ms=_ms(limits.attempt),
+        turn_ms=_ms(limits.turn),
+        stall_ms=_ms(limits.stall),
+        tokens=limits.tokens,
+        evidence_bytes=parse_evidence_limit_bytes(limits.evidence),
     )
 
 

@@ -30,6 +30,9 @@ class Limits(PlanStruct, frozen=True, kw_only=True):
     tokens: int | None = None
     """Most tokens; None for no limit."""
 
+    evidence_bytes: int = 1024**3
+    """Most evidence, in bytes."""
+
 
 class Schedule(PlanStruct, frozen=True, kw_only=True):
     """When trials run: how many at once, how often again, and the limits of the campaign. It does not affect how a

@@ -113,6 +113,7 @@ REMEDIES: Mapping[str, Remedy] = {
     "limit.attempt": Remedy.NONE,
     "limit.mission": Remedy.NONE,
     "limit.tokens": Remedy.NONE,
+    "limit.evidence": Remedy.NONE,
     "limit.stall": Remedy.NONE,
     # ── the run ──
     # The hook may succeed when it is tried again.

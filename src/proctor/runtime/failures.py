@@ -105,6 +105,11 @@ EVERYWHERE = (
         cause="The agent leaves a workspace that cannot be read or copied, or a link that leads out of it.",
         code="agent.workspace",
     ),
+    Failure(
+        id="endless",
+        cause="The agent prints more than `limits.evidence` allows.",
+        code="limit.evidence",
+    ),
     Failure(id="disk-used-up", cause="The agent fills the scratch disk.", code="agent.disk"),
     Failure(id="disk-full", cause="Others fill the scratch disk.", code="machine.disk-full"),
     Failure(id="cancelled", cause="The user stops Proctor.", code="run.cancelled"),

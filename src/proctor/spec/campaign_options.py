@@ -14,7 +14,7 @@ Slots = Annotated[int, Meta(ge=1, le=256)]
 
 
 class LimitsSpec(Spec, frozen=True, kw_only=True):
-    """`limits`: time, token and cost limits. Zero is a limit; no limit is None."""
+    """`limits`: time, token, size and cost limits. Zero is a limit; no limit is None."""
 
     attempt: Duration = "300s"
     """Longest duration of one attempt. Default 300 s."""
@@ -33,6 +33,9 @@ class LimitsSpec(Spec, frozen=True, kw_only=True):
 
     tokens: Count | None = None
     """Most tokens that one attempt may use. Default: no limit."""
+
+    evidence: Text = "1GiB"
+    """Most evidence of one attempt, 1 MB to 2 GiB. The agent is stopped beyond it. Default 1 GiB."""
 
     usd: Annotated[float, Meta(ge=0)] | None = None
     """Most US dollars that the campaign may cost; needs `prices`. Default: no limit."""

@@ -13,6 +13,7 @@ from proctor.spec.literal import LITERAL_MESSAGE, LITERAL_SUGGESTION, literal_se
 from proctor.spec.missions import MissionSource, inline_mission_sources
 from proctor.spec.model import AUTO, SCRIPTED, CampaignSpec, FlowSpec, Isolation, Sandbox
 from proctor.spec.select import parse_range
+from proctor.spec.size import parse_evidence_limit_bytes
 from proctor.spec.source_file import SourceFile
 from proctor.spec.struct import Duration
 from proctor.spec.suggest import nearest, suggest
@@ -45,6 +46,10 @@ def find_errors(
             parse_duration_s(duration)
         except ValueError as error:
             yield source_file.error("spec.type", str(error), key=key)
+    try:
+        parse_evidence_limit_bytes(spec.limits.evidence)
+    except ValueError as error:
+        yield source_file.error("spec.type", str(error), key="limits.evidence")
     if has_own_flows:
         yield from _schedule_errors(source_file)
     if spec.select.range is not None:

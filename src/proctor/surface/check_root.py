@@ -10,7 +10,7 @@ from proctor.campaign.retention import RetentionRule
 from proctor.campaign.scratch import is_locked, scratch_of_runs
 from proctor.clock import SYSTEM_CLOCK
 from proctor.config.model import Config
-from proctor.config.retention import parse_age_s, parse_size_bytes
+from proctor.config.retention import parse_age_s
 from proctor.contain.intent import LOCK
 from proctor.errors import EvidenceError, InputError
 from proctor.evidence.layout import RootPaths
@@ -18,6 +18,7 @@ from proctor.report.campaign_state import campaigns_by_age
 from proctor.report.format_values import plural
 from proctor.spec.model import CampaignSpec
 from proctor.spec.prices import decode_prices
+from proctor.spec.size import parse_size_bytes
 from proctor.spec.source_file import decode_bytes, read_source
 from proctor.surface.campaign_status import status_of
 from proctor.surface.detect import SPEC

@@ -9,11 +9,12 @@ from rich.text import Text
 from proctor.campaign.retention import RetentionRule
 from proctor.clock import SYSTEM_CLOCK
 from proctor.config.load import load_config
-from proctor.config.retention import parse_age_s, parse_size_bytes
+from proctor.config.retention import parse_age_s
 from proctor.errors import Exit, InputError
 from proctor.evidence.disk import replace_file
 from proctor.evidence.layout import RootPaths
 from proctor.report.format_values import legible, plural
+from proctor.spec.size import parse_size_bytes
 from proctor.surface.cli.campaign_status import CAMPAIGN_HELP
 from proctor.surface.cli.command import JSON, ROOT, Command, argument, evidence_root
 from proctor.surface.cli.command_formatter import CommandFormatter
