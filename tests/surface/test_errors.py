@@ -77,7 +77,7 @@ def test_an_error_as_json_has_every_field(
     told = error["suggestion"] and error["suggestion"].replace(str(lab.root), "ROOT")
     assert (error["code"], told) == (code, suggestion)
     todo = CODES[code].todo.replace("list`", f"list --root {lab.root}`")
-    assert (error["means"], error["todo"]) == (CODES[code].means, todo)
+    assert (error["means"], error["todo"]) == (CODES[code].means, error["suggestion"] or todo), "one advice"
 
 
 def test_an_error_has_one_advice_and_a_selection_of_nothing_lists_what_there_is(lab: Lab) -> None:
@@ -105,6 +105,41 @@ def test_an_error_has_one_advice_and_a_selection_of_nothing_lists_what_there_is(
         f"  try    Did you mean `{lab.folder / 'good.yaml'}`?\n"
         "  code   spec.unreadable\n"
     )
+
+
+@pytest.mark.trust
+@pytest.mark.parametrize("words", ["run good.yaml", "validate", "init", "runtimes conformance process"])
+def test_interrupted_command_does_not_advise_to_resume_a_campaign(
+    lab: Lab, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C arrives while the command looks at a folder, before there is a campaign."""
+
+    def interrupted(*_: object) -> NoReturn:
+        raise KeyboardInterrupt
+
+    lab.root.mkdir()
+    monkeypatch.chdir(lab.folder)
+    monkeypatch.setattr("os.scandir", interrupted)
+    monkeypatch.setattr("os.stat", interrupted)
+    code, stderr = answer_with_stderr([*words.split(), *(() if "init" in words else ("--root", str(lab.root)))])
+    assert code == 130
+    assert stderr == "error  interrupted\n  to do  Run the command again.\n  code   run.interrupted\n"
+
+
+def answer_with_stderr(words: list[str]) -> tuple[int, str]:
+    stderr = io.StringIO()
+    with redirect_stderr(stderr):
+        return answer(words), stderr.getvalue()
+
+
+@pytest.mark.trust
+def test_error_has_one_advice_in_text_and_in_json(lab: Lab) -> None:
+    """Every error with a suggestion prints it in place of the general advice of its code."""
+    for words in ("rnu x.yaml", "validate --stric", "report", "run nowhere.yaml", "try Do --on nobody --offline"):
+        said = ask(lab, *words.split())
+        assert sum(line.startswith(("  try  ", "  to do  ")) for line in said.stderr.splitlines()) == 1, said.stderr
+        error = ask(lab, *words.split(), "--json").json["error"]
+        assert error["suggestion"] in (None, error["todo"])
 
 
 @pytest.mark.parametrize("words", ["run x.yaml", "report", "validate", "attempt list", "attempt show x"])
@@ -172,7 +207,7 @@ main()
 def test_the_unforeseen_is_told_with_its_type_and_place_and_a_traceback_only_on_demand(
     lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def stumble(_: Path) -> NoReturn:
+    def stumble(*_: object) -> NoReturn:
         raise LookupError("nobody thought of it")
 
     monkeypatch.setattr("proctor.surface.cli.doctor.check_health", stumble)

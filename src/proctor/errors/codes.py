@@ -488,6 +488,9 @@ CODES: dict[str, Meaning] = {
         "`proctor feedback` or `proctor note` was called outside an attempt.",
         "Call it only from a command that an attempt runs, while the attempt is running.",
     ),
+    "run.interrupted": Meaning(
+        "The command was interrupted before it had started a campaign.", "Run the command again.", retryable=True
+    ),
     "run.cancelled": Meaning("The attempt was cancelled.", "Run `proctor campaign resume`.", retryable=True),
     "run.operator-cancel": Meaning(
         "An operator cancelled this attempt alone, with `proctor attempt cancel`.",

@@ -130,7 +130,8 @@ def answer(words: Sequence[str]) -> int:
         output.note("Nothing was run.")
         return Exit.OK
     except KeyboardInterrupt:
-        output.fail(ProctorError("run.cancelled", "interrupted"), formatter=formatter)
+        # No campaign was running, which alone could be resumed: `drive` handles the signals that reach one.
+        output.fail(ProctorError("run.interrupted", "interrupted"), formatter=formatter)
         return Exit.INTERRUPTED
     except AmbiguousError as error:
         return output.fail(_with_candidates(error, words), formatter=formatter)

@@ -205,7 +205,7 @@ def _new_campaign(name: str, *, root: RootPaths, before: set[CampaignPaths]) -> 
 def _cut_off(campaign: CampaignPaths | None) -> CutOffError:
     """Return the error, with the folder of the evidence if anything was recorded."""
     if campaign is None:
-        return CutOffError("run.cancelled", "interrupted before anything was recorded", suggestion=_RUN_AGAIN)
+        return CutOffError("run.interrupted", "interrupted before anything was recorded")
     root = root_of(campaign)
     runs = [
         folder for run in load_campaign_state(campaign, root=root).run_ids if (folder := root.run(run).folder).is_dir()

@@ -74,17 +74,21 @@ class Output:
 
 
 def describe(error: ProctorError, formatter: CommandFormatter) -> dict[str, Any]:
-    """Return an error as it is printed with --json. Every field is always present."""
+    """Return an error as it is printed with --json. Every field is always present.
+
+    `todo` is the one advice: the suggestion, or what the table of codes says in general if there is no suggestion.
+    """
     meaning = error.meaning
+    suggestion = None if error.suggestion is None else formatter.spell(error.suggestion)
     return {
         "code": error.code,
         "what": error.what,
         "file": error.file,
         "line": error.line,
         "key": error.key,
-        "suggestion": None if error.suggestion is None else formatter.spell(error.suggestion),
+        "suggestion": suggestion,
         "means": meaning.means,
-        "todo": formatter.spell(meaning.todo),
+        "todo": formatter.spell(meaning.todo) if suggestion is None else suggestion,
         "retryable": meaning.retryable,
     }
 
