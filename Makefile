@@ -21,11 +21,22 @@ test test-fast accept chaos conformance bench bench-quick browser matrix: export
 export PYTHONDONTWRITEBYTECODE :=
 export PYTHONPYCACHEPREFIX := $(CURDIR)/$(VENV)/pycache
 
+# A custom CA: if one of these variables names its file, pip, uv and npm all get it, each under the name that it reads.
+# A variable that is set keeps its value.
+CA := $(firstword $(SSL_CERT_FILE) $(PIP_CERT) $(REQUESTS_CA_BUNDLE) $(CURL_CA_BUNDLE) $(NODE_EXTRA_CA_CERTS))
+ifneq ($(CA),)
+export SSL_CERT_FILE ?= $(CA)
+export PIP_CERT ?= $(CA)
+export NODE_EXTRA_CA_CERTS ?= $(CA)
+endif
+# Otherwise uv ignores a CA that is installed on the machine.
+export UV_SYSTEM_CERTS ?= true
+
 # The agents' wheels are large.
 export UV_HTTP_TIMEOUT ?= 600
 export UV_NO_PROGRESS ?= 1
 
-.PHONY: help agents demo test-fast test browser check accept conformance chaos bench-quick bench contract matrix lock clean
+.PHONY: help agents demo test-fast test wheel test-wheel test-pythons browser check accept conformance chaos bench-quick bench contract matrix lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
@@ -57,6 +68,17 @@ TEST_WORKERS ?= 6
 
 test: $(STAMP) ## all tests
 	$(BIN)/python tests/offline.py $(BIN)/pytest -n $(TEST_WORKERS) --dist load --maxschedchunk 1 -m "not extended" --durations 20
+
+# Offline: the build requirements are in the environment, from their lock.
+wheel: $(STAMP) ## build the wheel and the sdist into dist/
+	rm -rf dist
+	$(BIN)/python -m hatchling build -d dist -t sdist -t wheel
+
+test-wheel: $(STAMP) ## install the wheel in dist/ into an empty environment and run its demo
+	$(BIN)/python tests/wheel.py $(BIN)/uv
+
+test-pythons: $(STAMP) ## test-fast on every installed Python from 3.11 to 3.14
+	$(BIN)/python tests/pythons.py $(BIN)/uv $(FAST_WORKERS)
 
 browser: $(STAMP) ## reload the example application in a real browser, in the middle of a turn
 	@command -v chromium >/dev/null || { test "$$(id -u)" = 0 && command -v apt-get >/dev/null; } \
@@ -105,6 +127,8 @@ lock: ## resolve the locks again
 	echo uv | $(BIN)/uv pip compile - --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header --quiet -o locks/boot.lock
 	$(BIN)/uv pip compile pyproject.toml locks/boot.lock --all-extras --group build --group dev --universal --python-version 3.11 \
 	  --generate-hashes --no-emit-index-url --no-annotate --no-header --quiet -o locks/dev.lock
+	$(BIN)/uv pip compile pyproject.toml --extra codex --extra model --constraints locks/dev.lock --universal --python-version 3.11 \
+	  --generate-hashes --no-emit-index-url --no-annotate --no-header --quiet -o locks/demo.lock
 	echo claude-agent-sdk==0.2.182 | $(BIN)/uv pip compile - --no-deps --universal --python-version 3.11 \
 	  --generate-hashes --no-emit-index-url --no-annotate --no-header --quiet -o locks/agents.lock
 	cd locks/pi && rm -f package-lock.json && npm install --package-lock-only --omit-lockfile-registry-resolved --ignore-scripts --no-audit --no-fund

@@ -47,6 +47,7 @@ JSON_OUTPUTS: Final[Mapping[str, tuple[type[msgspec.Struct], ...]]] = {
     "init": (),
     "try": (TryResult, Estimate),
     "run": (CampaignReport, Estimate),
+    "demo": (CampaignReport, Estimate),
     "campaign run": (CampaignReport, Estimate),
     "campaign canary": (CampaignReport, Estimate),
     "campaign resume": (CampaignReport, Estimate),

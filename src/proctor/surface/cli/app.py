@@ -25,6 +25,7 @@ _CANDIDATES = 8
 
 # A command's module is imported when the command is called, which keeps short commands fast.
 COMMANDS = {
+    "demo": ("demo", "Run four example missions on the real Codex, offline and free."),
     "init": ("init", "Inspect a repository and write a first spec for it."),
     "try": ("try_", "Give one task to several agents in this repository and compare them."),
     "run": ("run", "Run a campaign, record evidence and judge the results."),
@@ -84,7 +85,7 @@ exit codes of all commands:
   4 inconclusive or partial, 5 evidence invalid, 130 interrupted
 
 example:
-  proctor run examples/quickstart.yaml
+  proctor demo
 """
 
 

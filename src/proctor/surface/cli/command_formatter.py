@@ -11,7 +11,7 @@ from pathlib import Path
 ROOT_VARIABLE = "PROCTOR_ROOT"
 
 _COMMAND = re.compile(r"^proctor (?P<whole>[^`\n]+)$|`proctor (?P<quoted>[^`\n]+)`", re.MULTILINE)
-_ROOTED = ("run", "try", "report", "validate", "attempt", "campaign", "retry", "compare", "doctor", "gc", "pin")
+_ROOTED = ("demo", "run", "try", "report", "validate", "attempt", "campaign", "retry", "compare", "doctor", "gc", "pin")
 
 
 def program() -> str:
