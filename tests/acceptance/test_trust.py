@@ -180,6 +180,8 @@ def test_unjudged_results_are_reported_apart_and_never_published(lab: Lab) -> No
     junit = ElementTree.fromstring(lab.proctor("campaign", "report", "--format", "junit").stdout)
     [suite] = [each for each in junit if each.get("name") == "greeter (scripted)"]
     assert [suite.get(name) for name in ("tests", "failures", "errors", "skipped")] == ["6", "0", "0", "4"]
+    skipped = {each.get("message") for each in suite.iter("skipped")}
+    assert any("graep is not on this machine" in message for message in skipped if message)
     blocked = lab.proctor("campaign", "publish-check")
     assert blocked.returncode == 4
     assert "publish.unjudged" in blocked.stdout

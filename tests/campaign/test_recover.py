@@ -7,7 +7,20 @@ from proctor.event.outcome import Outcome
 from proctor.plan.recover import REMEDIES, Remedy, remedy, shared_by
 
 # What is found before an attempt, after it, or by a command that runs none.
-ELSEWHERE = {"attempt", "campaign", "config", "evidence", "publish", "session", "sign", "spec", "usage", "workspace"}
+ELSEWHERE = {
+    "attempt",
+    "campaign",
+    "config",
+    "evidence",
+    "probe",
+    "publish",
+    "session",
+    "sign",
+    "spec",
+    "task",
+    "usage",
+    "workspace",
+}
 ELSEWHERE_TOO = {
     "listener.stuck",
     "machine.health",

@@ -39,7 +39,7 @@ def test_the_quickstart_comes_out_as_expected_and_says_what_to_do_next(quickstar
         "With probes: 1 of 2 verified. Without probes: 2 of 2 passed. As expected: 4 of 4.",
         "claim.codex.r1.1: claimed yes, verified NO",
     ]
-    footer = ("  evidence", "  report", "  next", "   ")
+    footer = ("  evidence", "  report", "  diff", "  next", "   ")
     assert max(len(line) for line in said.stdout.splitlines() if not line.startswith(footer)) <= 100
     commands = r"next +\S+ -m proctor (attempt explain \S+/claim\.codex\.r1\.1) --root \S+\n"
     [explain] = re.findall(commands, said.stdout)

@@ -82,7 +82,7 @@ def _attempt(suite: Element, row: AttemptRow, missing: MissingResult | None, *, 
         case Exit.OK:
             pass
         case Exit.UNVERIFIED:
-            _skip(case, "nothing could judge it")
+            _skip(case, "; ".join(row.reasons) or "nothing could judge it")
         case Exit.JUDGED_NO:
             _problem(case, "failure", row, why_failed(row))
         case Exit.EVIDENCE:

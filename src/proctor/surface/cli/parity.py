@@ -15,7 +15,7 @@ from proctor.surface.cli.confirm_cost import show
 from proctor.surface.cli.drive import drive
 from proctor.surface.cli.output import Output
 from proctor.surface.cli.row_stream import STDOUT
-from proctor.surface.cli.run import DRY_RUN, YES
+from proctor.surface.cli.run import ALLOW_UNJUDGEABLE, DRY_RUN, YES
 from proctor.surface.estimate import estimate
 from proctor.surface.parity import compare_flows, suite_of_two
 
@@ -27,6 +27,7 @@ def parity(
     suite: Path,
     is_dry: bool,
     is_agreed: bool,
+    is_unjudgeable_allowed: bool,
     rows_to: Path | None,
     root: Path | None,
     as_json: bool,
@@ -42,7 +43,13 @@ def parity(
     loaded = suite_of_two(suite, left, right)
     if is_dry:
         return show(estimate(loaded, root=RootPaths(folder)), as_json=as_json)
-    finished = drive(loaded, root=folder, is_agreed=is_agreed, rows_to=rows_to)
+    finished = drive(
+        loaded,
+        root=folder,
+        is_agreed=is_agreed,
+        is_unjudgeable_allowed=is_unjudgeable_allowed,
+        rows_to=rows_to,
+    )
     result = compare_flows(loaded, finished.report)
     if rows_to == STDOUT:
         pass  # stdout is reserved for the progress events
@@ -100,6 +107,7 @@ COMMANDS = {
             argument("suite", metavar="SUITE", type=Path, help="Spec with the missions (a YAML file)."),
             DRY_RUN,
             YES,
+            ALLOW_UNJUDGEABLE,
             PROGRESS,
             ROOT,
             JSON,
