@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from proctor.config.load import load_config
@@ -13,6 +14,7 @@ from proctor.ids import FlowId, MissionId, RuntimeId
 from proctor.plan.expand import resolve_flow
 from proctor.plan.model import ResolvedFlow
 from proctor.runtime.base import Runtime
+from proctor.runtime.capability import Capabilities
 from proctor.runtime.codex.program import OVERRIDE
 from proctor.runtime.registry import runtime_by_id
 from proctor.runtime.resolve import (
@@ -124,6 +126,29 @@ def test_a_runtime_that_is_closed_is_refused_by_its_setting_though_it_could_run(
     [none] = links(flow("auto"), config=load_config(tmp_path))
     assert isinstance(none, RefusedRuntime)
     assert (none.runtime_id, none.error.code) == ("auto", "runtime.no-default")
+    closed = "switched off by proctor.toml:2" if code == "runtime.disabled" else "locked (proctor.toml:2)"
+    assert f"codex_app_server is {closed}; " in f"{none.error.what}; "
+
+
+@pytest.mark.requirement("runtime.strategy.auto-is-honest")
+def test_auto_names_why_each_default_runtime_cannot_be_chosen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    install(tmp_path / "site", "torn", points={"torn": "torn_module:RUNTIME"}, modules={"torn_module": "1 / 0\n"})
+    monkeypatch.syspath_prepend(tmp_path / "site")
+    (tmp_path / "proctor.toml").write_text(
+        'plugins = ["torn"]\n[rollout]\ntorn.state = "default"\nclaude_code.state = "default"\n'
+        'codex_app_server.state = "locked"\n'
+    )
+    asked = flow("auto", model=ModelSpec(provider="openai", name="gpt-5"), login=Login.API_KEY)
+    [none] = links(asked, config=load_config(tmp_path))
+    assert isinstance(none, RefusedRuntime)
+    what = none.error.what
+    assert "codex_app_server is locked (proctor.toml:5)" in what
+    assert (
+        "claude_code is default (proctor.toml:4), but does not declare this model, "
+        "and `default_runtime` is codex_app_server (built in)"
+    ) in what
+    assert "torn is default (proctor.toml:3), but cannot be loaded: torn (torn_module:RUNTIME, from torn): " in what
+    assert "(runtime.broken)" in what
 
 
 @pytest.mark.requirement("runtime.strategy.auto-is-honest")
@@ -164,6 +189,12 @@ def test_auto_comes_to_the_default_runtime_with_flag_program_and_rollout_reporte
         "runtimeBinary": (found.executable.sha256, "sha256 of the program file"),
         "runtimeHealth": (None, "not reported"),
         "rollout": ({"state": "default", "autoResolves": True, "requires": "declared"}, "built in"),
+        "capabilityProfile": ("full-app-server", "the runtime"),
+        "provenCapabilities": (
+            {field.encode_name: "declared" for field in msgspec.structs.fields(Capabilities)},
+            "proofs.db at the start of the run, for this program and transport",
+        ),
+        "schemaDigest": (None, "not reported"),
     }
 
 

@@ -16,18 +16,12 @@ from proctor.fact import Authority, Fact
 from proctor.ids import ThreadId
 from proctor.runtime.base import Decision, Tool
 from proctor.runtime.codex.program import locate
+from proctor.runtime.codex.schema import SchemaMethods, _read_printed, read_schema
 from proctor.runtime.codex_app_server import policy, wire
 from proctor.runtime.codex_app_server.failures import FAILURES
 from proctor.runtime.codex_app_server.host import HELLO
 from proctor.runtime.codex_app_server.open_thread import opening_request
-from proctor.runtime.codex_app_server.schema import (
-    ESSENTIAL,
-    USEFUL,
-    SchemaMethods,
-    _read_printed,
-    read_schema,
-    schema_fact,
-)
+from proctor.runtime.codex_app_server.schema import ESSENTIAL, USEFUL, lacks, schema_fact, unknown
 from proctor.runtime.failures import diagnose
 from proctor.testing.agent_under_test import host_asked
 from tests.made_once import made_once
@@ -140,7 +134,7 @@ def test_the_greeting_we_send_after_the_first_reply_exists(folder: Path) -> None
 def test_what_is_checked_before_a_run_is_what_we_use_and_the_program_has_all_of_it(folder: Path) -> None:
     spoken = _read_printed(folder)
     assert spoken is not None
-    assert (spoken.lacks, spoken.unknown) == ([], [])
+    assert (lacks(spoken), unknown(spoken)) == ([], [])
     used = ESSENTIAL | USEFUL
     assert used & spoken.requests == {method for method, _ in REQUESTS}
     assert used - spoken.requests <= spoken.notifications | spoken.questions

@@ -115,6 +115,49 @@ def test_proofs_are_shared_by_all_evidence_roots_of_a_user(lab: Lab) -> None:
     assert len(read_proofs(places.state_dir())) == len(proofs(subject=""))
 
 
+@pytest.mark.requirement("runtime.capability.proven")
+def test_contract_shows_what_is_proven_beside_what_is_declared(lab: Lab) -> None:
+    add_proofs(places.state_dir(), proofs(subject=locked_codex_sha256())[1:])
+    runtimes = {each["id"]: each for each in json.loads(lab.proctor("contract", "--json").stdout)["runtimes"]}
+    codex = runtimes[CODEX]
+    assert codex["capabilities"]["threadStart"] is codex["capabilities"]["turnSteer"] is True
+    assert (codex["proven"]["stdio"]["threadStart"], codex["proven"]["stdio"]["turnSteer"]) == ("declared", "proven")
+    assert set(codex["proven"]["websocket"].values()) == {"declared"}
+    assert runtimes["codex_exec"]["proven"]["stdio"]["approvals"] == "not declared"
+    (places.state_dir() / "proofs.db").write_text("not a database")
+    done = lab.proctor("contract", "--json")
+    assert done.returncode == 0
+    damaged = {each["id"]: each for each in json.loads(done.stdout)["runtimes"]}[CODEX]
+    assert (damaged["proven"], damaged["problem"].partition(":")[0]) == (None, "machine.proofs")
+
+
+@pytest.mark.real_agent
+@pytest.mark.requirement("runtime.capability.proven")
+@pytest.mark.requirement("runtime.identity")
+def test_attempts_of_every_runtime_have_profile_proofs_and_schema_as_facts(lab: Lab) -> None:
+    lab.is_other_agent_allowed = True
+    add_proofs(places.state_dir(), proofs(subject=locked_codex_sha256()))
+    command: dict[str, Any] = {"contain": "none", "options": {"process": {"command": "cat"}}}
+    flows: list[dict[str, Any]] = [
+        *({"id": each.replace("_", "-"), "runtime": [each]} for each in (CODEX, "codex_exec")),
+        {"id": "process", "runtime": ["process"], **command},
+    ]
+    lab.run(lab.write_spec([mission("m", say_done())], flows=[{**flow, "isolation": "process"} for flow in flows]))
+    facts = {name.split(".")[1]: runner_ref_of(paths).facts for name, paths in lab.attempts().items()}
+    profiles = {name: each["capabilityProfile"].value for name, each in facts.items()}
+    assert profiles == {
+        "codex-app-server": "full-app-server",
+        "codex-exec": "headless-limited",
+        "process": "headless-limited",
+    }
+    proven = {name: each["provenCapabilities"].value["threadStart"] for name, each in facts.items()}
+    assert proven == {"codex-app-server": "proven", "codex-exec": "declared", "process": "declared"}
+    app_server, exec_ = (facts[name]["schemaDigest"] for name in ("codex-app-server", "codex-exec"))
+    assert app_server == exec_
+    assert (app_server.value, app_server.authority) == (facts["codex-app-server"]["schema"].value["digest"], "observed")
+    assert (facts["process"]["schemaDigest"].value, facts["process"]["schemaDigest"].authority) == (None, "unknown")
+
+
 @pytest.mark.trust
 def test_damaged_proofs_stop_only_flows_that_require_proof(lab: Lab) -> None:
     (places.state_dir() / "proofs.db").write_text("not a database")

@@ -117,6 +117,22 @@ FACTS: Final[dict[str, FactDefinition]] = {
     "capability": FactDefinition(
         values="a boolean for each capability", derivation="The runtime's declaration.", authority="declared"
     ),
+    "capabilityProfile": FactDefinition(
+        values="replay-only, headless-limited, interactive-approvals, full-app-server",
+        derivation="The highest profile whose capabilities the runtime declares.",
+        authority="declared",
+    ),
+    "provenCapabilities": FactDefinition(
+        values="for each capability: `proven`, `FAILED`, `stale`, `declared` or `not declared`",
+        derivation="The results of the conformance suite for the runtime's program and the flow's transport, as of the "
+        "beginning of the run.",
+        authority="observed; unknown if they cannot be read",
+    ),
+    "schemaDigest": FactDefinition(
+        values="a digest",
+        derivation="The digest of the protocol schema that the program prints.",
+        authority="observed; unknown if the program prints none",
+    ),
     "transport": FactDefinition(values="a transport", derivation="How the process was started.", authority="observed"),
     "utcOffsetMinutes": FactDefinition(
         values="a number",

@@ -73,7 +73,21 @@ class Candidate:
             ),
             "runtimeHealth": UNKNOWN if self.health is None else _health_fact(self.health),
             "rollout": self.rollout.fact(),
+            "capabilityProfile": Fact(
+                value=self.runtime.profile.value, authority=Authority.DECLARED, source="the runtime"
+            ),
+            "provenCapabilities": UNKNOWN if self.proofs is None else _proofs_fact(self.proofs, self.runtime),
+            # A runtime that knows its program's schema states it when it starts.
+            "schemaDigest": UNKNOWN,
         }
+
+
+def _proofs_fact(proofs: ProofSet, runtime: Runtime) -> Fact:
+    return Fact(
+        value={name: state.value for name, state in proofs.capability_states(runtime.capabilities).items()},
+        authority=Authority.OBSERVED,
+        source="proofs.db at the start of the run, for this program and transport",
+    )
 
 
 def _health_fact(health: ProgramHealth) -> Fact:
@@ -184,10 +198,8 @@ def links(
 def _admit(member: ChainMember, flow: ResolvedFlow, config: Config, *, rollouts: Sequence[Rollout]) -> Runtime:
     runtime_id = member.runtime_id
     if runtime_id == AUTO:
-        others = [
-            f"{rollout.runtime_id} is {rollout.description}" for rollout in rollouts if not rollout.is_open_to_auto
-        ]
-        what = f"no default runtime is available for {_format_model(flow.model)}: {', '.join(others)}"
+        reasons = [f"{rollout.runtime_id} {_why_not_auto(rollout, config)}" for rollout in rollouts]
+        what = f"`auto` finds no runtime for {_format_model(flow.model)}: {'; '.join(reasons)}"
         raise InputError("runtime.no-default", what)
     runtime = runtime_by_id(runtime_id, config)
     rollout_of(runtime_id, config).admit()
@@ -199,6 +211,19 @@ def _admit(member: ChainMember, flow: ResolvedFlow, config: Config, *, rollouts:
             suggestion = "Write `isolation: process`." if capability == "parallel_sessions" else None
             raise InputError("runtime.capability", what, suggestion=suggestion)
     return runtime
+
+
+def _why_not_auto(rollout: Rollout, config: Config) -> str:
+    """Return why `auto` cannot choose a runtime for a model that no default runtime declares."""
+    if not rollout.is_open_to_auto:
+        return f"is {rollout.description}"
+    state = f"is default ({rollout.state.source})"
+    try:
+        runtime_by_id(rollout.runtime_id, config)
+    except ProctorError as error:
+        return f"{state}, but cannot be loaded: {error.what} ({error.code})"
+    other = config.default_runtime(default=DEFAULT_RUNTIME)
+    return f"{state}, but does not declare this model, and `default_runtime` is {other.value} ({other.source})"
 
 
 def _locate_program(

@@ -2,16 +2,18 @@
 
 import inspect
 import typing
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Literal
 
 import msgspec
 
+from proctor import places
 from proctor.campaign.freeze import FrozenFiles
 from proctor.config.model import ConfigFile
-from proctor.errors import CODES, Bucket, Exit, bucket_of
+from proctor.errors import CODES, Bucket, Exit, ProctorError, bucket_of
 from proctor.event.model import Event
 from proctor.event.row import AnySupervisorRow, Row
 from proctor.event.trace import ToolCall
@@ -26,9 +28,12 @@ from proctor.model.script import Script
 from proctor.plan.recover import REMEDIES, Remedy
 from proctor.probe.model import ProbeRow
 from proctor.report.campaign import CampaignReport
+from proctor.runtime.base import Runtime
 from proctor.runtime.capability import Capabilities, CapabilityProfile
 from proctor.runtime.failures import EVERYWHERE, Failure
+from proctor.runtime.proof import ProofState, proofs_of, subject_of
 from proctor.runtime.registry import built_in_ids, runtime_by_id
+from proctor.runtime.resolve import ExamineProgram
 from proctor.spec.model import CampaignSpec
 from proctor.spec.prices import Prices
 from proctor.surface.cli.app import COMMANDS, find_command
@@ -307,8 +312,10 @@ class RuntimeContract(ContractPart, frozen=True, kw_only=True):
     """Its capability profile; null if it cannot be loaded."""
     capabilities: Capabilities | None
     """The capabilities that it declares; null if it cannot be loaded."""
+    proven: dict[str, dict[str, ProofState]] | None = None
+    """What of it is proven with the installed program, by transport and capability; null if that was not examined."""
     problem: str | None = None
-    """Why it cannot be loaded; null if it can."""
+    """Why it cannot be loaded, or why its program cannot be used; null if it can."""
 
 
 class Contract(ContractPart, frozen=True, kw_only=True):
@@ -338,6 +345,9 @@ class Contract(ContractPart, frozen=True, kw_only=True):
     """JSON Schemas by name. Their `$ref`s have the form `#/types/NAME`."""
 
 
+ProvenBy = Callable[[Runtime], dict[str, dict[str, ProofState]]]
+"""Returns the state of every capability of a runtime, by transport."""
+
 SCHEMAS = {file.name: file.type for file in _FILES if file.type is not None}
 """The types for which `proctor schema` prints a JSON Schema, by name."""
 
@@ -348,8 +358,8 @@ def schema(name: str) -> dict[str, Any]:
     return json_schema
 
 
-def contract() -> Contract:
-    """Return the contract of this version of Proctor."""
+def contract(*, proven_by: ProvenBy | None = None) -> Contract:
+    """Return the contract of this version of Proctor. With `proven_by`, also what is proven on this machine."""
     types = [file.type for file in _FILES if file.type is not None]
     schemas, components = msgspec.json.schema_components(types, ref_template="#/types/{name}")
     refs = iter(schemas)
@@ -373,7 +383,7 @@ def contract() -> Contract:
         failures=tuple(_failures()),
         exits=tuple(ExitContract(code=each, name=each.name.lower(), means=means) for each, means in EXITS.items()),
         capabilities=tuple(field.encode_name for field in msgspec.structs.fields(Capabilities)),
-        runtimes=tuple(_runtimes()),
+        runtimes=tuple(_runtimes(proven_by)),
         types=_clean_descriptions(components),
     )
 
@@ -437,16 +447,38 @@ def _argument(each: Argument) -> ArgumentContract:
     )
 
 
-def _runtimes() -> Iterator[RuntimeContract]:
+def _runtimes(proven_by: ProvenBy | None) -> Iterator[RuntimeContract]:
     for runtime_id in built_in_ids():
         try:
             runtime = runtime_by_id(runtime_id)
-            yield RuntimeContract(
-                id=runtime_id, transports=runtime.transports, profile=runtime.profile, capabilities=runtime.capabilities
-            )
         except Exception as error:  # a plugin may raise anything
             problem = f"{type(error).__name__}: {error}"
             yield RuntimeContract(id=runtime_id, transports=(), profile=None, capabilities=None, problem=problem)
+            continue
+        declared = RuntimeContract(
+            id=runtime_id, transports=runtime.transports, profile=runtime.profile, capabilities=runtime.capabilities
+        )
+        try:
+            yield declared if proven_by is None else msgspec.structs.replace(declared, proven=proven_by(runtime))
+        except ProctorError as error:
+            yield msgspec.structs.replace(declared, problem=f"{error.code}: {error.what}")
+
+
+def proven_here(examine: ExamineProgram) -> ProvenBy:
+    """Return a function that reads what is proven of a runtime, with the program that is installed now.
+
+    The function raises ProctorError if the program cannot be used, or if proofs.db cannot be read.
+    """
+    read_once = cache(lambda: proofs.read_proofs(places.state_dir()))
+
+    def proven_by(runtime: Runtime) -> dict[str, dict[str, ProofState]]:
+        subject = subject_of(runtime, examine(runtime, runtime.locate({})))
+        return {
+            transport: proofs_of(runtime, transport, subject, read_once()).capability_states(runtime.capabilities)
+            for transport in runtime.transports
+        }
+
+    return proven_by
 
 
 def _failures() -> Iterator[FailureContract]:

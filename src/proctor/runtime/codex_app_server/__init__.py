@@ -10,12 +10,13 @@ from proctor.runtime.capability import CapabilityProfile
 from proctor.runtime.codex.account import ACCOUNT
 from proctor.runtime.codex.home import RETRY_OPTIONS
 from proctor.runtime.codex.program import examine, locate
+from proctor.runtime.codex.schema import read_schema
 from proctor.runtime.codex_app_server import host
 from proctor.runtime.codex_app_server.capabilities import CAPABILITIES, ID, TRANSPORTS
 from proctor.runtime.codex_app_server.failures import FAILURES
 from proctor.runtime.codex_app_server.normalize import CodexNormalizer
 from proctor.runtime.codex_app_server.samples import SAMPLES
-from proctor.runtime.codex_app_server.schema import read_schema, refuse_incompatible
+from proctor.runtime.codex_app_server.schema import refuse_incompatible
 from proctor.runtime.codex_app_server.vocabulary import PRIVATE, WORDS
 from proctor.runtime.credential import Account
 

@@ -20,6 +20,7 @@ from proctor.runtime.codex import program
 from proctor.runtime.codex.home import as_arguments, overrides, own_variables, return_login, write_home
 from proctor.runtime.codex.program import refuse_too_old
 from proctor.runtime.codex.retry_after import UTC_OFFSET
+from proctor.runtime.codex.schema import SchemaMethods, digest_fact, read_schema
 from proctor.runtime.codex.zone import utc_offset
 from proctor.runtime.codex_app_server import wire
 from proctor.runtime.codex_app_server.capabilities import CAPABILITIES, TRANSPORTS
@@ -27,7 +28,7 @@ from proctor.runtime.codex_app_server.connection import Connection
 from proctor.runtime.codex_app_server.listening_server import arguments, new_token, open_listening
 from proctor.runtime.codex_app_server.login import observe_login
 from proctor.runtime.codex_app_server.reconnect import Reconnection
-from proctor.runtime.codex_app_server.schema import SchemaMethods, read_schema, refuse_incompatible, schema_fact
+from proctor.runtime.codex_app_server.schema import lacks, refuse_incompatible, schema_fact
 from proctor.runtime.codex_app_server.session import DEADLINES, CodexSession, Deadlines
 from proctor.runtime.executable import identity_fact, refuse_other_program, reported_version, running_fact
 from proctor.transport.channel import Channel
@@ -82,8 +83,8 @@ async def open_host(request: HostRequest, tap: Tap) -> AsyncIterator[CodexHost]:
     schema = await read_schema(request)
     if schema is not None:
         refuse_incompatible(schema)
-        if schema.lacks:
-            tap.record(StepTaken(step="the program lacks methods", detail={"methods": schema.lacks}))
+        if missing := lacks(schema):
+            tap.record(StepTaken(step="the program lacks methods", detail={"methods": missing}))
     try:
         async with _open_channel(request, transport) as (process, channel, link), anyio.create_task_group() as tasks:
             heard = channel if request.wrap_channel is None else request.wrap_channel(channel)
@@ -186,6 +187,7 @@ def _facts(
         "identity": identity_fact(msgspec.structs.replace(request.program, version=said)),
         "version": Fact(value=version, authority=Authority.REPORTED, source="initialize.userAgent"),
         "schema": schema_fact(schema),
+        "schemaDigest": digest_fact(schema),
         "capability": Fact(
             value=msgspec.to_builtins(CAPABILITIES), authority=Authority.DECLARED, source="capabilities"
         ),

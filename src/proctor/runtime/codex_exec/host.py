@@ -14,6 +14,7 @@ from proctor.runtime.codex.account import key_fact, login_refused, uses_account
 from proctor.runtime.codex.home import own_variables, return_login, write_home
 from proctor.runtime.codex.program import refuse_too_old, version_in
 from proctor.runtime.codex.retry_after import UTC_OFFSET
+from proctor.runtime.codex.schema import digest_fact, read_schema
 from proctor.runtime.codex.zone import utc_offset
 from proctor.runtime.codex_exec.capabilities import CAPABILITIES, TRANSPORTS
 from proctor.runtime.codex_exec.session import ExecSession
@@ -63,6 +64,7 @@ async def open_host(request: HostRequest, tap: Tap) -> AsyncIterator[ExecHost]:
         "capability": Fact(
             value=msgspec.to_builtins(CAPABILITIES), authority=Authority.DECLARED, source="capabilities"
         ),
+        "schemaDigest": digest_fact(await read_schema(request)),
         "transport": Fact(value=TRANSPORTS[0], authority=Authority.OBSERVED, source="how the process was started"),
         "containment": request.containment.fact(),
         "credentialSource": await _observe_login(request),

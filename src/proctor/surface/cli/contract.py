@@ -3,27 +3,28 @@
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from proctor.campaign.examine_programs import with_examiner
 from proctor.report.format_values import plural
 from proctor.surface.cli.blocks import pairs
 from proctor.surface.cli.command import JSON, Command, argument
 from proctor.surface.cli.output import Output
 from proctor.surface.completion import SHELLS
-from proctor.surface.contract import SCHEMAS, Contract, contract, schema
+from proctor.surface.contract import SCHEMAS, Contract, contract, proven_here, schema
 
 
 def show_contract(*, as_json: bool) -> int:
     """Print the files, events, commands and codes that other programs may rely on.
 
     Includes the fields and versions of files, error and exit codes, and the runtimes with their
-    declared capabilities. --json prints everything, including the types; without it, only an
-    overview is printed.
+    declared capabilities. --json prints everything, including the types and what the conformance suite
+    has proven of each runtime with its installed program; without it, only an overview is printed.
     """
     output = Output(is_json=as_json)
-    result = contract()
     if as_json:
+        result = with_examiner(lambda examine: contract(proven_by=proven_here(examine)))
         output.json(result, is_indented=True)
     else:
-        output.show(_overview(result))
+        output.show(_overview(contract()))
     return 0
 
 
