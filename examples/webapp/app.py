@@ -2,26 +2,79 @@
 
 Run it with `SCRIPT=examples/scripts/webapp.yaml python examples/webapp/app.py` and open the address it prints; or with
 MODEL=openai/gpt-5.5 and OPENAI_API_KEY set. KEEP=1 keeps the evidence on disk.
+
+It has no login: an address that cannot be guessed is all that protects a session, and any program that can reach the
+port can open a new one. HOSTS names the hosts under which a browser may reach it, separated by commas.
 """
 
 import os
+import secrets
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import anyio
 import msgspec
 import uvicorn
 from anyio.abc import TaskGroup, TaskStatus
 from fastapi import Body, FastAPI, Header, HTTPException, Request
-from fastapi.responses import FileResponse, JSONResponse, StreamingResponse
+from fastapi.responses import FileResponse, JSONResponse, PlainTextResponse, StreamingResponse
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 import proctor
 
 SCRIPT, MODEL = os.environ.get("SCRIPT"), os.environ.get("MODEL")
 EVIDENCE: proctor.EvidenceKept = "disk" if "KEEP" in os.environ else "memory"
+HOSTS = frozenset(os.environ.get("HOSTS", "127.0.0.1,localhost,::1").lower().split(","))
 PAGE = Path(__file__).with_name("page.html")
+# Another site must not frame the page, because a click on its buttons allows a command.
+PAGE_HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; "
+    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "Referrer-Policy": "no-referrer",
+}
+
+
+class SameOrigin:
+    """Refuses requests that another web site makes from the user's browser.
+
+    Every page may send requests to 127.0.0.1, and a page whose name is made to resolve to 127.0.0.1 (DNS rebinding) may
+    read the answers too. The first names another `Origin`, the second another `Host`.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan" or is_same_origin(scope):
+            await self._app(scope, receive, send)
+        elif scope["type"] == "websocket":
+            await send({"type": "websocket.close", "code": 1008})
+        else:
+            await PlainTextResponse("this request comes from another site", 403)(scope, receive, send)
+
+
+def is_same_origin(scope: Scope) -> bool:
+    """Whether a request names one of our hosts, and no other site as its origin. Programs name no origin."""
+    headers = Headers(scope=scope)
+    hosts, origins = headers.getlist("host"), headers.getlist("origin")
+    if len(hosts) != 1 or len(origins) > 1 or host_name(f"//{hosts[0]}") not in HOSTS:
+        return False
+    if origins:
+        # The scheme is left out: a proxy in front may speak https to the browser and http to us.
+        return origins[0].lower().partition("://")[2] == hosts[0].lower()
+    is_page = scope["type"] == "http" and scope["method"] == "GET" and scope["path"] == "/"
+    return is_page or headers.get("sec-fetch-site", "none") in ("same-origin", "none")
+
+
+def host_name(address: str) -> str | None:
+    try:
+        return urlsplit(address).hostname
+    except ValueError:
+        return None
 
 
 @dataclass
@@ -36,6 +89,7 @@ class Waiting:
 class Room:
     """One conversation. It stays open until it is closed or the server stops, with or without a browser."""
 
+    id: str
     session: proctor.Session
     waiting: dict[str, Waiting]
     closed: anyio.Event = field(default_factory=anyio.Event)
@@ -43,7 +97,7 @@ class Room:
 
 @dataclass
 class Rooms:
-    """All conversations of this server, each in its own task."""
+    """All conversations of this server by id, each in its own task. Who knows an id may read and answer."""
 
     pool: proctor.Pool
     tasks: TaskGroup
@@ -63,8 +117,10 @@ class Rooms:
         room = None
         try:
             async with self.pool.session(approvals=decide, approval_deadline="10m", script=SCRIPT) as session:
-                room = self.open[session.id] = Room(session, waiting)
-                task_status.started(session.id)
+                # Not `session.id`, which counts up and can be guessed.
+                room = Room(secrets.token_urlsafe(32), session, waiting)
+                self.open[room.id] = room
+                task_status.started(room.id)
                 await room.closed.wait()
         except proctor.ProctorError as error:
             if room is None:
@@ -72,7 +128,7 @@ class Rooms:
             print(f"the evidence of {room.session.id} could not be kept: {error}")
         finally:
             if room is not None:
-                del self.open[room.session.id]
+                del self.open[room.id]
 
 
 @asynccontextmanager
@@ -87,6 +143,7 @@ async def lifespan(app: FastAPI) -> AsyncIterator[None]:
 
 
 app = FastAPI(lifespan=lifespan)
+app.add_middleware(SameOrigin)
 
 
 def room_of(request: Request, room: str) -> Room:
@@ -103,7 +160,7 @@ async def refuse(_: Request, error: proctor.InputError) -> JSONResponse:
 
 @app.get("/")
 async def page() -> FileResponse:
-    return FileResponse(PAGE)
+    return FileResponse(PAGE, headers=PAGE_HEADERS)
 
 
 @app.post("/sessions")

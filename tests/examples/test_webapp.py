@@ -72,6 +72,56 @@ def test_a_client_that_reconnects_in_the_middle_of_a_turn_misses_nothing_and_see
     assert {each.status for each in examine_run(run, is_strict=True)} == {"valid"}
 
 
+@pytest.mark.trust
+@pytest.mark.requirement("surface.embed")
+def test_requests_of_other_sites_and_guessed_ids_are_refused(tmp_path: Path) -> None:
+    with served(tmp_path) as server, httpx.Client(base_url=server.url, timeout=60) as client:
+        own = server.url.removeprefix("http://")
+        port = own.rpartition(":")[2]
+        rooms = [client.post("/sessions").raise_for_status().json()["id"] for _ in range(2)]
+        requests = [
+            ("POST", "/sessions"),
+            *(("POST", f"/sessions/{rooms[0]}/{path}") for path in ("say", "interrupt", "answers/1")),
+            *(("GET", f"/sessions/{rooms[0]}/events"), ("DELETE", f"/sessions/{rooms[0]}")),
+        ]
+        foreign = [
+            # A name that resolves to this machine: it agrees with itself, but it is not one of ours.
+            {"Host": f"evil.example:{port}", "Origin": f"http://evil.example:{port}"},
+            *({"Host": host} for host in (f"evil.example:{port}", f"127.0.0.1.evil.example:{port}", "[", "")),
+            *(
+                {"Origin": origin}
+                for origin in ("http://evil.example", "null", "http://127.0.0.1:1", f"http://{own}.x")
+            ),
+            {"Origin": f"http://x@{own}"},
+            *({"Sec-Fetch-Site": site} for site in ("cross-site", "same-site")),
+        ]
+        for headers in foreign:
+            for method, path in requests:
+                answer = client.request(method, path, headers=headers, json={"prompt": "Hi.", "accept": True})
+                assert answer.status_code in (400, 403), (headers, method, path)
+        assert client.get("/", headers={"Host": "evil.example"}).status_code == 403
+        upgrade = {"Upgrade": "websocket", "Connection": "Upgrade", "Sec-WebSocket-Version": "13"}
+        upgrade |= {"Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==", "Origin": "http://evil.example"}
+        assert client.get(f"/sessions/{rooms[0]}/events", headers=upgrade).status_code == 403
+        # A link on another site leads to the page, which that site can neither read nor frame.
+        page = client.get("/", headers={"Sec-Fetch-Site": "cross-site"})
+        assert "frame-ancestors 'none'" in page.headers["Content-Security-Policy"]
+
+        guesses = ["session-1.1", "session-2.1", "1", rooms[0][:-1], rooms[0].swapcase()]
+        for method, path in requests[1:]:
+            for guess in guesses:
+                guessed = path.replace(rooms[0], guess)
+                answer = client.request(method, guessed, json={"prompt": "Hi.", "accept": True})
+                assert answer.status_code == 404, guessed
+        assert min(len(room) for room in rooms) >= 43, "256 bits"
+        assert len(set(rooms)) == 2
+        # The sessions are still there, and nothing was said in them.
+        same = {"Origin": f"http://{own}", "Sec-Fetch-Site": "same-origin"}
+        for room in rooms:
+            client.post(f"/sessions/{room}/say", json={"prompt": "Look around."}, headers=same).raise_for_status()
+            take({}, client, room, until="turn.began")
+
+
 def whole(client: httpx.Client, room: str, count: int) -> list[dict[str, Any]]:
     found = []
     for number, event in follow(client, room, after=None):
