@@ -119,9 +119,10 @@ def test_interrupted_command_does_not_advise_to_resume_a_campaign(
 
     lab.root.mkdir()
     monkeypatch.chdir(lab.folder)
-    monkeypatch.setattr("os.scandir", interrupted)
-    monkeypatch.setattr("os.stat", interrupted)
-    code, stderr = answer_with_stderr([*words.split(), *(() if "init" in words else ("--root", str(lab.root)))])
+    with monkeypatch.context() as patch:
+        patch.setattr("os.scandir", interrupted)
+        patch.setattr("os.stat", interrupted)
+        code, stderr = answer_with_stderr([*words.split(), *(() if "init" in words else ("--root", str(lab.root)))])
     assert code == 130
     assert stderr == "error  interrupted\n  to do  Run the command again.\n  code   run.interrupted\n"
 
@@ -207,7 +208,7 @@ main()
 def test_the_unforeseen_is_told_with_its_type_and_place_and_a_traceback_only_on_demand(
     lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def stumble(*_: object) -> NoReturn:
+    def stumble(*_: object, **__: object) -> NoReturn:
         raise LookupError("nobody thought of it")
 
     monkeypatch.setattr("proctor.surface.cli.doctor.check_health", stumble)
