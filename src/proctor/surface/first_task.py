@@ -1,7 +1,7 @@
 """Find a first task in a folder: run its test command once, as a probe, on the files that agents will get."""
 
 import tempfile
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +19,6 @@ from proctor.evidence.redact import Redactor
 from proctor.ids import Digest
 from proctor.probe.model import Phase, ProbeRow, Verdict
 from proctor.probe.run import run_probe
-from proctor.report.format_values import one_line
 from proctor.spec.model import HeadlessRun
 from proctor.surface.detect import DetectedFolder
 from proctor.workspace.clone import clone
@@ -28,7 +27,6 @@ from proctor.workspace.remove import remove
 from proctor.workspace.snapshot import snapshot
 
 TIMEOUT: Final = "5m"
-_NOT_FOUND: Final = (126, 127)
 _NO_TESTS: Final = 5
 """Exit code of pytest, and of unittest since Python 3.12, if there is no test."""
 
@@ -135,22 +133,7 @@ def count_verb(files: int) -> str:
 
 def why_not_run(row: ProbeRow) -> str | None:
     """Return why a command says nothing about the files, or None if it does."""
-    if row.verdict is Verdict.UNAVAILABLE:
+    if row.verdict is Verdict.UNAVAILABLE or row.timed_out:
         return row.summary
-    if row.timed_out:
-        return row.summary
-    if row.exit_code in _NOT_FOUND:
-        return one_line(_last_line(row.stderr_tail) or row.summary)
-    if "No module named pytest" in row.stderr_tail:
-        return one_line(_last_line(row.stderr_tail))
-    if row.exit_code == _NO_TESTS and ("pytest" in row.argv[-1] or "unittest" in row.argv[-1]):
-        return "it found no test"
-    return None
-
-
-def _last_line(text: str) -> str:
-    return next(_lines_from_the_end(text), "")
-
-
-def _lines_from_the_end(text: str) -> Iterator[str]:
-    return (line.strip() for line in reversed(text.splitlines()) if line.strip())
+    is_python = "pytest" in row.argv[-1] or "unittest" in row.argv[-1]
+    return "it found no test" if row.exit_code == _NO_TESTS and is_python else None
