@@ -9,6 +9,7 @@ import sys
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
@@ -133,7 +134,9 @@ def commands(url: str, folder: Path) -> dict[str, list[str]]:
         ],
         "npm": ["npm", "view", "absent", "--registry", url, "--fetch-retries", "0", "--cache", str(folder / "npm")],
     }
-    return found if shutil.which("npm") else {name: found[name] for name in ("pip", "uv")}
+    # An environment that uv made has no pip.
+    missing = {*(["pip"] if find_spec("pip") is None else []), *([] if shutil.which("npm") else ["npm"])}
+    return {name: words for name, words in found.items() if name not in missing}
 
 
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl makes the certificates of this test")

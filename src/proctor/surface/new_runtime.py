@@ -3,6 +3,7 @@
 import re
 import shlex
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
@@ -66,8 +67,10 @@ def write_runtime(name: str, *, parent: Path) -> NewRuntime:
     except OSError as error:
         raise disk_error(error, path=folder) from error
     python = shlex.quote(sys.executable)
+    # An environment that uv made has no pip.
+    pip = f"uv pip install --python {python}" if find_spec("pip") is None else f"{python} -m pip install"
     commands = (
-        f"{python} -m pip install --editable {shlex.quote(f'{folder}[test]')}",
+        f"{pip} --editable {shlex.quote(f'{folder}[test]')}",
         f"{python} -m pytest {shlex.quote(str(folder))}",
     )
     return NewRuntime(id=name, folder=str(folder), files=tuple(files), next=commands)
