@@ -68,7 +68,7 @@ def score_of(lab: Lab) -> tuple[int, int]:
     return score["passed"], score["scored"]
 
 
-DEEP = "i=0; while [ $i -lt 18 ]; do d=$(printf %0200d 0); mkdir $d; cd $d; i=$((i+1)); done; touch file"
+DEEP = "i=0; while [ $i -lt 30 ]; do d=$(printf %0200d 0); mkdir $d; cd $d; i=$((i+1)); done; touch file"
 ODD = r"mkfifo pipe; touch $'\xff\xfe'; mkdir -p a/b; rm a.txt; ln -s out.txt inner; ln -s /usr/bin/env env"
 
 
