@@ -184,6 +184,7 @@ def test_plugins_are_listed_with_their_package_and_one_that_fails_hides_no_other
         "enabledBy": "proctor.toml:3",
         "state": "selectable",
         "stateBy": "built in",
+        "requires": "declared",
     }
     shown = lab.proctor_process("runtimes", "list", PYTHONPATH=str(site)).stdout
     assert "twin: plugin, not named in any config" in shown
