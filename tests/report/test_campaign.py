@@ -216,6 +216,7 @@ def test_numbers_are_added_up_and_what_is_unknown_stays_unknown(tmp_path: Path) 
         unjudged=0,
         buckets={},
         tool_calls=8,
+        tool_calls_unknown=0,
         tool_failures=0,
         tool_retries=0,
         stuck=0,

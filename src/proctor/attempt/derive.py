@@ -14,7 +14,7 @@ from proctor.event.trace import TraceFold
 from proctor.event.transcript import TranscriptFold
 from proctor.fact import Fact
 from proctor.ids import AttemptId
-from proctor.runtime.base import Normalizer
+from proctor.runtime.base import Normalizer, sees_tool_calls
 
 RowSink = Callable[[Iterable[Any]], None]
 
@@ -73,7 +73,7 @@ class Derivation:
     def finish(self) -> DerivedResult:
         """End the fold: write what is still open as open, and return the results."""
         self._trace_sink(self._trace.finish())
-        metrics = self.metrics.finish()
+        metrics = self.metrics.finish(sees_tool_calls=sees_tool_calls(self._normalizer))
         derived = DerivedResult(
             ending=self.ending,
             claim=self._claim.claim,
@@ -91,7 +91,10 @@ def _number(number: int, noun: str) -> str:
 def _summary(derived: DerivedResult) -> str:
     metrics = derived.metrics
     tokens = "unknown" if metrics.total_tokens is None else str(metrics.total_tokens)
+    calls = "unknown tool calls"
+    if metrics.tool_calls is not None:
+        calls = f"{_number(metrics.tool_calls, 'tool call')} ({metrics.tool_failures} failed)"
     return (
-        f"{derived.ending.outcome}: {_number(metrics.turns, 'turn')}, {_number(metrics.tool_calls, 'tool call')} "
-        f"({metrics.tool_failures} failed), {tokens} tokens, {metrics.unrecognized} unrecognized frames"
+        f"{derived.ending.outcome}: {_number(metrics.turns, 'turn')}, {calls}, {tokens} tokens, "
+        f"{metrics.unrecognized} unrecognized frames"
     )

@@ -91,7 +91,11 @@ def finalize(
         probes = tuple(files_now.rows(layout.PROBES, ProbeRow))
         decision = decide(require(request.mission.probes), probes, workspace_digest=now.digest, base_digest=base.digest)
         expectation = expectation_of(record, files_now, derived, decision)
-        policy_violations = violations(request.flow.tools, files_now.rows(layout.TOOL_CALLS, ToolCall))
+        policy_violations = violations(
+            request.flow.tools,
+            files_now.rows(layout.TOOL_CALLS, ToolCall),
+            are_seen=derived.metrics.tool_calls is not None,
+        )
     report = AttemptReport(
         attempt_id=request.attempt_id,
         outcome=ending.outcome,

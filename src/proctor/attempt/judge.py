@@ -34,8 +34,8 @@ def judge(
 ) -> Expectation:
     """Compare everything that the mission expects. `met` is None if it expects nothing.
 
-    What the probes could not judge (`verified` is unknown, or `is_unjudged`) does not count as an unmet expectation: if
-    everything else is met, `met` is None.
+    What the probes could not judge (`verified` is unknown, or `is_unjudged`), and a trace that the runtime cannot see,
+    does not count as an unmet expectation: if everything else is met, `met` is None.
 
     `metrics` and `calls`, the rows of the trace, are needed if `expect.trace` is set. `changed` are the changed paths,
     or None if they are not all known.
@@ -69,7 +69,10 @@ def judge(
         unmet["result"] = list(_find_unmet_result(expect.result, claim.result))
     if expect.trace not in (None, TraceExpect()):
         assert metrics is not None, "metrics are needed for expect.trace"
-        unmet["trace"] = list(_find_unmet_trace(expect.trace, metrics, calls))
+        if metrics.tool_calls is None:
+            undecided.add("trace")
+        else:
+            unmet["trace"] = list(_find_unmet_trace(expect.trace, metrics, calls))
     if expect.workspace not in (None, WorkspaceExpect()):
         unmet["workspace"] = list(_find_unmet_workspace(expect.workspace, changed))
     is_undecided = not unmet or (bool(undecided) and not any(unmet.values()))
@@ -115,7 +118,7 @@ def _find_unmet_trace(expect: TraceExpect, metrics: Metrics, calls: Iterable[Too
         (expect.max_failures, metrics.tool_failures, "failed tool calls"),
         (expect.max_repeats, metrics.longest_streak, "equal tool calls in a row"),
     ):
-        if most is not None and got > most:
+        if most is not None and got is not None and got > most:
             yield f"trace: expected at most {most} {what}, got {got}"
     unused, not_run = dict.fromkeys(expect.tools), dict.fromkeys(expect.commands)
     for call in calls:

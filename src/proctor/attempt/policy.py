@@ -8,10 +8,15 @@ from proctor.event.trace import ToolCall
 from proctor.spec.campaign_options import ToolsSpec
 
 
-def violations(tools: ToolsSpec, calls: Iterable[ToolCall]) -> tuple[str, ...]:
-    """Return a sentence for each call that is denied or not allowed, in order."""
+def violations(tools: ToolsSpec, calls: Iterable[ToolCall], *, are_seen: bool = True) -> tuple[str, ...] | None:
+    """Return a sentence for each call that is denied or not allowed, in order.
+
+    None if there is a policy, and the runtime cannot see tool calls.
+    """
     if tools == ToolsSpec():
         return ()
+    if not are_seen:
+        return None
     return tuple(violation for call in calls if (violation := _violation(tools, call)) is not None)
 
 

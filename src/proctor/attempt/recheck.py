@@ -163,7 +163,7 @@ def _check_report(
         detail = f"has_changed_files is {report.has_changed_files}, but the digests say otherwise"
         yield Finding(code="evidence.derived", file=REPORT, detail=detail)
     yield from _check_diff(report, record, files)
-    broken = violations(record.tools, _calls(again))
+    broken = violations(record.tools, _calls(again), are_seen=derived.metrics.tool_calls is not None)
     if report.policy_violations != broken:
         detail = f"policy_violations are {_shown(report.policy_violations)}, but the tool calls give {_shown(broken)}"
         yield Finding(code="evidence.derived", file=REPORT, detail=detail)

@@ -46,17 +46,17 @@ class Metrics(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     turns: int
     """Number of turns that began."""
 
-    tool_calls: int
-    """Number of tool calls."""
+    tool_calls: int | None
+    """Number of tool calls; None if the runtime cannot see tool calls."""
 
-    tool_failures: int
-    """Number of tool calls that failed."""
+    tool_failures: int | None
+    """Number of tool calls that failed; None if the runtime cannot see tool calls."""
 
     tool_calls_by_kind: dict[str, int]
     """Number of tool calls, by kind."""
 
-    tool_output_bytes: int
-    """Total size of the tools' output, in bytes."""
+    tool_output_bytes: int | None
+    """Total size of the tools' output, in bytes; None if the runtime cannot see tool calls."""
 
     approvals_asked: int
     """Number of requests for an approval."""
@@ -76,17 +76,18 @@ class Metrics(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     usage: Usage | None
     """Tokens used; None if not reported."""
 
-    tool_retries: int
-    """Number of tool calls after an equal call that failed."""
+    tool_retries: int | None
+    """Number of tool calls after an equal call that failed; None if the runtime cannot see tool calls."""
 
-    distinct_calls: int
-    """Number of different tool calls."""
+    distinct_calls: int | None
+    """Number of different tool calls; None if the runtime cannot see tool calls."""
 
-    longest_streak: int
-    """Largest number of equal tool calls in a row."""
+    longest_streak: int | None
+    """Largest number of equal tool calls in a row; None if the runtime cannot see tool calls."""
 
-    is_stuck: bool
-    """Whether the agent seems to make no progress: many calls, few different ones, and one repeated many times."""
+    is_stuck: bool | None
+    """Whether the agent seems to make no progress: many calls, few different ones, and one repeated many times. None if
+    the runtime cannot see tool calls."""
 
     tool_ms: int | None
     """Total duration of tool calls, in milliseconds; None if no call has a start and an end."""
@@ -152,34 +153,42 @@ class MetricsFold:
             self._output_bytes += len((event.output or "").encode("utf-8", "surrogatepass"))
         self._usage.feed(event)
 
-    def finish(self) -> Metrics:
+    def finish(self, *, sees_tool_calls: bool = True) -> Metrics:
+        """Return the metrics. `sees_tool_calls`: whether the runtime's rows show tool calls."""
         for began in self._open.values():
             self._calls.add(began, input_=began.input, has_failed=False)
         self._open.clear()
         calls, times = self._calls, sorted(self._intervals_ms)
         span_ms = None if self._first_ms is None or self._last_ms is None else self._last_ms - self._first_ms
+        is_stuck = (
+            self.tool_calls >= _STUCK_CALLS
+            and len(calls.failed) <= _STUCK_DISTINCT
+            and calls.longest_streak >= _STUCK_STREAK
+        )
+
+        def seen(number: int) -> int | None:
+            return number if sees_tool_calls else None
+
         return Metrics(
             frames={dir_.value: count for dir_, count in sorted(self._frames.items())},
             events=self._count.total(),
             unrecognized=self._count[Unrecognized],
             replies=self._count[ReplyReceived],
             turns=self._count[TurnBegan],
-            tool_calls=self.tool_calls,
-            tool_failures=self._failures,
+            tool_calls=seen(self.tool_calls),
+            tool_failures=seen(self._failures),
             tool_calls_by_kind=dict(sorted(self._kinds.items())),
-            tool_output_bytes=self._output_bytes,
+            tool_output_bytes=seen(self._output_bytes),
             approvals_asked=self._count[ApprovalAsked],
             warnings=self._count[WarningRaised],
             errors=self._count[ErrorReported],
             redacted_rows=self._redacted,
             span_ms=span_ms,
             usage=self._usage.finish(),
-            tool_retries=calls.retries,
-            distinct_calls=len(calls.failed),
-            longest_streak=calls.longest_streak,
-            is_stuck=self.tool_calls >= _STUCK_CALLS
-            and len(calls.failed) <= _STUCK_DISTINCT
-            and calls.longest_streak >= _STUCK_STREAK,
+            tool_retries=seen(calls.retries),
+            distinct_calls=seen(len(calls.failed)),
+            longest_streak=seen(calls.longest_streak),
+            is_stuck=is_stuck if sees_tool_calls else None,
             tool_ms=sum(times) if times else None,
             tool_p50_ms=nearest_rank(times, 50),
             tool_p95_ms=nearest_rank(times, 95),

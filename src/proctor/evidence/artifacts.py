@@ -210,19 +210,26 @@ class Expectation(Part, frozen=True, kw_only=True, gc=False):
 
     met: bool | None
     """Whether every expectation was met. Null if the mission states none, or if all others were met and the probes
-    could not judge `verified`."""
+    could not judge `verified` or the runtime cannot see the tool calls of `trace`."""
     keys: dict[ExpectKey, bool | None]
-    """Whether each key that the mission states was met. Null for `verified` if the probes could not judge it."""
+    """Whether each key that the mission states was met. Null for `verified` if the probes could not judge it, and for
+    `trace` if the runtime cannot see tool calls."""
     unmet: tuple[str, ...]
     """One sentence for each expectation that was not met: what was expected and what was found."""
 
     @property
     def content_holds(self) -> bool | None:
-        """Whether answer, result, trace and workspace are as stated. None if the mission states none of them."""
+        """Whether answer, result, trace and workspace are as stated. None if the mission states none of them, or if
+        all others are as stated and the trace is unknown."""
         if not self.keys:
             return None
         stated = [is_met for key, is_met in self.keys.items() if key not in ("outcome", "verified")]
-        return all(stated) if stated else None
+        return False if False in stated else None if None in stated or not stated else True
+
+    @property
+    def is_undecided(self) -> bool:
+        """Whether nothing that could be judged is unmet, and something could not be judged."""
+        return self.met is None and None in self.keys.values()
 
 
 class FailedProbe(Part, frozen=True, kw_only=True, gc=False):
@@ -325,8 +332,9 @@ class AttemptReport(Artifact, frozen=True, kw_only=True):
     """Digest of the workspace after the agent stopped. Null if it is not known."""
     has_changed_files: bool
     """Whether the workspace differs from the one the agent was given."""
-    policy_violations: tuple[str, ...]
-    """One sentence for each tool call that the flow's `tools` policy does not allow."""
+    policy_violations: tuple[str, ...] | None
+    """One sentence for each tool call that the flow's `tools` policy does not allow. Null if there is a policy, and the
+    runtime cannot see tool calls."""
     duration_ms: int
     """Duration of the attempt on the monotonic clock, in milliseconds."""
     failure: FailureExcerpt | None = None

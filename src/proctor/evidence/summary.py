@@ -70,24 +70,24 @@ class AttemptSummary(Part, frozen=True, kw_only=True, gc=False):
     """The source of the token counts."""
     turns: Count
     """Turns that the agent began."""
-    tool_calls: Count
-    """Tool calls of every kind."""
-    mcp_calls: Count
-    """Tool calls to MCP servers."""
-    tool_failures: Count
-    """Tool calls that failed."""
-    tool_retries: Count
-    """Tool calls equal to an earlier one that failed."""
+    tool_calls: Count | None
+    """Tool calls of every kind; null if the runtime cannot see tool calls."""
+    mcp_calls: Count | None
+    """Tool calls to MCP servers; null if the runtime cannot see tool calls."""
+    tool_failures: Count | None
+    """Tool calls that failed; null if the runtime cannot see tool calls."""
+    tool_retries: Count | None
+    """Tool calls equal to an earlier one that failed; null if the runtime cannot see tool calls."""
     tool_ms: Count | None
     """Time spent in tool calls with a recorded start and end, in milliseconds."""
-    tool_output_bytes: Count
-    """Bytes that tool calls printed."""
-    is_stuck: bool
-    """Whether the agent repeated a few calls without progress."""
+    tool_output_bytes: Count | None
+    """Bytes that tool calls printed; null if the runtime cannot see tool calls."""
+    is_stuck: bool | None
+    """Whether the agent repeated a few calls without progress; null if the runtime cannot see tool calls."""
     has_changed_files: bool
     """Whether the workspace differs from the one the attempt started with."""
-    policy_violations: Count
-    """Tool calls that the flow's `tools` policy does not allow."""
+    policy_violations: Count | None
+    """Tool calls that the flow's `tools` policy does not allow; null if the runtime cannot see tool calls."""
     first_violations: tuple[str, ...]
     """The first of those calls, shortened."""
     failure: FailureExcerpt | None = None
@@ -119,7 +119,7 @@ class AttemptSummary(Part, frozen=True, kw_only=True, gc=False):
         """Whether the attempt came out as expected. A mission without `expect` is expected to pass its probes; None if
         it has none, or if they could not judge it."""
         met = self.expectation.met
-        if met is not None or not self.has_probes:
+        if met is not None or not self.has_probes or self.expectation.is_undecided:
             return met
         return None if self.unjudged is not None else self.verified
 
@@ -189,14 +189,14 @@ def summarize(record: AttemptRecord, report: AttemptReport) -> AttemptSummary:
         tokens_authority=None if usage is None else usage.authority,
         turns=metrics.turns,
         tool_calls=metrics.tool_calls,
-        mcp_calls=metrics.tool_calls_by_kind.get("mcp", 0),
+        mcp_calls=None if metrics.tool_calls is None else metrics.tool_calls_by_kind.get("mcp", 0),
         tool_failures=metrics.tool_failures,
         tool_retries=metrics.tool_retries,
         tool_ms=metrics.tool_ms,
         tool_output_bytes=metrics.tool_output_bytes,
         is_stuck=metrics.is_stuck,
         has_changed_files=report.has_changed_files,
-        policy_violations=len(report.policy_violations),
-        first_violations=tuple(each[:_VIOLATION_CHARS] for each in report.policy_violations[:_MAX_VIOLATIONS]),
+        policy_violations=None if report.policy_violations is None else len(report.policy_violations),
+        first_violations=tuple(each[:_VIOLATION_CHARS] for each in (report.policy_violations or ())[:_MAX_VIOLATIONS]),
         failure=report.failure,
     )

@@ -133,8 +133,8 @@ class AttemptExplanation(ExplanationPart, frozen=True, kw_only=True):
     """All tokens that the attempt used."""
     prompt: str | None
     """The mission's prompt, without the text that Proctor appends."""
-    tool_calls: tuple[ToolCallSummary, ...]
-    """The agent's tool calls, in order."""
+    tool_calls: tuple[ToolCallSummary, ...] | None
+    """The agent's tool calls, in order; null if the runtime cannot see them."""
     changes: tuple[FileChange, ...] | None
     """Files of the workspace that the attempt changed, generated ones last."""
     diff: DiffExcerpt | None
@@ -205,7 +205,9 @@ def explain(view: AttemptView, *, is_running: bool = False, make_workspace: str 
         duration_ms=None if report is None else report.duration_ms,
         tokens=None if report is None else report.metrics.total_tokens,
         prompt=None if view.prompt is None else view.prompt.strip().removesuffix(FOOTER).strip(),
-        tool_calls=tuple(
+        tool_calls=None
+        if report is not None and report.metrics.tool_calls is None
+        else tuple(
             ToolCallSummary(
                 name=call.name,
                 what=describe_call(call.name, call.input),

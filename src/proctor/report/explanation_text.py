@@ -1,6 +1,6 @@
 """Render the explanation of an attempt for a terminal."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
@@ -55,10 +55,9 @@ def _heading(explanation: AttemptExplanation) -> Iterator[RenderableType]:
 def _sections(explanation: AttemptExplanation) -> Iterator[tuple[str, RenderableType]]:
     if explanation.prompt is not None:
         yield "Prompt", Text(legible(explanation.prompt))
-    yield (
-        f"Actions   {plural(len(explanation.tool_calls), 'tool call')}, {count(explanation.tokens)} tokens",
-        _actions(explanation),
-    )
+    calls = explanation.tool_calls
+    number = "unknown tool calls" if calls is None else plural(len(calls), "tool call")
+    yield f"Actions   {number}, {count(explanation.tokens)} tokens", _actions(calls)
     yield "Changes", _changes(explanation)
     if explanation.hooks:
         yield "Hooks", Text("\n".join(one_line(each, limit=2 * _MAX_CHARS) for each in explanation.hooks))
@@ -81,16 +80,16 @@ def _sections(explanation: AttemptExplanation) -> Iterator[tuple[str, Renderable
     yield "Next", Text("\n".join(explanation.next))
 
 
-def _actions(explanation: AttemptExplanation) -> RenderableType:
-    if not explanation.tool_calls:
-        return Text("none")
+def _actions(calls: Sequence[ToolCallSummary] | None) -> RenderableType:
+    if not calls:
+        return Text("none" if calls is not None else "unknown: the runtime cannot see tool calls")
     table = Table.grid(padding=(0, 2))
-    for number, each in enumerate(explanation.tool_calls[:_MAX_CALLS], start=1):
+    for number, each in enumerate(calls[:_MAX_CALLS], start=1):
         took = Text(duration(each.duration_ms), style="dim")
         table.add_row(Text(str(number), style="dim"), Text(legible(each.name)), Text(each.what), _result(each), took)
     parts: list[RenderableType] = [table]
-    if len(explanation.tool_calls) > _MAX_CALLS:
-        parts.append(Text(f"… {len(explanation.tool_calls) - _MAX_CALLS} more in tool.calls.jsonl", style="dim"))
+    if len(calls) > _MAX_CALLS:
+        parts.append(Text(f"… {len(calls) - _MAX_CALLS} more in tool.calls.jsonl", style="dim"))
     return Group(*parts)
 
 

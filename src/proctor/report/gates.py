@@ -22,6 +22,8 @@ class Blocked(Part, frozen=True, kw_only=True):
     """The attempt; null if the gate blocks more than one."""
     why: str
     """The reason."""
+    is_unknown: bool = False
+    """Whether this could not be judged, because the runtime cannot see tool calls."""
 
 
 class Gate(Part, frozen=True, kw_only=True):
@@ -34,10 +36,11 @@ class Gate(Part, frozen=True, kw_only=True):
 
     @property
     def exit(self) -> Exit:
-        """Exit code: missing results may still come, everything else is a judgement."""
+        """Exit code: missing results may still come, and what is unknown is no judgement."""
         if not self.blocked:
             return Exit.OK
-        return Exit.UNVERIFIED if self.name == "coverage" else Exit.JUDGED_NO
+        is_open = self.name == "coverage" or all(each.is_unknown for each in self.blocked)
+        return Exit.UNVERIFIED if is_open else Exit.JUDGED_NO
 
     def lines(self) -> list[str]:
         """Return one line for each thing that it blocks."""
@@ -85,25 +88,35 @@ def _pair(trials: Sequence[TrialResult]) -> Iterator[Blocked]:
             yield Blocked(mission_id=mission, why=f"scored results: {by_flow}")
 
 
-_SHOWS: dict[TraceProfile, tuple[str, Callable[[AttemptSummary], bool]]] = {
-    TraceProfile.USED_TOOLS: ("no tool call", lambda summary: summary.tool_calls > 0),
+_SHOWS: dict[TraceProfile, tuple[str, Callable[[AttemptSummary], bool | None]]] = {
+    TraceProfile.USED_TOOLS: ("no tool call", lambda summary: _is_some(summary.tool_calls)),
     TraceProfile.CHANGED_FILES: ("no change in the workspace", lambda summary: summary.has_changed_files),
-    TraceProfile.MCP: ("no MCP call", lambda summary: summary.mcp_calls > 0),
+    TraceProfile.MCP: ("no MCP call", lambda summary: _is_some(summary.mcp_calls)),
 }
+_UNSEEN = "its runtime cannot see tool calls, so this is unknown"
+
+
+def _is_some(number: int | None) -> bool | None:
+    return None if number is None else number > 0
 
 
 def _trace(profile: TraceProfile, trials: Sequence[TrialResult]) -> Iterator[Blocked]:
     lacks, shows = _SHOWS[profile]
     for trial in trials:
-        if (summary := _summary(trial)) is not None and not shows(summary):
-            yield Blocked(mission_id=trial.mission, attempt_id=_id(trial), why=f"its trace shows {lacks}")
+        if (summary := _summary(trial)) is not None and not (shown := shows(summary)):
+            is_unknown = shown is None
+            why = _UNSEEN if is_unknown else f"its trace shows {lacks}"
+            yield Blocked(mission_id=trial.mission, attempt_id=_id(trial), why=why, is_unknown=is_unknown)
 
 
 def _tools(trials: Sequence[TrialResult]) -> Iterator[Blocked]:
     for trial in trials:
-        if (summary := _summary(trial)) is not None and summary.policy_violations:
-            why = _broken(summary.policy_violations, summary.first_violations)
-            yield Blocked(mission_id=trial.mission, attempt_id=_id(trial), why=why)
+        summary = _summary(trial)
+        if summary is not None and summary.policy_violations != 0:
+            number = summary.policy_violations
+            why = _UNSEEN if number is None else _broken(number, summary.first_violations)
+            is_unknown = number is None
+            yield Blocked(mission_id=trial.mission, attempt_id=_id(trial), why=why, is_unknown=is_unknown)
 
 
 def _broken(number: int, first: Sequence[str]) -> str:

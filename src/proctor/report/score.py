@@ -114,7 +114,9 @@ class MissionScore(Part, frozen=True, kw_only=True):
     buckets: dict[str, int]
     """Failures that are not the agent's, by bucket: results, and trials that such a failure kept from a result."""
     tool_calls: int
-    """Tool calls of all results."""
+    """Known tool calls of all results."""
+    tool_calls_unknown: int
+    """Results whose tool calls are unknown, because the runtime cannot see them."""
     tool_failures: int
     """Tool calls that failed."""
     tool_retries: int
@@ -250,6 +252,7 @@ class Sum:
     unjudged: int = 0
     delayed: dict[str, int] = field(default_factory=dict)  # trials that a failure kept from a result, by bucket
     calls: int = 0
+    calls_unknown: int = 0
     failures: int = 0
     retries: int = 0
     stuck: int = 0
@@ -304,12 +307,13 @@ class Sum:
         return (self.verified if summary.has_probes else self.unverified,)
 
     def _add_tools(self, summary: AttemptSummary) -> None:
-        self.calls += summary.tool_calls
-        self.failures += summary.tool_failures
-        self.retries += summary.tool_retries
-        self.stuck += summary.is_stuck
+        self.calls_unknown += summary.tool_calls is None
+        self.calls += summary.tool_calls or 0
+        self.failures += summary.tool_failures or 0
+        self.retries += summary.tool_retries or 0
+        self.stuck += bool(summary.is_stuck)
         self.tool_ms = _plus(self.tool_ms, summary.tool_ms)
-        self.output_bytes += summary.tool_output_bytes
+        self.output_bytes += summary.tool_output_bytes or 0
 
     def _add_tokens(self, summary: AttemptSummary) -> None:
         tokens = summary.tokens
@@ -350,6 +354,7 @@ class Sum:
             for name, number in others.items():
                 mine[name] = mine.get(name, 0) + number
         self.calls += other.calls
+        self.calls_unknown += other.calls_unknown
         self.failures += other.failures
         self.retries += other.retries
         self.stuck += other.stuck
@@ -380,6 +385,7 @@ class Sum:
             unjudged=self.unjudged,
             buckets=self._buckets(),
             tool_calls=self.calls,
+            tool_calls_unknown=self.calls_unknown,
             tool_failures=self.failures,
             tool_retries=self.retries,
             stuck=self.stuck,

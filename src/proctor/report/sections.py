@@ -347,6 +347,9 @@ def _attempt_to_explain(report: CampaignReport) -> AttemptRow | None:
 def _tools(report: CampaignReport) -> Iterator[str]:
     for each in report.flows:
         score = each.score
+        if score.tool_calls_unknown:
+            unknown = plural(score.tool_calls_unknown, "result")
+            yield f"{each.flow_id}: unknown for {unknown}, because the runtime cannot see tool calls"
         if score.tool_calls:
             time = f"{duration(score.tool_ms)} in total, " if score.tool_ms is not None else ""
             stuck = f", {plural(score.stuck, 'attempt')} without progress" if score.stuck else ""

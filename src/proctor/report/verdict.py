@@ -93,6 +93,8 @@ def judge_attempt(row: AttemptRow) -> Exit:
         return Exit.JUDGED_NO
     if summary.unjudged is not None:
         return Exit.UNVERIFIED
+    if summary.expectation.is_undecided:
+        return Exit.UNVERIFIED
     return {True: Exit.OK, False: Exit.JUDGED_NO, None: Exit.UNVERIFIED}[summary.verified]
 
 

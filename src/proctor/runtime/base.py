@@ -115,6 +115,15 @@ class Normalizer(Protocol):
         """Return the events of the next row. Must not raise: a frame that it does not know is `Unrecognized`."""
 
 
+def sees_tool_calls(normalizer: Normalizer) -> bool:
+    """Return whether the rows of its runtime show the agent's tool calls.
+
+    A normalizer of a runtime that cannot see them has an attribute `sees_tool_calls = False`. Their number is then
+    unknown, as is everything that depends on it.
+    """
+    return bool(getattr(normalizer, "sees_tool_calls", True))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelChoice:
     """The model that a session uses, and how the agent authenticates to it."""

@@ -23,9 +23,13 @@ from proctor.model.script import Patch, Script, load_script
 from proctor.plan.expand import resolve_flow
 from proctor.plan.model import ResolvedFlow
 from proctor.probe.kind import search_path_of
+from proctor.runtime.base import sees_tool_calls
+from proctor.runtime.registry import runtime_by_id
 from proctor.runtime.resolve import Candidate, ExamineProgram, Link, RefusedRuntime
 from proctor.runtime.rollout import check_config
 from proctor.spec.argv import argv_of
+from proctor.spec.campaign_options import ToolsSpec
+from proctor.spec.expect import TraceExpect
 from proctor.spec.load import LoadedSpec
 from proctor.workspace.remove import remove
 
@@ -48,6 +52,7 @@ def lint(loaded: LoadedSpec, *, examine: ExamineProgram) -> LintResult:
     result.findings += _hook_findings(loaded)
     _try(result, lambda: _lint_workspaces(loaded, result))
     result.warnings += _probe_warnings(loaded)
+    result.warnings += _unseen_warnings(loaded)
     result.warnings += _script_warnings(loaded)
     result.warnings += _schedule_warnings(loaded)
     return result
@@ -150,6 +155,22 @@ def _probe_warnings(loaded: LoadedSpec) -> Iterator[str]:
             if not is_in_workspace and shutil.which(program, path=search_path) is None:
                 problem = f"`{program}` is not installed on this machine, so the probe cannot verify anything"
                 yield f"mission `{mission.id}`, probe {at + 1}: {problem}"
+
+
+def _unseen_warnings(loaded: LoadedSpec) -> Iterator[str]:
+    """Warn of rules about tool calls on runtimes that cannot see them."""
+    traced = [mission.id for mission in loaded.missions if mission.expect.trace not in (None, TraceExpect())]
+    for spec in loaded.spec.flows:
+        flow = resolve_flow(spec, spec=loaded.spec)
+        for runtime_id in flow.runtime:
+            with suppress(ProctorError):  # other checks report these
+                if sees_tool_calls(runtime_by_id(runtime_id).normalizer()):
+                    continue
+                why = f"{runtime_id} cannot see tool calls"
+                if flow.tools != ToolsSpec():
+                    yield f"flow `{flow.id}`: whether `tools` is obeyed will be unknown: {why}"
+                if traced:
+                    yield f"flow `{flow.id}`: `expect.trace` of {', '.join(traced)} will be unknown: {why}"
 
 
 def _script_warnings(loaded: LoadedSpec) -> Iterator[str]:

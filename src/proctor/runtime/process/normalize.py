@@ -62,6 +62,8 @@ class StartedDetail(msgspec.Struct, frozen=True, kw_only=True):
 class ProcessNormalizer:
     """Normalizes the turns of one session, each with its own process."""
 
+    sees_tool_calls = False
+
     def __init__(self) -> None:
         self._started: StartedDetail | None = None
         self._turn = TurnId("")

@@ -28,6 +28,11 @@ class ReplayNormalizer:
         self._reader_of = reader_of
         self._original: Reader | None = None
 
+    @property
+    def sees_tool_calls(self) -> bool:
+        """Whether the recorded runtime shows tool calls."""
+        return bool(getattr(self._original, "sees_tool_calls", True))
+
     def feed(self, row: Row) -> Iterator[Event]:
         if row.dir is Direction.SELF:
             yield from self._from_supervisor(row)
