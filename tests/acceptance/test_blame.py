@@ -83,20 +83,21 @@ def test_agent_that_spoils_its_workspace_is_scored_as_a_failure_with_its_own_cod
         command("replaced", f"{BAD}; mv $PWD $TMPDIR/mine; ln -s $TMPDIR/mine $PWD", contain="none"),
         # What can be copied, or left out of a copy, does not matter.
         command("odd", f"{GOOD}; {ODD}"),
+        command("venv", f"{GOOD}; mkdir -p .venv/bin; ln -s $HOME/python .venv/bin/python"),
     )
     assert found == {
         "plain": ("failed", None, None),
-        "link": SPOILED,
+        "link": ("failed", None, None),
         "deep": SPOILED,
         "sparse": SPOILED,
         "removed": SPOILED,
         "replaced": SPOILED,
         "odd": ("passed", None, None),
+        "venv": ("passed", None, None),
     }
-    assert score_of(lab) == (1, 7)
+    assert score_of(lab) == (2, 8)
     [link] = [row for row in report_of(lab)["attempts"] if row["flowId"] == "link"]
-    assert link["detail"] == "passwd is a link that leads out of the workspace: its target is not part of the evidence"
-    assert link["summary"]["reasons"] == [f"probe 1: not run: {link['detail']}"]
+    assert "left out, because they lead out of the workspace: passwd" in link["summary"]["reasons"][0]
     lab.assert_all_evidence_is_valid()
     assert lab.proctor("campaign", "publish-check").returncode == 0
 
@@ -140,8 +141,8 @@ def test_codex_cannot_escape_a_verdict(lab: Lab) -> None:
     lab.proctor("run", str(lab.write_spec(missions, flows=flows, schedule={"retries": 1, "backoff": "1ms"})))
     rows = report_of(lab)["attempts"]
     assert {row["attemptId"]: (result_of(row), row["code"], row["bucket"]) for row in rows} == {
-        "link.boxed.r1.1": SPOILED,
-        "link.full.r1.1": SPOILED,
+        "link.boxed.r1.1": ("failed", None, None),
+        "link.full.r1.1": ("failed", None, None),
         # Inside the sandbox, a command can kill only itself.
         "kill.boxed.r1.1": ("failed", None, None),
         "kill.full.r1.1": ("failed", "agent.killed", "agent"),

@@ -226,13 +226,13 @@ def test_links_and_pipes_an_agent_left_do_not_stop_a_probe(run: Run, subject: Pa
     assert (row.verdict, row.mutated) == (Verdict.PASS, False)
 
 
-def test_a_link_to_content_that_is_in_no_evidence_cannot_be_judged(run: Run, subject: Path, tmp_path: Path) -> None:
+def test_link_to_content_that_is_in_no_evidence_is_left_out(run: Run, subject: Path, tmp_path: Path) -> None:
     (tmp_path / "evil.sh").write_text("echo Hello, Bob")
     (subject / "greet.sh").unlink()
     (subject / "greet.sh").symlink_to(tmp_path / "evil.sh")
     row = run("bash greet.sh", stdout="Hello, Bob\n")
-    assert row.verdict is Verdict.UNAVAILABLE
-    assert "greet.sh is a link that leads out of the workspace" in row.summary
+    assert row.verdict is Verdict.FAIL
+    assert row.summary.endswith("left out, because they lead out of the workspace: greet.sh")
 
 
 def test_a_workspace_that_cannot_be_copied_whole_cannot_be_judged(run: Run, subject: Path) -> None:

@@ -5,6 +5,7 @@ import os
 import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -28,13 +29,14 @@ from proctor.spec.model import Contain, Network, ProbeSpec
 from proctor.transport.process import ProcessResult
 from proctor.workspace.copy import copy_tree
 from proctor.workspace.name import quoted
-from proctor.workspace.prepare import find_link_out
+from proctor.workspace.prepare import split_links_out
 from proctor.workspace.remove import remove
 from proctor.workspace.snapshot import snapshot
-from proctor.workspace.walk import walk
+from proctor.workspace.walk import WalkEntry, walk
 
 _REMOVAL_S: Final = 30.0
 _SUMMARY_CHARS: Final = 500
+_LINKS_NAMED: Final = 3
 
 
 async def run_probe(
@@ -130,9 +132,8 @@ async def _judge(
         for each in (workspace, home, temporary):
             each.mkdir(mode=0o700)
         entries = await anyio.to_thread.run_sync(walk, subject)
-        if (link := find_link_out(subject, entries)) is not None:
-            what = f"{quoted(link)} is a link that leads out of the workspace: its target is not part of the evidence"
-            return Judgement(verdict=Verdict.UNAVAILABLE, summary=what, fault=Fault.WORKSPACE)
+        # What a link leads to outside the workspace is not part of the evidence, so no verdict may depend on it.
+        entries, outside = split_links_out(subject, entries)
         await anyio.to_thread.run_sync(lambda: copy_tree(subject, entries, into=workspace))
         of_agents = (*hidden, places.cache_dir() / "runs")
         env = probe_environment(search_path=search_path, home=home, temporary=temporary, of_agents=of_agents)
@@ -163,12 +164,22 @@ async def _judge(
         summary = f"the probe raised an exception: {type(problem).__name__}: {problem}"
         return Judgement(verdict=Verdict.UNAVAILABLE, summary=summary, fault=_fault_of(problem))
     else:
-        return judgement
+        return _with_links_out(judgement, outside)
     finally:
         if folder is not None:
             # Shielded so that cancellation leaves no copy behind; bounded because a disk may hang.
             with anyio.move_on_after(_REMOVAL_S, shield=True), suppress(OSError):
                 await anyio.to_thread.run_sync(remove, folder, abandon_on_cancel=True)
+
+
+def _with_links_out(judgement: Judgement, outside: Sequence[WalkEntry]) -> Judgement:
+    """Say in the summary which links the probe did not see."""
+    if not outside:
+        return judgement
+    first = ", ".join(quoted(each.path) for each in outside[:_LINKS_NAMED])
+    more = f" and {len(outside) - _LINKS_NAMED:,} more" if len(outside) > _LINKS_NAMED else ""
+    what = f"left out, because they lead out of the workspace: {first}{more}"
+    return replace(judgement, summary=f"{judgement.summary}; {what}")
 
 
 def _fault_of(problem: Exception) -> Fault:

@@ -6,9 +6,8 @@ from pathlib import Path
 from typing import Final
 
 from proctor.workspace.name import quoted
-from proctor.workspace.prepare import find_link_out
 from proctor.workspace.snapshot import EMPTY, Entry, Snapshot, is_empty, remove_leftovers, snapshot
-from proctor.workspace.walk import MAX_TREE_BYTES, EntryKind, WalkEntry
+from proctor.workspace.walk import MAX_TREE_BYTES, EntryKind
 
 # Below the kernel's limit of 4,096 bytes for a whole path, because a probe's copy has a longer path.
 MAX_PATH_BYTES: Final = 3072
@@ -36,10 +35,10 @@ def capture(root: Path, base: Snapshot) -> Capture:
         return Capture(snapshot=Snapshot(entries=(unread,)), defect=what)
     remove_leftovers(root, base)
     now = snapshot(root)
-    return Capture(snapshot=now, defect=_find_defect(root, now))
+    return Capture(snapshot=now, defect=_find_defect(now))
 
 
-def _find_defect(root: Path, now: Snapshot) -> str | None:
+def _find_defect(now: Snapshot) -> str | None:
     size_bytes = sum(entry.size_bytes for entry in now.entries)
     if size_bytes > MAX_TREE_BYTES:
         return f"it has {size_bytes} bytes; the limit for a workspace is {MAX_TREE_BYTES} bytes"
@@ -50,13 +49,6 @@ def _find_defect(root: Path, now: Snapshot) -> str | None:
             return f"{_shown(entry.path)} cannot be read: {entry.unread}"
         if len(os.fsencode(entry.path)) > MAX_PATH_BYTES:
             return f"the path {_shown(entry.path)} has more than {MAX_PATH_BYTES} bytes"
-    links = (
-        WalkEntry(path=entry.path, kind=entry.kind, target=entry.target)
-        for entry in now.entries
-        if entry.kind is EntryKind.LINK
-    )
-    if (link := find_link_out(root, links)) is not None:
-        return f"{_shown(link)} is a link that leads out of the workspace: its target is not part of the evidence"
     return None
 
 

@@ -102,13 +102,15 @@ def leads_out(root: Path, link: WalkEntry) -> bool:
     return False
 
 
-def find_link_out(root: Path, entries: Iterable[WalkEntry]) -> str | None:
-    """Return the path of the first link that leads neither into `root` nor to a system folder such as /usr, or None."""
+def split_links_out(root: Path, entries: Iterable[WalkEntry]) -> tuple[list[WalkEntry], list[WalkEntry]]:
+    """Split off the links that lead neither into `root` nor to a system folder such as /usr."""
+    inside: list[WalkEntry] = []
+    outside: list[WalkEntry] = []
     for item in entries:
         is_system = (item.target or "").startswith(_SYSTEM)
-        if item.kind is EntryKind.LINK and not is_system and leads_out(root, item):
-            return item.path
-    return None
+        is_out = item.kind is EntryKind.LINK and not is_system and leads_out(root, item)
+        (outside if is_out else inside).append(item)
+    return inside, outside
 
 
 def _outside_repository(git: Path) -> str | None:
