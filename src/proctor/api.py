@@ -4,7 +4,7 @@ import os
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, get_args
 
 import anyio.to_thread
 from msgspec import to_builtins
@@ -31,6 +31,7 @@ from proctor.errors import (
     RefusedError,
     WireError,
 )
+from proctor.errors.arguments import ArgumentChecker, wrong_argument
 from proctor.event.model import (
     ApprovalAsked,
     ApprovalResolved,
@@ -178,8 +179,7 @@ SESSION_LIMITS = Limits(attempt="1h", turn="10m", stall="2m")
 """The default limits of a session. `attempt` and `tokens` apply to the whole session."""
 
 
-@asynccontextmanager
-async def session(
+def session(
     runtime: str = "codex_app_server",
     *,
     workspace: str | Path | None = None,
@@ -197,7 +197,7 @@ async def session(
     options: Mapping[str, Any] | None = None,
     env: Mapping[str, str] | None = None,
     secrets: SecretsGiven = (),
-) -> AsyncIterator[Session]:
+) -> AbstractAsyncContextManager[Session]:
     """Open a conversation with an agent. It has its own process, which always ends with the block.
 
         async with proctor.session(workspace="shop", model="openai/gpt-5.5", login="api-key") as s:
@@ -211,21 +211,39 @@ async def session(
     the latest events (`off`), all events in memory (`memory`), or a sealed folder under `root` (`disk`). `secrets` are
     masked in all of them: values by name (`{"TENANT_TOKEN": token}`), or names of variables and paths of files.
     """
+    given = dict(locals())
+    _check("session", given)
+    if model is None and script is None:
+        raise _no_model("session")
+    return _session(**given)
+
+
+@asynccontextmanager
+async def _session(
+    *,
+    runtime: str,
+    sandbox: SandboxName,
+    script: str | Path | None,
+    model: Model | str | None,
+    login: str | None,
+    evidence: str,
+    root: str | Path | None,
+    options: Mapping[str, Any] | None,
+    env: Mapping[str, str] | None,
+    secrets: SecretsGiven,
+    **request: Any,
+) -> AsyncIterator[Session]:
     async with (
         _open(
             runtime, isolation="process", sandbox=sandbox, model=model, login=login, script=script, evidence=evidence,
             root=root, options=options, env=env, secrets=secrets,
         ) as opened,
-        opened.session(
-            workspace=workspace, sandbox=sandbox, approvals=approvals, approval_deadline=approval_deadline,
-            tools=tools, tool_deadline=tool_deadline, limits=limits, script=script,
-        ) as live,
+        opened.session(sandbox=sandbox, script=script, **request) as live,
     ):  # fmt: skip
         yield live
 
 
-@asynccontextmanager
-async def pool(
+def pool(
     runtime: str = "codex_app_server",
     *,
     model: Model | str | None = None,
@@ -235,7 +253,7 @@ async def pool(
     options: Mapping[str, Any] | None = None,
     env: Mapping[str, str] | None = None,
     secrets: SecretsGiven = (),
-) -> AsyncIterator["Pool"]:
+) -> AbstractAsyncContextManager["Pool"]:
     """Open one warm agent process for many sessions. It is replaced when it dies, and ends with the block.
 
     Suitable for the lifespan of a web application.
@@ -246,11 +264,9 @@ async def pool(
 
     Without a model, each session needs a script. `secrets` are masked in every session, as in `proctor.session`.
     """
-    async with _open(
-        runtime, isolation="shared", model=model, login=login, evidence=evidence, root=root, options=options, env=env,
-        secrets=secrets,
-    ) as opened:  # fmt: skip
-        yield opened
+    given = dict(locals())
+    _check("pool", given)
+    return _open(isolation="shared", **given)
 
 
 class Pool:
@@ -280,6 +296,11 @@ class Pool:
         With `is_persistent` the agent keeps the thread. As long as the pool's process lives, `resume` continues a kept
         thread, given its name (`Session.thread`), and `fork` begins a new thread with its history.
         """
+        given = dict(locals())
+        del given["self"]
+        _check("session", given)
+        if script is None and "model" not in self._spec["flows"][0]:
+            raise _no_model("session")
         if resume is not None and fork is not None:
             raise _wrong("fork", "`resume` and `fork` cannot be combined")
         for name in ("mission", "campaign", "usd"):
@@ -334,6 +355,7 @@ async def run(
     Each probe is first run once on the untouched workspace. If one passes there, InputError is raised, and if one
     cannot run, MachineError; with `allow_unjudgeable` its trials run instead and end unscored.
     """
+    _check("run", dict(locals()))
     place = _root(root)
     # Files are read and written in threads: the event loop may belong to the caller's server.
     campaign = None if resume is None else await anyio.to_thread.run_sync(_campaign, place, resume)
@@ -374,6 +396,79 @@ def _load(
     return load_built(spec, name="campaign", folder=folder, overrides=overrides)
 
 
+# ── checking arguments ──
+
+_TWO_WAYS = (
+    'For a real model, pass model="openai/gpt-5.5" and login="api-key" (docs/howto/logins.md). To try it offline and '
+    'without cost, pass script="FILE": the scripted model plays it (docs/reference/script.md, examples/session.py).'
+)
+_ANSWERS = "an async function that takes a Question and returns a Decision"
+
+
+def _no_model(function: str) -> InputError:
+    what = "a session needs a model to talk to, or a script for the scripted model; this one has neither"
+    return InputError("spec.missing-key", what, file=function, key="model", suggestion=_TWO_WAYS)
+
+
+def _check(function: str, given: Mapping[str, Any]) -> None:
+    """Check the types of arguments by parameter name. Raises InputError for the first wrong one."""
+    check = ArgumentChecker(function)
+    for name, value in given.items():
+        match name:
+            case "runtime":
+                check.text(name, value)
+            case "login" | "resume" | "fork":
+                check.text(name, value, is_optional=True)
+            case "workspace" | "root" | "script":
+                check.path(name, value)
+            case "model":
+                check.instance(name, value, (Model, str), expected="a Model or provider/name", is_optional=True)
+            case "sandbox":
+                check.choice(name, value, get_args(SandboxName))
+            case "evidence":
+                check.choice(name, value, get_args(EvidenceKept))
+            case "approvals" if isinstance(value, str):
+                check.choice(name, value, tuple(Approvals))
+            case "approvals":
+                check.async_function(name, value, expected=f"deny, accept, workspace, or {_ANSWERS}")
+            case "decide" if value is not None:
+                check.async_function(name, value, expected=_ANSWERS)
+            case "approval_deadline" | "tool_deadline":
+                check.duration(name, value)
+            case "tools":
+                _check_tools(check, value)
+            case "limits":
+                check.instance(name, value, Limits, expected='proctor.Limits, as in Limits(turn="5m")')
+            case "options":
+                check.mapping(name, value)
+            case "env":
+                check.mapping(name, value, is_text=True)
+            case "secrets" if isinstance(value, Mapping):
+                check.mapping(name, value, is_text=True)
+            case "secrets":
+                check.items(name, value, (str, Path), expected="names of variables and Paths, or a mapping of values")
+            case "is_persistent" | "allow_unjudgeable":
+                check.flag(name, value)
+            case "spec":
+                check.instance(name, value, (str, Path, Campaign, Mapping), expected="a path, a Campaign or a mapping")
+            case "on":
+                check.items(name, value, str, expected="ids of runtimes", is_optional=True)
+            case "select":
+                check.instance(
+                    name, value, Select, expected='proctor.Select, as in Select(tags=["quick"])', is_optional=True
+                )
+
+
+def _check_tools(check: ArgumentChecker, tools: Sequence[Tool]) -> None:
+    check.items("tools", tools, Tool, expected="proctor.Tool")
+    for at, tool in enumerate(tools):
+        key = f"tools[{at}]"
+        check.text(f"{key}.name", tool.name)
+        check.text(f"{key}.description", tool.description)
+        check.mapping(f"{key}.schema", tool.schema, is_optional=False)
+        check.async_function(f"{key}.call", tool.call, expected="an async function that returns a text")
+
+
 # ── translating arguments into a spec ──
 
 _NAME = "session"
@@ -407,11 +502,7 @@ async def _open(
     names = [] if isinstance(secrets, Mapping) else [_secret_source(each) for each in secrets]
     spec = {"version": 1, "campaign": _NAME, "missions": [mission], "flows": [flow], "secrets": names}
     loaded = load_built(_with(spec, script=script), name=_NAME, folder=Path.cwd(), ignored_key=_SCRIPT_KEY)
-    try:
-        keep = RecordMode(evidence)
-    except ValueError:
-        raise _wrong("evidence", f"{evidence!r} is not one of {', '.join(RecordMode)}") from None
-    async with open_sessions(loaded, root=_root(root), keep=keep, secrets=values) as sessions:
+    async with open_sessions(loaded, root=_root(root), keep=RecordMode(evidence), secrets=values) as sessions:
         yield Pool(sessions, spec)
 
 
@@ -470,4 +561,4 @@ def _root(root: str | Path | None) -> Path:
 
 
 def _wrong(key: str, what: str) -> InputError:
-    return InputError("spec.type", what, file=_NAME, key=key)
+    return wrong_argument(_NAME, key, what)

@@ -110,8 +110,8 @@ def test_callbacks_that_fail_are_warned_of_and_the_other_session_goes_on(tmp_pat
     async def odd(_: object) -> str:
         return "\udc80 bad"
 
-    def hasty(_: proctor.Question) -> Any:
-        return proctor.Decision.ACCEPT
+    async def hasty(_: proctor.Question) -> proctor.Decision:
+        raise ValueError("no answer")
 
     tool = proctor.Tool(name="odd", description="Odd.", schema={"type": "object"}, call=odd)
 
@@ -125,7 +125,7 @@ def test_callbacks_that_fail_are_warned_of_and_the_other_session_goes_on(tmp_pat
             warned = [event.text for event in said if isinstance(event, proctor.WarningRaised) and is_ours(event)]
             assert [text.partition(" can't")[0] for text in warned] == [
                 "callback failed: UnicodeEncodeError: 'utf-8' codec",
-                "callback failed: TypeError: object Decision",
+                "callback failed: ValueError: no answer",
             ]
             assert [(event.ok) for event in said if isinstance(event, proctor.ToolEnded)] == [False, False]
             assert [(event.decision, event.by) for event in said if isinstance(event, proctor.ApprovalResolved)] == [

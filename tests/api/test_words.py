@@ -35,13 +35,13 @@ def test_the_package_offers_what_the_api_does_and_every_event() -> None:
     ("asks", "code", "where"),
     [
         (lambda s: proctor.session("codex_ap_server", script=s), "spec.unknown-runtime", "session: flows[0].runtime"),
-        (lambda _: proctor.session(), "spec.missing-key", "session: missions[0].script"),
+        (lambda _: proctor.session(), "spec.missing-key", "session: model"),
         (lambda _: proctor.session(script="no/such.yaml"), "spec.missing-file", "session: missions[0].script"),
         (lambda _: proctor.session(model="gpt-5.5"), "spec.type", "session: model"),
         (lambda s: proctor.session(script=s, workspace="no/such"), "spec.missing-file", "session: workspace"),
         (lambda s: proctor.session(script=s, evidence="tape"), "spec.type", "session: evidence"),  # type: ignore[arg-type]
-        (lambda s: proctor.session(script=s, sandbox="none"), "spec.type", "session: flows[0].sandbox"),  # type: ignore[arg-type]
-        (lambda s: proctor.session(script=s, approvals="maybe"), "spec.type", "session: flows[0].approvals"),  # type: ignore[arg-type]
+        (lambda s: proctor.session(script=s, sandbox="none"), "spec.type", "session: sandbox"),  # type: ignore[arg-type]
+        (lambda s: proctor.session(script=s, approvals="maybe"), "spec.type", "session: approvals"),  # type: ignore[arg-type]
         (lambda s: proctor.session(script=s, approval_deadline="soon"), "spec.type", "session: approval_deadline"),
         (lambda s: proctor.session(script=s, limits=proctor.Limits(turn="soon")), "spec.type", "session: limits.turn"),
         (lambda s: proctor.session(script=s, limits=proctor.Limits(usd=1)), "spec.type", "session: limits.usd"),

@@ -15,6 +15,7 @@ from proctor.attempt.tap import RecordingTap
 from proctor.attempt.turn import TEARDOWN_S, take_turn
 from proctor.attempt.watchdog import ClockExpiry, LimitExceeded, Stop, Watch, pause_row, under_watch
 from proctor.errors import HangupError, InputError, ProctorError
+from proctor.errors.arguments import ArgumentChecker
 from proctor.event.model import Event, TextSaid, TurnAsked
 from proctor.event.outcome import NOT_ENDED, Ending, Outcome, limit_text
 from proctor.event.row import CancelRequested, ClockRanOut, LimitHit, SessionRefusal, StepTaken, TurnWanted
@@ -142,6 +143,9 @@ class LiveSession:
         Raises InputError if a turn is running or the session has ended, and RefusedError if `output_schema` is not
         supported by the runtime.
         """
+        check = ArgumentChecker("say")
+        check.text("prompt", prompt)
+        check.mapping("output_schema", output_schema)
         session = self._ready()
         if output_schema is not None:
             self._require("structured_output")
@@ -152,6 +156,7 @@ class LiveSession:
 
         Raises InputError if no turn is running, and RefusedError if the agent refuses the text.
         """
+        ArgumentChecker("steer").text("text", text)
         if self._work is None or self._session is None:
             raise InputError("session.idle", "no turn is running, so there is nothing to steer")
         self._require("turn_steer")
@@ -179,6 +184,7 @@ class LiveSession:
 
         Raises InputError for an offset that does not exist yet or is no longer stored.
         """
+        ArgumentChecker("events").instance("after", after, int, expected="an offset")
         return self._stream.after(after)
 
     # ── for the supervisor ──
