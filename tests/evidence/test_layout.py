@@ -188,7 +188,7 @@ def test_a_folder_that_is_a_file_is_a_typed_refusal(tmp_path: Path) -> None:
         (errno.EDQUOT, "machine.disk-full"),
         (errno.EROFS, "machine.unwritable"),
         (errno.EACCES, "machine.unwritable"),
-        (errno.EIO, "machine.unwritable"),
+        (errno.EIO, "machine.exhausted"),
     ],
 )
 def test_the_machines_reason_becomes_a_code(number: int, code: str) -> None:

@@ -115,9 +115,9 @@ def test_a_bad_step_is_refused_with_its_place(tmp_path: Path, step: str, code: s
 
 def test_all_faults_of_a_script_are_told_at_once(tmp_path: Path) -> None:
     with pytest.raises(CollectedInputError) as caught:
-        load(tmp_path, "version: 2\nsteps:\n  - say: 1\n  - {}\n")
-    told = [(error.line, error.key) for error in caught.value.errors]
-    assert told == [(1, "version"), (3, "steps[0].say"), (4, "steps[1]")]
+        load(tmp_path, "version: 1\nstep: []\nsteps:\n  - say: 1\n  - {}\n")
+    found = [(error.line, error.key) for error in caught.value.errors]
+    assert found == [(2, "step"), (4, "steps[0].say"), (5, "steps[1]")]
 
 
 def test_a_script_without_steps_is_refused(tmp_path: Path) -> None:

@@ -71,7 +71,20 @@ def replay(lab: Lab, flows: Mapping[str, Mapping[str, Any]], *, prompt: str = "D
 
 def derived(paths: AttemptPaths) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """The trace and the transcript, without what another record at another time has of its own: its facts too."""
-    own = {"seq", "prev", "atMs", "frame", "beganAtMs", "endedAtMs", "beganFrame", "endedFrame", "durationMs", "facts"}
+    own = {
+        "seq",
+        "prev",
+        "attempt",
+        "session",
+        "atMs",
+        "frame",
+        "beganAtMs",
+        "endedAtMs",
+        "beganFrame",
+        "endedFrame",
+        "durationMs",
+        "facts",
+    }
     return tuple(  # type: ignore[return-value]
         [{key: value for key, value in row.items() if key not in own} for row in jsonl(file) if row["kind"] != "facts"]
         for file in (paths.tool_calls, paths.transcript)
