@@ -166,6 +166,7 @@ def test_calls_are_equal_where_the_metrics_say_so() -> None:
     assert judged(ExpectSpec(trace=TraceExpect(max_repeats=1)), calls=calls).met is True
 
 
+@pytest.mark.requirement("suite.run")
 def test_all_misses_are_told_and_nothing_stated_is_nothing_to_meet() -> None:
     everything = ExpectSpec(
         verified=ExpectedVerdict.YES,

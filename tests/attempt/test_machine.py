@@ -32,6 +32,7 @@ def test_a_stop_at_any_point_leads_to_settling_and_a_seal(state: State) -> None:
 
 
 @pytest.mark.parametrize("state", sorted(set(State) - ENDS))
+@pytest.mark.requirement("attempt.states")
 def test_an_attempt_whose_evidence_cannot_be_kept_is_abandoned_from_anywhere(state: State) -> None:
     assert after(state, Move.ABANDON) is State.ABANDONED
 

@@ -91,6 +91,7 @@ def test_time_in_which_proctor_does_not_run_during_a_hold_is_discounted_once() -
     assert (watch.expired(20.9), watch.expired(21.0)) == (None, ClockExpiry(clock="attempt", limit_ms=2000))
 
 
+@pytest.mark.requirement("attempt.clocks")
 def test_all_clocks_stand_while_somebody_else_is_waited_for() -> None:
     watch = new_watch()
     watch.turn_began(1.0)

@@ -154,6 +154,7 @@ def test_run_all_is_run_some_be_killed_resume(answers: dict[TrialId, list[Ending
 
 
 @given(endings=st.lists(st.sampled_from((*ENDINGS, CANCELLED)), min_size=1, max_size=8))
+@pytest.mark.requirement("campaign.resume")
 def test_a_trial_is_settled_by_a_result_or_when_its_retries_are_used_up(endings: list[Ending]) -> None:
     trial, standing = TRIALS[0].id, UNTRIED
     for n, (outcome, code) in enumerate(endings, 1):
@@ -198,6 +199,7 @@ def _result(endings: list[Ending]) -> tuple[int | None, bool]:
     endings=st.lists(st.sampled_from((*ENDINGS, CANCELLED)), min_size=1, max_size=4),
     more=st.lists(st.sampled_from((*ENDINGS, CANCELLED)), max_size=4),
 )
+@pytest.mark.requirement("campaign.resume")
 def test_a_trial_that_another_run_tries_counts_there_as_in_the_ledger_and_its_result_speaks_meanwhile(
     endings: list[Ending], more: list[Ending]
 ) -> None:

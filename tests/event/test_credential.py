@@ -1,9 +1,10 @@
 """What the record says of a credential: nothing, until a provider has answered."""
 
+import msgspec
 import pytest
 
 from proctor.event.credential import CredentialFold, CredentialReading, CredentialState
-from proctor.event.model import ErrorReported, Event, TextSaid, ToolBegan, TurnBegan, TurnEnded
+from proctor.event.model import ErrorReported, Event, TextSaid, ToolBegan, TurnBegan, TurnEnded, UsageAuthority
 from proctor.fact import Authority, Fact
 from proctor.ids import CallId, ItemId, TurnId
 from tests.event.streams import total
@@ -11,6 +12,7 @@ from tests.event.streams import total
 BEGAN = TurnBegan(turn=TurnId("t"), frame=1, at_ms=1)
 USED = total(2, frame=2)
 USED_NONE = total(0, frame=2)
+USED_BEFORE = msgspec.structs.replace(total(2, frame=2), authority=UsageAuthority.RESTORED_ON_RESUME)
 REFUSED = ErrorReported(text="no", code="provider.unauthorized", will_retry=True, frame=3, at_ms=1)
 FORBIDDEN = TurnEnded(turn=TurnId("t"), status="failed", error="no", code="provider.forbidden", frame=4, at_ms=1)
 BUSY = ErrorReported(text="busy", code="provider.unavailable", frame=5, at_ms=1)
@@ -28,6 +30,7 @@ STRANGE = ErrorReported(text="no", error_class="someoneElses:401", frame=9, at_m
         ([BEGAN, BUSY, ENDED], CredentialState.UNVERIFIED, None),
         ([BEGAN, STRANGE, ENDED], CredentialState.UNVERIFIED, None),
         ([BEGAN, SAID, USED_NONE, ENDED], CredentialState.UNVERIFIED, None),
+        ([BEGAN, USED_BEFORE, ENDED], CredentialState.UNVERIFIED, None),
         ([BEGAN, USED, USED, BUSY, ENDED], CredentialState.ACCEPTED, 2),
         ([BEGAN, CALLED, USED], CredentialState.ACCEPTED, 8),
         ([BEGAN, REFUSED, FORBIDDEN], CredentialState.REJECTED, 4),

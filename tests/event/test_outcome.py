@@ -149,6 +149,7 @@ def test_in_a_conversation_each_turn_has_its_own_ending_until_the_channel_is_gon
     ],
     ids=lambda value: type(value).__name__ if not isinstance(value, Ending) else value.outcome.value,
 )
+@pytest.mark.requirement("attempt.interrupt-one")
 def test_each_cause_has_its_outcome_its_code_and_its_detail(event: Event, ending: Ending) -> None:
     error = ErrorReported(text="busy", will_retry=True, frame=3, at_ms=0)
     assert ending_of(error, event) == ending

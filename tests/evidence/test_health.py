@@ -98,6 +98,7 @@ def test_starts_failures_and_crashes_are_counted_for_each_runtime_and_program(tm
         ((HANGUP, HANGUP, None, HANGUP, HANGUP), False),
     ],
 )
+@pytest.mark.requirement("ops.doctor")
 def test_a_runtime_is_degraded_while_its_last_three_starts_failed_within_the_hour(
     tmp_path: Path, codes: tuple[str | None, ...], is_degraded: bool
 ) -> None:

@@ -49,6 +49,7 @@ def test_campaigns_and_runtime_processes_have_their_own_folders() -> None:
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "../x", "/etc", "a/b", "a\0b", ".hidden", "a\n", "é", "x" * 300])
+@pytest.mark.requirement("evidence.layout")
 def test_an_id_that_could_lead_out_of_the_root_is_refused(name: str) -> None:
     with pytest.raises(EvidenceError) as refused:
         RootPaths(Path("root")).run(RunId(name))

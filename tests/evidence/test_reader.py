@@ -59,6 +59,7 @@ def test_rows_come_back_as_they_were_before_they_were_chained(tmp_path: Path) ->
 
 
 @pytest.mark.requirement("evidence.integrity")
+@pytest.mark.requirement("evidence.crash-safe")
 def test_a_torn_last_line_is_told_and_the_rest_is_read(tmp_path: Path) -> None:
     data = chained(SMALL)
     last = len(data.splitlines()[-1])
@@ -85,6 +86,7 @@ def test_a_stream_cut_anywhere_gives_its_whole_rows_and_says_so(data: st.DataObj
 
 
 @pytest.mark.requirement("evidence.seal")
+@pytest.mark.requirement("evidence.integrity")
 def test_an_altered_line_is_caught_at_the_next_one(tmp_path: Path) -> None:
     data = chained(SMALL).replace(b'"a":2', b'"a":7')
     reading = read_rows(write(tmp_path, data), Small)

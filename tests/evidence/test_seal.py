@@ -142,6 +142,7 @@ def test_every_single_byte_of_the_seal_counts(sealed: AttemptPaths) -> None:
 @pytest.mark.parametrize(
     ("old", "new"), [(b"  ", b"\t "), (b'  "sha256"', b'  "sha256": "",\n  "sha256"'), (b"}\n", b"}")]
 )
+@pytest.mark.requirement("evidence.seal")
 def test_a_seal_that_means_the_same_but_is_spelled_otherwise_is_found(
     sealed: AttemptPaths, old: bytes, new: bytes
 ) -> None:

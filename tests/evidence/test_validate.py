@@ -116,6 +116,7 @@ def test_files_that_speak_of_different_attempts_are_found(
     assert strictly(paths) == invalid(Finding(code="evidence.ids", file=name, detail=detail))
 
 
+@pytest.mark.requirement("evidence.validate")
 def test_a_folder_of_another_name_is_found(tmp_path: Path) -> None:
     detail = f"attempt '{A1}', but the folder says 'elsewhere'"
     finding = Finding(code="evidence.ids", file=ATTEMPT, detail=detail)

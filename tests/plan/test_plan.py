@@ -158,6 +158,7 @@ def test_a_plan_holds_everything_with_its_defaults_filled_in() -> None:
         replace(SPEC, hooks=HooksSpec(after="ls")),
     ],
 )
+@pytest.mark.requirement("campaign.matrix")
 def test_whatever_decides_what_runs_changes_the_digest(changed: CampaignSpec) -> None:
     before, after = planned(SPEC, digests=CONTENTS), planned(changed, digests=CONTENTS)
     assert before.trials[0].digest != after.trials[0].digest
@@ -179,6 +180,7 @@ def test_whatever_decides_what_runs_changes_the_digest(changed: CampaignSpec) ->
         replace(SPEC, secrets=["A_KEY"]),
     ],
 )
+@pytest.mark.requirement("campaign.matrix")
 def test_what_decides_nothing_leaves_the_plan_as_it_was(unchanged: CampaignSpec) -> None:
     one, other = planned(unchanged, digests=CONTENTS), planned(SPEC, digests=CONTENTS)
     # The schedule stands in the plan, and decides only when a trial runs.

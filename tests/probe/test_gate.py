@@ -121,6 +121,11 @@ def test_a_probe_that_already_passed_on_the_untouched_workspace_is_vacuous() -> 
     assert decision.reasons == ("probe 1: already passes on the untouched workspace",)
 
 
+@pytest.mark.requirement("probe.discrimination")
+def test_probe_that_could_not_judge_the_untouched_workspace_verifies_nothing() -> None:
+    assert judge([ONE], baseline(ONE, Verdict.UNAVAILABLE), row(ONE, Verdict.PASS)) is ExpectedVerdict.UNKNOWN
+
+
 def test_a_claim_on_an_unchanged_tree_whose_probe_fails_is_no() -> None:
     assert judge([ONE], baseline(ONE), row(ONE, Verdict.FAIL, on=BASE), now=BASE) is ExpectedVerdict.NO
 

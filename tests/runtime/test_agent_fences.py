@@ -48,6 +48,15 @@ def test_an_agent_writes_to_its_workspace_its_home_and_its_temporary_folder_and_
     }
 
 
+@pytest.mark.requirement("attempt.contain")
+def test_agent_does_not_see_the_evidence_root_wherever_it_is(places: Path) -> None:
+    elsewhere = Path("/usr/share")
+    asked = session_asked(places, name="attempt", base_url="", hidden=(elsewhere,))
+    fences = agent_fences(asked, home=places / "agent-home", search_path="/bin")
+    assert fences is not None
+    assert dict(fences.rules())[elsewhere.resolve()] is Fence.HIDDEN
+
+
 def test_a_read_only_agent_sees_its_workspace_and_cannot_change_it(places: Path) -> None:
     assert fates(places, sandbox=Sandbox.READ_ONLY) == {
         "agent-home": "writable",

@@ -112,6 +112,7 @@ def _is_not_async(_: Question) -> Any:
         (_is_not_async, "TypeError: object Decision can't be used in 'await' expression"),
     ],
 )
+@pytest.mark.requirement("runtime.approvals.answered")
 def test_a_callback_that_fails_in_any_way_denies_and_fails_alone(decide: Any, what: str) -> None:
     result, seen = beside_another(ask(7, COMMAND), approvals=Approvals.ASK, decide=decide)
     assert result == {"decision": "decline"}

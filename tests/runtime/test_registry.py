@@ -95,6 +95,7 @@ def test_two_packages_that_offer_one_id_are_both_named(site: Path, runtime_id: R
         ),
     ],
 )
+@pytest.mark.requirement("runtime.strategy.ids")
 def test_a_plugin_that_is_no_runtime_is_told_as_that(site: Path, module: str, source: str | None, says: str) -> None:
     modules = {} if source is None else {module: source}
     install(site, "proctor-tau", points={"tau": f"{module}:RUNTIME"}, modules=modules)

@@ -66,6 +66,7 @@ def the_end(_: Request) -> Any:
     ],
     ids=lambda order: ", ".join(each.__name__ for each in order),
 )
+@pytest.mark.requirement("attempt.no-orphans")
 def test_a_turn_ends_in_whatever_order_its_frames_come(order: tuple[Callable[[Request], Any], ...]) -> None:
     async def test() -> list[str]:
         tap = MemoryTap()
@@ -201,6 +202,7 @@ def test_settling_waits_for_the_late_end_of_a_command() -> None:
     assert run(test) == ["thread/started", "item/started", "item/completed"]
 
 
+@pytest.mark.requirement("attempt.no-orphans")
 def test_the_terminals_of_a_helper_are_cleaned_as_well() -> None:
     async def test() -> list[Any]:
         cleaned: list[Any] = []

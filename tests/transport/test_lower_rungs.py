@@ -134,16 +134,21 @@ def test_when_the_warden_is_killed_too_an_unmarked_process_is_missed_as_stated_a
 
 
 @warden
+@pytest.mark.requirement("attempt.no-orphans")
 def test_an_agent_that_kills_its_warden_ends_itself_and_its_marked_children(
     shell: Plan, nap: str, settle_at: SettleAt, tmp_path: Path
 ) -> None:
     async def main() -> None:
         async with open_intents(tmp_path / "spawns") as book:
-            plan = shell(f"sleep {nap} & setsid sleep {nap} & read _; kill -9 $PPID; exec sleep {nap}")
+            plan = shell(f"echo $$; sleep {nap} & setsid sleep {nap} & read _; kill -9 $PPID; exec sleep {nap}")
             async with open_process(plan, intents=book, deadlines=SHORT) as process:
+                agent = identify(int(await process.receive()))
+                assert agent is not None
                 settle_at(2)
                 await process.send(b"go\n")
                 await process.wait(deadline_s=20)
+                # Before anything is stopped: the agent dies with its warden.
+                wait_until(lambda: not is_alive(agent), deadline_s=10)
             assert read_intents(book.folder) == []
 
     anyio.run(main)

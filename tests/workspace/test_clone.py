@@ -282,6 +282,7 @@ def test_a_tracked_link_that_leads_out_is_refused(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.requirement("attempt.workspace")
 def test_a_history_that_ever_held_what_the_agent_must_not_see_is_refused(tmp_path: Path) -> None:
     source = init(tmp_path / "mine")
     commit(source, {"f": "x"}, "first")
