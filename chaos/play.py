@@ -206,6 +206,8 @@ class Seed:
         pid = player.process.pid
         found = agents(self.stage.folder, player=pid)
         hit = [each for each in found if each.is_server == (kind == "server killed")]
+        if kind == "agent killed":
+            hit = [each for each in hit if not each.may_kill_itself]
         match kind:
             case "agent killed" | "server killed" | "agent paused" if not hit:
                 return False

@@ -80,7 +80,12 @@ def breaker(breaks: Sequence[Broken]) -> Callable[[FlowId, Channel], Channel]:
 
 def _break(broken: Broken, flow: FlowId) -> LineFault:
     lines = count(1)
-    hows: dict[str, FaultAction] = {"cut": Cut(), "torn": Cut(keep_bytes=20), "delayed": Delay(delay_s=0.3)}
+    hows: dict[str, FaultAction] = {
+        # An agent that closes its channel and exits has crashed, which is a result: only a lost channel is retried.
+        "cut": Cut(hides_exit=True),
+        "torn": Cut(keep_bytes=20, hides_exit=True),
+        "delayed": Delay(delay_s=0.3),
+    }
 
     def hits(_: bytes) -> bool:
         if next(lines) != broken.line:

@@ -17,6 +17,11 @@ class LiveProcess:
         return b"app-server" in self.argv or b"fake-codex" in self.argv
 
     @property
+    def may_kill_itself(self) -> bool:
+        """Whether its own commands could kill it. A kill then counts as the agent's doing, and is not retried."""
+        return b"fake-claude" in self.argv
+
+    @property
     def is_agent(self) -> bool:
         """Whether it is an agent, by its program or by the script that its interpreter runs."""
         return any(word.rpartition(b"/")[2] in _AGENTS for word in self.argv.split(b"\0")[:3])

@@ -60,7 +60,7 @@ def test_attempt_cancel_ends_one_attempt_of_a_shared_server_and_no_sibling(lab: 
             {"attemptId": SLOW, "runId": run.folder.name, "campaignId": campaign, "pid": owner.pid},
         )
         wait_until(lab.attempts()[SLOW].seal.exists)
-        assert shells(gate, "slow") == [], "its shell is gone"
+        wait_until(lambda: shells(gate, "slow") == [])
         assert shells(gate, "other"), "its sibling works"
         assert runner_ref_of(lab.attempts()[SLOW]).process_id is not None
         wait_until(lambda: (SLOW, "sealed", "cancelled", "run.operator-cancel") in ledger(lab))

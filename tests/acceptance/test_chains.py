@@ -172,7 +172,7 @@ def test_a_chain_of_which_none_is_left_tells_every_reason_and_what_to_do(lab: La
         "nonsense: unknown runtime 'nonsense'",
         f"broken: broken is a plugin from proctor-broken that no config names (runtime.not-allowed: {invitation})",
         "codex_app_server: codex_app_server is locked by proctor.toml:2",
-        "auto: no default runtime is available for scripted",
+        "auto: `auto` finds no runtime for scripted",
     ):
         assert part in error["what"]
     assert not lab.root.exists()

@@ -47,9 +47,9 @@ def test_claude_code_does_what_codex_does_and_reads_a_file_before_it_changes_it(
 def test_an_agent_as_a_command_does_the_same_and_what_cannot_be_seen_of_it_is_told_as_that(lab: Lab) -> None:
     unseen = {Aspect.TOOL_CALLS, Aspect.METRICS}
     assert explained(lab, "native", "command") == {
-        "answer": {Aspect.USAGE},
+        "answer": {Aspect.USAGE, Aspect.METRICS},
         "shell": {Aspect.USAGE, *unseen},
         "fix": {Aspect.USAGE, *unseen},
         "fails": {Aspect.USAGE, *unseen},
-        "refused": {Aspect.OUTCOME},
+        "refused": {Aspect.OUTCOME, Aspect.METRICS},
     }

@@ -153,7 +153,7 @@ def test_a_link_out_of_the_workspace_cannot_pass_for_a_fix(lab: Lab) -> None:
     lab.run(lab.write_spec([mission("link", {"run": link}, say_done(), workspace=workspace, probes=[PROBE])]))
     [paths] = lab.attempts().values()
     assert report_of(paths).verified is False
-    assert "leads out of the workspace" in report_of(paths).reasons[0]
+    assert "lead out of the workspace: greet.py" in report_of(paths).reasons[0]
 
 
 def test_an_agent_that_rewrites_its_own_evidence_gets_no_seal(lab: Lab) -> None:

@@ -31,6 +31,7 @@ ELSEWHERE_TOO = {
     "policy.login-refused",
     "policy.not-operator",
     "policy.spending",
+    "run.interrupted",
     "run.no-attempt",
     "runtime.ambiguous",
     "runtime.disabled",

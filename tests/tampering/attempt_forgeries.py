@@ -150,7 +150,7 @@ MORE = [
     of_fix(
         "sealed again: the report does not say whether the policy was looked at",
         forged(REPORT, {Field.VIOLATIONS: None}),
-        says_only(5, f"evidence.schema {REPORT}"),
+        says_only(5, f"evidence.derived {REPORT}"),
     ),
     of_claim(
         "sealed again: the claim is reported as verified",

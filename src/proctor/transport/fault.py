@@ -52,6 +52,8 @@ class Cut:
 
     keep_bytes: int = 0
     """How many bytes of the line are still delivered."""
+    hides_exit: bool = False
+    """Whether the exit status is lost as well. Otherwise an agent that ends soon after looks as if it had crashed."""
 
 
 FaultAction = Duplicate | Hold | Delay | Inject | Alter | Cut
@@ -90,6 +92,7 @@ class FaultChannel:
         # Lines to deliver later, each with the value of `lines_received` at which it is due.
         self._held: list[tuple[int, bytes]] = []
         self._is_over = False
+        self._is_exit_hidden = False
 
     async def receive(self) -> bytes:
         while not self._ready and not self._is_over:
@@ -116,7 +119,8 @@ class FaultChannel:
         await self._channel.send(data)
 
     async def wait(self, *, deadline_s: float) -> ExitStatus | None:
-        return await self._channel.wait(deadline_s=deadline_s)
+        status = await self._channel.wait(deadline_s=deadline_s)
+        return None if self._is_exit_hidden else status
 
     # ── fault injection ──
 
@@ -136,7 +140,8 @@ class FaultChannel:
                 self._deliver(line, *more)
             case Alter(to=to):
                 self._deliver(to(line))
-            case Cut(keep_bytes=keep_bytes):
+            case Cut(keep_bytes=keep_bytes, hides_exit=hides_exit):
+                self._is_exit_hidden = hides_exit
                 self._ready.append(line[:keep_bytes])
                 self.lines_delivered += bool(line[:keep_bytes].strip())
                 self._is_over = True
