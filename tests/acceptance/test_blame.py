@@ -281,7 +281,11 @@ def test_agent_that_only_says_that_memory_ran_out_is_scored(lab: Lab) -> None:
 
 
 def test_agent_that_prints_without_end_is_stopped_and_its_evidence_sealed(lab: Lab) -> None:
-    found = run_flows(lab, command("endless", f"{BAD}; yes"), command("quiet", GOOD), limits={"evidence": "2MB"})
+    late = command("late", f"{BAD}; head -c 3000000 /dev/zero | tr '\\0' x")
+    flows = command("endless", f"{BAD}; yes"), command("quiet", GOOD), late
+    found = run_flows(lab, *flows, limits={"evidence": "2MB"})
+    # Whether the limit is noticed before its turn ends or after, it is judged.
+    assert found.pop("late")[0] == "failed"
     assert found == {"endless": ("failed", "limit.evidence", "agent"), "quiet": ("passed", None, None)}
     [endless] = [paths for name, paths in lab.attempts().items() if ".endless." in name]
     assert endless.frames.stat().st_size > 1_000_000

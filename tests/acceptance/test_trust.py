@@ -219,9 +219,9 @@ def test_program_that_the_workspace_lacks_is_an_ordinary_failure(lab: Lab, progr
     for options, code in ((works, 0), ({"process": {"command": "true"}}, 1)):
         flow = {"runtime": ["process"], "options": options}
         spec = lab.write_spec([mission("script", say_done(), probes=[probe])], flow=flow)
-        assert lab.proctor("run", str(spec)).returncode == code
-        verified = report_of(lab)["score"]["verified"]
-        assert (verified["scored"], verified["passed"]) == (1, 1 - code)
+        done = lab.proctor("run", str(spec), "--json")
+        verified = json.loads(done.stdout)["score"]["verified"]
+        assert (done.returncode, verified["scored"], verified["passed"]) == (code, 1, 1 - code)
 
 
 BREAKING = {
@@ -229,6 +229,10 @@ BREAKING = {
     "forged message": (
         ["bash", "check.sh"],
         "echo 'echo bash: line 1: zork: command not found >&2; exit 127' >check.sh",
+    ),
+    "forged message of the shell": (
+        "bash check.sh all",
+        "echo 'echo bash: line 1: all: command not found >&2; exit 127' >check.sh",
     ),
     "forged module": (["python3", "-m", "pytest"], "echo 'exit(\"python3: No module named pytest\")' >pytest.py"),
 }

@@ -60,6 +60,26 @@ def test_secrets_of_a_pool_are_masked_in_its_sessions(tmp_path: Path) -> None:
     assert files_with(tmp_path / "root", VALUE) == []
 
 
+@pytest.mark.real_agent
+@pytest.mark.requirement("evidence.redaction")
+def test_secret_of_a_caller_leaves_a_variable_of_the_same_name_masked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DB_TOKEN", "production-battery-staple")
+    steps = script(tmp_path, {"say": f"One has {VALUE}, one has production-battery-staple."})
+
+    async def talk() -> str | None:
+        async with proctor.session(
+            script=steps, evidence="disk", root=tmp_path / "root", secrets={"DB_TOKEN": VALUE}
+        ) as s:
+            await s.say("What do they have?")
+            return s.answer
+
+    answer = bounded(talk) or ""
+    assert VALUE not in answer
+    assert "battery" not in answer
+
+
 @pytest.mark.parametrize("secrets", [["NO_SUCH_VARIABLE"], {"TENANT": "short"}, ["not a name, but a value"]])
 def test_secret_that_cannot_be_masked_is_refused_without_its_value(
     tmp_path: Path, secrets: list[str] | dict[str, str]

@@ -226,10 +226,13 @@ def test_links_and_pipes_an_agent_left_do_not_stop_a_probe(run: Run, subject: Pa
     assert (row.verdict, row.mutated) == (Verdict.PASS, False)
 
 
-def test_link_to_content_that_is_in_no_evidence_is_left_out(run: Run, subject: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("prefix", ["", "/usr/.."])
+def test_link_to_content_that_is_in_no_evidence_is_left_out(
+    run: Run, subject: Path, tmp_path: Path, prefix: str
+) -> None:
     (tmp_path / "evil.sh").write_text("echo Hello, Bob")
     (subject / "greet.sh").unlink()
-    (subject / "greet.sh").symlink_to(tmp_path / "evil.sh")
+    (subject / "greet.sh").symlink_to(f"{prefix}{tmp_path}/evil.sh")
     row = run("bash greet.sh", stdout="Hello, Bob\n")
     assert row.verdict is Verdict.FAIL
     assert row.summary.endswith("left out, because they lead out of the workspace: greet.sh")
@@ -350,8 +353,8 @@ def test_a_fix_is_verified_a_mere_claim_is_not_and_a_probe_that_always_passes_pr
     [
         (["zork"], Verdict.UNAVAILABLE, Fault.MACHINE),
         (["/no/such/zork"], Verdict.UNAVAILABLE, Fault.MACHINE),
-        ("zork --check", Verdict.UNAVAILABLE, Fault.MACHINE),
-        ("cd . && zork", Verdict.UNAVAILABLE, Fault.MACHINE),
+        ("zork --check", Verdict.UNAVAILABLE, Fault.WORKSPACE),
+        ("cd . && zork", Verdict.UNAVAILABLE, Fault.WORKSPACE),
         (["env", "zork"], Verdict.UNAVAILABLE, Fault.WORKSPACE),
         ("python3 -m nox", Verdict.UNAVAILABLE, Fault.WORKSPACE),
         # The workspace could provide each of these.

@@ -146,6 +146,8 @@ class _Supervisor:
             self._disk = ScratchDisk(request.scratch, base_bytes=base_bytes, owned=self._owned_folders)
             await self._watched(tap, lambda: self._work(tap, base, probes))
             request.turn_over()
+            # Otherwise an agent that exceeds a limit just before its turn ends would keep the probes from running.
+            self._watch.lift_limits()
             self.move(Move.STOP)
             tap.release("")
             tap.commit()
@@ -314,11 +316,15 @@ class _Supervisor:
             self.move(Move.ASK)
             self._session = session
             try:
-                start = partial(session.turn, self._conversation.prompt)
-                await take_turn(session, start, request=self._request, tap=tap, watch=self._watch)
+                await take_turn(session, partial(self._ask, session), request=self._request, tap=tap, watch=self._watch)
             finally:
                 # An agent that the full disk has stopped may have ended before the next tick. Its home still exists.
                 self._find_full_disk()
+
+    async def _ask(self, session: Session) -> None:
+        """Take the turn. From its end on, the attempt cannot be cancelled: closing the session takes a while."""
+        await session.turn(self._conversation.prompt)
+        self._request.turn_over()
 
     def _record_stop(self, tap: RecordingTap, cause: Stop) -> None:
         """Record why the work is being stopped, before it is cancelled."""

@@ -112,6 +112,14 @@ class Watch:
         """Set the size of the evidence recorded so far."""
         self._bytes = size_bytes
 
+    def lift_limits(self) -> None:
+        """Drop the limits of tokens and evidence: the agent has stopped, and only the judging is left.
+
+        >>> watch = Watch(now_s=0, attempt_ms=9000, turn_ms=5000, stall_ms=8000, evidence_bytes=9)
+        >>> watch.evidence_grew(10); watch.lift_limits(); watch.expired(1)
+        """
+        self._most_tokens = self._most_bytes = None
+
     def discount_lag(self, lag_s: float) -> None:
         """Move every clock forward by the time for which Proctor did not run: it is not the agent's.
 

@@ -100,7 +100,7 @@ class ProbeChecker:
             passing=tuple(
                 self._passes(mission, index, spec)
                 for mission, index, spec, row in known
-                if row.verdict is Verdict.PASS and not row.mutated
+                if row.verdict is Verdict.PASS and not row.mutated and not self._has_before_hook(mission)
             ),
             unable=tuple(
                 self._is_unable(mission, index, spec, row)
@@ -115,7 +115,7 @@ class ProbeChecker:
         return digest(spec), EMPTY.digest if key is None else self.frozen.workspace_digests[key]
 
     def _has_before_hook(self, mission: MissionSpec) -> bool:
-        # A hook may provide what the probe needs, so only an attempt can tell.
+        # A hook may provide what the probe needs, or undo what makes it pass, so only an attempt can tell.
         return has_hook(mission.hooks or self.loaded.spec.hooks, "before")
 
     async def _run_all(self, wanted: Mapping[_Key, tuple[MissionSpec, ProbeSpec]]) -> None:

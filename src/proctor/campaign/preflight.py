@@ -128,12 +128,16 @@ def secrets_of(
     spec = loaded.spec
     ids = (spec.campaign, *(mission.id for mission in loaded.missions), *(flow.id for flow in spec.flows))
     words = {*ids, *offers(), *(word for runtime in runtimes for word in runtime.protocol_words)}
-    environ = {**os.environ, **(given or {})}
-    names = [*(given or {}), *(secret for secret in spec.secrets if isinstance(secret, str))]
+    given = given or {}
+    names = [secret for secret in spec.secrets if isinstance(secret, str) and secret not in given]
     names += [each.source_variable for each in credentials if each.login is Login.TOKEN and each.source_variable]
     files = [*loaded.secret_files, *(each.file for each in credentials if each.file is not None)]
     with locate_errors(loaded):
-        return find_secrets(environ, declared=names, files=list(dict.fromkeys(files)), words=words)
+        found = find_secrets(os.environ, declared=names, files=list(dict.fromkeys(files)), words=words)
+        # Not merged into the environment: a variable of the same name may have another value, which is secret too.
+        more = find_secrets(given, declared=list(given), words=words)
+    known = {secret.value for secret in found}
+    return (*found, *(secret for secret in more if secret.value not in known))
 
 
 class ChainBuilder:

@@ -435,8 +435,7 @@ CODES: dict[str, Meaning] = {
         "The agent's own sandbox failed.", "Run `proctor doctor` for the cause.", bucket=Bucket.INFRA
     ),
     "agent.workspace": Meaning(
-        "The agent left a workspace that cannot be judged: a part of it is unreadable, too large or missing, or leads "
-        "out of it.",
+        "The agent left a workspace that cannot be judged: a part of it is unreadable, too large or missing.",
         "Read what the detail names. It counts as a failure of the agent.",
     ),
     "agent.disk": Meaning(

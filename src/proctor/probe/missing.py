@@ -48,7 +48,7 @@ def find_missing(
             words = set(re.findall(r"[^\s;&|<>(){}'\"]+", command))
             missing = [name for name in _COMMAND.findall(stderr) if name in words and not has_tool(name)]
             if missing:
-                return MissingDependency(missing[0], Fault.MACHINE)
+                return MissingDependency(missing[0], Fault.WORKSPACE)
         if (match := _ENV.search(stderr)) is not None and not has_tool(match[1]):
             return MissingDependency(match[1], Fault.WORKSPACE)
         if (match := _LIBRARY.search(stderr)) is not None:

@@ -46,13 +46,8 @@ class LineSession:
     def __init__(self, request: SessionRequest, *, facts: Mapping[str, Fact]) -> None:
         self.thread: ThreadId | None = None
         self.facts = facts
-        self._attempt = request.attempt
         self._hangup: str | None = None
         self._over: anyio.Event | None = None
-
-    @property
-    def session_id(self) -> str:
-        return f"{self._attempt}/{self.thread}"
 
     @property
     def is_alive(self) -> bool:
@@ -67,9 +62,11 @@ class LineSession:
         if self._over is not None:
             raise RefusedError("peer.refused", "a turn is already running")
         self._over = anyio.Event()
-        await self.line_process.send(line)
-        await self._over.wait()
-        self._over = None
+        try:
+            await self.line_process.send(line)
+            await self._over.wait()
+        finally:
+            self._over = None
         if self._hangup is not None:
             raise HangupError("peer.hangup", self._hangup)
 

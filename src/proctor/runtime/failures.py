@@ -102,7 +102,7 @@ EVERYWHERE = (
     ),
     Failure(
         id="spoiled",
-        cause="The agent leaves a workspace that cannot be read or copied, or a link that leads out of it.",
+        cause="The agent leaves a workspace that cannot be read or copied.",
         code="agent.workspace",
     ),
     Failure(

@@ -85,6 +85,7 @@ class LineProcess:
     exit: ExitStatus | None = None
     hangup: str | None = None
     """Why nothing more can be sent. None while the process can be used."""
+    _is_stopped: bool = False
     closed: anyio.Event = field(default_factory=anyio.Event)
     """Set when the end of the process is recorded."""
     _killer_watch: KillerWatch = field(default_factory=KillerWatch)
@@ -119,6 +120,7 @@ class LineProcess:
 
     async def stop(self) -> None:
         """End the whole process tree, and wait a bounded time until its end is recorded."""
+        self._is_stopped = True
         await self.process.stop()
         with anyio.move_on_after(EXIT_S + STDERR_LINGER_S):
             await self.closed.wait()
@@ -223,7 +225,9 @@ class LineProcess:
 
     def record_exit(self, status: ExitStatus) -> None:
         """Record how the process ended."""
-        killer = self._killer_watch.find_killer(status, is_in_reach=self.is_in_reach)
+        # A signal of Proctor's own is not the agent's.
+        is_in_reach = self.is_in_reach and not self._is_stopped
+        killer = self._killer_watch.find_killer(status, is_in_reach=is_in_reach)
         self.tap.record(
             ChildExited(
                 code=status.code,

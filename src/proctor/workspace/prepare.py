@@ -1,5 +1,6 @@
 """Prepare the workspace of an attempt: an empty folder, or a copy of a folder without references to the outside."""
 
+import os
 import re
 from collections import deque
 from collections.abc import Iterable, Sequence
@@ -107,7 +108,8 @@ def split_links_out(root: Path, entries: Iterable[WalkEntry]) -> tuple[list[Walk
     inside: list[WalkEntry] = []
     outside: list[WalkEntry] = []
     for item in entries:
-        is_system = (item.target or "").startswith(_SYSTEM)
+        # Resolved, because /usr/../srv is not a system folder.
+        is_system = (item.target or "").startswith(_SYSTEM) and os.path.realpath(item.target or "").startswith(_SYSTEM)
         is_out = item.kind is EntryKind.LINK and not is_system and leads_out(root, item)
         (outside if is_out else inside).append(item)
     return inside, outside
