@@ -72,7 +72,9 @@ def breaker(breaks: Sequence[Broken]) -> Callable[[FlowId, Channel], Channel]:
 
     def between(flow: FlowId, channel: Channel) -> Channel:
         number = next(channels)
-        plan = [_break(each, flow) for each in breaks if each.channel == number]
+        # `codex exec` that closes its output and exits has crashed, which is a result and is not retried.
+        hits = [each for each in breaks if each.channel == number and (flow != "exec" or each.how == "delayed")]
+        plan = [_break(each, flow) for each in hits]
         return FaultChannel(channel, plan) if plan else channel
 
     return between
