@@ -127,7 +127,7 @@ class ProbeChecker:
             raise disk_error(error, path=folder) from error
         limiter, done = anyio.CapacityLimiter(self.parallel), 0
         self.watcher.probes_checked(0, of=len(wanted))
-        async with open_intents(places.state_dir() / "spawns") as intents:
+        async with open_intents(places.spawns_dir()) as intents:
 
             async def run_one(key: _Key, source: str | None, spec: ProbeSpec) -> None:
                 nonlocal done

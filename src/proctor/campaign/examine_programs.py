@@ -56,7 +56,7 @@ async def _examine(runtime: ExaminesProgram, runtime_id: RuntimeId, program: Exe
     try:
         containment = await anyio.to_thread.run_sync(lambda: choose(survey(bundled_bwrap=bundled_bwrap())))
         with open_scratch(RunId(name), is_kept=False) as folder:
-            async with open_intents(places.state_dir() / "spawns") as intents:
+            async with open_intents(places.spawns_dir()) as intents:
                 request = HostRequest(
                     process=ProcessId(name),
                     executable=program,

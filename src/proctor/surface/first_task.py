@@ -1,8 +1,8 @@
 """Find a first task in a folder: run its test command once, as a probe, on the files that agents will get."""
 
-import tempfile
+import secrets
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -11,19 +11,19 @@ import anyio
 import anyio.to_thread
 
 from proctor import places
+from proctor.campaign.scratch import open_scratch
 from proctor.contain.bundled import bundled_bwrap
 from proctor.contain.intent import IntentLog, open_intents
 from proctor.contain.ladder import Containment, choose, survey
 from proctor.errors import InputError
 from proctor.evidence.redact import Redactor
-from proctor.ids import Digest
+from proctor.ids import Digest, RunId
 from proctor.probe.model import Phase, ProbeRow, Verdict
 from proctor.probe.run import run_probe
 from proctor.spec.model import HeadlessRun
 from proctor.surface.detect import DetectedFolder
 from proctor.workspace.clone import clone
 from proctor.workspace.prepare import prepare
-from proctor.workspace.remove import remove
 from proctor.workspace.snapshot import snapshot
 
 TIMEOUT: Final = "5m"
@@ -41,10 +41,10 @@ class UntouchedWorkspace:
     containment: Containment
     intents: IntentLog
 
-    async def run(self, command: str) -> ProbeRow:
+    async def run(self, command: str, *, limit: str = TIMEOUT) -> ProbeRow:
         """Run a command as a probe of a mission would run it: contained, on a copy."""
         return await run_probe(
-            HeadlessRun(command=command, timeout=TIMEOUT),
+            HeadlessRun(command=command, timeout=limit),
             index=0,
             phase=Phase.BASELINE,
             subject=self.folder,
@@ -62,13 +62,10 @@ async def open_untouched(folder: Path, detected: DetectedFolder) -> AsyncIterato
 
     Raises InputError if the folder cannot be a workspace, and MachineError if this machine cannot copy or contain.
     """
-    cache = places.cache_dir()
-    cache.mkdir(mode=0o700, parents=True, exist_ok=True)
-    scratch = Path(tempfile.mkdtemp(prefix="first-", dir=cache))
-    try:
+    with open_scratch(RunId(f"first-{secrets.token_hex(4)}"), is_kept=False) as scratch:
         copy = scratch / "workspace"
         await anyio.to_thread.run_sync(_fill, folder, detected, copy)
-        async with open_intents(places.state_dir() / "spawns") as intents:
+        async with open_intents(places.spawns_dir()) as intents:
             yield UntouchedWorkspace(
                 folder=copy,
                 digest=snapshot(copy).digest,
@@ -76,9 +73,6 @@ async def open_untouched(folder: Path, detected: DetectedFolder) -> AsyncIterato
                 containment=choose(survey(bundled_bwrap=bundled_bwrap())),
                 intents=intents,
             )
-    finally:
-        with suppress(OSError):
-            remove(scratch)
 
 
 def _fill(folder: Path, detected: DetectedFolder, copy: Path) -> None:

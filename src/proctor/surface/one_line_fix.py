@@ -55,12 +55,14 @@ async def find_fix(
     sources, tests = _read_sources(untouched.folder)
     output = f"{failing.row.stdout_tail}\n{failing.row.stderr_tail}"
     for tries, change in enumerate(candidates(sources, tests=tests, output=output)):
-        if tries >= MAX_TRIES or clock.steady_s() > until_s:
+        left_ms = round((until_s - clock.steady_s()) * 1000)
+        if tries >= MAX_TRIES or left_ms <= 0:
             return None
         file, lines = untouched.folder / change.file, sources[change.file].splitlines(keepends=True)
         file.write_text("".join([*lines[: change.line], f"{change.text}\n", *lines[change.line + 1 :]]))
         try:
-            row = await untouched.run(failing.command)
+            # A change may make the command run forever.
+            row = await untouched.run(failing.command, limit=f"{left_ms}ms")
         finally:
             file.write_text(sources[change.file])
         if row.verdict is Verdict.PASS:
