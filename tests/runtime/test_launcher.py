@@ -115,6 +115,18 @@ def test_launcher_of_claude_is_followed_to_the_native_program(tmp_path: Path) ->
     assert running.value == {"path": native.real_path, "sha256": native.sha256, "isLocated": True}
 
 
+@pytest.mark.agent("claude_code")
+@pytest.mark.requirement("runtime.identity")
+def test_file_that_a_launcher_passes_on_is_not_taken_for_the_program(tmp_path: Path) -> None:
+    native, settings = locate_claude(), tmp_path / "settings.json"
+    settings.write_text("{}")
+    text = executing(native.real_path).replace('"$@"', f'--settings {settings} "$@"')
+    located = identify(write(tmp_path / "claude", text), source="env-override", install="")
+    program = anyio.run(ProgramExaminer().examine, runtime_by_id(RuntimeId("claude_code")), located)
+    assert program is not None
+    assert (program.real_path, program.sha256) == (native.real_path, native.sha256)
+
+
 @pytest.mark.real_agent
 @pytest.mark.requirement("runtime.identity")
 @pytest.mark.parametrize("runtime_id", ["codex_app_server", "codex_exec"])

@@ -180,6 +180,10 @@ def _native(program: Executable, writers: Sequence[ProcessIdentity]) -> Executab
     )
 
 
+_SCRIPTS: Final = frozenset({".cjs", ".js", ".mjs", ".py"})
+"""Endings of scripts, which may lack a `#!` line."""
+
+
 class _RunningFile(NamedTuple):
     path: str
     sha256: str
@@ -187,13 +191,15 @@ class _RunningFile(NamedTuple):
 
 
 def _files_of(process: ProcessIdentity) -> Iterator[_RunningFile]:
-    """Yield the executable of a process, then the first of its arguments that is a file: the script, if it runs one.
+    """Yield the executable of a process, then the first of its arguments that is a script, if there is one.
 
     A process may replace its command line, and then its script is not found. Files that cannot be read are left out.
+    Other files, such as settings, are arguments of the executable itself.
     """
     # Through /proc, the executable can be read even if the file has been replaced or has another name outside.
     files = {process.exe or "": Path(f"/proc/{process.pid}/exe")}
-    arguments = (word for word in command_line(process.pid)[1:] if word.startswith("/") and Path(word).is_file())
+    words = (Path(word) for word in command_line(process.pid)[1:] if word.startswith("/"))
+    arguments = (str(path) for path in words if path.is_file() and (path.suffix in _SCRIPTS or _is_script(path)))
     files |= {word: Path(word) for word in islice(arguments, 1)}
     for path, file in files.items():
         with suppress(OSError, MachineError):
