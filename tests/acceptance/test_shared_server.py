@@ -79,8 +79,7 @@ def test_twenty_attempts_share_a_server_without_touching_each_other(lab: Lab) ->
     assert list(scratch.rglob("vandal")) == []
     assert not Path("/tmp/vandal").exists()
     assert len(list(scratch.rglob("own"))) == PARALLEL - 1, "everybody wrote in their own temporary folder"
-    left = sorted(file.name for file in (scratch / "attempts" / INTERRUPTED / "workspace").iterdir())
-    assert left == [], "the agent's empty leftovers are gone before the digest"
+    assert reports[INTERRUPTED].has_changed_files is False, "the agent's empty leftovers are gone before the digest"
     lab.assert_all_evidence_is_valid()
 
 
