@@ -140,7 +140,10 @@ def request_cancel(campaign: CampaignPaths, *, pid: int, request: CancelRequest)
         raise InputError(
             "campaign.not-running", what, suggestion="Use the same XDG_STATE_HOME as the process that runs it."
         )
-    held = os.open(folders[0], os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        held = os.open(folders[0], os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as error:
+        raise InputError("campaign.not-running", f"{campaign.folder.name} has just ended") from error
     try:
         with socket.socket(socket.AF_UNIX) as connection:
             connection.settimeout(ANSWER_S)

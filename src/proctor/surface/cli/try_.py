@@ -80,12 +80,12 @@ def try_(
         output.note(f"warning: agents work on HEAD, without your uncommitted changes ({changed})")
     if is_scripted and (named := [each.model for each in agents if each.model is not None]):
         output.note(f"warning: the scripted model is used; {', '.join(named)} is ignored")
-    judged = _Judged(script=script)
+    task = _TryTask(script=script)
     if not has_no_probe:
-        judged = _find_probe(folder, detected, probe, script=script, is_scripted=is_scripted, output=output)
-    with _script(prompt, judged, is_scripted=is_scripted) as file:
+        task = _find_probe(folder, detected, probe, script=script, is_scripted=is_scripted, output=output)
+    with _script(prompt, task, is_scripted=is_scripted) as file:
         loaded = build_trial(
-            prompt, agents, folder=folder, workspace=detected.workspace, probe=judged.command, script=file
+            prompt, agents, folder=folder, workspace=detected.workspace, probe=task.command, script=file
         )
         if is_dry:
             return show(estimate(loaded, root=RootPaths(evidence)), as_json=as_json)
@@ -94,19 +94,19 @@ def try_(
     if rows_to == STDOUT:
         pass  # stdout is reserved for the progress events
     elif as_json:
-        told = {"campaignId": report.campaign_id, "exit": report.exit, "isScripted": is_scripted, "tried": results}
-        output.json(told)
+        result = {"campaignId": report.campaign_id, "exit": report.exit, "isScripted": is_scripted, "tried": results}
+        output.json(result)
     else:
-        output.show(render_results(results, has_probe=judged.command is not None, is_scripted=is_scripted))
-        if judged.command is not None:
-            output.show(*_not_verified(results, is_built_in=is_scripted and judged.is_built_in), is_wrapped=False)
+        output.show(render_results(results, has_probe=task.command is not None, is_scripted=is_scripted))
+        if task.command is not None:
+            output.show(*_not_verified(results, is_built_in=is_scripted and task.is_built_in), is_wrapped=False)
         output.show(_next_steps(results, formatter=CommandFormatter.of(root)), is_wrapped=False)
     output.note(*(f"warning: {each}" for each in finished.warnings))
     return report.exit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Judged:
+class _TryTask:
     """What judges the agents, and what the scripted model says."""
 
     command: str | None = None
@@ -123,7 +123,7 @@ class _Judged:
 
 def _find_probe(
     folder: Path, detected: DetectedFolder, probe: str | None, *, script: Path | None, is_scripted: bool, output: Output
-) -> _Judged:
+) -> _TryTask:
     """Run the given probe or the test command once. Raises InputError if it does not fail, or if no script fixes it."""
     tests = find_test_commands(folder)
     is_test = probe is None or probe in tests
@@ -136,7 +136,7 @@ def _find_probe(
     failing, fix = anyio.run(look, folder, detected, commands, _ASK, needs_fix, output)
     if needs_fix and fix is None:
         raise _no_script(failing.command)
-    return _Judged(command=failing.command, script=script, fix=fix)
+    return _TryTask(command=failing.command, script=script, fix=fix)
 
 
 def _no_script(command: str) -> InputError:
@@ -185,14 +185,14 @@ def _refuse_without_login(each: TryAgent) -> None:
 
 
 @contextmanager
-def _script(prompt: str, judged: _Judged, *, is_scripted: bool) -> Iterator[Path | None]:
+def _script(prompt: str, task: _TryTask, *, is_scripted: bool) -> Iterator[Path | None]:
     """Yield the path of the script, of a temporary file if it has none; None for a real model."""
-    if judged.script is not None or not is_scripted:
-        yield None if judged.script is None else judged.script.absolute()
+    if task.script is not None or not is_scripted:
+        yield None if task.script is None else task.script.absolute()
         return
     with tempfile.TemporaryDirectory(prefix="proctor-try-") as folder:
         file = Path(folder) / "script.yaml"
-        file.write_text(built_in_script(prompt) if judged.fix is None else render_script(judged.fix))
+        file.write_text(built_in_script(prompt) if task.fix is None else render_script(task.fix))
         yield file
 
 
