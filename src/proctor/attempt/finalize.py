@@ -5,8 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import msgspec
-
+from proctor import decoding
 from proctor.attempt.derive import DerivedResult
 from proctor.attempt.expectation import expectation_of
 from proctor.attempt.model import AttemptRequest, Lease
@@ -86,7 +85,7 @@ def finalize(
         ),
     }
     # As it is on disk: redacted, like everything that it is compared with.
-    record = msgspec.json.decode(conversation.written[layout.ATTEMPT], type=AttemptRecord)
+    record = decoding.decode(conversation.written[layout.ATTEMPT], AttemptRecord)
     with AttemptFiles(paths) as files_now:
         probes = tuple(files_now.rows(layout.PROBES, ProbeRow))
         decision = decide(require(request.mission.probes), probes, workspace_digest=now.digest, base_digest=base.digest)
@@ -136,7 +135,7 @@ def finalize(
         # An agent that may write anywhere could have changed files that were written before it started.
         if sealed.files[name].sha256 != hashlib.sha256(data).hexdigest():
             raise EvidenceError("evidence.digest", "changed before it was sealed", file=name)
-    return summarize(record, msgspec.json.decode(written[layout.REPORT], type=AttemptReport)), sealed
+    return summarize(record, decoding.decode(written[layout.REPORT], AttemptReport)), sealed
 
 
 def _runner_ref(request: AttemptRequest, derived: DerivedResult, conversation: SessionRecord) -> RunnerRef:

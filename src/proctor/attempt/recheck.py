@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import msgspec
 
-from proctor import canonical
+from proctor import canonical, decoding
 from proctor.attempt.expectation import expectation_of
 from proctor.attempt.policy import violations
 from proctor.attempt.rederive import RederiveResult, rederive
@@ -210,7 +210,7 @@ def _read_diff(files: AttemptFiles) -> str | None:
 
 
 def _calls(again: RederiveResult) -> Iterator[ToolCall]:
-    return (msgspec.json.decode(line, type=ToolCall) for line in again.files[TOOL_CALLS].splitlines())
+    return (decoding.decode(line, ToolCall) for line in again.files[TOOL_CALLS].splitlines())
 
 
 def _differences(file: str, recorded: msgspec.Struct, derived: msgspec.Struct) -> Iterator[Finding]:

@@ -7,6 +7,7 @@ from pathlib import Path
 import anyio
 import msgspec
 
+from proctor import decoding
 from proctor.attempt.finalize import SessionRecord
 from proctor.attempt.model import AttemptRequest
 from proctor.attempt.tap import RecordingTap
@@ -126,7 +127,7 @@ def _identity_after(facts: Mapping[str, Fact]) -> dict[str, Fact]:
     """Return whether the program's file is still the one that was started, if there is such a file."""
     identity = facts.get("identity")
     try:
-        return {} if identity is None else {"identityAfter": recheck(msgspec.convert(identity.value, Executable))}
+        return {} if identity is None else {"identityAfter": recheck(decoding.convert(identity.value, Executable))}
     except msgspec.ValidationError:  # a plugin may state an identity of any shape
         return {}
 

@@ -13,7 +13,7 @@ import anyio
 import anyio.abc
 import msgspec
 
-from proctor import canonical, places
+from proctor import canonical, decoding, places
 from proctor.campaign.stops import StopSignals
 from proctor.contain.identity import is_spawned_by
 from proctor.contain.intent import CONTROL_SUFFIX, owner_folders
@@ -103,7 +103,7 @@ async def _answer(stream: anyio.abc.SocketStream, stops: StopSignals) -> None:
 
 def _decide(data: bytes, operator: Operator, stops: StopSignals) -> Refusal | None:
     try:
-        request = msgspec.json.decode(data, type=CancelRequest)
+        request = decoding.decode(data, CancelRequest)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return "invalid"
     # An agent must not be able to leave its verdict, or that of its neighbours, by cancelling.
@@ -151,7 +151,7 @@ def request_cancel(campaign: CampaignPaths, *, pid: int, request: CancelRequest)
             connection.sendall(msgspec.json.encode(request))
             connection.shutdown(socket.SHUT_WR)
             with connection.makefile("rb") as answer:
-                return msgspec.json.decode(answer.read(), type=CancelAnswer)
+                return decoding.decode(answer.read(), CancelAnswer)
     except (OSError, msgspec.DecodeError) as error:
         what = f"process {pid}, which runs {campaign.folder.name}, does not answer: {error}"
         raise MachineError("campaign.silent", what) from error

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from proctor import canonical
+from proctor import canonical, decoding
 from proctor.contain.identity import ProcessIdentity, boot_id
 from proctor.errors import MachineError
 
@@ -132,7 +132,7 @@ def read_intents(folder: Path) -> list[Intent]:
     intents: list[Intent] = []
     for path in sorted(folder.glob("*.json")):
         try:
-            intents.append(msgspec.json.decode(path.read_bytes(), type=Intent))
+            intents.append(decoding.decode(path.read_bytes(), Intent))
         except msgspec.MsgspecError:
             intents.append(Intent(marker=path.stem, argv=(), boot_id=""))
     return intents

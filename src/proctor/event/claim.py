@@ -4,6 +4,7 @@ from typing import Any
 
 import msgspec
 
+from proctor import decoding
 from proctor.event.model import Event, ResultFound, TextSaid, TurnAsked
 
 MARKER = "PROCTOR-RESULT:"
@@ -63,7 +64,7 @@ def claim_in(text: str, *, frame: int, marker: str = MARKER) -> Claim:
     if not lines or not lines[-1].startswith(marker):
         return NO_CLAIM
     try:
-        marker_line = msgspec.json.decode(lines[-1].removeprefix(marker).strip().encode(), type=_Marker)
+        marker_line = decoding.decode(lines[-1].removeprefix(marker).strip().encode(), _Marker)
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
         return Claim(frame=frame, problem=f"the marker line is not readable: {error}")
     return Claim(claimed=marker_line.done, answer=marker_line.answer or None, frame=frame)

@@ -5,6 +5,7 @@ from typing import Final
 
 import msgspec
 
+from proctor import decoding
 from proctor.event.model import (
     ApprovalResolved,
     Cancelled,
@@ -56,13 +57,13 @@ HOOK: Final = "hook"
 
 _LISTENER_CODES: Final = {CALLBACK_FAILED: "listener.failed", CALLBACK_GIVEN_UP: "listener.stuck"}
 
-_DECODER = msgspec.json.Decoder(AnySupervisorRow)
+_decode = decoding.json_decoder(AnySupervisorRow)
 
 
 def decode_supervisor_row(row: Row) -> AnySupervisorRow | None:
     """Decode the frame of a `self` row. Returns None if this version of Proctor does not know it."""
     try:
-        return _DECODER.decode(row.frame) if isinstance(row.frame, msgspec.Raw) else None
+        return _decode(row.frame) if isinstance(row.frame, msgspec.Raw) else None
     except msgspec.DecodeError:
         return None
 

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 import msgspec
 
-from proctor import canonical
+from proctor import canonical, decoding
 from proctor.errors import EvidenceError, MachineError
 from proctor.evidence.artifacts import ProcessRecord, Seal, SealedFile
 from proctor.evidence.disk import open_descriptor, read_chunks
@@ -47,7 +47,7 @@ def load_stamped(read: Callable[[], bytes], type_: type[Stamped], *, file: str) 
     data = b""
     try:
         data = read()
-        record = msgspec.json.decode(data, type=type_)
+        record = decoding.decode(data, type_)
         # The digest covers the value. Comparing the bytes too detects a changed space or a duplicate key.
         is_unchanged = record.sha256 == _own_digest(record) and data == render_artifact(record)
     except EvidenceError as error:

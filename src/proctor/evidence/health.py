@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from proctor import decoding
 from proctor.errors import MachineError, disk_error
 from proctor.evidence.database import Database
 from proctor.ids import RuntimeId
@@ -105,7 +106,7 @@ def read_health(path: Path) -> Mapping[ProgramKey, ProgramHealth]:
         starts = connection.execute("select runtime_id, sha256, at_ms, code from start order by n").fetchall()
     try:
         # The file may have been written by another program, so every value is checked.
-        return _fold(msgspec.convert(programs, list[_Program]), msgspec.convert(starts, list[_Start]))
+        return _fold(decoding.convert(programs, list[_Program]), decoding.convert(starts, list[_Start]))
     except msgspec.ValidationError as error:
         raise MachineError(DATABASE.code, str(error), file=str(path)) from error
 

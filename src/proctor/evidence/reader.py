@@ -9,6 +9,7 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
+from proctor import decoding
 from proctor.errors import EvidenceError
 from proctor.event.row import GENESIS
 from proctor.evidence.artifacts import SCHEMA_VERSION, StreamHead
@@ -56,8 +57,8 @@ class _Versioned(msgspec.Struct, frozen=True, rename="camel"):
     schema_version: Any = SCHEMA_VERSION
 
 
-_read_link = msgspec.json.Decoder(_Link).decode
-_read_fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_read_link = decoding.json_decoder(_Link)
+_read_fields = decoding.json_decoder(dict[str, msgspec.Raw])
 
 
 class Reading(Generic[T]):
@@ -73,7 +74,7 @@ class Reading(Generic[T]):
     ) -> None:
         self._path = path
         self._open_file = open_file
-        self._decode = msgspec.json.Decoder(type_).decode
+        self._decode = decoding.json_decoder(type_)
         self._takes_link = isinstance(type_, type) and {"seq", "prev"} <= set(getattr(type_, "__struct_fields__", ()))
         self._limit_bytes = limit_bytes
         self._findings: list[Finding] = []
@@ -172,7 +173,7 @@ def read_artifact(path: Path, type_: type[T]) -> T:
 def decode_artifact(data: bytes, type_: type[T], *, file: str) -> T:
     """Decode the content of a JSON file. Raises EvidenceError if it does not fit."""
     try:
-        return msgspec.json.decode(data, type=type_)
+        return decoding.decode(data, type_)
     except (msgspec.ValidationError, RecursionError) as error:
         refuse_other_version(data, file=file)
         raise EvidenceError("evidence.schema", str(error), file=file) from error
@@ -183,7 +184,7 @@ def decode_artifact(data: bytes, type_: type[T], *, file: str) -> T:
 def refuse_other_version(data: bytes, *, file: str) -> None:
     """Raise EvidenceError if a JSON file states another version of its format than the one that this Proctor reads."""
     try:
-        version = msgspec.json.decode(data, type=_Versioned).schema_version
+        version = decoding.decode(data, _Versioned).schema_version
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return
     if version != SCHEMA_VERSION:

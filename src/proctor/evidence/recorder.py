@@ -8,6 +8,7 @@ from typing import Any, Self
 
 import msgspec
 
+from proctor import decoding
 from proctor.clock import Clock
 from proctor.errors import MachineError
 from proctor.event.row import Direction, Row, SupervisorRow, TailReleased
@@ -21,7 +22,7 @@ _MAX_DEPTH = 128
 
 _LINE = b'{"seq":%d,"atMs":%d,"dir":"%b","prev":"%b","%b":%b%b}'
 
-_decode = msgspec.json.Decoder().decode
+_decode = decoding.json_decoder()
 _encode = msgspec.json.encode
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from proctor import decoding
 from proctor.evidence import scan
 from proctor.evidence.mask import Masker, placeholder
 from proctor.evidence.needles import Needles
@@ -19,9 +20,9 @@ from proctor.spec.literal import MIN_SECRET_CHARS
 ACCOUNT = "account"
 """The name in the placeholder of account data."""
 
-_decode = msgspec.json.Decoder().decode
+_decode = decoding.json_decoder()
 _encode = msgspec.json.encode
-_check = msgspec.json.Decoder(msgspec.Raw).decode
+_check = decoding.json_decoder(msgspec.Raw)
 _quote = encode_basestring
 _unquote = json.JSONDecoder().decode
 

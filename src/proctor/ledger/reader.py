@@ -9,6 +9,7 @@ from pathlib import Path
 
 import msgspec
 
+from proctor import decoding
 from proctor.errors import EvidenceError
 from proctor.event.outcome import Outcome
 from proctor.evidence.database import address
@@ -52,12 +53,12 @@ def read_ledger(campaign: CampaignPaths) -> LedgerContents:
     """Read the whole ledger as of one moment."""
     with _open(campaign) as connection:
         row = connection.execute(CAMPAIGN).fetchone()
-        origin = None if row is None else msgspec.convert(row, LedgerCampaign)
-        trials = msgspec.convert(connection.execute(TRIALS).fetchall(), tuple[LedgerTrial, ...])
+        origin = None if row is None else decoding.convert(row, LedgerCampaign)
+        trials = decoding.convert(connection.execute(TRIALS).fetchall(), tuple[LedgerTrial, ...])
         # Not ordered by SQL: sorting the few attempts of each trial is faster than sorting 10,000 rows.
         attempts = decode_attempts(connection.execute(ATTEMPTS).fetchall())
-        runs = msgspec.convert(connection.execute(RUNS).fetchall(), tuple[LedgerRun, ...])
-        replacements = msgspec.convert(connection.execute(REPLACEMENTS).fetchall(), tuple[LedgerReplacement, ...])
+        runs = decoding.convert(connection.execute(RUNS).fetchall(), tuple[LedgerRun, ...])
+        replacements = decoding.convert(connection.execute(REPLACEMENTS).fetchall(), tuple[LedgerReplacement, ...])
     known_trials, known_runs = {trial.id for trial in trials}, {run.id for run in runs}
     for each in replacements:
         if each.trial not in known_trials or each.run not in known_runs:
@@ -80,7 +81,7 @@ def read_origin(path: Path) -> LedgerCampaign | None:
     with DATABASE.read(path) as connection:
         [tables] = connection.execute("select count(*) from sqlite_master where name = 'campaign'").fetchone()
         row = connection.execute(CAMPAIGN).fetchone() if tables else None
-        return None if row is None else msgspec.convert(row, LedgerCampaign)
+        return None if row is None else decoding.convert(row, LedgerCampaign)
 
 
 def has_runs(path: Path) -> bool:
@@ -95,14 +96,14 @@ def has_runs(path: Path) -> bool:
 def read_run_ids(campaign: CampaignPaths) -> tuple[RunId, ...]:
     """Read the ids of the campaign's runs."""
     with _open(campaign) as connection:
-        rows = msgspec.convert(connection.execute("select id from run").fetchall(), list[tuple[RunId]])
+        rows = decoding.convert(connection.execute("select id from run").fetchall(), list[tuple[RunId]])
         return tuple(id_ for (id_,) in rows)
 
 
 def read_outcomes(campaign: CampaignPaths) -> tuple[LedgerOutcome, ...]:
     """Count the sealed attempts by runtime, outcome and code."""
     with _open(campaign) as connection:
-        return msgspec.convert(connection.execute(_OUTCOMES).fetchall(), tuple[LedgerOutcome, ...])
+        return decoding.convert(connection.execute(_OUTCOMES).fetchall(), tuple[LedgerOutcome, ...])
 
 
 def read_costs(path: Path, *, flow: FlowId) -> tuple[int, float]:

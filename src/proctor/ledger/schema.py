@@ -6,6 +6,7 @@ from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
+from proctor import decoding
 from proctor.errors import EvidenceError
 from proctor.event.outcome import Outcome
 from proctor.evidence.database import Database
@@ -200,7 +201,7 @@ class LedgerContents:
         return [each for trial in self.trials for each in self.attempts_of.get(trial.id, ())]
 
 
-_decode_summary: Callable[[str], AttemptSummary] = msgspec.json.Decoder(AttemptSummary).decode
+_decode_summary: Callable[[str], AttemptSummary] = decoding.json_decoder(AttemptSummary)
 
 
 def decode_attempts(rows: Iterable[tuple[Any, ...]]) -> list[LedgerAttempt]:
@@ -213,7 +214,7 @@ def decode_attempts(rows: Iterable[tuple[Any, ...]]) -> list[LedgerAttempt]:
         except (msgspec.DecodeError, TypeError) as error:
             raise EvidenceError("evidence.ledger", f"{row[0]}: summary: {error}", file="ledger.db") from error
     try:
-        attempts = msgspec.convert(decoded, list[LedgerAttempt])
+        attempts = decoding.convert(decoded, list[LedgerAttempt])
     except msgspec.ValidationError as error:
         raise EvidenceError("evidence.ledger", f"attempt: {error}", file="ledger.db") from error
     for each in attempts:

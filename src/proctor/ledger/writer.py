@@ -11,6 +11,7 @@ import anyio
 import anyio.to_thread
 import msgspec
 
+from proctor import decoding
 from proctor.errors import MachineError
 from proctor.event.outcome import Outcome
 from proctor.evidence.database import REFUSALS
@@ -100,7 +101,7 @@ class Ledger:
 
     def replacements(self) -> list[LedgerReplacement]:
         """Return the requests to replace a result, oldest first."""
-        return msgspec.convert(self._connection.execute(REPLACEMENTS).fetchall(), list[LedgerReplacement])
+        return decoding.convert(self._connection.execute(REPLACEMENTS).fetchall(), list[LedgerReplacement])
 
     def runs(self) -> list[RunId]:
         """Return the ids of all runs, sorted."""

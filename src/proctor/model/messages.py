@@ -5,6 +5,7 @@ from typing import Any, Final
 
 import msgspec
 
+from proctor import decoding
 from proctor.errors import WireError
 from proctor.model.dialects.claude import ANSWER_TOOL, SUMMARY_PROMPT
 from proctor.model.wire import Item, Pause, Reasoning, Reply, ReplyRequest, Text, Tokens, Tool, ToolCall
@@ -61,7 +62,7 @@ class _Request(msgspec.Struct):
     output_config: _OutputFormat | None = None
 
 
-_read_request = msgspec.json.Decoder(_Request).decode
+_read_request = decoding.json_decoder(_Request)
 
 
 def parse_request(body: bytes) -> ReplyRequest:

@@ -5,6 +5,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
+from proctor import decoding
 from proctor.errors import WireError
 from proctor.model.wire import Item, Pause, Reasoning, Reply, ReplyRequest, Text, Tool, ToolCall
 
@@ -49,8 +50,8 @@ class _Item(msgspec.Struct):
     output: Any = None
 
 
-_read_request = msgspec.json.Decoder(_Request).decode
-_read_item = msgspec.json.Decoder(_Item).decode
+_read_request = decoding.json_decoder(_Request)
+_read_item = decoding.json_decoder(_Item)
 
 
 def parse_request(body: bytes) -> ReplyRequest:

@@ -1,8 +1,10 @@
 """Messages that a command sends to Proctor while it runs, or writes to its result file, and their limits."""
 
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import msgspec
+
+from proctor import decoding
 
 FEEDBACK_VARIABLE: Final = "PROCTOR_FEEDBACK"
 """The variable with the path of the socket, which takes one message per connection and replies with a Receipt."""
@@ -59,32 +61,29 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
     """Why it was not recorded; None if it was."""
 
 
-T = TypeVar("T")
-_MESSAGE: Final[msgspec.json.Decoder[Feedback | Note]] = msgspec.json.Decoder(Feedback | Note)
-_FILE_RESULT: Final = msgspec.json.Decoder(FileResult)
-
-
 def read_message(data: bytes) -> Feedback | Note:
     """Decode a message. Raises ValueError, with the reason, if it is invalid.
 
     >>> read_message(b'{"kind": "note", "text": "half way"}')
     Note(text='half way')
     """
-    return _read(_MESSAGE, data)
+    message: Feedback | Note = _read(data, Feedback | Note)
+    return message
 
 
 def read_file_result(data: bytes) -> FileResult:
     """Decode the content of a result file. Raises ValueError, with the reason, if it is invalid."""
-    return _read(_FILE_RESULT, data)
+    result: FileResult = _read(data, FileResult)
+    return result
 
 
-def _read(decoder: "msgspec.json.Decoder[T]", data: bytes) -> T:
+def _read(data: bytes, type_: Any) -> Any:
     if len(data) > MAX_MESSAGE_BYTES:
         raise ValueError(f"over {MAX_MESSAGE_BYTES} bytes")
     try:
         data.decode()
-        _refuse_depth(msgspec.json.decode(data))
-        return decoder.decode(data)
+        _refuse_depth(decoding.decode(data))
+        return decoding.decode(data, type_)
     except UnicodeDecodeError as error:
         raise ValueError(f"not UTF-8: {error.reason} at byte {error.start}") from error
     except RecursionError as error:

@@ -4,6 +4,8 @@ from typing import Any
 
 import msgspec
 
+from proctor import decoding
+
 RequestId = int | str
 
 
@@ -32,7 +34,7 @@ class Incoming(msgspec.Struct, frozen=True, gc=False):
         return self.method is not None and self.id is not None
 
 
-_DECODER = msgspec.json.Decoder(Incoming)
+_decode = decoding.json_decoder(Incoming)
 _ENCODER = msgspec.json.Encoder()
 
 
@@ -48,7 +50,7 @@ def decode(line: bytes) -> Incoming | None:
         if not line.isascii():
             # The decoder does not check raw parts, and a line that is not UTF-8 must be recorded as text.
             line.decode()
-        return _DECODER.decode(line)
+        return _decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
 

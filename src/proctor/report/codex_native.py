@@ -8,6 +8,7 @@ from typing import Literal
 
 import msgspec
 
+from proctor import decoding
 from proctor.evidence.disk import open_regular, unreadable
 from proctor.evidence.reader import MAX_LINE_BYTES
 
@@ -203,7 +204,7 @@ def _decode_row(line: bytes) -> Row:
     if not line.strip():
         raise ValueError("empty")
     try:
-        value = msgspec.json.decode(line)
+        value = decoding.decode(line)
     except UnicodeDecodeError as error:
         raise ValueError("not UTF-8") from error
     if not isinstance(value, dict):
@@ -211,9 +212,9 @@ def _decode_row(line: bytes) -> Row:
     kind, subtype = value.get("type"), value.get("subtype")
     row: Row
     if kind == "assistant":
-        row = msgspec.convert(value, AssistantRow)
+        row = decoding.convert(value, AssistantRow)
     elif kind == "system" and isinstance(subtype, str) and subtype in SYSTEM_ROWS:
-        row = msgspec.convert(value, SYSTEM_ROWS[subtype])
+        row = decoding.convert(value, SYSTEM_ROWS[subtype])
     else:
         raise ValueError(f"not a codex_native row: type {_shown(kind)}, subtype {_shown(subtype)}")
     if not row.uuid:

@@ -17,7 +17,7 @@ import anyio
 import anyio.to_thread
 import msgspec
 
-from proctor import places
+from proctor import decoding, places
 from proctor.contain.bundled import bundled_file
 from proctor.contain.identity import ProcessIdentity, command_line
 from proctor.contain.launch import wrap
@@ -320,7 +320,7 @@ async def reported_version(
 
 def _read_cache(file_name: str) -> dict[str, str]:
     try:
-        return msgspec.json.decode((places.cache_dir() / file_name).read_bytes(), type=dict[str, str])
+        return decoding.decode((places.cache_dir() / file_name).read_bytes(), dict[str, str])
     except (OSError, msgspec.DecodeError):
         return {}
 

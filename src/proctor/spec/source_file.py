@@ -13,6 +13,7 @@ from typing import Annotated, Any, Final, Generic, Literal, TypeVar, Union, get_
 
 import msgspec
 
+from proctor import decoding
 from proctor.errors import InputError
 from proctor.spec.collect_errors import MAX_ERRORS, raise_collected
 from proctor.spec.literal import LITERAL_MESSAGE, LITERAL_SUGGESTION, looks_secret
@@ -220,7 +221,7 @@ class _Decoder:
             return None
         try:
             # Inner structs are already decoded, so this checks one level only.
-            return msgspec.convert(value, type_)
+            return decoding.convert(value, type_)
         except msgspec.ValidationError as error:
             self._refuse(node, type_, error, path=path)
             return None

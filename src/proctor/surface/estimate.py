@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from proctor import decoding
 from proctor.errors import EvidenceError, MachineError
 from proctor.event.model import Tokens
 from proctor.evidence.layout import CampaignPaths, RootPaths
@@ -142,7 +143,7 @@ def _past_flows(root: RootPaths) -> Iterator[tuple[CampaignPaths, ResolvedFlow]]
     for campaign in campaigns_by_age(root)[-_MAX_CAMPAIGNS:]:
         with suppress(EvidenceError, msgspec.MsgspecError):
             for flow in read_artifact(campaign.plan, _PlanFile).plan.flows:
-                yield campaign, msgspec.json.decode(flow, type=ResolvedFlow)
+                yield campaign, decoding.decode(flow, ResolvedFlow)
 
 
 def _is_paid(model: ResolvedModel, loaded: LoadedSpec) -> bool:

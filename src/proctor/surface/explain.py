@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 
+from proctor import decoding
 from proctor.attempt.recheck import derive_again
 from proctor.errors import ProctorError
 from proctor.event.trace import ToolCall
@@ -77,4 +78,4 @@ def _view(files: AttemptFiles) -> tuple[AttemptView, int | None]:
 
 def _call(line: bytes) -> ToolCall:
     # The fields of the hash chain are not needed, and are ignored.
-    return msgspec.json.decode(line, type=ToolCall)
+    return decoding.decode(line, ToolCall)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import msgspec
 
-from proctor import places
+from proctor import decoding, places
 from proctor.campaign.scratch import open_scratch
 from proctor.clock import SYSTEM_CLOCK
 from proctor.contain.bundled import bundled_bwrap
@@ -62,7 +62,7 @@ class EventTap:
 
     def stage(self, dir_: Direction, data: bytes, *, stream: TextStream | None = None) -> None:
         try:
-            msgspec.json.decode(data)
+            decoding.decode(data)
             self._add(dir_, frame=msgspec.Raw(data))
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             self._add(dir_, text=data.decode(errors="replace"))
@@ -111,7 +111,7 @@ class AgentUnderTest:
         `prompt` is the prompt of the first turn, which a stage may need in advance. `ask` are further fields of the
         SessionRequest.
         """
-        script = msgspec.convert({"version": 1, "steps": list(steps)}, Script)
+        script = decoding.convert({"version": 1, "steps": list(steps)}, Script)
         tap = EventTap(self.runtime.normalizer())
         staged = {} if self.staged is None else await self.staged(steps, prompt=prompt, folder=self.folder / name)
         ask = {"options": {**self.options, **staged}, **ask}

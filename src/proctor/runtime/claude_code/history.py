@@ -7,6 +7,7 @@ from typing import Final
 
 import msgspec
 
+from proctor import decoding
 from proctor.errors import RefusedError
 from proctor.event.history_item import HistoryItem
 from proctor.runtime.agent_files import read_lines
@@ -21,7 +22,7 @@ class _Entry(wire.Native, frozen=True):
     is_meta: bool = msgspec.field(default=False, name="isMeta")
 
 
-_DECODER = msgspec.json.Decoder(_Entry)
+_decode = decoding.json_decoder(_Entry)
 _ID: Final = re.compile(r"[0-9A-Za-z-]+")
 
 
@@ -56,7 +57,7 @@ def items_in(lines: Iterable[bytes]) -> Iterator[HistoryItem]:
     counts: dict[str, int] = {}
     for line in lines:
         try:
-            entry = _DECODER.decode(line)
+            entry = _decode(line)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             continue  # a line of unknown shape, or one that is still being written
         if entry.message is None or entry.is_sidechain or entry.is_meta or entry.type not in ("user", "assistant"):

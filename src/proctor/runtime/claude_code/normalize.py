@@ -5,6 +5,7 @@ from typing import Any, Final, Literal, TypeVar
 
 import msgspec
 
+from proctor import decoding
 from proctor.event.model import (
     ApprovalAsked,
     ErrorReported,
@@ -44,16 +45,7 @@ STARTED: Final = "program started"
 """The step that records how the program was started, which its frames do not contain."""
 
 T = TypeVar("T")
-_DECODERS: dict[Any, msgspec.json.Decoder[Any]] = {}
 _ABORTED: Final = ("aborted_streaming", "aborted_tools")
-
-
-def _read(raw: bytes, type_: type[T]) -> T:
-    decoder = _DECODERS.get(type_)
-    if decoder is None:
-        decoder = _DECODERS[type_] = msgspec.json.Decoder(type_)
-    value: T = decoder.decode(raw)
-    return value
 
 
 class ClaudeNormalizer:
@@ -84,7 +76,7 @@ class ClaudeNormalizer:
             yield WarningRaised(source="process", text=text, channel="stderr", frame=row.seq, at_ms=row.at_ms)
             return
         try:
-            envelope = _read(raw, wire.Envelope)
+            envelope = decoding.decode(raw, wire.Envelope)
         except msgspec.DecodeError:
             yield Unrecognized(native="not a frame", frame=row.seq, at_ms=row.at_ms)
             return
@@ -113,7 +105,7 @@ class ClaudeNormalizer:
 
     def _to_agent(self, envelope: wire.Envelope, raw: bytes, row: Row) -> Iterator[Event]:
         if envelope.type == "user":
-            said = _read(raw, wire.Said)
+            said = decoding.decode(raw, wire.Said)
             if self._turns.said(said.uuid):
                 self._turn, self._has_begun = TurnId(said.uuid), False
                 self._used, self._is_usage_known = None, True
@@ -134,7 +126,7 @@ class ClaudeNormalizer:
             case "stream_event":
                 yield self._streamed(envelope, row)
             case "assistant" | "user":
-                said = _read(raw, wire.Said)
+                said = decoding.decode(raw, wire.Said)
                 yield from self._begin_turn(row)
                 if said.uuid in self._emitted or not said.message.blocks:
                     kind = "repeated" if said.message.blocks else "empty"
@@ -146,7 +138,7 @@ class ClaudeNormalizer:
                     self._assistant_blocks(said, row) if envelope.type == "assistant" else self._tool_results(said, row)
                 )
             case "result":
-                result = _read(raw, wire.Result)
+                result = decoding.decode(raw, wire.Result)
                 yield from self._begin_turn(row)
                 yield from self._on_result(result, row)
             case "control_request":
@@ -172,10 +164,10 @@ class ClaudeNormalizer:
         seq, at_ms = row.seq, row.at_ms
         match envelope.subtype:
             case "init":
-                yield from self._session_began(_read(raw, wire.Init), row)
+                yield from self._session_began(decoding.decode(raw, wire.Init), row)
                 yield from self._begin_turn(row)
             case "api_retry":
-                retry = _read(raw, wire.Retry)
+                retry = decoding.decode(raw, wire.Retry)
                 class_ = error_class(retry.error, retry.error_status)
                 failure = diagnose(FAILURES, class_, "", will_retry=True)
                 yield ErrorReported(
@@ -188,9 +180,9 @@ class ClaudeNormalizer:
                     at_ms=at_ms,
                 )
             case "status":
-                yield StatusChanged(status=_read(raw, wire.Status).status or "idle", frame=seq, at_ms=at_ms)
+                yield StatusChanged(status=decoding.decode(raw, wire.Status).status or "idle", frame=seq, at_ms=at_ms)
             case "permission_denied":
-                denied = _read(raw, wire.Denied)
+                denied = decoding.decode(raw, wire.Denied)
                 text = f"{denied.tool_name} was refused without a question: {denied.message or 'no reason given'}"
                 yield WarningRaised(source="thread", text=text, channel="system", frame=seq, at_ms=at_ms)
             case _:
@@ -346,7 +338,7 @@ class ClaudeNormalizer:
         request = envelope.request or wire.Request()
         self._requests[envelope.request_id or ""] = request.subtype
         if request.subtype == "hook_callback":
-            hook = msgspec.convert(request.input, wire.Hook)
+            hook = decoding.convert(request.input, wire.Hook)
             if not hook.tool_use_id or hook.tool_use_id in self._calls:
                 return FrameNoted(native="hook_callback", frame=row.seq, at_ms=row.at_ms)
             # The message with this call was lost, or belongs to a subagent and was not reported.

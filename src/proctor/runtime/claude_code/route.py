@@ -4,18 +4,19 @@ from typing import Final
 
 import msgspec
 
+from proctor import decoding
 from proctor.evidence.redact import TextStream
 from proctor.runtime.claude_code import wire
 from proctor.runtime.line_process import PLAIN, LineRoute
 
 NOT_A_FRAME: Final = wire.Envelope()
-_DECODER: Final = msgspec.json.Decoder(wire.Envelope)
+_decode: Final = decoding.json_decoder(wire.Envelope)
 
 
 def open_envelope(line: bytes) -> wire.Envelope:
     """Return the envelope of a line; an empty one if the line is not a frame or has an unknown shape."""
     try:
-        return _DECODER.decode(line)
+        return _decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return NOT_A_FRAME
 

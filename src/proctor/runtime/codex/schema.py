@@ -12,7 +12,7 @@ import anyio.to_thread
 import msgspec
 from anyio.lowlevel import RunVar
 
-from proctor import canonical, places
+from proctor import canonical, decoding, places
 from proctor.contain.launch import wrap
 from proctor.errors import disk_error
 from proctor.fact import Authority, Fact
@@ -73,7 +73,7 @@ async def read_schema(request: HostRequest) -> SchemaMethods | None:
 
 def _read_cache(cache_file: Path) -> SchemaMethods | None:
     with suppress(OSError, msgspec.DecodeError):
-        return msgspec.json.decode(cache_file.read_bytes(), type=SchemaMethods)
+        return decoding.decode(cache_file.read_bytes(), SchemaMethods)
     return None
 
 
@@ -104,7 +104,7 @@ async def _print_schema(request: HostRequest, folder: Path) -> None:
 
 def _read_printed(folder: Path) -> SchemaMethods | None:
     try:
-        whole = msgspec.json.decode((folder / _BUNDLE).read_bytes())
+        whole = decoding.decode((folder / _BUNDLE).read_bytes())
         return SchemaMethods(
             digest=canonical.digest(whole),
             requests=_methods(folder / "ClientRequest.json"),
@@ -116,7 +116,7 @@ def _read_printed(folder: Path) -> SchemaMethods | None:
 
 
 def _methods(file: Path) -> frozenset[str]:
-    messages: Iterable[Any] = msgspec.json.decode(file.read_bytes())["oneOf"]
+    messages: Iterable[Any] = decoding.decode(file.read_bytes())["oneOf"]
     return frozenset(each["properties"]["method"]["enum"][0] for each in messages)
 
 

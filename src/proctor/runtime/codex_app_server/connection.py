@@ -9,6 +9,7 @@ import anyio
 import msgspec
 from anyio.abc import TaskGroup
 
+from proctor import decoding
 from proctor.clock import Clock
 from proctor.errors import DeadlineError, HangupError, PeerError, RefusedError
 from proctor.event.row import ChannelClosed, ChildExited, Direction, StepTaken, SupervisorRow
@@ -336,6 +337,6 @@ def _thread_started(reply: Envelope) -> str | None:
     if not isinstance(reply.result, msgspec.Raw):
         return None
     try:
-        return msgspec.json.decode(reply.result, type=wire.ThreadStarted).thread.id
+        return decoding.decode(reply.result, wire.ThreadStarted).thread.id
     except (msgspec.DecodeError, RecursionError):
         return None

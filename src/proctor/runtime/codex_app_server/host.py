@@ -9,7 +9,7 @@ import anyio
 import anyio.to_thread
 import msgspec
 
-from proctor import __version__
+from proctor import __version__, decoding
 from proctor.clock import Clock
 from proctor.contain.launch import wrap
 from proctor.errors import InputError, PeerError, unwrap_single
@@ -161,7 +161,7 @@ async def greet(connection: Connection) -> str:
     """Initialize the connection, and return the server's version. Raises MachineError if it is too old."""
     reply = await connection.call_while_reopening("initialize", HELLO, deadline_s=INITIALIZE_DEADLINE_S)
     try:
-        greeting = msgspec.json.decode(reply, type=wire.Initialized)
+        greeting = decoding.decode(reply, wire.Initialized)
     except msgspec.DecodeError as error:
         raise PeerError("peer.wire", f"initialize: {error}") from error
     version = version_in(greeting.user_agent)

@@ -2,6 +2,7 @@
 
 import msgspec
 
+from proctor import decoding
 from proctor.errors import PeerError, RefusedError
 from proctor.fact import UNKNOWN, Authority, Fact
 from proctor.runtime.base import ModelChoice
@@ -22,7 +23,7 @@ async def observe_login(connection: Connection, model: ModelChoice) -> Fact:
     except RefusedError:  # the method is in no schema, and other versions may not have it
         return UNKNOWN
     try:
-        status = msgspec.json.decode(reply, type=wire.AuthStatus)
+        status = decoding.decode(reply, wire.AuthStatus)
     except msgspec.DecodeError as error:
         raise PeerError("peer.wire", f"getAuthStatus: {error}") from error
     if status.auth_method is None:

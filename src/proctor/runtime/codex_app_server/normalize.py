@@ -5,6 +5,7 @@ from typing import Any, Literal, TypeVar
 
 import msgspec
 
+from proctor import decoding
 from proctor.event.model import (
     ApprovalAsked,
     ErrorReported,
@@ -45,7 +46,6 @@ from proctor.runtime.codex_app_server.items import MESSAGES, kept_items, reasoni
 from proctor.runtime.failures import diagnose
 
 T = TypeVar("T")
-_DECODERS: dict[Any, msgspec.json.Decoder[Any]] = {}
 
 _SPOKEN_WARNINGS = frozenset({"warning", "guardianWarning", "configWarning", "deprecationNotice"})
 
@@ -58,11 +58,7 @@ _STATUSES = {
 
 
 def _read(raw: msgspec.Raw | msgspec.UnsetType, type_: type[T]) -> T:
-    decoder = _DECODERS.get(type_)
-    if decoder is None:
-        decoder = _DECODERS[type_] = msgspec.json.Decoder(type_)
-    value: T = decoder.decode(b"{}" if isinstance(raw, msgspec.UnsetType) else raw)
-    return value
+    return decoding.decode(b"{}" if isinstance(raw, msgspec.UnsetType) else raw, type_)
 
 
 class CodexNormalizer:

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from proctor import decoding
 from proctor.ids import CallId
 from proctor.protocol.jsonrpc import RequestId
 from proctor.runtime.base import Question
@@ -45,7 +46,7 @@ def read_request(request: RequestId, method: str, line: bytes) -> ServerRequest:
 def params_in(line: bytes) -> Mapping[str, Any]:
     """Return a frame's parameters. Empty if they are not an object."""
     try:
-        frame = msgspec.json.decode(line)
+        frame = decoding.decode(line)
     except (msgspec.DecodeError, RecursionError):
         return {}
     params = frame.get("params") if isinstance(frame, dict) else None

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from proctor import decoding
 from proctor.errors import PeerError
 from proctor.ids import ThreadId
 from proctor.runtime.codex_app_server import wire
@@ -36,13 +37,13 @@ async def read_thread(thread: ThreadId, call: Callable[[str, Mapping[str, Any]],
         while True:
             # thread/read can return turns too, but then sends a deprecation notice.
             params = {"threadId": thread, "itemsView": "full", "sortDirection": "asc", "cursor": cursor}
-            page = msgspec.json.decode(await call(wire.READ_TURNS, params), type=_Page)
+            page = decoding.decode(await call(wire.READ_TURNS, params), _Page)
             turns += page.data
             # A cursor that does not advance would repeat the same page forever.
             if page.next_cursor is None or page.next_cursor == cursor:
                 break
             cursor = page.next_cursor
-        about = msgspec.json.decode(await call("thread/read", {"threadId": thread}), type=_Read).thread
+        about = decoding.decode(await call("thread/read", {"threadId": thread}), _Read).thread
     except msgspec.DecodeError as error:
         raise PeerError("peer.wire", f"reading thread {thread}: {error}") from error
     return StoredThread(thread=about, turns=tuple(turns))

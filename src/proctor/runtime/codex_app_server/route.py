@@ -4,6 +4,7 @@ from typing import Any
 
 import msgspec
 
+from proctor import decoding
 from proctor.evidence.redact import TextStream
 from proctor.protocol.jsonrpc import Failure, RequestId, decode
 from proctor.runtime.codex_app_server import wire
@@ -77,7 +78,7 @@ class Envelope(wire.Native, frozen=True, kw_only=True):
 
 
 NOT_A_MESSAGE = Envelope()
-_DECODER = msgspec.json.Decoder(Envelope)
+_decode = decoding.json_decoder(Envelope)
 
 
 def open_envelope(line: bytes) -> Envelope:
@@ -85,7 +86,7 @@ def open_envelope(line: bytes) -> Envelope:
     try:
         if not line.isascii():
             line.decode()
-        return _DECODER.decode(line)
+        return _decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         message = decode(line)
     if message is None:
@@ -97,16 +98,16 @@ def open_envelope(line: bytes) -> Envelope:
 def _readable(raw: msgspec.Raw) -> _Params | None:
     """Decode the fields one by one, so that a malformed field does not hide the owner of the frame."""
     try:
-        value = msgspec.json.decode(raw)
+        value = decoding.decode(raw)
     except (msgspec.DecodeError, RecursionError):
         return None
     parts = value.items() if isinstance(value, dict) else ()
-    return msgspec.convert({name: part for name, part in parts if _is_readable(name, part)}, _Params)
+    return decoding.convert({name: part for name, part in parts if _is_readable(name, part)}, _Params)
 
 
 def _is_readable(name: str, part: Any) -> bool:
     try:
-        msgspec.convert({name: part}, _Params)
+        decoding.convert({name: part}, _Params)
     except msgspec.ValidationError:
         return False
     return True

@@ -2,6 +2,7 @@
 
 import msgspec
 
+from proctor import decoding
 from proctor.runtime.codex_app_server import wire
 from proctor.runtime.samples import STRANGER, Samples
 
@@ -12,7 +13,7 @@ class _Method(msgspec.Struct, frozen=True):
 
 def _method(line: bytes) -> str:
     try:
-        return msgspec.json.decode(line, type=_Method).method
+        return decoding.decode(line, _Method).method
     except msgspec.DecodeError:
         return ""
 

@@ -8,6 +8,7 @@ from typing import Any
 import anyio
 import msgspec
 
+from proctor import decoding
 from proctor.clock import Clock
 from proctor.errors import DeadlineError, HangupError, PeerError, RefusedError
 from proctor.fact import Fact
@@ -105,7 +106,7 @@ class CodexSession:
         deadline_s = self._deadlines.start_s
         reply = await self._connection.start_thread(method, params, listener=self, deadline_s=deadline_s)
         try:
-            started = msgspec.json.decode(reply, type=wire.ThreadStarted)
+            started = decoding.decode(reply, wire.ThreadStarted)
         except msgspec.DecodeError as error:
             raise PeerError("peer.wire", f"{method}: {error}") from error
         if started.thread.id not in self._connection.threads_of(self):
@@ -182,7 +183,7 @@ class CodexSession:
                 self._turns.give_up()
             raise
         with suppress(msgspec.DecodeError):
-            self._turns.began(msgspec.json.decode(reply, type=wire.TurnParams).turn.id)
+            self._turns.began(decoding.decode(reply, wire.TurnParams).turn.id)
         await self._turns.over.wait()
         if self._turns.is_cut_off:
             raise self._gone()
@@ -249,7 +250,7 @@ class CodexSession:
             if self._is_kept and not self._was_unknown:
                 again = {"threadId": self.thread, "excludeTurns": True}
                 reply = await ask("thread/resume", again, deadline_s=self._deadlines.start_s, listener=self)
-                status = msgspec.json.decode(reply, type=wire.ThreadStarted).thread.status
+                status = decoding.decode(reply, wire.ThreadStarted).thread.status
                 is_active = status is not None and status.type == "active"
                 return LOST_END if self._was_running and self._turns.is_running and not is_active else None
             if self._was_running:

@@ -6,6 +6,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
+from proctor import decoding
 from proctor.event.model import (
     ErrorReported,
     Event,
@@ -122,7 +123,7 @@ class ExecNormalizer:
     def _from_agent(self, row: Row) -> Iterator[Event]:
         raw = bytes(row.frame) if isinstance(row.frame, msgspec.Raw) else b""
         try:
-            type_ = msgspec.json.decode(raw, type=wire.Envelope).type
+            type_ = decoding.decode(raw, wire.Envelope).type
         except msgspec.DecodeError:
             yield Unrecognized(native="not a message", frame=row.seq, at_ms=row.at_ms)
             return
@@ -136,15 +137,15 @@ class ExecNormalizer:
         seq, at_ms = row.seq, row.at_ms
         match type_:
             case "thread.started":
-                yield self._thread_started(msgspec.json.decode(raw, type=wire.ThreadStarted), row)
+                yield self._thread_started(decoding.decode(raw, wire.ThreadStarted), row)
                 yield from self._baseline(row)
             case "turn.started" if self._is_first(type_, ""):
                 yield from self._baseline(row)
                 yield TurnBegan(turn=self._turn, frame=seq, at_ms=at_ms)
             case "item.started" | "item.completed":
-                yield self._item(type_, msgspec.json.decode(raw, type=wire.ItemLine).item, row)
+                yield self._item(type_, decoding.decode(raw, wire.ItemLine).item, row)
             case "error":
-                yield self._error(msgspec.json.decode(raw, type=wire.ErrorLine), row)
+                yield self._error(decoding.decode(raw, wire.ErrorLine), row)
             case "turn.completed" | "turn.failed" if self._is_first("end", ""):
                 # The turn is over, even if the rest of the line cannot be read.
                 yield from self._turn_ended(type_, raw, row)
@@ -265,7 +266,7 @@ def _text(row: Row) -> str:
 
 def _try_decode(raw: bytes, type_: type[T]) -> T | None:
     try:
-        return msgspec.json.decode(raw, type=type_)
+        return decoding.decode(raw, type_)
     except msgspec.DecodeError:
         return None
 

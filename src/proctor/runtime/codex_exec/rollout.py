@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
+from proctor import decoding
 from proctor.event.history_item import HistoryItem
 from proctor.event.model import Tokens
 from proctor.event.usage import NO_TOKENS
@@ -110,28 +111,28 @@ class Rollout:
 
     def take(self, line: bytes) -> None:
         """Add one line of the file. Raises msgspec.DecodeError if its structure is unknown."""
-        row = msgspec.json.decode(line, type=_Line)
+        row = decoding.decode(line, _Line)
         match row.type:
             case "session_meta":
-                meta = msgspec.json.decode(row.payload, type=_Meta)
+                meta = decoding.decode(row.payload, _Meta)
                 self.thread, self.version = meta.id, meta.cli_version
             case "turn_context":
-                context = msgspec.json.decode(row.payload, type=_Context)
+                context = decoding.decode(row.payload, _Context)
                 self.model, self.approvals = context.model, context.approval_policy
             case "token_usage_record":
-                record = msgspec.json.decode(row.payload, type=_Record)
+                record = decoding.decode(row.payload, _Record)
                 self.turns[record.turn_id] = record.turn_token_usage.tokens
             case "event_msg":
                 self._take_event(row.payload)
 
     def _take_event(self, payload: msgspec.Raw) -> None:
-        match msgspec.json.decode(payload, type=_Tagged).type:
+        match decoding.decode(payload, _Tagged).type:
             case "token_count":
-                counted = msgspec.json.decode(payload, type=_TokenCount)
+                counted = decoding.decode(payload, _TokenCount)
                 if counted.info is not None:
                     self.total = counted.info.total_token_usage.tokens
             case "item_completed":
-                self.items.append(_kept(msgspec.json.decode(payload, type=_StoredItem).item))
+                self.items.append(_kept(decoding.decode(payload, _StoredItem).item))
 
 
 def is_id(thread: ThreadId) -> bool:
@@ -173,7 +174,7 @@ def _kept(item: dict[str, Any]) -> HistoryItem:
     kind = _KINDS.get(str(item.get("type")), "other")
     texts = (part for name in ("content", "summary_text", "raw_content") for part in _texts(item.get(name)))
     spoken = "\n".join(texts) if kind in ("prompt", "message", "reasoning") else None
-    return msgspec.convert({"kind": kind, "text": spoken}, HistoryItem)
+    return decoding.convert({"kind": kind, "text": spoken}, HistoryItem)
 
 
 def _texts(value: Any) -> Iterator[str]:

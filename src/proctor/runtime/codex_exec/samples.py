@@ -4,13 +4,14 @@ from typing import Final
 
 import msgspec
 
+from proctor import decoding
 from proctor.runtime.codex_exec import wire
 from proctor.runtime.samples import Samples
 
 
 def _is_turn_end(line: bytes) -> bool:
     try:
-        return msgspec.json.decode(line, type=wire.Envelope).type in wire.ENDS
+        return decoding.decode(line, wire.Envelope).type in wire.ENDS
     except (msgspec.DecodeError, UnicodeDecodeError):
         return False
 

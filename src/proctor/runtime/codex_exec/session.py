@@ -12,6 +12,7 @@ import anyio
 import anyio.to_thread
 import msgspec
 
+from proctor import decoding
 from proctor.contain.identity import pin, send_signal
 from proctor.errors import DeadlineError, HangupError, RefusedError, disk_error
 from proctor.event.row import Direction, HistoryKept, StepTaken
@@ -202,12 +203,12 @@ class ExecSession:
     def on_line(self, line: bytes) -> None:
         with suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             # Decode as text first: a line that is not UTF-8 is recorded as not a message.
-            type_ = msgspec.json.decode(line.decode(), type=wire.Envelope).type
+            type_ = decoding.decode(line.decode(), wire.Envelope).type
             if type_ == "thread.started":
                 # Codex has read its settings.
                 self._start_files.close()
             if type_ == "thread.started" and self._thread is None:
-                self._thread = ThreadId(msgspec.json.decode(line, type=wire.ThreadStarted).thread_id)
+                self._thread = ThreadId(decoding.decode(line, wire.ThreadStarted).thread_id)
             elif type_ in wire.ENDS:
                 self._is_ended = True
                 self._over.set()

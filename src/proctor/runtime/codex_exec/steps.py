@@ -4,6 +4,7 @@ from typing import Any, Final
 
 import msgspec
 
+from proctor import decoding
 from proctor.event.model import Tokens
 from proctor.event.row import StepTaken
 
@@ -19,6 +20,6 @@ def usage_step(step: str, tokens: Tokens) -> StepTaken:
 
 def tokens_in(detail: dict[str, Any]) -> Tokens | None:
     try:
-        return msgspec.convert(detail.get("tokens"), Tokens)
+        return decoding.convert(detail.get("tokens"), Tokens)
     except msgspec.ValidationError:
         return None

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 import msgspec
 
+from proctor import decoding
 from proctor.event.claim import MARKER, NO_CLAIM, claim_in
 from proctor.event.model import (
     Event,
@@ -96,12 +97,12 @@ class ProcessNormalizer:
     def _supervisor_events(self, row: Row) -> Iterator[Event]:
         match decode_supervisor_row(row):
             case StepTaken(step=step, detail=detail) if step == OPENED:
-                opened = msgspec.convert(detail, OpenedDetail)
+                opened = decoding.convert(detail, OpenedDetail)
                 yield SessionBegan(
                     thread=opened.thread, model=opened.model, cwd=opened.cwd, frame=row.seq, at_ms=row.at_ms
                 )
             case StepTaken(step=step, detail=detail) if step == STARTED:
-                self._started, self._is_interrupted = msgspec.convert(detail, StartedDetail), False
+                self._started, self._is_interrupted = decoding.convert(detail, StartedDetail), False
                 self._turn, self._messages = self._started.turn, 0
                 self._has_output, self._stderr_lines = False, []
                 yield TurnBegan(turn=self._turn, frame=row.seq, at_ms=row.at_ms)

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Final, Literal
 import msgspec
 from msgspec import Meta
 
+from proctor import decoding
 from proctor.errors import InputError
 from proctor.event.claim import MARKER
 
@@ -73,7 +74,7 @@ def read_options(options: Mapping[str, Any]) -> Options:
         what = "a process needs `command`: a list of words, or a line for bash"
         raise InputError("spec.missing-key", what, key="command")
     try:
-        read = msgspec.convert(options, Options)
+        read = decoding.convert(options, Options)
     except msgspec.ValidationError as error:
         raise InputError("spec.type", str(error)) from error
     if (read.result.file is None) == (read.result.marker is None):

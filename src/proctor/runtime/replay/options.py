@@ -8,6 +8,7 @@ from typing import Annotated, Any, Final, Literal
 import msgspec
 from msgspec import Meta
 
+from proctor import decoding
 from proctor.errors import InputError
 
 _MOST_BYTES: Final = 4096
@@ -50,6 +51,6 @@ def read_options(options: Mapping[str, Any]) -> Options:
         what = "a replay needs `attempt`: the folder of the attempt to replay"
         raise InputError("spec.missing-key", what, key="attempt")
     try:
-        return msgspec.convert(options, Options)
+        return decoding.convert(options, Options)
     except msgspec.ValidationError as error:
         raise InputError("spec.type", str(error)) from error

@@ -8,6 +8,7 @@ import anyio
 import anyio.to_thread
 import msgspec
 
+from proctor import decoding
 from proctor.errors import HangupError, RefusedError
 from proctor.event.model import SessionBegan
 from proctor.event.row import ChannelClosed, ChildExited, Direction, FactsLearned, StepTaken
@@ -158,7 +159,7 @@ class ReplaySession:
             case StepTaken(step="tripwire"):
                 return  # this record has its own
             case _:
-                detail = msgspec.json.decode(step.row.frame) if isinstance(step.row.frame, msgspec.Raw) else None
+                detail = decoding.decode(step.row.frame) if isinstance(step.row.frame, msgspec.Raw) else None
                 if isinstance(detail, dict):
                     self._tap.record(StepTaken(step=REPLAYED, detail=detail))
                 else:

@@ -5,6 +5,7 @@ import socket
 
 import msgspec
 
+from proctor import decoding
 from proctor.errors import Exit, InputError, MachineError
 from proctor.protocol.hand_in import FEEDBACK_VARIABLE, MAX_MESSAGE_BYTES, Feedback, Note, Receipt
 from proctor.surface.cli.command import Command, argument
@@ -22,7 +23,7 @@ def feedback(*, is_done: bool | None, answer: str | None, result: str | None) ->
     if is_done is None:
         raise InputError("usage", "--ok or --fail is required", suggestion="proctor feedback --help")
     try:
-        given = None if result is None else msgspec.json.decode(result.encode())
+        given = None if result is None else decoding.decode(result.encode())
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
         raise InputError("usage", f"--json: {error}") from error
     hand_in(Feedback(done=is_done, answer=answer, result=given))
@@ -50,7 +51,7 @@ def hand_in(message: Feedback | Note) -> None:
             connection.sendall(data)
             connection.shutdown(socket.SHUT_WR)
             with connection.makefile("rb") as answer:
-                receipt = msgspec.json.decode(answer.read(), type=Receipt)
+                receipt = decoding.decode(answer.read(), Receipt)
     except (OSError, msgspec.DecodeError) as error:
         raise MachineError("run.no-attempt", f"{path}: {error}") from error
     if not receipt.ok:

@@ -3,8 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-import msgspec
-
+from proctor import decoding
 from proctor.campaign.run import CampaignResult
 from proctor.config.load import load_config
 from proctor.errors import InputError
@@ -27,7 +26,7 @@ def refused_logins(loaded: LoadedSpec, result: CampaignResult, *, root: RootPath
     for paths in root.run(result.run_id).attempts():
         if paths.folder.name not in failed:
             continue
-        ref = msgspec.json.decode(read_bytes(paths.runner_ref), type=RunnerRef)
+        ref = decoding.decode(read_bytes(paths.runner_ref), RunnerRef)
         facts = ref.facts
         if facts["credentialState"].value == CredentialState.REJECTED:
             flow = paths.folder.name.split(".")[1]

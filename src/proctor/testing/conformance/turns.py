@@ -3,8 +3,8 @@
 from typing import Any, Final
 
 import anyio
-import msgspec
 
+from proctor import decoding
 from proctor.event.laws import Laws
 from proctor.event.model import TextSaid, TextStreamed, ToolEnded, TurnEnded
 from proctor.event.outcome import Outcome
@@ -89,7 +89,7 @@ async def tool_call(subject: Subject) -> None:
         raise NotApplicableError("the program writes plain text, in which tool calls are not visible")
     evidence = await subject.mission({"run": "echo $((6 * 7))"}, {"say": DONE})
     evidence.must_end(Outcome.COMPLETED)
-    rows = [msgspec.json.decode(line, type=ToolCall) for line in evidence.paths.tool_calls.read_bytes().splitlines()]
+    rows = [decoding.decode(line, ToolCall) for line in evidence.paths.tool_calls.read_bytes().splitlines()]
     must(len(rows) == 1, f"the trace has {len(rows)} tool calls, the agent made one")
     must(rows[0].ok is True and "42" in (rows[0].output or ""), f"the trace says {rows[0].ok}: {rows[0].output!r}")
     must(evidence.summary.claimed is True, "the agent's claim was not recognized in its text")
