@@ -142,14 +142,19 @@ class Dispatcher:
                 candidate=candidate,
                 started_at_ms=started_at_ms,
                 left=self._left(progress),
-                at_rest=lambda: self._leave(job),
+                at_rest=lambda: self._rest(job),
             )
-            self._leave(job)
+            self._rest(job)
             self.results.append(result)
             tried = self._ledger_row(trial, result, started_at_ms=started_at_ms, n=progress.attempts_made + 1)
             await self._learn(job, trial, result, tried=tried)
         finally:
             self._running -= 1
+            self._leave(job)
+
+    def _rest(self, job: Job) -> None:
+        """Let another attempt start before this one is settled, unless that depends on its result."""
+        if not self.is_fail_fast:
             self._leave(job)
 
     def _leave(self, job: Job) -> None:
@@ -188,6 +193,7 @@ class Dispatcher:
         now = self.progress[trial.id] = before.after(tried, retry_budget=retry_budget)
         now_s, now_ms = self._now_s(), self.attempts.clock.wall_ms()
         summary = result.summary
+        self._has_failed |= now.is_settled and (summary is None or summary.has_failed)
         pause_ms = None if summary is None else summary.retry_after_ms
         ending = AttemptEnd(remedy=after, code=tried.code, retry_after_s=None if pause_ms is None else pause_ms / 1000)
         again_s = self.scheduler.ended(job, ending, tries=before.failures, now_s=now_s)
@@ -207,7 +213,6 @@ class Dispatcher:
             await self.attempts.commit.put(
                 writer.seal_attempt(tried.id, summary, at_ms=now_ms, retry_at_ms=retry_at_ms, usd=usd)
             )
-        self._has_failed |= now.is_settled and (summary is None or summary.has_failed)
         self.attempts.watcher.settled(result, usd=usd, retry_at_ms=retry_at_ms, is_settled=now.is_settled)
         if again_s is not None:
             self._add(trial, not_before_s=again_s)
