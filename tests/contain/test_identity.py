@@ -147,6 +147,21 @@ def test_the_marked_are_found_by_their_environment_and_others_are_not() -> None:
         assert found == {("identity-test-1", identity_of(one.pid)), ("identity-test-2", identity_of(two.pid))}
 
 
+def test_find_marked_with_an_attempt_yields_only_its_processes_of_that_spawn() -> None:
+    def env(marker: str, attempt: str | None) -> dict[str, str]:
+        return {**os.environ, "PROCTOR_SPAWN": marker} | ({"PROCTOR_ATTEMPT": attempt} if attempt else {})
+
+    with (
+        running(["cat"], env=env("identity-test-3", "a.codex.r1.1")) as one,
+        running(["cat"], env=env("identity-test-3", "a.codex.r1.11")),
+        running(["cat"], env=env("identity-test-3", None)),
+        running(["cat"], env=env("identity-test-4", "a.codex.r1.1")),
+    ):
+        found = list(find_marked({"identity-test-3"}, attempt="a.codex.r1.1"))
+
+        assert found == [("identity-test-3", identity_of(one.pid))]
+
+
 def test_a_signal_by_pidfd_arrives_and_one_to_the_dead_is_no_error() -> None:
     with running(["cat"]) as popen:
         pidfd = pin(identity_of(popen.pid))

@@ -8,6 +8,7 @@ import anyio
 import msgspec
 import pytest
 
+from proctor.contain.launch import new_marker
 from proctor.errors import DeadlineError, HangupError
 from proctor.event.row import ChannelClosed, Direction, StepTaken
 from proctor.ids import ThreadId
@@ -80,7 +81,7 @@ async def dropping(**handlers: Handler | None) -> AsyncIterator[tuple[Dropping, 
     connection = Connection(twin, tap, clock=clock, link=Reconnection(twin, greet, clock=clock))
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(connection.run)
-        yield twin, CodexHost(connection, {}, clock=clock, deadlines=TINY), tap
+        yield twin, CodexHost(connection, {}, clock=clock, marker=new_marker(), deadlines=TINY), tap
         connection.is_closing = True
         twin.hang_up()
         await connection.closed.wait()

@@ -1,13 +1,18 @@
 """One thread: its turn, its interrupt, and an end that takes a few seconds at most, whatever the server does."""
 
+import os
+import signal
+import subprocess
 from collections.abc import Callable
+from contextlib import ExitStack
 from typing import Any
 
 import anyio
 import pytest
 
+from proctor.contain.launch import new_marker
 from proctor.errors import DeadlineError, PeerError, RefusedError
-from proctor.event.row import Direction
+from proctor.event.row import Direction, StepTaken
 from proctor.runtime.codex_app_server.session import Deadlines
 from tests.runtime.twin import (
     Handler,
@@ -219,6 +224,43 @@ def test_the_terminals_of_a_helper_are_cleaned_as_well() -> None:
         return cleaned
 
     assert run(test) == [{"threadId": THREAD}, {"threadId": "helper"}]
+
+
+@pytest.mark.requirement("attempt.interrupt-one")
+@pytest.mark.requirement("attempt.no-orphans")
+def test_settling_kills_a_process_that_codex_left_and_none_of_a_sibling_or_of_the_server() -> None:
+    async def test() -> tuple[int | None, list[int | None]]:
+        tap = MemoryTap()
+        async with connected() as line:
+            marked = {"PROCTOR_SPAWN": line.marker}
+            left = waiting_process({**marked, "PROCTOR_ATTEMPT": "a.codex.r1.1"})
+            others = [
+                waiting_process({**marked, "PROCTOR_ATTEMPT": "b.codex.r1.1"}),
+                waiting_process(marked),
+                waiting_process({"PROCTOR_SPAWN": new_marker(), "PROCTOR_ATTEMPT": "a.codex.r1.1"}),
+            ]
+            with left, ExitStack() as ends:
+                for each in others:
+                    ends.enter_context(each)
+                    ends.callback(each.kill)
+                async with line.host.open_session(session_ask("a.codex.r1.1"), tap) as session:
+                    await session.settle()
+                assert tap.of(Direction.SELF) == [
+                    StepTaken(step="processes killed after the turn", detail={"pids": [left.pid], "survived": False})
+                ]
+                return left.poll(), [each.poll() for each in others]
+
+    assert run(test) == (-signal.SIGKILL, [None, None, None])
+
+
+def waiting_process(env: dict[str, str]) -> "subprocess.Popen[bytes]":
+    """A shell that runs until it is killed. It has begun, so its environment can be read."""
+    popen = subprocess.Popen(
+        ["sh", "-c", "echo up; read -r _"], env={**os.environ, **env}, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    assert popen.stdout is not None
+    assert popen.stdout.readline() == b"up\n"
+    return popen
 
 
 # ── a server that does not answer ──

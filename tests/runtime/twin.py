@@ -11,6 +11,7 @@ import anyio
 import anyio.lowlevel
 import msgspec
 
+from proctor.contain.launch import new_marker
 from proctor.errors import HangupError
 from proctor.event.row import Direction, SupervisorRow
 from proctor.evidence.redact import TextStream
@@ -303,10 +304,11 @@ class Line:
     connection: Connection
     clock: FakeClock
     deadlines: Deadlines
+    marker: str = field(default_factory=new_marker)
 
     @property
     def host(self) -> CodexHost:
-        return CodexHost(self.connection, {}, clock=self.clock, deadlines=self.deadlines)
+        return CodexHost(self.connection, {}, clock=self.clock, marker=self.marker, deadlines=self.deadlines)
 
 
 @asynccontextmanager

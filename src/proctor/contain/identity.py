@@ -12,6 +12,7 @@ from typing import NamedTuple
 import msgspec
 
 MARKER_VARIABLE = "PROCTOR_SPAWN"
+ATTEMPT_VARIABLE = "PROCTOR_ATTEMPT"
 
 
 class ProcessIdentity(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
@@ -149,8 +150,12 @@ def command_line(pid: int) -> list[str]:
         return []
 
 
-def find_marked(markers: Collection[str]) -> Iterator[tuple[str, ProcessIdentity]]:
-    """Yield every process whose environment contains one of the markers, with that marker."""
+def find_marked(markers: Collection[str], *, attempt: str | None = None) -> Iterator[tuple[str, ProcessIdentity]]:
+    """Yield every process whose environment contains one of the markers, with that marker.
+
+    With `attempt`, only processes whose environment also names this attempt.
+    """
+    required = set() if attempt is None else {f"{ATTEMPT_VARIABLE}={attempt}".encode()}
     by_variable = {f"{MARKER_VARIABLE}={marker}".encode(): marker for marker in markers}
     with os.scandir("/proc") as entries:
         pids = [int(entry.name) for entry in entries if entry.name.isdigit()]
@@ -159,7 +164,10 @@ def find_marked(markers: Collection[str]) -> Iterator[tuple[str, ProcessIdentity
             environment = _read_proc(f"/proc/{pid}/environ")
         except OSError:
             continue
-        for variable in by_variable.keys() & environment.split(b"\0"):
+        variables = set(environment.split(b"\0"))
+        if not required <= variables:
+            continue
+        for variable in by_variable.keys() & variables:
             if (identity := identify(pid)) is not None:
                 yield by_variable[variable], identity
 

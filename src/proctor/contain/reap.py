@@ -82,18 +82,20 @@ def kill_trees(
     spawns: Mapping[str, Iterable[ProcessIdentity]],
     *,
     cgroups: Mapping[str, Path] = MappingProxyType({}),
+    attempt: str | None = None,
     timeout_s: float,
 ) -> KillResult:
     """Send SIGKILL to all processes of the given spawns until none is left, for at most `timeout_s` seconds.
 
     `spawns` maps markers to known processes. Also killed are descendants of these, processes with a marker in their
     environment, members of the `cgroups`, and the descendants of both. Never kills the calling process: if it belongs
-    to such a spawn itself, its own descendants are spared too.
+    to such a spawn itself, its own descendants are spared too. With `attempt`, a process is found by its marker only if
+    its environment also names this attempt, so that other attempts of a shared agent are spared.
     """
     killed: dict[str, list[int]] = {}
     survived: frozenset[str] = frozenset()
     until = SYSTEM_CLOCK.steady_s() + timeout_s
-    while targets := _find_targets(spawns, cgroups):
+    while targets := _find_targets(spawns, cgroups, attempt):
         for identity, marker in targets.items():
             if identity.pid not in killed.setdefault(marker, []):
                 killed[marker].append(identity.pid)
@@ -108,13 +110,13 @@ def kill_trees(
 
 
 def _find_targets(
-    spawns: Mapping[str, Iterable[ProcessIdentity]], cgroups: Mapping[str, Path]
+    spawns: Mapping[str, Iterable[ProcessIdentity]], cgroups: Mapping[str, Path], attempt: str | None
 ) -> dict[ProcessIdentity, str]:
     roots = {marker: [each for each in known if is_alive(each)] for marker, known in spawns.items()}
     for marker, path in cgroups.items():
         roots.setdefault(marker, []).extend(cgroup.members(path))
     if spawns:
-        for marker, root in find_marked(spawns):
+        for marker, root in find_marked(spawns, attempt=attempt):
             roots[marker].append(root)
     targets: dict[ProcessIdentity, str] = {}
     for marker, its_roots in roots.items():

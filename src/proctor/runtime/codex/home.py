@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from proctor.contain.identity import ATTEMPT_VARIABLE
 from proctor.errors import disk_error
 from proctor.evidence.secrets import holds_credential
 from proctor.runtime.base import HostRequest, SessionRequest
@@ -169,7 +170,7 @@ def as_arguments(settings: Mapping[str, Any]) -> list[str]:
 def thread_settings(request: SessionRequest) -> dict[str, Any]:
     """Return the settings of one thread: model URL, attempt marker, and its temporary folder as a writable root."""
     settings: dict[str, Any] = {
-        "shell_environment_policy.set": {"PROCTOR_ATTEMPT": request.attempt, "TMPDIR": str(request.tmp)},
+        "shell_environment_policy.set": {ATTEMPT_VARIABLE: request.attempt, "TMPDIR": str(request.tmp)},
         "sandbox_workspace_write.exclude_slash_tmp": True,
         "sandbox_workspace_write.exclude_tmpdir_env_var": True,
         "sandbox_workspace_write.writable_roots": [str(request.tmp)],

@@ -48,10 +48,17 @@ class CodexHost:
     """An app-server process that carries any number of sessions."""
 
     def __init__(
-        self, connection: Connection, facts: Mapping[str, Fact], *, clock: Clock, deadlines: Deadlines = DEADLINES
+        self,
+        connection: Connection,
+        facts: Mapping[str, Fact],
+        *,
+        clock: Clock,
+        marker: str,
+        deadlines: Deadlines = DEADLINES,
     ) -> None:
         self.facts = facts
         self._connection = connection
+        self._marker = marker
         self._clock = clock
         self._deadlines = deadlines
 
@@ -65,7 +72,9 @@ class CodexHost:
 
     @asynccontextmanager
     async def open_session(self, request: SessionRequest, tap: Tap) -> AsyncIterator[CodexSession]:
-        session = CodexSession(self._connection, request, tap, clock=self._clock, deadlines=self._deadlines)
+        session = CodexSession(
+            self._connection, request, tap, clock=self._clock, marker=self._marker, deadlines=self._deadlines
+        )
         try:
             await session.start()
             yield session
@@ -99,7 +108,7 @@ async def open_host(request: HostRequest, tap: Tap) -> AsyncIterator[CodexHost]:
                 facts = _facts(request, version, transport, schema, said=said)
                 facts["runningProgram"] = running
                 facts["credentialSource"] = await observe_login(connection, request.model)
-                yield CodexHost(connection, facts, clock=request.clock)
+                yield CodexHost(connection, facts, clock=request.clock, marker=request.process)
             finally:
                 connection.is_closing = True
                 # Shielded so that cancellation cannot leave the program running; `stop` is bounded by itself.

@@ -3,14 +3,19 @@
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import anyio
+import anyio.to_thread
 import msgspec
 
 from proctor import decoding
 from proctor.clock import Clock
+from proctor.contain.identity import ProcessIdentity
+from proctor.contain.reap import kill_trees
 from proctor.errors import DeadlineError, HangupError, PeerError, RefusedError
+from proctor.event.row import StepTaken
 from proctor.fact import Fact
 from proctor.ids import ThreadId
 from proctor.runtime.base import SessionRequest, Tap
@@ -57,6 +62,7 @@ class CodexSession:
         tap: Tap,
         *,
         clock: Clock,
+        marker: str,
         deadlines: Deadlines = DEADLINES,
     ) -> None:
         self.tap = tap
@@ -64,6 +70,7 @@ class CodexSession:
         self._connection = connection
         self._request = request
         self._clock = clock
+        self._marker = marker
         self._last_message_s = clock.steady_s()
         self._deadlines = deadlines
         self._teardown_left_s = deadlines.teardown_s
@@ -152,12 +159,18 @@ class CodexSession:
         await self._wait(self._turns.over)
 
     async def settle(self) -> None:
-        """End background terminals: the shell of an interrupted or yielded command outlives its turn."""
+        """End background terminals: the shell of an interrupted or yielded command outlives its turn.
+
+        Then kill the processes that Codex left. It ends the sandbox of a command that is interrupted before its
+        `item/started`, but the shell inside, if it is just being started, survives (seen with 0.163). No frame reports
+        it, and no later request lists or ends it.
+        """
         for thread in self._connection.threads_of(self):
             await self._try(CLEAN, {"threadId": thread})
         # The end of a command that was never allowed to start is not reported.
         if self._running - self.approvals.withdrawn:
             await self._wait(self._all_ended, at_most_s=self._deadlines.late_items_s)
+        await self._kill_processes()
 
     async def close(self) -> None:
         if self._turns.is_running and not self._turns.is_halted:
@@ -201,6 +214,16 @@ class CodexSession:
     async def _wait(self, event: anyio.Event, *, at_most_s: float = float("inf")) -> None:
         with self._teardown_budget() as left_s, anyio.move_on_after(min(left_s, at_most_s)):
             await event.wait()
+
+    async def _kill_processes(self) -> None:
+        """Kill all processes of this attempt in the server. A later turn does not need them."""
+        spawns: dict[str, list[ProcessIdentity]] = {self._marker: []}
+        with self._teardown_budget() as left_s:
+            kill = partial(kill_trees, spawns, attempt=self._request.attempt, timeout_s=left_s)
+            deaths = await anyio.to_thread.run_sync(kill)
+        if pids := deaths.killed.get(self._marker):
+            detail = {"pids": list(pids), "survived": bool(deaths.survived)}
+            self.tap.record(StepTaken(step="processes killed after the turn", detail=detail))
 
     @contextmanager
     def _teardown_budget(self) -> Iterator[float]:
