@@ -60,6 +60,7 @@ def test_attempt_cancel_ends_one_attempt_of_a_shared_server_and_no_sibling(lab: 
             {"attemptId": SLOW, "runId": run.folder.name, "campaignId": campaign, "pid": owner.pid},
         )
         wait_until(lab.attempts()[SLOW].seal.exists)
+        assert shells(gate, "slow") == [], "its shell is gone before the seal"
         assert shells(gate, "other"), "its sibling works"
         assert runner_ref_of(lab.attempts()[SLOW]).process_id is not None
         wait_until(lambda: (SLOW, "sealed", "cancelled", "run.operator-cancel") in ledger(lab))
@@ -67,7 +68,6 @@ def test_attempt_cancel_ends_one_attempt_of_a_shared_server_and_no_sibling(lab: 
         assert (again.code, again.json["error"]["code"]) == (2, "attempt.over")
         gate.touch()
         assert owner.wait(timeout=60) == 4, "a trial without a result is inconclusive"
-    assert shells(gate, "slow") == [], "its shell is gone with the campaign at the latest"
 
     assert ledger(lab) == [
         (OTHER, "sealed", "completed", None),
