@@ -185,9 +185,6 @@ def test_a_turn_that_was_refused_needs_no_interrupt() -> None:
 
 
 def test_settling_waits_for_the_late_end_of_a_command() -> None:
-    def command(method: str) -> dict[str, Any]:
-        return notification(method, threadId=THREAD, item={"id": "c", "type": "commandExecution"})
-
     def clean(twin: Twin, request: Request) -> None:
         twin.reply(request, {})
         twin.say(command("item/completed"))
@@ -230,8 +227,8 @@ def test_the_terminals_of_a_helper_are_cleaned_as_well() -> None:
 @pytest.mark.requirement("attempt.no-orphans")
 def test_settling_kills_a_process_that_codex_left_and_none_of_a_sibling_or_of_the_server() -> None:
     async def test() -> tuple[int | None, list[int | None]]:
-        tap = MemoryTap()
-        async with connected() as line:
+        tap, twin = MemoryTap(), Twin()
+        async with connected(twin) as line:
             marked = {"PROCTOR_SPAWN": line.marker}
             left = waiting_process({**marked, "PROCTOR_ATTEMPT": "a.codex.r1.1"})
             others = [
@@ -244,6 +241,8 @@ def test_settling_kills_a_process_that_codex_left_and_none_of_a_sibling_or_of_th
                     ends.enter_context(each)
                     ends.callback(each.kill)
                 async with line.host.open_session(session_ask("a.codex.r1.1"), tap) as session:
+                    twin.say(command("item/started"), command("item/completed"))
+                    await twin.taken_in()
                     await session.settle()
                 assert tap.of(Direction.SELF) == [
                     StepTaken(step="processes killed after the turn", detail={"pids": [left.pid], "survived": False})
@@ -251,6 +250,11 @@ def test_settling_kills_a_process_that_codex_left_and_none_of_a_sibling_or_of_th
                 return left.poll(), [each.poll() for each in others]
 
     assert run(test) == (-signal.SIGKILL, [None, None, None])
+
+
+def command(method: str) -> dict[str, Any]:
+    """A notification about the one command of the thread."""
+    return notification(method, threadId=THREAD, item={"id": "c", "type": "commandExecution"})
 
 
 def waiting_process(env: dict[str, str]) -> "subprocess.Popen[bytes]":

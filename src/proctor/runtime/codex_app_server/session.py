@@ -79,6 +79,7 @@ class CodexSession:
         self._hangup: str | None = None
         self._was_running = self._was_unknown = False  # when the connection dropped
         self._running: set[str] = set()
+        self._may_have_processes = False
         self._all_ended = anyio.Event()
 
     # ── what the supervisor sees ──
@@ -152,6 +153,7 @@ class CodexSession:
         if not self._turns.is_running:
             return
         self._turns.is_halted = True
+        self._may_have_processes = True  # Codex may just be starting a command that it has not reported
         # The turn may be requested and its id not known yet.
         await self._wait(self._turns.known)
         # Without an id, the server interrupts the running turn (seen with 0.163).
@@ -170,7 +172,8 @@ class CodexSession:
         # The end of a command that was never allowed to start is not reported.
         if self._running - self.approvals.withdrawn:
             await self._wait(self._all_ended, at_most_s=self._deadlines.late_items_s)
-        await self._kill_processes()
+        if self._may_have_processes:
+            await self._kill_processes()
 
     async def close(self) -> None:
         if self._turns.is_running and not self._turns.is_halted:
@@ -245,6 +248,7 @@ class CodexSession:
                 self._turns.ended(envelope.turn)
             case "item/started" if envelope.item_type == "commandExecution" and envelope.item:
                 self._running.add(envelope.item)
+                self._may_have_processes = True
                 self._all_ended = anyio.Event()
             case "item/completed" if envelope.item in self._running:
                 self._running.discard(envelope.item)
