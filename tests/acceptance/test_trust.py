@@ -3,13 +3,15 @@
 import json
 import os
 import re
+import threading
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
 import pytest
 
-from tests.lab import Lab, mission, say_done
+from proctor import places
+from tests.lab import Lab, mission, say_done, wait_until
 
 TRUST = Path(__file__).parent.parent.parent / "examples" / "trust"
 
@@ -287,3 +289,39 @@ def test_agent_that_changes_the_program_of_its_probe_has_failed(lab: Lab, how: s
     assert (row["summary"]["verified"], row["summary"]["reasonCodes"]) == (False, ["tampered"])
     assert "tampered: " in row["summary"]["reasons"][0]
     assert "judge, which the probe runs, was changed meanwhile" in row["summary"]["reasons"][0]
+
+
+@pytest.mark.trust
+@pytest.mark.requirement("probe.gate")
+def test_program_of_a_probe_that_the_operator_changes_during_a_fenced_attempt_is_not_held_against_the_agent(
+    lab: Lab,
+) -> None:
+    lab.is_other_agent_allowed = True
+    tools = lab.folder / "tools"
+    tools.mkdir()
+    (tools / "judge").write_text("#!/bin/sh\ntest -e done\n")
+    (tools / "judge").chmod(0o755)
+    flow = {
+        "runtime": ["process"],
+        "isolation": "process",
+        "options": {"process": {"command": "touch started; until [ -e go ]; do sleep 0.02; done; touch done"}},
+    }
+
+    def upgrade() -> None:
+        def started() -> list[Path]:
+            return list((places.cache_dir() / "runs").glob("*/attempts/*/workspace/started"))
+
+        wait_until(lambda: bool(started()))
+        with (tools / "judge").open("a") as program:
+            program.write("# version 2\n")
+        (started()[0].parent / "go").touch()
+
+    upgrading = threading.Thread(target=upgrade)
+    upgrading.start()
+    probe = {"kind": "headless_run", "command": ["judge"], "contain": "none"}
+    spec = lab.write_spec([mission("task", say_done(), probes=[probe])], flow=flow)
+    done = lab.proctor("run", str(spec), PATH=f"{tools}:{os.environ['PATH']}")
+    upgrading.join(timeout=30)
+    assert done.returncode == 4, done.stderr
+    [row] = report_of(lab)["attempts"]
+    assert (row["summary"]["verified"], row["summary"]["reasonCodes"]) == (None, ["program-changed"])

@@ -31,6 +31,24 @@ def names(argv: list[str], bin_: Path) -> list[str]:
     return [Path(each.path).name if each.path.startswith(str(bin_)) else each.path for each in found]
 
 
+@pytest.mark.requirement("probe.gate")
+def test_program_is_writable_for_a_confined_agent_only_in_its_own_folders(bin_: Path) -> None:
+    def is_writable(*folders: Path) -> bool:
+        [program] = identify_programs(
+            ["linked"], workspace=bin_.parent / "work", search_path=str(bin_), agent_folders=folders
+        )
+        return program.is_writable
+
+    assert is_writable(bin_)
+    assert not is_writable(bin_.parent / "work")
+    # A link in a folder of the agent can be replaced, wherever it leads to.
+    own = bin_.parent / "own"
+    own.mkdir()
+    (own / "mine").symlink_to(bin_ / "python9")
+    [mine] = identify_programs(["mine"], workspace=bin_, search_path=str(own), agent_folders=[own])
+    assert mine.is_writable
+
+
 ENV, BASH = os.path.realpath("/usr/bin/env"), os.path.realpath("/bin/bash")
 
 

@@ -3,11 +3,16 @@
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from proctor.contain.fences import Fence
-from proctor.runtime.agent_fences import agent_fences, fences_fact
-from proctor.spec.model import Contain, Network, Sandbox
+from proctor.ids import FlowId, RuntimeId
+from proctor.plan.expand import resolve_flow
+from proctor.runtime import codex_app_server, process
+from proctor.runtime.agent_fences import agent_fences, fences_fact, writes_only_own_folders
+from proctor.runtime.defaults import RuntimeDefaults
+from proctor.spec.model import Approvals, CampaignSpec, Contain, FlowSpec, Network, Profile, Sandbox
 from proctor.testing.agent_under_test import session_asked
 
 
@@ -90,3 +95,28 @@ def test_what_was_raised_is_told_by_roles_and_never_by_paths(places: Path) -> No
         "network": "host",
     }
     assert told(contain=Contain.NONE) is None
+
+
+def test_agent_is_confined_to_its_own_folders_only_if_that_is_certain() -> None:
+    """The default flow, changed one setting at a time, for an agent behind fences and one with its own sandbox."""
+    settings: dict[str, dict[str, Any]] = {
+        "default": {},
+        "full access": {"sandbox": Sandbox.DANGER_FULL_ACCESS},
+        "no fences": {"contain": Contain.NONE},
+        "accepts": {"approvals": Approvals.ACCEPT},
+        "asks": {"approvals": Approvals.ASK},
+        "own profile": {"profile": Profile.MINE},
+    }
+    asked = FlowSpec(id=FlowId("f"), runtime=[RuntimeId("process")])
+    flow = resolve_flow(asked, spec=CampaignSpec(version=1, campaign="c", missions=[], flows=[asked]))
+
+    def confined(runtime: Any) -> set[str]:
+        return {
+            name
+            for name, change in settings.items()
+            if writes_only_own_folders(runtime, msgspec.structs.replace(flow, **change))
+        }
+
+    assert confined(process.RUNTIME) == {"default", "accepts", "asks"}
+    assert confined(codex_app_server.RUNTIME) == {"default", "no fences"}
+    assert confined(RuntimeDefaults()) == set()

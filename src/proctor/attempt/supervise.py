@@ -11,6 +11,7 @@ from typing import Final, Literal, TypeVar
 import anyio
 import anyio.to_thread
 
+from proctor import places
 from proctor.attempt.finalize import SessionRecord, finalize
 from proctor.attempt.hooks import HookPhase, has_hook, run_hook
 from proctor.attempt.machine import Move, State, after
@@ -31,6 +32,7 @@ from proctor.evidence.redact import Redactor
 from proctor.evidence.seal import write_seal
 from proctor.probe.model import Phase, ProbeRow, RequiredProbe, Verdict, require
 from proctor.probe.run import run_probe
+from proctor.runtime.agent_fences import writes_only_own_folders
 from proctor.runtime.base import Session
 from proctor.spec.model import Isolation
 from proctor.workspace.capture import Capture, capture
@@ -265,6 +267,16 @@ class _Supervisor:
         """Return the folders that only the agent of this attempt writes to."""
         return [self._workspace, self._request.scratch / "tmp", *self._homes()]
 
+    def _reachable_folders(self) -> list[Path] | None:
+        """Return folders outside of which the agent can write nothing; None if nothing confines it.
+
+        They contain its workspace, TMPDIR and home, which does not exist yet when the first probes run.
+        """
+        request = self._request
+        if not writes_only_own_folders(request.runtime, request.flow):
+            return None
+        return [request.scratch, places.cache_dir() / "runs"]
+
     def _homes(self) -> list[Path]:
         """Return the homes that belong to this attempt alone."""
         request, lease = self._request, self._conversation.lease
@@ -398,6 +410,7 @@ class _Supervisor:
                 subject_digest=subject.digest,
                 scratch=request.scratch / PROBES,
                 hidden=request.hidden,
+                agent_folders=self._reachable_folders(),
                 containment=request.containment,
                 intents=request.intents,
                 redactor=self._redactor,

@@ -36,6 +36,8 @@ class ProbeWorkspace:
     """Returns the fences for a program; None leaves files and network unrestricted."""
     programs: list[ProbeProgram] = field(default_factory=list)
     """The programs that were run or are missing."""
+    agent_folders: Sequence[Path] | None = None
+    """The only folders that the agent can write to; None if it can write wherever Proctor's user can."""
 
     def has_tool(self, program: str) -> bool:
         """Return whether the machine (not the workspace) has the program."""
@@ -53,7 +55,9 @@ class ProbeWorkspace:
         plan = wrap(self.containment, argv, env=self.env, cwd=self.workspace, marker=new_marker(), fences=fences)
         # Before they run: what they leave behind must not be taken for what they were.
         found = await anyio.to_thread.run_sync(
-            lambda: identify_programs(argv, workspace=self.workspace, search_path=self.env["PATH"])
+            lambda: identify_programs(
+                argv, workspace=self.workspace, search_path=self.env["PATH"], agent_folders=self.agent_folders
+            )
         )
         self.programs.extend(found)
         return await run_once(plan, intents=self.intents, timeout_s=timeout_s, max_output_bytes=max_output_bytes)

@@ -63,7 +63,7 @@ class ProbeProgram(msgspec.Struct, frozen=True, kw_only=True, rename="camel", fo
     is_in_workspace: bool
     """Whether the file is in the workspace, and so part of what is judged."""
     is_writable: bool
-    """Whether the user that Proctor and its agents run as may change the file, or put another in its place."""
+    """Whether the agent could change the file, or put another in its place."""
 
 
 class ProbeRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):

@@ -20,11 +20,14 @@ _WORD = re.compile(r"[^\s;&|<>(){}'\"`$=\\]+")
 _digests: dict[tuple[int, ...], Digest] = {}
 
 
-def identify_programs(argv: Sequence[str], *, workspace: Path, search_path: str) -> tuple[ProbeProgram, ...]:
+def identify_programs(
+    argv: Sequence[str], *, workspace: Path, search_path: str, agent_folders: Sequence[Path] | None = None
+) -> tuple[ProbeProgram, ...]:
     """Return the programs of a command, in the order in which they are found.
 
     These are its first word, the interpreters of each script, and for a shell command (`bash -c`) every word that names
-    a program on the search path.
+    a program on the search path. `agent_folders` are the only folders that the agent can write to; None if it can write
+    wherever Proctor's user can.
     """
     names = [str(workspace / argv[0]) if "/" in argv[0] else argv[0]]
     if tuple(argv[:2]) == ("bash", "-c") and len(argv) == 3:
@@ -37,7 +40,7 @@ def identify_programs(argv: Sequence[str], *, workspace: Path, search_path: str)
             found |= {} if at else {name: missing_program(name)}
             continue
         for file in _with_interpreters(place, search_path=search_path):
-            program = _identify(file, workspace=workspace)
+            program = _identify(file, workspace=workspace, agent_folders=agent_folders)
             found.setdefault(program.path, program)
     return tuple(found.values())
 
@@ -74,7 +77,7 @@ def _shebang(file: str) -> list[str]:
     return os.fsdecode(head[2:].partition(b"\n")[0]).split() if head.startswith(b"#!") else []
 
 
-def _identify(file: str, *, workspace: Path) -> ProbeProgram:
+def _identify(file: str, *, workspace: Path, agent_folders: Sequence[Path] | None) -> ProbeProgram:
     real = Path(file).resolve()
     top = workspace.resolve()
     is_in_workspace = real.is_relative_to(top)
@@ -84,8 +87,12 @@ def _identify(file: str, *, workspace: Path) -> ProbeProgram:
         path=str(real.relative_to(top)) if is_in_workspace else str(real),
         sha256=_digest(real),
         is_in_workspace=is_in_workspace,
-        is_writable=any(os.access(place, os.W_OK) for place in places),
+        is_writable=any(_is_in(agent_folders, place) and os.access(place, os.W_OK) for place in places),
     )
+
+
+def _is_in(folders: Sequence[Path] | None, place: Path) -> bool:
+    return folders is None or any(place.resolve().is_relative_to(folder.resolve()) for folder in folders)
 
 
 def _digest(file: Path) -> Digest | None:

@@ -51,6 +51,7 @@ async def run_probe(
     intents: IntentLog,
     redactor: Redactor,
     hidden: Sequence[Path] = (),
+    agent_folders: Sequence[Path] | None = None,
     search_path: str | None = None,
     kinds: Mapping[str, ProbeKind] = KINDS,
     clock: Clock = SYSTEM_CLOCK,
@@ -60,7 +61,8 @@ async def run_probe(
     `scratch` must exist; the copy is made there and removed afterwards. Unless the spec sets `contain: none`, the probe
     can write only to its copy and cannot see the subject, the rest of `scratch` or the `hidden` paths. If this machine
     cannot enforce that, the verdict is `unavailable`. The digest of the subject is computed again afterwards, to detect
-    a workspace that changed during the probe. Texts in the row are redacted first and then shortened.
+    a workspace that changed during the probe. `agent_folders` are the only folders that the agent can write to; None if
+    it can write wherever Proctor's user can. Texts in the row are redacted first and then shortened.
     """
     began_s = clock.steady_s()
     programs: list[ProbeProgram] = []
@@ -70,6 +72,7 @@ async def run_probe(
         subject=subject,
         scratch=scratch,
         hidden=(subject, scratch, *hidden),
+        agent_folders=agent_folders,
         containment=containment,
         intents=intents,
         redactor=redactor,
@@ -119,6 +122,7 @@ async def _judge(
     subject: Path,
     scratch: Path,
     hidden: Sequence[Path],
+    agent_folders: Sequence[Path] | None,
     containment: Containment,
     intents: IntentLog,
     redactor: Redactor,
@@ -144,6 +148,7 @@ async def _judge(
             intents=intents,
             redactor=redactor,
             programs=programs,
+            agent_folders=agent_folders,
             fence=None
             if spec.contain is Contain.NONE
             else lambda program: fence_in(

@@ -6,8 +6,9 @@ from pathlib import Path
 
 from proctor.contain.fences import Fences, fence_in
 from proctor.fact import Authority, Fact
-from proctor.runtime.base import SessionRequest
-from proctor.spec.model import Contain, Network, Sandbox
+from proctor.plan.model import ResolvedFlow
+from proctor.runtime.base import Confinement, Runtime, SessionRequest
+from proctor.spec.model import Approvals, Contain, Network, Profile, Sandbox
 
 
 def agent_fences(
@@ -27,7 +28,7 @@ def agent_fences(
     read-only. The network is open, because the agent needs its model. A readable path must exist, a writable one need
     not.
     """
-    if request.contain is Contain.NONE or request.sandbox is Sandbox.DANGER_FULL_ACCESS:
+    if not _is_fenced(request):
         return None
     is_read_only = request.sandbox is Sandbox.READ_ONLY
     fences = fence_in(
@@ -39,6 +40,28 @@ def agent_fences(
     )
     visible = (path.resolve() for path in ((request.workspace, *readable) if is_read_only else readable))
     return replace(fences, read_only=tuple(dict.fromkeys((*fences.read_only, *visible))))
+
+
+def _is_fenced(flow: SessionRequest | ResolvedFlow) -> bool:
+    return flow.contain is not Contain.NONE and flow.sandbox is not Sandbox.DANGER_FULL_ACCESS
+
+
+def writes_only_own_folders(runtime: Runtime, flow: ResolvedFlow) -> bool:
+    """Return whether an agent of the flow can write only to its workspace, home and TMPDIR.
+
+    False if that is not certain: its requests to leave its own sandbox may be accepted, the user's own settings may
+    allow more, or the runtime does not say what confines its agents.
+    """
+    if flow.profile is Profile.MINE:
+        return False
+    match getattr(runtime, "confinement", None):
+        case Confinement.FENCES:
+            return _is_fenced(flow)
+        case Confinement.SANDBOX:
+            is_boxed = flow.sandbox is not Sandbox.DANGER_FULL_ACCESS
+            return is_boxed and flow.approvals in (Approvals.DENY, Approvals.WORKSPACE)
+        case _:
+            return False
 
 
 def fences_fact(fences: Fences | None, request: SessionRequest, **roles: Path) -> Fact:

@@ -335,11 +335,21 @@ class Host(Protocol):
         """
 
 
+class Confinement(StrEnum):
+    """What keeps an agent from writing outside its own folders: workspace, home and TMPDIR."""
+
+    FENCES = "fences"
+    """Proctor's fences around the whole program (`agent_fences`)."""
+    SANDBOX = "sandbox"
+    """The program's own sandbox around the commands that it runs."""
+
+
 class Runtime(Protocol):
     """One way to drive one agent program. An entry point in the group `proctor.runtimes` names such an object.
 
     Only `locate`, `open_host` and the sessions may touch the machine. A runtime may also have an attribute `samples`
-    (`proctor.runtime.samples.Samples`) for the conformance suite, and the method of `ExaminesProgram`.
+    (`proctor.runtime.samples.Samples`) for the conformance suite, an attribute `confinement` (`Confinement`) if
+    something confines its agents, and the method of `ExaminesProgram`.
     """
 
     @property

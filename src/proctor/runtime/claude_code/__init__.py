@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
-from proctor.runtime.base import Executable, Host, HostRequest, Normalizer, Runtime, Tap
+from proctor.runtime.base import Confinement, Executable, Host, HostRequest, Normalizer, Runtime, Tap
 from proctor.runtime.capability import CapabilityProfile
 from proctor.runtime.claude_code import home, host
 from proctor.runtime.claude_code.capabilities import CAPABILITIES, ID, SERVES, TRANSPORTS
@@ -31,6 +31,7 @@ class ClaudeCode:
     option_names = frozenset({*home.OPTIONS, "transport"})
     account: Account | None = ACCOUNT
     reserved_variables = home.RESERVED
+    confinement = Confinement.FENCES
     samples = SAMPLES
 
     def check_options(self, options: Mapping[str, Any]) -> None:

@@ -5,7 +5,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from typing import Any
 
-from proctor.runtime.base import Executable, Host, HostRequest, Normalizer, Runtime, Tap
+from proctor.runtime.base import Confinement, Executable, Host, HostRequest, Normalizer, Runtime, Tap
 from proctor.runtime.capability import CapabilityProfile
 from proctor.runtime.codex.account import ACCOUNT
 from proctor.runtime.codex.home import RETRY_OPTIONS
@@ -35,6 +35,7 @@ class CodexAppServer:
     option_names = frozenset({*RETRY_OPTIONS, "transport"})
     account: Account | None = ACCOUNT
     reserved_variables = frozenset({"CODEX_HOME", "HOME"})
+    confinement = Confinement.SANDBOX
     samples = SAMPLES
 
     def check_options(self, options: Mapping[str, Any]) -> None:

@@ -5,7 +5,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 from proctor.errors import InputError
-from proctor.runtime.base import Executable, Host, HostRequest, Normalizer, Runtime, Tap
+from proctor.runtime.base import Confinement, Executable, Host, HostRequest, Normalizer, Runtime, Tap
 from proctor.runtime.capability import CapabilityProfile
 from proctor.runtime.codex.account import ACCOUNT
 from proctor.runtime.codex.home import RETRY_OPTIONS
@@ -34,6 +34,7 @@ class CodexExec:
     option_names = frozenset({*RETRY_OPTIONS, "transport"})
     account: Account | None = ACCOUNT
     reserved_variables = frozenset({"CODEX_HOME", "HOME"})
+    confinement = Confinement.SANDBOX
     samples = SAMPLES
 
     def check_options(self, options: Mapping[str, Any]) -> None:

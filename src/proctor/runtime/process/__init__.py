@@ -10,7 +10,17 @@ import msgspec
 
 from proctor.errors import MachineError
 from proctor.fact import Authority, Fact
-from proctor.runtime.base import Executable, Host, HostRequest, Normalizer, Runtime, Session, SessionRequest, Tap
+from proctor.runtime.base import (
+    Confinement,
+    Executable,
+    Host,
+    HostRequest,
+    Normalizer,
+    Runtime,
+    Session,
+    SessionRequest,
+    Tap,
+)
 from proctor.runtime.capability import CapabilityProfile
 from proctor.runtime.credential import Account
 from proctor.runtime.executable import identify, identity_fact
@@ -63,6 +73,7 @@ class Process:
     option_names = NAMES
     account: Account | None = None
     reserved_variables = OWN_VARIABLES
+    confinement = Confinement.FENCES
 
     def check_options(self, options: Mapping[str, Any]) -> None:
         read_options(options)

@@ -16,7 +16,7 @@ from proctor.event.supervisor_events import supervisor_event
 from proctor.fact import Fact
 from proctor.ids import CallId, ItemId, RuntimeId, ThreadId, TurnId
 from proctor.runtime.agent_fences import agent_fences, fences_fact
-from proctor.runtime.base import Executable, Host, HostRequest, Normalizer, Runtime, SessionRequest, Tap
+from proctor.runtime.base import Confinement, Executable, Host, HostRequest, Normalizer, Runtime, SessionRequest, Tap
 from proctor.runtime.capability import Capabilities
 from proctor.runtime.defaults import LineSession, RuntimeDefaults, host_facts
 from proctor.runtime.executable import identify
@@ -157,6 +157,7 @@ class Mynah(RuntimeDefaults):
     id, capabilities = ID, CAPABILITIES
     protocol_words = frozenset(_Frame.__struct_fields__) | {"session", "turn", "command", "output", "end", "prompt"}
     reserved_variables = frozenset({"HOME", "MYNAH_BASE_URL", "MYNAH_MODEL"})
+    confinement = Confinement.FENCES  # `open_session` starts every agent inside `agent_fences`
     samples = Samples(
         unknown_frame=b'{"type":"unheard-of","number":-1}',
         unknown_request=None,

@@ -5,7 +5,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 from proctor.ids import RuntimeId
-from proctor.runtime.base import Executable, Host, HostRequest, Normalizer, Runtime, Tap
+from proctor.runtime.base import Confinement, Executable, Host, HostRequest, Normalizer, Runtime, Tap
 from proctor.runtime.capability import CapabilityProfile
 from proctor.runtime.credential import Account
 from proctor_pi import home, host, program
@@ -29,6 +29,7 @@ class Pi:
     option_names = home.OPTIONS
     account: Account | None = None
     reserved_variables = home.OWN_VARIABLES
+    confinement = Confinement.FENCES
     samples = SAMPLES
 
     def check_options(self, options: Mapping[str, Any]) -> None:
