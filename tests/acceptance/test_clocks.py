@@ -1,7 +1,11 @@
 """Whatever the agent or its provider does, an attempt ends by our clocks, typed and sealed."""
 
 import os
+import threading
+from typing import Any
 
+import anyio.from_thread
+import anyio.lowlevel
 import pytest
 
 from proctor.attempt.machine import State
@@ -9,7 +13,7 @@ from proctor.campaign.stops import StopSignals
 from proctor.campaign.watch import CampaignWatcher
 from proctor.event.outcome import Outcome
 from proctor.ids import AttemptId
-from tests.lab import Lab, jsonl, mission, processes_with, report_of, say_done
+from tests.lab import Lab, jsonl, mission, processes_with, report_of, say_done, wait_until
 
 pytestmark = pytest.mark.real_agent
 
@@ -97,3 +101,69 @@ def test_an_attempt_that_is_stopped_while_a_probe_runs_ends_at_once_and_sealed(l
     assert (report_of(paths).outcome, report_of(paths).metrics.turns) == (Outcome.CANCELLED, 0)
     assert processes_with(nap) == []
     lab.assert_all_evidence_is_valid()
+
+
+class StopsWhileJudging(CampaignWatcher):
+    """Asks for a stop of everything when an attempt enters a state, once."""
+
+    def __init__(self, stops: StopSignals, state: State) -> None:
+        self._stops = stops
+        self._state = state
+
+    def state_entered(self, attempt: AttemptId, state: State) -> None:
+        if state is self._state:
+            self._stops.stop_all()
+
+
+@pytest.mark.requirement("campaign.resume")
+@pytest.mark.parametrize("state", [State.SETTLING, State.PROBING])
+def test_attempt_that_is_stopped_before_its_probes_have_judged_it_is_tried_again(lab: Lab, state: State) -> None:
+    lab.is_other_agent_allowed = True
+    gate = lab.folder / "gate"
+    # On the agent's work the probe waits, so that it is always stopped while it runs.
+    command = f"test -e made || exit 1; test -e {gate} || sleep 311.{os.getpid()}"
+    probe = {"kind": "headless_run", "command": command, "timeout": "60s", "contain": "none"}
+    flow = {"runtime": ["process"], "options": {"process": {"command": "touch made"}}}
+    stops = StopSignals()
+    spec = lab.write_spec([mission("task", say_done(), probes=[probe])], flow=flow)
+    done = lab.run(spec, stops=stops, watcher=StopsWhileJudging(stops, state))
+    [paths] = lab.attempts().values()
+    report = report_of(paths)
+    assert (report.outcome, report.code, report.verified) == (Outcome.CANCELLED, "run.cancelled", None)
+    assert report.detail == "stopped before the probes had judged the work: asked to stop"
+    gate.touch()
+    [again] = lab.run(spec, resume=done.paths).attempts
+    assert again.summary is not None
+    assert (again.attempt_id, again.summary.verified) == ("task.codex.r1.2", True)
+    lab.assert_all_evidence_is_valid()
+
+
+class StopsDuringProbe(CampaignWatcher):
+    """Asks for a stop of everything once a process with this text in its command runs after the agent."""
+
+    def __init__(self, stops: StopSignals, text: str) -> None:
+        self._stops = stops
+        self._text = text
+
+    def state_entered(self, attempt: AttemptId, state: State) -> None:
+        if state is State.PROBING:
+            threading.Thread(target=self._stop, args=[anyio.lowlevel.current_token()]).start()
+
+    def _stop(self, token: Any) -> None:
+        wait_until(lambda: bool(processes_with(self._text)))
+        anyio.from_thread.run_sync(self._stops.stop_all, token=token)
+
+
+@pytest.mark.requirement("campaign.resume")
+def test_attempt_whose_first_probe_failed_is_a_result_although_the_next_is_stopped(lab: Lab) -> None:
+    lab.is_other_agent_allowed = True
+    nap = f"312.{os.getpid()}"
+    commands = "exit 1", f"test -e made && sleep {nap}"
+    probes = [{"kind": "headless_run", "command": command, "timeout": "60s"} for command in commands]
+    flow = {"runtime": ["process"], "options": {"process": {"command": "touch made"}}}
+    stops = StopSignals()
+    spec = lab.write_spec([mission("task", say_done(), probes=probes)], flow=flow)
+    lab.run(spec, stops=stops, watcher=StopsDuringProbe(stops, f"sleep\0{nap}"))
+    [paths] = lab.attempts().values()
+    report = report_of(paths)
+    assert (report.outcome, report.code, report.verified) == (Outcome.COMPLETED, None, False)

@@ -217,6 +217,20 @@ def test_failure_that_was_found_takes_the_place_of_a_completed_turn_and_the_mach
     assert [ending_of(end, found) for end in (refused, cancelled)] == [ending_of(refused), ending_of(cancelled)]
 
 
+@pytest.mark.parametrize(
+    ("code", "outcome"),
+    [
+        ("run.cancelled", Outcome.CANCELLED),
+        ("run.operator-cancel", Outcome.CANCELLED),
+        ("limit.campaign", Outcome.TIMED_OUT),
+    ],
+)
+def test_stop_before_the_work_was_judged_takes_the_place_of_how_the_agent_ended(code: str, outcome: Outcome) -> None:
+    stopped = FailureObserved(code=code, detail="stopped", frame=10, at_ms=0)
+    for end in (TurnEnded(turn=T1, status="completed", frame=8, at_ms=0), TOO_LONG):
+        assert ending_of(end, stopped) == Ending(outcome=outcome, code=code, detail="stopped", frame=10)
+
+
 def test_a_clock_that_fires_while_the_agent_struggles_names_the_trouble() -> None:
     detail = "the turn exceeded 5 ms; the agent's last error: no route"
     assert ending_of(LOST, TOO_LONG) == Ending(

@@ -25,15 +25,18 @@ from proctor.attempt.watchdog import ClockExpiry, ClockName, LimitExceeded, Stop
 from proctor.errors import Bucket, HangupError, MachineError, ProctorError, bucket_of, disk_error
 from proctor.event.claim import with_footer
 from proctor.event.model import Event
+from proctor.event.outcome import OPERATOR_CANCEL
 from proctor.event.row import ClockRanOut, FailureFound, HookEnded, LimitHit, SessionRefusal, StepTaken
 from proctor.evidence import layout
 from proctor.evidence.recorder import ChainedLog
 from proctor.evidence.redact import Redactor
 from proctor.evidence.seal import write_seal
+from proctor.probe.gate import decide
 from proctor.probe.model import Phase, ProbeRow, RequiredProbe, Verdict, require
 from proctor.probe.run import run_probe
 from proctor.runtime.agent_fences import writes_only_own_folders
 from proctor.runtime.base import Session
+from proctor.spec.expect import ExpectedVerdict
 from proctor.spec.model import Isolation
 from proctor.workspace.capture import Capture, capture
 from proctor.workspace.diff import diff
@@ -48,7 +51,7 @@ SCRATCH = ("workspace", "tmp")
 PROBES = "probes"
 """Folder in the scratch folder of an attempt with probes."""
 
-_OF_THE_AGENT: Final = ("attempt", "mission")
+_AGENT_CLOCKS: Final = ("attempt", "mission")
 """Clocks that measure how long the agent took. The clock of the campaign does not."""
 
 T = TypeVar("T")
@@ -160,13 +163,8 @@ class _Supervisor:
             now = left.snapshot
             if (found := self._found or self._find_spoiled(left)) is not None:
                 self._record_found(tap, found)
-            elif request.mission.probes and not request.stop.is_set():
-                self.move(Move.PROBE)
-                self._create_probes_folder()
-                is_in_time = self._stop_cause is None
-                await self._watched(tap, lambda: self._probe(Phase.FINAL, now, probes))
-                if is_in_time and self._stop_cause in _OF_THE_AGENT:
-                    self._fail_cut_off_probe(now, probes)
+            elif request.mission.probes:
+                await self._judge_work(tap, base, now, probes)
             self._fail_probes(now, probes)
             changes = None
             if has_hook(request.mission.hooks, "after"):
@@ -364,6 +362,36 @@ class _Supervisor:
     async def _capture(self, base: Snapshot) -> Capture:
         """Capture the workspace after the agent has stopped."""
         return await _off_loop(lambda: capture(self._workspace, base), is_small=is_empty(self._workspace))
+
+    async def _judge_work(self, tap: RecordingTap, base: Snapshot, now: Snapshot, probes: ChainedLog) -> None:
+        """Run the final probes, unless a stop was requested, and record what kept them from judging the work."""
+        is_in_time = self._stop_cause is None
+        if not self._request.stop.is_set():
+            self.move(Move.PROBE)
+            self._create_probes_folder()
+            await self._watched(tap, lambda: self._probe(Phase.FINAL, now, probes))
+        if is_in_time and self._stop_cause in _AGENT_CLOCKS:
+            self._fail_cut_off_probe(now, probes)
+        if (interruption := self._find_interruption(base, now)) is not None:
+            tap.record(interruption)
+
+    def _find_interruption(self, base: Snapshot, now: Snapshot) -> FailureFound | None:
+        """Return what stopped the probes before they had judged the work, if it says nothing about the agent."""
+        is_campaign_over = self._stop_cause == "campaign"
+        if not self._request.stop.is_set() and not is_campaign_over:
+            return None
+        required, rows = require(self._request.mission.probes), self._conversation.probes
+        is_complete = sum(row.phase is Phase.FINAL for row in rows) >= len(required)
+        verdict = decide(required, rows, workspace_digest=now.digest, base_digest=base.digest).verified
+        if is_complete or verdict is ExpectedVerdict.NO:
+            return None
+        what = "stopped before the probes had judged the work"
+        if not self._request.stop.is_set():
+            return FailureFound(code="limit.campaign", detail=f"{what}: the campaign reached its time limit")
+        cause = self._request.stop_cause()
+        return FailureFound(
+            code="run.cancelled" if cause.by is None else OPERATOR_CANCEL, detail=f"{what}: {cause.why}"
+        )
 
     def _find_spoiled(self, left: Capture) -> FailureFound | None:
         """Return the failure if the agent left a workspace that cannot be judged, or that no probe can copy."""

@@ -470,14 +470,15 @@ class SessionRefused(EventRoot, tag="session.refused", frozen=True, kw_only=True
 
 
 class FailureObserved(EventRoot, tag="failure.observed", frozen=True, kw_only=True):
-    """The supervisor found, during or after a turn, that the agent or the machine made the attempt fail.
+    """The supervisor found, during or after a turn, that the agent or the machine made the attempt fail, or that it was
+    stopped before the probes had judged the work.
 
-    What the machine caused takes the place of any failure of the agent. What the agent caused takes the place of a turn
-    that completed or that the agent reported as failed.
+    What the machine or a stop caused takes the place of any failure of the agent. What the agent caused takes the place
+    of a turn that completed or that the agent reported as failed.
     """
 
     code: str
-    """Error code, a key of `errors.CODES`; its bucket says which of the two."""
+    """Error code, a key of `errors.CODES`; its bucket says what caused it."""
 
     detail: str
     """What was found."""

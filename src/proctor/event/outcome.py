@@ -95,6 +95,13 @@ _ENDS_OF_MISFITS = {
     Outcome.STALLED: Outcome.STALLED,
 }
 
+# Codes of failures that the supervisor finds while it judges the work; any other is `failed`.
+_OUTCOMES_OF_CODES = {
+    "run.cancelled": Outcome.CANCELLED,
+    OPERATOR_CANCEL: Outcome.CANCELLED,
+    "limit.campaign": Outcome.TIMED_OUT,
+}
+
 _ATTEMPT_CLOCKS = ("stall", "turn", "attempt")
 
 
@@ -131,7 +138,7 @@ def ending_of(event: Event, *, last_error: ErrorReported | None) -> Ending | Non
         case SessionRefused(code=code, detail=detail, frame=frame):
             return Ending(outcome=Outcome.REFUSED, code=code, detail=detail, frame=frame)
         case FailureObserved(code=code, detail=detail, frame=frame):
-            return Ending(outcome=Outcome.FAILED, code=code, detail=detail, frame=frame)
+            return Ending(outcome=_OUTCOMES_OF_CODES.get(code, Outcome.FAILED), code=code, detail=detail, frame=frame)
         case StreamEnded(cause=cause, frame=frame):
             # Unless its process exits as well, it is unknown whether the agent caused this.
             return Ending(outcome=Outcome.CRASHED, code="peer.lost", detail=cause, frame=frame)

@@ -143,10 +143,11 @@ class SessionRefusal(SupervisorRow, tag="session.refused", frozen=True, kw_only=
 
 
 class FailureFound(SupervisorRow, tag="failure.found", frozen=True, kw_only=True):
-    """The supervisor found, during or after a turn, that the agent or the machine made the attempt fail."""
+    """The supervisor found, during or after a turn, that the agent or the machine made the attempt fail, or that it was
+    stopped before the probes had judged the work."""
 
     code: str
-    """Error code, a key of `errors.CODES`; its bucket says which of the two."""
+    """Error code, a key of `errors.CODES`; its bucket says what caused it."""
 
     detail: str
     """What was found."""
