@@ -73,9 +73,13 @@ def test_agent_that_makes_its_probe_outlast_the_attempt_has_failed(lab: Lab) -> 
     lab.run(lab.write_spec([mission("slow", say_done(), probes=[probe])], flow=flow, limits={"attempt": "4s"}))
     [paths] = lab.attempts().values()
     report = report_of(paths)
-    assert (report.outcome, report.verified, report.reason_codes) == (Outcome.COMPLETED, False, ("fails",))
+    assert (report.outcome, report.code) == (Outcome.TIMED_OUT, "limit.attempt")
+    assert report.detail == "the attempt reached its time limit before the probes had judged the work"
+    assert (report.verified, report.reason_codes) == (False, ("fails",))
     assert "did not end before the attempt reached its time limit" in report.reasons[0]
     assert processes_with(nap) == []
+    for command in ("campaign", "report"), ("attempt", "explain", "slow.codex.r1.1"):
+        assert "limit.attempt" in lab.proctor(*command).stdout
     lab.assert_all_evidence_is_valid()
 
 

@@ -217,6 +217,13 @@ def test_failure_that_was_found_takes_the_place_of_a_completed_turn_and_the_mach
     assert [ending_of(end, found) for end in (refused, cancelled)] == [ending_of(refused), ending_of(cancelled)]
 
 
+def test_time_limit_that_ended_the_probes_is_the_outcome_of_a_completed_turn() -> None:
+    over = FailureObserved(code="limit.attempt", detail="over", frame=10, at_ms=0)
+    timed_out = Ending(outcome=Outcome.TIMED_OUT, code="limit.attempt", detail="over", frame=10)
+    assert ending_of(TurnEnded(turn=T1, status="completed", frame=8, at_ms=0), over) == timed_out
+    assert ending_of(TOO_LONG, over) == ending_of(TOO_LONG)
+
+
 @pytest.mark.parametrize(
     ("code", "outcome"),
     [

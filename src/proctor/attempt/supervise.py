@@ -372,6 +372,8 @@ class _Supervisor:
             await self._watched(tap, lambda: self._probe(Phase.FINAL, now, probes))
         if is_in_time and self._stop_cause in _AGENT_CLOCKS:
             self._fail_cut_off_probe(now, probes)
+            what = f"the {self._stop_cause} reached its time limit before the probes had judged the work"
+            tap.record(FailureFound(code=f"limit.{self._stop_cause}", detail=what))
         if (interruption := self._find_interruption(base, now)) is not None:
             tap.record(interruption)
 

@@ -99,6 +99,8 @@ _ENDS_OF_MISFITS = {
 _OUTCOMES_OF_CODES = {
     "run.cancelled": Outcome.CANCELLED,
     OPERATOR_CANCEL: Outcome.CANCELLED,
+    "limit.attempt": Outcome.TIMED_OUT,
+    "limit.mission": Outcome.TIMED_OUT,
     "limit.campaign": Outcome.TIMED_OUT,
 }
 
