@@ -181,10 +181,10 @@ def test_time_for_which_proctor_was_stopped_counts_for_no_clock(lab: Lab) -> Non
 
 @pytest.fixture
 def small_disk(lab: Lab, tmp_path: Path) -> Iterator[Path]:
-    """A disk of 96 MiB that holds the cache folder, and so the scratch of every run. Only root can mount one."""
+    """A disk of 96 MiB and 5,000 files that holds the cache folder, and so all scratch. Only root can mount one."""
     place = tmp_path / "disk"
     place.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=96m", "tmpfs", str(place)]
+    mount = ["mount", "-t", "tmpfs", "-o", "size=96m,nr_inodes=5000", "tmpfs", str(place)]
     if os.geteuid() != 0 or subprocess.run(mount, capture_output=True).returncode:
         pytest.skip("this machine does not let this user mount a tmpfs")
     lab.env["XDG_CACHE_HOME"] = str(place)
@@ -194,6 +194,7 @@ def small_disk(lab: Lab, tmp_path: Path) -> Iterator[Path]:
         subprocess.run(["umount", "--lazy", str(place)], check=True)
 
 
+@pytest.mark.long
 def test_agent_that_uses_up_the_scratch_disk_is_scored_as_a_failure(lab: Lab, small_disk: Path) -> None:
     fill = "head -c 500M /dev/zero >{}/big; echo bad >out.txt"
     used_up = ("failed", "agent.disk", "agent")
@@ -203,18 +204,24 @@ def test_agent_that_uses_up_the_scratch_disk_is_scored_as_a_failure(lab: Lab, sm
         command("home", fill.format("$HOME")),
         command("shared-home", fill.format("$HOME"), isolation="shared"),
         command("sparse", f"{BAD}; truncate -s 1G big"),
+        command("files", f"{BAD}; seq 9999 | xargs touch"),
+        command("deleted", f"{BAD}; exec 9>$TMPDIR/big; rm $TMPDIR/big; head -c 500M /dev/zero >&9; sleep 60"),
         command("modest", f"{GOOD}; head -c 1M /dev/zero >big"),
     ]
     found = run_flows(lab, *flows, schedule={"parallel": 1, "retries": 5, "backoff": "100ms"})
+    # None of them keeps the room that the next one needs.
+    assert len(lab.attempts()) == len(flows)
     assert found == {
         "workspace": used_up,
         "tmp": used_up,
         "home": used_up,
         "shared-home": used_up,
         "sparse": used_up,
+        "files": used_up,
+        "deleted": used_up,
         "modest": ("passed", None, None),
     }
-    assert score_of(lab) == (1, 6)
+    assert score_of(lab) == (1, 8)
     lab.assert_all_evidence_is_valid()
     assert lab.proctor("campaign", "publish-check").returncode == 0
 

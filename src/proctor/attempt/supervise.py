@@ -18,7 +18,7 @@ from proctor.attempt.machine import Move, State, after
 from proctor.attempt.model import AttemptRequest, AttemptResult
 from proctor.attempt.record import write_record
 from proctor.attempt.recording import open_recording
-from proctor.attempt.scratch_disk import ScratchDisk
+from proctor.attempt.scratch_disk import DiskSpace, ScratchDisk
 from proctor.attempt.tap import RecordingTap
 from proctor.attempt.turn import TEARDOWN_S, open_session, take_turn
 from proctor.attempt.watchdog import ClockExpiry, ClockName, LimitExceeded, Stop, Watch, pause_row, under_watch
@@ -98,6 +98,10 @@ async def _off_loop(work: Callable[[], T], *, is_small: bool) -> T:
     return work() if is_small else await anyio.to_thread.run_sync(work)
 
 
+def _space_of(tree: Snapshot) -> DiskSpace:
+    return DiskSpace(sum(entry.size_bytes for entry in tree.entries), len(tree.entries))
+
+
 class _Supervisor:
     """State and steps of one attempt.
 
@@ -147,8 +151,7 @@ class _Supervisor:
         with open_recording(request, redactor=self._redactor, watcher=event_recorded) as streams:
             frames, probes, tap = streams.frames, streams.probes, streams.tap
             base = await self._prepare()
-            base_bytes = sum(entry.size_bytes for entry in base.entries)
-            self._disk = ScratchDisk(request.scratch, base_bytes=base_bytes, owned=self._owned_folders)
+            self._disk = ScratchDisk(request.scratch, base=_space_of(base), owned=self._owned_folders)
             await self._watched(tap, lambda: self._work(tap, base, probes))
             request.turn_over()
             # Otherwise an agent that exceeds a limit just before its turn ends would keep the probes from running.
@@ -173,7 +176,9 @@ class _Supervisor:
                     lambda: diff(request.workspace_source, self._workspace, base=base, now=now)
                 )
                 tap.record(await self._hook("after"))
-            request.at_rest()
+            if self._found is None or self._found.code != "agent.disk":
+                # Otherwise the next attempt would find the disk full: it starts once the scratch folder is removed.
+                request.at_rest()
             derived = streams.derivation.finish()
             summary, sealed = await _off_loop(
                 lambda: finalize(
@@ -401,7 +406,7 @@ class _Supervisor:
             return FailureFound(code="agent.workspace", detail=left.defect)
         if self._disk is None or not self._request.mission.probes:
             return None
-        return self._disk.find_failure(copy_bytes=sum(entry.size_bytes for entry in left.snapshot.entries))
+        return self._disk.find_failure(copy=_space_of(left.snapshot))
 
     def _record_found(self, tap: RecordingTap, found: FailureFound) -> None:
         """Record a failure that the supervisor found. Only the first one counts."""

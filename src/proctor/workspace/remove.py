@@ -1,8 +1,8 @@
 """Remove a tree of any depth, whatever the modes of its folders are."""
 
 import os
+import secrets
 import stat
-import tempfile
 from itertools import count
 from pathlib import Path
 
@@ -10,26 +10,35 @@ from pathlib import Path
 def remove(root: Path) -> None:
     """Remove `root` and everything below it. Links are removed, not followed. Raises OSError if that fails.
 
-    The subfolders of each folder are moved up before it is removed, so that neither recursion nor path length limits
-    the depth. shutil.rmtree fails on trees that a few lines of shell can create.
+    The subfolders of each folder are moved up to `root` before it is removed, so that neither recursion nor path length
+    limits the depth. shutil.rmtree fails on trees that a few lines of shell can create. Nothing is created, because the
+    tree may have used up its disk.
     """
     if not os.path.lexists(root):
         return
     if not _unlock_folder(root):
         root.unlink()
         return
-    holder = Path(tempfile.mkdtemp(dir=root.parent, prefix=".removing-"))
+    # No name in the tree can be the same as one of these by chance or by intent.
+    prefix = f".removing-{secrets.token_hex(8)}-"
     names = count()
-    pending = [root.rename(holder / str(next(names)))]
+    pending = _empty_of_files(root)
     while pending:
         folder = pending.pop()
-        for inner in list(folder.iterdir()):
-            if _unlock_folder(inner):
-                pending.append(inner.rename(holder / str(next(names))))
-            else:
-                inner.unlink()
+        pending += [inner.rename(root / f"{prefix}{next(names)}") for inner in _empty_of_files(folder)]
         folder.rmdir()
-    holder.rmdir()
+    root.rmdir()
+
+
+def _empty_of_files(folder: Path) -> list[Path]:
+    """Remove everything in a folder that is not a folder itself, and return the folders."""
+    folders = []
+    for inner in list(folder.iterdir()):
+        if _unlock_folder(inner):
+            folders.append(inner)
+        else:
+            inner.unlink()
+    return folders
 
 
 def _unlock_folder(place: Path) -> bool:
