@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from proctor.surface.cli.app import COMMANDS, find_command
+from proctor.surface.cli.command import ROOT
 from proctor.surface.cli.command_formatter import CommandFormatter, program
 
 
@@ -48,3 +50,10 @@ def test_commands_are_quoted_and_carry_the_root_that_was_given(monkeypatch: pyte
     assert calling.spell("Run `proctor runtimes list` to see the ids.") == "Run `proctor runtimes list` to see the ids."
     assert calling.spell("proctor run --help") == "proctor run --help"
     assert calling.spell("proctor report --root x") == "proctor report --root x"
+
+
+def test_root_is_added_to_exactly_the_commands_that_take_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PROCTOR_ROOT", raising=False)
+    calling = CommandFormatter.of(Path("kept"))
+    spelled = {name for name in COMMANDS if calling.spell(f"proctor {name} x").endswith(" --root kept")}
+    assert spelled == {name for name in COMMANDS if ROOT in find_command(name).arguments}

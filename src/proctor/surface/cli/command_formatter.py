@@ -11,7 +11,12 @@ from pathlib import Path
 ROOT_VARIABLE = "PROCTOR_ROOT"
 
 _COMMAND = re.compile(r"^proctor (?P<whole>[^`\n]+)$|`proctor (?P<quoted>[^`\n]+)`", re.MULTILINE)
-_ROOTED = ("demo", "run", "try", "report", "validate", "attempt", "campaign", "retry", "compare", "doctor", "gc", "pin")
+# Listed, because the modules that declare the commands are imported only when they are called.
+_ROOTED = (
+    *("demo", "run", "try", "report", "validate", "attempt", "campaign", "retry", "suite", "parity", "compare"),
+    *("sign", "verify", "doctor", "gc", "pin"),
+)
+_ROOTLESS = ("campaign lint",)
 
 
 def program() -> str:
@@ -69,7 +74,9 @@ class CommandFormatter:
         return f"`{self._called(found['quoted'])}`" if whole is None else self._called(whole)
 
     def _called(self, words: str) -> str:
-        is_rooted = words.split()[0] in _ROOTED and "--root" not in words and "--help" not in words
+        first, second = (*words.split(), "")[:2]
+        is_rooted = first in _ROOTED and f"{first} {second}" not in _ROOTLESS
+        is_rooted = is_rooted and "--root" not in words and "--help" not in words
         return f"{program()} {words}{self._option}" if is_rooted else f"{program()} {words}"
 
     @property
