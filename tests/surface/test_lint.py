@@ -200,3 +200,21 @@ def test_a_hook_that_may_not_be_executed_is_not_called_missing(lint: Lint, folde
     code, said = lint(f"{SPEC}hooks: {{before: [./ready]}}\n")
     assert code == 2
     assert [each["what"] for each in said["findings"]] == [f"{folder / 'ready'} is not executable"]
+
+
+@pytest.mark.requirement("campaign.lint")
+@pytest.mark.parametrize(
+    ("expect", "is_warned"),
+    [
+        ("{answer: '4'}", True),
+        ("{outcome: completed}", True),
+        ("{answer: '4', verified: yes}", False),
+        ("{outcome: timed_out}", False),
+        ("{trace: {}}", False),
+    ],
+)
+def test_expectation_that_replaces_the_one_about_probes_is_warned_of(lint: Lint, expect: str, is_warned: bool) -> None:
+    spec = SPEC.replace("    tags: [quick]\n", f"    tags: [quick]\n    expect: {expect}\n")
+    warnings = [each for each in lint(spec)[1]["warnings"] if "`verified`" in each]
+    problem = "`expect` does not state `verified`, so a result that the probes refute is still as expected"
+    assert warnings == ([f"mission `fix`: {problem}; add `verified: yes`"] if is_warned else [])

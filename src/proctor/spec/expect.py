@@ -94,3 +94,13 @@ class ExpectSpec(Spec, frozen=True, kw_only=True):
 
     workspace: WorkspaceExpect | None = None
     """The agent's changes to the workspace. Default: not compared."""
+
+    @property
+    def states_something(self) -> bool:
+        """Whether anything is compared. Otherwise a mission with probes is expected to pass them.
+
+        >>> ExpectSpec(trace=TraceExpect()).states_something, ExpectSpec(answer="").states_something
+        (False, True)
+        """
+        empty = (None, ResultExpect(), TraceExpect(), WorkspaceExpect())
+        return any(getattr(self, name) not in empty for name in self.__struct_fields__)

@@ -18,6 +18,7 @@ from proctor.contain.bundled import bundled_bwrap
 from proctor.contain.ladder import choose, survey
 from proctor.contain.launch import no_program
 from proctor.errors import InputError, ProctorError, disk_error
+from proctor.event.outcome import Outcome
 from proctor.ids import FlowId
 from proctor.model.script import Patch, Script, load_script
 from proctor.plan.expand import resolve_flow
@@ -52,6 +53,7 @@ def lint(loaded: LoadedSpec, *, examine: ExamineProgram) -> LintResult:
     result.findings += _hook_findings(loaded)
     _try(result, lambda: _lint_workspaces(loaded, result))
     result.warnings += _probe_warnings(loaded)
+    result.warnings += _expect_warnings(loaded)
     result.warnings += _unseen_warnings(loaded)
     result.warnings += _script_warnings(loaded)
     result.warnings += _schedule_warnings(loaded)
@@ -155,6 +157,16 @@ def _probe_warnings(loaded: LoadedSpec) -> Iterator[str]:
             if not is_in_workspace and shutil.which(program, path=search_path) is None:
                 problem = f"`{program}` is not installed on this machine, so the probe cannot verify anything"
                 yield f"mission `{mission.id}`, probe {at + 1}: {problem}"
+
+
+def _expect_warnings(loaded: LoadedSpec) -> Iterator[str]:
+    """Warn of missions whose probes may fail although everything that they expect is met."""
+    for mission in loaded.missions:
+        expect = mission.expect
+        is_failure_expected = expect.outcome not in (None, Outcome.COMPLETED)
+        if mission.probes and expect.states_something and expect.verified is None and not is_failure_expected:
+            problem = "`expect` does not state `verified`, so a result that the probes refute is still as expected"
+            yield f"mission `{mission.id}`: {problem}; add `verified: yes`"
 
 
 def _unseen_warnings(loaded: LoadedSpec) -> Iterator[str]:
