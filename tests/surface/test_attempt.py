@@ -1,12 +1,17 @@
 """`proctor attempt`: list, show, explain."""
 
 import json
+import subprocess
+from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 
 from proctor.evidence.summary import AttemptSummary
+from tests.lab import Lab, mission, say_done
 from tests.surface.conftest import Quickstart, ask
+from tests.workspace.repositories import commit, git
 
 pytestmark = pytest.mark.real_agent
 
@@ -95,4 +100,45 @@ def test_explain_shows_prompt_actions_claim_and_verification(quickstart: Quickst
     [probe] = story["probes"]
     assert probe.pop("runAgain").endswith("workspace.diff && python3 greet.py)")
     verdicts = {"before": "fail", "after": "pass", "failure": None}
-    assert probe == {"index": 0, "argv": ["python3", "greet.py"], "command": "python3 greet.py", **verdicts}
+    told = {"command": "python3 greet.py", "workspaceProblem": None}
+    assert probe == {"index": 0, "argv": ["python3", "greet.py"], **told, **verdicts}
+
+
+def failed_attempt(lab: Lab, workspace: dict[str, Any]) -> Any:
+    """Run an agent that writes a file and fails its probe, and return the probe of its explanation."""
+    lab.is_other_agent_allowed = True
+    flow = {"runtime": ["process"], "options": {"process": {"command": "echo bad >out.txt"}}}
+    command = "test -e kept.txt && ! test -e 'a, b' && cat out.txt && exit 3"
+    probes = [{"kind": "headless_run", "command": command}]
+    lab.proctor("run", str(lab.write_spec([mission("m", say_done(), probes=probes, workspace=workspace)], flow=flow)))
+    return explained_probe(lab)
+
+
+def explained_probe(lab: Lab) -> Any:
+    [probe] = json.loads(lab.proctor("attempt", "explain", "m.codex.r1.1", "--json").stdout)["probes"]
+    return probe
+
+
+def test_command_that_runs_a_probe_again_leaves_out_what_the_workspace_excludes(lab: Lab) -> None:
+    folder = lab.workspace("start", {"kept.txt": "", "a, b": "", "c": ""})
+    probe = failed_attempt(lab, {"copy": folder, "exclude": ["a, b", "c"]})
+    again = subprocess.run(["bash", "-c", probe["runAgain"]], capture_output=True, text=True)
+    assert (again.returncode, again.stdout) == (3, "bad\n"), again.stderr
+    (lab.folder / "spec" / folder / "kept.txt").write_text("other")
+    assert (changed := explained_probe(lab))["runAgain"] is None
+    assert changed["workspaceProblem"].endswith("start has changed since the campaign began")
+    assert "no complete command: " in lab.proctor("attempt", "explain", "m.codex.r1.1").stdout
+
+
+def test_command_that_runs_a_probe_again_takes_the_commit_of_the_campaign(lab: Lab, tmp_path: Path) -> None:
+    repository = tmp_path / "repository"
+    repository.mkdir()
+    git("init", "-q", cwd=repository)
+    first = commit(repository, {"kept.txt": "one"}, "first")
+    probe = failed_attempt(lab, {"git": str(repository), "ref": "HEAD"})
+    assert f"git checkout -q {first}" in probe["runAgain"]
+    again = subprocess.run(["bash", "-c", probe["runAgain"]], capture_output=True, text=True)
+    assert (again.returncode, again.stdout) == (3, "bad\n"), again.stderr
+    commit(repository, {"kept.txt": "two"}, "second")
+    assert (moved := explained_probe(lab))["runAgain"] is None
+    assert moved["workspaceProblem"] == f"HEAD of {repository} has changed since the campaign began"

@@ -84,7 +84,9 @@ class ProbeSummary(ExplanationPart, frozen=True, kw_only=True):
     """Its command line for a shell, quoted; a command that is a string in the spec is run by `bash -c`."""
     run_again: str | None
     """A shell command that makes the workspace as the agent left it in a new folder and runs the probe there, without
-    containment. Null if the files for it are not there, or workspace.diff does not have all changes."""
+    containment. Null if the files for it are not there or have changed, or workspace.diff does not have all changes."""
+    workspace_problem: str | None = None
+    """Why the untouched workspace cannot be made again; null if it can or that is unknown."""
 
 
 class AttemptExplanation(ExplanationPart, frozen=True, kw_only=True):
@@ -173,11 +175,17 @@ class AttemptExplanation(ExplanationPart, frozen=True, kw_only=True):
     """What to do next, the most urgent first. Never empty."""
 
 
-def explain(view: AttemptView, *, is_running: bool = False, make_workspace: str | None = None) -> AttemptExplanation:
+def explain(
+    view: AttemptView,
+    *,
+    is_running: bool = False,
+    make_workspace: str | None = None,
+    workspace_problem: str | None = None,
+) -> AttemptExplanation:
     """Explain an attempt as far as its files can be read.
 
     `make_workspace` is a shell command that makes the untouched workspace in the current folder; empty if that is
-    empty, None if it cannot be made.
+    empty, None if it cannot be made. `workspace_problem` says why it cannot, in a few words.
     """
     if is_running:
         view = replace(view, findings=while_running(view.findings))
@@ -229,7 +237,11 @@ def explain(view: AttemptView, *, is_running: bool = False, make_workspace: str 
         verified=None if judged is None else judged.verified,
         reasons=("the evidence is damaged",) if evidence == "invalid" else reasons,
         probes=tuple(
-            _probe([row for row in view.probes if row.index == index], _reproduction(view, make_workspace))
+            _probe(
+                [row for row in view.probes if row.index == index],
+                _reproduction(view, make_workspace),
+                workspace_problem=workspace_problem,
+            )
             for index in sorted({row.index for row in view.probes})
         ),
         expectation_met=None if judged is None else judged.expectation.met,
@@ -262,7 +274,7 @@ def _last_message(view: AttemptView) -> str | None:
     return "\n".join(line for line in messages[-1].text.splitlines() if MARKER not in line).strip()
 
 
-def _probe(rows: list[ProbeRow], reproduction: str | None) -> ProbeSummary:
+def _probe(rows: list[ProbeRow], reproduction: str | None, *, workspace_problem: str | None) -> ProbeSummary:
     verdicts = {row.phase: row.verdict.value for row in rows}
     last = next((row for row in reversed(rows) if row.phase is Phase.FINAL), None)
     argv = rows[-1].argv
@@ -277,6 +289,7 @@ def _probe(rows: list[ProbeRow], reproduction: str | None) -> ProbeSummary:
         command=command,
         # What a terminal would not show as it is cannot be pasted from there.
         run_again=run_again if run_again is not None and run_again.replace("\n", "").isprintable() else None,
+        workspace_problem=workspace_problem,
     )
 
 

@@ -154,6 +154,8 @@ def render_commands(explanation: AttemptExplanation) -> RenderableType | None:
         if each.run_again is not None:
             parts.append(Text(f"  {legible(each.run_again)}"))
         else:
+            if each.workspace_problem is not None:
+                parts.append(Text(f"  # no complete command: {legible(each.workspace_problem)}", style="dim"))
             parts.append(Text("  # in the workspace as the agent left it (see workspace.diff):", style="dim"))
             parts.append(Text(f"  {legible(each.command)}"))
         if is_shell(each.argv):

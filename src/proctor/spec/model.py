@@ -1,8 +1,9 @@
 """Structs of a spec: campaign, missions and flows."""
 
 from enum import StrEnum
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Final, Literal, TypeAlias
 
+import msgspec
 from msgspec import Meta
 from msgspec.structs import force_setattr
 
@@ -18,6 +19,10 @@ from proctor.spec.campaign_options import (
 )
 from proctor.spec.expect import ExpectSpec
 from proctor.spec.struct import Command, Duration, Spec, Text, Texts, by_runtime_id
+
+GIT_KEY: Final = "git:"
+COPY_KEY: Final = "copy:"
+"""Beginnings of `WorkspaceSpec.key` for a repository, and for a folder without the paths in `exclude`."""
 
 
 class Isolation(StrEnum):
@@ -166,10 +171,15 @@ class WorkspaceSpec(Spec, frozen=True, kw_only=True):
 
         >>> WorkspaceSpec(git="../mine", ref="v1").key
         'git:../mine@v1'
+        >>> WorkspaceSpec(copy="tree", exclude=["a, b"]).key, WorkspaceSpec(copy="git:x").key
+        ('copy:["tree","a, b"]', './git:x')
         """
         if self.git is not None:
-            return f"git:{self.git}@{self.ref}"
-        return f"{self.copy} without {', '.join(self.exclude)}" if self.exclude else self.copy
+            return f"{GIT_KEY}{self.git}@{self.ref}"
+        if self.copy is None or not self.exclude:
+            is_like_another = self.copy is not None and self.copy.startswith((GIT_KEY, COPY_KEY))
+            return f"./{self.copy}" if is_like_another else self.copy
+        return COPY_KEY + msgspec.json.encode([self.copy, *self.exclude]).decode()
 
 
 class MissionTerms(Spec, frozen=True, kw_only=True):
