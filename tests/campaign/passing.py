@@ -41,7 +41,7 @@ class Looking(LiveView):
 
     def scheduled(self, limits: tuple[LiveLimit, ...], *, waiting: int) -> None:
         LiveView.scheduled(self, limits, waiting=waiting)
-        live = self.look()
+        live = self.describe()
         assert live is not None
         self.seen.append(live)
         self.clock.jumped_s += self.first_s

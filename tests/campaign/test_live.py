@@ -168,11 +168,11 @@ def test_a_retry_that_was_given_up_waits_no_longer(tmp_path: Path) -> None:
         seen.began(began(tmp_path, trials=3))
         seen.settled(sealed(FIX), usd=None, retry_at_ms=7, is_settled=False)
         seen.scheduled((ALL,), waiting=1)
-        live = seen.look()
+        live = seen.describe()
         assert live is not None
         assert (live.retrying, live.retry_at_ms) == (1, 7)
         seen.scheduled((ALL,), waiting=0)
-        live = seen.look()
+        live = seen.describe()
         assert live is not None
         assert (live.retrying, live.retry_at_ms) == (0, None)
 

@@ -53,7 +53,7 @@ def _unpriced(_: AttemptId, __: Tokens) -> None:
 
 @dataclass(slots=True, kw_only=True)
 class LiveView(CampaignWatcher):
-    """Follows every attempt and forgets those that are over. Everything derived is computed only in `look`."""
+    """Follows every attempt and forgets those that are over. Everything derived is computed only in `describe`."""
 
     describe_call: DescribeCall
     price: Price = _unpriced
@@ -142,7 +142,7 @@ class LiveView(CampaignWatcher):
             return None
         return round(took_ms / self.settled_here * (self.trials - self.settled_trials))
 
-    def look(self) -> Live | None:
+    def describe(self) -> Live | None:
         """Return the current state; None before the run has begun."""
         if self.run is None:
             return None
@@ -199,7 +199,7 @@ async def _write_changes(picture: LiveView, period_s: float) -> None:
     await picture.has_begun.wait()
     written = -1
     while picture.run is not None:
-        changes, live = picture.changes, picture.look()
+        changes, live = picture.changes, picture.describe()
         if changes != written and live is not None:
             path = picture.run.paths.live
             # Try again after a failure: a disk that was full may have space again.

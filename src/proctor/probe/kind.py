@@ -85,7 +85,7 @@ class ProbeKind(Protocol):
     exception lies with the workspace: the same probe could judge the untouched one.
     """
 
-    async def __call__(self, spec: Any, bench: ProbeWorkspace) -> Judgement: ...
+    async def __call__(self, spec: Any, workspace: ProbeWorkspace, /) -> Judgement: ...
 
 
 def probe_environment(

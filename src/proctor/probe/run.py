@@ -141,7 +141,7 @@ async def _judge(
         await anyio.to_thread.run_sync(lambda: copy_tree(subject, entries, into=workspace))
         of_agents = (*hidden, places.cache_dir() / "runs")
         env = probe_environment(search_path=search_path, home=home, temporary=temporary, of_agents=of_agents)
-        bench = ProbeWorkspace(
+        probe_workspace = ProbeWorkspace(
             workspace=workspace,
             env=env,
             containment=containment,
@@ -159,7 +159,7 @@ async def _judge(
                 program=program,
             ),
         )
-        judgement = await kinds[kind_of(spec)](spec, bench)
+        judgement = await kinds[kind_of(spec)](spec, probe_workspace)
         if not isinstance(judgement, Judgement):
             raise TypeError(f"returned {judgement!r} instead of a Judgement")
     except ProctorError as problem:

@@ -32,7 +32,7 @@ from proctor.report.row import AttemptRow
 
 _WORST_FIRST: Final = (Exit.EVIDENCE, Exit.INFRASTRUCTURE, Exit.JUDGED_NO, Exit.UNVERIFIED, Exit.OK)
 _INFRASTRUCTURE: Final = {Outcome.CRASHED, Outcome.REFUSED, Outcome.STALLED, Outcome.TIMED_OUT}
-_OF_THE_AGENT: Final = (None, Bucket.AGENT, Bucket.GATE)
+_AGENT_BUCKETS: Final = (None, Bucket.AGENT, Bucket.GATE)
 
 WORDS: Final = {
     Exit.OK: "ok",
@@ -87,7 +87,7 @@ def judge_attempt(row: AttemptRow) -> Exit:
         return Exit.OK
     if summary.outcome is Outcome.CANCELLED:
         return Exit.UNVERIFIED
-    if summary.outcome in _INFRASTRUCTURE or row.bucket not in _OF_THE_AGENT:
+    if summary.outcome in _INFRASTRUCTURE or row.bucket not in _AGENT_BUCKETS:
         return Exit.INFRASTRUCTURE
     if summary.expectation.met is False:
         return Exit.JUDGED_NO

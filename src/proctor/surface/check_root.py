@@ -22,7 +22,7 @@ from proctor.spec.size import parse_size_bytes
 from proctor.spec.source_file import decode_bytes, read_source
 from proctor.surface.campaign_status import status_of
 from proctor.surface.detect import SPEC
-from proctor.surface.finding import DoctorFinding, look
+from proctor.surface.finding import DoctorFinding, run_check
 from proctor.surface.gc import REMOVED, plan_clearing
 
 _MAX_NAMES = 5
@@ -31,10 +31,10 @@ _OLD_PRICES_DAYS = 90
 
 def check_evidence_root(root: RootPaths, config: Config) -> Iterator[DoctorFinding]:
     """Yield the findings about an evidence root, in the order in which a user would fix them."""
-    yield from look("campaigns", _campaigns, root)
-    yield from look("locks", _locks, root)
-    yield from look("retention", _retention, root, config)
-    yield from look("prices", _prices, Path.cwd())
+    yield from run_check("campaigns", _campaigns, root)
+    yield from run_check("locks", _locks, root)
+    yield from run_check("retention", _retention, root, config)
+    yield from run_check("prices", _prices, Path.cwd())
 
 
 def _campaigns(root: RootPaths) -> DoctorFinding:

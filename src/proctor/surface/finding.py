@@ -25,7 +25,7 @@ class DoctorFinding(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """The details as data; its keys depend on the check."""
 
 
-def look(
+def run_check(
     name: str, check: Callable[..., DoctorFinding | Iterable[DoctorFinding]], *arguments: Any, todo: str | None = None
 ) -> Iterator[DoctorFinding]:
     """Run a check and yield its findings. An error becomes a finding, so that the other checks still run."""

@@ -28,7 +28,7 @@ from proctor.runtime.resolve import ExamineProgram
 from proctor.runtime.rollout import check_config
 from proctor.surface.campaign_status import count_outcomes
 from proctor.surface.check_root import check_evidence_root
-from proctor.surface.finding import DoctorFinding, failed, look
+from proctor.surface.finding import DoctorFinding, failed, run_check
 from proctor.surface.gc_units import size_of
 from proctor.surface.logins import find_logins
 from proctor.surface.programs import Program, find_programs
@@ -45,7 +45,7 @@ def check_health(root: Path, *, examine: ExamineProgram) -> Iterator[DoctorFindi
     yield DoctorFinding(
         name="proctor", status="ok", what=f"{__version__} on Python {sys.version.split()[0]}, {sys.executable}"
     )
-    yield from look("containment", _containment)
+    yield from run_check("containment", _containment)
     config, finding = _config()
     yield finding
     health: Mapping[ProgramKey, ProgramHealth] = {}
@@ -55,15 +55,15 @@ def check_health(root: Path, *, examine: ExamineProgram) -> Iterator[DoctorFindi
         outcomes = count_outcomes(RootPaths(root))
     except (MachineError, OSError) as error:
         yield msgspec.structs.replace(failed("health", error), status="warn")
-    yield from look("runtimes", _runtimes, config, health, outcomes, examine)
+    yield from run_check("runtimes", _runtimes, config, health, outcomes, examine)
     yield _model()
-    yield from look("logins", _logins, config)
-    yield from look("evidence", _writable, "evidence", lambda: root)
-    yield from look("cache", _writable, "cache", places.cache_dir, todo=_advice("cache"))
-    yield from look("state", _writable, "state", places.state_dir, todo=_advice("state"))
-    yield from look("disk", _disk, root)
-    yield from look("leftovers", _leftovers)
-    yield from look("scratch", _scratch)
+    yield from run_check("logins", _logins, config)
+    yield from run_check("evidence", _writable, "evidence", lambda: root)
+    yield from run_check("cache", _writable, "cache", places.cache_dir, todo=_advice("cache"))
+    yield from run_check("state", _writable, "state", places.state_dir, todo=_advice("state"))
+    yield from run_check("disk", _disk, root)
+    yield from run_check("leftovers", _leftovers)
+    yield from run_check("scratch", _scratch)
     yield from check_evidence_root(RootPaths(root), config)
 
 
@@ -128,7 +128,7 @@ def _runtimes(
     examine: ExamineProgram,
 ) -> Iterator[DoctorFinding]:
     for each in find_programs(config, examine=examine):
-        yield from look(each.id, _runtime, each, health, outcomes.get(each.id, {}))
+        yield from run_check(each.id, _runtime, each, health, outcomes.get(each.id, {}))
 
 
 def _runtime(found: Program, health: Mapping[ProgramKey, ProgramHealth], outcomes: Mapping[str, int]) -> DoctorFinding:

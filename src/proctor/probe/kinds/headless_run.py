@@ -16,16 +16,16 @@ from proctor.transport.process import ProcessResult
 _SHOWN_CHARS: Final = 200
 
 
-async def judge(spec: HeadlessRun, bench: ProbeWorkspace) -> Judgement:
+async def judge(spec: HeadlessRun, workspace: ProbeWorkspace) -> Judgement:
     """Run the command of `spec` in the workspace and judge its result."""
     argv = argv_of(spec.command)
-    missing = _judge_missing(argv, bench)
+    missing = _judge_missing(argv, workspace)
     if missing is not None:
         return missing
     expected = None if spec.stdout is None else spec.stdout.encode()
     timeout_s = parse_duration_s(spec.timeout)
     try:
-        finished = await bench.run(
+        finished = await workspace.run(
             argv,
             timeout_s=timeout_s,
             # One byte more than expected, so that longer output never looks equal.
@@ -44,32 +44,32 @@ async def judge(spec: HeadlessRun, bench: ProbeWorkspace) -> Judgement:
         verdict, fault = Verdict.UNAVAILABLE, Fault.MACHINE
     elif finished.exit.code != spec.exit:
         verdict = Verdict.FAIL
-        if (absent := find_missing(spec.command, finished, has_tool=bench.has_tool)) is not None:
+        if (absent := find_missing(spec.command, finished, has_tool=workspace.has_tool)) is not None:
             verdict, fault, summary = Verdict.UNAVAILABLE, absent.fault, f"{absent.name} is not on this machine"
     elif expected is not None and finished.stdout != expected:
         verdict = Verdict.FAIL
-        summary = f"{summary} and printed {_format_stdout(finished, bench)}"
+        summary = f"{summary} and printed {_format_stdout(finished, workspace)}"
     elif _may_have_been_killed(finished):
         verdict, fault = Verdict.UNAVAILABLE, Fault.MACHINE
         summary = f"{summary}, which the containment cannot distinguish from death by a signal"
     return Judgement(verdict=verdict, summary=summary, argv=argv, finished=finished, fault=fault)
 
 
-def _judge_missing(argv: tuple[str, ...], bench: ProbeWorkspace) -> Judgement | None:
+def _judge_missing(argv: tuple[str, ...], workspace: ProbeWorkspace) -> Judgement | None:
     """Return the judgement if the program does not exist, or None if it does.
 
     A tool missing on the machine says nothing about the workspace. A program missing in the workspace is a failure.
     """
     program = argv[0]
     if _is_in_workspace(program):
-        place = bench.workspace / program
+        place = workspace.workspace / program
         if place.is_file() and os.access(place, os.X_OK):
             return None
         what = "is not executable" if place.is_file() else "is not in the workspace"
         return Judgement(verdict=Verdict.FAIL, summary=f"{program} {what}", argv=argv)
-    if bench.has_tool(program):
+    if workspace.has_tool(program):
         return None
-    bench.note_missing(program)
+    workspace.note_missing(program)
     summary = f"{program} is not on this machine"
     return Judgement(verdict=Verdict.UNAVAILABLE, summary=summary, argv=argv, fault=Fault.MACHINE)
 
@@ -97,8 +97,8 @@ def _describe_exit(finished: ProcessResult, *, timeout_s: float) -> str:
     return " or ".join(each for each in (code, signal) if each)
 
 
-def _format_stdout(finished: ProcessResult, bench: ProbeWorkspace) -> str:
+def _format_stdout(finished: ProcessResult, workspace: ProbeWorkspace) -> str:
     data = finished.stdout
-    text = head(data, redactor=bench.redactor, limit_chars=_SHOWN_CHARS + 1, is_cut=finished.stdout_cut)
+    text = head(data, redactor=workspace.redactor, limit_chars=_SHOWN_CHARS + 1, is_cut=finished.stdout_cut)
     shown = repr(text[:_SHOWN_CHARS])
     return shown if len(text) <= _SHOWN_CHARS and not finished.stdout_cut else f"{shown}… ({len(data)} bytes)"

@@ -48,7 +48,7 @@ def init(*, folder: Path, task: str | None, probe: str | None, is_offline: bool,
         refuse_existing(folder, is_offline=is_offline)
     detected = look_at_folder(folder)
     commands = [detected.command(each) for each in ([probe] if probe else find_test_commands(folder))]
-    failing, fix = anyio.run(look, folder, detected, commands, _ASK, is_offline, output)
+    failing, fix = anyio.run(find_failing_command, folder, detected, commands, _ASK, is_offline, output)
     start = InitPlan(
         folder=folder, agents=agents, detected=detected, failing=failing, task=task, is_offline=is_offline, fix=fix
     )
@@ -91,7 +91,7 @@ def installed_agents(folder: Path) -> tuple[DetectedAgent, ...]:
     return agents
 
 
-async def look(
+async def find_failing_command(
     folder: Path, detected: DetectedFolder, commands: list[str], ask: str, is_offline: bool, output: Output
 ) -> tuple[FailingCommand, Patch | None]:
     """Return the first of `commands` that fails on a private copy of the folder and, offline, a change that fixes it.

@@ -198,7 +198,7 @@ class TerminalScreen(Screen):
         if (left_ms := view.left_ms(took_ms=took_ms)) is not None:
             head.append(f"  about {duration(left_ms)} left", style="dim")
         head.append("" if view.is_stopping is None else f"  {view.is_stopping}", style="yellow")
-        live = view.look()
+        live = view.describe()
         if live is None:
             if view.checked is not None:
                 done, of = view.checked

@@ -21,7 +21,7 @@ from proctor.surface.cli.command import JSON, PROGRESS, ROOT, Command, argument,
 from proctor.surface.cli.command_formatter import CommandFormatter
 from proctor.surface.cli.confirm_cost import show
 from proctor.surface.cli.drive import drive
-from proctor.surface.cli.init import look
+from proctor.surface.cli.init import find_failing_command
 from proctor.surface.cli.output import Output
 from proctor.surface.cli.row_stream import STDOUT
 from proctor.surface.cli.run import DRY_RUN, YES
@@ -133,7 +133,7 @@ def _find_probe(
         output.note(f"The scripted model replies from {script}.")
     needs_fix = is_scripted and script is None and is_test
     commands = [detected.command(each) for each in ([probe] if probe else tests)]
-    failing, fix = anyio.run(look, folder, detected, commands, _ASK, needs_fix, output)
+    failing, fix = anyio.run(find_failing_command, folder, detected, commands, _ASK, needs_fix, output)
     if needs_fix and fix is None:
         raise _no_script(failing.command)
     return _TryTask(command=failing.command, script=script, fix=fix)
