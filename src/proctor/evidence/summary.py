@@ -1,7 +1,6 @@
 """The summary of a sealed attempt: one struct for the ledger, lists, reports, progress rows and statements."""
 
-from functools import lru_cache
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal, cast
 
 import msgspec
 
@@ -31,6 +30,9 @@ FAILED: Final = "failed"
 UNKNOWN: Final = "unknown"
 """No probe could judge it; or it has no probes, and the mission states nothing that could be judged."""
 
+Result = Literal["passed", "failed", "unknown", "infra", "quota", "auth", "harness", "gate"]
+"""PASSED, FAILED, UNKNOWN, or the bucket of a failure that is not the agent's."""
+
 SCORED: Final = frozenset({PASSED, FAILED})
 """The results that a rate is made of."""
 
@@ -58,6 +60,14 @@ class AttemptSummary(Part, frozen=True, kw_only=True, gc=False):
     """The kind of each of `reasons`."""
     expectation: Expectation
     """Whether the attempt meets the mission's `expect`."""
+    result: Result
+    """What the attempt adds to a rate if it counts: `passed` or `failed`; `unknown` if it could not be judged; or the
+    bucket of a failure that is not the agent's."""
+    is_expected: bool | None
+    """Whether the attempt came out as expected. A mission without `expect` is expected to pass its probes; null if it
+    has none, or if they could not judge it."""
+    unjudged: GateReason | None
+    """Why the mission's probes could not judge it, for reasons that do not lie with the agent; null if they did."""
     required_probes: Count
     """How many probes the mission requires."""
     duration_ms: Count
@@ -104,24 +114,10 @@ class AttemptSummary(Part, frozen=True, kw_only=True, gc=False):
         return self.turns > 0
 
     @property
-    def unjudged(self) -> GateReason | None:
-        """Why the mission's probes could not judge it, for reasons that do not lie with the agent; None if they did."""
-        return why_unjudged(self.verified, self.reason_codes) if self.has_probes else None
-
-    @property
     def is_unjudged(self) -> bool:
         """Whether the mission has probes and the result is unknown. A failure that the mission expects is not."""
         is_expected_failure = self.unjudged is None and self.code is not None
         return self.has_probes and self.result == UNKNOWN and not is_expected_failure
-
-    @property
-    def is_expected(self) -> bool | None:
-        """Whether the attempt came out as expected. A mission without `expect` is expected to pass its probes; None if
-        it has none, or if they could not judge it."""
-        met = self.expectation.met
-        if met is not None or not self.has_probes or self.expectation.is_undecided:
-            return met
-        return None if self.unjudged is not None else self.verified
 
     @property
     def has_failed(self) -> bool:
@@ -131,29 +127,10 @@ class AttemptSummary(Part, frozen=True, kw_only=True, gc=False):
         is_completed = self.outcome is Outcome.COMPLETED and self.result in (PASSED, FAILED, UNKNOWN)
         return self.is_expected is False or not is_completed
 
-    @property
-    def result(self) -> str:
-        """PASSED, FAILED, UNKNOWN, or the bucket of a failure that is not the agent's."""
-        if self.unjudged is not None:
-            # Whatever the agent did, it could not have passed: even a crash says nothing about its rate.
-            return self._classify(Outcome.UNKNOWN, is_right=None)
-        if self.has_probes:
-            return self._classify(self.outcome, is_right=self.verified)
-        holds = self.expectation.content_holds
-        if holds is None:
-            # Without probes and with nothing stated, a result could fail and never pass: its rate would say nothing.
-            return self._classify(Outcome.UNKNOWN, is_right=None)
-        return self._classify(self.outcome, is_right=holds and self.outcome is Outcome.COMPLETED)
 
-    def _classify(self, outcome: Outcome, *, is_right: bool | None) -> str:
-        met = self.expectation.met
-        return classify_result(outcome, self.code, is_right=is_right, met=met, has_begun=self.turns > 0)
-
-
-@lru_cache(maxsize=1024)
 def classify_result(
     outcome: Outcome, code: str | None, *, is_right: bool | None, met: bool | None, has_begun: bool = True
-) -> str:
+) -> Result:
     """Return PASSED, FAILED, UNKNOWN, or the bucket of a failure that is not the agent's.
 
     `is_right` is what the probes found, or whether the content is as stated; `met` whether all expectations are met;
@@ -162,15 +139,38 @@ def classify_result(
     bucket = None if code is None else bucket_of(code, has_begun=has_begun)
     if bucket not in (None, Bucket.AGENT):
         # A failure that the mission expects, such as a crash, says nothing about the machine either.
-        return UNKNOWN if met else bucket.value
+        return UNKNOWN if met else cast("Result", bucket.value)
     if is_right is not None:
         return PASSED if is_right else FAILED
     return UNKNOWN if outcome in (Outcome.COMPLETED, Outcome.UNKNOWN) else FAILED
 
 
+def _classify(record: AttemptRecord, report: AttemptReport, *, unjudged: GateReason | None) -> Result:
+    """Return the result of an attempt by its probes, or else by what the mission states about its content."""
+    outcome, expectation = report.outcome, report.expectation
+    is_right = report.verified if record.required_probes else expectation.content_holds
+    if unjudged is not None or (is_right is None and not record.required_probes):
+        # Whatever the agent did, it could not have passed: even a crash says nothing about its rate. Without probes
+        # and with nothing stated, it could only fail.
+        outcome, is_right = Outcome.UNKNOWN, None
+    elif not record.required_probes:
+        is_right = is_right and outcome is Outcome.COMPLETED
+    return classify_result(
+        outcome, report.code, is_right=is_right, met=expectation.met, has_begun=report.metrics.turns > 0
+    )
+
+
+def _is_expected(record: AttemptRecord, report: AttemptReport, *, unjudged: GateReason | None) -> bool | None:
+    expectation = report.expectation
+    if expectation.met is not None or not record.required_probes or expectation.is_undecided:
+        return expectation.met
+    return None if unjudged is not None else report.verified
+
+
 def summarize(record: AttemptRecord, report: AttemptReport) -> AttemptSummary:
     """Derive the summary of an attempt from attempt.json and attempt.report.json."""
     metrics, usage = report.metrics, report.metrics.usage
+    unjudged = why_unjudged(report.verified, report.reason_codes) if record.required_probes else None
     return AttemptSummary(
         runtime_id=record.runtime_id,
         is_scripted=record.is_scripted,
@@ -182,6 +182,9 @@ def summarize(record: AttemptRecord, report: AttemptReport) -> AttemptSummary:
         reasons=report.reasons,
         reason_codes=report.reason_codes,
         expectation=report.expectation,
+        result=_classify(record, report, unjudged=unjudged),
+        is_expected=_is_expected(record, report, unjudged=unjudged),
+        unjudged=unjudged,
         required_probes=len(record.required_probes),
         duration_ms=report.duration_ms,
         retry_after_ms=report.retry_after_ms,

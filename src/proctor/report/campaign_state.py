@@ -16,7 +16,7 @@ from proctor.event.outcome import Outcome
 from proctor.evidence.artifacts import Expectation
 from proctor.evidence.layout import AttemptPaths, CampaignPaths, RootPaths, RunPaths
 from proctor.evidence.reader import Finding
-from proctor.evidence.summary import AttemptSummary
+from proctor.evidence.summary import UNKNOWN, AttemptSummary
 from proctor.ids import CampaignId, Digest, FlowId, MissionId, RunId, RuntimeId, TrialId
 from proctor.ledger.reader import is_live, read_ledger
 from proctor.ledger.schema import LedgerAttempt, LedgerContents, LedgerTrial, replaced_from
@@ -310,7 +310,14 @@ def _without_verdict(summary: AttemptSummary | None) -> AttemptSummary | None:
         return None
     unknown = Expectation(met=None, keys={}, unmet=())
     return msgspec.structs.replace(
-        summary, verified=None, expectation=unknown, reasons=("its evidence is invalid",), reason_codes=()
+        summary,
+        verified=None,
+        expectation=unknown,
+        result=UNKNOWN,
+        is_expected=None,
+        unjudged=None,
+        reasons=("its evidence is invalid",),
+        reason_codes=(),
     )
 
 
