@@ -335,7 +335,7 @@ def damaged(state: CampaignState, damage: Mapping[str, tuple[Finding, ...]]) -> 
                 trial, attempts=rows, counted_attempt=counted, result=INVALID if is_invalid else trial.result
             )
         )
-    return replace(state, trials=tuple(trials), is_checked=True)
+    return replace(state, fold=None, folded=tuple(trials), is_checked=True)
 
 
 def repeats(mission: str, flow: str, *results: dict[str, Any]) -> dict[str, Sequence[dict[str, Any]]]:

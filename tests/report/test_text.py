@@ -30,7 +30,7 @@ def render_report(report: CampaignReport, *, title: str) -> RenderableType:
 
 
 def report_of(*rows: AttemptRow) -> CampaignReport:
-    return build_report(CampaignState(campaign_id=CAMPAIGN, run_ids=(RUN,), trials=fold_rows(rows)))
+    return build_report(CampaignState(campaign_id=CAMPAIGN, run_ids=(RUN,), folded=fold_rows(rows)))
 
 
 ASK = row(

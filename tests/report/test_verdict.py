@@ -75,7 +75,7 @@ def test_exit_of_one_attempt(attempt: dict[str, Any], said: Exit) -> None:
 def exit_of_rows(rows: list[AttemptRow], *codes: str, gates: tuple[Gate, ...] = (), **more: bool) -> Exit:
     """Return the exit code of attempts; `codes` are those of findings that belong to no single attempt."""
     findings = tuple(Finding(code=code, file="ledger.db") for code in codes)
-    return exit_of(CampaignState(campaign_id=None, trials=fold_rows(rows), findings=findings), gates, **more)
+    return exit_of(CampaignState(campaign_id=None, folded=fold_rows(rows), findings=findings), gates, **more)
 
 
 @pytest.mark.parametrize(

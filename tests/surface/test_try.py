@@ -76,7 +76,7 @@ def test_of_several_attempts_the_one_that_counts_is_shown_with_what_it_cost() ->
         row(attempt_id=id_, outcome=outcome, code=code, usd=usd)
         for id_, (outcome, code, usd) in zip(ids, ends, strict=True)
     )
-    [shown] = side_by_side(build_report(CampaignState(campaign_id=None, trials=fold_rows(rows))))
+    [shown] = side_by_side(build_report(CampaignState(campaign_id=None, folded=fold_rows(rows))))
     assert (shown.attempt_id, shown.outcome, shown.usd) == (ids[1], Outcome.COMPLETED, 0.2)
 
 

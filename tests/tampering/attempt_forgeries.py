@@ -164,7 +164,8 @@ MORE = [
             reseal("{claim}"),
             sql(
                 f"update {Table.ATTEMPT} set {Column.SUMMARY} = "
-                f"json_set({Column.SUMMARY}, '{Summary.VERIFIED}', json('true')) where {Column.ID} = '{CLAIM}'"
+                f"json_set({Column.SUMMARY}, '{Summary.VERIFIED}', json('true'), '{Summary.RESULT}', 'passed') "
+                f"where {Column.ID} = '{CLAIM}'"
             ),
         ),
         validate=says(5, f"evidence.gate {REPORT}"),

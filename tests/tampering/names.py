@@ -135,7 +135,10 @@ class Column:
 class Summary:
     """Paths in the JSON of the column `summary`."""
 
+    OUTCOME: Final = "$.outcome"
+    CODE: Final = "$.code"
     VERIFIED: Final = "$.verified"
+    RESULT: Final = "$.result"
     TOOL_CALLS: Final = "$.toolCalls"
     TOOL_FAILURES: Final = "$.toolFailures"
     VIOLATIONS: Final = "$.policyViolations"

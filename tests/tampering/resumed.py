@@ -15,6 +15,7 @@ from tests.tampering.names import (
     SNAPSHOT,
     Column,
     State,
+    Summary,
     Table,
 )
 
@@ -57,7 +58,8 @@ def put_back_after_a_retry(*names: str) -> Edit:
 def retry_as_infrastructure(evidence: Evidence) -> None:
     """A failed attempt becomes one of the machine's, so that a retry counts in its place without `--replace`."""
     failed = f"{Column.OUTCOME} = 'crashed', {Column.CODE} = 'machine.disk-full'"
-    summary = f"json_set({Column.SUMMARY}, '$.outcome', 'crashed', '$.code', 'machine.disk-full')"
+    edits = f"'{Summary.OUTCOME}', 'crashed', '{Summary.CODE}', 'machine.disk-full', '{Summary.RESULT}', 'infra'"
+    summary = f"json_set({Column.SUMMARY}, {edits})"
     sql(f"update {Table.ATTEMPT} set {failed}, {Column.SUMMARY} = {summary} where {Column.ID} = '{FIRST}'")(evidence)
     answer = evidence.ask("retry --only first {campaign} --yes")
     assert answer.exit == 0, answer.output

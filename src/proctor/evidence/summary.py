@@ -116,8 +116,7 @@ class AttemptSummary(Part, frozen=True, kw_only=True, gc=False):
     @property
     def is_unjudged(self) -> bool:
         """Whether the mission has probes and the result is unknown. A failure that the mission expects is not."""
-        is_expected_failure = self.unjudged is None and self.code is not None
-        return self.has_probes and self.result == UNKNOWN and not is_expected_failure
+        return self.has_probes and self.result == UNKNOWN and (self.unjudged is not None or self.code is None)
 
     @property
     def has_failed(self) -> bool:

@@ -56,7 +56,7 @@ def read_ledger(campaign: CampaignPaths) -> LedgerContents:
         origin = None if row is None else decoding.convert(row, LedgerCampaign)
         trials = decoding.convert(connection.execute(TRIALS).fetchall(), tuple[LedgerTrial, ...])
         # Not ordered by SQL: sorting the few attempts of each trial is faster than sorting 10,000 rows.
-        attempts = decode_attempts(connection.execute(ATTEMPTS).fetchall())
+        attempts = decode_attempts(connection.execute(ATTEMPTS))
         runs = decoding.convert(connection.execute(RUNS).fetchall(), tuple[LedgerRun, ...])
         replacements = decoding.convert(connection.execute(REPLACEMENTS).fetchall(), tuple[LedgerReplacement, ...])
     known_trials, known_runs = {trial.id for trial in trials}, {run.id for run in runs}
@@ -141,7 +141,10 @@ def _open(campaign: CampaignPaths) -> Iterator[sqlite3.Connection]:
 def _by_trial(
     attempts: Iterable[LedgerAttempt], *, trials: set[TrialId], runs: set[RunId]
 ) -> dict[TrialId, list[LedgerAttempt]]:
-    """Group attempts by trial, oldest first. Raises EvidenceError if the trial or the run does not exist."""
+    """Group attempts by trial, oldest first.
+
+    Raises EvidenceError if the trial or the run does not exist, or if no folder can have the name of the attempt.
+    """
     grouped: dict[TrialId, list[LedgerAttempt]] = {}
     retried: list[list[LedgerAttempt]] = []
     for each in attempts:
@@ -149,6 +152,8 @@ def _by_trial(
         if trial not in trials or each.run not in runs or each.id != f"{trial}.{each.n}":
             what = f"{each.id} is not attempt {each.n} of a known trial ({trial}) in a known run ({each.run})"
             raise EvidenceError("evidence.ledger", what, file="ledger.db")
+        if "/" in trial or trial[:1] in ("", "."):
+            raise EvidenceError("evidence.ledger", f"no attempt can lie at {each.run}/{each.id}", file="ledger.db")
         if (group := grouped.get(trial)) is None:
             grouped[trial] = [each]
         else:

@@ -201,6 +201,8 @@ class LedgerContents:
         return [each for trial in self.trials for each in self.attempts_of.get(trial.id, ())]
 
 
+_STATE, _OUTCOME, _SUMMARY = map(LedgerAttempt.__struct_fields__.index, ("state", "outcome", "summary"))
+
 _decode_summary: Callable[[str], AttemptSummary] = decoding.json_decoder(AttemptSummary)
 
 
@@ -208,17 +210,15 @@ def decode_attempts(rows: Iterable[tuple[Any, ...]]) -> list[LedgerAttempt]:
     """Decode rows of `ATTEMPTS`. Raises EvidenceError if a row is not what a Proctor writes."""
     decoded = []
     for row in rows:
-        summary = row[-1]
+        summary = row[_SUMMARY]
+        if (summary is None or row[_OUTCOME] is None) and row[_STATE] == "sealed":
+            what = f"{row[0]} is sealed, but has no outcome or no summary"
+            raise EvidenceError("evidence.ledger", what, file="ledger.db")
         try:
-            decoded.append(row if summary is None else (*row[:-1], _decode_summary(summary)))
+            decoded.append(row if summary is None else row[:_SUMMARY] + (_decode_summary(summary),))  # noqa: RUF005
         except (msgspec.DecodeError, TypeError) as error:
             raise EvidenceError("evidence.ledger", f"{row[0]}: summary: {error}", file="ledger.db") from error
     try:
-        attempts = decoding.convert(decoded, list[LedgerAttempt])
+        return decoding.convert(decoded, list[LedgerAttempt])
     except msgspec.ValidationError as error:
         raise EvidenceError("evidence.ledger", f"attempt: {error}", file="ledger.db") from error
-    for each in attempts:
-        if each.state == "sealed" and (each.outcome is None or each.summary is None):
-            what = f"{each.id} is sealed, but has no outcome or no summary"
-            raise EvidenceError("evidence.ledger", what, file="ledger.db")
-    return attempts

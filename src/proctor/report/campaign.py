@@ -1,6 +1,6 @@
 """The report of a campaign, in whatever state the campaign is. Text, Markdown, JSON and JUnit are renderings of it."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
 from proctor.errors import EvidenceError
 from proctor.event.outcome import OPERATOR_CANCEL, Outcome
@@ -294,7 +294,7 @@ def build_report(state: CampaignState, *, is_interrupted: bool = False) -> Campa
         failed_in=state.frozen.failed_in,
         is_canary=state.plan is not None and state.plan.is_canary,
         is_running=state.is_running,
-        is_complete=bool(state.trials) and not missing and not state.is_running,
+        is_complete=bool(state.kinds) and not missing and not state.is_running,
         is_checked=state.is_checked,
         runs=tuple(_runs(state)),
         exit=exit_,
@@ -306,7 +306,7 @@ def build_report(state: CampaignState, *, is_interrupted: bool = False) -> Campa
         failures=tuple(_failures(state)),
         unjudged=tuple(_unjudged(state)),
         mismatches=tuple(_mismatches(state)),
-        scripted_flows=scripted_flows(state.trials),
+        scripted_flows=_scripted_flows(state),
         replacements=tuple(_replacements(state)),
         gates=gates,
         missing=missing,
@@ -337,11 +337,8 @@ def _missions(sums: Mapping[tuple[MissionId, FlowId], Sum]) -> Iterator[MissionS
 
 
 def _failures(state: CampaignState) -> Iterator[FailedResult]:
-    for each in state.trials:
-        row = each.counted_attempt
-        if row is None or each.result is None:
-            continue
-        if each.result == FAILED or (each.result in OF_THE_AGENT and row.is_expected is False):
+    for each in state.matching(_has_failed):
+        if (row := each.counted_attempt) is not None:
             yield FailedResult(
                 attempt_id=row.attempt_id,
                 run_id=row.run_id,
@@ -352,19 +349,29 @@ def _failures(state: CampaignState) -> Iterator[FailedResult]:
             )
 
 
+def _has_failed(trial: TrialResult) -> bool:
+    row = trial.counted_attempt
+    is_unexpected = row is not None and row.is_expected is False
+    return trial.result == FAILED or (trial.result in OF_THE_AGENT and is_unexpected)
+
+
 def _unjudged(state: CampaignState) -> Iterator[UnjudgedResult]:
-    for each in state.trials:
+    for each in state.matching(_is_unjudged):
         row = each.counted_attempt
-        if row is None or each.result != UNKNOWN or row.summary is None or not row.summary.is_unjudged:
-            continue
-        yield UnjudgedResult(
-            attempt_id=row.attempt_id,
-            run_id=row.run_id,
-            mission_id=each.mission,
-            flow_id=each.flow,
-            why=row.summary.unjudged,
-            reasons=row.summary.reasons,
-        )
+        if row is not None and row.summary is not None:
+            yield UnjudgedResult(
+                attempt_id=row.attempt_id,
+                run_id=row.run_id,
+                mission_id=each.mission,
+                flow_id=each.flow,
+                why=row.summary.unjudged,
+                reasons=row.summary.reasons,
+            )
+
+
+def _is_unjudged(trial: TrialResult) -> bool:
+    row = trial.counted_attempt
+    return trial.result == UNKNOWN and row is not None and row.summary is not None and row.summary.is_unjudged
 
 
 def why_failed(row: AttemptRow) -> str:
@@ -380,22 +387,22 @@ def why_failed(row: AttemptRow) -> str:
 
 
 def _mismatches(state: CampaignState) -> Iterator[Mismatch]:
-    for each in state.trials:
+    for each in state.matching(_is_mismatch):
         row = each.counted_attempt
-        if each.result in (None, INVALID) or row is None or row.claimed is None or row.verified is None:
-            continue
-        if row.claimed is not row.verified and each.result != UNKNOWN:
+        if row is not None and row.claimed is not None and row.verified is not None:
             yield Mismatch(attempt_id=row.attempt_id, claimed=row.claimed, verified=row.verified)
 
 
-def scripted_flows(trials: Iterable[TrialResult]) -> tuple[FlowId, ...]:
-    """Return the flows whose counted attempts used the scripted model."""
-    flows = {
-        each.flow: None
-        for each in trials
-        if each.flow is not None and each.counted_attempt is not None and each.counted_attempt.is_scripted
-    }
-    return tuple(flows)
+def _is_mismatch(trial: TrialResult) -> bool:
+    row = trial.counted_attempt
+    if trial.result in (None, INVALID, UNKNOWN) or row is None or row.claimed is None or row.verified is None:
+        return False
+    return row.claimed is not row.verified
+
+
+def _scripted_flows(state: CampaignState) -> tuple[FlowId, ...]:
+    scripted = state.matching(lambda trial: trial.is_scripted)
+    return tuple(dict.fromkeys(each.flow for each in scripted if each.flow is not None))
 
 
 def _replacements(state: CampaignState) -> Iterator[Replacement]:
@@ -417,17 +424,16 @@ def _replacements(state: CampaignState) -> Iterator[Replacement]:
 
 
 def _missing(state: CampaignState) -> Iterator[MissingResult]:
-    for each in state.trials:
-        if each.result is None:
-            row = each.counted_attempt
-            yield MissingResult(
-                trial=each.id or TrialId("" if row is None else row.attempt_id),
-                mission_id=each.mission,
-                flow_id=each.flow,
-                repeat=each.repeat,
-                why=_why_missing(each, is_running=state.is_running),
-                code=None if row is None else row.code,
-            )
+    for each in state.matching(lambda trial: trial.result is None):
+        row = each.counted_attempt
+        yield MissingResult(
+            trial=each.id or TrialId("" if row is None else row.attempt_id),
+            mission_id=each.mission,
+            flow_id=each.flow,
+            repeat=each.repeat,
+            why=_why_missing(each, is_running=state.is_running),
+            code=None if row is None else row.code,
+        )
 
 
 def _why_missing(trial: TrialResult, *, is_running: bool) -> str:
@@ -451,7 +457,7 @@ def effort_of(state: CampaignState) -> Effort:
     usd = [each.usd for each in attempts if each.usd is not None]
     return Effort(
         attempts=len(attempts),
-        not_counted=len(attempts) - sum(each.result is not None for each in state.trials),
+        not_counted=len(attempts) - state.count(lambda trial: trial.result is not None),
         tokens=sum(tokens),
         tokens_unknown=len(attempts) - len(tokens),
         usd=sum(usd) if usd else None,

@@ -2,12 +2,12 @@
 
 import os
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, TypedDict, Unpack
+from typing import TYPE_CHECKING, TypedDict, TypeVar, Unpack
 
 import msgspec
 
@@ -65,6 +65,11 @@ class TrialResult(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         """The latest attempt."""
         return self.attempts[-1] if self.attempts else None
 
+    @property
+    def is_scripted(self) -> bool:
+        """Whether the scripted model answered in the attempt that counts. False if unknown."""
+        return self.counted_attempt is not None and self.counted_attempt.is_scripted
+
 
 @dataclass(frozen=True, kw_only=True)
 class CampaignState:
@@ -80,22 +85,45 @@ class CampaignState:
     """None if it cannot be read."""
     frozen: SnapshotIndex = field(default_factory=SnapshotIndex)
     """The index of the frozen spec; empty if it cannot be read."""
-    trials: tuple[TrialResult, ...] = ()
+    fold: "LedgerFold | None" = None
+    """Folds the ledger's attempts into trials; None without a ledger."""
+    folded: tuple[TrialResult, ...] = ()
+    """The trials, if there is no ledger."""
     is_running: bool = False
     is_checked: bool = False
     """Whether the evidence of the attempts was examined."""
     findings: tuple[Finding, ...] = ()
     """What is wrong with evidence that belongs to no single attempt."""
 
-    @property
+    @cached_property
     def attempts(self) -> tuple[AttemptRow, ...]:
         """All attempts, in plan order."""
         return tuple(row for trial in self.trials for row in trial.attempts)
 
     @cached_property
+    def trials(self) -> tuple[TrialResult, ...]:
+        """All trials, in plan order."""
+        return self.folded if self.fold is None else tuple(map(self.fold.trial, self.contents.trials))
+
+    @cached_property
     def kinds(self) -> list[tuple[TrialResult, int]]:
-        """The trials grouped by how they ended: the first of each group and their number."""
-        return _count_alike(self.trials)
+        """The trials grouped by how they ended: the first of each group and their number.
+
+        Few of ten thousand trials end differently, so that whoever only counts them needs no other row.
+        """
+        if self.fold is None or self.is_checked:
+            return _count_alike((_ending_key(each), each) for each in self.trials)
+        return [(self.fold.trial(each), number) for each, number in _count_alike(self.fold.keys(self.contents.trials))]
+
+    def count(self, is_wanted: Callable[[TrialResult], bool] = lambda _: True) -> int:
+        """Count the trials that match. All trials of a kind do, or none."""
+        return sum(number for each, number in self.kinds if is_wanted(each))
+
+    def matching(self, is_wanted: Callable[[TrialResult], bool]) -> list[TrialResult]:
+        """Return the trials that match, in plan order. All trials of a kind do, or none."""
+        if not any(is_wanted(each) for each, _ in self.kinds):
+            return []
+        return [each for each in self.trials if is_wanted(each)]
 
 
 # ── from the ledger ──
@@ -148,18 +176,18 @@ def _fold_ledger(
     state: CampaignState, *, root: RootPaths, index: EvidenceIndex, limits: "LedgerLimits | None"
 ) -> CampaignState:
     plan, contents = state.plan, state.contents
-    reader = _LedgerRows(
+    fold = LedgerFold(
         campaign_id=state.campaign_id or CampaignId(""),
         is_running=state.is_running,
+        attempts_of=contents.attempts_of,
+        retry_budget=_NO_RETRIES if plan is None else plan.retry_budget,
         runtimes={} if plan is None else {flow.id: flow.runtime for flow in plan.flows},
         attempt_folders={run_id: f"{root.run(run_id).folder}/attempts/" for run_id in state.run_ids},
         index=index,
         limits=limits,
         replaced_from=replaced_from(contents.replacements),
     )
-    retry_budget = _NO_RETRIES if plan is None else plan.retry_budget
-    trials = (reader.trial(each, contents.attempts_of.get(each.id, ()), retry_budget) for each in contents.trials)
-    return replace(state, trials=tuple(trials))
+    return replace(state, fold=fold)
 
 
 def _read_limits(campaign: CampaignPaths, state: CampaignState, index: EvidenceIndex) -> "LedgerLimits | None":
@@ -180,22 +208,39 @@ def _plan_finding(error: EvidenceError, *, is_early: bool, is_running: bool) -> 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _LedgerRows:
-    """Turns the ledger's attempts of a campaign into rows."""
+class LedgerFold:
+    """Folds the ledger's attempts of a campaign into trials with their rows."""
 
     campaign_id: CampaignId
     is_running: bool
+    attempts_of: Mapping[TrialId, Sequence[LedgerAttempt]]
+    retry_budget: RetryBudget
     runtimes: Mapping[FlowId, tuple[RuntimeId, ...]]
     attempt_folders: Mapping[RunId, str]  # joining paths for each of 10,000 rows would take longer than all the rest
     index: EvidenceIndex
     limits: "LedgerLimits | None"  # None if nothing is checked
     replaced_from: Mapping[TrialId, Collection[int]]
 
-    def trial(self, trial: LedgerTrial, attempts: Sequence[LedgerAttempt], retry_budget: RetryBudget) -> TrialResult:
-        """Fold the trial's attempts as a resumed run does."""
+    def keys(self, trials: Iterable[LedgerTrial]) -> Iterator[tuple[object, LedgerTrial]]:
+        """Yield each trial with a key that trials have in common only if they ended alike."""
+        for trial in trials:
+            attempt = self._only_result(trial)
+            if attempt is not None and attempt.summary is not None:
+                yield (attempt.code, *_verdict_key(attempt.summary)), trial
+            else:
+                yield _ending_key(self.trial(trial)), trial
+
+    def _only_result(self, trial: LedgerTrial) -> LedgerAttempt | None:
+        """Return the attempt of a trial that ended well at once, as most of ten thousand do; None for any other."""
+        attempts = self.attempts_of.get(trial.id, ())
         if len(attempts) == 1 and _is_result(attempts[0]) and trial.id not in self.replaced_from:
-            # Most trials have one attempt that ended well, and there may be ten thousand trials.
-            row = self._row(trial, attempts[0])
+            return attempts[0]
+        return None
+
+    def trial(self, trial: LedgerTrial) -> TrialResult:
+        """Fold the trial's attempts as a resumed run does."""
+        if (attempt := self._only_result(trial)) is not None:
+            row = self._row(trial, attempt)
             return TrialResult(
                 id=trial.id,
                 mission=trial.mission,
@@ -207,13 +252,14 @@ class _LedgerRows:
                 result=classify(row),
                 is_settled=True,
             )
+        attempts = self.attempts_of.get(trial.id, ())
         rows = [self._row(trial, each) for each in attempts]
         running = [each for each in attempts if each.state == "running"]
         endings = list(map(_ending_of, attempts, rows)) if running else attempts
         return _fold_trial(
             rows,
             endings,
-            retry_budget,
+            self.retry_budget,
             self.replaced_from.get(trial.id, ()),
             id=trial.id,
             mission=trial.mission,
@@ -223,9 +269,6 @@ class _LedgerRows:
         )
 
     def _row(self, trial: LedgerTrial, attempt: LedgerAttempt) -> AttemptRow:
-        name, folder = f"{attempt.trial}.{attempt.n}", self.attempt_folders.get(attempt.run)
-        if folder is None or "/" in name or name.startswith("."):
-            raise EvidenceError("evidence.ledger", f"no attempt can lie at {attempt.run}/{name}", file="ledger.db")
         row = AttemptRow(
             attempt_id=attempt.id,
             run_id=attempt.run,
@@ -240,7 +283,7 @@ class _LedgerRows:
             summary=attempt.summary,
             tokens=attempt.tokens,
             usd=attempt.usd,
-            dir=folder + name,
+            dir=self.attempt_folders[attempt.run] + attempt.id,
         )
         # Most attempts have no code, and setting four fields to None for each takes as long as the rest.
         row = row if attempt.code is None else with_code(row, attempt.code)
@@ -391,7 +434,7 @@ def load_folders(
     return CampaignState(
         campaign_id=campaign_id or (campaigns.pop() if len(campaigns) == 1 else None),
         run_ids=tuple(dict.fromkeys(row.run_id for row in rows)),
-        trials=fold_rows(rows),
+        folded=fold_rows(rows),
         is_checked=index.check is not None,
         findings=findings,
     )
@@ -504,12 +547,14 @@ def ledger_finding(campaign: CampaignPaths, error: EvidenceError) -> Finding:
 # ── counting ──
 
 
-def _count_alike(trials: Iterable[TrialResult]) -> list[tuple[TrialResult, int]]:
-    """Group trials that ended alike: the first of each group and their number. Few endings differ in many trials."""
-    first: dict[tuple[object, ...] | None, TrialResult] = {}
-    counts: Counter[tuple[object, ...] | None] = Counter()
-    for each in trials:
-        key = _ending_key(each)
+T = TypeVar("T")
+
+
+def _count_alike(keyed: Iterable[tuple[object, T]]) -> list[tuple[T, int]]:
+    """Group what has the same key: the first of each group and their number."""
+    first: dict[object, T] = {}
+    counts: Counter[object] = Counter()
+    for key, each in keyed:
         if key not in first:
             first[key] = each
         counts[key] += 1
@@ -517,11 +562,23 @@ def _count_alike(trials: Iterable[TrialResult]) -> list[tuple[TrialResult, int]]
 
 
 def _ending_key(trial: TrialResult) -> tuple[object, ...] | None:
+    """Return everything about the end of a trial that a report counts or selects by."""
     counted, last = trial.counted_attempt, trial.last
     if counted is None or last is None:
         return None
-    summary = counted.summary
-    verdict: tuple[object, ...] = ()
-    if summary is not None:
-        verdict = (summary.outcome, summary.verified, summary.expectation.met, summary.unjudged)
-    return (trial.result, trial.is_settled, counted.state, counted.evidence, counted.code, *verdict, last.state)
+    verdict = () if counted.summary is None else _verdict_key(counted.summary)
+    return (trial.result, trial.is_settled, counted.state, counted.evidence, counted.code, last.state, verdict)
+
+
+def _verdict_key(summary: AttemptSummary) -> tuple[object, ...]:
+    return (
+        summary.outcome,
+        summary.claimed,
+        summary.verified,
+        summary.expectation.met,
+        summary.result,
+        summary.is_expected,
+        summary.unjudged,
+        summary.required_probes > 0,
+        summary.is_scripted,
+    )

@@ -10,7 +10,6 @@ from proctor.errors import Exit
 from proctor.evidence.artifacts import Artifact, Part
 from proctor.evidence.summary import PASSED, SCORED
 from proctor.ids import CampaignId, FlowId, MissionId
-from proctor.report.campaign import scripted_flows
 from proctor.report.campaign_state import TrialResult
 from proctor.report.score import CLUSTERED, Score, merge_sums, sum_results
 from proctor.report.stats import SIGNIFICANT, Differences, count_differences
@@ -248,7 +247,7 @@ def _side(selection: SideSelection) -> Side:
         campaign_id=selection.campaign_id,
         flow_id=selection.flow_id,
         score=merge_sums(sum_results(selection.trials.values()).values()).score(),
-        is_scripted=bool(scripted_flows(selection.trials.values())),
+        is_scripted=any(each.is_scripted for each in selection.trials.values()),
         missing=sum(each.result is None for each in selection.trials.values()),
         failed_in=selection.failed_in,
     )

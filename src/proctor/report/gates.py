@@ -1,16 +1,16 @@
 """Gates: conditions that a campaign must meet for its results to count. Pure."""
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from proctor.errors import Exit
 from proctor.evidence.artifacts import Part
 from proctor.evidence.summary import SCORED, AttemptSummary
-from proctor.ids import AttemptId, FlowId, MissionId
+from proctor.ids import AttemptId, MissionId
 from proctor.report.campaign_state import CampaignState, TrialResult
 from proctor.report.format_values import one_line, percent
 from proctor.report.score import OF_THE_AGENT
-from proctor.spec.campaign_options import GatesSpec, ToolsSpec, TraceProfile
+from proctor.spec.campaign_options import ToolsSpec, TraceProfile
 
 
 class Blocked(Part, frozen=True, kw_only=True):
@@ -48,33 +48,28 @@ class Gate(Part, frozen=True, kw_only=True):
 
 
 def gates_of(state: CampaignState) -> tuple[Gate, ...]:
-    """Judge the gates of the campaign's plan; none without a plan."""
+    """Judge every gate of the campaign's plan that is set; coverage always is. None without a plan."""
     if state.plan is None:
         return ()
-    bound = {flow.id for flow in state.plan.flows if flow.tools != ToolsSpec()}
-    return judge_gates(state.plan.gates, state.trials, bound=bound)
-
-
-def judge_gates(gates: GatesSpec, trials: Sequence[TrialResult], *, bound: Collection[FlowId]) -> tuple[Gate, ...]:
-    """Judge every gate that is set; coverage always is. `bound` are the flows with a tool policy."""
-    coverage = tuple(_coverage(gates.coverage, trials))
+    gates, bound = state.plan.gates, {flow.id for flow in state.plan.flows if flow.tools != ToolsSpec()}
+    coverage = tuple(_coverage(gates.coverage, state))
     asked: list[tuple[str, Iterable[Blocked]]] = [("coverage", coverage)]
     if gates.pair:
         # Missions with trials that coverage still waits for cannot be judged yet.
-        untried = {trial.mission for trial in trials if trial.result is None} if coverage else set()
-        asked.append(("pair", _pair([trial for trial in trials if trial.mission not in untried])))
+        untried = {trial.mission for trial in state.trials if trial.result is None} if coverage else set()
+        asked.append(("pair", _pair([trial for trial in state.trials if trial.mission not in untried])))
     if gates.trace is not TraceProfile.NONE:
-        asked.append(("trace", _trace(gates.trace, trials)))
+        asked.append(("trace", _trace(gates.trace, state.trials)))
     if bound:
-        asked.append(("tools", _tools([trial for trial in trials if trial.flow in bound])))
+        asked.append(("tools", _tools([trial for trial in state.trials if trial.flow in bound])))
     return tuple(Gate(name=name, blocked=tuple(blocked)) for name, blocked in asked)
 
 
-def _coverage(least: float, trials: Sequence[TrialResult]) -> Iterator[Blocked]:
-    results = sum(trial.result is not None for trial in trials)
+def _coverage(least: float, state: CampaignState) -> Iterator[Blocked]:
+    trials, results = state.count(), state.count(lambda trial: trial.result is not None)
     # Not a product: 0.56 × 25 is a little more than 14.
-    if not trials or results / len(trials) < least:
-        why = f"{results:,} of {len(trials):,} trials have a result, and {percent(least)} must"
+    if not trials or results / trials < least:
+        why = f"{results:,} of {trials:,} trials have a result, and {percent(least)} must"
         yield Blocked(mission_id=None, why=why)
 
 

@@ -181,15 +181,15 @@ class PassSum:
     usd: float = 0.0
     usd_unknown: int = 0
 
-    def add(self, row: AttemptRow, result: str, first_result: str | None) -> None:
-        self.scored += result in SCORED
-        self.passed += result == PASSED
-        self.first_passed += (first_result or result) == PASSED
-        self.replaced += first_result is not None
-        if row.usd is None:
-            self.usd_unknown += 1
-        else:
-            self.usd += row.usd
+    def add(self, results: Sequence[tuple["TrialResult", AttemptRow]]) -> None:
+        """Add results whose evidence is known, with the attempt that counts."""
+        self.scored += sum(each.result in SCORED for each, _ in results)
+        self.passed += sum(each.result == PASSED for each, _ in results)
+        self.first_passed += sum((each.first_result or each.result) == PASSED for each, _ in results)
+        self.replaced += sum(each.first_result is not None for each, _ in results)
+        known_usd = [row.usd for _, row in results if row.usd is not None]
+        self.usd += sum(known_usd)
+        self.usd_unknown += len(results) - len(known_usd)
 
     def merge(self, other: "PassSum") -> None:
         self.scored += other.scored
@@ -268,71 +268,83 @@ class Sum:
     usd: float = 0.0
     usd_unknown: int = 0
 
-    def add(self, row: AttemptRow, result: str, *, first_result: str | None = None) -> None:
-        """Add a result. Its trial is counted separately. `first_result` is the one that it replaced on request."""
+    def add(self, trials: Iterable["TrialResult"]) -> None:
+        """Add all trials of a mission and flow, one measure after the other."""
+        measured: list[tuple[TrialResult, AttemptRow, AttemptSummary]] = []
+        for each in trials:
+            self.trials += 1
+            row, result = each.counted_attempt, each.result
+            if row is None:
+                continue
+            if result is None:
+                self._delay(row)
+            elif result == INVALID or row.summary is None:
+                self._add_unmeasured(row, result)
+            else:
+                measured.append((each, row, row.summary))
+        for name, number in Counter(each.result or UNKNOWN for each, _, _ in measured).items():
+            self.results[name] = self.results.get(name, 0) + number
+        self.verified.add([(each, row) for each, row, summary in measured if summary.required_probes])
+        self.unverified.add([(each, row) for each, row, summary in measured if not summary.required_probes])
+        summaries = [summary for _, _, summary in measured]
+        expected = [each.is_expected for each in summaries if each.result in OF_THE_AGENT]
+        self.expected += expected.count(True)
+        self.unexpected += expected.count(False)
+        self.unjudged += sum(each.is_unjudged for each in summaries)
+        self.durations_ms += [each.duration_ms for each in summaries]
+        self._add_usage([row for _, row, _ in measured])
+        self._add_tools(summaries)
+        self._add_tokens(summaries)
+
+    def _add_unmeasured(self, row: AttemptRow, result: str) -> None:
+        """Add a result with invalid evidence: what it says is not known."""
         self.results[result] = self.results.get(result, 0) + 1
-        summary = row.summary
-        if result == INVALID or summary is None:
-            # What invalid evidence says is not known.
-            self.tokens_unknown += 1
-            self.reasoning_unknown += 1
-            self.usd_unknown += 1
-            self.unmeasured += 1
-            for part in self._parts(summary):
-                part.usd_unknown += 1
-            return
-        for part in self._parts(summary):
-            part.add(row, result, first_result)
-        self.unjudged += result == UNKNOWN and summary.is_unjudged
-        if result in OF_THE_AGENT:
-            is_expected = summary.is_expected
-            self.expected += is_expected is True
-            self.unexpected += is_expected is False
-        self.durations_ms.append(summary.duration_ms)
-        if row.tokens is None:
-            self.tokens_unknown += 1
-        else:
-            self.tokens += row.tokens
-        if row.usd is None:
-            self.usd_unknown += 1
-        else:
-            self.usd += row.usd
-        self._add_tools(summary)
-        self._add_tokens(summary)
+        self.tokens_unknown += 1
+        self.reasoning_unknown += 1
+        self.usd_unknown += 1
+        self.unmeasured += 1
+        # Both if it is unknown whether it has probes.
+        for part, has_probes in ((self.verified, True), (self.unverified, False)):
+            part.usd_unknown += row.summary is None or row.summary.has_probes is has_probes
 
-    def _parts(self, summary: AttemptSummary | None) -> Sequence[PassSum]:
-        """Return the sums that a result belongs to: both if it is unknown whether it has probes."""
-        if summary is None:
-            return self.verified, self.unverified
-        return (self.verified if summary.has_probes else self.unverified,)
+    def _add_usage(self, rows: Sequence[AttemptRow]) -> None:
+        tokens = [row.tokens for row in rows if row.tokens is not None]
+        usd = [row.usd for row in rows if row.usd is not None]
+        self.tokens += sum(tokens)
+        self.tokens_unknown += len(rows) - len(tokens)
+        self.usd += sum(usd)
+        self.usd_unknown += len(rows) - len(usd)
 
-    def _add_tools(self, summary: AttemptSummary) -> None:
-        self.calls_unknown += summary.tool_calls is None
-        self.calls += summary.tool_calls or 0
-        self.failures += summary.tool_failures or 0
-        self.retries += summary.tool_retries or 0
-        self.stuck += bool(summary.is_stuck)
-        self.tool_ms = _plus(self.tool_ms, summary.tool_ms)
-        self.output_bytes += summary.tool_output_bytes or 0
+    def _add_tools(self, summaries: Sequence[AttemptSummary]) -> None:
+        calls = [each.tool_calls for each in summaries if each.tool_calls is not None]
+        tool_ms = [each.tool_ms for each in summaries if each.tool_ms is not None]
+        self.calls += sum(calls)
+        self.calls_unknown += len(summaries) - len(calls)
+        self.failures += sum([each.tool_failures or 0 for each in summaries])
+        self.retries += sum([each.tool_retries or 0 for each in summaries])
+        self.stuck += [each.is_stuck for each in summaries].count(True)
+        self.tool_ms = _plus(self.tool_ms, sum(tool_ms) if tool_ms else None)
+        self.output_bytes += sum([each.tool_output_bytes or 0 for each in summaries])
 
-    def _add_tokens(self, summary: AttemptSummary) -> None:
-        tokens = summary.tokens
-        if tokens is None or tokens.reasoning_output is None:
-            self.reasoning_unknown += 1
-        else:
-            self.reasoning_tokens += tokens.reasoning_output
-        if tokens is None:
-            return
-        if summary.tokens_authority is not None:
-            counts = self.authorities.setdefault(summary.tokens_authority, [0, 0, 0, 0, 0])
-            counts[0] += 1
-            counts[1] += tokens.input
-            counts[2] += tokens.cached_input or 0
-            counts[3] += tokens.output
-            counts[4] += tokens.cached_input is None
+    def _add_tokens(self, summaries: Sequence[AttemptSummary]) -> None:
+        known = [(each.tokens_authority, each.tokens) for each in summaries if each.tokens is not None]
+        reasoning = [tokens.reasoning_output for _, tokens in known if tokens.reasoning_output is not None]
+        self.reasoning_tokens += sum(reasoning)
+        self.reasoning_unknown += len(summaries) - len(reasoning)
+        for authority, tokens in known:
+            if authority is not None:
+                if (counts := self.authorities.get(authority)) is None:
+                    counts = self.authorities[authority] = [0, 0, 0, 0, 0]
+                counts[0] += 1
+                counts[1] += tokens.input
+                counts[2] += tokens.cached_input or 0
+                counts[3] += tokens.output
+                counts[4] += tokens.cached_input is None
 
-    def delay(self, last: AttemptRow) -> None:
+    def _delay(self, last: AttemptRow) -> None:
         """Count a trial that will be retried by what its last attempt failed by."""
+        if last.state != "sealed" or last.outcome is Outcome.CANCELLED:
+            return
         if is_infra(bucket := classify(last)) and bucket != INVALID:
             self.delayed[bucket] = self.delayed.get(bucket, 0) + 1
 
@@ -418,22 +430,17 @@ class Sum:
 
 def sum_results(trials: Iterable["TrialResult"]) -> dict[tuple[MissionId, FlowId], Sum]:
     """Add up trials by mission and flow. Trials whose mission is unknown are left out: their evidence is invalid."""
-    sums: dict[tuple[MissionId, FlowId], Sum] = {}
+    groups: dict[tuple[MissionId, FlowId], list[TrialResult]] = {}
     for each in trials:
         if each.mission is None or each.flow is None:
             continue
-        key = (each.mission, each.flow)
-        if (sum_ := sums.get(key)) is None:
-            sum_ = sums[key] = Sum()
-        sum_.trials += 1
-        counted = each.counted_attempt
-        if counted is None:
-            continue
-        if each.result is not None:
-            sum_.add(counted, each.result, first_result=each.first_result)
-        elif counted.state == "sealed" and counted.outcome is not Outcome.CANCELLED:
-            sum_.delay(counted)
-    for (mission, _), sum_ in sums.items():
+        if (group := groups.get((each.mission, each.flow))) is None:
+            group = groups[each.mission, each.flow] = []
+        group.append(each)
+    sums: dict[tuple[MissionId, FlowId], Sum] = {}
+    for (mission, flow), group in groups.items():
+        sum_ = sums[mission, flow] = Sum()
+        sum_.add(group)
         sum_.close_mission(mission)
     return sums
 

@@ -15,7 +15,6 @@ from proctor.evidence.reader import read_artifact
 from proctor.ids import CampaignId, RunId, RuntimeId
 from proctor.ledger.reader import read_outcomes
 from proctor.ledger.schema import LedgerAttempt, LedgerRun
-from proctor.report.campaign import effort_of
 from proctor.report.campaign_state import TrialResult, load_state
 from proctor.report.format_values import USED_UP
 from proctor.report.gates import gates_of
@@ -114,7 +113,9 @@ def status_of(campaign: CampaignPaths) -> CampaignStatus:
         raise EvidenceError(error.code, error.what, file=f"{campaign.folder.name}/{error.file}") from error
     contents, runs = found.contents, found.contents.runs
     run = runs[-1] if runs else None
-    kinds, effort, gates = found.kinds, effort_of(found), gates_of(found)
+    kinds, gates = found.kinds, gates_of(found)
+    attempts = contents.attempts
+    costs = [each.usd for each in attempts if each.usd is not None]
     places = _counted((_place(each), number) for each, number in kinds)
     counted = [(each.counted_attempt, number) for each, number in kinds if each.counted_attempt is not None]
     results = [
@@ -134,7 +135,7 @@ def status_of(campaign: CampaignPaths) -> CampaignStatus:
         began_at_ms=runs[0].began_at_ms if runs else None,
         ended_at_ms=None if run is None else run.ended_at_ms,
         ended=None if run is None else run.how,
-        trials=len(found.trials),
+        trials=found.count(),
         settled=places.get("settled", 0),
         left=RemainingTrials(
             untried=places.get("untried", 0),
@@ -142,7 +143,7 @@ def status_of(campaign: CampaignPaths) -> CampaignStatus:
             cut_off=places.get("cut off", 0),
             again=places.get("again", 0),
         ),
-        attempts=dict(Counter(each.state for attempts in contents.attempts_of.values() for each in attempts)),
+        attempts=dict(Counter(each.state for each in attempts)),
         outcomes=_counted((each.outcome, number) for each, number in counted if each.state == "sealed"),
         codes=_counted((each.code, number) for each, number in counted),
         verified=sum(number for each, number in results if each.verified),
@@ -151,9 +152,9 @@ def status_of(campaign: CampaignPaths) -> CampaignStatus:
         unexpected=sum(number for each, number in results if each.is_expected is False),
         infra=sum(number for each, number in kinds if each.is_settled and each.result and is_infra(each.result)),
         verdict="running" if found.is_running else verdict_of(exit_of(found, gates), found, gates),
-        usd=effort.usd,
-        usd_unknown=effort.usd_unknown,
-        per_minute=_per_minute(run, found.contents.attempts),
+        usd=sum(costs) if costs else None,
+        usd_unknown=len(attempts) - len(costs),
+        per_minute=_per_minute(run, attempts),
         live=_picture(campaign) if found.is_running else None,
     )
 
