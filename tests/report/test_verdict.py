@@ -14,7 +14,7 @@ from proctor.report.campaign_state import CampaignState, fold_rows
 from proctor.report.gates import Blocked, Gate
 from proctor.report.row import AttemptRow
 from proctor.report.verdict import exit_of, judge_attempt
-from tests.report.made import row
+from tests.report.made import expectation, row
 
 INFRASTRUCTURE = [Outcome.CRASHED, Outcome.REFUSED, Outcome.STALLED, Outcome.TIMED_OUT]
 NOT_THE_AGENTS = [Bucket.INFRA, Bucket.QUOTA, Bucket.AUTH, Bucket.HARNESS]
@@ -28,6 +28,7 @@ EVERY = [
         (True, False, None),
     )
 ]
+UNDECIDED = expectation(keys={"trace": None})
 FEW = st.lists(st.sampled_from(EVERY), max_size=3)
 
 
@@ -83,6 +84,7 @@ def exit_of_rows(rows: list[AttemptRow], *codes: str, gates: tuple[Gate, ...] = 
     [
         ([{"verified": True}, {"met": True}], Exit.OK),
         ([{"verified": True}, {"verified": None}], Exit.UNVERIFIED),
+        ([{"verified": True}, {"verified": True, "expectation": UNDECIDED}], Exit.UNVERIFIED),
         ([{"verified": None}, {"verified": False}], Exit.JUDGED_NO),
         ([{"verified": False}, {"outcome": Outcome.CRASHED}], Exit.INFRASTRUCTURE),
         ([{"outcome": Outcome.CRASHED}, {"evidence": "invalid"}], Exit.EVIDENCE),

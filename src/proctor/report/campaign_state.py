@@ -109,7 +109,7 @@ class CampaignState:
     def kinds(self) -> list[tuple[TrialResult, int]]:
         """The trials grouped by how they ended: the first of each group and their number.
 
-        Few of ten thousand trials end differently, so that whoever only counts them needs no other row.
+        Few of ten thousand trials end differently, and a command that only counts them needs no other row.
         """
         if self.fold is None or self.is_checked:
             return _count_alike((_ending_key(each), each) for each in self.trials)
@@ -233,9 +233,19 @@ class LedgerFold:
     def _only_result(self, trial: LedgerTrial) -> LedgerAttempt | None:
         """Return the attempt of a trial that ended well at once, as most of ten thousand do; None for any other."""
         attempts = self.attempts_of.get(trial.id, ())
-        if len(attempts) == 1 and _is_result(attempts[0]) and trial.id not in self.replaced_from:
-            return attempts[0]
-        return None
+        if len(attempts) != 1 or trial.id in self.replaced_from:
+            return None
+        [attempt] = attempts
+        # Such an attempt settles its trial whatever the retry budget is: `fold_attempts` says the same.
+        return attempt if attempt.outcome is Outcome.COMPLETED and attempt.state == "sealed" else None
+
+    def rows(self, trials: Iterable[LedgerTrial]) -> Iterator[AttemptRow]:
+        """Yield the attempts of trials."""
+        for trial in trials:
+            if (attempt := self._only_result(trial)) is not None:
+                yield self._row(trial, attempt)
+            else:
+                yield from self.trial(trial).attempts
 
     def trial(self, trial: LedgerTrial) -> TrialResult:
         """Fold the trial's attempts as a resumed run does."""
@@ -369,11 +379,6 @@ def _ending_of(attempt: LedgerAttempt, row: AttemptRow) -> LedgerAttempt:
     if attempt.state != "running" or row.state != "sealed" or row.summary is None:
         return attempt
     return attempt.rebuild(row.summary)
-
-
-def _is_result(attempt: LedgerAttempt) -> bool:
-    """Whether an attempt settles its trial whatever the retry budget is. `fold_attempts` says the same."""
-    return attempt.outcome is Outcome.COMPLETED and attempt.state == "sealed"
 
 
 class _TrialKey(TypedDict):
@@ -529,7 +534,7 @@ def list_attempts(root: RootPaths) -> AttemptList:
         except EvidenceError as error:
             findings.append(ledger_finding(campaign, error))
             continue
-        rows += state.attempts
+        rows += () if state.fold is None else state.fold.rows(state.contents.trials)
         known.update(state.run_ids)
     for run in root.runs():
         if run.folder.name not in known:

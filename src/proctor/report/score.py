@@ -183,10 +183,11 @@ class PassSum:
 
     def add(self, results: Sequence[tuple["TrialResult", AttemptRow]]) -> None:
         """Add results whose evidence is known, with the attempt that counts."""
-        self.scored += sum(each.result in SCORED for each, _ in results)
-        self.passed += sum(each.result == PASSED for each, _ in results)
-        self.first_passed += sum((each.first_result or each.result) == PASSED for each, _ in results)
-        self.replaced += sum(each.first_result is not None for each, _ in results)
+        for (result, first), number in Counter([(each.result, each.first_result) for each, _ in results]).items():
+            self.scored += number * (result in SCORED)
+            self.passed += number * (result == PASSED)
+            self.first_passed += number * ((first or result) == PASSED)
+            self.replaced += number * (first is not None)
         known_usd = [row.usd for _, row in results if row.usd is not None]
         self.usd += sum(known_usd)
         self.usd_unknown += len(results) - len(known_usd)
@@ -282,7 +283,7 @@ class Sum:
                 self._add_unmeasured(row, result)
             else:
                 measured.append((each, row, row.summary))
-        for name, number in Counter(each.result or UNKNOWN for each, _, _ in measured).items():
+        for name, number in Counter([each.result or UNKNOWN for each, _, _ in measured]).items():
             self.results[name] = self.results.get(name, 0) + number
         self.verified.add([(each, row) for each, row, summary in measured if summary.required_probes])
         self.unverified.add([(each, row) for each, row, summary in measured if not summary.required_probes])
@@ -290,7 +291,7 @@ class Sum:
         expected = [each.is_expected for each in summaries if each.result in OF_THE_AGENT]
         self.expected += expected.count(True)
         self.unexpected += expected.count(False)
-        self.unjudged += sum(each.is_unjudged for each in summaries)
+        self.unjudged += sum([each.is_unjudged for each in summaries if each.required_probes])
         self.durations_ms += [each.duration_ms for each in summaries]
         self._add_usage([row for _, row, _ in measured])
         self._add_tools(summaries)
