@@ -1,3 +1,3 @@
-"""Loads the check of the test tiers, and the reset of signals, for every folder of tests."""
+"""Loads the check of the test tiers, the reset of signals and the settings of garbage collection, for all tests."""
 
-pytest_plugins = ("tests.tiers", "tests.background")
+pytest_plugins = ("tests.tiers", "tests.background", "tests.garbage")
