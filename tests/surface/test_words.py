@@ -3,6 +3,7 @@
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,9 @@ from tools.wordlist import ENTRIES, OLD_TERMS, find_words, scan
 ROOT = Path(__file__).parent.parent.parent
 
 
-def words_in(text: str) -> list[str]:
-    return [each.word for each in find_words("README.md", text)]
+@cache
+def words_in(text: str) -> tuple[str, ...]:
+    return tuple(each.word for each in find_words("README.md", text))
 
 
 def texts_in(value: Any, at: str = "") -> Iterator[tuple[str, str]]:
