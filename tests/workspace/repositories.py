@@ -1,8 +1,12 @@
 """Repositories for tests, made by git itself with nothing of the user's."""
 
+import io
 import os
 import subprocess
+import tarfile
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 _IDENTITY = ("-c", "user.name=Ada", "-c", "user.email=ada@example.invalid", "-c", "init.defaultBranch=main")
 
@@ -32,7 +36,27 @@ def commit(repository: Path, files: dict[str, str], message: str) -> str:
 
 
 def with_a_later_fix(place: Path) -> tuple[Path, str]:
-    """A repository whose tag `base` is broken, with the fix in every place git keeps things; and the base's id."""
+    """A repository whose tag `base` is broken, with the fix in every place git keeps things; and the base's id.
+
+    Thirty processes of git make one, so each is a copy of the first.
+    """
+    packed, base = _packed_with_a_later_fix()
+    place.mkdir(parents=True)
+    with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
+        archive.extractall(place, filter="fully_trusted")
+    return place, base
+
+
+@cache
+def _packed_with_a_later_fix() -> tuple[bytes, str]:
+    packed = io.BytesIO()
+    with TemporaryDirectory() as folder, tarfile.open(fileobj=packed, mode="w") as archive:
+        base = _make_with_a_later_fix(Path(folder) / "mine")
+        archive.add(Path(folder) / "mine", arcname=".")
+    return packed.getvalue(), base
+
+
+def _make_with_a_later_fix(place: Path) -> str:
     repository = init(place)
     commit(repository, {"greet.py": "print('Hi')\n"}, "first")
     base = commit(repository, {"greet.py": "print('Hello, Bob')\n", "docs/a file.txt": "text\n"}, "base")
@@ -51,4 +75,4 @@ def with_a_later_fix(place: Path) -> tuple[Path, str]:
     git("gc", "--quiet", cwd=repository)
     (repository / "greet.py").write_text("print('uncommitted')\n")
     (repository / "untracked").write_text("x")
-    return repository, base
+    return base
