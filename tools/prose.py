@@ -55,23 +55,23 @@ def _spans(source: str) -> Iterator[tuple[int, int, bool]]:
         offsets.append(offsets[-1] + len(line))
     outermost: list[int] = []
     follows = False
-    for token in tokenize.generate_tokens(io.StringIO(source).readline):
-        start, end = (offsets[row - 1] + column for row, column in (token.start, token.end))
-        if token.type in _STARTS:
-            outermost.append(start)
-        elif token.type in _ENDS:
+    # Most tokens are code: their offsets are not computed.
+    for kind, _, (row, column), (end_row, end_column), _ in tokenize.generate_tokens(io.StringIO(source).readline):
+        if kind in _STARTS:
+            outermost.append(offsets[row - 1] + column)
+        elif kind in _ENDS:
             opened = outermost.pop()
             if not outermost:
-                yield opened, end, follows
+                yield opened, offsets[end_row - 1] + end_column, follows
                 follows = True
         elif outermost:
             continue
-        elif token.type == tokenize.STRING:
-            yield start, end, follows
+        elif kind == tokenize.STRING:
+            yield offsets[row - 1] + column, offsets[end_row - 1] + end_column, follows
             follows = True
-        elif token.type == tokenize.COMMENT:
-            yield start, end, False
-        elif token.type != tokenize.NL:
+        elif kind == tokenize.COMMENT:
+            yield offsets[row - 1] + column, offsets[end_row - 1] + end_column, False
+        elif kind != tokenize.NL:
             follows = False
 
 
