@@ -77,7 +77,7 @@ _REMEDIES = {
 def documents(told: Contract) -> dict[str, str]:
     """Every generated file of a checkout, by its path."""
     return {
-        "tests/surface/contract.json": to_json(told, is_indented=True),
+        "tests/surface/contract.json": to_json(told, is_indented=True).decode(),
         "SCHEMAS.md": _page("Schemas", _schemas(told)),
         "docs/reference/cli.md": _page("Commands", _commands(told)),
         "docs/reference/errors.md": _page("Errors and exit codes", _errors(told)),
@@ -256,7 +256,7 @@ def _fields(schema: Mapping[str, Any]) -> str:
     required = schema.get("required", ())
     rows = []
     for name, field in schema["properties"].items():
-        default = to_json(field["default"], is_indented=True).strip() if "default" in field else ""
+        default = to_json(field["default"], is_indented=True).decode().strip() if "default" in field else ""
         is_needed = "required" if name in required else f"default `{default}`" if default else "may be absent"
         rows.append((f"`{name}`", _spelled(field), is_needed, field.get("description", "")))
     return _table(("field", "type", "", "meaning"), rows)
@@ -274,7 +274,7 @@ def _spelled(schema: Mapping[str, Any]) -> str:
         case {"anyOf": options}:
             return " or ".join(map(_spelled, options))
         case {"enum": values}:
-            return " or ".join(f"`{to_json(value, is_indented=True).strip()}`" for value in values)
+            return " or ".join(f"`{to_json(value, is_indented=True).decode().strip()}`" for value in values)
         case {"type": "array", "items": items}:
             return f"list of {_grouped(items)}"
         case {"type": "object", "additionalProperties": dict(values)}:

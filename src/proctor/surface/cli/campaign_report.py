@@ -44,7 +44,7 @@ def report(
         return composed.exit
     match format_:
         case "text":
-            text = plain_report(output, composed, title=place.folder.name)
+            text: str | bytes = plain_report(output, composed, title=place.folder.name)
         case "json":
             text = to_json(composed, is_indented=output_file is not None or sys.stdout.isatty())
         case "md":
@@ -59,7 +59,7 @@ def report(
         output.text(text)
     else:
         try:
-            output_file.write_text(text, encoding="utf-8", errors="backslashreplace")
+            output_file.write_bytes(text.encode(errors="backslashreplace") if isinstance(text, str) else text)
         except OSError as error:
             raise disk_error(error, path=output_file) from error
     return composed.exit

@@ -40,8 +40,8 @@ class Output:
         """Print a value as JSON on stdout: on one line, or indented if wanted or on a terminal."""
         _write(to_json(value, is_indented=is_indented or sys.stdout.isatty()), sys.stdout)
 
-    def text(self, text: str) -> None:
-        """Print text on stdout unchanged, even with --json."""
+    def text(self, text: str | bytes) -> None:
+        """Print text, or JSON of `to_json`, on stdout unchanged, even with --json."""
         _write(text, sys.stdout)
 
     def show(self, *renderables: "RenderableType", is_wrapped: bool = True) -> None:
@@ -93,14 +93,14 @@ def describe(error: ProctorError, formatter: CommandFormatter) -> dict[str, Any]
     }
 
 
-def to_json(value: Any, *, is_indented: bool) -> str:
-    """Return a value as a line of JSON, or indented. Text that is not UTF-8 is escaped."""
+def to_json(value: Any, *, is_indented: bool) -> bytes:
+    """Return a value as JSON on one line, or indented, with a line end. Text that is not UTF-8 is escaped."""
     try:
         data = msgspec.json.encode(value)
     except UnicodeEncodeError:
         data = json.dumps(msgspec.to_builtins(value)).encode()
     # Indenting a report of 10,000 attempts takes as long as encoding it.
-    return (msgspec.json.format(data, indent=2) if is_indented else data).decode() + "\n"
+    return (msgspec.json.format(data, indent=2) if is_indented else data) + b"\n"
 
 
 def console_on(stream: TextIO, *, into: TextIO | None = None) -> "Console":
@@ -129,9 +129,16 @@ def render(renderables: Iterable["RenderableType"], stream: TextIO, *, is_wrappe
     return text if console.is_terminal else "".join(f"{line.rstrip()}\n" for line in text.split("\n")[:-1])
 
 
-def _write(text: str, stream: TextIO) -> None:
+def _write(text: str | bytes, stream: TextIO) -> None:
     try:
-        stream.write(text)
+        if isinstance(text, str):
+            stream.write(text)
+        elif isinstance(stream, io.TextIOWrapper):
+            # As it is: a report of 10,000 attempts has 11 MB, and would be copied three times as text.
+            stream.flush()
+            stream.buffer.write(text)
+        else:
+            stream.write(text.decode())
         stream.flush()
     except OSError as error:
         # The interpreter flushes the stream again at exit, which must not fail again.
