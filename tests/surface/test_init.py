@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from proctor.errors import InputError
 from proctor.ids import Digest, RuntimeId
 from proctor.model.script import Patch, load_script
+from proctor.probe.missing import find_foreign_module
 from proctor.probe.model import Phase, ProbeRow, Verdict
 from proctor.spec.check_mission import suggest_id
 from proctor.spec.load import load_spec
@@ -32,6 +33,8 @@ CLAUDE = DetectedAgent(
 BARE = DetectedAgent(name="codex", runtime_id=RuntimeId("codex_app_server"), provider="openai", login=None)
 FIX = Patch(file="calc.py", old="    return a - b", new="    return a + b")
 TESTED_BY_MAKE = {"calc.py": "add = 1\n", "Makefile": "test:\n\tgrep -q 'add = 1' calc.py\n"}
+COLLECTED = "\n==== short test summary info ====\n!!!! Interrupted: 1 error during collection !!!!\n"
+ABSENT = "E   ModuleNotFoundError: No module named '{}'"
 
 
 def row(**more: object) -> ProbeRow:
@@ -89,6 +92,42 @@ def test_init_takes_a_task_with_a_probe_that_fails_and_refuses_one_that_passes(l
     assert (mission.id, mission.prompt) == ("task", "Write a changelog")
     assert [probe.command for probe in mission.probes] == ["test -s CHANGES.md"]
     assert "write the change" in json.loads(said.stdout)["first"]
+
+
+def test_init_and_try_refuse_tests_that_need_a_module_that_is_not_installed(lab: Lab) -> None:
+    """No change of the code installs it, so the mission could not be solved."""
+    files = {"Makefile": "test:\n\t@cat output; exit 2\n", "output": ABSENT.format("toolz") + COLLECTED}
+    here = Lab(make_repository(lab.folder / "shop", files))
+    for words in (("init",), ("try", "Make the failing tests pass", "--on", "codex")):
+        said = here.proctor(*words, "--offline", "--json")
+        error = json.loads(said.stdout)["error"]
+        assert (said.returncode, error["code"]) == (3, "probe.cannot-run")
+        assert error["what"].endswith("cannot import `toolz`, which no file of this folder provides")
+        assert "Activate the environment in which your tests run, and call Proctor by its path." in error["suggestion"]
+        assert "\n  E   ModuleNotFoundError: No module named 'toolz'\n" in said.stderr
+    assert not (here.folder / SPEC).exists()
+    assert here.proctor("init", "--offline", "--task", "Write toolz.py").returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("output", "files", "module"),
+    [
+        (ABSENT.format("toolz") + COLLECTED, ["shop.py"], "toolz"),
+        (ABSENT.format("toolz.curried") + COLLECTED, ["shop.py"], "toolz"),
+        ("ImportError while loading conftest 'x'.\n" + ABSENT.format("toolz"), [], "toolz"),
+        ("Failed to import test module: a\nModuleNotFoundError: No module named 'toolz'\n\n\n-----\n", [], "toolz"),
+        (ABSENT.format("calc") + COLLECTED, ["tests/test_calc.py"], None),
+        (ABSENT.format("shop.price") + COLLECTED, ["src/shop/__init__.py"], None),
+        (ABSENT.format("my_shop") + COLLECTED, ["my-shop/setup.py"], None),
+        (ABSENT.format("distutils") + COLLECTED, [], None),
+        (ABSENT.format("tomli") + "\nE   ImportError: no TOML" + COLLECTED, [], None),
+        (ABSENT.format("toolz") + "\n1 failed\n", [], None),
+    ],
+)
+def test_module_that_the_repository_should_provide_is_not_foreign(
+    output: str, files: list[str], module: str | None
+) -> None:
+    assert find_foreign_module(output, files=files) == module
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,8 @@ what no workspace could provide is recognized here; everything else is an ordina
 """
 
 import re
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Final
@@ -25,6 +26,16 @@ _DEFINES = re.compile(
 )
 _TOOLS: Final = frozenset({"coverage", "mypy", "nose2", "nox", "pip", "pyright", "pytest", "ruff", "tox"})
 """Python modules that a machine provides. Any other module may be what the agent is to write."""
+_NOT_IMPORTED = re.compile(
+    r"errors? during collection|^ImportError while loading conftest|Failed to import test module", re.MULTILINE
+)
+# Only the last line of an error counts: an earlier one may have been caught.
+_IMPORT = re.compile(r"^(?:E +)?ModuleNotFoundError: No module named '([\w.]+)'\s*(?=^[_=!-]{3}|\Z)", re.MULTILINE)
+# Modules that newer Pythons no longer have. To replace such an import is a task.
+_REMOVED: Final = frozenset(
+    "asynchat asyncore cgi cgitb crypt distutils imp imghdr lib2to3 mailcap msilib nntplib pipes smtpd sndhdr spwd "
+    "telnetlib uu xdrlib".split()
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,3 +79,33 @@ def _runs_module(command: list[str] | str, module: str) -> bool:
         PurePosixPath(program).name.startswith("python") and option == "-m" and name == module
         for program, option, name in zip(words, words[1:], words[2:], strict=False)
     )
+
+
+def find_foreign_module(output: str, *, files: Iterable[str], names: Collection[str] = ()) -> str | None:
+    """Return a module that Python tests cannot import and that no file of the repository should provide, else None.
+
+    `output` is what pytest or unittest printed, `files` are the paths of the repository, and `names` are other names
+    that it may provide. A module with the name of a file, a folder or a tested module is one that the agent may write.
+
+    >>> text = "E   ModuleNotFoundError: No module named 'toolz'\\n=====\\n1 error during collection\\n"
+    >>> find_foreign_module(text, files=["shop.py", "tests/test_shop.py"])
+    'toolz'
+    >>> find_foreign_module(text, files=["tests/test_toolz.py"]) is None
+    True
+    """
+    if not _NOT_IMPORTED.search(output):
+        return None
+    own = {_plain_name(part) for file in files for part in PurePosixPath(file).parts} | {*map(_plain_name, names)}
+    own |= sys.stdlib_module_names | _REMOVED
+    tops = (name.partition(".")[0] for name in _IMPORT.findall(output))
+    return next((top for top in tops if _plain_name(top) not in own), None)
+
+
+def _plain_name(name: str) -> str:
+    """Return the name of the module that a file or a folder is or tests.
+
+    >>> _plain_name("test_shop.py"), _plain_name("My-Shop"), _plain_name("shop_test.py")
+    ('shop', 'my_shop', 'shop')
+    """
+    stem = name.partition(".")[0].lower().replace("-", "_")
+    return stem.removeprefix("test_").removesuffix("_test")

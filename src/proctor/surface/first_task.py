@@ -1,5 +1,6 @@
 """Find a first task in a folder: run its test command once, as a probe, on the files that agents will get."""
 
+import re
 import secrets
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -15,9 +16,10 @@ from proctor.campaign.scratch import open_scratch
 from proctor.contain.bundled import bundled_bwrap
 from proctor.contain.intent import IntentLog, open_intents
 from proctor.contain.ladder import Containment, choose, survey
-from proctor.errors import InputError
+from proctor.errors import InputError, MachineError
 from proctor.evidence.redact import Redactor
 from proctor.ids import Digest, RunId
+from proctor.probe.missing import find_foreign_module
 from proctor.probe.model import Phase, ProbeRow, Verdict
 from proctor.probe.run import run_probe
 from proctor.spec.model import HeadlessRun
@@ -25,6 +27,7 @@ from proctor.surface.detect import DetectedFolder
 from proctor.workspace.clone import clone
 from proctor.workspace.prepare import prepare
 from proctor.workspace.snapshot import snapshot
+from proctor.workspace.walk import walk
 
 TIMEOUT: Final = "5m"
 _NO_TESTS: Final = 5
@@ -91,6 +94,11 @@ class FailingCommand:
     """The command, for a shell that starts at the top of the workspace."""
     row: ProbeRow
 
+    @property
+    def output(self) -> str:
+        """Return the end of what the command printed."""
+        return f"{self.row.stdout_tail}\n{self.row.stderr_tail}".strip()
+
 
 async def find_failing(
     untouched: UntouchedWorkspace, commands: Sequence[str], *, changes: int, fix: str
@@ -114,6 +122,25 @@ async def find_failing(
             return FailingCommand(command=command, row=row)
     what = "; ".join(reasons) or "no test command was found in this folder"
     raise InputError("task.nothing-fails", what, suggestion=fix)
+
+
+def missing_module_error(
+    untouched: UntouchedWorkspace, failing: FailingCommand, *, folder: Path, task: str | None
+) -> MachineError | None:
+    """Return the error if the tests cannot be imported without a module that no file of the folder should provide.
+
+    A module that the task names may be the one to write.
+    """
+    names = [folder.resolve().name, *re.findall(r"[\w-]+", task or "")]
+    module = find_foreign_module(failing.output, files=(item.path for item in walk(untouched.folder)), names=names)
+    if module is None:
+        return None
+    return MachineError(
+        "probe.cannot-run",
+        f"`{failing.command}` cannot import `{module}`, which no file of this folder provides",
+        suggestion="Activate the environment in which your tests run, and call Proctor by its path.\n"
+        f"If the task is to write `{module}`, name it in the task.",
+    )
 
 
 def count_verb(files: int) -> str:

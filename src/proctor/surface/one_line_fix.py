@@ -53,8 +53,7 @@ async def find_fix(
     """
     until_s = clock.steady_s() + MAX_S
     sources, tests = _read_sources(untouched.folder)
-    output = f"{failing.row.stdout_tail}\n{failing.row.stderr_tail}"
-    for tries, change in enumerate(candidates(sources, tests=tests, output=output)):
+    for tries, change in enumerate(candidates(sources, tests=tests, output=failing.output)):
         left_ms = round((until_s - clock.steady_s()) * 1000)
         if tries >= MAX_TRIES or left_ms <= 0:
             return None

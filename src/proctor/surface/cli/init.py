@@ -1,6 +1,7 @@
 """`proctor init`."""
 
 import os
+from functools import partial
 from pathlib import Path
 
 import anyio
@@ -22,12 +23,13 @@ from proctor.surface.detect import (
     find_test_commands,
     look_at_folder,
 )
-from proctor.surface.first_task import FailingCommand, find_failing, open_untouched
+from proctor.surface.first_task import FailingCommand, find_failing, missing_module_error, open_untouched
 from proctor.surface.git_exclude import to_do_first
 from proctor.surface.init import InitPlan, refuse_existing, write_start
 from proctor.surface.one_line_fix import find_fix
 
 _ASK = 'Give a task, and a probe that fails now: `proctor init --task "…" --probe "COMMAND"`.'
+_SHOWN_LINES = 12
 
 
 def init(*, folder: Path, task: str | None, probe: str | None, is_offline: bool, is_forced: bool, as_json: bool) -> int:
@@ -37,7 +39,7 @@ def init(*, folder: Path, task: str | None, probe: str | None, is_offline: bool,
     If it passes or was not found, give --task and --probe: a command that fails now and passes when
     the task is done. Without a login to a model, or with --offline, the spec uses the scripted
     model, which is free and needs no network. Exits 2 if the spec exists already (see --force), if
-    nothing fails, or if no agent is installed.
+    nothing fails, or if no agent is installed, and 3 if the tests need a module that is not installed.
     """
     output = Output(is_json=as_json)
     if not os.path.isdir(folder):  # noqa: PTH112  Path.is_dir raises if access is denied
@@ -48,7 +50,10 @@ def init(*, folder: Path, task: str | None, probe: str | None, is_offline: bool,
         refuse_existing(folder, is_offline=is_offline)
     detected = look_at_folder(folder)
     commands = [detected.command(each) for each in ([probe] if probe else find_test_commands(folder))]
-    failing, fix = anyio.run(find_failing_command, folder, detected, commands, _ASK, is_offline, output)
+    find = partial(
+        find_failing_command, folder, detected, commands, ask=_ASK, task=task, is_offline=is_offline, output=output
+    )
+    failing, fix = anyio.run(find)
     start = InitPlan(
         folder=folder, agents=agents, detected=detected, failing=failing, task=task, is_offline=is_offline, fix=fix
     )
@@ -92,20 +97,35 @@ def installed_agents(folder: Path) -> tuple[DetectedAgent, ...]:
 
 
 async def find_failing_command(
-    folder: Path, detected: DetectedFolder, commands: list[str], ask: str, is_offline: bool, output: Output
+    folder: Path,
+    detected: DetectedFolder,
+    commands: list[str],
+    *,
+    ask: str,
+    task: str | None,
+    is_offline: bool,
+    output: Output,
 ) -> tuple[FailingCommand, Patch | None]:
     """Return the first of `commands` that fails on a private copy of the folder and, offline, a change that fixes it.
 
-    Raises InputError, with `ask` as the advice, if none fails.
+    Raises InputError, with `ask` as the advice, if none fails. Raises MachineError if the tests need a module that is
+    not installed.
     """
     async with open_untouched(folder, detected) as untouched:
         if commands:
             output.note(f"Running `{legible(commands[0])}` once, on a private copy of the folder …")
         failing = await find_failing(untouched, commands, changes=detected.changes, fix=ask)
+        if (error := missing_module_error(untouched, failing, folder=folder, task=task)) is not None:
+            output.note("It fails. The end of its output:", *_last_lines(failing.output), "")
+            raise error
         if not is_offline:
             return failing, None
         output.note("It fails. Looking for a change of one line that fixes it, for the scripted model …")
         return failing, await find_fix(untouched, failing)
+
+
+def _last_lines(text: str) -> list[str]:
+    return [f"  {legible(line)}" for line in text.splitlines()[-_SHOWN_LINES:]]
 
 
 def _first(start: InitPlan) -> str | None:

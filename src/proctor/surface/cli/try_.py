@@ -4,6 +4,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import anyio
@@ -82,7 +83,9 @@ def try_(
         output.note(f"warning: the scripted model is used; {', '.join(named)} is ignored")
     task = _TryTask(script=script)
     if not has_no_probe:
-        task = _find_probe(folder, detected, probe, script=script, is_scripted=is_scripted, output=output)
+        task = _find_probe(
+            folder, detected, probe, prompt=prompt, script=script, is_scripted=is_scripted, output=output
+        )
     with _script(prompt, task, is_scripted=is_scripted) as file:
         loaded = build_trial(
             prompt, agents, folder=folder, workspace=detected.workspace, probe=task.command, script=file
@@ -122,7 +125,14 @@ class _TryTask:
 
 
 def _find_probe(
-    folder: Path, detected: DetectedFolder, probe: str | None, *, script: Path | None, is_scripted: bool, output: Output
+    folder: Path,
+    detected: DetectedFolder,
+    probe: str | None,
+    *,
+    prompt: str,
+    script: Path | None,
+    is_scripted: bool,
+    output: Output,
 ) -> _TryTask:
     """Run the given probe or the test command once. Raises InputError if it does not fail, or if no script fixes it."""
     tests = find_test_commands(folder)
@@ -133,7 +143,10 @@ def _find_probe(
         output.note(f"The scripted model replies from {script}.")
     needs_fix = is_scripted and script is None and is_test
     commands = [detected.command(each) for each in ([probe] if probe else tests)]
-    failing, fix = anyio.run(find_failing_command, folder, detected, commands, _ASK, needs_fix, output)
+    find = partial(
+        find_failing_command, folder, detected, commands, ask=_ASK, task=prompt, is_offline=needs_fix, output=output
+    )
+    failing, fix = anyio.run(find)
     if needs_fix and fix is None:
         raise _no_script(failing.command)
     return _TryTask(command=failing.command, script=script, fix=fix)
