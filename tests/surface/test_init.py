@@ -5,7 +5,6 @@ import tempfile
 from pathlib import Path
 
 import pytest
-import yaml
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -91,7 +90,10 @@ def test_init_takes_a_task_with_a_probe_that_fails_and_refuses_one_that_passes(l
     [mission] = load_spec(folder / SPEC).missions
     assert (mission.id, mission.prompt) == ("task", "Write a changelog")
     assert [probe.command for probe in mission.probes] == ["test -s CHANGES.md"]
-    assert "write the change" in json.loads(said.stdout)["first"]
+    assert "Write the fix yourself into proctor-scripts/first.yaml" in json.loads(said.stdout)["first"]
+    steps = Lab(folder).proctor(*words[:4], "--force", "--probe", "test -s CHANGES.md").stdout
+    assert "\nNext: " not in steps
+    assert 0 < steps.index("\nFirst: None of the simple edits that Proctor tried") < steps.index("\nThen: proctor run ")
 
 
 def test_init_and_try_refuse_tests_that_need_a_module_that_is_not_installed(lab: Lab) -> None:
@@ -199,11 +201,24 @@ def test_what_is_there_is_not_written_over_unless_forced(lab: Lab) -> None:
     assert step.patch == Patch(file="calc.py", old="add = 0", new="add = 1")
 
 
+def test_existing_spec_is_refused_before_agents_are_looked_for(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("proctor.surface.cli.init.find_agents", lambda _: pytest.fail("looked for agents"))
+    write(lab.folder, {SPEC: "mine"})
+    said = lab.proctor("init", "--json")
+    assert (said.returncode, json.loads(said.stdout)["error"]["suggestion"]) == (2, "--force overwrites it.")
+
+
 def test_script_without_a_fix_claims_nothing_and_says_where_to_write_it(tmp_path: Path) -> None:
     _, script = write_start(start(make_repository(tmp_path / "shop"), BARE, is_offline=True))
     assert '"done": false' in (load_script(script).steps[-1].say or "")  # type: ignore[operator]
-    commented = [line[2:] for line in script.read_text().splitlines() if line.startswith("#   ")]
-    assert [set(step) for step in yaml.safe_load("\n".join(commented))] == [{"patch"}, {"say"}]
+    assert "None of the simple edits that Proctor tried makes the tests pass." in script.read_text()
+    commented = [line[4:] for line in script.read_text().splitlines() if line.startswith("#   ")]
+    shown = tmp_path / "shown.yaml"
+    shown.write_text("version: 1\n" + "\n".join(commented))
+    [patch, done] = load_script(shown).steps
+    assert patch.patch is not None
+    assert "with their indentation" in (patch.patch.old or "")
+    assert '"done": true' in str(done.say)
 
 
 @pytest.mark.trust
@@ -258,7 +273,7 @@ def test_what_to_do_first_is_said_before_what_is_next(
     monkeypatch.chdir(make_repository(tmp_path / "shop", {**TESTED_BY_MAKE, "calc.py": "add = 0\n", SPEC: ""}))
     assert answer(["init", "--offline", "--force"]) == 0
     said = capsys.readouterr().out
-    assert 0 < said.index("First: the history of HEAD contains proctor.yaml") < said.index("Next: ")
+    assert 0 < said.index("First: the history of HEAD contains proctor.yaml") < said.index("Then: ")
 
 
 @pytest.mark.trust

@@ -123,7 +123,8 @@ def test_try_offline_without_a_known_fix_says_how_to_write_a_script(lab: Lab, re
     commit(repository)
     error = ask(lab, "try", "Write the news", "--on", "codex", "--offline", "--json").json["error"]
     assert error["code"] == "task.no-script"
-    assert "write the change into proctor-scripts/first.yaml" in error["suggestion"]
+    assert error["what"].startswith("none of the simple edits that Proctor tried makes `make test` pass")
+    assert error["suggestion"].startswith("Write the fix yourself into proctor-scripts/first.yaml")
 
 
 @pytest.mark.parametrize(

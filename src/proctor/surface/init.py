@@ -19,6 +19,7 @@ from proctor.surface.first_task import TIMEOUT, FailingCommand
 from proctor.surface.git_exclude import exclude
 
 SCRIPT: Final = f"{SCRIPTS}/first.yaml"
+NO_FIX: Final = "None of the simple edits that Proctor tried makes the tests pass."
 _DONE: Final = 'PROCTOR-RESULT: {"done": true, "answer": ""}'
 _NOT_DONE: Final = 'PROCTOR-RESULT: {"done": false, "answer": ""}'
 
@@ -144,12 +145,14 @@ def render_script(fix: Patch | None) -> str:
     head = "# The replies of the scripted model, one step per reply. The agents that carry them out are real.\n"
     if fix is None:
         return f"""\
-{head}# No change of one line makes the tests pass. Write the change as a patch, say that it is done, and run again:
-#   - patch:
-#       file: PATH
-#       old: the lines to replace
-#       new: the lines in their place
-#   - say: {_quoted(f"It is done.{chr(10)}{_DONE}")}
+{head}# {NO_FIX} Write the fix yourself into this file:
+# REPLACE the steps below with these, and run again. `old` and `new` are whole lines, with their indentation.
+#   steps:
+#     - patch:
+#         file: PATH
+#         old: "    the lines to replace, with their indentation"
+#         new: "    the lines in their place, with their indentation"
+#     - say: {_quoted(f"It is done.{chr(10)}{_DONE}")}
 version: 1
 steps:
   - run: ls

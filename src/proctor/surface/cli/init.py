@@ -25,7 +25,7 @@ from proctor.surface.detect import (
 )
 from proctor.surface.first_task import FailingCommand, find_failing, missing_module_error, open_untouched
 from proctor.surface.git_exclude import to_do_first
-from proctor.surface.init import InitPlan, refuse_existing, write_start
+from proctor.surface.init import NO_FIX, InitPlan, refuse_existing, write_start
 from proctor.surface.one_line_fix import find_fix
 
 _ASK = 'Give a task, and a probe that fails now: `proctor init --task "…" --probe "COMMAND"`.'
@@ -44,6 +44,8 @@ def init(*, folder: Path, task: str | None, probe: str | None, is_offline: bool,
     output = Output(is_json=as_json)
     if not os.path.isdir(folder):  # noqa: PTH112  Path.is_dir raises if access is denied
         raise InputError("usage", f"the folder {folder} does not exist")
+    if not is_forced:
+        refuse_existing(folder, is_offline=False)  # before the agents are looked for, which takes seconds
     agents = installed_agents(folder)
     is_offline = is_offline or not any(agent.is_ready for agent in agents)
     if not is_forced:
@@ -83,7 +85,7 @@ def init(*, folder: Path, task: str | None, probe: str | None, is_offline: bool,
     output.show(pairs((name, Text(legible(value))) for name, value in _rows(start, written)), is_wrapped=False)
     if first is not None:
         output.show(Text(f"\nFirst: {legible(first)}"))
-    output.show(Text(f"\nNext: {following}"), is_wrapped=False)
+    output.show(Text(f"\n{'Next' if first is None else 'Then'}: {following}"), is_wrapped=False)
     return 0
 
 
@@ -120,7 +122,7 @@ async def find_failing_command(
             raise error
         if not is_offline:
             return failing, None
-        output.note("It fails. Looking for a change of one line that fixes it, for the scripted model …")
+        output.note("It fails. Trying simple edits of one line, for the scripted model …")
         return failing, await find_fix(untouched, failing)
 
 
@@ -130,11 +132,12 @@ def _last_lines(text: str) -> list[str]:
 
 def _first(start: InitPlan) -> str | None:
     """Return what the user must do before the spec can be run with success, or None."""
+    steps = []
     if start.detected.workspace.git is not None and (todo := to_do_first(start.folder, KEPT_OUT)) is not None:
-        return todo
+        steps.append(todo)
     if start.is_offline and start.fix is None:
-        return f"write the change that makes the tests pass into {start.files[-1]}: the scripted model has none yet."
-    return None
+        steps.append(f"{NO_FIX} Write the fix yourself into {start.files[-1]}: replace its steps as its comment shows.")
+    return "\n".join(steps) or None
 
 
 def _rows(start: InitPlan, written: tuple[Path, ...]) -> list[tuple[str, str]]:

@@ -153,8 +153,8 @@ def _find_probe(
 
 
 def _no_script(command: str) -> InputError:
-    what = f"no change of one line makes `{command}` pass, so the scripted model has nothing to say"
-    todo = f"Run `proctor init --offline`, write the change into {SCRIPT}, and run this again; or use --script FILE."
+    what = f"none of the simple edits that Proctor tried makes `{command}` pass, so the scripted model has no reply"
+    todo = f"Write the fix yourself into {SCRIPT}, which `proctor init --offline` creates; or use --script FILE."
     return InputError("task.no-script", what, suggestion=todo)
 
 
