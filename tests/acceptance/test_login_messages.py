@@ -215,7 +215,7 @@ def test_a_key_that_the_provider_refuses_is_told_with_its_variable_and_line(lab:
     assert said.stderr.endswith(
         "error  p refused the credential from variable P_API_KEY\n"
         f"  where  {spec}:9: flows[0].login\n"
-        "  try    Check that variable P_API_KEY holds a complete credential for p that has not expired.\n"
+        "  to do  Check that variable P_API_KEY holds a complete credential for p that has not expired.\n"
         "  code   policy.login-refused\n"
     )
     assert "the-wrong-one" not in said.stdout + said.stderr
@@ -247,6 +247,6 @@ def test_a_login_of_ones_own_that_the_provider_refuses_is_told_with_its_command(
     assert said.stderr.endswith(
         "error  openai refused the credential from file $CODEX_HOME/auth.json\n"
         f"  where  {spec}:9: flows[0].login\n"
-        "  try    Run `codex login`, then try again.\n"
+        "  to do  Run `codex login`, then try again.\n"
         "  code   policy.login-refused\n"
     )

@@ -34,12 +34,12 @@ def test_every_fault_of_a_spec_is_a_block_that_says_where_and_what_to_do(lab: La
     assert said.stderr == (
         "error  unknown key `promt`\n"
         "  where  bad.yaml:4: missions[0].promt\n"
-        "  try    Did you mean `prompt`?\n"
+        "  to do  Did you mean `prompt`?\n"
         "  code   spec.unknown-key\n"
         "\n"
         "error  expected a list, found a string\n"
         "  where  bad.yaml:6: flows[0].runtime\n"
-        "  try    Write a list: [codex_app_server].\n"
+        "  to do  Write a list: [codex_app_server].\n"
         "  code   spec.type\n"
     )
     told = lab.proctor("run", "bad.yaml", "--json")
@@ -59,10 +59,23 @@ def test_every_fault_of_a_spec_is_a_block_that_says_where_and_what_to_do(lab: La
         ("attempt explian x", "usage", "proctor attempt explain x --json --root ROOT"),
         ("validate --stric", "usage", "Did you mean `--strict`?"),
         ("attempt list --jsno", "usage", "Did you mean `--json`?"),
+        ("lint x.yaml", "usage", "proctor campaign lint x.yaml --json --root ROOT"),
+        (
+            "cancel",
+            "usage",
+            "proctor campaign cancel --json --root ROOT\nproctor attempt cancel --json --root ROOT",
+        ),
+        ("status", "usage", "proctor campaign status --json --root ROOT"),
+        ("resume", "usage", "proctor campaign resume --json --root ROOT"),
+        ("explain x", "usage", "proctor attempt explain x --json --root ROOT"),
+        ("explian x", "usage", "proctor attempt explain x --json --root ROOT"),
+        ("campaign frobnicate", "usage", "proctor campaign --help"),
+        ("run examples/quickstart.yaml --repeats 0", "spec.selection", "Pass 1 to 1000."),
+        ("validate /nonexistent", "evidence.not-found", "Pass a folder that exists."),
         ("model serve x --port 99999", "usage", "proctor model serve --help"),
         ("run nowhere.yaml", "spec.unreadable", None),
         ("attempt explain nobody", "evidence.not-found", None),
-        ("validate ./nowhere", "evidence.not-found", None),
+        ("validate ./nowhere", "evidence.not-found", "Pass a folder that exists."),
         ("report", "evidence.not-found", "proctor run examples/quickstart.yaml --root ROOT"),
     ],
 )
@@ -90,7 +103,7 @@ def test_an_error_has_one_advice_and_a_selection_of_nothing_lists_what_there_is(
     assert ask(lab, *select, "oen").stderr == (
         "error  no mission has the id `oen`; the missions are: one\n"
         "  where  --mission\n"
-        "  try    Did you mean `one`?\n"
+        "  to do  Did you mean `one`?\n"
         "  code   spec.selection\n"
     )
     assert ask(lab, *select, "zzz").stderr == (
@@ -102,9 +115,41 @@ def test_an_error_has_one_advice_and_a_selection_of_nothing_lists_what_there_is(
     assert ask(lab, "run", str(lab.folder / "goood.yaml")).stderr == (
         "error  this file does not exist\n"
         f"  where  {lab.folder / 'goood.yaml'}\n"
-        f"  try    Did you mean `{lab.folder / 'good.yaml'}`?\n"
+        f"  to do  Did you mean `{lab.folder / 'good.yaml'}`?\n"
         "  code   spec.unreadable\n"
     )
+
+
+def test_list_alone_suggests_every_list_and_that_of_campaigns_first(lab: Lab) -> None:
+    lines = ask(lab, "list").stderr.splitlines()
+    assert [line[9:].partition(" --root")[0] for line in lines[1:4]] == [
+        "proctor campaign list",
+        "proctor attempt list",
+        "proctor runtimes list",
+    ]
+
+
+def test_missing_spec_suggests_a_similar_name_or_lists_the_specs_of_the_folder(lab: Lab) -> None:
+    """All specs end with `.yaml`, which makes no two names similar."""
+    for name, text in (("spec.yaml", BAD), ("notes.yaml", "a: 1\n"), ("empty.yaml", "\n")):
+        (lab.folder / name).write_text(text)
+    advice = {
+        "nosuch.yaml": "Specs in that folder: spec.yaml.",
+        "spce.yaml": f"Did you mean `{lab.folder / 'spec.yaml'}`?",
+        "empty.yaml": "`proctor init` writes a first spec.",
+    }
+    for name, suggestion in advice.items():
+        assert ask(lab, "run", str(lab.folder / name), "--json").json["error"]["suggestion"] == suggestion
+    (lab.folder / "link.yaml").symlink_to("nowhere")
+    assert ask(lab, "run", str(lab.folder / "link.yaml"), "--json").json["error"]["suggestion"] is None
+
+
+def test_evidence_root_that_cannot_be_created_is_named(lab: Lab) -> None:
+    spec = str(Path(__file__).parents[2] / "examples/quickstart.yaml")
+    error = lab.proctor("run", spec, "--root", "/proc/nope")
+    assert error.returncode == 3
+    assert "error  cannot create /proc/nope: No such file or directory\n" in error.stderr
+    assert "  to do  Pass another folder with --root.\n" in error.stderr
 
 
 @pytest.mark.trust
@@ -138,7 +183,7 @@ def test_error_has_one_advice_in_text_and_in_json(lab: Lab) -> None:
     """Every error with a suggestion prints it in place of the general advice of its code."""
     for words in ("rnu x.yaml", "validate --stric", "report", "run nowhere.yaml", "try Do --on nobody --offline"):
         said = ask(lab, *words.split())
-        assert sum(line.startswith(("  try  ", "  to do  ")) for line in said.stderr.splitlines()) == 1, said.stderr
+        assert sum(line.startswith("  to do  ") for line in said.stderr.splitlines()) == 1, said.stderr
         error = ask(lab, *words.split(), "--json").json["error"]
         assert error["suggestion"] in (None, error["todo"])
 
@@ -161,8 +206,8 @@ def test_nothing_found_names_where_was_looked_and_offers_only_an_example_that_is
     for words in ("report", "campaign report", "campaign report nosuch", "validate"):
         assert ask(lab, *words.split(), "--json").json["error"]["suggestion"] == run_one
         said = ask(lab, *words.split()).stderr
-        assert f"  try    {run_one}\n" in said
-        assert "  to do" not in said, "one advice is enough"
+        assert f"  to do  {run_one}\n" in said
+        assert said.count("  to do") == 1, "one advice is enough"
     monkeypatch.chdir(Path(__file__).parents[2])
     first = f"To make some: proctor run examples/quickstart.yaml --root {lab.root}\n"
     assert ask(lab, "attempt", "list").stdout == f"No attempts in {lab.root}.\n{first}"
@@ -176,7 +221,7 @@ def test_a_mistake_of_usage_has_one_hint(words: str, unknown: str, meant: str) -
     stderr = io.StringIO()
     with redirect_stderr(stderr):
         assert answer(words.split()) == 2
-    assert stderr.getvalue() == f"error  unknown command `{unknown}`\n  try    proctor {meant}\n  code   usage\n"
+    assert stderr.getvalue() == f"error  unknown command `{unknown}`\n  to do  proctor {meant}\n  code   usage\n"
 
 
 def test_candidates_are_whole_commands_and_at_most_eight(lab: Lab) -> None:

@@ -286,7 +286,8 @@ def test_without_an_agent_nothing_is_written(lab: Lab, monkeypatch: pytest.Monke
 
 def test_a_folder_that_is_not_there_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert answer(["init", str(tmp_path / "nowhere"), "--json"]) == 2
-    assert json.loads(capsys.readouterr().out)["error"]["code"] == "usage"
+    error = json.loads(capsys.readouterr().out)["error"]
+    assert (error["code"], error["suggestion"]) == ("usage", "Pass a folder that exists.")
 
 
 @pytest.mark.trust

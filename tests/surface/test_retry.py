@@ -49,3 +49,11 @@ def test_retry_chooses_scored_results_only_to_replace_them(tmp_path: Path) -> No
         "hangup.codex.r1",
         "no.codex.r1",
     ]
+
+
+def test_retry_of_failed_trials_names_the_command_that_does_it(tmp_path: Path) -> None:
+    with pytest.raises(InputError) as caught:
+        list(choose(tried(tmp_path, SCORED), ["failed"]))
+    assert caught.value.suggestion == (
+        "`--only` takes infra, unscored or an id. To run failed trials again: `proctor run SPEC --failed`."
+    )

@@ -56,7 +56,7 @@ def _evidence_folder(word: str) -> Place | None:
     if path.is_dir():
         return place_of(path) if is_path else _classify(path)
     if is_path:
-        raise _not_found(f"there is no folder {word}")
+        raise _not_found(f"there is no folder {word}", suggestion="Pass a folder that exists.")
     return None
 
 

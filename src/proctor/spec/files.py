@@ -21,8 +21,7 @@ from proctor.spec.missions import (
 )
 from proctor.spec.model import CampaignSpec, SecretFile
 from proctor.spec.prices import Prices, decode_prices
-from proctor.spec.source_file import SourceFile, read_source
-from proctor.spec.suggest import nearest
+from proctor.spec.source_file import SourceFile, read_source, similar_name
 from proctor.spec.template import Template, parse_template
 
 
@@ -217,11 +216,8 @@ class SpecFiles:
     def _report_missing(self, path_text: str, path: Path, *, key: str, make_error: Callable[..., InputError]) -> None:
         is_file = os.path.isfile(path)  # noqa: PTH113 - unlike Path.is_file, False if access is denied
         what = f"`{path_text}` is a file, not a folder" if is_file else f"`{path_text}` does not exist"
-        try:
-            close = nearest(path.name, sorted(entry.name for entry in path.parent.iterdir()))
-        except OSError:
-            close = None
-        if close is None or close == path.name:
+        close = similar_name(path)
+        if close is None:
             suggestion = f"Paths are relative to the spec's folder, {self.folder}."
         else:
             suggestion = f"Did you mean `{Path(path_text).with_name(close).as_posix()}`?"

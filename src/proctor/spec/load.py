@@ -1,10 +1,12 @@
 """Load a spec: read and check it, and the files that it names."""
 
+import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 import yaml
@@ -26,6 +28,10 @@ from proctor.spec.struct import Spec
 from proctor.spec.suggest import suggest_nearest
 from proctor.spec.template import Prompts
 from proctor.spec.tree import Node
+
+_CAMPAIGN: Final = re.compile(rb"^campaign\s*:", re.MULTILINE)
+_MAX_SPECS: Final = 8
+_MAX_LOOKED_AT: Final = 50
 
 
 class SpecOverrides(Spec, frozen=True, kw_only=True):
@@ -122,7 +128,30 @@ class LoadedSpec:
 
 def load_spec(path: Path, *, overrides: SpecOverrides = NO_OVERRIDES) -> LoadedSpec:
     """Load a spec file. Raises InputError with all errors of syntax and type or, if there are none, all others."""
-    return _load(read_source(path), path, overrides=overrides)
+    try:
+        source = read_source(path)
+    except InputError as error:
+        if error.suggestion is None and (specs := _specs_beside(path)):
+            listed = f"Specs in that folder: {', '.join(specs)}."
+            raise InputError(error.code, error.what, file=error.file, suggestion=listed) from error
+        raise
+    if not source.strip():
+        what = "the file is empty"
+        raise InputError("spec.type", what, file=str(path), suggestion="`proctor init` writes a first spec.")
+    return _load(source, path, overrides=overrides)
+
+
+def _specs_beside(path: Path) -> list[str]:
+    """Return the names of some specs in the folder of a file that does not exist."""
+    if os.path.lexists(path):
+        return []
+    found = []
+    with suppress(OSError):
+        for each in sorted((*path.parent.glob("*.yaml"), *path.parent.glob("*.yml")))[:_MAX_LOOKED_AT]:
+            with suppress(InputError):
+                if _CAMPAIGN.search(read_source(each)):
+                    found.append(each.name)
+    return found[:_MAX_SPECS]
 
 
 def load_built(
@@ -190,7 +219,7 @@ def _with_settings(spec: CampaignSpec, overrides: SpecOverrides) -> CampaignSpec
     if overrides.repeats is not None:
         if not 1 <= overrides.repeats <= MAX_REPEATS:
             what = f"{overrides.repeats} repeats: the number is between 1 and {MAX_REPEATS}"
-            raise InputError("spec.selection", what, key="repeats")
+            raise InputError("spec.selection", what, key="repeats", suggestion=f"Pass 1 to {MAX_REPEATS}.")
         spec = structs.replace(spec, repeats=overrides.repeats)
     if overrides.model is None:
         return spec

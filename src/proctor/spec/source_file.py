@@ -90,7 +90,7 @@ def read_source(path: Path) -> bytes:
     except OSError as error:
         is_absent = isinstance(error, FileNotFoundError)
         what = "this file does not exist" if is_absent else f"this file cannot be read: {error.strerror or error}"
-        close = _similar_name(path) if is_absent else None
+        close = similar_name(path) if is_absent else None
         suggestion = None if close is None else f"Did you mean `{path.with_name(close)}`?"
         raise InputError("spec.unreadable", what, file=str(path), suggestion=suggestion) from error
     except ValueError as error:  # a NUL in the path
@@ -100,12 +100,17 @@ def read_source(path: Path) -> bytes:
     return data
 
 
-def _similar_name(path: Path) -> str | None:
-    """Return the name in the same folder that is most similar to a missing file's; None if none is."""
+def similar_name(path: Path) -> str | None:
+    """Return the name in the same folder that is most similar to a missing file's; None if none is.
+
+    Names are compared without their suffix: all specs end with `.yaml`.
+    """
     try:
-        return nearest(path.name, (each.name for each in path.parent.iterdir()))
+        names = {each.stem: each.name for each in sorted(path.parent.iterdir()) if each.name != path.name}
     except OSError:
         return None
+    close = nearest(path.stem, names)
+    return None if close is None else names[close]
 
 
 def decode_bytes(data: bytes, type_: type[T], *, file: str) -> SourceFile[T]:

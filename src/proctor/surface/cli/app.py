@@ -172,10 +172,26 @@ def _format_commands(names: Iterable[str]) -> str:
 
 
 def _unknown_command(words: Sequence[str]) -> InputError:
-    name = " ".join(words[: 2 if _members(words[0]) else 1])
-    near = nearest(" ".join(words[:2]), COMMANDS) or nearest(name, COMMANDS)
-    suggested = shlex.join([*near.split(), *words[len(near.split()) :]]) if near else "--help"
-    return InputError("usage", f"unknown command `{name}`", suggestion=f"proctor {suggested}")
+    is_group = bool(_members(words[0]))
+    name = " ".join(words[: 2 if is_group else 1])
+    suggested = "\n".join(f"proctor {shlex.join(each)}" for each in _similar_commands(words))
+    fallback = f"proctor {words[0]} --help" if is_group else "proctor --help"
+    return InputError("usage", f"unknown command `{name}`", suggestion=suggested or fallback)
+
+
+def _similar_commands(words: Sequence[str]) -> list[list[str]]:
+    """Return the command lines that may have been meant, with the other words of the one that was typed."""
+    group = nearest(words[0], {name.partition(" ")[0] for name in COMMANDS if " " in name})
+    if group is not None and len(words) > 1:
+        near = nearest(words[1], [name.partition(" ")[2] for name in _members(group)])
+        if near is not None:
+            return [[group, near, *words[2:]]]
+        if group == words[0]:
+            return []
+    # The last word of a command is often typed alone, as in `proctor lint`.
+    last = nearest(words[0], {name.rpartition(" ")[2] for name in COMMANDS})
+    meant = [last] if last in COMMANDS else [name for name in COMMANDS if last and name.endswith(f" {last}")]
+    return [[*name.split(), *words[1:]] for name in meant if name]
 
 
 def _with_candidates(error: AmbiguousError, words: Sequence[str]) -> InputError:

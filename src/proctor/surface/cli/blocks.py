@@ -20,11 +20,10 @@ def error_block(error: ProctorError, formatter: CommandFormatter) -> RenderableT
     The advice of the code is general, so it is left out if the error has a suggestion.
     """
     title = Text("error  ", style="bold red").append(legible(error.what), style="bold")
-    suggestion = formatter.spell(error.suggestion or "")
+    advice = formatter.spell(error.suggestion or error.meaning.todo)
     rows = [
         ("where", error.where or ""),
-        *(("" if at else "try", line) for at, line in enumerate(suggestion.splitlines())),
-        ("to do", "" if suggestion else formatter.spell(error.meaning.todo)),
+        *(("" if at else "to do", line) for at, line in enumerate(advice.splitlines())),
         ("code", error.code),
     ]
     lines = [Text.assemble((f"  {name:7}", "dim"), legible(value)) for name, value in rows if value]

@@ -15,7 +15,7 @@ from proctor.campaign.run import CampaignResult, run_campaign
 from proctor.campaign.scratch import scratch_of_runs
 from proctor.campaign.stops import DRAIN, STOP, StopSignals
 from proctor.clock import SYSTEM_CLOCK
-from proctor.errors import Exit, InputError, ProctorError
+from proctor.errors import Exit, InputError, MachineError, ProctorError, unwrap_single
 from proctor.evidence.layout import CampaignPaths, RootPaths
 from proctor.ids import TrialId
 from proctor.ledger.reader import is_live
@@ -111,7 +111,8 @@ def drive(
             is_fail_fast=is_fail_fast,
         )
 
-    result = anyio.run(_run_with_progress, loaded, stops, rows_to, run)
+    with _root_named(root):
+        result = anyio.run(_run_with_progress, loaded, stops, rows_to, run)
     if result is None:
         raise _cut_off(resume or _new_campaign(loaded.spec.campaign, root=RootPaths(root), before=before))
     report = write_report(
@@ -134,6 +135,19 @@ def drive(
         tried=len(result.attempts),
         is_canary=is_canary,
     )
+
+
+@contextmanager
+def _root_named(root: Path) -> Iterator[None]:
+    """Name the evidence root in the error if it could not be created."""
+    try:
+        yield
+    except (MachineError, BaseExceptionGroup) as raised:
+        error = unwrap_single(raised) if isinstance(raised, BaseExceptionGroup) else raised
+        if isinstance(error, MachineError) and error.code == "machine.unwritable" and not root.exists():
+            what = f"cannot create {root}: {error.what}"
+            raise MachineError(error.code, what, suggestion="Pass another folder with --root.") from error
+        raise
 
 
 async def _run_with_progress(

@@ -43,7 +43,7 @@ def init(*, folder: Path, task: str | None, probe: str | None, is_offline: bool,
     """
     output = Output(is_json=as_json)
     if not os.path.isdir(folder):  # noqa: PTH112  Path.is_dir raises if access is denied
-        raise InputError("usage", f"the folder {folder} does not exist")
+        raise InputError("usage", f"the folder {folder} does not exist", suggestion="Pass a folder that exists.")
     if not is_forced:
         refuse_existing(folder, is_offline=False)  # before the agents are looked for, which takes seconds
     agents = installed_agents(folder)

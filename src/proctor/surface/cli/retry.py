@@ -21,6 +21,9 @@ from proctor.surface.cli.select_campaign import find_campaign
 _KINDS = {"infra": "no trial failed for infrastructure reasons", "unscored": "no unscored trial can be retried"}
 """The kinds of results that can be selected, and why nothing runs if no trial matches."""
 
+_ONLY = "`--only` takes infra, unscored or an id."
+_FAILED = " To run failed trials again: `proctor run SPEC --failed`."
+
 
 def retry(
     *,
@@ -68,7 +71,7 @@ def choose(campaign: CampaignPaths, words: Sequence[str], *, is_replacing: bool 
         found = [each for each in trials if each.id is not None and _fits(word, each)]
         if not found and word not in _KINDS:
             what = f"{campaign.folder.name} has no trial, attempt or mission {word!r}"
-            raise InputError("evidence.not-found", what)
+            raise InputError("evidence.not-found", what, suggestion=_ONLY + (_FAILED if word == "failed" else ""))
         if not is_replacing:
             require_reason([each.id for each in found if each.id is not None and each.result in SCORED], None)
         yield from (each.id for each in found if each.id is not None)
