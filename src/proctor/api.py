@@ -1,8 +1,8 @@
 """The public API, `import proctor`: sessions, pools of sessions, campaigns, and the types they use."""
 
 import os
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, get_args
 
@@ -79,6 +79,7 @@ from proctor.report.write_report import write_report
 from proctor.runtime.base import Decide, Decision, Question, Tool
 from proctor.spec.campaign_options import LimitsSpec as Limits
 from proctor.spec.campaign_options import SelectSpec as Select
+from proctor.spec.collect_errors import raise_collected
 from proctor.spec.duration import parse_duration_s
 from proctor.spec.expect import ExpectSpec as Expect
 from proctor.spec.load import LoadedSpec, SpecOverrides, load_built, load_spec
@@ -313,8 +314,10 @@ class Pool:
             what = '`approvals="ask"` has nothing to ask: pass an async function as `approvals`'
             raise InputError("policy.no-approver", what, file=_NAME, key="approvals")
         spec = _with(self._spec, flow={"sandbox": sandbox, "approvals": written}, script=script, limits=limits)
+        with _parameters_named():
+            loaded = load_built(spec, name=_NAME, folder=Path.cwd())
         request = ConversationRequest(
-            loaded=load_built(spec, name=_NAME, folder=Path.cwd()),
+            loaded=loaded,
             workspace=None if workspace is None else _folder(workspace),
             decide=decide,
             decide_deadline_s=_seconds(approval_deadline, key="approval_deadline"),
@@ -324,7 +327,8 @@ class Pool:
             resume=None if resume is None else ThreadId(resume),
             fork=None if fork is None else ThreadId(fork),
         )
-        return self._sessions.session(request)
+        with _parameters_named():
+            return self._sessions.session(request)
 
 
 async def run(
@@ -473,6 +477,7 @@ def _check_tools(check: ArgumentChecker, tools: Sequence[Tool]) -> None:
 
 _NAME = "session"
 _SCRIPT_KEY = "missions[0].script"
+_SPEC_PLACES = ("flows[0].", "missions[0].")
 
 
 @asynccontextmanager
@@ -501,9 +506,31 @@ async def _open(
     values = dict(secrets) if isinstance(secrets, Mapping) else {}
     names = [] if isinstance(secrets, Mapping) else [_secret_source(each) for each in secrets]
     spec = {"version": 1, "campaign": _NAME, "missions": [mission], "flows": [flow], "secrets": names}
-    loaded = load_built(_with(spec, script=script), name=_NAME, folder=Path.cwd(), ignored_key=_SCRIPT_KEY)
-    async with open_sessions(loaded, root=_root(root), keep=RecordMode(evidence), secrets=values) as sessions:
+    async with AsyncExitStack() as stack:
+        with _parameters_named():
+            loaded = load_built(_with(spec, script=script), name=_NAME, folder=Path.cwd(), ignored_key=_SCRIPT_KEY)
+            opened = open_sessions(loaded, root=_root(root), keep=RecordMode(evidence), secrets=values)
+            sessions = await stack.enter_async_context(opened)
         yield Pool(sessions, spec)
+
+
+@contextmanager
+def _parameters_named() -> Iterator[None]:
+    """Name the parameter in errors about the spec that arguments were translated into."""
+    try:
+        yield
+    except InputError as error:
+        if not any((each.key or "").startswith(_SPEC_PLACES) for each in error.all_errors):
+            raise
+        raise_collected([_with_parameter(each) for each in error.all_errors])
+
+
+def _with_parameter(error: InputError) -> InputError:
+    key = None if error.key is None else error.key.removeprefix("flows[0].").removeprefix("missions[0].")
+    suggestion = error.suggestion
+    if suggestion is not None and suggestion.startswith("Paths are relative to the spec's folder"):
+        suggestion = f"Paths are relative to the current folder, {Path.cwd()}."
+    return InputError(error.code, error.what, file=error.file, line=error.line, key=key, suggestion=suggestion)
 
 
 def _with(

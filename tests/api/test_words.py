@@ -34,9 +34,9 @@ def test_the_package_offers_what_the_api_does_and_every_event() -> None:
 @pytest.mark.parametrize(
     ("asks", "code", "where"),
     [
-        (lambda s: proctor.session("codex_ap_server", script=s), "spec.unknown-runtime", "session: flows[0].runtime"),
+        (lambda s: proctor.session("codex_ap_server", script=s), "spec.unknown-runtime", "session: runtime"),
         (lambda _: proctor.session(), "spec.missing-key", "session: model"),
-        (lambda _: proctor.session(script="no/such.yaml"), "spec.missing-file", "session: missions[0].script"),
+        (lambda _: proctor.session(script="no/such.yaml"), "spec.missing-file", "session: script"),
         (lambda _: proctor.session(model="gpt-5.5"), "spec.type", "session: model"),
         (lambda s: proctor.session(script=s, workspace="no/such"), "spec.missing-file", "session: workspace"),
         (lambda s: proctor.session(script=s, evidence="tape"), "spec.type", "session: evidence"),  # type: ignore[arg-type]
@@ -74,6 +74,30 @@ def test_who_asks_wrongly_is_told_where_and_what(
         bounded(test)
     assert told.value.code == code
     assert where is None or told.value.where == where
+
+
+@pytest.mark.parametrize(
+    ("asks", "suggestion"),
+    [
+        (lambda s: proctor.session("codx", script=s), "Did you mean `codex_app_server`?"),
+        (lambda _: proctor.session(script="no/such.yaml"), "Paths are relative to the current folder, FOLDER."),
+    ],
+)
+def test_wrong_argument_of_a_session_has_advice_about_that_argument(
+    tmp_path: Path,
+    asks: Callable[[Path], AbstractAsyncContextManager[Any]],
+    suggestion: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    async def test() -> None:
+        async with asks(script(tmp_path, {"say": "Hello."})):
+            pass
+
+    with pytest.raises(proctor.InputError) as raised:
+        bounded(test)
+    assert raised.value.suggestion == suggestion.replace("FOLDER", str(tmp_path))
 
 
 @pytest.mark.real_agent

@@ -7,7 +7,7 @@ from typing import Any
 from proctor.config.model import Config
 from proctor.config.plugins import Offer, allowed_ids, find_missing_member, offers_of
 from proctor.errors import InputError
-from proctor.ids import RuntimeId
+from proctor.ids import AGENT_RUNTIMES, RuntimeId, runtime_id_of
 from proctor.runtime.base import Runtime
 from proctor.runtime.capability import Capabilities
 from proctor.spec.suggest import nearest
@@ -40,11 +40,11 @@ def runtime_by_id(runtime_id: RuntimeId, config: Config | None = None) -> Runtim
     """
     offer = offers().get(runtime_id)
     if offer is None:
-        near = nearest(runtime_id, offers())
+        near = nearest(runtime_id, (*offers(), *AGENT_RUNTIMES))
         raise InputError(
             "spec.unknown-runtime",
             f"unknown runtime {runtime_id!r}; the installed runtimes are: {', '.join(offers())}",
-            suggestion=f"Did you mean `{near}`?" if near else None,
+            suggestion=f"Did you mean `{runtime_id_of(near)}`?" if near else None,
         )
     runtime: Runtime = offer.load(config, find_problem=partial(_find_problem, runtime_id=runtime_id))
     return runtime
