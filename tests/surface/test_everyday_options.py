@@ -106,8 +106,13 @@ def test_failed_runs_only_failed_trials_as_a_campaign_that_cannot_be_published(o
     assert ask(other_lab, "validate", "--strict").code == 0
     assert ask(other_lab, "campaign", "resume", again.json["campaignId"]).code == 1, "nothing is left to run"
 
-    passed = ask(other_lab, "run", spec, "--flow", "good", "--failed", "--json")
-    assert (passed.code, passed.json["error"]["code"]) == (2, "spec.selection")
+    passed = ask(other_lab, "run", spec, "--flow", "good", "--failed")
+    nothing = f"Nothing to run: no selected trial failed in {again.json['campaignId']}\n"
+    assert (passed.code, passed.stdout) == (0, nothing)
+    as_json = ask(other_lab, "run", spec, "--flow", "good", "--failed", "--json")
+    assert (as_json.code, as_json.json) == (0, {"failedIn": again.json["campaignId"], "trials": []})
+    good = ask(other_lab, "run", spec, "--flow", "good", "--mission", "easy", "--json").json["campaignId"]
+    assert ask(other_lab, "run", spec, "--failed").stdout == f"Nothing to run: no trial failed in {good}\n"
 
 
 @pytest.mark.trust

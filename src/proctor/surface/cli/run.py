@@ -6,7 +6,7 @@ from typing import TypedDict, Unpack
 
 import msgspec
 
-from proctor.errors import EvidenceError, InputError
+from proctor.errors import EvidenceError, Exit, InputError
 from proctor.evidence.layout import CampaignPaths, RootPaths
 from proctor.ids import CampaignId, FlowId, TrialId
 from proctor.plan.expand import name_trials
@@ -64,14 +64,17 @@ def run(
     folder = evidence_root(how["root"])
     loaded = load_with(spec, SpecOverrides(select=select, flow_ids=flow_ids, repeats=repeats, model=model))
     if is_failed_only:
-        loaded = load_with(spec, select_failed(loaded, root=RootPaths(folder)))
+        failed, why_idle = select_failed(loaded, root=RootPaths(folder))
+        if not failed.trials:
+            return _print_idle(failed, why_idle, as_json=how["as_json"], rows_to=how["rows_to"])
+        loaded = load_with(spec, failed)
     return carry_out(loaded, folder=folder, is_fail_fast=is_fail_fast, **how)
 
 
-def select_failed(loaded: LoadedSpec, *, root: RootPaths) -> SpecOverrides:
-    """Return the overrides for only the trials that failed in the latest campaign of this name.
+def select_failed(loaded: LoadedSpec, *, root: RootPaths) -> tuple[SpecOverrides, str]:
+    """Return the overrides for only the trials that failed in the latest campaign of this name, and why there are none.
 
-    Raises InputError if there is no such campaign, or if none of these trials failed there.
+    Raises InputError if there is no such campaign.
     """
     name = loaded.spec.campaign
     last = next((each for each in reversed(campaigns_by_age(root)) if _is_named(each, name)), None)
@@ -80,15 +83,24 @@ def select_failed(loaded: LoadedSpec, *, root: RootPaths) -> SpecOverrides:
     state = load_state(last, root=root)
     failed = {each.id for each in state.trials if each.is_settled and has_failed(each)}
     chosen = [(id_, flow.id) for id_, _, flow, _ in name_trials(loaded.spec, missions=loaded.missions) if id_ in failed]
-    if not chosen:
-        what = f"no selected trial failed in {last.folder.name}"
-        raise InputError("spec.selection", what, suggestion="Run without --failed.")
-    return msgspec.structs.replace(
+    overrides = msgspec.structs.replace(
         loaded.overrides,
         flow_ids=list(dict.fromkeys(flow for _, flow in chosen)),
         failed_in=CampaignId(last.folder.name),
         trials=[id_ for id_, _ in chosen],
     )
+    return overrides, f"no {'selected ' if failed else ''}trial failed in {last.folder.name}"
+
+
+def _print_idle(failed: SpecOverrides, why: str, *, as_json: bool, rows_to: Path | None) -> int:
+    output = Output(is_json=as_json)
+    if rows_to == STDOUT:
+        pass  # stdout has the progress rows
+    elif as_json:
+        output.json({"failedIn": failed.failed_in, "trials": []})
+    else:
+        output.show(f"Nothing to run: {why}", is_wrapped=False)
+    return Exit.OK
 
 
 def _is_named(campaign: CampaignPaths, name: str) -> bool:
