@@ -55,6 +55,8 @@ def test_offline_each_agent_works_on_a_clone_and_all_are_shown_side_by_side(lab:
         assert "+    return b + a" in diff.read_text()
     assert "without your uncommitted changes (1 file)\n" in said.stderr
     assert "Not verified" not in said.stdout
+    assert "\nProbe: grep -q 'b + a' calc.py\n" in said.stdout
+    assert "\n  codex and codex-exec made the same change:\n" in said.stdout
     assert (repository / "calc.py").read_text() == "not committed\n", "nobody touches the repository itself"
     # What was made on the spot is not what somebody wants to go on with.
     for words in (("campaign", "resume"), ("retry", "--only", "infra")):

@@ -98,10 +98,11 @@ def try_(
         pass  # stdout is reserved for the progress events
     elif as_json:
         result = {"campaignId": report.campaign_id, "exit": report.exit, "isScripted": is_scripted, "tried": results}
-        output.json(result)
+        output.json({**result, "probe": task.command})
     else:
         output.show(render_results(results, has_probe=task.command is not None, is_scripted=is_scripted))
         if task.command is not None:
+            output.show(Text(f"\nProbe: {legible(task.command)}"), is_wrapped=False)
             output.show(*_not_verified(results, is_built_in=is_scripted and task.is_built_in), is_wrapped=False)
         output.show(_next_steps(results, formatter=CommandFormatter.of(root)), is_wrapped=False)
     output.note(*(f"warning: {each}" for each in finished.warnings))
@@ -268,10 +269,19 @@ def _diffs(results: Sequence[TryResult]) -> Iterator[Text]:
                 by_text.setdefault(text, []).append(legible(each.flow_id))
     for text, names in by_text.items():
         lines = text.splitlines()
-        yield Text(f"\n  {', '.join(names)}:", style="dim")
+        yield Text(f"\n  {_made_by(names)}:", style="dim")
         yield from (Text(f"    {legible(line)}") for line in lines[:_MAX_DIFF_LINES])
         if len(lines) > _MAX_DIFF_LINES:
             yield Text(f"    … and {plural(len(lines) - _MAX_DIFF_LINES, 'more line')}", style="dim")
+
+
+def _made_by(names: Sequence[str]) -> str:
+    """
+    >>> _made_by(["codex"]), _made_by(["codex", "claude", "pi"])
+    ('codex made this change', 'codex, claude and pi made the same change')
+    """
+    *others, last = names
+    return f"{', '.join(others)} and {last} made the same change" if others else f"{last} made this change"
 
 
 COMMANDS = {
