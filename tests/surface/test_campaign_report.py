@@ -133,7 +133,7 @@ def reasons(lab: Lab) -> tuple[int, set[str]]:
 def test_a_whole_campaign_with_strict_evidence_may_be_published(quickstart: Quickstart) -> None:
     assert reasons(quickstart.lab) == (0, set())
     said = ask(quickstart.lab, "campaign", "publish-check")
-    assert said.stdout == f"{campaign_of(quickstart.lab).folder.name} may be published.\n"
+    assert said.stdout == f"{campaign_of(quickstart.lab).folder.name} may be published as scripted results.\n"
 
 
 def untry(paths: CampaignPaths) -> None:

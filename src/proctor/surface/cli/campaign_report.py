@@ -90,7 +90,7 @@ def publish_check(*, ref: str | None, root: Path | None, as_json: bool) -> int:
         return found.exit
     calling = CommandFormatter.of(root)
     if found.ok:
-        output.text(f"{found.campaign_id} may be published.\n")
+        output.text(f"{found.campaign_id} may be published{_as_scripted(place)}.\n")
         return found.exit
     output.text(f"{found.campaign_id} may not be published:\n")
     from proctor.surface.cli.blocks import HangingRows
@@ -99,6 +99,14 @@ def publish_check(*, ref: str | None, root: Path | None, as_json: bool) -> int:
     if len(found.reasons) > MAX_REASONS:
         output.text(f"  … and {len(found.reasons) - MAX_REASONS:,} more; --json lists all\n")
     return found.exit
+
+
+def _as_scripted(campaign: CampaignPaths) -> str:
+    report = load_campaign(campaign, root=root_of(campaign))
+    if {each.flow_id for each in report.flows} <= set(report.scripted_flows):
+        return " as scripted results"
+    some = ", ".join(report.scripted_flows)
+    return f", with the results of {some} as scripted results" if some else ""
 
 
 def _reason_rows(reasons: Sequence[Reason], *, calling: CommandFormatter) -> Iterator[tuple[str, str]]:
