@@ -96,8 +96,11 @@ def test_the_footer_tells_what_is_rationed_what_is_shut_and_what_waits(tmp_path:
     progress.stopping("finishing what runs")
     assert drawn(screen) == [
         "night  4 of 9 done  0 ms  finishing what runs",
-        "  all  2 of 8",
-        "  provider:openai  0 of 4 (8 at most), closed for 1 min 15 s: provider.rate-limited",
+        "  running now: 2 (at most 8 at once)",
+        (
+            "  provider:openai  running now: 0 (at most 4 at once, normally 8), closed for 1 min 15 s: "
+            "provider.rate-limited"
+        ),
         "  5 trials waiting; 1 retry waits, the first in 4.0 s",
     ]
     progress.started(FIX, runtime_id=CODEX)
@@ -169,7 +172,7 @@ def test_without_a_terminal_there_is_a_line_for_each_thing_that_happens(tmp_path
         "     0 ms  fix.codex.r1.1  working",
         "     0 ms  fix.codex.r1.1  shell failed: make test",
         "    1.5 s  fix.codex.r1.1  ended: crashed (peer.hangup), retry in 4.0 s   (0 of 3)",
-        "    1.5 s  provider:openai  0 of 8, closed for 9.0 s: asked to wait",
+        "    1.5 s  provider:openai  running now: 0 (at most 8 at once), closed for 9.0 s: asked to wait",
         "    1.5 s  provider:openai  open again",
         "    1.5 s  ask.codex.r1.1  abandoned: its evidence could not be written   (0 of 3)",
         "    1.5 s  fix.codex.r1.1  ended: completed   (1 of 3)",

@@ -171,7 +171,10 @@ def test_while_it_runs_another_terminal_sees_each_attempt_and_what_is_rationed(l
     lines = [line.strip() for line in told.splitlines()]
     [line] = [line for line in lines if line.startswith("cutoff.codex.r1.1")]
     assert line.split()[:8] == ["cutoff.codex.r1.1", "working", "shell:", "make", "test", "1,785", "tokens", "$0.50"]
-    assert "provider:openai  0 of 2 (8 at most), closed for 0 ms: provider.rate-limited" in lines
+    assert (
+        "provider:openai  running now: 0 (at most 2 at once, normally 8), closed for 0 ms: provider.rate-limited"
+        in lines
+    )
     assert "4 trials waiting" in lines
     assert "draining" in lines
     assert "resume" not in told

@@ -75,14 +75,14 @@ def limit_line(limit: LiveLimit, *, now_ms: int) -> str:
     """Return the state of a concurrency limit: used slots, total slots, and for how long it is closed.
 
     >>> limit_line(LiveLimit(key="provider:openai", maximum=8, current_maximum=4, taken=4), now_ms=0)
-    'provider:openai  4 of 4 (8 at most)'
+    'provider:openai  running now: 4 (at most 4 at once, normally 8)'
     >>> closed = LiveLimit(key="all", maximum=2, current_maximum=2, taken=0, until_ms=61_000, why="asked to wait")
     >>> limit_line(closed, now_ms=1000)
-    'all  0 of 2, closed for 1 min 00 s: asked to wait'
+    'running now: 0 (at most 2 at once), closed for 1 min 00 s: asked to wait'
     """
-    line = f"{legible(limit.key)}  {limit.taken} of {limit.current_maximum}"
-    if limit.current_maximum != limit.maximum:
-        line += f" ({limit.maximum} at most)"
+    name = "" if limit.key == "all" else f"{legible(limit.key)}  "
+    usual = "" if limit.current_maximum == limit.maximum else f", normally {limit.maximum}"
+    line = f"{name}running now: {limit.taken} (at most {limit.current_maximum} at once{usual})"
     if limit.until_ms is not None:
         line += f", closed for {duration(max(0, limit.until_ms - now_ms))}"
     return line if limit.why is None else f"{line}: {one_line(limit.why)}"
