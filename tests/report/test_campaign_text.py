@@ -82,6 +82,7 @@ def test_report_fits_one_screen(tmp_path: Path) -> None:
         "  claude       4       1/2     50 % (9–91)       ?       ?       1/2      21  ≥ $0.20  1.5 s  1.5 s\n"
         "  all          8       4/5    80 % (27–96)   100 %   100 %       4/5      42  ≥ $2.20  1.5 s  1.5 s\n"
         "  95 % intervals of the rates: Wilson, clustered by mission where missions have several results\n"
+        "  pass@2: at least one of 2 repeats passes; pass^2: both do\n"
         "\n"
         "  Blocked by the pair gate\n"
         "    ask: scored results: codex 2, claude 1\n"

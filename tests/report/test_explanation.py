@@ -20,7 +20,7 @@ from tests.report.made import expectation, report
 ATTEMPT = AttemptId("fix.codex.r1.1")
 
 
-def explained(report: AttemptReport, *findings: Finding) -> AttemptExplanation:
+def explained(report: AttemptReport, *findings: Finding, diff: str | None = None) -> AttemptExplanation:
     view = AttemptView(
         paths=AttemptPaths(Path("/evidence/a b")),
         record=None,
@@ -30,7 +30,7 @@ def explained(report: AttemptReport, *findings: Finding) -> AttemptExplanation:
         runner=None,
         feedback=None,
         probes=(),
-        diff=None,
+        diff=diff,
         report=report,
         seal=None,
         findings=findings,
@@ -49,6 +49,13 @@ def test_explanation_of_an_exhausted_script_asks_for_another_step() -> None:
     detail = '{"error":{"message":"the script is exhausted: all of its steps (1) were played"}}'
     explanation = explained(report(ATTEMPT, outcome=Outcome.FAILED, code="agent.turn-failed", detail=detail))
     assert explanation.next == ("The script ran out of steps: add one to the script of the mission.",)
+
+
+def test_explanation_of_a_failed_probe_names_the_diff_only_if_there_are_changes() -> None:
+    failed = report(ATTEMPT, verified=False, claimed=False)
+    changed = "diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -1 +1 @@\n-a\n+b\n"
+    assert explained(failed, diff=changed).next == ("A probe failed: compare its output with the diff.",)
+    assert explained(failed, diff="").next == ("A probe failed, and the agent changed nothing.",)
 
 
 def test_explanation_names_a_policy_violation_and_a_lack_of_progress() -> None:

@@ -54,7 +54,7 @@ def test_infrastructure_failures_that_stand_are_tried_again_by_the_command_that_
     assert idle.startswith("Nothing to run: every trial has a result.\n\nlab-")
     once_more = lab.proctor(*again.split()).stdout
     assert once_more.startswith("lab-")
-    assert "1 other attempt of these trials not counted" in once_more
+    assert "not counted, because another attempt of the trial counts: " in once_more
 
 
 def test_a_retry_of_nothing_says_so_before_the_table(quickstart: Quickstart) -> None:

@@ -16,7 +16,7 @@ from proctor.evidence.layout import TOOL_CALLS, TRANSCRIPT
 from proctor.evidence.reader import Finding
 from proctor.probe.failure import describe_row, is_failed
 from proctor.probe.model import Phase, ProbeRow
-from proctor.report.format_values import describe_call, one_line
+from proctor.report.format_values import NOT_EXPECTED, describe_call, explain_unmet, one_line
 from proctor.report.live import while_running
 from proctor.report.row import Evidence
 from proctor.report.view import AttemptView
@@ -325,7 +325,8 @@ def _next(view: AttemptView) -> tuple[str, ...]:
     steps, report = [], view.report
     if report is not None:
         steps += [
-            f"An expectation was not met: {one_line(sentence, limit=160)}" for sentence in report.expectation.unmet
+            f"An expectation was not met: {one_line(explain_unmet(sentence).removeprefix(NOT_EXPECTED), limit=160)}"
+            for sentence in report.expectation.unmet
         ]
         if report.policy_violations:
             steps.append(
@@ -341,10 +342,11 @@ def _next(view: AttemptView) -> tuple[str, ...]:
             steps.append(f"The script ran out of steps: add one to the script of {mission}.")
         elif report.code in CODES:
             steps.append(CODES[report.code].todo)
-        if report.claimed and report.verified is False:
-            steps.append("The agent claims success, but a probe failed: compare its output with the diff.")
-        elif report.verified is False:
-            steps.append("A probe failed: compare its output with the diff.")
+        if report.verified is False:
+            is_unchanged = view.diff is not None and not changes_in(view.diff)
+            what = "The agent claims success, but a probe failed" if report.claimed else "A probe failed"
+            todo = ", and the agent changed nothing." if is_unchanged else ": compare its output with the diff."
+            steps.append(what + todo)
         elif report.verified is None and not view.probes:
             # A mission that expects `verified: unknown` has no probe on purpose.
             is_intended = report.expectation.keys.get("verified", False)

@@ -149,7 +149,7 @@ def render_commands(explanation: AttemptExplanation) -> RenderableType | None:
     failed = [each for each in explanation.probes if each.failure is not None and each.command]
     if not failed:
         return None
-    parts = [Text(), Text("Run the probe again, without containment", style="bold")]
+    parts = [Text(), Text("Run the probe again, outside Proctor's sandbox", style="bold")]
     for each in failed:
         if each.run_again is not None:
             parts.append(Text(f"  {legible(each.run_again)}"))

@@ -199,3 +199,19 @@ def _unwrap_shell(command: str) -> str:
         return command
     is_wrapped = len(words) == 3 and words[0].endswith("sh") and words[1] in ("-c", "-lc")
     return words[2] if is_wrapped else command
+
+
+NOT_EXPECTED = "not as expected: "
+_UNMET_VERDICTS = {
+    "verified: expected yes, got no": "expected to be verified, but the probe failed",
+    "verified: expected no, got yes": "expected not to be verified, but the probe passed",
+}
+
+
+def explain_unmet(sentence: str) -> str:
+    """Return the recorded sentence about an expectation that was not met, for a reader.
+
+    >>> explain_unmet("verified: expected yes, got no"), explain_unmet("answer: expected '4', got '5'")
+    ('expected to be verified, but the probe failed', "not as expected: answer: expected '4', got '5'")
+    """
+    return _UNMET_VERDICTS.get(sentence, f"{NOT_EXPECTED}{sentence}")

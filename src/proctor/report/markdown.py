@@ -5,9 +5,9 @@ from collections.abc import Iterator, Sequence
 from proctor.report.attempt_columns import COLUMNS, ending, verified_word
 from proctor.report.campaign import CampaignReport
 from proctor.report.failures import failed_rows, failure_lines
-from proctor.report.format_values import markdown_text, plain_error
+from proctor.report.format_values import explain_unmet, markdown_text, plain_error
 from proctor.report.row import AttemptRow
-from proctor.report.sections import conclude, facts, flow_note, flow_table, mismatch_lines, sections
+from proctor.report.sections import conclude, facts, flow_note, flow_table, mismatch_lines, repeat_note, sections
 from proctor.report.text import label_heading, labels
 
 _FOOT = (
@@ -33,7 +33,8 @@ def render_markdown(report: CampaignReport) -> str:
     headings, flows = flow_table(report)
     lines += ["", f"| {' | '.join(headings)} |", f"|---|{'--:|' * (len(headings) - 1)}"]
     lines += [_table_row(row) for row in flows]
-    lines += ["", f"{note}."] if (note := flow_note(report)) else []
+    for note in filter(None, (flow_note(report), repeat_note(report))):
+        lines += ["", f"{note}."]
     rows = report.counted_attempts
     label = labels(rows)
     if rows:
@@ -80,5 +81,5 @@ def _explanations(row: AttemptRow) -> Iterator[str]:
         yield f"{row.code} ({row.bucket}): {plain_error(row.detail or '')}"
     if row.todo:
         yield f"to do: {row.todo}"
-    yield from (f"not as expected: {sentence}" for sentence in row.unmet)
+    yield from map(explain_unmet, row.unmet)
     yield from (f"verified {verified_word(row.verified)}: {reason}" for reason in row.reasons)

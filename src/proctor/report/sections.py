@@ -127,6 +127,14 @@ def flow_note(report: CampaignReport) -> str:
     return interval_note(score for _, score in _named_scores(report))
 
 
+def repeat_note(report: CampaignReport) -> str:
+    """Return what the columns about repeats mean; nothing if the table of flows has none."""
+    headings, _ = flow_table(report)
+    k = next((heading.removeprefix("pass@") for heading in headings if heading.startswith("pass@")), None)
+    every = "both" if k == "2" else "all"
+    return "" if k is None else f"pass@{k}: at least one of {k} repeats passes; pass^{k}: {every} do"
+
+
 def flow_table(report: CampaignReport) -> tuple[Sequence[str], list[Sequence[str]]]:
     """Return the headings and one row for each flow, and one for all if there are several."""
     named = _named_scores(report)

@@ -14,16 +14,17 @@ from proctor.report.attempt_columns import COLUMNS, DROP_ORDER, verified_word
 from proctor.report.campaign import CampaignReport
 from proctor.report.columns import MIN_NAME_WIDTH, NamedTable
 from proctor.report.failures import INDENT, failed_rows, failure_lines
-from proctor.report.format_values import legible, one_line, plain_error, plural
+from proctor.report.format_values import explain_unmet, legible, one_line, plain_error, plural
 from proctor.report.notes import Notes
 from proctor.report.row import AttemptRow
-from proctor.report.sections import Topic, conclude, facts, flow_note, flow_table, mismatch_lines, sections
+from proctor.report.sections import Topic, conclude, facts, flow_note, flow_table, mismatch_lines, repeat_note, sections
 from proctor.report.verdict import judge_attempt
 
 MAX_ROWS = 40
 MAX_LISTED = 200
 _MAX_EXPLAINED = 3
 """How many failed attempts a report explains in full."""
+_MAX_NAMED = 3
 _FLOW_DROP_ORDER = ("reasoning", "p95", "pass^", "pass@", "tokens", "cost", "p50", "trials", "expected", "rate")
 """Beginnings of headings, the first to go first."""
 _INDENT = (0, 0, 0, 2)
@@ -49,7 +50,8 @@ def render_report(report: CampaignReport, *, title: str) -> RenderableType:
     has_rates = not is_small or len(report.flows) > 1 or len(report.missions) < len(rows)
     if has_rates:
         parts += [Text(), Padding(_flow_table(report), _INDENT)]
-        parts += [Padding(Text(note, style="dim"), _INDENT)] if (note := flow_note(report)) else []
+        notes = filter(None, (flow_note(report), repeat_note(report)))
+        parts += [Padding(Text(note, style="dim"), _INDENT) for note in notes]
     # The table of all attempts shows failures already, and a few attempts need no sums.
     hidden = {Topic.FAILURES} if is_small else set()
     hidden |= set() if has_rates else {Topic.SUMS}
@@ -97,13 +99,20 @@ def _attempts(report: CampaignReport, notable: Sequence[AttemptRow], *, of: int)
         yield Text(f"  … and {plural(len(notable) - len(shown), 'more attempt')} like these", style="dim")
     if len(notable) < of:
         yield Text(f"  {plural(of - len(notable), 'other attempt')} as expected; --json lists all", style="dim")
-    if others := len(report.attempts) - of:
-        yield Text(f"  {plural(others, 'other attempt')} of these trials not counted", style="dim")
+    if len(report.attempts) > of:
+        yield Text(f"  {_not_counted(report)}", style="dim")
     explained = {row.ref for row in failed_rows(report)[:_MAX_EXPLAINED]}
     notes = list(_notes(notable, label, explained))
     if notes:
         yield from (Text(), Padding(Notes(notes), _INDENT))
     yield from _failures(report, label)
+
+
+def _not_counted(report: CampaignReport) -> str:
+    counted = {row.ref for row in report.counted_attempts}
+    others = [legible(row.attempt_id) for row in report.attempts if row.ref not in counted]
+    more = f" and {len(others) - _MAX_NAMED} more" if len(others) > _MAX_NAMED else ""
+    return f"not counted, because another attempt of the trial counts: {', '.join(others[:_MAX_NAMED])}{more}"
 
 
 def _failures(report: CampaignReport, label: Callable[[AttemptRow], str]) -> Iterator[RenderableType]:
@@ -222,7 +231,7 @@ def _explanations(row: AttemptRow, *, with_reasons: bool) -> Iterator[tuple[str,
         if row.todo is not None:
             yield "dim", f"to do: {row.todo}"
     for sentence in row.unmet:
-        yield "red", f"not as expected: {one_line(sentence, limit=160)}"
+        yield "red", one_line(explain_unmet(sentence), limit=160)
     for reason in row.reasons if with_reasons else ():
         text = f"verified {verified_word(row.verified)}: {one_line(reason, limit=160)}"
         yield ("red" if row.verified is False else "dim"), text
