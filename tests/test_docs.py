@@ -33,6 +33,7 @@ GLOSSARY = {
     *("runtime", "runtime chain", "rollout", "capability", "claim", "verified", "probe", "gate", "verdict"),
     *("frame", "event", "evidence", "seal", "ledger", "tripwire", "finding", "error", "failure", "outcome"),
     *("scratch", "containment", "passed", "expected", "unverified", "scored", "result", "infrastructure failure"),
+    *("sandbox", "isolation", "pinned program", "peer"),
     *("spec", "workspace", "repeat", "evidence root", "agent process"),
 }
 
