@@ -4,6 +4,7 @@ import json
 import os
 import select
 import sys
+import termios
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -232,8 +233,11 @@ def test_the_plan_of_a_suite_tells_time_and_cost_like_a_dry_run(lab: Lab) -> Non
 
 @contextmanager
 def terminal(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
-    """Put a terminal in place of stdin and stderr, and yield the other end of it."""
+    """Put a terminal without echo in place of stdin and stderr, and yield the other end of it."""
     other, ours = os.openpty()
+    settings = termios.tcgetattr(ours)
+    settings[3] &= ~termios.ECHO  # the kernel may echo at any moment, also after the last output
+    termios.tcsetattr(ours, termios.TCSANOW, settings)
     with os.fdopen(os.dup(ours)) as stdin, os.fdopen(ours, "w") as stderr, monkeypatch.context() as patch:
         patch.setattr(sys, "stdin", stdin)
         patch.setattr(sys, "stderr", stderr)
