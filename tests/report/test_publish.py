@@ -37,7 +37,7 @@ def judged(root: Path, tries: Tries, *, findings: tuple[tuple[str, Finding], ...
 
 def test_a_whole_campaign_may_be_published_whatever_its_agents_came_to(tmp_path: Path) -> None:
     found = judged(tmp_path, {"a.codex.r1": [YES], "b.codex.r1": [CUT, NO]})
-    assert found == Publication(ok=True, exit=0, campaign_id=CAMPAIGN, reasons=())
+    assert found == Publication(ok=True, exit=0, campaign_id=CAMPAIGN, reasons=(), scripted_flows=(), has_models=True)
 
 
 @pytest.mark.requirement("campaign.publish-check")

@@ -143,7 +143,10 @@ def test_program_that_differs_from_the_located_one_is_refused(tmp_path: Path, ru
         assert program is not None
         assert program.sha256 == locked_codex_sha256()
         target.unlink()
-        target.symlink_to(write_fake(tmp_path, source=source))
+        fake = write_fake(tmp_path, source=source)
+        # It stays until it is ended: the program of a process that is gone is unknown, which is not refused.
+        write(fake, fake.read_text() + "    import signal\n    sys.stdout.flush()\n    signal.pause()\n")
+        target.symlink_to(fake)
         async with open_agent(runtime, program) as agent, agent.session(say_done(), name="a") as (session, _):
             await session.turn("Go on.")
 

@@ -169,7 +169,8 @@ def forge_the_verdict(paths: CampaignPaths) -> None:
     reseal(AttemptPaths(folder))
     change_ledger(
         paths,
-        "update attempt set summary = json_set(summary, '$.verified', json('true')) where id = 'claim.codex.r1.1'",
+        "update attempt set summary = json_set(summary, '$.verified', json('true'), '$.result', 'passed') "
+        "where id = 'claim.codex.r1.1'",
     )
 
 

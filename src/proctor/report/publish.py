@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from proctor.errors import CODES, Exit
 from proctor.evidence.artifacts import Artifact, Part
 from proctor.evidence.reader import Finding
-from proctor.ids import CampaignId
+from proctor.ids import CampaignId, FlowId
 from proctor.report.campaign import CampaignReport
 from proctor.report.format_values import plural
 from proctor.report.score import INVALID
@@ -36,13 +36,24 @@ class Publication(Artifact, frozen=True, kw_only=True):
     """The campaign."""
     reasons: tuple[Reason, ...]
     """Every reason why it may not."""
+    scripted_flows: tuple[FlowId, ...]
+    """The flows whose results are of a script, not of a model."""
+    has_models: bool
+    """Whether other flows have results of a model."""
 
 
 def judge_publication(report: CampaignReport, *, findings: tuple[tuple[str, Finding], ...]) -> Publication:
     """Judge a report. `findings` are about the evidence, each with the name of what it is about."""
     reasons = tuple(_reasons(report, findings=findings))
     code = worst({Exit.OK, *(Exit(reason.exit) for reason in reasons)})
-    return Publication(ok=not reasons, exit=code, campaign_id=report.campaign_id, reasons=reasons)
+    return Publication(
+        ok=not reasons,
+        exit=code,
+        campaign_id=report.campaign_id,
+        reasons=reasons,
+        scripted_flows=report.scripted_flows,
+        has_models=not {each.flow_id for each in report.flows} <= set(report.scripted_flows),
+    )
 
 
 def _reasons(report: CampaignReport, *, findings: tuple[tuple[str, Finding], ...]) -> Iterator[Reason]:

@@ -9,7 +9,7 @@ from proctor.errors import InputError, disk_error
 from proctor.evidence.layout import CampaignPaths, RootPaths
 from proctor.report.campaign import CampaignReport, load_campaign
 from proctor.report.find import root_of
-from proctor.report.publish import Reason
+from proctor.report.publish import Publication, Reason
 from proctor.report.sections import next_steps
 from proctor.surface.cli.command import JSON, ROOT, Command, argument, evidence_root
 from proctor.surface.cli.command_formatter import CommandFormatter
@@ -90,7 +90,7 @@ def publish_check(*, ref: str | None, root: Path | None, as_json: bool) -> int:
         return found.exit
     calling = CommandFormatter.of(root)
     if found.ok:
-        output.text(f"{found.campaign_id} may be published{_as_scripted(place)}.\n")
+        output.text(f"{found.campaign_id} may be published{_as_scripted(found)}.\n")
         return found.exit
     output.text(f"{found.campaign_id} may not be published:\n")
     from proctor.surface.cli.blocks import HangingRows
@@ -101,11 +101,10 @@ def publish_check(*, ref: str | None, root: Path | None, as_json: bool) -> int:
     return found.exit
 
 
-def _as_scripted(campaign: CampaignPaths) -> str:
-    report = load_campaign(campaign, root=root_of(campaign))
-    if {each.flow_id for each in report.flows} <= set(report.scripted_flows):
+def _as_scripted(found: Publication) -> str:
+    if not found.has_models:
         return " as scripted results"
-    some = ", ".join(report.scripted_flows)
+    some = ", ".join(found.scripted_flows)
     return f", with the results of {some} as scripted results" if some else ""
 
 

@@ -277,8 +277,8 @@ def _diffs(results: Sequence[TryResult]) -> Iterator[Text]:
 
 def _made_by(names: Sequence[str]) -> str:
     """
-    >>> _made_by(["codex"]), _made_by(["codex", "claude", "pi"])
-    ('codex made this change', 'codex, claude and pi made the same change')
+    >>> _made_by(["codex"]), _made_by(["codex", "claude", "mynah"])
+    ('codex made this change', 'codex, claude and mynah made the same change')
     """
     *others, last = names
     return f"{', '.join(others)} and {last} made the same change" if others else f"{last} made this change"
