@@ -49,4 +49,6 @@ def test_it_is_linted_tried_run_killed_resumed_and_published_and_reads_as_if_it_
         "exit": 0,
         "campaignId": before["campaignId"],
         "reasons": [],
+        "scriptedFlows": ["codex", "claude"],
+        "hasModels": False,
     }
