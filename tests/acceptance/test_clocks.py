@@ -159,15 +159,22 @@ class StopsDuringProbe(CampaignWatcher):
 
 
 @pytest.mark.requirement("campaign.resume")
-def test_attempt_whose_first_probe_failed_is_a_result_although_the_next_is_stopped(lab: Lab) -> None:
+def test_attempt_whose_first_probe_failed_is_tried_again_if_the_next_is_stopped(lab: Lab) -> None:
     lab.is_other_agent_allowed = True
-    nap = f"312.{os.getpid()}"
-    commands = "exit 1", f"test -e made && sleep {nap}"
-    probes = [{"kind": "headless_run", "command": command, "timeout": "60s"} for command in commands]
+    gate, nap = lab.folder / "gate", f"312.{os.getpid()}"
+    commands = "exit 1", f"test -e made && {{ test -e {gate} || sleep {nap}; }}"
+    probes = [
+        {"kind": "headless_run", "command": command, "timeout": "60s", "contain": "none"} for command in commands
+    ]
     flow = {"runtime": ["process"], "options": {"process": {"command": "touch made"}}}
     stops = StopSignals()
     spec = lab.write_spec([mission("task", say_done(), probes=probes)], flow=flow)
-    lab.run(spec, stops=stops, watcher=StopsDuringProbe(stops, f"sleep\0{nap}"))
+    done = lab.run(spec, stops=stops, watcher=StopsDuringProbe(stops, f"sleep\0{nap}"))
     [paths] = lab.attempts().values()
     report = report_of(paths)
-    assert (report.outcome, report.code, report.verified) == (Outcome.COMPLETED, None, False)
+    assert (report.outcome, report.code, report.verified) == (Outcome.CANCELLED, "run.cancelled", False)
+    gate.touch()
+    [again] = lab.run(spec, resume=done.paths).attempts
+    assert again.summary is not None
+    assert (again.attempt_id, again.summary.verified) == ("task.codex.r1.2", False)
+    lab.assert_all_evidence_is_valid()

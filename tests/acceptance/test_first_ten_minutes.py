@@ -12,7 +12,12 @@ from tests.lab import Lab
 from tests.surface.repository import git, make_repository, write
 
 BUG = "def add(a, b):\n    return a - b\n"
-WITH_PYTEST = {"calc.py": BUG, "test_calc.py": "from calc import add\n\n\ndef test_add():\n    assert add(2, 2) == 4\n"}
+WITH_PYTEST = {
+    "calc.py": BUG,
+    "test_calc.py": "from calc import add\n\n\ndef test_add():\n    assert add(2, 2) == 4\n",
+    # Without the plugins of our own test environment, which take pytest three seconds to import in each of 12 runs.
+    "pytest.ini": "[pytest]\naddopts = -p no:hypothesispytest -p no:xdist -p no:xdist.looponfail -p no:timeout\n",
+}
 WITH_MAKE = {
     "calc.py": BUG,
     "test_sum.sh": "test $(python3 -c 'import calc; print(calc.add(2, 2))') = 4\n",
@@ -45,6 +50,7 @@ def make_folder(lab: Lab, kind: str) -> Path:
 @pytest.mark.trust
 @pytest.mark.real_agent
 @pytest.mark.agent("claude_code")
+@pytest.mark.timeout(400)
 @pytest.mark.requirement("surface.init")
 @pytest.mark.parametrize("kind", ["repository", "shallow clone", "folder without git"])
 def test_readme_commands_show_a_verified_fix_and_a_diff(lab: Lab, kind: str) -> None:

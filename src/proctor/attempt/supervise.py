@@ -31,12 +31,10 @@ from proctor.evidence import layout
 from proctor.evidence.recorder import ChainedLog
 from proctor.evidence.redact import Redactor
 from proctor.evidence.seal import write_seal
-from proctor.probe.gate import decide
 from proctor.probe.model import Phase, ProbeRow, RequiredProbe, Verdict, require
 from proctor.probe.run import run_probe
 from proctor.runtime.agent_fences import writes_only_own_folders
 from proctor.runtime.base import Session
-from proctor.spec.expect import ExpectedVerdict
 from proctor.spec.model import Isolation
 from proctor.workspace.capture import Capture, capture
 from proctor.workspace.diff import diff
@@ -167,7 +165,7 @@ class _Supervisor:
             if (found := self._found or self._find_spoiled(left)) is not None:
                 self._record_found(tap, found)
             elif request.mission.probes:
-                await self._judge_work(tap, base, now, probes)
+                await self._judge_work(tap, now, probes)
             self._fail_probes(now, probes)
             changes = None
             if has_hook(request.mission.hooks, "after"):
@@ -368,7 +366,7 @@ class _Supervisor:
         """Capture the workspace after the agent has stopped."""
         return await _off_loop(lambda: capture(self._workspace, base), is_small=is_empty(self._workspace))
 
-    async def _judge_work(self, tap: RecordingTap, base: Snapshot, now: Snapshot, probes: ChainedLog) -> None:
+    async def _judge_work(self, tap: RecordingTap, now: Snapshot, probes: ChainedLog) -> None:
         """Run the final probes, unless a stop was requested, and record what kept them from judging the work."""
         is_in_time = self._stop_cause is None
         if not self._request.stop.is_set():
@@ -379,18 +377,19 @@ class _Supervisor:
             self._fail_cut_off_probe(now, probes)
             what = f"the {self._stop_cause} reached its time limit before the probes had judged the work"
             tap.record(FailureFound(code=f"limit.{self._stop_cause}", detail=what))
-        if (interruption := self._find_interruption(base, now)) is not None:
+        if (interruption := self._find_interruption()) is not None:
             tap.record(interruption)
 
-    def _find_interruption(self, base: Snapshot, now: Snapshot) -> FailureFound | None:
-        """Return what stopped the probes before they had judged the work, if it says nothing about the agent."""
+    def _find_interruption(self) -> FailureFound | None:
+        """Return what stopped the probes before all of them had run, if it says nothing about the agent.
+
+        Whether some of them have passed or failed does not matter: which attempt counts must not depend on its outcome.
+        """
         is_campaign_over = self._stop_cause == "campaign"
         if not self._request.stop.is_set() and not is_campaign_over:
             return None
-        required, rows = require(self._request.mission.probes), self._conversation.probes
-        is_complete = sum(row.phase is Phase.FINAL for row in rows) >= len(required)
-        verdict = decide(required, rows, workspace_digest=now.digest, base_digest=base.digest).verified
-        if is_complete or verdict is ExpectedVerdict.NO:
+        finished = sum(row.phase is Phase.FINAL for row in self._conversation.probes)
+        if finished >= len(require(self._request.mission.probes)):
             return None
         what = "stopped before the probes had judged the work"
         if not self._request.stop.is_set():
