@@ -59,7 +59,7 @@ demo: $(STAMP) ## run four missions through the real Codex, offline
 # Some tests wait for a process, so there is one worker more than cores. Each worker collects all tests: more are slower.
 FAST_WORKERS ?= $(shell expr $$(nproc) + 1)
 
-test-fast: $(STAMP) ## tests that start no agent and no Proctor process, in about a minute
+test-fast: $(STAMP) ## short tests that start no agent and no Proctor process
 	$(BIN)/python tests/offline.py $(BIN)/pytest -n $(FAST_WORKERS) -m "fast and not long" --hypothesis-profile fast
 
 # Tests of real agents wait more than they compute, so there are more workers than cores. Each takes one test at a time

@@ -72,6 +72,7 @@ DEEP = "i=0; while [ $i -lt 30 ]; do d=$(printf %0200d 0); mkdir $d; cd $d; i=$(
 ODD = r"mkfifo pipe; touch $'\xff\xfe'; mkdir -p a/b; rm a.txt; ln -s out.txt inner; ln -s /usr/bin/env env"
 
 
+@pytest.mark.long
 def test_agent_that_spoils_its_workspace_is_scored_as_a_failure_with_its_own_code(lab: Lab) -> None:
     found = run_flows(
         lab,
@@ -226,6 +227,7 @@ def test_agent_that_uses_up_the_scratch_disk_is_scored_as_a_failure(lab: Lab, sm
     assert lab.proctor("campaign", "publish-check").returncode == 0
 
 
+@pytest.mark.long
 @pytest.mark.requirement("schedule.recovery")
 def test_scratch_disk_that_others_fill_is_infrastructure(lab: Lab, small_disk: Path) -> None:
     """One trial starts on a full disk. During another the disk fills up, and its agent fails because of that."""
@@ -294,6 +296,7 @@ def test_agent_that_only_says_that_memory_ran_out_is_scored(lab: Lab) -> None:
     assert found == {"liar": ("failed", "agent.exit-status", "agent")}
 
 
+@pytest.mark.long
 def test_agent_that_prints_without_end_is_stopped_and_its_evidence_sealed(lab: Lab) -> None:
     late = command("late", f"{BAD}; head -c 3000000 /dev/zero | tr '\\0' x")
     flows = command("endless", f"{BAD}; yes"), command("quiet", GOOD), late

@@ -163,9 +163,7 @@ def test_attempt_whose_first_probe_failed_is_tried_again_if_the_next_is_stopped(
     lab.is_other_agent_allowed = True
     gate, nap = lab.folder / "gate", f"312.{os.getpid()}"
     commands = "exit 1", f"test -e made && {{ test -e {gate} || sleep {nap}; }}"
-    probes = [
-        {"kind": "headless_run", "command": command, "timeout": "60s", "contain": "none"} for command in commands
-    ]
+    probes = [{"kind": "headless_run", "command": command, "timeout": "60s", "contain": "none"} for command in commands]
     flow = {"runtime": ["process"], "options": {"process": {"command": "touch made"}}}
     stops = StopSignals()
     spec = lab.write_spec([mission("task", say_done(), probes=probes)], flow=flow)

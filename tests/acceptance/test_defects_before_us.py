@@ -21,6 +21,7 @@ from tests.runtime.process.commands import flow, open_command, run_flows, run_lo
 BURST = "for i in $(seq 100); do printf '%0599d\\n' $i; done"
 
 
+@pytest.mark.long
 @pytest.mark.requirement("runtime.process")
 def test_r1_a_burst_of_60_000_bytes_was_shortened_in_9_of_40_runs_and_is_never(tmp_path: Path) -> None:
     async def main() -> list[int]:
@@ -70,6 +71,7 @@ def test_r4_the_way_to_hand_in_a_result_was_ignored_and_a_turn_with_some_text_wa
         lab.run(lab.write_spec([mission("m", say_done())], flows=[unknown]))
 
 
+@pytest.mark.long
 @pytest.mark.requirement("evidence.validate")
 def test_r11_a_line_over_64_kib_broke_the_report_and_one_of_20_mb_is_kept_whole(lab: Lab) -> None:
     sizes = {"long": 70_000, "longer": 20_000_000}
@@ -85,6 +87,7 @@ def test_r11_a_line_over_64_kib_broke_the_report_and_one_of_20_mb_is_kept_whole(
     assert lab.proctor("attempt", "explain", "m.longer.r1.1").returncode == 0
 
 
+@pytest.mark.long
 @pytest.mark.requirement("attempt.clocks")
 def test_r12_a_command_outlived_its_limit_by_7_seconds_and_is_gone_at_it_with_all_its_children(lab: Lab) -> None:
     nap = f"8.{os.getpid()}"

@@ -21,6 +21,7 @@ def report_of(lab: Lab) -> dict[str, Any]:
     return report
 
 
+@pytest.mark.long
 @pytest.mark.trust
 @pytest.mark.requirement("campaign.no-picking")
 def test_picking_of_results_is_refused_shown_and_never_published(lab: Lab) -> None:
@@ -65,6 +66,7 @@ def test_replacing_results_needs_a_reason(lab: Lab) -> None:
         assert "--replace and --reason TEXT must be given together" in refused.stderr
 
 
+@pytest.mark.long
 @pytest.mark.trust
 @pytest.mark.requirement("schedule.recovery")
 def test_program_that_cannot_be_executed_is_infrastructure(lab: Lab) -> None:

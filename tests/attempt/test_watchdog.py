@@ -215,6 +215,7 @@ def test_a_clock_that_runs_out_ends_the_work() -> None:
     assert run(test) == [ClockExpiry(clock="attempt", limit_ms=1000)]
 
 
+@pytest.mark.long
 def test_silence_ends_the_work_and_what_is_heard_keeps_it_going() -> None:
     async def test() -> tuple[float, list[Any]]:
         watched = Watched(stall_ms=300)
@@ -235,6 +236,7 @@ def test_silence_ends_the_work_and_what_is_heard_keeps_it_going() -> None:
     assert silence_s >= 0.3
 
 
+@pytest.mark.long
 def test_a_tick_that_comes_too_late_does_not_count_as_the_agents_silence() -> None:
     async def test() -> list[Any]:
         watched = Watched(stall_ms=2000, attempt_ms=60_000)

@@ -24,6 +24,7 @@ class Seen(CampaignWatcher):
         self.checks.append((done, of))
 
 
+@pytest.mark.long
 @pytest.mark.requirement("campaign.unjudged")
 def test_equal_probes_on_equal_workspaces_are_checked_once(lab: Lab) -> None:
     lab.is_other_agent_allowed = True

@@ -42,6 +42,7 @@ class CountingClock(SystemClock):
         return super().steady_s()
 
 
+@pytest.mark.long
 @pytest.mark.requirement("schedule.pool")
 def test_a_slow_disk_that_has_all_it_may_have_keeps_nobody_busy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -218,6 +218,7 @@ class LawsWithGaps(Laws):
 LAWS = settings(max_examples=60, stateful_step_count=60, deadline=None)
 
 
+@pytest.mark.long
 @pytest.mark.requirement("schedule.pool", "schedule.rate-limit")
 @pytest.mark.parametrize("laws", [Laws, LawsWithGaps])
 def test_the_scheduler_keeps_its_laws(laws: type[Laws]) -> None:

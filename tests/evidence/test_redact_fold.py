@@ -131,6 +131,7 @@ def control(envelope: Envelope) -> tuple[Any, ...]:
     return envelope.method, envelope.thread, envelope.turn, envelope.item, envelope.item_type, envelope.ended_streams
 
 
+@pytest.mark.long
 @pytest.mark.requirement("evidence.redaction")
 @settings(max_examples=100, deadline=None)
 @given(items=st.lists(ITEMS, max_size=3), ending=ENDINGS)

@@ -97,6 +97,7 @@ def recorded(redactor: Redactor, texts: Sequence[str], chance: Chance) -> tuple[
     return out, disk
 
 
+@pytest.mark.long
 @pytest.mark.requirement("evidence.redaction")
 @pytest.mark.timeout(900)
 def test_interleaved_streams_leak_nothing_and_equal_the_redacted_whole() -> None:

@@ -88,6 +88,7 @@ def test_a_secret_split_at_every_position_leaks_nowhere(width: int) -> None:
         assert redactor.finish(SAID.key) is None
 
 
+@pytest.mark.long
 @pytest.mark.requirement("evidence.redaction")
 def test_thousands_of_interleaved_streams_leak_nothing_and_stay_apart() -> None:
     rng = random.Random(20)

@@ -129,6 +129,7 @@ def test_a_flipped_byte_of_any_file_is_found_and_named(kept: AttemptPaths, data:
     assert found == [("evidence.seal" if name == SEAL else "evidence.digest", name)]
 
 
+@pytest.mark.long
 def test_every_single_byte_of_the_seal_counts(sealed: AttemptPaths) -> None:
     whole = sealed.seal.read_bytes()
     verdicts = set()

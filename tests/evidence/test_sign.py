@@ -129,6 +129,7 @@ def test_whatever_lies_where_a_signature_should_be_gives_a_code(ada: Path, seal:
     assert code_of(check, seal)[0] == "evidence.containment"
 
 
+@pytest.mark.long
 @settings(max_examples=40)
 @given(at=st.integers(0, 400), byte=st.integers(0, 255), is_cut=st.booleans())
 def test_a_mangled_signature_gives_a_code_or_still_holds(

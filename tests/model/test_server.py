@@ -125,6 +125,7 @@ def test_a_script_is_neither_read_nor_advanced_without_its_token(wire: str) -> N
     anyio.run(main)
 
 
+@pytest.mark.long
 def test_twenty_scripts_play_at_once_without_a_word_astray() -> None:
     async def main() -> None:
         async with serving() as (model, client), anyio.create_task_group() as tasks:

@@ -253,6 +253,7 @@ def test_where_files_cannot_be_contained_a_probe_is_unavailable_unless_it_says_n
 
 
 # It reads the probe's input: an end that it sees only once the probe counts as started.
+@pytest.mark.long
 @pytest.mark.parametrize("before", ["", "cat; "], ids=["at once", "late"])
 @pytest.mark.requirement("attempt.contain")
 def test_a_wrapper_that_cannot_fence_here_makes_the_probe_unavailable_in_its_own_words(

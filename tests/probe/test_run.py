@@ -168,6 +168,7 @@ def test_only_an_allow_list_of_variables_reaches_a_probe(run: Run, monkeypatch: 
     assert "do-not-tell-this" not in encode(row).decode()
 
 
+@pytest.mark.long
 @pytest.mark.requirement("probe.process")
 def test_a_probe_that_hangs_fails_and_its_whole_tree_is_gone(run: Run, tmp_path: Path) -> None:
     row = run("sleep 300 & setsid env -i sleep 301 & echo begun; wait", timeout="1500ms")

@@ -55,6 +55,7 @@ def test_output_that_was_cut_ends_with_no_beginning_of_a_secret(spelling: str) -
         assert said.endswith("\n[output after this left out]"), kept
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("spelling", SPELLINGS)
 def test_a_head_ends_with_no_beginning_of_a_secret(spelling: str) -> None:
     for before in range(SHOWN_CHARS - len(spelling) - 3, SHOWN_CHARS + 4):

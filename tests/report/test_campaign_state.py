@@ -172,6 +172,7 @@ def test_what_an_agent_says_of_itself_never_makes_a_ledger_unreadable(tmp_path: 
     assert msgspec.json.encode(load_campaign(paths, root=RootPaths(tmp_path)))
 
 
+@pytest.mark.long
 @settings(max_examples=60, deadline=None)
 @given(seed=st.integers(0, 2**32), flips=st.integers(1, 40))
 def test_a_damaged_ledger_gives_rows_or_a_problem_and_never_an_exception(

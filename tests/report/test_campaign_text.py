@@ -6,6 +6,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 import msgspec
+import pytest
 from rich.console import Console
 from rich.text import Text
 
@@ -110,6 +111,7 @@ def test_report_fits_one_screen(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.long
 def test_a_narrow_terminal_costs_columns_but_never_the_name_of_a_flow(tmp_path: Path) -> None:
     found = reported(tmp_path, TWO)
     lines = shown(found, width=78).splitlines()
@@ -160,6 +162,7 @@ def test_markdown_groups_failures_by_mission_and_cause(tmp_path: Path) -> None:
     assert "## Failed, as expected (1)\n\n- lie, not verified by its probes: lie.codex.r1.1\n" in page
 
 
+@pytest.mark.long
 def test_nothing_below_the_title_of_a_report_wraps_to_the_margin(tmp_path: Path) -> None:
     found = reported(tmp_path, TWO, gates=GatesSpec(pair=True))
     for width in range(len(CAMPAIGN), 100):

@@ -187,6 +187,7 @@ def test_comparison_of_equally_good_sides_is_seldom_significant(capsys: pytest.C
     assert max(sizes.values()) <= 0.06
 
 
+@pytest.mark.long
 @pytest.mark.trust
 @pytest.mark.requirement("surface.stats")
 def test_interval_of_a_rate_over_repeats_covers_it_as_often_as_it_promises(capsys: pytest.CaptureFixture[str]) -> None:

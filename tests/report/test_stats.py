@@ -93,6 +93,7 @@ def test_pass_at_k_and_pass_all_k_are_what_drawing_gives(of: tuple[int, int], k:
     assert pass_all(k, passed=passed, tries=tries) == float(Fraction(sum(map(all, draws)), len(draws)))
 
 
+@pytest.mark.long
 @pytest.mark.trust
 @pytest.mark.requirement("surface.stats")
 @settings(max_examples=100)

@@ -18,6 +18,7 @@ def one_repeat(only_first: int, only_second: int, alike: int) -> Differences:
     return count_differences({table: number for table, number in tables.items() if number})
 
 
+@pytest.mark.long
 @pytest.mark.trust
 @pytest.mark.requirement("surface.stats")
 def test_wilson_is_that_of_statsmodels_and_scipy() -> None:

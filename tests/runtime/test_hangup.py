@@ -228,6 +228,7 @@ ODD_LINES = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.requirement("runtime.events.lossless")
 @settings(max_examples=30)
 @example([line for line in ODD_LINES for _ in range(2)], [1, 2, 3])

@@ -111,6 +111,7 @@ def test_the_end_of_a_turns_own_process_is_not_the_end_of_the_session(tmp_path: 
     assert (ear.tap.of(StreamEnded), ear.cause is None, natives(ear)) == ([], False, [])
 
 
+@pytest.mark.long
 def test_leaving_ends_the_whole_tree_and_puts_that_on_record(tmp_path: Path) -> None:
     name = f"4711.{abs(hash(tmp_path)) % 10000}"
 
@@ -128,6 +129,7 @@ def test_leaving_ends_the_whole_tree_and_puts_that_on_record(tmp_path: Path) -> 
     assert processes_with(name) == []
 
 
+@pytest.mark.long
 def test_a_caller_that_is_cancelled_leaves_nothing_running(tmp_path: Path) -> None:
     name = f"4712.{abs(hash(tmp_path)) % 10000}"
 

@@ -104,6 +104,7 @@ def told(rows: list[tuple[Direction, Any]]) -> list[tuple[Direction, list[Event]
     return events
 
 
+@pytest.mark.long
 @pytest.mark.requirement("runtime.events.lossless")
 @settings(max_examples=100)
 @given(

@@ -20,6 +20,7 @@ LAUGHS = b"a: &a [x,x,x,x,x,x,x,x,x,x]\n" + b"".join(
 LADDER = b"a: &a [x]\n" + b"".join(b"b%d: &a [*a]\n" % at for at in range(MAX_DEPTH + 2))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("data", "line", "what"),
     [

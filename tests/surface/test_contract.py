@@ -180,6 +180,7 @@ def complete(*words: str) -> list[str]:
     return found.stdout.split()
 
 
+@pytest.mark.long
 @pytest.mark.requirement("surface.cli")
 def test_bash_completes_commands_options_and_choices_and_leaves_files_to_itself() -> None:
     assert complete("") == list(dict.fromkeys(name.split()[0] for name in COMMANDS))
@@ -253,6 +254,7 @@ def test_every_code_that_is_given_is_in_the_table(trees: dict[Path, ast.Module])
     assert {code: file for code, file in unknown.items() if re.fullmatch(r"[a-z-]+\.[a-z-]+", code)} == {}
 
 
+@pytest.mark.long
 def test_every_code_in_the_table_is_given_somewhere(trees: dict[Path, ast.Module]) -> None:
     given = {code for tree in trees.values() for code in strings_said(tree)}
     beginnings = tuple(code for tree in trees.values() for code in codes_given(tree) if code.endswith("."))

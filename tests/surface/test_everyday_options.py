@@ -79,6 +79,7 @@ def test_model_option_replaces_the_model_of_the_selected_flows(lab: Lab) -> None
     assert second.line_of("flows[0].id") == load_spec(write_spec(lab, flows=flows)).line_of("flows[1].id")
 
 
+@pytest.mark.long
 @pytest.mark.trust
 def test_failed_runs_only_failed_trials_as_a_campaign_that_cannot_be_published(other_lab: Lab) -> None:
     spec = str(write_spec(other_lab))
@@ -115,6 +116,7 @@ def test_failed_runs_only_failed_trials_as_a_campaign_that_cannot_be_published(o
     assert ask(other_lab, "run", spec, "--failed").stdout == f"Nothing to run: no trial failed in {good}\n"
 
 
+@pytest.mark.long
 @pytest.mark.trust
 def test_fail_fast_starts_nothing_after_a_trial_has_failed(other_lab: Lab) -> None:
     spec = str(write_spec(other_lab, repeats=3))

@@ -336,6 +336,7 @@ def test_how_tests_are_run_is_read_from_the_files(tmp_path: Path, files: dict[st
     assert find_test_commands(tmp_path) == commands
 
 
+@pytest.mark.long
 @settings(max_examples=60, deadline=None)
 @given(name=st.text(st.characters(exclude_characters="/\0", exclude_categories=["Cs"]), min_size=1, max_size=70))
 @example(name="2024")

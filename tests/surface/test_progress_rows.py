@@ -170,6 +170,7 @@ def test_what_a_slow_reader_missed_is_counted_in_its_place(tmp_path: Path) -> No
     ]
 
 
+@pytest.mark.long
 def test_a_reader_who_reads_nothing_holds_nobody_up(tmp_path: Path) -> None:
     async def work() -> None:
         pipe = tmp_path / "pipe"

@@ -56,11 +56,13 @@ def test_commands_options_errors_and_fields_have_no_words_to_avoid() -> None:
     assert [(at, words) for at, text in texts if (words := words_in(text))] == []
 
 
+@pytest.mark.long
 @pytest.mark.requirement("surface.words")
 def test_source_and_documents_have_no_words_to_avoid() -> None:
     assert [str(each) for each in scan(ROOT)] == []
 
 
+@pytest.mark.long
 @pytest.mark.requirement("surface.words")
 def test_names_have_no_words_to_avoid() -> None:
     found = {}

@@ -139,6 +139,7 @@ def commands(url: str, folder: Path) -> dict[str, list[str]]:
     return {name: words for name, words in found.items() if name not in missing}
 
 
+@pytest.mark.long
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl makes the certificates of this test")
 def test_installers_accept_a_server_only_with_its_ca(tmp_path: Path) -> None:
     with index_with_its_own_ca(tmp_path) as (url, ca):

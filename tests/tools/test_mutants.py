@@ -78,6 +78,7 @@ def test_text_that_occurs_twice_is_an_error() -> None:
         mutate(mutant, "a = a")
 
 
+@pytest.mark.long
 def test_list_covers_forty_requirements_that_tests_cite() -> None:
     mutants, cited = load(CHECKOUT / LIST), citing_tests(CHECKOUT)
     rows = {row["id"] for row in tomllib.loads((CHECKOUT / "tests/requirements.toml").read_text())["requirement"]}

@@ -56,6 +56,7 @@ def test_input_that_nobody_reads_is_no_error(shell: Plan, tmp_path: Path) -> Non
     assert finished.exit == ExitStatus(code=0)
 
 
+@pytest.mark.long
 @every_way
 @pytest.mark.requirement("probe.process")
 def test_at_the_deadline_the_whole_tree_is_killed_though_it_holds_the_pipes(
@@ -97,6 +98,7 @@ def test_what_a_finished_command_left_behind_neither_blocks_nor_survives(
     settle_at(0)
 
 
+@pytest.mark.long
 def test_a_pipe_handed_to_a_process_outside_the_tree_cannot_block_the_end(
     shell: Plan, nap: str, settle_at: SettleAt, tmp_path: Path
 ) -> None:

@@ -259,6 +259,7 @@ def test_a_link_that_a_turn_leaves_behind_leads_the_next_one_nowhere(tmp_path: P
     assert victim.read_text() == "as it was"
 
 
+@pytest.mark.long
 def test_a_command_that_closes_its_output_is_heard_until_it_ends(tmp_path: Path) -> None:
     async def main() -> tuple[list[str], list[str], list[int | None]]:
         # Cut on its way to us: in most containments a wrapper holds the pipe open as long as the command lives.

@@ -35,6 +35,7 @@ PRINTING = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.requirement("evidence.redaction")
 def test_spellings_of_other_programs_reach_no_file(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ODD_PASSWORD", ODD)
