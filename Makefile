@@ -56,8 +56,8 @@ agents: $(STAMP) ## install the other agents, pinned, into the user's cache
 demo: $(STAMP) ## run four missions through the real Codex, offline
 	$(BIN)/proctor run examples/quickstart.yaml
 
-# Some tests wait for a process, so there is one worker more than cores. Each worker collects all tests: more are slower.
-FAST_WORKERS ?= $(shell expr $$(nproc) + 1)
+# Many tests wait for a process, so there are two workers per core. Each worker collects all tests: more are slower.
+FAST_WORKERS ?= $(shell expr $$(nproc) \* 2)
 
 test-fast: $(STAMP) ## short tests that start no agent and no Proctor process
 	$(BIN)/python tests/offline.py $(BIN)/pytest -n $(FAST_WORKERS) -m "fast and not long" --hypothesis-profile fast
