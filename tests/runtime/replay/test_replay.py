@@ -154,6 +154,7 @@ def test_wherever_the_agent_dies_and_however_it_is_cut_the_end_is_typed_and_the_
         assert report_of(paths).outcome in (Outcome.CRASHED, Outcome.COMPLETED, Outcome.STALLED)
 
 
+@pytest.mark.requirement("runtime.replay")
 def test_a_kill_point_in_the_middle_of_a_turn_is_a_crash_and_says_what_did_not_come(
     recorded: dict[str, AttemptPaths], lab: Lab
 ) -> None:
