@@ -180,7 +180,7 @@ def copy_checkout(checkout: Path, into: Path) -> None:
     )
     for name in filter(None, listed.stdout.decode().split("\0")):
         source, target = checkout / name, into / name
-        if source.is_file():
+        if source.is_file() or source.is_symlink():
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(source, target, follow_symlinks=False)
     if (checkout / ".venv").exists():

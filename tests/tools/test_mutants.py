@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tools.mutants import LIST, Mutant, MutantError, citing_tests, load, main, mutate
+from tools.mutants import LIST, Mutant, MutantError, citing_tests, copy_checkout, load, main, mutate
 
 CHECKOUT = Path(__file__).parents[2]
 CALC = "def clamp(value: int, most: int) -> int:\n    return min(value, most)\n"
@@ -70,6 +70,13 @@ def test_mutant_is_caught_by_a_citing_test_or_survives(checkout: Path, capsys: p
     assert "calc.other: no test cites this requirement" in said
     assert said.endswith("1 of 4 survived, 2 could not be judged\n")
     assert (checkout / "src/calc.py").read_text() == CALC, "the checkout itself is not changed"
+
+
+def test_copy_of_a_checkout_has_links_to_folders(checkout: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    (checkout / "link").symlink_to("src")
+    copy = tmp_path_factory.mktemp("copy")
+    copy_checkout(checkout, copy)
+    assert (copy / "link/calc.py").read_text() == CALC
 
 
 def test_text_that_occurs_twice_is_an_error() -> None:
