@@ -47,7 +47,11 @@ def test_a_bwrap_on_the_path_is_found_by_running_it(tmp_path: Path, bundled_bwra
     finding = survey(search_path=str(tmp_path))[0]
 
     assert finding == FeatureTest(
-        variant=Variant.BWRAP, is_available=True, why=f"{bwrap} works here", tools=(str(bwrap),)
+        variant=Variant.BWRAP,
+        is_available=True,
+        why=f"{bwrap} works here, with overlay mounts",
+        tools=(str(bwrap),),
+        has_overlays=True,
     )
 
 
@@ -56,6 +60,29 @@ def test_without_bwrap_on_the_path_the_bundled_one_is_found_and_chosen(tmp_path:
 
     assert [each.is_available for each in findings[:3]] == [False, True, False]
     assert choose(findings).program == str(bundled_bwrap)
+
+
+def old_bwrap(folder: Path, bundled_bwrap: Path) -> Path:
+    """A bwrap that does not know the options for overlays, as that of Debian 12."""
+    bwrap = folder / "bwrap"
+    refuse = 'for word; do case $word in --*overlay*) echo "bwrap: Unknown option $word" >&2; exit 1;; esac; done'
+    bwrap.write_text(f'#!/bin/sh\n{refuse}\nexec {bundled_bwrap} "$@"\n')
+    bwrap.chmod(0o755)
+    return bwrap
+
+
+@pytest.mark.requirement("probe.cost")
+def test_bwrap_with_overlays_is_preferred_to_one_on_the_path_without(tmp_path: Path, bundled_bwrap: Path) -> None:
+    bwrap = old_bwrap(tmp_path, bundled_bwrap)
+
+    both = choose(survey(search_path=str(tmp_path), bundled_bwrap=bundled_bwrap))
+    only_old = survey(search_path=str(tmp_path))
+
+    assert (both.program, both.has_overlays) == (str(bundled_bwrap), True)
+    assert (choose(only_old).program, choose(only_old).has_overlays) == (str(bwrap), False)
+    assert only_old[0].why == (
+        f"{bwrap} works here, without overlay mounts: {bwrap} fails here: bwrap: Unknown option --overlay-src"
+    )
 
 
 def test_without_any_bwrap_unshare_is_chosen(tmp_path: Path) -> None:
@@ -182,6 +209,7 @@ def test_the_containment_is_a_fact_that_states_its_limits() -> None:
             "rung": 1,
             "variant": "unshare",
             "program": "/b/setpriv",
+            "overlays": False,
             "catches": ("a tree",),
             "misses": ("a daemon's work",),
         },

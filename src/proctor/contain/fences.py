@@ -30,6 +30,19 @@ class Fence(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Overlay:
+    """Folders that a process sees as one, at one path. It can change what it sees there, and none of the folders."""
+
+    place: Path
+    layers: tuple[Path, ...]
+    """The folders, the lowest first. A later one hides files of an earlier one."""
+    changes: Path | None = None
+    """The folder that receives what the process changes; None if that is discarded."""
+    work: Path | None = None
+    """An empty folder on the same disk as `changes`, which the kernel needs; None without `changes`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Fences:
     """Exceptions to a read-only root. Every path must exist.
 
@@ -41,6 +54,8 @@ class Fences:
     hidden: tuple[Path, ...] = ()
     read_only: tuple[Path, ...] = ()
     network: Network = Network.NONE
+    overlay: Overlay | None = None
+    """Mounted last, at a path that no rule lies below. Needs a containment that has overlays."""
 
     def rules(self) -> list[tuple[Path, Fence]]:
         """Return the rules that change the access of their path, each parent path before the paths below it.

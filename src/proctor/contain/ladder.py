@@ -1,21 +1,24 @@
 """The containment ladder: test which ways to contain a process tree work on this machine and choose the best.
 
 Rungs, best first: 1 is a pid namespace (bwrap or unshare), which can also be fenced; 2 is a delegated cgroup; 3 is a
-warden process. Each way (`Variant`) is tested by running it.
+warden process. Each way (`Variant`) is tested by running it. On rung 1, a way that can mount overlays is better than
+one that cannot: a probe then needs no copy of the workspace.
 """
 
 import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cache
 from pathlib import Path
 
+from proctor import places
 from proctor.contain import cgroup
-from proctor.contain.prefix import bwrap_prefix, cgroup_prefix, unshare_prefix
+from proctor.contain.prefix import bwrap_prefix, cgroup_prefix, overlay_test_prefix, unshare_prefix
 from proctor.errors import InputError, MachineError
 from proctor.fact import Authority, Fact
 
@@ -83,6 +86,8 @@ class FeatureTest:
     """What the test showed: why the variant works or does not work here."""
     tools: tuple[str, ...] = ()
     """The programs the variant needs, the outermost first. For a cgroup: the shell and the parent cgroup's path."""
+    has_overlays: bool = False
+    """Whether the variant can mount overlays in the folder of Proctor's scratch."""
 
     @property
     def rung(self) -> int:
@@ -96,6 +101,8 @@ class Containment:
     variant: Variant
     tools: tuple[str, ...]
     """The programs it needs, as in `FeatureTest.tools`."""
+    has_overlays: bool = False
+    """Whether it can mount overlays: then a probe sees the workspace through one, without a copy."""
     catches: tuple[str, ...]
     """What it contains, one phrase each."""
     misses: tuple[str, ...]
@@ -115,6 +122,7 @@ class Containment:
                 "rung": self.rung,
                 "variant": self.variant.value,
                 "program": self.program,
+                "overlays": self.has_overlays,
                 "catches": self.catches,
                 "misses": self.misses,
             },
@@ -142,11 +150,12 @@ def choose(findings: Iterable[FeatureTest]) -> Containment:
     if forced and forced not in list(Variant):
         known = f"Known variants: {', '.join(Variant)}."
         raise InputError("usage", f"{FORCE_VARIABLE}: unknown containment variant `{forced}`", suggestion=known)
-    for finding in sorted(findings, key=lambda each: list(Variant).index(each.variant)):
+    for finding in sorted(findings, key=_preference):
         if finding.is_available and finding.variant.value == (forced or finding.variant.value):
             return Containment(
                 variant=finding.variant,
                 tools=finding.tools,
+                has_overlays=finding.has_overlays,
                 catches=_CATCHES[finding.rung],
                 misses=_MISSES[finding.variant],
             )
@@ -155,6 +164,10 @@ def choose(findings: Iterable[FeatureTest]) -> Containment:
         raise MachineError("machine.no-containment", f"{FORCE_VARIABLE}={forced} does not work here: {reasons[0]}")
     reasons = [f"{each.variant}: {each.why}" for each in findings]
     raise MachineError("machine.no-containment", f"no way to contain a process tree works here ({'; '.join(reasons)})")
+
+
+def _preference(finding: FeatureTest) -> tuple[int, bool, int]:
+    return finding.rung, not finding.has_overlays, list(Variant).index(finding.variant)
 
 
 @cache
@@ -169,12 +182,11 @@ def _test_all(search_path: str, bundled_bwrap: Path | None) -> Iterator[FeatureT
         return
     bwrap, setpriv, unshare = (shutil.which(name, path=search_path) for name in ("bwrap", "setpriv", "unshare"))
     if bwrap:
-        yield _test(Variant.BWRAP, (bwrap,), bwrap_prefix(bwrap), inner=bwrap)
+        yield _test_bwrap(Variant.BWRAP, bwrap)
     else:
         yield _absent(Variant.BWRAP, "bwrap is not on PATH")
     if bundled_bwrap is not None and shutil.which(bundled_bwrap):
-        bundled = str(bundled_bwrap)
-        yield _test(Variant.BUNDLED_BWRAP, (bundled,), bwrap_prefix(bundled), inner=bundled)
+        yield _test_bwrap(Variant.BUNDLED_BWRAP, str(bundled_bwrap))
     else:
         yield _absent(Variant.BUNDLED_BWRAP, "no installed agent package includes bwrap")
     if setpriv and unshare:
@@ -198,6 +210,22 @@ def _missing_kernel_support() -> str | None:
 
 def _absent(variant: Variant, why: str) -> FeatureTest:
     return FeatureTest(variant=variant, is_available=False, why=why)
+
+
+def _test_bwrap(variant: Variant, bwrap: str) -> FeatureTest:
+    """Test a bwrap with overlay mounts and, if these fail, without. An old bwrap does not know the options."""
+    try:
+        with tempfile.TemporaryDirectory(dir=places.cache_dir(), prefix="overlay-test-") as folder:
+            prefix = overlay_test_prefix(bwrap, folder=Path(folder))
+            with_overlays = _test(variant, (bwrap,), prefix, inner=bwrap)
+    except (OSError, MachineError) as error:
+        with_overlays = _absent(variant, str(error))
+    if with_overlays.is_available:
+        return replace(with_overlays, why=f"{with_overlays.why}, with overlay mounts", has_overlays=True)
+    without = _test(variant, (bwrap,), bwrap_prefix(bwrap), inner=bwrap)
+    if not without.is_available:
+        return without
+    return replace(without, why=f"{without.why}, without overlay mounts: {with_overlays.why}")
 
 
 def _test(variant: Variant, tools: tuple[str, ...], prefix: tuple[str, ...], *, inner: str) -> FeatureTest:

@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 from typing import Final
 
-from proctor.contain.fences import Fence, Fences
+from proctor.contain.fences import Fence, Fences, Overlay
 from proctor.spec.model import Network
 
 FENCER: Final = Path(__file__).with_name("fencer.py")
@@ -24,12 +24,25 @@ def bwrap_prefix(bwrap: str) -> tuple[str, ...]:
     return (bwrap, "--dev-bind", "/", "/", "--proc", "/proc", "--unshare-pid", "--die-with-parent", "--")
 
 
+def overlay_test_prefix(bwrap: str, *, folder: Path) -> tuple[str, ...]:
+    """Return a prefix that mounts both kinds of overlay that views use, in an empty folder. Creates their sources."""
+    lower, changes, work, place = (folder / name for name in ("lower", "changes", "work", "place"))
+    for each in (lower, changes, work, place):
+        each.mkdir()
+    temporary = ("--overlay-src", str(lower), "--tmp-overlay", str(lower))
+    kept = ("--overlay-src", str(lower), "--overlay", str(changes), str(work), str(place))
+    plain = bwrap_prefix(bwrap)
+    return (*plain[:-1], *temporary, *kept, plain[-1])
+
+
 def fenced_bwrap_prefix(bwrap: str, *, fences: Fences, cwd: Path, is_root: bool) -> tuple[str, ...]:
     # A fresh /dev, because root could write to a disk device despite read-only mounts. A read-only /proc, because root
     # needs no capability to change settings of the whole machine below /proc/sys.
     argv = [bwrap, "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--remount-ro", "/proc"]
     for path, fence in fences.rules():
         argv += [_FLAGS[fence], str(path)] if fence is Fence.HIDDEN else [_FLAGS[fence], str(path), str(path)]
+    if fences.overlay is not None:
+        argv += _mount_overlay(fences.overlay)
     argv += ["--unshare-pid", "--unshare-ipc"]
     if fences.network is Network.NONE:
         argv.append("--unshare-net")
@@ -37,6 +50,13 @@ def fenced_bwrap_prefix(bwrap: str, *, fences: Fences, cwd: Path, is_root: bool)
         # bwrap lets root keep its capabilities, with which a process could mount everything writable again.
         argv += ["--cap-drop", "ALL"]
     return (*argv, "--die-with-parent", "--chdir", str(cwd), "--")
+
+
+def _mount_overlay(overlay: Overlay) -> list[str]:
+    argv = [word for layer in overlay.layers for word in ("--overlay-src", str(layer))]
+    if overlay.changes is None:
+        return [*argv, "--tmp-overlay", str(overlay.place)]
+    return [*argv, "--overlay", str(overlay.changes), str(overlay.work), str(overlay.place)]
 
 
 def unshare_prefix(setpriv: str, unshare: str, *, is_root: bool) -> tuple[str, ...]:

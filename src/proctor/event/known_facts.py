@@ -175,7 +175,7 @@ FACTS: Final[dict[str, FactDefinition]] = {
         values="an attempt", derivation="The recorded attempt that is replayed.", authority="observed"
     ),
     "containment": FactDefinition(
-        values="{rung, variant, program, catches, misses}",
+        values="{rung, variant, program, overlays, catches, misses}",
         derivation="A test of containment on this machine.",
         authority="observed",
     ),

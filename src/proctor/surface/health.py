@@ -76,6 +76,7 @@ def _containment() -> DoctorFinding:
         status="ok",
         what=f"level {chosen.rung} of 3 (1 is the strongest), {chosen.variant}, {chosen.program}",
         more=(
+            f"probes see {'an overlay' if chosen.has_overlays else 'a copy'} of the workspace",
             *(f"contains: {each}" for each in chosen.catches),
             *(f"limitation: {each}" for each in chosen.misses),
             *(f"also available: {each.variant} (level {each.rung})" for each in others if each.is_available),
@@ -89,10 +90,17 @@ def _containment() -> DoctorFinding:
             "rung": chosen.rung,
             "variant": chosen.variant,
             "program": chosen.program,
+            "overlays": chosen.has_overlays,
             "catches": chosen.catches,
             "misses": chosen.misses,
             "survey": [
-                {"variant": each.variant, "rung": each.rung, "isFound": each.is_available, "why": each.why}
+                {
+                    "variant": each.variant,
+                    "rung": each.rung,
+                    "isFound": each.is_available,
+                    "overlays": each.has_overlays,
+                    "why": each.why,
+                }
                 for each in findings
             ],
         },
