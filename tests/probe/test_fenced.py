@@ -20,8 +20,9 @@ from proctor.contain.ladder import Containment, Variant, choose, survey
 from proctor.evidence.redact import Redactor
 from proctor.probe.kind import Judgement, ProbeWorkspace
 from proctor.probe.kinds import KINDS
-from proctor.probe.model import ContainmentRecord, Phase, ProbeRow, Verdict
+from proctor.probe.model import ContainmentRecord, Phase, ProbeRow, Verdict, ViewKind
 from proctor.probe.run import run_probe
+from proctor.probe.view import examine_subject
 from proctor.spec.model import Contain, HeadlessRun, Network
 from proctor.workspace.snapshot import snapshot
 
@@ -74,8 +75,7 @@ def runner(containment: Containment, subject: Path, folder: Path) -> Run:
                     HeadlessRun(command=command, **options),  # type: ignore[arg-type]
                     index=0,
                     phase=Phase.FINAL,
-                    subject=subject,
-                    subject_digest=snapshot(subject).digest,
+                    subject=examine_subject(subject, snapshot(subject).digest),
                     scratch=scratch,
                     hidden=[folder / "evidence"],
                     containment=containment,
@@ -124,12 +124,15 @@ def test_a_probe_sees_neither_the_home_nor_the_evidence_nor_the_workspace_itself
     run: Run, home: Path, subject: Path, tmp_path: Path
 ) -> None:
     real_home = pwd.getpwuid(os.getuid()).pw_dir
-    places = " ".join(map(str, (home / "secret", tmp_path / "evidence/frames", subject / "f")))
+    places = " ".join(map(str, (home / "secret", tmp_path / "evidence/frames")))
     command = f"cat f; for file in {places}; do ! test -e $file || echo $file; done; ls -A /run; ls -A {real_home}"
     row = run(command, search_path="/usr/bin:/bin")
 
     assert passes(row) == "as it was\n"
     assert str(home) not in passes(run("echo ~")), "its home is another"
+    seen = run(f"test -e {subject}/f", search_path="/usr/bin:/bin")
+    is_there = seen.verdict is Verdict.PASS
+    assert is_there is (seen.view is ViewKind.OVERLAY), "an overlay is at the path of the workspace, a copy is not"
 
 
 @pytest.mark.requirement("attempt.contain")

@@ -18,9 +18,10 @@ from proctor.evidence.redact import Redactor
 from proctor.probe.gate import decide
 from proctor.probe.kind import Judgement, ProbeKind, ProbeWorkspace
 from proctor.probe.kinds import KINDS
-from proctor.probe.model import ContainmentRecord, Fault, Phase, ProbeRow, Verdict, require
+from proctor.probe.model import ContainmentRecord, Fault, Phase, ProbeRow, Verdict, ViewKind, require
 from proctor.probe.program import identify_programs
 from proctor.probe.run import run_probe
+from proctor.probe.view import examine_subject
 from proctor.spec.expect import ExpectedVerdict
 from proctor.spec.model import Contain, HeadlessRun, Network
 from proctor.workspace.snapshot import snapshot
@@ -54,8 +55,7 @@ def run(tmp_path: Path, subject: Path) -> Run:
                     HeadlessRun(command=command, **options),
                     index=0,
                     phase=phase,
-                    subject=subject,
-                    subject_digest=snapshot(subject).digest,
+                    subject=examine_subject(subject, snapshot(subject).digest),
                     scratch=tmp_path / "scratch",
                     containment=choose(survey()),
                     intents=intents,
@@ -90,6 +90,7 @@ def test_a_row_tells_everything_that_was_seen(run: Run, subject: Path) -> None:
         exit_code=3,
         stdout_tail="out\n",
         stderr_tail="err\n",
+        view=ViewKind.COPY,
         contained=ContainmentRecord(by=choose(survey()).variant, files=Contain.FENCED, network=Network.NONE),
     )
     assert msgspec.json.decode(encode(row), type=ProbeRow) == row
@@ -111,7 +112,7 @@ async def is_killed(spec: Any, bench: ProbeWorkspace) -> Judgement:
     """The kind itself, while somebody outside kills what it runs."""
 
     async def kill() -> None:
-        while not (found := [pid for pid, name in _processes(cwd=bench.workspace) if name == "sleep"]):
+        while not (found := [pid for pid, name in _processes(cwd=bench.view.place) if name == "sleep"]):
             await anyio.lowlevel.checkpoint()
         os.kill(found[0], signal.SIGKILL)
 
@@ -288,7 +289,7 @@ def test_a_cancelled_probe_leaves_neither_process_nor_copy(tmp_path: Path, subje
         async def sleeps(spec: Any, bench: ProbeWorkspace) -> Judgement:
             async with anyio.create_task_group() as group:
                 group.start_soon(lambda: bench.run(["sleep", "300"], timeout_s=300))
-                while not _processes(cwd=bench.workspace):
+                while not _processes(cwd=bench.view.place):
                     await anyio.lowlevel.checkpoint()
                 begun.set()
             raise AssertionError("it was not cancelled")
@@ -299,8 +300,7 @@ def test_a_cancelled_probe_leaves_neither_process_nor_copy(tmp_path: Path, subje
                     HeadlessRun(command="true"),
                     index=0,
                     phase=Phase.FINAL,
-                    subject=subject,
-                    subject_digest=snapshot(subject).digest,
+                    subject=examine_subject(subject, snapshot(subject).digest),
                     scratch=scratch,
                     containment=choose(survey()),
                     intents=intents,

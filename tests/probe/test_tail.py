@@ -15,6 +15,7 @@ from proctor.probe.kind import Judgement, ProbeWorkspace
 from proctor.probe.model import Phase, ProbeRow, Verdict
 from proctor.probe.run import run_probe
 from proctor.probe.tail import TAIL_BYTES, head, tail
+from proctor.probe.view import examine_subject
 from proctor.spec.model import HeadlessRun
 from proctor.transport.process import ExitStatus, ProcessResult
 from proctor.workspace.snapshot import snapshot
@@ -91,8 +92,7 @@ def run(tmp_path: Path) -> Callable[..., ProbeRow]:
                     HeadlessRun(command=command, **options),  # type: ignore[arg-type]
                     index=0,
                     phase=Phase.FINAL,
-                    subject=tmp_path / "subject",
-                    subject_digest=snapshot(tmp_path / "subject").digest,
+                    subject=examine_subject(tmp_path / "subject", snapshot(tmp_path / "subject").digest),
                     scratch=tmp_path / "scratch",
                     containment=choose(survey()),
                     intents=intents,

@@ -33,6 +33,7 @@ from proctor.evidence.redact import Redactor
 from proctor.evidence.seal import write_seal
 from proctor.probe.model import Phase, ProbeRow, RequiredProbe, Verdict, require
 from proctor.probe.run import run_probe
+from proctor.probe.view import examine_subject
 from proctor.runtime.agent_fences import writes_only_own_folders
 from proctor.runtime.base import Session
 from proctor.spec.model import Isolation
@@ -435,13 +436,15 @@ class _Supervisor:
 
     async def _probe(self, phase: Phase, subject: Snapshot, log: ChainedLog) -> None:
         request = self._request
+        if not request.mission.probes:
+            return
+        workspace = await anyio.to_thread.run_sync(examine_subject, self._workspace, subject.digest)
         for index, spec in enumerate(request.mission.probes):
             row = await run_probe(
                 spec,
                 index=index,
                 phase=phase,
-                subject=self._workspace,
-                subject_digest=subject.digest,
+                subject=workspace,
                 scratch=request.scratch / PROBES,
                 hidden=request.hidden,
                 agent_folders=self._reachable_folders(),

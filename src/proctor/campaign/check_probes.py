@@ -24,6 +24,7 @@ from proctor.evidence.redact import Redactor
 from proctor.ids import Digest, MissionId
 from proctor.probe.model import Phase, ProbeRow, Verdict
 from proctor.probe.run import run_probe
+from proctor.probe.view import examine_subject
 from proctor.spec.argv import argv_of
 from proctor.spec.collect_errors import raise_collected
 from proctor.spec.load import LoadedSpec
@@ -134,12 +135,13 @@ class ProbeChecker:
                 # An attempt could not run it for longer than its own limit either.
                 async with limiter:
                     with anyio.move_on_after(self.frozen.plan.limits.attempt_ms / 1000):
+                        place = folder / "empty" if source is None else self.frozen.workspaces[source]
+                        subject = await anyio.to_thread.run_sync(examine_subject, place, key[1])
                         self.rows[key] = await run_probe(
                             spec,
                             index=0,
                             phase=Phase.BASELINE,
-                            subject=folder / "empty" if source is None else self.frozen.workspaces[source],
-                            subject_digest=key[1],
+                            subject=subject,
                             scratch=folder / "probes",
                             hidden=self.hidden,
                             containment=self.containment,

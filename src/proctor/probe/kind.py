@@ -16,6 +16,7 @@ from proctor.contain.launch import new_marker, wrap
 from proctor.evidence.redact import Redactor
 from proctor.probe.model import Fault, ProbeProgram, Verdict
 from proctor.probe.program import identify_programs, missing_program
+from proctor.probe.view import View
 from proctor.transport.process import ProcessResult, run_once
 
 MAX_OUTPUT_BYTES: Final = 1024 * 1024
@@ -23,9 +24,11 @@ MAX_OUTPUT_BYTES: Final = 1024 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProbeWorkspace:
-    """A fresh copy of the workspace for one probe, and the only way to run a program in it."""
+    """One probe's view of the workspace, and the only way to run a program in it."""
 
-    workspace: Path
+    view: View
+    out: Path
+    """An empty folder outside the view, in which the probe's programs may write."""
     env: Mapping[str, str]
     """The complete environment of the probe's programs; nothing is inherited."""
     containment: Containment
@@ -52,11 +55,18 @@ class ProbeWorkspace:
     ) -> ProcessResult:
         """Run a program in the workspace, contained. Raises MachineError if it cannot be started."""
         fences = None if self.fence is None else self.fence(argv[0])
-        plan = wrap(self.containment, argv, env=self.env, cwd=self.workspace, marker=new_marker(), fences=fences)
+        plan = wrap(
+            self.containment,
+            argv,
+            env=self.env,
+            cwd=self.view.place,
+            marker=new_marker(),
+            fences=fences,
+        )
         # Before they run: what they leave behind must not be taken for what they were.
         found = await anyio.to_thread.run_sync(
             lambda: identify_programs(
-                argv, workspace=self.workspace, search_path=self.env["PATH"], agent_folders=self.agent_folders
+                argv, workspace=self.view.place, search_path=self.env["PATH"], agent_folders=self.agent_folders
             )
         )
         self.programs.extend(found)

@@ -42,6 +42,15 @@ class Phase(StrEnum):
     """After the agent ended."""
 
 
+class ViewKind(StrEnum):
+    """How a probe saw the workspace."""
+
+    OVERLAY = "overlay"
+    """Through an overlay mount at the workspace's own path. Nothing was copied."""
+    COPY = "copy"
+    """As a copy in another folder."""
+
+
 class ContainmentRecord(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
     """How the processes of a probe were contained."""
 
@@ -94,7 +103,7 @@ class ProbeRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid
     signal: int | None = None
     """The signal that killed the command; null if unknown or none. Set together with `exitCode` if ambiguous."""
     duration_ms: int = 0
-    """How long the probe took, including the copy of the workspace, in milliseconds."""
+    """How long the probe took, including the preparation of its view of the workspace, in milliseconds."""
     timed_out: bool = False
     """Whether the command was stopped at the probe's `timeout`."""
     stdout_tail: str = ""
@@ -102,7 +111,9 @@ class ProbeRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid
     stderr_tail: str = ""
     """The last 4096 bytes of the command's stderr, redacted; shortening is stated in the text."""
     mutated: bool = False
-    """Whether the workspace itself (not the probe's copy) changed while the probe ran."""
+    """Whether the workspace itself (not the probe's view of it) changed while the probe ran."""
+    view: ViewKind | None = None
+    """How the probe saw the workspace: `overlay` or `copy`; null if it saw nothing."""
     contained: ContainmentRecord | None = None
     """How the probe's processes were contained; null if this machine could not contain them as the spec requires."""
 

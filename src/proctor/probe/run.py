@@ -1,11 +1,11 @@
-"""Run a probe on a fresh copy of the workspace and return its result as a row."""
+"""Run a probe on its own view of the workspace and return its result as a row."""
 
 import errno
 import os
 import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -20,19 +20,16 @@ from proctor.contain.intent import IntentLog
 from proctor.contain.ladder import Containment
 from proctor.errors import MachineError, ProctorError, exhaustion_code
 from proctor.evidence.redact import Redactor
-from proctor.ids import Digest
 from proctor.probe.kind import Judgement, ProbeKind, ProbeWorkspace, probe_environment
 from proctor.probe.kinds import KINDS
 from proctor.probe.model import ContainmentRecord, Fault, Phase, ProbeProgram, ProbeRow, Verdict, kind_of
 from proctor.probe.tail import tail
+from proctor.probe.view import Subject, View, make_view
 from proctor.spec.model import Contain, Network, ProbeSpec
 from proctor.transport.process import ProcessResult
-from proctor.workspace.copy import copy_tree
 from proctor.workspace.name import quoted
-from proctor.workspace.prepare import split_links_out
 from proctor.workspace.remove import remove
 from proctor.workspace.snapshot import snapshot
-from proctor.workspace.walk import WalkEntry, walk
 
 _REMOVAL_S: Final = 30.0
 _SUMMARY_CHARS: Final = 500
@@ -44,8 +41,7 @@ async def run_probe(
     *,
     index: int,
     phase: Phase,
-    subject: Path,
-    subject_digest: Digest,
+    subject: Subject,
     scratch: Path,
     containment: Containment,
     intents: IntentLog,
@@ -56,22 +52,23 @@ async def run_probe(
     kinds: Mapping[str, ProbeKind] = KINDS,
     clock: Clock = SYSTEM_CLOCK,
 ) -> ProbeRow:
-    """Run a probe on a copy of `subject`, the workspace, and return its row. Raises nothing except cancellation.
+    """Run a probe on a view of `subject`, the workspace, and return its row. Raises nothing except cancellation.
 
-    `scratch` must exist; the copy is made there and removed afterwards. Unless the spec sets `contain: none`, the probe
-    can write only to its copy and cannot see the subject, the rest of `scratch` or the `hidden` paths. If this machine
-    cannot enforce that, the verdict is `unavailable`. The digest of the subject is computed again afterwards, to detect
-    a workspace that changed during the probe. `agent_folders` are the only folders that the agent can write to; None if
-    it can write wherever Proctor's user can. Texts in the row are redacted first and then shortened.
+    `scratch` must exist; what the view needs is made there and removed afterwards. Unless the spec sets
+    `contain: none`, the probe can change only its view and cannot see the subject, the rest of `scratch` or the
+    `hidden` paths. If this machine cannot enforce that, the verdict is `unavailable`. Without fences the digest of the
+    subject is computed again afterwards, to detect a workspace that changed during the probe. `agent_folders` are the
+    only folders that the agent can write to; None if it can write wherever Proctor's user can. Texts in the row are
+    redacted first and then shortened.
     """
     began_s = clock.steady_s()
-    programs: list[ProbeProgram] = []
+    run = _Run(programs=[])
     judgement = await _judge(
         spec,
-        programs=programs,
+        run=run,
         subject=subject,
         scratch=scratch,
-        hidden=(subject, scratch, *hidden),
+        hidden=(subject.folder, scratch, *hidden),
         agent_folders=agent_folders,
         containment=containment,
         intents=intents,
@@ -80,7 +77,9 @@ async def run_probe(
         kinds=kinds,
     )
     ended_s = clock.steady_s()
-    after = await anyio.to_thread.run_sync(snapshot, subject)
+    is_mutated = False
+    if spec.contain is Contain.NONE:
+        is_mutated = (await anyio.to_thread.run_sync(snapshot, subject.folder)).digest != subject.digest
     finished = judgement.finished
     exit_status = finished.exit if finished else None
     stdout_tail, stderr_tail = await anyio.to_thread.run_sync(lambda: _tails(finished, redactor))
@@ -89,21 +88,30 @@ async def run_probe(
         index=index,
         kind=kind_of(spec),
         probe_digest=digest(spec),
-        workspace_digest=subject_digest,
+        workspace_digest=subject.digest,
         verdict=judgement.verdict,
         summary=redactor.text(judgement.summary).text[:_SUMMARY_CHARS],
         fault=judgement.fault or Fault.WORKSPACE if judgement.verdict is Verdict.UNAVAILABLE else None,
         argv=judgement.argv,
-        programs=tuple(programs),
+        programs=tuple(run.programs),
         exit_code=exit_status.code if exit_status else None,
         signal=exit_status.signal if exit_status else None,
         duration_ms=round((ended_s - began_s) * 1000),
         timed_out=finished.timed_out if finished else False,
         stdout_tail=stdout_tail,
         stderr_tail=stderr_tail,
-        mutated=after.digest != subject_digest,
+        mutated=is_mutated,
+        view=None if run.view is None else run.view.kind,
         contained=_contained(spec, containment),
     )
+
+
+@dataclass(slots=True, kw_only=True)
+class _Run:
+    """What is known of a run, however it ended."""
+
+    programs: list[ProbeProgram]
+    view: View | None = None
 
 
 def _tails(finished: ProcessResult | None, redactor: Redactor) -> tuple[str, str]:
@@ -118,8 +126,8 @@ def _tails(finished: ProcessResult | None, redactor: Redactor) -> tuple[str, str
 async def _judge(
     spec: ProbeSpec,
     *,
-    programs: list[ProbeProgram],
-    subject: Path,
+    run: _Run,
+    subject: Subject,
     scratch: Path,
     hidden: Sequence[Path],
     agent_folders: Sequence[Path] | None,
@@ -132,31 +140,33 @@ async def _judge(
     folder: Path | None = None
     try:
         folder = Path(tempfile.mkdtemp(dir=scratch, prefix="probe-"))
-        workspace, home, temporary = (folder / name for name in ("workspace", "home", "tmp"))
-        for each in (workspace, home, temporary):
+        home, temporary, out, layers = (folder / name for name in ("home", "tmp", "out", "workspace"))
+        for each in (home, temporary, out, layers):
             each.mkdir(mode=0o700)
-        entries = await anyio.to_thread.run_sync(walk, subject)
-        # What a link leads to outside the workspace is not part of the evidence, so no verdict may depend on it.
-        entries, outside = split_links_out(subject, entries)
-        await anyio.to_thread.run_sync(lambda: copy_tree(subject, entries, into=workspace))
+        has_overlays = containment.has_overlays and spec.contain is not Contain.NONE
+        view = run.view = await _make_view(subject, folder=layers, has_overlays=has_overlays)
         of_agents = (*hidden, places.cache_dir() / "runs")
         env = probe_environment(search_path=search_path, home=home, temporary=temporary, of_agents=of_agents)
         probe_workspace = ProbeWorkspace(
-            workspace=workspace,
+            view=view,
+            out=out,
             env=env,
             containment=containment,
             intents=intents,
             redactor=redactor,
-            programs=programs,
+            programs=run.programs,
             agent_folders=agent_folders,
             fence=None
             if spec.contain is Contain.NONE
-            else lambda program: fence_in(
-                (workspace, home, temporary),
-                hidden=hidden,
-                network=spec.network,
-                search_path=env["PATH"],
-                program=program,
+            else lambda program: replace(
+                fence_in(
+                    (*(() if view.overlay else (view.place,)), home, temporary, out),
+                    hidden=hidden,
+                    network=spec.network,
+                    search_path=env["PATH"],
+                    program=program,
+                ),
+                overlay=view.overlay,
             ),
         )
         judgement = await kinds[kind_of(spec)](spec, probe_workspace)
@@ -169,7 +179,7 @@ async def _judge(
         summary = f"the probe raised an exception: {type(problem).__name__}: {problem}"
         return Judgement(verdict=Verdict.UNAVAILABLE, summary=summary, fault=_fault_of(problem))
     else:
-        return _with_links_out(judgement, outside)
+        return _with_links_out(judgement, subject.links_out)
     finally:
         if folder is not None:
             # Shielded so that cancellation leaves no copy behind; bounded because a disk may hang.
@@ -177,11 +187,17 @@ async def _judge(
                 await anyio.to_thread.run_sync(remove, folder, abandon_on_cancel=True)
 
 
-def _with_links_out(judgement: Judgement, outside: Sequence[WalkEntry]) -> Judgement:
+async def _make_view(subject: Subject, *, folder: Path, has_overlays: bool) -> View:
+    if has_overlays and not subject.left_out:
+        return make_view(subject, folder=folder, has_overlays=True)  # makes no file
+    return await anyio.to_thread.run_sync(lambda: make_view(subject, folder=folder, has_overlays=has_overlays))
+
+
+def _with_links_out(judgement: Judgement, outside: Sequence[str]) -> Judgement:
     """Say in the summary which links the probe did not see."""
     if not outside:
         return judgement
-    first = ", ".join(quoted(each.path) for each in outside[:_LINKS_NAMED])
+    first = ", ".join(quoted(each) for each in outside[:_LINKS_NAMED])
     more = f" and {len(outside) - _LINKS_NAMED:,} more" if len(outside) > _LINKS_NAMED else ""
     what = f"left out, because they lead out of the workspace: {first}{more}"
     return replace(judgement, summary=f"{judgement.summary}; {what}")

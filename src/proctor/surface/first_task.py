@@ -18,10 +18,11 @@ from proctor.contain.intent import IntentLog, open_intents
 from proctor.contain.ladder import Containment, choose, survey
 from proctor.errors import InputError, MachineError
 from proctor.evidence.redact import Redactor
-from proctor.ids import Digest, RunId
+from proctor.ids import RunId
 from proctor.probe.missing import find_foreign_module
 from proctor.probe.model import Phase, ProbeRow, Verdict
 from proctor.probe.run import run_probe
+from proctor.probe.view import Subject, examine_subject
 from proctor.spec.model import HeadlessRun
 from proctor.surface.detect import DetectedFolder
 from proctor.workspace.clone import clone
@@ -38,8 +39,7 @@ _NO_TESTS: Final = 5
 class UntouchedWorkspace:
     """A private copy of a folder as agents get it, on which probes can be run."""
 
-    folder: Path
-    digest: Digest
+    subject: Subject
     scratch: Path
     containment: Containment
     intents: IntentLog
@@ -50,8 +50,7 @@ class UntouchedWorkspace:
             HeadlessRun(command=command, timeout=limit),
             index=0,
             phase=Phase.BASELINE,
-            subject=self.folder,
-            subject_digest=self.digest,
+            subject=self.subject,
             scratch=self.scratch,
             containment=self.containment,
             intents=self.intents,
@@ -70,8 +69,7 @@ async def open_untouched(folder: Path, detected: DetectedFolder) -> AsyncIterato
         await anyio.to_thread.run_sync(_fill, folder, detected, copy)
         async with open_intents(places.spawns_dir()) as intents:
             yield UntouchedWorkspace(
-                folder=copy,
-                digest=snapshot(copy).digest,
+                subject=examine_subject(copy, snapshot(copy).digest),
                 scratch=scratch,
                 containment=choose(survey(bundled_bwrap=bundled_bwrap())),
                 intents=intents,
@@ -132,7 +130,9 @@ def missing_module_error(
     A module that the task names may be the one to write.
     """
     names = [folder.resolve().name, *re.findall(r"[\w-]+", task or "")]
-    module = find_foreign_module(failing.output, files=(item.path for item in walk(untouched.folder)), names=names)
+    module = find_foreign_module(
+        failing.output, files=(item.path for item in walk(untouched.subject.folder)), names=names
+    )
     if module is None:
         return None
     return MachineError(

@@ -52,12 +52,12 @@ async def find_fix(
     At most MAX_TRIES changes are tried, for at most MAX_S seconds.
     """
     until_s = clock.steady_s() + MAX_S
-    sources, tests = _read_sources(untouched.folder)
+    sources, tests = _read_sources(untouched.subject.folder)
     for tries, change in enumerate(candidates(sources, tests=tests, output=failing.output)):
         left_ms = round((until_s - clock.steady_s()) * 1000)
         if tries >= MAX_TRIES or left_ms <= 0:
             return None
-        file, lines = untouched.folder / change.file, sources[change.file].splitlines(keepends=True)
+        file, lines = untouched.subject.folder / change.file, sources[change.file].splitlines(keepends=True)
         file.write_text("".join([*lines[: change.line], f"{change.text}\n", *lines[change.line + 1 :]]))
         try:
             # A change may make the command run forever.

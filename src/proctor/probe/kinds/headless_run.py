@@ -62,10 +62,11 @@ def _judge_missing(argv: tuple[str, ...], workspace: ProbeWorkspace) -> Judgemen
     """
     program = argv[0]
     if _is_in_workspace(program):
-        place = workspace.workspace / program
-        if place.is_file() and os.access(place, os.X_OK):
+        place = workspace.view.find(program)
+        is_file = place is not None and place.is_file()
+        if place is not None and is_file and os.access(place, os.X_OK):
             return None
-        what = "is not executable" if place.is_file() else "is not in the workspace"
+        what = "is not executable" if is_file else "is not in the workspace"
         return Judgement(verdict=Verdict.FAIL, summary=f"{program} {what}", argv=argv)
     if workspace.has_tool(program):
         return None
