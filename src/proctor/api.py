@@ -83,12 +83,13 @@ from proctor.spec.collect_errors import raise_collected
 from proctor.spec.duration import parse_duration_s
 from proctor.spec.expect import ExpectSpec as Expect
 from proctor.spec.load import LoadedSpec, SpecOverrides, load_built, load_spec
-from proctor.spec.model import Approvals, HeadlessRun
+from proctor.spec.model import Approvals
 from proctor.spec.model import CampaignSpec as Campaign
 from proctor.spec.model import FlowSpec as Flow
 from proctor.spec.model import MissionSpec as Mission
 from proctor.spec.model import ModelSpec as Model
 from proctor.spec.model import WorkspaceSpec as Workspace
+from proctor.spec.probes import HeadlessRun
 from proctor.spec.struct import Duration
 
 __all__ = [

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from proctor.contain.fences import Fence, Fences, _locate_hidden, fence_in
 from proctor.contain.installed import installed
-from proctor.spec.model import Network
+from proctor.spec.fence import Network
 
 PATHS = st.lists(st.sampled_from("abc"), min_size=1, max_size=4).map(lambda names: Path("/", *names))
 

@@ -12,7 +12,7 @@ from proctor.contain.prefix import (
     unshare_prefix,
     warden_prefix,
 )
-from proctor.spec.model import Network
+from proctor.spec.fence import Network
 
 CWD = Path("/home/ada/.cache/copy")
 FENCES = Fences(

@@ -16,13 +16,12 @@ from proctor.plan.model import Contents, Limits, Plan, ResolvedFlow, ResolvedMod
 from proctor.plan.remaining import remaining
 from proctor.spec.campaign_options import GatesSpec, HooksSpec, LimitsSpec, ScheduleSpec, ToolsSpec
 from proctor.spec.expect import ExpectedVerdict, ExpectSpec, TraceExpect
+from proctor.spec.fence import Contain
 from proctor.spec.missions import inline_missions
 from proctor.spec.model import (
     Approvals,
     CampaignSpec,
-    Contain,
     FlowSpec,
-    HeadlessRun,
     Isolation,
     Login,
     MissionSpec,
@@ -33,6 +32,7 @@ from proctor.spec.model import (
     SecretFile,
     WorkspaceSpec,
 )
+from proctor.spec.probes import HeadlessRun
 from tests.plan.made import SCHEDULE
 
 ONE = RuntimeId("one")

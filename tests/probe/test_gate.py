@@ -9,7 +9,7 @@ from proctor.ids import Digest
 from proctor.probe.gate import Decision, ProbeDecision, decide
 from proctor.probe.model import Fault, Phase, ProbeProgram, ProbeRow, RequiredProbe, Verdict, require
 from proctor.spec.expect import ExpectedVerdict
-from proctor.spec.model import HeadlessRun
+from proctor.spec.probes import HeadlessRun
 
 BASE, NOW, OTHER = Digest("sha256:base"), Digest("sha256:now"), Digest("sha256:other")
 ONE, TWO = require([HeadlessRun(command="one"), HeadlessRun(command="two")])

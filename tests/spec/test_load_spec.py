@@ -12,7 +12,8 @@ from proctor.event.outcome import Outcome
 from proctor.ids import FlowId, MissionId, RuntimeId
 from proctor.spec.expect import ExpectedVerdict, ExpectSpec
 from proctor.spec.load import load_spec
-from proctor.spec.model import FlowSpec, HeadlessRun, MissionSpec, WorkspaceSpec
+from proctor.spec.model import FlowSpec, MissionSpec, WorkspaceSpec
+from proctor.spec.probes import HeadlessRun
 from tests.spec.good import GOOD, write
 
 Told: TypeAlias = Callable[[Callable[[], object]], list[Any]]

@@ -27,8 +27,10 @@ from proctor.probe.run import run_probe
 from proctor.probe.view import examine_subject
 from proctor.spec.argv import argv_of
 from proctor.spec.collect_errors import raise_collected
+from proctor.spec.fence import Contain
 from proctor.spec.load import LoadedSpec
-from proctor.spec.model import Contain, MissionSpec, ProbeSpec
+from proctor.spec.model import MissionSpec
+from proctor.spec.probes import ProbeSpec
 from proctor.workspace.snapshot import EMPTY
 
 CHECK_S: Final = 600.0

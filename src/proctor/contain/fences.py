@@ -13,7 +13,7 @@ from typing import Final
 
 from proctor import places
 from proctor.contain.installed import installed
-from proctor.spec.model import Network
+from proctor.spec.fence import Network
 
 # /run holds the sockets of services: docker.sock, for example, would accept commands even without a network.
 _SHARED: Final = ("/tmp", "/var/tmp", "/run")  # noqa: S108

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Final
 
 from proctor.contain.fences import Fence, Fences, Overlay
-from proctor.spec.model import Network
+from proctor.spec.fence import Network
 
 FENCER: Final = Path(__file__).with_name("fencer.py")
 WARDEN: Final = Path(__file__).with_name("warden.py")

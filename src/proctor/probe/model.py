@@ -8,7 +8,8 @@ import msgspec
 
 from proctor.canonical import digest
 from proctor.ids import Digest
-from proctor.spec.model import Contain, Network, ProbeSpec
+from proctor.spec.fence import Contain, Network
+from proctor.spec.probes import ProbeSpec
 
 
 class Verdict(StrEnum):
@@ -139,7 +140,7 @@ def require(probes: Iterable[ProbeSpec]) -> tuple[RequiredProbe, ...]:
 def kind_of(spec: ProbeSpec) -> str:
     """Return the kind of a probe, which is the tag of its spec.
 
-    >>> from proctor.spec.model import HeadlessRun
+    >>> from proctor.spec.probes import HeadlessRun
     >>> kind_of(HeadlessRun(command="true"))
     'headless_run'
     """

@@ -25,7 +25,8 @@ from proctor.probe.kinds import KINDS
 from proctor.probe.model import ContainmentRecord, Fault, Phase, ProbeProgram, ProbeRow, Verdict, kind_of
 from proctor.probe.tail import tail
 from proctor.probe.view import Subject, View, make_view
-from proctor.spec.model import Contain, Network, ProbeSpec
+from proctor.spec.fence import Contain, Network
+from proctor.spec.probes import ProbeSpec
 from proctor.transport.process import ProcessResult
 from proctor.workspace.name import quoted
 from proctor.workspace.remove import remove

@@ -26,7 +26,8 @@ from proctor.ids import AttemptId, CallId, ProcessId, RuntimeId, ThreadId
 from proctor.runtime.capability import Capabilities, CapabilityProfile
 from proctor.runtime.credential import Account
 from proctor.runtime.failures import Failure
-from proctor.spec.model import Approvals, Contain, Login, Profile, Sandbox
+from proctor.spec.fence import Contain
+from proctor.spec.model import Approvals, Login, Profile, Sandbox
 from proctor.transport.channel import Channel
 
 

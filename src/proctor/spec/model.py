@@ -1,7 +1,7 @@
 """Structs of a spec: campaign, missions and flows."""
 
 from enum import StrEnum
-from typing import Annotated, Any, Final, Literal, TypeAlias
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 from msgspec import Meta
@@ -18,7 +18,9 @@ from proctor.spec.campaign_options import (
     ToolsSpec,
 )
 from proctor.spec.expect import ExpectSpec
-from proctor.spec.struct import Command, Duration, Spec, Text, Texts, by_runtime_id
+from proctor.spec.fence import Contain
+from proctor.spec.probes import ProbeSpec
+from proctor.spec.struct import Spec, Text, Texts, by_runtime_id
 
 GIT_KEY: Final = "git:"
 COPY_KEY: Final = "copy:"
@@ -98,56 +100,6 @@ class Persistence(StrEnum):
 
     PERSISTENT = "persistent"
     """It does, so that the thread can be read back and resumed."""
-
-
-class Network(StrEnum):
-    """Which network a fenced process can reach."""
-
-    NONE = "none"
-    """Only a private loopback interface."""
-
-    HOST = "host"
-    """The network of this machine."""
-
-
-class Contain(StrEnum):
-    """Whether a process is fenced."""
-
-    FENCED = "fenced"
-    """It can write only to its own folders, and cannot see the user's home folder."""
-
-    NONE = "none"
-    """It has access to all files and to the network."""
-
-
-class ProbeOptions(Spec, frozen=True, kw_only=True):
-    """Keys that all kinds of probe share."""
-
-    contain: Contain = Contain.FENCED
-    """Whether the probe is fenced. Default `fenced`."""
-
-    network: Network = Network.NONE
-    """What a fenced probe can reach. Default `none`."""
-
-
-class HeadlessRun(ProbeOptions, tag_field="kind", tag="headless_run", frozen=True, kw_only=True):
-    """A probe that runs a command in a copy of the workspace."""
-
-    command: Command
-    """The command: a list is argv, a string is run with `bash -c`."""
-
-    stdout: str | None = None
-    """Standard output that passes, compared byte for byte. Default: not compared."""
-
-    exit: Annotated[int, Meta(ge=0, le=255)] = 0
-    """Exit status that passes, 0 to 255. Default 0."""
-
-    timeout: Duration = "30s"
-    """Longest duration; the probe fails after it. Default 30 s."""
-
-
-ProbeSpec: TypeAlias = HeadlessRun
-"""The union of all kinds of probe, distinguished by `kind`."""
 
 
 class WorkspaceSpec(Spec, frozen=True, kw_only=True):

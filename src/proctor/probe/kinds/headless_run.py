@@ -10,7 +10,7 @@ from proctor.probe.model import Fault, Verdict
 from proctor.probe.tail import head
 from proctor.spec.argv import argv_of
 from proctor.spec.duration import parse_duration_s
-from proctor.spec.model import HeadlessRun
+from proctor.spec.probes import HeadlessRun
 from proctor.transport.process import ProcessResult
 
 _SHOWN_CHARS: Final = 200
