@@ -1,18 +1,26 @@
 from itertools import product
 
+import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from proctor.evidence.artifacts import GateReason
+from proctor.evidence.artifacts import CriterionDecision, GateReason, RequiredProbe
 from proctor.ids import Digest
 from proctor.probe.gate import Decision, ProbeDecision, decide
-from proctor.probe.model import Fault, Phase, ProbeProgram, ProbeRow, RequiredProbe, Verdict, require
+from proctor.probe.model import Fault, Phase, ProbeProgram, ProbeRow, Verdict, require
 from proctor.spec.expect import ExpectedVerdict
-from proctor.spec.probes import HeadlessRun
+from proctor.spec.probes import HeadlessRun, Role, WaiverSpec
 
 BASE, NOW, OTHER = Digest("sha256:base"), Digest("sha256:now"), Digest("sha256:other")
-ONE, TWO = require([HeadlessRun(command="one"), HeadlessRun(command="two")])
+ONE, TWO, GUARD, BLIND = require(
+    [
+        HeadlessRun(command="one"),
+        HeadlessRun(command="two"),
+        HeadlessRun(command="old tests", role=Role.GUARD, mutant="broken.patch"),
+        HeadlessRun(command="no mutant", role=Role.GUARD),
+    ]
+)
 
 
 def row(
@@ -30,6 +38,8 @@ def row(
         phase=phase,
         index=probe.index,
         kind=probe.kind,
+        role=probe.role,
+        criterion=probe.criterion,
         probe_digest=probe.digest,
         workspace_digest=on,
         verdict=verdict,
@@ -44,6 +54,10 @@ def baseline(probe: RequiredProbe, verdict: Verdict = Verdict.FAIL, *, mutated: 
     return row(probe, verdict, on=BASE, phase=Phase.BASELINE, mutated=mutated)
 
 
+def mutant(probe: RequiredProbe, verdict: Verdict = Verdict.FAIL) -> ProbeRow:
+    return row(probe, verdict, on=BASE, phase=Phase.MUTANT)
+
+
 def judge(
     required: list[RequiredProbe], *evidence: ProbeRow, now: Digest = NOW, base: Digest = BASE
 ) -> ExpectedVerdict:
@@ -54,16 +68,8 @@ def test_a_probe_that_failed_before_and_passes_now_is_verified() -> None:
     evidence = [baseline(ONE), row(ONE, Verdict.PASS)]
     assert decide([ONE], evidence, workspace_digest=NOW, base_digest=BASE) == Decision(
         verified=ExpectedVerdict.YES,
-        per_probe=(
-            ProbeDecision(
-                probe_digest=ONE.digest,
-                kind="headless_run",
-                index=0,
-                verified=ExpectedVerdict.YES,
-                baseline=Verdict.FAIL,
-                final=Verdict.PASS,
-            ),
-        ),
+        per_probe=(ProbeDecision(probe=ONE, verified=ExpectedVerdict.YES),),
+        criteria=(CriterionDecision(criterion="probe 1 (headless_run)", verified=True, probes=(0,)),),
         reasons=(),
     )
 
@@ -77,6 +83,7 @@ def test_zero_required_probes_are_never_verified_whatever_was_seen() -> None:
     assert decision == Decision(
         verified=ExpectedVerdict.UNKNOWN,
         per_probe=(),
+        criteria=(),
         reasons=("the mission has no probe",),
         reason_codes=(GateReason.NO_PROBE,),
     )
@@ -130,10 +137,15 @@ def test_a_claim_on_an_unchanged_tree_whose_probe_fails_is_no() -> None:
     assert judge([ONE], baseline(ONE), row(ONE, Verdict.FAIL, on=BASE), now=BASE) is ExpectedVerdict.NO
 
 
-def test_the_latest_row_counts() -> None:
-    assert judge([ONE], baseline(ONE), row(ONE, Verdict.FAIL), row(ONE, Verdict.PASS)) is ExpectedVerdict.YES
-    assert judge([ONE], baseline(ONE), row(ONE, Verdict.PASS), row(ONE, Verdict.FAIL)) is ExpectedVerdict.NO
-    assert judge([ONE], baseline(ONE), row(ONE, Verdict.PASS), row(ONE, Verdict.UNAVAILABLE)) is ExpectedVerdict.UNKNOWN
+@pytest.mark.requirement("probe.roles")
+def test_probe_that_failed_and_passed_on_the_same_content_is_unknown_whichever_came_last() -> None:
+    passed, failed = row(ONE, Verdict.PASS), row(ONE, Verdict.FAIL)
+    broken = row(ONE, Verdict.UNAVAILABLE, fault=Fault.WORKSPACE)
+    for evidence in ((failed, passed), (passed, failed), (broken, passed), (passed, broken)):
+        decision = decide([ONE], [baseline(ONE), *evidence], workspace_digest=NOW, base_digest=BASE)
+        assert (decision.verified, decision.reason_codes) == (ExpectedVerdict.UNKNOWN, (GateReason.UNSTABLE,))
+    assert judge([ONE], baseline(ONE), passed, row(ONE, Verdict.UNAVAILABLE)) is ExpectedVerdict.YES, "tried again"
+    assert judge([ONE], baseline(ONE), baseline(ONE, Verdict.PASS), passed) is ExpectedVerdict.UNKNOWN
 
 
 def test_content_that_failed_and_then_passed_unchanged_proves_nothing() -> None:
@@ -144,7 +156,7 @@ def test_content_that_failed_and_then_passed_unchanged_proves_nothing() -> None:
 
 
 def test_one_probe_required_twice_is_one_requirement() -> None:
-    again = RequiredProbe(digest=ONE.digest, kind=ONE.kind, index=1)
+    again = RequiredProbe(digest=ONE.digest, kind=ONE.kind, index=1, criterion="again")
     decision = decide(
         [ONE, again, ONE], [baseline(ONE), row(ONE, Verdict.PASS)], workspace_digest=NOW, base_digest=BASE
     )
@@ -175,6 +187,86 @@ def test_of_all_a_single_probe_can_show_exactly_one_picture_is_yes() -> None:
         is ExpectedVerdict.YES
     ]
     assert pictures == [((Verdict.FAIL, False), (Verdict.PASS, False))]
+
+
+# ── guards, criteria and waivers ──
+
+
+@pytest.mark.requirement("probe.roles")
+@pytest.mark.parametrize(
+    ("was", "on_mutant", "now", "verified", "code"),
+    [
+        (Verdict.PASS, Verdict.FAIL, Verdict.PASS, True, None),
+        (Verdict.PASS, Verdict.FAIL, Verdict.FAIL, False, GateReason.FAILS),
+        (Verdict.PASS, Verdict.FAIL, Verdict.UNAVAILABLE, False, GateReason.BROKEN),
+        (Verdict.PASS, Verdict.FAIL, None, None, GateReason.NOT_RUN),
+        (Verdict.PASS, Verdict.PASS, Verdict.PASS, None, GateReason.PASSES_MUTANT),
+        (Verdict.PASS, Verdict.PASS, Verdict.FAIL, False, GateReason.PASSES_MUTANT),
+        (Verdict.PASS, Verdict.UNAVAILABLE, Verdict.PASS, None, GateReason.MUTANT_UNAVAILABLE),
+        (Verdict.PASS, None, Verdict.PASS, None, GateReason.MUTANT_NOT_RUN),
+        (Verdict.FAIL, Verdict.FAIL, Verdict.PASS, None, GateReason.FAILS_UNTOUCHED),
+        (Verdict.FAIL, Verdict.FAIL, Verdict.FAIL, None, GateReason.FAILS_UNTOUCHED),
+        (Verdict.UNAVAILABLE, Verdict.FAIL, Verdict.PASS, None, GateReason.UNTOUCHED_UNAVAILABLE),
+        (None, Verdict.FAIL, Verdict.PASS, None, GateReason.UNTOUCHED_NOT_RUN),
+        (None, Verdict.FAIL, Verdict.FAIL, None, GateReason.UNTOUCHED_NOT_RUN),
+    ],
+)
+def test_guard_passes_before_and_now_and_fails_on_its_mutant(
+    was: Verdict | None, on_mutant: Verdict | None, now: Verdict | None, verified: bool | None, code: GateReason | None
+) -> None:
+    fault = Fault.WORKSPACE
+    evidence = [
+        *([] if was is None else [row(GUARD, was, on=BASE, phase=Phase.BASELINE, fault=fault)]),
+        *([] if on_mutant is None else [row(GUARD, on_mutant, on=BASE, phase=Phase.MUTANT, fault=fault)]),
+        *([] if now is None else [row(GUARD, now, fault=fault)]),
+    ]
+    decision = decide([GUARD], evidence, workspace_digest=NOW, base_digest=BASE)
+    assert (decision.verified.as_bool, decision.reason_codes) == (verified, () if code is None else (code,))
+
+
+@pytest.mark.requirement("probe.roles")
+def test_guard_without_a_mutant_verifies_nothing() -> None:
+    evidence = [baseline(BLIND, Verdict.PASS), row(BLIND, Verdict.PASS)]
+    decision = decide([BLIND], evidence, workspace_digest=NOW, base_digest=BASE)
+    assert (decision.verified, decision.unjudged) == (ExpectedVerdict.UNKNOWN, GateReason.NO_MUTANT)
+
+
+@pytest.mark.requirement("probe.roles")
+def test_guards_alone_never_verify_an_unchanged_workspace() -> None:
+    evidence = [baseline(GUARD, Verdict.PASS), mutant(GUARD), row(GUARD, Verdict.PASS, on=BASE)]
+    decision = decide([GUARD], evidence, workspace_digest=BASE, base_digest=BASE)
+    assert (decision.verified, decision.reason_codes) == (ExpectedVerdict.UNKNOWN, (GateReason.UNCHANGED,))
+    assert decision.unjudged is None, "the agent's own doing"
+
+
+@pytest.mark.requirement("probe.roles")
+def test_row_on_a_mutant_says_nothing_about_the_workspace() -> None:
+    assert judge([ONE], mutant(ONE), row(ONE, Verdict.PASS)) is ExpectedVerdict.UNKNOWN
+    assert judge([ONE], baseline(ONE), mutant(ONE, Verdict.PASS), now=BASE) is ExpectedVerdict.NO
+
+
+@pytest.mark.requirement("probe.gate")
+def test_probes_of_one_criterion_decide_it_together() -> None:
+    first, second, other = require(
+        [
+            HeadlessRun(command="a", criterion="It adds."),
+            HeadlessRun(command="b", criterion="It adds."),
+            HeadlessRun(command="c", criterion="It prints."),
+        ]
+    )
+    evidence = [baseline(each) for each in (first, second, other)]
+    evidence += [row(first, Verdict.PASS), row(second, Verdict.FAIL), row(other, Verdict.PASS)]
+    decision = decide([first, second, other], evidence, workspace_digest=NOW, base_digest=BASE)
+    assert decision.verified is ExpectedVerdict.NO
+    assert decision.criteria == (
+        CriterionDecision(criterion="It adds.", verified=False, probes=(0, 1)),
+        CriterionDecision(criterion="It prints.", verified=True, probes=(2,)),
+    )
+    waiver = WaiverSpec(criterion="It adds.", by="Ada", why="no time")
+    waived = decide([first, second, other], evidence, workspace_digest=NOW, base_digest=BASE, waivers=[waiver])
+    assert (waived.verified, waived.unjudged) == (ExpectedVerdict.UNKNOWN, GateReason.WAIVED)
+    assert waived.criteria[0] == CriterionDecision(criterion="It adds.", verified=None, probes=(0, 1), waived_by="Ada")
+    assert waived.reasons == ("probe 1: waived by Ada: no time", "probe 2: waived by Ada: no time")
 
 
 @pytest.mark.requirement("campaign.unjudged")
@@ -251,59 +343,103 @@ def test_changed_program_of_a_probe_is_tampered_if_the_agent_could_change_it(
 
 
 DIGESTS = st.sampled_from([BASE, NOW, OTHER])
-PROBES = st.sampled_from([ONE, TWO])
-ROWS = st.builds(row, PROBES, st.sampled_from(Verdict), on=DIGESTS, phase=st.sampled_from(Phase), mutated=st.booleans())
+PROBES = st.sampled_from([ONE, TWO, GUARD, BLIND])
+ROWS = st.builds(
+    row,
+    PROBES,
+    st.sampled_from(Verdict),
+    on=DIGESTS,
+    phase=st.sampled_from(Phase),
+    mutated=st.booleans(),
+    fault=st.sampled_from([None, *Fault]),
+    programs=st.sampled_from([(), (PYTHON,), (NEW_PYTHON,), (GREP,)]),
+)
 
 
 def oracle(required: list[RequiredProbe], evidence: list[ProbeRow], now: Digest, base: Digest) -> ExpectedVerdict:
     """The same law from the other end: what would have to be seen for a no, and for a yes."""
 
-    def last(probe: RequiredProbe, *, on: Digest, phases: set[Phase]) -> tuple[Verdict, bool] | None:
+    def shows(probe: RequiredProbe, *, on: Digest, phases: set[Phase]) -> set[object]:
+        """Everything that was seen there; a row that says nothing about the workspace shows nothing."""
         about = [
             r for r in evidence if (r.probe_digest, r.workspace_digest) == (probe.digest, on) and r.phase in phases
         ]
-        return (about[-1].verdict, about[-1].mutated) if about else None
+        shown: set[object] = {"mutated"} if any(r.mutated for r in about) else set()
+        broken = [r for r in about if r.verdict is Verdict.UNAVAILABLE and r.fault is Fault.WORKSPACE]
+        return shown | ({"broken"} if broken else set()) | {r.verdict for r in about} - {Verdict.NOT_RUN}
 
-    finals = [last(probe, on=now, phases=set(Phase)) for probe in required]
-    bases = [last(probe, on=base, phases={Phase.BASELINE}) for probe in required]
-    if any(final is not None and (final[1] or final[0] is Verdict.FAIL) for final in finals):
+    def is_no(probe: RequiredProbe) -> bool:
+        final = shows(probe, on=now, phases={Phase.BASELINE, Phase.FINAL})
+        was = shows(probe, on=base, phases={Phase.BASELINE}) - {"mutated"}
+        if "mutated" in final:
+            return True
+        if probe.role is Role.GUARD and not (Verdict.PASS in was and not was & {Verdict.FAIL, "broken"}):
+            return False
+        has_judged = bool(was & {Verdict.PASS, Verdict.FAIL})
+        is_bad = Verdict.FAIL in final or ("broken" in final and has_judged)
+        return is_bad and Verdict.PASS not in final
+
+    def is_yes(probe: RequiredProbe) -> bool:
+        final = shows(probe, on=now, phases={Phase.BASELINE, Phase.FINAL})
+        was = shows(probe, on=base, phases={Phase.BASELINE})
+        broken = shows(probe, on=base, phases={Phase.MUTANT})
+        ok, bad = {Verdict.PASS}, {Verdict.FAIL}
+        is_passing = final - {Verdict.UNAVAILABLE} == ok
+        if probe.role is Role.GOAL:
+            return is_passing and was - {Verdict.UNAVAILABLE, "broken"} == bad
+        is_alert = broken - {Verdict.UNAVAILABLE, "broken"} == bad and probe.has_mutant
+        return is_passing and was - {Verdict.UNAVAILABLE} == ok and is_alert
+
+    if any(map(is_no, required)):
         return ExpectedVerdict.NO
-    is_proven = (
-        now != base
-        and required
-        and all(
-            (was, became) == ((Verdict.FAIL, False), (Verdict.PASS, False))
-            for was, became in zip(bases, finals, strict=True)
-        )
-    )
+    is_goal_set = now != base or any(probe.role is Role.GOAL for probe in required)
+    is_proven = bool(required) and is_goal_set and all(map(is_yes, required))
     return ExpectedVerdict.YES if is_proven else ExpectedVerdict.UNKNOWN
 
 
-def test_the_gate_agrees_with_a_brute_force_reading_of_every_two_rows() -> None:
+@pytest.mark.parametrize("probe", [ONE, GUARD, BLIND])
+def test_the_gate_agrees_with_a_brute_force_reading_of_every_two_rows(probe: RequiredProbe) -> None:
+    faults = {Verdict.UNAVAILABLE: Fault.WORKSPACE}
     rows = [
-        row(ONE, verdict, on=on, phase=phase, mutated=mutated)
+        row(probe, verdict, on=on, phase=phase, mutated=mutated, fault=faults.get(verdict))
         for verdict, on, phase, mutated in product(Verdict, (BASE, NOW, OTHER), Phase, (False, True))
     ]
     for first, second, now in product(rows, rows, (BASE, NOW)):
-        assert judge([ONE], first, second, now=now) is oracle([ONE], [first, second], now, BASE), (first, second, now)
+        expected = oracle([probe], [first, second], now, BASE)
+        assert judge([probe], first, second, now=now) is expected, (first, second, now)
 
 
-@given(required=st.lists(PROBES, max_size=3), evidence=st.lists(ROWS, max_size=8), now=DIGESTS)
-@settings(deadline=None)
+@given(
+    required=st.lists(PROBES, max_size=3),
+    evidence=st.lists(ROWS.map(lambda each: msgspec.structs.replace(each, programs=())), max_size=8),
+    now=DIGESTS,
+)
 def test_the_gate_agrees_with_a_brute_force_reading(
     required: list[RequiredProbe], evidence: list[ProbeRow], now: Digest
 ) -> None:
     decision = decide(required, evidence, workspace_digest=now, base_digest=BASE)
     assert decision.verified is oracle(required, evidence, now, BASE)
     assert bool(decision.reasons) == (decision.verified is not ExpectedVerdict.YES)
+    assert {each for criterion in decision.criteria for each in criterion.probes} == {each.index for each in required}
 
 
+@pytest.mark.requirement("probe.gate")
 @given(
-    evidence=st.lists(ROWS, max_size=8), now=DIGESTS, probe=PROBES, phase=st.sampled_from(Phase), mutated=st.booleans()
+    required=st.lists(PROBES, min_size=1, max_size=3),
+    evidence=st.lists(ROWS, max_size=8),
+    more=st.lists(ROWS, min_size=1, max_size=4),
+    now=DIGESTS,
 )
-@settings(deadline=None)
-def test_one_more_failing_row_about_the_current_content_never_yields_yes(
-    evidence: list[ProbeRow], now: Digest, probe: RequiredProbe, phase: Phase, mutated: bool
+def test_no_added_row_turns_a_no_into_a_yes(
+    required: list[RequiredProbe], evidence: list[ProbeRow], more: list[ProbeRow], now: Digest
 ) -> None:
-    failing = row(probe, Verdict.FAIL, on=now, phase=phase, mutated=mutated)
-    assert judge([ONE, TWO], *evidence, failing, now=now) is ExpectedVerdict.NO
+    if judge(required, *evidence, now=now) is ExpectedVerdict.NO:
+        assert judge(required, *evidence, *more, now=now) is not ExpectedVerdict.YES
+
+
+@given(evidence=st.lists(ROWS, max_size=8), now=DIGESTS, probe=PROBES, mutated=st.booleans())
+def test_one_more_failing_row_about_the_current_content_never_yields_yes(
+    evidence: list[ProbeRow], now: Digest, probe: RequiredProbe, mutated: bool
+) -> None:
+    failing = row(probe, Verdict.FAIL, on=now, mutated=mutated)
+    assert judge([probe], *evidence, failing, now=now) is not ExpectedVerdict.YES

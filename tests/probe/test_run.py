@@ -77,6 +77,7 @@ def run(tmp_path: Path, subject: Path) -> Run:
 def test_a_row_tells_everything_that_was_seen(run: Run, subject: Path) -> None:
     row = run("echo out; echo err >&2; exit 3", exit=3)
     assert msgspec.structs.replace(row, duration_ms=0) == ProbeRow(
+        criterion="probe 1 (headless_run)",
         phase=Phase.FINAL,
         index=0,
         kind="headless_run",

@@ -13,7 +13,7 @@ from proctor.event.metrics import Metrics
 from proctor.event.model import Tokens, UsageAuthority
 from proctor.event.outcome import Outcome
 from proctor.event.usage import Usage
-from proctor.evidence.artifacts import AttemptRecord, AttemptReport, Expectation, ExpectKey, PlanFile
+from proctor.evidence.artifacts import AttemptRecord, AttemptReport, Expectation, ExpectKey, PlanFile, RequiredProbe
 from proctor.evidence.layout import CampaignPaths, RootPaths
 from proctor.evidence.reader import Finding
 from proctor.evidence.summary import AttemptSummary, summarize
@@ -131,7 +131,7 @@ def record(attempt: AttemptId, **changes: Any) -> AttemptRecord:
     return AttemptRecord(attempt_id=attempt, **{**fields, **changes})
 
 
-PROBE = Digest(f"sha256:{'1' * 64}")
+PROBE = RequiredProbe(digest=Digest(f"sha256:{'1' * 64}"), kind="headless_run", index=0, criterion="It works.")
 
 
 def summary(attempt: AttemptId, *, runtime: str = "fake", has_probes: bool = True, **changes: Any) -> AttemptSummary:

@@ -35,6 +35,7 @@ HOSTILE = (
 
 def probe_row(**changes: object) -> ProbeRow:
     probe = ProbeRow(
+        criterion="It works.",
         phase=Phase.FINAL,
         index=0,
         kind="headless_run",

@@ -38,7 +38,7 @@ ABSENT = "E   ModuleNotFoundError: No module named '{}'"
 
 def row(**more: object) -> ProbeRow:
     fields = {"verdict": Verdict.FAIL, "summary": "exited 1", "exit_code": 1, "argv": ("bash", "-c", "make test")}
-    made = {"phase": Phase.BASELINE, "index": 0, "kind": "headless_run", **fields, **more}
+    made = {"phase": Phase.BASELINE, "index": 0, "kind": "headless_run", "criterion": "c", **fields, **more}
     return ProbeRow(probe_digest=Digest("d"), workspace_digest=Digest("d"), **made)  # type: ignore[arg-type]
 
 

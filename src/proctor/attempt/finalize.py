@@ -22,7 +22,7 @@ from proctor.evidence.summary import AttemptSummary, summarize
 from proctor.ids import ProcessId, ThreadId, session_id_of
 from proctor.probe.failure import failure_of
 from proctor.probe.gate import decide
-from proctor.probe.model import ProbeRow, require
+from proctor.probe.model import ProbeRow
 from proctor.workspace.diff import diff
 from proctor.workspace.snapshot import Snapshot
 
@@ -88,7 +88,13 @@ def finalize(
     record = decoding.decode(conversation.written[layout.ATTEMPT], AttemptRecord)
     with AttemptFiles(paths) as files_now:
         probes = tuple(files_now.rows(layout.PROBES, ProbeRow))
-        decision = decide(require(request.mission.probes), probes, workspace_digest=now.digest, base_digest=base.digest)
+        decision = decide(
+            record.required_probes,
+            probes,
+            workspace_digest=now.digest,
+            base_digest=base.digest,
+            waivers=record.waivers,
+        )
         expectation = expectation_of(record, files_now, derived, decision)
         policy_violations = violations(
             request.flow.tools,
@@ -105,6 +111,7 @@ def finalize(
         verified=decision.verified.as_bool,
         reasons=decision.reasons,
         reason_codes=decision.reason_codes,
+        criteria=decision.criteria,
         expectation=expectation,
         metrics=derived.metrics,
         retry_after_ms=ending.retry_after_ms,

@@ -106,6 +106,8 @@ class AttemptRequest:
     """Source of wall-clock and monotonic time."""
     watcher: Watcher
     """Receives states and events."""
+    patches: Mapping[str, bytes] = field(default_factory=dict)
+    """The mission's patches, by their path as the spec writes it."""
     hidden: tuple[Path, ...] = ()
     """Paths that a contained process must not see, in addition to those that are always hidden."""
     spec_folder: Path = Path()

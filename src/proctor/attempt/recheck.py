@@ -36,7 +36,7 @@ from proctor.fact import Fact
 from proctor.ids import Digest, session_id_of
 from proctor.probe.failure import failure_of
 from proctor.probe.gate import decide
-from proctor.probe.model import ProbeRow, RequiredProbe
+from proctor.probe.model import ProbeRow
 from proctor.workspace.changed import has_edits
 
 T = TypeVar("T")
@@ -156,9 +156,14 @@ def _check_report(
     yield from _differences(REPORT, report.metrics, derived.metrics)
     yield from _differences(REPORT, report, derived.ending)
     yield from _differences(REPORT, report, derived.claim)
-    required = [RequiredProbe(digest=each, kind="", index=at) for at, each in enumerate(record.required_probes)]
     now = report.workspace_digest_after or Digest("")
-    decision = decide(required, rows, workspace_digest=now, base_digest=record.workspace_digest)
+    decision = decide(
+        record.required_probes,
+        rows,
+        workspace_digest=now,
+        base_digest=record.workspace_digest,
+        waivers=record.waivers,
+    )
     if report.has_changed_files is not (now != record.workspace_digest):
         detail = f"has_changed_files is {report.has_changed_files}, but the digests say otherwise"
         yield Finding(code="evidence.derived", file=REPORT, detail=detail)
@@ -174,6 +179,8 @@ def _check_report(
     if report.reason_codes != decision.reason_codes:
         here, there = (", ".join(codes) or "none" for codes in (report.reason_codes, decision.reason_codes))
         yield Finding(code="evidence.gate", file=REPORT, detail=f"reason codes are {here}, but the probes give {there}")
+    if report.criteria != decision.criteria:
+        yield Finding(code="evidence.gate", file=REPORT, detail="the criteria are not decided as the probes give")
     try:
         expectation = expectation_of(record, files, derived, decision)
     except EvidenceError as error:

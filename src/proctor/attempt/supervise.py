@@ -28,10 +28,11 @@ from proctor.event.model import Event
 from proctor.event.outcome import OPERATOR_CANCEL
 from proctor.event.row import ClockRanOut, FailureFound, HookEnded, LimitHit, SessionRefusal, StepTaken
 from proctor.evidence import layout
+from proctor.evidence.artifacts import RequiredProbe
 from proctor.evidence.recorder import ChainedLog
 from proctor.evidence.redact import Redactor
 from proctor.evidence.seal import write_seal
-from proctor.probe.model import Phase, ProbeRow, RequiredProbe, Verdict, require
+from proctor.probe.model import Phase, ProbeRow, Verdict, require
 from proctor.probe.run import run_probe
 from proctor.probe.view import examine_subject
 from proctor.runtime.agent_fences import writes_only_own_folders
@@ -440,21 +441,26 @@ class _Supervisor:
             return
         workspace = await anyio.to_thread.run_sync(examine_subject, self._workspace, subject.digest)
         for index, spec in enumerate(request.mission.probes):
-            row = await run_probe(
-                spec,
-                index=index,
-                phase=phase,
-                subject=workspace,
-                scratch=request.scratch / PROBES,
-                hidden=request.hidden,
-                agent_folders=self._reachable_folders(),
-                containment=request.containment,
-                intents=request.intents,
-                redactor=self._redactor,
-                clock=request.clock,
-            )
-            self._conversation.probes.append(row)
-            log.append([row])
+            runs: list[tuple[Phase, bytes | None]] = [(phase, None)]
+            if phase is Phase.BASELINE and spec.mutant is not None:
+                runs.append((Phase.MUTANT, request.patches[spec.mutant]))
+            for each, patch in runs:
+                row = await run_probe(
+                    spec,
+                    index=index,
+                    phase=each,
+                    subject=workspace,
+                    scratch=request.scratch / PROBES,
+                    hidden=request.hidden,
+                    agent_folders=self._reachable_folders(),
+                    patch=patch,
+                    containment=request.containment,
+                    intents=request.intents,
+                    redactor=self._redactor,
+                    clock=request.clock,
+                )
+                self._conversation.probes.append(row)
+                log.append([row])
 
     def _fail_cut_off_probe(self, subject: Snapshot, log: ChainedLog) -> None:
         """Record that the probe that was running did not end in time. It ended on the untouched workspace.
@@ -473,6 +479,8 @@ class _Supervisor:
             index=probe.index,
             kind=probe.kind,
             probe_digest=probe.digest,
+            role=probe.role,
+            criterion=self._redactor.text(probe.criterion).text,
             workspace_digest=subject.digest,
             verdict=Verdict.FAIL,
             summary=summary,

@@ -99,6 +99,7 @@ class AttemptRunner:
                 intents=self.agents.intents,
                 clock=self.clock,
                 watcher=self.spending.watcher(trial.flow, self.watcher),
+                patches=self.loaded.sources,
                 hidden=(self.root.folder,),
                 spec_folder=self.loaded.folder,
                 facts=facts,

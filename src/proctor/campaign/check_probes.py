@@ -22,7 +22,7 @@ from proctor.contain.ladder import Containment
 from proctor.errors import CODES, CollectedMachineError, InputError, MachineError, disk_error
 from proctor.evidence.redact import Redactor
 from proctor.ids import Digest, MissionId
-from proctor.probe.model import Phase, ProbeRow, Verdict
+from proctor.probe.model import Fault, Phase, ProbeRow, Verdict
 from proctor.probe.run import run_probe
 from proctor.probe.view import examine_subject
 from proctor.spec.argv import argv_of
@@ -30,21 +30,38 @@ from proctor.spec.collect_errors import raise_collected
 from proctor.spec.fence import Contain
 from proctor.spec.load import LoadedSpec
 from proctor.spec.model import MissionSpec
-from proctor.spec.probes import ProbeSpec
+from proctor.spec.probes import ProbeSpec, Role
 from proctor.workspace.snapshot import EMPTY
 
 CHECK_S: Final = 600.0
 """The longest time that checking all probes may take, in seconds."""
 
-_Key = tuple[Digest, Digest]
+_Key = tuple[Digest, Digest, Phase]
+"""Digests of the probe and of the untouched workspace, and whether the probe's mutant is laid over it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Check:
+    """One run of one probe, on the untouched workspace or on its mutant."""
+
+    mission: MissionSpec
+    index: int
+    spec: ProbeSpec
+    phase: Phase
+
+
+def _is_bad_patch(row: ProbeRow) -> bool:
+    """Return whether a mutant is the reason why a probe cannot run: it saw no view of the workspace."""
+    return row.phase is Phase.MUTANT and row.view is None and row.fault is Fault.WORKSPACE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProbeChecks:
     """What the probes did on the untouched workspaces."""
 
-    passing: tuple[InputError, ...] = ()
-    """Probes that pass there, each with its location in the spec."""
+    unfit: tuple[InputError, ...] = ()
+    """Goals that pass there, and guards that fail there or do not fail on their mutant, each with its location in the
+    spec."""
     unable: tuple[MachineError, ...] = ()
     """Probes that cannot run, each with its location in the spec."""
     unchecked: int = 0
@@ -52,8 +69,8 @@ class ProbeChecks:
 
     def refuse(self) -> None:
         """Raise if a probe cannot judge: the errors of the spec first, otherwise those of the machine."""
-        if self.passing:
-            raise_collected(self.passing)
+        if self.unfit:
+            raise_collected(self.unfit)
         if len(self.unable) == 1:
             raise self.unable[0]
         if self.unable:
@@ -61,7 +78,7 @@ class ProbeChecks:
 
     def warnings(self) -> Iterator[str]:
         """Yield what the user should know if the run goes on."""
-        for error in (*self.passing, *self.unable):
+        for error in (*self.unfit, *self.unable):
             yield f"{error}; its trials end unscored"
         if self.unchecked:
             number = f"{self.unchecked:,} probe{'' if self.unchecked == 1 else 's'}"
@@ -90,38 +107,38 @@ class ProbeChecker:
         """Run each probe of the missions once. Takes at most CHECK_S seconds. Raises MachineError if the disk fails."""
         by_id = {mission.id: mission for mission in self.loaded.missions}
         selected = [by_id[id_] for id_ in dict.fromkeys(missions) if by_id[id_].probes]
-        wanted = {self._key(mission, spec): (mission, spec) for mission in selected for spec in mission.probes}
-        if wanted:
-            await self._run_all(wanted)
-        placed = [
-            (mission, index, spec, self.rows.get(self._key(mission, spec)))
+        places = [
+            _Check(mission=mission, index=index, spec=spec, phase=phase)
             for mission in selected
             for index, spec in enumerate(mission.probes)
+            for phase in (Phase.BASELINE, Phase.MUTANT)
+            if phase is Phase.BASELINE or spec.mutant is not None
         ]
-        known = [(mission, index, spec, row) for mission, index, spec, row in placed if row is not None]
+        wanted = {self._key(each): each for each in places}
+        if wanted:
+            await self._run_all(wanted)
+        found = [(each, self.rows.get(self._key(each))) for each in places]
+        known = [(each, row) for each, row in found if row is not None and not self._has_before_hook(each.mission)]
         return ProbeChecks(
-            passing=tuple(
-                self._passes(mission, index, spec)
-                for mission, index, spec, row in known
-                if row.verdict is Verdict.PASS and not row.mutated and not self._has_before_hook(mission)
-            ),
+            unfit=tuple(error for each, row in known if (error := self._find_unfit(each, row)) is not None),
             unable=tuple(
-                self._is_unable(mission, index, spec, row)
-                for mission, index, spec, row in known
-                if row.verdict is Verdict.UNAVAILABLE and not self._has_before_hook(mission)
+                self._is_unable(each, row)
+                for each, row in known
+                if row.verdict is Verdict.UNAVAILABLE and not _is_bad_patch(row)
             ),
-            unchecked=len(placed) - len(known),
+            unchecked=sum(row is None for _, row in found),
         )
 
-    def _key(self, mission: MissionSpec, spec: ProbeSpec) -> _Key:
-        key = mission.workspace.key
-        return digest(spec), EMPTY.digest if key is None else self.frozen.workspace_digests[key]
+    def _key(self, check: _Check) -> _Key:
+        key = check.mission.workspace.key
+        base = EMPTY.digest if key is None else self.frozen.workspace_digests[key]
+        return digest(check.spec), base, check.phase
 
     def _has_before_hook(self, mission: MissionSpec) -> bool:
         # A hook may provide what the probe needs, or undo what makes it pass, so only an attempt can tell.
         return has_hook(mission.hooks or self.loaded.spec.hooks, "before")
 
-    async def _run_all(self, wanted: Mapping[_Key, tuple[MissionSpec, ProbeSpec]]) -> None:
+    async def _run_all(self, wanted: Mapping[_Key, _Check]) -> None:
         folder = self.scratch / "preflight"
         try:
             for each in (folder, folder / "empty", folder / "probes"):
@@ -132,18 +149,20 @@ class ProbeChecker:
         self.watcher.probes_checked(0, of=len(wanted))
         async with open_intents(places.spawns_dir()) as intents:
 
-            async def run_one(key: _Key, source: str | None, spec: ProbeSpec) -> None:
+            async def run_one(key: _Key, check: _Check) -> None:
                 nonlocal done
                 # An attempt could not run it for longer than its own limit either.
                 async with limiter:
                     with anyio.move_on_after(self.frozen.plan.limits.attempt_ms / 1000):
+                        spec, source = check.spec, check.mission.workspace.key
                         place = folder / "empty" if source is None else self.frozen.workspaces[source]
                         subject = await anyio.to_thread.run_sync(examine_subject, place, key[1])
                         self.rows[key] = await run_probe(
                             spec,
                             index=0,
-                            phase=Phase.BASELINE,
+                            phase=check.phase,
                             subject=subject,
+                            patch=self.loaded.sources[spec.mutant or ""] if check.phase is Phase.MUTANT else None,
                             scratch=folder / "probes",
                             hidden=self.hidden,
                             containment=self.containment,
@@ -162,23 +181,38 @@ class ProbeChecker:
             with anyio.move_on_after(CHECK_S):
                 async with anyio.create_task_group() as tasks:
                     tasks.start_soon(wait_for_stop)
-                    for key, (mission, spec) in wanted.items():
-                        tasks.start_soon(run_one, key, mission.workspace.key, spec)
+                    for key, check in wanted.items():
+                        tasks.start_soon(run_one, key, check)
 
-    def _passes(self, mission: MissionSpec, index: int, spec: ProbeSpec) -> InputError:
-        what = f"mission `{mission.id}`: the probe passes on the untouched workspace: {self._command(spec)}"
-        return self._locate("probe.passes-untouched", what, mission, index)
+    def _find_unfit(self, check: _Check, row: ProbeRow) -> InputError | None:
+        """Return the error if a probe can judge no work, as its row shows; None if it may."""
+        is_goal = check.spec.role is Role.GOAL
+        match check.phase, row.verdict:
+            case _ if row.mutated:
+                return None
+            case Phase.BASELINE, Verdict.PASS if is_goal:
+                code, what = "probe.passes-untouched", "the probe passes on the untouched workspace"
+            case Phase.BASELINE, Verdict.FAIL if not is_goal:
+                code, what = "probe.fails-untouched", f"the guard fails on the untouched workspace: {row.summary}"
+            case Phase.MUTANT, Verdict.PASS:
+                code, what = "probe.passes-mutant", f"the guard passes on its mutant `{check.spec.mutant}`"
+            case _ if _is_bad_patch(row):
+                what = f"mission `{check.mission.id}`: `{check.spec.mutant}` does not apply: {row.summary}"
+                return self._locate("workspace.patch", what, check, key=".mutant")
+            case _:
+                return None
+        return self._locate(code, f"mission `{check.mission.id}`: {what}: {self._command(check.spec)}", check)
 
-    def _is_unable(self, mission: MissionSpec, index: int, spec: ProbeSpec, row: ProbeRow) -> MachineError:
-        what = f"mission `{mission.id}`: the probe cannot run: {row.summary}: {self._command(spec)}"
-        at = self._locate("probe.cannot-run", what, mission, index)
-        is_unfenced = spec.contain is not Contain.NONE and self.containment.rung != 1
+    def _is_unable(self, check: _Check, row: ProbeRow) -> MachineError:
+        what = f"mission `{check.mission.id}`: the probe cannot run: {row.summary}: {self._command(check.spec)}"
+        at = self._locate("probe.cannot-run", what, check)
+        is_unfenced = check.spec.contain is not Contain.NONE and self.containment.rung != 1
         suggestion = CODES["machine.no-fences"].todo if is_unfenced else None
         return MachineError(at.code, at.what, file=at.file, line=at.line, key=at.key, suggestion=suggestion)
 
-    def _locate(self, code: str, what: str, mission: MissionSpec, index: int) -> InputError:
-        error = self.loaded.mission_sources[mission.id].error(code, what, key=f"probes[{index}]")
-        return self.loaded.without_line_if_built(error)
+    def _locate(self, code: str, what: str, check: _Check, *, key: str = "") -> InputError:
+        source = self.loaded.mission_sources[check.mission.id]
+        return self.loaded.without_line_if_built(source.error(code, what, key=f"probes[{check.index}]{key}"))
 
     def _command(self, spec: ProbeSpec) -> str:
         return self.redactor.text(shlex.join(argv_of(spec.command))).text

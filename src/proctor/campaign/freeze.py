@@ -42,7 +42,7 @@ class FrozenFiles(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     workspaces: dict[str, Digest]
     """Digest of the content of each workspace."""
     files: dict[str, Digest]
-    """Digest of each mission file, template and price file."""
+    """Digest of each mission file, template, patch and price file."""
     names: dict[str, str]
     """Name of each script and file in the snapshot folder, by its path as written in the spec."""
     given: SpecOverrides
@@ -114,7 +114,7 @@ def read_given(campaign: CampaignPaths) -> SpecOverrides:
 
 
 def _plan(loaded: LoadedSpec, workspaces: Mapping[str, Digest], *, is_canary: bool) -> Plan:
-    contents = Contents(scripts=loaded.script_digests, workspaces=workspaces)
+    contents = Contents(scripts=loaded.script_digests, patches=loaded.source_digests, workspaces=workspaces)
     return expand(
         loaded.spec,
         missions=loaded.missions,

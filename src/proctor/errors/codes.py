@@ -96,6 +96,10 @@ CODES: dict[str, Meaning] = {
         "Put all files into one folder and use `copy`.",
     ),
     "workspace.unreadable": Meaning("Part of the workspace cannot be read.", "Change its permissions."),
+    "workspace.patch": Meaning(
+        "A patch does not apply to the workspace.",
+        "Make the patch again: change a copy of the workspace, and run `git diff` there.",
+    ),
     "workspace.too-large": Meaning(
         "The workspace is too large to copy and hash.", "Remove files that the mission does not need."
     ),
@@ -206,6 +210,16 @@ CODES: dict[str, Meaning] = {
         "A probe passes on the untouched workspace, before the agent did anything, so it cannot verify its work.",
         "Change the probe so that it fails until the task is done, or add `--allow-unjudgeable`: its trials then run "
         "and end unscored.",
+    ),
+    "probe.fails-untouched": Meaning(
+        "A guard fails on the untouched workspace, before the agent did anything, so it protects nothing.",
+        "Repair the workspace or the guard, or make it a goal; or add `--allow-unjudgeable`: its trials then run and "
+        "end unscored.",
+    ),
+    "probe.passes-mutant": Meaning(
+        "A guard passes on its mutant, so it does not notice when what it protects is broken.",
+        "Change the guard so that it fails on the mutant, or write a mutant that breaks what it protects; or add "
+        "`--allow-unjudgeable`: its trials then run and end unscored.",
     ),
     # ── this machine ──
     "probe.cannot-run": Meaning(

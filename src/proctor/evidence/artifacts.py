@@ -27,6 +27,7 @@ from proctor.plan.model import Limits, Plan
 from proctor.spec.campaign_options import ToolsSpec
 from proctor.spec.expect import ExpectSpec
 from proctor.spec.model import Approvals, Isolation, Sandbox
+from proctor.spec.probes import Role, WaiverSpec
 
 SCHEMA_VERSION: Final = 1
 """Version of the format of every artifact. Another one is refused."""
@@ -50,6 +51,23 @@ class PlanFile(Artifact, frozen=True, kw_only=True):
     """Trials, flows, limits, schedule and gates, with every default filled in."""
     snapshot: dict[str, Digest]
     """Digest of each file in spec.snapshot as it was written, by its path in that folder."""
+
+
+class RequiredProbe(Part, frozen=True, kw_only=True):
+    """A probe that a mission requires."""
+
+    digest: Digest
+    """Digest of the probe's complete spec: a probe with another command is another probe."""
+    kind: str
+    """Kind of the probe, such as `headless_run`."""
+    index: int
+    """Position of the probe in the mission, counted from 0."""
+    role: Role = Role.GOAL
+    """`goal`: the probe shows that the task is done. `guard`: it shows that nothing else was broken."""
+    has_mutant: bool = False
+    """Whether a patch of the mission shows that the guard can fail."""
+    criterion: str
+    """What the probe shows, in words."""
 
 
 class AttemptRecord(Artifact, frozen=True, kw_only=True):
@@ -86,8 +104,10 @@ class AttemptRecord(Artifact, frozen=True, kw_only=True):
     """Digest of the bytes of prompt.txt."""
     workspace_digest: Digest
     """Digest of the workspace before the agent started."""
-    required_probes: tuple[Digest, ...]
-    """Digests of the probes that the mission requires, in the order of the spec."""
+    required_probes: tuple[RequiredProbe, ...]
+    """The probes that the mission requires, in the order of the spec."""
+    waivers: tuple[WaiverSpec, ...] = ()
+    """Criteria that the mission does not require this time, with who decided that and why."""
     expect: ExpectSpec
     """What the mission expects of the attempt."""
     isolation: Isolation
@@ -163,6 +183,16 @@ class GateReason(StrEnum):
     """The untouched workspace changed while it ran."""
     UNTOUCHED_NOT_RUN = "untouched-not-run"
     """It was not run on the untouched workspace."""
+    FAILS_UNTOUCHED = "fails-untouched"
+    """It is a guard, and fails on the untouched workspace."""
+    NO_MUTANT = "no-mutant"
+    """It is a guard without a mutant, so nothing shows that it can fail."""
+    PASSES_MUTANT = "passes-mutant"
+    """It is a guard, and passes on its mutant, so it does not protect what it should."""
+    MUTANT_UNAVAILABLE = "mutant-unavailable"
+    """It is a guard, and could not judge its mutant."""
+    MUTANT_NOT_RUN = "mutant-not-run"
+    """It is a guard, and was not run on its mutant."""
     UNAVAILABLE = "unavailable"
     """The machine kept it from judging the agent's workspace."""
     PROGRAM_CHANGED = "program-changed"
@@ -171,16 +201,35 @@ class GateReason(StrEnum):
     """It failed and passed on the same content."""
     NOT_RUN = "not-run"
     """It was not run on the agent's workspace, because the attempt ended early."""
+    UNCHANGED = "unchanged"
+    """It is a guard like all probes of the mission, and the agent changed nothing."""
+    WAIVED = "waived"
+    """Its criterion is waived."""
     NO_PROBE = "no-probe"
     """The mission has no probe."""
 
 
 # Such a probe could not have verified any work of the agent, so a failure says nothing either.
 _UNUSABLE: Final = frozenset(
-    {GateReason.PASSES_UNTOUCHED, GateReason.UNTOUCHED_UNAVAILABLE, GateReason.UNTOUCHED_MUTATED}
+    {
+        GateReason.PASSES_UNTOUCHED,
+        GateReason.UNTOUCHED_UNAVAILABLE,
+        GateReason.UNTOUCHED_MUTATED,
+        GateReason.FAILS_UNTOUCHED,
+        GateReason.NO_MUTANT,
+        GateReason.PASSES_MUTANT,
+        GateReason.MUTANT_UNAVAILABLE,
+        GateReason.WAIVED,
+    }
 )
 _INCONCLUSIVE: Final = frozenset(
-    {GateReason.UNAVAILABLE, GateReason.PROGRAM_CHANGED, GateReason.UNSTABLE, GateReason.UNTOUCHED_NOT_RUN}
+    {
+        GateReason.UNAVAILABLE,
+        GateReason.PROGRAM_CHANGED,
+        GateReason.UNSTABLE,
+        GateReason.UNTOUCHED_NOT_RUN,
+        GateReason.MUTANT_NOT_RUN,
+    }
 )
 
 
@@ -296,6 +345,19 @@ class FailureExcerpt(Part, frozen=True, kw_only=True, gc=False):
     """What the agent changed; null if nothing."""
 
 
+class CriterionDecision(Part, frozen=True, kw_only=True):
+    """The decision for one criterion of a mission."""
+
+    criterion: str
+    """The criterion, in words."""
+    verified: bool | None
+    """Whether its probes established it. Null if they could not decide, or if it is waived."""
+    probes: tuple[int, ...]
+    """Positions of its probes in the mission, counted from 0."""
+    waived_by: str | None = None
+    """Who waived it. Null if it is required."""
+
+
 class AttemptReport(Artifact, frozen=True, kw_only=True):
     """attempt.report.json: how the attempt ended, what was claimed and verified, and what it cost."""
 
@@ -321,6 +383,8 @@ class AttemptReport(Artifact, frozen=True, kw_only=True):
     """Why `verified` is not true, one sentence each."""
     reason_codes: tuple[GateReason, ...]
     """The kind of each of `reasons`, in the same order."""
+    criteria: tuple[CriterionDecision, ...] = ()
+    """The decision for each criterion, in the order of the mission."""
     expectation: Expectation
     """Comparison with the `expect` of the mission."""
     metrics: Metrics

@@ -154,6 +154,8 @@ def _classify(record: AttemptRecord, report: AttemptReport, *, unjudged: GateRea
         outcome, is_right = Outcome.UNKNOWN, None
     elif not record.required_probes:
         is_right = is_right and outcome is Outcome.COMPLETED
+    elif GateReason.UNCHANGED in report.reason_codes:
+        is_right = False  # otherwise an agent could avoid a failure by doing nothing
     return classify_result(
         outcome, report.code, is_right=is_right, met=expectation.met, has_begun=report.metrics.turns > 0
     )

@@ -144,6 +144,8 @@ def _digest(mission: MissionSpec, flow: ResolvedFlow, *, limits: Limits, repeat:
             "mission": mission.id,
             "prompt": mission.prompt,
             "probes": [_all_fields(probe) for probe in mission.probes],
+            "mutants": [digests.patches[probe.mutant] for probe in mission.probes if probe.mutant is not None],
+            "waive": [_all_fields(waiver) for waiver in mission.waive],
             "expect": _all_fields(mission.expect),
             "hooks": None if mission.hooks is None else _all_fields(mission.hooks),
             "workspace": None if workspace is None else digests.workspaces[workspace],

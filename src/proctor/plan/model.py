@@ -1,7 +1,7 @@
 """The plan of a campaign: its trials, flows, limits and schedule, with every default filled in."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
@@ -189,7 +189,8 @@ class Plan(PlanStruct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contents:
-    """Digests of scripts, by their path as the spec writes it, and of workspaces, by `WorkspaceSpec.key`."""
+    """Digests of scripts and patches, by their path in the spec, and of workspaces, by `WorkspaceSpec.key`."""
 
     scripts: Mapping[str, Digest]
     workspaces: Mapping[str, Digest]
+    patches: Mapping[str, Digest] = field(default_factory=dict)

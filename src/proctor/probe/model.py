@@ -1,15 +1,15 @@
 """Rows of probes.jsonl, and the probes that a mission requires."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from enum import StrEnum
 
 import msgspec
 
 from proctor.canonical import digest
+from proctor.evidence.artifacts import RequiredProbe
 from proctor.ids import Digest
 from proctor.spec.fence import Contain, Network
-from proctor.spec.probes import ProbeSpec
+from proctor.spec.probes import ProbeSpec, Role
 
 
 class Verdict(StrEnum):
@@ -39,6 +39,8 @@ class Phase(StrEnum):
 
     BASELINE = "baseline"
     """Before the agent started, on the untouched workspace."""
+    MUTANT = "mutant"
+    """Before the agent started, on the untouched workspace with the guard's mutant."""
     FINAL = "final"
     """After the agent ended."""
 
@@ -80,15 +82,19 @@ class ProbeRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid
     """One run of one probe on one state of the workspace."""
 
     phase: Phase
-    """When the probe was run: before (baseline) or after (final) the agent."""
+    """When the probe was run: before (baseline, mutant) or after (final) the agent."""
     index: int
     """The position of the probe in the mission, counted from 0."""
     kind: str
     """The kind of the probe, such as `headless_run`."""
     probe_digest: Digest
     """The digest of the probe's complete spec."""
+    role: Role = Role.GOAL
+    """What the probe says about the mission: goal or guard."""
+    criterion: str
+    """What the probe shows, in words."""
     workspace_digest: Digest
-    """The digest of the workspace that the probe was run on."""
+    """The digest of the workspace that the probe was run on. A mutant is laid over it, and is not part of it."""
     verdict: Verdict
     """The result: pass, fail, unavailable or not_run."""
     summary: str
@@ -119,22 +125,29 @@ class ProbeRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid
     """How the probe's processes were contained; null if this machine could not contain them as the spec requires."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RequiredProbe:
-    """One probe that a mission requires."""
-
-    digest: Digest
-    """The digest of the probe's complete spec: a probe with another command is another probe."""
-    kind: str
-    index: int
-    """The position of the probe in the mission, counted from 0."""
-
-
 def require(probes: Iterable[ProbeSpec]) -> tuple[RequiredProbe, ...]:
     """Return the required probes of a mission, in its order."""
     return tuple(
-        RequiredProbe(digest=digest(spec), kind=kind_of(spec), index=index) for index, spec in enumerate(probes)
+        RequiredProbe(
+            digest=digest(spec),
+            kind=kind_of(spec),
+            index=index,
+            role=spec.role,
+            has_mutant=spec.mutant is not None,
+            criterion=criterion_of(spec, index),
+        )
+        for index, spec in enumerate(probes)
     )
+
+
+def criterion_of(spec: ProbeSpec, index: int) -> str:
+    """Return what a probe shows, in words. Without a criterion in the spec, it is the probe itself.
+
+    >>> from proctor.spec.probes import HeadlessRun
+    >>> criterion_of(HeadlessRun(command="true"), 0)
+    'probe 1 (headless_run)'
+    """
+    return spec.criterion or f"probe {index + 1} ({kind_of(spec)})"
 
 
 def kind_of(spec: ProbeSpec) -> str:

@@ -22,13 +22,14 @@ from proctor.errors import MachineError, ProctorError, exhaustion_code
 from proctor.evidence.redact import Redactor
 from proctor.probe.kind import Judgement, ProbeKind, ProbeWorkspace, probe_environment
 from proctor.probe.kinds import KINDS
-from proctor.probe.model import ContainmentRecord, Fault, Phase, ProbeProgram, ProbeRow, Verdict, kind_of
+from proctor.probe.model import ContainmentRecord, Fault, Phase, ProbeProgram, ProbeRow, Verdict, criterion_of, kind_of
 from proctor.probe.tail import tail
 from proctor.probe.view import Subject, View, make_view
 from proctor.spec.fence import Contain, Network
 from proctor.spec.probes import ProbeSpec
 from proctor.transport.process import ProcessResult
 from proctor.workspace.name import quoted
+from proctor.workspace.patch import lay_patch
 from proctor.workspace.remove import remove
 from proctor.workspace.snapshot import snapshot
 
@@ -49,6 +50,7 @@ async def run_probe(
     redactor: Redactor,
     hidden: Sequence[Path] = (),
     agent_folders: Sequence[Path] | None = None,
+    patch: bytes | None = None,
     search_path: str | None = None,
     kinds: Mapping[str, ProbeKind] = KINDS,
     clock: Clock = SYSTEM_CLOCK,
@@ -59,8 +61,8 @@ async def run_probe(
     `contain: none`, the probe can change only its view and cannot see the subject, the rest of `scratch` or the
     `hidden` paths. If this machine cannot enforce that, the verdict is `unavailable`. Without fences the digest of the
     subject is computed again afterwards, to detect a workspace that changed during the probe. `agent_folders` are the
-    only folders that the agent can write to; None if it can write wherever Proctor's user can. Texts in the row are
-    redacted first and then shortened.
+    only folders that the agent can write to; None if it can write wherever Proctor's user can. `patch` is laid over the
+    view. Texts in the row are redacted first and then shortened.
     """
     began_s = clock.steady_s()
     run = _Run(programs=[])
@@ -71,6 +73,7 @@ async def run_probe(
         scratch=scratch,
         hidden=(subject.folder, scratch, *hidden),
         agent_folders=agent_folders,
+        patch=patch,
         containment=containment,
         intents=intents,
         redactor=redactor,
@@ -89,6 +92,8 @@ async def run_probe(
         index=index,
         kind=kind_of(spec),
         probe_digest=digest(spec),
+        role=spec.role,
+        criterion=redactor.text(criterion_of(spec, index)).text,
         workspace_digest=subject.digest,
         verdict=judgement.verdict,
         summary=redactor.text(judgement.summary).text[:_SUMMARY_CHARS],
@@ -132,6 +137,7 @@ async def _judge(
     scratch: Path,
     hidden: Sequence[Path],
     agent_folders: Sequence[Path] | None,
+    patch: bytes | None,
     containment: Containment,
     intents: IntentLog,
     redactor: Redactor,
@@ -145,7 +151,7 @@ async def _judge(
         for each in (home, temporary, out, layers):
             each.mkdir(mode=0o700)
         has_overlays = containment.has_overlays and spec.contain is not Contain.NONE
-        view = run.view = await _make_view(subject, folder=layers, has_overlays=has_overlays)
+        view = run.view = await _make_view(subject, folder=layers, has_overlays=has_overlays, patch=patch)
         of_agents = (*hidden, places.cache_dir() / "runs")
         env = probe_environment(search_path=search_path, home=home, temporary=temporary, of_agents=of_agents)
         probe_workspace = ProbeWorkspace(
@@ -188,10 +194,19 @@ async def _judge(
                 await anyio.to_thread.run_sync(remove, folder, abandon_on_cancel=True)
 
 
-async def _make_view(subject: Subject, *, folder: Path, has_overlays: bool) -> View:
-    if has_overlays and not subject.left_out:
+async def _make_view(subject: Subject, *, folder: Path, has_overlays: bool, patch: bytes | None) -> View:
+    if has_overlays and not subject.left_out and patch is None:
         return make_view(subject, folder=folder, has_overlays=True)  # makes no file
-    return await anyio.to_thread.run_sync(lambda: make_view(subject, folder=folder, has_overlays=has_overlays))
+
+    def make() -> View:
+        if patch is None:
+            return make_view(subject, folder=folder, has_overlays=has_overlays)
+        patched = folder.with_name("patched")
+        patched.mkdir(mode=0o755)
+        layer = lay_patch(patch, base=subject.folder, into=patched)
+        return make_view(subject, folder=folder, has_overlays=has_overlays, over=[layer.folder], removed=layer.removed)
+
+    return await anyio.to_thread.run_sync(make)
 
 
 def _with_links_out(judgement: Judgement, outside: Sequence[str]) -> Judgement:

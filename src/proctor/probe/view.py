@@ -1,6 +1,6 @@
 """What a probe sees in place of the workspace: an overlay where this machine can mount one, otherwise a copy.
 
-The subject is the lowest layer. What the probe writes is discarded or goes to a folder of its own, so the subject stays
+The subject is the lowest layer. What the probe writes is discarded or goes to a separate folder, so the subject stays
 as it is, whatever the probe does.
 """
 

@@ -16,6 +16,7 @@ from proctor.spec.missions import SUFFIX, MissionSource
 from proctor.spec.model import MissionSpec, WorkspaceSpec
 from proctor.spec.pattern import compile_pattern
 from proctor.spec.pointer import is_pointer
+from proctor.spec.probes import Role
 from proctor.spec.suggest import MAX_WORD
 
 MAX_ID_CHARS: Final = 64  # the name of an attempt's folder contains two ids and two numbers
@@ -80,6 +81,7 @@ def _own_errors(source: MissionSource, *, is_scripted: bool) -> Iterator[InputEr
         yield source.error("spec.missing-key", what, key="script", suggestion=suggestion)
     yield from _workspace_errors(source, mission.workspace)
     yield from _expect_errors(source, mission)
+    yield from _probe_errors(source, mission)
     durations = [(f"probes[{at}].timeout", probe.timeout) for at, probe in enumerate(mission.probes)]
     if mission.hooks is not None:
         durations.append(("hooks.timeout", mission.hooks.timeout))
@@ -88,6 +90,19 @@ def _own_errors(source: MissionSource, *, is_scripted: bool) -> Iterator[InputEr
             parse_duration_s(duration)
         except ValueError as error:
             yield source.error("spec.type", str(error), key=key)
+
+
+def _probe_errors(source: MissionSource, mission: MissionSpec) -> Iterator[InputError]:
+    for at, probe in enumerate(mission.probes):
+        if probe.mutant is not None and probe.role is not Role.GUARD:
+            what = "`mutant` has no effect on a goal, which must fail on the untouched workspace already"
+            suggestion = "Add `role: guard`, or remove `mutant`."
+            yield source.error("spec.unsupported", what, key=f"probes[{at}].mutant", suggestion=suggestion)
+    stated = {probe.criterion for probe in mission.probes}
+    for at, waiver in enumerate(mission.waive):
+        if waiver.criterion not in stated:
+            what = f"no probe of the mission has the criterion `{waiver.criterion}`"
+            yield source.error("spec.unsupported", what, key=f"waive[{at}].criterion")
 
 
 def _workspace_errors(source: MissionSource, workspace: WorkspaceSpec) -> Iterator[InputError]:

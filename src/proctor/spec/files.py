@@ -29,7 +29,7 @@ class SpecFiles:
     """The files that a spec names. `errors` lists every one that is missing or wrong.
 
     Scripts and sources are keyed by their path as the spec writes it, workspaces by `WorkspaceSpec.key`. Sources are
-    the bytes of mission files, templates and the price file.
+    the bytes of mission files, templates, patches and the price file.
     """
 
     def __init__(self, source_file: SourceFile[CampaignSpec], *, spec_path: Path) -> None:
@@ -61,6 +61,9 @@ class SpecFiles:
         for each in self.mission_sources:
             if each.mission.script is not None:
                 self._read_script(each.mission.script, each)
+            for at, probe in enumerate(each.mission.probes):
+                if probe.mutant is not None:
+                    self._read_patch(probe.mutant, each, key=f"probes[{at}].mutant")
         for each in self.mission_sources:
             workspace = each.mission.workspace
             if workspace.copy is not None:
@@ -142,6 +145,14 @@ class SpecFiles:
             self.scripts[path_text] = path
         except InputError as error:
             self._report_unreadable(error, path_text, path, key="script", make_error=source.error)
+
+    def _read_patch(self, path_text: str, source: MissionSource, *, key: str) -> None:
+        """Read a patch. Whether it applies is known once the workspace is frozen."""
+        path = self.folder / path_text
+        try:
+            self.sources[path_text] = read_source(path)
+        except InputError as error:
+            self._report_unreadable(error, path_text, path, key=key, make_error=source.error)
 
     def _find_repository(self, path_text: str, source: MissionSource) -> None:
         """Check that a repository's folder exists. git checks its content when the campaign is frozen."""

@@ -19,7 +19,7 @@ from proctor.spec.campaign_options import (
 )
 from proctor.spec.expect import ExpectSpec
 from proctor.spec.fence import Contain
-from proctor.spec.probes import ProbeSpec
+from proctor.spec.probes import ProbeSpec, WaiverSpec
 from proctor.spec.struct import Spec, Text, Texts, by_runtime_id
 
 GIT_KEY: Final = "git:"
@@ -142,6 +142,9 @@ class MissionTerms(Spec, frozen=True, kw_only=True):
 
     probes: list[ProbeSpec] = []
     """Checks that verify the result. Default: none, so that nothing is verified."""
+
+    waive: list[WaiverSpec] = []
+    """Criteria that are not required this time, with who decided that and why. Default: none."""
 
     script: Text | None = None
     """Path of the scripted model's script, relative to the spec's folder; required if a flow uses that model. Default:

@@ -1,11 +1,22 @@
 """Structs of a spec: the kinds of probe, and what they share."""
 
+from enum import StrEnum
 from typing import Annotated, TypeAlias
 
 from msgspec import Meta
 
 from proctor.spec.fence import Contain, Network
-from proctor.spec.struct import Command, Duration, Spec
+from proctor.spec.struct import Command, Duration, Spec, Text
+
+
+class Role(StrEnum):
+    """What a probe says about the mission."""
+
+    GOAL = "goal"
+    """The task is done. It fails on the untouched workspace, and passes when the agent is done."""
+
+    GUARD = "guard"
+    """Nothing else was broken. It passes on the untouched workspace, and must still pass when the agent is done."""
 
 
 class ProbeOptions(Spec, frozen=True, kw_only=True):
@@ -16,6 +27,17 @@ class ProbeOptions(Spec, frozen=True, kw_only=True):
 
     network: Network = Network.NONE
     """What a fenced probe can reach. Default `none`."""
+
+    role: Role = Role.GOAL
+    """`goal`: the probe shows that the task is done. `guard`: it shows that nothing else was broken. Default `goal`."""
+
+    mutant: Text | None = None
+    """Path of a patch that breaks what a guard protects, relative to the spec's folder. A guard counts only if it fails
+    on the untouched workspace with this patch. Default: none."""
+
+    criterion: Text | None = None
+    """What the probe shows, in words. Probes with the same criterion decide it together. Default: one for this
+    probe."""
 
 
 class HeadlessRun(ProbeOptions, tag_field="kind", tag="headless_run", frozen=True, kw_only=True):
@@ -36,3 +58,16 @@ class HeadlessRun(ProbeOptions, tag_field="kind", tag="headless_run", frozen=Tru
 
 ProbeSpec: TypeAlias = HeadlessRun
 """The union of all kinds of probe, distinguished by `kind`."""
+
+
+class WaiverSpec(Spec, frozen=True, kw_only=True):
+    """A criterion that is not required this time. The mission can then not be verified."""
+
+    criterion: Text
+    """The criterion, as a probe of the mission states it."""
+
+    by: Text
+    """Who waives it."""
+
+    why: Text
+    """Why."""

@@ -32,6 +32,7 @@ from proctor.spec.argv import argv_of
 from proctor.spec.campaign_options import ToolsSpec
 from proctor.spec.expect import TraceExpect
 from proctor.spec.load import LoadedSpec
+from proctor.spec.probes import Role
 from proctor.workspace.remove import remove
 
 
@@ -53,6 +54,7 @@ def lint(loaded: LoadedSpec, *, examine: ExamineProgram) -> LintResult:
     result.findings += _hook_findings(loaded)
     _try(result, lambda: _lint_workspaces(loaded, result))
     result.warnings += _probe_warnings(loaded)
+    result.warnings += _guard_warnings(loaded)
     result.warnings += _expect_warnings(loaded)
     result.warnings += _unseen_warnings(loaded)
     result.warnings += _script_warnings(loaded)
@@ -156,6 +158,14 @@ def _probe_warnings(loaded: LoadedSpec) -> Iterator[str]:
             is_in_workspace = "/" in program and not program.startswith("/")
             if not is_in_workspace and shutil.which(program, path=search_path) is None:
                 problem = f"`{program}` is not installed on this machine, so the probe cannot verify anything"
+                yield f"mission `{mission.id}`, probe {at + 1}: {problem}"
+
+
+def _guard_warnings(loaded: LoadedSpec) -> Iterator[str]:
+    for mission in loaded.missions:
+        for at, probe in enumerate(mission.probes):
+            if probe.role is Role.GUARD and probe.mutant is None:
+                problem = "a guard without `mutant` leaves the mission unverified: nothing shows that it can fail"
                 yield f"mission `{mission.id}`, probe {at + 1}: {problem}"
 
 
