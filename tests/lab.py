@@ -25,6 +25,7 @@ from proctor.campaign.watch import CampaignWatcher
 from proctor.event.row import Row
 from proctor.evidence.artifacts import AttemptReport, RunnerRef
 from proctor.evidence.layout import AttemptPaths, CampaignPaths, RootPaths
+from proctor.runtime.base import Decide
 from proctor.spec.load import load_spec
 from proctor.surface.cli.app import answer
 
@@ -104,6 +105,7 @@ class Lab:
         is_scratch_kept: bool = False,
         resume: CampaignPaths | None = None,
         is_unjudgeable_allowed: bool = False,
+        decide: Decide | None = None,
     ) -> CampaignResult:
         """The campaign in this process, bounded."""
 
@@ -118,6 +120,7 @@ class Lab:
                     is_scratch_kept=is_scratch_kept,
                     resume=resume,
                     is_unjudgeable_allowed=is_unjudgeable_allowed,
+                    decide=decide,
                 )
 
         return anyio.run(bounded)

@@ -102,7 +102,7 @@ class Bystander:
     def approvals(self) -> ApprovalHandler:
         return ApprovalHandler(None, self.tap, clock=FakeClock())
 
-    def on_message(self, envelope: Envelope) -> None:
+    def on_message(self, envelope: Envelope, line: bytes) -> None:
         self.envelopes.append(envelope)
 
     def on_hangup(self, cause: str) -> None:

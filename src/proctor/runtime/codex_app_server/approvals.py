@@ -99,7 +99,13 @@ class ApprovalHandler:
         return self._patches.get(question.call or "", ())
 
     def _to_answer(self, question: ServerRequest, decision: Decision) -> Answer:
-        return policy.answer(question.method, decision, params=question.params, now_s=self._clock.wall_ms() // 1000)
+        return policy.answer(
+            question.method,
+            decision,
+            params=question.params,
+            now_s=self._clock.wall_ms() // 1000,
+            is_mcp_call=question.is_mcp_call,
+        )
 
     # ── by a callback ──
 
@@ -109,7 +115,7 @@ class ApprovalHandler:
         if question.method == policy.TOOL_CALL and tools.find_tool(self._request.tools, question.params) is not None:
             return self._call_tool
         if (
-            question.method in policy.DECIDABLE
+            (question.method in policy.DECIDABLE or question.is_mcp_call)
             and self._request.approvals is Approvals.ASK
             and self._request.decide is not None
         ):

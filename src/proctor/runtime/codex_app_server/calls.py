@@ -42,7 +42,7 @@ class Listener(Protocol):
     def can_signal_codex(self) -> bool:
         """Whether the commands of the session can send signals to Codex."""
 
-    def on_message(self, envelope: Envelope) -> None: ...
+    def on_message(self, envelope: Envelope, line: bytes) -> None: ...
 
     @property
     def is_gone(self) -> bool:

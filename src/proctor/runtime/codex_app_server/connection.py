@@ -245,7 +245,7 @@ class Connection:
         else:
             approvals.on_message(envelope, line)
         if listener is not None:
-            listener.on_message(envelope)
+            listener.on_message(envelope, line)
 
     async def _consider(self, question: ServerRequest, approvals: ApprovalHandler, listener: Listener | None) -> None:
         def record_row(seen: SupervisorRow) -> None:

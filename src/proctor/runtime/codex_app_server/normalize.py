@@ -202,13 +202,15 @@ class CodexNormalizer:
             return Unrecognized(native=method, frame=row.seq, at_ms=row.at_ms)
         params = _read(message.params, wire.AskParams)
         call = params.item_id or params.call_id
+        if params.meta is not None and params.meta.codex_approval_kind == wire.MCP_CALL_KIND:
+            about = wire.MCP_CALL
         return ApprovalAsked(
             request=request,
             about=about,
             call=None if call is None else CallId(call),
             detail=" ".join(params.command)
             if isinstance(params.command, tuple)
-            else params.command or params.tool or params.reason,
+            else params.command or params.tool or params.reason or params.message,
             frame=row.seq,
             at_ms=row.at_ms,
         )

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from proctor.runtime.base import Decision
+from proctor.runtime.codex_app_server import wire
 
 METHOD_NOT_FOUND = -32601
 
@@ -26,8 +27,13 @@ DECIDABLE = _COMMAND_OR_PATCH | _LEGACY | {PERMISSIONS}
 """The requests that can be accepted or declined."""
 
 
-def answer(method: str, decision: Decision, *, params: Mapping[str, Any], now_s: int) -> Answer:
+def answer(
+    method: str, decision: Decision, *, params: Mapping[str, Any], now_s: int, is_mcp_call: bool = False
+) -> Answer:
     """Return the answer to a request. The decision is used if the request can be accepted or declined.
+
+    What an MCP server asks the user is always declined; `is_mcp_call` says that Codex itself asks whether it may call a
+    tool of the server.
 
     >>> answer("item/commandExecution/requestApproval", Decision.DENY, params={}, now_s=0).result
     {'decision': 'decline'}
@@ -48,7 +54,9 @@ def answer(method: str, decision: Decision, *, params: Mapping[str, Any], now_s:
             return Answer(decision=word, result={"permissions": granted, "scope": "turn"})
         case "item/tool/requestUserInput":
             return Answer(decision="no answer", result={"answers": {}})
-        case "mcpServer/elicitation/request":
+        case wire.ELICITATION if is_mcp_call and is_accepted:
+            return Answer(decision=word, result={"action": "accept", "content": {}})
+        case wire.ELICITATION:
             return Answer(decision="decline", result={"action": "decline", "content": None})
         case "item/tool/call":
             return tool_answer("No tool of that name is offered.", decision="no such tool", is_success=False)

@@ -26,14 +26,24 @@ class ServerRequest:
     def call(self) -> str | None:
         return _text(self.params, "itemId") or _text(self.params, "callId")
 
+    @property
+    def is_mcp_call(self) -> bool:
+        """Whether Codex asks if it may call a tool of an MCP server. Otherwise the server asks the user something."""
+        meta = self.params.get("_meta")
+        return (
+            self.method == wire.ELICITATION
+            and isinstance(meta, dict)
+            and meta.get("codex_approval_kind") == wire.MCP_CALL_KIND
+        )
+
     def to_question(self, *, paths: tuple[str, ...]) -> Question:
         return Question(
             request=str(self.request),
-            about=wire.APPROVALS.get(self.method, "unknown"),
+            about=wire.MCP_CALL if self.is_mcp_call else wire.APPROVALS.get(self.method, "unknown"),
             command=_command(self.params.get("command")),
             cwd=_text(self.params, "cwd"),
             paths=paths,
-            reason=_text(self.params, "reason"),
+            reason=_text(self.params, "reason") or _text(self.params, "message"),
             call=None if self.call is None else CallId(self.call),
             native=self.params,
         )

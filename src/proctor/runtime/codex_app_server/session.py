@@ -24,6 +24,7 @@ from proctor.runtime.codex_app_server.approvals import ApprovalHandler
 from proctor.runtime.codex_app_server.calls import Ask
 from proctor.runtime.codex_app_server.connection import Connection
 from proctor.runtime.codex_app_server.open_thread import opening_request
+from proctor.runtime.codex_app_server.questions import params_in
 from proctor.runtime.codex_app_server.read_thread import StoredThread, read_thread
 from proctor.runtime.codex_app_server.route import Envelope
 from proctor.runtime.codex_app_server.turns import Turns
@@ -39,6 +40,8 @@ class Deadlines:
     """For all requests after a turn together."""
     late_items_s: float = 2.0
     """For the end of commands that are still running after a turn."""
+    mcp_s: float = 60.0
+    """For MCP servers to start, before a turn."""
     farewell_s: float = 0.1
     """For each further request after `teardown_s` is used up."""
 
@@ -76,6 +79,7 @@ class CodexSession:
         self._teardown_left_s = deadlines.teardown_s
         self._thread: ThreadId | None = None
         self._turns = Turns()
+        self._servers = _McpServers()
         self._hangup: str | None = None
         self._was_running = self._was_unknown = False  # when the connection dropped
         self._running: set[str] = set()
@@ -125,6 +129,12 @@ class CodexSession:
         params: dict[str, Any] = {"threadId": self.thread, "input": _input(prompt)}
         if output_schema is not None:
             params["outputSchema"] = output_schema
+        # A turn that begins earlier may not have the servers' tools.
+        with anyio.move_on_after(self._deadlines.mcp_s) as waiting:
+            await self._servers.wait()
+        if waiting.cancelled_caught:
+            detail = {"servers": sorted(self._servers.starting), "waitedS": self._deadlines.mcp_s}
+            self.tap.record(StepTaken(step="turn begun before MCP servers were ready", detail=detail))
         await self._take_turn("turn/start", params)
 
     async def compact(self) -> None:
@@ -238,7 +248,7 @@ class CodexSession:
 
     # ── called by the connection ──
 
-    def on_message(self, envelope: Envelope) -> None:
+    def on_message(self, envelope: Envelope, line: bytes) -> None:
         self._last_message_s = self._clock.steady_s()
         is_own = envelope.thread == self._thread
         match envelope.method:
@@ -246,6 +256,9 @@ class CodexSession:
                 self._turns.began(envelope.turn)
             case "turn/completed" if is_own and envelope.turn is not None:
                 self._turns.ended(envelope.turn)
+            case wire.MCP_STATUS if is_own or self._thread is None:
+                params = params_in(line)
+                self._servers.update(params.get("name"), params.get("status"))
             case "item/started" if envelope.item_type == "commandExecution" and envelope.item:
                 self._running.add(envelope.item)
                 self._may_have_processes = True
@@ -257,6 +270,7 @@ class CodexSession:
 
     def on_hangup(self, cause: str) -> None:
         self._hangup = cause
+        self._servers.give_up()
         self.approvals.withdraw_all()
         self._turns.cut_off()
         self._all_ended.set()
@@ -294,6 +308,36 @@ class CodexSession:
     def _is_kept(self) -> bool:
         """Whether the server stores the thread, so that it can be resumed."""
         return self._request.is_persistent or self._request.resume is not None
+
+
+class _McpServers:
+    """Which MCP servers of the thread are still starting."""
+
+    def __init__(self) -> None:
+        self.starting: set[str] = set()
+        self._changed = anyio.Event()
+
+    def update(self, name: Any, status: Any) -> None:
+        if not isinstance(name, str):
+            return
+        if status == "starting":
+            self.starting.add(name)
+        else:
+            self.starting.discard(name)
+            self._wake()
+
+    def give_up(self) -> None:
+        self.starting.clear()
+        self._wake()
+
+    async def wait(self) -> None:
+        """Return when no server is starting."""
+        while self.starting:
+            await self._changed.wait()
+
+    def _wake(self) -> None:
+        self._changed.set()
+        self._changed = anyio.Event()
 
 
 def _input(text: str) -> list[dict[str, str]]:

@@ -171,6 +171,10 @@ class McpStatusParams(Native, frozen=True):
     failure_reason: str | None = None
 
 
+class AskMeta(Native, frozen=True):
+    codex_approval_kind: str | None = msgspec.field(default=None, name="codex_approval_kind")
+
+
 class AskParams(Native, frozen=True):
     """The fields that the agent's requests have in common."""
 
@@ -179,6 +183,8 @@ class AskParams(Native, frozen=True):
     command: str | tuple[str, ...] | None = None
     reason: str | None = None
     tool: str | None = None
+    message: str | None = None
+    meta: AskMeta | None = msgspec.field(default=None, name="_meta")
 
 
 class TurnInput(Native, frozen=True):
@@ -202,13 +208,17 @@ REASONING_DELTAS = frozenset({"item/reasoning/summaryTextDelta", "item/reasoning
 OUTPUT_DELTAS = frozenset({"item/commandExecution/outputDelta"})
 DELTAS = TEXT_DELTAS | REASONING_DELTAS | OUTPUT_DELTAS
 
+ELICITATION = "mcpServer/elicitation/request"
+MCP_CALL = "mcp tool"
+MCP_CALL_KIND = "mcp_tool_call"
+MCP_STATUS = "mcpServer/startupStatus/updated"
 APPROVALS = {
     "item/commandExecution/requestApproval": "command",
     "item/fileChange/requestApproval": "patch",
     "item/permissions/requestApproval": "permissions",
     "item/tool/requestUserInput": "input",
     "item/tool/call": "dynamic tool",
-    "mcpServer/elicitation/request": "mcp elicitation",
+    ELICITATION: "mcp elicitation",
     "account/chatgptAuthTokens/refresh": "token refresh",
     "attestation/generate": "attestation",
     "currentTime/read": "time",
