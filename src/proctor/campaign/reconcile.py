@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Iterator
+from functools import partial
 
 from proctor.attempt.recheck import derive_again
 from proctor.campaign.spending import UsdOf
@@ -13,7 +14,7 @@ from proctor.evidence.layout import AttemptPaths, RootPaths
 from proctor.evidence.reader import read_artifact
 from proctor.evidence.seal import check_seal
 from proctor.evidence.summary import summarize
-from proctor.evidence.unlisted_attempts import find_unlisted_attempts, owners_of_runs
+from proctor.evidence.unlisted_attempts import attempt_names, find_unlisted_attempts, owners_of_runs
 from proctor.ids import AttemptId, CampaignId, RunId, TrialId
 from proctor.ledger import writer
 from proctor.ledger.schema import LedgerAttempt
@@ -37,15 +38,17 @@ def adopt(ledger: Ledger, plan: Plan, *, root: RootPaths, campaign_id: CampaignI
         named.setdefault(each.run, set()).add(each.id)
         known.add((each.trial, each.n))
     trials = {trial.id for trial in plan.trials}
-    for paths in find_unlisted_attempts(root, campaign_id, named=named, owners=owners_of_runs(root)):
-        attempt, run_id = AttemptId(paths.folder.name), RunId(paths.folder.parent.parent.name)
-        trial, _, n = attempt.rpartition(".")
-        is_name = trial in trials and _NUMBER.fullmatch(n) is not None
+    on_disk = partial(attempt_names, root)
+    for run_id, name in find_unlisted_attempts(campaign_id, named=named, owners=owners_of_runs(root), on_disk=on_disk):
+        trial, _, n = name.rpartition(".")
+        if trial not in trials or _NUMBER.fullmatch(n) is None or (trial, int(n)) in known:
+            continue
+        paths = root.run(run_id).attempt(TrialId(trial), n=int(n))
         began_at_ms = _began_at_ms(paths, campaign_id=campaign_id, at_ms=at_ms)
-        if is_name and (trial, int(n)) not in known and began_at_ms is not None:
+        if began_at_ms is not None:
             known.add((trial, int(n)))
             yield writer.restore_run(run_id, at_ms=began_at_ms)
-            yield writer.start_attempt(attempt, trial=TrialId(trial), n=int(n), run=run_id, at_ms=began_at_ms)
+            yield writer.start_attempt(AttemptId(name), trial=TrialId(trial), n=int(n), run=run_id, at_ms=began_at_ms)
 
 
 def _began_at_ms(paths: AttemptPaths, *, campaign_id: CampaignId, at_ms: int) -> int | None:

@@ -1,6 +1,6 @@
 """Finds attempts on disk that their campaign's ledger has lost."""
 
-from collections.abc import Callable, Container, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from contextlib import suppress
 
 from proctor.errors import EvidenceError
@@ -42,14 +42,22 @@ def owners_of_runs(
 
 
 def find_unlisted_attempts(
-    root: RootPaths, campaign_id: CampaignId, *, named: Mapping[RunId, Container[str]], owners: Owners
-) -> Iterator[AttemptPaths]:
+    campaign_id: CampaignId | None,
+    *,
+    named: Mapping[RunId, Container[str]],
+    owners: Owners,
+    on_disk: Callable[[RunId], Iterable[str]],
+) -> Iterator[tuple[RunId, str]]:
     """Yield the unlisted attempts in every run that belongs to the campaign by its ledger or by its attempts.
 
-    `named` are the attempts in the ledger, by run.
+    `named` are the attempts in the ledger, by run, and `on_disk` returns the folders of a run's attempts.
     """
     for run_id in sorted({*named, *(run for run, owner in owners.items() if owner == campaign_id)}):
-        with suppress(OSError):
-            for paths in root.run(run_id).attempts():
-                if paths.folder.name not in named.get(run_id, ()):
-                    yield paths
+        yield from ((run_id, name) for name in on_disk(run_id) if name not in named.get(run_id, ()))
+
+
+def attempt_names(root: RootPaths, run_id: RunId) -> list[str]:
+    """Return the names of the attempt folders of a run; none if it cannot be listed."""
+    with suppress(OSError):
+        return [paths.folder.name for paths in root.run(run_id).attempts()]
+    return []

@@ -16,7 +16,7 @@ from proctor.evidence.artifacts import PlanFile
 from proctor.evidence.disk import draft_path, unreadable
 from proctor.evidence.layout import AttemptPaths, CampaignPaths, RootPaths
 from proctor.evidence.reader import Finding, decode_artifact, read_bytes
-from proctor.evidence.unlisted_attempts import Owners
+from proctor.evidence.unlisted_attempts import Owners, find_unlisted_attempts
 from proctor.ids import AttemptId, RunId
 from proctor.ledger.reader import is_live
 from proctor.report.campaign import CampaignReport, build_report
@@ -144,12 +144,14 @@ def _unlisted(state: CampaignState, listing: CampaignListing) -> Iterator[Findin
     named: dict[RunId, set[str]] = {run_id: set() for run_id in state.run_ids}
     for row in state.attempts:
         named.setdefault(row.run_id, set()).add(row.attempt_id)
-    owned = (run_id for run_id, owner in listing.owners.items() if owner == state.campaign_id)
-    for run_id in sorted({*named, *owned}):
-        for name in listing.attempts.get(run_id, ()):
-            if name not in named.get(run_id, ()):
-                detail = "on disk, but not in the ledger"
-                yield Finding(code="evidence.ledger", file=f"{run_id}/{name}", detail=detail)
+    for run_id, name in find_unlisted_attempts(
+        state.campaign_id,
+        named=named,
+        owners=listing.owners,
+        on_disk=lambda run_id: listing.attempts.get(run_id, ()),
+    ):
+        detail = "on disk, but not in the ledger"
+        yield Finding(code="evidence.ledger", file=f"{run_id}/{name}", detail=detail)
 
 
 def _check_names(campaign: CampaignPaths) -> Iterator[Finding]:
