@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proctor.contain.fences import Fence, Fences, _locate_hidden, fence_in
+from proctor.contain.fences import Fence, Fences, fence_in, locate_hidden
 from proctor.contain.installed import installed
 from proctor.spec.fence import Network
 
@@ -116,8 +116,8 @@ def test_links_that_stay_visible_are_followed_and_hidden_ones_stand_for_what_the
     (home / "current").symlink_to("v20")
     (tmp_path / "way").symlink_to(home)
 
-    assert _locate_hidden({f"{tmp_path}/way/current/bin"}, [home]) == (home / "current/bin",)
-    assert _locate_hidden({str(tmp_path), "/usr/bin"}, [home]) == ()
+    assert locate_hidden({f"{tmp_path}/way/current/bin"}, [home]) == (home / "current/bin",)
+    assert locate_hidden({str(tmp_path), "/usr/bin"}, [home]) == ()
 
 
 def test_a_program_named_by_its_path_stays_and_its_neighbours_do_not(home: Path) -> None:

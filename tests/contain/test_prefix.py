@@ -1,7 +1,7 @@
 import os
 from pathlib import Path
 
-from proctor.contain.fences import Fences
+from proctor.contain.fences import Fences, Hiding
 from proctor.contain.prefix import (
     FENCER,
     WARDEN,
@@ -9,6 +9,8 @@ from proctor.contain.prefix import (
     cgroup_prefix,
     fenced_bwrap_prefix,
     fenced_unshare_prefix,
+    hiding_bwrap_prefix,
+    hiding_unshare_prefix,
     unshare_prefix,
     warden_prefix,
 )
@@ -84,3 +86,24 @@ def test_unshare_leaves_the_mounting_to_the_fencer_with_the_capabilities_it_take
         assert fenced_unshare_prefix(
             "/b/setpriv", "/b/unshare", fences=FENCES, python="/b/python", cwd=CWD, is_root=is_root
         ) == (*plain, "--ipc", "--net", *(() if is_root else ("--keep-caps",)), "--", *inner)
+
+
+def test_hiding_mounts_over_folders_and_files_and_leaves_the_rest_as_it_is(tmp_path: Path) -> None:
+    (script := tmp_path / "script.yaml").write_text("")
+    hiding = Hiding(hidden=(Path("/spec"), script), writable=(CWD,), read_only=(Path("/spec/.venv"),))
+    plain = bwrap_prefix("/b/bwrap")[:-1]
+
+    assert hiding_bwrap_prefix("/b/bwrap", hiding=hiding, cwd=CWD) == (
+        *plain,
+        *("--tmpfs", "/spec", "--ro-bind", "/spec/.venv", "/spec/.venv", "--ro-bind", "/dev/null", str(script)),
+        *("--chdir", str(CWD), "--"),
+    )
+    for is_root in (True, False):
+        plain = unshare_prefix("/b/setpriv", "/b/unshare", is_root=is_root)[:-1]
+        assert hiding_unshare_prefix(
+            "/b/setpriv", "/b/unshare", hiding=hiding, python="/b/python", cwd=CWD, is_root=is_root
+        ) == (
+            *(*plain, *(() if is_root else ("--keep-caps",)), "--"),
+            *("/b/python", "-I", "-S", str(FENCER), "unchanged", str(CWD)),
+            *("hidden", "/spec", "read-only", "/spec/.venv", "hidden", str(script), "--"),
+        )

@@ -1,7 +1,9 @@
 """Standalone program that sets up fences as mounts and then executes another program, for machines without bwrap.
 
 Usage, inside the new mount namespace that unshare made: `fencer.py NETWORK CWD [FENCE PATH]... -- PROGRAM ARGUMENT...`.
-NETWORK and FENCE are values of `Network` and `Fence`. The file is run by path and imports nothing from Proctor.
+NETWORK and FENCE are values of `Network` and `Fence`. If NETWORK is `unchanged`, only the given rules are applied: the
+rest of the file system stays writable, and root keeps its capabilities, which an agent's own sandbox needs. The file is
+run by path and imports nothing from Proctor.
 """
 
 import ctypes
@@ -28,8 +30,13 @@ def main(arguments: list[str]) -> None:
     network, cwd, rules, argv = arguments[0], arguments[1], arguments[2:end], arguments[end + 1 :]
     if network == "none":
         raise_loopback()
-    raise_fences(list(zip(rules[::2], rules[1::2], strict=True)))
-    drop_capabilities()
+    is_hiding_only = network == "unchanged"
+    raise_fences(list(zip(rules[::2], rules[1::2], strict=True)), is_hiding_only=is_hiding_only)
+    if not is_hiding_only:
+        drop_capabilities()
+    elif os.geteuid() != 0:
+        # Only this program got them, to mount.
+        clear_capabilities()
     # The inherited working directory refers to the file system before the mounts.
     os.chdir(cwd)
     for number in (signal.SIGPIPE, signal.SIGXFSZ):
@@ -38,25 +45,35 @@ def main(arguments: list[str]) -> None:
     os.execv(argv[0], argv)  # noqa: S606
 
 
-def raise_fences(rules: list[tuple[str, str]]) -> None:
+def raise_fences(rules: list[tuple[str, str]], *, is_hiding_only: bool) -> None:
     # Opened before anything is hidden: a bind mount from a descriptor still works after its path has been covered.
     sources = {path: os.open(path, os.O_PATH) for fence, path in rules if fence != "hidden"}
+    nothing = os.open("/dev/null", os.O_PATH)
+    if not is_hiding_only:
+        set_read_only("/", is_read_only=True)
+        replace_devices()
+    for fence, path in rules:
+        if fence != "hidden":
+            bind(sources[path], path)
+        elif os.path.isfile(path):  # noqa: PTH113
+            bind(nothing, path)
+        else:
+            hide(path)
+            continue
+        set_read_only(path, is_read_only=fence != "writable")
+    for descriptor in (*sources.values(), nothing):
+        os.close(descriptor)
+
+
+def replace_devices() -> None:
     devices = {path: os.open(path, os.O_PATH) for name in _DEVICES if os.path.exists(path := f"/dev/{name}")}  # noqa: PTH110
-    set_read_only("/", is_read_only=True)
     hide("/dev")
     for path, descriptor in devices.items():
         bind(descriptor, path)
+        os.close(descriptor)
     for name, target in (("fd", ""), ("stdin", "/0"), ("stdout", "/1"), ("stderr", "/2")):
         os.symlink(f"/proc/self/fd{target}", f"/dev/{name}")  # noqa: PTH211
     os.mkdir("/dev/shm", 0o1777)  # noqa: PTH102, S108
-    for fence, path in rules:
-        if fence == "hidden":
-            hide(path)
-        else:
-            bind(sources[path], path)
-            set_read_only(path, is_read_only=fence == "read-only")
-    for descriptor in (*sources.values(), *devices.values()):
-        os.close(descriptor)
 
 
 def hide(path: str) -> None:
@@ -97,8 +114,12 @@ def drop_capabilities() -> None:
     number = 0
     while _libc.prctl(_PR_CAPBSET_DROP, number, 0, 0, 0) == 0:
         number += 1
-    _libc.prctl(_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)
     check(_libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "no_new_privs")
+    clear_capabilities()
+
+
+def clear_capabilities() -> None:
+    _libc.prctl(_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)
     header, empty_sets = (ctypes.c_uint32 * 2)(_CAPABILITIES_V3, 0), (ctypes.c_uint32 * 6)()
     check(_libc.capset(header, empty_sets), "capabilities")
 

@@ -1,4 +1,4 @@
-"""Fences: what a process may read, write and reach. The root is read-only, with exceptions per path."""
+"""Fences: what a process may read, write and reach. Hiding: what a process that is otherwise free cannot see."""
 
 import os
 import pwd
@@ -25,7 +25,7 @@ class Fence(StrEnum):
 
     WRITABLE = "writable"
     HIDDEN = "hidden"
-    """An empty temporary file system, private to the process, is mounted over the path."""
+    """An empty temporary file system, private to the process, is mounted over the folder; /dev/null over a file."""
     READ_ONLY = "read-only"
 
 
@@ -65,24 +65,53 @@ class Fences:
         >>> [(str(path), fence.value) for path, fence in fences.rules()]
         [('/home/ada', 'hidden'), ('/home/ada/w', 'writable')]
         """
-        fences = {
-            **dict.fromkeys(self.read_only, Fence.READ_ONLY),
-            **dict.fromkeys(self.hidden, Fence.HIDDEN),
-            **dict.fromkeys(self.writable, Fence.WRITABLE),
-        }
-        by_path = {str(path): fence for path, fence in fences.items()}
-        return [
-            (path, fence) for path, fence in sorted(fences.items()) if fence is not _fence_above(str(path), by_path)
-        ]
+        return _effective(self, root=Fence.READ_ONLY)
 
 
-def _fence_above(path: str, fences: Mapping[str, Fence]) -> Fence:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hiding:
+    """Paths that a process cannot see, with exceptions. Everything else is as it is without a fence.
+
+    Every path must exist. The rule for the deepest enclosing path applies, with the precedence of `Fences`.
+    """
+
+    hidden: tuple[Path, ...] = ()
+    writable: tuple[Path, ...] = ()
+    read_only: tuple[Path, ...] = ()
+    """Visible although they lie in a hidden folder."""
+
+    def rules(self) -> list[tuple[Path, Fence]]:
+        """Return the rules that change the access of their path, each parent path before the paths below it.
+
+        >>> repository = Path("/repository")
+        >>> hiding = Hiding(hidden=(repository,), writable=(Path("/work"),), read_only=(repository / ".venv",))
+        >>> [(str(path), fence.value) for path, fence in hiding.rules()]
+        [('/repository', 'hidden'), ('/repository/.venv', 'read-only')]
+        """
+        return _effective(self, root=Fence.WRITABLE)
+
+
+def _effective(paths: Fences | Hiding, *, root: Fence) -> list[tuple[Path, Fence]]:
+    fences = {
+        **dict.fromkeys(paths.read_only, Fence.READ_ONLY),
+        **dict.fromkeys(paths.hidden, Fence.HIDDEN),
+        **dict.fromkeys(paths.writable, Fence.WRITABLE),
+    }
+    by_path = {str(path): fence for path, fence in fences.items()}
+    return [
+        (path, fence)
+        for path, fence in sorted(fences.items())
+        if fence is not _fence_above(str(path), by_path, root=root)
+    ]
+
+
+def _fence_above(path: str, fences: Mapping[str, Fence], *, root: Fence) -> Fence:
     # Strings, because this runs at every spawn and Path.parents makes an object for each parent folder.
     while path != "/":
         path = path.rpartition("/")[0] or "/"
         if path in fences:
             return fences[path]
-    return Fence.READ_ONLY
+    return root
 
 
 def fence_in(
@@ -99,15 +128,15 @@ def fence_in(
     are hidden. Installations inside a hidden folder stay readable if `search_path` or `program` (an absolute path)
     needs them.
     """
-    hidden_paths = _resolve_existing((*_homes(), *map(Path, _SHARED), places.cache_dir(), places.state_dir(), *hidden))
+    hidden_paths = resolve_existing((*_homes(), *map(Path, _SHARED), places.cache_dir(), places.state_dir(), *hidden))
     tops = frozenset(path for path in hidden_paths if hidden_paths.isdisjoint(path.parents))
     # The lock lets threads that start sessions together share one scan of the search path through the cache.
     with _SEARCH_LOCK:
         needed = _needed_paths(tops, search_path=search_path, program=program)
     if network is Network.HOST:
-        needed += _locate_hidden({os.path.realpath("/etc/resolv.conf")}, tops)
+        needed += locate_hidden({os.path.realpath("/etc/resolv.conf")}, tops)
     return Fences(
-        writable=tuple(sorted(_resolve_existing(writable))),
+        writable=tuple(sorted(resolve_existing(writable))),
         hidden=tuple(sorted(hidden_paths)),
         read_only=tuple(path for path in needed if path.exists()),
         network=network,
@@ -122,17 +151,17 @@ def _homes() -> list[Path]:
     return [Path(home) for home in homes if home.startswith("/")]
 
 
-def _resolve_existing(paths: Iterable[Path]) -> set[Path]:
+def resolve_existing(paths: Iterable[Path]) -> set[Path]:
     """Return the paths that exist, with links resolved. The root is left out: it cannot be hidden or made writable."""
     return {path.resolve() for path in paths if path.exists()} - {Path("/")}
 
 
 @lru_cache(maxsize=64)
 def _needed_paths(hidden: frozenset[Path], *, search_path: str, program: str) -> tuple[Path, ...]:
-    return _locate_hidden(installed(search_path, program=program), hidden)
+    return locate_hidden(installed(search_path, program=program), hidden)
 
 
-def _locate_hidden(paths: Collection[str], hidden: Collection[Path]) -> tuple[Path, ...]:
+def locate_hidden(paths: Collection[str], hidden: Collection[Path]) -> tuple[Path, ...]:
     """Return where those of `paths` that would be hidden must be mounted.
 
     Links that stay visible are resolved. Links inside a hidden folder no longer exist and are not resolved.

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from proctor.contain.fences import Fences
+from proctor.contain.fences import Fences, Hiding
 from proctor.contain.identity import MARKER_VARIABLE
 from proctor.contain.ladder import Containment, Variant
 from proctor.contain.prefix import (
@@ -17,6 +17,8 @@ from proctor.contain.prefix import (
     cgroup_prefix,
     fenced_bwrap_prefix,
     fenced_unshare_prefix,
+    hiding_bwrap_prefix,
+    hiding_unshare_prefix,
     unshare_prefix,
     warden_prefix,
 )
@@ -67,12 +69,13 @@ def wrap(
     env: Mapping[str, str],
     cwd: Path,
     marker: str,
-    fences: Fences | None = None,
+    fences: Fences | Hiding | None = None,
 ) -> LaunchPlan:
     """Return the plan to run `argv` inside the containment. `env` is the complete environment; nothing is inherited.
 
-    Raises MachineError if the program does not exist or is not executable, or if `fences` are given and the containment
-    cannot apply them. Raises ValueError if the marker has characters other than letters, digits, `.`, `_` and `-`.
+    `fences` are the fences around the process, or only what is hidden from it. Raises MachineError if the program does
+    not exist or is not executable, or if `fences` are given and the containment cannot apply them. Raises ValueError if
+    the marker has characters other than letters, digits, `.`, `_` and `-`.
     """
     if not _MARKER.fullmatch(marker):
         raise ValueError(f"not a marker: {marker!r}")
@@ -105,14 +108,19 @@ def _prefix(containment: Containment, cgroup: Path | None) -> tuple[str, ...]:
             return bwrap_prefix(*tools)
 
 
-def _fenced_prefix(containment: Containment, fences: Fences, *, cwd: Path) -> tuple[str, ...]:
-    is_root = os.geteuid() == 0
+def _fenced_prefix(containment: Containment, fences: Fences | Hiding, *, cwd: Path) -> tuple[str, ...]:
+    is_root, tools = os.geteuid() == 0, containment.tools
     if containment.rung != 1:
         what = f"the containment `{containment.variant}` cannot restrict files or network"
         raise MachineError("machine.no-fences", what)
-    if containment.variant is Variant.UNSHARE:
-        return fenced_unshare_prefix(*containment.tools, fences=fences, python=sys.executable, cwd=cwd, is_root=is_root)
-    return fenced_bwrap_prefix(*containment.tools, fences=fences, cwd=cwd, is_root=is_root)
+    is_unshare, python = containment.variant is Variant.UNSHARE, sys.executable
+    if isinstance(fences, Hiding):
+        if is_unshare:
+            return hiding_unshare_prefix(*tools, hiding=fences, python=python, cwd=cwd, is_root=is_root)
+        return hiding_bwrap_prefix(*tools, hiding=fences, cwd=cwd)
+    if is_unshare:
+        return fenced_unshare_prefix(*tools, fences=fences, python=python, cwd=cwd, is_root=is_root)
+    return fenced_bwrap_prefix(*tools, fences=fences, cwd=cwd, is_root=is_root)
 
 
 def _resolve(program: str, *, search_path: str, cwd: Path) -> str:

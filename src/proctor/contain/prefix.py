@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 from typing import Final
 
-from proctor.contain.fences import Fence, Fences, Overlay
+from proctor.contain.fences import Fence, Fences, Hiding, Overlay
 from proctor.spec.fence import Network
 
 FENCER: Final = Path(__file__).with_name("fencer.py")
@@ -16,12 +16,34 @@ _JOIN_NAME: Final = "proctor-join"
 # How a wrapper's error messages begin.
 WRAPPERS: Final = ("bwrap: ", "setpriv: ", "unshare: ", "proctor-fencer: ", f"{_JOIN_NAME}: ", "proctor-warden: ")
 
-_FLAGS: Final = {Fence.WRITABLE: "--bind", Fence.READ_ONLY: "--ro-bind", Fence.HIDDEN: "--tmpfs"}
+_FLAGS: Final = {Fence.WRITABLE: "--bind", Fence.READ_ONLY: "--ro-bind"}
+NOTHING: Final = "/dev/null"
+"""Mounted over a file that is hidden."""
+ONLY_HIDING: Final = "unchanged"
+"""The argument of fencer.py in place of a network: it hides paths, and changes neither network nor capabilities."""
 
 
 def bwrap_prefix(bwrap: str) -> tuple[str, ...]:
     # Without a fresh /proc an agent's sandboxed shell breaks silently.
     return (bwrap, "--dev-bind", "/", "/", "--proc", "/proc", "--unshare-pid", "--die-with-parent", "--")
+
+
+def hiding_bwrap_prefix(bwrap: str, *, hiding: Hiding, cwd: Path) -> tuple[str, ...]:
+    # Root keeps its capabilities: an agent's own sandbox needs them to mount.
+    plain = bwrap_prefix(bwrap)
+    return (*plain[:-1], *_mount_rules(hiding), "--chdir", str(cwd), plain[-1])
+
+
+def _mount_rules(fences: Fences | Hiding) -> list[str]:
+    argv = []
+    for path, fence in fences.rules():
+        if fence is not Fence.HIDDEN:
+            argv += [_FLAGS[fence], str(path), str(path)]
+        elif path.is_file():
+            argv += ["--ro-bind", NOTHING, str(path)]
+        else:
+            argv += ["--tmpfs", str(path)]
+    return argv
 
 
 def overlay_test_prefix(bwrap: str, *, folder: Path) -> tuple[str, ...]:
@@ -39,8 +61,7 @@ def fenced_bwrap_prefix(bwrap: str, *, fences: Fences, cwd: Path, is_root: bool)
     # A fresh /dev, because root could write to a disk device despite read-only mounts. A read-only /proc, because root
     # needs no capability to change settings of the whole machine below /proc/sys.
     argv = [bwrap, "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--remount-ro", "/proc"]
-    for path, fence in fences.rules():
-        argv += [_FLAGS[fence], str(path)] if fence is Fence.HIDDEN else [_FLAGS[fence], str(path), str(path)]
+    argv += _mount_rules(fences)
     if fences.overlay is not None:
         argv += _mount_overlay(fences.overlay)
     argv += ["--unshare-pid", "--unshare-ipc"]
@@ -72,10 +93,23 @@ def fenced_unshare_prefix(
     if not is_root:
         # fencer.py needs them to mount, and drops them before it executes the program.
         argv.append("--keep-caps")
-    argv += ["--", python, "-I", "-S", str(FENCER), fences.network.value, str(cwd)]
-    for path, fence in fences.rules():
-        argv += [fence.value, str(path)]
-    return (*argv, "--")
+    return (*argv, "--", *_fencer(python, fences, fences.network.value, cwd=cwd))
+
+
+def hiding_unshare_prefix(
+    setpriv: str, unshare: str, *, hiding: Hiding, python: str, cwd: Path, is_root: bool
+) -> tuple[str, ...]:
+    caps = () if is_root else ("--keep-caps",)
+    return (
+        *_unshare(setpriv, unshare, is_root=is_root),
+        *(*caps, "--"),
+        *_fencer(python, hiding, ONLY_HIDING, cwd=cwd),
+    )
+
+
+def _fencer(python: str, fences: Fences | Hiding, network: str, *, cwd: Path) -> tuple[str, ...]:
+    rules = [word for path, fence in fences.rules() for word in (fence.value, str(path))]
+    return (python, "-I", "-S", str(FENCER), network, str(cwd), *rules, "--")
 
 
 def _unshare(setpriv: str, unshare: str, *, is_root: bool) -> tuple[str, ...]:
